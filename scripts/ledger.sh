@@ -5,7 +5,7 @@
 # fault kind exists, or docs/proof/ledger/moved.txt maps it. Entries that the ledger does not have are no failure.
 # The tests are built already in the profile of `cargo test`; this script only lists them.
 #
-#   --write   prints nothing and writes the ledger anew, which is done once, before a change of structure begins
+#   --write   prints nothing and writes the ledger again, which is done once, before a change of structure begins
 #
 # DOLMEN_STATE   where the lists of this checkout are put (default: .demo in the checkout)
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -39,8 +39,8 @@ list() {
     case $1 in
     tests) list_tests "$now/programs" && cut -d' ' -f2- "$now/programs" | sort -u ;;
     # A mutant as often as it has tests that kill it; behind the first column stands what to know of it.
-    mutants) { rows scripts/bugs.txt 2 1 3 4 && rows scripts/accidents.txt 3 2 | sed 's/ | / | incident | /'; } | sort ;;
-    incidents) rows scripts/accidents.txt 1 2 3 | sed 's/ | / /' ;;
+    mutants) { rows scripts/mutants.txt 2 1 3 4 && rows scripts/incidents.txt 3 2 | sed 's/ | / | incident | /'; } | sort ;;
+    incidents) rows scripts/incidents.txt 1 2 3 | sed 's/ | / /' ;;
     crash_kinds)
         sed -n '/^const KINDS/,/^];/{s/Resiliency:://;s/^ *Kind::\(.*\),$/space \1/p;s/^ *MIRROR,$/space usual(Mirror { copies: 2 })/p;}' \
             crates/space/tests/whole/crash.rs &&

@@ -199,7 +199,7 @@ need_rust_tools() {
 }
 
 # Packages that every build for users has among its own, and every build of tests with the engine as users have it. Cargo decides for
-# all packages of a command at once which features the crates of others have, and builds those, and all that stands on them, anew
+# all packages of a command at once which features the crates of others have, and builds those, and all that stands on them, again
 # for each answer; these have one answer, with and without tests (what crate `cli` names for that alone is marked there).
 # shellcheck disable=SC2034 # for the scripts that build
 as_users='--package dolmen-cli --package dolmen-space --package dolmen-pool'

@@ -2,9 +2,9 @@
 # mutants.sh [--some] [--part K/N] [--incidents] [NAME]...: wakes mutants, one at a time, and prints which test killed each; of
 # all, or of those whose names hold one of the words.
 #
-# A mutant breaks one rule on purpose (crate `planted`). It is killed when the test that the table names fails, and says while
-# failing what the table says it must (mutant.sh). bugs.txt has the mutants of the engine; accidents.txt those that take the
-# safeguard of an incident away (docs/accidents.md), which run with --incidents. Both are in the ordinary build of the tests.
+# A mutant breaks one rule on purpose (crate `mutation`). It is killed when the test that the table names fails, and says while
+# failing what the table says it must (mutant.sh). mutants.txt has the mutants of the engine; incidents.txt those that take the
+# safeguard of an incident away (docs/incidents.md), which run with --incidents. Both are in the ordinary build of the tests.
 #
 #   --some        only mutants whose file, or the file of whose test, has changed since the newest commit in
 #                 docs/proof/full_pass.txt, and a fifth of all that the commit's hash draws; says which
@@ -20,7 +20,7 @@ cd "$root" || exit 1
 . "$root/scripts/lib.sh"
 some=no
 part=1/1
-table=bugs.txt
+table=mutants.txt
 while [ $# -gt 0 ]; do
     case $1 in
     -h | --help)
@@ -28,7 +28,7 @@ while [ $# -gt 0 ]; do
         exit 0
         ;;
     --some) some=yes ;;
-    --incidents) table=accidents.txt ;;
+    --incidents) table=incidents.txt ;;
     --part)
         { is_number "${2%/*}" && is_number "${2#*/}"; } || die 2 "--part takes K/N, not '${2-}'"
         part=$2
@@ -39,14 +39,14 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-jobs=${DOLMEN_MUTANT_JOBS:-$(($(nproc) + ($([ "$table" = accidents.txt ] && echo 1 || echo 0))))}
+jobs=${DOLMEN_MUTANT_JOBS:-$(($(nproc) + ($([ "$table" = incidents.txt ] && echo 1 || echo 0))))}
 is_number "$jobs" || die 2 'DOLMEN_MUTANT_JOBS is a number'
 
 # rows: crate|mutant|test|settings|words|rule for each line of the table, without spaces around them.
 rows() {
     awk -F' *[|] *' -v OFS='|' '/^#/ || !NF { next }
         { sub(/^ +/, "", $1); sub(/ +$/, "", $NF) }
-        NF == 5 { print "incident", $3, $2, "DOLMEN_ACCIDENT_TURNS=32", $4, $1 ": " $5; next }
+        NF == 5 { print "incident", $3, $2, "DOLMEN_INCIDENT_ATTEMPTS=32", $4, $1 ": " $5; next }
         NF == 6 { print $1, $2, $3, $4, $5, $6; next }
         { print "line " FNR " is no row: " $0 >"/dev/stderr"; exit 1 }' "$scripts/$table"
 }
@@ -60,7 +60,7 @@ changed_files() {
 # is_changed MUTANT TEST: so is a file that asks for the mutant, or one that has the test.
 is_changed() {
     [ -s "$state/changed" ] || return 1
-    changed_name=$(sed -n "s/^    \([A-Z][A-Za-z]*\) = \"$1\",\$/\1/p" crates/planted/src/lib.rs)
+    changed_name=$(sed -n "s/^    \([A-Z][A-Za-z]*\) = \"$1\",\$/\1/p" crates/mutation/src/lib.rs)
     grep -rlE "mutation!\($changed_name\)|fn $2[a-z_0-9]*\(" crates --include=*.rs | grep -qxFf "$state/changed"
 }
 

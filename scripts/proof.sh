@@ -64,7 +64,7 @@ bare_apart() {
 # shellcheck disable=SC2016 # an inner shell expands it
 hide_rust='for tool in cargo rustc; do [ ! -e "/usr/bin/$tool" ] || mount --bind /dev/null "/usr/bin/$tool" || exit 1; done'
 
-# bare_system: anew, with the commands of the smallest system, without a shell's own.
+# bare_system: again, with the commands of the smallest system, without a shell's own.
 bare_system() {
     rm -rf "$proof/bin" "$proof/home" "$proof/tmp" "$DOLMEN_STATE"
     mkdir "$proof/bin" "$proof/home" "$proof/tmp"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # results.sh [--seeds N] [--to FILE]
 #
-# Makes the table of results anew (docs/results.md): accidents with and without their remedies, whole lives in the simulator with
+# Makes the table of results again (docs/results.md): incidents with and without their safeguards, whole lives in the simulator with
 # what was lost in them, what the tests of speed print in virtual time, and how much disks that come back are written. Takes
 # about half an hour on two cores with 1,000 seeds; what each part prints stands in the logs, whole.
 #
@@ -69,8 +69,8 @@ figures() {
 count() { sed -n "s/^    $1: \([0-9]*\),\$/\1/p" "$state/simulator/logs/simulator.log" | head -n 1; }
 
 note nested "$state/simulator"
-note nested "$state/accidents"
-part 'accidents' accidents env DOLMEN_STATE="$state/accidents" sh scripts/mutants.sh --incidents
+note nested "$state/incidents"
+part 'incidents' incidents env DOLMEN_STATE="$state/incidents" sh scripts/mutants.sh --incidents
 part "simulator: $seeds lives" simulate env DOLMEN_STATE="$state/simulator" sh scripts/simulate.sh --seeds "$seeds"
 for test in slow repair_speed repair_pace; do
     table spaces "$test"
@@ -87,10 +87,10 @@ operations=$(count operations)
 Made by \`scripts/results.sh --seeds $seeds\` on $(date -u +%Y-%m-%d), of commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown), with $(nproc) processors.
 
 ## Incident scenarios
-Each is a test against the daemon, and fails without its safeguard ([incidents](accidents.md)).
+Each is a test against the daemon, and fails without its safeguard ([incidents](incidents.md)).
 
 \`\`\`text
-$(grep -E '^  incident |passed, ' "$logs/accidents.log")
+$(grep -E '^  incident |passed, ' "$logs/incidents.log")
 \`\`\`
 
 ## Simulation runs

@@ -283,7 +283,7 @@ attach_way=loop
 
 # attach_space NAME: sets $device.
 attach_space() {
-    device=$(dolmen space attach --way "$attach_way" "$pool/$1" 2>>"$logs/attach.log" | tail -n 1) || return 1
+    device=$(dolmen space attach --transport "$attach_way" "$pool/$1" 2>>"$logs/attach.log" | tail -n 1) || return 1
     # The folder of the links is open to root alone.
     privileged test -b "$device" || { warn "'$device' is no block device"; return 1; }
 }

@@ -73,7 +73,7 @@ victim=
 trap cleared EXIT
 trap 'exit 130' INT TERM HUP
 
-# cleared: nothing of a fake run outlives this one, wherever it was interrupted.
+# cleared: nothing of a fake run survives this one, wherever it was interrupted.
 cleared() {
     [ -z "$victim" ] || kill -9 "$victim" 2>/dev/null
     sh "$self" fake 0 no >/dev/null 2>&1

@@ -122,7 +122,7 @@ undo_all() {
 
 # undo_line STATE: one line, in $undo_kind and $undo_what.
 undo_line() {
-    # Files outlive a boot; processes, mounts and devices do not, and their numbers then mean others.
+    # Files survive a boot; processes, mounts and devices do not, and their numbers then mean others.
     case $undo_kind in
     dir)
         undo_dir "$1" "$undo_what"

@@ -1,10 +1,10 @@
 #!/bin/sh
 # unmutated.sh PROGRAM...: fails where a program holds a mutant: the name of one, or the variable that wakes one.
 #
-# Mutants are compiled into builds with debug assertions (crate `planted`); what people install is built without.
+# Mutants are compiled into builds with debug assertions (crate `mutation`); what people install is built without.
 root=$(cd "$(dirname "$0")/.." && pwd)
-names=$(sed -n 's/^    [A-Z][A-Za-z]* = "\([a-z-]*\)",$/\1/p' "$root/crates/planted/src/lib.rs")
-[ -n "$names" ] || { printf 'unmutated.sh: crates/planted/src/lib.rs names no mutants\n' >&2; exit 1; }
+names=$(sed -n 's/^    [A-Z][A-Za-z]* = "\([a-z-]*\)",$/\1/p' "$root/crates/mutation/src/lib.rs")
+[ -n "$names" ] || { printf 'unmutated.sh: crates/mutation/src/lib.rs names no mutants\n' >&2; exit 1; }
 status=0
 for program in "$@"; do
     [ -f "$program" ] || { printf 'unmutated.sh: %s is not there\n' "$program" >&2; exit 1; }

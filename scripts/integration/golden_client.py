@@ -212,8 +212,8 @@ def in_flight(disks):
             for (column, block), claims in records.claims(row).items():
                 if column < row.data_columns and not claims[-1].settled:
                     found.add((space.name, first + row.row_block(column, block)))
-            heir = pool.row(pool.heirs(space), index) if space.has_parity else None
-            for (column, block), claims in (records.claims(heir).items() if heir else ()):
+            shadow = pool.row(pool.shadows(space), index) if space.has_parity else None
+            for (column, block), claims in (records.claims(shadow).items() if shadow else ()):
                 if column < row.data_columns and not claims[-1].settled:
                     found.add((space.name, first + row.row_block(column, block)))
             if row.laid.write_cache is not None:
@@ -235,7 +235,7 @@ def named_missing(said):
     return found
 
 
-def fault(spaces, folder, clean, said, undecided):
+def fault(spaces, folder, clean, said, in_doubt):
     """What is wrong with what the reader made of disks on which a bit had turned; None if nothing is, and how many blocks it named
     or took for what they were before."""
     missing = named_missing(said)
@@ -254,7 +254,7 @@ def fault(spaces, folder, clean, said, undecided):
             if any(here == content_of(number, block, fill) for fill in fills) or (name, block) in missing:
                 continue
             is_some_fill = any(here == content_of(number, block, fill) for fill in range(FILLS_MAX))
-            if (name, block) not in undecided or not is_some_fill:
+            if (name, block) not in in_doubt or not is_some_fill:
                 return f"block {block} of {name} is wrong, and is not named", 0, 0
             older += 1
     return None, len(missing), older
@@ -271,7 +271,7 @@ def flips(content, folder, count, seed):
     for _, name, _, _ in spaces:
         with open(os.path.join(out, name), "rb") as file:
             clean[name] = file.read()
-    undecided = in_flight(disks)
+    in_doubt = in_flight(disks)
     places = stored_blocks(disks)
     draw = random.Random(f"{seed} {os.path.basename(content)}")
     kinds = [kind for kind in sorted(places) if kind != ANYTHING] + [ANYTHING] * int(count)
@@ -287,7 +287,7 @@ def flips(content, folder, count, seed):
             words = file.read()
         why, named, older = None, 0, 0
         if code in (0, 1):
-            why, named, older = fault(spaces, out, clean, said, undecided)
+            why, named, older = fault(spaces, out, clean, said, in_doubt)
         if code == 2:
             why = "all of the pool was refused for it"
         elif code not in (0, 1):

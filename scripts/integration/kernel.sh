@@ -1,5 +1,5 @@
 #!/bin/sh
-# The ways that lead through the kernel, on whatever kernel this is: which of them there are, and whether they keep data.
+# The transports that lead through the kernel, on whatever kernel this is: which of them there are, and whether they keep data.
 #
 # A mirror of two copies on files in memory is attached as a block device. Its daemon is killed and a disk is torn out
 # under load; all is read back by checksum, the disk is replaced, the daemon restarted. Then a space as a ublk device,
@@ -229,7 +229,7 @@ direct_is_gone() { [ ! -e "$direct_device" ]; }
 # direct_grow MIB: the space; whether the device follows is up to the kernel, and told.
 direct_grow() {
     direct_told=$(dolmen space resize "$pool/direct" "$1M" 2>&1) || { warn "$direct_told"; return 1; }
-    if printf '%s' "$direct_told" | grep -q 'keeps its old size: .*--way loop'; then
+    if printf '%s' "$direct_told" | grep -q 'keeps its old size: .*--transport loop'; then
         say '   | this kernel does not resize ublk devices; the answer says so'
         has_mib "$space_mib"
     else
@@ -246,7 +246,7 @@ direct_detach() {
 direct_delete() { dolmen space delete "$pool/direct" --purge --destroy "$pool/direct" >/dev/null; }
 
 # It is there, and can what is needed of it.
-has_ublk() { dolmen space attach --way ublk "$pool/home" >/dev/null 2>"$logs/ublk.log" && dolmen space detach "$pool/home" >/dev/null; }
+has_ublk() { dolmen space attach --transport ublk "$pool/home" >/dev/null 2>"$logs/ublk.log" && dolmen space detach "$pool/home" >/dev/null; }
 
 # Without ublk: a loop device is taken, and why is said; ublk alone is refused.
 told_why_not() { dolmen space attach "$pool/home" 2>&1 >/dev/null | grep 'by a loop device.*not by ublk: ' | sed 's/^/   | /' | grep . ; }
@@ -257,9 +257,9 @@ step_ublk() {
         skip 'ublk (this kernel refuses io_uring)'
         return
     elif ! has_ublk; then
-        must 'ublk alone is refused, before anything is attached' refused 69 'ublk' dolmen space attach --way ublk "$pool/home"
+        must 'ublk alone is refused, before anything is attached' refused 69 'ublk' dolmen space attach --transport ublk "$pool/home"
         must 'a loop device is taken, and why is said' told_why_not
-        must 'ublk alone is refused' refused 75 'is attached already, by a loop device' dolmen space attach --way ublk "$pool/home"
+        must 'ublk alone is refused' refused 75 'is attached already, by a loop device' dolmen space attach --transport ublk "$pool/home"
         must 'closed' dolmen space detach "$pool/home"
         skip "ublk ($(sed -n 's/^dolmen: //p' "$logs/ublk.log"))"
         return
@@ -311,7 +311,7 @@ direct_by_loop() { attach_way=loop && attach_space direct && has_mib $((space_mi
 # The answer says which way was taken, and that it ends with the daemon.
 told_mortal() {
     tail -n 6 "$logs/attach.log" | grep -q 'attached by a loop device over FUSE by io_uring' &&
-        tail -n 6 "$logs/attach.log" | grep -q 'warning: this attachment does not outlive its daemon'
+        tail -n 6 "$logs/attach.log" | grep -q 'warning: this attachment does not survive its daemon'
 }
 
 # mortal_fio FOLDER WORD...
@@ -343,7 +343,7 @@ step_uring() {
     step "FUSE over io_uring, which ends with its daemon"
     attach_way=loop-uring
     if ! uring_is_on; then
-        must 'it is refused, before anything is attached' refused 69 'FUSE over io_uring' dolmen space attach --way loop-uring "$pool/home"
+        must 'it is refused, before anything is attached' refused 69 'FUSE over io_uring' dolmen space attach --transport loop-uring "$pool/home"
     fi
     if refused_ring; then
         skip 'FUSE over io_uring (this kernel refuses io_uring)'
@@ -360,7 +360,7 @@ step_mortal() {
     must 'attached by its name, and mounted' open_space home
     mortal_device=$(readlink "$device")
     must 'that it ends with the daemon is said' told_mortal
-    must 'another way is not taken beside it' refused 75 'is attached already' dolmen space attach --way loop "$pool/home"
+    must 'another way is not taken beside it' refused 75 'is attached already' dolmen space attach --transport loop "$pool/home"
     must 'it reads back as it was written' reads_back "$mnt"
     must 'mounted, it is not detached' refused 75 "mounted at $mnt" dolmen space detach "$pool/home"
     must 'mounted, it is not handed over' refused 75 'loop-uring' dolmen stop --hand-over
@@ -372,7 +372,7 @@ step_mortal() {
     must 'the load begins' load_begin
     must 'and goes on' load_goes_on
     must 'the daemon is killed: I/O fails, nothing hangs, the next one says so' kill_mortal
-    must 'attached anew, and the dead device is gone' mortal_again
+    must 'attached again, and the dead device is gone' mortal_again
     must 'the tree reads back as it was written' reads_back "$mnt"
     must 'closed' close_space home
     must 'attached' attach_space home

@@ -152,7 +152,7 @@ must 'the limit was reached' is "$(times_reached)" -gt 0
 must 'nobody was killed' nobody_killed
 
 step 'and read back'
-must 'mounted anew' remount
+must 'mounted again' remount
 must 'every block is what was written' jobs --verify_only
 must 'nobody was killed' nobody_killed
 must 'closed' close_space home

@@ -205,14 +205,14 @@ size_of() { dolmen -o json space show "$pool/$1" 2>/dev/null | number_of size_by
 is_whole() { [ -n "$(size_of "$1")" ] && is "$(claimed_of "$1")" -eq "$(size_of "$1")"; }
 is_gone() { [ -z "$(size_of "$1")" ]; }
 whole_or_gone() { is_gone "$1" || is_whole "$1"; }
-# again CODE WORDS COMMAND...: said again, it succeeds, or leaves with that code and these words.
+# again CODE WORDS COMMAND...: repeated, it succeeds, or leaves with that code and these words.
 again() {
     again_code=$1
     again_words=$2
     shift 2
     again_answer=$(dolmen "$@" 2>&1 </dev/null) && return 0
     [ $? -eq "$again_code" ] && printf '%s' "$again_answer" | grep -q -e "$again_words" && return 0
-    warn "said again: $again_answer"
+    warn "repeated: $again_answer"
     return 1
 }
 # The check of disks that nobody has opened since the daemon was killed, or since it was told to end.
@@ -350,7 +350,7 @@ must 'the first host is gone' strike
 must 'with a disk' take_away c
 must 'the other host starts' at two start
 must 'copies of the disks' keep_copies
-must 'refused, with the ways on named' refused 73 "pool $pool may not be written here
+must 'refused, with the transports on named' refused 73 "pool $pool may not be written here
 --read-only
 --confirmed" import
 must 'the disks are untouched' disks_are_untouched

@@ -2,7 +2,7 @@
 # Spaces served over a network: TLS with certificates of clients, to a client of its own that speaks extended headers and
 # misbehaves, and to those of libnbd (nbdinfo, nbdcopy), of QEMU (qemu-img, qemu-io) and to nbd-client, each where it is
 # installed. Certificates that are wrong, files that are, limits, a space that grows, certificates exchanged under an open
-# door. On loopback; no root, but for the kernel's own client, which has its part where the script runs as root on a kernel
+# listener. On loopback; no root, but for the kernel's own client, which has its part where the script runs as root on a kernel
 # with NBD devices (scripts/guest.sh nbd_tls).
 #
 # DOLMEN_NBD_MIB   the size of the image that goes through (default: 128)
@@ -62,7 +62,7 @@ serve() {
         --tls-key "$pki/$serve_as-key.pem" --client-ca "$pki/${serve_ca:-ca}-cert.pem" "$@" | tail -n 1) && [ -n "$uri" ]
 }
 
-# A port where nobody listens becomes the door's.
+# A port where nobody listens becomes the listener's.
 serve_somewhere() {
     port=$((20000 + $$ % 20000))
     for _ in $(seq 1 50); do
@@ -249,7 +249,7 @@ must 'half of the files' half_of_the_files
 step 'served'
 must 'on an address, with TLS' serve_somewhere
 must 'files that cannot be used are named' bad_files
-must 'a second space on the same door, for one name' serve one "$port" server --allow beta
+must 'a second space on the same listener, for one name' serve one "$port" server --allow beta
 must 'another one on loopback without TLS' serve_plain
 
 step 'clients with a certificate'
@@ -296,14 +296,14 @@ fi
 step 'a space that grows'
 must 'is seen by new connections' grows
 
-step 'the daemon is restarted, and opens its doors again'
+step 'the daemon is restarted, and opens its listeners again'
 [ -z "$libnbd" ] || must 'the image goes in' copies
 must 'the daemon ends' daemon_stop
 must 'the daemon answers' daemon_start
 must 'clients come in' eventually 20 quietly has_size alpha 9663676416
 must 'served as before' serve big "$port" server
 
-step 'certificates are exchanged under an open door'
+step 'certificates are exchanged under an open listener'
 must 'the new ones count' exchanged
 must 'the old ones do not' no_more
 must 'no key was ever logged' no_secrets

@@ -1,4 +1,4 @@
-"""What a door with TLS answers to a client that knows the protocol by its document alone: plaintext, injected options,
+"""What a listener with TLS answers to a client that knows the protocol by its document alone: plaintext, injected options,
 half-open connections by the thousand, and extended headers, which no distribution's client speaks yet.
 
 nbd_tls_client.py checks ADDRESS PORT EXPORT PKI [PLAIN_PORT PLAIN_EXPORT]: a space of at least 8 GiB whose content may be

@@ -3,7 +3,7 @@
 from . import codes
 from .codes import BLOCK
 from .disk import Damage
-from .pool import CACHES_FROM, HEIRS
+from .pool import CACHES_FROM, SHADOWS
 from .records import Records, Version, newest_known
 from .rows import AWAY, DAMAGED, NEVER, RELAXED, Tables
 
@@ -34,23 +34,23 @@ def runs(numbers):
 class RowContent:
     """The blocks of a row."""
 
-    def __init__(self, reader, row, heir=None, is_heir=False):
-        self.heir = RowContent(reader, heir, is_heir=True) if heir else None
-        # Lines that were left for the other of row and heir, and what they are if they are not there.
-        self.sources, self.has_other = {}, is_heir or heir is not None
+    def __init__(self, reader, row, shadow=None, is_shadow=False):
+        self.shadow = RowContent(reader, shadow, is_shadow=True) if shadow else None
+        # Lines that were left for the other of row and shadow, and what they are if they are not there.
+        self.sources, self.has_other = {}, is_shadow or shadow is not None
         self.reader, self.row, self.members = reader, row, reader.pool.members
         tables = Tables(self.members, row, reader.records.floors)
         self.states = [tables.column(column) for column in range(row.columns)]
         self.versions, self.lines = {}, {}
-        if row.laid.write_cache is not None and not row.space.id & HEIRS:
-            self.versions, self.lines, of_heir = reader.records.in_cache(row, heir)
-            if self.heir:
-                self.heir.lines = of_heir
+        if row.laid.write_cache is not None and not row.space.id & SHADOWS:
+            self.versions, self.lines, of_shadow = reader.records.in_cache(row, shadow)
+            if self.shadow:
+                self.shadow.lines = of_shadow
         self.as_found = []
         self._decide()
-        if self.heir:
-            self._follow(self.heir)
-            self.heir._follow(self)
+        if self.shadow:
+            self._follow(self.shadow)
+            self.shadow._follow(self)
 
     # --- deciding what was in flight
 
@@ -98,7 +98,7 @@ class RowContent:
                     self.states[column][line] = state
 
     def _follow(self, other):
-        """Lines are never written here if the other of row and heir has them, and what they were if it has not."""
+        """Lines are never written here if the other of row and shadow has them, and what they were if it has not."""
         for line, before in self.sources.items():
             parity = other.states[self.row.data_columns][line]
             if parity is NEVER:
@@ -109,7 +109,7 @@ class RowContent:
 
     def _was_in_flight(self, line, claims):
         """Whether a line was written as a whole and no flush has covered that; blocks of one that a flush has covered may have been
-        said again."""
+        repeated."""
         is_whole = len(claims) == sum(line < length for length in self.row.lengths)
         is_settled = any(of_block[0].settled for of_block in claims.values())
         is_same = all(one.state == of_block[-1].state for of_block in claims.values() for one in of_block)
@@ -260,24 +260,24 @@ class RowContent:
                 if count <= 0:
                     continue
                 found, missing = self.column(column, first, count)
-                self._put_heirs(column, first, found, missing)
+                self._put_shadows(column, first, found, missing)
                 for number, block in enumerate(found):
                     blocks[row.row_block(column, first + number) - base] = block
                 reasons.update({row.row_block(column, first + number): why for number, why in missing.items()})
             self._put_cached(base, blocks, reasons)
             yield base, blocks, reasons
 
-    def _put_heirs(self, column, first, blocks, reasons):
-        """Blocks of lines that are the heir's."""
-        if not self.heir:
+    def _put_shadows(self, column, first, blocks, reasons):
+        """Blocks of lines that are the shadow's."""
+        if not self.shadow:
             return
-        found, missing = self.heir.column(column, first, len(blocks))
+        found, missing = self.shadow.column(column, first, len(blocks))
         for number in range(len(blocks)):
-            parity = self.heir.states[self.row.data_columns][first + number]
+            parity = self.shadow.states[self.row.data_columns][first + number]
             if parity is NEVER:
                 continue
             reasons.pop(number, None)
-            lacks = self.heir.states[column][first + number] is NEVER
+            lacks = self.shadow.states[column][first + number] is NEVER
             if parity == AWAY or (parity == DAMAGED and lacks):
                 blocks[number], reasons[number] = None, NO_DISK if parity == AWAY else IS_LOST
                 continue
@@ -362,11 +362,11 @@ class Reader:
 
     def extract(self, space, write):
         """Gives the content of a space to `write`, piece by piece: address and bytes, zeros left out. The ranges that cannot be
-        had, with the reason, and those that were taken as found."""
+        had, with the reason, and those that were accepted unverified."""
         missing, as_found = Ranges(space), Ranges(space)
         in_space = -(-space.size // space.row_length)
-        heirs = self.pool.heirs(space)
-        lost_heirs = self.pool.lost_rows(heirs) if space.has_parity else []
+        shadows = self.pool.shadows(space)
+        lost_shadows = self.pool.lost_rows(shadows) if space.has_parity else []
         for first, last in self.pool.lost_rows(space):
             for index in range(first, min(last + 1, in_space)):
                 missing.add(index * space.row_length, space.row_length, NO_MAP)
@@ -375,10 +375,10 @@ class Reader:
             if index >= in_space:
                 continue
             try:
-                heir = self.pool.row(heirs, index) if space.has_parity else None
-                if not heir and any(low <= index <= high for low, high in lost_heirs):
-                    raise Damage("it may have an heir")
-                content = RowContent(self, self.pool.row(space, index), heir)
+                shadow = self.pool.row(shadows, index) if space.has_parity else None
+                if not shadow and any(low <= index <= high for low, high in lost_shadows):
+                    raise Damage("it may have an shadow")
+                content = RowContent(self, self.pool.row(space, index), shadow)
             except Damage as error:
                 missing.add(start, space.row_length, f"{NO_MAP}: {error}")
                 continue
@@ -390,7 +390,7 @@ class Reader:
             for column, block in content.as_found:
                 if column < content.row.data_columns:
                     at = start + content.row.row_block(column, block) * BLOCK
-                    as_found.add(at, BLOCK, "taken as found: it was being overwritten when the pool stopped")
+                    as_found.add(at, BLOCK, "accepted unverified: it was being overwritten when the pool stopped")
         return missing, as_found
 
     @staticmethod

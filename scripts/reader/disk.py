@@ -14,7 +14,7 @@ METADATA_AT = MEBIBYTE
 LOG_AT = METADATA_AT + 64 * 1024
 MAGIC = b"DOLMENLB"
 VERSION = 2
-# Rows may have heirs, and lines go to and fro between them; spaces may be in the trash, have limits, and rows of two layouts;
+# Rows may have shadows, and lines alternate between them; spaces may be in the trash, have limits, and rows of two layouts;
 # entries of members name the label that each of them has at least.
 FEATURES = 1 | 2 | 4 | 8 | 16 | 32
 MEMBERS_MAX = 240

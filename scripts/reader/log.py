@@ -54,7 +54,7 @@ class Batch:
 
 
 class Log:
-    """What the rings of all voters say together, from the tail on: batches that count, the settled mark, and damage."""
+    """What the rings of all voters say together, from the tail on: batches that count, the durable mark, and damage."""
 
     def __init__(self, members, ring_at, tail_lsn, tail_position):
         self.pool = members.pool

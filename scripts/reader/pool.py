@@ -17,8 +17,8 @@ REMOVED = 65535
 VALUE_MAX = 3072
 # Ids from here on are of write caches.
 CACHES_FROM = 2**64 - 256
-# An id with this is of the heirs of another space's rows.
-HEIRS = 2**63
+# An id with this is of the shadows of another space's rows.
+SHADOWS = 2**63
 ID_MAX = 2**64 - 1
 
 
@@ -108,7 +108,7 @@ class Pool:
         """All spaces, those of write caches alone or left out."""
         found = []
         for (_, _, number, _), value in self._range(key(SPACE, 0, 0, 0), key(SPACE, 0, ID_MAX, ID_MAX)):
-            if (number >= CACHES_FROM if caches else number < HEIRS):
+            if (number >= CACHES_FROM if caches else number < SHADOWS):
                 try:
                     found.append(Space(number, value))
                 except Damage as error:
@@ -144,11 +144,11 @@ class Pool:
         value = self.map.get(key(ROW, 0, space.id, index))
         return Row(space, index, value) if value is not None else None
 
-    def heirs(self, space):
-        """The space of the heirs of a space's rows."""
-        heirs = copy.copy(space)
-        heirs.id = space.id + HEIRS
-        return heirs
+    def shadows(self, space):
+        """The space of the shadows of a space's rows."""
+        shadows = copy.copy(space)
+        shadows.id = space.id + SHADOWS
+        return shadows
 
     def lost_rows(self, space):
         """Ranges of rows, first and last, of which nobody knows whether they were claimed."""

@@ -3,14 +3,14 @@
 import struct
 
 from .disk import Damage, Problem
-from .pool import HEIRS
+from .pool import SHADOWS
 from .rows import DAMAGED, NEVER, PAGE_ENTRIES, state_of
 
 HEAD = struct.Struct("<QQQII3sBBBH")
 # Kinds of entries, beside states of blocks.
 CACHED, DISCARDED, REDO, DONE = 3, 4, 5, 6
-INTENT, UNDECIDED, ANEW, COVERED = 1, 2, 4, 8
-VOID = ANEW
+INTENT, IN_DOUBT, SUPERSEDES, COVERED = 1, 2, 4, 8
+VOID = SUPERSEDES
 
 
 class Claim:
@@ -33,7 +33,7 @@ class Records:
 
     def __init__(self, pool):
         self.floors = {}
-        self.stretches, self.parity = {}, {}
+        self.extents, self.parity = {}, {}
         for lsn, body in pool.blocks:
             try:
                 for entry in self._entries(body):
@@ -62,7 +62,7 @@ class Records:
         if state >= CACHED:
             self.parity.setdefault((space, index, row), []).append((lsn, is_settled, head, rest))
             return
-        self.stretches.setdefault((space, index, row), []).append((is_settled, head, rest))
+        self.extents.setdefault((space, index, row), []).append((is_settled, head, rest))
         name = (row, column, first // PAGE_ENTRIES)
         floor = self.floors.get(name, generation)
         if (generation - floor) % 65536 < 32768:
@@ -71,22 +71,22 @@ class Records:
     def claims(self, row):
         """What the log says of each block of a row, by column and block, oldest first."""
         found = {}
-        for is_settled, head, rest in self.stretches.get((row.space.id, row.index, row.id), []):
+        for is_settled, head, rest in self.extents.get((row.space.id, row.index, row.id), []):
             _, _, _, first, count, _, number, column, flags, _ = head
             if column >= row.columns:
                 continue
-            settled = (is_settled or flags & COVERED) and not flags & UNDECIDED
+            settled = (is_settled or flags & COVERED) and not flags & IN_DOUBT
             for block in range(first, min(first + count, row.lengths[column])):
                 checksum = int.from_bytes(rest[4 * (block - first) : 4 * (block - first) + 4], "little")
                 claims = found.setdefault((column, block), [])
-                if settled or flags & ANEW:
+                if settled or flags & SUPERSEDES:
                     claims.clear()
                 claims.append(Claim(bool(settled), state_of(number, checksum), bool(flags & INTENT)))
         return found
 
-    def in_cache(self, row, heir=None):
+    def in_cache(self, row, shadow=None):
         """Of a row of a strict space: versions of its blocks, and, with parity, lines that may be half in place, in the row and in
-        its heir.
+        its shadow.
 
         Versions stand under the block of the row and the number of their first record; lines have, for each column that
         changes, its state and place."""
@@ -94,17 +94,17 @@ class Records:
         for lsn, is_settled, head, rest in self.parity.get((row.space.id, row.index, row.id), []):
             if head[6] in (CACHED, DISCARDED):
                 _add_mapping(versions, row, lsn, is_settled, head, rest)
-        here = (row.space.id | HEIRS, row.index)
-        for key in [key for key in self.parity if key[:2] == here and not (heir and key[2] == heir.id)]:
-            # An heir that is no more: what was put in place there has ended versions all the same.
+        here = (row.space.id | SHADOWS, row.index)
+        for key in [key for key in self.parity if key[:2] == here and not (shadow and key[2] == shadow.id)]:
+            # An shadow that is no more: what was put in place there has ended versions all the same.
             try:
                 self._lines(key, row, versions)
             except Problem:
                 # It was of a row that had another shape, and none of these versions.
                 continue
         own = self._lines((row.space.id, row.index, row.id), row, versions)
-        of_heir = self._lines((heir.space.id, heir.index, heir.id), heir, versions) if heir else {}
-        return versions, own, of_heir
+        of_shadow = self._lines((shadow.space.id, shadow.index, shadow.id), shadow, versions) if shadow else {}
+        return versions, own, of_shadow
 
     def _lines(self, key, row, versions):
         """Lines of a row that may be half in place; versions that are in place there end."""
@@ -154,7 +154,7 @@ def _add_mapping(versions, row, lsn, is_settled, head, rest):
         place = (cache_row, index, block + number) if kind == CACHED else None
         checksum = int.from_bytes(rest[24 + 4 * number : 28 + 4 * number], "little")
         version = of_block.setdefault(since, Version(place, checksum))
-        version.marked = (version.marked or is_settled or bool(flags & COVERED)) and not flags & UNDECIDED
+        version.marked = (version.marked or is_settled or bool(flags & COVERED)) and not flags & IN_DOUBT
 
 
 def newest_known(states):

@@ -100,10 +100,10 @@ class Slab:
         """Blocks of the slab, from the disk that it is on."""
         parts = []
         start = 0
-        for grain, length in self.runs:
+        for unit, length in self.runs:
             low, high = max(first, start), min(first + count, start + length)
             if low < high:
-                parts.append(disk.read_blocks(disk.label.data_start + (grain + low - start) * BLOCK, high - low))
+                parts.append(disk.read_blocks(disk.label.data_start + (unit + low - start) * BLOCK, high - low))
             start += length
         return b"".join(parts)
 
@@ -131,7 +131,7 @@ class Row:
         while at < len(raw):
             slab = Slab(raw, at)
             check(slab.column < self.columns, "a slab serves a column that it does not have")
-            check(slab.blocks == self.slab_blocks(slab.column), "a slab has not the grains that its column needs")
+            check(slab.blocks == self.slab_blocks(slab.column), "a slab has not the units that its column needs")
             self.slabs[slab.column].append(slab)
             at += slab.bytes
         check(all(1 <= len(slabs) <= SLABS_OF_COLUMN_MAX for slabs in self.slabs), "a column has no slab, or too many")

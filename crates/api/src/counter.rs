@@ -55,8 +55,8 @@ pub struct SpaceTally {
     pub checksum_errors: u64,
     /// Blocks rewritten from another copy.
     pub healed_blocks: u64,
-    /// Blocks taken as found after a crash.
-    pub taken_as_found_blocks: u64,
+    /// Blocks accepted unverified after a crash.
+    pub accepted_unverified_blocks: u64,
     /// Blocks that no copy could give.
     pub lost_blocks: u64,
     /// Blocks copied to a disk that had missed them.

@@ -139,7 +139,7 @@ codes! {
         Stopping = "stopping" {
             "The daemon is ending, and begins nothing any more."
             "Nothing was changed, unless the message says otherwise."
-            "Ask again when it has been started anew."
+            "Ask again when it has been started again."
         }
         Config = "config" {
             "A setting, or a file of settings, cannot be used."

@@ -39,7 +39,7 @@ codes! {
             "Nothing."
             "Nothing."
         }
-        PoolGone = "pool_gone" {
+        PoolUnknown = "pool_unknown" {
             "A pool that was open here is not known here any more, and how it went is not on record."
             "Nothing."
             "`dolmen pool import` finds it, if its disks are here."
@@ -54,7 +54,7 @@ codes! {
             "A job moves it."
             "`dolmen pool remove POOL DISK --cancel` keeps it."
         }
-        DiskGivenUp = "disk_given_up" {
+        DiskExcluded = "disk_excluded" {
             "A disk stayed away for too long; what it had is rebuilt on the others."
             "A job rebuilds it. If the disk comes back before that has ended, it takes data again."
             "Look for the disk, or see to a new one; `dolmen pool set POOL --repair-after` says how long is too long."
@@ -116,7 +116,7 @@ codes! {
         }
         SpaceServed = "space_served" {
             "A space is served over NBD."
-            "It is served again when the daemon is started anew."
+            "It is served again when the daemon is started again."
             "Nothing."
         }
         SpaceUnserved = "space_unserved" {

@@ -1,7 +1,7 @@
 //! What was asked of spaces and disks, and how long it took (docs/design/0017).
 //!
 //! All figures only grow while an object is counted, so whoever looks twice knows what came in between, and no watcher disturbs
-//! another. An object whose `run` or `since_us` differs from that of the earlier look has begun to be counted anew meanwhile.
+//! another. An object whose `run` or `since_us` differs from that of the earlier look has begun to be counted again meanwhile.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

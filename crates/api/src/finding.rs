@@ -17,7 +17,7 @@ codes! {
         PoolStopped = "pool_stopped" {
             "The pool has lost what it cannot go on without, such as its last disk, and answers no request any more."
             "Nothing is written any more, so that what was acknowledged stays as it is; clients get errors."
-            "See to its disks, `dolmen stop --hand-over`, and start the daemon again: it opens the pool anew."
+            "See to its disks, `dolmen stop --hand-over`, and start the daemon again: it opens the pool again."
         }
         PoolNotOpen = "pool_not_open" {
             "The pool was open here before and could not be opened: its disks are missing, in use elsewhere, or are copies."
@@ -42,7 +42,7 @@ codes! {
         DiskCutShort = "disk_cut_short" {
             "The file that the disk is has become shorter, so a part of what was on it is lost."
             "The disk leaves the pool with the next command that fails on it; what it had is read from other copies."
-            "`dolmen disk replace POOL DISK NEW`, which makes what it had anew from the other disks."
+            "`dolmen disk replace POOL DISK NEW`, which rebuilds what it had from the other disks."
         }
         DiskUnplugged = "disk_unplugged" {
             "The system has no such device any more."
@@ -51,7 +51,7 @@ codes! {
         }
         DiskErrors = "disk_errors" {
             "Commands failed on a disk that is here, or blocks on it did not match their checksums."
-            "What could not be read was read from another copy and written anew. From ten errors on others are read in its place, new rows go to others, and what it has is moved to the other disks, if they have room; it stays in the pool."
+            "What could not be read was read from another copy and rewritten. From ten errors on others are read in its place, new rows go to others, and what it has is moved to the other disks, if they have room; it stays in the pool."
             "`dolmen scrub POOL` to see whether all is sound; replace the disk if it happens again; `dolmen pool acknowledge POOL` ends the warning until there are more."
         }
         DiskSlow = "disk_slow" {
@@ -66,20 +66,20 @@ codes! {
         }
         DiskDefects = "disk_defects" {
             "A disk says of itself (SMART) that places on it have gone bad: sectors that were reallocated, cannot be read, or could not be mended, or errors of its media."
-            "Nothing: what cannot be read there is read from another copy and written anew."
+            "Nothing: what cannot be read there is read from another copy and rewritten."
             "`dolmen scrub POOL` to see whether all is sound; replace the disk if there are more of them; `dolmen pool acknowledge POOL` ends the warning until then."
         }
-        DiskCrowded = "disk_crowded" {
+        DiskBackingFull = "disk_backing_full" {
             "Writes to a disk failed because what it lies on, a file system or a thin pool, is full. The disk itself is sound."
             "What could not be written there is on the other copies; the disk may leave the pool."
             "Free some room there; then `dolmen disk online POOL DISK` if it left, and `dolmen pool acknowledge POOL`."
         }
         DiskLabelsLost = "disk_labels_lost" {
             "When the disk was taken in, something else was written over one of its labels, and perhaps over data that it holds."
-            "The label is written anew, and everything in the pool is verified by a scrub that begins by itself."
+            "The label is rewritten, and everything in the pool is verified by a scrub that begins by itself."
             "See what the scrub says: `dolmen jobs`; `dolmen scrub POOL` verifies it again. Find out what writes to the disk; `dolmen pool acknowledge POOL` ends the warning."
         }
-        RowsBehind = "rows_behind" {
+        RowsStale = "rows_stale" {
             "Rows are not on all of their disks: a part of them is stale, or is on a disk that is away."
             "What is on disks that are here is brought up to date by a resync, which `dolmen jobs` shows."
             "Bring disks back that are away. Where a job is paused, `dolmen job resume JOB`."
@@ -114,12 +114,12 @@ codes! {
             "It is looked at again when the pool is opened, scrubbed or acknowledged, and forgotten once it can be read."
             "Write those ranges again from a backup; `dolmen pool acknowledge POOL` then sees that they can be read."
         }
-        SpaceTakenAsFound = "space_taken_as_found" {
-            "Blocks that were being written when power failed were taken as they were found, because no second copy could tell."
+        SpaceAcceptedUnverified = "space_accepted_unverified" {
+            "Blocks that were being written when power failed were accepted unverified, because no second copy could tell."
             "Their copies were made alike."
             "See whether the content is sound, with the check of its file system for instance; `dolmen pool acknowledge POOL` ends the warning."
         }
-        SpaceRottenHere = "space_rotten_here" {
+        SpaceCorruptHere = "space_corrupt_here" {
             "No copy of some blocks that is here is good; disks that are absent may have one."
             "They are healed when such a disk is back."
             "Bring the absent disks back before anything is given up or replaced."
@@ -174,13 +174,13 @@ codes! {
             "Nothing: it was attached so by somebody's wish."
             "`dolmen space attach SPACE` attaches it again; `dolmen space detach SPACE` says that it is not to be."
         }
-        DoorClosed = "door_closed" {
+        ListenerClosed = "listener_closed" {
             "Spaces are to be served at an address of a network, and nobody can connect there."
             "It is tried again every few seconds."
             "Mend what is said of the address or of its files."
         }
         CertificateTrouble = "certificate_trouble" {
-            "A certificate by which spaces are served has expired, is about to, or could not be read anew."
+            "A certificate by which spaces are served has expired, is about to, or could not be read again."
             "Files are read again by themselves when they change; until then the ones read last are used."
             "Put new files in the place of those that are named."
         }

@@ -87,8 +87,8 @@ mod smart;
 mod space;
 mod status;
 mod time;
+mod transport;
 mod trash;
-mod way;
 mod why;
 
 pub use code::{CodeKind, Explanation, all_codes};
@@ -102,7 +102,7 @@ pub use job::{Eta, Job, JobDocument, JobKind, JobPriority, JobState, Jobs, SetJo
 pub use place::{LocateDisk, SetDisk};
 pub use plan::{Change, Plan, Simple};
 pub use pool::{
-    AddDisks, CreatePool, Destroy, Device, DeviceState, Devices, Disk, DiskPlight, DiskRole, DiskState,
+    AddDisks, BackingState, CreatePool, Destroy, Device, DeviceState, Devices, Disk, DiskRole, DiskState,
     Disks, DrainWriteCache, ForgetDisk, ImportMode, ImportPool, OnlineDisk, Pool, PoolDocument, PoolState,
     Pools, ReplaceDisk, ResizeWriteCache, SetAlertAt, SetDiskRole, SetEnclosure, SetKeepRoom, SetRepairAfter,
     WriteCache,
@@ -116,11 +116,11 @@ pub use space::{
 };
 pub use status::{Health, Shutdown, Status, Version};
 pub use time::duration;
-pub use trash::{DeleteSpace, PurgeTrash, RestoreSpace, Trash, TrashedSpace};
-pub use way::{
-    AttachSpace, AttachWay, AttachedBy, Attachment, Attachments, DetachSpace, Export, Exports, NetworkExport,
-    ServeNetwork, ServeSpace, TlsFiles,
+pub use transport::{
+    AttachSpace, AttachedBy, Attachment, Attachments, DetachSpace, Export, Exports, NetworkExport,
+    ServeNetwork, ServeSpace, TlsFiles, Transport,
 };
+pub use trash::{DeleteSpace, PurgeTrash, RestoreSpace, Trash, TrashedSpace};
 
 pub use why::{Cause, Why};
 

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use crate::job::Job;
 use crate::pool::Pool;
 use crate::space::Space;
-use crate::way::{Attachment, Export};
+use crate::transport::{Attachment, Export};
 
 /// What a change would do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -87,7 +87,7 @@ pub struct Disk {
     pub state: DiskState,
     /// What has become of what it lies on, of one that takes part all the same.
     #[serde(default)]
-    pub plight: Option<DiskPlight>,
+    pub backing_state: Option<BackingState>,
     /// Its size.
     pub size_bytes: u64,
     /// Room for slabs.
@@ -109,7 +109,7 @@ pub struct Disk {
     pub checksum_errors: u64,
     /// Reads that were not answered in time, and were asked of other disks.
     #[serde(default)]
-    pub late_reads: u64,
+    pub timed_out_reads: u64,
     /// How many times as long it takes as the other disks of its sort, if that is many.
     #[serde(default)]
     pub times_slower: Option<u64>,
@@ -131,7 +131,7 @@ pub struct Disk {
 /// What has become of what a disk lies on, while its pool is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum DiskPlight {
+pub enum BackingState {
     /// Its file was removed: it works for as long as the daemon runs, and is gone then.
     Removed,
     /// Its file was cut short: it leaves the pool with the next flush.
@@ -399,7 +399,7 @@ pub struct Destroy {
 pub struct ForgetDisk {
     /// Also where something was on it alone: that is lost then, and cannot be read before it is written again.
     #[serde(default)]
-    pub give_up: bool,
+    pub accept_data_loss: bool,
     /// To give something up, the name of the pool, typed again. Not needed for a dry run.
     #[serde(default)]
     pub destroy: Option<String>,

@@ -34,7 +34,7 @@ pub enum Provisioning {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Integrity {
-    /// In place: a block whose every copy was damaged meanwhile is taken as found, counted and listed.
+    /// In place: a block whose every copy was damaged meanwhile is accepted unverified, counted and listed.
     #[default]
     Relaxed,
     /// Through a write cache: until the new content is safe, nothing touches the old one.
@@ -86,7 +86,7 @@ pub struct Space {
     pub reserve_bytes: u64,
     /// What of that was never written.
     #[serde(default)]
-    pub reserve_left_bytes: u64,
+    pub reserve_unused_bytes: u64,
     /// What it may have of its pool's disks, and what others leave to it; absent where there are no limits.
     #[serde(default)]
     pub limits: Option<SpaceLimits>,
@@ -207,7 +207,7 @@ pub struct ResizeSpace {
 }
 
 /// Converts a space while it is used. What is left out stays as it is, as far as it fits the rest; without anything, its rows are
-/// laid anew as they are, as wide as the pool allows.
+/// laid again as they are, as wide as the pool allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConvertSpace {

@@ -56,7 +56,7 @@ fn the_worst_health_is_the_maximum() {
 }
 
 #[test]
-fn causes_are_told_once_and_in_order() {
+fn causes_are_printed_once_and_in_order() {
     #[derive(Debug)]
     struct Outer(std::num::ParseIntError);
     impl std::fmt::Display for Outer {

@@ -148,10 +148,10 @@ mod tests {
         for profile in GROUPS.iter().flat_map(Group::profiles) {
             assert_eq!(profile.check(), Ok(()), "{}", profile.name);
         }
-        let said: Vec<String> =
+        let message: Vec<String> =
             load().iter().map(|profile| format!("{}: {}", profile.title, profile.summary())).collect();
         assert_eq!(
-            said,
+            message,
             [
                 "File copy: random, 50 % reads, 64 KiB",
                 "File server: random, 67 % reads, 64 KiB",

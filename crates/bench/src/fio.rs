@@ -18,7 +18,7 @@ const SLACK_SHARE: u64 = 50;
 #[derive(Debug, thiserror::Error)]
 pub enum FioError {
     /// No document in it.
-    #[error("fio printed no document{}", said(.text))]
+    #[error("fio printed no document{}", message(.text))]
     None {
         /// What it printed instead.
         text: String,
@@ -44,7 +44,7 @@ pub enum FioError {
     },
 }
 
-fn said(text: &str) -> String {
+fn message(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty());
     line.map(|line| format!(" but: {line}")).unwrap_or_default()
 }
@@ -343,8 +343,8 @@ fn samples_in(log: &str, interval_ms: u32, moved: u64) -> Vec<Sample> {
     let end = ends.values().copied().min().unwrap_or(0);
     let count = ((end + interval / 2) / interval).min(SAMPLES_MAX);
     let sample = |at: u64| {
-        let moment = at * interval - interval / 2;
-        let holding = segments.iter().filter(|of| of.start_ms < moment && moment <= of.end_ms);
+        let instant = at * interval - interval / 2;
+        let holding = segments.iter().filter(|of| of.start_ms < instant && instant <= of.end_ms);
         Sample { at_ms: at * interval, bytes_per_s: holding.map(|of| of.bytes_per_s).sum() }
     };
     (1..=count).map(sample).collect()

@@ -1,6 +1,6 @@
 //! What is asked of `fio`, as the text of a job file (fio's HOWTO, "Job file format").
 //!
-//! Everything is read anew in each run: percentiles are those of the whole time from the wish for an I/O to its end
+//! Everything is read again in each run: percentiles are those of the whole time from the wish for an I/O to its end
 //! (`lat`), so that the number of I/Os under way is their rate times their mean latency. One process with threads, so
 //! that one signal ends all of it. The same seed for each target of a round gives each the same addresses.
 
@@ -158,11 +158,11 @@ fn put(text: &mut String, name: &str, value: impl std::fmt::Display) {
 
 fn common(text: &mut String, target: &Target, settings: &Settings) -> Result<(), JobError> {
     text.push_str("[step]\n");
-    put(text, "ioengine", settings.engine_for(target.way));
+    put(text, "ioengine", settings.engine_for(target.access));
     match &target.path {
         TargetPath::File { path } => {
             put(text, "filename", escaped(path, &target.name)?);
-            put(text, "direct", u8::from(target.way == Path::Direct));
+            put(text, "direct", u8::from(target.access == Path::Direct));
             // What is there is used; nothing is laid out, lengthened or cut off behind anybody's back.
             put(text, "allow_file_create", 0);
         }

@@ -70,13 +70,13 @@ fn push_targets(page: &mut String, report: &Report) {
     let head = word_heads(&["target", "what", "way", "engine", "a flush is", "working set"]);
     push(page, format_args!("<h2>Targets</h2><div><table><tr>{head}</tr>"));
     for target in &report.targets {
-        let way = match target.way {
+        let access = match target.access {
             crate::target::Path::Direct => "past the page cache (O_DIRECT)",
             crate::target::Path::Buffered => "through the page cache",
             crate::target::Path::Nbd => "NBD requests",
         };
         let working_set = Bytes(target.working_set_bytes).to_string();
-        let row = words(&[&target.name, &target.what, way, target.engine, target.flush, &working_set]);
+        let row = words(&[&target.name, &target.what, access, target.engine, target.flush, &working_set]);
         push(page, format_args!("<tr>{row}</tr>"));
     }
     push(page, format_args!("</table></div>"));
@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_dates() {
+    fn instants_are_dates() {
         for (seconds, date) in [
             (0, "1970-01-01 00:00 UTC"),
             (951_782_399, "2000-02-28 23:59 UTC"),

@@ -65,8 +65,8 @@ pub struct Settings {
 impl Settings {
     /// The engine for a target, as `fio` calls it.
     #[must_use]
-    pub fn engine_for(&self, way: Path) -> &'static str {
-        match way {
+    pub fn engine_for(&self, access: Path) -> &'static str {
+        match access {
             Path::Direct => self.engine.word(),
             Path::Buffered => self.buffered.word(),
             Path::Nbd => "nbd",
@@ -188,7 +188,7 @@ impl Plan {
     #[must_use]
     pub fn notes(&self, target: &Target) -> Vec<String> {
         let mut notes = target.notes();
-        if target.way == Path::Buffered && self.settings.buffered == Engine::Libaio {
+        if target.access == Path::Buffered && self.settings.buffered == Engine::Libaio {
             notes.push("this machine refuses io_uring, and libaio carries I/Os through the page cache one after another: more outstanding I/Os bring nothing".to_owned());
         }
         notes
@@ -247,7 +247,7 @@ fn fits(target: &Target, profile: &Profile) -> Result<(), PlanError> {
         let wanted = profile.room();
         return Err(PlanError::Room { target: target_name, profile: profile_name, found, wanted });
     }
-    if target.way == Path::Direct && !profile.block.0.is_multiple_of(target.unit.0) {
+    if target.access == Path::Direct && !profile.block.0.is_multiple_of(target.unit.0) {
         let ((target_name, profile_name), unit) = (names(), target.unit);
         let found = profile.block;
         return Err(PlanError::Unit { target: target_name, profile: profile_name, found, unit });
@@ -261,14 +261,14 @@ pub(crate) mod tests {
     use crate::built_in::profiles_named;
     use crate::target::TargetPath;
 
-    pub(crate) fn target(name: &str, way: Path) -> Target {
-        let path = match way {
+    pub(crate) fn target(name: &str, access: Path) -> Target {
+        let path = match access {
             Path::Nbd => TargetPath::Nbd { uri: format!("nbd+unix:///{name}?socket=/run/s") },
             Path::Direct | Path::Buffered => TargetPath::File { path: format!("/{name}") },
         };
         let (name, what) = (name.to_owned(), "a file".to_owned());
         let (working_set, unit) = (Bytes::gib(4), Bytes(512));
-        Target { name, what, path, way, working_set, unit, caches: Vec::new(), is_filled: true }
+        Target { name, what, path, access, working_set, unit, caches: Vec::new(), is_filled: true }
     }
 
     pub(crate) fn plan(names: &[&str]) -> Plan {
@@ -295,7 +295,7 @@ pub(crate) mod tests {
 
     /// A write never stands alone; a read has nothing to flush; a whole file is flushed at its end.
     #[test]
-    fn each_write_has_a_flushed_one_beside_it() {
+    fn each_write_has_a_flushed_one_next_to_it() {
         let mut plan = plan(&["streaming", "restore", "files"]);
         let flushes = |plan: &Plan| -> Vec<Vec<Flush>> {
             plan.profiles.iter().map(|profile| plan.flushes(profile)).collect()
@@ -335,7 +335,7 @@ pub(crate) mod tests {
             plan.check().unwrap_err().to_string(),
             "I/Os to a are whole multiples of 16 KiB, and profile database makes some of 8 KiB; choose another profile, or --buffered"
         );
-        plan.targets[0].way = Path::Buffered;
+        plan.targets[0].access = Path::Buffered;
         assert_eq!(plan.check(), Ok(()));
     }
 
@@ -343,7 +343,7 @@ pub(crate) mod tests {
     #[test]
     fn buffered_targets_have_an_engine_that_the_machine_allows() {
         let mut plan = plan(&["restore"]);
-        plan.targets[0].way = Path::Buffered;
+        plan.targets[0].access = Path::Buffered;
         assert_eq!(plan.settings.engine_for(Path::Buffered), "io_uring");
         assert!(plan.notes(&plan.targets[0]).is_empty());
         plan.settings.buffered = Engine::Libaio;

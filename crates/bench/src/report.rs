@@ -58,7 +58,7 @@ pub struct TargetDocument {
     /// What it is.
     pub what: String,
     /// How I/Os reach it.
-    pub way: Path,
+    pub access: Path,
     /// With which engine of `fio`.
     pub engine: &'static str,
     /// What a flush is there.
@@ -301,9 +301,9 @@ fn targets(plan: &Plan) -> Vec<TargetDocument> {
     let document = |target: &crate::target::Target| TargetDocument {
         name: target.name.clone(),
         what: target.what.clone(),
-        way: target.way,
-        engine: plan.settings.engine_for(target.way),
-        flush: if target.way == Path::Nbd { "NBD flush command" } else { "fsync" },
+        access: target.access,
+        engine: plan.settings.engine_for(target.access),
+        flush: if target.access == Path::Nbd { "NBD flush command" } else { "fsync" },
         working_set_bytes: target.working_set.0,
         outgrows_caches: target.outgrows_caches(),
         notes: plan.notes(target),

@@ -117,10 +117,10 @@ pub fn measure<G: Generator>(
     plan: &Plan,
     fill: &[usize],
     generator: &mut G,
-    told: &mut dyn FnMut(Event<'_>),
+    reported: &mut dyn FnMut(Event<'_>),
 ) -> Outcome<G::Error> {
     let mut outcome = Outcome { runs: Vec::new(), idle: Vec::new(), halted: None };
-    outcome.halted = walk(plan, fill, generator, told, &mut outcome.runs, &mut outcome.idle).err();
+    outcome.halted = walk(plan, fill, generator, reported, &mut outcome.runs, &mut outcome.idle).err();
     outcome
 }
 
@@ -128,12 +128,12 @@ fn walk<G: Generator>(
     plan: &Plan,
     fill: &[usize],
     generator: &mut G,
-    told: &mut dyn FnMut(Event<'_>),
+    reported: &mut dyn FnMut(Event<'_>),
     runs: &mut Vec<(Step, Measured)>,
     idle: &mut Vec<Option<f64>>,
 ) -> Result<(), Halt<G::Error>> {
     for target in fill {
-        fill_target(plan, *target, generator, told)?;
+        fill_target(plan, *target, generator, reported)?;
     }
     let steps = plan.steps();
     let total_ms: u64 = steps.iter().map(|step| plan.expected_ms(step)).sum();
@@ -143,9 +143,9 @@ fn walk<G: Generator>(
             idle.push(generator.idle_percent());
         }
         let left_ms = total_ms - spent_ms;
-        told(Event::Step { step, done, total: steps.len(), spent_ms, left_ms });
+        reported(Event::Step { step, done, total: steps.len(), spent_ms, left_ms });
         let measured = measure_step(plan, step, generator)?;
-        told(Event::Measured { step, measured: &measured });
+        reported(Event::Measured { step, measured: &measured });
         runs.push((*step, measured));
         spent_ms += plan.expected_ms(step);
     }
@@ -167,14 +167,14 @@ fn fill_target<G: Generator>(
     plan: &Plan,
     at: usize,
     generator: &mut G,
-    told: &mut dyn FnMut(Event<'_>),
+    reported: &mut dyn FnMut(Event<'_>),
 ) -> Result<(), Halt<G::Error>> {
     let Some(target) = plan.targets.get(at) else { return Ok(()) };
     let total = target.working_set;
     let piece = Bytes((total.0 / FILL_PIECES).max(FILL_BYTES_MIN)).align_up(1 << 20);
     let mut done = Bytes::ZERO;
     while done < total {
-        told(Event::Filling { target: at, done, total });
+        reported(Event::Filling { target: at, done, total });
         let length = Bytes(piece.0.min(total.0 - done.0));
         let job = fill_job(plan, target, Fill { at: done, length })?;
         let answer = generator.run(&Order { job: &job, log: None })?;

@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     #[allow(clippy::float_cmp)] // small whole numbers and halves are exact
-    fn the_median_stands_for_a_point_and_the_range_for_its_spread() {
+    fn the_median_is_the_point_and_the_range_its_spread() {
         let summary = Summary::of(&[300.0, 100.0, 200.0]).unwrap();
         assert_eq!((summary.median, summary.least, summary.most), (200.0, 100.0, 300.0));
         assert_eq!(summary.spread_percent, Some(100.0));

@@ -63,7 +63,7 @@ pub struct Target {
     /// Where `fio` finds it.
     pub path: TargetPath,
     /// How I/Os reach it.
-    pub way: Path,
+    pub access: Path,
     /// The part that is used, from its beginning.
     pub working_set: Bytes,
     /// I/Os past the page cache are whole multiples of this.
@@ -127,7 +127,7 @@ mod tests {
             name: "/x".to_owned(),
             what: "a file".to_owned(),
             path: TargetPath::File { path: "/x".to_owned() },
-            way: Path::Buffered,
+            access: Path::Buffered,
             working_set,
             unit: Bytes(512),
             caches: vec![Cache { what: "the page cache".to_owned(), size }],

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_is_told_from_its_neighbours_and_from_its_past() {
+    fn a_block_differs_from_its_neighbours_and_from_its_past() {
         let mut bytes = vec![0; 2 * BLOCK];
         make_up(&mut bytes, 7, 3);
         let (seventh, eighth) = bytes.split_at(BLOCK);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_block_io::sync::Notify;
-use dolmen_block_io::{Moment, Seams};
+use dolmen_block_io::{Instant, Seams};
 use dolmen_block_linux::Handle;
 use dolmen_buffer::Shared;
 
@@ -44,12 +44,12 @@ struct Drive<T> {
     next: Cell<u64>,
     end: Cell<u64>,
     done: Cell<u64>,
-    deadline: Cell<Moment>,
+    deadline: Cell<Instant>,
     /// What was counted when the last client ended.
     last: Cell<Tally>,
     error: RefCell<Option<BenchError>>,
     running: Cell<u64>,
-    bell: Notify,
+    notify: Notify,
 }
 
 /// Carries out the I/Os of a case and gives what was counted behind the warm-up. `payload` has the size of one I/O.
@@ -75,21 +75,21 @@ pub(crate) async fn drive<T: Target + 'static>(
         next: Cell::new(0),
         end: Cell::new(span.warmup),
         done: Cell::new(0),
-        deadline: Cell::new(Moment(u64::MAX)),
+        deadline: Cell::new(Instant(u64::MAX)),
         last: Cell::default(),
         error: RefCell::new(None),
         running: Cell::new(0),
-        bell: Notify::new(),
+        notify: Notify::new(),
     });
     drive.spawn();
-    drive.settled().await?;
+    drive.all_ended().await?;
     drive.end.set(span.operations_max.unwrap_or(u64::MAX));
     drive.spawn();
     // The clients are ready but have not run, so what it took to make them is not counted.
     drive.deadline.set(drive.seams.clock.now() + span.time_max);
     let before = drive.count();
     heap::trace(span.traced);
-    drive.settled().await?;
+    drive.all_ended().await?;
     Ok(drive.last.get().since(before))
 }
 
@@ -103,13 +103,13 @@ impl<T: Target + 'static> Drive<T> {
     }
 
     /// Waits until every client has ended.
-    async fn settled(&self) -> Result<(), BenchError> {
-        self.bell.wait_for(|| (self.running.get() == 0).then_some(())).await;
+    async fn all_ended(&self) -> Result<(), BenchError> {
+        self.notify.wait_for(|| (self.running.get() == 0).then_some(())).await;
         self.error.take().map_or(Ok(()), Err)
     }
 
     async fn work(&self) {
-        while let Some(number) = self.turn() {
+        while let Some(number) = self.next_number() {
             if let Err(error) = self.operate(number).await {
                 self.error.borrow_mut().get_or_insert(error);
             }
@@ -119,12 +119,12 @@ impl<T: Target + 'static> Drive<T> {
         if self.running.get() == 0 {
             self.last.set(self.count());
             heap::trace(0);
-            self.bell.notify_all();
+            self.notify.notify_all();
         }
     }
 
     /// The number of the next I/O, unless there is to be none.
-    fn turn(&self) -> Option<u64> {
+    fn next_number(&self) -> Option<u64> {
         let number = self.next.get();
         let over = number >= self.end.get() || self.seams.clock.now() >= self.deadline.get();
         if over || self.error.borrow().is_some() {

@@ -93,10 +93,10 @@ fn frames_of(stack: &str) -> String {
     let frames = frames.filter(|place| place.split('/').nth(1) == Some("src"));
     let frames: Vec<&str> =
         frames.map(|place| place.rsplit_once(':').map_or(place, |(line, _)| line)).collect();
-    let mut told = frames.clone();
-    told.dedup();
-    told.truncate(FRAMES_MAX);
-    told.join(" < ")
+    let mut reported = frames.clone();
+    reported.dedup();
+    reported.truncate(FRAMES_MAX);
+    reported.join(" < ")
 }
 
 /// What the calling thread has asked for so far.
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_traced_allocation_tells_its_place() {
+    fn a_traced_allocation_reports_its_place() {
         trace(1);
         let kept = std::hint::black_box(vec![1u8; 100]);
         let places = take_places();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn only_frames_of_the_project_are_told() {
+    fn only_frames_of_the_project_are_reported() {
         let stack = "0: a\n at /r/crates/bench_io/src/heap.rs:70:5\n 1: b\n at ./crates/space/src/write.rs:120:9\n \
                      2: c\n at /reg/smallvec-1.0/src/lib.rs:3:1\n 3: d\n at ./crates/space/src/write.rs:60:1";
         assert_eq!(frames_of(stack), "space/src/write.rs:120 < space/src/write.rs:60");

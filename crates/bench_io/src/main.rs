@@ -32,7 +32,7 @@ use dolmen_units::{BLOCK_BYTES, Bytes};
 use crate::case::{Choice, Kind, Layout};
 use crate::disks::{Disks, FILLED_BYTES};
 use crate::error::BenchError;
-use crate::run::{Effort, Measured};
+use crate::run::{Measured, Precision};
 use crate::signals::Signals;
 use crate::sustained::{Load, SPAN_MIN};
 
@@ -253,9 +253,9 @@ fn measure_on(disks: &Rc<Disks>, arguments: &Arguments) -> Result<(), BenchError
         sizes: arguments.size.clone(),
         depths: arguments.depth.clone(),
     };
-    let effort = Effort { time_max: arguments.seconds, operations_max: None, traced: traced() };
+    let precision = Precision { time_max: arguments.seconds, operations_max: None, traced: traced() };
     let mut all: Vec<Measured> = Vec::new();
-    let setting = run::run(disks, &choice, effort, |measured| {
+    let setting = run::run(disks, &choice, precision, |measured| {
         all.extend_from_slice(measured);
         if arguments.json { Ok(()) } else { print(report::table(measured).trim_end()) }
     })?;

@@ -34,7 +34,7 @@ const ROUNDS_MAX: u32 = 8;
 
 /// How long, and how closely, each case is looked at.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Effort {
+pub(crate) struct Precision {
     pub(crate) time_max: Duration,
     /// I/Os of a round, at most, where the case itself sets no limit.
     pub(crate) operations_max: Option<u64>,
@@ -65,7 +65,7 @@ pub(crate) struct Setting {
 pub(crate) fn run(
     disks: &Rc<Disks>,
     choice: &Choice,
-    effort: Effort,
+    precision: Precision,
     mut done: impl FnMut(&[Measured]) -> Result<(), BenchError>,
 ) -> Result<Setting, BenchError> {
     let mut setting = Setting::default();
@@ -74,13 +74,13 @@ pub(crate) fn run(
         let cases = choice.cases(layout);
         let is_first = raw.is_empty();
         let disks = Rc::clone(disks);
-        let (facts, tallies) = in_runtime(move |handle| baseline(handle, disks, cases, effort, is_first))?;
+        let (facts, tallies) = in_runtime(move |handle| baseline(handle, disks, cases, precision, is_first))?;
         setting = facts;
         raw.extend(tallies);
     }
     let before = disks.allocated_bytes();
     for &layout in &choice.layouts {
-        done(&measure_layout(disks, choice, layout, effort, &raw)?)?;
+        done(&measure_layout(disks, choice, layout, precision, &raw)?)?;
     }
     setting.grown_bytes = disks.allocated_bytes().saturating_sub(before);
     Ok(setting)
@@ -101,7 +101,7 @@ async fn baseline(
     handle: Handle,
     disks: Rc<Disks>,
     cases: Vec<Case>,
-    effort: Effort,
+    precision: Precision,
     is_first: bool,
 ) -> Result<(Setting, Vec<(Case, Tally)>), BenchError> {
     let devices: Rc<[_]> = disks.open(&handle)?.into();
@@ -113,9 +113,9 @@ async fn baseline(
         disks.check_wanted()?;
         let target = RawTarget::new(&handle, &devices, case.layout.copies());
         let span = Span {
-            operations_max: effort.operations_max,
+            operations_max: precision.operations_max,
             warmup: case.depth * 4,
-            time_max: effort.time_max,
+            time_max: precision.time_max,
             traced: 0,
         };
         tallies
@@ -136,7 +136,7 @@ fn measure_layout(
     disks: &Rc<Disks>,
     choice: &Choice,
     layout: Layout,
-    effort: Effort,
+    precision: Precision,
     raw: &[(Case, Tally)],
 ) -> Result<Vec<Measured>, BenchError> {
     let arbiter = MemoryArbiter::new(HostId([1; 16]));
@@ -146,10 +146,10 @@ fn measure_layout(
     let (cold, others): (Vec<Case>, Vec<Case>) =
         choice.cases(layout).into_iter().partition(|case| case.kind == Kind::Cold);
     let (with, host) = (Rc::clone(disks), Rc::clone(&arbiter));
-    let mut measured = in_runtime(move |handle| measure_open(handle, with, host, layout, others, effort))?;
+    let mut measured = in_runtime(move |handle| measure_open(handle, with, host, layout, others, precision))?;
     for case in cold {
         disks.check_wanted()?;
-        measured.push(measure_cold(disks, &arbiter, case, effort)?);
+        measured.push(measure_cold(disks, &arbiter, case, precision)?);
     }
     let (with, host) = (Rc::clone(disks), Rc::clone(&arbiter));
     in_runtime(move |handle| async move {
@@ -170,7 +170,7 @@ async fn measure_open(
     arbiter: Rc<MemoryArbiter>,
     layout: Layout,
     cases: Vec<Case>,
-    effort: Effort,
+    precision: Precision,
 ) -> Result<Vec<Found>, BenchError> {
     let pool = OpenPool::create(&handle, &disks, arbiter, layout).await?;
     pool.prepare(&payload(&handle, 1 << 20).await).await?;
@@ -180,7 +180,7 @@ async fn measure_open(
         let (mut total, mut rounds) = (Tally::default(), 0);
         // What the last case left in the log is not this one's to make room for.
         empty_log(&pool, case).await?;
-        while let Some(span) = next_round(case, effort, total, rounds) {
+        while let Some(span) = next_round(case, precision, total, rounds) {
             let target = match case.kind {
                 Kind::Fresh => pool.new_space(FRESH, FRESH_BYTES).await?,
                 Kind::Rewrite => written_window(&handle, &pool, case).await?,
@@ -199,14 +199,14 @@ async fn measure_open(
 }
 
 /// The next round of a case while there is time.
-fn next_round(case: Case, effort: Effort, so_far: Tally, rounds: u32) -> Option<Span> {
+fn next_round(case: Case, precision: Precision, so_far: Tally, rounds: u32) -> Option<Span> {
     let round = case.round();
-    let left = effort.time_max.saturating_sub(Duration::from_nanos(so_far.nanoseconds));
+    let left = precision.time_max.saturating_sub(Duration::from_nanos(so_far.nanoseconds));
     if left.is_zero() || rounds == ROUNDS_MAX || (rounds > 0 && round.operations_max.is_none()) {
         return None;
     }
-    let traced = if rounds == 0 { effort.traced } else { 0 };
-    let operations_max = round.operations_max.or(effort.operations_max);
+    let traced = if rounds == 0 { precision.traced } else { 0 };
+    let operations_max = round.operations_max.or(precision.operations_max);
     Some(Span { operations_max, warmup: round.warmup, time_max: left, traced })
 }
 
@@ -233,11 +233,11 @@ fn measure_cold(
     disks: &Rc<Disks>,
     arbiter: &Rc<MemoryArbiter>,
     case: Case,
-    effort: Effort,
+    precision: Precision,
 ) -> Result<Found, BenchError> {
     let total = Rc::new(Cell::new(Tally::default()));
     let mut rounds = 0;
-    while let Some(span) = next_round(case, effort, total.get(), rounds) {
+    while let Some(span) = next_round(case, precision, total.get(), rounds) {
         let (with, host, sum) = (Rc::clone(disks), Rc::clone(arbiter), Rc::clone(&total));
         in_runtime(move |handle| async move {
             let pool = OpenPool::open(&handle, &with, host, case.layout).await?;
@@ -266,9 +266,9 @@ mod tests {
         );
         let choice =
             Choice { layouts: vec![layout], kinds: vec![kind], sizes: vec![Bytes::kib(4)], depths: vec![4] };
-        let effort = Effort { time_max: Duration::from_secs(60), operations_max: Some(128), traced: 0 };
+        let precision = Precision { time_max: Duration::from_secs(60), operations_max: Some(128), traced: 0 };
         let mut found = Vec::new();
-        run(&disks, &choice, effort, |measured| {
+        run(&disks, &choice, precision, |measured| {
             found.extend_from_slice(measured);
             Ok(())
         })

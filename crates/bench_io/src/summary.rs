@@ -13,7 +13,7 @@ use crate::sustained::{Look, Outcome, Window};
 /// Reads of a table page that is not in memory, for each copy: both of its slots.
 const SLOTS: u64 = 2;
 /// Stretches of the sustained window whose rates are shown.
-const STRETCHES: usize = 10;
+const WINDOWS: usize = 10;
 const SECOND_NS: u64 = 1_000_000_000;
 /// What is compared of the beginning and the end, at most.
 const MINUTE_NS: u64 = 60 * SECOND_NS;
@@ -102,7 +102,7 @@ pub(crate) fn text(outcome: &Outcome) -> String {
     let copies = u64::from(load.parity) + 1;
     window(&mut text, "sustained", &outcome.sustained, copies);
     window(&mut text, "all of it", &outcome.all, copies);
-    pace(&mut text, outcome);
+    rate(&mut text, outcome);
     text
 }
 
@@ -142,7 +142,7 @@ fn line(text: &mut String, name: &str, window: &Window, commands: Commands, flus
 }
 
 /// How fast it was, and when.
-fn pace(text: &mut String, outcome: &Outcome) {
+fn rate(text: &mut String, outcome: &Outcome) {
     let (sustained, looks) = (&outcome.sustained, &outcome.looks);
     let rate = ratio(sustained.writes * SECOND_NS, sustained.nanoseconds);
     let _ = writeln!(
@@ -155,8 +155,8 @@ fn pace(text: &mut String, outcome: &Outcome) {
     if let Some(rates) = rates(looks) {
         let (first, last) = (speed(rates.first), speed(rates.last));
         let _ = writeln!(text, "first {:.0} s: {first}; last {:.0} s: {last}", rates.seconds, rates.seconds);
-        let of_stretches: Vec<String> = stretches(looks).iter().map(|rate| format!("{rate:.0}")).collect();
-        let _ = writeln!(text, "IO/s by tenths of that time: {}", of_stretches.join(" "));
+        let of_windows: Vec<String> = windows(looks).iter().map(|rate| format!("{rate:.0}")).collect();
+        let _ = writeln!(text, "IO/s by tenths of that time: {}", of_windows.join(" "));
     }
     let waiting = looks.iter().map(|look| look.waiting_bytes);
     let (least, most) = (waiting.clone().min().unwrap_or(0), waiting.max().unwrap_or(0));
@@ -165,7 +165,7 @@ fn pace(text: &mut String, outcome: &Outcome) {
         text,
         "filled in {:.0} s; put in place at the end in {:.0} s; {} blocks compared after opening again: all are what was written last",
         ratio(outcome.fill_nanoseconds, SECOND_NS),
-        ratio(outcome.settle_nanoseconds, SECOND_NS),
+        ratio(outcome.quiesce_nanoseconds, SECOND_NS),
         outcome.compared
     );
 }
@@ -191,9 +191,9 @@ fn rates(looks: &[Look]) -> Option<Rates> {
     Some(Rates { seconds: ratio(span, SECOND_NS), first, last })
 }
 
-fn stretches(looks: &[Look]) -> Vec<f64> {
+fn windows(looks: &[Look]) -> Vec<f64> {
     let steps = looks.len().saturating_sub(1);
-    let bounds: Vec<usize> = (0..=STRETCHES).map(|nth| nth * steps / STRETCHES).collect();
+    let bounds: Vec<usize> = (0..=WINDOWS).map(|nth| nth * steps / WINDOWS).collect();
     let of = |pair: &[usize]| match pair {
         [from, to] if from < to => Some(rate_between(looks.get(*from)?, looks.get(*to)?)),
         _ => None,
@@ -223,7 +223,7 @@ mod tests {
         seconds.extend([100; 60]);
         let found = rates(&looks(&seconds)).unwrap();
         assert_eq!((found.first.round(), found.last.round(), found.seconds.round()), (300.0, 100.0, 60.0));
-        let tenths: Vec<f64> = stretches(&looks(&seconds)).iter().map(|rate| rate.round()).collect();
+        let tenths: Vec<f64> = windows(&looks(&seconds)).iter().map(|rate| rate.round()).collect();
         assert_eq!(tenths, [300.0, 300.0, 300.0, 200.0, 200.0, 200.0, 200.0, 100.0, 100.0, 100.0]);
         let short = rates(&looks(&[400, 300, 200, 100])).unwrap();
         assert_eq!((short.first.round(), short.last.round()), (350.0, 150.0));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_over_the_limit_fails_unless_it_is_too_short_to_tell() {
+    fn a_window_over_the_limit_fails_unless_it_is_too_short_to_report() {
         let is_within = |sustained, all| check(&outcome(sustained, all), 5.5).is_ok();
         assert!(is_within((100, 5), (200, 5)));
         assert!(!is_within((100, 6), (200, 5)) && !is_within((100, 5), (200, 6)));

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_block_io::sync::{Notify, join_all};
-use dolmen_block_io::{BlockDevice, Durability, Moment, Seams, sleep};
+use dolmen_block_io::{BlockDevice, Durability, Instant, Seams, sleep};
 use dolmen_block_linux::Handle;
 use dolmen_pool::{
     Arbiter, CreateOptions, MemoryArbiter, OpenMode, OpenOptions, Opened, create, discover, open,
@@ -108,7 +108,7 @@ pub(crate) struct Outcome {
     pub(crate) log_bytes: u64,
     pub(crate) cache_bytes: u64,
     pub(crate) fill_nanoseconds: u64,
-    pub(crate) settle_nanoseconds: u64,
+    pub(crate) quiesce_nanoseconds: u64,
     pub(crate) sustained: Window,
     pub(crate) all: Window,
     /// Of the sustained window, once a second.
@@ -249,10 +249,10 @@ struct Client {
     /// The number of the next write, and the first that is not to be.
     next: Cell<u64>,
     end: Cell<u64>,
-    deadline: Cell<Moment>,
+    deadline: Cell<Instant>,
     done: Cell<u64>,
     running: Cell<u64>,
-    bell: Notify,
+    notify: Notify,
     error: RefCell<Option<BenchError>>,
     /// How it was when the cache had been filled.
     full: Cell<Option<Window>>,
@@ -275,10 +275,10 @@ impl Client {
             devices,
             next: Cell::new(0),
             end: Cell::new(u64::MAX),
-            deadline: Cell::new(Moment(u64::MAX)),
+            deadline: Cell::new(Instant(u64::MAX)),
             done: Cell::new(0),
             running: Cell::new(0),
-            bell: Notify::new(),
+            notify: Notify::new(),
             error: RefCell::default(),
             full: Cell::default(),
             looks: RefCell::default(),
@@ -288,12 +288,12 @@ impl Client {
     async fn measure(self: &Rc<Self>) -> Result<Outcome, BenchError> {
         let began = self.seams.clock.now();
         self.fill().await?;
-        self.settle().await?;
+        self.quiesce().await?;
         let before = self.count().await?;
         self.overwrite().await?;
         let written = self.count().await?;
-        self.settle().await?;
-        let settled = self.count().await?;
+        self.quiesce().await?;
+        let all_ended = self.count().await?;
         let cache = self.cache().await?;
         // The clients go on until it is.
         let full = self.full.get().unwrap_or(before);
@@ -301,9 +301,9 @@ impl Client {
             load: self.part.load.clone(),
             cache_bytes: cache.size.0,
             fill_nanoseconds: before.nanoseconds - began.0,
-            settle_nanoseconds: settled.nanoseconds - written.nanoseconds,
+            quiesce_nanoseconds: all_ended.nanoseconds - written.nanoseconds,
             sustained: written.since(full),
-            all: settled.since(before),
+            all: all_ended.since(before),
             looks: self.looks.take(),
             ..Outcome::default()
         })
@@ -350,7 +350,7 @@ impl Client {
     }
 
     /// Puts everything in place and empties the log.
-    async fn settle(&self) -> Result<(), BenchError> {
+    async fn quiesce(&self) -> Result<(), BenchError> {
         self.spaces.flush().await.map_err(refused)?;
         self.spaces.destage().await.map_err(refused)?;
         self.spaces.pool().checkpoint().await.map_err(|source| refused(source.into()))
@@ -364,7 +364,7 @@ impl Client {
             self.spawn(|client| async move { client.write_on().await });
         }
         self.watch().await?;
-        self.bell.wait_for(|| (self.running.get() == 0).then_some(())).await;
+        self.notify.wait_for(|| (self.running.get() == 0).then_some(())).await;
         self.error.take().map_or(Ok(()), Err)
     }
 
@@ -373,17 +373,17 @@ impl Client {
     }
 
     async fn write_on(&self) {
-        while let Some(number) = self.turn() {
+        while let Some(number) = self.next_number() {
             if let Err(error) = self.overwrite_one(number).await {
                 self.error.borrow_mut().get_or_insert(error);
             }
         }
         self.running.set(self.running.get() - 1);
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 
     /// The number of the next write, unless there is to be none.
-    fn turn(&self) -> Option<u64> {
+    fn next_number(&self) -> Option<u64> {
         let number = self.next.get();
         let over = number >= self.end.get() || self.seams.clock.now() >= self.deadline.get();
         if over || self.error.borrow().is_some() {
@@ -423,7 +423,7 @@ impl Client {
                 self.full.set(Some(self.count().await?));
                 self.end.set(self.next.get() + self.part.load.bytes / BLOCK_BYTES);
                 let until = self.part.load.time_max.map(|time| now + time);
-                self.deadline.set(until.unwrap_or(Moment(u64::MAX)));
+                self.deadline.set(until.unwrap_or(Instant(u64::MAX)));
             }
             let look = Look { nanoseconds: now.0, writes: self.done.get(), waiting_bytes: cache.waiting.0 };
             self.looks.borrow_mut().push(look);

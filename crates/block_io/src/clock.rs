@@ -10,9 +10,9 @@ use crate::completion::Submission;
 
 /// A point in time since some start that only the clock knows, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Moment(pub u64);
+pub struct Instant(pub u64);
 
-impl Moment {
+impl Instant {
     /// The time from `earlier` to this, or zero.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
@@ -20,7 +20,7 @@ impl Moment {
     }
 }
 
-impl Add<Duration> for Moment {
+impl Add<Duration> for Instant {
     type Output = Self;
     fn add(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
@@ -30,10 +30,10 @@ impl Add<Duration> for Moment {
 /// A monotonic clock with an alarm.
 pub trait Clock {
     /// The time now. Never goes back.
-    fn now(&self) -> Moment;
+    fn now(&self) -> Instant;
 
-    /// Completes, successfully and without payload, not before `moment`.
-    fn wake_at(&self, moment: Moment) -> Submission;
+    /// Completes, successfully and without payload, not before `instant`.
+    fn wake_at(&self, instant: Instant) -> Submission;
 }
 
 /// Waits for `duration`.
@@ -41,9 +41,9 @@ pub async fn sleep(clock: &dyn Clock, duration: Duration) {
     let _ = clock.wake_at(clock.now() + duration).await;
 }
 
-/// Waits for `future`, but not past `moment`; `None` when time ran out. The future is then dropped.
-pub async fn within<T>(clock: &dyn Clock, moment: Moment, future: impl Future<Output = T>) -> Option<T> {
-    let mut alarm = pin!(clock.wake_at(moment));
+/// Waits for `future`, but not past `instant`; `None` when time ran out. The future is then dropped.
+pub async fn within<T>(clock: &dyn Clock, instant: Instant, future: impl Future<Output = T>) -> Option<T> {
+    let mut alarm = pin!(clock.wake_at(instant));
     let mut future = pin!(future);
     std::future::poll_fn(move |cx| poll_either(future.as_mut(), alarm.as_mut(), cx)).await
 }

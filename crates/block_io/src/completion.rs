@@ -286,7 +286,7 @@ mod tests {
         completions.complete(key, done());
         assert_eq!((meter.look().under_way, meter.look().reads.latency.count()), (0, 1));
         let started = meter.begin(IoKind::Flush, 0);
-        let failed = Outcome { result: Err(DeviceError::Gone), payload: Payload::None };
+        let failed = Outcome { result: Err(DeviceError::Detached), payload: Payload::None };
         drop(completions.ready(failed).metered(&meter, started));
         let seen = meter.look();
         assert_eq!((seen.under_way, seen.flushes.latency.count(), seen.errors), (0, 0, 1));

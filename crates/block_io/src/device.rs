@@ -12,7 +12,7 @@ use crate::completion::{Payload, Submission};
 use crate::meter::Meter;
 
 /// How long whoever can ask somebody else waits for a read (docs/design/0021).
-pub const READ_PATIENCE: Duration = Duration::from_millis(500);
+pub const READ_HEDGE_DELAY: Duration = Duration::from_millis(500);
 
 /// How a disk wants to be addressed, and what it promises when power fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Geometry {
     /// Whether [`Durability::Durable`] costs less than a write and a flush.
     pub fua: bool,
     /// The unit in which the device can forget content, in bytes; `None` when it cannot.
-    pub discard_grain_bytes: Option<u32>,
+    pub discard_granularity_bytes: Option<u32>,
     /// Whether a write to a place that was never written, or was discarded, may find no room below
     /// ([`DeviceError::NoSpace`]): a file takes its room as it is written.
     pub thin: bool,
@@ -75,7 +75,7 @@ pub enum DeviceError {
     },
     /// The device is not there any more, or answers nothing.
     #[error("the device is gone")]
-    Gone,
+    Detached,
     /// A later epoch has forbidden commands with this token.
     #[error("a later epoch fenced this writer off")]
     Fenced,

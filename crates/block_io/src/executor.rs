@@ -244,8 +244,8 @@ mod tests {
     #[test]
     fn tasks_wake_each_other_and_may_spawn() {
         let executor = Executor::new();
-        let bell = Rc::new(Notify::new());
-        let (ring, inner) = (Rc::clone(&bell), Rc::clone(&executor));
+        let notify = Rc::new(Notify::new());
+        let (ring, inner) = (Rc::clone(&notify), Rc::clone(&executor));
         let value = executor.block_on(async move {
             let ring_too = Rc::clone(&ring);
             inner.spawn("ringer", Box::pin(async move { ring_too.notify_all() }));

@@ -20,10 +20,10 @@ mod queued;
 mod seams;
 pub mod sync;
 
-pub use clock::{Clock, Moment, sleep, within};
+pub use clock::{Clock, Instant, sleep, within};
 pub use completion::{CompletionKey, Completions, Outcome, Payload, Submission};
 pub use device::{
-    Action, BlockDevice, Command, DeviceError, Durability, Geometry, IoCounters, READ_PATIENCE, Zoning,
+    Action, BlockDevice, Command, DeviceError, Durability, Geometry, IoCounters, READ_HEDGE_DELAY, Zoning,
     discard, flush, read, read_within, write, write_zeroes,
 };
 pub use executor::{Executor, Spawner};

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use dolmen_units::{Bytes, Epoch};
 
-use crate::clock::{Clock, Moment};
+use crate::clock::{Clock, Instant};
 use crate::completion::{CompletionKey, Completions, Outcome, Payload, Submission};
 use crate::device::{Action, BlockDevice, Command, DeviceError, Geometry, IoCounters, Zoning};
 
@@ -36,7 +36,7 @@ impl MemoryDevice {
             atomic_write_bytes: 4096,
             volatile_cache: false,
             fua: true,
-            discard_grain_bytes: Some(4096),
+            discard_granularity_bytes: Some(4096),
             thin: false,
             rotational: false,
             zoning: Zoning::None,
@@ -183,9 +183,9 @@ impl fmt::Debug for MemoryDevice {
 /// A clock that stands still until it is told to go on.
 #[derive(Debug)]
 pub struct MemoryClock {
-    now: Cell<Moment>,
+    now: Cell<Instant>,
     completions: Rc<Completions>,
-    alarms: RefCell<BTreeMap<(Moment, u64), CompletionKey>>,
+    alarms: RefCell<BTreeMap<(Instant, u64), CompletionKey>>,
 }
 
 impl MemoryClock {
@@ -198,21 +198,21 @@ impl MemoryClock {
 
     /// Goes on to the next moment for which somebody waits, and wakes one who does; whether there was one.
     pub fn jump(&self) -> bool {
-        let Some(((moment, _), key)) = self.alarms.borrow_mut().pop_first() else { return false };
-        self.now.set(self.now.get().max(moment));
+        let Some(((instant, _), key)) = self.alarms.borrow_mut().pop_first() else { return false };
+        self.now.set(self.now.get().max(instant));
         self.completions.complete(key, Outcome { result: Ok(()), payload: Payload::None });
         true
     }
 }
 
 impl Clock for MemoryClock {
-    fn now(&self) -> Moment {
+    fn now(&self) -> Instant {
         self.now.get()
     }
 
-    fn wake_at(&self, moment: Moment) -> Submission {
+    fn wake_at(&self, instant: Instant) -> Submission {
         let (key, submission) = self.completions.begin();
-        self.alarms.borrow_mut().insert((moment, key.0), key);
+        self.alarms.borrow_mut().insert((instant, key.0), key);
         submission
     }
 }
@@ -234,25 +234,25 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_clock_wakes_in_the_order_of_moments_and_never_goes_back() {
+    fn the_memory_clock_wakes_in_time_order_and_never_goes_back() {
         let (clock, executor) = (MemoryClock::new(), Executor::new());
         let woken = Rc::new(RefCell::new(Vec::new()));
-        for moment in [30, 10, 20, 10] {
+        for instant in [30, 10, 20, 10] {
             let (clock, woken) = (Rc::clone(&clock), Rc::clone(&woken));
             let sleeper = async move {
-                let _ = clock.wake_at(Moment(moment)).await;
-                woken.borrow_mut().push((moment, clock.now().0));
+                let _ = clock.wake_at(Instant(instant)).await;
+                woken.borrow_mut().push((instant, clock.now().0));
             };
             executor.spawn("sleeper", Box::pin(sleeper));
         }
         executor.run_ready(usize::MAX);
-        assert!(woken.borrow().is_empty() && clock.now() == Moment(0), "nobody has moved it");
+        assert!(woken.borrow().is_empty() && clock.now() == Instant(0), "nobody has moved it");
         while clock.jump() {
             executor.run_ready(usize::MAX);
         }
         assert_eq!(*woken.borrow(), [(10, 10), (10, 10), (20, 20), (30, 30)]);
-        let late = clock.wake_at(Moment(5));
-        assert!(clock.jump() && clock.now() == Moment(30), "a moment that is past");
+        let late = clock.wake_at(Instant(5));
+        assert!(clock.jump() && clock.now() == Instant(30), "a moment that is past");
         assert!(executor.block_on(async move { late.await.result }) == Some(Ok(())));
     }
 }

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use dolmen_latency::{Distribution, Histogram};
 
-use crate::clock::{Clock, Moment};
+use crate::clock::{Clock, Instant};
 use crate::device::Action;
 
 /// How long it takes until half of what is known of a disk's pace is forgotten.
-const PACE_HALF: Duration = Duration::from_secs(4);
+const LATENCY_HALF_LIFE: Duration = Duration::from_secs(4);
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,12 +47,12 @@ impl IoKind {
 
 /// Requests of one kind that ended well.
 #[derive(Debug, Default)]
-struct Line {
+struct RequestTotals {
     bytes: Cell<u64>,
     latency: Histogram,
 }
 
-impl Line {
+impl RequestTotals {
     fn look(&self) -> IoFigures {
         IoFigures { bytes: self.bytes.get(), latency: self.latency.look() }
     }
@@ -71,9 +71,9 @@ pub struct IoFigures {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Figures {
     /// When it began to count.
-    pub since: Moment,
+    pub since: Instant,
     /// When this was seen.
-    pub at: Moment,
+    pub at: Instant,
     /// Reads.
     pub reads: IoFigures,
     /// Writes.
@@ -106,14 +106,14 @@ pub struct Totals {
 
 /// How long reads took of late, and when one ended last.
 #[derive(Debug, Clone, Copy, Default)]
-struct Pace {
+struct ReadLatency {
     ns: u64,
-    at: Moment,
+    at: Instant,
 }
 
-impl Pace {
+impl ReadLatency {
     /// A new read counts for an eighth.
-    fn after(self, took: Duration, now: Moment) -> Self {
+    fn after(self, took: Duration, now: Instant) -> Self {
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let ns = self.at(now);
         let ns = if took > ns { ns + (took - ns).div_ceil(8) } else { ns - (ns - took) / 8 };
@@ -121,8 +121,8 @@ impl Pace {
     }
 
     /// What is not looked at is forgotten by halves, so that it is looked at again.
-    fn at(self, now: Moment) -> u64 {
-        let halves = now.since(self.at).as_nanos() / PACE_HALF.as_nanos();
+    fn at(self, now: Instant) -> u64 {
+        let halves = now.since(self.at).as_nanos() / LATENCY_HALF_LIFE.as_nanos();
         u32::try_from(halves).ok().and_then(|halves| self.ns.checked_shr(halves)).unwrap_or(0)
     }
 }
@@ -132,13 +132,13 @@ impl Pace {
 pub struct Started {
     kind: IoKind,
     bytes: u64,
-    began: Moment,
+    began: Instant,
 }
 
 impl Started {
     /// When it began.
     #[must_use]
-    pub fn began(&self) -> Moment {
+    pub fn began(&self) -> Instant {
         self.began
     }
 }
@@ -146,16 +146,16 @@ impl Started {
 /// Counts requests.
 pub struct Meter {
     clock: Rc<dyn Clock>,
-    since: Moment,
-    lines: [Line; 4],
+    since: Instant,
+    all_totals: [RequestTotals; 4],
     errors: Cell<u64>,
     requests: Cell<u64>,
     under_way: Cell<u32>,
     /// When the number of requests under way changed last.
-    changed: Cell<Moment>,
+    changed: Cell<Instant>,
     queue_ns: Cell<u64>,
     busy_ns: Cell<u64>,
-    pace: Cell<Pace>,
+    latency: Cell<ReadLatency>,
 }
 
 impl Meter {
@@ -166,14 +166,14 @@ impl Meter {
         Rc::new(Self {
             clock,
             since,
-            lines: Default::default(),
+            all_totals: Default::default(),
             errors: Cell::new(0),
             requests: Cell::new(0),
             under_way: Cell::new(0),
             changed: Cell::new(since),
             queue_ns: Cell::new(0),
             busy_ns: Cell::new(0),
-            pace: Cell::default(),
+            latency: Cell::default(),
         })
     }
 
@@ -185,11 +185,11 @@ impl Meter {
     }
 
     /// It has ended, well or not; the time now.
-    pub fn end(&self, started: Started, is_good: bool) -> Moment {
+    pub fn end(&self, started: Started, is_good: bool) -> Instant {
         let now = self.clock.now();
         self.change(now, self.under_way.get().saturating_sub(1));
         if started.kind == IoKind::Read {
-            self.note_pace(now, now.since(started.began), is_good);
+            self.note_read_latency(now, now.since(started.began), is_good);
         }
         if !is_good {
             self.errors.set(self.errors.get() + 1);
@@ -197,29 +197,29 @@ impl Meter {
         }
         let is_flush = started.kind == IoKind::Flush;
         self.requests.set(self.requests.get() + u64::from(!is_flush));
-        let line = self.line(started.kind);
-        line.bytes.set(line.bytes.get().saturating_add(started.bytes));
-        line.latency.note(now.since(started.began));
+        let kind_totals = self.kind_totals(started.kind);
+        kind_totals.bytes.set(kind_totals.bytes.get().saturating_add(started.bytes));
+        kind_totals.latency.note(now.since(started.began));
         now
     }
 
     /// A read that fails at once is no sign of speed.
-    fn note_pace(&self, now: Moment, took: Duration, is_good: bool) {
-        let pace = self.pace.get();
-        if is_good || took > Duration::from_nanos(pace.ns) {
-            self.pace.set(pace.after(took, now));
+    fn note_read_latency(&self, now: Instant, took: Duration, is_good: bool) {
+        let latency = self.latency.get();
+        if is_good || took > Duration::from_nanos(latency.ns) {
+            self.latency.set(latency.after(took, now));
         }
     }
 
     /// How long a read takes these days: the average, in which each read counts for an eighth of those before it. It halves with
     /// every four seconds in which none ends.
     #[must_use]
-    pub fn read_pace(&self) -> Duration {
-        Duration::from_nanos(self.pace.get().at(self.clock.now()))
+    pub fn read_latency(&self) -> Duration {
+        Duration::from_nanos(self.latency.get().at(self.clock.now()))
     }
 
-    fn line(&self, kind: IoKind) -> &Line {
-        let [reads, writes, discards, flushes] = &self.lines;
+    fn kind_totals(&self, kind: IoKind) -> &RequestTotals {
+        let [reads, writes, discards, flushes] = &self.all_totals;
         match kind {
             IoKind::Read => reads,
             IoKind::Write => writes,
@@ -228,7 +228,7 @@ impl Meter {
         }
     }
 
-    fn change(&self, now: Moment, under_way: u32) {
+    fn change(&self, now: Instant, under_way: u32) {
         let (queue_ns, busy_ns) = self.passed(now);
         self.queue_ns.set(queue_ns);
         self.busy_ns.set(busy_ns);
@@ -237,7 +237,7 @@ impl Meter {
     }
 
     /// The two sums of times, as they are now.
-    fn passed(&self, now: Moment) -> (u64, u64) {
+    fn passed(&self, now: Instant) -> (u64, u64) {
         let ns = now.0.saturating_sub(self.changed.get().0);
         let under_way = u64::from(self.under_way.get());
         let queue_ns = self.queue_ns.get().saturating_add(ns.saturating_mul(under_way));
@@ -248,7 +248,7 @@ impl Meter {
     #[must_use]
     pub fn totals(&self) -> Totals {
         let (_, busy_ns) = self.passed(self.clock.now());
-        let bytes = |kind| self.line(kind).bytes.get();
+        let bytes = |kind| self.kind_totals(kind).bytes.get();
         Totals {
             requests: self.requests.get(),
             bytes: bytes(IoKind::Read).saturating_add(bytes(IoKind::Write)),
@@ -264,10 +264,10 @@ impl Meter {
         Figures {
             since: self.since,
             at,
-            reads: self.line(IoKind::Read).look(),
-            writes: self.line(IoKind::Write).look(),
-            discards: self.line(IoKind::Discard).look(),
-            flushes: self.line(IoKind::Flush).look(),
+            reads: self.kind_totals(IoKind::Read).look(),
+            writes: self.kind_totals(IoKind::Write).look(),
+            discards: self.kind_totals(IoKind::Discard).look(),
+            flushes: self.kind_totals(IoKind::Flush).look(),
             errors: self.errors.get(),
             under_way: self.under_way.get(),
             queue: Duration::from_nanos(queue_ns),
@@ -297,26 +297,26 @@ mod tests {
 
     /// One slow read among fast ones is seen at once, is made up for by fast ones, and is forgotten where nobody reads.
     #[test]
-    fn the_pace_follows_what_reads_take_and_is_forgotten() {
+    fn the_read_latency_follows_reads_and_decays() {
         let clock = MemoryClock::new();
         let meter = Meter::new(Rc::<MemoryClock>::clone(&clock));
         let read = |took: Duration, is_good: bool| {
             let started = meter.begin(IoKind::Read, 4096);
             pass(&clock, took);
             meter.end(started, is_good);
-            meter.read_pace()
+            meter.read_latency()
         };
         let fast = |reads: u32| (0..reads).fold(Duration::ZERO, |_, _| read(MILLI, true));
         fast(100);
-        assert!((MILLI * 9 / 10..=MILLI).contains(&meter.read_pace()), "{:?}", meter.read_pace());
+        assert!((MILLI * 9 / 10..=MILLI).contains(&meter.read_latency()), "{:?}", meter.read_latency());
         let slow = read(50 * MILLI, true);
         assert!((7 * MILLI..8 * MILLI).contains(&slow), "{slow:?}");
         assert_eq!(read(MILLI / 1000, false), slow, "what fails at once is not fast");
         assert!(read(500 * MILLI, false) > 60 * MILLI, "what does not come is slow");
         fast(100);
-        assert!(meter.read_pace() < 2 * MILLI, "{:?}", meter.read_pace());
+        assert!(meter.read_latency() < 2 * MILLI, "{:?}", meter.read_latency());
         pass(&clock, Duration::from_secs(80));
-        assert_eq!(meter.read_pace(), Duration::ZERO);
+        assert_eq!(meter.read_latency(), Duration::ZERO);
     }
 
     /// Two requests that overlap for a part of the time: the queue is the area below them, busy is where there is one.

@@ -109,7 +109,7 @@ pub struct Semaphore {
     permits: Cell<u64>,
     queue: RefCell<VecDeque<u64>>,
     next_ticket: Cell<u64>,
-    bell: Notify,
+    notify: Notify,
 }
 
 impl Semaphore {
@@ -117,7 +117,7 @@ impl Semaphore {
     #[must_use]
     pub fn new(permits: u64) -> Self {
         let queue = RefCell::new(VecDeque::new());
-        Self { permits: Cell::new(permits), queue, next_ticket: Cell::new(0), bell: Notify::new() }
+        Self { permits: Cell::new(permits), queue, next_ticket: Cell::new(0), notify: Notify::new() }
     }
 
     /// Takes `count` permits when all who asked before have theirs.
@@ -128,7 +128,7 @@ impl Semaphore {
         self.next_ticket.set(ticket + 1);
         self.queue.borrow_mut().push_back(ticket);
         let place = Place { semaphore: self, ticket };
-        self.bell
+        self.notify
             .wait_for(|| {
                 let first = self.queue.borrow().front() == Some(&ticket);
                 (first && self.permits.get() >= count).then_some(())
@@ -161,7 +161,7 @@ struct Place<'a> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.semaphore.queue.borrow_mut().retain(|ticket| *ticket != self.ticket);
-        self.semaphore.bell.notify_all();
+        self.semaphore.notify.notify_all();
     }
 }
 
@@ -175,23 +175,23 @@ pub struct Permit<'a> {
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
         self.semaphore.permits.set(self.semaphore.permits.get() + self.count);
-        self.semaphore.bell.notify_all();
+        self.semaphore.notify.notify_all();
     }
 }
 
 /// One at a time, across awaits.
 #[derive(Debug)]
-pub struct Turn {
+pub struct AsyncMutex {
     semaphore: Semaphore,
 }
 
-impl Default for Turn {
+impl Default for AsyncMutex {
     fn default() -> Self {
         Self { semaphore: Semaphore::new(1) }
     }
 }
 
-impl Turn {
+impl AsyncMutex {
     /// Waits for the turn; it ends when the permit is dropped.
     pub async fn take(&self) -> Permit<'_> {
         self.semaphore.acquire(1).await
@@ -205,22 +205,22 @@ mod tests {
     use std::rc::Rc;
 
     #[test]
-    fn turns_are_given_in_order_and_a_cancelled_waiter_blocks_nobody() {
+    fn an_async_mutex_is_fair_and_a_cancelled_waiter_blocks_no_other() {
         let executor = Executor::new();
-        let turn = Rc::new(Turn::default());
+        let mutex = Rc::new(AsyncMutex::default());
         let order = Rc::new(RefCell::new(Vec::new()));
         let done = executor.block_on({
-            let (turn, order, executor) = (Rc::clone(&turn), Rc::clone(&order), Rc::clone(&executor));
+            let (mutex, order, executor) = (Rc::clone(&mutex), Rc::clone(&order), Rc::clone(&executor));
             async move {
-                let held = turn.take().await;
-                let mut cancelled = Box::pin(turn.take());
+                let held = mutex.take().await;
+                let mut cancelled = Box::pin(mutex.take());
                 assert!(futures_poll_once(&mut cancelled).await.is_none());
                 for number in 0..3 {
-                    let (turn, order) = (Rc::clone(&turn), Rc::clone(&order));
+                    let (mutex, order) = (Rc::clone(&mutex), Rc::clone(&order));
                     executor.spawn(
                         "turn",
                         Box::pin(async move {
-                            let _turn = turn.take().await;
+                            let _exclusive = mutex.take().await;
                             order.borrow_mut().push(number);
                         }),
                     );

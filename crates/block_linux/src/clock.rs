@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use std::fmt;
 use std::rc::Rc;
 
-use dolmen_block_io::{Clock, CompletionKey, Completions, Moment, Outcome, Payload, Submission};
+use dolmen_block_io::{Clock, CompletionKey, Completions, Instant, Outcome, Payload, Submission};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Alarms for which the heap has room from the start; more make it grow once.
@@ -16,7 +16,7 @@ const ALARMS_EXPECTED: usize = 4096;
 /// laptop that wakes up does not find every time limit exceeded.
 pub(crate) struct MonotonicClock {
     completions: Rc<Completions>,
-    alarms: RefCell<BinaryHeap<Reverse<(Moment, CompletionKey)>>>,
+    alarms: RefCell<BinaryHeap<Reverse<(Instant, CompletionKey)>>>,
 }
 
 impl MonotonicClock {
@@ -26,35 +26,35 @@ impl MonotonicClock {
     }
 
     /// When the next alarm rings.
-    pub(crate) fn next_alarm(&self) -> Option<Moment> {
-        self.alarms.borrow().peek().map(|Reverse((moment, _))| *moment)
+    pub(crate) fn next_alarm(&self) -> Option<Instant> {
+        self.alarms.borrow().peek().map(|Reverse((instant, _))| *instant)
     }
 
     /// Rings the alarms whose moment has come.
-    pub(crate) fn ring(&self, now: Moment) {
+    pub(crate) fn ring(&self, now: Instant) {
         while let Some(key) = self.take_due(now) {
             self.completions.complete(key, Outcome { result: Ok(()), payload: Payload::None });
         }
     }
 
-    fn take_due(&self, now: Moment) -> Option<CompletionKey> {
+    fn take_due(&self, now: Instant) -> Option<CompletionKey> {
         let mut alarms = self.alarms.borrow_mut();
-        let due = alarms.peek().is_some_and(|Reverse((moment, _))| *moment <= now);
+        let due = alarms.peek().is_some_and(|Reverse((instant, _))| *instant <= now);
         due.then(|| alarms.pop()).flatten().map(|Reverse((_, key))| key)
     }
 }
 
 impl Clock for MonotonicClock {
-    fn now(&self) -> Moment {
+    fn now(&self) -> Instant {
         let time = clock_gettime(ClockId::Monotonic);
         let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
         let nanoseconds = u64::try_from(time.tv_nsec).unwrap_or(0);
-        Moment(seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds))
+        Instant(seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds))
     }
 
-    fn wake_at(&self, moment: Moment) -> Submission {
+    fn wake_at(&self, instant: Instant) -> Submission {
         let (key, submission) = self.completions.begin();
-        self.alarms.borrow_mut().push(Reverse((moment, key)));
+        self.alarms.borrow_mut().push(Reverse((instant, key)));
         submission
     }
 }

@@ -16,7 +16,7 @@ use crate::open::{OpenError, OpenOptions, open};
 use crate::path_name::name_of;
 use crate::reactor::OpenFile;
 use crate::runtime::Handle;
-use crate::work::{RangeWay, Work};
+use crate::work::{RangeMethod, Work};
 
 /// How long a command may take before it is answered with [`DeviceError::TimedOut`], unless the options say otherwise:
 /// the kernel itself gives a disk this long before it resets it.
@@ -96,11 +96,13 @@ impl LinuxDevice {
         if changes && self.access == Access::ReadOnly {
             return Err(DeviceError::ReadOnly);
         }
-        if matches!(command.action, Action::Discard { .. }) && self.geometry.discard_grain_bytes.is_none() {
+        if matches!(command.action, Action::Discard { .. })
+            && self.geometry.discard_granularity_bytes.is_none()
+        {
             return Err(DeviceError::Unsupported);
         }
         if promises_durability(&command.action) && self.is_cut_short() {
-            return Err(DeviceError::Gone);
+            return Err(DeviceError::Detached);
         }
         self.geometry.check_action(&command.action)
     }
@@ -117,13 +119,13 @@ impl LinuxDevice {
             Action::Write { at, from, durability } => Work::Write { at, from, durability },
             Action::Flush => Work::Flush,
             Action::Discard { at, length } => {
-                let way = match self.kind {
-                    Kind::File => RangeWay::Punch,
-                    Kind::Block(_) => RangeWay::Discard,
+                let method = match self.kind {
+                    Kind::File => RangeMethod::Punch,
+                    Kind::Block(_) => RangeMethod::Discard,
                 };
-                Work::Range { at, length, way }
+                Work::Range { at, length, method }
             }
-            Action::WriteZeroes { at, length } => Work::Range { at, length, way: RangeWay::Zero },
+            Action::WriteZeroes { at, length } => Work::Range { at, length, method: RangeMethod::Zero },
         }
     }
 }
@@ -208,7 +210,7 @@ mod tests {
             atomic_write_bytes: 512,
             volatile_cache: true,
             fua: false,
-            discard_grain_bytes: None,
+            discard_granularity_bytes: None,
             thin: true,
             rotational: false,
             zoning: Zoning::None,
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_the_kernel_never_gives_back_is_not_freed() {
+    fn memory_that_the_kernel_never_returns_is_not_freed() {
         // Scenario: the runtime ends while a disk hangs. It ends within its limit, and the buffer stays lent for ever.
         let runtime = runtime(Duration::from_millis(50));
         if runtime.handle().driver_name() != "io_uring" {
@@ -300,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_outlives_its_runtime_is_gone() {
+    fn a_disk_whose_runtime_has_ended_is_detached() {
         let runtime = runtime(Duration::from_millis(50));
         let (disk, _writer) = hanging_disk(&runtime.handle(), COMMAND_LIMIT);
         let arena = runtime.seams().data;
@@ -308,7 +310,7 @@ mod tests {
         let action = Action::Read { at: 0, into: arena.try_take(4096).unwrap() };
         let submission = disk.submit(Command { token: Epoch(1), within: None, action });
         let outcome = dolmen_block_io::Executor::new().block_on(submission).unwrap();
-        assert_eq!(outcome.result, Err(DeviceError::Gone));
+        assert_eq!(outcome.result, Err(DeviceError::Detached));
         assert!(matches!(outcome.payload, Payload::Buffer(_)));
     }
 }

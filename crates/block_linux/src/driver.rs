@@ -125,14 +125,14 @@ pub(crate) trait Driver {
     /// What a person calls it.
     fn name(&self) -> &'static str;
 
-    /// Queues a request. Its memory and its file stay valid until `turn` has reported its key.
+    /// Queues a request. Its memory and its file stay valid until `poll_once` has reported its key.
     fn push(&mut self, key: RequestKey, request: Request);
 
     /// Asks for a request to be given up, if that is possible; its answer comes in any case.
     fn cancel(&mut self, key: RequestKey);
 
     /// Hands over what is queued, waits as told, and appends the answers that are there.
-    fn turn(&mut self, wait: Wait, answers: &mut Vec<(RequestKey, i32)>);
+    fn poll_once(&mut self, wait: Wait, answers: &mut Vec<(RequestKey, i32)>);
 
     /// Makes a file known; the place in the driver's table, if it has one and it is not full.
     fn adopt(&mut self, file: BorrowedFd<'_>) -> Option<u32>;

@@ -7,7 +7,7 @@ pub(crate) fn device_error(errno: i32) -> DeviceError {
     match errno {
         libc::ENOSPC | libc::EDQUOT => DeviceError::NoSpace,
         libc::ENODEV | libc::ENXIO | libc::ENOMEDIUM | libc::ESHUTDOWN | libc::ESTALE | libc::ECANCELED => {
-            DeviceError::Gone
+            DeviceError::Detached
         }
         libc::EROFS | libc::EPERM | libc::EACCES | libc::EBADF => DeviceError::ReadOnly,
         libc::EOPNOTSUPP | libc::ENOSYS | libc::ENOTTY => DeviceError::Unsupported,
@@ -25,12 +25,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_told_apart_by_what_the_engine_does_about_them() {
+    fn error_numbers_are_classified_by_what_the_engine_does() {
         assert_eq!(device_error(libc::ENOSPC), DeviceError::NoSpace);
         assert_eq!(device_error(libc::EIO), DeviceError::Medium { errno: libc::EIO });
         assert_eq!(device_error(libc::ENODATA), DeviceError::Medium { errno: libc::ENODATA });
         assert_eq!(device_error(libc::EILSEQ), DeviceError::Medium { errno: libc::EILSEQ });
-        assert_eq!(device_error(libc::ENODEV), DeviceError::Gone);
+        assert_eq!(device_error(libc::ENODEV), DeviceError::Detached);
         assert_eq!(device_error(libc::EROFS), DeviceError::ReadOnly);
         assert_eq!(device_error(libc::EOPNOTSUPP), DeviceError::Unsupported);
     }

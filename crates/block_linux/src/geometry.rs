@@ -144,7 +144,7 @@ pub(crate) fn of_file(fd: impl AsFd, status: &Statx, unit: u32, atomicity: Block
         volatile_cache: true,
         // A durable write waits for its own range; a flush would wait for the whole file.
         fua: true,
-        discard_grain_bytes: Some(BLOCK.max(unit)),
+        discard_granularity_bytes: Some(BLOCK.max(unit)),
         thin: true,
         // Where on the disk below its blocks lie is the file system's affair.
         rotational: false,
@@ -168,7 +168,7 @@ pub(crate) fn of_block(
     let number_of = |name: &str| queue(name).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
     let announced = number_of("atomic_write_unit_max_bytes");
     let displaced = attribute(&number.sysfs().join("alignment_offset")).is_some_and(|text| text != "0");
-    let grain = u32::try_from(number_of("discard_granularity")).unwrap_or(u32::MAX).max(logical);
+    let unit = u32::try_from(number_of("discard_granularity")).unwrap_or(u32::MAX).max(logical);
     let write_back = queue("write_cache").is_none_or(|text| text != "write through");
     Ok(Geometry {
         capacity: Bytes(capacity - capacity % u64::from(logical)),
@@ -178,7 +178,7 @@ pub(crate) fn of_block(
         atomic_write_bytes: atomic_bytes(Atomic { logical, physical, announced, displaced }, atomicity),
         volatile_cache: write_back,
         fua: !write_back || number_of("fua") == 1,
-        discard_grain_bytes: (number_of("discard_max_bytes") > 0).then_some(grain),
+        discard_granularity_bytes: (number_of("discard_max_bytes") > 0).then_some(unit),
         thin: false,
         rotational: number_of("rotational") == 1,
         zoning: zoning(queue("zoned").as_deref()),

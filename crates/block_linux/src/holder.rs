@@ -1,6 +1,6 @@
 //! Who holds the lock of a disk.
 //!
-//! A lock outlives its process for as long as commands of it are under way. Only a process that lives means that somebody
+//! A lock survives its process for as long as commands of it are under way. Only a process that lives means that somebody
 //! else uses the disk; the other case ends by itself, or with the disk. Two things tell them apart:
 //!
 //! - the kernel's table of locks names the process. It leaves out those of other namespaces of process numbers, so that

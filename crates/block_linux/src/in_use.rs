@@ -21,10 +21,10 @@ use crate::path_name::path_of;
 pub const SPACES_FILE_SYSTEM: &str = "fuse.dolmen";
 
 /// How long the kernel may take to say which file a loop device shows.
-const LOOP_PATIENCE: Duration = Duration::from_secs(2);
+const LOOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Answers about loop devices that did not come in time. Until one comes, nobody waits for that device again.
-static LATE: Mutex<BTreeMap<String, Receiver<Option<FileNumber>>>> = Mutex::new(BTreeMap::new());
+static OVERDUE: Mutex<BTreeMap<String, Receiver<Option<FileNumber>>>> = Mutex::new(BTreeMap::new());
 
 /// A use that forbids to take a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,19 +136,19 @@ struct Disk {
     folders: Vec<PathBuf>,
     numbers: BTreeSet<DeviceNumber>,
     /// Other devices of the file systems over several devices that these belong to.
-    beside: BTreeSet<DeviceNumber>,
+    siblings: BTreeSet<DeviceNumber>,
 }
 
 impl Disk {
     fn at(folder: &Path) -> Self {
         let folders = with_partitions(folder);
         let numbers = folders.iter().filter_map(|folder| number_of(folder)).collect();
-        let beside = beside_in_btrfs(&folders);
-        Self { folders, numbers, beside }
+        let siblings = btrfs_siblings(&folders);
+        Self { folders, numbers, siblings }
     }
 
     fn is_under(&self, mount: &Mount) -> bool {
-        let is_one = |number: &DeviceNumber| self.numbers.contains(number) || self.beside.contains(number);
+        let is_one = |number: &DeviceNumber| self.numbers.contains(number) || self.siblings.contains(number);
         self.numbers.contains(&mount.number) || mount.devices().iter().any(is_one)
     }
 }
@@ -169,18 +169,18 @@ fn uses_of_disk(number: DeviceNumber, by: &mut Vec<Use>) {
 }
 
 /// The devices of the btrfs file systems that have one of these: a mount names one of its devices only.
-pub(crate) fn beside_in_btrfs(folders: &[PathBuf]) -> BTreeSet<DeviceNumber> {
+pub(crate) fn btrfs_siblings(folders: &[PathBuf]) -> BTreeSet<DeviceNumber> {
     let own: BTreeSet<_> = folders.iter().filter_map(|folder| fs::canonicalize(folder).ok()).collect();
-    let mut beside = BTreeSet::new();
+    let mut siblings = BTreeSet::new();
     for file_system in names(Path::new("/sys/fs/btrfs")) {
         let devices = Path::new("/sys/fs/btrfs").join(file_system).join("devices");
         let devices: Vec<PathBuf> =
             names(&devices).iter().filter_map(|name| fs::canonicalize(devices.join(name)).ok()).collect();
         if devices.iter().any(|device| own.contains(device)) {
-            beside.extend(devices.iter().filter_map(|device| number_of(device)));
+            siblings.extend(devices.iter().filter_map(|device| number_of(device)));
         }
     }
-    beside
+    siblings
 }
 
 fn uses_of_file(file: FileNumber, by: &mut Vec<Use>) {
@@ -212,25 +212,25 @@ fn is_elsewhere_in_fuse(name: &Path, file: FileNumber, mounts: &[Mount]) -> bool
 /// The file that a loop device shows, if the kernel can tell in time: where it is on a file system that is served by a
 /// process, or over a network, and could not be seen to be, the kernel has to ask.
 fn file_under(device: &str) -> Option<FileNumber> {
-    let mut late = LATE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut late = OVERDUE.lock().unwrap_or_else(PoisonError::into_inner);
     if late.get(device).is_some_and(|answer| answer.try_recv() == Err(TryRecvError::Empty)) {
         return None;
     }
     late.remove(device);
     drop(late);
-    let (tell, told) = mpsc::channel();
+    let (notify, reported) = mpsc::channel();
     let path = Path::new("/dev").join(device);
     let ask = move || {
         let number = fs::File::open(&path).and_then(FileNumber::under_loop);
         // Nobody waits for it any more if it took too long.
-        let _ = tell.send(number.ok());
+        let _ = notify.send(number.ok());
     };
     thread::Builder::new().name("loop file".to_owned()).spawn(ask).ok()?;
-    match told.recv_timeout(LOOP_PATIENCE) {
+    match reported.recv_timeout(LOOP_TIMEOUT) {
         Ok(number) => number,
         Err(RecvTimeoutError::Disconnected) => None,
         Err(RecvTimeoutError::Timeout) => {
-            LATE.lock().unwrap_or_else(PoisonError::into_inner).insert(device.to_owned(), told);
+            OVERDUE.lock().unwrap_or_else(PoisonError::into_inner).insert(device.to_owned(), reported);
             None
         }
     }
@@ -326,10 +326,10 @@ impl Mount {
         let number = parse_number(fields.next()?)?;
         let at = PathBuf::from(unescape(fields.nth(1)?));
         // Optional fields end with a hyphen.
-        let mut behind = fields.skip_while(|field| *field != "-").skip(1);
-        let file_system = behind.next()?.to_owned();
+        let mut after = fields.skip_while(|field| *field != "-").skip(1);
+        let file_system = after.next()?.to_owned();
         let mut text =
-            || behind.next().map(|text| unescape(text).to_string_lossy().into_owned()).unwrap_or_default();
+            || after.next().map(|text| unescape(text).to_string_lossy().into_owned()).unwrap_or_default();
         let (source, options) = (text(), text());
         Some(Self { id, parent, number, at, file_system, source, options })
     }

@@ -185,7 +185,7 @@ enum Place<R> {
 
 struct Slot<R> {
     place: Mutex<Place<R>>,
-    bell: Condvar,
+    notify: Condvar,
 }
 
 /// The way back for one answer.
@@ -201,14 +201,14 @@ pub struct Awaited<R> {
 /// A way back, and where it ends.
 #[must_use]
 pub fn reply<R: Send>() -> (Reply<R>, Awaited<R>) {
-    let slot = Arc::new(Slot { place: Mutex::new(Place::Empty(None)), bell: Condvar::new() });
+    let slot = Arc::new(Slot { place: Mutex::new(Place::Empty(None)), notify: Condvar::new() });
     (Reply { slot: Some(Arc::clone(&slot)) }, Awaited { slot })
 }
 
 impl<R> Slot<R> {
     fn fill(&self, with: Place<R>) {
         let before = std::mem::replace(&mut *self.place.lock().unwrap_or_else(PoisonError::into_inner), with);
-        self.bell.notify_all();
+        self.notify.notify_all();
         if let Place::Empty(Some(waker)) = before {
             waker.wake();
         }
@@ -261,7 +261,7 @@ impl<R> Awaited<R> {
             if let Some(answer) = Slot::take(&mut place) {
                 return answer;
             }
-            place = self.slot.bell.wait(place).unwrap_or_else(PoisonError::into_inner);
+            place = self.slot.notify.wait(place).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -272,7 +272,7 @@ impl<R> Awaited<R> {
     pub fn wait_at_most(self, limit: Duration) -> Result<Result<R, NoReply>, Self> {
         let place = self.slot.place.lock().unwrap_or_else(PoisonError::into_inner);
         let is_empty = |place: &mut Place<R>| matches!(place, Place::Empty(_));
-        let waited = self.slot.bell.wait_timeout_while(place, limit, is_empty);
+        let waited = self.slot.notify.wait_timeout_while(place, limit, is_empty);
         let mut place = waited.unwrap_or_else(PoisonError::into_inner).0;
         let answer = Slot::take(&mut place);
         drop(place);

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use dolmen_block_io::{Clock, Completions, DeviceError, IoCounters, Moment, Outcome, Submission};
+use dolmen_block_io::{Clock, Completions, DeviceError, Instant, IoCounters, Outcome, Submission};
 use dolmen_buffer::{Arena, Shared};
 
 use crate::clock::MonotonicClock;
@@ -123,7 +123,7 @@ pub(crate) struct Reactor {
     clock: Rc<MonotonicClock>,
     parker: Arc<Parker>,
     arena: Arena,
-    /// Held so that what is registered with the kernel outlives the driver.
+    /// Held so that what is registered with the kernel survives the driver.
     _registered: [Arena; 2],
     /// Start and end of the registered regions.
     regions: Vec<(usize, usize)>,
@@ -132,7 +132,7 @@ pub(crate) struct Reactor {
     #[allow(clippy::vec_box)]
     messages: RefCell<Vec<Box<Message>>>,
     /// No deadline lies before this.
-    next_expiry: Cell<Option<Moment>>,
+    next_expiry: Cell<Option<Instant>>,
     closed: Cell<bool>,
 }
 
@@ -201,7 +201,7 @@ impl Reactor {
     /// Begins a command of a disk, which has to be answered within `limit`.
     pub(crate) fn command(&self, file: &Rc<OpenFile>, work: Work, limit: Duration) -> Submission {
         if self.closed.get() {
-            return self.refuse(DeviceError::Gone, work);
+            return self.refuse(DeviceError::Detached, work);
         }
         let (key, submission) = self.completions.begin();
         let deadline = self.clock.now() + limit;
@@ -227,7 +227,13 @@ impl Reactor {
         Answer { reactor: Rc::clone(self), key, finished: false }
     }
 
-    fn begin(&self, file: &Rc<OpenFile>, work: Work, waiter: Waiter, deadline: Option<Moment>) -> RequestKey {
+    fn begin(
+        &self,
+        file: &Rc<OpenFile>,
+        work: Work,
+        waiter: Waiter,
+        deadline: Option<Instant>,
+    ) -> RequestKey {
         file.outstanding.set(file.outstanding.get() + 1);
         let operation = Operation { file: Rc::clone(file), work, done: 0, again: 0, deadline, waiter };
         let mut table = self.table.borrow_mut();
@@ -256,9 +262,9 @@ impl Reactor {
     }
 
     /// Lets the driver work, and tells those whose requests were answered.
-    pub(crate) fn turn(&self, wait: Wait) {
+    pub(crate) fn poll_once(&self, wait: Wait) {
         let mut answers = self.answers.take();
-        self.driver.borrow_mut().turn(wait, &mut answers);
+        self.driver.borrow_mut().poll_once(wait, &mut answers);
         // Before anybody is told: a wake-up by this very thread need not go through the kernel.
         self.parker.awake();
         for (key, answer) in answers.drain(..) {
@@ -282,15 +288,15 @@ impl Reactor {
                 Step::Over(last) => (table.finish(key, last), last),
             }
         };
-        self.tell(finished, last);
+        self.notify(finished, last);
     }
 
-    fn tell(&self, finished: Finished, last: i32) {
-        let Finished { file, waker, told } = finished;
+    fn notify(&self, finished: Finished, last: i32) {
+        let Finished { file, waker, reported } = finished;
         if let Some(waker) = waker {
             waker.wake();
         }
-        match told {
+        match reported {
             Some((Some(key), work)) => {
                 let result = device_result(last).map_err(|error| seen_again(error, file.presence.as_deref()));
                 note_error(&file, result);
@@ -314,7 +320,7 @@ impl Reactor {
     }
 
     /// When `expire` has to be called next.
-    pub(crate) fn next_expiry(&self) -> Option<Moment> {
+    pub(crate) fn next_expiry(&self) -> Option<Instant> {
         self.next_expiry.get()
     }
 
@@ -322,11 +328,11 @@ impl Reactor {
     ///
     /// The table is gone through only when the earliest deadline known has passed; disks that answer never cause it
     /// more often than once per time limit.
-    pub(crate) fn expire(&self, now: Moment) {
+    pub(crate) fn expire(&self, now: Instant) {
         if self.next_expiry.get().is_none_or(|next| now < next) {
             return;
         }
-        let (mut overdue, mut next) = (Vec::new(), None::<Moment>);
+        let (mut overdue, mut next) = (Vec::new(), None::<Instant>);
         for (key, operation) in self.table.borrow().under_way() {
             match operation.deadline {
                 Some(deadline) if deadline <= now => overdue.push(key),
@@ -341,15 +347,15 @@ impl Reactor {
     }
 
     fn time_out(&self, key: RequestKey) {
-        let (told, payload) = {
+        let (reported, payload) = {
             let mut table = self.table.borrow_mut();
             let operation = table.operation(key);
             operation.deadline = None;
-            let waiter = std::mem::replace(&mut operation.waiter, Waiter::Gone);
+            let waiter = std::mem::replace(&mut operation.waiter, Waiter::Abandoned);
             note_error(&operation.file, Err(DeviceError::TimedOut));
-            (waiter, operation.work.stand_in(&self.arena))
+            (waiter, operation.work.replacement_memory(&self.arena))
         };
-        if let Waiter::Device(key) = told {
+        if let Waiter::Device(key) = reported {
             self.completions.complete(key, Outcome { result: Err(DeviceError::TimedOut), payload });
         }
     }
@@ -374,7 +380,7 @@ impl Reactor {
                 return left;
             }
             self.parker.park();
-            self.turn(Wait::AtMost(end.since(now)));
+            self.poll_once(Wait::AtMost(end.since(now)));
         }
     }
 }
@@ -395,12 +401,12 @@ fn note_error(file: &OpenFile, result: Result<(), DeviceError>) {
 /// kernel makes a device that it takes away empty at first, while its folder is still there: writes then find no space,
 /// and ranges lie outside.
 fn seen_again(error: DeviceError, presence: Option<&Path>) -> DeviceError {
-    let is_told_by_both = match error {
+    let is_reported_by_both = match error {
         DeviceError::Medium { .. }
         | DeviceError::NoSpace
         | DeviceError::Misaligned
         | DeviceError::OutOfRange => true,
-        DeviceError::Gone
+        DeviceError::Detached
         | DeviceError::Fenced
         | DeviceError::TimedOut
         | DeviceError::ReadOnly
@@ -408,7 +414,7 @@ fn seen_again(error: DeviceError, presence: Option<&Path>) -> DeviceError {
         | DeviceError::CacheLost => false,
     };
     match presence {
-        Some(folder) if is_told_by_both && is_unplugged(folder) => DeviceError::Gone,
+        Some(folder) if is_reported_by_both && is_unplugged(folder) => DeviceError::Detached,
         _ => error,
     }
 }
@@ -468,7 +474,7 @@ impl Drop for Answer {
             let mut table = self.reactor.table.borrow_mut();
             match &mut table.entry(self.key).state {
                 State::UnderWay(operation) => {
-                    let waker = std::mem::replace(&mut operation.waiter, Waiter::Gone);
+                    let waker = std::mem::replace(&mut operation.waiter, Waiter::Abandoned);
                     if operation.work.is_recallable() {
                         self.reactor.driver.borrow_mut().cancel(self.key);
                     }
@@ -489,16 +495,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_medium_is_told_from_an_unplugged_disk() {
+    fn a_failed_medium_differs_from_an_unplugged_disk() {
         let failed = DeviceError::Medium { errno: libc::EIO };
         assert_eq!(seen_again(failed, None), failed);
         assert_eq!(seen_again(failed, Some(Path::new("/sys"))), failed);
-        assert_eq!(seen_again(failed, Some(Path::new("/sys/dev/block/none"))), DeviceError::Gone);
+        assert_eq!(seen_again(failed, Some(Path::new("/sys/dev/block/none"))), DeviceError::Detached);
         assert_eq!(seen_again(DeviceError::ReadOnly, Some(Path::new("/none"))), DeviceError::ReadOnly);
     }
 
     #[test]
-    fn a_device_on_its_way_out_is_gone_and_not_full() {
+    fn a_device_that_is_being_removed_is_detached_and_not_full() {
         // Scenario: the kernel has taken a disk's size already, and its folder not yet. What a write says then is what a
         // full file system says, which would be handed to the client instead of excluding the disk.
         let folder = tempfile::tempdir().unwrap();
@@ -508,7 +514,7 @@ mod tests {
         };
         for error in [DeviceError::NoSpace, DeviceError::Misaligned, DeviceError::Medium { errno: libc::EIO }]
         {
-            assert_eq!(seen(error, "0\n"), DeviceError::Gone);
+            assert_eq!(seen(error, "0\n"), DeviceError::Detached);
             assert_eq!(seen(error, "2048\n"), error);
             assert_eq!(seen_again(error, None), error);
         }

@@ -183,7 +183,7 @@ impl Runtime {
             if let Some(value) = result.take() {
                 return value;
             }
-            self.handle.turn();
+            self.handle.poll_once();
         }
     }
 }
@@ -245,9 +245,9 @@ impl Handle {
     }
 
     /// One look at the kernel and the clock, with a rest when no task is ready.
-    fn turn(&self) {
+    fn poll_once(&self) {
         let wait = if self.executor.has_ready() { Wait::Never } else { self.rest() };
-        self.reactor.turn(wait);
+        self.reactor.poll_once(wait);
         if self.clock.next_alarm().is_some() || self.reactor.next_expiry().is_some() {
             let now = self.clock.now();
             self.clock.ring(now);

@@ -27,7 +27,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use crate::geometry::{self, DeviceNumber, Kind};
-use crate::in_use::{Mount, SPACES_FILE_SYSTEM, beside_in_btrfs, known_mounts, names, number_of};
+use crate::in_use::{Mount, SPACES_FILE_SYSTEM, btrfs_siblings, known_mounts, names, number_of};
 
 /// Layers below a path that are followed; the kernel itself allows far fewer.
 const LAYERS_MAX: usize = 64;
@@ -189,7 +189,7 @@ impl<'a> DeviceStacks<'a> {
         }
         if mount.file_system == "btrfs" {
             let folders: Vec<PathBuf> = numbers.iter().map(|number| number.sysfs()).collect();
-            numbers.extend(beside_in_btrfs(&folders));
+            numbers.extend(btrfs_siblings(&folders));
         }
         let by_device = numbers.into_iter().find_map(|number| self.below_device(number, layers));
         by_device.or_else(|| mount.folders_below().iter().find_map(|folder| self.below_path(folder, layers)))

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::task::Waker;
 
-use dolmen_block_io::{CompletionKey, Moment};
+use dolmen_block_io::{CompletionKey, Instant};
 
 use crate::driver::RequestKey;
 use crate::reactor::OpenFile;
@@ -14,7 +14,7 @@ pub(crate) enum Waiter {
     Device(CompletionKey),
     Future(Option<Waker>),
     /// Nobody any more.
-    Gone,
+    Abandoned,
 }
 
 pub(crate) struct Operation {
@@ -22,7 +22,7 @@ pub(crate) struct Operation {
     pub(crate) work: Work,
     pub(crate) done: usize,
     pub(crate) again: u32,
-    pub(crate) deadline: Option<Moment>,
+    pub(crate) deadline: Option<Instant>,
     pub(crate) waiter: Waiter,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Finished {
     pub(crate) file: Rc<OpenFile>,
     pub(crate) waker: Option<Waker>,
     /// The command of a disk to complete, if somebody waits, and what it carried.
-    pub(crate) told: Option<(Option<CompletionKey>, Work)>,
+    pub(crate) reported: Option<(Option<CompletionKey>, Work)>,
 }
 
 #[derive(Default)]
@@ -98,10 +98,10 @@ impl Table {
             Waiter::Future(waker) => {
                 self.free.pop();
                 self.entry(key).state = State::Done(work, last);
-                Finished { file, waker, told: None }
+                Finished { file, waker, reported: None }
             }
-            Waiter::Device(device) => Finished { file, waker: None, told: Some((Some(device), work)) },
-            Waiter::Gone => Finished { file, waker: None, told: Some((None, work)) },
+            Waiter::Device(device) => Finished { file, waker: None, reported: Some((Some(device), work)) },
+            Waiter::Abandoned => Finished { file, waker: None, reported: Some((None, work)) },
         }
     }
 

@@ -48,7 +48,7 @@ struct Work {
 /// What the threads and the runtime share.
 struct Shared {
     work: Mutex<Work>,
-    bell: Condvar,
+    notify: Condvar,
     answers: Mutex<Vec<(RequestKey, i32)>>,
     parker: Arc<Parker>,
     threads: AtomicUsize,
@@ -68,7 +68,7 @@ impl Threads {
     pub(crate) fn new(parker: Arc<Parker>) -> Self {
         let shared = Arc::new(Shared {
             work: Mutex::default(),
-            bell: Condvar::new(),
+            notify: Condvar::new(),
             answers: Mutex::default(),
             parker,
             threads: AtomicUsize::new(0),
@@ -85,7 +85,7 @@ impl Threads {
         if short && self.shared.threads.load(Ordering::Relaxed) < THREADS_MAX {
             self.start_thread();
         }
-        self.shared.bell.notify_one();
+        self.shared.notify.notify_one();
     }
 
     fn start_thread(&mut self) {
@@ -176,7 +176,7 @@ impl Driver for Threads {
         }
     }
 
-    fn turn(&mut self, wait: Wait, answers: &mut Vec<(RequestKey, i32)>) {
+    fn poll_once(&mut self, wait: Wait, answers: &mut Vec<(RequestKey, i32)>) {
         let before = answers.len();
         let arrived = !self.shared.answers.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
         let wait = if arrived || !self.early.is_empty() { Wait::Never } else { wait };
@@ -208,7 +208,7 @@ impl Driver for Threads {
 impl Drop for Threads {
     fn drop(&mut self) {
         self.shared.work.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
-        self.shared.bell.notify_all();
+        self.shared.notify.notify_all();
     }
 }
 
@@ -253,7 +253,7 @@ fn next_task(shared: &Shared) -> Option<Task> {
             return None;
         }
         work.idle += 1;
-        work = shared.bell.wait(work).unwrap_or_else(PoisonError::into_inner);
+        work = shared.notify.wait(work).unwrap_or_else(PoisonError::into_inner);
         work.idle -= 1;
     }
 }
@@ -383,7 +383,7 @@ mod tests {
         driver.push(RequestKey(7), Request::Flush { file: target });
         while answers.is_empty() {
             parker.park();
-            driver.turn(Wait::Forever, &mut answers);
+            driver.poll_once(Wait::Forever, &mut answers);
         }
         assert_eq!(answers, vec![(RequestKey(7), 0)]);
     }

@@ -1,6 +1,6 @@
 //! The io_uring driver: one ring, a sparse table of files, registered memory.
 //!
-//! Requests are queued in the ring's own memory and handed over with the next `turn`, together with the wait, in one
+//! Requests are queued in the ring's own memory and handed over with the next `poll_once`, together with the wait, in one
 //! `io_uring_enter`. When tasks are ready and nothing is queued, no system call is made at all: answers are read from
 //! the ring's memory.
 
@@ -18,7 +18,7 @@ use crate::park::Parker;
 
 /// Files that the ring's table holds; further files work, at the cost of a look-up per request.
 const FILES_MAX: u32 = 1024;
-/// Answers that the kernel can leave before the next `turn`; beyond it keeps them aside, and nothing is lost.
+/// Answers that the kernel can leave before the next `poll_once`; beyond it keeps them aside, and nothing is lost.
 const ANSWERS_MAX: u32 = 8 * BATCH_MAX;
 /// `BLOCK_URING_CMD_DISCARD` of `linux/blkdev.h`: a discard of a block device without a thread, from Linux 6.12 on.
 const URING_CMD_DISCARD: u32 = 0x12 << 8;
@@ -242,7 +242,7 @@ impl Driver for Uring {
         self.queue(opcode::AsyncCancel::new(key.0).build().user_data(CANCEL));
     }
 
-    fn turn(&mut self, wait: Wait, answers: &mut Vec<(RequestKey, i32)>) {
+    fn poll_once(&mut self, wait: Wait, answers: &mut Vec<(RequestKey, i32)>) {
         let before = answers.len();
         if wait != Wait::Never {
             self.arm();
@@ -334,14 +334,14 @@ mod tests {
         let Some((mut driver, file)) = ring() else { return };
         let mut answers = Vec::new();
         flushes(&mut driver, &file, u64::from(BATCH_MAX));
-        driver.turn(Wait::Never, &mut answers);
+        driver.poll_once(Wait::Never, &mut answers);
         assert_eq!(driver.counters().enters, 1);
         while answers.len() < BATCH_MAX as usize {
-            driver.turn(Wait::Forever, &mut answers);
+            driver.poll_once(Wait::Forever, &mut answers);
         }
-        driver.turn(Wait::Never, &mut answers);
+        driver.poll_once(Wait::Never, &mut answers);
         let enters = driver.counters().enters;
-        driver.turn(Wait::Never, &mut answers);
+        driver.poll_once(Wait::Never, &mut answers);
         assert_eq!(driver.counters().enters, enters, "nothing to hand over and nothing to wait for: no call");
     }
 
@@ -353,7 +353,7 @@ mod tests {
         flushes(&mut driver, &file, count);
         let mut answers = Vec::new();
         while answers.len() < usize::try_from(count).unwrap() {
-            driver.turn(Wait::Forever, &mut answers);
+            driver.poll_once(Wait::Forever, &mut answers);
         }
         let mut keys: Vec<_> = answers.iter().map(|(key, answer)| (key.0 & 0xffff_ffff, *answer)).collect();
         keys.sort_unstable();
@@ -369,7 +369,7 @@ mod tests {
             parker.park();
             let other = Arc::clone(&parker);
             let thread = std::thread::Builder::new().spawn(move || other.unpark()).unwrap();
-            driver.turn(Wait::Forever, &mut Vec::new());
+            driver.poll_once(Wait::Forever, &mut Vec::new());
             thread.join().unwrap();
             assert_eq!(parker.unparks(), round);
         }

@@ -13,7 +13,7 @@ pub(crate) const SEND_PARTS_MAX: usize = 16;
 
 /// How a range is discarded or zeroed. Where the first way is not supported, the next is tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RangeWay {
+pub(crate) enum RangeMethod {
     /// The block layer's discard.
     Discard,
     /// Zeros that keep their space.
@@ -22,7 +22,7 @@ pub(crate) enum RangeWay {
     Punch,
 }
 
-impl RangeWay {
+impl RangeMethod {
     fn next(self) -> Option<Self> {
         match self {
             Self::Discard | Self::Zero => Some(Self::Punch),
@@ -46,7 +46,7 @@ pub(crate) enum Work {
     Range {
         at: u64,
         length: u64,
-        way: RangeWay,
+        method: RangeMethod,
     },
     Accept,
     /// Into a part of the memory, until at least so many bytes have come.
@@ -152,7 +152,7 @@ impl Work {
                 Request::Write { file, at: *at + done as u64, memory, sync }
             }
             Self::Flush => Request::Flush { file },
-            Self::Range { at, length, way } => range_request(file, *at, *length, *way),
+            Self::Range { at, length, method } => range_request(file, *at, *length, *method),
             Self::Accept => Request::Accept { file },
             Self::Receive { into, part, .. } => {
                 let address = into.as_mut_ptr().wrapping_add(part.start);
@@ -198,10 +198,10 @@ impl Work {
         match self {
             // A flush is never asked twice: the second would succeed without the data that the first has lost.
             Self::Flush => Step::Over(answer),
-            Self::Range { way, .. } if [libc::EOPNOTSUPP, libc::ENOTTY, libc::EINVAL].contains(&errno) => {
-                match way.next() {
+            Self::Range { method, .. } if [libc::EOPNOTSUPP, libc::ENOTTY, libc::EINVAL].contains(&errno) => {
+                match method.next() {
                     Some(next) => {
-                        *way = next;
+                        *method = next;
                         Step::Again
                     }
                     None => Step::Over(-libc::EOPNOTSUPP),
@@ -234,7 +234,7 @@ impl Work {
     /// What a caller gets back while the kernel still holds the memory: for a read another buffer of the same length,
     /// because the caller was promised one and must not see the kernel write to it; of an arena of its own when every frame is lent,
     /// as a disk that hangs may hold them all.
-    pub(crate) fn stand_in(&self, arena: &Arena) -> Payload {
+    pub(crate) fn replacement_memory(&self, arena: &Arena) -> Payload {
         match self {
             Self::Read { into, .. } => Payload::Buffer(arena.take_or_make(into.len())),
             Self::Write { from, .. } => Payload::Shared(from.clone()),
@@ -245,11 +245,11 @@ impl Work {
     }
 }
 
-fn range_request(file: Target, at: u64, length: u64, way: RangeWay) -> Request {
-    match way {
-        RangeWay::Discard => Request::Discard { file, at, length },
-        RangeWay::Zero => Request::Allocate { file, how: Allocate::Zero, at, length },
-        RangeWay::Punch => Request::Allocate { file, how: Allocate::Punch, at, length },
+fn range_request(file: Target, at: u64, length: u64, method: RangeMethod) -> Request {
+    match method {
+        RangeMethod::Discard => Request::Discard { file, at, length },
+        RangeMethod::Zero => Request::Allocate { file, how: Allocate::Zero, at, length },
+        RangeMethod::Punch => Request::Allocate { file, how: Allocate::Punch, at, length },
     }
 }
 
@@ -327,11 +327,11 @@ mod tests {
 
     #[test]
     fn zeroing_and_discarding_try_the_next_way_once() {
-        let mut work = Work::Range { at: 0, length: 4096, way: RangeWay::Zero };
+        let mut work = Work::Range { at: 0, length: 4096, method: RangeMethod::Zero };
         assert_eq!(work.advance(&mut 0, -libc::EOPNOTSUPP, 512), Step::Again);
-        assert!(matches!(work, Work::Range { way: RangeWay::Punch, .. }));
+        assert!(matches!(work, Work::Range { method: RangeMethod::Punch, .. }));
         assert_eq!(work.advance(&mut 0, -libc::EOPNOTSUPP, 512), Step::Over(-libc::EOPNOTSUPP));
-        let mut work = Work::Range { at: 0, length: 4096, way: RangeWay::Discard };
+        let mut work = Work::Range { at: 0, length: 4096, method: RangeMethod::Discard };
         assert_eq!(work.advance(&mut 0, -libc::EIO, 512), Step::Over(-libc::EIO));
     }
 

@@ -155,7 +155,7 @@ fn a_block_device_keeps_the_contract_of_a_disk() {
         assert!(geometry.logical_block_bytes >= 512 && geometry.volatile_cache, "{geometry:?}");
         assert!(geometry.atomic_write_bytes >= geometry.logical_block_bytes, "{geometry:?}");
         assert!(
-            geometry.discard_grain_bytes.is_some(),
+            geometry.discard_granularity_bytes.is_some(),
             "a loop device on this file can punch holes: {geometry:?}"
         );
         let arena = runtime.seams().data;
@@ -169,7 +169,7 @@ fn a_block_device_keeps_the_contract_of_a_disk() {
 }
 
 #[test]
-fn a_second_owner_is_refused_until_the_first_is_gone() {
+fn a_second_owner_is_refused_until_the_first_has_closed() {
     each_driver(|runtime| {
         let folder = folder();
         let path = disk_file(folder.path(), MIB);
@@ -233,7 +233,7 @@ fn a_disk_opened_read_only_is_not_changed() {
 }
 
 #[test]
-fn a_file_promises_a_block_or_what_it_was_told_to() {
+fn a_file_promises_a_block_or_what_was_configured() {
     each_driver(|runtime| {
         let folder = folder();
         let path = disk_file(folder.path(), MIB + 100);
@@ -248,7 +248,7 @@ fn a_file_promises_a_block_or_what_it_was_told_to() {
 }
 
 #[test]
-fn a_full_file_system_is_told_apart_from_a_broken_disk() {
+fn a_full_file_system_differs_from_a_broken_disk() {
     // Scenario: a sparse file of 8 MiB on a file system of 1 MiB.
     each_driver(|runtime| {
         let folder = folder();
@@ -285,7 +285,7 @@ fn a_file_that_shrank_fails_the_read_and_does_not_hang() {
 }
 
 #[test]
-fn a_file_that_was_cut_is_gone_before_it_promises_anything() {
+fn a_truncated_file_is_detached_before_it_promises_anything() {
     // Scenario: a file is emptied under the daemon. A cached write goes through and makes it longer again; the flush and
     // the durable write behind it say that the disk is gone, instead of calling safe what stands between holes.
     each_driver(|runtime| {
@@ -299,10 +299,10 @@ fn a_file_that_was_cut_is_gone_before_it_promises_anything() {
             let cached =
                 write(device.as_ref(), TOKEN, MIB, filled(&arena, 4096, 1), Durability::Cached).await;
             assert_eq!(cached, Ok(()));
-            assert_eq!(flush(device.as_ref(), TOKEN).await, Err(DeviceError::Gone));
+            assert_eq!(flush(device.as_ref(), TOKEN).await, Err(DeviceError::Detached));
             let durable =
                 write(device.as_ref(), TOKEN, 0, filled(&arena, 4096, 1), Durability::Durable).await;
-            assert_eq!(durable, Err(DeviceError::Gone));
+            assert_eq!(durable, Err(DeviceError::Detached));
         });
     });
 }
@@ -525,7 +525,7 @@ fn a_receive_that_is_dropped_gives_its_buffer_back_and_blocks_nobody() {
 }
 
 #[test]
-fn shutdown_ends_a_receive_and_a_broken_stream_is_told() {
+fn shutdown_ends_a_receive_and_a_broken_stream_is_reported() {
     each_driver(|runtime| {
         let handle = runtime.handle();
         let (ours, theirs) = UnixStream::pair().unwrap();

@@ -1,6 +1,6 @@
 //! Buffers: memory that is aligned for direct I/O, taken from a pool made once, and owned by whoever may touch it.
 //!
-//! A request to the kernel outlives the future that made it: if that future is dropped while the disk still writes
+//! A request to the kernel survives the future that made it: if that future is dropped while the disk still writes
 //! into its memory, freeing the memory would be a use after free. So a buffer is a handle. The driver holds one from
 //! submission to completion, and memory returns to the [`Arena`] only when the last handle is gone.
 //!

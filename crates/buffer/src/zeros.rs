@@ -5,7 +5,7 @@
 #[must_use]
 pub fn is_zeros(bytes: &[u8]) -> bool {
     match (bytes.split_first(), bytes.split_last()) {
-        (Some((first, behind)), Some((_, before))) => *first == 0 && behind == before,
+        (Some((first, after)), Some((_, before))) => *first == 0 && after == before,
         _ => true,
     }
 }

@@ -30,15 +30,15 @@ mod tests {
     use super::*;
 
     #[derive(Debug)]
-    struct Told(&'static str, Option<Box<Told>>);
+    struct Reported(&'static str, Option<Box<Reported>>);
 
-    impl std::fmt::Display for Told {
+    impl std::fmt::Display for Reported {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             f.write_str(self.0)
         }
     }
 
-    impl Error for Told {
+    impl Error for Reported {
         fn source(&self) -> Option<&(dyn Error + 'static)> {
             self.1.as_deref().map(|cause| cause as &(dyn Error + 'static))
         }
@@ -46,13 +46,13 @@ mod tests {
 
     #[test]
     fn an_error_that_repeats_its_cause_says_it_once() {
-        let innermost = Told("the disk is gone", None);
-        let transparent = Told("the disk is gone", Some(Box::new(innermost)));
-        let error = Told("nothing was flushed", Some(Box::new(transparent)));
+        let innermost = Reported("the disk is gone", None);
+        let transparent = Reported("the disk is gone", Some(Box::new(innermost)));
+        let error = Reported("nothing was flushed", Some(Box::new(transparent)));
         assert_eq!(in_one_line(&error), "nothing was flushed: the disk is gone");
         assert_eq!(causes_of(&error), ["the disk is gone"]);
-        let cause = Told("the disk is gone", None);
-        let error = Told("writing: the disk is gone; attach it", Some(Box::new(cause)));
+        let cause = Reported("the disk is gone", None);
+        let error = Reported("writing: the disk is gone; attach it", Some(Box::new(cause)));
         assert_eq!(in_one_line(&error), "writing: the disk is gone; attach it");
     }
 }

@@ -10,7 +10,7 @@ use dolmen_disk::{Contents, look};
 use dolmen_future_pool::pooled;
 use dolmen_pool::{Candidate, MemoryArbiter, OpenMode, OpenOptions, Opened, Pool, PoolError, keys, open};
 use dolmen_space::{
-    HEADERS_NAMED_MAX, IncidentKind, Progress, Space, SpaceRange, Spaces, Verification, WrongHeader,
+    DataLossKind, HEADERS_NAMED_MAX, Progress, Space, SpaceRange, Spaces, Verification, WrongHeader,
 };
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Epoch, HostId, Name, PoolId, SpaceId};
 
@@ -169,10 +169,10 @@ async fn check_pool(
     };
     match start(seams, candidates, &mut pool).await {
         Err(cause) => report.add(Some(&name), FindingKind::Unopenable { cause }),
-        Ok((spaces, behind)) => {
+        Ok((spaces, missed_writes)) => {
             pool.space_count = spaces.list().len();
             check_members(&spaces, &name, report);
-            check_map(&spaces, &behind, &name, report).await;
+            check_map(&spaces, &missed_writes, &name, report).await;
             if options.depth == Depth::Content {
                 pool.verified = check_content(&spaces, &name, progress, report).await;
             }
@@ -186,15 +186,15 @@ async fn start(
     seams: &Seams,
     candidates: Vec<Candidate>,
     pool: &mut PoolReport,
-) -> Result<(Rc<Spaces>, Behind), String> {
+) -> Result<(Rc<Spaces>, MissedWrites), String> {
     let arbiter = MemoryArbiter::new(HostId(seams.entropy.next_id()));
     let options = OpenOptions { mode: OpenMode::Confirmed };
     let opened: Opened =
         open(seams, arbiter, candidates, &options).await.map_err(|error| in_one_line(&error))?;
-    pool.replayed_count = opened.blocks.iter().filter(|record| !record.settled).count();
-    let behind = Behind::on_record(&opened.pool).await.map_err(|error| in_one_line(&error))?;
+    pool.replayed_count = opened.blocks.iter().filter(|record| !record.durable).count();
+    let missed_writes = MissedWrites::on_record(&opened.pool).await.map_err(|error| in_one_line(&error))?;
     let spaces = Spaces::start(opened).await.map_err(|error| in_one_line(&error))?;
-    Ok((spaces, behind))
+    Ok((spaces, missed_writes))
 }
 
 /// A row with a slab that missed writes, and the disk on which it lies.
@@ -202,14 +202,14 @@ type Missed = (DiskSlot, u64, u64);
 
 /// What disks have missed. Whoever opens a pool notes that of all disks that he was not given, whatever is decided of a row
 /// then; but of those that were in use until the pool was used last, nothing is known to be missed.
-struct Behind {
+struct MissedWrites {
     /// What stood on record before this opening.
     recorded: BTreeSet<Missed>,
     /// The epoch of this opening. Disks that left with it were not given, and took part until then.
     epoch: Epoch,
 }
 
-impl Behind {
+impl MissedWrites {
     async fn on_record(pool: &Pool) -> Result<Self, PoolError> {
         Ok(Self { recorded: missed_writes(pool).await?, epoch: pool.epoch().number })
     }
@@ -241,12 +241,12 @@ fn check_members(spaces: &Spaces, name: &Name, report: &mut Report) {
     }
 }
 
-async fn check_map(spaces: &Spaces, behind: &Behind, name: &Name, report: &mut Report) {
+async fn check_map(spaces: &Spaces, missed_writes: &MissedWrites, name: &Name, report: &mut Report) {
     match spaces.check_map().await {
         Ok(found) => found.into_iter().for_each(|what| report.add(Some(name), FindingKind::Map { what })),
         Err(error) => report.add(Some(name), cut("the map", &error)),
     }
-    match behind.rows(spaces.pool()).await {
+    match missed_writes.rows(spaces.pool()).await {
         Ok(0) => {}
         Ok(rows) => report.add(Some(name), FindingKind::Stale { rows: rows as u64 }),
         Err(error) => report.add(Some(name), cut("what disks have missed", &error)),
@@ -288,17 +288,17 @@ async fn check_content(spaces: &Spaces, name: &Name, progress: &Progress, report
     for kind in sums_out_of_reach(within(seen.out_of_reach, &sizes)) {
         report.add(Some(name), kind);
     }
-    for incident in spaces.incidents() {
+    for incident in spaces.data_loss_events() {
         let Some(space) = spaces_by_id.get(&incident.space) else { continue };
         let range = SpaceRange { space: space.name(), at: incident.at, length: incident.length };
         let Some(SpaceRange { space, at, length }) = within([range], &sizes).next() else { continue };
         match incident.kind {
-            IncidentKind::TakenAsFound => {
-                report.add(Some(name), FindingKind::TakenAsFound { space, at, length })
+            DataLossKind::AcceptedUnverified => {
+                report.add(Some(name), FindingKind::AcceptedUnverified { space, at, length })
             }
-            IncidentKind::TableLost => report.add(Some(name), FindingKind::TableLost { space, at, length }),
+            DataLossKind::TableLost => report.add(Some(name), FindingKind::TableLost { space, at, length }),
             // Listed above, joined to ranges.
-            IncidentKind::Lost | IncidentKind::RottenHere => {}
+            DataLossKind::Lost | DataLossKind::CorruptHere => {}
         }
     }
     Bytes(seen.blocks * BLOCK_BYTES)

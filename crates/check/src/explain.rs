@@ -33,7 +33,7 @@ pub const EXPLAINED: [Explained; 15] = [
     explained(
         (101, "label_damaged"),
         "A copy of a disk's label is damaged; another copy on the same disk is sound and tells all of it.",
-        "The next change of the pool's epoch writes all copies anew.",
+        "The next change of the pool's epoch writes all copies again.",
         "Nothing; if it comes again, look at the health of the disk.",
     ),
     explained(
@@ -70,7 +70,7 @@ pub const EXPLAINED: [Explained; 15] = [
         (202, "map"),
         "The map contradicts itself: two slabs have the same room, or room belongs to nobody.",
         "Nothing: which of the two is right cannot be told.",
-        "Export what is on the pool with `dolmen-rescue export`, make the pool anew, and report the finding: it is a defect.",
+        "Export what is on the pool with `dolmen-rescue export`, make the pool again, and report the finding: it is a defect.",
     ),
     explained(
         (203, "cut"),
@@ -103,9 +103,9 @@ pub const EXPLAINED: [Explained; 15] = [
         "Restore what lies there from a backup.",
     ),
     explained(
-        (305, "taken_as_found"),
+        (305, "accepted_unverified"),
         "Blocks were being overwritten, unflushed, when power failed, and lost their other copies in that instant; they are taken as they are, unverified.",
-        "Their checksums are made anew from what is there.",
+        "Their checksums are made again from what is there.",
         "Have whatever uses the space check itself; strict spaces have no such case.",
     ),
     explained(
@@ -117,7 +117,7 @@ pub const EXPLAINED: [Explained; 15] = [
     explained(
         (307, "header_wrong"),
         "The header of a slab is not what the map says of it; no content hangs on it, but without a map the slab would not be found.",
-        "A scrub writes it anew.",
+        "A scrub writes it again.",
         "Open the pool and run `dolmen scrub`.",
     ),
 ];

@@ -134,7 +134,7 @@ pub enum FindingKind {
     },
     /// The header of a slab is not what the map says of it.
     #[error(
-        "{disk}: the header of column {column} of row {row} of space {space} is wrong: {cause}; no content hangs on it, `dolmen scrub` writes it anew"
+        "{disk}: the header of column {column} of row {row} of space {space} is wrong: {cause}; no content hangs on it, `dolmen scrub` writes it again"
     )]
     HeaderWrong {
         /// Which disk.
@@ -150,9 +150,9 @@ pub enum FindingKind {
     },
     /// Content that recovery takes as it is.
     #[error(
-        "space {space}: {length} from byte {at} on were being overwritten when power failed, and lost their other copies in that instant; they are taken as found"
+        "space {space}: {length} from byte {at} on were being overwritten when power failed, and lost their other copies in that instant; they are accepted unverified"
     )]
-    TakenAsFound {
+    AcceptedUnverified {
         /// Which space.
         space: Name,
         /// First byte.
@@ -179,7 +179,7 @@ impl FindingKind {
             Self::Damaged { .. } => 302,
             Self::Lost { .. } => 303,
             Self::TableLost { .. } => 304,
-            Self::TakenAsFound { .. } => 305,
+            Self::AcceptedUnverified { .. } => 305,
             Self::OutOfReach { .. } => 306,
             Self::HeaderWrong { .. } => 307,
         }
@@ -201,7 +201,7 @@ impl FindingKind {
             Self::Damaged { .. } => "damaged",
             Self::Lost { .. } => "lost",
             Self::TableLost { .. } => "table_lost",
-            Self::TakenAsFound { .. } => "taken_as_found",
+            Self::AcceptedUnverified { .. } => "accepted_unverified",
             Self::OutOfReach { .. } => "out_of_reach",
             Self::HeaderWrong { .. } => "header_wrong",
         }
@@ -239,7 +239,7 @@ mod tests {
             FindingKind::Damaged { disk: disk(), blocks: 0, errors: 0 },
             FindingKind::Lost { space: space.clone(), at, length },
             FindingKind::TableLost { space: space.clone(), at, length },
-            FindingKind::TakenAsFound { space: space.clone(), at, length },
+            FindingKind::AcceptedUnverified { space: space.clone(), at, length },
             FindingKind::OutOfReach { space: space.clone(), length, pieces: 1, at, end: 0 },
             FindingKind::HeaderWrong { disk: disk(), space, row: 0, column: 0, cause: cause() },
         ]

@@ -81,7 +81,7 @@ pub(crate) struct DiskForget {
     pub disk: String,
     /// Give up what was on it alone, for which the name of the pool has to be typed: it cannot be read before it is written again
     #[arg(long)]
-    pub give_up: bool,
+    pub accept_data_loss: bool,
     /// Consent to that.
     #[command(flatten)]
     pub consent: DestroyName,

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_have_the_usual_port_unless_told_otherwise() {
+    fn addresses_have_the_usual_port_unless_another_is_given() {
         for (text, expected) in [
             ("127.0.0.1", Some("127.0.0.1:10809")),
             ("10.0.0.1:7", Some("10.0.0.1:7")),

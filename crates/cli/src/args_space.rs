@@ -60,8 +60,8 @@ pub(crate) struct AttachArguments {
     #[arg(value_name = "POOL/SPACE")]
     pub space: SpaceName,
     /// What shows it as a block device
-    #[arg(long, value_enum, default_value = "auto", value_name = "WAY")]
-    pub way: WayWord,
+    #[arg(long, value_enum, default_value = "auto", value_name = "TRANSPORT")]
+    pub transport: TransportWord,
     /// Whether to do it.
     #[command(flatten)]
     pub dry: DryRun,
@@ -75,7 +75,7 @@ pub(crate) struct SpaceDetach {
     pub space: SpaceName,
     /// Detach it although it cannot be flushed, because disks with the only copy are gone: what was written last is lost. NAME is its name again
     #[arg(long, value_name = "NAME")]
-    pub give_up_unflushed: Option<String>,
+    pub discard_unflushed: Option<String>,
     /// Whether to do it.
     #[command(flatten)]
     pub dry: DryRun,
@@ -97,14 +97,15 @@ pub(crate) struct ClearArguments {
 
 /// What shows an attached space as a block device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WayWord {
-    /// The fastest that works here and outlives the daemon
+pub(crate) enum TransportWord {
+    /// The fastest that works here and survives the daemon
     Auto,
     /// A ublk device: fastest; needs Linux 6.5 or newer with ublk
     Ublk,
     /// A loop device over FUSE: shows partitions and takes a new size on every kernel
     Loop,
-    /// The same over io_uring, where the kernel has that switched on (Linux 6.14 or newer). It does not outlive the daemon: when that ends, is killed or upgraded, I/O fails and the space has to be attached again
+    /// The same over io_uring, where the kernel has that switched on (Linux 6.14 or newer). It does not survive the daemon: when
+    /// that ends, is killed or upgraded, I/O fails and the space has to be attached again
     LoopUring,
 }
 
@@ -286,7 +287,7 @@ fn parse_columns(text: &str) -> Result<Columns, String> {
 /// `dolmen space convert`
 #[derive(Debug, Args)]
 pub(crate) struct SpaceConvert {
-    /// The space. Without anything else, its rows are laid anew as they are, as wide as the pool allows
+    /// The space. Without anything else, its rows are laid again as they are, as wide as the pool allows
     #[arg(value_name = "POOL/SPACE")]
     pub space: SpaceName,
     /// How it is to survive the loss of disks

@@ -31,7 +31,7 @@ pub(crate) use self::error::BenchError;
 use self::generator::{Fio, Installed};
 use self::machine::{command, machine, seconds_since_1970};
 use self::progress::Progress;
-use self::target::{Looker, Prepared};
+use self::target::{Prepared, TargetInspector};
 use self::view::{PlanDocument, show_plan, show_report};
 use crate::args::Format;
 use crate::args_bench::BenchArguments;
@@ -62,7 +62,7 @@ pub(crate) fn run(
     let reports = Reports::check(&paths_of(&[&arguments.json, &arguments.csv, &arguments.html]), rehearsal)?;
     let installed = Installed::ask()?;
     let runtime = Runtime::new(RuntimeConfig::MODEST)?;
-    let looker = Looker { arguments, profiles: &profiles, runtime: &runtime, client };
+    let looker = TargetInspector { arguments, profiles: &profiles, runtime: &runtime, client };
     let mut prepared = look_at(&looker, arguments)?;
     let mut plan =
         Plan { targets: targets(&prepared), profiles: profiles.clone(), settings: settings(arguments) };
@@ -175,7 +175,7 @@ fn buffered_engine() -> Engine {
     }
 }
 
-fn look_at(looker: &Looker<'_>, arguments: &BenchArguments) -> Result<Vec<Prepared>, CliError> {
+fn look_at(looker: &TargetInspector<'_>, arguments: &BenchArguments) -> Result<Vec<Prepared>, CliError> {
     let mut all: Vec<Prepared> = Vec::new();
     if let Some(found) = arguments.destroy.iter().find(|name| !arguments.targets.contains(name)) {
         return Err(Refusal::NoneOfThese { found: found.clone() }.into());
@@ -199,7 +199,7 @@ fn look_at(looker: &Looker<'_>, arguments: &BenchArguments) -> Result<Vec<Prepar
 fn check(plan: &Plan, installed: &Installed) -> Result<(), BenchError> {
     plan.check()?;
     for target in &plan.targets {
-        installed.check(plan.settings.engine_for(target.way), &target.name)?;
+        installed.check(plan.settings.engine_for(target.access), &target.name)?;
     }
     for step in plan.steps().iter().take(plan.targets.len()) {
         step_job(plan, step)?;
@@ -241,7 +241,7 @@ fn measured(
     let started_s = seconds_since_1970();
     let mut progress = Progress::new(plan);
     let Outcome { runs, idle, halted } =
-        dolmen_bench::measure(plan, fill, &mut fio, &mut |event| progress.tell(&event, out));
+        dolmen_bench::measure(plan, fill, &mut fio, &mut |event| progress.print(&event, out));
     if out.messages_kind == Kind::Terminal {
         out.overwrite_line("");
     }
@@ -305,12 +305,12 @@ fn write(
     let Some(path) = path else { return Ok(()) };
     let text = make()?;
     if leads_to_results(path) {
-        // Opened anew, a file would lose what the results have put into it.
+        // Opened again, a file would lose what the results have put into it.
         out.show(&text);
         return Ok(());
     }
     let written = std::fs::write(path, text);
     written.map_err(|source| CliError::Write { path: path.to_path_buf(), source })?;
-    out.tell(format_args!("{what} is in {}", path.display()));
+    out.print(format_args!("{what} is in {}", path.display()));
     Ok(())
 }

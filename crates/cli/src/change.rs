@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use crate::args::{Format, Waiting};
 use crate::client::{Client, Document, Intent};
-use crate::confirm::{Consent, Danger, Refusal, ask, judge};
+use crate::confirm::{Consent, Danger, Refusal, ask, decide};
 use crate::error::CliError;
-use crate::jobs::{Pace, watch};
+use crate::jobs::{PollInterval, watch};
 use crate::out::Out;
 use crate::paint::Tone;
 
@@ -24,14 +24,14 @@ pub(crate) struct Session<'a, 'o> {
     /// How to write them.
     pub format: Format,
     /// How often jobs are looked at.
-    pub pace: Pace,
+    pub poll_interval: PollInterval,
 }
 
 /// Changes that one command asks for, in their order.
 #[derive(Default)]
-pub(crate) struct InTurn(Vec<(String, Value)>);
+pub(crate) struct ChangeSequence(Vec<(String, Value)>);
 
-impl InTurn {
+impl ChangeSequence {
     /// A further one, if there is one.
     pub(crate) fn then(mut self, path: String, request: Option<impl Serialize>) -> Result<Self, CliError> {
         if let Some(request) = request {
@@ -61,14 +61,14 @@ impl Session<'_, '_> {
         intent: Intent,
     ) -> Result<Change, CliError> {
         let document = self.client.change(path, request, intent)?;
-        Ok(self.tell(document, intent, |change| Some(change.message.clone())))
+        Ok(self.print(document, intent, |change| Some(change.message.clone())))
     }
 
     /// Asks for changes one after another, and tells what came of each; the last of them. What cannot be done is refused before
     /// anything else is done.
-    pub(crate) fn change_in_turn(
+    pub(crate) fn change_in_sequence(
         &mut self,
-        changes: &InTurn,
+        changes: &ChangeSequence,
         intent: Intent,
     ) -> Result<Option<Change>, CliError> {
         // The first one is refused by itself.
@@ -83,7 +83,7 @@ impl Session<'_, '_> {
     }
 
     /// Tells what came of a change; `result` is the line that programs read of it, if there is one.
-    pub(crate) fn tell(
+    pub(crate) fn print(
         &mut self,
         document: Document<Change>,
         intent: Intent,
@@ -93,7 +93,7 @@ impl Session<'_, '_> {
             Intent::DryRun => show_plan(out, change),
             Intent::Act => result(change).iter().for_each(|line| out.line(line)),
         });
-        document.value.warnings.iter().for_each(|warning| self.out.tell(format_args!("warning: {warning}")));
+        document.value.warnings.iter().for_each(|warning| self.out.print(format_args!("warning: {warning}")));
         document.value
     }
 
@@ -102,7 +102,7 @@ impl Session<'_, '_> {
         let Some(job) = &change.job else { return Ok(()) };
         if waiting.no_wait {
             if self.format == Format::Text {
-                self.out.tell(goes_on(job, &change.further_jobs));
+                self.out.print(goes_on(job, &change.further_jobs));
             }
             return Ok(());
         }
@@ -121,16 +121,16 @@ impl Session<'_, '_> {
     ) -> Result<Change, CliError> {
         let plan = self.client.change(path, &request(None), Intent::DryRun)?;
         if intent == Intent::DryRun {
-            given.map(|given| judge(self.out, danger, Some(given))).transpose()?;
-            return Ok(self.tell(plan, intent, |_| None));
+            given.map(|given| decide(self.out, danger, Some(given))).transpose()?;
+            return Ok(self.print(plan, intent, |_| None));
         }
         // Where there was something to lose by the time of the change after all, the daemon refuses it without a name.
         if plan.value.plan.is_reversible {
             return self.change(path, &request(None), intent);
         }
-        if judge(self.out, danger, given)? == Consent::ToBeAsked {
-            plan.value.plan.steps.iter().for_each(|step| self.out.tell(format_args!("  {step}")));
-            plan.value.warnings.iter().for_each(|warning| self.out.tell(format_args!("warning: {warning}")));
+        if decide(self.out, danger, given)? == Consent::ToBeAsked {
+            plan.value.plan.steps.iter().for_each(|step| self.out.print(format_args!("  {step}")));
+            plan.value.warnings.iter().for_each(|warning| self.out.print(format_args!("warning: {warning}")));
             ask(self.out, danger)?;
         }
         let name = danger.name.rsplit('/').next().unwrap_or(danger.name);
@@ -150,7 +150,7 @@ impl Session<'_, '_> {
         loop {
             let body = match self.client.change(path, &request(&consented), intent) {
                 Ok(document) => {
-                    return Ok(self.tell(document, intent, |change| Some(change.message.clone())));
+                    return Ok(self.print(document, intent, |change| Some(change.message.clone())));
                 }
                 Err(CliError::Daemon { body }) => body,
                 Err(error) => return Err(error),
@@ -171,7 +171,7 @@ impl Session<'_, '_> {
                     ),
                 });
             }
-            self.out.tell(&body);
+            self.out.print(&body);
             let object = format!("disk {as_given}");
             ask(self.out, &Danger { object: &object, name: &as_given, alias: Some(&absolute) })?;
             consented.push(absolute);

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::args::Format;
 use crate::args_space::ClearArguments;
 use crate::client::Intent;
-use crate::confirm::{Consent, Danger, ask, judge};
+use crate::confirm::{Consent, Danger, ask, decide};
 use crate::error::CliError;
 use crate::out::Out;
 
@@ -34,9 +34,9 @@ pub(crate) fn run(
         let given = arguments.device.display().to_string();
         let object = format!("requests that wait at {device}");
         let danger = Danger { object: &object, name: &device, alias: Some(&given) };
-        if judge(out, &danger, arguments.consent.destroy.as_deref())? == Consent::ToBeAsked {
+        if decide(out, &danger, arguments.consent.destroy.as_deref())? == Consent::ToBeAsked {
             if !used_by.is_empty() {
-                out.tell(format_args!("{device} is {}", used_by.join(", ")));
+                out.print(format_args!("{device} is {}", used_by.join(", ")));
             }
             ask(out, &danger)?;
         }

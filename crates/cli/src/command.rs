@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dolmen_api::{
-    AddDisks, AttachSpace, AttachWay, AttachedBy, Change, ConvertSpace, CreatePool, CreateSpace, DeleteSpace,
-    Destroy, DetachSpace, Devices, Df, Disks as DiskList, DrainWriteCache, ExitCode, Health, ImportMode,
-    ImportPool, Integrity, JobDocument, JobPriority, JobState, Jobs, LocateDisk, OnlineDisk, Pool,
-    PoolDocument, Pools, PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace,
-    SetAlertAt, SetJob, SetKeepRoom, SetLimits, SetRepairAfter, SetReserve, Shutdown, Simple, SpaceDocument,
-    Spaces, Status, Trash, Why,
+    AddDisks, AttachSpace, AttachedBy, Change, ConvertSpace, CreatePool, CreateSpace, DeleteSpace, Destroy,
+    DetachSpace, Devices, Df, Disks as DiskList, DrainWriteCache, ExitCode, Health, ImportMode, ImportPool,
+    Integrity, JobDocument, JobPriority, JobState, Jobs, LocateDisk, OnlineDisk, Pool, PoolDocument, Pools,
+    PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace, SetAlertAt, SetJob,
+    SetKeepRoom, SetLimits, SetRepairAfter, SetReserve, Shutdown, Simple, SpaceDocument, Spaces, Status,
+    Transport, Trash, Why,
 };
 use dolmen_daemon::daemon_at;
 use dolmen_units::Name;
@@ -23,9 +23,9 @@ use crate::args::{
 use crate::args_serve::ServeArguments;
 use crate::args_space::{
     AttachArguments, Columns, IntegrityWord, ProvisioningWord, ResiliencyWord, SpaceCommand, SpaceConvert,
-    SpaceCreate, SpaceDelete, SpaceSet, WayWord,
+    SpaceCreate, SpaceDelete, SpaceSet, TransportWord,
 };
-use crate::change::{Disks, InTurn, Session, absolute};
+use crate::change::{ChangeSequence, Disks, Session, absolute};
 use crate::client::{Document, Intent, segment};
 use crate::confirm::Danger;
 use crate::disk_set::{disk_forget, disk_retire, disk_set, in_enclosures};
@@ -42,7 +42,7 @@ use crate::values::{AlertAt, IopsLimit, LatencyLimit, Rate, RateLimit, RepairAft
 use crate::why::show_why;
 
 /// How long a daemon that said that it ends may take for it.
-const STOP_PATIENCE: Duration = Duration::from_secs(60);
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Carries out a command that needs the daemon.
 pub(crate) fn run(session: &mut Session<'_, '_>, command: Command) -> Result<ExitCode, CliError> {
@@ -221,13 +221,13 @@ fn pool_set(session: &mut Session<'_, '_>, arguments: &PoolSet) -> Result<(), Cl
         alert_at.map(|AlertAt(percents)| SetAlertAt { percents: percents.clone(), dry_run: false });
     let resize =
         arguments.write_cache.map(|size| ResizeWriteCache { size_bytes: size.0, survives, dry_run: false });
-    let changes = InTurn::default()
+    let changes = ChangeSequence::default()
         .then(format!("{path}/write_cache/drain"), drain)?
         .then(format!("{path}/repair_after"), repair_after)?
         .then(format!("{path}/keep_room"), keep_room)?
         .then(format!("{path}/alert_at"), alert_at)?
         .then(format!("{path}/write_cache/resize"), resize)?;
-    let last = session.change_in_turn(&changes, arguments.dry.intent())?;
+    let last = session.change_in_sequence(&changes, arguments.dry.intent())?;
     last.map_or(Ok(()), |change| session.wait_for(&change, &arguments.waiting))
 }
 
@@ -359,7 +359,7 @@ fn space(session: &mut Session<'_, '_>, command: SpaceCommand) -> Result<(), Cli
         SpaceCommand::Attach(arguments) => attach(session, &arguments),
         SpaceCommand::Detach(arguments) => {
             let path = format!("{}/detach", space_path(&arguments.space));
-            let request = DetachSpace { give_up_unflushed: arguments.give_up_unflushed, dry_run: false };
+            let request = DetachSpace { discard_unflushed: arguments.discard_unflushed, dry_run: false };
             session.change(&path, &request, arguments.dry.intent()).map(drop)
         }
         SpaceCommand::Clear(_) => {
@@ -517,38 +517,38 @@ fn space_set(session: &mut Session<'_, '_>, arguments: &SpaceSet) -> Result<(), 
     let limits = Some(limits).filter(|limits| *limits != SetLimits::default());
     let reserve = arguments.reserve.map(|Reserve(bytes)| SetReserve { bytes, dry_run: false });
     let rename = arguments.name.as_ref().map(|name| RenameSpace { name: name.to_string(), dry_run: false });
-    let changes = InTurn::default()
+    let changes = ChangeSequence::default()
         .then(format!("{path}/reserve"), reserve)?
         .then(format!("{path}/limits"), limits)?
         .then(format!("{path}/rename"), rename)?;
-    session.change_in_turn(&changes, intent).map(drop)
+    session.change_in_sequence(&changes, intent).map(drop)
 }
 
 fn attach(session: &mut Session<'_, '_>, arguments: &AttachArguments) -> Result<(), CliError> {
     let (path, intent) = (format!("{}/attach", space_path(&arguments.space)), arguments.dry.intent());
-    let way = match arguments.way {
-        WayWord::Auto => AttachWay::Auto,
-        WayWord::Ublk => AttachWay::Ublk,
-        WayWord::Loop => AttachWay::Loop,
-        WayWord::LoopUring => AttachWay::LoopUring,
+    let transport = match arguments.transport {
+        TransportWord::Auto => Transport::Auto,
+        TransportWord::Ublk => Transport::Ublk,
+        TransportWord::Loop => Transport::Loop,
+        TransportWord::LoopUring => Transport::LoopUring,
     };
-    let request = AttachSpace { way, dry_run: false };
+    let request = AttachSpace { transport, dry_run: false };
     let document = session.client.change(&path, &request, intent)?;
-    let change = session.tell(document, intent, |change| {
+    let change = session.print(document, intent, |change| {
         change.attachment.as_ref().map(|attachment| attachment.path.clone())
     });
     if let Some(attachment) = &change.attachment {
-        let by = match attachment.way {
+        let by = match attachment.transport {
             AttachedBy::Ublk => "ublk",
             AttachedBy::Loop => "a loop device over FUSE",
             AttachedBy::LoopUring => "a loop device over FUSE by io_uring",
         };
         let passed_over = attachment.not_faster_because.as_ref().map(|why| format!("; not by ublk: {why}"));
         let passed_over = passed_over.unwrap_or_default();
-        session.out.tell(format_args!("attached by {by}, as {}{passed_over}", attachment.device));
+        session.out.print(format_args!("attached by {by}, as {}{passed_over}", attachment.device));
     }
     let limits = change.attachment.iter().flat_map(|attachment| &attachment.limits);
-    limits.for_each(|limit| session.out.tell(format_args!("warning: {limit}")));
+    limits.for_each(|limit| session.out.print(format_args!("warning: {limit}")));
     Ok(())
 }
 
@@ -556,7 +556,7 @@ fn attach(session: &mut Session<'_, '_>, arguments: &AttachArguments) -> Result<
 fn serve(session: &mut Session<'_, '_>, arguments: &ServeArguments) -> Result<(), CliError> {
     let (path, intent) = (format!("{}/serve", space_path(&arguments.space)), arguments.dry.intent());
     let document = session.client.change(&path, &arguments.request()?, intent)?;
-    session.tell(document, intent, |change| {
+    session.print(document, intent, |change| {
         let export = change.export.as_ref()?;
         let network = export.network.as_ref().filter(|_| arguments.listen.is_some());
         Some(network.map_or_else(|| export.uri.clone(), |network| network.uri.clone()))
@@ -649,12 +649,12 @@ fn stop(session: &mut Session<'_, '_>, arguments: &StopArguments) -> Result<(), 
         return Ok(());
     }
     // It answers before it has let go of its locks, and the next one would find them taken.
-    let looks = STOP_PATIENCE.as_millis() / session.pace.pause.as_millis().max(1);
+    let looks = STOP_TIMEOUT.as_millis() / session.poll_interval.pause.as_millis().max(1);
     for _ in 0..looks {
         if daemon.is_none() || daemon_at(session.client.socket()) != daemon {
             break;
         }
-        session.pace.wait();
+        session.poll_interval.wait();
     }
     Ok(())
 }

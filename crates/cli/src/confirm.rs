@@ -4,7 +4,7 @@
 //! all, and without a terminal there is nobody to ask. All of it is decided before a request for a change leaves; a dry run goes
 //! before it, so that nobody is asked about what is not there.
 
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 
 use crate::out::Out;
 
@@ -88,7 +88,7 @@ pub(crate) enum Consent {
 }
 
 /// Judges what the command line says, and whether there is somebody to ask.
-pub(crate) fn judge(out: &Out<'_>, danger: &Danger<'_>, given: Option<&str>) -> Result<Consent, Refusal> {
+pub(crate) fn decide(out: &Out<'_>, danger: &Danger<'_>, given: Option<&str>) -> Result<Consent, Refusal> {
     match given {
         Some(found) if danger.is_named(found) => Ok(Consent::Given),
         Some(found) => Err(Refusal::OtherName {

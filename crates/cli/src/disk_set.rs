@@ -6,7 +6,7 @@ use dolmen_api::{DiskRole, ForgetDisk, SetDisk, SetDiskRole, SetEnclosure};
 use dolmen_units::Name;
 
 use crate::args_disk::{DiskForget, DiskRetire, DiskSet};
-use crate::change::{InTurn, Session};
+use crate::change::{ChangeSequence, Session};
 use crate::command::disk_path;
 use crate::confirm::Danger;
 use crate::error::CliError;
@@ -25,11 +25,11 @@ pub(crate) fn disk_set(session: &mut Session<'_, '_>, arguments: &DiskSet) -> Re
         (false, false) => None,
     };
     let role = role.map(|role| SetDiskRole { role, dry_run: false });
-    let changes = InTurn::default()
+    let changes = ChangeSequence::default()
         .then(format!("{path}/enclosure"), enclosure)?
         .then(format!("{path}/set"), bay)?
         .then(format!("{path}/role"), role)?;
-    let last = session.change_in_turn(&changes, arguments.dry.intent())?;
+    let last = session.change_in_sequence(&changes, arguments.dry.intent())?;
     last.map_or(Ok(()), |change| session.wait_for(&change, &arguments.waiting))
 }
 
@@ -65,13 +65,13 @@ pub(crate) fn disk_retire(session: &mut Session<'_, '_>, arguments: &DiskRetire)
 pub(crate) fn disk_forget(session: &mut Session<'_, '_>, arguments: &DiskForget) -> Result<(), CliError> {
     let path = format!("{}/forget", disk_path(&arguments.pool, &arguments.disk));
     let intent = arguments.dry.intent();
-    if !arguments.give_up {
+    if !arguments.accept_data_loss {
         let change = session.change(&path, &ForgetDisk::default(), intent)?;
         return session.wait_for(&change, &arguments.waiting);
     }
     let object = format!("pool {} that disk {} alone had", arguments.pool, arguments.disk);
     let danger = Danger { object: &object, name: arguments.pool.as_str(), alias: None };
-    let request = |destroy| ForgetDisk { give_up: true, destroy, dry_run: false };
+    let request = |destroy| ForgetDisk { accept_data_loss: true, destroy, dry_run: false };
     let given = arguments.consent.destroy.as_deref();
     let change = session.destroy(&path, &danger, given, request, intent)?;
     session.wait_for(&change, &arguments.waiting)
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disk_is_in_what_stands_behind_its_path() {
+    fn a_disk_is_in_the_enclosure_given_with_its_path() {
         let paths = |list: &[&str]| list.iter().map(PathBuf::from).collect::<Vec<_>>();
         let shelf: Name = "shelf".parse().unwrap();
         let (disks, enclosures) = in_enclosures(&paths(&["/no/a@one", "/no/b", "/no/c@"]), None);

@@ -19,12 +19,12 @@ pub(crate) fn run(session: &mut Session<'_, '_>, arguments: &EventsArguments) ->
     if arguments.since.is_none() {
         shorten(&mut document.value, session.out);
     } else {
-        tell_dropped(&document.value, session.out);
+        print_dropped(&document.value, session.out);
     }
     show(session, &document);
     let mut follower = Follower { last: document.value.last, is_waiting: false };
     while arguments.follow && !session.out.is_unread {
-        session.pace.wait();
+        session.poll_interval.wait();
         follower.look(session, arguments)?;
     }
     Ok(())
@@ -45,14 +45,14 @@ fn shorten(events: &mut Events, out: &mut Out<'_>) {
     if more > 0 && out.columns.is_some() {
         events.events.drain(..more);
         let before = count(u64::try_from(more).unwrap_or(u64::MAX), "event", "events");
-        out.tell(format_args!("{before} before these; `dolmen events --since 0` shows all that are kept"));
+        out.print(format_args!("{before} before these; `dolmen events --since 0` shows all that are kept"));
     }
 }
 
-fn tell_dropped(events: &Events, out: &mut Out<'_>) {
+fn print_dropped(events: &Events, out: &mut Out<'_>) {
     if events.dropped > 0 {
         let dropped = count(events.dropped, "event", "events");
-        out.tell(format_args!("warning: {dropped} before these are kept no more"));
+        out.print(format_args!("warning: {dropped} before these are kept no more"));
     }
 }
 
@@ -96,7 +96,7 @@ impl Follower {
             // The next one knows what was told, and goes on with the numbers.
             Err(error) if is_away(&error) => {
                 if !std::mem::replace(&mut self.is_waiting, true) {
-                    session.out.tell(format_args!("{}; waiting for a daemon", error.in_one_line()));
+                    session.out.print(format_args!("{}; waiting for a daemon", error.in_one_line()));
                 }
                 return Ok(());
             }
@@ -105,13 +105,13 @@ impl Follower {
         self.is_waiting = false;
         let events = &document.value;
         if events.last < self.last {
-            session
-                .out
-                .tell("warning: the record of events has begun anew; what happened meanwhile may be missing");
+            session.out.print(
+                "warning: the record of events has begun again; what happened meanwhile may be missing",
+            );
             self.last = 0;
             return Ok(());
         }
-        tell_dropped(events, session.out);
+        print_dropped(events, session.out);
         self.last = events.last;
         if !events.events.is_empty() {
             show(session, &document);

@@ -19,12 +19,12 @@ const LOOKS_BETWEEN_LINES_MAX: u32 = 20;
 
 /// How often a job is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Pace {
+pub(crate) struct PollInterval {
     /// The pause between two looks.
     pub pause: Duration,
 }
 
-impl Pace {
+impl PollInterval {
     /// Twice a second: a line that moves, and nothing to notice for the daemon.
     pub(crate) const USUAL: Self = Self { pause: Duration::from_millis(500) };
 
@@ -106,7 +106,7 @@ pub(crate) fn watch(session: &mut Session<'_, '_>, id: u64, pool: Option<&str>) 
         })?;
         let job = &document.value.job;
         pool = Some(job.pool.clone());
-        teller.tell(job, session.out);
+        teller.print(job, session.out);
         if let Some(waits_for) = job.waits_for.clone() {
             teller.end_line(session.out);
             let result = job.result.clone().unwrap_or_else(|| format!("it waits for {waits_for}"));
@@ -114,7 +114,7 @@ pub(crate) fn watch(session: &mut Session<'_, '_>, id: u64, pool: Option<&str>) 
         }
         let result = || job.result.clone().unwrap_or_else(|| "it does not say why".to_owned());
         match job.state {
-            JobState::Waiting | JobState::Running => session.pace.wait(),
+            JobState::Waiting | JobState::Running => session.poll_interval.wait(),
             JobState::Done => {
                 teller.end_line(session.out);
                 session.show(&document, |shown, out| {
@@ -149,7 +149,7 @@ struct Teller {
 }
 
 impl Teller {
-    fn tell(&mut self, job: &Job, out: &mut Out<'_>) {
+    fn print(&mut self, job: &Job, out: &mut Out<'_>) {
         let line = format!("{}: {}", what(job), progress(job));
         if out.messages_kind == Kind::Terminal {
             out.overwrite_line(&line);
@@ -161,13 +161,13 @@ impl Teller {
         if self.shown_step != Some(step) || self.looks > LOOKS_BETWEEN_LINES_MAX {
             self.shown_step = Some(step);
             self.looks = 0;
-            out.tell(line);
+            out.print(line);
         }
     }
 
     fn end_line(&mut self, out: &mut Out<'_>) {
         if std::mem::take(&mut self.is_line_open) {
-            out.tell("");
+            out.print("");
         }
     }
 }

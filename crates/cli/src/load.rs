@@ -1,6 +1,6 @@
 //! What spaces and disks are doing: reckoned from two looks at the figures, which the daemon only ever adds to.
 //!
-//! Invariant: nothing is reckoned from looks at two different counts. Where the daemon was started anew in between, a pool opened
+//! Invariant: nothing is reckoned from looks at two different counts. Where the daemon was started again in between, a pool opened
 //! again or a disk exchanged, all that is counted since then is what came in between.
 
 use std::collections::BTreeMap;
@@ -178,7 +178,7 @@ impl Seen {
         slot.is_some_and(|slot| slot == name) || is_id
     }
 
-    /// What came since an earlier moment and load, unless it has begun to be counted anew.
+    /// What came since an earlier moment and load, unless it has begun to be counted again.
     fn since(&self, before: Option<(u64, &Load)>, at_us: u64) -> Row {
         let nothing = Load::default();
         let before = before.filter(|(_, load)| load.since_us == self.load.since_us);
@@ -392,9 +392,9 @@ mod tests {
             let report = looked("b", 5, reads, 50).since(Some(&looked("a", 11, 100, 50)), &[], 0);
             assert_eq!((report.spaces[0].reads.count, report.disks[0].writes.count), (reads, 50));
         }
-        let mut anew = figures("a", 21, 300, 70);
-        anew.disks[0].load.since_us = 20_000_000;
-        let report = Look::new(&anew).since(Some(&looked("a", 11, 100, 50)), &[], 0);
+        let mut again = figures("a", 21, 300, 70);
+        again.disks[0].load.since_us = 20_000_000;
+        let report = Look::new(&again).since(Some(&looked("a", 11, 100, 50)), &[], 0);
         assert_eq!(
             (report.spaces[0].reads.count, report.disks[0].writes.count),
             (200, 70),

@@ -64,15 +64,15 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use client::Client;
 use dolmen_api::{ErrorBody, ErrorCode, ErrorDocument, ExitCode};
-use dolmen_daemon::KEEPER_COMMAND;
+use dolmen_daemon::DESCRIPTOR_HOLDER_COMMAND;
 use error::CliError;
 use http::Peer;
-use jobs::Pace;
+use jobs::PollInterval;
 use out::Out;
 
 fn main() -> std::process::ExitCode {
-    // The daemon starts this program anew under a name of its own to keep attached spaces alive; no person does.
-    if std::env::args_os().nth(1).is_some_and(|first| first == KEEPER_COMMAND) {
+    // The daemon starts this program again under a name of its own to keep attached spaces alive; no person does.
+    if std::env::args_os().nth(1).is_some_and(|first| first == DESCRIPTOR_HOLDER_COMMAND) {
         return dolmen_daemon::keep().into();
     }
     let arguments = match parse(std::env::args_os()) {
@@ -85,7 +85,7 @@ fn main() -> std::process::ExitCode {
         }
     };
     Out::with_process_streams(|out| {
-        let code = run(arguments, out, Pace::USUAL);
+        let code = run(arguments, out, PollInterval::USUAL);
         written(code, out)
     })
     .into()
@@ -109,7 +109,7 @@ fn print_unread(error: &clap::Error) -> std::process::ExitCode {
 fn written(code: ExitCode, out: &mut Out<'_>) -> ExitCode {
     match (out.unwritten.take(), code) {
         (Some(error), ExitCode::Ok | ExitCode::Unhealthy) => {
-            out.tell(format_args!(
+            out.print(format_args!(
                 "dolmen: the results could not be written: {error}; what was asked for is done"
             ));
             ExitCode::Io
@@ -172,18 +172,22 @@ fn misfit(create: &SpaceCreate) -> Option<&'static str> {
 }
 
 /// Carries out a command and says how the process ends.
-fn run(arguments: Arguments, out: &mut Out<'_>, pace: Pace) -> ExitCode {
+fn run(arguments: Arguments, out: &mut Out<'_>, poll_interval: PollInterval) -> ExitCode {
     let format = arguments.common.output;
-    match carry_out(arguments, out, pace) {
+    match carry_out(arguments, out, poll_interval) {
         Ok(code) => code,
         Err(error) => {
-            tell_error(&error, format, out);
+            print_error(&error, format, out);
             error.exit()
         }
     }
 }
 
-fn carry_out(arguments: Arguments, out: &mut Out<'_>, pace: Pace) -> Result<ExitCode, CliError> {
+fn carry_out(
+    arguments: Arguments,
+    out: &mut Out<'_>,
+    poll_interval: PollInterval,
+) -> Result<ExitCode, CliError> {
     let common = arguments.common;
     match arguments.command.unwrap_or(Command::Status(arguments.status)) {
         Command::Completion(arguments) => {
@@ -209,13 +213,13 @@ fn carry_out(arguments: Arguments, out: &mut Out<'_>, pace: Pace) -> Result<Exit
                 socket: service::socket_or_usual(common.socket, service::socket_asked()),
                 limit: common.timeout,
             });
-            command::run(&mut Session { client, out, format: common.output, pace }, command)
+            command::run(&mut Session { client, out, format: common.output, poll_interval }, command)
         }
     }
 }
 
 /// Errors go to the messages, for people; programs get a document where they look for one.
-fn tell_error(error: &CliError, format: Format, out: &mut Out<'_>) {
+fn print_error(error: &CliError, format: Format, out: &mut Out<'_>) {
     if format == Format::Json {
         let document = ErrorDocument::from(error_body(error));
         // A document of texts can always be written down; were it otherwise, the message below says all of it.
@@ -223,9 +227,9 @@ fn tell_error(error: &CliError, format: Format, out: &mut Out<'_>) {
             out.line(text);
         }
     }
-    out.tell(format_args!("dolmen: {}", error.in_one_line()));
+    out.print(format_args!("dolmen: {}", error.in_one_line()));
     if let Some(hint) = error.hint() {
-        out.tell(format_args!("hint: {hint}"));
+        out.print(format_args!("hint: {hint}"));
     }
 }
 

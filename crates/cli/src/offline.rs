@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::args::{CheckArguments, Format};
 use crate::error::CliError;
-use crate::jobs::Pace;
+use crate::jobs::PollInterval;
 use crate::out::{Kind, Out};
 use crate::paint::Tone;
 use crate::words::{count, percent};
@@ -25,7 +25,7 @@ use crate::words::{count, percent};
 /// How often a disk is tried that is locked, and the pause between: the kernel lets go of the disks of a process that
 /// ended a moment after that, so that a command right behind another would be refused for no reason that anybody sees.
 const LOCKED_TRIES: u32 = 40;
-const LOCKED_PAUSE: Pace = Pace { pause: Duration::from_millis(50) };
+const LOCKED_PAUSE: PollInterval = PollInterval { pause: Duration::from_millis(50) };
 /// How often progress is shown on a terminal.
 const TICK: Duration = Duration::from_millis(500);
 /// Ticks between two lines of progress elsewhere.
@@ -116,8 +116,8 @@ fn wait_for(
     loop {
         let (clock, checking) = (runtime.seams().clock, Rc::clone(&checking));
         let step = async move {
-            let turn = poll_fn(|cx| checking.borrow_mut().as_mut().poll(cx));
-            within(clock.as_ref(), clock.now() + TICK, turn).await
+            let mutex = poll_fn(|cx| checking.borrow_mut().as_mut().poll(cx));
+            within(clock.as_ref(), clock.now() + TICK, mutex).await
         };
         if let Some(ended) = runtime.run(step) {
             if ticks > 0 && out.messages_kind == Kind::Terminal {
@@ -133,7 +133,7 @@ fn wait_for(
         );
         match out.messages_kind {
             Kind::Terminal => out.overwrite_line(&line),
-            Kind::Plain if ticks % TICKS_PER_LINE == 0 => out.tell(line),
+            Kind::Plain if ticks % TICKS_PER_LINE == 0 => out.print(line),
             Kind::Plain => {}
         }
     }

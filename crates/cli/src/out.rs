@@ -10,7 +10,7 @@ use crate::paint::Paint;
 use crate::wrap::{columns_of, cut, hanging};
 
 /// Puts the cursor in the first place of the screen.
-const HOME: &str = "\x1b[H";
+const CURSOR_HOME: &str = "\x1b[H";
 /// Clears what is behind the cursor on its line.
 const CLEAR_LINE: &str = "\x1b[K";
 /// Clears what is behind the cursor on the screen.
@@ -135,7 +135,7 @@ impl Out<'_> {
     pub(crate) fn repaint(&mut self, text: &str) {
         let lines = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_row));
         let text = harmless(text, self.results_kind, self.paint_results);
-        let mut screen = String::from(HOME);
+        let mut screen = String::from(CURSOR_HOME);
         for line in text.lines().take(if lines > 1 { lines - 1 } else { usize::MAX }) {
             screen.push_str(&cut_painted(line, self.columns));
             screen.push_str(CLEAR_LINE);
@@ -154,7 +154,7 @@ impl Out<'_> {
     }
 
     /// Shows a line of messages. Where even that fails, there is nobody left to tell.
-    pub(crate) fn tell(&mut self, text: impl Display) {
+    pub(crate) fn print(&mut self, text: impl Display) {
         let text = harmless(&format!("{text}\n"), self.messages_kind, Paint::Never);
         let _ = self.messages.write_all(text.as_bytes());
         let _ = self.messages.flush();

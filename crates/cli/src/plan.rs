@@ -114,7 +114,7 @@ pub(crate) fn run(
     if let Some(path) = &arguments.html {
         let written = std::fs::write(path, page::render(&plan));
         written.map_err(|source| CliError::Write { path: path.clone(), source })?;
-        out.tell(format_args!("the page is in {}", path.display()));
+        out.print(format_args!("the page is in {}", path.display()));
     }
     match format {
         Format::Json => {
@@ -153,7 +153,7 @@ fn read(arguments: &PlanArguments, out: &mut Out<'_>) -> Result<PlanRequest, Pla
 
 /// Disks to be added are read behind the others, so that their names differ and the pool's limit counts all.
 fn read_added(disks: &Disks, texts: &[String]) -> Result<Vec<Disk>, PlanError> {
-    let mut list = DiskList::behind(disks);
+    let mut list = DiskList::after(disks);
     for text in texts {
         list.add_typed(text)?;
     }
@@ -177,7 +177,7 @@ fn add_here(list: &mut DiskList, out: &mut Out<'_>) -> Result<(), PlanError> {
     for disk in unused_disks() {
         let path = disk.path.display().to_string();
         if disk.size < DISK_BYTES_MIN {
-            out.tell(format_args!("{path} is left out: it has {}, less than a disk of a pool", disk.size));
+            out.print(format_args!("{path} is left out: it has {}, less than a disk of a pool", disk.size));
             continue;
         }
         list.add_found(&path, disk.size)?;

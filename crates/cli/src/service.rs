@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_is_told_where_to_keep_sockets_has_its_own() {
+    fn a_daemon_with_a_socket_folder_has_its_own_sockets() {
         let asked = OsStr::new("/run/dolmen/dolmen.sock");
         for (line, is_kept) in [("", true), ("--run /r", false), ("--state /s", true)] {
             let words = ["dolmen", "daemon"].into_iter().chain(line.split_whitespace());

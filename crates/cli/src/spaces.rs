@@ -37,7 +37,7 @@ pub(crate) fn show_space(document: &SpaceDocument, out: &mut Out<'_>) {
     let claimed = format!("{claimed}, {} of its size", percent(space.claimed_bytes, space.size_bytes));
     let reserve = match space.reserve_bytes {
         0 => String::new(),
-        bytes => format!("{}, {} of it not written yet", Bytes(bytes), Bytes(space.reserve_left_bytes)),
+        bytes => format!("{}, {} of it not written yet", Bytes(bytes), Bytes(space.reserve_unused_bytes)),
     };
     let mut facts = Table::facts();
     for (name, value) in [

@@ -1,6 +1,6 @@
 //! The answer to "am I fine?", on one screen: a sentence, why, what is being done, what to do; then pools and spaces.
 
-use dolmen_api::{DiskPlight, DiskState, Health, Pool, Space, Status, Version};
+use dolmen_api::{BackingState, DiskState, Health, Pool, Space, Status, Version};
 use dolmen_units::Bytes;
 
 use crate::out::Out;
@@ -34,7 +34,7 @@ pub(crate) fn show_status(status: &Status, out: &mut Out<'_>) {
         labelled(label, lines, out);
     }
     out.show(&version_note(&status.version));
-    let sick = sick_disks(&status.pools);
+    let failing = failing_disks(&status.pools);
     let parts = [
         some_of(
             pool_table,
@@ -44,7 +44,7 @@ pub(crate) fn show_status(status: &Status, out: &mut Out<'_>) {
             "dolmen pool list",
             paint,
         ),
-        some_of(disk_table, &sick, DISKS_MAX, "disks", "dolmen disk list", paint),
+        some_of(disk_table, &failing, DISKS_MAX, "disks", "dolmen disk list", paint),
         some_of(
             space_table,
             &worst_first(&status.spaces, |space| space.health),
@@ -166,13 +166,14 @@ fn disks_cell(pool: &Pool) -> Cell {
 }
 
 /// Disks that are away, being emptied, or make mistakes.
-fn sick_disks(pools: &[Pool]) -> Vec<(&Pool, &dolmen_api::Disk)> {
+fn failing_disks(pools: &[Pool]) -> Vec<(&Pool, &dolmen_api::Disk)> {
     let all = pools.iter().flat_map(|pool| pool.disks.iter().map(move |disk| (pool, disk)));
     let says_so = |disk: &dolmen_api::Disk| {
         disk.smart.as_ref().is_some_and(|smart| smart.is_failing() || smart.defects() > 0)
     };
-    let is_sick = |disk: &dolmen_api::Disk| errors(disk) > 0 || disk.times_slower.is_some() || says_so(disk);
-    all.filter(|(_, disk)| disk.state != DiskState::Present || is_sick(disk)).collect()
+    let is_failing =
+        |disk: &dolmen_api::Disk| errors(disk) > 0 || disk.times_slower.is_some() || says_so(disk);
+    all.filter(|(_, disk)| disk.state != DiskState::Present || is_failing(disk)).collect()
 }
 
 fn errors(disk: &dolmen_api::Disk) -> u64 {
@@ -216,18 +217,18 @@ fn disk_place(disk: &dolmen_api::Disk) -> String {
     let was = || disk.last_path.as_ref().map(|path| format!("was {path}"));
     let mut place = disk.path.clone().or_else(was).unwrap_or_default();
     place.extend(disk.bay.iter().map(|bay| format!(" (bay {bay})")));
-    match disk.plight {
-        Some(DiskPlight::Removed) => format!("{place} (removed)"),
-        Some(DiskPlight::CutShort) => format!("{place} (cut short)"),
-        Some(DiskPlight::Unplugged) => format!("{place} (unplugged)"),
+    match disk.backing_state {
+        Some(BackingState::Removed) => format!("{place} (removed)"),
+        Some(BackingState::CutShort) => format!("{place} (cut short)"),
+        Some(BackingState::Unplugged) => format!("{place} (unplugged)"),
         None => place,
     }
 }
 
 /// Of disks that are well nothing is said.
 fn score_cell(disk: &dolmen_api::Disk) -> Cell {
-    let told = disk.score.filter(|score| *score < 100).map(|score| score.to_string());
-    Cell::toned(told.unwrap_or_default(), Tone::Caution)
+    let reported = disk.score.filter(|score| *score < 100).map(|score| score.to_string());
+    Cell::toned(reported.unwrap_or_default(), Tone::Caution)
 }
 
 fn errors_cell(disk: &dolmen_api::Disk) -> Cell {
@@ -235,7 +236,7 @@ fn errors_cell(disk: &dolmen_api::Disk) -> Cell {
         (disk.read_errors, "read"),
         (disk.write_errors, "write"),
         (disk.checksum_errors, "checksum"),
-        (disk.late_reads, "late"),
+        (disk.timed_out_reads, "late"),
     ];
     let slower = disk.times_slower.map(|times| format!("{times} times slower"));
     let counted =
@@ -245,8 +246,8 @@ fn errors_cell(disk: &dolmen_api::Disk) -> Cell {
         let defects = Some(smart.defects()).filter(|defects| *defects > 0);
         fails.into_iter().chain(defects.map(|defects| format!("{defects} bad places")))
     });
-    let told: Vec<String> = counted.chain(slower).chain(smart).collect();
-    Cell::toned(told.join(", "), Tone::Caution)
+    let reported: Vec<String> = counted.chain(slower).chain(smart).collect();
+    Cell::toned(reported.join(", "), Tone::Caution)
 }
 
 /// Spaces, one a line.
@@ -269,7 +270,7 @@ pub(crate) fn space_table(spaces: &[&Space]) -> Table {
             Bytes(space.claimed_bytes).to_string().into(),
             resiliency_cell(space),
             provisioning(space.provisioning).into(),
-            ways(space).into(),
+            transports(space).into(),
             space.limits.as_ref().map(limits_in_words).unwrap_or_default().into(),
         ]);
     }
@@ -285,7 +286,7 @@ fn resiliency_cell(space: &Space) -> Cell {
     Cell::toned(text, Tone::Caution)
 }
 
-fn ways(space: &Space) -> String {
+fn transports(space: &Space) -> String {
     let served = space.served_at.as_ref().map(|_| "NBD".to_owned());
     space.attached_at.iter().cloned().chain(served).collect::<Vec<_>>().join(", ")
 }

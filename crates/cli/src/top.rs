@@ -11,7 +11,7 @@ use crate::args_load::{IostatArguments, TopArguments};
 use crate::change::Session;
 use crate::client::Document;
 use crate::error::CliError;
-use crate::jobs::Pace;
+use crate::jobs::PollInterval;
 use crate::load::{Look, Report, Row, disk_table, space_table};
 use crate::out::Out;
 use crate::words::{count, date, seconds_now};
@@ -42,14 +42,14 @@ pub(crate) fn iostat(session: &mut Session<'_, '_>, arguments: &IostatArguments)
     let Some(every) = reports.every else { return Ok(()) };
     let mut left = reports.count.map(|count| count - 1);
     while left != Some(0) && !session.out.is_unread {
-        Pace { pause: every }.wait();
+        PollInterval { pause: every }.wait();
         match look(session) {
             Ok(next) => {
                 show(session, &next.since(Some(&last), names, seconds_now()), true)?;
                 last = next;
             }
-            // A daemon that is started anew is waited for, and counts from then on.
-            Err(error) => session.out.tell(format_args!("dolmen: {}", error.in_one_line())),
+            // A daemon that is started again is waited for, and counts from then on.
+            Err(error) => session.out.print(format_args!("dolmen: {}", error.in_one_line())),
         }
         left = left.map(|left| left - 1);
     }
@@ -94,7 +94,7 @@ pub(crate) fn top(session: &mut Session<'_, '_>, arguments: &TopArguments) -> Re
     if session.format == Format::Text {
         // A first screen that is about more than what is going on now would say little.
         last = Some(first_look(session, names)?);
-        Pace { pause: arguments.every.min(Duration::from_secs(1)) }.wait();
+        PollInterval { pause: arguments.every.min(Duration::from_secs(1)) }.wait();
     }
     crate::watch::watch(session, arguments.every, |session| {
         let now = match &last {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::args::Format;
 use crate::change::Session;
 use crate::error::CliError;
-use crate::jobs::Pace;
+use crate::jobs::PollInterval;
 use crate::out::Kind;
 use crate::words::{date, seconds_now};
 
@@ -25,7 +25,7 @@ pub(crate) fn watch(
             (Err(error), _) if is_first => return Err(error),
             (Err(error), Format::Text) => format!("{text}dolmen: {}\n", error.in_one_line()),
             (Err(error), Format::Json) => {
-                session.out.tell(format_args!("dolmen: {}", error.in_one_line()));
+                session.out.print(format_args!("dolmen: {}", error.in_one_line()));
                 text
             }
         };
@@ -38,7 +38,7 @@ pub(crate) fn watch(
             }
         }
         is_first = false;
-        Pace { pause: every }.wait();
+        PollInterval { pause: every }.wait();
     }
     Ok(())
 }
@@ -49,6 +49,6 @@ fn gathered(
     look: &mut impl FnMut(&mut Session<'_, '_>) -> Result<(), CliError>,
 ) -> (Result<(), CliError>, String) {
     session.out.measure();
-    let (client, format, pace) = (session.client.clone(), session.format, session.pace);
-    session.out.gather(|out| look(&mut Session { client, out, format, pace }))
+    let (client, format, poll_interval) = (session.client.clone(), session.format, session.poll_interval);
+    session.out.gather(|out| look(&mut Session { client, out, format, poll_interval }))
 }

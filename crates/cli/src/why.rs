@@ -15,25 +15,25 @@ pub(crate) fn show_why(why: &Why, out: &mut Out<'_>) {
     if why.causes.is_empty() && why.object.kind != ObjectKind::Job {
         out.line("  nothing is the matter with it");
     }
-    let mut told = Vec::new();
-    why.causes.iter().for_each(|cause| show_cause(cause, why.now_s, 1, &mut told, out));
+    let mut reported = Vec::new();
+    why.causes.iter().for_each(|cause| show_cause(cause, why.now_s, 1, &mut reported, out));
     for (at, doing) in why.doing.iter().enumerate() {
         out.labelled(if at == 0 { "doing  " } else { "       " }, doing);
     }
 }
 
 /// A cause below what it is the cause of. What to do is told once, also where several things come from one.
-fn show_cause(cause: &Cause, now_s: u64, depth: usize, told: &mut Vec<String>, out: &mut Out<'_>) {
+fn show_cause(cause: &Cause, now_s: u64, depth: usize, reported: &mut Vec<String>, out: &mut Out<'_>) {
     let indent = "  ".repeat(depth);
     let since = cause.since_s.map(|at| since(now_s, at)).unwrap_or_default();
     let code = cause.code.map(|code| format!(" [{}]", code.word())).unwrap_or_default();
     out.labelled(&format!("{indent}because "), &format!("{}{since}{code}", cause.text));
     if depth < DEPTH_MAX {
-        cause.causes.iter().for_each(|below| show_cause(below, now_s, depth + 1, told, out));
+        cause.causes.iter().for_each(|below| show_cause(below, now_s, depth + 1, reported, out));
     }
-    for todo in cause.todo.iter().filter(|todo| !told.contains(todo)).cloned().collect::<Vec<_>>() {
+    for todo in cause.todo.iter().filter(|todo| !reported.contains(todo)).cloned().collect::<Vec<_>>() {
         out.labelled(&format!("{indent}  to do   "), &todo);
-        told.push(todo);
+        reported.push(todo);
     }
 }
 

@@ -120,8 +120,8 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_told_by_the_calendar() {
-        for (at_s, told) in [
+    fn an_instant_is_printed_as_a_date() {
+        for (at_s, reported) in [
             (0, "1970-01-01 00:00:00Z"),
             (951_782_399, "2000-02-28 23:59:59Z"),
             (951_782_400, "2000-02-29 00:00:00Z"),
@@ -129,7 +129,7 @@ mod tests {
             (1_735_689_599, "2024-12-31 23:59:59Z"),
             (4_107_542_400, "2100-03-01 00:00:00Z"),
         ] {
-            assert_eq!(date(at_s), told);
+            assert_eq!(date(at_s), reported);
         }
     }
 }

@@ -126,7 +126,7 @@ fn a_report_among_the_results_overwrites_none_of_them() {
 
 /// With `-n` nothing is written, not even the file in a folder.
 #[test]
-fn a_dry_run_tells_what_would_be_done() {
+fn a_dry_run_reports_what_would_be_done() {
     let stage = Stage::with(&Play::Fails);
     let output = stage.run(&format!("./data {SHORT} -n"));
     let results = text(&output.stdout);
@@ -182,7 +182,7 @@ fn a_signal_keeps_what_was_measured_and_clears_away_the_rest() {
 
 /// Whoever ends the command by force ends fio with it: nothing writes to a target that nobody holds any more.
 #[test]
-fn fio_does_not_outlive_the_command() {
+fn fio_ends_with_the_command() {
     let Some(setpriv) =
         ["/usr/bin/setpriv", "/bin/setpriv"].into_iter().find(|path| Path::new(path).exists())
     else {
@@ -203,7 +203,7 @@ fn fio_does_not_outlive_the_command() {
 }
 
 #[test]
-fn a_failure_of_fio_is_told_in_its_words() {
+fn a_failure_of_fio_is_reported_in_its_words() {
     let stage = Stage::with(&Play::Fails);
     let output = stage.run(&format!("./data {SHORT} --json part.json"));
     let messages = text(&output.stderr);
@@ -227,8 +227,8 @@ fn data_is_not_overwritten_without_its_name() {
     {
         assert!(messages.contains(needle), "{messages}");
     }
-    let beside = stage.run(&format!("./data ./precious {SHORT}"));
-    assert_eq!(beside.status.code(), Some(73), "{}", text(&beside.stderr));
+    let with = stage.run(&format!("./data ./precious {SHORT}"));
+    assert_eq!(with.status.code(), Some(73), "{}", text(&with.stderr));
     assert!(stage.is_clean(), "no file is made while anything may still be refused");
     let other = stage.run(&format!("./precious {SHORT} --destroy=./other"));
     assert_eq!(other.status.code(), Some(73), "{}", text(&other.stderr));

@@ -25,14 +25,17 @@ fn results_that_cannot_be_written_are_no_success() {
     for words in [vec!["plan", "4x8TB"], vec!["--help"], vec!["explain"], vec!["completion", "bash"]] {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let output = Command::new(env!("CARGO_BIN_EXE_dolmen")).args(&words).stdout(full).output().unwrap();
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(74), "{words:?}: {told}");
-        assert!(told.contains("No space left on device") && !told.contains("panicked"), "{words:?}: {told}");
+        let reported = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(74), "{words:?}: {reported}");
+        assert!(
+            reported.contains("No space left on device") && !reported.contains("panicked"),
+            "{words:?}: {reported}"
+        );
         let (read, write) = std::io::pipe().unwrap();
         drop(read);
         let output = Command::new(env!("CARGO_BIN_EXE_dolmen")).args(&words).stdout(write).output().unwrap();
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!((output.status.code(), told.as_str()), (Some(0), ""), "{words:?}");
+        let reported = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), reported.as_str()), (Some(0), ""), "{words:?}");
     }
 }
 
@@ -63,7 +66,7 @@ fn help_reads_as_it_was_agreed() {
             std::fs::write(&path, &found).unwrap();
         }
         let expected = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(found, expected, "{}: DOLMEN_UPDATE_GOLDEN=1 writes it anew", path.display());
+        assert_eq!(found, expected, "{}: DOLMEN_UPDATE_GOLDEN=1 writes it again", path.display());
     }
 }
 
@@ -214,20 +217,20 @@ fn without_a_daemon_every_command_says_how_to_start_it() {
 /// the name that would be lost, only the daemon knows.
 #[test]
 fn without_a_terminal_destruction_is_refused() {
-    for (line, status, told) in [
+    for (line, status, reported) in [
         ("pool create tank /a --destroy=/b", 73, "nothing was changed"),
         ("pool destroy tank --yes", 75, "dolmen daemon"),
         ("space delete tank/x --purge", 75, "dolmen daemon"),
     ] {
         let output = dolmen(&line.split_whitespace().collect::<Vec<_>>());
         assert_eq!(output.status.code(), Some(status), "{line}: {}", text(&output.stderr));
-        assert!(text(&output.stderr).contains(told), "{line}");
+        assert!(text(&output.stderr).contains(reported), "{line}");
     }
 }
 
 /// A line of usage has what the line lacks, and nothing that only the environment says.
 #[test]
-fn usage_behind_an_error_has_what_is_needed_and_no_more() {
+fn usage_after_an_error_has_what_is_needed_and_no_more() {
     for (line, usage) in [
         ("space show", "Usage: dolmen space show <POOL/SPACE>\n"),
         ("disk replace tank 1 /d --cancel", "dolmen disk replace [OPTIONS] --cancel <POOL> <OLD>\n"),
@@ -254,7 +257,7 @@ fn a_reader_may_leave() {
 }
 
 #[test]
-fn check_tells_what_it_cannot_open() {
+fn check_reports_what_it_cannot_open() {
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty");
     std::fs::File::create(&empty).unwrap().set_len(64 << 20).unwrap();

@@ -87,7 +87,7 @@ impl Drop for Bench {
 }
 
 #[test]
-fn a_pool_lives_and_dies_by_commands() {
+fn commands_create_and_destroy_a_pool() {
     let mut bench = Bench::new();
     assert!(bench.run("", 0).0.starts_with("healthy: "));
     bench.run("pool create tank a b c -n", 0);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, JobKind, SetRepairAfter, duration};
-use dolmen_block_io::Moment;
+use dolmen_block_io::Instant;
 use dolmen_causes::in_one_line;
 use dolmen_placement::Offer;
 use dolmen_pool::{Disk, Pool, PoolState};
@@ -22,7 +22,7 @@ use crate::job_record::Aim;
 use crate::jobs::{Entry, Outcome, Start};
 use crate::names::Occupant;
 use crate::plan::{Undo, made, planned};
-use crate::removal::{check_that_it_may_leave, check_that_it_stands_alone};
+use crate::removal::{check_that_it_is_alone, check_that_it_may_leave};
 use crate::widening::narrowings;
 
 /// How soon, and how seldom, it is tried to give a disk up for which the others had no room.
@@ -32,11 +32,11 @@ const PAUSE_MAX: Duration = Duration::from_secs(600);
 /// What this daemon has seen of absent disks of a pool.
 #[derive(Default)]
 pub(crate) struct Absences {
-    since: RefCell<BTreeMap<DiskId, Moment>>,
+    since: RefCell<BTreeMap<DiskId, Instant>>,
     /// How long one may be away, as it was at the last look; `None` for ever.
     limit: Cell<Option<Duration>>,
     /// Members that the pool does without because they stayed away, and that no person removed.
-    given_up: RefCell<BTreeSet<DiskId>>,
+    excluded: RefCell<BTreeSet<DiskId>>,
     /// Why those that have been away for too long were not given up, at the last try.
     refused: RefCell<BTreeMap<DiskId, ErrorBody>>,
     /// Those of which something was rebuilt although they were not given up.
@@ -50,13 +50,13 @@ pub(crate) struct Absences {
     /// What is where absent disks were, as it was seen last.
     places: RefCell<BTreeMap<DiskId, Occupant>>,
     /// When that is tried again, and how long the pause was.
-    next: Cell<(Moment, Duration)>,
+    next: Cell<(Instant, Duration)>,
 }
 
 impl Absences {
     /// Whether the pool gave a disk up by itself.
-    pub(crate) fn is_given_up(&self, disk: DiskId) -> bool {
-        self.given_up.borrow().contains(&disk)
+    pub(crate) fn is_excluded(&self, disk: DiskId) -> bool {
+        self.excluded.borrow().contains(&disk)
     }
 
     pub(crate) fn note_let_go(&self, disk: DiskId) {
@@ -88,22 +88,22 @@ impl Absences {
         self.stopped.borrow().contains(&disk)
     }
 
-    /// Has what was refused tried anew, at once.
-    pub(crate) fn try_anew(&self) {
+    /// Has what was refused tried again, at once.
+    pub(crate) fn retry(&self) {
         self.refused.borrow_mut().clear();
         self.next.take();
     }
 
-    pub(crate) fn give_up(&self, disk: DiskId) {
-        self.given_up.borrow_mut().insert(disk);
+    pub(crate) fn abandon(&self, disk: DiskId) {
+        self.excluded.borrow_mut().insert(disk);
     }
 
     pub(crate) fn take_back(&self, disk: DiskId) {
-        self.given_up.borrow_mut().remove(&disk);
+        self.excluded.borrow_mut().remove(&disk);
     }
 
     /// What becomes of an absent disk if nobody does anything, in words.
-    pub(crate) fn outlook(&self, pool: &Pool, disk: &Disk, now: Moment) -> Option<String> {
+    pub(crate) fn outlook(&self, pool: &Pool, disk: &Disk, now: Instant) -> Option<String> {
         let limit =
             self.limit.get().filter(|_| pool.state() == PoolState::Writable && pool.is_active(disk))?;
         if let Some(why) = self.refused.borrow().get(&disk.id()) {
@@ -142,21 +142,21 @@ impl OpenPool {
 
     /// Forgets that disks were given up which are not about to leave any more: they are members as before, were replaced, or are
     /// gone; and that somebody stopped what was rebuilt without one that is back. Whether there was one: both are on record.
-    fn forget_settled(&self) -> bool {
+    fn forget_returned(&self) -> bool {
         let leaving: BTreeSet<DiskId> = self.spaces.drains().iter().map(|disk| disk.id()).collect();
         let disks = self.spaces.pool().disks();
         let absent: BTreeSet<DiskId> =
             disks.iter().filter(|disk| !is_here(disk)).map(|disk| disk.id()).collect();
-        let (mut given_up, mut stopped) =
-            (self.absences.given_up.borrow_mut(), self.absences.stopped.borrow_mut());
-        let before = given_up.len() + stopped.len();
-        given_up.retain(|id| leaving.contains(id));
+        let (mut excluded, mut stopped) =
+            (self.absences.excluded.borrow_mut(), self.absences.stopped.borrow_mut());
+        let before = excluded.len() + stopped.len();
+        excluded.retain(|id| leaving.contains(id));
         stopped.retain(|id| absent.contains(id));
-        given_up.len() + stopped.len() < before
+        excluded.len() + stopped.len() < before
     }
 
     /// Members that are away, and how long each of them has been; those that take part again are forgotten.
-    fn away(&self, now: Moment) -> Vec<(Rc<Disk>, Duration)> {
+    fn away(&self, now: Instant) -> Vec<(Rc<Disk>, Duration)> {
         let mut since = self.absences.since.borrow_mut();
         let disks = self.spaces.pool().disks();
         let absent: Vec<&Rc<Disk>> = disks.iter().filter(|disk| !is_here(disk)).collect();
@@ -180,7 +180,7 @@ impl Engine {
         request: SetRepairAfter,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
         if request.seconds > SetRepairAfter::SECONDS_MAX {
             let message = format!("{} seconds are too many; nothing was changed", request.seconds);
@@ -203,7 +203,7 @@ impl Engine {
         let set = pool.spaces.pool().set_repair_after(after).await;
         set.map_err(|error| fault::pool(&error))?;
         pool.absences.limit.set(after);
-        pool.absences.try_anew();
+        pool.absences.retry();
         Ok(made(plan, format!("pool {name} {}", in_words(after))))
     }
 
@@ -218,9 +218,9 @@ impl Engine {
         if pool.spaces.pool().state() == PoolState::Writable
             && let Err(error) = pool.spaces.pool().take_back_returned().await
         {
-            tracing::info!(pool = %pool.name(), %error, "a disk that is back is still on record as written off");
+            tracing::info!(pool = %pool.name(), %error, "a disk that is back is still on record as declared lost");
         }
-        if pool.forget_settled() {
+        if pool.forget_returned() {
             self.keep_history(pool).await;
         }
         self.reinstate_returned(pool).await;
@@ -232,7 +232,7 @@ impl Engine {
             return;
         }
         for disk in pool.spaces.drains() {
-            if !is_here(&disk) || !pool.absences.is_given_up(disk.id()) {
+            if !is_here(&disk) || !pool.absences.is_excluded(disk.id()) {
                 continue;
             }
             if let Err(error) = pool.spaces.pool().reinstate(&disk).await {
@@ -265,11 +265,11 @@ impl Engine {
 
     /// Does without the first of these disks for which that is possible: what it had is rebuilt on the others. Where there is none,
     /// what can be is rebuilt of the first that has such, and all is tried again later, with pauses that double.
-    pub(crate) async fn give_up_one(self: &Rc<Self>, pool: &Rc<OpenPool>, overdue: &[Rc<Disk>]) {
+    pub(crate) async fn exclude_one(self: &Rc<Self>, pool: &Rc<OpenPool>, overdue: &[Rc<Disk>]) {
         let mut refused = BTreeMap::new();
         let mut has_begun = false;
         for disk in overdue {
-            match self.give_up(pool, disk).await {
+            match self.abandon(pool, disk).await {
                 Ok(()) => {
                     has_begun = true;
                     break;
@@ -297,7 +297,7 @@ impl Engine {
     /// what it has of others.
     async fn rebuild_some_of(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: &Rc<Disk>) -> bool {
         let aim = Aim::Disk(disk.id());
-        let is_free = check_that_it_stands_alone(pool, disk).is_ok()
+        let is_free = check_that_it_is_alone(pool, disk).is_ok()
             && self.check_job_room(pool).is_ok()
             && !self.jobs.is_taken(pool.id(), JobKind::Empty, Some(aim))
             && !pool.absences.is_stopped(disk.id());
@@ -307,16 +307,16 @@ impl Engine {
             return false;
         }
         let more = pool.offer_of_spare_for(disk);
-        let told = async |more: &[Offer]| {
-            let told = pool.spaces.rebuildable(disk, more).await;
-            told.inspect_err(|error| {
+        let reported = async |more: &[Offer]| {
+            let reported = pool.spaces.rebuildable(disk, more).await;
+            reported.inspect_err(|error| {
                 tracing::warn!(disk = disk.name(), error = %in_one_line(error), "what can be rebuilt of a disk cannot be told");
             })
         };
-        let Ok(mut spaces) = told(&[]).await else { return false };
+        let Ok(mut spaces) = reported(&[]).await else { return false };
         // A spare is for what has no place without it.
         if !more.is_empty()
-            && let Ok(with) = told(&more).await
+            && let Ok(with) = reported(&more).await
             && with.len() > spaces.len()
             && matches!(self.call_spare(pool, disk).await, Ok(Some(_)))
         {
@@ -361,16 +361,16 @@ impl Engine {
         .await;
     }
 
-    async fn give_up(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: &Rc<Disk>) -> Answer<()> {
+    async fn abandon(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: &Rc<Disk>) -> Answer<()> {
         self.check_job_room(pool)?;
         let more = pool.offer_of_spare_for(disk);
         let forecast = pool.spaces.forecast_removal_with(disk.slot(), &more).await;
         check_that_it_may_leave(pool, disk)?;
         narrowings(pool, disk, &forecast.map_err(|error| fault::space(&error))?).await?;
-        let _coming = pool.job_turn.announce();
+        let _coming = pool.job_slot.announce();
         // A spare that held nothing is no loss, and needs none in its place.
         self.retire_disk(pool, disk, pool.spaces.pool().role_of(disk).is_none()).await?;
-        pool.absences.give_up(disk.id());
+        pool.absences.abandon(disk.id());
         self.keep_history(pool).await;
         tracing::warn!(disk = disk.name(), "a disk stays away; what it had is rebuilt on the others");
         self.start_draining(pool, Rc::clone(disk)).await;
@@ -405,7 +405,7 @@ async fn rebuild(
             let left: Vec<String> = left.iter().map(ToString::to_string).collect();
             Outcome::Done(format!(
                 "what could be rebuilt of {name} was; rows of {} have a part left there, which no other disk took or nobody could \
-                 make anew",
+                 make again",
                 left.join(", ")
             ))
         }

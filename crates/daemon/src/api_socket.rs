@@ -21,13 +21,13 @@ pub(crate) struct ApiSocket {
     listener: UnixListener,
     path: PathBuf,
     /// Whether it was told that clients cannot be taken, or that the socket cannot be made again.
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl ApiSocket {
     /// Takes clients from a listener, bound to this path.
     pub(crate) fn new(listener: StdListener, path: PathBuf) -> io::Result<Self> {
-        Ok(Self { listener: UnixListener::from_std(listener)?, path, is_told: false })
+        Ok(Self { listener: UnixListener::from_std(listener)?, path, is_reported: false })
     }
 
     /// Makes the socket again if there is nothing at its path; what somebody else has put there stays.
@@ -44,11 +44,11 @@ impl ApiSocket {
         match made {
             Ok(listener) => {
                 tracing::warn!(path = %self.path.display(), "the socket had been removed, and is there again");
-                (self.listener, self.is_told) = (listener, false);
+                (self.listener, self.is_reported) = (listener, false);
             }
-            Err(error) if !self.is_told => {
+            Err(error) if !self.is_reported => {
                 tracing::error!(path = %self.path.display(), error, "the socket was removed, and cannot be made again");
-                self.is_told = true;
+                self.is_reported = true;
             }
             Err(_) => {}
         }
@@ -70,13 +70,13 @@ impl Listener for ApiSocket {
             };
             match accepted {
                 Ok(client) => {
-                    self.is_told = false;
+                    self.is_reported = false;
                     return client;
                 }
                 Err(error) => {
-                    if !self.is_told {
+                    if !self.is_reported {
                         tracing::warn!(%error, "a client of the API could not be taken; it is tried again");
-                        self.is_told = true;
+                        self.is_reported = true;
                     }
                     tokio::time::sleep(REST).await;
                 }

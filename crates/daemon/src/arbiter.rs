@@ -12,19 +12,19 @@ use dolmen_units::{EpochId, HostId, PoolId};
 
 use crate::epoch_record;
 use crate::files::remove_durably;
-use crate::scribe::Scribe;
+use crate::io_worker::IoWorker;
 
 /// The records of this host.
 #[derive(Debug)]
 pub(crate) struct FileArbiter {
     host: HostId,
     folder: PathBuf,
-    scribe: Rc<Scribe>,
+    file_worker: Rc<IoWorker>,
 }
 
 impl FileArbiter {
-    pub(crate) fn new(host: HostId, folder: PathBuf, scribe: Rc<Scribe>) -> Self {
-        Self { host, folder, scribe }
+    pub(crate) fn new(host: HostId, folder: PathBuf, file_worker: Rc<IoWorker>) -> Self {
+        Self { host, folder, file_worker }
     }
 
     fn path(&self, pool: PoolId) -> PathBuf {
@@ -42,7 +42,7 @@ impl Arbiter for FileArbiter {
         let failed = move |cause: String| ArbiterError { doing: "reading", pool, cause };
         Box::pin(async move {
             let shown = path.display().to_string();
-            let read = self.scribe.run(move || Ok(epoch_record::read(&path, pool))).await;
+            let read = self.file_worker.run(move || Ok(epoch_record::read(&path, pool))).await;
             let read = read.map_err(|error| failed(format!("{shown}: {error}")))?;
             read.map_err(|error| failed(format!("{shown}: {error}")))
         })
@@ -51,7 +51,7 @@ impl Arbiter for FileArbiter {
     fn record(&self, pool: PoolId, epoch: EpochId) -> LocalFuture<'_, Result<(), ArbiterError>> {
         let path = self.path(pool);
         Box::pin(async move {
-            let written = self.scribe.run(move || epoch_record::write(&path, pool, epoch)).await;
+            let written = self.file_worker.run(move || epoch_record::write(&path, pool, epoch)).await;
             written.map_err(|error| ArbiterError { doing: "writing", pool, cause: error.to_string() })
         })
     }
@@ -59,7 +59,7 @@ impl Arbiter for FileArbiter {
     fn withdraw(&self, pool: PoolId) -> LocalFuture<'_, Result<(), ArbiterError>> {
         let path = self.path(pool);
         Box::pin(async move {
-            let removed = self.scribe.run(move || remove_durably(&path)).await;
+            let removed = self.file_worker.run(move || remove_durably(&path)).await;
             removed.map_err(|error| ArbiterError { doing: "removing", pool, cause: error.to_string() })
         })
     }

@@ -1,13 +1,13 @@
 //! Spaces attached as block devices: what people ask for.
 //!
-//! There are two ways that outlive the daemon. A loop device over a file of FUSE works wherever there is FUSE; a ublk device
+//! There are two ways that survive the daemon. A loop device over a file of FUSE works wherever there is FUSE; a ublk device
 //! is faster, and is taken where the kernel has what it needs. A third one is never taken unless it is asked for by name: a
 //! loop device over FUSE by io_uring, which ends with the daemon. Which one a space has is told with it.
 
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use dolmen_api::{AttachSpace, AttachWay, AttachedBy, Attachments, Change, ErrorBody, ErrorCode, SCHEMA};
+use dolmen_api::{AttachSpace, AttachedBy, Attachments, Change, ErrorBody, ErrorCode, SCHEMA, Transport};
 use dolmen_block_linux::DriverChoice;
 use dolmen_fuse::{
     Access, AttachError, DetachError, Holder, LoopError, MountError, RingsUnusable, StartError, Wanted,
@@ -21,19 +21,19 @@ use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::plan::{Undo, made, planned};
 use crate::spaces::two_sides;
-use crate::ways::{Makers, Refused, Shown, key_of};
+use crate::transports::{Makers, Refused, Shown, key_of};
 
 /// What is looked at for a table of partitions: both kinds begin within the first two blocks.
 const TABLE_BYTES: usize = 8192;
 
 impl Engine {
     pub(crate) fn attached_at(&self, pool: &OpenPool, space: &Space) -> Option<String> {
-        self.ways.find(key_of(pool, space)).map(|one| one.link().display().to_string())
+        self.transports.find(key_of(pool, space)).map(|one| one.link().display().to_string())
     }
 
     /// Refuses what an attached space would not survive.
     pub(crate) fn check_not_attached(&self, pool: &OpenPool, space: &Space, doing: &str) -> Answer<()> {
-        let Some(attached) = self.ways.find(key_of(pool, space)) else { return Ok(()) };
+        let Some(attached) = self.transports.find(key_of(pool, space)) else { return Ok(()) };
         let name = format!("{}/{}", pool.name(), space.name());
         let message = format!(
             "space {name} cannot be {doing} while it is attached at {}; nothing was changed",
@@ -45,7 +45,7 @@ impl Engine {
     /// A pool's spaces that are attached, in words, with those who use them.
     pub(crate) async fn attached_of(&self, pool: &OpenPool) -> Answer<Vec<String>> {
         let id = pool.id();
-        let found = self.ways.with_holders().await?;
+        let found = self.transports.with_holders().await?;
         Ok(found
             .iter()
             .filter(|(one, _)| one.space().pool == id)
@@ -60,7 +60,7 @@ impl Engine {
         request: AttachSpace,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let spec = space.spec();
         let name = format!("{}/{}", pool.name(), spec.name);
@@ -78,8 +78,8 @@ impl Engine {
             pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error).on(name.as_str()))?;
         }
         let key = key_of(&pool, &space);
-        let before = self.ways.find(key);
-        if request.way == AttachWay::LoopUring && before.is_none() {
+        let before = self.transports.find(key);
+        if request.transport == Transport::LoopUring && before.is_none() {
             self.check_rings().await.map_err(|error| error.on(name.as_str()))?;
         }
         if request.dry_run {
@@ -92,13 +92,13 @@ impl Engine {
             access: if writable { Access::ReadWrite } else { Access::ReadOnly },
             sector_bytes: u32::try_from(spec.sector.0).unwrap_or(4096),
         };
-        if let Some(other) = self.ways.named(&link, key) {
+        if let Some(other) = self.transports.named(&link, key) {
             let error = AttachError::NameTaken { name: name.clone(), other: other.space(), link };
             return Err(attach_fault(&error).on(name.as_str()));
         }
-        let way = way_of(before.as_ref(), request.way, &name)?;
+        let transport = transport_of_space(before.as_ref(), request.transport, &name)?;
         let (attached, passed_over) =
-            self.attach_by(way, &wanted, &space).await.map_err(|error| error.on(name.as_str()))?;
+            self.attach_by(transport, &wanted, &space).await.map_err(|error| error.on(name.as_str()))?;
         let text = format!(
             "{name} is attached as {}, by {}{how}",
             attached.link().display(),
@@ -115,25 +115,25 @@ impl Engine {
     /// Attaches a space in a way, or the fastest that works; and why that is not the fastest of all.
     async fn attach_by(
         &self,
-        way: AttachWay,
+        transport: Transport,
         wanted: &Wanted,
         space: &Space,
     ) -> Answer<(Shown, Option<String>)> {
-        let passed_over = match way {
-            AttachWay::Loop => None,
-            AttachWay::LoopUring => return self.attach_over_rings(wanted).await.map(|shown| (shown, None)),
-            AttachWay::Ublk => {
+        let passed_over = match transport {
+            Transport::Loop => None,
+            Transport::LoopUring => return self.attach_over_rings(wanted).await.map(|shown| (shown, None)),
+            Transport::Ublk => {
                 return match self.attach_by_ublk(wanted).await? {
                     Ok(shown) => Ok((shown, None)),
                     Err(error) => Err(error),
                 };
             }
-            AttachWay::Auto => match self.passes_over_ublk(space).await? {
+            Transport::Auto => match self.passes_over_ublk(space).await? {
                 Some(why) => Some(why),
                 None => match self.attach_by_ublk(wanted).await? {
                     Ok(shown) => return Ok((shown, None)),
                     // What is left of it would be a second device on the same space.
-                    Err(error) if self.ways.find(wanted.space).is_some() => return Err(error),
+                    Err(error) if self.transports.find(wanted.space).is_some() => return Err(error),
                     Err(error) => Some(error.message),
                 },
             },
@@ -141,7 +141,7 @@ impl Engine {
         self.refuse_second_to_ublk(wanted)?;
         let mut attached = self.attach_by_loop(wanted).await?;
         if matches!(attached, Err(AttachError::Ended { .. } | AttachError::PutBack { .. }))
-            && self.ways.has_ended()
+            && self.transports.has_ended()
         {
             // The folder was unmounted a moment ago, with nothing attached: a new one is begun.
             attached = self.attach_by_loop(wanted).await?;
@@ -150,10 +150,10 @@ impl Engine {
     }
 
     async fn attach_by_loop(&self, wanted: &Wanted) -> Answer<Result<dolmen_fuse::Attached, AttachError>> {
-        let files = self.ways_files().await?;
-        self.tell_sizes();
+        let files = self.fuse_files().await?;
+        self.report_sizes();
         let wanted = wanted.clone();
-        self.ways.with(move |_| files.attach(&wanted)).await
+        self.transports.with(move |_| files.attach(&wanted)).await
     }
 
     /// One that could not be taken up, or not yet, has requests that wait, and perhaps a file system that is mounted.
@@ -173,7 +173,7 @@ impl Engine {
 
     /// Refuses what this host does not have, before anything is made.
     async fn check_rings(&self) -> Answer<()> {
-        let usable = self.ways.with(|_| dolmen_fuse::rings_usable()).await?;
+        let usable = self.transports.with(|_| dolmen_fuse::rings_usable()).await?;
         usable.map_err(|error| rings_fault(&error))
     }
 
@@ -182,30 +182,30 @@ impl Engine {
         self.refuse_second_to_ublk(wanted)?;
         // What the daemon before left on the other connection is taken up first, if that has not succeeded yet.
         if self.config.attached_record().exists() {
-            self.ways_files().await?;
+            self.fuse_files().await?;
         }
-        if let Some(other) = self.ways.find(wanted.space).filter(|other| other.outlives_daemon()) {
+        if let Some(other) = self.transports.find(wanted.space).filter(|other| other.survives_daemon()) {
             let message = format!("{} is attached already, by {}", other.name(), by_words(other.by()));
             return Err(ErrorBody::new(ErrorCode::Busy, message));
         }
-        let files = self.ways_ringed().await?;
-        self.tell_sizes();
+        let files = self.ring_files().await?;
+        self.report_sizes();
         let wanted = wanted.clone();
-        let attached = self.ways.with(move |_| files.attach(&wanted)).await?;
+        let attached = self.transports.with(move |_| files.attach(&wanted)).await?;
         attached.map(Shown::Loop).map_err(|error| attach_fault(&error))
     }
 
     /// The inner result is what came of it; the outer one, whether it could be tried.
     async fn attach_by_ublk(&self, wanted: &Wanted) -> Answer<Answer<Shown>> {
-        let devices = match self.ways_devices().await {
+        let devices = match self.ublk_devices().await {
             Ok(devices) => devices,
             Err(error) => return Ok(Err(error)),
         };
-        self.tell_sizes();
+        self.report_sizes();
         let (key, wanted) = (wanted.space, wanted.clone());
-        let attached = self.ways.with(move |_| devices.attach(&wanted)).await?;
+        let attached = self.transports.with(move |_| devices.attach(&wanted)).await?;
         Ok(match attached {
-            Ok(_) => self.ways.find(key).ok_or_else(|| {
+            Ok(_) => self.transports.find(key).ok_or_else(|| {
                 ErrorBody::new(ErrorCode::Internal, "the space that was attached is not attached")
             }),
             Err(error) => Err(ublk_attach_fault(&error)),
@@ -217,7 +217,7 @@ impl Engine {
         if dolmen_block_linux::driver_asked_for(self.config.runtime.driver) == DriverChoice::Threads {
             return Ok(Some("ublk needs io_uring, and threads were asked for instead".to_owned()));
         }
-        let Ok(devices) = self.ways_devices().await else { return Ok(None) };
+        let Ok(devices) = self.ublk_devices().await else { return Ok(None) };
         if !devices.shows_partitions() && has_partitions(space).await {
             return Ok(Some(
                 "it has a table of partitions, which this kernel does not show on ublk devices".to_owned(),
@@ -227,7 +227,7 @@ impl Engine {
     }
 
     pub(crate) async fn attachments(self: Rc<Self>) -> Answer<Attachments> {
-        let found = self.ways.with_holders().await?;
+        let found = self.transports.with_holders().await?;
         let mut attachments: Vec<_> = found.iter().map(|(one, by)| one.view(by)).collect();
         attachments.sort_by(|a, b| (&a.pool, &a.space).cmp(&(&b.pool, &b.space)));
         Ok(Attachments { schema: SCHEMA, attachments })
@@ -235,15 +235,15 @@ impl Engine {
 
     /// Where a space is attached, if it is.
     pub(crate) fn attached_link(&self, pool: &OpenPool, space: &Space) -> Option<PathBuf> {
-        self.ways.find(key_of(pool, space)).map(|attached| attached.link().clone())
+        self.transports.find(key_of(pool, space)).map(|attached| attached.link().clone())
     }
 
     /// Shows the new size of a space on its ways in; what did not work, in words.
-    pub(crate) async fn ways_resized(&self, pool: &OpenPool, space: &Space) -> Option<String> {
-        self.tell_sizes();
+    pub(crate) async fn transports_resized(&self, pool: &OpenPool, space: &Space) -> Option<String> {
+        self.report_sizes();
         let key = key_of(pool, space);
-        let shown = self.ways.find(key)?;
-        match self.ways.with(move |makers| makers.resize(&shown)).await {
+        let shown = self.transports.find(key)?;
+        match self.transports.with(move |makers| makers.resize(&shown)).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(format!("the attached device keeps its old size: {error}")),
             Err(error) => Some(format!("the attached device keeps its old size: {error}")),
@@ -252,23 +252,23 @@ impl Engine {
 
     /// Refuses to end while attached spaces are in use that would not live on, and says by whom.
     pub(crate) async fn check_nothing_used(&self, leave: Leave) -> Answer<()> {
-        let found = self.ways.with_holders().await?;
-        let ends = |one: &Shown| leave == Leave::Nothing || !one.outlives_daemon();
+        let found = self.transports.with_holders().await?;
+        let ends = |one: &Shown| leave == Leave::Nothing || !one.survives_daemon();
         let used: Vec<&(Shown, Vec<Holder>)> =
             found.iter().filter(|(one, by)| !by.is_empty() && ends(one)).collect();
         if used.is_empty() {
             return Ok(());
         }
-        let told: Vec<String> = used
+        let reported: Vec<String> = used
             .iter()
             .map(|(one, by)| format!("{} is {}", one.link().display(), holders_text(by)))
             .collect();
         let message =
-            format!("the daemon does not end while attached spaces are in use: {}", told.join("; "));
-        let hint = if used.iter().all(|(one, _)| one.outlives_daemon()) {
+            format!("the daemon does not end while attached spaces are in use: {}", reported.join("; "));
+        let hint = if used.iter().all(|(one, _)| one.survives_daemon()) {
             "unmount them; or hand them over to the next daemon (--hand-over): their I/O waits until it runs"
         } else {
-            "unmount them; what is attached by io_uring (--way loop-uring) cannot be handed over to the next daemon"
+            "unmount them; what is attached by io_uring (--transport loop-uring) cannot be handed over to the next daemon"
         };
         Err(ErrorBody::new(ErrorCode::Busy, message).hint(hint))
     }
@@ -276,10 +276,10 @@ impl Engine {
     /// Leaves attached spaces to the next daemon, or takes them away; what stayed, in words. Afterwards no request of the
     /// kernel's is under way: those not begun wait for the next daemon.
     pub(crate) async fn let_go_of_attachments(&self, leave: Leave) -> Vec<String> {
-        if self.ways.makers.borrow().is_empty() {
+        if self.transports.makers.borrow().is_empty() {
             return Vec::new();
         }
-        let ended = self.ways.with(move |makers| {
+        let ended = self.transports.with(move |makers| {
             let left = match leave {
                 Leave::ForTheNext => makers.take_away_mortal(),
                 Leave::Nothing => makers.take_away(),
@@ -288,11 +288,12 @@ impl Engine {
             left
         });
         let mut left = ended.await.unwrap_or_else(|error| vec![error.to_string()]);
-        self.ways.bell.wait_for(|| (self.ways.under_way.get() == 0).then_some(())).await;
+        self.transports.notify.wait_for(|| (self.transports.under_way.get() == 0).then_some(())).await;
         // What was answered last goes to the kernel before this daemon ends.
-        let finished = self.ways.with(|makers| makers.devices.iter().for_each(|devices| devices.finish()));
+        let finished =
+            self.transports.with(|makers| makers.devices.iter().for_each(|devices| devices.finish()));
         left.extend(finished.await.err().map(|error| error.to_string()));
-        *self.ways.makers.borrow_mut() = Makers::default();
+        *self.transports.makers.borrow_mut() = Makers::default();
         left
     }
 }
@@ -329,9 +330,10 @@ pub(crate) fn start_fault(error: &StartError) -> ErrorBody {
         StartError::Rings(inner) => rings_fault(inner),
         StartError::NotNegotiated { .. } => body(ErrorCode::Missing, error),
         StartError::Setting { .. } => body(ErrorCode::Config, error),
-        StartError::System { .. } | StartError::Keeper(_) | StartError::Region(_) | StartError::Ledger(_) => {
-            body(ErrorCode::Io, error)
-        }
+        StartError::System { .. }
+        | StartError::DescriptorHolder(_)
+        | StartError::Region(_)
+        | StartError::Ledger(_) => body(ErrorCode::Io, error),
     }
 }
 
@@ -345,7 +347,7 @@ fn rings_fault(error: &RingsUnusable) -> ErrorBody {
         RingsUnusable::Switch { .. } => ErrorCode::Io,
     };
     body(code, error)
-        .hint("attach it without --way: the fastest way that works and outlives the daemon is taken")
+        .hint("attach it without --transport: the fastest way that works and survives the daemon is taken")
 }
 
 const ADVICE: &str = "run the daemon as root with the modules fuse and loop loaded, or use `dolmen serve`";
@@ -419,14 +421,14 @@ fn ublk_attach_fault(error: &dolmen_ublk::AttachError) -> ErrorBody {
 }
 
 /// The way in which a space is to be attached; one that is attached is not moved to another.
-fn way_of(before: Option<&Shown>, asked: AttachWay, name: &str) -> Answer<AttachWay> {
+fn transport_of_space(before: Option<&Shown>, asked: Transport, name: &str) -> Answer<Transport> {
     let Some(before) = before else { return Ok(asked) };
     let now = match before.by() {
-        AttachedBy::Loop => AttachWay::Loop,
-        AttachedBy::Ublk => AttachWay::Ublk,
-        AttachedBy::LoopUring => AttachWay::LoopUring,
+        AttachedBy::Loop => Transport::Loop,
+        AttachedBy::Ublk => Transport::Ublk,
+        AttachedBy::LoopUring => Transport::LoopUring,
     };
-    if asked == now || asked == AttachWay::Auto {
+    if asked == now || asked == Transport::Auto {
         return Ok(now);
     }
     let message = format!("{name} is attached already, by {}; nothing was changed", by_words(before.by()));

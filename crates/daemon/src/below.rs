@@ -11,7 +11,7 @@ use std::{fs, io};
 
 use dolmen_api::{ErrorBody, ErrorCode};
 use dolmen_block_linux::{DeviceStacks, OnSpace, unescaped};
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 
 use crate::caller::Answer;
 use crate::engine::Engine;
@@ -52,7 +52,7 @@ pub(crate) fn check_own_folder(folder: &Path, run: &Path, option: &'static str) 
 impl Engine {
     /// Runs something with the kernel's tables, and with the devices that this daemon shows.
     pub(crate) fn with_stacks<T>(&self, run: impl FnOnce(&DeviceStacks<'_>) -> T) -> io::Result<T> {
-        let own = self.ways.all();
+        let own = self.transports.all();
         let is_own = |device: &Path| own.iter().any(|one| one.device() == device);
         let is_space = |device: &Path| is_own(device) || dolmen_ublk::is_attached_space(device);
         Ok(run(&DeviceStacks::read(&is_space)?))
@@ -75,11 +75,11 @@ impl Engine {
 
     /// Returns why disks at these paths are not looked at, in words: those that lie on a space.
     pub(crate) fn on_spaces<'a>(&self, paths: impl IntoIterator<Item = &'a Path>) -> Vec<String> {
-        let told = self.with_stacks(|stacks| {
+        let reported = self.with_stacks(|stacks| {
             let found = paths.into_iter().filter_map(|path| Some((path, space_in(stacks, path)?)));
             found.map(|(path, found)| self.on_space(path, &found).message).collect()
         });
-        told.unwrap_or_default()
+        reported.unwrap_or_default()
     }
 
     fn on_space(&self, path: &Path, found: &OnSpace) -> ErrorBody {
@@ -101,7 +101,7 @@ impl Engine {
     }
 
     fn space_in_words(&self, found: &OnSpace) -> String {
-        let own = self.ways.all().into_iter().find(|one| found.device.as_ref() == Some(one.device()));
+        let own = self.transports.all().into_iter().find(|one| found.device.as_ref() == Some(one.device()));
         let name = own.map(|one| one.name()).or_else(|| found.name.clone());
         let space = match name.as_deref().map(|name| (name, name.split_once('/'))) {
             Some((name, Some((pool, _)))) => format!("space {name} of pool {pool}"),

@@ -96,7 +96,7 @@ async fn answer_if_wanted<T: Send, A: Future<Output = T>>(reply: Reply<T>, make:
 
 fn lost() -> ErrorBody {
     ErrorBody::new(ErrorCode::Stopping, "the daemon is ending; the request was not finished")
-        .hint("ask again when it has been started anew")
+        .hint("ask again when it has been started again")
 }
 
 #[cfg(test)]
@@ -111,7 +111,7 @@ mod tests {
     /// Scenario: an asker goes before its question is begun, another while it is being answered, and a third waits. The first question
     /// is not begun, the second is abandoned when it could go on, and the third is answered.
     #[test]
-    fn a_question_whose_asker_has_gone_is_abandoned() {
+    fn a_question_whose_caller_has_disconnected_is_abandoned() {
         let steps = Cell::new(0);
         let question = || async {
             for _ in 0..3 {

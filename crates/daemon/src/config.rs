@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dolmen_block_linux::{CLOSE_LIMIT, DriverChoice, RuntimeConfig};
 use dolmen_buffer::ArenaConfig;
-use dolmen_fuse::KeeperProgram;
+use dolmen_fuse::DescriptorHolderProgram;
 
 /// Where the daemon keeps what it remembers, when nobody says otherwise.
 pub const STATE_FOLDER: &str = "/var/lib/dolmen";
@@ -17,8 +17,8 @@ pub(crate) const SYS_FOLDER: &str = "/sys";
 
 /// Where attached spaces get their stable names, when nobody says otherwise.
 pub const LINKS_FOLDER: &str = "/dev/dolmen";
-/// The hidden command by which the daemon's own program becomes the keeper.
-pub const KEEPER_COMMAND: &str = "keeper";
+/// The hidden command by which the daemon's own program becomes the descriptor holder.
+pub const DESCRIPTOR_HOLDER_COMMAND: &str = "descriptor-holder";
 
 /// How long spaces stay in the trash when nobody says otherwise.
 pub const TRASH_AFTER: Duration = Duration::from_secs(7 * 86_400);
@@ -67,7 +67,7 @@ pub struct Config {
     /// A program that speaks of disks as `smartctl` does, in its place, and is asked about all of them, files as well.
     pub smartctl: Option<PathBuf>,
     /// The program that keeps attached spaces waiting while the daemon is away; it calls [`keep`](crate::keep).
-    pub keeper: KeeperProgram,
+    pub descriptor_holder: DescriptorHolderProgram,
 }
 
 /// Whether the block devices of the system are looked at.
@@ -100,9 +100,9 @@ impl Config {
             trash_after: Some(TRASH_AFTER),
             smartctl: None,
             sys: PathBuf::from(SYS_FOLDER),
-            keeper: KeeperProgram {
+            descriptor_holder: DescriptorHolderProgram {
                 path: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe")),
-                arguments: vec![KEEPER_COMMAND.into()],
+                arguments: vec![DESCRIPTOR_HOLDER_COMMAND.into()],
             },
         }
     }

@@ -13,15 +13,15 @@ use dolmen_units::Bytes;
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
+use crate::job_rate::Course;
 use crate::job_record::Aim;
 use crate::jobs::{Entry, Outcome, Start};
-use crate::pace::Course;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::view::resiliency_of;
 use crate::words::counted;
 
 /// What a space is to be.
-struct Wish {
+struct ConversionRequest {
     layout: Layout,
     /// Another provisioning than it has.
     provisioning: Option<Provisioning>,
@@ -36,34 +36,34 @@ impl Engine {
         request: ConvertSpace,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = full_name(&pool, &space);
         self.check_job_room(&pool)?;
         if let Some(entry) = self.conversion_of(&pool, &space) {
             return Err(is_at_it(&name, &entry));
         }
-        let wish = wish_of(&space, &request).map_err(|error| error.on(name.as_str()))?;
-        let said = |error| fault::space(&error).on(name.as_str());
-        let forecast = pool.spaces.check_conversion(&space, wish.layout).await.map_err(said)?;
-        if wish.provisioning == Some(Provisioning::Fixed) {
-            pool.spaces.check_fixed(&space).map_err(said)?;
+        let wanted = request_of(&space, &request).map_err(|error| error.on(name.as_str()))?;
+        let stated = |error| fault::space(&error).on(name.as_str());
+        let forecast = pool.spaces.check_conversion(&space, wanted.layout).await.map_err(stated)?;
+        if wanted.provisioning == Some(Provisioning::Fixed) {
+            pool.spaces.check_fixed(&space).map_err(stated)?;
         }
         let is_under_way = space.layout_before().is_some();
-        let is_laid_so = forecast.rows == 0 && !is_under_way && wish.layout == space.spec().layout();
-        if is_laid_so && wish.provisioning.is_none() {
+        let is_laid_so = forecast.rows == 0 && !is_under_way && wanted.layout == space.spec().layout();
+        if is_laid_so && wanted.provisioning.is_none() {
             let plan = pool.plan(Undo::NotNeeded, Vec::new());
-            let words = words_of(wish.layout);
+            let words = words_of(wanted.layout);
             return Ok(planned(plan, format!("{name} is {words} already, as wide as the pool allows")));
         }
-        let plan = plan_of(&pool, &space, &wish, &forecast).await?;
-        let words = aim_in_words(wish.layout, wish.provisioning, is_laid_so);
+        let plan = plan_of(&pool, &space, &wanted, &forecast).await?;
+        let words = aim_in_words(wanted.layout, wanted.provisioning, is_laid_so);
         if request.dry_run {
             return Ok(planned(plan, format!("{name} would become {words}")));
         }
-        pool.spaces.begin_conversion(&space, wish.layout).await.map_err(said)?;
+        pool.spaces.begin_conversion(&space, wanted.layout).await.map_err(stated)?;
         self.end_what_was_put_off(&pool, &space);
-        let job = self.start_conversion(&pool, &space, wish.provisioning, None).await;
+        let job = self.start_conversion(&pool, &space, wanted.provisioning, None).await;
         let mut change = made(plan, format!("{name} becomes {words}, job {}", job.id));
         change.job = Some(job);
         change.space = Some(self.view_space(&pool, &space).await?);
@@ -136,8 +136,8 @@ async fn convert(
     course: &Course,
 ) -> Answer<Outcome> {
     let (spaces, progress, name) = (&pool.spaces, &course.progress, full_name(pool, space));
-    let (to, said) = (space.spec().layout(), |error| fault::space(&error));
-    let forecast = spaces.forecast_conversion(space, to).await.map_err(said)?;
+    let (to, stated) = (space.spec().layout(), |error| fault::space(&error));
+    let forecast = spaces.forecast_conversion(space, to).await.map_err(stated)?;
     course.bytes_max.set(progress.bytes.get() + forecast.rows * space.row_bytes());
     let before = spaces.counters().converted_rows;
     let is_done = async {
@@ -163,7 +163,7 @@ async fn convert(
         Err(SpaceError::Pool(PoolError::NoSpace { .. })) if has_absent(pool) => Ok(false),
         other => other,
     };
-    if is_done.map_err(said)? {
+    if is_done.map_err(stated)? {
         let rows = counted(spaces.counters().converted_rows - before, "row was", "rows were");
         let (words, how) = (words_of(to), provisioned(space));
         return Ok(Outcome::Done(format!("{name} is {words}, {how}; {rows} moved")));
@@ -186,7 +186,7 @@ fn has_absent(pool: &OpenPool) -> bool {
 }
 
 /// What a request asks for. What it does not name stays as it is, as far as it fits.
-fn wish_of(space: &Space, request: &ConvertSpace) -> Answer<Wish> {
+fn request_of(space: &Space, request: &ConvertSpace) -> Answer<ConversionRequest> {
     let spec = space.spec();
     let bad = |message: String, hint: &str| {
         let message = format!("{message}; nothing was changed");
@@ -240,16 +240,21 @@ fn wish_of(space: &Space, request: &ConvertSpace) -> Answer<Wish> {
         dolmen_api::Provisioning::Thin => Provisioning::Thin,
         dolmen_api::Provisioning::Fixed => Provisioning::Fixed,
     });
-    Ok(Wish {
+    Ok(ConversionRequest {
         layout: Layout { resiliency, columns, interleave, integrity },
         provisioning: provisioning.filter(|provisioning| *provisioning != spec.provisioning),
     })
 }
 
-async fn plan_of(pool: &OpenPool, space: &Space, wish: &Wish, forecast: &ConversionForecast) -> Answer<Plan> {
+async fn plan_of(
+    pool: &OpenPool,
+    space: &Space,
+    wanted: &ConversionRequest,
+    forecast: &ConversionForecast,
+) -> Answer<Plan> {
     let name = full_name(pool, space);
     let mut steps = Vec::new();
-    let spec = space.spec().laid(wish.layout);
+    let spec = space.spec().laid(wanted.layout);
     let cache =
         pool.spaces.new_write_cache(&spec).map(|size| size.0 * u64::from(spec.resiliency.redundancy() + 1));
     if let Some(bytes) = cache {
@@ -259,7 +264,7 @@ async fn plan_of(pool: &OpenPool, space: &Space, wish: &Wish, forecast: &Convers
         let rows = counted(forecast.rows, "row", "rows");
         steps.push(format!(
             "move {rows} of {name} to {}; they take {} then, and {} now; clients go on meanwhile",
-            words_of(wish.layout),
+            words_of(wanted.layout),
             forecast.claimed,
             forecast.freed
         ));
@@ -267,7 +272,7 @@ async fn plan_of(pool: &OpenPool, space: &Space, wish: &Wish, forecast: &Convers
     let row = space.row_bytes();
     let rows_missing = space.size().0.div_ceil(row).saturating_sub(space.claimed().0 / row);
     let mut missing = 0;
-    match wish.provisioning {
+    match wanted.provisioning {
         Some(Provisioning::Fixed) if rows_missing > 0 => {
             let of_rows = SpaceSpec { size: Bytes(rows_missing * row), row: Some(Bytes(row)), ..spec.clone() };
             missing = pool.full_size(&of_rows)?;
@@ -286,7 +291,7 @@ async fn plan_of(pool: &OpenPool, space: &Space, wish: &Wish, forecast: &Convers
     let claimed = forecast.claimed.0 + cache.unwrap_or(0) + missing;
     let after = pool.room_with_free(free.saturating_sub(claimed));
     let figures = Figures { before, after, moved: forecast.rows * space.row_bytes() };
-    Ok(figures.plan(Undo::By(command_back(&name, space, wish.provisioning)), steps))
+    Ok(figures.plan(Undo::By(command_back(&name, space, wanted.provisioning)), steps))
 }
 
 /// What turns a conversion round, which gives the space such a provisioning if it is another than it had.

@@ -18,7 +18,7 @@ use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::{absent_names, to_attach_absent};
 use crate::plan::{Figures, Undo, made, planned};
-use crate::ways::{Shown, key_of};
+use crate::transports::{Shown, key_of};
 
 /// What stands in the way of a flush.
 struct Obstacle {
@@ -34,14 +34,14 @@ impl Obstacle {
     fn refuse(&self, attached: &Shown) -> ErrorBody {
         let name = attached.name();
         let message = format!("space {name} stays attached, because it cannot be flushed: {}", self.why);
-        ErrorBody::new(ErrorCode::Io, message).on(name).hint(self.ways_out(attached))
+        ErrorBody::new(ErrorCode::Io, message).on(name).hint(self.transports_of(attached))
     }
 
-    fn ways_out(&self, attached: &Shown) -> String {
+    fn transports_of(&self, attached: &Shown) -> String {
         format!(
             "{}; or {} gives up what was not flushed, -n says what that is",
             self.instead,
-            attached.way_out()
+            attached.transport_of()
         )
     }
 }
@@ -54,7 +54,7 @@ impl Engine {
         request: DetachSpace,
     ) -> Answer<Change> {
         let name = format!("{pool}/{space}");
-        if let Some(typed) = request.give_up_unflushed.as_deref()
+        if let Some(typed) = request.discard_unflushed.as_deref()
             && typed != name
             && typed != space
         {
@@ -64,19 +64,19 @@ impl Engine {
             return Err(ErrorBody::new(ErrorCode::NeedsConfirmation, message).on(name));
         }
         if self.pool(&pool).is_err()
-            && let Some(attached) = self.ways.called(&name)
+            && let Some(attached) = self.transports.called(&name)
         {
             return self.detach_of_closed(&pool, attached, request).await;
         }
         let pool = self.pool_to_change(&pool)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = format!("{}/{}", pool.name(), space.name());
         let undo = Undo::By(format!("dolmen space attach {name}"));
         let plan = pool.plan(undo, vec![format!("show {name} no more")]);
-        let Some(attached) = self.ways.find(key_of(&pool, &space)) else {
+        let Some(attached) = self.transports.find(key_of(&pool, &space)) else {
             if !request.dry_run {
-                self.ways.forget_ended(key_of(&pool, &space));
+                self.transports.forget_ended(key_of(&pool, &space));
             }
             return Ok(planned(plan, format!("{name} is not attached")));
         };
@@ -84,24 +84,23 @@ impl Engine {
         if request.dry_run {
             return self.plan_to_detach(plan, &attached, obstacle, &request).await;
         }
-        let is_given_up = request.give_up_unflushed.is_some();
+        let is_excluded = request.discard_unflushed.is_some();
         // Of a pool that is only looked at nothing was written.
         let is_looked_at = matches!(pool.spaces.pool().state(), PoolState::ReadOnly(_));
         let flushed = if is_looked_at { Ok(()) } else { space.flush().await };
         match (&flushed, &obstacle) {
-            (Err(_), Some(obstacle)) if !is_given_up => return Err(obstacle.refuse(&attached)),
-            (Err(error), None) if !is_given_up => {
+            (Err(_), Some(obstacle)) if !is_excluded => return Err(obstacle.refuse(&attached)),
+            (Err(error), None) if !is_excluded => {
                 let found = fault::space(error).on(name.as_str());
-                return Err(
-                    found.hint(format!("try again; {} gives up what was not flushed", attached.way_out()))
-                );
+                return Err(found
+                    .hint(format!("try again; {} gives up what was not flushed", attached.transport_of())));
             }
             (Ok(()) | Err(_), _) => {}
         }
         self.end_device(&attached, &request).await?;
         let mut change = made(plan, format!("{name} is detached"));
         change.warnings.extend(
-            flushed.err().filter(|_| is_given_up).map(|error| given_up_text(&name, &error.to_string())),
+            flushed.err().filter(|_| is_excluded).map(|error| discarded_text(&name, &error.to_string())),
         );
         Ok(change)
     }
@@ -121,10 +120,10 @@ impl Engine {
         if request.dry_run {
             return self.plan_to_detach(plan, &attached, Some(obstacle), &request).await;
         }
-        if request.give_up_unflushed.is_none() {
+        if request.discard_unflushed.is_none() {
             return Err(obstacle.refuse(&attached));
         }
-        self.ways.give_up_waiting(attached.space());
+        self.transports.fail_waiting(attached.space());
         self.end_device(&attached, &request).await.map_err(|error| match error.code {
             ErrorCode::Busy => error.hint(
                 "what is asked of it fails from now on, until its pool is open: unmount it, then ask for this again",
@@ -132,7 +131,7 @@ impl Engine {
             _ => error,
         })?;
         let mut change = made(plan, format!("{name} is detached"));
-        change.warnings.push(given_up_text(&name, &obstacle.why));
+        change.warnings.push(discarded_text(&name, &obstacle.why));
         Ok(change)
     }
 
@@ -148,7 +147,7 @@ impl Engine {
         let Some(obstacle) = obstacle else {
             return Ok(planned(plan, format!("{name} would be detached")));
         };
-        if request.give_up_unflushed.is_none() {
+        if request.discard_unflushed.is_none() {
             return Err(obstacle.refuse(attached));
         }
         plan.steps.insert(0, format!("lose {}", obstacle.loss));
@@ -161,7 +160,7 @@ impl Engine {
 
     async fn refuse_used(&self, attached: &Shown) -> Answer<()> {
         let looked_at = attached.clone();
-        let by = self.ways.with(move |_| looked_at.holders()).await?;
+        let by = self.transports.with(move |_| looked_at.holders()).await?;
         if !by.is_empty() {
             let (link, device) = (attached.link().clone(), attached.device().clone());
             return Err(
@@ -172,10 +171,10 @@ impl Engine {
     }
 
     async fn end_device(&self, attached: &Shown, request: &DetachSpace) -> Answer<()> {
-        let (one, is_given_up) = (attached.clone(), request.give_up_unflushed.is_some());
+        let (one, is_excluded) = (attached.clone(), request.discard_unflushed.is_some());
         let ended = self
-            .ways
-            .with(move |makers| if is_given_up { makers.give_up(&one) } else { makers.detach(&one) });
+            .transports
+            .with(move |makers| if is_excluded { makers.abandon(&one) } else { makers.detach(&one) });
         ended.await?.map_err(|error| {
             let found = refusal(&error).on(attached.name());
             if found.code == ErrorCode::Busy {
@@ -183,7 +182,7 @@ impl Engine {
             }
             found.hint(format!(
                 "`dolmen` says which disks are missing; {} gives up what cannot be written",
-                attached.way_out()
+                attached.transport_of()
             ))
         })
     }
@@ -195,7 +194,7 @@ impl Engine {
             Some(space) if is_stuck(pool, &space) => format!(
                 "{}, then {plain}; or {} gives up what was not flushed",
                 to_attach_absent(pool),
-                attached.way_out()
+                attached.transport_of()
             ),
             Some(_) | None => plain,
         }
@@ -204,8 +203,8 @@ impl Engine {
     /// Refuses to end while attached spaces that would not live on cannot be flushed: their devices would stay, and hang.
     pub(crate) async fn check_all_flushable(&self, leave: Leave) -> Answer<()> {
         let mut stuck = Vec::new();
-        for attached in self.ways.all() {
-            if leave == Leave::ForTheNext && attached.outlives_daemon() {
+        for attached in self.transports.all() {
+            if leave == Leave::ForTheNext && attached.survives_daemon() {
                 continue;
             }
             let pool = self.pools.borrow().get(&attached.space().pool).cloned();
@@ -217,17 +216,17 @@ impl Engine {
             stuck.extend(why.map(|why| (attached, why)));
         }
         let Some((first, _)) = stuck.first() else { return Ok(()) };
-        let told: Vec<String> = stuck
+        let reported: Vec<String> = stuck
             .iter()
             .map(|(one, why)| format!("{} at {} ({why})", one.name(), one.device().display()))
             .collect();
         let message = format!(
             "the daemon does not end while attached spaces cannot be flushed, because whoever asks for their devices would hang: {}",
-            told.join("; ")
+            reported.join("; ")
         );
         let hint = format!(
             "bring the disks back; or {} gives up what was not flushed, for each of them; or hand them over to the next daemon (--hand-over)",
-            first.way_out()
+            first.transport_of()
         );
         Err(ErrorBody::new(ErrorCode::Busy, message).hint(hint))
     }
@@ -245,8 +244,8 @@ async fn obstacle(pool: &OpenPool, space: &Space) -> Option<Obstacle> {
         return None;
     }
     let is_stopped = matches!(pool.spaces.pool().state(), PoolState::Latched(_));
-    let undecided = pool.spaces.undecided_blocks().await.unwrap_or_default();
-    let count = undecided.iter().filter(|(of, _)| of.id() == space.id()).count();
+    let in_doubt = pool.spaces.in_doubt_blocks().await.unwrap_or_default();
+    let count = in_doubt.iter().filter(|(of, _)| of.id() == space.id()).count();
     let size = match u64::try_from(count).unwrap_or(u64::MAX).saturating_mul(BLOCK_BYTES) {
         0 => String::new(),
         bytes => format!(", {} of it only there", Bytes(bytes)),
@@ -266,6 +265,6 @@ async fn obstacle(pool: &OpenPool, space: &Space) -> Option<Obstacle> {
     })
 }
 
-fn given_up_text(name: &str, why: &str) -> String {
+fn discarded_text(name: &str, why: &str) -> String {
     format!("what was written to {name} last and not flushed is given up: {why}")
 }

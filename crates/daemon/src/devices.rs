@@ -17,7 +17,7 @@ use dolmen_block_io::sync::join_all;
 use dolmen_block_linux::{DeviceStacks, LinuxDevice, OpenError, OpenOptions, in_use, name_of, path_of};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Contents, Extent, Label, look};
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_pool::{Found, discover};
 use dolmen_units::{Bytes, DISKS_MAX, PoolId, SECTOR_BYTES};
 
@@ -191,17 +191,17 @@ impl Engine {
 
     /// Opens the disks of a pool for this process alone. One that cannot be had is absent, and why is logged; but one that
     /// another process holds is no absent disk. Whoever went on without it would make a second side of the pool beside
-    /// one that is in use. So that process is given some time, and then nothing is opened. A lock that outlives its process
+    /// one that is in use. So that process is given some time, and then nothing is opened. A lock that survives its process
     /// gets as much time to end; a disk that does not answer may keep it for ever, and the pool is opened without that one.
     pub(crate) async fn take_members(
         &self,
         pool: PoolId,
         name: &str,
         paths: &[PathBuf],
-        patience: Duration,
+        timeout: Duration,
     ) -> Answer<(Found, Vec<String>)> {
         let clock = self.seams.clock.as_ref();
-        let limit = clock.now() + patience;
+        let limit = clock.now() + timeout;
         loop {
             let (found, refused) = self.try_members(pool, paths).await;
             if refused.iter().any(is_unopened) {
@@ -359,7 +359,7 @@ fn reasons(refused: &[OpenError]) -> Vec<String> {
         let reason = text.strip_prefix(&opening).unwrap_or(&text).to_owned();
         paths.entry(reason).or_default().push(error.path());
     }
-    let told = |(reason, paths): (String, Vec<&Path>)| {
+    let reported = |(reason, paths): (String, Vec<&Path>)| {
         let first = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
         match paths.len() {
             0 | 1 => format!("opening {first}: {reason}"),
@@ -367,7 +367,7 @@ fn reasons(refused: &[OpenError]) -> Vec<String> {
             count => format!("opening {first} and {} others: {reason}", count - 1),
         }
     };
-    paths.into_iter().map(told).collect()
+    paths.into_iter().map(reported).collect()
 }
 
 fn held_elsewhere(pool: &str, held: Vec<String>) -> ErrorBody {
@@ -573,7 +573,7 @@ mod tests {
     /// Scenario: three disks that no further open file is left for, and one that is not there. Each reason is told once, with what
     /// the system said.
     #[test]
-    fn many_refusals_for_one_reason_are_told_once() {
+    fn many_refusals_for_one_reason_are_reported_once() {
         let path = |name: &str| PathBuf::from(name);
         let limit = FileLimit::Process(Some(64));
         let mut refused: Vec<_> =
@@ -582,14 +582,17 @@ mod tests {
             path: path("/d"),
             source: std::io::Error::from_raw_os_error(libc::EIO),
         });
-        let told = reasons(&refused);
-        assert_eq!(told.len(), 2, "{told:?}");
+        let reported = reasons(&refused);
+        assert_eq!(reported.len(), 2, "{reported:?}");
         assert!(
-            told.iter()
+            reported
+                .iter()
                 .any(|text| text.starts_with("opening /a and 2 others: ") && text.contains("64 files"))
         );
         assert!(
-            told.iter().any(|text| text.starts_with("opening /d: ") && text.contains("Input/output error"))
+            reported
+                .iter()
+                .any(|text| text.starts_with("opening /d: ") && text.contains("Input/output error"))
         );
         let error = too_many_files("tank", &refused, 4).to_string();
         assert!(error.contains("3 of its 4 disks") && error.matches("/a").count() <= 1, "{error}");

@@ -12,7 +12,7 @@ use dolmen_block_linux::{name_of, path_of};
 use dolmen_disk::{Contents, Extent, look};
 use dolmen_pool::{CreateError, Disk, PoolError, PoolState, StrayReason, check_devices, keys};
 use dolmen_space::Progress;
-use dolmen_units::{Bytes, Epoch, GRAIN_BYTES};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, Epoch};
 
 use crate::below::is_on_space;
 use crate::caller::Answer;
@@ -20,7 +20,7 @@ use crate::devices::allocate_metadata;
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
 use crate::findings::lost_labels_text;
-use crate::forget::give_up;
+use crate::forget::abandon;
 use crate::job_record::Aim;
 use crate::jobs::{Outcome, Start};
 use crate::plan::{Figures, Undo, made, offer_of, planned, usual_room};
@@ -59,7 +59,7 @@ impl Engine {
         request: ReplaceDisk,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         self.check_job_room(&pool)?;
         let old = Self::find_disk(&pool, &what)?;
         // One whose new disk is gone may be begun again with another.
@@ -97,7 +97,7 @@ impl Engine {
         let extents = self.check_for(&pool, &devices, &disks.overwrite).await?;
         let mut steps = disks.steps("add");
         let moved = pool.bytes_on(&old);
-        let room = Bytes(extents.iter().map(|extent| extent.grain_count() * GRAIN_BYTES).sum());
+        let room = Bytes(extents.iter().map(|extent| extent.unit_count() * ALLOCATION_UNIT_BYTES).sum());
         if moved > room.0 {
             return Err(too_small(&old, Bytes(moved), &request.with, room));
         }
@@ -107,7 +107,7 @@ impl Engine {
         let next = pool.spaces.pool().disks().iter().map(|disk| disk.slot().0 + 1).max().unwrap_or(0);
         after.extend((next..).zip(&extents).map(|(slot, extent)| {
             let mut offer = offer_of(slot, extent, old.member().fault_domain);
-            offer.free_grains = offer.free_grains.saturating_sub(moved.div_ceil(GRAIN_BYTES));
+            offer.free_units = offer.free_units.saturating_sub(moved.div_ceil(ALLOCATION_UNIT_BYTES));
             offer
         }));
         let undo = undo_of_replacing(&pool, &old, &request.with, &disks.overwrite);
@@ -173,7 +173,7 @@ impl Engine {
         request: Simple,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         self.check_job_room(&pool)?;
         let disk = Self::find_disk(&pool, &what)?;
         let (old, new) = replacement_of(&pool, &disk)?;
@@ -198,12 +198,12 @@ impl Engine {
         let mut after: Vec<_> = before.iter().filter(|offer| offer.slot != new.slot()).copied().collect();
         after.extend(old.extent().map(|extent| {
             let mut offer = offer_of(old.slot().0, &extent, old.member().fault_domain);
-            offer.free_grains = (free.0 - back.0) / GRAIN_BYTES;
+            offer.free_units = (free.0 - back.0) / ALLOCATION_UNIT_BYTES;
             offer
         }));
         let steps = vec![
             format!("move back to {} what {} has", old.name(), new.name()),
-            format!("strike {} from the pool", new.name()),
+            format!("evict {} from the pool", new.name()),
         ];
         let undo = match new.is_present() {
             true => Undo::By(format!("dolmen disk replace {name} {} {}", old.name(), new.name())),
@@ -215,7 +215,7 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("{subject} would be called off")));
         }
-        let _coming = pool.job_turn.announce();
+        let _coming = pool.job_slot.announce();
         pool.spaces.call_off(&old, &new).await.map_err(|error| fault::space(&error))?;
         // The job of the replacement ends before this one begins.
         let why = format!("{} is not replaced by {} any more", old.name(), new.name());
@@ -256,7 +256,7 @@ impl Engine {
         overwrite: &[String],
     ) -> Answer<Option<dolmen_api::Job>> {
         let inner = pool.spaces.pool();
-        let _coming = pool.job_turn.announce();
+        let _coming = pool.job_slot.announce();
         let added = inner.add_instead_of(old, device, overwrite).await;
         let new = added.map_err(|error| fault::pool(&error))?;
         self.remember(pool).await;
@@ -318,7 +318,7 @@ impl Engine {
             let off = format!("{} is not here to take the place of {name}", new.name());
             return Ok(Outcome::Put { off, waits_for: new.name() });
         }
-        let given_up = give_up(owner, old, progress).await?;
+        let excluded = abandon(owner, old, progress).await?;
         let moved = owner.spaces.move_slabs(old.slot(), new.slot(), progress).await;
         if !is_wanted() {
             return called_off();
@@ -326,9 +326,9 @@ impl Engine {
         if !moved.map_err(|error| fault::space(&error))? {
             return Ok(put_off(owner, old, new));
         }
-        match self.strike(owner, old, is_wanted).await? {
+        match self.evict(owner, old, is_wanted).await? {
             Some(notes) => {
-                Ok(Outcome::Done(format!("{} has taken the place of {name}{notes}{given_up}", new.name())))
+                Ok(Outcome::Done(format!("{} has taken the place of {name}{notes}{excluded}", new.name())))
             }
             None => called_off(),
         }
@@ -336,7 +336,7 @@ impl Engine {
 
     /// Strikes a disk that holds nothing any more, and gives its device free; what went wrong behind that, in words, or `None` when
     /// the disk is to stay after all.
-    pub(crate) async fn strike(
+    pub(crate) async fn evict(
         &self,
         owner: &OpenPool,
         disk: &Rc<Disk>,
@@ -345,9 +345,9 @@ impl Engine {
         let pool = owner.spaces.pool();
         // The one that it has now: it may have been away since whoever moved everything off it began.
         let device = disk.device();
-        match pool.strike(disk).await {
+        match pool.evict(disk).await {
             Err(PoolError::NotReplaced { .. }) if !is_wanted() => return Ok(None),
-            struck => struck.map_err(|error| fault::pool(&error))?,
+            evicted => evicted.map_err(|error| fault::pool(&error))?,
         }
         let mut notes = String::new();
         if let Err(error) = pool.tend_voters().await {
@@ -372,7 +372,7 @@ impl Engine {
         request: OnlineDisk,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         self.check_job_room(&pool)?;
         let (disk, found_at) = match Self::find_disk(&pool, &what) {
             Ok(disk) => (disk, None),
@@ -518,7 +518,9 @@ impl OpenPool {
             Some(room) if disk.is_present() => room.data.0.saturating_sub(room.free.0),
             Some(room) => {
                 let extent = Extent::of(disk.member().capacity).ok();
-                extent.map_or(0, |extent| extent.grain_count() * GRAIN_BYTES).saturating_sub(room.free.0)
+                extent
+                    .map_or(0, |extent| extent.unit_count() * ALLOCATION_UNIT_BYTES)
+                    .saturating_sub(room.free.0)
             }
             None => 0,
         }
@@ -534,8 +536,8 @@ impl OpenPool {
             self.spaces.kept().iter().map(|space| (space.id().0, space.row_bytes())).collect();
         let bytes: u64 = missed.iter().filter_map(|(key, _)| lengths.get(&keys::parts(key).1)).sum();
         // No more than there is room for on it, however long its rows are.
-        let capacity =
-            Extent::of(disk.member().capacity).map_or(0, |extent| extent.grain_count() * GRAIN_BYTES);
+        let capacity = Extent::of(disk.member().capacity)
+            .map_or(0, |extent| extent.unit_count() * ALLOCATION_UNIT_BYTES);
         let room = pool.room().into_iter().find(|room| room.slot == disk.slot());
         let used = capacity.saturating_sub(room.map_or(0, |room| room.free.0));
         let moved = if old.is_some() { used } else { bytes.min(capacity) };
@@ -602,11 +604,11 @@ fn put_off(owner: &OpenPool, old: &Disk, new: &Disk) -> Outcome {
     let left = left.join(", ");
     let pool = owner.spaces.pool();
     let has = format!("{} has all that could be read", new.name());
-    // One that is written off is waited for by nobody.
+    // One that is declared lost is waited for by nobody.
     let (first, others): (Vec<_>, Vec<_>) = pool
         .disks()
         .into_iter()
-        .filter(|disk| !disk.is_present() && !pool.is_written_off(disk))
+        .filter(|disk| !disk.is_present() && !pool.is_declared_lost(disk))
         .partition(|disk| disk.id() == old.id());
     let absent: Vec<String> = first.iter().chain(&others).map(|disk| disk.name()).collect();
     if absent.is_empty() {
@@ -616,7 +618,7 @@ fn put_off(owner: &OpenPool, old: &Disk, new: &Disk) -> Outcome {
     let waits_for = absent.join(" or ");
     let off = format!(
         "{has}; the rest, of {left}, waits for {waits_for}: take what is absent back in, delete what waits, or give it up \
-         with `dolmen disk forget --give-up`, and it goes on by itself"
+         with `dolmen disk forget --accept-data-loss`, and it goes on by itself"
     );
     Outcome::Put { off, waits_for }
 }
@@ -676,9 +678,9 @@ fn undo_of_replacing(pool: &OpenPool, old: &Disk, with: &str, destroyed: &[Strin
 
 /// What happens to a disk that another replaces.
 fn steps_of_leaving(pool: &OpenPool, old: &Disk, new: &str) -> Vec<String> {
-    let (old_name, strike) = (old.name(), format!("strike {} from the pool", old.name()));
+    let (old_name, evict) = (old.name(), format!("evict {} from the pool", old.name()));
     if old.is_present() {
-        return vec![format!("move everything that is left on {old_name} to {new}"), strike];
+        return vec![format!("move everything that is left on {old_name} to {new}"), evict];
     }
     let mut steps = vec![format!("rebuild on {new}, from other copies, what {old_name} held")];
     let spaces = pool.spaces.kept();
@@ -687,10 +689,10 @@ fn steps_of_leaving(pool: &OpenPool, old: &Disk, new: &str) -> Vec<String> {
         spaces.iter().filter(|space| space.spec().resiliency.redundancy() == 0 && space.claimed().0 > 0);
     let names: Vec<String> = single.map(|space| space.name().to_string()).collect();
     if names.is_empty() {
-        steps.push(strike);
+        steps.push(evict);
     } else {
         steps.push(format!(
-            "what {old_name} alone holds of {} waits for {old_name} to come back; {strike} when nothing waits",
+            "what {old_name} alone holds of {} waits for {old_name} to come back; {evict} when nothing waits",
             names.join(", ")
         ));
     }

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_api::{Job, JobKind};
-use dolmen_block_io::Moment;
-use dolmen_planted::mutation;
+use dolmen_block_io::Instant;
+use dolmen_mutation::mutation;
 use dolmen_pool::{Disk, PoolState};
 use dolmen_space::{Emptied, Progress};
 use dolmen_units::DiskId;
@@ -18,7 +18,7 @@ use dolmen_units::DiskId;
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::findings::{SICK_ERRORS, is_here};
+use crate::findings::{FAILING_ERRORS, is_here};
 use crate::job_record::Aim;
 use crate::jobs::{Entry, Outcome, Start};
 use crate::words::counted;
@@ -35,7 +35,7 @@ pub(crate) struct Emptyings {
     /// Why what a disk has does not fit on the others, at the last try.
     refused: RefCell<BTreeMap<DiskId, String>>,
     /// When that is tried again, and how long the pause was.
-    next: Cell<(Moment, Duration)>,
+    next: Cell<(Instant, Duration)>,
 }
 
 impl Emptyings {
@@ -51,26 +51,26 @@ impl Emptyings {
 
     /// Whether nothing has happened since that a new try would be for.
     fn is_held_off(&self, disk: DiskId, errors: u64) -> bool {
-        self.held_off(disk).is_some_and(|then| errors < then.saturating_add(then.max(SICK_ERRORS)))
+        self.held_off(disk).is_some_and(|then| errors < then.saturating_add(then.max(FAILING_ERRORS)))
     }
 
-    /// Has what did not fit tried anew, at once.
-    pub(crate) fn try_anew(&self) {
+    /// Has what did not fit tried again, at once.
+    pub(crate) fn retry(&self) {
         self.refused.borrow_mut().clear();
         self.next.take();
     }
 
-    fn forget_all_but(&self, sick: &[Rc<Disk>]) {
-        let is_sick = |id: &DiskId| sick.iter().any(|disk| disk.id() == *id);
-        self.held_off.borrow_mut().retain(|id, _| is_sick(id));
-        self.refused.borrow_mut().retain(|id, _| is_sick(id));
+    fn forget_all_but(&self, failing: &[Rc<Disk>]) {
+        let is_failing = |id: &DiskId| failing.iter().any(|disk| disk.id() == *id);
+        self.held_off.borrow_mut().retain(|id, _| is_failing(id));
+        self.refused.borrow_mut().retain(|id, _| is_failing(id));
     }
 }
 
 impl OpenPool {
     /// Whether a disk is here, sick, and a member like others.
     pub(crate) fn is_to_be_empty(&self, disk: &Disk) -> bool {
-        is_here(disk) && self.is_sick(disk) && self.spaces.pool().is_active(disk)
+        is_here(disk) && self.is_failing(disk) && self.spaces.pool().is_active(disk)
     }
 
     /// Disks that should hold nothing, as long as others have room.
@@ -81,7 +81,7 @@ impl OpenPool {
     }
 
     /// What becomes of what a sick disk has, in words.
-    pub(crate) fn outlook_of_sick(&self, disk: &Disk, jobs: &[Job]) -> Option<String> {
+    pub(crate) fn outlook_of_failing(&self, disk: &Disk, jobs: &[Job]) -> Option<String> {
         let is_of_it = |job: &&Job| job.kind == JobKind::Empty && job.subject == disk.name();
         if let Some(job) = jobs.iter().find(is_of_it) {
             return Some(format!("what it has is moved to the other disks (job {})", job.id));
@@ -100,10 +100,10 @@ impl OpenPool {
 impl Engine {
     /// Begins to empty the first sick disk for which that is possible; whether there was one. A pool is emptied of one after
     /// another.
-    pub(crate) async fn empty_if_sick(self: &Rc<Self>, pool: &Rc<OpenPool>) -> bool {
-        let sick = pool.to_be_empty();
-        pool.emptyings.forget_all_but(&sick);
-        if mutation!(SickDiskKeepsAll) || self.jobs.is_at_work(pool.id(), JobKind::Empty) {
+    pub(crate) async fn empty_if_failing(self: &Rc<Self>, pool: &Rc<OpenPool>) -> bool {
+        let failing = pool.to_be_empty();
+        pool.emptyings.forget_all_but(&failing);
+        if mutation!(FailingDiskKeepsAll) || self.jobs.is_at_work(pool.id(), JobKind::Empty) {
             return false;
         }
         let now = self.seams.clock.now();
@@ -112,7 +112,7 @@ impl Engine {
             return false;
         }
         let mut has_refused = false;
-        for disk in sick {
+        for disk in failing {
             // What is paused of one disk keeps no other from being emptied.
             let is_taken = || self.jobs.is_taken(pool.id(), JobKind::Empty, Some(Aim::Disk(disk.id())));
             let is_held_off = pool.emptyings.is_held_off(disk.id(), pool.errors_of(&disk));
@@ -126,7 +126,7 @@ impl Engine {
             }
             match fits {
                 Ok(()) => {
-                    pool.emptyings.try_anew();
+                    pool.emptyings.retry();
                     tracing::warn!(disk = disk.name(), "a disk is sick; what it has goes to the others");
                     self.start_emptying(pool, disk, None).await;
                     return true;
@@ -162,12 +162,12 @@ impl Engine {
     pub(crate) async fn go_on_emptying(
         self: &Rc<Self>,
         pool: &Rc<OpenPool>,
-        sick: DiskId,
+        failing: DiskId,
         again: &Rc<Entry>,
     ) {
-        let disk = pool.to_be_empty().into_iter().find(|disk| disk.id() == sick);
+        let disk = pool.to_be_empty().into_iter().find(|disk| disk.id() == failing);
         let inner = pool.spaces.pool();
-        let is_away = |disk: &Rc<Disk>| disk.id() == sick && !is_here(disk) && inner.is_active(disk);
+        let is_away = |disk: &Rc<Disk>| disk.id() == failing && !is_here(disk) && inner.is_active(disk);
         // Of one that is well by now, or none of the pool, whoever looks at jobs ends it.
         if let Some(disk) = disk {
             self.start_emptying(pool, disk, Some(Rc::clone(again))).await;
@@ -214,7 +214,7 @@ async fn empty(pool: &OpenPool, disk: &Rc<Disk>, progress: &Progress) -> Answer<
             let left: Vec<String> = left.iter().map(ToString::to_string).collect();
             Outcome::Done(format!(
                 "what could be moved off {name} was; rows of {} have a part left there, which no other disk took or nobody could \
-                 make anew",
+                 make again",
                 left.join(", ")
             ))
         }

@@ -80,7 +80,7 @@ impl Engine {
         request: SetEnclosure,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         let disk = Self::find_disk(&pool, &what)?;
         let inner = pool.spaces.pool();
         inner.check_writable().map_err(|error| fault::pool(&error))?;

@@ -4,7 +4,7 @@
 //! changes the set of pools takes [`Engine::changes`], what changes one pool takes that pool's turn.
 //!
 //! Invariant: nothing here waits for the thread of the API, or for any client. Files of the daemon's own are written by
-//! the scribe's thread and awaited.
+//! the file worker's thread and awaited.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -12,8 +12,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_api::{ErrorBody, ErrorCode, ImportMode};
-use dolmen_block_io::sync::{Notify, Permit, Turn};
-use dolmen_block_io::{Moment, Seams, sleep, within};
+use dolmen_block_io::sync::{AsyncMutex, Notify, Permit};
+use dolmen_block_io::{Instant, Seams, sleep, within};
 use dolmen_block_linux::{Handle, Inbox};
 use dolmen_pool::Arbiter;
 use dolmen_space::{Space, Spaces};
@@ -21,30 +21,30 @@ use dolmen_units::{DiskId, DiskSlot, HostId, Name, PoolId};
 
 use crate::absent::Absences;
 use crate::arbiter::FileArbiter;
+use crate::backing_state::Backing;
 use crate::caller::{Answer, Work};
 use crate::config::{Config, POOLS_MAX};
-use crate::door::carrier::Arrival;
-use crate::doors::Doors;
 use crate::emptying::Emptyings;
 use crate::event_record::EventFile;
 use crate::events::Events;
 use crate::fault;
 use crate::filling::Filling;
 use crate::history::{Histories, History};
+use crate::io_worker::IoWorker;
 use crate::job_record::JobFiles;
-use crate::job_turn::JobTurn;
+use crate::job_slot::JobSlot;
 use crate::jobs::Jobs;
 use crate::kernel::Asked;
 use crate::ledger::{Ledger, Remembered};
+use crate::listener::proxy::Arrival;
+use crate::listeners::Listeners;
 use crate::locate::Locates;
 use crate::member::Members;
 use crate::nbd::NbdServer;
-use crate::plight::Plight;
-use crate::scribe::Scribe;
-use crate::slow::Paces;
+use crate::slow::DiskLatencies;
 use crate::smart::Smarts;
+use crate::transports::Transports;
 use crate::trash_age::TrashAges;
-use crate::ways::Ways;
 
 /// How often the progress of jobs is looked at.
 const TICK: Duration = Duration::from_secs(1);
@@ -56,42 +56,42 @@ pub(crate) struct OpenPool {
     pub(crate) spaces: Rc<Spaces>,
     pub(crate) mode: ImportMode,
     /// Changes of this pool, one at a time.
-    pub(crate) turn: Turn,
+    pub(crate) mutex: AsyncMutex,
     /// Jobs of this pool, one at a time.
-    pub(crate) job_turn: JobTurn,
+    pub(crate) job_slot: JobSlot,
     pub(crate) is_closing: Cell<bool>,
     pub(crate) history: History,
     pub(crate) absences: Absences,
     pub(crate) filling: Filling,
     /// Rows that lie badly, as they were counted last.
     pub(crate) laid_badly: Cell<u64>,
-    pub(crate) paces: Paces,
+    pub(crate) latencies: DiskLatencies,
     pub(crate) emptyings: Emptyings,
     pub(crate) smarts: Smarts,
     /// What people call the bays of disks.
     pub(crate) bays: RefCell<BTreeMap<DiskId, String>>,
     /// What has become of what disks lie on, as it was seen last.
-    pub(crate) plights: RefCell<BTreeMap<DiskSlot, Plight>>,
+    pub(crate) plights: RefCell<BTreeMap<DiskSlot, Backing>>,
 }
 
 impl OpenPool {
     pub(crate) fn new(spaces: Rc<Spaces>, mode: ImportMode) -> Rc<Self> {
-        let (turn, job_turn) = (Turn::default(), JobTurn::default());
+        let (mutex, job_slot) = (AsyncMutex::default(), JobSlot::default());
         let (history, absences) = (History::default(), Absences::default());
         let (is_closing, plights) = (Cell::new(false), RefCell::default());
-        let paces = Paces::default();
+        let latencies = DiskLatencies::default();
         let (emptyings, smarts) = (Emptyings::default(), Smarts::default());
         Rc::new(Self {
             spaces,
             mode,
-            turn,
-            job_turn,
+            mutex,
+            job_slot,
             is_closing,
             history,
             absences,
             laid_badly: Cell::new(0),
             filling: Filling::default(),
-            paces,
+            latencies,
             emptyings,
             smarts,
             bays: RefCell::default(),
@@ -144,12 +144,12 @@ pub(crate) struct Engine {
     pub(crate) trash_ages: TrashAges,
     pub(crate) members: Members,
     pub(crate) nbd: NbdServer,
-    pub(crate) doors: Doors,
-    pub(crate) ways: Ways,
+    pub(crate) listeners: Listeners,
+    pub(crate) transports: Transports,
     pub(crate) locates: Locates,
     /// Changes of the set of pools, one at a time.
-    pub(crate) changes: Turn,
-    pub(crate) began: Moment,
+    pub(crate) changes: AsyncMutex,
+    pub(crate) began: Instant,
     /// What is going on that is no job, in words.
     pub(crate) doing: RefCell<Vec<String>>,
     pub(crate) is_stopping: Cell<bool>,
@@ -160,32 +160,32 @@ impl Engine {
         handle: Handle,
         config: Rc<Config>,
         host: HostId,
-        scribe: Rc<Scribe>,
-        ways: Ways,
-        doors: Doors,
+        file_worker: Rc<IoWorker>,
+        transports: Transports,
+        listeners: Listeners,
         locates: Locates,
     ) -> Rc<Self> {
         let seams = handle.seams();
-        let arbiter = FileArbiter::new(host, config.arbiter_folder(), Rc::clone(&scribe));
+        let arbiter = FileArbiter::new(host, config.arbiter_folder(), Rc::clone(&file_worker));
         Rc::new(Self {
             nbd: NbdServer::new(&seams, config.nbd_socket()),
             began: seams.clock.now(),
             members: Members::new(Rc::clone(&seams.clock)),
-            ledger: Ledger::new(config.pools_folder(), Rc::clone(&scribe)),
-            histories: Histories::new(config.history_folder(), Rc::clone(&scribe)),
-            events: Events::new(EventFile::new(config.state.clone(), Rc::clone(&scribe))),
-            trash_ages: TrashAges::new(&config.state, Rc::clone(&scribe)),
-            jobs: Rc::new(Jobs::new(JobFiles::new(config.state.clone(), scribe))),
+            ledger: Ledger::new(config.pools_folder(), Rc::clone(&file_worker)),
+            histories: Histories::new(config.history_folder(), Rc::clone(&file_worker)),
+            events: Events::new(EventFile::new(config.state.clone(), Rc::clone(&file_worker))),
+            trash_ages: TrashAges::new(&config.state, Rc::clone(&file_worker)),
+            jobs: Rc::new(Jobs::new(JobFiles::new(config.state.clone(), file_worker))),
             arbiter: Rc::new(arbiter),
-            ways,
-            doors,
+            transports,
+            listeners,
             locates,
             handle,
             seams,
             config,
             pools: RefCell::default(),
             closed: RefCell::default(),
-            changes: Turn::default(),
+            changes: AsyncMutex::default(),
             doing: RefCell::default(),
             is_stopping: Cell::new(false),
         })
@@ -230,14 +230,14 @@ impl Engine {
             self.seams.spawner.spawn("request", work(Rc::clone(&self)));
         }
         // Where nobody has asked for a good end: what is not answered is left to the next daemon, and does not fail.
-        self.ways.makers.borrow().let_go();
+        self.transports.makers.borrow().let_go();
     }
 
     /// Refuses changes while the daemon is ending.
     pub(crate) fn check_running(&self) -> Answer<()> {
         if self.is_stopping.get() {
             let error = ErrorBody::new(ErrorCode::Stopping, "the daemon is ending; nothing was changed");
-            return Err(error.hint("ask again when it has been started anew"));
+            return Err(error.hint("ask again when it has been started again"));
         }
         Ok(())
     }
@@ -283,10 +283,10 @@ impl Engine {
     }
 
     /// The turn to change a pool, which takes changes still when that comes.
-    pub(crate) async fn turn_to_change<'a>(&self, pool: &'a OpenPool) -> Answer<Permit<'a>> {
-        let turn = pool.turn.take().await;
+    pub(crate) async fn lock_for_change<'a>(&self, pool: &'a OpenPool) -> Answer<Permit<'a>> {
+        let mutex = pool.mutex.take().await;
         self.check_changing(pool)?;
-        Ok(turn)
+        Ok(mutex)
     }
 
     fn check_changing(&self, pool: &OpenPool) -> Answer<()> {

@@ -23,7 +23,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use dolmen_checksum::crc32c;
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_units::{Epoch, EpochId, PoolId};
 use rustix::fs::{IFlags, ioctl_setflags};
 

@@ -13,8 +13,8 @@ use dolmen_api::{Event, FindingCode, JobState, Object, SCHEMA};
 use serde::{Deserialize, Serialize};
 
 use crate::files::{FILE_BYTES_MAX, write_durably};
+use crate::io_worker::IoWorker;
 use crate::job_record::{Content, read, seconds_now};
-use crate::scribe::Scribe;
 
 /// The version of the file.
 const VERSION: u32 = 1;
@@ -24,17 +24,17 @@ const EVENTS_MAX: usize = 1000;
 
 /// A disk of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ToldDisk {
+pub(crate) struct ReportedDisk {
     pub(crate) id: String,
     pub(crate) slot: u16,
     pub(crate) name: String,
     pub(crate) is_leaving: bool,
-    pub(crate) is_given_up: bool,
+    pub(crate) is_excluded: bool,
 }
 
 /// A space of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ToldSpace {
+pub(crate) struct ReportedSpace {
     pub(crate) id: u64,
     pub(crate) name: String,
     pub(crate) size_bytes: u64,
@@ -56,11 +56,11 @@ pub(crate) struct Trouble {
 
 /// A pool that is open, or was and should be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ToldPool {
+pub(crate) struct ReportedPool {
     pub(crate) id: String,
     pub(crate) name: String,
-    pub(crate) disks: Vec<ToldDisk>,
-    pub(crate) spaces: Vec<ToldSpace>,
+    pub(crate) disks: Vec<ReportedDisk>,
+    pub(crate) spaces: Vec<ReportedSpace>,
     pub(crate) troubles: Vec<Trouble>,
     /// Whether this daemon has told that it is open.
     #[serde(skip)]
@@ -69,18 +69,18 @@ pub(crate) struct ToldPool {
 
 /// A job that has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ToldJob {
+pub(crate) struct ReportedJob {
     pub(crate) id: u64,
     pub(crate) state: JobState,
 }
 
 /// The state that events led to.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(crate) struct Told {
-    pub(crate) pools: Vec<ToldPool>,
+pub(crate) struct ReportedState {
+    pub(crate) pools: Vec<ReportedPool>,
     /// What is the matter with none of them.
     pub(crate) besides: Vec<Trouble>,
-    pub(crate) jobs: Vec<ToldJob>,
+    pub(crate) jobs: Vec<ReportedJob>,
     /// No job with a larger number was told of.
     pub(crate) last_job: u64,
 }
@@ -92,12 +92,12 @@ pub(crate) struct Recorded {
     /// The last number that was given.
     pub(crate) last: u64,
     pub(crate) events: VecDeque<Event>,
-    pub(crate) told: Told,
+    pub(crate) reported: ReportedState,
 }
 
 impl Recorded {
     /// Nothing, behind numbers up to this one.
-    pub(crate) fn anew(last: u64) -> Self {
+    pub(crate) fn empty(last: u64) -> Self {
         Self { last, ..Self::default() }
     }
 
@@ -111,11 +111,11 @@ impl Recorded {
     }
 
     /// Events behind a number and up to another, of one pool or all.
-    pub(crate) fn behind(&self, since: u64, last: u64, pool: Option<&str>) -> dolmen_api::Events {
+    pub(crate) fn after(&self, since: u64, last: u64, pool: Option<&str>) -> dolmen_api::Events {
         let first = self.events.front().map_or(self.last + 1, |event| event.number);
         let is_meant = |event: &&Event| {
-            let is_behind = event.number > since && event.number <= last;
-            is_behind && pool.is_none_or(|pool| event.object.pool.as_deref() == Some(pool))
+            let is_stale = event.number > since && event.number <= last;
+            is_stale && pool.is_none_or(|pool| event.object.pool.as_deref() == Some(pool))
         };
         dolmen_api::Events {
             schema: SCHEMA,
@@ -126,7 +126,7 @@ impl Recorded {
         }
     }
 
-    /// As it goes into the file. Where it would be too long to be read again, the oldest events go; what they led to is told anew
+    /// As it goes into the file. Where it would be too long to be read again, the oldest events go; what they led to is told again
     /// where even that is not enough.
     pub(crate) fn text(&mut self) -> io::Result<Vec<u8>> {
         self.version = VERSION;
@@ -137,8 +137,8 @@ impl Recorded {
                 return Ok(text);
             }
             if self.events.is_empty() {
-                let told = Told::default();
-                return serde_json::to_vec(&Self { told, ..self.clone() }).map_err(io::Error::other);
+                let reported = ReportedState::default();
+                return serde_json::to_vec(&Self { reported, ..self.clone() }).map_err(io::Error::other);
             }
             self.events.drain(..self.events.len().div_ceil(2));
         }
@@ -179,7 +179,7 @@ fn parse(text: &str) -> Result<Recorded, Unfit> {
 fn read_record(folder: &Path, now_s: u64) -> Option<Recorded> {
     match read("events", &folder.join(FILE), now_s, parse) {
         Content::Missing => None,
-        Content::Unusable => Some(Recorded::anew(now_s)),
+        Content::Unusable => Some(Recorded::empty(now_s)),
         Content::Usable(recorded) => Some(recorded),
     }
 }
@@ -188,12 +188,12 @@ fn read_record(folder: &Path, now_s: u64) -> Option<Recorded> {
 #[derive(Debug)]
 pub(crate) struct EventFile {
     folder: PathBuf,
-    scribe: Rc<Scribe>,
+    file_worker: Rc<IoWorker>,
 }
 
 impl EventFile {
-    pub(crate) fn new(folder: PathBuf, scribe: Rc<Scribe>) -> Self {
-        Self { folder, scribe }
+    pub(crate) fn new(folder: PathBuf, file_worker: Rc<IoWorker>) -> Self {
+        Self { folder, file_worker }
     }
 
     /// What is on record; `None` where nothing ever was.
@@ -202,7 +202,7 @@ impl EventFile {
     /// When nobody could look.
     pub(crate) async fn read(&self) -> io::Result<Option<Recorded>> {
         let folder = self.folder.clone();
-        self.scribe.run(move || Ok(read_record(&folder, seconds_now()))).await
+        self.file_worker.run(move || Ok(read_record(&folder, seconds_now()))).await
     }
 
     /// Puts all of it on record.
@@ -211,7 +211,7 @@ impl EventFile {
     /// What the file system says.
     pub(crate) async fn write(&self, text: Vec<u8>) -> io::Result<()> {
         let path = self.folder.join(FILE);
-        self.scribe.run(move || write_durably(&path, &text)).await
+        self.file_worker.run(move || write_durably(&path, &text)).await
     }
 }
 
@@ -231,9 +231,9 @@ mod tests {
     }
 
     fn record(events: Vec<Event>, last: u64) -> Recorded {
-        let job = ToldJob { id: 7, state: JobState::Paused };
-        let told = Told { jobs: vec![job], last_job: 9, ..Told::default() };
-        Recorded { version: VERSION, last, events: events.into(), told }
+        let job = ReportedJob { id: 7, state: JobState::Paused };
+        let reported = ReportedState { jobs: vec![job], last_job: 9, ..ReportedState::default() };
+        Recorded { version: VERSION, last, events: events.into(), reported }
     }
 
     /// What is written reads back; what is torn, of another version or out of order is kept aside, and no number is given again.
@@ -249,7 +249,7 @@ mod tests {
             fs::write(folder.path().join(FILE), text).unwrap();
             let found = read_record(folder.path(), NOW).unwrap();
             assert_eq!((found.last, found.events.len()), (last, count), "{text}");
-            assert_eq!(found.told.last_job, if count == 2 { 9 } else { 0 });
+            assert_eq!(found.reported.last_job, if count == 2 { 9 } else { 0 });
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is thrown away");
         }
         assert_eq!(read_record(tempfile::tempdir().unwrap().path(), NOW), None);
@@ -257,18 +257,18 @@ mod tests {
 
     /// Scenario: more events than are kept. Who asks on from a number gets each behind it once, or is told how many are gone.
     #[test]
-    fn events_are_bounded_and_it_is_told_how_many_are_gone() {
+    fn events_are_bounded_and_dropped_ones_are_counted() {
         let mut all = Recorded::default();
         let count = EVENTS_MAX as u64 + 5;
         (0..count).for_each(|_| all.add(event(0, "x")));
         let numbers = |since, last| -> Vec<u64> {
-            all.behind(since, last, None).events.iter().map(|event| event.number).collect()
+            all.after(since, last, None).events.iter().map(|event| event.number).collect()
         };
         assert_eq!((numbers(0, count).len(), numbers(0, count)[0]), (EVENTS_MAX, 6));
         assert_eq!(numbers(count - 3, count - 1), [count - 2, count - 1], "one is not on record yet");
-        let dropped = |since| all.behind(since, count, None).dropped;
+        let dropped = |since| all.after(since, count, None).dropped;
         assert_eq!([0, 2, 4, 5, 6, count, u64::MAX].map(dropped), [5, 3, 1, 0, 0, 0, 0]);
-        assert!(all.behind(0, count, Some("other")).events.is_empty());
+        assert!(all.after(0, count, Some("other")).events.is_empty());
     }
 
     /// However long its texts, what is written is read again.
@@ -280,6 +280,6 @@ mod tests {
         assert!(text.len() as u64 <= FILE_BYTES_MAX);
         let read = parse(std::str::from_utf8(&text).unwrap()).unwrap();
         assert!(!read.events.is_empty() && read.events.len() < EVENTS_MAX);
-        assert_eq!((read.last, read.told.last_job), (1000, 9));
+        assert_eq!((read.last, read.reported.last_job), (1000, 9));
     }
 }

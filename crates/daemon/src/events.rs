@@ -19,7 +19,9 @@ use dolmen_units::{Bytes, PoolId};
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
-use crate::event_record::{EventFile, Recorded, ToldDisk, ToldJob, ToldPool, ToldSpace, Trouble};
+use crate::event_record::{
+    EventFile, Recorded, ReportedDisk, ReportedJob, ReportedPool, ReportedSpace, Trouble,
+};
 use crate::findings::findings_at_a_glance;
 use crate::health::not_open;
 use crate::job_record::{kept, seconds_now};
@@ -71,16 +73,16 @@ impl Events {
         let found = match self.file.read().await {
             Ok(found) => found,
             Err(error) => {
-                tracing::error!(%error, "the record of events cannot be read; it begins anew");
-                Some(Recorded::anew(seconds_now()))
+                tracing::error!(%error, "the record of events cannot be read; it begins again");
+                Some(Recorded::empty(seconds_now()))
             }
         };
         let is_new = found.as_ref().is_none_or(|found| found.events.is_empty());
         let mut record = found.unwrap_or_default();
         if is_new {
-            record.told.last_job = jobs.iter().map(|job| job.id).max().unwrap_or(0);
+            record.reported.last_job = jobs.iter().map(|job| job.id).max().unwrap_or(0);
             let open = jobs.iter().filter(|job| !job.has_ended());
-            record.told.jobs = open.map(|job| ToldJob { id: job.id, state: job.state() }).collect();
+            record.reported.jobs = open.map(|job| ReportedJob { id: job.id, state: job.state() }).collect();
         }
         let was_ended = record.events.back().map(|event| event.code == EventCode::DaemonEnded);
         self.published.set(record.last);
@@ -91,7 +93,7 @@ impl Events {
             Some(false) => "; the one before was killed, or the system went down",
         };
         let text = format!("the daemon, version {}, was started{how}", env!("CARGO_PKG_VERSION"));
-        self.tell(change(EventCode::DaemonStarted, Object::daemon(""), text));
+        self.report(change(EventCode::DaemonStarted, Object::daemon(""), text));
         self.keep().await;
     }
 
@@ -105,33 +107,33 @@ impl Events {
         self.leaving.borrow_mut().insert(pool);
     }
 
-    fn tell(&self, (code, finding, object, text): Change) {
+    fn report(&self, (code, finding, object, text): Change) {
         let (number, at_s) = (0, seconds_now());
         self.is_changed.set(true);
         self.record.borrow_mut().add(Event { number, at_s, code, finding, object, text: kept(&text) });
     }
 
     /// Tells that a pool is no more, here at least.
-    pub(crate) async fn tell_gone(&self, pool: PoolId, name: &str, code: EventCode, text: String) {
+    pub(crate) async fn report_unknown(&self, pool: PoolId, name: &str, code: EventCode, text: String) {
         let id = pool.to_string();
-        self.record.borrow_mut().told.pools.retain(|told| told.id != id);
+        self.record.borrow_mut().reported.pools.retain(|reported| reported.id != id);
         self.leaving.borrow_mut().remove(&pool);
-        self.tell(change(code, Object::pool(name), text));
+        self.report(change(code, Object::pool(name), text));
         self.keep().await;
     }
 
     /// Tells that the daemon has ended well.
-    pub(crate) async fn tell_end(&self) {
+    pub(crate) async fn report_end(&self) {
         let text = "the daemon has closed its pools and ended".to_owned();
-        self.tell(change(EventCode::DaemonEnded, Object::daemon(""), text));
+        self.report(change(EventCode::DaemonEnded, Object::daemon(""), text));
         self.keep().await;
     }
 
     /// Tells what has become of a pool that is open.
-    fn see_pool(&self, pool: PoolId, mut now: ToldPool, findings: &[Finding]) {
+    fn see_pool(&self, pool: PoolId, mut now: ReportedPool, findings: &[Finding]) {
         self.leaving.borrow_mut().remove(&pool);
         let was_made = self.making.borrow_mut().remove(&pool);
-        let before = self.take_told(&now.id);
+        let before = self.take_reported(&now.id);
         let mut changes = Vec::new();
         if before.as_ref().is_none_or(|before| !before.is_open) {
             changes.push(opened(&now.name, was_made && before.is_none()));
@@ -144,54 +146,55 @@ impl Events {
             changes.extend(of_spaces(&now.name, &before.spaces, &now.spaces));
         }
         let troubles = before.map(|before| before.troubles).unwrap_or_default();
-        let (troubles, told) = of_troubles(troubles, findings, seconds_now());
-        changes.extend(told);
+        let (troubles, reported) = of_troubles(troubles, findings, seconds_now());
+        changes.extend(reported);
         (now.troubles, now.is_open) = (troubles, true);
-        self.record.borrow_mut().told.pools.push(now);
-        self.tell_all(changes);
+        self.record.borrow_mut().reported.pools.push(now);
+        self.report_all(changes);
     }
 
-    /// What was told of a pool, which is told anew.
-    fn take_told(&self, id: &str) -> Option<ToldPool> {
-        let pools = &mut self.record.borrow_mut().told.pools;
-        pools.iter().position(|told| told.id == id).map(|at| pools.swap_remove(at))
+    /// What was told of a pool, which is told again.
+    fn take_reported(&self, id: &str) -> Option<ReportedPool> {
+        let pools = &mut self.record.borrow_mut().reported.pools;
+        pools.iter().position(|reported| reported.id == id).map(|at| pools.swap_remove(at))
     }
 
-    fn tell_all(&self, changes: Vec<Change>) {
-        changes.into_iter().for_each(|change| self.tell(change));
+    fn report_all(&self, changes: Vec<Change>) {
+        changes.into_iter().for_each(|change| self.report(change));
     }
 
     /// Tells of pools that are known no more; those that are known and not open have no news.
-    fn see_gone(&self, is_open: impl Fn(&str) -> bool, is_known: impl Fn(&str) -> bool) {
+    fn report_unknown_pools(&self, is_open: impl Fn(&str) -> bool, is_known: impl Fn(&str) -> bool) {
         let leaving: BTreeSet<String> = self.leaving.borrow().iter().map(ToString::to_string).collect();
         let mut gone = Vec::new();
-        self.record.borrow_mut().told.pools.retain_mut(|told| {
-            told.is_open &= is_open(&told.id);
-            let stays = is_known(&told.id) || leaving.contains(&told.id);
+        self.record.borrow_mut().reported.pools.retain_mut(|reported| {
+            reported.is_open &= is_open(&reported.id);
+            let stays = is_known(&reported.id) || leaving.contains(&reported.id);
             if !stays {
-                let text = format!("pool {} is not known here any more", told.name);
-                gone.push(change(EventCode::PoolGone, Object::pool(told.name.as_str()), text));
+                let text = format!("pool {} is not known here any more", reported.name);
+                gone.push(change(EventCode::PoolUnknown, Object::pool(reported.name.as_str()), text));
             }
             stays
         });
-        self.tell_all(gone);
+        self.report_all(gone);
     }
 
     fn see_besides(&self, findings: &[Finding]) {
-        let troubles = std::mem::take(&mut self.record.borrow_mut().told.besides);
+        let troubles = std::mem::take(&mut self.record.borrow_mut().reported.besides);
         let (troubles, changes) = of_troubles(troubles, findings, seconds_now());
-        self.record.borrow_mut().told.besides = troubles;
-        self.tell_all(changes);
+        self.record.borrow_mut().reported.besides = troubles;
+        self.report_all(changes);
     }
 
     fn see_jobs(&self, jobs: &[Rc<Entry>]) {
         let mut record = self.record.borrow_mut();
-        let (told, last) = (std::mem::take(&mut record.told.jobs), record.told.last_job);
-        record.told.last_job = jobs.iter().map(|job| job.id).max().unwrap_or(0).max(last);
+        let (reported, last) = (std::mem::take(&mut record.reported.jobs), record.reported.last_job);
+        record.reported.last_job = jobs.iter().map(|job| job.id).max().unwrap_or(0).max(last);
         let seen: Vec<SeenJob> = jobs.iter().map(|job| SeenJob::of(job)).collect();
-        record.told.jobs = seen.iter().filter(|job| !has_ended(job.state)).map(|job| job.told()).collect();
+        record.reported.jobs =
+            seen.iter().filter(|job| !has_ended(job.state)).map(|job| job.reported()).collect();
         drop(record);
-        self.tell_all(of_jobs(&told, last, &seen));
+        self.report_all(of_jobs(&reported, last, &seen));
     }
 
     /// Puts all of it on record, if there is something new. Where that fails, people are told all the same, and the log says so
@@ -217,14 +220,15 @@ impl Events {
     }
 
     /// Events behind a number, of one pool or all, as far as people are told of them.
-    fn behind(&self, since: u64, pool: Option<&str>) -> dolmen_api::Events {
-        self.record.borrow().behind(since, self.published.get(), pool)
+    fn after(&self, since: u64, pool: Option<&str>) -> dolmen_api::Events {
+        self.record.borrow().after(since, self.published.get(), pool)
     }
 
     /// Since when something is the matter, in seconds since 1970, if that was told.
     pub(crate) fn since(&self, finding: &Finding) -> Option<u64> {
         let record = self.record.borrow();
-        let all = record.told.pools.iter().flat_map(|pool| &pool.troubles).chain(&record.told.besides);
+        let all =
+            record.reported.pools.iter().flat_map(|pool| &pool.troubles).chain(&record.reported.besides);
         let mut same = all.filter(|one| one.code == finding.code && one.object == finding.object);
         same.next().map(|one| one.since_s)
     }
@@ -239,7 +243,7 @@ fn opened(name: &str, was_made: bool) -> Change {
 }
 
 /// What has become of disks.
-fn of_disks(pool: &str, before: &[ToldDisk], now: &[ToldDisk]) -> Vec<Change> {
+fn of_disks(pool: &str, before: &[ReportedDisk], now: &[ReportedDisk]) -> Vec<Change> {
     let mut changes = Vec::new();
     for disk in now {
         let (name, object) = (&disk.name, Object::disk(pool, disk.slot));
@@ -249,8 +253,8 @@ fn of_disks(pool: &str, before: &[ToldDisk], now: &[ToldDisk]) -> Vec<Change> {
             continue;
         };
         let (code, text) = match (old.is_leaving, disk.is_leaving) {
-            (_, true) if disk.is_given_up && !old.is_given_up => {
-                (EventCode::DiskGivenUp, "stayed away; what it had is rebuilt on the other disks")
+            (_, true) if disk.is_excluded && !old.is_excluded => {
+                (EventCode::DiskExcluded, "stayed away; what it had is rebuilt on the other disks")
             }
             (false, true) => (EventCode::DiskLeaves, "is to leave; what it has is moved to the other disks"),
             (true, false) => (EventCode::DiskStays, "is not to leave any more"),
@@ -266,7 +270,7 @@ fn of_disks(pool: &str, before: &[ToldDisk], now: &[ToldDisk]) -> Vec<Change> {
 }
 
 /// What has become of spaces.
-fn of_spaces(pool: &str, before: &[ToldSpace], now: &[ToldSpace]) -> Vec<Change> {
+fn of_spaces(pool: &str, before: &[ReportedSpace], now: &[ReportedSpace]) -> Vec<Change> {
     let mut changes = Vec::new();
     for space in now {
         let object = Object::space(pool, space.name.as_str());
@@ -362,16 +366,16 @@ impl SeenJob {
         Self { id: job.id, pool, what: job.what(), state: job.state(), result }
     }
 
-    fn told(&self) -> ToldJob {
-        ToldJob { id: self.id, state: self.state }
+    fn reported(&self) -> ReportedJob {
+        ReportedJob { id: self.id, state: self.state }
     }
 }
 
 /// What has become of jobs; those up to `last` that are not among those told of had ended when that was told.
-fn of_jobs(told: &[ToldJob], last: u64, now: &[SeenJob]) -> Vec<Change> {
+fn of_jobs(reported: &[ReportedJob], last: u64, now: &[SeenJob]) -> Vec<Change> {
     let mut changes = Vec::new();
     for job in now {
-        let before = told.iter().find(|told| told.id == job.id).map(|told| told.state);
+        let before = reported.iter().find(|reported| reported.id == job.id).map(|reported| reported.state);
         if before.is_none() && job.id <= last {
             continue;
         }
@@ -420,7 +424,7 @@ impl Engine {
             let findings = findings_at_a_glance(&open).await;
             // One that is being closed changes on the way.
             if !open.is_closing.get() && !self.is_stopping.get() {
-                self.events.see_pool(open.id(), self.as_told(&open), &findings);
+                self.events.see_pool(open.id(), self.as_reported(&open), &findings);
             }
         }
         if self.is_stopping.get() {
@@ -428,7 +432,7 @@ impl Engine {
         }
         let is_open = |id: &str| self.pools.borrow().keys().any(|pool| pool.to_string() == id);
         let is_closed = |id: &str| self.closed.borrow().keys().any(|pool| pool.to_string() == id);
-        self.events.see_gone(is_open, |id| is_open(id) || is_closed(id));
+        self.events.report_unknown_pools(is_open, |id| is_open(id) || is_closed(id));
         let mut findings = self.findings_besides();
         findings.extend(self.closed.borrow().values().map(not_open));
         self.events.see_besides(&findings);
@@ -436,16 +440,16 @@ impl Engine {
         self.events.keep().await;
     }
 
-    fn as_told(&self, open: &OpenPool) -> ToldPool {
+    fn as_reported(&self, open: &OpenPool) -> ReportedPool {
         let leaving = open.spaces.drains();
-        let disk = |disk: &Rc<dolmen_pool::Disk>| ToldDisk {
+        let disk = |disk: &Rc<dolmen_pool::Disk>| ReportedDisk {
             id: disk.id().to_string(),
             slot: disk.slot().0,
             name: kept(&disk.name()),
             is_leaving: leaving.iter().any(|other| other.id() == disk.id()),
-            is_given_up: open.absences.is_given_up(disk.id()),
+            is_excluded: open.absences.is_excluded(disk.id()),
         };
-        let space = |space: &Rc<dolmen_space::Space>| ToldSpace {
+        let space = |space: &Rc<dolmen_space::Space>| ReportedSpace {
             id: space.id().0,
             name: space.name().to_string(),
             size_bytes: space.size().0,
@@ -453,7 +457,7 @@ impl Engine {
             is_served: self.nbd.find(open.id(), space.id()).is_some(),
             is_in_trash: space.trashed_at().is_some(),
         };
-        ToldPool {
+        ReportedPool {
             id: open.id().to_string(),
             name: open.name(),
             disks: open.spaces.pool().disks().iter().map(disk).collect(),
@@ -468,10 +472,10 @@ impl Engine {
         since: u64,
         pool: Option<String>,
     ) -> Answer<dolmen_api::Events> {
-        let events = self.events.behind(since, pool.as_deref());
+        let events = self.events.after(since, pool.as_deref());
         let is_known = |pool: &String| {
-            let is_told = !self.events.behind(0, Some(pool)).events.is_empty();
-            is_told || self.pool(pool).is_ok()
+            let is_reported = !self.events.after(0, Some(pool)).events.is_empty();
+            is_reported || self.pool(pool).is_ok()
         };
         if let Some(pool) = pool.filter(|pool| !is_known(pool)) {
             let message = format!("there is no pool {pool} here, and no event of one");
@@ -493,19 +497,19 @@ mod tests {
         changes.iter().map(|(code, ..)| *code).collect()
     }
 
-    fn disk(id: &str, is_leaving: bool, is_given_up: bool) -> ToldDisk {
-        ToldDisk { id: id.to_owned(), slot: 1, name: format!("/{id}"), is_leaving, is_given_up }
+    fn disk(id: &str, is_leaving: bool, is_excluded: bool) -> ReportedDisk {
+        ReportedDisk { id: id.to_owned(), slot: 1, name: format!("/{id}"), is_leaving, is_excluded }
     }
 
     #[test]
-    fn what_became_of_disks_is_told_once() {
+    fn disk_events_are_reported_once() {
         let before = [disk("a", false, false), disk("b", false, false), disk("c", true, false)];
         let now =
             [disk("a", true, false), disk("b", true, true), disk("c", false, false), disk("d", false, false)];
-        let told = of_disks("tank", &before, &now);
+        let reported = of_disks("tank", &before, &now);
         let expected =
-            [EventCode::DiskLeaves, EventCode::DiskGivenUp, EventCode::DiskStays, EventCode::DiskAdded];
-        assert_eq!(codes(&told), expected);
+            [EventCode::DiskLeaves, EventCode::DiskExcluded, EventCode::DiskStays, EventCode::DiskAdded];
+        assert_eq!(codes(&reported), expected);
         assert_eq!(of_disks("tank", &now, &now), []);
         let gone = of_disks("tank", &now, &now[1..]);
         assert_eq!(codes(&gone), [EventCode::DiskRemoved]);
@@ -513,8 +517,8 @@ mod tests {
     }
 
     #[test]
-    fn what_became_of_the_trash_is_told_once() {
-        let space = |is_in_trash| ToldSpace {
+    fn trash_events_are_reported_once() {
+        let space = |is_in_trash| ReportedSpace {
             id: 1,
             name: "x".to_owned(),
             size_bytes: 4096,
@@ -534,8 +538,8 @@ mod tests {
     }
 
     #[test]
-    fn what_became_of_spaces_is_told_once() {
-        let space = |id, name: &str| ToldSpace {
+    fn space_events_are_reported_once() {
+        let space = |id, name: &str| ReportedSpace {
             id,
             name: name.to_owned(),
             size_bytes: 4096,
@@ -545,9 +549,11 @@ mod tests {
         };
         let before = [space(1, "x"), space(2, "y")];
         let attached_at = Some("/dev/dolmen/tank/z".to_owned());
-        let now =
-            [ToldSpace { size_bytes: 8192, attached_at, is_served: true, ..space(1, "z") }, space(3, "n")];
-        let told = of_spaces("tank", &before, &now);
+        let now = [
+            ReportedSpace { size_bytes: 8192, attached_at, is_served: true, ..space(1, "z") },
+            space(3, "n"),
+        ];
+        let reported = of_spaces("tank", &before, &now);
         let expected = [
             EventCode::SpaceRenamed,
             EventCode::SpaceResized,
@@ -556,7 +562,7 @@ mod tests {
             EventCode::SpaceCreated,
             EventCode::SpaceDeleted,
         ];
-        assert_eq!(codes(&told), expected);
+        assert_eq!(codes(&reported), expected);
         assert_eq!(of_spaces("tank", &now, &now), []);
         let back = of_spaces("tank", &now, &before);
         let expected = [EventCode::SpaceDetached, EventCode::SpaceUnserved];
@@ -566,7 +572,7 @@ mod tests {
     /// Errors of a disk, one after another, are told with the first and whenever they have more than doubled; since when is kept;
     /// and what was the matter is not over because a pool says nothing more.
     #[test]
-    fn a_trouble_is_told_when_it_begins_grows_and_ends() {
+    fn trouble_is_reported_when_it_begins_grows_and_ends() {
         let errors = |amount| Finding {
             code: FindingCode::DiskErrors,
             health: Health::Warning,
@@ -574,14 +580,14 @@ mod tests {
             text: format!("{amount} errors"),
             amount,
         };
-        let (mut troubles, mut told) = (Vec::new(), Vec::new());
+        let (mut troubles, mut reported) = (Vec::new(), Vec::new());
         for amount in 1..=1000 {
             let (now, changes) = of_troubles(troubles, &[errors(amount)], amount);
             troubles = now;
-            told.extend(changes);
+            reported.extend(changes);
         }
-        assert_eq!(told.len(), 9, "{told:?}");
-        assert_eq!((told[0].0, told[1].0), (EventCode::TroubleBegan, EventCode::TroubleGrew));
+        assert_eq!(reported.len(), 9, "{reported:?}");
+        assert_eq!((reported[0].0, reported[1].0), (EventCode::TroubleBegan, EventCode::TroubleGrew));
         assert_eq!(troubles[0].since_s, 1);
         let stopped = Finding {
             code: FindingCode::PoolStopped,
@@ -598,7 +604,7 @@ mod tests {
 
     /// A job that began and ended between two looks is told of, and one that had ended before is not told of again.
     #[test]
-    fn what_became_of_jobs_is_told_once() {
+    fn job_events_are_reported_once() {
         let job = |id, state| SeenJob {
             id,
             pool: "tank".to_owned(),
@@ -606,7 +612,8 @@ mod tests {
             state,
             result: Some("all sound".to_owned()),
         };
-        let told = [ToldJob { id: 3, state: JobState::Running }, ToldJob { id: 4, state: JobState::Paused }];
+        let reported =
+            [ReportedJob { id: 3, state: JobState::Running }, ReportedJob { id: 4, state: JobState::Paused }];
         let now = [
             job(2, JobState::Failed),
             job(3, JobState::Paused),
@@ -614,7 +621,7 @@ mod tests {
             job(5, JobState::Done),
             job(6, JobState::Running),
         ];
-        let changes = of_jobs(&told, 4, &now);
+        let changes = of_jobs(&reported, 4, &now);
         let expected = [
             EventCode::JobPaused,
             EventCode::JobResumed,
@@ -624,7 +631,7 @@ mod tests {
         ];
         assert_eq!(codes(&changes), expected);
         assert_eq!(changes[3].3, "job 5 (scrub pool tank) is done: all sound");
-        let again: Vec<ToldJob> = now[1..].iter().map(|job| job.told()).collect();
+        let again: Vec<ReportedJob> = now[1..].iter().map(|job| job.reported()).collect();
         assert_eq!(codes(&of_jobs(&again[..3], 6, &now[..3])), []);
     }
 }

@@ -108,7 +108,7 @@ pub(crate) fn pool(error: &PoolError) -> ErrorBody {
         PoolError::Join { source, .. } => return create(source),
         PoolError::Log { .. }
         | PoolError::LogUnreadable { .. }
-        | PoolError::LogRotten { .. }
+        | PoolError::LogCorrupt { .. }
         | PoolError::Store { .. }
         | PoolError::Checkpoint { .. }
         | PoolError::Arbiter { .. }
@@ -192,7 +192,7 @@ pub(crate) fn space(error: &SpaceError) -> ErrorBody {
         SpaceError::NameTaken { name } => (ErrorCode::NameTaken, Some(name.to_string())),
         SpaceError::NoSuchSpace { name } => (ErrorCode::NoSuchSpace, Some(name.clone())),
         SpaceError::NotEmpty { name, .. } => (ErrorCode::NotEmpty, Some(name.to_string())),
-        SpaceError::Gone { name } | SpaceError::Trashed { name } | SpaceError::NotTrashed { name } => {
+        SpaceError::Deleted { name } | SpaceError::Trashed { name } | SpaceError::NotTrashed { name } => {
             (ErrorCode::NoSuchSpace, Some(name.to_string()))
         }
     };

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use dolmen_api::{DiskFigures, IoFigures, LatencyBucket, Load, SCHEMA, SpaceFigures};
-use dolmen_block_io::Moment;
+use dolmen_block_io::Instant;
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
@@ -50,8 +50,8 @@ impl Engine {
         disks.iter().filter_map(of).collect()
     }
 
-    fn us_at(&self, moment: Moment) -> u64 {
-        u64::try_from(moment.since(self.began).as_micros()).unwrap_or(u64::MAX)
+    fn us_at(&self, instant: Instant) -> u64 {
+        u64::try_from(instant.since(self.began).as_micros()).unwrap_or(u64::MAX)
     }
 
     fn load(&self, figures: &dolmen_block_io::Figures) -> Load {

@@ -30,14 +30,14 @@ pub(crate) const FILE_BYTES_MAX: u64 = 4 << 20;
 #[derive(Debug)]
 pub(crate) struct Deadline {
     at: Timespec,
-    is_told: Cell<bool>,
+    is_reported: Cell<bool>,
 }
 
 impl Deadline {
     /// From now on.
-    pub(crate) fn after(patience: Duration) -> Self {
-        let limit = Timespec::try_from(patience).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
-        Self { at: clock_gettime(ClockId::Monotonic) + limit, is_told: Cell::new(false) }
+    pub(crate) fn after(timeout: Duration) -> Self {
+        let limit = Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
+        Self { at: clock_gettime(ClockId::Monotonic) + limit, is_reported: Cell::new(false) }
     }
 
     /// Waits until a process has ended, or one that is not known may have; whether the lock is to be tried again.
@@ -46,7 +46,7 @@ impl Deadline {
         if left.tv_sec < 0 {
             return false;
         }
-        if !self.is_told.replace(true) {
+        if !self.is_reported.replace(true) {
             tracing::info!(path = %path.display(), pid, seconds = left.tv_sec + 1, "another daemon holds a lock; waiting for its end");
         }
         let process = pid.and_then(Pid::from_raw).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
+    fn a_file_is_replaced_whole_without_leftovers() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         write_durably(&path, b"one").unwrap();

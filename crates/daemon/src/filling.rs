@@ -8,8 +8,8 @@ use std::rc::Rc;
 use dolmen_api::{Change, ErrorBody, ErrorCode, Finding, FindingCode, Health, Object, SetAlertAt};
 use dolmen_placement::{Offer, Placer};
 use dolmen_pool::{DiskState, PoolState};
-use dolmen_space::{Resiliency, SpaceSpec, slab_grains};
-use dolmen_units::{Bytes, GRAIN_BYTES};
+use dolmen_space::{Resiliency, SpaceSpec, slab_units};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
 use serde::{Deserialize, Serialize};
 
 use crate::caller::Answer;
@@ -28,7 +28,7 @@ const SPAN_MIN_S: u64 = DAY_S;
 /// One each hour of a week, and some.
 const LOOKS_MAX: usize = 200;
 /// A pool that is full in so many days is told of.
-const DAYS_TOLD: u64 = 14;
+const DAYS_REPORTED: u64 = 14;
 
 /// How much of a pool was used, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,12 +112,10 @@ impl OpenPool {
             Some((spec.check().ok()?, spec.interleave))
         });
         let claimable = match request {
-            Some((request, interleave)) => {
-                Placer::new(request, slab_grains(interleave, 0)).claimable(&offers)
-            }
+            Some((request, interleave)) => Placer::new(request, slab_units(interleave, 0)).claimable(&offers),
             None => offers,
         };
-        (used, claimable.iter().map(Offer::claimable_grains).sum::<u64>() * GRAIN_BYTES)
+        (used, claimable.iter().map(Offer::claimable_units).sum::<u64>() * ALLOCATION_UNIT_BYTES)
     }
 
     /// Whether a thin space may still ask for room.
@@ -152,7 +150,7 @@ impl OpenPool {
             findings.push(Finding { amount: at.into(), ..finding });
         }
         let days = self.filling.days_left(seconds_now(), self.spaces.pool().used().0, left);
-        if let Some(days) = days.filter(|days| *days < DAYS_TOLD) {
+        if let Some(days) = days.filter(|days| *days < DAYS_REPORTED) {
             let days = if days == 1 { "1 day".to_owned() } else { format!("{days} days") };
             let text = format!("pool {name} is full in about {days} at the pace of the last week");
             findings.push(found(FindingCode::PoolFilling, Health::Warning, object, text));
@@ -165,7 +163,7 @@ impl Engine {
     /// Sets from which percents on it is told that a pool fills up.
     pub(crate) async fn set_alert_at(self: Rc<Self>, name: String, request: SetAlertAt) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         let inner = pool.spaces.pool();
         inner.check_writable().map_err(|error| fault::pool(&error))?;
         let mut after = request.percents.clone();
@@ -218,7 +216,7 @@ mod tests {
 
     /// Scenario: a pool grows by 10 GiB a day, and has 70 left: a week. What it did before the last week says nothing.
     #[test]
-    fn days_left_are_those_of_the_pace_of_the_last_week() {
+    fn days_left_follow_the_rate_of_the_last_week() {
         let (filling, now_s) = filled(10, 5);
         assert_eq!(filling.days_left(now_s, 150 * GIB, 70 * GIB), Some(7));
         let (filling, now_s) = filled(10, 30);

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dolmen_api::{Finding, FindingCode, Health, Object};
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_pool::{Disk, DiskCounters, PoolState};
-use dolmen_space::{IncidentKind, Space};
+use dolmen_space::{DataLossKind, Space};
 use dolmen_units::{Bytes, SpaceId};
 
 use crate::enclosure::rows_share;
@@ -21,7 +21,7 @@ use crate::words::counted;
 /// Ranges of lost data that are named one by one.
 const PLACES_MAX: usize = 3;
 /// So many errors of reading make a disk one that is asked only where nobody else has what it has.
-pub(crate) const SICK_ERRORS: u64 = 10;
+pub(crate) const FAILING_ERRORS: u64 = 10;
 /// A pool is nearly full for a thin space when what it can still take is below this part of what it has.
 const NEAR_PARTS: u64 = 10;
 
@@ -45,10 +45,10 @@ pub(crate) fn to_attach_absent(open: &OpenPool) -> String {
     }
     let disks = open.spaces.pool().disks();
     let absent = disks.iter().filter(|disk| !disk.is_present());
-    let ways: Vec<String> = absent
+    let transports: Vec<String> = absent
         .map(|disk| format!("attach {} and `dolmen disk online {name} {}`", disk.name(), disk.slot().0))
         .collect();
-    if ways.is_empty() { format!("bring the disks of pool {name} back") } else { ways.join(", ") }
+    if transports.is_empty() { format!("bring the disks of pool {name} back") } else { transports.join(", ") }
 }
 
 /// Whether a disk may have a part of a space: of one that is being replaced, or of which some was rebuilt, it is known which spaces
@@ -145,11 +145,12 @@ fn reduced(open: &OpenPool, space: &Space, object: &Object) -> Option<Finding> {
 /// Ranges of a space that were damaged.
 fn damaged(open: &OpenPool, space: &Space, object: &Object) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut incidents = open.incidents();
-    incidents.sort_by_key(|one| one.at);
-    let of_kind = |kind| incidents.iter().filter(move |one| one.space == space.id() && one.kind == kind);
-    let is_lost = |kind| matches!(kind, IncidentKind::Lost | IncidentKind::TableLost);
-    let of_space = incidents.iter().filter(|one| one.space == space.id());
+    let mut data_loss_events = open.data_loss_events();
+    data_loss_events.sort_by_key(|one| one.at);
+    let of_kind =
+        |kind| data_loss_events.iter().filter(move |one| one.space == space.id() && one.kind == kind);
+    let is_lost = |kind| matches!(kind, DataLossKind::Lost | DataLossKind::TableLost);
+    let of_space = data_loss_events.iter().filter(|one| one.space == space.id());
     let all_lost = of_space.filter(|one| is_lost(one.kind));
     let lost: Vec<String> =
         all_lost.clone().take(PLACES_MAX).map(|one| format!("{} at byte {}", one.length, one.at)).collect();
@@ -162,20 +163,25 @@ fn damaged(open: &OpenPool, space: &Space, object: &Object) -> Vec<Finding> {
         note(FindingCode::SpaceDataLost, Health::Unhealthy, bytes, text);
     }
     let bytes = |kind| of_kind(kind).map(|one| one.length.0).sum();
-    let taken = of_kind(IncidentKind::TakenAsFound).count();
+    let taken = of_kind(DataLossKind::AcceptedUnverified).count();
     if taken > 0 {
         let text = format!(
-            "in {taken} places of space {object}, what was being written at a crash was taken as it was found"
+            "in {taken} places of space {object}, what was being written at a crash was accepted unverified"
         );
-        note(FindingCode::SpaceTakenAsFound, Health::Warning, bytes(IncidentKind::TakenAsFound), text);
+        note(
+            FindingCode::SpaceAcceptedUnverified,
+            Health::Warning,
+            bytes(DataLossKind::AcceptedUnverified),
+            text,
+        );
     }
     // Once they are all back, whoever reads such a block finds out.
-    let rotten = of_kind(IncidentKind::RottenHere).count();
-    if rotten > 0 && absent_with(open, space) > 0 {
+    let corrupt = of_kind(DataLossKind::CorruptHere).count();
+    if corrupt > 0 && absent_with(open, space) > 0 {
         let text = format!(
-            "in {rotten} places of space {object} no copy that is here is good; the disks that are absent may have one"
+            "in {corrupt} places of space {object} no copy that is here is good; the disks that are absent may have one"
         );
-        note(FindingCode::SpaceRottenHere, Health::Warning, bytes(IncidentKind::RottenHere), text);
+        note(FindingCode::SpaceCorruptHere, Health::Warning, bytes(DataLossKind::CorruptHere), text);
     }
     findings
 }
@@ -229,16 +235,16 @@ pub(crate) fn unseen_errors(open: &OpenPool) -> Vec<(Rc<Disk>, DiskCounters)> {
 
 impl OpenPool {
     /// Whether a disk says that it fails, or had so many errors that nobody has acknowledged: others are asked in its place.
-    pub(crate) fn is_sick(&self, disk: &Disk) -> bool {
+    pub(crate) fn is_failing(&self, disk: &Disk) -> bool {
         let errors = self.unseen_errors_of(disk);
-        errors.read_errors.saturating_add(errors.checksum_errors) >= SICK_ERRORS
+        errors.read_errors.saturating_add(errors.checksum_errors) >= FAILING_ERRORS
             || self.smarts.is_failing(disk.id())
     }
 
     /// How many errors a disk had that nobody has acknowledged. That there is no room below is none of its own.
     pub(crate) fn errors_of(&self, disk: &Disk) -> u64 {
         let errors = self.unseen_errors_of(disk);
-        let of_writes = errors.write_errors.saturating_sub(errors.crowded_writes);
+        let of_writes = errors.write_errors.saturating_sub(errors.backing_full_writes);
         errors.read_errors.saturating_add(errors.checksum_errors).saturating_add(of_writes)
     }
 
@@ -248,7 +254,7 @@ impl OpenPool {
         DiskCounters {
             read_errors: all.read_errors.saturating_sub(seen.read_errors),
             write_errors: all.write_errors.saturating_sub(seen.write_errors),
-            crowded_writes: all.crowded_writes.saturating_sub(seen.crowded_writes),
+            backing_full_writes: all.backing_full_writes.saturating_sub(seen.backing_full_writes),
             checksum_errors: all.checksum_errors.saturating_sub(seen.checksum_errors),
             ..DiskCounters::default()
         }
@@ -257,13 +263,13 @@ impl OpenPool {
 
 /// The errors of a disk in words.
 pub(crate) fn errors_text(errors: &DiskCounters) -> String {
-    let crowded = match errors.crowded_writes {
+    let backing_full = match errors.backing_full_writes {
         0 => "",
         some if some == errors.write_errors => " for lack of room below",
         _ => " (some for lack of room below)",
     };
     format!(
-        "{}, {}{crowded}, {}",
+        "{}, {}{backing_full}, {}",
         counted(errors.read_errors, "failed read", "failed reads"),
         counted(errors.write_errors, "failed write", "failed writes"),
         counted(errors.checksum_errors, "damaged block", "damaged blocks")
@@ -271,8 +277,8 @@ pub(crate) fn errors_text(errors: &DiskCounters) -> String {
 }
 
 /// Whether nothing is the matter with a disk but that what it lies on is full.
-pub(crate) fn is_only_crowded(errors: &DiskCounters) -> bool {
-    let of_writes = errors.crowded_writes > 0 && errors.crowded_writes == errors.write_errors;
+pub(crate) fn is_only_backing_full(errors: &DiskCounters) -> bool {
+    let of_writes = errors.backing_full_writes > 0 && errors.backing_full_writes == errors.write_errors;
     of_writes && errors.read_errors == 0 && errors.checksum_errors == 0
 }
 
@@ -350,7 +356,7 @@ async fn findings_with(open: &OpenPool, short: &BTreeMap<SpaceId, Finding>) -> V
     let mut findings = Vec::new();
     findings.extend(not_writable(open));
     findings.extend(of_disks(open));
-    findings.extend(behind(open).await);
+    findings.extend(after(open).await);
     findings.extend(few_voters(open));
     findings.extend(room_used(open));
     findings.extend(rows_share(open));
@@ -389,8 +395,8 @@ fn of_disks(open: &OpenPool) -> Vec<Finding> {
     let disks = open.spaces.pool().disks();
     let object = |disk: &Disk| Object::disk(name.as_str(), disk.slot().0);
     let mut findings = Vec::new();
-    let is_told = |disk: &Disk| !is_here(disk) && (disk.has_failed() || !mutation!(AbsentUntold));
-    for disk in disks.iter().filter(|disk| is_told(disk)) {
+    let is_reported = |disk: &Disk| !is_here(disk) && (disk.has_failed() || !mutation!(AbsentUnreported));
+    for disk in disks.iter().filter(|disk| is_reported(disk)) {
         let text = format!("{} of pool {name} is absent", open.called(disk));
         findings.push(found(FindingCode::DiskAbsent, Health::Warning, object(disk), text));
     }
@@ -400,10 +406,14 @@ fn of_disks(open: &OpenPool) -> Vec<Finding> {
         let text = format!("{} cannot be used: {cause}", disk.name());
         findings.push(found(FindingCode::DiskUnfit, Health::Warning, object(disk), text));
     }
-    findings.extend(open.plight_findings());
+    findings.extend(open.backing_state_findings());
     findings.extend(open.smart_findings());
     for (disk, errors) in unseen_errors(open) {
-        let code = if is_only_crowded(&errors) { FindingCode::DiskCrowded } else { FindingCode::DiskErrors };
+        let code = if is_only_backing_full(&errors) {
+            FindingCode::DiskBackingFull
+        } else {
+            FindingCode::DiskErrors
+        };
         let text = format!("{} had {}", open.called(&disk), errors_text(&errors));
         let amount = errors.read_errors.saturating_add(errors.write_errors);
         let amount = amount.saturating_add(errors.checksum_errors);
@@ -439,7 +449,7 @@ fn milliseconds(us: u64) -> f64 {
 pub(crate) fn slow_disks(open: &OpenPool) -> Vec<(Rc<Disk>, Slow)> {
     let disks = open.spaces.pool().disks();
     let here = disks.into_iter().filter(|disk| disk.is_present());
-    here.filter_map(|disk| open.paces.slow(disk.id()).map(|slow| (disk, slow))).collect()
+    here.filter_map(|disk| open.latencies.slow(disk.id()).map(|slow| (disk, slow))).collect()
 }
 
 /// Disks that are here, and were taken in when one of their labels was gone.
@@ -458,12 +468,12 @@ pub(crate) fn lost_labels_text(disk: &Disk) -> String {
 }
 
 /// That rows are not on all of their disks.
-async fn behind(open: &OpenPool) -> Option<Finding> {
+async fn after(open: &OpenPool) -> Option<Finding> {
     let short = open.spaces.short_rows().await.ok().filter(|short| *short > 0)?;
     let name = open.name();
     let are = if short == 1 { "is not on all its" } else { "are not on all their" };
     let text = format!("{} of pool {name} {are} disks yet", counted(short, "row", "rows"));
-    Some(found(FindingCode::RowsBehind, Health::Warning, Object::pool(name), text))
+    Some(found(FindingCode::RowsStale, Health::Warning, Object::pool(name), text))
 }
 
 /// Replacements and removals that wait for somebody.
@@ -471,7 +481,7 @@ fn waiting(open: &OpenPool) -> Vec<Finding> {
     let name = open.name();
     let mut findings = Vec::new();
     for (old, new, spaces) in waiting_replacements(open) {
-        let who = match open.spaces.pool().is_written_off(&old) {
+        let who = match open.spaces.pool().is_declared_lost(&old) {
             true => "another disk that is away may have",
             false => "the old one alone holds",
         };

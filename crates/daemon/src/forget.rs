@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, ForgetDisk, JobKind};
 use dolmen_pool::Disk;
-use dolmen_space::{GivenUp, Lost, Progress, Space, SpaceRange};
+use dolmen_space::{DeclaredLost, Lost, Progress, Space, SpaceRange};
 use dolmen_units::{Bytes, Name};
 
 use crate::caller::Answer;
@@ -14,7 +14,7 @@ use crate::fault;
 use crate::findings::is_here;
 use crate::job_record::Aim;
 use crate::plan::{Undo, check_typed, made, planned};
-use crate::removal::{check_that_it_stands_alone, figures_of_removing, steps_of_removing};
+use crate::removal::{check_that_it_is_alone, figures_of_removing, steps_of_removing};
 use crate::trash::{called, to_lose};
 use crate::widening::narrowings;
 
@@ -33,22 +33,19 @@ impl Engine {
         request: ForgetDisk,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         self.check_job_room(&pool)?;
         let disk = Self::find_disk(&pool, &what)?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
-        check_that_it_is_gone(&pool, &disk, &request).map_err(|error| error.on(what.as_str()))?;
+        check_that_it_is_absent(&pool, &disk, &request).map_err(|error| error.on(what.as_str()))?;
         let begun = pool.spaces.pool().replacements();
         let successor = begun.into_iter().find(|(old, _)| old.id() == disk.id()).map(|(_, new)| new);
-        if let Some(new) = successor.filter(|_| request.give_up) {
-            return self
-                .give_up_replaced(&pool, (&disk, &new), &request)
-                .await
-                .map_err(|error| error.on(what));
+        if let Some(new) = successor.filter(|_| request.accept_data_loss) {
+            return self.drop_replaced(&pool, (&disk, &new), &request).await.map_err(|error| error.on(what));
         }
-        check_that_it_stands_alone(&pool, &disk).map_err(|error| error.on(what.as_str()))?;
+        check_that_it_is_alone(&pool, &disk).map_err(|error| error.on(what.as_str()))?;
         let alone = Alone::of(&pool, &disk).await?;
-        if !alone.is_nothing() && !request.give_up {
+        if !alone.is_nothing() && !request.accept_data_loss {
             return Err(would_be_lost(&pool, &disk, &alone.all).on(what));
         }
         let more = pool.offer_of_spare_for(&disk);
@@ -72,12 +69,12 @@ impl Engine {
         if !alone.is_nothing() {
             check_consent(&pool, &request)?;
         }
-        let _coming = pool.job_turn.announce();
+        let _coming = pool.job_slot.announce();
         if !pool.spaces.pool().is_drained(&disk) {
             self.retire_disk(&pool, &disk, pool.spaces.pool().role_of(&disk).is_none()).await?;
         }
         if !alone.is_nothing() {
-            pool.spaces.pool().write_off(&disk).await.map_err(|error| fault::pool(&error))?;
+            pool.spaces.pool().declare_lost(&disk).await.map_err(|error| fault::pool(&error))?;
         }
         pool.absences.take_back(disk.id());
         self.keep_history(&pool).await;
@@ -89,7 +86,7 @@ impl Engine {
     }
 
     /// Has a disk that is lost for good waited for no longer by what is to take its place.
-    async fn give_up_replaced(
+    async fn drop_replaced(
         self: &Rc<Self>,
         pool: &Rc<OpenPool>,
         (disk, new): (&Rc<Disk>, &Rc<Disk>),
@@ -111,7 +108,7 @@ impl Engine {
             ));
         }
         check_consent(pool, request)?;
-        pool.spaces.pool().write_off(disk).await.map_err(|error| fault::pool(&error))?;
+        pool.spaces.pool().declare_lost(disk).await.map_err(|error| fault::pool(&error))?;
         self.go_on_replacing(pool).await;
         Ok(made(plan, format!("{} is waited for no longer, and gives up {parts}", disk.name())))
     }
@@ -135,7 +132,7 @@ impl Alone {
         self.all.is_nothing()
     }
 
-    /// What becomes of it when the disk is written off.
+    /// What becomes of it when the disk is declared lost.
     fn in_words(&self, pool: &OpenPool, disk: &Disk) -> String {
         let parts = parts_of(pool, &self.all).join(", ");
         let text = format!("parts {parts}, which cannot be read before they are written again");
@@ -143,7 +140,7 @@ impl Alone {
             return text;
         }
         let mut others = pool.spaces.pool().disks();
-        let is_off = |other: &Disk| pool.spaces.pool().is_written_off(other);
+        let is_off = |other: &Disk| pool.spaces.pool().is_declared_lost(other);
         others.retain(|other| !is_here(other) && other.id() != disk.id() && !is_off(other));
         let others: Vec<String> = others.iter().map(|other| other.name()).collect();
         format!(
@@ -157,34 +154,38 @@ fn check_consent(pool: &OpenPool, request: &ForgetDisk) -> Answer<()> {
     check_typed(request.destroy.as_deref(), pool.name().as_str(), "what a lost disk alone had of pool")
 }
 
-/// Gives up what disks that are written off alone had, and tells of it in the log; what there is to say of it, behind what was done.
-pub(crate) async fn give_up(owner: &OpenPool, disk: &Disk, progress: &Progress) -> Answer<String> {
-    if is_here(disk) || !owner.spaces.pool().is_written_off(disk) {
+/// Gives up what disks that are declared lost alone had, and tells of it in the log; what there is to say of it, behind what was
+/// done.
+pub(crate) async fn abandon(owner: &OpenPool, disk: &Disk, progress: &Progress) -> Answer<String> {
+    if is_here(disk) || !owner.spaces.pool().is_declared_lost(disk) {
         return Ok(String::new());
     }
-    let given_up = owner.spaces.give_up_written_off(progress).await.map_err(|error| fault::space(&error))?;
-    for range in given_up.lost.iter().take(LOGGED_MAX) {
+    let excluded = owner.spaces.declare_rows_lost(progress).await.map_err(|error| fault::space(&error))?;
+    for range in excluded.lost.iter().take(LOGGED_MAX) {
         tracing::error!(pool = %owner.name(), disk = disk.name(), %range, "what nobody has any more was given up");
     }
-    Ok(in_words(&given_up))
+    Ok(in_words(&excluded))
 }
 
-fn in_words(given_up: &GivenUp) -> String {
+fn in_words(excluded: &DeclaredLost) -> String {
     let mut of_spaces: Vec<(&Name, Bytes)> = Vec::new();
-    for SpaceRange { space, length, .. } in &given_up.lost {
+    for SpaceRange { space, length, .. } in &excluded.lost {
         match of_spaces.last_mut().filter(|(last, _)| *last == space) {
             Some((_, sum)) => *sum = *sum + *length,
             None => of_spaces.push((space, *length)),
         }
     }
-    let told: Vec<String> = of_spaces.iter().map(|(space, bytes)| format!("{bytes} of {space}")).collect();
-    match told.is_empty() {
+    let reported: Vec<String> =
+        of_spaces.iter().map(|(space, bytes)| format!("{bytes} of {space}")).collect();
+    match reported.is_empty() {
         true => String::new(),
-        false => format!("; given up, and not to be read before it is written again: {}", told.join(", ")),
+        false => {
+            format!("; given up, and not to be read before it is written again: {}", reported.join(", "))
+        }
     }
 }
 
-fn check_that_it_is_gone(pool: &OpenPool, disk: &Rc<Disk>, request: &ForgetDisk) -> Answer<()> {
+fn check_that_it_is_absent(pool: &OpenPool, disk: &Rc<Disk>, request: &ForgetDisk) -> Answer<()> {
     let (name, slot) = (pool.name(), disk.slot().0);
     if is_here(disk) {
         let message = format!("{} is here, and no ghost; nothing was changed", disk.name());
@@ -192,9 +193,9 @@ fn check_that_it_is_gone(pool: &OpenPool, disk: &Rc<Disk>, request: &ForgetDisk)
             "`dolmen pool remove {name} {slot}` moves what it has to the others first, `dolmen disk retire {name} {slot}` empties it"
         )));
     }
-    // One that leaves and waits for what it alone has may be written off.
+    // One that leaves and waits for what it alone has may be declared lost.
     let pool = pool.spaces.pool();
-    if pool.is_drained(disk) && (!request.give_up || pool.is_written_off(disk)) {
+    if pool.is_drained(disk) && (!request.accept_data_loss || pool.is_declared_lost(disk)) {
         let message = format!("{} is leaving the pool already; nothing was changed", disk.name());
         return Err(ErrorBody::new(ErrorCode::Busy, message).hint("`dolmen jobs` shows how far that is"));
     }
@@ -206,12 +207,13 @@ fn parts_of(pool: &OpenPool, lost: &Lost) -> Vec<String> {
     let mut parts: Vec<String> = Vec::new();
     for space in pool.spaces.kept() {
         let Some(ranges) = lost.ranges.get(&space.id()) else { continue };
-        let told = ranges.iter().take(RANGES_MAX).map(|range| format!("{}-{}", range.start.0, range.end.0));
-        let mut told: Vec<String> = told.collect();
+        let reported =
+            ranges.iter().take(RANGES_MAX).map(|range| format!("{}-{}", range.start.0, range.end.0));
+        let mut reported: Vec<String> = reported.collect();
         if ranges.len() > RANGES_MAX {
-            told.push(format!("and {} more", ranges.len() - RANGES_MAX));
+            reported.push(format!("and {} more", ranges.len() - RANGES_MAX));
         }
-        parts.push(format!("of {} in bytes {}", called(pool, &space), told.join(", ")));
+        parts.push(format!("of {} in bytes {}", called(pool, &space), reported.join(", ")));
     }
     if lost.on_its_way {
         parts.push("of what waits in the write cache or is being moved".to_owned());
@@ -246,17 +248,18 @@ fn would_be_lost(pool: &OpenPool, disk: &Rc<Disk>, lost: &Lost) -> ErrorBody {
     let message = format!("without {without} nobody has parts {}; nothing was changed", parts.join(", "));
     let purges: Vec<String> = spaces.iter().map(|space| to_lose(pool, space)).collect();
     let forgets = std::iter::once(disk).chain(&absent);
-    let forgets: Vec<String> =
-        forgets.map(|disk| format!("`dolmen disk forget {name} {} --give-up`", disk.slot().0)).collect();
-    let mut give_up = format!(
+    let forgets: Vec<String> = forgets
+        .map(|disk| format!("`dolmen disk forget {name} {} --accept-data-loss`", disk.slot().0))
+        .collect();
+    let mut abandon = format!(
         "; if {is_lost} lost for good, {} {} up those parts and nothing else",
         forgets.join(" and "),
         if forgets.len() == 1 { "gives" } else { "give" }
     );
     if !purges.is_empty() {
-        give_up += &format!("; {} the whole of what has them", purges.join(", "));
+        abandon += &format!("; {} the whole of what has them", purges.join(", "));
     }
-    ErrorBody::new(ErrorCode::NoSuchDevice, message).hint(format!("{attach}{give_up}"))
+    ErrorBody::new(ErrorCode::NoSuchDevice, message).hint(format!("{attach}{abandon}"))
 }
 
 fn is_or_are(count: usize) -> &'static str {

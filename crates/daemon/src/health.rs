@@ -6,17 +6,17 @@ use dolmen_api::{
     API_VERSION, ErrorBody, ErrorCode, Finding, FindingCode, Health, Job, JobKind, JobState, Object, SCHEMA,
     Status, Version,
 };
-use dolmen_block_io::Moment;
+use dolmen_block_io::Instant;
 use dolmen_pool::{Disk, PoolState};
-use dolmen_space::{IncidentKind, Space};
+use dolmen_space::{DataLossKind, Space};
 
 use crate::caller::Answer;
 use crate::enclosure::apart_advice;
 use crate::engine::{ClosedPool, Engine, OpenPool};
 use crate::fault;
 use crate::findings::{
-    found, is_only_crowded, short_of_room, slow_disks, to_attach_absent, unseen_errors, waiting_removals,
-    waiting_replacements, without_labels,
+    found, is_only_backing_full, short_of_room, slow_disks, to_attach_absent, unseen_errors,
+    waiting_removals, waiting_replacements, without_labels,
 };
 use crate::jobs::Entry;
 use crate::keep_room::room_advice;
@@ -64,19 +64,20 @@ impl Advice {
 /// What to do about disks that are here and had errors.
 fn for_disks_with_errors(open: &OpenPool, jobs: &[Job]) -> Vec<Advice> {
     let (name, mut todo) = (open.name(), Vec::new());
-    let (crowded, failing): (Vec<_>, Vec<_>) =
-        unseen_errors(open).into_iter().partition(|(_, errors)| is_only_crowded(errors));
-    for (disk, _) in &crowded {
+    let (backing_full, failing): (Vec<_>, Vec<_>) =
+        unseen_errors(open).into_iter().partition(|(_, errors)| is_only_backing_full(errors));
+    for (disk, _) in &backing_full {
         let text = format!(
             "free some room where {} lies, in its file system or thin pool: the disk itself is sound; `dolmen pool acknowledge {name}` \
              ends this warning until there are more errors",
             disk.name()
         );
-        todo.push(Advice::for_disk(open, FindingCode::DiskCrowded, disk, text));
+        todo.push(Advice::for_disk(open, FindingCode::DiskBackingFull, disk, text));
     }
-    let (sick, suspect): (Vec<_>, Vec<_>) = failing.into_iter().partition(|(disk, _)| open.is_sick(disk));
-    for (disk, _) in &sick {
-        todo.push(Advice::for_disk(open, FindingCode::DiskErrors, disk, for_sick(open, disk, jobs)));
+    let (unhealthy, suspect): (Vec<_>, Vec<_>) =
+        failing.into_iter().partition(|(disk, _)| open.is_failing(disk));
+    for (disk, _) in &unhealthy {
+        todo.push(Advice::for_disk(open, FindingCode::DiskErrors, disk, for_failing(open, disk, jobs)));
     }
     let names: Vec<String> = suspect.iter().map(|(disk, _)| open.called(disk)).collect();
     if !names.is_empty() {
@@ -92,9 +93,9 @@ fn for_disks_with_errors(open: &OpenPool, jobs: &[Job]) -> Vec<Advice> {
 }
 
 /// What to do about a disk that is sick, and what is being done.
-fn for_sick(open: &OpenPool, disk: &Disk, jobs: &[Job]) -> String {
+fn for_failing(open: &OpenPool, disk: &Disk, jobs: &[Job]) -> String {
     let (name, slot) = (open.name(), disk.slot().0);
-    let outlook = open.outlook_of_sick(disk, jobs).map(|text| format!("{text}; ")).unwrap_or_default();
+    let outlook = open.outlook_of_failing(disk, jobs).map(|text| format!("{text}; ")).unwrap_or_default();
     format!(
         "{outlook}`dolmen disk replace {name} {slot} NEW` puts another in the place of {}, and `dolmen pool remove {name} {slot}` does \
          without it; `dolmen pool acknowledge {name}` ends this warning and has it used as before, until there are more errors",
@@ -139,12 +140,13 @@ fn for_disks_without_labels(open: &OpenPool, jobs: &[Job]) -> Vec<Advice> {
 
 /// What to do about ranges that were damaged.
 fn for_damage(open: &OpenPool) -> Vec<Advice> {
-    let (name, incidents) = (open.name(), open.incidents());
-    let has = |space: &Space, kind| incidents.iter().any(|one| one.space == space.id() && one.kind == kind);
+    let (name, data_loss_events) = (open.name(), open.data_loss_events());
+    let has =
+        |space: &Space, kind| data_loss_events.iter().any(|one| one.space == space.id() && one.kind == kind);
     let mut todo = Vec::new();
     for space in open.spaces.list() {
         let object = Object::space(name.as_str(), space.name().to_string());
-        if has(&space, IncidentKind::Lost) || has(&space, IncidentKind::TableLost) {
+        if has(&space, DataLossKind::Lost) || has(&space, DataLossKind::TableLost) {
             let text = format!(
                 "restore the lost ranges of {name}/{} from a backup by writing them again; `dolmen scrub {name}` lists all of them, and \
                  it or `dolmen pool acknowledge {name}` then sees that they can be read",
@@ -152,26 +154,26 @@ fn for_damage(open: &OpenPool) -> Vec<Advice> {
             );
             todo.push(Advice::new(FindingCode::SpaceDataLost, object.clone(), text));
         }
-        if has(&space, IncidentKind::TakenAsFound) {
+        if has(&space, DataLossKind::AcceptedUnverified) {
             let text = format!(
                 "see whether what is in {name}/{} is sound, with the check of its file system for instance; `dolmen pool \
                  acknowledge {name}` ends this warning",
                 space.name()
             );
-            todo.push(Advice::new(FindingCode::SpaceTakenAsFound, object, text));
+            todo.push(Advice::new(FindingCode::SpaceAcceptedUnverified, object, text));
         }
     }
     todo
 }
 
 /// What to do about a disk that is absent.
-fn for_absent(open: &OpenPool, disk: &Disk, now: Moment) -> String {
+fn for_absent(open: &OpenPool, disk: &Disk, now: Instant) -> String {
     let (name, slot) = (open.name(), disk.slot().0);
     let waiting = waiting_replacements(open).into_iter().find(|(old, ..)| old.slot() == disk.slot());
     if let Some((old, new, spaces)) = waiting {
         return format!(
             "attach {} and `dolmen disk online {name} {slot}`; or, if it is lost, give up what it alone had, `dolmen disk forget {name} {slot} \
-             --give-up`, or delete {spaces} for good; its replacement by {} then goes on by itself",
+             --accept-data-loss`, or delete {spaces} for good; its replacement by {} then goes on by itself",
             old.name(),
             new.name()
         );
@@ -183,11 +185,11 @@ fn for_absent(open: &OpenPool, disk: &Disk, now: Moment) -> String {
     let outlook = outlook.map(|text| format!("; {text}")).unwrap_or_default();
     if open.cut_of_absent(disk).is_some() {
         return format!(
-            "`dolmen disk replace {name} {slot} {new}`, which makes what {} had anew from the other disks{outlook}",
+            "`dolmen disk replace {name} {slot} {new}`, which makes what {} had again from the other disks{outlook}",
             open.called(disk)
         );
     }
-    if is_only_crowded(&disk.counters()) {
+    if is_only_backing_full(&disk.counters()) {
         return format!(
             "free some room where {} lies, in its file system or thin pool, then `dolmen disk online {name} {slot}`: the disk itself is sound",
             open.called(disk)
@@ -201,7 +203,7 @@ fn for_absent(open: &OpenPool, disk: &Disk, now: Moment) -> String {
 }
 
 /// What somebody should do about a pool, its disks and its spaces.
-pub(crate) async fn advice(open: &OpenPool, jobs: &[Job], now: Moment) -> Vec<Advice> {
+pub(crate) async fn advice(open: &OpenPool, jobs: &[Job], now: Instant) -> Vec<Advice> {
     let name = open.name();
     let mut todo = Vec::new();
     let pool = Object::pool(name.as_str());
@@ -218,7 +220,7 @@ pub(crate) async fn advice(open: &OpenPool, jobs: &[Job], now: Moment) -> Vec<Ad
     }
     let is_replacing = jobs.iter().any(|job| matches!(job.kind, JobKind::Replace | JobKind::Drain));
     let is_missed =
-        |disk: &&Rc<Disk>| !disk.is_present() && !is_replacing && !open.spaces.pool().is_written_off(disk);
+        |disk: &&Rc<Disk>| !disk.is_present() && !is_replacing && !open.spaces.pool().is_declared_lost(disk);
     for disk in open.spaces.pool().disks().iter().filter(is_missed) {
         todo.push(Advice::for_disk(open, FindingCode::DiskAbsent, disk, for_absent(open, disk, now)));
     }
@@ -227,32 +229,33 @@ pub(crate) async fn advice(open: &OpenPool, jobs: &[Job], now: Moment) -> Vec<Ad
             true => ("leave", format!("dolmen pool remove {name} {} --cancel", disk.slot().0)),
             false => ("be emptied", format!("dolmen disk set {name} {} --member", disk.slot().0)),
         };
-        let give_up = |disk: &Disk| format!("`dolmen disk forget {name} {} --give-up`", disk.slot().0);
+        let abandon =
+            |disk: &Disk| format!("`dolmen disk forget {name} {} --accept-data-loss`", disk.slot().0);
         let disks = open.spaces.pool().disks();
         let may_come_back =
-            |other: &&Rc<Disk>| !other.is_present() && !open.spaces.pool().is_written_off(other);
+            |other: &&Rc<Disk>| !other.is_present() && !open.spaces.pool().is_declared_lost(other);
         let others: Vec<String> = disks
             .iter()
             .filter(may_come_back)
             .filter(|other| other.id() != disk.id())
-            .map(|other| format!("attach {}, or {} if it is lost", other.name(), give_up(other)))
+            .map(|other| format!("attach {}, or {} if it is lost", other.name(), abandon(other)))
             .collect();
         let is_ghost = may_come_back(&&disk);
-        let mut ways = vec![match is_ghost {
-            true => format!("add a disk to pool {name}, {} if it is lost", give_up(&disk)),
+        let mut transports = vec![match is_ghost {
+            true => format!("add a disk to pool {name}, {} if it is lost", abandon(&disk)),
             false => format!("add a disk to pool {name}"),
         }];
         if !disk.is_present() {
-            ways.extend(others);
+            transports.extend(others);
         }
         let text = format!(
             "{}, or delete {spaces} for good, so that {} can {does}; or keep it: `{back}`",
-            ways.join(", "),
+            transports.join(", "),
             disk.name()
         );
         todo.push(Advice::for_disk(open, FindingCode::RemovalWaits, &disk, text));
     }
-    todo.extend(open.plight_advice());
+    todo.extend(open.backing_state_advice());
     todo.extend(open.smart_advice(jobs));
     todo.extend(for_disks_with_errors(open, jobs));
     todo.extend(for_slow_disks(open));
@@ -358,7 +361,7 @@ impl Engine {
     pub(crate) fn findings_besides(&self) -> Vec<Finding> {
         let warn = |code, name: String, text| found(code, Health::Warning, Object::daemon(name), text);
         let is_open = |pool| self.pools.borrow().contains_key(&pool);
-        let shown = self.ways.all();
+        let shown = self.transports.all();
         let waiting = shown.iter().filter(|one| !is_open(one.space().pool));
         let mut findings: Vec<Finding> =
             waiting.map(|one| warn(FindingCode::AttachedWaits, one.name(), one.waits_text())).collect();
@@ -368,8 +371,8 @@ impl Engine {
             );
             findings.push(warn(FindingCode::AttachmentEnded, name, text));
         }
-        let doors = self.door_problems().into_iter();
-        findings.extend(doors.map(|(at, text)| warn(FindingCode::DoorClosed, at, text)));
+        let listeners = self.listener_problems().into_iter();
+        findings.extend(listeners.map(|(at, text)| warn(FindingCode::ListenerClosed, at, text)));
         let certificates = self.certificate_warnings().into_iter();
         findings.extend(certificates.map(|(at, text)| warn(FindingCode::CertificateTrouble, at, text)));
         findings
@@ -379,7 +382,7 @@ impl Engine {
     pub(crate) fn advice_besides(&self, findings: &[Finding]) -> Vec<String> {
         let has = |code| findings.iter().any(|one| one.code == code);
         let is_open = |pool| self.pools.borrow().contains_key(&pool);
-        let shown = self.ways.all();
+        let shown = self.transports.all();
         let waiting = shown.iter().filter(|one| !is_open(one.space().pool));
         let mut advice: Vec<String> = waiting.map(|one| one.to_go_on()).collect();
         let ended = findings.iter().filter(|one| one.code == FindingCode::AttachmentEnded);
@@ -389,7 +392,7 @@ impl Engine {
                 one.object
             )
         }));
-        if has(FindingCode::DoorClosed) {
+        if has(FindingCode::ListenerClosed) {
             advice.push(
                 "mend what is said of the address or its files; it is tried again every few seconds"
                     .to_owned(),
@@ -406,7 +409,7 @@ impl Engine {
     /// Spaces that were attached in the way that ends with the daemon, and did.
     fn ended_with_daemon(&self) -> Vec<String> {
         let pools = self.pools.borrow();
-        let mut ended = self.ways.ended();
+        let mut ended = self.transports.ended();
         // One that was deleted is nobody's concern; of a pool that is not open nobody knows.
         ended.retain(|(key, _)| pools.get(&key.pool).is_none_or(|pool| pool.spaces.get(key.space).is_some()));
         ended.into_iter().map(|(_, name)| name).collect()

@@ -15,14 +15,14 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_pool::DiskCounters;
-use dolmen_space::{Incident, IncidentKind, Space};
+use dolmen_space::{DataLossEvent, DataLossKind, Space};
 use dolmen_units::{BLOCK_BYTES, Bytes, DISKS_MAX, DiskId, PoolId, SpaceId};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Engine, OpenPool};
 use crate::files::{FILE_BYTES_MAX, read_if_any, remove_durably, write_durably};
 use crate::filling::Look;
-use crate::scribe::Scribe;
+use crate::io_worker::IoWorker;
 use crate::slow::Slow;
 
 /// The version of the files.
@@ -49,8 +49,8 @@ const _: () = assert!(
 struct Errors {
     reads: u64,
     writes: u64,
-    crowded_writes: u64,
-    late_reads: u64,
+    backing_full_writes: u64,
+    timed_out_reads: u64,
     checksums: u64,
     healed_blocks: u64,
 }
@@ -60,8 +60,8 @@ impl From<DiskCounters> for Errors {
         Self {
             reads: counters.read_errors,
             writes: counters.write_errors,
-            crowded_writes: counters.crowded_writes,
-            late_reads: counters.late_reads,
+            backing_full_writes: counters.backing_full_writes,
+            timed_out_reads: counters.timed_out_reads,
             checksums: counters.checksum_errors,
             healed_blocks: counters.healed_blocks,
         }
@@ -73,8 +73,8 @@ impl Errors {
         DiskCounters {
             read_errors: self.reads,
             write_errors: self.writes,
-            crowded_writes: self.crowded_writes,
-            late_reads: self.late_reads,
+            backing_full_writes: self.backing_full_writes,
+            timed_out_reads: self.timed_out_reads,
             checksum_errors: self.checksums,
             healed_blocks: self.healed_blocks,
         }
@@ -92,7 +92,7 @@ struct RecordedDisk {
     acknowledged: Errors,
     /// Whether the pool does without it because it stayed away.
     #[serde(default)]
-    given_up: bool,
+    excluded: bool,
     /// Where labels had stood when it was taken in, unless somebody has acknowledged that.
     #[serde(default)]
     lost_labels: Vec<u64>,
@@ -121,9 +121,9 @@ fn is_zero(number: &u64) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum RecordedKind {
-    TakenAsFound,
+    AcceptedUnverified,
     Lost,
-    RottenHere,
+    CorruptHere,
     TableLost,
 }
 
@@ -135,13 +135,13 @@ struct RecordedRange {
     kind: RecordedKind,
 }
 
-impl From<&Incident> for RecordedRange {
-    fn from(one: &Incident) -> Self {
+impl From<&DataLossEvent> for RecordedRange {
+    fn from(one: &DataLossEvent) -> Self {
         let kind = match one.kind {
-            IncidentKind::TakenAsFound => RecordedKind::TakenAsFound,
-            IncidentKind::Lost => RecordedKind::Lost,
-            IncidentKind::RottenHere => RecordedKind::RottenHere,
-            IncidentKind::TableLost => RecordedKind::TableLost,
+            DataLossKind::AcceptedUnverified => RecordedKind::AcceptedUnverified,
+            DataLossKind::Lost => RecordedKind::Lost,
+            DataLossKind::CorruptHere => RecordedKind::CorruptHere,
+            DataLossKind::TableLost => RecordedKind::TableLost,
         };
         Self { space: one.space.0, at: one.at, length: one.length.0, kind }
     }
@@ -149,15 +149,15 @@ impl From<&Incident> for RecordedRange {
 
 impl RecordedRange {
     /// The range, unless its numbers are none of a range.
-    fn incident(&self) -> Option<Incident> {
+    fn loss_of(&self) -> Option<DataLossEvent> {
         let kind = match self.kind {
-            RecordedKind::TakenAsFound => IncidentKind::TakenAsFound,
-            RecordedKind::Lost => IncidentKind::Lost,
-            RecordedKind::RottenHere => IncidentKind::RottenHere,
-            RecordedKind::TableLost => IncidentKind::TableLost,
+            RecordedKind::AcceptedUnverified => DataLossKind::AcceptedUnverified,
+            RecordedKind::Lost => DataLossKind::Lost,
+            RecordedKind::CorruptHere => DataLossKind::CorruptHere,
+            RecordedKind::TableLost => DataLossKind::TableLost,
         };
         self.at.checked_add(self.length).filter(|end| *end > self.at)?;
-        Some(Incident { space: SpaceId(self.space), at: self.at, length: Bytes(self.length), kind })
+        Some(DataLossEvent { space: SpaceId(self.space), at: self.at, length: Bytes(self.length), kind })
     }
 }
 
@@ -177,12 +177,12 @@ struct Recorded {
 #[derive(Debug)]
 pub(crate) struct Histories {
     folder: PathBuf,
-    scribe: Rc<Scribe>,
+    file_worker: Rc<IoWorker>,
 }
 
 impl Histories {
-    pub(crate) fn new(folder: PathBuf, scribe: Rc<Scribe>) -> Self {
-        Self { folder, scribe }
+    pub(crate) fn new(folder: PathBuf, file_worker: Rc<IoWorker>) -> Self {
+        Self { folder, file_worker }
     }
 
     fn path(&self, pool: PoolId) -> PathBuf {
@@ -193,7 +193,7 @@ impl Histories {
     async fn read(&self, pool: PoolId) -> Option<Recorded> {
         let path = self.path(pool);
         let shown = path.display().to_string();
-        let text = self.scribe.run(move || read_if_any(&path)).await;
+        let text = self.file_worker.run(move || read_if_any(&path)).await;
         let parsed = text.map(|text| text.map(|text| serde_json::from_str::<Recorded>(&text)));
         match parsed {
             Ok(None) => None,
@@ -203,16 +203,16 @@ impl Histories {
                     path = shown,
                     found = recorded.version,
                     expected = VERSION,
-                    "a later version wrote the history of a pool; it begins anew"
+                    "a later version wrote the history of a pool; it begins again"
                 );
                 None
             }
             Ok(Some(Err(error))) => {
-                tracing::warn!(path = shown, %error, "the history of a pool makes no sense; it begins anew");
+                tracing::warn!(path = shown, %error, "the history of a pool makes no sense; it begins again");
                 None
             }
             Err(error) => {
-                tracing::warn!(path = shown, %error, "the history of a pool cannot be read; it begins anew");
+                tracing::warn!(path = shown, %error, "the history of a pool cannot be read; it begins again");
                 None
             }
         }
@@ -220,13 +220,13 @@ impl Histories {
 
     async fn write(&self, pool: PoolId, text: Vec<u8>) -> io::Result<()> {
         let path = self.path(pool);
-        self.scribe.run(move || write_durably(&path, &text)).await
+        self.file_worker.run(move || write_durably(&path, &text)).await
     }
 
     /// Forgets a pool that is no more, or belongs to whoever opens it next.
     pub(crate) async fn remove(&self, pool: PoolId) {
         let path = self.path(pool);
-        if let Err(error) = self.scribe.run(move || remove_durably(&path)).await {
+        if let Err(error) = self.file_worker.run(move || remove_durably(&path)).await {
             tracing::warn!(%pool, %error, "the history of a pool stays on record");
         }
     }
@@ -238,9 +238,9 @@ pub(crate) struct History {
     /// Errors of disks that a person has seen: only those beyond them are a warning. The counters themselves stay.
     pub(crate) acknowledged: RefCell<BTreeMap<DiskId, DiskCounters>>,
     /// What people are told of, joined where it can be.
-    ranges: RefCell<Vec<Incident>>,
+    ranges: RefCell<Vec<DataLossEvent>>,
     /// The engine's list at the last look.
-    of_engine: RefCell<Vec<Incident>>,
+    of_engine: RefCell<Vec<DataLossEvent>>,
     /// What is on record.
     written: RefCell<Vec<u8>>,
     /// Whether writing it failed the last time, so that it is told once.
@@ -249,19 +249,20 @@ pub(crate) struct History {
 
 impl History {
     /// Adds what is new in the engine's list.
-    fn see(&self, found: Vec<Incident>) {
+    fn see(&self, found: Vec<DataLossEvent>) {
         let before = self.of_engine.replace(found.clone());
         if before != found {
             let mut ranges = self.ranges.borrow_mut();
             // What has grown is in the list no more as it was.
-            let grown: Vec<Incident> = before.iter().filter(|one| !found.contains(one)).cloned().collect();
+            let grown: Vec<DataLossEvent> =
+                before.iter().filter(|one| !found.contains(one)).cloned().collect();
             let new = found.into_iter().filter(|one| !before.contains(one));
             new.for_each(|one| add(&mut ranges, beyond(&grown, one)));
         }
     }
 
     /// Takes bytes of a space off the list, of those kinds that are meant.
-    fn take_off(&self, space: SpaceId, (at, end): (u64, u64), is_meant: impl Fn(IncidentKind) -> bool) {
+    fn take_off(&self, space: SpaceId, (at, end): (u64, u64), is_meant: impl Fn(DataLossKind) -> bool) {
         let mut ranges = self.ranges.borrow_mut();
         let all = std::mem::take(&mut *ranges);
         for one in all {
@@ -272,7 +273,7 @@ impl History {
             }
             for (first, last) in [(first, at.max(first)), (end.min(last), last)] {
                 if first < last {
-                    ranges.push(Incident { at: first, length: Bytes(last - first), ..one.clone() });
+                    ranges.push(DataLossEvent { at: first, length: Bytes(last - first), ..one.clone() });
                 }
             }
         }
@@ -280,18 +281,19 @@ impl History {
 }
 
 /// What is new of a range that may have been known to its part: that may have been taken off the list since.
-fn beyond(known: &[Incident], one: Incident) -> Incident {
-    let is_start = |other: &&Incident| (other.space, other.kind, other.at) == (one.space, one.kind, one.at);
+fn beyond(known: &[DataLossEvent], one: DataLossEvent) -> DataLossEvent {
+    let is_start =
+        |other: &&DataLossEvent| (other.space, other.kind, other.at) == (one.space, one.kind, one.at);
     let length = known.iter().filter(is_start).map(|other| other.length.0).max().unwrap_or(0);
     if length >= one.length.0 {
         return one;
     }
-    Incident { at: one.at + length, length: Bytes(one.length.0 - length), ..one }
+    DataLossEvent { at: one.at + length, length: Bytes(one.length.0 - length), ..one }
 }
 
 /// Adds a range, joined to those of its kind that it touches.
-fn add(ranges: &mut Vec<Incident>, mut new: Incident) {
-    let end = |one: &Incident| one.at.saturating_add(one.length.0);
+fn add(ranges: &mut Vec<DataLossEvent>, mut new: DataLossEvent) {
+    let end = |one: &DataLossEvent| one.at.saturating_add(one.length.0);
     ranges.retain(|one| {
         let touches =
             one.space == new.space && one.kind == new.kind && one.at <= end(&new) && new.at <= end(one);
@@ -308,35 +310,35 @@ fn add(ranges: &mut Vec<Incident>, mut new: Incident) {
 }
 
 /// Whether reading it again tells that nothing is the matter any more.
-pub(crate) fn is_unreadable(kind: IncidentKind) -> bool {
+pub(crate) fn is_unreadable(kind: DataLossKind) -> bool {
     match kind {
-        IncidentKind::Lost | IncidentKind::RottenHere | IncidentKind::TableLost => true,
-        IncidentKind::TakenAsFound => false,
+        DataLossKind::Lost | DataLossKind::CorruptHere | DataLossKind::TableLost => true,
+        DataLossKind::AcceptedUnverified => false,
     }
 }
 
 impl OpenPool {
     /// Ranges of spaces that were damaged, found since the pool was opened or before.
-    pub(crate) fn incidents(&self) -> Vec<Incident> {
-        self.history.see(self.spaces.incidents());
+    pub(crate) fn data_loss_events(&self) -> Vec<DataLossEvent> {
+        self.history.see(self.spaces.data_loss_events());
         let mut ranges = self.history.ranges.borrow_mut();
         // A number of a space is given once: what was deleted is lost on purpose.
         ranges.retain(|one| self.spaces.get_kept(one.space).is_some());
         ranges.clone()
     }
 
-    /// Ends the warning about what was taken as it was found.
-    pub(crate) fn acknowledge_taken(&self, taken: &[Incident]) {
+    /// Ends the warning about what was accepted unverified.
+    pub(crate) fn acknowledge_taken(&self, taken: &[DataLossEvent]) {
         for one in taken {
             let range = (one.at, one.at + one.length.0);
-            self.history.take_off(one.space, range, |kind| kind == IncidentKind::TakenAsFound);
+            self.history.take_off(one.space, range, |kind| kind == DataLossKind::AcceptedUnverified);
         }
     }
 
     /// Reads again what could not be read, and lists no more what can be by now. Returns how many bytes that were.
     pub(crate) async fn look_again(&self) -> Bytes {
         let mut readable = 0;
-        for one in self.incidents().iter().filter(|one| is_unreadable(one.kind)) {
+        for one in self.data_loss_events().iter().filter(|one| is_unreadable(one.kind)) {
             let Some(space) = self.spaces.get(one.space) else { continue };
             let end = one.at.saturating_add(one.length.0).min(space.size().0);
             let mut at = one.at;
@@ -382,9 +384,9 @@ impl OpenPool {
             path: Some(disk.name()).filter(|path| path.starts_with('/') && path.len() <= PATH_BYTES_MAX),
             counted: disk.counters().into(),
             acknowledged: acknowledged.get(&disk.id()).copied().unwrap_or_default().into(),
-            given_up: self.absences.is_given_up(disk.id()),
+            excluded: self.absences.is_excluded(disk.id()),
             lost_labels: disk.lost_labels(),
-            slow: self.paces.slow(disk.id()),
+            slow: self.latencies.slow(disk.id()),
             emptying_held_off: self.emptyings.held_off(disk.id()),
             rebuilding_stopped: self.absences.is_stopped(disk.id()),
             is_failing: self.smarts.is_failing(disk.id()),
@@ -394,7 +396,7 @@ impl OpenPool {
         Recorded {
             version: VERSION,
             disks,
-            ranges: self.incidents().iter().map(RecordedRange::from).collect(),
+            ranges: self.data_loss_events().iter().map(RecordedRange::from).collect(),
             filled: self.filling.looks(),
         }
     }
@@ -404,21 +406,22 @@ impl OpenPool {
         for disk in self.spaces.pool().disks() {
             let id = disk.id().to_string();
             let Some(known) = recorded.disks.iter().find(|known| known.id == id) else { continue };
-            if known.given_up {
-                self.absences.give_up(disk.id());
+            if known.excluded {
+                self.absences.abandon(disk.id());
             }
             let earlier = known.counted.counters();
             disk.note(|counters| {
                 counters.read_errors = counters.read_errors.saturating_add(earlier.read_errors);
                 counters.write_errors = counters.write_errors.saturating_add(earlier.write_errors);
-                counters.crowded_writes = counters.crowded_writes.saturating_add(earlier.crowded_writes);
-                counters.late_reads = counters.late_reads.saturating_add(earlier.late_reads);
+                counters.backing_full_writes =
+                    counters.backing_full_writes.saturating_add(earlier.backing_full_writes);
+                counters.timed_out_reads = counters.timed_out_reads.saturating_add(earlier.timed_out_reads);
                 counters.checksum_errors = counters.checksum_errors.saturating_add(earlier.checksum_errors);
                 counters.healed_blocks = counters.healed_blocks.saturating_add(earlier.healed_blocks);
             });
             disk.note_lost_labels(known.lost_labels.get(..LABELS).unwrap_or(&known.lost_labels));
             if let Some(slow) = known.slow {
-                self.paces.note(disk.id(), Slow { others_us: slow.others_us.max(1), ..slow });
+                self.latencies.note(disk.id(), Slow { others_us: slow.others_us.max(1), ..slow });
             }
             self.smarts.acknowledge(disk.id(), known.acknowledged_defects);
             if known.is_failing {
@@ -433,7 +436,7 @@ impl OpenPool {
         }
         self.filling.recall(&recorded.filled);
         let mut ranges = self.history.ranges.borrow_mut();
-        recorded.ranges.iter().filter_map(RecordedRange::incident).for_each(|one| add(&mut ranges, one));
+        recorded.ranges.iter().filter_map(RecordedRange::loss_of).for_each(|one| add(&mut ranges, one));
     }
 }
 
@@ -443,7 +446,7 @@ impl Engine {
         if let Some(recorded) = self.histories.read(pool.id()).await {
             pool.take_history(&recorded);
             // What it writes first goes where it is to.
-            pool.tend_paces(self.seams.clock.now());
+            pool.tend_slow_disks(self.seams.clock.now());
         }
         let again = Rc::clone(pool);
         let looking = async move {
@@ -483,8 +486,8 @@ impl Engine {
 mod tests {
     use super::*;
 
-    fn lost(at: u64, length: u64) -> Incident {
-        Incident { space: SpaceId(1), at, length: Bytes(length), kind: IncidentKind::Lost }
+    fn lost(at: u64, length: u64) -> DataLossEvent {
+        DataLossEvent { space: SpaceId(1), at, length: Bytes(length), kind: DataLossKind::Lost }
     }
 
     fn ranges(history: &History) -> Vec<(u64, u64)> {
@@ -506,12 +509,13 @@ mod tests {
         for _ in 0..4000 {
             let (mut at, mut length) = (draw(60), 1 + draw(4));
             let is_noted = draw(2) == 0;
-            let last: Option<Incident> = if is_noted && draw(3) == 0 { engine.pop() } else { None };
+            let last: Option<DataLossEvent> = if is_noted && draw(3) == 0 { engine.pop() } else { None };
             if let Some(last) = last {
                 // What goes on where another ended is one with it; what was known of it, and was taken off, is not new.
                 at = (last.at + last.length.0) / BLOCK_BYTES;
                 length = length.min(64 - at);
-                let grown = Incident { length: last.length + Bytes(length * BLOCK_BYTES), ..last.clone() };
+                let grown =
+                    DataLossEvent { length: last.length + Bytes(length * BLOCK_BYTES), ..last.clone() };
                 engine.retain(|other| *other != grown);
                 engine.push(last);
                 history.see(engine.clone());
@@ -529,7 +533,7 @@ mod tests {
                 let range = (at * BLOCK_BYTES, (at + length) * BLOCK_BYTES);
                 history.take_off(SpaceId(1), range, is_unreadable);
                 history.take_off(SpaceId(2), (0, u64::MAX), is_unreadable);
-                history.take_off(SpaceId(1), (0, u64::MAX), |kind| kind == IncidentKind::TakenAsFound);
+                history.take_off(SpaceId(1), (0, u64::MAX), |kind| kind == DataLossKind::AcceptedUnverified);
             }
             (at..at + length).for_each(|block| blocks[usize::try_from(block).unwrap()] = is_noted);
             let expected: Vec<u64> = (0..64)
@@ -549,7 +553,7 @@ mod tests {
     #[test]
     fn the_list_is_bounded_and_what_was_noted_first_goes_first() {
         let history = History::default();
-        let all: Vec<Incident> =
+        let all: Vec<DataLossEvent> =
             (0..RANGES_MAX as u64 + 5).map(|at| lost(at * 2 * BLOCK_BYTES, BLOCK_BYTES)).collect();
         history.see(all);
         let held = ranges(&history);
@@ -560,17 +564,17 @@ mod tests {
     #[test]
     fn a_record_reads_back_and_impossible_ranges_are_left_out() {
         let kinds = [
-            IncidentKind::TakenAsFound,
-            IncidentKind::Lost,
-            IncidentKind::RottenHere,
-            IncidentKind::TableLost,
+            DataLossKind::AcceptedUnverified,
+            DataLossKind::Lost,
+            DataLossKind::CorruptHere,
+            DataLossKind::TableLost,
         ];
         for kind in kinds {
-            let one = Incident { kind, ..lost(4096, 8192) };
-            assert_eq!(RecordedRange::from(&one).incident(), Some(one));
+            let one = DataLossEvent { kind, ..lost(4096, 8192) };
+            assert_eq!(RecordedRange::from(&one).loss_of(), Some(one));
         }
         for (at, length) in [(u64::MAX, 1), (1, u64::MAX), (0, 0)] {
-            assert_eq!(RecordedRange::from(&lost(at, length)).incident(), None, "{at} {length}");
+            assert_eq!(RecordedRange::from(&lost(at, length)).loss_of(), None, "{at} {length}");
         }
     }
 }

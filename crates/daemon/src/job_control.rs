@@ -13,16 +13,16 @@ use dolmen_units::{DiskId, PoolId};
 
 use crate::caller::Answer;
 use crate::conversion::full_name;
-use crate::effort;
 use crate::engine::{Engine, OpenPool};
 use crate::findings::is_here;
 use crate::job_record::{Aim, seconds_now};
+use crate::job_share;
 use crate::jobs::Entry;
 use crate::plan::{Figures, Undo, made, planned};
 use crate::trash::to_go_on;
 
 /// How long an answer waits for what is under way of a job that is to pause or to end.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What a pool says of a job for which nobody works.
 enum Standing {
@@ -87,11 +87,11 @@ impl Engine {
                 },
                 left => Standing::ended(left.is_none()),
             },
-            (JobKind::Resync, _) => match pool.spaces.is_behind().await {
+            (JobKind::Resync, _) => match pool.spaces.is_stale().await {
                 Ok(false) => Standing::Ended(JobState::Done, "nothing is left to be brought up to date"),
                 Ok(true) | Err(_) => Standing::GoesOn,
             },
-            // What is rebuilt of one that is away is begun anew when that is time, but for what somebody has paused.
+            // What is rebuilt of one that is away is begun again when that is time, but for what somebody has paused.
             (JobKind::Empty, Aim::Disk(gone))
                 if disk(gone).is_some_and(|disk| !is_here(&disk) && inner.is_active(&disk)) =>
             {
@@ -100,8 +100,8 @@ impl Engine {
                     false => Standing::Ended(JobState::CalledOff, "its disk is away by now"),
                 }
             }
-            (JobKind::Empty, Aim::Disk(sick))
-                if !disk(sick).is_some_and(|disk| pool.is_to_be_empty(&disk)) =>
+            (JobKind::Empty, Aim::Disk(failing))
+                if !disk(failing).is_some_and(|disk| pool.is_to_be_empty(&disk)) =>
             {
                 Standing::Ended(JobState::CalledOff, "its disk is well by now, or none of the pool any more")
             }
@@ -182,7 +182,7 @@ impl Engine {
                 self.start_resizing(pool, (survives, size), Some(Rc::clone(entry))).await;
             }
             (JobKind::Convert, Aim::Space { .. }) => self.go_on_converting(pool, entry).await,
-            (JobKind::Empty, Aim::Disk(sick)) => self.go_on_emptying(pool, sick, entry).await,
+            (JobKind::Empty, Aim::Disk(failing)) => self.go_on_emptying(pool, failing, entry).await,
             (
                 JobKind::Resync
                 | JobKind::Replace
@@ -257,7 +257,7 @@ impl Engine {
         }
     }
 
-    fn said(&self, entry: &Entry, plan: Plan, message: String) -> Change {
+    fn stated(&self, entry: &Entry, plan: Plan, message: String) -> Change {
         let mut change = made(plan, message);
         change.job = Some(entry.view(self.seams.clock.now()));
         change
@@ -286,7 +286,7 @@ impl Engine {
         }
         entry.pause();
         let recorded = self.jobs.record().await;
-        let limit = self.seams.clock.now() + PATIENCE;
+        let limit = self.seams.clock.now() + TIMEOUT;
         let _ = within(self.seams.clock.as_ref(), limit, entry.rests()).await;
         if recorded.is_ok() {
             // Where a scrub stands now.
@@ -301,7 +301,7 @@ impl Engine {
                 return Ok(self.unchanged(&entry, format!("{what} ended before it could be paused")));
             }
         };
-        let mut change = self.said(&entry, plan, message);
+        let mut change = self.stated(&entry, plan, message);
         change.warnings.extend(
             recorded
                 .err()
@@ -332,7 +332,7 @@ impl Engine {
             None => message.push_str(&format!(" when pool {} is open", entry.pool_name)),
         }
         let entry = self.find_job(&id)?;
-        let mut change = self.said(&entry, plan, message);
+        let mut change = self.stated(&entry, plan, message);
         change.warnings.extend(
             recorded
                 .err()
@@ -344,20 +344,20 @@ impl Engine {
     /// Sets how a job shares the disks of its pool with clients, also over restarts.
     pub(crate) async fn set_job(self: Rc<Self>, id: String, request: SetJob) -> Answer<Change> {
         let entry = self.job_to_change(&id).await?;
-        let (what, before) = (entry.what(), entry.effort());
-        let after = effort::asked_for(&request, before).map_err(|error| error.on(id.as_str()))?;
-        let words = effort::words_of(after);
+        let (what, before) = (entry.what(), entry.job_share());
+        let after = job_share::asked_for(&request, before).map_err(|error| error.on(id.as_str()))?;
+        let words = job_share::words_of(after);
         if after == before {
             return Ok(self.unchanged(&entry, format!("{what} has {words} already")));
         }
-        let steps = vec![format!("give {what} {words}, instead of {}", effort::words_of(before))];
-        let plan = self.plan_of(&entry, Undo::By(effort::command_for(entry.id, before)), steps);
+        let steps = vec![format!("give {what} {words}, instead of {}", job_share::words_of(before))];
+        let plan = self.plan_of(&entry, Undo::By(job_share::command_for(entry.id, before)), steps);
         if request.dry_run {
             return Ok(planned(plan, format!("{what} would have {words}")));
         }
-        entry.set_effort(self.open_pool_of(entry.pool).as_deref(), after);
+        entry.set_job_share(self.open_pool_of(entry.pool).as_deref(), after);
         let recorded = self.jobs.record().await;
-        let mut change = self.said(&entry, plan, format!("{what} has {words}"));
+        let mut change = self.stated(&entry, plan, format!("{what} has {words}"));
         change.warnings.extend(
             recorded
                 .err()
@@ -447,7 +447,7 @@ impl Engine {
             ),
             _ => (
                 "what it has healed stays healed",
-                Undo::By(format!("dolmen scrub {}, which begins anew", entry.pool_name)),
+                Undo::By(format!("dolmen scrub {}, which begins again", entry.pool_name)),
             ),
         };
         let plan = self.plan_of(entry, undo, vec![format!("end {what}; {step}")]);
@@ -456,7 +456,7 @@ impl Engine {
         }
         self.hold_off_emptying(entry).await;
         entry.stop("it was called off");
-        let limit = self.seams.clock.now() + PATIENCE;
+        let limit = self.seams.clock.now() + TIMEOUT;
         let _ = within(self.seams.clock.as_ref(), limit, entry.ends()).await;
         self.jobs.keep().await;
         let message = match entry.state() {
@@ -466,7 +466,7 @@ impl Engine {
                 format!("{what} ends as soon as the rows that are under way are done")
             }
         };
-        Ok(self.said(entry, plan, message))
+        Ok(self.stated(entry, plan, message))
     }
 }
 

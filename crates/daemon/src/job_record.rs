@@ -9,17 +9,17 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use dolmen_api::{JobKind, JobPriority, JobState};
-use dolmen_space::{Effort, Provisioning};
+use dolmen_space::{JobShare, Provisioning};
 use dolmen_units::{Bytes, DiskId, PoolId, SpaceId};
 use rustix::time::{ClockId, clock_gettime};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::config::POOLS_MAX;
-use crate::effort;
 use crate::files::{FILE_BYTES_MAX, read_if_any, write_durably};
+use crate::io_worker::IoWorker;
+use crate::job_share;
 use crate::jobs::{ENDED_MAX, UNFINISHED_MAX};
-use crate::scribe::Scribe;
 use crate::scrub::{RecordedScrub, SCRUB_TEXT_MAX};
 
 /// The version of the file.
@@ -151,13 +151,13 @@ impl RecordedJob {
     }
 
     /// How it shares the disks with clients.
-    pub(crate) fn effort(&self) -> Effort {
-        effort::recorded(self.kind, self.priority, self.latency_limit_ms)
+    pub(crate) fn job_share(&self) -> JobShare {
+        job_share::recorded(self.kind, self.priority, self.latency_limit_ms)
     }
 
-    pub(crate) fn set_effort(&mut self, effort: Effort) {
-        self.priority = Some(effort::priority_of(effort));
-        self.latency_limit_ms = Some(effort::limit_ms_of(effort).unwrap_or(0));
+    pub(crate) fn set_job_share(&mut self, job_share: JobShare) {
+        self.priority = Some(job_share::priority_of(job_share));
+        self.latency_limit_ms = Some(job_share::limit_ms_of(job_share).unwrap_or(0));
     }
 
     /// Its pool, unless that is none.
@@ -286,10 +286,10 @@ pub(crate) fn read<T, E: std::error::Error + 'static>(
     let aside = PathBuf::from(aside);
     match std::fs::rename(path, &aside) {
         Ok(()) => {
-            tracing::warn!(path = %shown, why, aside = %aside.display(), "the record of {what} cannot be used; it is kept aside, and begun anew");
+            tracing::warn!(path = %shown, why, aside = %aside.display(), "the record of {what} cannot be used; it is kept aside, and begun again");
         }
         Err(error) => {
-            tracing::warn!(path = %shown, why, %error, "the record of {what} cannot be used, nor kept aside; it is begun anew");
+            tracing::warn!(path = %shown, why, %error, "the record of {what} cannot be used, nor kept aside; it is begun again");
         }
     }
     Content::Unusable
@@ -312,12 +312,12 @@ fn read_all(folder: &Path, now_s: u64) -> Found {
 #[derive(Debug)]
 pub(crate) struct JobFiles {
     folder: PathBuf,
-    scribe: Rc<Scribe>,
+    file_worker: Rc<IoWorker>,
 }
 
 impl JobFiles {
-    pub(crate) fn new(folder: PathBuf, scribe: Rc<Scribe>) -> Self {
-        Self { folder, scribe }
+    pub(crate) fn new(folder: PathBuf, file_worker: Rc<IoWorker>) -> Self {
+        Self { folder, file_worker }
     }
 
     /// What is on record.
@@ -326,7 +326,7 @@ impl JobFiles {
     /// When nobody could look.
     pub(crate) async fn read(&self) -> io::Result<Found> {
         let folder = self.folder.clone();
-        self.scribe.run(move || Ok(read_all(&folder, seconds_now()))).await
+        self.file_worker.run(move || Ok(read_all(&folder, seconds_now()))).await
     }
 
     /// Puts the last number that was given on record.
@@ -335,7 +335,7 @@ impl JobFiles {
     /// What the file system says.
     pub(crate) async fn write_number(&self, last: u64) -> io::Result<()> {
         let path = self.folder.join(NUMBER_FILE);
-        self.scribe.run(move || write_durably(&path, format!("{last}\n").as_bytes())).await
+        self.file_worker.run(move || write_durably(&path, format!("{last}\n").as_bytes())).await
     }
 
     /// Puts jobs on record.
@@ -344,7 +344,7 @@ impl JobFiles {
     /// What the file system says.
     pub(crate) async fn write(&self, text: Vec<u8>) -> io::Result<()> {
         let path = self.folder.join(JOBS_FILE);
-        self.scribe.run(move || write_durably(&path, &text)).await
+        self.file_worker.run(move || write_durably(&path, &text)).await
     }
 }
 
@@ -404,21 +404,21 @@ mod tests {
 
     /// Scenario: a record of an earlier version, without an effort; and one of a later version, with words that are none here.
     #[test]
-    fn an_effort_that_is_not_known_is_as_usual_and_refuses_nothing() {
-        let usual = effort::usual(JobKind::Scrub);
+    fn an_unknown_priority_is_the_default_and_refuses_nothing() {
+        let usual = job_share::usual(JobKind::Scrub);
         let mut set = job(2, JobKind::Scrub, Aim::Pool);
-        assert_eq!(set.effort(), usual);
-        let high = Effort { priority: Priority::High, latency_limit: None };
-        set.set_effort(high);
+        assert_eq!(set.job_share(), usual);
+        let high = JobShare { priority: Priority::High, latency_limit: None };
+        set.set_job_share(high);
         let written = text(2, vec![set]);
-        assert_eq!(parse(&written).unwrap().jobs[0].effort(), high);
+        assert_eq!(parse(&written).unwrap().jobs[0].job_share(), high);
         for (one, other) in [
             (r#""priority":"high","latency_limit_ms":0"#, r#""none":0"#),
             (r#""priority":"high","latency_limit_ms":0"#, r#""priority":"utmost","latency_limit_ms":"1s""#),
             (r#""priority":"high","latency_limit_ms":0"#, r#""priority":7,"latency_limit_ms":-5"#),
         ] {
             assert!(written.contains(one), "{written}");
-            assert_eq!(parse(&written.replace(one, other)).unwrap().jobs[0].effort(), usual, "{other}");
+            assert_eq!(parse(&written.replace(one, other)).unwrap().jobs[0].job_share(), usual, "{other}");
         }
     }
 

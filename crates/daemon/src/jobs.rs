@@ -6,7 +6,7 @@
 //! - A job has the turn of its pool while it works, and the pool works with its effort. One that is held and stands has given
 //!   it up; one is held while another of a higher rank waits. A purge works concurrently with them.
 //!
-//! Left to others: the files (`job_record`), how fast a job is (`pace`), what people and restarts do with jobs (`job_control`),
+//! Left to others: the files (`job_record`), how fast a job is (`job_rate`), what people and restarts do with jobs (`job_control`),
 //! the work itself.
 
 use std::cell::{Cell, RefCell};
@@ -19,16 +19,16 @@ use std::time::Duration;
 
 use dolmen_api::{ErrorBody, ErrorCode, Job, JobKind, JobState};
 use dolmen_block_io::sync::{Either, Notify, either};
-use dolmen_block_io::{Clock, Moment};
-use dolmen_space::Effort;
+use dolmen_block_io::{Clock, Instant};
+use dolmen_space::JobShare;
 use dolmen_units::PoolId;
 
 use crate::caller::Answer;
-use crate::effort;
 use crate::engine::{Engine, OpenPool};
+use crate::job_rate::{Course, JobRate};
 use crate::job_record::{Aim, JobFiles, Recorded, RecordedJob, kept, seconds_now};
-use crate::job_turn::{Rank, TurnTaken};
-use crate::pace::{Course, Pace};
+use crate::job_share;
+use crate::job_slot::{MutexTaken, Rank};
 use crate::scrub::RecordedScrub;
 
 /// Jobs that ended and are still remembered, at most.
@@ -78,15 +78,15 @@ struct Times {
     ended_s: Option<u64>,
     /// How long it has worked, without what goes on since `since`.
     ran: Duration,
-    since: Option<Moment>,
+    since: Option<Instant>,
 }
 
 impl Times {
-    fn elapsed(&self, now: Moment) -> Duration {
+    fn elapsed(&self, now: Instant) -> Duration {
         self.ran + self.since.map_or(Duration::ZERO, |since| now.since(since))
     }
 
-    fn rests(self, now: Moment) -> Self {
+    fn rests(self, now: Instant) -> Self {
         Self { ran: self.elapsed(now), since: None, ..self }
     }
 }
@@ -96,15 +96,15 @@ impl Times {
 struct AtWork<'a> {
     pool: &'a OpenPool,
     /// None of a job that works concurrently with the others.
-    turn: Option<TurnTaken<'a>>,
+    slot: Option<MutexTaken<'a>>,
 }
 
 impl Drop for AtWork<'_> {
     fn drop(&mut self) {
-        if self.turn.is_none() {
+        if self.slot.is_none() {
             return;
         }
-        self.pool.spaces.set_effort(Effort::default());
+        self.pool.spaces.set_job_share(JobShare::default());
     }
 }
 
@@ -121,7 +121,7 @@ pub(crate) struct Entry {
     is_paused: Cell<bool>,
     /// Whether somebody works on it, or waits to.
     is_in_hand: Cell<bool>,
-    has_turn: Cell<bool>,
+    has_slot: Cell<bool>,
     /// Whether its pool is being closed: it ends, and goes on with whoever opens the pool next.
     is_let_go: Cell<bool>,
     /// Whether people are told of it.
@@ -131,17 +131,17 @@ pub(crate) struct Entry {
     course: Rc<Course>,
     /// Checkpoints of a scrub when it was looked at last.
     checkpoints: Cell<u64>,
-    effort: Cell<Effort>,
-    pace: Cell<Pace>,
+    job_share: Cell<JobShare>,
+    rate: Cell<JobRate>,
     times: Cell<Times>,
     result: RefCell<Option<String>>,
-    bell: Notify,
+    notify: Notify,
 }
 
 impl Entry {
     fn new(id: u64, (pool, pool_name): (PoolId, String), start: Start) -> Self {
         let before = start.again.as_ref();
-        let effort = before.map_or_else(|| effort::usual(start.kind), |before| before.effort.get());
+        let job_share = before.map_or_else(|| job_share::usual(start.kind), |before| before.job_share.get());
         let course =
             before.filter(|before| before.kind == JobKind::Scrub).map(|before| before.course.resumed());
         Self {
@@ -154,23 +154,23 @@ impl Entry {
             state: Cell::new(JobState::Waiting),
             is_paused: Cell::new(false),
             is_in_hand: Cell::new(true),
-            has_turn: Cell::new(false),
+            has_slot: Cell::new(false),
             is_let_go: Cell::new(false),
             is_on_record: Cell::new(before.is_some()),
             waits_for: RefCell::default(),
             course: Rc::new(course.unwrap_or_default()),
             checkpoints: Cell::default(),
-            effort: Cell::new(effort),
-            pace: Cell::default(),
+            job_share: Cell::new(job_share),
+            rate: Cell::default(),
             times: Cell::new(before.map(|before| before.times.get()).unwrap_or_default()),
             result: RefCell::default(),
-            bell: Notify::new(),
+            notify: Notify::new(),
         }
     }
 
     /// A job that is on record, and that nobody works on yet.
     fn recalled(job: RecordedJob) -> Option<Self> {
-        let (pool, aim, effort) = (job.pool()?, job.aim()?, job.effort());
+        let (pool, aim, job_share) = (job.pool()?, job.aim()?, job.job_share());
         let start = Start { kind: job.kind, subject: job.subject, aim, again: None };
         let mut entry = Self::new(job.id, (pool, job.pool_name), start);
         if let Some(scrub) = job.scrub {
@@ -181,7 +181,7 @@ impl Entry {
         entry.is_on_record.set(true);
         entry.is_paused.set(job.state == JobState::Paused);
         entry.state.set(job.state);
-        entry.effort.set(effort);
+        entry.job_share.set(job_share);
         entry.result.replace(job.result);
         let ran = Duration::from_secs(job.ran_s);
         entry.times.set(Times { began_s: job.began_s, ended_s: job.ended_s, ran, since: None });
@@ -201,7 +201,7 @@ impl Entry {
         let times = self.times.get();
         let mut job = RecordedJob::new(self.id, (self.pool, &self.pool_name), self.kind, self.aim);
         job.subject = kept(&self.subject);
-        job.set_effort(self.effort.get());
+        job.set_job_share(self.job_share.get());
         (job.began_s, job.ended_s, job.ran_s) = (times.began_s, times.ended_s, times.ran.as_secs());
         let progress = &self.course.progress;
         if !self.has_ended() {
@@ -261,15 +261,15 @@ impl Entry {
         self.course.progress.is_to_stop()
     }
 
-    pub(crate) fn effort(&self) -> Effort {
-        self.effort.get()
+    pub(crate) fn job_share(&self) -> JobShare {
+        self.job_share.get()
     }
 
     /// Has it share the disks of its pool in another way with clients, at once if it is at work.
-    pub(crate) fn set_effort(&self, pool: Option<&OpenPool>, effort: Effort) {
-        self.effort.set(effort);
-        if let Some(pool) = pool.filter(|_| self.has_turn.get() && self.rank().is_some()) {
-            pool.spaces.set_effort(effort);
+    pub(crate) fn set_job_share(&self, pool: Option<&OpenPool>, job_share: JobShare) {
+        self.job_share.set(job_share);
+        if let Some(pool) = pool.filter(|_| self.has_slot.get() && self.rank().is_some()) {
+            pool.spaces.set_job_share(job_share);
         }
     }
 
@@ -284,7 +284,7 @@ impl Entry {
 
     /// Whether it writes to its pool, or will without being asked again.
     fn is_at_work(&self) -> bool {
-        !self.has_ended() && self.is_in_hand.get() && (self.has_turn.get() || !self.is_paused.get())
+        !self.has_ended() && self.is_in_hand.get() && (self.has_slot.get() || !self.is_paused.get())
     }
 
     fn wait_for_pool(&self) {
@@ -295,26 +295,26 @@ impl Entry {
     pub(crate) fn pause(&self) {
         self.is_paused.set(true);
         self.course.progress.hold();
-        if !self.has_turn.get() {
+        if !self.has_slot.get() {
             self.state.set(JobState::Paused);
         }
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 
     /// Lets it go on, when its turn comes.
     pub(crate) fn resume(&self) {
         self.is_paused.set(false);
-        match self.has_turn.get() {
+        match self.has_slot.get() {
             true => self.course.resume(),
             false => self.state.set(JobState::Waiting),
         }
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 
     /// Has it end, once what is under way is done; at once where nobody works on it.
     pub(crate) fn stop(&self, why: &str) {
         self.course.progress.stop();
-        self.bell.notify_all();
+        self.notify.notify_all();
         if !self.is_in_hand.get() {
             self.end(JobState::CalledOff, why.to_owned());
         }
@@ -322,12 +322,14 @@ impl Entry {
 
     /// Waits until it stands, or has ended.
     pub(crate) async fn rests(&self) {
-        self.bell.wait_for(|| (self.state.get() == JobState::Paused || self.has_ended()).then_some(())).await;
+        self.notify
+            .wait_for(|| (self.state.get() == JobState::Paused || self.has_ended()).then_some(()))
+            .await;
     }
 
     /// Waits until it has ended.
     pub(crate) async fn ends(&self) {
-        self.bell.wait_for(|| self.has_ended().then_some(())).await;
+        self.notify.wait_for(|| self.has_ended().then_some(())).await;
     }
 
     /// Ends it.
@@ -337,7 +339,7 @@ impl Entry {
         self.is_paused.set(false);
         self.times.set(Times { ended_s: Some(seconds_now()), ..self.times.get() });
         self.state.set(state);
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 
     fn is_wanted(&self) -> bool {
@@ -345,28 +347,28 @@ impl Entry {
     }
 
     /// The turn of its pool, once it is its own and nobody wants the job to stand; nothing when it is to end before.
-    async fn turn<'a>(&self, pool: &'a OpenPool) -> Option<AtWork<'a>> {
+    async fn slot<'a>(&self, pool: &'a OpenPool) -> Option<AtWork<'a>> {
         loop {
             let may_ask = || (!self.is_wanted() || !self.is_paused.get()).then_some(());
-            self.bell.wait_for(may_ask).await;
+            self.notify.wait_for(may_ask).await;
             if !self.is_wanted() {
                 return None;
             }
-            let Some(rank) = self.rank() else { return Some(AtWork { pool, turn: None }) };
+            let Some(rank) = self.rank() else { return Some(AtWork { pool, slot: None }) };
             let otherwise = || (!self.is_wanted() || self.is_paused.get()).then_some(());
-            let taken = either(self.bell.wait_for(otherwise), pool.job_turn.take(rank)).await;
-            if let Either::Second(turn) = taken {
-                return Some(AtWork { pool, turn: Some(turn) });
+            let taken = either(self.notify.wait_for(otherwise), pool.job_slot.take(rank)).await;
+            if let Either::Second(slot) = taken {
+                return Some(AtWork { pool, slot: Some(slot) });
             }
         }
     }
 
-    fn begin(&self, pool: &OpenPool, now: Moment) {
-        self.has_turn.set(true);
+    fn begin(&self, pool: &OpenPool, now: Instant) {
+        self.has_slot.set(true);
         match self.rank() {
             Some(rank) => {
-                pool.spaces.set_effort(self.effort.get());
-                pool.job_turn.begin(self.kind, rank, &self.course);
+                pool.spaces.set_job_share(self.job_share.get());
+                pool.job_slot.begin(self.kind, rank, &self.course);
             }
             None => self.course.go_on(),
         }
@@ -375,18 +377,18 @@ impl Entry {
         self.times.set(Times { began_s, since: Some(now), ..times });
         self.state.set(JobState::Running);
         self.sample(now);
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 
-    fn rest(&self, now: Moment) {
-        self.has_turn.set(false);
+    fn rest(&self, now: Instant) {
+        self.has_slot.set(false);
         self.sample(now);
-        let mut pace = self.pace.get();
-        pace.pause();
-        self.pace.set(pace);
+        let mut rate = self.rate.get();
+        rate.pause();
+        self.rate.set(rate);
         self.times.set(self.times.get().rests(now));
         self.state.set(if self.is_paused.get() { JobState::Paused } else { JobState::Waiting });
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 
     /// Works until it is done or to end; nothing when it was to end before it had begun.
@@ -399,31 +401,31 @@ impl Entry {
     where
         F: Future<Output = Answer<Outcome>>,
     {
-        let mut turn = self.turn(pool).await?;
+        let mut slot = self.slot(pool).await?;
         self.begin(pool, clock.now());
         let mut work = pin!(work(Rc::clone(&self.course)));
         loop {
-            let next = either(work.as_mut(), self.course.progress.stands()).await;
+            let next = either(work.as_mut(), self.course.progress.halted()).await;
             if let Either::First(outcome) = next {
                 return Some(outcome);
             }
-            drop(turn);
+            drop(slot);
             self.rest(clock.now());
             // It is looked at meanwhile: it ends where its spaces close.
-            turn = match either(work.as_mut(), self.turn(pool)).await {
+            slot = match either(work.as_mut(), self.slot(pool)).await {
                 Either::First(outcome) => return Some(outcome),
                 Either::Second(None) => return Some(work.await),
-                Either::Second(Some(turn)) => turn,
+                Either::Second(Some(slot)) => slot,
             };
             self.begin(pool, clock.now());
         }
     }
 
     /// Notes what it has come to.
-    fn settle(&self, outcome: Option<Answer<Outcome>>, now: Moment) {
+    fn conclude(&self, outcome: Option<Answer<Outcome>>, now: Instant) {
         self.rest(now);
         self.is_in_hand.set(false);
-        let told = match outcome {
+        let reported = match outcome {
             // It goes on with whoever opens the pool next.
             _ if self.is_let_go.get() => return self.wait_for_pool(),
             None => (JobState::CalledOff, "it was called off before it had begun".to_owned()),
@@ -434,24 +436,24 @@ impl Entry {
                 tracing::info!(pool = self.pool_name, job = self.id, kind = ?self.kind, result = off, "a job is put off");
                 self.result.replace(Some(off));
                 self.waits_for.replace(Some(waits_for));
-                return self.bell.notify_all();
+                return self.notify.notify_all();
             }
         };
-        let (state, result) = told;
+        let (state, result) = reported;
         tracing::info!(pool = self.pool_name, job = self.id, kind = ?self.kind, ?state, result, "a job has ended");
         self.end(state, result);
     }
 
-    fn sample(&self, now: Moment) {
-        let mut pace = self.pace.get();
-        pace.sample(now, &self.course.progress);
-        self.pace.set(pace);
+    fn sample(&self, now: Instant) {
+        let mut rate = self.rate.get();
+        rate.sample(now, &self.course.progress);
+        self.rate.set(rate);
     }
 
-    pub(crate) fn view(&self, now: Moment) -> Job {
+    pub(crate) fn view(&self, now: Instant) -> Job {
         let progress = &self.course.progress;
         let done_bytes = progress.bytes.get();
-        let (state, times, pace) = (self.state.get(), self.times.get(), self.pace.get());
+        let (state, times, rate) = (self.state.get(), self.times.get(), self.rate.get());
         let is_running = state == JobState::Running;
         Job {
             id: self.id,
@@ -465,13 +467,13 @@ impl Entry {
             rows_done: progress.done.get(),
             total_bytes: self.course.bytes_max.get().max(done_bytes),
             done_bytes,
-            rate_bytes_per_s: pace.rate(),
+            rate_bytes_per_s: rate.rate(),
             elapsed_s: times.elapsed(now).as_secs(),
             began_s: times.began_s,
             ended_s: times.ended_s,
-            eta: pace.eta(&self.course).filter(|_| is_running),
-            priority: Some(effort::priority_of(self.effort.get())),
-            latency_limit_ms: effort::limit_ms_of(self.effort.get()),
+            eta: rate.eta(&self.course).filter(|_| is_running),
+            priority: Some(job_share::priority_of(self.job_share.get())),
+            latency_limit_ms: job_share::limit_ms_of(self.job_share.get()),
             result: self.result.borrow().clone(),
             waits_for: self.waits_for.borrow().clone().filter(|_| state == JobState::Waiting),
         }
@@ -523,7 +525,7 @@ impl Jobs {
     }
 
     /// Looks at jobs that run, and puts on record what has changed.
-    pub(crate) async fn tick(&self, now: Moment) {
+    pub(crate) async fn tick(&self, now: Instant) {
         for entry in self.all().iter().filter(|entry| entry.state.get() == JobState::Running) {
             entry.sample(now);
         }
@@ -546,7 +548,7 @@ impl Jobs {
     }
 
     /// All that people know of.
-    pub(crate) fn list(&self, now: Moment) -> Vec<Job> {
+    pub(crate) fn list(&self, now: Instant) -> Vec<Job> {
         let all = self.all();
         all.iter().filter(|entry| entry.is_on_record.get()).map(|entry| entry.view(now)).collect()
     }
@@ -573,7 +575,7 @@ impl Jobs {
     }
 
     /// Jobs of a pool that run or wait for their turn. One that is put off, or paused and stands, is at work on nothing.
-    pub(crate) fn of_pool(&self, pool: PoolId, now: Moment) -> Vec<Job> {
+    pub(crate) fn of_pool(&self, pool: PoolId, now: Instant) -> Vec<Job> {
         let unfinished = self.unfinished_of(pool);
         unfinished.iter().filter(|entry| entry.is_at_work()).map(|entry| entry.view(now)).collect()
     }
@@ -608,7 +610,7 @@ impl Jobs {
     pub(crate) fn let_go(&self, pool: PoolId) {
         for entry in self.unfinished_of(pool) {
             entry.is_let_go.set(true);
-            entry.bell.notify_all();
+            entry.notify.notify_all();
             if !entry.is_in_hand.get() {
                 entry.wait_for_pool();
             }
@@ -716,12 +718,12 @@ impl Engine {
         let entry = self.jobs.add(pool, start);
         let (jobs, started) = (Rc::clone(&self.jobs), Rc::clone(&entry));
         let (pool, clock) = (Rc::clone(pool), Rc::clone(&self.seams.clock));
-        let coming = (entry.rank() == Some(Rank::Urgent)).then(|| pool.job_turn.announce());
+        let coming = (entry.rank() == Some(Rank::Urgent)).then(|| pool.job_slot.announce());
         let task = async move {
             // It asks for its turn before anybody else goes on.
             drop(coming);
             let outcome = started.work(&pool, clock.as_ref(), work).await;
-            started.settle(outcome, clock.now());
+            started.conclude(outcome, clock.now());
             drop(pool);
             jobs.keep().await;
         };
@@ -760,10 +762,10 @@ mod tests {
     use dolmen_units::{Bytes, HostId};
 
     use super::*;
+    use crate::io_worker::IoWorker;
     use crate::rebalance::even_out;
-    use crate::scribe::Scribe;
 
-    const HIGH: Effort = Effort { priority: Priority::High, latency_limit: Some(Duration::from_secs(2)) };
+    const HIGH: JobShare = JobShare { priority: Priority::High, latency_limit: Some(Duration::from_secs(2)) };
 
     fn entry(id: u64, pool: &OpenPool, kind: JobKind) -> Rc<Entry> {
         let start = Start { kind, subject: String::new(), aim: Aim::Pool, again: None };
@@ -795,7 +797,7 @@ mod tests {
     /// first is forgotten, and not the one that has just ended.
     #[test]
     fn what_ended_first_is_forgotten_and_not_what_began_first() {
-        let jobs = Jobs::new(JobFiles::new(PathBuf::new(), Rc::new(Scribe::start("test").unwrap())));
+        let jobs = Jobs::new(JobFiles::new(PathBuf::new(), Rc::new(IoWorker::start("test").unwrap())));
         let last = ENDED_MAX as u64 + 1;
         for id in 1..=last {
             let start = Start { kind: JobKind::Scrub, subject: String::new(), aim: Aim::Pool, again: None };
@@ -834,7 +836,7 @@ mod tests {
             };
             let outcome = entry.work(&pool, clock.as_ref(), work).await;
             order.borrow_mut().push(entry.id);
-            entry.settle(outcome, clock.now());
+            entry.conclude(outcome, clock.now());
         };
         seams.spawner.spawn("job", Box::pin(task));
     }
@@ -917,7 +919,7 @@ mod tests {
     /// Scenario: another size of a write cache is at work when a resync comes, and a scrub waits for longer than that. The write cache
     /// keeps its turn, since rows that are to leave it are not filled meanwhile; then the resync goes first.
     #[test]
-    fn another_size_of_a_write_cache_keeps_its_turn() {
+    fn another_size_of_a_write_cache_keeps_its_mutex() {
         in_a_world(|seams, devices| async move {
             let pool = open_pool(&seams, &devices[..2]).await;
             let order = Rc::new(RefCell::new(Vec::new()));
@@ -964,7 +966,7 @@ mod tests {
             scrub.pause();
             scrub.is_let_go.set(true);
             let outcome = scrub.work(&pool, seams.clock.as_ref(), |_| async { done() }).await;
-            scrub.settle(outcome, seams.clock.now());
+            scrub.conclude(outcome, seams.clock.now());
             assert_eq!((scrub.state(), scrub.is_in_hand()), (JobState::Paused, false));
             pool.spaces.close().await.unwrap();
         });
@@ -979,7 +981,7 @@ mod tests {
     /// Scenario: a rebalance comes to its end in the moment in which a disk begins to leave, of which the job is not begun yet. It
     /// ends behind that one, and all is even.
     #[test]
-    fn a_rebalance_ends_behind_the_removal_that_is_about_to_begin() {
+    fn a_rebalance_ends_after_the_removal_that_is_about_to_begin() {
         in_a_world(|seams, devices| async move {
             let pool = open_pool(&seams, &devices[..2]).await;
             let inner = pool.spaces.pool();
@@ -988,7 +990,7 @@ mod tests {
             }
             let disk = inner.disks().into_iter().next().unwrap();
             let (rebalance, removal) = (entry(1, &pool, JobKind::Rebalance), entry(2, &pool, JobKind::Drain));
-            let coming = pool.job_turn.announce();
+            let coming = pool.job_slot.announce();
             inner.retire(&disk).await.unwrap();
             let (one, owner, clock) = (Rc::clone(&rebalance), Rc::clone(&pool), Rc::clone(&seams.clock));
             let task = async move {
@@ -997,7 +999,7 @@ mod tests {
                     async move { even_out(&owner, &course).await }
                 };
                 let outcome = one.work(&owner, clock.as_ref(), work).await;
-                one.settle(outcome, clock.now());
+                one.conclude(outcome, clock.now());
             };
             seams.spawner.spawn("job", Box::pin(task));
             sleep(seams.clock.as_ref(), Duration::from_secs(30)).await;
@@ -1006,11 +1008,11 @@ mod tests {
             let (spaces, leaving) = (&pool.spaces, &disk);
             let drained = removal.work(&pool, seams.clock.as_ref(), async move |course| {
                 assert!(spaces.drain_disk(leaving, &course.progress).await.unwrap());
-                inner.strike(leaving).await.unwrap();
+                inner.evict(leaving).await.unwrap();
                 done()
             });
             let drained = drained.await;
-            removal.settle(drained, seams.clock.now());
+            removal.conclude(drained, seams.clock.now());
             rebalance.ends().await;
             assert_eq!((rebalance.state(), removal.state()), (JobState::Done, JobState::Done));
             assert!(unevenness(&pool) <= 3 << 20, "{}", unevenness(&pool));
@@ -1021,23 +1023,23 @@ mod tests {
     /// Scenario: two jobs of a pool have their turns one after the other. The pool works with the effort of the one at work, also
     /// when that is set meanwhile, and not with what is set of one that waits; between them with none of theirs.
     #[test]
-    fn the_pool_works_with_the_effort_of_the_job_that_has_its_turn() {
+    fn the_pool_works_with_the_priority_of_the_running_job() {
         in_a_world(|seams, devices| async move {
             let pool = open_pool(&seams, &devices[..2]).await;
-            let (clock, before) = (seams.clock.as_ref(), pool.spaces.effort());
+            let (clock, before) = (seams.clock.as_ref(), pool.spaces.job_share());
             let (scrub, resync) = (entry(1, &pool, JobKind::Scrub), entry(2, &pool, JobKind::Resync));
             let scrubbed = scrub.work(&pool, clock, |_| async {
-                assert_eq!(pool.spaces.effort(), effort::usual(JobKind::Scrub));
-                resync.set_effort(Some(&pool), Effort { priority: Priority::Low, ..HIGH });
-                assert_eq!(pool.spaces.effort(), effort::usual(JobKind::Scrub));
-                scrub.set_effort(Some(&pool), HIGH);
-                assert_eq!(pool.spaces.effort(), HIGH);
+                assert_eq!(pool.spaces.job_share(), job_share::usual(JobKind::Scrub));
+                resync.set_job_share(Some(&pool), JobShare { priority: Priority::Low, ..HIGH });
+                assert_eq!(pool.spaces.job_share(), job_share::usual(JobKind::Scrub));
+                scrub.set_job_share(Some(&pool), HIGH);
+                assert_eq!(pool.spaces.job_share(), HIGH);
                 done()
             });
             assert!(scrubbed.await.is_some_and(|outcome| outcome.is_ok()));
-            assert_eq!(pool.spaces.effort(), before);
+            assert_eq!(pool.spaces.job_share(), before);
             let resynced = resync.work(&pool, clock, |_| async {
-                assert_eq!(pool.spaces.effort(), Effort { priority: Priority::Low, ..HIGH });
+                assert_eq!(pool.spaces.job_share(), JobShare { priority: Priority::Low, ..HIGH });
                 done()
             });
             assert!(resynced.await.is_some_and(|outcome| outcome.is_ok()));

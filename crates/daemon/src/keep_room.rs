@@ -5,8 +5,8 @@ use std::rc::Rc;
 use dolmen_api::{Change, ErrorBody, ErrorCode, Finding, FindingCode, Health, Object, SetKeepRoom};
 use dolmen_placement::{Kept, Offer, Placer, kept};
 use dolmen_pool::{KEEP_ROOM_FOR_MAX, PoolState};
-use dolmen_space::{Resiliency, Space, SpaceSpec, slab_grains};
-use dolmen_units::{Bytes, GRAIN_BYTES};
+use dolmen_space::{Resiliency, Space, SpaceSpec, slab_units};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
@@ -23,7 +23,7 @@ impl Engine {
     /// Sets for how many lost disks a pool keeps room.
     pub(crate) async fn set_keep_room(self: Rc<Self>, name: String, request: SetKeepRoom) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         let inner = pool.spaces.pool();
         inner.check_writable().map_err(|error| fault::pool(&error))?;
         let (before, after) = (inner.keeps_room_for(), request.losses);
@@ -52,7 +52,7 @@ impl Engine {
             return Ok(planned(plan, format!("pool {name} would keep {}", in_words(after))));
         }
         inner.set_keep_room_for(after).await.map_err(|error| fault::pool(&error))?;
-        pool.absences.try_anew();
+        pool.absences.retry();
         Ok(made(plan, format!("pool {name} keeps {}", in_words(after))))
     }
 }
@@ -124,13 +124,13 @@ async fn check_that_it_is_there(pool: &OpenPool, offers: &[Offer], losses: u32) 
 
 /// What is on all disks, and what those hold that are left when the largest are lost.
 fn used_and_left(offers: &[Offer], losses: u32) -> (Bytes, Bytes) {
-    let used: u64 = offers.iter().map(|offer| offer.size_grains.saturating_sub(offer.free_grains)).sum();
-    let size = |offer: &Offer| offer.size_grains.saturating_sub(offer.reserve_grains);
+    let used: u64 = offers.iter().map(|offer| offer.size_units.saturating_sub(offer.free_units)).sum();
+    let size = |offer: &Offer| offer.size_units.saturating_sub(offer.reserve_units);
     let mut sizes: Vec<u64> = offers.iter().filter(|offer| offer.stays()).map(size).collect();
     sizes.sort_unstable();
     let left = sizes.len().saturating_sub(losses as usize);
     let holds: u64 = sizes.iter().take(left).sum();
-    (Bytes(used * GRAIN_BYTES), Bytes(holds * GRAIN_BYTES))
+    (Bytes(used * ALLOCATION_UNIT_BYTES), Bytes(holds * ALLOCATION_UNIT_BYTES))
 }
 
 /// What of the free room claims leave for repair, as rows of two copies see it.
@@ -139,9 +139,9 @@ pub(crate) fn kept_bytes(pool: &OpenPool) -> Bytes {
     let Ok(name) = "x".parse() else { return Bytes::ZERO };
     let spec = SpaceSpec::usual(name, Bytes::gib(1), Resiliency::Mirror { copies: 2 });
     let Ok(request) = spec.check() else { return Bytes::ZERO };
-    let placer = Placer::new(request, slab_grains(spec.interleave, 0));
-    let left = |offers: &[Offer]| offers.iter().map(Offer::claimable_grains).sum::<u64>();
-    Bytes(left(&offers).saturating_sub(left(&placer.claimable(&offers))) * GRAIN_BYTES)
+    let placer = Placer::new(request, slab_units(spec.interleave, 0));
+    let left = |offers: &[Offer]| offers.iter().map(Offer::claimable_units).sum::<u64>();
+    Bytes(left(&offers).saturating_sub(left(&placer.claimable(&offers))) * ALLOCATION_UNIT_BYTES)
 }
 
 impl OpenPool {

@@ -17,9 +17,9 @@ use dolmen_space::{Segment, Space, SpaceError, Spaces};
 use dolmen_ublk::{DEPTH, DEVICES_MAX, Operation};
 use dolmen_units::Bytes;
 
-use crate::crew::{Crew, WorkerIndex};
 use crate::engine::Engine;
-use crate::ways::key_of;
+use crate::transports::key_of;
+use crate::worker_pool::{WorkerIndex, WorkerPool};
 
 /// Zeros that are written at a time where a range has to stay allocated.
 const ZEROS_BYTES: usize = 64 * 1024;
@@ -129,7 +129,7 @@ fn fault_of(error: &SpaceError) -> Fault {
             | PoolError::LogOccupied { .. },
         ) => Fault::NoRoom,
         SpaceError::Pool(PoolError::ReadOnly { .. }) => Fault::ReadOnly,
-        SpaceError::Range { .. } | SpaceError::Gone { .. } => Fault::Invalid,
+        SpaceError::Range { .. } | SpaceError::Deleted { .. } => Fault::Invalid,
         _ => Fault::Io,
     }
 }
@@ -239,7 +239,7 @@ impl Engine {
     /// Answers the kernel's requests until nobody is left who could make one.
     pub(crate) async fn serve_kernel(self: Rc<Self>, mut inbox: Inbox<Asked>) {
         let zeros: Rc<[u8]> = vec![0; ZEROS_BYTES].into();
-        let crew = Rc::new(Crew::new());
+        let worker_pool = Rc::new(WorkerPool::new());
         while let Some(asked) = inbox.receive().await {
             let key = asked.space();
             let pool = self.pools.borrow().get(&key.pool).cloned();
@@ -249,15 +249,15 @@ impl Engine {
             });
             match found {
                 Some((spaces, space)) => {
-                    self.ways.under_way.set(self.ways.under_way.get() + 1);
-                    crew.assign(Job { spaces, space, asked }, |worker| {
-                        let work = Rc::clone(&self).work(Rc::clone(&crew), worker, Rc::clone(&zeros));
+                    self.transports.under_way.set(self.transports.under_way.get() + 1);
+                    worker_pool.assign(Job { spaces, space, asked }, |worker| {
+                        let work = Rc::clone(&self).work(Rc::clone(&worker_pool), worker, Rc::clone(&zeros));
                         self.seams.spawner.spawn("attached", Box::pin(work));
                     });
                 }
                 // After the end of a pool in good order its requests wait for the next daemon.
                 None if self.is_stopping.get() => drop(asked),
-                None if self.waits_for_pool(key) => self.ways.park(asked),
+                None if self.waits_for_pool(key) => self.transports.park(asked),
                 None => asked.fail(Fault::Invalid),
             }
         }
@@ -266,29 +266,29 @@ impl Engine {
     /// Whether requests for a space wait, because its pool should be open and is not: file systems on it go on when it is, as behind
     /// a restart of the daemon. They fail where a person gave up what waits.
     fn waits_for_pool(&self, key: SpaceKey) -> bool {
-        self.closed.borrow().contains_key(&key.pool) && !self.ways.is_given_up(key)
+        self.closed.borrow().contains_key(&key.pool) && !self.transports.is_excluded(key)
     }
 
     /// Carries out one request after another.
-    async fn work(self: Rc<Self>, crew: Rc<Crew<Job>>, worker: WorkerIndex, zeros: Rc<[u8]>) {
+    async fn work(self: Rc<Self>, worker_pool: Rc<WorkerPool<Job>>, worker: WorkerIndex, zeros: Rc<[u8]>) {
         loop {
-            let Job { spaces, space, asked } = crew.next_job(worker).await;
+            let Job { spaces, space, asked } = worker_pool.next_job(worker).await;
             carry_out(&spaces, &space, asked, &zeros).await;
             drop((spaces, space));
-            crew.rest(worker);
-            self.ways.under_way.set(self.ways.under_way.get() - 1);
-            if self.ways.under_way.get() == 0 {
-                self.ways.bell.notify_all();
+            worker_pool.rest(worker);
+            self.transports.under_way.set(self.transports.under_way.get() - 1);
+            if self.transports.under_way.get() == 0 {
+                self.transports.notify.notify_all();
             }
         }
     }
 
     /// Tells FUSE's threads how long each space is.
-    pub(crate) fn tell_sizes(&self) {
+    pub(crate) fn report_sizes(&self) {
         let mut sizes = BTreeMap::new();
         for pool in self.pools.borrow().values() {
             sizes.extend(pool.spaces.list().iter().map(|space| (key_of(pool, space), space.size())));
         }
-        *self.ways.host.sizes.lock().unwrap_or_else(PoisonError::into_inner) = sizes;
+        *self.transports.host.sizes.lock().unwrap_or_else(PoisonError::into_inner) = sizes;
     }
 }

@@ -12,9 +12,9 @@ use dolmen_space::Clients;
 use dolmen_units::PoolId;
 use serde::{Deserialize, Serialize};
 
-use crate::doors::Network;
 use crate::files::{boot_id, read_if_any, remove_durably, write_durably};
-use crate::scribe::Scribe;
+use crate::io_worker::IoWorker;
+use crate::listeners::Network;
 
 /// The version of the files.
 const VERSION: u32 = 1;
@@ -48,7 +48,7 @@ pub(crate) struct Remembered {
     /// Whether it is being made. The next daemon opens it if it has all of its labels, and wipes them if it has not.
     #[serde(default)]
     pub(crate) is_being_made: bool,
-    /// Which start of the system it was open in last: clients outlive a daemon, and end with their host.
+    /// Which start of the system it was open in last: clients survive a daemon, and end with their host.
     #[serde(default)]
     boot: Option<String>,
 }
@@ -74,7 +74,7 @@ impl Remembered {
     pub(crate) fn clients(&self) -> Clients {
         match self.boot.is_some() && self.boot == boot_id() {
             true => Clients::MayLive,
-            false => Clients::AreGone,
+            false => Clients::Ended,
         }
     }
 }
@@ -83,17 +83,17 @@ impl Remembered {
 #[derive(Debug)]
 pub(crate) struct Ledger {
     folder: PathBuf,
-    scribe: Rc<Scribe>,
+    file_worker: Rc<IoWorker>,
 }
 
 impl Ledger {
-    pub(crate) fn new(folder: PathBuf, scribe: Rc<Scribe>) -> Self {
-        Self { folder, scribe }
+    pub(crate) fn new(folder: PathBuf, file_worker: Rc<IoWorker>) -> Self {
+        Self { folder, file_worker }
     }
 
     /// The thread that reads and writes files.
-    pub(crate) fn scribe(&self) -> &Scribe {
-        &self.scribe
+    pub(crate) fn file_worker(&self) -> &IoWorker {
+        &self.file_worker
     }
 
     fn path(&self, pool: PoolId) -> PathBuf {
@@ -104,19 +104,19 @@ impl Ledger {
     pub(crate) async fn put(&self, pool: PoolId, what: &Remembered) -> io::Result<()> {
         let (path, mut text) = (self.path(pool), serde_json::to_vec_pretty(what).map_err(io::Error::other)?);
         text.push(b'\n');
-        self.scribe.run(move || write_durably(&path, &text)).await
+        self.file_worker.run(move || write_durably(&path, &text)).await
     }
 
     /// Forgets a pool, durably.
     pub(crate) async fn remove(&self, pool: PoolId) -> io::Result<()> {
         let path = self.path(pool);
-        self.scribe.run(move || remove_durably(&path)).await
+        self.file_worker.run(move || remove_durably(&path)).await
     }
 
     /// All pools that were open. A file that cannot be read is told, and passed over.
     pub(crate) async fn all(&self) -> io::Result<Vec<(PoolId, Remembered)>> {
         let folder = self.folder.clone();
-        self.scribe.run(move || read_all(&folder)).await
+        self.file_worker.run(move || read_all(&folder)).await
     }
 }
 

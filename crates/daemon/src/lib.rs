@@ -3,23 +3,23 @@
 //! ```text
 //! clients of the API ─ control thread (HTTP, tokio) ─ mailbox ─┐
 //! NBD clients ─────────────────────────────────────────────────┤
-//! NBD clients with TLS ─ porter ─ carrier ─ socket pairs ──────┤ engine thread (io_uring): pools, spaces, jobs
+//! NBD clients with TLS ─ TLS acceptor ─ carrier ─ socket pairs ──────┤ engine thread (io_uring): pools, spaces, jobs
 //! kernel ─ /dev/fuse ─ reading threads ─ mailbox ──────────────┤
 //! kernel ─ ublk devices ─ threads ─ mailbox ────────────────────┘     │ awaited
-//!                                      scribe (own files) · usher (devices) · looker (files of disks) · asker (smartctl) · locator (lights) · rooms (room of pools)
+//!                                      file worker (own files) · device worker (devices) · watcher (files of disks) · SMART worker (smartctl) · locator (lights) · rooms (room of pools)
 //! ```
 //!
 //! | file | what |
 //! |---|---|
 //! | `config`, `error`, `process`, `files`, `log` | settings, reasons not to run, the process, locks and own files, what is logged |
 //! | `control`, `api_socket` | the API's routes |
-//! | `caller`, `engine`, `scribe` | messages to the engine's thread, what it owns, threads for what blocks |
+//! | `caller`, `engine`, `io_worker` | messages to the engine's thread, what it owns, threads for what blocks |
 //! | `arbiter`, `epoch_record`, `ledger`, `history` | which epoch is in force; which pools were open, and what of them was served; what was found damaged |
 //! | `member`, `devices`, `below`, `opening`, `pools`, `disks`, `spaces`, `limits`, `reserve`, `jobs`, `scrub`, `shutdown` | what can be asked for |
-//! | `attach`, `ways`, `kernel`, `crew`, `nbd`, `doors`, `door` | the ways in |
+//! | `attach`, `transports`, `kernel`, `worker_pool`, `nbd`, `listeners`, `listener` | the ways in |
 //! | `absent`, `offline` | disks that stay away, and disks that are let go of |
 //! | `trash`, `trash_age` | spaces that were deleted: listed, restored, purged; how long they were there |
-//! | `watch`, `names`, `plight` | what is done without being asked for |
+//! | `watch`, `names`, `backing_state` | what is done without being asked for |
 //! | `findings`, `why`, `events`, `event_record` | what is the matter, why, and what has happened |
 //! | `rooms`, `same_medium` | room of pools, computed on another thread; which medium a path leads to |
 //! | `plan`, `view`, `figures`, `health`, `fault`, `words` | what is told: plans, state, load, health, errors, and how |
@@ -32,19 +32,16 @@ mod absent;
 mod api_socket;
 mod arbiter;
 mod attach;
+mod backing_state;
 mod bay;
 mod below;
 mod caller;
 mod config;
 mod control;
 mod conversion;
-mod crew;
 mod detach;
 mod devices;
 mod disks;
-mod door;
-mod doors;
-mod effort;
 mod emptying;
 mod enclosure;
 mod engine;
@@ -60,14 +57,19 @@ mod findings;
 mod forget;
 mod health;
 mod history;
+mod io_worker;
 mod job_control;
+mod job_rate;
 mod job_record;
-mod job_turn;
+mod job_share;
+mod job_slot;
 mod jobs;
 mod keep_room;
 mod kernel;
 mod ledger;
 mod limits;
+mod listener;
+mod listeners;
 mod locate;
 mod log;
 mod member;
@@ -75,9 +77,7 @@ mod names;
 mod nbd;
 mod offline;
 mod opening;
-mod pace;
 mod plan;
-mod plight;
 mod pools;
 mod process;
 mod rebalance;
@@ -87,21 +87,21 @@ mod resync;
 mod roles;
 mod rooms;
 mod same_medium;
-mod scribe;
 mod scrub;
 mod shutdown;
 mod slow;
 mod smart;
 mod smart_parse;
 mod spaces;
+mod transports;
 mod trash;
 mod trash_age;
 mod view;
 mod watch;
-mod ways;
 mod why;
 mod widening;
 mod words;
+mod worker_pool;
 mod write_cache;
 
 use std::fs;
@@ -116,31 +116,33 @@ use dolmen_block_linux::Runtime;
 use dolmen_units::HostId;
 use tokio::signal::unix::{SignalKind, signal};
 
-pub use config::{Config, KEEPER_COMMAND, LINKS_FOLDER, RUN_FOLDER, STATE_FOLDER, Scan, TRASH_AFTER};
+pub use config::{
+    Config, DESCRIPTOR_HOLDER_COMMAND, LINKS_FOLDER, RUN_FOLDER, STATE_FOLDER, Scan, TRASH_AFTER,
+};
 pub use control::openapi;
 pub use devices::{UnusedDisk, is_read_only, unused_disks};
-pub use dolmen_fuse::{KeeperProgram, keep};
+pub use dolmen_fuse::{DescriptorHolderProgram, keep};
 pub use error::DaemonError;
 pub use log::{LogEnd, init_logging};
 
 use crate::api_socket::ApiSocket;
 use crate::caller::Caller;
-use crate::doors::Doors;
 use crate::engine::Engine;
 use crate::files::{Deadline, Lock, host_id, make_folder};
+use crate::io_worker::IoWorker;
 use crate::kernel::EngineHost;
+use crate::listeners::Listeners;
 use crate::locate::Locates;
 use crate::names::follow;
 use crate::rooms::Rooms;
-use crate::scribe::Scribe;
 use crate::smart::follow_smart;
-use crate::ways::Ways;
+use crate::transports::Transports;
 
 /// The setting in the environment that says what is logged, as `tracing-subscriber` reads it.
 pub const LOG_VARIABLE: &str = "DOLMEN_LOG";
 /// How long a daemon waits for the end of the one before, which may have been killed a moment ago: locked memory and I/O
 /// under way take their time.
-const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(5);
+const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(5);
 /// The stack of the engine's thread; locked whole.
 const ENGINE_STACK_BYTES: usize = 4 << 20;
 
@@ -167,8 +169,8 @@ pub fn run(config: &Config) -> Result<(), DaemonError> {
     for folder in &folders {
         make_folder(folder)?;
     }
-    let socket_lock = lock_beside(&config.socket);
-    let deadline = Deadline::after(PREDECESSOR_PATIENCE);
+    let socket_lock = socket_lock(&config.socket);
+    let deadline = Deadline::after(PREDECESSOR_TIMEOUT);
     let _locks = [
         Lock::take(&config.state.join("lock"), &deadline)?,
         Lock::take(&config.run.join("lock"), &deadline)?,
@@ -189,7 +191,7 @@ pub fn run(config: &Config) -> Result<(), DaemonError> {
 }
 
 /// The lock that goes with a socket: two daemons with different state may still be given the same one.
-fn lock_beside(socket: &Path) -> PathBuf {
+fn socket_lock(socket: &Path) -> PathBuf {
     let mut name = socket.file_name().unwrap_or_default().to_os_string();
     name.push(".lock");
     socket.with_file_name(name)
@@ -198,7 +200,7 @@ fn lock_beside(socket: &Path) -> PathBuf {
 /// The process that holds the socket, while it lives and where this one may know.
 #[must_use]
 pub fn daemon_at(socket: &Path) -> Option<u32> {
-    let pid: u32 = fs::read_to_string(lock_beside(socket)).ok()?.trim().parse().ok()?;
+    let pid: u32 = fs::read_to_string(socket_lock(socket)).ok()?.trim().parse().ok()?;
     let status = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // What is left of one until its parent looks holds nothing any more. The name before the state may hold anything.
     let state = status.rsplit(") ").next()?;
@@ -253,11 +255,12 @@ fn start_engine(config: Config, host: HostId) -> Result<(Caller, JoinHandle<()>)
 fn engine_thread(config: Config, host: HostId, ready: &SyncSender<Result<Caller, DaemonError>>) {
     let made = Runtime::new(config.runtime).map_err(DaemonError::from);
     let made = made.and_then(|runtime| {
-        let [scribe, usher, looker] = ["scribe", "usher", "looker"].map(Scribe::start);
-        let [asker, locator, rooms] = ["asker", "locator", "rooms"].map(Scribe::start);
-        Ok((runtime, scribe?, usher?, looker?, asker?, locator?, rooms?))
+        let [file_worker, device_worker, watch_worker] =
+            ["scribe", "rejoin disks", "looker"].map(IoWorker::start);
+        let [smart_worker, locator, rooms] = ["asker", "locator", "rooms"].map(IoWorker::start);
+        Ok((runtime, file_worker?, device_worker?, watch_worker?, smart_worker?, locator?, rooms?))
     });
-    let (runtime, scribe, usher, looker, asker, locator, rooms) = match made {
+    let (runtime, file_worker, device_worker, watch_worker, smart_worker, locator, rooms) = match made {
         Ok(made) => made,
         Err(error) => {
             let _ = ready.send(Err(error));
@@ -269,13 +272,20 @@ fn engine_thread(config: Config, host: HostId, ready: &SyncSender<Result<Caller,
     let (mailbox, inbox) = handle.mailbox();
     let (kernel, asked) = handle.mailbox();
     let (admitted, arrivals) = handle.mailbox();
-    let ways = Ways::new(EngineHost::new(kernel), usher);
-    let doors = Doors::new(admitted);
-    let engine =
-        Engine::new(handle, Rc::new(config), host, Rc::new(scribe), ways, doors, Locates::new(locator));
-    let following = follow(Rc::downgrade(&engine), looker, runtime.seams().clock);
+    let transports = Transports::new(EngineHost::new(kernel), device_worker);
+    let listeners = Listeners::new(admitted);
+    let engine = Engine::new(
+        handle,
+        Rc::new(config),
+        host,
+        Rc::new(file_worker),
+        transports,
+        listeners,
+        Locates::new(locator),
+    );
+    let following = follow(Rc::downgrade(&engine), watch_worker, runtime.seams().clock);
     runtime.seams().spawner.spawn("names", Box::pin(following));
-    let asking = follow_smart(Rc::downgrade(&engine), asker, runtime.seams().clock);
+    let asking = follow_smart(Rc::downgrade(&engine), smart_worker, runtime.seams().clock);
     runtime.seams().spawner.spawn("smart", Box::pin(asking));
     if ready.send(Ok(Caller::new(mailbox))).is_ok() {
         runtime.run(engine.serve(inbox, asked, arrivals));

@@ -74,7 +74,7 @@ impl Engine {
         request: SetLimits,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
         let name = format!("{}/{}", pool.name(), space.name());

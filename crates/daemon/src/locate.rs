@@ -14,14 +14,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, LocateDisk, duration};
-use dolmen_block_io::{Moment, read, sleep};
+use dolmen_block_io::{Instant, read, sleep};
 use dolmen_pool::Disk;
 use dolmen_units::{BLOCK_BYTES, DiskId, Epoch};
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
+use crate::io_worker::IoWorker;
 use crate::plan::{Undo, made, planned};
-use crate::scribe::Scribe;
 
 /// How long reads go on, and how long they pause.
 const BURST: Duration = Duration::from_secs(1);
@@ -33,14 +33,14 @@ const STRIDE: u64 = 7_919;
 /// Which disks show where they are.
 pub(crate) struct Locates {
     /// Asks the kernel for lights, which may take its time.
-    scribe: Scribe,
+    file_worker: IoWorker,
     /// Each with what ends it.
     shown: RefCell<BTreeMap<DiskId, Rc<Cell<bool>>>>,
 }
 
 impl Locates {
-    pub(crate) fn new(scribe: Scribe) -> Self {
-        Self { scribe, shown: RefCell::default() }
+    pub(crate) fn new(file_worker: IoWorker) -> Self {
+        Self { file_worker, shown: RefCell::default() }
     }
 
     /// Ends what a disk shows; whether it did.
@@ -57,11 +57,11 @@ impl Locates {
     }
 
     async fn light_of(&self, path: PathBuf, sys: PathBuf) -> Option<PathBuf> {
-        self.scribe.run(move || Ok(light_of(&path, &sys))).await.ok().flatten()
+        self.file_worker.run(move || Ok(light_of(&path, &sys))).await.ok().flatten()
     }
 
     async fn set(&self, light: PathBuf, state: &'static str) -> std::io::Result<()> {
-        self.scribe.run(move || fs::write(light, state)).await
+        self.file_worker.run(move || fs::write(light, state)).await
     }
 }
 
@@ -209,7 +209,7 @@ impl Engine {
                 }
             }
             let Some(engine) = engine.upgrade() else { return };
-            // Whoever has ended it, or begun it anew, has seen to the light.
+            // Whoever has ended it, or begun it again, has seen to the light.
             if is_over.get() {
                 return;
             }
@@ -225,7 +225,7 @@ impl Engine {
 }
 
 /// Reads a block far from the one before.
-async fn read_somewhere(seams: &dolmen_block_io::Seams, disk: &Disk, now: Moment) {
+async fn read_somewhere(seams: &dolmen_block_io::Seams, disk: &Disk, now: Instant) {
     let (Some(device), Ok(bytes)) = (disk.device(), usize::try_from(BLOCK_BYTES)) else { return };
     let blocks = (device.geometry().capacity.0 / BLOCK_BYTES).max(1);
     // Where there is no memory to spare, clients have work for the disk, and its light shows that.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use dolmen_causes::causes_of;
-use dolmen_daemon::{Config, DaemonError, KEEPER_COMMAND, Scan};
+use dolmen_daemon::{Config, DESCRIPTOR_HOLDER_COMMAND, DaemonError, Scan};
 
 /// The settings on the command line, each with its value.
 fn parse(arguments: impl Iterator<Item = String>) -> Result<Config, String> {
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let mut arguments = std::env::args().skip(1).peekable();
-    if arguments.peek().is_some_and(|first| first == KEEPER_COMMAND) {
+    if arguments.peek().is_some_and(|first| first == DESCRIPTOR_HOLDER_COMMAND) {
         return ExitCode::from(dolmen_daemon::keep());
     }
     let _log = dolmen_daemon::init_logging();

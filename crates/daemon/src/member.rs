@@ -82,7 +82,7 @@ impl BlockDevice for MemberDevice {
             Action::Write { from, .. } => Payload::Shared(from),
             Action::Flush | Action::Discard { .. } | Action::WriteZeroes { .. } => Payload::None,
         };
-        self.refused.ready(Outcome { result: Err(DeviceError::Gone), payload })
+        self.refused.ready(Outcome { result: Err(DeviceError::Detached), payload })
     }
 
     fn fence(&self, epoch: Epoch) {

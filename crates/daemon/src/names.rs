@@ -15,11 +15,11 @@ use dolmen_block_io::{Clock, sleep};
 use dolmen_block_linux::{name_of, path_of};
 use dolmen_units::Bytes;
 
+use crate::backing_state::Backing;
 use crate::below::is_on_space;
 use crate::devices::{Identity, identity};
 use crate::engine::Engine;
-use crate::plight::Plight;
-use crate::scribe::Scribe;
+use crate::io_worker::IoWorker;
 
 /// How often it is looked whether disks are where they were.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -44,16 +44,16 @@ type Renamed = (String, String);
 struct Seen {
     renamed: Vec<Renamed>,
     /// By the names that they had until now.
-    plights: Vec<(String, Plight)>,
+    plights: Vec<(String, Backing)>,
 }
 
 /// Follows disks for as long as the engine lives.
-pub(crate) async fn follow(engine: Weak<Engine>, looker: Scribe, clock: Rc<dyn Clock>) {
+pub(crate) async fn follow(engine: Weak<Engine>, watch_worker: IoWorker, clock: Rc<dyn Clock>) {
     loop {
         sleep(clock.as_ref(), LOOK_EVERY).await;
         let Some(held) = engine.upgrade().map(|engine| engine.members.held()) else { return };
         let Some(places) = engine.upgrade().map(|engine| engine.places_of_absent()) else { return };
-        let looked = looker.run(move || Ok((look_at(&held)?, look_for_absent(places)))).await;
+        let looked = watch_worker.run(move || Ok((look_at(&held)?, look_for_absent(places)))).await;
         let Some(engine) = engine.upgrade() else { return };
         // Where it cannot be told, they keep their names, and are what they were.
         let Ok((seen, places)) = looked else { continue };
@@ -110,7 +110,7 @@ fn look_at(held: &[Held]) -> io::Result<Seen> {
     let mut missed = Vec::new();
     for disk in held {
         if is_unplugged(disk.identity) {
-            seen.plights.push((disk.name.clone(), Plight::Unplugged));
+            seen.plights.push((disk.name.clone(), Backing::Unplugged));
         } else if identity(Path::new(&disk.name)) == Some(disk.identity) {
             let status = fs::metadata(path_of(Path::new(&disk.name)));
             let cut = status.ok().and_then(|status| cut_short(disk, &status));
@@ -133,9 +133,11 @@ fn look_for(missed: &[&Held], seen: &mut Seen) -> io::Result<()> {
         let Some(disk) = missed.iter().find(|disk| disk.identity == is) else { continue };
         let Ok(status) = fs::metadata(&link) else { continue };
         let is_removed = status.is_file() && status.nlink() == 0;
-        let plight = if is_removed { Some(Plight::Removed) } else { cut_short(disk, &status) };
-        if let Some(plight) = plight.filter(|_| !seen.plights.iter().any(|(name, _)| *name == disk.name)) {
-            seen.plights.push((disk.name.clone(), plight));
+        let backing_state = if is_removed { Some(Backing::Removed) } else { cut_short(disk, &status) };
+        if let Some(backing_state) =
+            backing_state.filter(|_| !seen.plights.iter().any(|(name, _)| *name == disk.name))
+        {
+            seen.plights.push((disk.name.clone(), backing_state));
         }
         // One that was deleted has no name any more, and is not what this says.
         let new = fs::read_link(&link).ok().filter(|path| identity(path) == Some(is));
@@ -147,9 +149,9 @@ fn look_for(missed: &[&Held], seen: &mut Seen) -> io::Result<()> {
     Ok(())
 }
 
-fn cut_short(disk: &Held, status: &Metadata) -> Option<Plight> {
+fn cut_short(disk: &Held, status: &Metadata) -> Option<Backing> {
     let is_cut = status.is_file() && status.len() < disk.capacity.0;
-    is_cut.then_some(Plight::CutTo(Bytes(status.len())))
+    is_cut.then_some(Backing::CutTo(Bytes(status.len())))
 }
 
 /// Whether the system has no such device any more, or makes it empty before it takes it away.
@@ -187,7 +189,7 @@ mod tests {
         fs::write(path("usurped"), "another").unwrap();
         let mut found = look_at(&held).unwrap();
         found.renamed.sort();
-        assert_eq!(found.plights, [(shown("deleted"), Plight::Removed)]);
+        assert_eq!(found.plights, [(shown("deleted"), Backing::Removed)]);
         assert_eq!(found.renamed, [(shown("moved"), shown("here")), (shown("usurped"), shown("there"))]);
         drop(files);
     }
@@ -210,7 +212,7 @@ mod tests {
 
     /// One that was cut is told wherever it is by now; one that grew is what it was.
     #[test]
-    fn a_file_that_is_shorter_than_it_was_is_told() {
+    fn a_truncated_file_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let shown = |name: &str| path(name).display().to_string();
@@ -225,7 +227,7 @@ mod tests {
         files.iter().zip([99, 0, 101]).for_each(|(file, length)| file.set_len(length).unwrap());
         fs::rename(path("cut and moved"), path("here")).unwrap();
         let found = look_at(&held).unwrap();
-        let cut = |name: &str, to| (shown(name), Plight::CutTo(Bytes(to)));
+        let cut = |name: &str, to| (shown(name), Backing::CutTo(Bytes(to)));
         assert_eq!(found.plights, [cut("cut", 99), cut("cut and moved", 0)]);
         assert_eq!(found.renamed, [(shown("cut and moved"), shown("here"))]);
     }

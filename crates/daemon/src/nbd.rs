@@ -1,7 +1,7 @@
-//! Spaces served over NBD, on one Unix socket for all of them, and on the doors that `doors` opens.
+//! Spaces served over NBD, on one Unix socket for all of them, and on the listeners that `listeners` opens.
 //!
 //! The clients' bytes go from the socket into buffers of the arena and from there to the disks, on the engine's thread
-//! and its ring; no other thread is involved, but for those of doors with TLS, which have one in front.
+//! and its ring; no other thread is involved, but for those of listeners with TLS, which have one in front.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -15,15 +15,15 @@ use dolmen_block_io::{Clock, Durability, Seams, sleep};
 use dolmen_block_linux::{Listener, Socket, SocketError};
 use dolmen_buffer::{Buffer, Shared};
 use dolmen_nbd::{
-    Access, BlockState, Connection, ConnectionError, EXTENTS_MAX, Effort, Entrance, Export, ExportError,
-    Exports, Extents, Farewell, Holes, Limits, Listed, Means, Medium, PIECE_BYTES_MAX, Profile, ReadError,
-    Receive, Refusal, Segments, Server, SessionError, Zeroing,
+    Access, BlockState, Connection, ConnectionError, EXTENTS_MAX, Entrance, Export, ExportError, Exports,
+    Extents, Farewell, Holes, Limits, Listed, Means, Medium, PIECE_BYTES_MAX, Profile, ReadError, Receive,
+    Refusal, Segments, Server, SessionError, ZeroMode, Zeroing,
 };
 use dolmen_pool::PoolError;
 use dolmen_space::{READ_BYTES_MAX, Segment, Space, SpaceError, Spaces};
 use dolmen_units::{PoolId, SpaceId};
 
-use crate::doors::Network;
+use crate::listeners::Network;
 
 const _: () = assert!(PIECE_BYTES_MAX <= READ_BYTES_MAX as u64, "a piece is one read of a space");
 
@@ -40,7 +40,7 @@ pub(crate) struct Served {
     pub(crate) access: Access,
     spaces: Rc<Spaces>,
     pub(crate) space: Rc<Space>,
-    /// The door on which it is served as well.
+    /// The listener on which it is served as well.
     pub(crate) network: RefCell<Option<Network>>,
     clients: Cell<u64>,
 }
@@ -50,8 +50,8 @@ pub(crate) struct Served {
 pub(crate) enum Visitor {
     /// Who may use the Unix socket.
     Local,
-    /// Who came through a door, with the names of its certificate where one is asked for.
-    Door { at: SocketAddr, names: Vec<String> },
+    /// Who came through a listener, with the names of its certificate where one is asked for.
+    OpenListener { at: SocketAddr, names: Vec<String> },
 }
 
 impl Served {
@@ -74,9 +74,9 @@ impl Served {
         self.clients.get()
     }
 
-    /// Whether a visitor may open it. Behind a door on which it is not served, it does not exist.
+    /// Whether a visitor may open it. Behind a listener on which it is not served, it does not exist.
     fn admit(&self, visitor: &Visitor) -> Result<(), Refusal> {
-        let Visitor::Door { at, names } = visitor else { return Ok(()) };
+        let Visitor::OpenListener { at, names } = visitor else { return Ok(()) };
         let network = self.network.borrow();
         let network = network.as_ref().filter(|network| network.listen == *at).ok_or(Refusal::Unknown)?;
         let is_meant = |name: &String| network.allow.iter().any(|allowed| allowed.eq_ignore_ascii_case(name));
@@ -153,7 +153,7 @@ impl Drop for SpaceExport {
     }
 }
 
-fn told(error: &SpaceError) -> ExportError {
+fn reported(error: &SpaceError) -> ExportError {
     let answer = match error {
         SpaceError::NoSpaceBelow { .. } => ExportError::NoSpace,
         SpaceError::Pool(
@@ -164,7 +164,7 @@ fn told(error: &SpaceError) -> ExportError {
         ) => ExportError::NoSpace,
         SpaceError::Pool(PoolError::ReadOnly { .. }) => ExportError::ReadOnly,
         SpaceError::Range { .. } => ExportError::OutOfRange,
-        SpaceError::Gone { .. } => ExportError::Stopping,
+        SpaceError::Deleted { .. } => ExportError::Stopping,
         _ => ExportError::Failed,
     };
     tracing::warn!(%error, "a client's request failed");
@@ -176,7 +176,7 @@ impl SpaceExport {
         if self.served.access == Access::ReadOnly { Err(ExportError::ReadOnly) } else { Ok(()) }
     }
 
-    async fn settle(&self, durability: Durability) -> Result<(), ExportError> {
+    async fn conclude(&self, durability: Durability) -> Result<(), ExportError> {
         match durability {
             Durability::Cached => Ok(()),
             Durability::Durable => self.flush().await,
@@ -192,7 +192,7 @@ impl Export for SpaceExport {
     async fn read(&self, range: Range<u64>, into: &mut Segments) -> Result<(), ReadError> {
         let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         let read = self.served.space.read(range.start, length).await;
-        let segments = read.map_err(|error| ReadError { at: range.start, error: told(&error) })?;
+        let segments = read.map_err(|error| ReadError { at: range.start, error: reported(&error) })?;
         for segment in segments {
             match segment {
                 Segment::Zeros(length) => into.push_zeros(length as u64),
@@ -210,45 +210,49 @@ impl Export for SpaceExport {
 
     async fn write(&self, at: u64, from: Shared, durability: Durability) -> Result<(), ExportError> {
         self.check_writable()?;
-        self.served.space.write_waited(at, &from, durability).await.map_err(|error| told(&error))
+        self.served.space.write_waited(at, &from, durability).await.map_err(|error| reported(&error))
     }
 
     async fn flush(&self) -> Result<(), ExportError> {
-        self.served.space.flush().await.map_err(|error| told(&error))
+        self.served.space.flush().await.map_err(|error| reported(&error))
     }
 
     async fn discard(&self, range: Range<u64>, durability: Durability) -> Result<(), ExportError> {
         self.check_writable()?;
         let length = range.end - range.start;
-        self.served.space.discard(range.start, length).await.map_err(|error| told(&error))?;
-        self.settle(durability).await
+        self.served.space.discard(range.start, length).await.map_err(|error| reported(&error))?;
+        self.conclude(durability).await
     }
 
     async fn write_zeroes(&self, zeroing: Zeroing) -> Result<(), ExportError> {
         self.check_writable()?;
-        let Zeroing { range, holes, effort, durability } = zeroing;
+        let Zeroing { range, holes, zero_mode, durability } = zeroing;
         // A fixed space keeps its rows when they are forgotten, so nothing is lost by a hole there.
         match holes {
-            Holes::Forbidden if self.served.space.is_thin() => match effort {
-                Effort::OnlyFast => return Err(ExportError::NotFast),
-                Effort::Any => {
+            Holes::Forbidden if self.served.space.is_thin() => match zero_mode {
+                ZeroMode::OnlyFast => return Err(ExportError::NotFast),
+                ZeroMode::Any => {
                     let space = &self.served.space;
                     let written = space.write_allocated_zeroes(range.start, range.end - range.start).await;
-                    written.map_err(|error| told(&error))?;
+                    written.map_err(|error| reported(&error))?;
                 }
             },
             Holes::Forbidden | Holes::Allowed => {
                 let length = range.end - range.start;
-                self.served.space.write_zeroes(range.start, length).await.map_err(|error| told(&error))?;
+                self.served
+                    .space
+                    .write_zeroes(range.start, length)
+                    .await
+                    .map_err(|error| reported(&error))?;
             }
         }
-        self.settle(durability).await
+        self.conclude(durability).await
     }
 
     async fn block_status(&self, range: Range<u64>, into: &mut Extents) -> Result<(), ExportError> {
         let length = range.end - range.start;
         let found = self.served.space.block_status(range.start, length, EXTENTS_MAX).await;
-        for extent in found.map_err(|error| told(&error))? {
+        for extent in found.map_err(|error| reported(&error))? {
             let state = if extent.is_data { BlockState::Data } else { BlockState::Hole };
             if into.push(extent.length.0, state) == 0 {
                 break;
@@ -270,7 +274,7 @@ pub(crate) struct Client {
 
 fn connection_error(error: SocketError) -> ConnectionError {
     match error {
-        SocketError::Closed => ConnectionError::Gone,
+        SocketError::Closed => ConnectionError::Reset,
         SocketError::Stopped => ConnectionError::Closed,
         SocketError::NoRoom { errno } | SocketError::Failed { errno } => ConnectionError::System { errno },
     }
@@ -295,7 +299,7 @@ impl Connection for Client {
 }
 
 /// Logs how a session has ended.
-pub(crate) fn tell_end(end: Result<Farewell, SessionError>) {
+pub(crate) fn report_end(end: Result<Farewell, SessionError>) {
     match end {
         Ok(farewell) => tracing::debug!(?farewell, "an NBD client has left"),
         Err(error) => {
@@ -326,7 +330,7 @@ impl NbdServer {
         let welcome = |socket| {
             let (server, client) = (Rc::clone(&server), Rc::new(Client { socket }));
             let session = async move {
-                tell_end(server.serve(client, Visitor::Local, Entrance::Greeting).await);
+                report_end(server.serve(client, Visitor::Local, Entrance::Greeting).await);
             };
             seams.spawner.spawn("nbd session", Box::pin(session));
         };

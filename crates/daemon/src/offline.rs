@@ -20,7 +20,7 @@ impl Engine {
         request: Simple,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         let disk = Self::find_disk(&pool, &what)?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
         if !disk.is_present() {
@@ -63,7 +63,7 @@ async fn check_dispensable(pool: &OpenPool, disk: &Disk) -> Answer<()> {
             .hint("`dolmen jobs` shows how far that is; let it end, or call it off"));
     }
     // What others lack may be whole on this one alone.
-    if pool.spaces.is_behind().await.map_err(|error| fault::space(&error))? {
+    if pool.spaces.is_stale().await.map_err(|error| fault::space(&error))? {
         let message =
             format!("other disks are not up to date, and may need {name} for that; nothing was changed");
         return Err(ErrorBody::new(ErrorCode::Busy, message)

@@ -31,9 +31,9 @@ use crate::words::counted;
 
 /// How long a disk may be in the hands of another process while a daemon that starts opens its pools: one that is ending,
 /// or one that looks at all disks that appear.
-const REOPEN_PATIENCE: Duration = Duration::from_secs(5);
+const REOPEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The same while a person waits for the answer.
-const IMPORT_PATIENCE: Duration = Duration::from_secs(1);
+const IMPORT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often it is looked whether the socket for NBD is there.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How often the socket for NBD is made again, at most: each keeps a listener.
@@ -45,7 +45,7 @@ struct How {
     mode: ImportMode,
     clients: Clients,
     /// How long its disks may be in other hands.
-    patience: Duration,
+    timeout: Duration,
     /// The name that it gets, whatever its labels say.
     rename: Option<Name>,
 }
@@ -68,7 +68,7 @@ fn for_what(mode: ImportMode) -> &'static str {
 
 /// Refuses to open by itself what belongs to nobody any more: whoever exported it, and it was not this daemon or it ended in the midst
 /// of that, may have changed it, or given it to somebody who did.
-fn check_not_given_up(labels: &[Candidate], mode: ImportMode, name: &str) -> Answer<()> {
+fn check_not_released(labels: &[Candidate], mode: ImportMode, name: &str) -> Answer<()> {
     if mode == ImportMode::Read || owner_of(labels).is_some() {
         return Ok(());
     }
@@ -139,7 +139,7 @@ impl Engine {
         match Listener::bind_unix(&self.handle, &path) {
             Ok(listener) => {
                 let listening = NbdServer::listen(self.nbd.server(), listener, self.seams.clone());
-                self.keep_doors_open();
+                self.keep_listeners_open();
                 self.seams.spawner.spawn("nbd listener", Box::pin(listening));
                 self.keep_socket(path);
             }
@@ -186,7 +186,7 @@ impl Engine {
         let found = self.look_at(&self.places(&remembered.paths)).await?;
         let labels = found.pools.get(&id).map_or(&[][..], Vec::as_slice);
         if remembered.is_being_made && is_unmade(labels) {
-            return self.give_up_making(id, remembered, &paths_of(labels)).await;
+            return self.abandon_creation(id, remembered, &paths_of(labels)).await;
         }
         // A confirmation was for once: from then on this host owns the pool, and the rule of epochs decides again.
         let mode = match remembered.mode {
@@ -194,7 +194,7 @@ impl Engine {
             ImportMode::Write | ImportMode::Confirmed => ImportMode::Write,
         };
         let paths = paths_of(labels);
-        let copies = copies_beside(labels, &remembered.paths);
+        let copies = duplicate_devices(labels, &remembered.paths);
         if paths.is_empty() {
             let message = format!("none of the disks of pool {} is here", remembered.name);
             let mut error = ErrorBody::new(ErrorCode::NoSuchPool, message);
@@ -205,10 +205,10 @@ impl Engine {
         for cause in self.on_spaces(remembered.paths.iter().map(PathBuf::as_path)) {
             tracing::warn!(pool = remembered.name, cause, "a disk of the pool is not opened");
         }
-        check_not_given_up(labels, mode, &remembered.name)?;
+        check_not_released(labels, mode, &remembered.name)?;
         // Labels of a pool that is read only do not say what it is called here.
         let rename = if mode == ImportMode::Read { remembered.name.parse().ok() } else { None };
-        let how = How { mode, clients: remembered.clients(), patience: REOPEN_PATIENCE, rename };
+        let how = How { mode, clients: remembered.clients(), timeout: REOPEN_TIMEOUT, rename };
         let opened = self.open_pool(id, &remembered.name, &paths, how).await;
         let pool = opened.map_err(|error| match copies.as_slice() {
             [] => error,
@@ -224,9 +224,9 @@ impl Engine {
     }
 
     /// Wipes the labels that a daemon that ended while it made a pool has left: so nothing is in the way of making it.
-    async fn give_up_making(&self, id: PoolId, remembered: &Remembered, paths: &[PathBuf]) -> Answer<()> {
+    async fn abandon_creation(&self, id: PoolId, remembered: &Remembered, paths: &[PathBuf]) -> Answer<()> {
         let name = &remembered.name;
-        let (found, _) = self.take_members(id, name, paths, REOPEN_PATIENCE).await?;
+        let (found, _) = self.take_members(id, name, paths, REOPEN_TIMEOUT).await?;
         let labels = found.pools.get(&id).map_or(&[][..], Vec::as_slice);
         if is_unmade(labels) {
             self.unmake(id, labels).await;
@@ -242,7 +242,7 @@ impl Engine {
         // What lies beside them was not named: a copy that somebody made before.
         paths.retain(|path| remembered.paths.contains(path));
         drop(found);
-        let (mut found, _) = self.take_members(id, &remembered.name, &paths, REOPEN_PATIENCE).await?;
+        let (mut found, _) = self.take_members(id, &remembered.name, &paths, REOPEN_TIMEOUT).await?;
         let candidates = found.pools.remove(&id).unwrap_or_default();
         let devices: Vec<_> = candidates.iter().map(|candidate| Rc::clone(&candidate.device)).collect();
         for warning in self.wipe_and_forget(id, &devices).await {
@@ -250,7 +250,7 @@ impl Engine {
         }
         tracing::info!(pool = remembered.name, "the pool is destroyed, which the last daemon had begun");
         let text = format!("pool {} is destroyed, which the last daemon had begun", remembered.name);
-        self.events.tell_gone(id, &remembered.name, EventCode::PoolDestroyed, text).await;
+        self.events.report_unknown(id, &remembered.name, EventCode::PoolDestroyed, text).await;
         Ok(())
     }
 
@@ -275,7 +275,7 @@ impl Engine {
         how: How,
     ) -> Answer<Rc<OpenPool>> {
         self.check_pool_count(name)?;
-        let (mut found, refused) = self.take_members(id, name, paths, how.patience).await?;
+        let (mut found, refused) = self.take_members(id, name, paths, how.timeout).await?;
         let mut candidates = found.pools.remove(&id).unwrap_or_default();
         // An opening for writing writes labels of a new epoch, with the name that it has found.
         for (candidate, name) in candidates.iter_mut().zip(how.rename.iter().cycle()) {
@@ -292,7 +292,7 @@ impl Engine {
         let options = OpenOptions { mode: open_mode(how.mode) };
         let opened = open(&self.seams, Rc::clone(&self.arbiter), candidates, &options).await;
         let pool = match opened {
-            Ok(opened) => self.take_over(opened, how.mode, how.clients).await,
+            Ok(opened) => self.adopt(opened, how.mode, how.clients).await,
             Err(error) => Err(fault::open(&error)),
         };
         if pool.is_err() {
@@ -302,7 +302,7 @@ impl Engine {
     }
 
     /// Recovers the spaces of a pool that was opened, and takes it into the list.
-    pub(crate) async fn take_over(
+    pub(crate) async fn adopt(
         self: &Rc<Self>,
         opened: Opened,
         mode: ImportMode,
@@ -325,7 +325,7 @@ impl Engine {
         let count = async move { counted.count_badly_laid().await };
         self.seams.spawner.spawn("rows laid badly", Box::pin(count));
         self.closed.borrow_mut().remove(&pool.id());
-        self.ways.go_on(pool.id());
+        self.transports.go_on(pool.id());
         if mode != ImportMode::Read {
             self.go_on_with_jobs(&pool).await;
             if has_lost_labels {
@@ -423,7 +423,7 @@ impl Engine {
         }
         drop(found);
         let clients = self.clients_of(id);
-        let how = How { mode: request.mode, clients, patience: IMPORT_PATIENCE, rename };
+        let how = How { mode: request.mode, clients, timeout: IMPORT_TIMEOUT, rename };
         let pool = self.open_pool(id, &name, &paths, how).await?;
         self.serve_again(&pool, &served);
         self.remember(&pool).await;
@@ -461,7 +461,7 @@ impl Engine {
         if own == name {
             return Ok(());
         }
-        let attached = self.ways.all();
+        let attached = self.transports.all();
         let Some(first) = attached.iter().find(|one| one.space().pool == id) else { return Ok(()) };
         let (space, device) = (first.name(), first.device().display());
         let message = format!(
@@ -477,7 +477,7 @@ impl Engine {
         if owner_of(labels) == Some(self.arbiter.host()) {
             return Ok(());
         }
-        let attached = self.ways.all();
+        let attached = self.transports.all();
         let Some(first) = attached.iter().find(|one| one.space().pool == id) else { return Ok(()) };
         let (space, device) = (first.name(), first.device().display());
         let message = format!(
@@ -486,7 +486,7 @@ impl Engine {
         );
         Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(format!(
             "unmount it; {} lets what waits fail, and detaches it; then import the pool and attach the space again",
-            first.way_out()
+            first.transport_of()
         )))
     }
 
@@ -498,11 +498,11 @@ impl Engine {
                 of_pools.entry(pool).or_default().push(path.display().to_string());
             }
         }
-        let told = |(pool, paths): (String, Vec<String>)| match paths.as_slice() {
+        let reported = |(pool, paths): (String, Vec<String>)| match paths.as_slice() {
             [path] => format!("{path} is a disk of pool {pool}, which is open here already"),
             paths => format!("{} are disks of pool {pool}, which is open here already", paths.join(", ")),
         };
-        of_pools.into_iter().map(told).collect()
+        of_pools.into_iter().map(reported).collect()
     }
 
     /// What an import would come to.
@@ -545,7 +545,7 @@ impl Engine {
 
     /// Who may still be there of the clients of a pool that is not open: none of one that was given back in order.
     fn clients_of(&self, id: PoolId) -> Clients {
-        self.closed.borrow().get(&id).map_or(Clients::AreGone, |closed| closed.remembered.clients())
+        self.closed.borrow().get(&id).map_or(Clients::Ended, |closed| closed.remembered.clients())
     }
 
     /// Where the disks of pools were that should be open and are not: of one, or of all where none is named.
@@ -651,7 +651,7 @@ impl Engine {
 }
 
 /// Devices that say that they are a disk which another one is as well, and that the pool did not use.
-fn copies_beside(candidates: &[Candidate], used: &[PathBuf]) -> Vec<String> {
+fn duplicate_devices(candidates: &[Candidate], used: &[PathBuf]) -> Vec<String> {
     let twins =
         |one: &&Candidate| candidates.iter().filter(|other| other.label.disk == one.label.disk).count() > 1;
     let doubled = candidates.iter().filter(twins).map(|one| one.device.name());

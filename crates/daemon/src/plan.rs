@@ -5,11 +5,11 @@ use std::rc::Rc;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, Plan, SCHEMA};
 use dolmen_disk::Extent;
+use dolmen_mutation::mutation;
 use dolmen_placement::{DomainId, Offer, Placer, Standing};
-use dolmen_planted::mutation;
 use dolmen_pool::Purpose;
-use dolmen_space::{LARGE_SPACE_BYTES, Provisioning, Resiliency, Space, SpaceSpec, slab_grains};
-use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES, Name};
+use dolmen_space::{LARGE_SPACE_BYTES, Provisioning, Resiliency, Space, SpaceSpec, slab_units};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot, Name};
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
@@ -17,7 +17,7 @@ use crate::fault;
 use crate::rooms::{usable_for, usable_now};
 
 /// The reserve of a disk, as the pool keeps it: four slabs of 64 MiB with their tables, or a sixteenth.
-const RESERVE_GRAINS: u64 = 4 * (64 * 1024 * 1024 + 512 * 1024) / GRAIN_BYTES;
+const RESERVE_UNITS: u64 = 4 * (64 * 1024 * 1024 + 512 * 1024) / ALLOCATION_UNIT_BYTES;
 
 /// How a change is taken back.
 pub(crate) enum Undo {
@@ -68,17 +68,17 @@ impl Figures {
 
 /// What an empty disk of this kind will offer.
 pub(crate) fn offer_of(slot: u16, extent: &Extent, fault_domain: u32) -> Offer {
-    let grains = extent.grain_count();
+    let units = extent.unit_count();
     // A domain of its own, unless it was given a number: those below are given by people.
     let domain = if fault_domain == 0 { (1 << 31) + u32::from(slot) } else { fault_domain };
     Offer {
         slot: DiskSlot(slot),
         domain: DomainId(domain),
-        free_grains: grains,
-        reserve_grains: RESERVE_GRAINS.min(grains / 16),
+        free_units: units,
+        reserve_units: RESERVE_UNITS.min(units / 16),
         standing: Standing::Claimable,
         space_rows: 0,
-        size_grains: grains,
+        size_units: units,
         keep: 0,
     }
 }
@@ -105,7 +105,7 @@ pub(crate) async fn usable_fixed(offers: &Rc<[Offer]>, resiliency: Resiliency) -
 
 /// Of the losses for which room is kept, those behind which rows of a space could be repaired, as far as the number of disks goes.
 pub(crate) fn repairable_for(offers: &[Offer], spec: &SpaceSpec) -> u32 {
-    spec.check().map_or(u32::MAX, |request| Placer::new(request, grains_for(spec)).repairable(offers))
+    spec.check().map_or(u32::MAX, |request| Placer::new(request, units_for(spec)).repairable(offers))
 }
 
 /// What plans speak of: room for a mirror of two copies, or in a single fault domain for one.
@@ -149,7 +149,7 @@ impl OpenPool {
     /// and no trimming helps then.
     pub(crate) async fn lacks_disks_for(&self, space: &Space, offered: &Offered) -> bool {
         let is_absent = self.spaces.pool().disks().iter().any(|disk| !disk.is_present());
-        let emptied = |offer: &Offer| Offer { free_grains: u64::from(u32::MAX), ..*offer };
+        let emptied = |offer: &Offer| Offer { free_units: u64::from(u32::MAX), ..*offer };
         let emptied = |offers: &[Offer]| offers.iter().map(emptied).collect();
         is_absent && {
             let (here, with_absent) = (emptied(&offered.here), emptied(&offered.with_absent));
@@ -166,15 +166,16 @@ impl OpenPool {
     /// How much room a space of this kind would take when it is full, its rows as the next one.
     pub(crate) fn full_size(&self, spec: &SpaceSpec) -> Answer<u64> {
         let request = spec.check().map_err(|error| fault::space(&error))?;
-        let offers = self.spaces.offers_beside(spec.write_cache()).map_err(|error| fault::space(&error))?;
-        let placed = Placer::new(request, grains_for(spec)).place(&offers, 0);
+        let offers =
+            self.spaces.offers_with_cache(spec.write_cache()).map_err(|error| fault::space(&error))?;
+        let placed = Placer::new(request, units_for(spec)).place(&offers, 0);
         let of_row = match &placed {
-            Ok(placement) => placement.slabs.iter().map(|slab| slab.grains).sum(),
+            Ok(placement) => placement.slabs.iter().map(|slab| slab.units).sum(),
             // No row fits; one of them would take this at least.
-            Err(_) => grains_for(spec)(spec.row_bytes()) * u64::from(spec.resiliency.copies()),
+            Err(_) => units_for(spec)(spec.row_bytes()) * u64::from(spec.resiliency.copies()),
         };
         let rows = spec.size.0.div_ceil(spec.row_bytes().0);
-        Ok(rows.saturating_mul(of_row).saturating_mul(GRAIN_BYTES))
+        Ok(rows.saturating_mul(of_row).saturating_mul(ALLOCATION_UNIT_BYTES))
     }
 
     /// Free bytes on all disks that are here.
@@ -188,8 +189,8 @@ impl OpenPool {
         let mut offers = self.offers();
         let free_before = self.free().max(1);
         for offer in &mut offers {
-            let scaled = u128::from(offer.free_grains) * u128::from(free_after) / u128::from(free_before);
-            offer.free_grains = u64::try_from(scaled).unwrap_or(u64::MAX);
+            let scaled = u128::from(offer.free_units) * u128::from(free_after) / u128::from(free_before);
+            offer.free_units = u64::try_from(scaled).unwrap_or(u64::MAX);
         }
         usual_room(&offers)
     }
@@ -264,7 +265,7 @@ pub(crate) fn check_typed(typed: Option<&str>, name: &str, what: &str) -> Answer
     }
 }
 
-/// How many grains a slab of a space takes, by the bytes of data in it.
-fn grains_for(spec: &SpaceSpec) -> impl Fn(Bytes) -> u64 + Copy + use<> {
-    slab_grains(spec.interleave, u32::from(spec.resiliency.parity_columns()))
+/// How many allocation units a slab of a space takes, by the bytes of data in it.
+fn units_for(spec: &SpaceSpec) -> impl Fn(Bytes) -> u64 + Copy + use<> {
+    slab_units(spec.interleave, u32::from(spec.resiliency.parity_columns()))
 }

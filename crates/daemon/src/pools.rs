@@ -13,7 +13,7 @@ use dolmen_pool::{
     Candidate, CreateOptions, Disk, DiskCounters, PoolError, PoolState, Role, check_devices, create_as,
     discover,
 };
-use dolmen_space::{Clients, Incident, RebalanceForecast, Space};
+use dolmen_space::{Clients, DataLossEvent, RebalanceForecast, Space};
 use dolmen_units::{Bytes, DiskId, Epoch, PoolId};
 
 use crate::caller::Answer;
@@ -25,7 +25,7 @@ use crate::findings::{errors_text, lost_labels_text, slow_disks, unseen_errors, 
 use crate::history::is_unreadable;
 use crate::ledger::Remembered;
 use crate::plan::{Figures, Undo, check_typed, made, offer_of, planned, usual_room};
-use crate::rebalance::{forecast, steps_behind};
+use crate::rebalance::{forecast, steps_after};
 use crate::widening::{Widening, widenings};
 use crate::words::{clients_of, counted};
 
@@ -103,7 +103,7 @@ impl Engine {
                 return Err(fault::create(&error));
             }
         };
-        let pool = self.take_over(opened, ImportMode::Write, Clients::AreGone).await?;
+        let pool = self.adopt(opened, ImportMode::Write, Clients::Ended).await?;
         self.remember(&pool).await;
         let mut change = made(plan, format!("pool {name} is made of {}", disks_of(devices.len())));
         if !named.is_empty()
@@ -198,7 +198,7 @@ impl Engine {
         );
         let mut hint =
             "detach and disconnect them, wait for the jobs or pause them, then try again".to_owned();
-        for attached in self.ways.of_pool(pool.id()) {
+        for attached in self.transports.of_pool(pool.id()) {
             hint.push_str(&format!("; {}", self.to_detach(pool, &attached)));
         }
         Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(hint))
@@ -234,7 +234,7 @@ impl Engine {
         for served in self.nbd.list().iter().filter(|served| served.pool == pool.id()) {
             self.nbd.remove(&served.name);
         }
-        self.close_unused_doors();
+        self.close_unused_listeners();
         self.pools.borrow_mut().remove(&pool.id());
     }
 
@@ -245,7 +245,7 @@ impl Engine {
             return Ok(forgotten);
         }
         let pool = self.pool_to_change(&name)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         self.check_unused(&pool, "exported").await?;
         let before = usual_room(&pool.offers());
         let steps = vec![
@@ -279,7 +279,7 @@ impl Engine {
         self.histories.remove(pool.id()).await;
         let forgotten = self.ledger.remove(pool.id()).await;
         let text = format!("pool {name} was exported");
-        self.events.tell_gone(pool.id(), &name, EventCode::PoolExported, text).await;
+        self.events.report_unknown(pool.id(), &name, EventCode::PoolExported, text).await;
         let mut change = made(plan, format!("pool {name} is exported; its disks can be moved"));
         change.warnings.extend(forgotten.err().map(|error| format!("it is still on record here: {error}")));
         Ok(change)
@@ -288,7 +288,7 @@ impl Engine {
     pub(crate) async fn destroy_pool(self: Rc<Self>, name: String, request: Destroy) -> Answer<Change> {
         let _changes = self.changes.take().await;
         let pool = self.pool_to_change(&name)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         check_not_read_only(&pool)?;
         if !request.dry_run || request.destroy.is_some() {
             check_typed(request.destroy.as_deref(), &name, "pool")?;
@@ -329,7 +329,7 @@ impl Engine {
         let absent = disks.iter().filter(|disk| disk.device().is_none());
         warnings.extend(absent.map(|disk| format!("{} is absent and keeps its labels", disk.name())));
         let text = format!("pool {name} was destroyed, with {}", counted(count, "space", "spaces"));
-        self.events.tell_gone(pool.id(), &name, EventCode::PoolDestroyed, text).await;
+        self.events.report_unknown(pool.id(), &name, EventCode::PoolDestroyed, text).await;
         let mut change = made(plan, format!("pool {name} is destroyed"));
         change.warnings = warnings;
         Ok(change)
@@ -358,13 +358,13 @@ impl Engine {
         let named =
             self.closed.borrow().iter().find(|(_, closed)| closed.remembered.name == name).map(|(id, _)| *id);
         let Some(id) = named else { return Ok(None) };
-        if let Some(attached) = self.ways.of_pool(id).first() {
+        if let Some(attached) = self.transports.of_pool(id).first() {
             let message = format!(
                 "pool {name} cannot be forgotten while {} is attached at {}; nothing was changed",
                 attached.name(),
                 attached.link().display()
             );
-            let hint = format!("{} detaches it, also while its pool is not open", attached.way_out());
+            let hint = format!("{} detaches it, also while its pool is not open", attached.transport_of());
             return Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(hint));
         }
         let steps = vec![format!("wait no more for pool {name}; its disks stay as they are")];
@@ -384,7 +384,7 @@ impl Engine {
         self.histories.remove(id).await;
         self.closed.borrow_mut().remove(&id);
         let text = format!("pool {name}, which was not open, is forgotten here");
-        self.events.tell_gone(id, name, EventCode::PoolExported, text).await;
+        self.events.report_unknown(id, name, EventCode::PoolExported, text).await;
         Ok(Some(made(
             plan,
             format!("pool {name}, which was not open, is forgotten here; its disks stay as they are"),
@@ -393,7 +393,7 @@ impl Engine {
 
     pub(crate) async fn add_disks(self: Rc<Self>, name: String, request: AddDisks) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         let disks = self.named_disks(&request.disks, &request.destroy)?;
         let devices = self.open_all(&disks.paths, pool.id())?;
         let extents = self.check_for(&pool, &devices, &disks.overwrite).await?;
@@ -407,7 +407,7 @@ impl Engine {
             .enumerate()
             .map(|(index, (slot, extent))| offer_of(slot, extent, domains.number(index)))
             .collect();
-        let (behind, wider) = match request.stays || request.spare {
+        let (following, wider) = match request.stays || request.spare {
             true => (RebalanceForecast::default(), Vec::new()),
             false => (forecast(&pool, &joining).await?, widenings(&pool, &joining).await?),
         };
@@ -416,11 +416,11 @@ impl Engine {
         }
         let undo = disks.paths.iter().map(|path| format!("dolmen pool remove {name} {}", path.display()));
         let undo = Undo::unless_destroying(&disks.overwrite, undo.collect::<Vec<_>>().join("; "));
-        let moved = behind.moved.0 + wider.iter().map(Widening::moved).sum::<u64>();
+        let moved = following.moved.0 + wider.iter().map(Widening::moved).sum::<u64>();
         let figures = Figures { before, after: usual_room(&offers), moved };
         let mut steps = disks.steps("add");
         steps.extend(wider.iter().map(|one| one.step(&name)));
-        steps.extend(steps_behind(&name, &behind));
+        steps.extend(steps_after(&name, &following));
         if request.spare {
             steps.push("keep them empty until a disk is lost, as spares".to_owned());
         }
@@ -453,50 +453,50 @@ impl Engine {
         let were = if extents.len() == 1 { "was" } else { "were" };
         let mut change = made(plan, format!("{} {were} added to pool {name}", disks_of(extents.len())));
         change.warnings.extend(tended.err().map(|error| error.to_string()));
-        self.even_out_behind(&pool, wider, &behind, &mut change).await;
+        self.rebalance_after(&pool, wider, &following, &mut change).await;
         change.pool = Some(self.view_pool(&pool).await?);
         Ok(change)
     }
 
     /// Begins the jobs that follow disks that were added. What is widened goes to the emptiest disks, and leaves less to be evened out.
-    async fn even_out_behind(
+    async fn rebalance_after(
         &self,
         pool: &Rc<OpenPool>,
         wider: Vec<Widening>,
-        behind: &RebalanceForecast,
+        following: &RebalanceForecast,
         change: &mut Change,
     ) {
         let jobs = || self.jobs.of_pool(pool.id(), self.seams.clock.now()).into_iter();
         let known: Vec<u64> = jobs().map(|job| job.id).collect();
-        self.widen_behind(pool, wider, change).await;
+        self.widen_after(pool, wider, change).await;
         let first = change.job.as_ref().map(|job| job.id);
         let is_further =
             |job: &Job| job.kind == JobKind::Convert && Some(job.id) != first && !known.contains(&job.id);
         change.further_jobs = jobs().filter(is_further).collect();
-        if !behind.is_even() {
-            self.rebalance_behind(pool, change).await;
+        if !following.is_even() {
+            self.rebalance_after_adding(pool, change).await;
         }
     }
 
-    /// Ends the warnings about errors of disks, and about what was taken as it was found after a crash, that somebody has seen.
+    /// Ends the warnings about errors of disks, and about what was accepted unverified after a crash, that somebody has seen.
     /// What was counted stays; what was lost stays as long as it cannot be read.
     pub(crate) async fn acknowledge(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
         let unseen = unseen_errors(&pool);
-        let told =
+        let reported =
             |(disk, errors): &(Rc<Disk>, DiskCounters)| format!("{}: {}", disk.name(), errors_text(errors));
-        let mut told: Vec<String> = unseen.iter().map(told).collect();
+        let mut reported: Vec<String> = unseen.iter().map(reported).collect();
         let (lost, taken): (Vec<_>, Vec<_>) =
-            pool.incidents().into_iter().partition(|one| is_unreadable(one.kind));
-        told.extend(taken_text(&pool, &taken));
+            pool.data_loss_events().into_iter().partition(|one| is_unreadable(one.kind));
+        reported.extend(taken_text(&pool, &taken));
         let marked = without_labels(&pool);
-        told.extend(marked.iter().map(|disk| lost_labels_text(disk)));
+        reported.extend(marked.iter().map(|disk| lost_labels_text(disk)));
         let slow = slow_disks(&pool);
-        told.extend(
+        reported.extend(
             slow.iter().map(|(disk, slow)| format!("{}: {} times as slow", disk.name(), slow.times())),
         );
         let defects = pool.unseen_defects();
-        told.extend(defects.iter().map(|defects| {
+        reported.extend(defects.iter().map(|defects| {
             format!("{}: {}", defects.disk.name(), counted(defects.unseen, "bad place", "bad places"))
         }));
         let is_nothing = defects.is_empty()
@@ -504,7 +504,8 @@ impl Engine {
             && taken.is_empty()
             && marked.is_empty()
             && slow.is_empty();
-        let mut steps: Vec<String> = told.iter().map(|told| format!("warn no more of {told}")).collect();
+        let mut steps: Vec<String> =
+            reported.iter().map(|reported| format!("warn no more of {reported}")).collect();
         if !lost.is_empty() {
             let places = counted(lost.len(), "place", "places");
             steps.push(format!(
@@ -512,9 +513,9 @@ impl Engine {
             ));
         }
         let plan = pool.plan(Undo::NotNeeded, steps);
-        let told = told.join("; ");
+        let reported = reported.join("; ");
         if request.dry_run && !is_nothing {
-            return Ok(planned(plan, format!("of pool {name} would be acknowledged: {told}")));
+            return Ok(planned(plan, format!("of pool {name} would be acknowledged: {reported}")));
         }
         let readable = if request.dry_run { Bytes::ZERO } else { pool.look_again().await };
         let restored = (readable.0 > 0).then(|| format!("{readable} that were lost can be read by now"));
@@ -528,11 +529,11 @@ impl Engine {
         pool.history.acknowledged.borrow_mut().extend(seen);
         pool.acknowledge_taken(&taken);
         marked.iter().for_each(|disk| disk.forget_lost_labels());
-        pool.paces.forget();
+        pool.latencies.forget();
         pool.acknowledge_defects(&defects);
-        tracing::info!(pool = name, told, "errors and damage were acknowledged");
+        tracing::info!(pool = name, reported, "errors and damage were acknowledged");
         let stay = if unseen.is_empty() { "" } else { "; errors of disks stay in `dolmen disk list`" };
-        let mut message = format!("of pool {name} are acknowledged: {told}{stay}");
+        let mut message = format!("of pool {name} are acknowledged: {reported}{stay}");
         message.extend(restored.iter().map(|restored| format!("; {restored}")));
         let mut change = made(plan, message);
         let recorded = self.record_history(&pool).await;
@@ -550,8 +551,8 @@ impl Engine {
         let stale = pool.spaces.stale_rows().await.map_err(|error| fault::space(&error))?.len();
         let rows = counted(stale, "row", "rows");
         let plan = pool.plan(Undo::NotNeeded, vec![format!("bring {rows} up to date")]);
-        let is_behind = pool.spaces.is_behind().await.map_err(|error| fault::space(&error))?;
-        if request.dry_run || !is_behind {
+        let is_stale = pool.spaces.is_stale().await.map_err(|error| fault::space(&error))?;
+        if request.dry_run || !is_stale {
             return Ok(planned(plan, format!("{rows} of pool {name} to be brought up to date")));
         }
         if self.jobs.is_taken(pool.id(), JobKind::Resync, None) {
@@ -567,13 +568,13 @@ impl Engine {
     }
 }
 
-/// What was taken as it was found, for each space.
-fn taken_text(pool: &OpenPool, taken: &[Incident]) -> Vec<String> {
+/// What was accepted unverified, for each space.
+fn taken_text(pool: &OpenPool, taken: &[DataLossEvent]) -> Vec<String> {
     let of_space = |space: &Rc<Space>| {
         let places = taken.iter().filter(|one| one.space == space.id()).count();
         let places = counted(places, "place", "places");
         (!places.starts_with("0 ")).then(|| {
-            format!("{places} of space {}/{} taken as found after a crash", pool.name(), space.name())
+            format!("{places} of space {}/{} accepted unverified after a crash", pool.name(), space.name())
         })
     };
     pool.spaces.list().iter().filter_map(of_space).collect()
@@ -586,7 +587,7 @@ fn but_stays(error: ErrorBody, paths: &[PathBuf], index: usize) -> ErrorBody {
         return error;
     }
     let message = format!("{}; in the pool since just now: {}", error.message, shown(before));
-    let hint = hint_behind(
+    let hint = hint_with_next(
         &error,
         &format!("add the rest with the same options when that is mended: {}", shown(rest)),
     );
@@ -600,12 +601,12 @@ fn but_takes_data(error: ErrorBody, pool: &str, disk: &Disk, rest: &[PathBuf]) -
     if !rest.is_empty() {
         advice.push_str(&format!(", then add the rest with the same options: {}", shown(rest)));
     }
-    let hint = hint_behind(&error, &advice);
+    let hint = hint_with_next(&error, &advice);
     ErrorBody { message, ..error }.on(disk.name()).hint(hint)
 }
 
 /// What an error advises by itself, and what comes behind that.
-fn hint_behind(error: &ErrorBody, advice: &str) -> String {
+fn hint_with_next(error: &ErrorBody, advice: &str) -> String {
     error.hint.as_ref().map_or_else(|| advice.to_owned(), |hint| format!("{hint}; {advice}"))
 }
 

@@ -9,9 +9,9 @@ use dolmen_space::RebalanceForecast;
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
+use crate::job_rate::Course;
 use crate::job_record::Aim;
 use crate::jobs::{Entry, Outcome, Start};
-use crate::pace::Course;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::words::counted;
 
@@ -19,7 +19,7 @@ impl Engine {
     /// Moves slabs from full disks to emptier ones.
     pub(crate) async fn rebalance(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         self.check_job_room(&pool)?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
         if let Some(entry) = self.rebalance_of(&pool) {
@@ -61,7 +61,7 @@ impl Engine {
     }
 
     /// Begins a rebalance behind a change that has added disks, unless one is there that fills them, too.
-    pub(crate) async fn rebalance_behind(&self, pool: &Rc<OpenPool>, change: &mut Change) {
+    pub(crate) async fn rebalance_after_adding(&self, pool: &Rc<OpenPool>, change: &mut Change) {
         let job = match (self.rebalance_of(pool), self.check_job_room(pool)) {
             (Some(entry), _) => {
                 if entry.is_paused() {
@@ -117,7 +117,7 @@ fn steps_of(forecast: &RebalanceForecast) -> Vec<String> {
 }
 
 /// What is done behind the adding of disks, and how that is called off.
-pub(crate) fn steps_behind(pool: &str, forecast: &RebalanceForecast) -> Vec<String> {
+pub(crate) fn steps_after(pool: &str, forecast: &RebalanceForecast) -> Vec<String> {
     let mut steps = steps_of(forecast);
     if let Some(last) = steps.last_mut() {
         last.push_str(&format!(
@@ -143,23 +143,23 @@ fn is_at_it(pool: &str, entry: &Entry) -> ErrorBody {
 pub(crate) async fn even_out(pool: &OpenPool, course: &Course) -> Answer<Outcome> {
     let (spaces, progress) = (&pool.spaces, &course.progress);
     loop {
-        let seats = spaces.pool().seats();
+        let attachments = spaces.pool().attachments();
         let before = forecast(pool, &[]).await?;
         course.bytes_max.set(progress.bytes.get() + before.moved.0);
         let is_even = spaces.rebalance(progress).await.map_err(|error| fault::space(&error))?;
         pool.count_badly_laid().await;
         let after = let_go_first(pool, course).await;
-        if progress.is_to_stop() && (after != Turn::Kept || !is_even) {
+        if progress.is_to_stop() && (after != SlotResult::Kept || !is_even) {
             let stays = "it was called off; what was moved stays where it is";
             return Ok(Outcome::CalledOff(stays.to_owned()));
         }
         match after {
             // A disk that came or went meanwhile is reckoned with as well.
-            Turn::Kept if is_even || seats == spaces.pool().seats() => {
+            SlotResult::Kept if is_even || attachments == spaces.pool().attachments() => {
                 return evened(pool, is_even).await.map(Outcome::Done);
             }
-            Turn::Kept | Turn::Back => {}
-            Turn::Gone => {
+            SlotResult::Kept | SlotResult::Back => {}
+            SlotResult::Ended => {
                 let off = "what was moved stays where it is".to_owned();
                 return Ok(Outcome::Put { off, waits_for: "the pool to be opened again".to_owned() });
             }
@@ -169,27 +169,27 @@ pub(crate) async fn even_out(pool: &OpenPool, course: &Course) -> Answer<Outcome
 
 /// What became of the turn of a job that asked whether anybody goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
+enum SlotResult {
     /// Nobody did.
     Kept,
     /// Somebody did, and is done.
     Back,
     /// It is to end, or its spaces close.
-    Gone,
+    Ended,
 }
 
 /// Lets what is more urgent be done before the end: what a disk that is about to leave has was left alone, and makes the others
 /// uneven when it comes there.
-async fn let_go_first(pool: &OpenPool, course: &Course) -> Turn {
-    let mut turn = Turn::Kept;
+async fn let_go_first(pool: &OpenPool, course: &Course) -> SlotResult {
+    let mut mutex = SlotResult::Kept;
     loop {
-        pool.job_turn.nobody_comes().await;
-        if !course.makes_way() {
-            return turn;
+        pool.job_slot.nobody_comes().await;
+        if !course.yields() {
+            return mutex;
         }
-        turn = Turn::Back;
-        if !pool.spaces.stands_while_held(&course.progress).await {
-            return Turn::Gone;
+        mutex = SlotResult::Back;
+        if !pool.spaces.wait_while_held(&course.progress).await {
+            return SlotResult::Ended;
         }
     }
 }

@@ -9,7 +9,7 @@ use dolmen_space::{ConversionForecast, Progress, RemovalForecast, Space};
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::forget::give_up;
+use crate::forget::abandon;
 use crate::job_record::Aim;
 use crate::jobs::{Outcome, Start};
 use crate::plan::{Figures, Undo, made, planned, usual_room};
@@ -27,7 +27,7 @@ impl Engine {
         request: Simple,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         self.check_job_room(&pool)?;
         let disk = Self::find_disk(&pool, &what)?;
         // One that waits may be tried again.
@@ -62,7 +62,7 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("{} would be removed", disk.name())));
         }
-        let _coming = pool.job_turn.announce();
+        let _coming = pool.job_slot.announce();
         self.retire_disk(&pool, &disk, spare.is_some()).await?;
         // Whatever the pool had made of it by itself, a person wants it gone.
         pool.absences.take_back(disk.id());
@@ -80,7 +80,7 @@ impl Engine {
         request: Simple,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         let disk = Self::find_disk(&pool, &what)?;
         if !pool.spaces.pool().is_drained(&disk) {
             let message = format!("{} is not being removed; nothing was changed", disk.name());
@@ -92,11 +92,11 @@ impl Engine {
             None => format!("let {} take data again", disk.name()),
             role => format!("keep {} in the pool, where it {}", disk.name(), role_in_words(role)),
         };
-        let given_up = match pool.spaces.pool().is_written_off(&disk) {
+        let excluded = match pool.spaces.pool().is_declared_lost(&disk) {
             true => ", and what was given up by then stays lost",
             false => "",
         };
-        let steps = vec![format!("{stays}; what was moved stays where it is{given_up}")];
+        let steps = vec![format!("{stays}; what was moved stays where it is{excluded}")];
         let undo = Undo::By(format!("dolmen pool remove {name} {}", disk.slot().0));
         let plan = pool.plan(undo, steps);
         if request.dry_run {
@@ -165,7 +165,7 @@ impl Engine {
             return stays();
         }
         owner.spaces.forget_left(disk.id());
-        let given_up = give_up(owner, disk, progress).await?;
+        let excluded = abandon(owner, disk, progress).await?;
         let mut moved = owner.spaces.drain_disk(disk, progress).await;
         // What can leave as it is has left, and with it the rows of write caches in which others have blocks. A disk that stays with
         // a role changes no widths: none was given one that rows could not leave as they are.
@@ -183,20 +183,20 @@ impl Engine {
             return stays();
         }
         if !moved.map_err(|error| fault::space(&error))? {
-            return Ok(put_off(owner, disk, &given_up));
+            return Ok(put_off(owner, disk, &excluded));
         }
         if !pool.is_drained(disk) {
             return Ok(Outcome::Done(format!("{name} holds nothing any more, and stays a disk of the pool")));
         }
-        match self.strike(owner, disk, is_wanted).await? {
-            Some(notes) => Ok(Outcome::Done(left(&(notes + &given_up)))),
+        match self.evict(owner, disk, is_wanted).await? {
+            Some(notes) => Ok(Outcome::Done(left(&(notes + &excluded)))),
             None => stays(),
         }
     }
 }
 
 /// Nothing else is being made of a disk.
-pub(crate) fn check_that_it_stands_alone(pool: &OpenPool, disk: &Disk) -> Answer<()> {
+pub(crate) fn check_that_it_is_alone(pool: &OpenPool, disk: &Disk) -> Answer<()> {
     let replacements = pool.spaces.pool().replacements();
     if let Some((old, new)) = replacements.iter().find(|(old, new)| [old.id(), new.id()].contains(&disk.id()))
     {
@@ -212,7 +212,7 @@ pub(crate) fn check_that_it_stands_alone(pool: &OpenPool, disk: &Disk) -> Answer
 
 /// Nothing is begun that cannot end: there are other disks, and nothing that only an absent one has.
 pub(crate) fn check_that_it_may_leave(pool: &OpenPool, disk: &Disk) -> Answer<()> {
-    check_that_it_stands_alone(pool, disk)?;
+    check_that_it_is_alone(pool, disk)?;
     let name = disk.name();
     if pool.spaces.pool().disks().len() < 2 {
         let message = format!("{name} is the only disk of the pool; nothing was changed");
@@ -287,7 +287,7 @@ pub(crate) fn steps_of_removing(
 ) -> Vec<String> {
     let mut steps = vec![steps_of_moving(pool, disk, forecast)];
     steps.extend(narrower.spaces.iter().map(|(space, of)| narrowing_step(pool, space, of)));
-    steps.push(format!("strike {} from the pool", disk.name()));
+    steps.push(format!("evict {} from the pool", disk.name()));
     steps
 }
 
@@ -297,8 +297,8 @@ pub(crate) fn figures_of_removing(
     forecast: &RemovalForecast,
     narrower: &Narrowings,
 ) -> Figures {
-    let laid_anew = |(space, of): &(Rc<Space>, ConversionForecast)| of.rows * space.row_bytes();
-    let moved = forecast.moved.0 + narrower.spaces.iter().map(laid_anew).sum::<u64>();
+    let laid_again = |(space, of): &(Rc<Space>, ConversionForecast)| of.rows * space.row_bytes();
+    let moved = forecast.moved.0 + narrower.spaces.iter().map(laid_again).sum::<u64>();
     Figures { before: usual_room(&pool.offers()), after: usual_room(&narrower.left), moved }
 }
 
@@ -323,19 +323,19 @@ fn narrowing_step(pool: &OpenPool, space: &Space, of: &ConversionForecast) -> St
 }
 
 /// That a removal waits.
-fn put_off(owner: &OpenPool, disk: &Disk, given_up: &str) -> Outcome {
+fn put_off(owner: &OpenPool, disk: &Disk, excluded: &str) -> Outcome {
     let left = owner.spaces.left_on(disk.id()).unwrap_or_default();
     let left: Vec<String> = left.iter().map(|space| space.name().to_string()).collect();
     let disks = owner.spaces.pool().disks();
-    // One that is written off is waited for by nobody.
-    let may_come_back = |disk: &&Rc<Disk>| !disk.is_present() && !owner.spaces.pool().is_written_off(disk);
+    // One that is declared lost is waited for by nobody.
+    let may_come_back = |disk: &&Rc<Disk>| !disk.is_present() && !owner.spaces.pool().is_declared_lost(disk);
     let absent: Vec<String> = disks.iter().filter(may_come_back).map(|disk| disk.name()).collect();
     let waits_for = match absent.is_empty() {
         true => "room on the other disks, or for what could not be read to be mended".to_owned(),
         false => absent.join(" or "),
     };
     let off = format!(
-        "what could be moved off {} was; the rest, of {}, waits for {waits_for}, and goes on by itself{given_up}",
+        "what could be moved off {} was; the rest, of {}, waits for {waits_for}, and goes on by itself{excluded}",
         disk.name(),
         left.join(", ")
     );

@@ -9,20 +9,20 @@ use dolmen_space::{Resynced, Spaces};
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
+use crate::job_rate::Course;
 use crate::job_record::Aim;
 use crate::jobs::{Outcome, Start};
-use crate::pace::Course;
 use crate::words::counted;
 
 impl Engine {
     /// Begins to bring up to date what was away, if there is anything, and no such job waits already or is paused.
     pub(crate) async fn resync_if_needed(&self, pool: &Rc<OpenPool>) -> Option<Job> {
-        let is_behind = pool.spaces.is_behind().await.unwrap_or_default();
+        let is_stale = pool.spaces.is_stale().await.unwrap_or_default();
         let unfinished = self.jobs.unfinished_of(pool.id());
         let begins_later = unfinished.iter().any(|entry| {
             entry.kind == JobKind::Resync && entry.is_taken() && entry.state() != JobState::Running
         });
-        if !is_behind || begins_later {
+        if !is_stale || begins_later {
             return None;
         }
         Some(self.start_resync(pool).await)
@@ -38,8 +38,8 @@ impl Engine {
 }
 
 async fn bring_up_to_date(spaces: &Spaces, course: &Course) -> Answer<Outcome> {
-    let is_behind = async || spaces.is_behind().await.map_err(|error| fault::space(&error));
-    if !is_behind().await? {
+    let is_stale = async || spaces.is_stale().await.map_err(|error| fault::space(&error));
+    if !is_stale().await? {
         return Ok(Outcome::Done(
             "nothing was left: another job has brought everything up to date".to_owned(),
         ));
@@ -48,10 +48,10 @@ async fn bring_up_to_date(spaces: &Spaces, course: &Course) -> Answer<Outcome> {
     let lengths: BTreeMap<_, _> = spaces.kept().iter().map(|space| (space.id(), space.row_bytes())).collect();
     course.bytes_max.set(stale.iter().filter_map(|(space, _)| lengths.get(space)).sum());
     let done = spaces.resync(&course.progress).await.map_err(|error| fault::space(&error))?;
-    let off = told(&done);
-    let has_left = done.waiting > 0 && is_behind().await?;
+    let off = reported(&done);
+    let has_left = done.waiting > 0 && is_stale().await?;
     Ok(match has_left {
-        true if done.crowded > 0 => {
+        true if done.backing_full > 0 => {
             Outcome::Put { off, waits_for: "room below the files of its disks".to_owned() }
         }
         true => Outcome::Put { off, waits_for: "disks that are absent".to_owned() },
@@ -60,18 +60,18 @@ async fn bring_up_to_date(spaces: &Spaces, course: &Course) -> Answer<Outcome> {
 }
 
 /// What a resync has done, in words.
-fn told(done: &Resynced) -> String {
+fn reported(done: &Resynced) -> String {
     let mut text = format!(
         "{} brought up to date, {} copied",
         counted(done.slabs, "slab", "slabs"),
         counted(done.blocks, "block", "blocks")
     );
-    if done.waiting > done.crowded {
-        let slabs = counted(done.waiting - done.crowded, "slab waits", "slabs wait");
+    if done.waiting > done.backing_full {
+        let slabs = counted(done.waiting - done.backing_full, "slab waits", "slabs wait");
         text.push_str(&format!("; {slabs} for disks that are absent"));
     }
-    if done.crowded > 0 {
-        let slabs = counted(done.crowded, "slab waits", "slabs wait");
+    if done.backing_full > 0 {
+        let slabs = counted(done.backing_full, "slab waits", "slabs wait");
         text.push_str(&format!("; {slabs} for room below the files of their disks"));
     }
     if done.lost_blocks > 0 {

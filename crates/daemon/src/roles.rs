@@ -25,7 +25,7 @@ impl Engine {
         request: SetDiskRole,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         let disk = Self::find_disk(&pool, &what)?;
         let inner = pool.spaces.pool();
         inner.check_writable().map_err(|error| fault::pool(&error))?;
@@ -53,15 +53,15 @@ impl Engine {
             steps.push(steps_of_moving(&pool, &disk, &forecast));
         }
         steps.push(format!("note that {} {}, where it {}", disk.name(), in_words(after), in_words(before)));
-        let left = room_behind(&pool, &disk, after, &forecast);
+        let left = room_after(&pool, &disk, after, &forecast);
         let figures = Figures { before: usual_room(&pool.offers()), after: left, moved: forecast.moved.0 };
         let plan = figures.plan(undo, steps);
         if request.dry_run {
             return Ok(planned(plan, format!("{} would be one that {}", disk.name(), in_words(after))));
         }
-        let _coming = pool.job_turn.announce();
+        let _coming = pool.job_slot.announce();
         inner.set_role(&disk, after).await.map_err(|error| fault::pool(&error).on(disk.name()))?;
-        pool.absences.try_anew();
+        pool.absences.retry();
         let mut change = made(plan, format!("{} {}", disk.name(), in_words(after)));
         let aim = Aim::Disk(disk.id());
         match after {
@@ -109,8 +109,8 @@ impl OpenPool {
         let pool = self.spaces.pool();
         let is_spare = |disk: &Rc<Disk>| {
             is_here(disk)
-                && !self.is_sick(disk)
-                && self.plight_of(disk).is_none()
+                && !self.is_failing(disk)
+                && self.backing_state_of(disk).is_none()
                 && pool.role_of(disk) == Some(Role::Spare)
                 && !pool.is_drained(disk)
                 && !pool.holds_rows(disk)
@@ -188,7 +188,7 @@ fn check_that_it_may(pool: &OpenPool, disk: &Disk, role: Option<Role>) -> Answer
 }
 
 /// Room for usual spaces once the role is in force.
-fn room_behind(pool: &OpenPool, disk: &Disk, role: Option<Role>, forecast: &RemovalForecast) -> u64 {
+fn room_after(pool: &OpenPool, disk: &Disk, role: Option<Role>, forecast: &RemovalForecast) -> u64 {
     let mut offers = match role {
         Some(_) if forecast.rows > 0 => forecast.left.clone(),
         _ => pool.offers(),

@@ -1,11 +1,12 @@
 //! Room that spaces can still take: computed on a thread of its own, kept as long as the pool is what it was, and shared by all
 //! who ask at the same time.
 //!
-//! How much room a space has is what the placer reaches on the free grains of all disks: a simulated filling of the pool, tens of
-//! milliseconds with a hundred disks. Clients would wait for each of these if the engine's thread computed them. A question takes
-//! the offers of the disks once, as plain data; each kind of row is computed once for them, however many spaces have such rows.
+//! How much room a space has is what the placer reaches on the free allocation units of all disks: a simulated filling of the pool,
+//! tens of milliseconds with a hundred disks. Clients would wait for each of these if the engine's thread computed them. A question
+//! takes the offers of the disks once, as plain data; each kind of row is computed once for them, however many spaces have such
+//! rows.
 //!
-//! Invariant: what is known is known of exactly these offers. A question that finds others computes anew.
+//! Invariant: what is known is known of exactly these offers. A question that finds others computes again.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -16,10 +17,10 @@ use std::task::Poll;
 
 use dolmen_block_io::sync::Notify;
 use dolmen_placement::{Offer, Placer, Request};
-use dolmen_space::{SpaceSpec, slab_grains};
+use dolmen_space::{SpaceSpec, slab_units};
 use dolmen_units::Bytes;
 
-use crate::scribe::Scribe;
+use crate::io_worker::IoWorker;
 
 /// Results that are kept, at most.
 const KNOWN_MAX: usize = 256;
@@ -53,7 +54,7 @@ impl Kind {
 
     fn fill(self, offers: &[Offer]) -> Bytes {
         FILLINGS.set(FILLINGS.get() + 1);
-        Placer::new(self.request, slab_grains(self.interleave, self.parity)).usable(offers).data
+        Placer::new(self.request, slab_units(self.interleave, self.parity)).usable(offers).data
     }
 }
 
@@ -67,7 +68,7 @@ struct Known {
 
 /// What is known of room.
 pub(crate) struct Rooms {
-    worker: Scribe,
+    worker: IoWorker,
     /// The one that was asked for last is last.
     known: RefCell<Vec<Known>>,
     notify: Notify,
@@ -93,7 +94,7 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Rooms {
-    pub(crate) fn new(worker: Scribe) -> Rc<Self> {
+    pub(crate) fn new(worker: IoWorker) -> Rc<Self> {
         let (known, notify, computed) = (RefCell::default(), Notify::new(), Cell::default());
         Rc::new(Self { worker, known, notify, computed })
     }
@@ -230,13 +231,14 @@ mod tests {
     }
 
     fn served() -> Rc<Rooms> {
-        let rooms = Rooms::new(Scribe::start("rooms").unwrap());
+        let rooms = Rooms::new(IoWorker::start("rooms").unwrap());
         rooms.serve_this_thread();
         rooms
     }
 
-    /// Scenario: forty spaces of two kinds of rows are asked for, by four askers at once, and once more later; then a grain is claimed.
-    /// Each kind is computed once for each state of the disks, on the other thread, and says what a filling here says.
+    /// Scenario: forty spaces of two kinds of rows are asked for, by four askers at once, and once more later; then an allocation
+    /// unit is claimed. Each kind is computed once for each state of the disks, on the other thread, and says what a filling here
+    /// says.
     #[test]
     fn each_kind_of_rows_is_computed_once_for_all_spaces_and_askers_and_never_here() {
         let rooms = served();
@@ -258,7 +260,7 @@ mod tests {
         }
         let mut answers = Vec::new();
         while !askers.is_empty() {
-            askers.retain_mut(|asker| poll(asker).map(|answer| answers.push(answer)).is_none());
+            askers.retain_mut(|smart_worker| poll(smart_worker).map(|answer| answers.push(answer)).is_none());
         }
         assert_eq!((rooms.computed.get(), fillings_here()), (2, 0));
         let expected: Vec<Bytes> = specs.iter().map(|spec| Kind::of(spec).unwrap().fill(&offers)).collect();
@@ -266,7 +268,7 @@ mod tests {
         assert_eq!(ended(Box::pin(ask(Rc::clone(&offers)))), expected);
         assert_eq!(rooms.computed.get(), 2);
         let mut fewer = offers.to_vec();
-        fewer[0].free_grains -= 1;
+        fewer[0].free_units -= 1;
         ended(Box::pin(ask(fewer.into())));
         assert_eq!((rooms.computed.get(), fillings_here()), (4, 40));
     }
@@ -274,7 +276,7 @@ mod tests {
     /// Scenario: one of two askers of the same goes before it is computed, and then both of another. The one that stays is answered;
     /// what nobody waits for is not computed, and can be asked for again.
     #[test]
-    fn what_nobody_waits_for_is_given_up_and_others_are_answered() {
+    fn what_nobody_waits_for_is_abandoned_and_others_are_answered() {
         let rooms = served();
         let gate = Arc::new(std::sync::Barrier::new(2));
         let closed = Arc::clone(&gate);
@@ -307,7 +309,7 @@ mod tests {
         let mut offers = offers(3).to_vec();
         let last = spec(2, Bytes::gib(1));
         for _ in 0..KNOWN_MAX + 20 {
-            offers[0].free_grains -= 1;
+            offers[0].free_units -= 1;
             let these: Rc<[Offer]> = offers.clone().into();
             ended(Box::pin(usable_for(&these, &last)));
         }

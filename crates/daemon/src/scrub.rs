@@ -14,9 +14,9 @@ use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::absent_names;
+use crate::job_rate::Course;
 use crate::job_record::{Aim, TEXT_BYTES_MAX, kept};
 use crate::jobs::{Entry, Outcome, Start};
-use crate::pace::Course;
 use crate::plan::{Undo, made, planned};
 use crate::words::counted;
 
@@ -140,7 +140,7 @@ impl ScrubFindings {
     }
 
     /// What a scrub says when it has ended.
-    fn told(&self) -> Answer<String> {
+    fn reported(&self) -> Answer<String> {
         let blocks = counted(self.blocks, "block", "blocks");
         let copies = match self.healed {
             0 => String::new(),
@@ -175,12 +175,12 @@ impl ScrubFindings {
 
     /// How much of each space is out of reach, and in how many pieces: a disk that is missing has one in every stripe.
     fn sums(&self) -> Vec<String> {
-        let told = |(space, sum): (&String, &Sum)| {
+        let reported = |(space, sum): (&String, &Sum)| {
             let space =
                 if space == OTHER_SPACES { "other spaces".to_owned() } else { format!("space {space}") };
             format!("{} of {space}, in {}", Bytes(sum.bytes), counted(sum.pieces, "piece", "pieces"))
         };
-        self.out_of_reach.iter().map(told).collect()
+        self.out_of_reach.iter().map(reported).collect()
     }
 
     /// Headers of slabs that were not what they should be.
@@ -189,7 +189,7 @@ impl ScrubFindings {
             return String::new();
         }
         let headers = counted(self.headers, "header of a slab", "headers of slabs");
-        let fate = if self.headers_unhealed == 0 { "written anew" } else { "found wrong" };
+        let fate = if self.headers_unhealed == 0 { "rewritten" } else { "found wrong" };
         format!(", {headers} {fate}")
     }
 
@@ -296,11 +296,11 @@ async fn scrub(pool: &OpenPool, course: &Course, note: &str) -> Answer<Outcome> 
     let found = course.found.borrow().clone();
     let notes = format!("{}{note}", found.not_verified());
     if !is_at_end {
-        let told = found.told().unwrap_or_else(|error| error.message);
-        return Ok(Outcome::CalledOff(format!("called off; by then {told}{notes}")));
+        let reported = found.reported().unwrap_or_else(|error| error.message);
+        return Ok(Outcome::CalledOff(format!("called off; by then {reported}{notes}")));
     }
-    match found.told() {
-        Ok(told) => Ok(Outcome::Done(format!("{told}{notes}"))),
+    match found.reported() {
+        Ok(reported) => Ok(Outcome::Done(format!("{reported}{notes}"))),
         Err(mut error) => {
             error.message.push_str(&notes);
             Err(error)
@@ -318,18 +318,18 @@ mod tests {
 
     /// Headers of slabs that a scrub found wrong are told beside what it has healed; content that cannot be read comes behind.
     #[test]
-    fn a_scrub_tells_of_headers_that_were_wrong() {
-        let told = |header_count, headers_unhealed, healed| {
+    fn a_scrub_reports_headers_that_were_wrong() {
+        let reported = |header_count, headers_unhealed, healed| {
             let seen =
                 Verification { blocks: 5, header_count, headers_unhealed, healed, ..Verification::default() };
             let mut found = ScrubFindings::default();
             found.add(&seen, &BTreeMap::new());
-            found.told().unwrap()
+            found.reported().unwrap()
         };
-        assert_eq!(told(0, 0, 0), "5 blocks verified, all sound");
-        assert_eq!(told(1, 0, 0), "5 blocks verified, 1 header of a slab written anew; all sound now");
+        assert_eq!(reported(0, 0, 0), "5 blocks verified, all sound");
+        assert_eq!(reported(1, 0, 0), "5 blocks verified, 1 header of a slab rewritten; all sound now");
         assert_eq!(
-            told(2, 1, 1),
+            reported(2, 1, 1),
             "5 blocks verified, 1 copy of a block healed, 2 headers of slabs found wrong; all sound now"
         );
     }
@@ -374,9 +374,9 @@ mod tests {
         assert!(text.len() <= SCRUB_TEXT_MAX, "{} bytes", text.len());
         let found = serde_json::from_str::<RecordedScrub>(&text).unwrap().resume().1;
         assert_eq!(found, *course.found.borrow());
-        let told = found.told().unwrap_err().message;
-        assert!(told.contains(", and more; out of reach: "), "{told}");
-        assert!(told.contains("544 KiB of other spaces, in 136 pieces"), "{told}");
+        let reported = found.reported().unwrap_err().message;
+        assert!(reported.contains(", and more; out of reach: "), "{reported}");
+        assert!(reported.contains("544 KiB of other spaces, in 136 pieces"), "{reported}");
         assert!(found.not_verified().contains(" and others have"), "{}", found.not_verified());
     }
 

@@ -27,8 +27,8 @@ impl Engine {
         });
         steps.extend(cut_off);
         steps.extend(pools.iter().map(|pool| format!("close pool {}", pool.name())));
-        let all = self.ways.all();
-        let (lasting, mortal): (Vec<_>, Vec<_>) = all.iter().partition(|one| one.outlives_daemon());
+        let all = self.transports.all();
+        let (lasting, mortal): (Vec<_>, Vec<_>) = all.iter().partition(|one| one.survives_daemon());
         let waiting: Vec<String> = lasting.iter().map(|one| one.device().display().to_string()).collect();
         steps.extend(mortal.iter().map(|one| format!("detach {}, which ends with the daemon", one.name())));
         let not_kept = lasting.iter().filter(|_| !request.hand_over);
@@ -56,10 +56,10 @@ impl Engine {
         let mut change = made(plan, "the daemon has closed its pools and ends");
         change.warnings.extend(waits);
         self.nbd.server().stop().await;
-        self.end_doors().await;
+        self.end_listeners().await;
         change.warnings.extend(self.let_go_of_attachments(leave).await);
         for pool in pools {
-            let _turn = pool.turn.take().await;
+            let _exclusive = pool.mutex.take().await;
             // A job that was under way goes on with the next daemon; closing does not wait for it.
             if let Err(error) = pool.spaces.close().await {
                 tracing::error!(pool = pool.name(), %error, "the pool was not closed clean; the next start recovers it");
@@ -70,8 +70,8 @@ impl Engine {
             self.pools.borrow_mut().remove(&pool.id());
         }
         self.trash_ages.write().await;
-        self.events.tell_end().await;
-        // Nobody is to find a door behind which nobody answers.
+        self.events.report_end().await;
+        // Nobody is to find a listener behind which nobody answers.
         let _ = std::fs::remove_file(&self.nbd.socket);
         Ok(change)
     }

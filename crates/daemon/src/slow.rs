@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use dolmen_block_io::{Moment, READ_PATIENCE};
+use dolmen_block_io::{Instant, READ_HEDGE_DELAY};
 use dolmen_pool::{Ailment, Disk};
 use dolmen_units::DiskId;
 use serde::{Deserialize, Serialize};
@@ -66,7 +66,7 @@ impl Sum {
 /// What a disk was asked since it came.
 #[derive(Debug, Clone, Copy)]
 struct Asked {
-    since: Moment,
+    since: Instant,
     /// Reads; writes and flushes.
     sums: [Sum; 2],
 }
@@ -81,18 +81,18 @@ struct Lately {
 }
 
 struct Look {
-    at: Moment,
+    at: Instant,
     disks: BTreeMap<DiskId, Asked>,
 }
 
 /// How fast the disks of a pool are beside each other.
 #[derive(Default)]
-pub(crate) struct Paces {
+pub(crate) struct DiskLatencies {
     looks: RefCell<VecDeque<Look>>,
     slow: RefCell<BTreeMap<DiskId, Slow>>,
 }
 
-impl Paces {
+impl DiskLatencies {
     /// How slow a disk is, if it is.
     pub(crate) fn slow(&self, disk: DiskId) -> Option<Slow> {
         self.slow.borrow().get(&disk).copied()
@@ -103,14 +103,14 @@ impl Paces {
         self.slow.borrow_mut().insert(disk, slow);
     }
 
-    /// Forgets it: somebody has seen it. What goes on is seen anew.
+    /// Forgets it: somebody has seen it. What goes on is seen again.
     pub(crate) fn forget(&self) {
         self.looks.borrow_mut().clear();
         self.slow.borrow_mut().clear();
     }
 
     /// Looks at the disks of a pool, if it is time to.
-    fn look(&self, disks: &[std::rc::Rc<Disk>], now: Moment) {
+    fn look(&self, disks: &[std::rc::Rc<Disk>], now: Instant) {
         let mut looks = self.looks.borrow_mut();
         if looks.back().is_some_and(|last| now.since(last.at) < LOOK_EVERY) {
             return;
@@ -119,7 +119,7 @@ impl Paces {
         let newest = Look { at: now, disks: here.collect() };
         if let Some(oldest) = looks.front() {
             let lately: Vec<Lately> = disks.iter().filter_map(|disk| lately(disk, oldest, &newest)).collect();
-            judge(&mut self.slow.borrow_mut(), &lately);
+            classify(&mut self.slow.borrow_mut(), &lately);
         }
         looks.push_back(newest);
         if looks.len() > LOOKS {
@@ -131,11 +131,11 @@ impl Paces {
 /// What a disk was asked. A read that did not come in time took that time, as far as anybody knows.
 fn asked(disk: &Disk) -> Option<Asked> {
     let seen = disk.device()?.meter()?.look();
-    let late = disk.counters().late_reads;
-    let late_us = late.saturating_mul(u64::try_from(READ_PATIENCE.as_micros()).unwrap_or(u64::MAX));
+    let late = disk.counters().timed_out_reads;
+    let timed_out_us = late.saturating_mul(u64::try_from(READ_HEDGE_DELAY.as_micros()).unwrap_or(u64::MAX));
     let reads = Sum {
         count: seen.reads.latency.count().saturating_add(late),
-        us: seen.reads.latency.total_us().saturating_add(late_us),
+        us: seen.reads.latency.total_us().saturating_add(timed_out_us),
     };
     let writes = Sum {
         count: seen.writes.latency.count().saturating_add(seen.flushes.latency.count()),
@@ -157,7 +157,7 @@ fn lately(disk: &Disk, oldest: &Look, newest: &Look) -> Option<Lately> {
 }
 
 /// Says of each disk whether it is slow beside the others of its sort.
-fn judge(slow: &mut BTreeMap<DiskId, Slow>, lately: &[Lately]) {
+fn classify(slow: &mut BTreeMap<DiskId, Slow>, lately: &[Lately]) {
     for one in lately {
         let found = (0..2).filter_map(|kind| {
             let took_us = one.means_us.get(kind).copied().flatten()?;
@@ -184,22 +184,22 @@ fn median(mut all: Vec<u64>) -> Option<u64> {
 
 impl OpenPool {
     /// Looks how fast disks are, and has those that are slow or sick asked, and given new slabs, only where nobody else is.
-    pub(crate) fn tend_paces(&self, now: Moment) {
+    pub(crate) fn tend_slow_disks(&self, now: Instant) {
         let disks = self.spaces.pool().disks();
-        self.paces.look(&disks, now);
+        self.latencies.look(&disks, now);
         for disk in &disks {
-            let slow = self.paces.slow(disk.id()).map(|_| Ailment::Slow);
-            let sick = self.is_sick(disk).then_some(Ailment::Sick);
-            disk.set_ailment(sick.or(slow));
+            let slow = self.latencies.slow(disk.id()).map(|_| Ailment::Slow);
+            let failing = self.is_failing(disk).then_some(Ailment::Failing);
+            disk.set_ailment(failing.or(slow));
         }
     }
 
     /// How well a disk is that is here, from 0 to 100 (docs/design/0021).
     pub(crate) fn score(&self, disk: &Disk) -> u8 {
-        let slow = self.paces.slow(disk.id()).map_or(0, Slow::times);
-        let said = score(self.smarts.unseen_defects(disk.id()), 0, self.smarts.is_failing(disk.id()));
+        let slow = self.latencies.slow(disk.id()).map_or(0, Slow::times);
+        let stated = score(self.smarts.unseen_defects(disk.id()), 0, self.smarts.is_failing(disk.id()));
         // Each takes from the same hundred.
-        score(self.errors_of(disk), slow, self.plight_of(disk).is_some()).saturating_sub(100 - said)
+        score(self.errors_of(disk), slow, self.backing_state_of(disk).is_some()).saturating_sub(100 - stated)
     }
 }
 
@@ -207,13 +207,13 @@ impl OpenPool {
 /// what has become of what it lies on.
 const PER_DOUBLING_OF_ERRORS: u64 = 6;
 const PER_DOUBLING_OF_TIME: u64 = 6;
-const FOR_A_PLIGHT: u64 = 60;
+const FOR_BACKING_STATE: u64 = 60;
 
-fn score(errors: u64, times_slower: u64, has_plight: bool) -> u8 {
+fn score(errors: u64, times_slower: u64, has_backing_state: bool) -> u8 {
     let doublings = |number: u64| u64::from(number.checked_ilog2().map_or(0, |doublings| doublings + 1));
     let taken = doublings(errors) * PER_DOUBLING_OF_ERRORS
         + doublings(times_slower) * PER_DOUBLING_OF_TIME
-        + u64::from(has_plight) * FOR_A_PLIGHT;
+        + u64::from(has_backing_state) * FOR_BACKING_STATE;
     u8::try_from(100u64.saturating_sub(taken)).unwrap_or(0)
 }
 
@@ -227,31 +227,41 @@ mod tests {
 
     const NONE: [u8; 0] = [];
 
-    fn judged(lately: &[Lately], before: &[u8]) -> Vec<u8> {
+    fn classified(lately: &[Lately], before: &[u8]) -> Vec<u8> {
         let known = Slow { took_us: 1, others_us: 1 };
         let mut slow: BTreeMap<_, _> = before.iter().map(|number| (DiskId([*number; 16]), known)).collect();
-        judge(&mut slow, lately);
+        classify(&mut slow, lately);
         slow.keys().filter_map(|disk| disk.0.first().copied()).collect()
     }
 
     #[test]
-    fn a_disk_is_slow_beside_others_of_its_sort() {
+    fn a_disk_is_slow_compared_with_others_of_its_kind() {
         let hard = |number, us| of(number, true, [Some(us), None]);
-        assert_eq!(judged(&[hard(1, 8_000), hard(2, 400_000), hard(3, 9_000)], &[]), [2]);
-        assert_eq!(judged(&[hard(1, 8_000), hard(2, 60_000)], &[]), NONE, "seven times is not slow");
-        assert_eq!(judged(&[of(1, false, [Some(100), None]), hard(2, 8_000)], &[]), NONE, "of another sort");
-        assert_eq!(judged(&[of(1, false, [Some(20), None]), of(2, false, [Some(1_500), None])], &[]), NONE);
-        assert_eq!(judged(&[hard(2, 400_000)], &[]), NONE, "alone it has nothing to be held against");
+        assert_eq!(classified(&[hard(1, 8_000), hard(2, 400_000), hard(3, 9_000)], &[]), [2]);
+        assert_eq!(classified(&[hard(1, 8_000), hard(2, 60_000)], &[]), NONE, "seven times is not slow");
+        assert_eq!(
+            classified(&[of(1, false, [Some(100), None]), hard(2, 8_000)], &[]),
+            NONE,
+            "of another sort"
+        );
+        assert_eq!(
+            classified(&[of(1, false, [Some(20), None]), of(2, false, [Some(1_500), None])], &[]),
+            NONE
+        );
+        assert_eq!(classified(&[hard(2, 400_000)], &[]), NONE, "alone it has nothing to be held against");
     }
 
     /// Writes tell as much as reads; where two are slow of three, the median is one of them, and nobody is called slow.
     #[test]
     fn writes_count_and_the_median_decides() {
         let both = |number, reads, writes| of(number, true, [Some(reads), Some(writes)]);
-        assert_eq!(judged(&[both(1, 8_000, 9_000), both(2, 8_000, 90_000), both(3, 8_000, 9_000)], &[]), [2]);
+        assert_eq!(
+            classified(&[both(1, 8_000, 9_000), both(2, 8_000, 90_000), both(3, 8_000, 9_000)], &[]),
+            [2]
+        );
         let two =
             [both(1, 8_000, 8_000), both(2, 400_000, 8_000), both(3, 400_000, 8_000), both(4, 8_000, 8_000)];
-        assert_eq!(judged(&two, &[]), [2, 3]);
+        assert_eq!(classified(&two, &[]), [2, 3]);
     }
 
     #[test]
@@ -265,8 +275,12 @@ mod tests {
     #[test]
     fn a_slow_disk_stays_so_until_it_is_known_to_be_well() {
         let other = of(1, true, [Some(8_000), None]);
-        assert_eq!(judged(&[other, of(2, true, [None, None])], &[2]), [2], "nothing is known");
-        assert_eq!(judged(&[other, of(2, true, [Some(40_000), None])], &[2]), [2], "five times is not well");
-        assert_eq!(judged(&[other, of(2, true, [Some(16_000), None])], &[2]), NONE);
+        assert_eq!(classified(&[other, of(2, true, [None, None])], &[2]), [2], "nothing is known");
+        assert_eq!(
+            classified(&[other, of(2, true, [Some(40_000), None])], &[2]),
+            [2],
+            "five times is not well"
+        );
+        assert_eq!(classified(&[other, of(2, true, [Some(16_000), None])], &[2]), NONE);
     }
 }

@@ -18,14 +18,14 @@ use std::thread;
 use std::time::Duration;
 
 use dolmen_api::{Finding, FindingCode, Health, Object, Smart};
-use dolmen_block_io::{Clock, Moment, sleep};
+use dolmen_block_io::{Clock, Instant, sleep};
 use dolmen_pool::Disk;
 use dolmen_units::DiskId;
 
 use crate::engine::{Engine, OpenPool};
 use crate::findings::found;
 use crate::health::Advice;
-use crate::scribe::Scribe;
+use crate::io_worker::IoWorker;
 use crate::smart_parse::{ANSWER_BYTES_MAX, parse};
 
 /// How often it is looked whether a disk is to be asked.
@@ -43,7 +43,7 @@ const WITHOUT_SMART: [&str; 8] = ["loop", "dm-", "md", "zram", "ram", "nbd", "ub
 
 /// What is known of what a disk says.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Said {
+pub(crate) enum SmartState {
     This(Smart),
     /// Why nothing is known.
     Nothing(String),
@@ -51,7 +51,7 @@ pub(crate) enum Said {
 
 /// What is known of a disk, and since when.
 struct Known {
-    asked: Moment,
+    asked: Instant,
     /// The name by which it was asked.
     name: String,
     /// The last that it said.
@@ -117,11 +117,11 @@ impl Smarts {
         self.acknowledged.borrow_mut().insert(disk, defects);
     }
 
-    fn note(&self, disk: DiskId, at: Moment, name: String, said: Said) {
+    fn note(&self, disk: DiskId, at: Instant, name: String, stated: SmartState) {
         let mut known = self.known.borrow_mut();
         let before = known.remove(&disk);
-        let (smart, silence) = match said {
-            Said::This(smart) => {
+        let (smart, silence) = match stated {
+            SmartState::This(smart) => {
                 self.note_failing(disk, &name, &smart);
                 // Of those that are gone, as many more are new.
                 if let Some(acknowledged) = self.acknowledged.borrow_mut().get_mut(&disk) {
@@ -129,7 +129,7 @@ impl Smarts {
                 }
                 (Some(smart), None)
             }
-            Said::Nothing(why) => {
+            SmartState::Nothing(why) => {
                 if before.as_ref().is_none_or(|before| before.silence.as_ref() != Some(&why)) {
                     tracing::info!(disk = name, why, "no SMART");
                 }
@@ -149,7 +149,7 @@ impl Smarts {
         }
     }
 
-    fn is_due(&self, disk: &Disk, now: Moment) -> bool {
+    fn is_due(&self, disk: &Disk, now: Instant) -> bool {
         let known = self.known.borrow();
         let is_due = |known: &Known| now.since(known.asked) >= ASK_EVERY || known.name != disk.name();
         known.get(&disk.id()).is_none_or(is_due)
@@ -214,7 +214,7 @@ impl OpenPool {
             let disk = disks.iter().find(|disk| disk.slot().0.to_string() == finding.object.name)?;
             let slot = disk.slot().0;
             let text = if finding.code == FindingCode::DiskFailing {
-                let outlook = self.outlook_of_sick(disk, jobs).map(|text| format!("{text}; "));
+                let outlook = self.outlook_of_failing(disk, jobs).map(|text| format!("{text}; "));
                 format!(
                     "{}replace {} soon: `dolmen disk replace {name} {slot} NEW`, or `dolmen pool remove {name} {slot}`",
                     outlook.unwrap_or_default(),
@@ -278,7 +278,7 @@ impl Hanging {
 }
 
 /// Asks disks for as long as the engine lives.
-pub(crate) async fn follow_smart(engine: Weak<Engine>, asker: Scribe, clock: Rc<dyn Clock>) {
+pub(crate) async fn follow_smart(engine: Weak<Engine>, smart_worker: IoWorker, clock: Rc<dyn Clock>) {
     let hanging = Hanging::default();
     loop {
         let due = engine.upgrade().map(|engine| (engine.disk_to_ask(), engine.config.smartctl.clone()));
@@ -290,11 +290,11 @@ pub(crate) async fn follow_smart(engine: Weak<Engine>, asker: Scribe, clock: Rc<
         };
         let path = PathBuf::from(&name);
         let hanging = hanging.clone();
-        let said = asker.run(move || Ok(ask_about(&path, named.as_deref(), &hanging))).await;
-        let said =
-            said.unwrap_or_else(|error| Said::Nothing(format!("smartctl could not be asked: {error}")));
+        let stated = smart_worker.run(move || Ok(ask_about(&path, named.as_deref(), &hanging))).await;
+        let stated = stated
+            .unwrap_or_else(|error| SmartState::Nothing(format!("smartctl could not be asked: {error}")));
         if let Some(pool) = pool.upgrade() {
-            pool.smarts.note(disk, clock.now(), name, said);
+            pool.smarts.note(disk, clock.now(), name, stated);
         }
     }
 }
@@ -311,9 +311,9 @@ impl Engine {
 }
 
 /// Asks about a disk. A program that somebody named is asked about all of them.
-fn ask_about(path: &Path, named: Option<&Path>, hanging: &Hanging) -> Said {
+fn ask_about(path: &Path, named: Option<&Path>, hanging: &Hanging) -> SmartState {
     if hanging.is(path) {
-        return Said::Nothing("the smartctl that asked it before hangs still".to_owned());
+        return SmartState::Nothing("the smartctl that asked it before hangs still".to_owned());
     }
     let note = |is_gone| hanging.note(path, is_gone);
     if let Some(program) = named {
@@ -321,7 +321,7 @@ fn ask_about(path: &Path, named: Option<&Path>, hanging: &Hanging) -> Said {
     }
     let device = match device_of(path, Path::new("/sys")) {
         Ok(device) => device,
-        Err(why) => return Said::Nothing(why.to_owned()),
+        Err(why) => return SmartState::Nothing(why.to_owned()),
     };
     let usual = USUAL_PLACES.iter().map(Path::new).find(|place| place.exists());
     ask(usual.unwrap_or(Path::new("smartctl")), &device, ANSWER_LIMIT, note)
@@ -348,16 +348,16 @@ fn device_of(path: &Path, sys: &Path) -> Result<PathBuf, &'static str> {
 }
 
 /// Asks `smartctl` about a device. Its status is many things besides success, and what it says tells more.
-fn ask(program: &Path, device: &Path, limit: Duration, note: impl FnOnce(Arc<AtomicBool>)) -> Said {
+fn ask(program: &Path, device: &Path, limit: Duration, note: impl FnOnce(Arc<AtomicBool>)) -> SmartState {
     let mut command = Command::new(program);
     command.args(["--json", "-a"]).arg(device);
     match output_within(command, limit, note) {
-        Ok(Some(answer)) => parse(&answer).map_or_else(Said::Nothing, Said::This),
-        Ok(None) => Said::Nothing(format!("smartctl did not answer within {} s", limit.as_secs())),
+        Ok(Some(answer)) => parse(&answer).map_or_else(SmartState::Nothing, SmartState::This),
+        Ok(None) => SmartState::Nothing(format!("smartctl did not answer within {} s", limit.as_secs())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Said::Nothing("smartctl is not installed".to_owned())
+            SmartState::Nothing("smartctl is not installed".to_owned())
         }
-        Err(error) => Said::Nothing(format!("smartctl could not be started: {error}")),
+        Err(error) => SmartState::Nothing(format!("smartctl could not be started: {error}")),
     }
 }
 
@@ -395,11 +395,11 @@ fn output_within(
 fn end(mut child: Child) -> Arc<AtomicBool> {
     let _ = child.kill();
     let is_gone = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&is_gone);
+    let reported = Arc::clone(&is_gone);
     let waiting = thread::Builder::new().name("dolmen smartctl".to_owned()).stack_size(64 * 1024);
     let waiting = waiting.spawn(move || {
         let _ = child.wait();
-        told.store(true, Ordering::Release);
+        reported.store(true, Ordering::Release);
     });
     if waiting.is_err() {
         // Nobody would tell: it counts as gone.
@@ -422,10 +422,10 @@ mod tests {
         path
     }
 
-    fn silence(said: Said) -> String {
-        match said {
-            Said::Nothing(why) => why,
-            Said::This(smart) => panic!("{smart:?}"),
+    fn silence(stated: SmartState) -> String {
+        match stated {
+            SmartState::Nothing(why) => why,
+            SmartState::This(smart) => panic!("{smart:?}"),
         }
     }
 
@@ -433,7 +433,7 @@ mod tests {
     /// one that is not there. Each is told, within the limit and a little.
     #[test]
     #[allow(clippy::disallowed_methods, reason = "a program takes real time")]
-    fn a_program_that_misbehaves_is_told_and_waited_for_no_longer_than_the_limit() {
+    fn a_misbehaving_program_is_reported_and_awaited_up_to_the_limit() {
         let folder = tempfile::tempdir().unwrap();
         let limit = Duration::from_millis(500);
         let cases = [
@@ -459,8 +459,8 @@ mod tests {
             folder.path(),
             "[ \"$*\" = '--json -a /dev/null' ] && echo '{\"smart_status\":{\"passed\":false}}'; exit 8",
         );
-        let said = ask(&program, Path::new("/dev/null"), limit, drop);
-        assert!(matches!(&said, Said::This(smart) if smart.is_failing()), "{said:?}");
+        let stated = ask(&program, Path::new("/dev/null"), limit, drop);
+        assert!(matches!(&stated, SmartState::This(smart) if smart.is_failing()), "{stated:?}");
     }
 
     /// Scenario: a question hangs. The disk is not asked again before the program that asked is gone, and then it is.
@@ -471,11 +471,11 @@ mod tests {
         let program = script(folder.path(), "exec echo '{\"smart_status\":{\"passed\":true}}'");
         let (hanging, disk, is_gone) = (Hanging::default(), Path::new("/dev/null"), Arc::default());
         let asked = || ask_about(disk, Some(&program), &hanging);
-        assert!(matches!(asked(), Said::This(_)));
+        assert!(matches!(asked(), SmartState::This(_)));
         hanging.note(disk, Arc::clone(&is_gone));
         assert!(silence(asked()).contains("hangs still"));
         is_gone.store(true, Ordering::Release);
-        assert!(matches!(asked(), Said::This(_)));
+        assert!(matches!(asked(), SmartState::This(_)));
         // One that took too long is noted, and gone soon.
         let program = script(folder.path(), "exec sleep 60");
         let noted = std::cell::Cell::new(None);

@@ -42,10 +42,10 @@ pub(crate) fn parse(answer: &[u8]) -> Result<Smart, String> {
     };
     let named_alone = Smart { model: smart.model.clone(), serial: smart.serial.clone(), ..Smart::default() };
     if smart == named_alone {
-        let said = json.pointer("/smartctl/messages/0/string").and_then(Value::as_str).map(text);
-        return Err(said.map_or_else(
+        let stated = json.pointer("/smartctl/messages/0/string").and_then(Value::as_str).map(text);
+        return Err(stated.map_or_else(
             || "smartctl says nothing of it".to_owned(),
-            |said| format!("smartctl says: {said}"),
+            |stated| format!("smartctl says: {stated}"),
         ));
     }
     Ok(smart)
@@ -116,7 +116,7 @@ mod tests {
     /// Scenario: answers that are none, are torn, are of other kinds, too deep or too long. Each is told in a line, and none breaks
     /// anything.
     #[test]
-    fn answers_that_make_no_sense_are_told_in_a_line() {
+    fn invalid_answers_are_reported_in_one_line() {
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         let long = format!("{{\"model_name\":\"{}\"}}", "x".repeat(ANSWER_BYTES_MAX));
         let cases: [(&str, &str); 9] = [

@@ -13,9 +13,9 @@ use dolmen_space::{Integrity, Provisioning, Resiliency, Space, SpaceError, Space
 use dolmen_units::Bytes;
 
 use crate::caller::Answer;
-use crate::doors::Network;
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
+use crate::listeners::Network;
 use crate::nbd::Served;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::rooms::usable_now;
@@ -104,7 +104,7 @@ impl OpenPool {
     /// The largest size that a fixed space could have, in whole rows as this one was to have.
     fn largest_fixed(&self, spec: &SpaceSpec) -> Option<Bytes> {
         let row = spec.row_bytes();
-        let offers = self.spaces.offers_beside(spec.write_cache()).ok()?;
+        let offers = self.spaces.offers_with_cache(spec.write_cache()).ok()?;
         let rows = usable_now(&offers, spec).0 / row.0;
         // Where the next row goes decides whether the last one finds a place.
         let halves =
@@ -163,7 +163,7 @@ fn in_whole_rows(spec: &SpaceSpec) -> String {
 impl Engine {
     pub(crate) async fn create_space(self: Rc<Self>, pool: String, request: CreateSpace) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         let spec = spec_of(&request)?;
         pool.spaces.check_create(&spec).map_err(|error| pool.not_made(&spec, &error))?;
         let full = pool.full_size(&spec)?;
@@ -234,7 +234,7 @@ impl Engine {
         request: ResizeSpace,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let (before, after) = (space.size(), Bytes(request.size_bytes));
         let name = full_name(&pool, &space);
@@ -262,7 +262,7 @@ impl Engine {
             self.check_space_unused(&pool, &space, SHRUNK).await?;
         }
         pool.spaces.resize(&space, after).await.map_err(|error| pool.lacks_room(&error))?;
-        let resized = self.ways_resized(&pool, &space).await;
+        let resized = self.transports_resized(&pool, &space).await;
         let mut change = made(plan, format!("{name} has {after} now"));
         change.warnings.extend(warning.into_iter().chain(resized));
         change.space = Some(self.view_space(&pool, &space).await?);
@@ -302,7 +302,7 @@ impl Engine {
         request: RenameSpace,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = parse_name(&request.name)?;
         if pool.spaces.find(name.as_str()).is_ok() {
@@ -360,7 +360,7 @@ impl Engine {
         request: ServeSpace,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = full_name(&pool, &space);
         // Clients are told at once what the first write would tell them.
@@ -371,7 +371,7 @@ impl Engine {
         let keys = match &network {
             Some(network) => {
                 steps.push(format!("serve {name} on {}", network.listen));
-                self.check_door(network).await?
+                self.check_listener(network).await?
             }
             None => None,
         };
@@ -397,7 +397,7 @@ impl Engine {
             return Ok(change);
         }
         if let Some(network) = &network {
-            self.open_door(network, keys)?;
+            self.open_listener(network, keys)?;
         }
         let is_new = served.is_none();
         let served = served.unwrap_or_else(|| self.nbd.add(name.clone(), &pool.spaces, &space, access));
@@ -411,7 +411,7 @@ impl Engine {
                 if is_new {
                     self.nbd.remove(&name);
                 }
-                self.close_unused_doors();
+                self.close_unused_listeners();
                 let message =
                     format!("space {name} cannot be put on record as served: {error}; nothing was changed");
                 return Err(ErrorBody::new(ErrorCode::Io, message).on(name));
@@ -436,7 +436,7 @@ impl Engine {
         request: Simple,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = full_name(&pool, &space);
         let found = self.nbd.find(pool.id(), space.id());
@@ -459,13 +459,13 @@ impl Engine {
             return Ok(planned(plan, format!("{name} would be served no more")));
         }
         self.nbd.remove(&served.name);
-        self.close_unused_doors();
+        self.close_unused_listeners();
         self.remember(&pool).await;
         Ok(made(plan, format!("{name} is served no more")))
     }
 }
 
-/// Refuses to serve in another way what is served already: clients may count on how it was. A door may be added.
+/// Refuses to serve in another way what is served already: clients may count on how it was. A listener may be added.
 fn check_same(name: &str, served: &Served, access: Access, network: Option<&Network>) -> Answer<()> {
     let now = served.network.borrow();
     let differs = network.zip(now.as_ref()).is_some_and(|(wanted, now)| wanted != now);
@@ -482,9 +482,9 @@ fn check_same(name: &str, served: &Served, access: Access, network: Option<&Netw
 }
 
 /// The error for a second way in that would write beside the first.
-pub(crate) fn two_sides(name: &str, way: &str) -> ErrorBody {
+pub(crate) fn two_sides(name: &str, transport: &str) -> ErrorBody {
     let message = format!(
-        "space {name} is {way}; two sides that write without knowing of each other destroy what they write; nothing was changed"
+        "space {name} is {transport}; two sides that write without knowing of each other destroy what they write; nothing was changed"
     );
     ErrorBody::new(ErrorCode::Busy, message).on(name)
 }

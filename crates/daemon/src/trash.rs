@@ -27,7 +27,7 @@ use crate::view::resiliency_of;
 use crate::words::counted;
 
 /// How long an answer waits for the room of what is purged: that of a small space is there with it.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What spaces take on all disks.
 async fn footprint_of(spaces: &[Rc<Space>]) -> Answer<Bytes> {
@@ -78,8 +78,8 @@ impl OpenPool {
 
     /// An error of the engine; where it is one for want of room, with what the trash would give back.
     pub(crate) fn lacks_room(&self, error: &SpaceError) -> ErrorBody {
-        if let Some(told) = self.of_a_name(error) {
-            return told;
+        if let Some(reported) = self.of_a_name(error) {
+            return reported;
         }
         let is_for_room = match error {
             SpaceError::TooLarge { .. } | SpaceError::Size { .. } => true,
@@ -204,7 +204,7 @@ impl Engine {
         request: DeleteSpace,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = full_name(&pool, &space);
         if request.purge && (!request.dry_run || request.destroy.is_some()) {
@@ -252,7 +252,7 @@ impl Engine {
     async fn delete_for_good(&self, pool: &Rc<OpenPool>, space: &Rc<Space>, dry_run: bool) -> Answer<Change> {
         let name = full_name(pool, space);
         let footprint = footprint_of(&[Rc::clone(space)]).await?;
-        let steps = vec![format!("lose everything in {name}"), gives_back(footprint)];
+        let steps = vec![format!("lose everything in {name}"), releases(footprint)];
         let after = pool.room_with_free(pool.free() + footprint.0);
         let plan = Figures::of_room(usual_room(&pool.offers()), after).plan(Undo::ByNothing, steps);
         if dry_run {
@@ -272,7 +272,7 @@ impl Engine {
         request: RestoreSpace,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         let called_so = request.name.as_ref().map(|name| format!(" --as {name}")).unwrap_or_default();
         let by_number = |id| format!("dolmen trash restore {}/{id}{called_so}", pool.name());
         let space = pool.trashed(&space, by_number)?;
@@ -307,7 +307,7 @@ impl Engine {
 
     pub(crate) async fn purge_trash(self: Rc<Self>, pool: String, request: PurgeTrash) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
         let spaces = spaces_to_purge(&pool, &request)?;
         let unfinished = pool.spaces.condemned();
@@ -326,7 +326,7 @@ impl Engine {
             .iter()
             .map(|space| format!("lose everything in {}, number {}", full_name(&pool, space), space.id().0))
             .collect();
-        steps.push(gives_back(footprint));
+        steps.push(releases(footprint));
         let after = pool.room_with_free(pool.free() + footprint.0);
         // What was purged in part is gone already.
         let undo = if spaces.is_empty() { Undo::NotNeeded } else { Undo::ByNothing };
@@ -351,7 +351,7 @@ impl Engine {
             change.job = Some(job);
             return;
         };
-        let limit = self.seams.clock.now() + PATIENCE;
+        let limit = self.seams.clock.now() + TIMEOUT;
         let _ = within(self.seams.clock.as_ref(), limit, entry.ends()).await;
         if !entry.has_ended() {
             let how = if entry.is_paused() {
@@ -386,7 +386,7 @@ impl Engine {
             let left = counted(condemned.len(), "space", "spaces");
             let first = condemned.first().map_or(0, |space| space.id().0);
             Ok(Outcome::CalledOff(format!(
-                "{rows} given back; what is left of {left} takes room until {}, or until the pool is opened anew",
+                "{rows} given back; what is left of {left} takes room until {}, or until the pool is opened again",
                 to_go_on(&owner.name(), first)
             )))
         })
@@ -416,7 +416,7 @@ impl Engine {
         if !pool.spaces.trash().iter().any(is_over) {
             return;
         }
-        let _turn = pool.turn.take().await;
+        let _exclusive = pool.mutex.take().await;
         if pool.is_closing.get() || self.is_stopping.get() {
             return;
         }
@@ -446,7 +446,7 @@ pub(crate) fn to_go_on(pool: &str, space: u64) -> String {
     format!("`dolmen trash purge {pool}/{space}`")
 }
 
-fn gives_back(footprint: Bytes) -> String {
+fn releases(footprint: Bytes) -> String {
     format!("give {footprint} back to the pool, row by row, as a job that can be paused and stopped")
 }
 

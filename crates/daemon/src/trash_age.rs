@@ -14,14 +14,14 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_block_io::Moment;
+use dolmen_block_io::Instant;
 use dolmen_space::Space;
 use dolmen_units::{PoolId, SpaceId};
 use serde::{Deserialize, Serialize};
 
 use crate::files::write_durably;
+use crate::io_worker::IoWorker;
 use crate::job_record::{Content, read, seconds_now};
-use crate::scribe::Scribe;
 
 /// The version of the file.
 const VERSION: u32 = 1;
@@ -30,7 +30,7 @@ const FILE: &str = "trash.json";
 const LOOK_MAX: Duration = Duration::from_secs(120);
 /// The file is written this often, at the most; of short periods, in an eighth of them.
 const WRITE_EVERY: Duration = Duration::from_secs(600);
-/// Spaces that are remembered, at most; the others begin anew behind a restart.
+/// Spaces that are remembered, at most; the others begin again behind a restart.
 const SPACES_MAX: usize = 4096;
 /// What a space takes in the file, at most.
 const SPACE_TEXT_MAX: usize = 160;
@@ -39,7 +39,7 @@ const _: () = assert!(
     "a file that was written is read whole"
 );
 
-/// A stay of a space in the trash. One that comes there again is there anew.
+/// A stay of a space in the trash. One that comes there again is there again.
 type Stay = (PoolId, SpaceId, u64);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,19 +80,19 @@ fn parse(text: &str) -> Result<BTreeMap<Stay, Duration>, Unfit> {
 /// The ages.
 pub(crate) struct TrashAges {
     path: PathBuf,
-    scribe: Rc<Scribe>,
+    file_worker: Rc<IoWorker>,
     seen: RefCell<BTreeMap<Stay, Duration>>,
     /// When each pool was looked at last.
-    looked: RefCell<BTreeMap<PoolId, Moment>>,
-    written: Cell<Option<Moment>>,
+    looked: RefCell<BTreeMap<PoolId, Instant>>,
+    written: Cell<Option<Instant>>,
     is_changed: Cell<bool>,
 }
 
 impl TrashAges {
-    pub(crate) fn new(folder: &std::path::Path, scribe: Rc<Scribe>) -> Self {
+    pub(crate) fn new(folder: &std::path::Path, file_worker: Rc<IoWorker>) -> Self {
         Self {
             path: folder.join(FILE),
-            scribe,
+            file_worker,
             seen: RefCell::default(),
             looked: RefCell::default(),
             written: Cell::default(),
@@ -103,8 +103,10 @@ impl TrashAges {
     /// Takes over what is on record.
     pub(crate) async fn recall(&self) {
         let path = self.path.clone();
-        let found =
-            self.scribe.run(move || Ok::<_, io::Error>(read("the trash", &path, seconds_now(), parse))).await;
+        let found = self
+            .file_worker
+            .run(move || Ok::<_, io::Error>(read("the trash", &path, seconds_now(), parse)))
+            .await;
         if let Ok(Content::Usable(seen)) = found {
             self.seen.replace(seen);
         }
@@ -118,7 +120,7 @@ impl TrashAges {
 
     /// Counts the time since the last look at a pool that was open all the while, for what is in its trash. What was there for
     /// less than one look is counted from the next one on.
-    pub(crate) fn count(&self, pool: PoolId, trash: &[Rc<Space>], now: Moment) {
+    pub(crate) fn count(&self, pool: PoolId, trash: &[Rc<Space>], now: Instant) {
         let before = self.looked.borrow_mut().insert(pool, now);
         let passed = before.map_or(Duration::ZERO, |before| now.since(before)).min(LOOK_MAX);
         let mut seen = self.seen.borrow_mut();
@@ -148,7 +150,7 @@ impl TrashAges {
     }
 
     /// Puts the ages on record, now and then.
-    pub(crate) async fn keep(&self, period: Option<Duration>, now: Moment) {
+    pub(crate) async fn keep(&self, period: Option<Duration>, now: Instant) {
         let every = period.map_or(WRITE_EVERY, |period| (period / 8).min(WRITE_EVERY));
         let is_due = self.written.get().is_none_or(|written| now.since(written) >= every);
         if is_due && self.is_changed.replace(false) {
@@ -169,7 +171,7 @@ impl TrashAges {
         let Ok(mut text) = serde_json::to_vec(&Recorded { version: VERSION, spaces }) else { return };
         text.push(b'\n');
         let path = self.path.clone();
-        if let Err(error) = self.scribe.run(move || write_durably(&path, &text)).await {
+        if let Err(error) = self.file_worker.run(move || write_durably(&path, &text)).await {
             self.is_changed.set(true);
             tracing::debug!(%error, "how long spaces were in the trash is not on record; they stay longer");
         }

@@ -11,6 +11,7 @@ use dolmen_placement::Offer;
 use dolmen_pool::{PoolState as State, Role};
 use dolmen_space::{Integrity, Layout, Provisioning, Resiliency, Space};
 
+use crate::backing_state::Backing;
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
@@ -20,7 +21,6 @@ use crate::keep_room::kept_bytes;
 use crate::limits::view_limits;
 use crate::nbd::Served;
 use crate::plan::{Offered, usable, usable_fixed};
-use crate::plight::Plight;
 use crate::rooms::{fillings_here, yield_now};
 use crate::slow::Slow;
 use crate::write_cache::view_write_cache;
@@ -79,7 +79,7 @@ impl Engine {
                         Some(Role::Idle) => DiskState::Idle,
                     },
                 },
-                plight: open.plight_of(disk).map(Plight::kind),
+                backing_state: open.backing_state_of(disk).map(Backing::kind),
                 size_bytes: disk.member().capacity.0,
                 data_bytes: disk.data_bytes().0,
                 free_bytes: if here { free } else { 0 },
@@ -89,8 +89,8 @@ impl Engine {
                 read_errors: counters.read_errors,
                 write_errors: counters.write_errors,
                 checksum_errors: counters.checksum_errors,
-                late_reads: counters.late_reads,
-                times_slower: open.paces.slow(disk.id()).map(Slow::times),
+                timed_out_reads: counters.timed_out_reads,
+                times_slower: open.latencies.slow(disk.id()).map(Slow::times),
                 score: here.then(|| open.score(disk)),
                 bay: open.bay_of(disk.id()),
                 smart: open.smarts.of(disk.id()).filter(|_| here),
@@ -210,7 +210,7 @@ impl Engine {
             claimed_bytes: space.claimed().0,
             footprint_bytes: footprint.total.0,
             reserve_bytes: space.reserve().0,
-            reserve_left_bytes: space.blank_bytes().0.min(space.reserve().0),
+            reserve_unused_bytes: space.blank_bytes().0.min(space.reserve().0),
             attached_at: self.attached_at(open, space),
             served_at: export.as_ref().map(|export| export.uri.clone()),
             network_at: export.and_then(|export| export.network).map(|network| network.uri),
@@ -311,7 +311,7 @@ impl Engine {
             let write_cache = Integrity::usual(resiliency).write_cache(resiliency);
             // What cannot be made has no room: for want of disks, of fault domains, or of room for its write cache.
             let can_be_made = open.can_make(resiliency);
-            let offers = open.spaces.offers_beside(write_cache).ok().filter(|_| can_be_made);
+            let offers = open.spaces.offers_with_cache(write_cache).ok().filter(|_| can_be_made);
             let offers: Rc<[Offer]> = offers.unwrap_or_default().into();
             fits.push(Fits {
                 resiliency: resiliency_of(resiliency),
@@ -368,7 +368,7 @@ fn tally(open: &OpenPool) -> PoolTally {
             page_writes: spaces.page_writes,
             checksum_errors: spaces.checksum_errors,
             healed_blocks: spaces.healed_blocks,
-            taken_as_found_blocks: spaces.taken_as_found,
+            accepted_unverified_blocks: spaces.accepted_unverified,
             lost_blocks: spaces.lost_blocks,
             resynced_blocks: spaces.resynced_blocks,
         },

@@ -9,7 +9,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use dolmen_api::{Job, JobKind, JobState};
-use dolmen_block_io::{Clock, Moment, sleep};
+use dolmen_block_io::{Clock, Instant, sleep};
 use dolmen_pool::{Disk, PoolState};
 
 use crate::engine::{Engine, OpenPool};
@@ -24,20 +24,20 @@ const TRY_AT_LEAST_EVERY: Duration = Duration::from_secs(3600);
 /// How soon it is tried again what was tried in vain.
 struct Pause {
     length: Duration,
-    until: Moment,
+    until: Instant,
 }
 
 impl Pause {
     const fn none() -> Self {
-        Self { length: LOOK_EVERY, until: Moment(0) }
+        Self { length: LOOK_EVERY, until: Instant(0) }
     }
 
-    fn is_over(&self, now: Moment) -> bool {
+    fn is_over(&self, now: Instant) -> bool {
         now >= self.until
     }
 
     /// It is tried now; should something be left, the next try is later.
-    fn grow(&mut self, now: Moment) {
+    fn grow(&mut self, now: Instant) {
         self.length = (self.length * 2).min(TRY_AT_LEAST_EVERY);
         self.until = now + self.length;
     }
@@ -60,7 +60,7 @@ impl Pauses {
 /// What a pool needs.
 struct Needs {
     /// Something here lacks what it missed.
-    is_behind: bool,
+    is_stale: bool,
     /// A disk is to take the place of another.
     is_replacing: bool,
     /// A disk is to hold nothing.
@@ -70,7 +70,7 @@ struct Needs {
 /// Looks after a pool for as long as it is open.
 pub(crate) async fn watch(engine: Weak<Engine>, pool: Weak<OpenPool>, clock: Rc<dyn Clock>) {
     let mut pauses = Pauses::none();
-    let mut seated = BTreeMap::new();
+    let mut attached = BTreeMap::new();
     loop {
         sleep(clock.as_ref(), LOOK_EVERY).await;
         let (Some(engine), Some(pool)) = (engine.upgrade(), pool.upgrade()) else { return };
@@ -78,14 +78,14 @@ pub(crate) async fn watch(engine: Weak<Engine>, pool: Weak<OpenPool>, clock: Rc<
             return;
         }
         engine.look_for_absent(&pool).await;
-        pool.tend_paces(clock.now());
+        pool.tend_slow_disks(clock.now());
         engine.keep_history(&pool).await;
         engine.tend_trash(&pool).await;
-        let seats = pool.spaces.pool().seats();
-        if seats != seated {
-            (seated, pauses) = (seats, Pauses::none());
-            pool.absences.try_anew();
-            pool.emptyings.try_anew();
+        let attachments = pool.spaces.pool().attachments();
+        if attachments != attached {
+            (attached, pauses) = (attachments, Pauses::none());
+            pool.absences.retry();
+            pool.emptyings.retry();
         }
         engine.tend(&pool, &mut pauses).await;
     }
@@ -102,7 +102,7 @@ impl Engine {
             return;
         }
         // A disk that is just being taken back in has its own resync when that is done.
-        let _turn = pool.turn.take().await;
+        let _exclusive = pool.mutex.take().await;
         if is_at_it() || pool.spaces.pool().state() != PoolState::Writable {
             return;
         }
@@ -113,7 +113,7 @@ impl Engine {
         let put_off = self.conversion_put_off(pool);
         let is_converting = put_off.is_some() || self.jobs.is_at_work(pool.id(), JobKind::Convert);
         for (is_left, pause) in [
-            (needs.is_behind || needs.is_replacing, &mut pauses.repair),
+            (needs.is_stale || needs.is_replacing, &mut pauses.repair),
             (needs.is_draining, &mut pauses.removal),
             (is_converting, &mut pauses.conversion),
         ] {
@@ -122,18 +122,18 @@ impl Engine {
             }
         }
         let (now, overdue) = (self.seams.clock.now(), self.overdue(pool));
-        if (needs.is_behind || needs.is_replacing) && pauses.repair.is_over(now) {
+        if (needs.is_stale || needs.is_replacing) && pauses.repair.is_over(now) {
             pauses.repair.grow(now);
-            if !self.go_on_replacing(pool).await && needs.is_behind {
+            if !self.go_on_replacing(pool).await && needs.is_stale {
                 self.start_resync(pool).await;
             }
         } else if !overdue.is_empty() {
             // A removal that waits, for a disk that is away perhaps, keeps no other from being done without.
-            self.give_up_one(pool, &overdue).await;
+            self.exclude_one(pool, &overdue).await;
         } else if needs.is_draining && pauses.removal.is_over(now) {
             pauses.removal.grow(now);
             self.go_on_draining(pool).await;
-        } else if !self.empty_if_sick(pool).await
+        } else if !self.empty_if_failing(pool).await
             && let Some(entry) = put_off.filter(|entry| self.jobs.is_left(entry) && !entry.is_paused())
             && pauses.conversion.is_over(now)
         {
@@ -150,14 +150,14 @@ impl Engine {
         let jobs = self.jobs.of_pool(pool.id(), self.seams.clock.now());
         let moves = |job: &Job| matches!(job.kind, JobKind::Rebalance | JobKind::Empty);
         let is_moving = jobs.iter().any(|job| moves(job) && job.state == JobState::Running);
-        let is_behind =
-            !is_moving && is_free(JobKind::Resync, None) && pool.spaces.is_behind().await.unwrap_or_default();
+        let is_stale =
+            !is_moving && is_free(JobKind::Resync, None) && pool.spaces.is_stale().await.unwrap_or_default();
         let is_for = |disk: &Disk| Some(Aim::Disk(disk.id()));
         let begun = pool.spaces.pool().replacements();
         let is_replacing = begun.iter().any(|(_, new)| is_free(JobKind::Replace, is_for(new)));
         let mut emptied = pool.spaces.drains();
         emptied.extend(pool.spaces.to_empty());
         let is_draining = emptied.iter().any(|disk| is_free(JobKind::Drain, is_for(disk)));
-        Needs { is_behind, is_replacing, is_draining }
+        Needs { is_stale, is_replacing, is_draining }
     }
 }

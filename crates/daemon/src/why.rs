@@ -44,19 +44,19 @@ impl<'a> Scene<'a> {
             code: Some(finding.code),
             since_s: self.engine.events.since(finding),
             todo: todo.collect(),
-            causes: self.behind(finding),
+            causes: self.after(finding),
         }
     }
 
     /// What a finding comes from. Only what lies nearer to a disk or a job, so that there is an end.
-    fn behind(&self, finding: &Finding) -> Vec<Cause> {
+    fn after(&self, finding: &Finding) -> Vec<Cause> {
         match finding.code {
             FindingCode::SpaceDegraded
             | FindingCode::SpaceOutOfReach
-            | FindingCode::SpaceRottenHere
+            | FindingCode::SpaceCorruptHere
             | FindingCode::SpaceLacksDisks => self.absent(|disk| self.matters_to(disk, &finding.object)),
-            FindingCode::RowsBehind => self.mending(),
-            FindingCode::DiskAbsent => self.behind_absent(&finding.object),
+            FindingCode::RowsStale => self.mending(),
+            FindingCode::DiskAbsent => self.cause_of_absence(&finding.object),
             FindingCode::PoolStopped => self.absent(|_| true),
             FindingCode::PoolReadOnly
             | FindingCode::PoolNotOpen
@@ -68,13 +68,13 @@ impl<'a> Scene<'a> {
             | FindingCode::DiskSlow
             | FindingCode::DiskFailing
             | FindingCode::DiskDefects
-            | FindingCode::DiskCrowded
+            | FindingCode::DiskBackingFull
             | FindingCode::DiskLabelsLost
             | FindingCode::MetadataOnFewDisks
             | FindingCode::ReplacementWaits
             | FindingCode::RemovalWaits
             | FindingCode::SpaceDataLost
-            | FindingCode::SpaceTakenAsFound
+            | FindingCode::SpaceAcceptedUnverified
             | FindingCode::RoomForRepairUsed
             | FindingCode::PoolNearlyFull
             | FindingCode::PoolFilling
@@ -84,7 +84,7 @@ impl<'a> Scene<'a> {
             | FindingCode::SpaceNearlyFull
             | FindingCode::AttachedWaits
             | FindingCode::AttachmentEnded
-            | FindingCode::DoorClosed
+            | FindingCode::ListenerClosed
             | FindingCode::CertificateTrouble => Vec::new(),
         }
     }
@@ -120,7 +120,7 @@ impl<'a> Scene<'a> {
     }
 
     /// What is known of how a disk came to be absent.
-    fn behind_absent(&self, object: &Object) -> Vec<Cause> {
+    fn cause_of_absence(&self, object: &Object) -> Vec<Cause> {
         let unfit =
             self.findings.iter().find(|one| one.code == FindingCode::DiskUnfit && one.object == *object);
         let mut causes: Vec<Cause> = unfit.map(|one| self.cause(one)).into_iter().collect();

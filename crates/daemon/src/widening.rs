@@ -65,7 +65,7 @@ impl Widening {
     }
 }
 
-/// What it takes to lay rows anew that a disk cannot leave as they are.
+/// What it takes to lay rows again that a disk cannot leave as they are.
 #[derive(Default)]
 pub(crate) struct Narrowings {
     pub(crate) spaces: Vec<(Rc<Space>, ConversionForecast)>,
@@ -120,7 +120,7 @@ pub(crate) async fn narrow(
             if forecast.rows == 0 || forecast.stuck > 0 {
                 continue;
             }
-            match lay_anew(pool, &space, progress).await {
+            match lay_again(pool, &space, progress).await {
                 // Rows that can leave as they are do, and make room perhaps.
                 Ok(())
                 | Err(SpaceError::Pool(PoolError::NoSpace { .. }) | SpaceError::NoSpaceBelow { .. }) => {}
@@ -145,7 +145,7 @@ fn may_be_narrowed(space: &Space) -> bool {
 }
 
 /// Has the rows of a space be as wide as its pool is now, as far as they can be.
-async fn lay_anew(pool: &OpenPool, space: &Rc<Space>, progress: &Progress) -> Result<(), SpaceError> {
+async fn lay_again(pool: &OpenPool, space: &Rc<Space>, progress: &Progress) -> Result<(), SpaceError> {
     if space.layout_before().is_none() {
         pool.spaces.begin_conversion(space, space.spec().layout()).await?;
     }
@@ -178,7 +178,7 @@ impl Engine {
     }
 
     /// Begins to widen rows behind a change that has added disks. What cannot be begun is said, and stays as it is.
-    pub(crate) async fn widen_behind(
+    pub(crate) async fn widen_after(
         &self,
         pool: &Rc<OpenPool>,
         widenings: Vec<Widening>,

@@ -94,7 +94,7 @@ fn step_of(name: &str, change: &WriteCacheResize, waiting: Bytes) -> Vec<String>
     }
     vec![
         format!("put in place what lies in the part of {name} that goes, {waiting} at most"),
-        format!("make it smaller, from {before} to {after}, and give {} on disks back", change.given_back()),
+        format!("make it smaller, from {before} to {after}, and give {} on disks back", change.released()),
     ]
 }
 
@@ -105,7 +105,7 @@ impl Engine {
         request: DrainWriteCache,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
         let caches = pool.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
         let cache = which(&pool.name(), &caches, request.survives)?;
@@ -144,7 +144,7 @@ impl Engine {
         request: ResizeWriteCache,
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
-        let _turn = self.turn_to_change(&pool).await?;
+        let _exclusive = self.lock_for_change(&pool).await?;
         self.check_job_room(&pool)?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
         let caches = pool.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
@@ -164,7 +164,7 @@ impl Engine {
         }
         let of = if caches.len() > 1 { format!(" --survives {redundancy}") } else { String::new() };
         let undo = Undo::By(format!("dolmen pool set {} --write-cache {}{of}", pool.name(), before.0));
-        let free = (pool.free() + change.given_back().0).saturating_sub(change.claimed().0);
+        let free = (pool.free() + change.released().0).saturating_sub(change.claimed().0);
         let moved = if after < before { cache.waiting } else { Bytes::ZERO };
         let room =
             Figures { before: usual_room(&pool.offers()), after: pool.room_with_free(free), moved: moved.0 };

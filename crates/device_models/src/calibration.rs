@@ -279,7 +279,7 @@ impl Cell {
 
     /// What a figure of the model says.
     #[must_use]
-    pub fn judge(&self, modelled: u64) -> Verdict {
+    pub fn verdict(&self, modelled: u64) -> Verdict {
         if self.deviation_per_mille(modelled) <= ALLOWED_PER_MILLE { Verdict::Meets } else { Verdict::Misses }
     }
 }
@@ -317,7 +317,7 @@ impl fmt::Display for Row {
             "| `{model}` | {measured} | {published} {unit} | {modelled} {unit} | {} |",
             cell.off(*modelled)
         )?;
-        write!(f, " {}", cell.judge(*modelled))?;
+        write!(f, " {}", cell.verdict(*modelled))?;
         match self.hangs_on_scheduler() {
             Some(figure) => write!(f, ", not independent | {figure} {unit}, {}", cell.off(figure))?,
             None => f.write_str(" |")?,

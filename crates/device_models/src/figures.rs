@@ -5,7 +5,7 @@ use crate::array::{Array, ArrayCache, LINGER_NS, Level};
 use crate::calibration::CalibrationError;
 use crate::catalogue::{self, Kind, controller};
 use crate::device::Device;
-use crate::disk::{Disk, DiskParameters, JOINED_BYTES_MAX, PATIENCE_TURNS, Scheduler};
+use crate::disk::{AGING_TURNS, Disk, DiskParameters, JOINED_BYTES_MAX, Scheduler};
 use crate::load::{Load, run};
 use crate::time::{SECOND_NS, Time, wide};
 
@@ -144,17 +144,18 @@ fn unnamed_disks() -> Result<String, CalibrationError> {
 fn sheets_random_writes() -> Result<String, CalibrationError> {
     let steady = |name| -> Result<(u64, u64), CalibrationError> {
         let model = catalogue::device(name)?;
-        let told = match model.kind {
+        let reported = match model.kind {
             Kind::Flash(parameters) => parameters.random_writes_per_second,
             Kind::Disk(_) => return Err(CalibrationError::NoFlash { model: name }),
         };
         let made = |source| CalibrationError::Parameter { model: name, source };
         let mut device = model.build(SEED).map_err(made)?;
         let load = Load::random(model.capacity_bytes(), 4_096, 0, 32).lasting(SECOND_NS, SECOND_NS);
-        Ok((run(&mut *device, &load, Time::ZERO, SEED)?.per_second(), told))
+        Ok((run(&mut *device, &load, Time::ZERO, SEED)?.per_second(), reported))
     };
-    let ((first, first_told), (second, second_told)) = (steady("intel-s3700")?, steady("intel-p3700")?);
-    Ok(format!("The models give back {first} for {first_told} and {second} for {second_told}."))
+    let ((first, first_reported), (second, second_reported)) =
+        (steady("intel-s3700")?, steady("intel-p3700")?);
+    Ok(format!("The models give back {first} for {first_reported} and {second} for {second_reported}."))
 }
 
 fn short_choice() -> Result<String, CalibrationError> {
@@ -222,7 +223,7 @@ fn stripes_and_spans() -> Result<String, CalibrationError> {
 /// What no source tells and no parameter holds.
 fn in_all_models() -> String {
     format!(
-        "A disk takes a command next that was passed over for {PATIENCE_TURNS} turns for each place of its queue; its \
+        "A disk takes a command next that was passed over for {AGING_TURNS} turns for each place of its queue; its \
          write cache joins writes into runs of up to {} KiB; a controller waits up to {} ms for a row to become whole.",
         JOINED_BYTES_MAX >> 10,
         LINGER_NS / 1_000_000,

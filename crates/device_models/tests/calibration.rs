@@ -9,8 +9,8 @@ const DOCUMENT: &str = include_str!("../../../docs/device_models.md");
 /// Fails with what to do where the document does not hold a text that is made here.
 #[track_caller]
 fn shows(what: &str, made: &str) {
-    let remedy = "run `cargo run --release -p dolmen-device-models --example table` and put its output in";
-    assert!(DOCUMENT.contains(made), "docs/device_models.md has {what} otherwise; {remedy}:\n{made}");
+    let advice = "run `cargo run --release -p dolmen-device-models --example table` and put its output in";
+    assert!(DOCUMENT.contains(made), "docs/device_models.md has {what} otherwise; {advice}:\n{made}");
 }
 
 #[test]
@@ -18,7 +18,7 @@ fn each_model_meets_what_the_document_says_it_meets() {
     // Within 15 % of each measurement, or known not to be; and the table of the document is the one that is made here.
     let rows = rows().unwrap();
     for row in &rows {
-        assert_eq!(row.cell.judge(row.modelled), row.cell.verdict, "{row}");
+        assert_eq!(row.cell.verdict(row.modelled), row.cell.verdict, "{row}");
     }
     shows("the table of measurements", &table(&rows));
 }

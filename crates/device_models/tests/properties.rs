@@ -151,7 +151,7 @@ fn writing_in_order_needs_the_cache_or_a_queue() {
 }
 
 #[test]
-fn a_flush_leaves_nothing_behind() {
+fn a_flush_leaves_nothing_in_the_cache() {
     // Writes at random, answered from the cache; when the flush is answered, the disk has nothing more to do.
     for (name, parameters) in disks() {
         let mut disk = Disk::new(parameters.with_write_cache(WriteCache::On), SEED).unwrap();
@@ -229,7 +229,7 @@ fn flash_programs_at_least_what_is_written_and_settles() {
         let mut device = Flash::new(parameters, Condition::Steady, SEED).unwrap();
         let mut random = Random::new(SEED);
         let blocks = parameters.capacity_bytes >> 24;
-        let mut stretch = |device: &mut Flash| {
+        let mut span = |device: &mut Flash| {
             for _ in 0..blocks * 2 {
                 let now = device.next_event().unwrap_or_default();
                 device.submit(now, Request::write(random.below(blocks) << 24, 1 << 24)).unwrap();
@@ -237,8 +237,8 @@ fn flash_programs_at_least_what_is_written_and_settles() {
             }
             device.write_amplification_per_mille()
         };
-        let first = stretch(&mut device);
-        let both = stretch(&mut device);
+        let first = span(&mut device);
+        let both = span(&mut device);
         let foretold = parameters.amplification_per_mille();
         assert!(first >= 1_000 && both >= 1_000, "{name}: {first} {both}");
         assert!(first.abs_diff(both) * 100 < both * 5, "{name}: {first} {both}");
@@ -331,7 +331,7 @@ fn answers(model: &Model, steps: &[(u64, u8, u64, u64)], ask: Ask) -> Vec<(u64, 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ask {
     AtEachEvent,
-    Late,
+    TooLate,
 }
 
 proptest! {
@@ -348,7 +348,7 @@ proptest! {
             prop_assert!(tickets.iter().copied().eq(0..tickets.len() as u64), "{}: {tickets:?}", model.name);
             prop_assert_eq!(tickets.len(), steps.len());
             prop_assert!(each.iter().all(|(_, submitted, completed)| submitted <= completed));
-            let late = answers(model, &steps, Ask::Late);
+            let late = answers(model, &steps, Ask::TooLate);
             let sorted = |mut list: Vec<(u64, u64, u64)>| { list.sort_unstable(); list };
             prop_assert_eq!(sorted(each), sorted(late), "{}", model.name);
         }

@@ -1,6 +1,6 @@
 //! Which bytes of a device serve what.
 
-use dolmen_units::{Bytes, GRAIN_BYTES};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
 
 /// The smallest device that can be a member.
 pub const DISK_BYTES_MIN: Bytes = Bytes::mib(64);
@@ -28,7 +28,7 @@ const _: () =
     assert!(FRONT_AT + 2 * SLOT_BYTES <= METADATA_AT, "both front slots lie in front of the metadata");
 const _: () = assert!(
     DISK_BYTES_MIN.0 > METADATA_AT + METADATA_BYTES_MIN + TAIL_BYTES + 2 * MEBIBYTE,
-    "the smallest disk has grains"
+    "the smallest disk has allocation units"
 );
 
 /// The cut of a device, fixed when it was claimed.
@@ -38,9 +38,9 @@ pub struct Extent {
     pub capacity: Bytes,
     /// Length of the metadata area, which begins at [`METADATA_AT`].
     pub metadata: Bytes,
-    /// First byte of the first grain.
+    /// First byte of the first allocation unit.
     pub data_start: u64,
-    /// First byte behind the last grain.
+    /// First byte behind the last allocation unit.
     pub data_end: u64,
 }
 
@@ -54,25 +54,27 @@ pub enum ExtentError {
         found: Bytes,
     },
     /// The fields of a label contradict each other.
-    #[error("metadata of {metadata} and grains from byte {data_start} to {data_end} do not fit {capacity}")]
+    #[error(
+        "metadata of {metadata} and allocation units from byte {data_start} to {data_end} do not fit {capacity}"
+    )]
     Contradiction {
         /// Size in the label.
         capacity: Bytes,
         /// Metadata length in the label.
         metadata: Bytes,
-        /// First grain in the label.
+        /// First allocation unit in the label.
         data_start: u64,
-        /// End of the grains in the label.
+        /// End of the allocation units in the label.
         data_end: u64,
     },
-    /// The device ends before its last grain: an image cut short.
+    /// The device ends before its last allocation unit: an image cut short.
     #[error(
         "the device has {found}, but its label says that data reaches to byte {data_end}; the image was cut short"
     )]
     CutShort {
         /// Size now.
         found: Bytes,
-        /// End of the grains in the label.
+        /// End of the allocation units in the label.
         data_end: u64,
     },
 }
@@ -88,7 +90,7 @@ impl Extent {
         }
         let metadata = Bytes(capacity.0 / METADATA_SHARE).align_up(MEBIBYTE).max(Bytes(METADATA_BYTES_MIN));
         let data_start = METADATA_AT + metadata.0;
-        let data_end = Bytes(back_at(capacity) - TAIL_BYTES).align_down(GRAIN_BYTES).0;
+        let data_end = Bytes(back_at(capacity) - TAIL_BYTES).align_down(ALLOCATION_UNIT_BYTES).0;
         Ok(Self { capacity, metadata, data_start, data_end })
     }
 
@@ -97,19 +99,19 @@ impl Extent {
     /// # Errors
     /// [`ExtentError::Contradiction`].
     pub fn check(&self) -> Result<(), ExtentError> {
-        let grains_aligned =
-            self.data_start.is_multiple_of(GRAIN_BYTES) && self.data_end.is_multiple_of(GRAIN_BYTES);
+        let units_aligned = self.data_start.is_multiple_of(ALLOCATION_UNIT_BYTES)
+            && self.data_end.is_multiple_of(ALLOCATION_UNIT_BYTES);
         let ordered = METADATA_AT.checked_add(self.metadata.0).is_some_and(|end| end <= self.data_start)
             && self.data_start < self.data_end
             && self.data_end <= self.capacity.0;
-        if grains_aligned && ordered && self.metadata.0 >= METADATA_BYTES_MIN && self.capacity <= Bytes::MAX {
+        if units_aligned && ordered && self.metadata.0 >= METADATA_BYTES_MIN && self.capacity <= Bytes::MAX {
             return Ok(());
         }
         let Self { capacity, metadata, data_start, data_end } = *self;
         Err(ExtentError::Contradiction { capacity, metadata, data_start, data_end })
     }
 
-    /// Checks that a device of `found` bytes still holds every grain.
+    /// Checks that a device of `found` bytes still holds every allocation unit.
     ///
     /// # Errors
     /// [`ExtentError::CutShort`].
@@ -120,16 +122,16 @@ impl Extent {
         Ok(())
     }
 
-    /// Grains of the disk.
+    /// Allocation units of the disk.
     #[must_use]
-    pub fn grain_count(&self) -> u64 {
-        (self.data_end - self.data_start) / GRAIN_BYTES
+    pub fn unit_count(&self) -> u64 {
+        (self.data_end - self.data_start) / ALLOCATION_UNIT_BYTES
     }
 
-    /// Address of a grain.
+    /// Address of an allocation unit.
     #[must_use]
-    pub fn grain_at(&self, grain: u64) -> u64 {
-        self.data_start + grain * GRAIN_BYTES
+    pub fn unit_at(&self, unit: u64) -> u64 {
+        self.data_start + unit * ALLOCATION_UNIT_BYTES
     }
 }
 
@@ -144,10 +146,10 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_disk_of_128_gb_gives_up_less_than_a_fifth_of_a_percent() {
+    fn a_disk_of_128_gb_loses_less_than_a_fifth_of_a_percent() {
         let capacity = Bytes(128_000_000_000);
         let extent = Extent::of(capacity).unwrap();
-        let used = extent.grain_count() * GRAIN_BYTES;
+        let used = extent.unit_count() * ALLOCATION_UNIT_BYTES;
         assert!((capacity.0 - used) * 500 < capacity.0, "{extent:?}");
     }
 

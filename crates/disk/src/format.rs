@@ -7,28 +7,28 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The first bytes of every label.
 pub(crate) const LABEL_MAGIC: [u8; 8] = *b"DOLMENLB";
-/// The version that this build writes, and the only one it reads. Version 1 counted room in grains of 64 KiB: read as
+/// The version that this build writes, and the only one it reads. Version 1 counted room in allocation units of 64 KiB: read as
 /// blocks, its map would give away room that is in use.
 pub const FORMAT_VERSION: u32 = 2;
 /// Features that an older build may ignore.
 pub const FEATURES_COMPAT: u64 = 0;
 /// Features without which a pool may still be read.
 pub const FEATURES_RO_COMPAT: u64 = 0;
-/// Rows may have heirs, which hold a part of what the rows hold (docs/design/0007).
-pub const FEATURE_HEIRS: u64 = 1;
+/// Rows may have shadow rows, which hold a part of what the rows hold (docs/design/0007).
+pub const FEATURE_SHADOWS: u64 = 1;
 /// There may be spaces in the trash (docs/design/0018).
 pub const FEATURE_TRASH: u64 = 2;
 /// Spaces may have limits (docs/design/0017).
 pub const FEATURE_LIMITS: u64 = 4;
 /// Rows of a space may have two layouts, which their numbers tell apart (docs/design/0020).
 pub const FEATURE_LAYOUTS: u64 = 8;
-/// A line of a row and its heir may go to and fro between the two (docs/design/0026).
+/// A line of a row and its shadow row may alternate between the two (docs/design/0026).
 pub const FEATURE_SLOTS: u64 = 16;
 /// Entries of members name the label that each of them has at least (docs/design/0027).
 pub const FEATURE_ENTRIES: u64 = 32;
 /// Features without which a pool must not be touched: those that this build knows. A label has those that its pool uses.
 pub const FEATURES_INCOMPAT: u64 =
-    FEATURE_HEIRS | FEATURE_TRASH | FEATURE_LIMITS | FEATURE_LAYOUTS | FEATURE_SLOTS | FEATURE_ENTRIES;
+    FEATURE_SHADOWS | FEATURE_TRASH | FEATURE_LIMITS | FEATURE_LAYOUTS | FEATURE_SLOTS | FEATURE_ENTRIES;
 
 pub(crate) const EPOCH_PRESENT: u32 = 1;
 pub(crate) const EPOCH_FORKED: u32 = 2;
@@ -143,9 +143,9 @@ pub(crate) struct RawLabel {
     pub(crate) capacity: U64,
     /// Length of the metadata area, which begins at 1 MiB.
     pub(crate) metadata_length: U64,
-    /// First byte of the first grain.
+    /// First byte of the first allocation unit.
     pub(crate) data_start: U64,
-    /// First byte behind the last grain.
+    /// First byte behind the last allocation unit.
     pub(crate) data_end: U64,
     /// Bytes of the log on every voter.
     pub(crate) log_length: U64,

@@ -2,7 +2,7 @@
 
 use dolmen_checksum::crc64;
 use dolmen_epoch::{EpochRecord, Fork, LogSpan, Owner, RecordError, RecordParts, SPANS_MAX, VOTERS_MAX};
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_units::{Bytes, DISKS_MAX, DiskId, DiskSlot, Epoch, EpochId, HostId, Lsn, Name, PoolId};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -256,7 +256,7 @@ impl Label {
             return Err(LabelError::Features { missing });
         }
         let label = Self::from_raw(raw, whole.get(HEADER_BYTES..).unwrap_or_default(), at)?;
-        if !mutation!(LabelSpareBelieved) {
+        if !mutation!(LabelSpareTrusted) {
             label.check_spare(raw, whole, at)?;
         }
         Ok(label)

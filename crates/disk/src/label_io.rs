@@ -70,15 +70,15 @@ async fn read_bytes(
 }
 
 /// How long a device may take to say what it holds: the slowest disks need half of it to start spinning.
-pub const LOOK_PATIENCE: Duration = Duration::from_secs(40);
+pub const LOOK_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Finds out what a device holds, without writing to it.
 ///
 /// # Errors
-/// When not even one end of the device can be read, or it does not answer for [`LOOK_PATIENCE`].
+/// When not even one end of the device can be read, or it does not answer for [`LOOK_TIMEOUT`].
 #[pooled]
 pub async fn look(seams: &Seams, device: &dyn BlockDevice) -> Result<Contents, LabelIoError> {
-    let end = seams.clock.now() + LOOK_PATIENCE;
+    let end = seams.clock.now() + LOOK_TIMEOUT;
     match within(&*seams.clock, end, look_closely(seams, device)).await {
         Some(looked) => looked,
         None => Err(failure(device, "looking for a label", 0)(DeviceError::TimedOut)),
@@ -101,16 +101,16 @@ async fn look_closely(seams: &Seams, device: &dyn BlockDevice) -> Result<Content
     let back = back_at(capacity);
     for slot in [0, SLOT_BYTES] {
         let ends = [FRONT_AT + slot, back + slot];
-        let mut stands = [Stands::Something; 2];
-        for (stands, at) in stands.iter_mut().zip(ends) {
+        let mut is = [LabelArea::Something; 2];
+        for (is, at) in is.iter_mut().zip(ends) {
             match found.slot(seams, device, at).await {
-                Ok(found) => *stands = found,
+                Ok(found) => *is = found,
                 Err(error) => drop(first_error.get_or_insert(error)),
             }
         }
-        let [front, behind] = stands;
-        for ((stands, other), at) in [(front, behind), (behind, front)].into_iter().zip(ends) {
-            found.lost.extend(stands.is_lost_beside(other).map(|unless_newest| (at, unless_newest)));
+        let [front, after] = is;
+        for ((is, other), at) in [(front, after), (after, front)].into_iter().zip(ends) {
+            found.lost.extend(is.is_lost_by_its_pair(other).map(|unless_newest| (at, unless_newest)));
         }
     }
     if found.newest.is_none() {
@@ -180,7 +180,7 @@ struct Found {
 
 /// What stands where a label may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stands {
+enum LabelArea {
     /// The label of this number.
     Label(u64),
     /// What looks like one, or cannot be read.
@@ -191,11 +191,11 @@ enum Stands {
     Other,
 }
 
-impl Stands {
+impl LabelArea {
     /// Whether a label was here, by what stands at the other end: both are written at once, so where one is there, the other was.
     /// What is zeros may never have been written, if whoever wrote the newest label was cut short: it is lost unless the label of
     /// that number is the newest.
-    fn is_lost_beside(self, other: Self) -> Option<Option<u64>> {
+    fn is_lost_by_its_pair(self, other: Self) -> Option<Option<u64>> {
         match (self, other) {
             (Self::Zeros, Self::Label(sequence)) => Some(Some(sequence)),
             (Self::Zeros, Self::Something) | (Self::Other, Self::Label(_) | Self::Something) => Some(None),
@@ -212,19 +212,19 @@ impl Found {
         seams: &Seams,
         device: &dyn BlockDevice,
         at: u64,
-    ) -> Result<Stands, LabelIoError> {
+    ) -> Result<LabelArea, LabelIoError> {
         let bytes = read_bytes(seams, device, at, SLOT_BYTES).await?;
         match Label::parse(&bytes, at) {
             Ok(label) => {
                 let sequence = label.sequence;
                 self.take(label);
-                Ok(Stands::Label(sequence))
+                Ok(LabelArea::Label(sequence))
             }
-            Err(LabelError::Absent) if bytes.iter().all(|byte| *byte == 0) => Ok(Stands::Zeros),
-            Err(LabelError::Absent) => Ok(Stands::Other),
+            Err(LabelError::Absent) if bytes.iter().all(|byte| *byte == 0) => Ok(LabelArea::Zeros),
+            Err(LabelError::Absent) => Ok(LabelArea::Other),
             Err(error) => {
                 self.damage.push(error);
-                Ok(Stands::Something)
+                Ok(LabelArea::Something)
             }
         }
     }
@@ -336,14 +336,20 @@ mod tests {
     #[test]
     fn a_label_that_was_never_written_is_none_that_was_lost() {
         let newest = 7;
-        let is_lost = |stands: Stands, other: Stands| {
-            stands.is_lost_beside(other).is_some_and(|unless_newest| unless_newest != Some(newest))
+        let is_lost = |is: LabelArea, other: LabelArea| {
+            is.is_lost_by_its_pair(other).is_some_and(|unless_newest| unless_newest != Some(newest))
         };
-        assert!(!is_lost(Stands::Zeros, Stands::Label(newest)), "cut short");
-        assert!(is_lost(Stands::Zeros, Stands::Label(newest - 1)), "that one was written at both ends");
-        assert!(is_lost(Stands::Other, Stands::Label(newest)), "somebody has written there");
-        assert!(is_lost(Stands::Zeros, Stands::Something) && is_lost(Stands::Other, Stands::Something));
-        assert!(!is_lost(Stands::Zeros, Stands::Zeros) && !is_lost(Stands::Other, Stands::Zeros));
-        assert!(!is_lost(Stands::Label(newest), Stands::Zeros) && !is_lost(Stands::Something, Stands::Other));
+        assert!(!is_lost(LabelArea::Zeros, LabelArea::Label(newest)), "cut short");
+        assert!(is_lost(LabelArea::Zeros, LabelArea::Label(newest - 1)), "that one was written at both ends");
+        assert!(is_lost(LabelArea::Other, LabelArea::Label(newest)), "somebody has written there");
+        assert!(
+            is_lost(LabelArea::Zeros, LabelArea::Something)
+                && is_lost(LabelArea::Other, LabelArea::Something)
+        );
+        assert!(!is_lost(LabelArea::Zeros, LabelArea::Zeros) && !is_lost(LabelArea::Other, LabelArea::Zeros));
+        assert!(
+            !is_lost(LabelArea::Label(newest), LabelArea::Zeros)
+                && !is_lost(LabelArea::Something, LabelArea::Other)
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! Disks: how a device becomes a member of a pool, and how it says so ever after.
 //!
-//! - [`Extent`]: which bytes of a device are labels, metadata and grains, fixed when it is claimed.
+//! - [`Extent`]: which bytes of a device are labels, metadata and allocation units, fixed when it is claimed.
 //! - [`Label`]: the pool, the disk, the epoch in force and the pending one, the members. Written to two slots at each end.
 //! - [`look`]: what a device holds: a label of ours, somebody else's data, or nothing.
 //!
@@ -21,8 +21,8 @@ pub use extent::{
 };
 pub use foreign::{Foreign, signature_of};
 pub use format::{
-    FEATURE_ENTRIES, FEATURE_HEIRS, FEATURE_LAYOUTS, FEATURE_LIMITS, FEATURE_SLOTS, FEATURE_TRASH,
+    FEATURE_ENTRIES, FEATURE_LAYOUTS, FEATURE_LIMITS, FEATURE_SHADOWS, FEATURE_SLOTS, FEATURE_TRASH,
     FEATURES_COMPAT, FEATURES_INCOMPAT, FEATURES_RO_COMPAT, FORMAT_VERSION, LABEL_BYTES_MAX,
 };
 pub use label::{Generation, Label, LabelError, Member, MemberState};
-pub use label_io::{Contents, LOOK_PATIENCE, LabelIoError, look, renew_label, wipe, write_label};
+pub use label_io::{Contents, LOOK_TIMEOUT, LabelIoError, look, renew_label, wipe, write_label};

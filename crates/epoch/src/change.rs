@@ -1,6 +1,6 @@
 //! Building the next epoch, and when it counts.
 
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_units::{DiskId, Epoch, EpochId, Lsn};
 
 use crate::record::{EpochRecord, Fork, LogSpan, Owner, RecordError, RecordParts, SPANS_MAX, ascending};

@@ -1,6 +1,6 @@
 //! What a set of present disks allows a host to do.
 
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_units::{DiskId, Epoch, EpochId, HostId};
 
 use crate::record::{EpochRecord, Owner};
@@ -66,7 +66,7 @@ pub enum ReadOnlyReason {
     },
     /// This host owns the pool, its record is gone, and some voters are not here.
     #[error("this host owns the pool's newest epoch {epoch} but its record is missing, with {} of the disks that carry its metadata absent; it may only be read. Attach them, or confirm; confirming risks that writes made through the absent disks since are lost", absent.len())]
-    ArbiterSilent {
+    ArbiterUnresponsive {
         /// The newest epoch here.
         epoch: EpochId,
         /// Voters that are not here.
@@ -96,7 +96,7 @@ pub enum ReadOnlyReason {
     #[error(
         "epoch {epoch} was in force, and its voter disk {disk} does not know it, so that disk was rolled back or lost a write; it may only be read. Detach disk {disk}, or confirm; confirming takes the log of the other voters"
     )]
-    VoterBehind {
+    VoterStale {
         /// The epoch in force.
         epoch: EpochId,
         /// The disk that does not know it.
@@ -106,7 +106,7 @@ pub enum ReadOnlyReason {
     #[error(
         "epoch {epoch} reached all its voters, but whether it came into force only {owner} knows, who may have gone on from epoch {base} instead; it may only be read. Attach the other disks of epoch {base}, or open it there, or confirm; confirming risks that both sides go on apart"
     )]
-    Unsettled {
+    Unflushed {
         /// The epoch that is complete here.
         epoch: EpochId,
         /// The epoch before it, which may have gone on elsewhere.
@@ -174,32 +174,32 @@ pub fn decide(host: HostId, arbiter: Option<EpochId>, present: &[DiskView]) -> D
     let own = own.or_else(|| present.iter().find(is_pending).map(|view| &view.base));
     let is_chosen = own.is_some();
     in_force = own.unwrap_or(in_force);
-    let judge = Judge { host, arbiter, present };
-    let highest = judge.highest(in_force.number());
+    let verify = Question { host, arbiter, present };
+    let highest = verify.highest(in_force.number());
     let decision = |record: &EpochRecord, refusal: Option<ReadOnlyReason>| match refusal {
         None => Decision::Write { build_on: record.clone(), highest },
         Some(reason) => Decision::ReadOnly { newest: record.clone(), highest, reason },
     };
     // Beside the side that was chosen, what may be in force on another one is no more than a rival.
     let is_of_side = |record: &&EpochRecord| !is_chosen || record.fork() == in_force.fork();
-    for record in judge.pending_above(in_force.id()).into_iter().filter(is_of_side) {
-        match judge.pending(record, in_force) {
+    for record in verify.pending_above(in_force.id()).into_iter().filter(is_of_side) {
+        match verify.pending(record, in_force) {
             Verdict::NeverInForce => {}
-            Verdict::Build => return decision(record, judge.contradiction(record)),
+            Verdict::Build => return decision(record, verify.contradiction(record)),
             Verdict::Refuse(reason) => return decision(record, Some(reason)),
         }
     }
-    decision(in_force, judge.in_force(in_force).or_else(|| judge.contradiction(in_force)))
+    decision(in_force, verify.in_force(in_force).or_else(|| verify.contradiction(in_force)))
 }
 
 /// The question, so that its parts need not be handed around one by one.
-struct Judge<'a> {
+struct Question<'a> {
     host: HostId,
     arbiter: Option<EpochId>,
     present: &'a [DiskView],
 }
 
-impl<'a> Judge<'a> {
+impl<'a> Question<'a> {
     /// The highest number seen anywhere: also in records that never came into force, so that a number is not
     /// given twice in one line.
     fn highest(&self, floor: Epoch) -> Epoch {
@@ -260,7 +260,7 @@ impl<'a> Judge<'a> {
             Reach::Unseen => Some(unseen(record)),
             Reach::Part { absent } => self.part(record, absent),
             Reach::Full if is_named => None,
-            Reach::Full => self.is_rivalled(record, in_force).then(|| ReadOnlyReason::Unsettled {
+            Reach::Full => self.is_rivalled(record, in_force).then(|| ReadOnlyReason::Unflushed {
                 epoch: record.id(),
                 base: in_force.id(),
                 owner: in_force.owner(),
@@ -302,7 +302,7 @@ impl<'a> Judge<'a> {
             Reach::Short { missing, .. } if missing.len() == record.voters().len() => Some(unseen(record)),
             Reach::Short { lacking, missing } => self
                 .part(record, missing)
-                .map(|_| ReadOnlyReason::VoterBehind { epoch: record.id(), disk: lacking }),
+                .map(|_| ReadOnlyReason::VoterStale { epoch: record.id(), disk: lacking }),
             Reach::Part { absent } => self.part(record, absent),
         }
     }
@@ -318,12 +318,12 @@ impl<'a> Judge<'a> {
                 let refusal = ReadOnlyReason::Foreign { epoch, owner, voters, absent };
                 (!mutation!(ForeignHalfWrites)).then_some(refusal)
             }
-            (Owner::Host(_), None) => Some(ReadOnlyReason::ArbiterSilent { epoch, absent }),
+            (Owner::Host(_), None) => Some(ReadOnlyReason::ArbiterUnresponsive { epoch, absent }),
             (Owner::Host(_), Some(arbiter)) if arbiter != epoch => {
                 Some(ReadOnlyReason::ArbiterElsewhere { epoch, arbiter })
             }
             (Owner::Host(_), Some(_)) => {
-                mutation!(AllOrNothing).then_some(ReadOnlyReason::ArbiterSilent { epoch, absent })
+                mutation!(AllOrNothing).then_some(ReadOnlyReason::ArbiterUnresponsive { epoch, absent })
             }
         }
     }
@@ -362,7 +362,7 @@ mod tests {
     use crate::{Kind, Successor, next};
     use dolmen_units::Lsn;
 
-    const HOME: HostId = HostId([1; 16]);
+    const THIS_HOST: HostId = HostId([1; 16]);
     const AWAY: HostId = HostId([2; 16]);
 
     fn disk(index: u8) -> DiskId {
@@ -370,7 +370,7 @@ mod tests {
     }
 
     fn first() -> EpochRecord {
-        EpochRecord::first(7, Owner::Host(HOME), (1..=3).map(disk).collect(), Lsn(1)).unwrap()
+        EpochRecord::first(7, Owner::Host(THIS_HOST), (1..=3).map(disk).collect(), Lsn(1)).unwrap()
     }
 
     fn after(build_on: &EpochRecord, voters: &[u8], owner: Owner, kind: Kind) -> EpochRecord {
@@ -382,7 +382,7 @@ mod tests {
         next(build_on, Successor { highest, owner, voters, present, nonce, oldest, first, kind }).unwrap()
     }
 
-    fn settled(disks: &[u8], base: &EpochRecord) -> Vec<DiskView> {
+    fn durable(disks: &[u8], base: &EpochRecord) -> Vec<DiskView> {
         disks.iter().map(|&index| DiskView { disk: disk(index), base: base.clone(), pending: None }).collect()
     }
 
@@ -405,13 +405,13 @@ mod tests {
 
     /// Two sides that went on apart meet: neither is chosen by being newer, and each host is told of its own.
     #[test]
-    fn each_host_is_told_of_its_own_side() {
+    fn each_host_sees_its_own_side() {
         let epoch = first();
         let forced = after(&epoch, &[1, 2], Owner::Host(AWAY), Kind::Forced);
-        let own = after(&epoch, &[3], Owner::Host(HOME), Kind::Opening);
-        let mut present = settled(&[1, 2], &forced);
-        present.extend(settled(&[3], &own));
-        for (host, named, other) in [(HOME, &own, &forced), (AWAY, &forced, &own)] {
+        let own = after(&epoch, &[3], Owner::Host(THIS_HOST), Kind::Opening);
+        let mut present = durable(&[1, 2], &forced);
+        present.extend(durable(&[3], &own));
+        for (host, named, other) in [(THIS_HOST, &own, &forced), (AWAY, &forced, &own)] {
             let found = reason(host, Some(named), &present);
             assert!(
                 matches!(&found, ReadOnlyReason::Diverged { epoch, other: side, .. } if *epoch == named.id() && *side == other.id()),
@@ -422,55 +422,55 @@ mod tests {
 
     /// The same, and one side was cut short in a change of its epoch: a host is told of its own, whichever epoch is newer.
     #[test]
-    fn each_host_is_told_of_its_own_side_within_a_change_of_epoch() {
+    fn each_host_sees_its_own_side_within_a_change_of_epoch() {
         let epoch = first();
         let forced = after(&epoch, &[1, 2], Owner::Host(AWAY), Kind::Forced);
-        let own = after(&epoch, &[3], Owner::Host(HOME), Kind::Opening);
+        let own = after(&epoch, &[3], Owner::Host(THIS_HOST), Kind::Opening);
         let later = |record: &EpochRecord, voters: &[u8], owner: Owner| {
             (0..3).fold(record.clone(), |record, _| after(&record, voters, owner, Kind::Change))
         };
         let pending = |disks: &[u8], base: &EpochRecord| {
             let next = after(base, disks, base.owner(), Kind::Change);
-            let mut views = settled(disks, base);
+            let mut views = durable(disks, base);
             views.iter_mut().for_each(|view| view.pending = Some(next.clone()));
             (views, next)
         };
-        let judged = |named: &EpochRecord, own: EpochId, here: Vec<DiskView>, there: Vec<DiskView>| {
-            let found = reason(HOME, Some(named), &[here, there].concat());
+        let verified = |named: &EpochRecord, own: EpochId, here: Vec<DiskView>, there: Vec<DiskView>| {
+            let found = reason(THIS_HOST, Some(named), &[here, there].concat());
             assert!(matches!(&found, ReadOnlyReason::Diverged { epoch, .. } if *epoch == own), "{found}");
         };
         // The other side's change has reached its disks, and nobody knows whether it was in force.
         let (there, _) = pending(&[1, 2], &later(&forced, &[1, 2], Owner::Host(AWAY)));
-        judged(&own, own.id(), settled(&[3], &own), there);
+        verified(&own, own.id(), durable(&[3], &own), there);
         // This host's record names what its disks have only as pending.
         let (here, next) = pending(&[3], &own);
         let far = later(&forced, &[1, 2], Owner::Host(AWAY));
-        judged(&next, next.id(), here.clone(), settled(&[1, 2], &far));
+        verified(&next, next.id(), here.clone(), durable(&[1, 2], &far));
         let (there, _) = pending(&[1, 2], &far);
-        judged(&next, next.id(), here, there);
+        verified(&next, next.id(), here, there);
     }
 
     /// The last disk goes on alone at home; elsewhere only the whole set does.
     #[test]
     fn a_set_opens_alone_at_home_and_whole_anywhere() {
         let epoch = first();
-        assert_eq!(decide(HOME, None, &[]), Decision::Nothing);
-        assert!(writes_on(HOME, Some(&epoch), &settled(&[3], &epoch), &epoch));
-        assert!(writes_on(AWAY, None, &settled(&[1, 2, 3], &epoch), &epoch));
-        assert!(matches!(reason(AWAY, None, &settled(&[1, 2], &epoch)), ReadOnlyReason::Foreign { .. }));
+        assert_eq!(decide(THIS_HOST, None, &[]), Decision::Nothing);
+        assert!(writes_on(THIS_HOST, Some(&epoch), &durable(&[3], &epoch), &epoch));
+        assert!(writes_on(AWAY, None, &durable(&[1, 2, 3], &epoch), &epoch));
+        assert!(matches!(reason(AWAY, None, &durable(&[1, 2], &epoch)), ReadOnlyReason::Foreign { .. }));
         assert!(matches!(
-            reason(HOME, None, &settled(&[1, 2], &epoch)),
-            ReadOnlyReason::ArbiterSilent { .. }
+            reason(THIS_HOST, None, &durable(&[1, 2], &epoch)),
+            ReadOnlyReason::ArbiterUnresponsive { .. }
         ));
     }
 
     /// A disk that was voted out never opens, at home neither, and does not disturb the others.
     #[test]
     fn a_stale_disk_never_wins() {
-        let newer = after(&first(), &[1, 2], Owner::Host(HOME), Kind::Change);
-        let stale = settled(&[3], &first());
-        assert!(matches!(reason(HOME, Some(&newer), &stale), ReadOnlyReason::ArbiterElsewhere { .. }));
-        let all = [settled(&[1, 2], &newer), stale].concat();
+        let newer = after(&first(), &[1, 2], Owner::Host(THIS_HOST), Kind::Change);
+        let stale = durable(&[3], &first());
+        assert!(matches!(reason(THIS_HOST, Some(&newer), &stale), ReadOnlyReason::ArbiterElsewhere { .. }));
+        let all = [durable(&[1, 2], &newer), stale].concat();
         assert!(writes_on(AWAY, None, &all, &newer));
     }
 
@@ -478,8 +478,8 @@ mod tests {
     #[test]
     fn an_export_opens_with_a_majority() {
         let exported = after(&first(), &[1, 2, 3], Owner::Exported, Kind::Change);
-        assert!(writes_on(AWAY, None, &settled(&[1, 3], &exported), &exported));
-        let minority = reason(HOME, None, &settled(&[2], &exported));
+        assert!(writes_on(AWAY, None, &durable(&[1, 3], &exported), &exported));
+        let minority = reason(THIS_HOST, None, &durable(&[2], &exported));
         assert!(matches!(minority, ReadOnlyReason::ExportedWithoutMajority { .. }));
     }
 
@@ -487,18 +487,18 @@ mod tests {
     /// its disks were rolled back.
     #[test]
     fn a_set_older_than_the_arbiter_is_refused() {
-        let newer = after(&first(), &[1, 2, 3], Owner::Host(HOME), Kind::Change);
-        let old = settled(&[1, 2, 3], &first());
-        assert!(matches!(reason(HOME, Some(&newer), &old), ReadOnlyReason::ArbiterElsewhere { .. }));
+        let newer = after(&first(), &[1, 2, 3], Owner::Host(THIS_HOST), Kind::Change);
+        let old = durable(&[1, 2, 3], &first());
+        assert!(matches!(reason(THIS_HOST, Some(&newer), &old), ReadOnlyReason::ArbiterElsewhere { .. }));
     }
 
     /// A voter that fell behind an epoch in force is named, and the owner goes on without it.
     #[test]
     fn a_voter_that_was_rolled_back_is_named() {
-        let newer = after(&first(), &[1, 2, 3], Owner::Host(HOME), Kind::Change);
-        let present = [settled(&[1, 2], &newer), settled(&[3], &first())].concat();
-        assert!(writes_on(HOME, Some(&newer), &present, &newer));
-        let expected = ReadOnlyReason::VoterBehind { epoch: newer.id(), disk: disk(3) };
+        let newer = after(&first(), &[1, 2, 3], Owner::Host(THIS_HOST), Kind::Change);
+        let present = [durable(&[1, 2], &newer), durable(&[3], &first())].concat();
+        assert!(writes_on(THIS_HOST, Some(&newer), &present, &newer));
+        let expected = ReadOnlyReason::VoterStale { epoch: newer.id(), disk: disk(3) };
         assert_eq!(reason(AWAY, None, &present), expected);
     }
 
@@ -506,25 +506,25 @@ mod tests {
     /// the owner goes on with the others.
     #[test]
     fn a_voter_that_lost_an_epoch_that_is_named_does_not_undo_it() {
-        let small = after(&first(), &[1, 2], Owner::Host(HOME), Kind::Change);
-        let newer = after(&small, &[1, 2, 3], Owner::Host(HOME), Kind::Change);
+        let small = after(&first(), &[1, 2], Owner::Host(THIS_HOST), Kind::Change);
+        let newer = after(&small, &[1, 2, 3], Owner::Host(THIS_HOST), Kind::Change);
         let holds = |index| DiskView { disk: disk(index), base: small.clone(), pending: Some(newer.clone()) };
-        let present = [vec![holds(1), holds(2)], settled(&[3], &first())].concat();
-        assert!(writes_on(HOME, Some(&newer), &present, &newer));
+        let present = [vec![holds(1), holds(2)], durable(&[3], &first())].concat();
+        assert!(writes_on(THIS_HOST, Some(&newer), &present, &newer));
         // Where nobody says that it was complete, it was not.
-        assert!(writes_on(HOME, Some(&small), &present, &small));
+        assert!(writes_on(THIS_HOST, Some(&small), &present, &small));
         assert!(writes_on(AWAY, None, &present, &small));
     }
 
     /// A smaller successor that reached all its voters and no further may have been given up at home.
     #[test]
     fn a_successor_not_known_in_force_waits_for_the_others() {
-        let pending = after(&first(), &[1], Owner::Host(HOME), Kind::Change);
+        let pending = after(&first(), &[1], Owner::Host(THIS_HOST), Kind::Change);
         let lone = DiskView { disk: disk(1), base: first(), pending: Some(pending.clone()) };
-        assert!(matches!(reason(AWAY, None, std::slice::from_ref(&lone)), ReadOnlyReason::Unsettled { .. }));
-        assert!(writes_on(HOME, Some(&pending), std::slice::from_ref(&lone), &pending));
-        assert!(writes_on(HOME, Some(&first()), std::slice::from_ref(&lone), &first()));
-        assert!(writes_on(AWAY, None, &[vec![lone], settled(&[2, 3], &first())].concat(), &pending));
+        assert!(matches!(reason(AWAY, None, std::slice::from_ref(&lone)), ReadOnlyReason::Unflushed { .. }));
+        assert!(writes_on(THIS_HOST, Some(&pending), std::slice::from_ref(&lone), &pending));
+        assert!(writes_on(THIS_HOST, Some(&first()), std::slice::from_ref(&lone), &first()));
+        assert!(writes_on(AWAY, None, &[vec![lone], durable(&[2, 3], &first())].concat(), &pending));
     }
 
     /// Two sides that went apart by a confirmation are not opened together until one is chosen; then the
@@ -532,15 +532,15 @@ mod tests {
     #[test]
     fn sides_that_went_apart_are_named() {
         let forced = after(&first(), &[3], Owner::Host(AWAY), Kind::Forced);
-        let home = after(&first(), &[1, 2], Owner::Host(HOME), Kind::Change);
-        let home = after(&home, &[1, 2], Owner::Host(HOME), Kind::Opening);
-        let all = [settled(&[1, 2], &home), settled(&[3], &forced)].concat();
-        let text = reason(HOME, Some(&home), &all).to_string();
+        let home = after(&first(), &[1, 2], Owner::Host(THIS_HOST), Kind::Change);
+        let home = after(&home, &[1, 2], Owner::Host(THIS_HOST), Kind::Opening);
+        let all = [durable(&[1, 2], &home), durable(&[3], &forced)].concat();
+        let text = reason(THIS_HOST, Some(&home), &all).to_string();
         assert!(text.contains("never merged") && text.contains(&forced.id().to_string()), "{text}");
-        let chosen = after(&home, &[1, 2, 3], Owner::Host(HOME), Kind::Forced);
-        assert!(writes_on(HOME, Some(&chosen), &settled(&[1, 2, 3], &chosen), &chosen));
+        let chosen = after(&home, &[1, 2, 3], Owner::Host(THIS_HOST), Kind::Forced);
+        assert!(writes_on(THIS_HOST, Some(&chosen), &durable(&[1, 2, 3], &chosen), &chosen));
         // A side that did nothing since is merely stale.
-        let idle = [settled(&[1, 2], &first()), settled(&[3], &forced)].concat();
+        let idle = [durable(&[1, 2], &first()), durable(&[3], &forced)].concat();
         assert!(writes_on(AWAY, Some(&forced), &idle, &forced));
     }
 
@@ -548,36 +548,36 @@ mod tests {
     /// whatever their random bits say, nor taken where that one may be open with disks that are not here.
     #[test]
     fn an_abandoned_successor_never_displaces_the_one_that_went_on() {
-        let base = after(&first(), &[1, 2, 3], Owner::Host(HOME), Kind::Change);
-        let abandoned = after(&base, &[1], Owner::Host(HOME), Kind::Change);
+        let base = after(&first(), &[1, 2, 3], Owner::Host(THIS_HOST), Kind::Change);
+        let abandoned = after(&base, &[1], Owner::Host(THIS_HOST), Kind::Change);
         let mut parts = abandoned.parts().clone();
         parts.id.nonce = 1;
         parts.voters = vec![disk(2), disk(3)];
         parts.spans[0].epoch = parts.id;
         let went_on = EpochRecord::new(parts).unwrap();
         let lone = DiskView { disk: disk(1), base: base.clone(), pending: Some(abandoned) };
-        let all = [vec![lone.clone()], settled(&[2, 3], &went_on)].concat();
-        for host in [HOME, AWAY] {
+        let all = [vec![lone.clone()], durable(&[2, 3], &went_on)].concat();
+        for host in [THIS_HOST, AWAY] {
             assert!(writes_on(host, None, &all, &went_on));
         }
-        let small = after(&first(), &[1, 2], Owner::Host(HOME), Kind::Change);
-        let given_up = DiskView {
+        let small = after(&first(), &[1, 2], Owner::Host(THIS_HOST), Kind::Change);
+        let discarded = DiskView {
             base: small.clone(),
-            pending: Some(after(&small, &[1], Owner::Host(HOME), Kind::Change)),
+            pending: Some(after(&small, &[1], Owner::Host(THIS_HOST), Kind::Change)),
             ..lone
         };
-        let mut parts = after(&small, &[2, 3], Owner::Host(HOME), Kind::Change).parts().clone();
+        let mut parts = after(&small, &[2, 3], Owner::Host(THIS_HOST), Kind::Change).parts().clone();
         parts.id.nonce = 1;
         parts.spans[0].epoch = parts.id;
         let rival = EpochRecord::new(parts).unwrap();
         let half = DiskView { disk: disk(2), base: small, pending: Some(rival) };
-        assert!(matches!(reason(AWAY, None, &[given_up, half]), ReadOnlyReason::Unsettled { .. }));
+        assert!(matches!(reason(AWAY, None, &[discarded, half]), ReadOnlyReason::Unflushed { .. }));
     }
 
     /// Disks that carry no log cannot be opened on their own.
     #[test]
     fn without_a_voter_there_is_nothing_to_write_on() {
-        let present = settled(&[9], &first());
-        assert!(matches!(reason(HOME, Some(&first()), &present), ReadOnlyReason::NoVoterPresent { .. }));
+        let present = durable(&[9], &first());
+        assert!(matches!(reason(THIS_HOST, Some(&first()), &present), ReadOnlyReason::NoVoterPresent { .. }));
     }
 }

@@ -25,7 +25,7 @@
 //! The other order leaves a host that believes its record while a majority of the disks is open elsewhere.
 //!
 //! A change that fails half-way is not taken back: the host stops acknowledging, closes the pool and opens it
-//! anew, which overwrites what the failed change left on the disks.
+//! again, which overwrites what the failed change left on the disks.
 //!
 //! | crash after | a later opening finds |
 //! |---|---|

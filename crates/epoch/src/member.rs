@@ -12,7 +12,7 @@
 //!
 //! [`standing`] decides by a table in which exactly one line fits each combination of facts.
 
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_units::{DiskId, Epoch};
 
 use crate::record::EpochRecord;
@@ -56,7 +56,7 @@ pub enum LabelAge {
     /// It is that label or a later one.
     Current,
     /// It is an older one.
-    Behind,
+    After,
 }
 
 /// The facts that decide about a disk.
@@ -123,12 +123,12 @@ impl Claim<'_> {
             Some(entry) if entry.left <= self.base.number() => Attendance::LeftOut,
             Some(_) => Attendance::Left,
         };
-        let is_behind = self.entry.is_some_and(|entry| self.sequence < entry.sequence);
+        let is_after = self.entry.is_some_and(|entry| self.sequence < entry.sequence);
         Facts {
             history,
             vote: if epoch.voters().contains(&self.disk) { Vote::Voter } else { Vote::None },
             attendance,
-            label: if is_behind { LabelAge::Behind } else { LabelAge::Current },
+            label: if is_after { LabelAge::After } else { LabelAge::Current },
         }
     }
 }
@@ -149,7 +149,7 @@ const ANY_VOTE: &[Vote] = &[Vote::Voter, Vote::None];
 const ANY_ATTENDANCE: &[Attendance] =
     &[Attendance::Here, Attendance::Left, Attendance::LeftOut, Attendance::Unlisted];
 const NOT_LEFT_OUT: &[Attendance] = &[Attendance::Here, Attendance::Left, Attendance::Unlisted];
-const ANY_LABEL: &[LabelAge] = &[LabelAge::Current, LabelAge::Behind];
+const ANY_LABEL: &[LabelAge] = &[LabelAge::Current, LabelAge::After];
 const CURRENT: &[LabelAge] = &[LabelAge::Current];
 
 /// The table. Its order does not matter: exactly one line fits.
@@ -167,7 +167,7 @@ const RULES: [Rule; 8] = [
         history: SAME_SIDE,
         vote: ANY_VOTE,
         attendance: ANY_ATTENDANCE,
-        label: &[LabelAge::Behind],
+        label: &[LabelAge::After],
         standing: Standing::Old,
     },
     Rule {
@@ -288,9 +288,9 @@ mod tests {
         for facts in all_facts() {
             let (decided, _) = standing(facts);
             let is_apart = facts.history == History::Apart;
-            let is_behind = facts.label == LabelAge::Behind;
+            let is_after = facts.label == LabelAge::After;
             assert_eq!(decided == Standing::Apart, is_apart, "{facts:?}");
-            assert!(!is_behind || decided != Standing::TakesPart, "{facts:?}");
+            assert!(!is_after || decided != Standing::TakesPart, "{facts:?}");
         }
     }
 
@@ -321,7 +321,7 @@ mod tests {
         let expected =
             |attendance, label| Facts { history: History::Past, vote: Vote::None, attendance, label };
         assert_eq!(facts(claim(entry(0, 5))), expected(Attendance::Here, LabelAge::Current));
-        assert_eq!(facts(claim(entry(0, 6))), expected(Attendance::Here, LabelAge::Behind));
+        assert_eq!(facts(claim(entry(0, 6))), expected(Attendance::Here, LabelAge::After));
         assert_eq!(facts(claim(entry(3, 0))), expected(Attendance::Left, LabelAge::Current));
         assert_eq!(facts(claim(entry(2, 5))), expected(Attendance::LeftOut, LabelAge::Current));
         assert_eq!(facts(claim(None)), expected(Attendance::Unlisted, LabelAge::Current));
@@ -335,7 +335,7 @@ mod tests {
 
     /// The next label is above all that is known, and leaves the label that the disk has in its slot.
     #[test]
-    fn the_next_label_goes_above_and_beside() {
+    fn the_next_label_goes_above_and_next_to_it() {
         for label in 1..20 {
             for known in 0..30 {
                 let next = next_sequence(label, known);

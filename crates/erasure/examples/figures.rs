@@ -4,7 +4,7 @@
 //! encoding, of data that changes for updating one block, of columns that are read for computing as many data columns as
 //! there are parity columns. Each is the median over bursts that are shorter than a scheduler's turn, and kernels take
 //! turns, so that other work on the machine disturbs little. Blocks have 4 KiB and stay in the cache; in the rows from
-//! memory they have 64 KiB, and each line is another one of 256 MiB.
+//! memory they have 64 KiB, and each stripe is another one of 256 MiB.
 
 use std::hint::black_box;
 use std::io::Write;
@@ -32,8 +32,8 @@ type Case = for<'a> fn(Code, &'a [u8]) -> Result<Task<'a>, Failure>;
 const CASES: [(&str, Case); 4] = [
     ("encode", |code, memory| Ok(encode(code, memory, BLOCK_BYTES, 1))),
     ("encode from memory", |code, memory| {
-        let lines = MEMORY_BYTES / (INTERLEAVE_BYTES * code.shape().data_count);
-        Ok(encode(code, memory, INTERLEAVE_BYTES, lines))
+        let stripes = MEMORY_BYTES / (INTERLEAVE_BYTES * code.shape().data_count);
+        Ok(encode(code, memory, INTERLEAVE_BYTES, stripes))
     }),
     ("update one block", update),
     ("reconstruct", reconstruct),
@@ -74,20 +74,20 @@ fn aligned(memory: &mut [u8]) -> &mut [u8] {
     memory.get_mut(start..).unwrap_or_default()
 }
 
-fn encode(code: Code, memory: &[u8], bytes: usize, lines: usize) -> Task<'_> {
+fn encode(code: Code, memory: &[u8], bytes: usize, stripes: usize) -> Task<'_> {
     let Shape { data_count, parity_count } = code.shape();
-    let all: Vec<Option<&[u8]>> = memory.chunks(bytes).take(data_count * lines).map(Some).collect();
+    let all: Vec<Option<&[u8]>> = memory.chunks(bytes).take(data_count * stripes).map(Some).collect();
     let mut parity = vec![1; bytes * parity_count + BLOCK_BYTES];
-    // Each kernel begins at another line, or all but the first would find their lines in a cache.
+    // Each kernel begins at another stripe, or all but the first would find their stripes in a cache.
     let place = Kernel::ALL.iter().position(|kernel| *kernel == code.kernel()).unwrap_or(0);
-    let mut next = lines * place / Kernel::ALL.len();
+    let mut next = stripes * place / Kernel::ALL.len();
     let calls = move |count| {
         let mut places: Vec<_> =
             aligned(&mut parity).chunks_mut(bytes).take(parity_count).map(Some).collect();
         for _ in 0..count {
-            let line = all.chunks(data_count).nth(next).unwrap_or_default();
-            next = (next + 1) % lines;
-            code.encode(black_box(line), black_box(&mut places))?;
+            let stripe = all.chunks(data_count).nth(next).unwrap_or_default();
+            next = (next + 1) % stripes;
+            code.encode(black_box(stripe), black_box(&mut places))?;
         }
         Ok(())
     };

@@ -1,4 +1,4 @@
-//! The code of a shape: encoding a line, and carrying changes into its parity.
+//! The code of a shape: encoding a stripe, and carrying changes into its parity.
 
 use crate::error::{BlocksError, CodeError, PlanError, Role};
 use crate::kernel::{Kernel, Runnable, Start};
@@ -85,7 +85,7 @@ impl Code {
         PARITY.get(..self.shape.parity_count).unwrap_or(&[])
     }
 
-    /// Computes parity of all data blocks of a line.
+    /// Computes parity of all data blocks of a stripe.
     ///
     /// `data` has a place for each data column, in order; `None` is a block that was never written and counts as
     /// zeros. `parity` has a place for each parity column, in order; what is behind `None` is not computed. What the

@@ -58,9 +58,9 @@ pub enum PlanError {
 /// What blocks are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// All data blocks of a line.
+    /// All data blocks of a stripe.
     Data,
-    /// All parity blocks of a line.
+    /// All parity blocks of a stripe.
     Parity,
     /// Changes of data blocks.
     Changes,
@@ -95,8 +95,10 @@ pub enum BlocksError {
         /// How many there have to be.
         expected: usize,
     },
-    /// Blocks of one line differ in length.
-    #[error("{role} at place {place}: {found_bytes} bytes, the first block of the line has {expected_bytes}")]
+    /// Blocks of one stripe differ in length.
+    #[error(
+        "{role} at place {place}: {found_bytes} bytes, the first block of the stripe has {expected_bytes}"
+    )]
     Length {
         /// What the odd one is for.
         role: Role,
@@ -104,7 +106,7 @@ pub enum BlocksError {
         place: usize,
         /// Its length.
         found_bytes: usize,
-        /// The length of the line's first block, parity and targets counted first.
+        /// The length of the stripe's first block, parity and targets counted first.
         expected_bytes: usize,
     },
     /// A block without a byte.

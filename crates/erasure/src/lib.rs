@@ -1,7 +1,7 @@
 //! Erasure codes: parity of blocks, and blocks that are lost computed again from the others.
 //!
-//! A *line* is one block of each column: `data_count` data blocks and `parity_count` parity blocks, all of one length in
-//! bytes. From any `data_count` of them all others follow, so a line survives the loss of as many columns as it has
+//! A *stripe* is one block of each column: `data_count` data blocks and `parity_count` parity blocks, all of one length in
+//! bytes. From any `data_count` of them all others follow, so a stripe survives the loss of as many columns as it has
 //! parity columns, whichever they are. Parity column 0 is P, the XOR of the data; parity column 1 is Q exactly as Linux md
 //! has it, Σ 2^j × d_j over GF(2^8) with the polynomial 0x11d, where j is the number of the data column; up to eight
 //! follow, each of them in the same place of every code (`matrix.rs` has them, and why they suffice).
@@ -9,9 +9,9 @@
 //! Columns are numbered through: data columns from 0, behind them the parity columns. A block that was never written
 //! counts as zeros; it is given as `None` and nothing is read for it.
 //!
-//! - [`Code::encode`] computes parity anew from all data.
+//! - [`Code::encode`] computes parity again from all data.
 //! - [`Code::update`] carries a change of some data blocks into the parity that is there.
-//! - [`Code::plan`] prepares, for one choice of columns, what [`Plan::reconstruct`] then does with each line.
+//! - [`Code::plan`] prepares, for one choice of columns, what [`Plan::reconstruct`] then does with each stripe.
 //!
 //! Invariants: nothing here allocates, copies a block, or keeps a reference to one; what a caller got wrong is an error
 //! before the first byte is written; every kernel gives the bytes that the scalar one gives.

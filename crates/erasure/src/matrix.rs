@@ -99,8 +99,8 @@ mod tests {
     fn every_square_part_of_the_matrix_is_invertible() {
         // All of them, of every order. They are as many as there are ways to lose 8 of 40 columns, less the loss of
         // parity alone: (40 over 8) - 1.
-        let ways: u64 = (1..=8).fold(1, |ways, n| ways * (40 - 8 + n) / n);
-        assert_eq!(count_parts(&PARITY, 0, &mut Vec::new()), Ok(ways - 1));
+        let transports: u64 = (1..=8).fold(1, |transports, n| transports * (40 - 8 + n) / n);
+        assert_eq!(count_parts(&PARITY, 0, &mut Vec::new()), Ok(transports - 1));
     }
 
     #[test]

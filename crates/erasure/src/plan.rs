@@ -1,5 +1,5 @@
 //! Reconstruction. A plan says which columns are read and what multiple of each goes into which wanted column; it is
-//! made once for a pattern of loss and used for every line of it.
+//! made once for a pattern of loss and used for every stripe of it.
 //!
 //! Each parity column that is read is an equation: it is the sum of known multiples of data columns. Those of data
 //! columns that are read too are moved to its other side; what remains is as many equations as there are data columns
@@ -16,7 +16,7 @@ use crate::{DATA_COUNT_MAX, PARITY_COUNT_MAX};
 
 const COLUMN_COUNT_MAX: usize = DATA_COUNT_MAX + PARITY_COUNT_MAX;
 
-/// How wanted columns of a line follow from others.
+/// How wanted columns of a stripe follow from others.
 #[derive(Debug, Clone)]
 pub struct Plan {
     kernel: Runnable,
@@ -81,7 +81,7 @@ impl Plan {
         self.kernel.kernel()
     }
 
-    /// Computes the wanted blocks of one line.
+    /// Computes the wanted blocks of one stripe.
     ///
     /// `sources` has the block of each of [`sources`](Self::sources), in that order; `None` is one that was never written
     /// and counts as zeros. `targets` has room for each of [`targets`](Self::targets); what it held before does not

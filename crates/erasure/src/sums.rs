@@ -1,4 +1,4 @@
-//! Sums of products over the blocks of a line: what encoding, updating and reconstruction all come down to.
+//! Sums of products over the blocks of a stripe: what encoding, updating and reconstruction all come down to.
 
 use crate::DATA_COUNT_MAX;
 use crate::error::{BlocksError, Role};
@@ -11,7 +11,7 @@ pub(crate) const SOURCES_MAX: usize = DATA_COUNT_MAX;
 /// with more parity columns reads its data once for every four.
 pub(crate) const TARGETS_MAX: usize = 4;
 
-/// The length that all blocks of a line have.
+/// The length that all blocks of a stripe have.
 #[derive(Default)]
 pub(crate) struct Lengths {
     expected_bytes: Option<usize>,

@@ -27,7 +27,7 @@ fn noise(seed: u64, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|_| next()).collect()
 }
 
-fn lines_data(data_count: usize, bytes: usize, seed: u64) -> Vec<Vec<u8>> {
+fn stripes_data(data_count: usize, bytes: usize, seed: u64) -> Vec<Vec<u8>> {
     (0..data_count).map(|column| noise(seed * 64 + column as u64, bytes)).collect()
 }
 
@@ -47,21 +47,21 @@ fn encoded(code: &Code, data: &[Option<&[u8]>], bytes: usize) -> Vec<Vec<u8>> {
     parity
 }
 
-/// Computes `wanted` of a line from `from`, and expects what the line has.
-fn expect_restored(code: &Code, line: &[Vec<u8>], from: &[usize], wanted: &[usize]) {
+/// Computes `wanted` of a stripe from `from`, and expects what the stripe has.
+fn expect_restored(code: &Code, stripe: &[Vec<u8>], from: &[usize], wanted: &[usize]) {
     let plan = code.plan(from, wanted).unwrap();
     assert_eq!(plan.targets(), wanted);
     assert_eq!(plan.sources(), &from[..code.shape().data_count]);
-    let sources: Vec<_> = plan.sources().iter().map(|column| Some(line[*column].as_slice())).collect();
-    let mut restored = room(wanted.len(), line[0].len());
+    let sources: Vec<_> = plan.sources().iter().map(|column| Some(stripe[*column].as_slice())).collect();
+    let mut restored = room(wanted.len(), stripe[0].len());
     let mut targets: Vec<_> = restored.iter_mut().map(Vec::as_mut_slice).collect();
     plan.reconstruct(&sources, &mut targets).unwrap();
     for (column, block) in wanted.iter().zip(&restored) {
-        assert_eq!(block, &line[*column], "column {column} of {:?} from {from:?}", code.shape());
+        assert_eq!(block, &stripe[*column], "column {column} of {:?} from {from:?}", code.shape());
     }
 }
 
-/// The columns of a line, split by whether their bit is set.
+/// The columns of a stripe, split by whether their bit is set.
 fn split(columns: usize, bits: usize) -> (Vec<usize>, Vec<usize>) {
     (0..columns).partition(|column| bits >> column & 1 == 1)
 }
@@ -145,8 +145,8 @@ fn every_loss_in_small_codes_is_restored() {
     for kernel in kernels() {
         for (data_count, parity_count) in (1..=5).flat_map(|k| (1..=4).map(move |m| (k, m))) {
             let code = code(data_count, parity_count, kernel);
-            let line = slow::line(&lines_data(data_count, 131, 7), parity_count);
-            assert_eq!(encoded(&code, &given(&line[..data_count]), 131), line[data_count..]);
+            let stripe = slow::stripe(&stripes_data(data_count, 131, 7), parity_count);
+            assert_eq!(encoded(&code, &given(&stripe[..data_count]), 131), stripe[data_count..]);
             let columns = data_count + parity_count;
             for bits in 0..1 << columns {
                 let (mut from, lost) = split(columns, bits);
@@ -154,9 +154,9 @@ fn every_loss_in_small_codes_is_restored() {
                     assert!(code.plan(&from, &lost).is_err());
                     continue;
                 }
-                expect_restored(&code, &line, &from, &lost);
+                expect_restored(&code, &stripe, &from, &lost);
                 from.reverse();
-                expect_restored(&code, &line, &from, &lost);
+                expect_restored(&code, &stripe, &from, &lost);
             }
         }
     }
@@ -167,13 +167,13 @@ fn every_loss_of_two_in_the_widest_dual_parity_is_restored() {
     for kernel in kernels() {
         for (data_count, parity_count) in [(12, 2), (8, 1), (DATA_COUNT_MAX, 2)] {
             let code = code(data_count, parity_count, kernel);
-            let line = slow::line(&lines_data(data_count, 67, 9), parity_count);
+            let stripe = slow::stripe(&stripes_data(data_count, 67, 9), parity_count);
             let columns = data_count + parity_count;
             for (a, b) in (0..columns).flat_map(|a| (a..columns).map(move |b| (a, b))) {
                 let from: Vec<usize> = (0..columns).filter(|column| *column != a && *column != b).collect();
                 let lost = if a == b { vec![a] } else { vec![a, b] };
                 if lost.len() <= parity_count {
-                    expect_restored(&code, &line, &from, &lost);
+                    expect_restored(&code, &stripe, &from, &lost);
                 }
             }
         }
@@ -182,17 +182,17 @@ fn every_loss_of_two_in_the_widest_dual_parity_is_restored() {
 
 #[test]
 fn any_part_of_what_is_lost_is_computed_alone() {
-    let line = slow::line(&lines_data(6, 200, 3), 3);
+    let stripe = slow::stripe(&stripes_data(6, 200, 3), 3);
     for kernel in kernels() {
         let code = code(6, 3, kernel);
         for wanted in [&[1][..], &[4], &[7], &[7, 1], &[4, 7], &[4, 1, 7], &[]] {
-            expect_restored(&code, &line, &[0, 2, 3, 5, 6, 8], wanted);
+            expect_restored(&code, &stripe, &[0, 2, 3, 5, 6, 8], wanted);
         }
     }
 }
 
 #[test]
-fn a_line_of_which_nothing_was_written_is_zeros() {
+fn a_stripe_of_which_nothing_was_written_is_zeros() {
     for kernel in kernels() {
         let code = code(4, 3, kernel);
         assert_eq!(encoded(&code, &[None; 4], 500), vec![vec![0; 500]; 3]);
@@ -203,7 +203,7 @@ fn a_line_of_which_nothing_was_written_is_zeros() {
     }
 }
 
-/// A line of any shape: shape, length, places at which the blocks begin, and which were never written.
+/// A stripe of any shape: shape, length, places at which the blocks begin, and which were never written.
 #[derive(Debug, Clone)]
 struct Drawn {
     data_count: usize,
@@ -233,7 +233,7 @@ fn drawn() -> impl Strategy<Value = Drawn> {
 impl Drawn {
     /// The data as it counts, zeros included.
     fn data(&self) -> Vec<Vec<u8>> {
-        let mut data = lines_data(self.data_count, self.bytes, self.seed % 1000);
+        let mut data = stripes_data(self.data_count, self.bytes, self.seed % 1000);
         for (block, _) in data.iter_mut().zip(&self.never).filter(|(_, never)| **never) {
             block.fill(0);
         }
@@ -260,8 +260,8 @@ impl Drawn {
 proptest! {
     #[test]
     fn all_kernels_encode_as_the_definition_at_any_length_and_place(drawn in drawn()) {
-        let line = slow::line(&drawn.data(), drawn.parity_count);
-        let placed = drawn.placed(&line[..drawn.data_count]);
+        let stripe = slow::stripe(&drawn.data(), drawn.parity_count);
+        let placed = drawn.placed(&stripe[..drawn.data_count]);
         for kernel in kernels() {
             let code = code(drawn.data_count, drawn.parity_count, kernel);
             // Parity at odd places, too, with a byte on each side that is nobody's.
@@ -273,7 +273,7 @@ proptest! {
                 .map(|(block, skip)| Some(&mut block[1 + skip..=skip + drawn.bytes]))
                 .collect();
             code.encode(&drawn.given(&placed), &mut places).unwrap();
-            for ((block, skip), expected) in parity.iter().zip(&drawn.skips[DATA_COUNT_MAX..]).zip(&line[drawn.data_count..]) {
+            for ((block, skip), expected) in parity.iter().zip(&drawn.skips[DATA_COUNT_MAX..]).zip(&stripe[drawn.data_count..]) {
                 prop_assert_eq!(&block[1 + skip..=skip + drawn.bytes], expected.as_slice(), "{}", kernel);
                 prop_assert!(block[..=*skip].iter().all(|byte| *byte == 0xa5) && block.last() == Some(&0xa5));
             }
@@ -282,7 +282,7 @@ proptest! {
 
     #[test]
     fn all_kernels_restore_what_was_lost_as_elimination_does(drawn in drawn(), draw in any::<u64>()) {
-        let line = slow::line(&drawn.data(), drawn.parity_count);
+        let stripe = slow::stripe(&drawn.data(), drawn.parity_count);
         let columns = drawn.data_count + drawn.parity_count;
         // Any order of columns: the last ones are lost.
         let mut order: Vec<usize> = (0..columns).collect();
@@ -291,15 +291,15 @@ proptest! {
             order.swap(at, step % (at + 1));
         }
         let (from, lost) = order.split_at(drawn.data_count);
-        let known: Vec<_> = from.iter().map(|column| (*column, line[*column].clone())).collect();
-        prop_assert_eq!(slow::solve(drawn.data_count, &known), &line[..drawn.data_count]);
+        let known: Vec<_> = from.iter().map(|column| (*column, stripe[*column].clone())).collect();
+        prop_assert_eq!(slow::solve(drawn.data_count, &known), &stripe[..drawn.data_count]);
         for kernel in kernels() {
-            expect_restored(&code(drawn.data_count, drawn.parity_count, kernel), &line, from, lost);
+            expect_restored(&code(drawn.data_count, drawn.parity_count, kernel), &stripe, from, lost);
         }
     }
 
     #[test]
-    fn a_change_that_is_carried_into_parity_equals_encoding_anew(drawn in drawn(), turn in 0_usize..32, count in 1_usize..=32) {
+    fn parity_updated_by_a_change_equals_a_full_encoding(drawn in drawn(), turn in 0_usize..32, count in 1_usize..=32) {
         let before = drawn.data();
         let mut after = before.clone();
         let changed: Vec<usize> = (0..count.min(drawn.data_count)).map(|at| (at * 5 + turn) % drawn.data_count).collect();
@@ -309,8 +309,8 @@ proptest! {
             let bytes = if turn % 2 == 0 && (column + turn) % 3 == 0 { vec![0; drawn.bytes] } else { noise(drawn.seed ^ 77, drawn.bytes) };
             after[*column] = bytes;
         }
-        let was = slow::line(&before, drawn.parity_count);
-        let expected = slow::line(&after, drawn.parity_count);
+        let was = slow::stripe(&before, drawn.parity_count);
+        let expected = slow::stripe(&after, drawn.parity_count);
         let placed = drawn.placed(&before);
         let old = drawn.given(&placed);
         for kernel in kernels() {
@@ -332,7 +332,7 @@ proptest! {
     #[test]
     fn parity_that_is_not_here_is_left_out(drawn in drawn(), here in any::<u8>()) {
         let data = drawn.data();
-        let line = slow::line(&data, drawn.parity_count);
+        let stripe = slow::stripe(&data, drawn.parity_count);
         let is_here = |row: usize| here >> row & 1 == 1;
         for kernel in kernels() {
             let code = code(drawn.data_count, drawn.parity_count, kernel);
@@ -344,7 +344,7 @@ proptest! {
             code.update(&[Change { column: 0, old: None, new: Some(&data[0]) }], &mut places).unwrap();
             for (row, block) in parity.iter().enumerate() {
                 let untouched = vec![0xa5; drawn.bytes];
-                prop_assert_eq!(block, if is_here(row) { &line[drawn.data_count + row] } else { &untouched });
+                prop_assert_eq!(block, if is_here(row) { &stripe[drawn.data_count + row] } else { &untouched });
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What is done for each line allocates nothing, with every kernel and in the widest code.
+//! What is done for each stripe allocates nothing, with every kernel and in the widest code.
 #![allow(unsafe_code, clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -31,7 +31,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 #[test]
-fn nothing_is_allocated_for_a_line() {
+fn nothing_is_allocated_for_a_stripe() {
     const BYTES: usize = 4096;
     let shape = Shape { data_count: DATA_COUNT_MAX, parity_count: PARITY_COUNT_MAX };
     let data: Vec<u8> = (0..DATA_COUNT_MAX * BYTES).map(|at| at.to_le_bytes()[0] | 1).collect();

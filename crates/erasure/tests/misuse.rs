@@ -98,7 +98,7 @@ fn blocks_that_do_not_fit_are_refused_before_anything_is_written() {
     assert_eq!((p, q), ([5; 8], [5; 8]));
     assert_eq!(
         length(Role::Changes, 1).to_string(),
-        "changes at place 1: 7 bytes, the first block of the line has 8"
+        "changes at place 1: 7 bytes, the first block of the stripe has 8"
     );
 }
 

@@ -153,7 +153,7 @@ mod tests {
     const DEPTH: u16 = 128;
     type Board = super::Board<2>;
 
-    fn is_rung(board: &Board) -> bool {
+    fn is_notified(board: &Board) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         rustix::event::poll(&mut [PollFd::from_borrowed_fd(board.event(), PollFlags::IN)], Some(&now))
             .unwrap()
@@ -170,11 +170,11 @@ mod tests {
         board.take(|tag, result| taken.push((tag, result)));
         assert_eq!(taken, [(0, -5), (63, 58), (64, 59), (DEPTH - 1, i32::from(DEPTH) - 6)]);
         board.take(|tag, _| panic!("{tag} is taken twice"));
-        assert!(!is_rung(&board), "nobody slept");
+        assert!(!is_notified(&board), "nobody slept");
     }
 
     #[test]
-    fn who_lies_down_is_woken_or_told_to_stay_up() {
+    fn a_sleeping_runtime_is_woken_or_stays_awake() {
         let board = Board::new().unwrap();
         board.post(7, 1);
         assert!(!board.lie_down(|| false), "a result waits");
@@ -183,10 +183,10 @@ mod tests {
         assert!(board.lie_down(|| false));
         board.post(7, 1);
         board.post(8, 1);
-        assert!(is_rung(&board));
+        assert!(is_notified(&board));
         board.drain();
         board.get_up();
-        assert!(!is_rung(&board));
+        assert!(!is_notified(&board));
     }
 
     #[test]

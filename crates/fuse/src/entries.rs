@@ -7,7 +7,7 @@
 //! Each entry is always in one of three hands: the kernel's (its command waits for a request), the host's (a ticket
 //! lives), or on the board, answered. Only who has it touches its memory.
 //!
-//! Invariant: the memory outlives the connection. The kernel may write to an entry that is in its hands at any time, so the
+//! Invariant: the memory survives the connection. The kernel may write to an entry that is in its hands at any time, so the
 //! ring's thread keeps the memory until every entry has come back for good; the end of the process does the rest.
 
 use std::io;

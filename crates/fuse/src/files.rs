@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dolmen_units::{Bytes, Name, SECTOR_BYTES};
 use rustix::fs::{Mode, OFlags};
 
+use crate::descriptor_holder::{DescriptorHolder, DescriptorHolderError, DescriptorHolderProgram};
 use crate::holders::{Holder, holders, lasting_holders, list};
 use crate::host::SpaceKey;
-use crate::keeper::{Keeper, KeeperError, KeeperProgram};
 use crate::ledger::{Access, Attachment, Ledger, LedgerError, Made};
 use crate::links;
 use crate::loop_device::{Cleared, LoopDevice, LoopError, Plan, Tag};
@@ -35,7 +35,7 @@ pub struct Survival {
 pub enum Unanswered {
     /// The kernel hands them out again (Linux 6.9).
     Resent,
-    /// The next daemon finds them in the slots that the keeper holds.
+    /// The next daemon finds them in the slots that the descriptor holder holds.
     Replayed,
     /// They fail, and so does all I/O after them: the attachment ends with its daemon ([`Channel::Rings`]).
     ///
@@ -44,9 +44,9 @@ pub enum Unanswered {
 }
 
 impl Survival {
-    /// Whether what is attached outlives the daemon.
+    /// Whether what is attached survives the daemon.
     #[must_use]
-    pub fn outlives_daemon(&self) -> bool {
+    pub fn survives_daemon(&self) -> bool {
         self.unanswered != Unanswered::Failed
     }
 }
@@ -55,9 +55,11 @@ impl fmt::Display for Survival {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let how = match self.unanswered {
             Unanswered::Resent => "resent by the kernel",
-            Unanswered::Replayed => "replayed from the keeper's memory, for this kernel cannot resend",
+            Unanswered::Replayed => {
+                "replayed from the descriptor holder's memory, for this kernel cannot resend"
+            }
             Unanswered::Failed => {
-                return f.write_str("this attachment does not outlive its daemon: when the daemon ends, is killed or upgraded, what is under way fails, and all I/O after it; the device is gone then and has to be attached again");
+                return f.write_str("this attachment does not survive its daemon: when the daemon ends, is killed or upgraded, what is under way fails, and all I/O after it; the device is gone then and has to be attached again");
             }
         };
         write!(f, "I/O waits while the daemon is away and goes on after; requests under way are {how}")?;
@@ -227,7 +229,7 @@ enum Unwritten {
     /// It stays attached.
     Kept,
     /// That is lost, and the space is detached.
-    GivenUp,
+    Abandoned,
 }
 
 /// Why the folder was not closed. It stays as it is.
@@ -244,9 +246,9 @@ pub enum CloseError {
     /// It could not be unmounted.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// The keeper did not end.
+    /// The descriptor holder did not end.
     #[error(transparent)]
-    Keeper(#[from] KeeperError),
+    DescriptorHolder(#[from] DescriptorHolderError),
     /// The record.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
@@ -255,7 +257,7 @@ pub enum CloseError {
 pub(crate) struct Inner {
     pub(crate) made: Made,
     pub(crate) ledger: Box<dyn Ledger>,
-    pub(crate) keeper: Option<Keeper>,
+    pub(crate) descriptor_holder: Option<DescriptorHolder>,
     pub(crate) readers: Option<Readers>,
 }
 
@@ -269,13 +271,13 @@ pub struct Files {
     pub(crate) at: PathBuf,
     pub(crate) links: PathBuf,
     pub(crate) read_ahead_kib: u64,
-    pub(crate) keeper_program: KeeperProgram,
+    pub(crate) descriptor_holder_program: DescriptorHolderProgram,
     pub(crate) survival: Survival,
 }
 
 /// What [`Files::tend`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeeperHealth {
+pub enum DescriptorHolderHealth {
     /// It lives.
     Alive,
     /// It had died; there is a new one.
@@ -363,10 +365,10 @@ impl Files {
         self.survival
     }
 
-    /// The keeper's process.
+    /// The descriptor holder's process.
     #[must_use]
-    pub fn keeper_pid(&self) -> Option<i32> {
-        self.lock().keeper.as_ref().and_then(Keeper::pid)
+    pub fn descriptor_holder_pid(&self) -> Option<i32> {
+        self.lock().descriptor_holder.as_ref().and_then(DescriptorHolder::pid)
     }
 
     /// What is attached.
@@ -434,18 +436,18 @@ impl Files {
         !self.shared.is_alive()
     }
 
-    /// Puts back what somebody else has taken away while spaces are attached: the keeper, the mount of the folder, links. To be
-    /// called now and then; what was put back, or cannot be, in words.
+    /// Puts back what somebody else has taken away while spaces are attached: the descriptor holder, the mount of the folder,
+    /// links. To be called now and then; what was put back, or cannot be, in words.
     pub fn put_back(&self) -> Vec<String> {
         let mut told = Vec::new();
         if self.has_ended() {
             return told;
         }
         match self.tend() {
-            Ok(KeeperHealth::Replaced) => {
-                told.push("the keeper had ended, and there is a new one".to_owned())
+            Ok(DescriptorHolderHealth::Replaced) => {
+                told.push("the descriptor holder had ended, and there is a new one".to_owned())
             }
-            Ok(KeeperHealth::Alive | KeeperHealth::NotNeeded) => {}
+            Ok(DescriptorHolderHealth::Alive | DescriptorHolderHealth::NotNeeded) => {}
             Err(error) => told.push(error.to_string()),
         }
         let inner = self.lock();
@@ -458,9 +460,9 @@ impl Files {
             Err(error) => told.push(error.to_string()),
         }
         for one in inner.made.attachments.iter().map(|one| self.describe(one)) {
-            let is_gone =
+            let is_closed =
                 fs::symlink_metadata(&one.link).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-            if !is_gone || one.device.as_os_str().is_empty() {
+            if !is_closed || one.device.as_os_str().is_empty() {
                 continue;
             }
             let link = one.link.display();
@@ -605,8 +607,8 @@ impl Files {
     ///
     /// # Errors
     /// [`DetachError`]; it stays attached then.
-    pub fn give_up(&self, space: SpaceKey) -> Result<(), DetachError> {
-        self.take_away(space, Unwritten::GivenUp)
+    pub fn abandon(&self, space: SpaceKey) -> Result<(), DetachError> {
+        self.take_away(space, Unwritten::Abandoned)
     }
 
     fn take_away(&self, space: SpaceKey, unwritten: Unwritten) -> Result<(), DetachError> {
@@ -620,7 +622,7 @@ impl Files {
                 (Err(source), Unwritten::Kept) => {
                     return Err(DetachError::Unwritten { link: attached.link, source });
                 }
-                (Err(error), Unwritten::GivenUp) => {
+                (Err(error), Unwritten::Abandoned) => {
                     tracing::warn!(link = %attached.link.display(), %error, "what was written last is given up, as was asked for");
                 }
             }
@@ -634,33 +636,33 @@ impl Files {
         Ok(())
     }
 
-    /// Looks whether the keeper lives, and starts another if it does not: cheap, to be called now and then. Until the new
-    /// one holds the connection, the death of the daemon would fail all I/O on attached spaces.
+    /// Looks whether the descriptor holder lives, and starts another if it does not: cheap, to be called now and then. Until the
+    /// new one holds the connection, the death of the daemon would fail all I/O on attached spaces.
     ///
     /// # Errors
-    /// [`KeeperError`] when there is none and none could be started.
-    pub fn tend(&self) -> Result<KeeperHealth, KeeperError> {
+    /// [`DescriptorHolderError`] when there is none and none could be started.
+    pub fn tend(&self) -> Result<DescriptorHolderHealth, DescriptorHolderError> {
         let mut inner = self.lock();
-        let Inner { made, keeper, .. } = &mut *inner;
-        let Some(socket) = made.keeper.as_ref().filter(|_| self.shared.is_alive()) else {
-            return Ok(KeeperHealth::NotNeeded);
+        let Inner { made, descriptor_holder, .. } = &mut *inner;
+        let Some(socket) = made.descriptor_holder.as_ref().filter(|_| self.shared.is_alive()) else {
+            return Ok(DescriptorHolderHealth::NotNeeded);
         };
-        if let Some(before) = keeper.as_ref()
+        if let Some(before) = descriptor_holder.as_ref()
             && before.get()?.is_some()
         {
-            return Ok(KeeperHealth::Alive);
+            return Ok(DescriptorHolderHealth::Alive);
         }
-        if let Some(before) = keeper.take() {
+        if let Some(before) = descriptor_holder.take() {
             before.end()?;
         }
-        let fresh = Keeper::start(&self.keeper_program, socket)?;
+        let fresh = DescriptorHolder::start(&self.descriptor_holder_program, socket)?;
         fresh.put(self.shared.fuse(), self.shared.region.file())?;
         fresh.watch()?;
-        *keeper = Some(fresh);
-        Ok(KeeperHealth::Replaced)
+        *descriptor_holder = Some(fresh);
+        Ok(DescriptorHolderHealth::Replaced)
     }
 
-    /// Unmounts the folder and ends the keeper, once nothing is attached.
+    /// Unmounts the folder and ends the descriptor holder, once nothing is attached.
     ///
     /// # Errors
     /// [`CloseError`]; what was not done can be tried again.
@@ -670,17 +672,17 @@ impl Files {
             let (count, first) = (inner.made.attachments.len(), link_of(&self.links, one));
             return Err(CloseError::Attached { count, first });
         }
-        if !self.survival.outlives_daemon() {
+        if !self.survival.survives_daemon() {
             // Nothing is attached, and the thread of the rings waits for the end of the connection.
             mount::abort(&self.at);
         }
         mount::unmount(&self.at)?;
         self.shared.note_unmounted();
-        if let Some(keeper) = inner.keeper.take() {
-            keeper.end()?;
+        if let Some(descriptor_holder) = inner.descriptor_holder.take() {
+            descriptor_holder.end()?;
         }
         self.stop(&mut inner);
-        (inner.made.mount, inner.made.keeper) = (None, None);
+        (inner.made.mount, inner.made.descriptor_holder) = (None, None);
         inner.ledger.store(&inner.made)?;
         Ok(())
     }

@@ -47,8 +47,8 @@ pub struct Made {
     pub boot_id: String,
     /// Where the folder is mounted.
     pub mount: Option<PathBuf>,
-    /// The keeper's socket.
-    pub keeper: Option<PathBuf>,
+    /// The descriptor holder's socket.
+    pub descriptor_holder: Option<PathBuf>,
     /// The last node that was given; nodes are never given twice.
     pub node_last: u64,
     /// What is attached.
@@ -109,7 +109,7 @@ struct StoredMade {
     schema: u32,
     boot_id: String,
     mount: Option<PathBuf>,
-    keeper: Option<PathBuf>,
+    descriptor_holder: Option<PathBuf>,
     node_last: u64,
     attachments: Vec<StoredAttachment>,
     stranded: Vec<StoredAttachment>,
@@ -176,7 +176,7 @@ impl StoredMade {
         let made = Made {
             boot_id: self.boot_id,
             mount: self.mount,
-            keeper: self.keeper,
+            descriptor_holder: self.descriptor_holder,
             node_last: self.node_last,
             attachments: all(self.attachments)?,
             stranded: all(self.stranded)?,
@@ -226,7 +226,7 @@ impl Ledger for LedgerFile {
             schema: SCHEMA,
             boot_id: made.boot_id.clone(),
             mount: made.mount.clone(),
-            keeper: made.keeper.clone(),
+            descriptor_holder: made.descriptor_holder.clone(),
             node_last: made.node_last,
             attachments: all(&made.attachments),
             stranded: all(&made.stranded),
@@ -258,7 +258,7 @@ mod tests {
         Made {
             boot_id: "b".to_owned(),
             mount: Some("/run/x".into()),
-            keeper: Some("/run/y".into()),
+            descriptor_holder: Some("/run/y".into()),
             node_last: 5,
             attachments: vec![attachment(2), attachment(5)],
             stranded: vec![attachment(4)],

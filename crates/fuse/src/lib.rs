@@ -1,4 +1,4 @@
-//! Attached spaces: `/dev/dolmen/POOL/SPACE`, an ordinary disk that outlives the daemon behind it.
+//! Attached spaces: `/dev/dolmen/POOL/SPACE`, an ordinary disk that survives the daemon behind it.
 //!
 //! A folder with one file per space is mounted over FUSE, and a loop device with direct I/O shows each file as a disk.
 //! [`Files`] makes and unmakes all this; the engine is reached through [`Host`].
@@ -6,25 +6,25 @@
 //! ```text
 //! file system on the space ─ /dev/loopN ─ file over FUSE ═ /dev/fuse ═ reading threads ─ Host ─ engine
 //!                                                           ║
-//!                                                         keeper
+//!                                                         descriptor holder
 //! ```
 //!
 //! # The death of the daemon
-//! Three things must not die with it. The *connection*: a [keeper](keep()) holds its descriptor, so the kernel queues
+//! Three things must not die with it. The *connection*: a [descriptor holder](keep()) holds its descriptor, so the kernel queues
 //! requests instead of failing them. The *requests that were read and not answered*: Linux 6.9 and newer hands them out
-//! again when asked; before that the next daemon finds them in the slots, which lie in memory that the keeper holds. And
+//! again when asked; before that the next daemon finds them in the slots, which lie in memory that the descriptor holder holds. And
 //! *the numbers of files*, which the kernel remembers: they are recorded, with the loop devices, in a [`Ledger`] before
 //! they are used. I/O waits meanwhile, without limit, unless the host sets one ([`Survival`]).
 //!
-//! Not survived: the death of the keeper together with the daemon, and of the host. Then every request fails, as when a
+//! Not survived: the death of the descriptor holder together with the daemon, and of the host. Then every request fails, as when a
 //! disk is pulled; the next start clears what can be cleared and names the rest. Descriptors cloned per core are not used:
 //! what was read through a clone fails when the process dies. Nor is FUSE over io_uring, unless somebody asks for it: what was
 //! given to a ring is neither ended nor resent (`docs/kernels.md`).
 //!
 //! # Rings, for who asks for them
 //! Files that were started with [`Channel::Rings`] have a folder and a connection of their own, whose requests go over
-//! io_uring. No keeper holds it: with the daemon it ends, every request fails, and the next start clears the loop devices
-//! and the folder, which are recorded like all others. An attached space is never moved there from the other connection.
+//! io_uring. No descriptor holder holds it: with the daemon it ends, every request fails, and the next start clears the loop
+//! devices and the folder, which are recorded like all others. An attached space is never moved there from the other connection.
 //!
 //! # Memory, and why this does not lock up
 //! The kernel frees memory by writing dirty pages, of file systems on our devices among others. If serving such a write
@@ -42,7 +42,7 @@
 //!   the request.
 //! - Over rings the request comes into an entry and the answer is copied there; entries are mapped, populated and locked
 //!   like the slots, and the ring's thread is an I/O flusher like the reading threads.
-//! - The keeper needs no memory at all after its start.
+//! - The descriptor holder needs no memory at all after its start.
 //!
 //! What this leaves to others: members that are *files* in a file system that allocates memory to write them, so they are
 //! opened with direct I/O and preallocated; and the daemon's own logs and state, which must not lie on an attached space.
@@ -53,12 +53,12 @@
 
 mod board;
 mod cores;
+mod descriptor_holder;
 mod dispatch;
 mod entries;
 mod files;
 mod holders;
 mod host;
-mod keeper;
 mod ledger;
 mod links;
 mod loop_device;
@@ -72,13 +72,14 @@ mod start;
 mod wire;
 
 pub use board::{Board, Wait, enter};
+pub use descriptor_holder::{DescriptorHolderError, DescriptorHolderProgram, keep};
 pub use entries::ENTRIES_MAX;
 pub use files::{
-    AttachError, Attached, CloseError, DetachError, Files, KeeperHealth, Survival, Unanswered, Wanted,
+    AttachError, Attached, CloseError, DescriptorHolderHealth, DetachError, Files, Survival, Unanswered,
+    Wanted,
 };
 pub use holders::{Holder, holders, lasting_holders, list, pause};
 pub use host::{Fault, FlushRequest, Host, RangeRequest, ReadRequest, SpaceKey, WriteRequest};
-pub use keeper::{KeeperError, KeeperProgram, keep};
 pub use ledger::{Access, Attachment, Ledger, LedgerError, LedgerFile, Made};
 pub use links::{link, unlink};
 pub use loop_device::LoopError;

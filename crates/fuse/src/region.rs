@@ -1,7 +1,7 @@
-//! The slots in which requests arrive: memory that outlives the daemon.
+//! The slots in which requests arrive: memory that survives the daemon.
 //!
 //! A slot holds one request from the moment it is read until it is answered. The slots lie in a memory file that the
-//! keeper holds too, so that a daemon that takes over after a kill finds each request that its predecessor had read.
+//! descriptor holder holds too, so that a daemon that takes over after a kill finds each request that its predecessor had read.
 //! Three states are enough, and each is written before the step that it covers:
 //!
 //! | state | found after a kill | taken up by |
@@ -176,7 +176,7 @@ impl Region {
     }
 
     /// Maps the region of a daemon that died. Nothing in it is believed before it was checked.
-    pub(crate) fn take_over(file: OwnedFd) -> Result<Self, RegionError> {
+    pub(crate) fn adopt(file: OwnedFd) -> Result<Self, RegionError> {
         let mut head = [0u8; 20];
         let read = rustix::io::pread(&file, &mut head, 0).unwrap_or(0);
         let word =
@@ -228,7 +228,7 @@ impl Region {
     }
 
     fn head(&self) -> &Head {
-        // SAFETY: the first page holds a `Head` since `create`, or was checked by `take_over`; all bit patterns are
+        // SAFETY: the first page holds a `Head` since `create`, or was checked by `adopt`; all bit patterns are
         // valid, and what changes is atomic.
         unsafe { self.memory.cast::<Head>().as_ref() }
     }
@@ -340,7 +340,7 @@ mod tests {
         let file = rustix::io::dup(region.file()).unwrap();
         drop(region);
 
-        let region = Region::take_over(file).unwrap();
+        let region = Region::adopt(file).unwrap();
         let found: Vec<_> = (0..4).map(|index| region.found(index)).collect();
         let expected = [Found::Nothing, Found::Nothing, Found::Unanswered, Found::Answering { error: -5 }];
         assert_eq!(found, expected);
@@ -354,15 +354,15 @@ mod tests {
     fn what_is_no_region_is_refused() {
         let file = rustix::fs::memfd_create("x", MemfdFlags::CLOEXEC).unwrap();
         rustix::fs::ftruncate(&file, 1 << 16).unwrap();
-        assert!(matches!(Region::take_over(file), Err(RegionError::Version { found: 0 })));
+        assert!(matches!(Region::adopt(file), Err(RegionError::Version { found: 0 })));
 
         let region = Region::create(SHAPE).unwrap();
         let file = rustix::io::dup(region.file()).unwrap();
         rustix::fs::ftruncate(&file, 4096).unwrap();
-        assert!(matches!(Region::take_over(file), Err(RegionError::Shape { slot_count: 4, .. })));
+        assert!(matches!(Region::adopt(file), Err(RegionError::Shape { slot_count: 4, .. })));
         let file = rustix::io::dup(region.file()).unwrap();
         rustix::io::pwrite(&file, &9u32.to_ne_bytes(), 8).unwrap();
-        assert!(matches!(Region::take_over(file), Err(RegionError::Version { found: 9 })));
+        assert!(matches!(Region::adopt(file), Err(RegionError::Version { found: 9 })));
         // Unmapping pages that the file no longer has is fine; touching them is not, so the region goes untouched.
     }
 }

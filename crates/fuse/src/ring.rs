@@ -5,7 +5,7 @@
 //! wants to be told apart, a queue for each processor, goes over one ring of ours.
 //!
 //! A connection that has used rings is the daemon's alone: when its process ends the kernel takes back every command and
-//! ends the connection, and every request fails, now and later. That is why nothing here is kept by a keeper, and why
+//! ends the connection, and every request fails, now and later. That is why nothing here is kept by a descriptor holder, and why
 //! nobody gets it who has not asked for it by name ([`Channel::Rings`](crate::Channel)).
 
 use std::fs;
@@ -167,7 +167,7 @@ struct Talk<'a> {
 
 impl Talk<'_> {
     fn push(&mut self, entry: &squeue::Entry128) {
-        // SAFETY: what a command points to are the parts of an entry, in memory that outlives the ring, as do the files of
+        // SAFETY: what a command points to are the parts of an entry, in memory that survives the ring, as do the files of
         // the connection and the board: all of them belong to the shared part.
         let pushed = unsafe { self.ring.submission().push(entry) };
         assert!(pushed.is_ok(), "the ring has room for a command of each entry");

@@ -3,11 +3,11 @@
 //! No thread waits for a request to be carried out. An answer is written by whichever thread has it, straight from where
 //! the content lies; writing to `/dev/fuse` copies and does not block.
 //!
-//! All threads of a session use the one descriptor that the keeper holds too. Cloned ones (one queue per core) are not
+//! All threads of a session use the one descriptor that the descriptor holder holds too. Cloned ones (one queue per core) are not
 //! for us: requests read through a clone fail when the process that holds it dies. Nor is FUSE over io_uring, where nobody
 //! asked for it by name: what was given to a ring hangs when its process dies, because the kernel resends no request of a
-//! ring. A session that was asked for it has [entries](Entries), which no keeper holds, and in which all requests come but
-//! those that the kernel sends by no ring.
+//! ring. A session that was asked for it has [entries](Entries), which no descriptor holder holds, and in which all requests come
+//! but those that the kernel sends by no ring.
 
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
@@ -46,7 +46,7 @@ pub struct SessionCounters {
     /// Answers given.
     pub answers: u64,
     /// Answers to requests that were not waiting any more.
-    pub late_answers: u64,
+    pub stale_answers: u64,
 }
 
 #[derive(Default)]
@@ -55,7 +55,7 @@ struct Counters {
     resent: AtomicU64,
     replayed: AtomicU64,
     answers: AtomicU64,
-    late_answers: AtomicU64,
+    stale_answers: AtomicU64,
 }
 
 /// Where a session stands.
@@ -82,7 +82,7 @@ pub(crate) struct Shared {
     phase: AtomicU8,
     counters: Counters,
     negotiated: Mutex<bool>,
-    negotiated_bell: Condvar,
+    negotiated_notify: Condvar,
 }
 
 impl fmt::Debug for Shared {
@@ -100,7 +100,7 @@ impl Shared {
         host: Arc<dyn Host>,
     ) -> Result<Self, Errno> {
         let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        // The flag lives in the open file, which the keeper and a daemon before share: both want it the same.
+        // The flag lives in the open file, which the descriptor holder and a daemon before share: both want it the same.
         rustix::fs::fcntl_setfl(&fuse, rustix::fs::OFlags::NONBLOCK)?;
         let slots = Slots::new(region.shape().slot_count);
         let negotiated = Mutex::new(region.negotiated().is_some());
@@ -115,7 +115,7 @@ impl Shared {
             phase: AtomicU8::new(Phase::Serving as u8),
             counters: Counters::default(),
             negotiated,
-            negotiated_bell: Condvar::new(),
+            negotiated_notify: Condvar::new(),
         })
     }
 
@@ -126,7 +126,7 @@ impl Shared {
             resent: get(&self.counters.resent),
             replayed: get(&self.counters.replayed),
             answers: get(&self.counters.answers),
-            late_answers: get(&self.counters.late_answers),
+            stale_answers: get(&self.counters.stale_answers),
         }
     }
 
@@ -148,13 +148,13 @@ impl Shared {
     pub(crate) fn set_negotiated(&self, minor: u32, resends: bool) {
         self.region.set_negotiated(minor, resends);
         *self.negotiated.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.negotiated_bell.notify_all();
+        self.negotiated_notify.notify_all();
     }
 
     /// Waits until the kernel and we have agreed on a version.
     pub(crate) fn wait_negotiated(&self, limit: Duration) -> bool {
         let guard = self.negotiated.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.negotiated_bell.wait_timeout_while(guard, limit, |done| !*done);
+        let waited = self.negotiated_notify.wait_timeout_while(guard, limit, |done| !*done);
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
@@ -178,7 +178,7 @@ impl Shared {
                 continue;
             }
             self.slots.take_one(index);
-            let ticket = Ticket::new(self, Carrier::Slot(index));
+            let ticket = Ticket::new(self, RequestSource::Slot(index));
             self.counters.replayed.fetch_add(1, Ordering::Relaxed);
             match found {
                 Found::Answering { error } if error < 0 => ticket.fail(-error),
@@ -190,7 +190,7 @@ impl Shared {
 
     fn read_loop(self: &Arc<Self>) {
         while let Some(index) = self.slots.take() {
-            let ticket = Ticket::new(self, Carrier::Slot(index));
+            let ticket = Ticket::new(self, RequestSource::Slot(index));
             match self.receive(index) {
                 Ok(()) => {
                     self.counters.requests.fetch_add(1, Ordering::Relaxed);
@@ -211,7 +211,7 @@ impl Shared {
     /// A request has come into an entry of a ring.
     pub(crate) fn take_from_ring(self: &Arc<Self>, tag: u16) {
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
-        let ticket = Ticket::new(self, Carrier::Entry(tag));
+        let ticket = Ticket::new(self, RequestSource::Entry(tag));
         if self.phase.load(Ordering::SeqCst) == Phase::LetGo as u8 {
             // Nobody takes over what comes by a ring.
             return ticket.fail(libc::EIO);
@@ -285,7 +285,7 @@ impl Shared {
     /// Gives a slot back.
     fn leave(&self, index: usize) {
         self.region.release(index);
-        self.slots.give_back(index);
+        self.slots.return_slot(index);
     }
 
     fn send(&self, unique: u64, error: i32, pieces: &[IoSlice<'_>]) {
@@ -293,7 +293,7 @@ impl Shared {
         match rustix::io::writev(&self.fuse, pieces) {
             Ok(_) => {}
             Err(Errno::NOENT | Errno::NODEV) => {
-                self.counters.late_answers.fetch_add(1, Ordering::Relaxed);
+                self.counters.stale_answers.fetch_add(1, Ordering::Relaxed);
             }
             Err(failure) => {
                 tracing::error!(unique, error, %failure, "answering a request of an attached space failed; the kernel fails the request");
@@ -347,7 +347,7 @@ impl Readers {
 
 /// Where a request lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Carrier {
+enum RequestSource {
     /// In a slot, read from `/dev/fuse`.
     Slot(usize),
     /// In an entry of a ring, by its tag.
@@ -358,20 +358,20 @@ enum Carrier {
 #[must_use]
 pub(crate) struct Ticket {
     shared: Arc<Shared>,
-    carrier: Carrier,
+    source: RequestSource,
     answered: bool,
 }
 
 impl fmt::Debug for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let head = self.head();
-        write!(f, "Ticket({:?}, operation {}, unique {:x})", self.carrier, head.opcode, head.unique)
+        write!(f, "Ticket({:?}, operation {}, unique {:x})", self.source, head.opcode, head.unique)
     }
 }
 
 impl Ticket {
-    fn new(shared: &Arc<Shared>, carrier: Carrier) -> Self {
-        Self { shared: Arc::clone(shared), carrier, answered: false }
+    fn new(shared: &Arc<Shared>, source: RequestSource) -> Self {
+        Self { shared: Arc::clone(shared), source, answered: false }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -379,10 +379,10 @@ impl Ticket {
     }
 
     fn front(&self) -> [u8; FRONT_BYTES] {
-        match self.carrier {
+        match self.source {
             // SAFETY: the ticket holds the slot; the kernel wrote it before the ticket was handed on.
-            Carrier::Slot(index) => unsafe { self.shared.region.front(index).read() },
-            Carrier::Entry(tag) => self.shared.entries().front(tag),
+            RequestSource::Slot(index) => unsafe { self.shared.region.front(index).read() },
+            RequestSource::Entry(tag) => self.shared.entries().front(tag),
         }
     }
 
@@ -399,13 +399,13 @@ impl Ticket {
     /// Copies the body out whole, for the requests whose body is no fixed struct; its length is the second result.
     pub(crate) fn body_bytes(&self) -> ([u8; BODY_BYTES_MAX], usize) {
         let front = self.front();
-        let (begin, len) = match self.carrier {
-            Carrier::Slot(_) => {
+        let (begin, len) = match self.source {
+            RequestSource::Slot(_) => {
                 let len = (self.head().len as usize).saturating_sub(size_of::<InHead>());
                 (front.get(size_of::<InHead>()..).unwrap_or_default(), len)
             }
             // What is no fixed struct is all in the payload.
-            Carrier::Entry(tag) => (Default::default(), self.shared.entries().payload_len(tag)),
+            RequestSource::Entry(tag) => (Default::default(), self.shared.entries().payload_len(tag)),
         };
         let rest = self.payload(BODY_BYTES_MAX - begin.len());
         let mut body = [0; BODY_BYTES_MAX];
@@ -425,9 +425,9 @@ impl Ticket {
     }
 
     fn payload_at(&self) -> *mut u8 {
-        match self.carrier {
-            Carrier::Slot(index) => self.shared.region.payload(index),
-            Carrier::Entry(tag) => self.shared.entries().payload(tag),
+        match self.source {
+            RequestSource::Slot(index) => self.shared.region.payload(index),
+            RequestSource::Entry(tag) => self.shared.entries().payload(tag),
         }
     }
 
@@ -449,9 +449,9 @@ impl Ticket {
 
     /// Answers with content, or with nothing where nothing is expected.
     pub(crate) fn answer(self, pieces: &[&[u8]]) {
-        match self.carrier {
-            Carrier::Slot(_) if pieces.len() > PIECES_MAX => self.answer_gathered(pieces),
-            Carrier::Slot(_) | Carrier::Entry(_) => self.finish(0, pieces),
+        match self.source {
+            RequestSource::Slot(_) if pieces.len() > PIECES_MAX => self.answer_gathered(pieces),
+            RequestSource::Slot(_) | RequestSource::Entry(_) => self.finish(0, pieces),
         }
     }
 
@@ -482,9 +482,9 @@ impl Ticket {
 
     fn finish(mut self, error: i32, pieces: &[&[u8]]) {
         self.answered = true;
-        match self.carrier {
-            Carrier::Slot(index) => self.finish_slot(index, error, pieces),
-            Carrier::Entry(tag) => {
+        match self.source {
+            RequestSource::Slot(index) => self.finish_slot(index, error, pieces),
+            RequestSource::Entry(tag) => {
                 self.shared.counters.answers.fetch_add(1, Ordering::Relaxed);
                 self.shared.entries().answer(tag, error, pieces);
             }
@@ -507,12 +507,12 @@ impl Ticket {
 
     /// For what expects no answer: gives the slot back without one. An entry of a ring comes back no other way.
     pub(crate) fn forget(mut self) {
-        match self.carrier {
-            Carrier::Slot(index) => {
+        match self.source {
+            RequestSource::Slot(index) => {
                 self.answered = true;
                 self.shared.leave(index);
             }
-            Carrier::Entry(_) => self.finish(0, &[]),
+            RequestSource::Entry(_) => self.finish(0, &[]),
         }
     }
 }
@@ -523,15 +523,15 @@ impl Drop for Ticket {
             return;
         }
         let is_let_go = self.shared.phase.load(Ordering::SeqCst) == Phase::LetGo as u8;
-        match self.carrier {
+        match self.source {
             // The slot stays as it is: armed, with its request.
-            Carrier::Slot(_) if is_let_go => return,
-            Carrier::Entry(_) if is_let_go => {}
-            Carrier::Slot(_) | Carrier::Entry(_) => {
+            RequestSource::Slot(_) if is_let_go => return,
+            RequestSource::Entry(_) if is_let_go => {}
+            RequestSource::Slot(_) | RequestSource::Entry(_) => {
                 tracing::error!(request = ?self, "a request of an attached space was dropped without an answer; it fails");
             }
         }
-        let again = Self { shared: Arc::clone(&self.shared), carrier: self.carrier, answered: true };
+        let again = Self { shared: Arc::clone(&self.shared), source: self.source, answered: true };
         again.finish(-libc::EIO, &[]);
     }
 }

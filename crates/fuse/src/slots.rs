@@ -14,7 +14,7 @@ pub(crate) struct Slots {
     free: [AtomicU64; WORDS],
     waiting: AtomicUsize,
     closed: Mutex<bool>,
-    bell: Condvar,
+    notify: Condvar,
 }
 
 impl Slots {
@@ -25,7 +25,7 @@ impl Slots {
             if bits == WORD_BITS { u64::MAX } else { (1 << bits) - 1 }
         };
         let free = std::array::from_fn(|index| AtomicU64::new(word(index)));
-        Self { free, waiting: AtomicUsize::new(0), closed: Mutex::new(false), bell: Condvar::new() }
+        Self { free, waiting: AtomicUsize::new(0), closed: Mutex::new(false), notify: Condvar::new() }
     }
 
     /// Takes a free slot, if there is one.
@@ -68,7 +68,7 @@ impl Slots {
             if let Some(index) = self.try_take() {
                 break Some(index);
             }
-            closed = self.bell.wait(closed).unwrap_or_else(PoisonError::into_inner);
+            closed = self.notify.wait(closed).unwrap_or_else(PoisonError::into_inner);
         };
         self.waiting.fetch_sub(1, Ordering::SeqCst);
         taken
@@ -78,19 +78,19 @@ impl Slots {
     ///
     /// # Panics
     /// When it is free: two requests in one slot would answer for each other.
-    pub(crate) fn give_back(&self, index: usize) {
+    pub(crate) fn return_slot(&self, index: usize) {
         let before = self.word(index).fetch_or(Self::bit(index), Ordering::SeqCst);
         assert!(before & Self::bit(index) == 0, "slot {index} is returned once");
         if self.waiting.load(Ordering::SeqCst) > 0 {
             drop(self.closed.lock().unwrap_or_else(PoisonError::into_inner));
-            self.bell.notify_all();
+            self.notify.notify_all();
         }
     }
 
     /// Sends away whoever waits for a slot.
     pub(crate) fn close(&self) {
         *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 
     fn word(&self, index: usize) -> &AtomicU64 {
@@ -115,7 +115,7 @@ mod tests {
             let slots = Slots::new(count);
             let taken: BTreeSet<usize> = std::iter::from_fn(|| slots.try_take()).collect();
             assert_eq!(taken, (0..count).collect());
-            taken.iter().for_each(|index| slots.give_back(*index));
+            taken.iter().for_each(|index| slots.return_slot(*index));
             slots.take_one(count - 1);
             assert_eq!(std::iter::from_fn(|| slots.try_take()).count(), count - 1);
         }
@@ -136,7 +136,7 @@ mod tests {
                             let index = slots.take().unwrap();
                             assert_eq!(held[index].fetch_add(1, Ordering::SeqCst), 0);
                             held[index].fetch_sub(1, Ordering::SeqCst);
-                            slots.give_back(index);
+                            slots.return_slot(index);
                         }
                     })
                     .unwrap()

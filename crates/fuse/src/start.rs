@@ -1,11 +1,11 @@
-//! Starting: taking up what a daemon before has left, clearing what is dead, or beginning anew.
+//! Starting: taking up what a daemon before has left, clearing what is dead, or beginning again.
 //!
 //! | found | done |
 //! |---|---|
 //! | another start of the machine | nothing is left; what was attached is reported as lost |
-//! | a keeper with a live connection | taken up: every request goes on |
-//! | a keeper without one (killed between two steps, or the folder was unmounted) | ended; begun anew |
-//! | no keeper, the folder mounted; or a folder whose requests went over rings | every request on it has failed already; it is unmounted, unused loop devices are cleared, those in use are reported as stranded, with who uses them |
+//! | a descriptor holder with a live connection | taken up: every request goes on |
+//! | a descriptor holder without one (killed between two steps, or the folder was unmounted) | ended; begun again |
+//! | no descriptor holder, the folder mounted; or a folder whose requests went over rings | every request on it has failed already; it is unmounted, unused loop devices are cleared, those in use are reported as stranded, with who uses them |
 
 use std::fs;
 use std::io;
@@ -17,12 +17,12 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
+use crate::descriptor_holder::{DescriptorHolder, DescriptorHolderError, DescriptorHolderProgram, Kept};
 use crate::dispatch::BACKGROUND_MAX;
 use crate::entries::{Entries, EntriesShape};
 use crate::files::{Attached, Files, Inner, Survival, Unanswered, device_of, file_name, link_of, node_of};
 use crate::holders::{Holder, holders};
 use crate::host::Host;
-use crate::keeper::{Keeper, KeeperError, KeeperProgram, Kept};
 use crate::ledger::{Attachment, Ledger, LedgerError, Made};
 use crate::links;
 use crate::loop_device::{Cleared, LoopDevice};
@@ -36,7 +36,7 @@ use crate::wire::ROOT_NODE;
 /// How long the kernel may take to say hello.
 const NEGOTIATION_LIMIT: Duration = Duration::from_secs(10);
 /// Slots beside rings: few requests come another way.
-const SLOTS_BESIDE_RINGS: usize = 4;
+const EXTRA_SLOTS: usize = 4;
 /// Reading threads, at most.
 pub const THREADS_MAX: usize = 8;
 
@@ -53,7 +53,7 @@ pub enum Recovery {
 /// What carries the requests of attached spaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Channel {
-    /// `/dev/fuse`, which a keeper holds too: what is attached outlives the daemon.
+    /// `/dev/fuse`, which a descriptor holder holds too: what is attached survives the daemon.
     #[default]
     Kept,
     /// Rings of io_uring, which end with the daemon, and what is attached with them. Only where somebody asked for just
@@ -64,12 +64,12 @@ pub enum Channel {
 /// How attached spaces are offered.
 #[derive(Debug, Clone)]
 pub struct FilesConfig {
-    /// The daemon's run folder: the mounted folder and the keeper's socket lie in it.
+    /// The daemon's run folder: the mounted folder and the descriptor holder's socket lie in it.
     pub run: PathBuf,
     /// Where the links go; `/dev/dolmen`.
     pub links: PathBuf,
     /// The program that keeps the connection while the daemon is away.
-    pub keeper: KeeperProgram,
+    pub descriptor_holder: DescriptorHolderProgram,
     /// Threads that read requests; 1 to [`THREADS_MAX`].
     pub thread_count: usize,
     /// Requests in flight, at most; 1 to [`SLOTS_MAX`].
@@ -87,11 +87,11 @@ pub struct FilesConfig {
 impl FilesConfig {
     /// The defaults: one thread, 128 requests of 256 KiB (32 MiB of locked memory), 1 MiB of read-ahead.
     #[must_use]
-    pub fn new(run: PathBuf, keeper: KeeperProgram) -> Self {
+    pub fn new(run: PathBuf, descriptor_holder: DescriptorHolderProgram) -> Self {
         Self {
             run,
             links: PathBuf::from("/dev/dolmen"),
-            keeper,
+            descriptor_holder,
             thread_count: 1,
             slot_count: usize::from(BACKGROUND_MAX),
             payload_bytes: 256 * 1024,
@@ -101,10 +101,10 @@ impl FilesConfig {
         }
     }
 
-    /// As [`new`](Self::new), with rings: nothing that is attached so outlives the daemon.
+    /// As [`new`](Self::new), with rings: nothing that is attached so survives the daemon.
     #[must_use]
-    pub fn over_rings(run: PathBuf, keeper: KeeperProgram) -> Self {
-        Self { channel: Channel::Rings, ..Self::new(run, keeper) }
+    pub fn over_rings(run: PathBuf, descriptor_holder: DescriptorHolderProgram) -> Self {
+        Self { channel: Channel::Rings, ..Self::new(run, descriptor_holder) }
     }
 
     /// Where the folder of attached spaces is mounted: each channel has its own, because a connection that has used rings
@@ -175,9 +175,9 @@ pub enum StartError {
     /// The folder.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// The keeper.
+    /// The descriptor holder.
     #[error(transparent)]
-    Keeper(#[from] KeeperError),
+    DescriptorHolder(#[from] DescriptorHolderError),
     /// The slots.
     #[error(transparent)]
     Region(#[from] RegionError),
@@ -216,7 +216,7 @@ struct Starter {
 }
 
 impl Files {
-    /// Takes up what a daemon before has left, or begins anew. The engine must be ready to serve the recorded spaces.
+    /// Takes up what a daemon before has left, or begins again. The engine must be ready to serve the recorded spaces.
     ///
     /// At most one process of the host may do this for one run folder: the caller holds a lock.
     ///
@@ -231,7 +231,7 @@ impl Files {
         let made = ledger.load()?;
         // What exists lies where it was recorded, whatever the settings say now.
         let at = made.mount.clone().unwrap_or_else(|| config.folder());
-        let socket = made.keeper.clone().unwrap_or_else(|| config.run.join("keeper"));
+        let socket = made.descriptor_holder.clone().unwrap_or_else(|| config.run.join("descriptor-holder"));
         let taken_up = TakenUp::default();
         Starter { config, shape, host, ledger, made, at, socket, taken_up }.run()
     }
@@ -248,7 +248,7 @@ impl Files {
         host: Arc<dyn Host>,
         ledger: Box<dyn Ledger>,
     ) -> Result<TakenUp, StartError> {
-        assert!(config.channel == Channel::Rings, "what outlives its daemon is taken up, not cleared");
+        assert!(config.channel == Channel::Rings, "what survives its daemon is taken up, not cleared");
         let shape = config.check()?;
         let made = ledger.load()?;
         let at = made.mount.clone().unwrap_or_else(|| config.folder());
@@ -269,14 +269,16 @@ impl Starter {
             return self.run_over_rings();
         }
         self.forget_other_boots()?;
-        let keeper = Keeper::find(&self.socket)?;
-        let kept = keeper.as_ref().map_or(Ok(None), Keeper::get)?;
-        match (keeper, kept) {
-            (Some(keeper), Some(kept)) if is_connected(&kept.fuse) => self.resume(keeper, kept),
-            (keeper, kept) => {
+        let descriptor_holder = DescriptorHolder::find(&self.socket)?;
+        let kept = descriptor_holder.as_ref().map_or(Ok(None), DescriptorHolder::get)?;
+        match (descriptor_holder, kept) {
+            (Some(descriptor_holder), Some(kept)) if is_connected(&kept.fuse) => {
+                self.resume(descriptor_holder, kept)
+            }
+            (descriptor_holder, kept) => {
                 drop(kept);
-                if let Some(keeper) = keeper {
-                    keeper.end()?;
+                if let Some(descriptor_holder) = descriptor_holder {
+                    descriptor_holder.end()?;
                 }
                 self.clear_remains()?;
                 self.begin()
@@ -293,14 +295,18 @@ impl Starter {
             let before = std::mem::replace(&mut self.made, Made { boot_id, ..Made::default() });
             self.taken_up.lost = before.attachments;
             self.at = self.config.folder();
-            self.socket = self.config.run.join("keeper");
+            self.socket = self.config.run.join("descriptor-holder");
         }
         Ok(())
     }
 
     /// Takes up a live connection.
-    fn resume(mut self, keeper: Keeper, kept: Kept) -> Result<(Files, TakenUp), StartError> {
-        let region = Region::take_over(kept.slots)?;
+    fn resume(
+        mut self,
+        descriptor_holder: DescriptorHolder,
+        kept: Kept,
+    ) -> Result<(Files, TakenUp), StartError> {
+        let region = Region::adopt(kept.slots)?;
         let nodes = Nodes::default();
         for attachment in &mut self.made.attachments {
             if let Some(size) = self.host.size(attachment.space) {
@@ -317,10 +323,10 @@ impl Starter {
         if !shared.wait_negotiated(NEGOTIATION_LIMIT) {
             return Err(StartError::NotNegotiated { at: self.at });
         }
-        keeper.watch()?;
+        descriptor_holder.watch()?;
         self.sort_attachments(&shared);
         self.retry_stranded();
-        self.finish(shared, Some(keeper), readers)
+        self.finish(shared, Some(descriptor_holder), readers)
     }
 
     /// Tells attachments that go on from those that were half made.
@@ -385,20 +391,20 @@ impl Starter {
         self.taken_up.stranded.push(Stranded { attachment, device, by });
     }
 
-    /// Begins anew.
+    /// Begins again.
     fn begin(mut self) -> Result<(Files, TakenUp), StartError> {
         let fuse = mount::open_fuse()?;
         let region = Region::create(self.shape)?;
-        (self.made.mount, self.made.keeper) = (Some(self.at.clone()), Some(self.socket.clone()));
+        (self.made.mount, self.made.descriptor_holder) = (Some(self.at.clone()), Some(self.socket.clone()));
         self.made.node_last = self.made.node_last.max(ROOT_NODE);
         self.ledger.store(&self.made)?;
-        let keeper = Keeper::start(&self.config.keeper, &self.socket)?;
-        match self.open(fuse, region, &keeper) {
-            Ok((shared, readers)) => self.finish(shared, Some(keeper), readers),
+        let descriptor_holder = DescriptorHolder::start(&self.config.descriptor_holder, &self.socket)?;
+        match self.open(fuse, region, &descriptor_holder) {
+            Ok((shared, readers)) => self.finish(shared, Some(descriptor_holder), readers),
             Err(error) => {
                 // Nothing is attached yet, so nobody misses what is taken away here; what stays is recorded.
                 let _ = mount::unmount_dead(&self.at);
-                let _ = keeper.end();
+                let _ = descriptor_holder.end();
                 Err(error)
             }
         }
@@ -408,13 +414,13 @@ impl Starter {
         &self,
         fuse: OwnedFd,
         region: Region,
-        keeper: &Keeper,
+        descriptor_holder: &DescriptorHolder,
     ) -> Result<(Arc<Shared>, Readers), StartError> {
-        keeper.put(fuse.as_fd(), region.file())?;
+        descriptor_holder.put(fuse.as_fd(), region.file())?;
         mount::mount(&fuse, &self.at)?;
         let shared = self.share(fuse, region, None, Nodes::default())?;
         let readers = self.read(&shared)?;
-        self.negotiate(&shared, readers, || keeper.watch().map_err(StartError::from))
+        self.negotiate(&shared, readers, || descriptor_holder.watch().map_err(StartError::from))
     }
 
     /// Waits until the kernel and we agree, and does what comes then; without it the reading threads end.
@@ -439,18 +445,18 @@ impl Starter {
         }
     }
 
-    /// Clears what is left of rings, which end with their daemon, and begins anew.
+    /// Clears what is left of rings, which end with their daemon, and begins again.
     fn run_over_rings(mut self) -> Result<(Files, TakenUp), StartError> {
         let queue_count = ring::queue_count()?;
         self.forget_other_boots()?;
         self.clear_remains()?;
         let fuse = mount::open_fuse()?;
-        let region = Region::create(Shape { slot_count: SLOTS_BESIDE_RINGS, ..self.shape })?;
+        let region = Region::create(Shape { slot_count: EXTRA_SLOTS, ..self.shape })?;
         let shape = EntriesShape::of_queues(queue_count, self.shape.payload_bytes)
             .ok_or(RingsUnusable::Processors { found: queue_count })?;
         let doing = "mapping the entries of rings";
         let entries = Entries::map(shape).map_err(|source| StartError::System { doing, source })?;
-        (self.made.mount, self.made.keeper) = (Some(self.at.clone()), None);
+        (self.made.mount, self.made.descriptor_holder) = (Some(self.at.clone()), None);
         self.made.node_last = self.made.node_last.max(ROOT_NODE);
         self.ledger.store(&self.made)?;
         match self.open_over_rings(fuse, region, entries) {
@@ -511,19 +517,19 @@ impl Starter {
     fn finish(
         mut self,
         shared: Arc<Shared>,
-        keeper: Option<Keeper>,
+        descriptor_holder: Option<DescriptorHolder>,
         readers: Readers,
     ) -> Result<(Files, TakenUp), StartError> {
         let survival = Survival { unanswered: self.unanswered(&shared), absence_s_max: absence_s_max() };
         self.ledger.store(&self.made)?;
-        let inner = Inner { made: self.made, ledger: self.ledger, keeper, readers: Some(readers) };
+        let inner = Inner { made: self.made, ledger: self.ledger, descriptor_holder, readers: Some(readers) };
         let files = Files {
             shared,
             inner: Mutex::new(inner),
             at: self.at,
             links: self.config.links,
             read_ahead_kib: self.config.read_ahead_kib,
-            keeper_program: self.config.keeper,
+            descriptor_holder_program: self.config.descriptor_holder,
             survival,
         };
         self.taken_up.resumed = files.attached();

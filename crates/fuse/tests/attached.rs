@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dolmen_fuse::{
-    Access, AttachError, CloseError, DetachError, Fault, Holder, KeeperHealth, Recovery, Unanswered,
+    Access, AttachError, CloseError, DescriptorHolderHealth, DetachError, Fault, Holder, Recovery, Unanswered,
 };
 use dolmen_units::Bytes;
 use support::{Rig, eventually, key, run, wanted};
@@ -87,15 +87,15 @@ fn an_attached_space_is_a_disk() {
     // The number of the device may be another test's by now.
     assert!(loops_over(rig.path("").to_str().unwrap()).is_empty());
     assert!(matches!(rig.files().detach(key(1)), Err(DetachError::NotAttached { .. })));
-    let keeper = rig.files().keeper_pid().unwrap();
+    let descriptor_holder = rig.files().descriptor_holder_pid().unwrap();
     rig.files().close().unwrap();
-    assert!(!Path::new(&format!("/proc/{keeper}")).exists());
+    assert!(!Path::new(&format!("/proc/{descriptor_holder}")).exists());
     assert_eq!(fs::read_dir(rig.path("run/attached")).unwrap().count(), 0);
     assert!(matches!(rig.files().attach(&wanted(1, "vm")), Err(AttachError::Ended { .. })));
 }
 
 #[test]
-fn a_file_system_lives_on_an_attached_space() {
+fn a_file_system_works_on_an_attached_space() {
     // Scenario: ext4 is made, mounted, filled, trimmed and unmounted; the trim reaches the space, the check is clean,
     // and while it is mounted the space cannot be detached and the refusal names the mount point.
     need!("mkfs.ext4", "fsck.ext4", "mount", "fstrim");
@@ -275,7 +275,7 @@ fn a_kill_under_a_mounted_file_system_is_a_pause() {
 
 #[test]
 fn a_kill_is_a_pause_also_where_the_kernel_cannot_resend() {
-    // Scenario: the same, with the requests taken from the slots that the keeper holds.
+    // Scenario: the same, with the requests taken from the slots that the descriptor holder holds.
     need!("fio", "mkfs.ext4", "fsck.ext4");
     kill_under_fio(Recovery::Replay, "replayed");
 }
@@ -328,8 +328,8 @@ struct Aligned([u8; 4096]);
 use std::os::unix::fs::OpenOptionsExt;
 
 #[test]
-fn without_its_keeper_the_next_start_clears_and_names_what_is_left() {
-    // Scenario: daemon and keeper die together. A device that is in use is named with its user and cleared by a later
+fn without_its_descriptor_holder_the_next_start_clears_and_names_leftovers() {
+    // Scenario: daemon and descriptor holder die together. A device that is in use is named with its user and cleared by a later
     // start; one that is not is cleared at once; both are reported as lost; new attachments work at once.
     need!("sleep");
     let mut rig = Rig::new();
@@ -339,11 +339,11 @@ fn without_its_keeper_the_next_start_clears_and_names_what_is_left() {
     let (busy, idle) = (rig.attach(1, "busy"), rig.attach(2, "idle"));
     let disk = File::open(&busy.device).unwrap();
     let sleeper = rig.sleep_on(disk);
-    let keeper = rig.files().keeper_pid().unwrap();
+    let descriptor_holder = rig.files().descriptor_holder_pid().unwrap();
     rig.files().let_go();
     drop(rig.files.take());
     rustix::process::kill_process(
-        rustix::process::Pid::from_raw(keeper).unwrap(),
+        rustix::process::Pid::from_raw(descriptor_holder).unwrap(),
         rustix::process::Signal::KILL,
     )
     .unwrap();
@@ -366,33 +366,33 @@ fn without_its_keeper_the_next_start_clears_and_names_what_is_left() {
 }
 
 #[test]
-fn the_keeper_is_deaf_locked_and_ends_with_the_folder() {
+fn the_descriptor_holder_ignores_signals_is_locked_and_ends_with_the_folder() {
     // Scenario: SIGTERM and SIGHUP do nothing to it; its memory is locked; when the folder is unmounted behind the
-    // daemon's back it ends by itself, and a new start begins anew.
+    // daemon's back it ends by itself, and a new start begins again.
     need!("umount");
     let mut rig = Rig::new();
     rig.start();
-    let keeper = rig.files().keeper_pid().unwrap();
-    let pid = rustix::process::Pid::from_raw(keeper).unwrap();
+    let descriptor_holder = rig.files().descriptor_holder_pid().unwrap();
+    let pid = rustix::process::Pid::from_raw(descriptor_holder).unwrap();
     for signal in [rustix::process::Signal::TERM, rustix::process::Signal::HUP, rustix::process::Signal::INT]
     {
         rustix::process::kill_process(pid, signal).unwrap();
     }
-    let status = fs::read_to_string(format!("/proc/{keeper}/status")).unwrap();
+    let status = fs::read_to_string(format!("/proc/{descriptor_holder}/status")).unwrap();
     let locked = status.lines().find(|line| line.starts_with("VmLck:")).unwrap();
     assert_ne!(locked.split_whitespace().nth(1), Some("0"), "{locked}");
     if support::may_exempt_from_oom() {
-        let score = fs::read_to_string(format!("/proc/{keeper}/oom_score_adj")).unwrap();
+        let score = fs::read_to_string(format!("/proc/{descriptor_holder}/oom_score_adj")).unwrap();
         assert_eq!(score.trim(), "-1000");
     } else {
         println!("skipped: the exemption from the out-of-memory killer needs CAP_SYS_RESOURCE");
     }
     run("umount", &[rig.path("run/attached").to_str().unwrap()]);
-    let is_gone = || {
-        let status = fs::read_to_string(format!("/proc/{keeper}/status")).unwrap_or_default();
+    let is_closed = || {
+        let status = fs::read_to_string(format!("/proc/{descriptor_holder}/status")).unwrap_or_default();
         status.is_empty() || status.contains("State:\tZ")
     };
-    eventually("the keeper ends", is_gone);
+    eventually("the descriptor holder ends", is_closed);
     drop(rig.files.take());
     rig.space(1, 8 * MIB);
     rig.start();
@@ -447,19 +447,22 @@ fn loops_over(folder: &str) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn a_keeper_that_dies_is_replaced_by_one_that_keeps() {
-    // Scenario: the keeper is killed while the daemon lives; the daemon finds out when it looks, and the new keeper
-    // carries the attached space over to the next daemon.
+fn a_dead_descriptor_holder_is_replaced() {
+    // Scenario: the descriptor holder is killed while the daemon lives; the daemon finds out when it looks, and the new descriptor
+    // holder carries the attached space over to the next daemon.
     need!();
     let mut rig = Rig::new();
     rig.space(1, 8 * MIB);
     rig.start();
     let attached = rig.attach(1, "vm");
-    assert_eq!(rig.files().tend().unwrap(), KeeperHealth::Alive);
-    let keeper = rustix::process::Pid::from_raw(rig.files().keeper_pid().unwrap()).unwrap();
-    rustix::process::kill_process(keeper, rustix::process::Signal::KILL).unwrap();
-    eventually("the keeper is replaced", || rig.files().tend().unwrap() == KeeperHealth::Replaced);
-    assert_eq!(rig.files().tend().unwrap(), KeeperHealth::Alive);
+    assert_eq!(rig.files().tend().unwrap(), DescriptorHolderHealth::Alive);
+    let descriptor_holder =
+        rustix::process::Pid::from_raw(rig.files().descriptor_holder_pid().unwrap()).unwrap();
+    rustix::process::kill_process(descriptor_holder, rustix::process::Signal::KILL).unwrap();
+    eventually("the descriptor holder is replaced", || {
+        rig.files().tend().unwrap() == DescriptorHolderHealth::Replaced
+    });
+    assert_eq!(rig.files().tend().unwrap(), DescriptorHolderHealth::Alive);
     drop(rig.files.take());
     assert_eq!(rig.start().resumed, std::slice::from_ref(&attached));
     File::open(&attached.link).unwrap().read_exact(&mut [0; 4096]).unwrap();

@@ -206,8 +206,8 @@ fn a_space_over_rings_is_a_disk() {
     rig.start();
     let attached = rig.attach();
     assert_eq!(attached.survival.unanswered, Unanswered::Failed);
-    assert!(attached.survival.to_string().contains("does not outlive its daemon"));
-    assert_eq!(rig.0.files().keeper_pid(), None);
+    assert!(attached.survival.to_string().contains("does not survive its daemon"));
+    assert_eq!(rig.0.files().descriptor_holder_pid(), None);
     let text = b"what is written is in the space".repeat(20_000);
     let disk = File::options().read(true).write(true).open(&attached.link).unwrap();
     disk.write_all_at(&text, 5 * MIB + 77).unwrap();
@@ -300,7 +300,7 @@ fn a_file_system_over_rings_keeps_what_fio_writes() {
 fn the_death_of_the_daemon_ends_the_attachment_and_hangs_nothing() {
     // Scenario: five times the process is killed while many writers and readers are at work, with more requests than there
     // are entries. Each of them sees errors and ends; the next start reports the space as lost, and its device as stranded while a file is open; once that is
-    // closed it is cleared, and the space is attached anew, by rings again. A space on the ordinary connection, of another
+    // closed it is cleared, and the space is attached again, by rings again. A space on the ordinary connection, of another
     // process, never sees anything.
     need_rings!("fio");
     let mut rig = Ringed::new();
@@ -353,7 +353,7 @@ fn the_death_of_the_daemon_ends_the_attachment_and_hangs_nothing() {
 #[test]
 fn a_death_at_any_step_leaves_nothing_that_the_next_start_does_not_clear() {
     // Scenario: attaching and detaching over rings, killed before and after each write of the record; the next start finds
-    // and clears what is there, and attaches the space anew.
+    // and clears what is there, and attaches the space again.
     need_rings!();
     for step in 1.. {
         let mut rig = Ringed::new();

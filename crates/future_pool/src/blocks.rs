@@ -92,9 +92,9 @@ pub(crate) fn take(class: Class) -> NonNull<u8> {
 ///
 /// # Safety
 /// `block` came from [`take`] with this class, and the caller does not use it again.
-pub(crate) unsafe fn give_back(block: NonNull<u8>, class: Class) {
+pub(crate) unsafe fn release(block: NonNull<u8>, class: Class) {
     // SAFETY: the caller's promise.
-    if LISTS.try_with(|lists| unsafe { lists.give_back(block, class) }).is_err() {
+    if LISTS.try_with(|lists| unsafe { lists.release(block, class) }).is_err() {
         // SAFETY: the caller's promise, and no list took the block.
         unsafe { dealloc(block.as_ptr(), class.layout()) };
     }
@@ -117,7 +117,7 @@ impl Lists {
         let list = class.list(self);
         let block = match list.first.get() {
             Some(free) => {
-                // SAFETY: a block in a list is free, and holds a `Free` since `give_back` wrote it.
+                // SAFETY: a block in a list is free, and holds a `Free` since `release` wrote it.
                 list.first.set(unsafe { free.as_ref() }.next);
                 figures.free_bytes -= class.bytes();
                 free.cast()
@@ -132,8 +132,8 @@ impl Lists {
     }
 
     /// # Safety
-    /// As [`give_back`].
-    unsafe fn give_back(&self, block: NonNull<u8>, class: Class) {
+    /// As [`release`].
+    unsafe fn release(&self, block: NonNull<u8>, class: Class) {
         let mut figures = self.figures.get();
         // A future may end on another thread than the one that it was made on, as tests of tasks do.
         figures.lent_bytes = figures.lent_bytes.saturating_sub(class.bytes());

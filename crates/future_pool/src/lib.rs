@@ -120,7 +120,7 @@ trait InBlock: Future + Sized {
         // SAFETY: the caller's promise.
         unsafe { block.cast::<Self>().drop_in_place() };
         // SAFETY: `new` took the block with this class, and nothing is in it now.
-        unsafe { blocks::give_back(block, const { class_for(size_of::<Self>()) }) };
+        unsafe { blocks::release(block, const { class_for(size_of::<Self>()) }) };
     }
 }
 

@@ -21,39 +21,39 @@ use crate::{Reached, named};
 
 /// Every document that may be a body.
 const REQUESTS: [fn(&[u8]) -> Reached; 30] = [
-    judge::<CreatePool>,
-    judge::<ImportPool>,
-    judge::<Simple>,
-    judge::<DrainWriteCache>,
-    judge::<SetRepairAfter>,
-    judge::<SetKeepRoom>,
-    judge::<SetDiskRole>,
-    judge::<SetAlertAt>,
-    judge::<SetEnclosure>,
-    judge::<ResizeWriteCache>,
-    judge::<Destroy>,
-    judge::<AddDisks>,
-    judge::<ReplaceDisk>,
-    judge::<OnlineDisk>,
-    judge::<LocateDisk>,
-    judge::<SetDisk>,
-    judge::<CreateSpace>,
-    judge::<ResizeSpace>,
-    judge::<ConvertSpace>,
-    judge::<RenameSpace>,
-    judge::<SetLimits>,
-    judge::<SetReserve>,
-    judge::<DeleteSpace>,
-    judge::<RestoreSpace>,
-    judge::<PurgeTrash>,
-    judge::<AttachSpace>,
-    judge::<DetachSpace>,
-    judge::<ServeSpace>,
-    judge::<SetJob>,
-    judge::<Shutdown>,
+    verdict::<CreatePool>,
+    verdict::<ImportPool>,
+    verdict::<Simple>,
+    verdict::<DrainWriteCache>,
+    verdict::<SetRepairAfter>,
+    verdict::<SetKeepRoom>,
+    verdict::<SetDiskRole>,
+    verdict::<SetAlertAt>,
+    verdict::<SetEnclosure>,
+    verdict::<ResizeWriteCache>,
+    verdict::<Destroy>,
+    verdict::<AddDisks>,
+    verdict::<ReplaceDisk>,
+    verdict::<OnlineDisk>,
+    verdict::<LocateDisk>,
+    verdict::<SetDisk>,
+    verdict::<CreateSpace>,
+    verdict::<ResizeSpace>,
+    verdict::<ConvertSpace>,
+    verdict::<RenameSpace>,
+    verdict::<SetLimits>,
+    verdict::<SetReserve>,
+    verdict::<DeleteSpace>,
+    verdict::<RestoreSpace>,
+    verdict::<PurgeTrash>,
+    verdict::<AttachSpace>,
+    verdict::<DetachSpace>,
+    verdict::<ServeSpace>,
+    verdict::<SetJob>,
+    verdict::<Shutdown>,
 ];
 
-fn judge<T: Serialize + DeserializeOwned + PartialEq + Debug>(body: &[u8]) -> Reached {
+fn verdict<T: Serialize + DeserializeOwned + PartialEq + Debug>(body: &[u8]) -> Reached {
     let asked = serde_json::from_slice::<Value>(body);
     let request: T = match read_request(body) {
         Ok(request) => request,
@@ -101,8 +101,8 @@ fn is_nothing(value: &Value) -> bool {
 /// One input.
 pub(crate) fn run(input: &[u8]) -> Reached {
     let mut script = Script::new(input);
-    let judge = script.pick(&REQUESTS);
-    judge(script.rest())
+    let verdict = script.pick(&REQUESTS);
+    verdict(script.rest())
 }
 
 /// Inputs to begin with.

@@ -16,7 +16,7 @@ pub(crate) struct Edit {
 
 #[derive(Debug, Clone)]
 enum What {
-    Flip(u8),
+    FlipBit(u8),
     Set(Vec<u8>),
     Add(u8),
     Zero(usize),
@@ -29,7 +29,7 @@ impl Edit {
         let what = script.byte();
         let at = place(script, length);
         let what = match what % 8 {
-            0 => What::Flip(script.byte() % 8),
+            0 => What::FlipBit(script.byte() % 8),
             1 => What::Set(vec![script.byte()]),
             2 => What::Set(script.edge().to_le_bytes()[..2].to_vec()),
             3 => What::Set(script.edge().to_le_bytes()[..4].to_vec()),
@@ -45,7 +45,7 @@ impl Edit {
     pub(crate) fn apply(&self, bytes: &mut [u8]) {
         let at = self.at.min(bytes.len());
         match &self.what {
-            What::Flip(bit) => bytes[at..].iter_mut().take(1).for_each(|byte| *byte ^= 1 << bit),
+            What::FlipBit(bit) => bytes[at..].iter_mut().take(1).for_each(|byte| *byte ^= 1 << bit),
             What::Set(value) => bytes[at..].iter_mut().zip(value).for_each(|(to, from)| *to = *from),
             What::Add(value) => {
                 bytes[at..].iter_mut().take(1).for_each(|byte| *byte = byte.wrapping_add(*value))

@@ -1,4 +1,4 @@
-//! Labels: a sound one with edits, sealed anew or not, or any bytes.
+//! Labels: a sound one with edits, sealed again or not, or any bytes.
 //!
 //! Oracle: what is read is written back to the same bytes, so no field was passed over; a label with the checksum of another
 //! content is refused, and so is one at another place; whatever is refused is refused with a reason.
@@ -71,10 +71,10 @@ pub(crate) fn run(input: &[u8]) -> Reached {
     if shape & 4 != 0 {
         seal::label(&mut bytes);
     }
-    judge(&bytes, at, &sound)
+    verdict(&bytes, at, &sound)
 }
 
-fn judge(bytes: &[u8], at: u64, sound: &[u8]) -> Reached {
+fn verdict(bytes: &[u8], at: u64, sound: &[u8]) -> Reached {
     match Label::parse(bytes, at) {
         Ok(label) => {
             let length = seal::number(bytes, 12, 4) as usize;

@@ -1,4 +1,4 @@
-//! The log: batches by themselves, and rings of them on two copies, with edits, sealed anew or not.
+//! The log: batches by themselves, and rings of them on two copies, with edits, sealed again or not.
 //!
 //! Oracle: `docs/format/journal.md`, written down once more. What the engine reads of a batch is written here again, to the same
 //! bytes. What it recovers of two copies is what [`reference`](crate::log_reference) finds on them by that document: the same
@@ -51,7 +51,7 @@ pub(crate) fn batch_bytes(head: &Head, records: &[(u8, Vec<u8>)]) -> Vec<u8> {
     let length = bytes.len() as u32;
     seal::put(&mut bytes, 80, &length.to_le_bytes());
     seal::put(&mut bytes, 84, &used.to_le_bytes());
-    seal::put(&mut bytes, 88, &head.settled.to_le_bytes());
+    seal::put(&mut bytes, 88, &head.durable_mark.to_le_bytes());
     seal::put(&mut bytes, 96, &head.durable_before.to_le_bytes());
     seal::batch(&mut bytes);
     bytes
@@ -65,7 +65,7 @@ pub(crate) struct Head {
     pub(crate) lsn: u64,
     pub(crate) position: u64,
     pub(crate) address: u64,
-    pub(crate) settled: u64,
+    pub(crate) durable_mark: u64,
     pub(crate) durable_before: u64,
 }
 
@@ -77,13 +77,13 @@ fn head_of(batch: &Batch) -> Head {
         lsn: header.lsn.0,
         position: header.position,
         address: seal::number(batch.bytes(), 72, 8),
-        settled: header.settled.0,
+        durable_mark: header.durable_mark.0,
         durable_before: header.durable_before.0,
     }
 }
 
 /// A batch by itself.
-fn judge_batch(bytes: &[u8], address: u64) -> Reached {
+fn verify_batch(bytes: &[u8], address: u64) -> Reached {
     let expected = Expected { pool: POOL, ring: RING, address };
     let (placed, alone) = (Batch::parse(bytes, &expected), Batch::parse_alone(bytes, address));
     if let Ok(batch) = &placed {
@@ -105,7 +105,7 @@ fn judge_batch(bytes: &[u8], address: u64) -> Reached {
 /// What the script writes: batches one behind the other, round the ring.
 fn written(script: &mut Script<'_>) -> Vec<(u64, Vec<u8>)> {
     let mut batches: Vec<(u64, Vec<u8>)> = Vec::new();
-    let (mut position, mut settled, mut durable) = (0, 0, 0);
+    let (mut position, mut durable_mark, mut durable) = (0, 0, 0);
     for lsn in 1..=script.below(BATCHES_MAX) {
         let shape = script.byte();
         let mut records: Vec<(u8, Vec<u8>)> =
@@ -115,7 +115,7 @@ fn written(script: &mut Script<'_>) -> Vec<(u64, Vec<u8>)> {
             records.push((0, holes.iter().flat_map(|lsn| lsn.to_le_bytes()).collect()));
         }
         if shape & 16 != 0 {
-            settled = lsn.saturating_sub(2);
+            durable_mark = lsn.saturating_sub(2);
         }
         let left = RING.length - position % RING.length;
         let mut head = Head {
@@ -124,7 +124,7 @@ fn written(script: &mut Script<'_>) -> Vec<(u64, Vec<u8>)> {
             lsn,
             position,
             address: RING.at + position % RING.length,
-            settled,
+            durable_mark,
             durable_before: durable,
         };
         let length = batch_bytes(&head, &records).len() as u64;
@@ -192,7 +192,7 @@ fn recovered(copies: &[Vec<u8>; 2], tail: Place) -> Result<Recovered, RecoverErr
     executor.block_on(reading).expect("devices in memory answer")
 }
 
-fn judge_copies(copies: &[Vec<u8>; 2], tail: Place) -> Reached {
+fn verify_copies(copies: &[Vec<u8>; 2], tail: Place) -> Reached {
     let expected = log_reference::read(copies, tail);
     let found = match recovered(copies, tail) {
         Ok(found) => found,
@@ -223,7 +223,7 @@ fn judge_copies(copies: &[Vec<u8>; 2], tail: Place) -> Reached {
     );
     let holes: Vec<(u64, u64)> = found.holes().iter().map(|range| (range.start().0, range.end().0)).collect();
     assert_eq!(holes, expected.holes, "what is missing");
-    assert_eq!(found.settled().0, expected.settled, "the settled mark");
+    assert_eq!(found.durable_mark().0, expected.durable_mark, "the durable mark");
     assert_eq!(!found.damage().is_empty(), expected.is_damaged, "damage: {:?}", found.damage());
     Reached::Held
 }
@@ -240,7 +240,7 @@ pub(crate) fn run(input: &[u8]) -> Reached {
     if shape & 1 != 0 {
         let tail = Place { lsn: Lsn(1 + script.below(6)), position: 4096 * script.below(8) };
         let tail = if shape & 2 != 0 { tail } else { Place::FIRST };
-        return judge_copies(&copies(&mut script), tail);
+        return verify_copies(&copies(&mut script), tail);
     }
     let batches = written(&mut script);
     let Some((address, mut bytes)) = batches.into_iter().next_back() else { return Reached::Refused };
@@ -248,7 +248,7 @@ pub(crate) fn run(input: &[u8]) -> Reached {
     if shape & 2 != 0 {
         seal::batch(&mut bytes);
     }
-    judge_batch(&bytes, address)
+    verify_batch(&bytes, address)
 }
 
 /// Inputs to begin with.

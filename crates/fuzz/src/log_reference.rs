@@ -18,8 +18,8 @@ pub(crate) struct Log {
     pub(crate) records: Vec<Content>,
     /// LSNs that no batch has: first and last of each stretch.
     pub(crate) holes: Vec<(u64, u64)>,
-    /// The settled mark.
-    pub(crate) settled: u64,
+    /// The durable mark.
+    pub(crate) durable_mark: u64,
     /// Whether something is missing that must not be.
     pub(crate) is_damaged: bool,
     /// Whether two batches that count have one LSN and differ.
@@ -34,7 +34,7 @@ struct Batch {
     lsn: u64,
     position: u64,
     length: u64,
-    settled: u64,
+    durable_mark: u64,
     durable_before: u64,
     is_of_this_version: bool,
     records: Vec<(u8, Vec<u8>)>,
@@ -80,7 +80,7 @@ fn batch_at(copy: &[u8], address: u64) -> Option<Batch> {
         lsn: field(56),
         position,
         length,
-        settled: field(88),
+        durable_mark: field(88),
         durable_before: field(96),
         is_of_this_version,
         records: records.unwrap_or_default(),
@@ -160,19 +160,19 @@ pub(crate) fn read(copies: &[Vec<u8>; 2], tail: Place) -> Log {
 }
 
 fn conclude(mut log: Log, kept: &[Batch], tail: Place) -> Log {
-    log.settled = kept.iter().map(|batch| batch.settled).max().unwrap_or(0);
+    log.durable_mark = kept.iter().map(|batch| batch.durable_mark).max().unwrap_or(0);
     let there: Vec<(u64, u64)> = kept.iter().map(|batch| (batch.lsn, batch.lsn)).collect();
     let begun = owners().last().map_or(0, |owner| owner.first.0);
-    let behind = there.last().map_or(tail.lsn.0, |(_, last)| last + 1);
-    log.holes = gaps(&there, tail.lsn.0, behind.max(begun));
+    let stale = there.last().map_or(tail.lsn.0, |(_, last)| last + 1);
+    log.holes = gaps(&there, tail.lsn.0, stale.max(begun));
     let mut known: Vec<(u64, u64)> =
         kept.iter().flat_map(listed).filter(|(first, last)| first <= last).collect();
     known.extend(&there);
     known.sort_unstable();
     let is_missing = |lsn: u64| !known.iter().any(|(first, last)| (*first..=*last).contains(&lsn));
     let mut durable = kept.iter().map(|batch| batch.durable_before).filter(|lsn| *lsn >= tail.lsn.0);
-    let is_settled_missing = !gaps(&known, tail.lsn.0, log.settled.saturating_add(1)).is_empty();
-    log.is_damaged = is_settled_missing || durable.any(is_missing);
+    let is_durable_missing = !gaps(&known, tail.lsn.0, log.durable_mark.saturating_add(1)).is_empty();
+    log.is_damaged = is_durable_missing || durable.any(is_missing);
     for batch in kept {
         let records = batch.records.iter().filter(|(kind, _)| *kind != 0);
         log.records.extend(records.map(|(kind, body)| (batch.lsn, *kind, body.clone())));

@@ -120,7 +120,7 @@ fn sample_page(script: &mut Script<'_>) -> Vec<u8> {
     }
 }
 
-fn judge_page(bytes: &[u8], is_sound: bool) -> Reached {
+fn verify_page(bytes: &[u8], is_sound: bool) -> Reached {
     let page = match MapPage::parse(bytes) {
         Ok(page) => page,
         Err(error) => {
@@ -176,7 +176,7 @@ fn sample_checkpoint(script: &mut Script<'_>) -> Vec<u8> {
     checkpoint_bytes(&block, &[0; 24])
 }
 
-fn judge_checkpoint(bytes: &[u8], is_sound: bool) -> Reached {
+fn verify_checkpoint(bytes: &[u8], is_sound: bool) -> Reached {
     match CheckpointBlock::parse(bytes) {
         Ok(block) => {
             let root_key = if block.root.is_some() { &bytes[80..104] } else { &[0; 24] };
@@ -211,7 +211,7 @@ pub(crate) fn run(input: &[u8]) -> Reached {
         if is_page { seal::page(&mut bytes) } else { seal::checkpoint(&mut bytes) }
     }
     let is_sound = bytes == sound;
-    if is_page { judge_page(&bytes, is_sound) } else { judge_checkpoint(&bytes, is_sound) }
+    if is_page { verify_page(&bytes, is_sound) } else { verify_checkpoint(&bytes, is_sound) }
 }
 
 /// Inputs to begin with.

@@ -59,9 +59,9 @@ fn header_bytes(header: &SlabHeader) -> Vec<u8> {
 fn header(script: &mut Script<'_>, shape: u8) -> Reached {
     let of = shape_of(script);
     let column = script.index(of.column_count());
-    let grains = of.grains(column).unwrap_or(1);
-    let cut = 1 + script.below(grains);
-    let parts = [Run { first: 100, count: cut }, Run { first: 900_000, count: grains - cut.min(grains) }];
+    let units = of.units(column).unwrap_or(1);
+    let cut = 1 + script.below(units);
+    let parts = [Run { first: 100, count: cut }, Run { first: 900_000, count: units - cut.min(units) }];
     let sound = SlabHeader {
         pool: POOL,
         disk: DiskId([2; 16]),
@@ -74,7 +74,7 @@ fn header(script: &mut Script<'_>, shape: u8) -> Reached {
         runs: parts.into_iter().filter(|run| run.count > 0).collect(),
     };
     let mut bytes = header_bytes(&sound);
-    if of.grains(column).is_some() {
+    if of.units(column).is_some() {
         assert_eq!(SlabHeader::parse(&bytes).as_ref(), Some(&sound), "a header that the document describes");
     }
     edits::edit(script, &mut bytes);
@@ -85,9 +85,9 @@ fn header(script: &mut Script<'_>, shape: u8) -> Reached {
     assert_eq!(first_difference(&header_bytes(&read), &bytes), None, "a field of a header was passed over");
     assert!(!read.runs.is_empty() && read.runs.len() <= RUNS_MAX);
     let total: u64 = read.runs.iter().map(|run| run.count).sum();
-    assert_eq!(Some(total), read.shape.grains(usize::from(read.column)), "a slab is as long as its column");
+    assert_eq!(Some(total), read.shape.units(usize::from(read.column)), "a slab is as long as its column");
     let last = read.runs.last().map_or(0, |run| run.first + run.count - 1);
-    assert_eq!(read.own_grain(), last, "a header is in the last grain of its slab");
+    assert_eq!(read.own_unit(), last, "a header is in the last allocation unit of its slab");
     covers_each_block_once(read.shape);
     Reached::Held
 }
@@ -166,17 +166,17 @@ fn row(script: &mut Script<'_>) -> Reached {
     let shape = shape_of(script);
     let copies = 1 + script.below(3) as u16;
     let slabs = (0..shape.column_count()).flat_map(|column| {
-        let grains = shape.grains(column).unwrap_or(1);
+        let units = shape.units(column).unwrap_or(1);
         (0..copies).map(move |copy| FoundSlab {
             disk: DiskSlot(column as u16 * 4 + copy),
             column,
-            runs: vec![Run { first: 1000 * u64::from(copy), count: grains }],
+            runs: vec![Run { first: 1000 * u64::from(copy), count: units }],
             stale: (copy == 2).then_some(Epoch(9)),
         })
     });
     let mapped = MappedRow { id: ROW, is_formatted: true, shape, slabs: slabs.collect() };
     let mut bytes = row_bytes(&mapped, 0);
-    if shape.grains(0).is_some() {
+    if shape.units(0).is_some() {
         assert_eq!(MappedRow::parse(&bytes, shape.row).as_ref(), Some(&mapped), "a row as documented");
         let made = row_value(ROW, shape, RowLayout::Own, &mapped.slabs);
         assert_eq!(made.as_ref(), Some(&bytes), "a row is written as documented");
@@ -199,7 +199,7 @@ fn row(script: &mut Script<'_>) -> Reached {
     assert_eq!(first_difference(&again, &bytes), None, "a field of a row was passed over");
     for slab in &read.slabs {
         let total: u64 = slab.runs.iter().map(|run| run.count).sum();
-        assert_eq!(Some(total), read.shape.grains(slab.column), "a slab is as long as its column");
+        assert_eq!(Some(total), read.shape.units(slab.column), "a slab is as long as its column");
     }
     let mut formatted = as_formatted(&bytes, shape.row).unwrap_or_default();
     assert_eq!(is_formatted(&formatted, shape.row), Some(true));
@@ -249,9 +249,9 @@ fn change(script: &mut Script<'_>) -> Reached {
 fn blocks(script: &mut Script<'_>) -> Reached {
     let body = script.rest();
     let (entries, is_whole) = block_entries(body);
-    let told: usize = entries.iter().map(|entry| 40 + entry.tail_bytes).sum();
-    assert!(told <= body.len(), "entries of {told} bytes in a record of {}", body.len());
-    assert_eq!(told == body.len(), is_whole || told == body.len(), "a record to its end");
+    let reported: usize = entries.iter().map(|entry| 40 + entry.tail_bytes).sum();
+    assert!(reported <= body.len(), "entries of {reported} bytes in a record of {}", body.len());
+    assert_eq!(reported == body.len(), is_whole || reported == body.len(), "a record to its end");
     for entry in &entries {
         let count = entry.count as usize;
         let tail = match entry.what {

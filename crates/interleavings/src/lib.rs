@@ -1,6 +1,6 @@
 //! What threads share, run in every order that they could run in.
 //!
-//! Modules of other crates are compiled here anew, with models in the place of what they take from `std` by way of their module
+//! Modules of other crates are compiled here again, with models in the place of what they take from `std` by way of their module
 //! `cores`. Their own tests run them on real threads, which meet the orders that the machine of the moment likes.
 //!
 //! - [shuttle](https://github.com/awslabs/shuttle) runs one thread at a time and switches wherever they touch what they share: it finds

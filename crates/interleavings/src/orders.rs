@@ -47,7 +47,7 @@ use park::Parker;
 use runtime::Handle;
 use slots::Slots;
 
-fn is_rung(event: rustix::fd::BorrowedFd<'_>) -> bool {
+fn is_notified(event: rustix::fd::BorrowedFd<'_>) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     rustix::event::poll(&mut [PollFd::from_borrowed_fd(event, PollFlags::IN)], Some(&now)).unwrap() > 0
 }
@@ -63,7 +63,7 @@ pub fn share_a_slot() {
                     let index = slots.take().unwrap();
                     assert_eq!(held.fetch_add(1, Ordering::SeqCst), 0, "it is one's at a time");
                     held.fetch_sub(1, Ordering::SeqCst);
-                    slots.give_back(index);
+                    slots.return_slot(index);
                 }
             })
         })
@@ -83,10 +83,10 @@ pub fn close_slots() {
         let slots = Arc::clone(&slots);
         thread::spawn(move || slots.close())
     };
-    slots.give_back(first);
+    slots.return_slot(first);
     closing.join().unwrap();
     if let Some(taken) = waiting.join().unwrap() {
-        slots.give_back(taken);
+        slots.return_slot(taken);
     }
 }
 
@@ -104,19 +104,19 @@ pub fn post_and_sleep() {
     board.take(|tag, result| taken.push((tag, result)));
     let sleeps = board.lie_down(|| false);
     posting.into_iter().for_each(|thread| thread.join().unwrap());
-    assert!(!sleeps || board.is_empty() || is_rung(board.event()), "it sleeps on");
+    assert!(!sleeps || board.is_empty() || is_notified(board.event()), "it sleeps on");
     board.take(|tag, result| taken.push((tag, result)));
     taken.sort_unstable();
     assert_eq!(taken, [(3, 30), (7, 70)], "each is taken once");
 }
 
 /// A runtime of one task: woken from wherever, it notes so and is unparked.
-struct Bell {
+struct TaskNotify {
     is_ready: cores::Mutex<bool>,
     parker: Arc<Parker>,
 }
 
-impl Wake for Bell {
+impl Wake for TaskNotify {
     fn wake(self: std::sync::Arc<Self>) {
         *self.is_ready.lock().unwrap() = true;
         self.parker.unpark();
@@ -127,9 +127,10 @@ impl Wake for Bell {
 pub fn post_and_rest() {
     let parker = Parker::new().unwrap();
     let (mailbox, mut inbox) = Handle { parker: Arc::clone(&parker) }.mailbox();
-    let bell = std::sync::Arc::new(Bell { is_ready: cores::Mutex::new(false), parker: Arc::clone(&parker) });
+    let notify =
+        std::sync::Arc::new(TaskNotify { is_ready: cores::Mutex::new(false), parker: Arc::clone(&parker) });
     let poster = thread::spawn(move || mailbox.post(5).unwrap());
-    let waker = Waker::from(std::sync::Arc::clone(&bell));
+    let waker = Waker::from(std::sync::Arc::clone(&notify));
     let poll = |inbox: &mut mailbox::Inbox<i32>| pin!(inbox.receive()).poll(&mut Context::from_waker(&waker));
     let mut found = Vec::new();
     let mut look = |inbox: &mut mailbox::Inbox<i32>| match poll(inbox) {
@@ -138,13 +139,13 @@ pub fn post_and_rest() {
     };
     look(&mut inbox);
     parker.park();
-    let rests = !*bell.is_ready.lock().unwrap();
+    let rests = !*notify.is_ready.lock().unwrap();
     if !rests {
         parker.awake();
     }
     poster.join().unwrap();
-    let waits = *bell.is_ready.lock().unwrap();
-    assert!(!rests || !waits || is_rung(parker.event()), "it rests on");
+    let waits = *notify.is_ready.lock().unwrap();
+    assert!(!rests || !waits || is_notified(parker.event()), "it rests on");
     look(&mut inbox);
     look(&mut inbox);
     assert_eq!(found, [5]);
@@ -153,15 +154,15 @@ pub fn post_and_rest() {
 /// What [`share_a_slot`] would be if it were asked who waits before the slot is returned: somebody waits for ever.
 pub fn ask_who_waits_first() {
     let (is_free, waits) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let (turn, bell) = (Arc::new(cores::Mutex::new(())), Arc::new(cores::Condvar::new()));
+    let (turn, notify) = (Arc::new(cores::Mutex::new(())), Arc::new(cores::Condvar::new()));
     let waiting = {
         let (is_free, waits) = (Arc::clone(&is_free), Arc::clone(&waits));
-        let (turn, bell) = (Arc::clone(&turn), Arc::clone(&bell));
+        let (turn, notify) = (Arc::clone(&turn), Arc::clone(&notify));
         thread::spawn(move || {
             let mut turn = turn.lock().unwrap();
             waits.store(true, Ordering::SeqCst);
             while !is_free.swap(false, Ordering::SeqCst) {
-                turn = bell.wait(turn).unwrap();
+                turn = notify.wait(turn).unwrap();
             }
         })
     };
@@ -169,7 +170,7 @@ pub fn ask_who_waits_first() {
     is_free.store(true, Ordering::SeqCst);
     if is_waited_for {
         drop(turn.lock().unwrap());
-        bell.notify_all();
+        notify.notify_all();
     }
     waiting.join().unwrap();
 }

@@ -41,6 +41,6 @@ fn slots_that_ask_who_waits_first_leave_somebody_waiting() {
 /// A control: the model finds the wake-up that is lost.
 #[test]
 #[should_panic(expected = "woken in vain")]
-fn a_turn_that_begins_with_a_store_loses_a_wake_up() {
+fn a_poll_that_begins_with_a_store_loses_a_wake_up() {
     weak::begin_with_a_store();
 }

@@ -32,7 +32,7 @@ pub const RECORD_ALIGN_BYTES: usize = 8;
 pub struct BatchHeader {
     /// [`MAGIC`]: something else stands here.
     pub magic: [u8; 8],
-    /// CRC-64/NVME of the whole batch, padding included, with this field zero: a torn or rotten batch.
+    /// CRC-64/NVME of the whole batch, padding included, with this field zero: a torn or corrupt batch.
     pub checksum: U64,
     /// [`KIND_BATCH`].
     pub kind: u8,
@@ -58,8 +58,8 @@ pub struct BatchHeader {
     pub length: U32,
     /// Bytes from the header to the end of the last record; zeros follow.
     pub used: U32,
-    /// The settled mark: no batch up to this LSN may be missing.
-    pub settled: U64,
+    /// The durable mark: no batch up to this LSN may be missing.
+    pub durable_mark: U64,
     /// The last LSN before this that was written durably: it may not be missing either. 0 is none.
     pub durable_before: U64,
     /// Zero.
@@ -94,7 +94,7 @@ const _: () = assert!(size_of::<HoleRange>() == 16);
 const _: () = assert!(std::mem::offset_of!(BatchHeader, checksum) == 8);
 const _: () = assert!(std::mem::offset_of!(BatchHeader, pool) == 24);
 const _: () = assert!(std::mem::offset_of!(BatchHeader, lsn) == 56);
-const _: () = assert!(std::mem::offset_of!(BatchHeader, settled) == 88);
+const _: () = assert!(std::mem::offset_of!(BatchHeader, durable_mark) == 88);
 const _: () = assert!(HEADER_BYTES.is_multiple_of(RECORD_ALIGN_BYTES), "the first record is aligned");
 const _: () = assert!(BATCH_BYTES_MAX <= u32::MAX as u64, "a batch's length fits its field");
 
@@ -134,7 +134,7 @@ pub enum BatchError {
         /// The length it names.
         length: u32,
     },
-    /// Torn or rotten.
+    /// Torn or corrupt.
     #[error("a batch has checksum {found:016x}, {expected:016x} was expected")]
     Checksum {
         /// Computed.
@@ -192,8 +192,8 @@ pub struct Header {
     pub position: u64,
     /// Its length in bytes.
     pub length: u32,
-    /// The settled mark.
-    pub settled: Lsn,
+    /// The durable mark.
+    pub durable_mark: Lsn,
     /// The last LSN before it that was written durably.
     pub durable_before: Lsn,
 }
@@ -332,7 +332,7 @@ impl BatchHeader {
             lsn: Lsn(self.lsn.get()),
             position: self.position.get(),
             length: self.length.get(),
-            settled: Lsn(self.settled.get()),
+            durable_mark: Lsn(self.durable_mark.get()),
             durable_before: Lsn(self.durable_before.get()),
         }
     }
@@ -419,7 +419,7 @@ pub(crate) fn seal(bytes: &mut [u8], seal: &Seal) -> u64 {
         address: U64::new(seal.ring.address(content.position)),
         length: U32::new(content.length),
         used: U32::new(seal.used),
-        settled: U64::new(content.settled.0),
+        durable_mark: U64::new(content.durable_mark.0),
         durable_before: U64::new(content.durable_before.0),
         reserved: [0; 24],
     };

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | batch *n* goes to every copy | some copies may have it: the union takes it, or nobody has it and nobody was told |
 //! | every copy completed it | cached: it may be lost although *n* + 1 survives, a *hole*; durable: no loss of fewer than all copies removes it |
-//! | batch *n* + 1 goes out | it names the last durable LSN before it and the settled mark: what they cover and no copy has is *damage* |
+//! | batch *n* + 1 goes out | it names the last durable LSN before it and the durable mark: what they cover and no copy has is *damage* |
 //! | [`recover`] reads every copy, [`Recovered::heal`] writes the union to all, flushes | repeated; nothing was served yet |
 //! | the opener's first batch lists the holes, durable | they stay holes, whichever copy comes back with one of them |
 //!
@@ -25,12 +25,12 @@
 
 pub mod format;
 mod heal;
-mod line;
 mod log;
 mod ranges;
 mod recover;
 mod ring;
 mod state;
+mod wait_queue;
 mod writer;
 
 #[cfg(test)]

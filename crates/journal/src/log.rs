@@ -6,17 +6,17 @@ use std::fmt;
 use std::rc::Rc;
 
 use dolmen_block_io::Seams;
-use dolmen_block_io::sync::{Notify, Turn};
+use dolmen_block_io::sync::{AsyncMutex, Notify};
 use dolmen_buffer::{Buffer, Take};
 use dolmen_future_pool::pooled;
 use dolmen_units::{DiskId, Epoch, EpochId, Lsn, PoolId};
 
 use crate::format::{HEADER_BYTES, KIND_HOLES, record_bytes};
 use crate::heal::{CopyError, Transfer};
-use crate::line::Line;
 use crate::recover::Recovered;
 use crate::ring::{Class, Limit, Place, Ring};
 use crate::state::{Collecting, FlightState, Hold, Live, Phase, Placed, State};
+use crate::wait_queue::WaitQueue;
 use crate::{COPIES_MAX, CopyFailure, LogCopy, writer};
 
 /// What the completion of an append promises.
@@ -123,10 +123,10 @@ pub(crate) struct Core {
     pub(crate) trouble: Notify,
     /// The writer has ended.
     ended: Notify,
-    ordinary: Line,
-    reserved: Line,
-    marks: Line,
-    epoch_change: Turn,
+    ordinary: WaitQueue,
+    reserved: WaitQueue,
+    marks: WaitQueue,
+    epoch_change: AsyncMutex,
 }
 
 /// A running log. Dropping it without [`stop`](Self::stop) abandons what is not written yet.
@@ -173,7 +173,7 @@ impl Log {
             completed: Lsn(0),
             last_cached: Lsn(0),
             last_durable: Lsn(0),
-            settled: Lsn(0),
+            durable_mark: Lsn(0),
             holes: Vec::new(),
             writer: None,
             ended: false,
@@ -214,12 +214,12 @@ impl Log {
         assert!(kind != KIND_HOLES, "record kind {KIND_HOLES} is the log's own");
         let core = &*self.core;
         core.check_length(parts)?;
-        let line = match class {
+        let queue = match class {
             Class::Ordinary => &core.ordinary,
             Class::Reserved => &core.reserved,
         };
         let mut waited = false;
-        line.pass(|| core.try_place(kind, parts, class, wait, &mut waited)).await
+        queue.pass(|| core.try_place(kind, parts, class, wait, &mut waited)).await
     }
 
     /// The second half of [`append`](Self::append): completes as it was asked for when the record was placed.
@@ -228,11 +228,11 @@ impl Log {
     /// [`LogError::Lost`].
     pub async fn placed(&self, lsn: Lsn) -> Result<Lsn, LogError> {
         let core = &*self.core;
-        core.bell(lsn).wait_for(|| core.state.borrow().outcome(lsn)).await
+        core.notify_of(lsn).wait_for(|| core.state.borrow().outcome(lsn)).await
     }
 
     /// Appends an empty durable batch, or makes the one being collected durable, and completes when it is. It carries
-    /// the settled mark given before the call. Marks may use the last of the ring.
+    /// the durable mark given before the call. Marks may use the last of the ring.
     ///
     /// # Errors
     /// See [`LogError`].
@@ -244,7 +244,7 @@ impl Log {
             core.noted(placed, &mut waited)
         };
         let lsn = core.marks.pass(&mut place).await?;
-        core.bell(lsn).wait_for(|| core.state.borrow().outcome(lsn)).await
+        core.notify_of(lsn).wait_for(|| core.state.borrow().outcome(lsn)).await
     }
 
     /// Closes the batch being collected: every record placed before has an LSN below the one returned, every record
@@ -254,15 +254,15 @@ impl Log {
         self.core.state.borrow_mut().cut()
     }
 
-    /// Raises the settled mark that every later batch carries. The caller has flushed every copy since the batches
+    /// Raises the durable mark that every later batch carries. The caller has flushed every copy since the batches
     /// up to it completed, and the disks that their records speak of.
     ///
     /// # Panics
     /// When a batch up to it is not complete.
-    pub fn settle(&self, upto: Lsn) {
+    pub fn mark_durable(&self, upto: Lsn) {
         let mut state = self.core.state.borrow_mut();
-        assert!(upto <= state.completed, "{upto} is settled, but only {} is complete", state.completed);
-        state.settled = state.settled.max(upto);
+        assert!(upto <= state.completed, "{upto} is durable, but only {} is complete", state.completed);
+        state.durable_mark = state.durable_mark.max(upto);
     }
 
     /// The last batch that every copy has, and that was not written as a durable one: it may be in the disks' caches. Where
@@ -280,7 +280,7 @@ impl Log {
     /// [`LogError::Lost`].
     pub async fn written(&self, lsn: Lsn) -> Result<(), LogError> {
         let core = &*self.core;
-        core.bell(lsn).wait_for(|| core.state.borrow().outcome(lsn)).await.map(|_| ())
+        core.notify_of(lsn).wait_for(|| core.state.borrow().outcome(lsn)).await.map(|_| ())
     }
 
     /// How full the ring is.
@@ -316,7 +316,7 @@ impl Log {
     pub fn trim(&self, to: Place) {
         self.core.state.borrow_mut().trim(to);
         self.core.work.notify_all();
-        self.core.wake_lines();
+        self.core.wake_queues();
     }
 
     /// Waits until a copy has failed that is not excluded. The batch under way, and everything behind it, waits until
@@ -353,7 +353,7 @@ impl Log {
         change: impl AsyncFnOnce(Lsn) -> Result<(EpochId, Epoch, Vec<LogCopy>), E>,
     ) -> Result<(), E> {
         let core = &*self.core;
-        let _turn = core.epoch_change.take().await;
+        let _exclusive = core.epoch_change.take().await;
         let _holding = Holding::new(core);
         let first = core.state.borrow().next.lsn;
         let (epoch, token, copies) = change(first).await?;
@@ -394,7 +394,7 @@ impl Log {
 
     /// Gives the log up: nothing is written any more, and every waiter gets [`LogError::Lost`]. For a pool that finds
     /// that it may not write any longer.
-    pub fn give_up(&self) {
+    pub fn abandon(&self) {
         self.core.lose();
     }
 
@@ -415,7 +415,7 @@ impl Log {
             }
         }
         core.work.notify_all();
-        core.wake_lines();
+        core.wake_queues();
         core.ended.wait_for(|| core.state.borrow().has_ended()).await;
     }
 }
@@ -448,10 +448,10 @@ impl Core {
             done: [Notify::new(), Notify::new()],
             trouble: Notify::new(),
             ended: Notify::new(),
-            ordinary: Line::default(),
-            reserved: Line::default(),
-            marks: Line::default(),
-            epoch_change: Turn::default(),
+            ordinary: WaitQueue::default(),
+            reserved: WaitQueue::default(),
+            marks: WaitQueue::default(),
+            epoch_change: AsyncMutex::default(),
         };
         core.borrow_buffers();
         core
@@ -477,14 +477,14 @@ impl Core {
     }
 
     /// The bell of an LSN's batch.
-    pub(crate) fn bell(&self, lsn: Lsn) -> &Notify {
+    pub(crate) fn notify_of(&self, lsn: Lsn) -> &Notify {
         let [even, odd] = &self.done;
         if lsn.0.is_multiple_of(2) { even } else { odd }
     }
 
-    pub(crate) fn wake_lines(&self) {
-        for line in [&self.ordinary, &self.reserved, &self.marks] {
-            line.wake();
+    pub(crate) fn wake_queues(&self) {
+        for queue in [&self.ordinary, &self.reserved, &self.marks] {
+            queue.wake();
         }
     }
 
@@ -537,10 +537,10 @@ impl Core {
     /// The writer's last act: frees its memory and tells everybody.
     pub(crate) fn end(&self) {
         self.state.borrow_mut().release();
-        for bell in self.done.iter().chain([&self.ended]) {
-            bell.notify_all();
+        for notify_of in self.done.iter().chain([&self.ended]) {
+            notify_of.notify_all();
         }
-        self.wake_lines();
+        self.wake_queues();
     }
 }
 

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{self as block_io, DeviceError, Seams};
 use dolmen_future_pool::pooled;
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_units::{BLOCK_BYTES, DiskId, Epoch, Lsn, PoolId};
 
 use crate::format::{Batch, BatchError, BatchHeader, Expected, Header, KIND_HOLES, Record, hole_ranges};
@@ -71,17 +71,19 @@ pub enum RecoverError {
 /// Something that must be in the log and is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
-    /// Batches at or below the settled mark, on no copy.
-    #[error("{first} to {last} are on no copy of the log, although everything up to {settled} was settled")]
-    Settled {
+    /// Batches at or below the durable mark, on no copy.
+    #[error(
+        "{first} to {last} are on no copy of the log, although everything up to {durable_mark} was durable"
+    )]
+    MarkedDurable {
         /// The first one missing.
         first: Lsn,
         /// The last one of the range.
         last: Lsn,
-        /// The settled mark.
-        settled: Lsn,
+        /// The durable mark.
+        durable_mark: Lsn,
     },
-    /// A batch above the settled mark that was durable, on no copy.
+    /// A batch above the durable mark that was durable, on no copy.
     #[error("{lsn} is on no copy of the log, although {named_by} says that it was durable")]
     Durable {
         /// The one missing.
@@ -113,7 +115,7 @@ pub struct Recovered {
     pub(crate) copies: Vec<LogCopy>,
     pub(crate) batches: Vec<Sighting>,
     pub(crate) tail: Place,
-    settled: Lsn,
+    durable_mark: Lsn,
     holes: Vec<RangeInclusive<Lsn>>,
     damage: Vec<Damage>,
     failures: Vec<CopyFailure>,
@@ -192,7 +194,7 @@ impl Search<'_> {
     }
 
     /// Appends a piece to the window. Blocks that the medium does not give are read as zeros: what stood there is
-    /// missing on this copy, and healing writes it anew.
+    /// missing on this copy, and healing writes it again.
     async fn read(
         &self,
         copy: &LogCopy,
@@ -298,15 +300,16 @@ impl Search<'_> {
         }
         let (batches, recorded) = chain(found.batches);
         let last = batches.last().map(|sighting| sighting.batch.header);
-        let behind = last.map_or(self.tail, |last| Place {
+        let after = last.map_or(self.tail, |last| Place {
             lsn: last.lsn.next(),
             position: last.position + u64::from(last.length),
         });
         let owned_from = self.spans.last().map_or(self.tail.lsn, |owner| owner.first);
-        let next = Place { lsn: behind.lsn.max(owned_from), position: behind.position };
-        let settled = batches.iter().map(|sighting| sighting.batch.header.settled).max().unwrap_or_default();
+        let next = Place { lsn: after.lsn.max(owned_from), position: after.position };
+        let durable_mark =
+            batches.iter().map(|sighting| sighting.batch.header.durable_mark).max().unwrap_or_default();
         let mut damage = found.damage;
-        damage.extend(missing(&batches, &recorded, self.tail.lsn, settled));
+        damage.extend(missing(&batches, &recorded, self.tail.lsn, durable_mark));
         Ok(Recovered {
             seams: self.seams.clone(),
             token: self.token,
@@ -315,7 +318,7 @@ impl Search<'_> {
             holes: holes(&batches, self.tail.lsn, next.lsn),
             batches,
             tail: self.tail,
-            settled,
+            durable_mark,
             damage,
             failures,
             unreadable_blocks: found.unreadable_blocks,
@@ -336,8 +339,8 @@ fn chain(found: BTreeMap<Lsn, Sighting>) -> (Vec<Sighting>, LsnRanges) {
     for (lsn, sighting) in found.into_iter().rev() {
         let header = sighting.batch.header;
         let end = header.position.saturating_add(u64::from(header.length));
-        let behind = kept.last().map_or(u64::MAX, |later| later.batch.header.position);
-        if recorded.contains(lsn) || end > behind {
+        let after = kept.last().map_or(u64::MAX, |later| later.batch.header.position);
+        if recorded.contains(lsn) || end > after {
             continue;
         }
         for record in sighting.batch.records().filter(|record| record.kind == KIND_HOLES) {
@@ -367,19 +370,19 @@ fn holes(batches: &[Sighting], first: Lsn, end: Lsn) -> Vec<RangeInclusive<Lsn>>
 }
 
 /// What must be there and is not.
-fn missing(batches: &[Sighting], recorded: &LsnRanges, first: Lsn, settled: Lsn) -> Vec<Damage> {
+fn missing(batches: &[Sighting], recorded: &LsnRanges, first: Lsn, durable_mark: Lsn) -> Vec<Damage> {
     let mut known = recorded.clone();
     for sighting in batches {
         known.insert(sighting.batch.header.lsn, sighting.batch.header.lsn);
     }
     let mut damage: Vec<Damage> = known
-        .missing_in(first, settled)
+        .missing_in(first, durable_mark)
         .into_iter()
-        .map(|range| Damage::Settled { first: *range.start(), last: *range.end(), settled })
+        .map(|range| Damage::MarkedDurable { first: *range.start(), last: *range.end(), durable_mark })
         .collect();
     for header in batches.iter().map(|sighting| sighting.batch.header) {
         let lsn = header.durable_before;
-        if lsn >= first && lsn > settled && !known.contains(lsn) {
+        if lsn >= first && lsn > durable_mark && !known.contains(lsn) {
             damage.push(Damage::Durable { lsn, named_by: header.lsn });
             known.insert(lsn, lsn);
         }
@@ -400,10 +403,10 @@ impl Recovered {
         })
     }
 
-    /// The settled mark: block records up to it describe data that a flush has covered. Zero when none was found.
+    /// The durable mark: block records up to it describe data that a flush has covered. Zero when none was found.
     #[must_use]
-    pub fn settled(&self) -> Lsn {
-        self.settled
+    pub fn durable_mark(&self) -> Lsn {
+        self.durable_mark
     }
 
     /// LSNs from the tail up to [`next`](Self::next) that are in no batch, in order: damage, holes recorded by an
@@ -455,7 +458,7 @@ impl fmt::Debug for Recovered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Recovered")
             .field("batches", &self.batches.len())
-            .field("settled", &self.settled)
+            .field("settled", &self.durable_mark)
             .field("holes", &self.holes)
             .field("damage", &self.damage)
             .field("failures", &self.failures)

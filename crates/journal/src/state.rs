@@ -105,7 +105,7 @@ pub(crate) struct State {
     pub(crate) last_durable: Lsn,
     /// The last batch that is complete and was not written as a durable one.
     pub(crate) last_cached: Lsn,
-    pub(crate) settled: Lsn,
+    pub(crate) durable_mark: Lsn,
     /// Holes that no batch lists yet, last one first, so that they are taken from the end.
     pub(crate) holes: Vec<RangeInclusive<Lsn>>,
     pub(crate) writer: Option<Waker>,
@@ -148,7 +148,7 @@ impl State {
         };
         self.tail = recovered.tail;
         self.next = recovered.next();
-        self.settled = recovered.settled();
+        self.durable_mark = recovered.durable_mark();
         self.completed = Lsn(self.next.lsn.0.saturating_sub(1));
         // Healing has made all of it durable on every copy.
         self.last_durable = recovered.last();
@@ -277,7 +277,7 @@ impl State {
             lsn,
             position,
             length: length_stored,
-            settled: self.settled,
+            durable_mark: self.durable_mark,
             durable_before: self.last_durable,
         };
         let used = u32::try_from(batch.used.max(HEADER_BYTES)).unwrap_or(u32::MAX);

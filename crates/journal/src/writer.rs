@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use dolmen_block_io::{Action, Command, Durability};
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 
 use crate::LogCopy;
 use crate::log::Core;
@@ -37,7 +37,7 @@ async fn provide_buffers(core: &Core) {
         let buffer = core.take_buffer().await;
         core.state.borrow_mut().collecting.buffer = Some(buffer);
         core.state.borrow_mut().list_holes();
-        core.wake_lines();
+        core.wake_queues();
     }
     if core.state.borrow().spare.is_none() {
         let buffer = core.take_buffer().await;
@@ -70,7 +70,7 @@ fn begin(core: &Core) {
         state.flights.push(Flight { copy: copy.clone(), state: FlightState::Waiting(submission) });
     }
     let UnderWay { .. } = state.under_way.insert(batch);
-    core.wake_lines();
+    core.wake_queues();
 }
 
 /// Ready when every copy that is left has the batch, or the log is lost.
@@ -116,6 +116,6 @@ fn complete(core: &Core) {
     }
     let done = core.state.borrow_mut().complete();
     if let Some(lsn) = done {
-        core.bell(lsn).notify_all();
+        core.notify_of(lsn).notify_all();
     }
 }

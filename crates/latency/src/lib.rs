@@ -198,9 +198,9 @@ mod tests {
             let mut sorted = times.clone();
             sorted.sort_unstable();
             let place = (sorted.len() * thousandths as usize).div_ceil(1000);
-            let (truth_ns, told_us) = (sorted[place - 1], seen.percentile_us(thousandths).unwrap());
-            prop_assert!(told_us * 1000 >= truth_ns, "{told_us} µs for {truth_ns} ns");
-            prop_assert!(told_us * 1000 <= truth_ns + truth_ns / 16 + 1000, "{told_us} µs for {truth_ns} ns");
+            let (truth_ns, reported_us) = (sorted[place - 1], seen.percentile_us(thousandths).unwrap());
+            prop_assert!(reported_us * 1000 >= truth_ns, "{reported_us} µs for {truth_ns} ns");
+            prop_assert!(reported_us * 1000 <= truth_ns + truth_ns / 16 + 1000, "{reported_us} µs for {truth_ns} ns");
             prop_assert_eq!(seen.count(), times.len() as u64);
             prop_assert_eq!(seen.total_us(), times.iter().sum::<u64>() / 1000);
         }
@@ -218,14 +218,14 @@ mod tests {
             prop_assert_eq!(first.and(&between), all);
         }
 
-        /// A daemon that was started anew has begun to count anew: all that it says came since.
+        /// A daemon that was started again has begun to count again: all that it says came since.
         #[test]
-        fn what_was_begun_anew_counts_whole(before in times(), after in times()) {
-            let (first, anew) = (noted(&before).look(), noted(&after).look());
-            let between = anew.since(&first);
-            prop_assert!(between.count() <= anew.count());
-            if first.count() > anew.count() {
-                prop_assert_eq!(between, anew);
+        fn a_restarted_measurement_counts_whole(before in times(), after in times()) {
+            let (first, again) = (noted(&before).look(), noted(&after).look());
+            let between = again.since(&first);
+            prop_assert!(between.count() <= again.count());
+            if first.count() > again.count() {
+                prop_assert_eq!(between, again);
             }
         }
     }

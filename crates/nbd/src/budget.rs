@@ -2,15 +2,15 @@
 
 use std::cell::Cell;
 
-use dolmen_block_io::sync::{Notify, Turn};
+use dolmen_block_io::sync::{AsyncMutex, Notify};
 
 /// Bytes of payload that a connection may hold, given out in the order in which they were asked for.
 #[derive(Debug)]
 pub(crate) struct Budget {
     free_bytes: Cell<u64>,
     waiting_count: Cell<usize>,
-    turn: Turn,
-    bell: Notify,
+    next: AsyncMutex,
+    notify: Notify,
 }
 
 impl Budget {
@@ -18,8 +18,8 @@ impl Budget {
         Self {
             free_bytes: Cell::new(bytes),
             waiting_count: Cell::default(),
-            turn: Turn::default(),
-            bell: Notify::new(),
+            next: AsyncMutex::default(),
+            notify: Notify::new(),
         }
     }
 
@@ -27,9 +27,9 @@ impl Budget {
     pub(crate) async fn acquire(&self, bytes: u64) {
         if self.waiting_count.get() > 0 || self.free_bytes.get() < bytes {
             self.waiting_count.set(self.waiting_count.get() + 1);
-            let turn = self.turn.take().await;
-            self.bell.wait_for(|| (self.free_bytes.get() >= bytes).then_some(())).await;
-            drop(turn);
+            let next = self.next.take().await;
+            self.notify.wait_for(|| (self.free_bytes.get() >= bytes).then_some(())).await;
+            drop(next);
             self.waiting_count.set(self.waiting_count.get() - 1);
         }
         self.free_bytes.set(self.free_bytes.get() - bytes);
@@ -38,7 +38,7 @@ impl Budget {
     pub(crate) fn release(&self, bytes: u64) {
         if bytes > 0 {
             self.free_bytes.set(self.free_bytes.get() + bytes);
-            self.bell.notify_all();
+            self.notify.notify_all();
         }
     }
 
@@ -56,20 +56,20 @@ impl Budget {
 pub(crate) struct Gate {
     holds: Cell<usize>,
     alone: Cell<bool>,
-    bell: Notify,
+    notify: Notify,
 }
 
 impl Gate {
     /// Waits until no long read is under way.
     pub(crate) async fn enter(&self) {
-        self.bell.wait_for(|| (!self.alone.get()).then_some(())).await;
+        self.notify.wait_for(|| (!self.alone.get()).then_some(())).await;
         self.holds.set(self.holds.get() + 1);
     }
 
     /// Waits until no other read is under way.
     pub(crate) async fn enter_alone(&self) {
-        self.bell.wait_for(|| (!self.alone.replace(true)).then_some(())).await;
-        self.bell.wait_for(|| (self.holds.get() == 0).then_some(())).await;
+        self.notify.wait_for(|| (!self.alone.replace(true)).then_some(())).await;
+        self.notify.wait_for(|| (self.holds.get() == 0).then_some(())).await;
     }
 
     /// Gives up so many holds taken by [`enter`](Self::enter).
@@ -78,13 +78,13 @@ impl Gate {
         assert!(holds >= count, "a hold of the gate ends once");
         self.holds.set(holds - count);
         if count > 0 {
-            self.bell.notify_all();
+            self.notify.notify_all();
         }
     }
 
     /// Gives up a hold taken by [`enter_alone`](Self::enter_alone).
     pub(crate) fn leave_alone(&self) {
         assert!(self.alone.replace(false), "a hold of the gate ends once");
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 }

@@ -12,8 +12,8 @@ use dolmen_buffer::{Arena, Buffer, Shared};
 
 use crate::connection::{Connection, Receive};
 use crate::export::{
-    Access, BlockState, EXTENTS_BYTES_MAX, Effort, Export, Extents, Holes, PIECE_BYTES_MAX, Segment,
-    Segments, Width, Zeroing,
+    Access, BlockState, EXTENTS_BYTES_MAX, Export, Extents, Holes, PIECE_BYTES_MAX, Segment, Segments, Width,
+    ZeroMode, Zeroing,
 };
 
 /// Checks an export that takes changes and has at least 4 MiB; its content is overwritten. `peer` is the same export,
@@ -28,7 +28,7 @@ pub async fn export<X: Export>(export: &X, peer: &X, arena: &Arena) {
     let lent_before = arena.lent_count();
     written_is_read_back(export, peer, arena).await;
     a_change_touches_only_its_own_range(export, peer, arena).await;
-    zeroed_and_forgotten_ranges_are_told_truly(export, arena).await;
+    zeroed_and_discarded_ranges_are_reported_truly(export, arena).await;
     let unit = u64::from(export.profile().block_bytes_min);
     assert_eq!(export.cache(0..unit).await, Ok(()), "reading ahead may do nothing, but does not fail");
     assert_eq!(arena.lent_count(), lent_before, "an export gives every buffer back");
@@ -86,10 +86,10 @@ async fn a_change_touches_only_its_own_range<X: Export>(export: &X, peer: &X, ar
 }
 
 fn zeroing(range: Range<u64>, holes: Holes) -> Zeroing {
-    Zeroing { range, holes, effort: Effort::Any, durability: Durability::Cached }
+    Zeroing { range, holes, zero_mode: ZeroMode::Any, durability: Durability::Cached }
 }
 
-async fn zeroed_and_forgotten_ranges_are_told_truly<X: Export>(export: &X, arena: &Arena) {
+async fn zeroed_and_discarded_ranges_are_reported_truly<X: Export>(export: &X, arena: &Arena) {
     let (first, second) = (0..PIECE_BYTES_MAX, PIECE_BYTES_MAX..2 * PIECE_BYTES_MAX);
     for holes in [Holes::Allowed, Holes::Forbidden] {
         assert_eq!(

@@ -13,7 +13,7 @@ pub enum ConnectionError {
     Closed,
     /// The peer has closed or reset the connection.
     #[error("the peer closed the connection")]
-    Gone,
+    Reset,
     /// The system failed.
     #[error("the connection failed (errno {errno})")]
     System {

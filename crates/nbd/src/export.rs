@@ -111,7 +111,7 @@ pub enum Holes {
 
 /// Whether zeroing may take as long as writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effort {
+pub enum ZeroMode {
     /// However long it takes.
     Any,
     /// Only if it is faster than writing zeros; else [`ExportError::NotFast`], at once and without effect.
@@ -126,7 +126,7 @@ pub struct Zeroing {
     /// Whether it may become unallocated.
     pub holes: Holes,
     /// Whether it may take long.
-    pub effort: Effort,
+    pub zero_mode: ZeroMode,
     /// What completion promises.
     pub durability: Durability,
 }

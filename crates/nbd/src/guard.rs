@@ -11,14 +11,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 use dolmen_block_io::sync::Notify;
-use dolmen_block_io::{Clock, Moment, within};
+use dolmen_block_io::{Clock, Instant, within};
 
 use crate::connection::Connection;
 use crate::outbox::Sending;
 
 /// How long a client may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct Timeouts {
     /// From the start of the connection to the end of the handshake.
     pub handshake: Duration,
     /// To send one piece of a payload after its request. A client that begins a write and goes to sleep holds memory.
@@ -31,7 +31,7 @@ pub struct Patience {
     pub stop_quiet: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         Self {
             handshake: Duration::from_secs(10),
@@ -72,16 +72,16 @@ pub enum Cut {
 /// The server's wish to stop, seen by all its connections.
 #[derive(Debug, Default)]
 pub(crate) struct StopSign {
-    since: Cell<Option<Moment>>,
-    pub(crate) bell: Notify,
+    since: Cell<Option<Instant>>,
+    pub(crate) notify: Notify,
 }
 
 impl StopSign {
-    pub(crate) fn raise(&self, now: Moment) {
+    pub(crate) fn raise(&self, now: Instant) {
         if self.since.get().is_none() {
             self.since.set(Some(now));
         }
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 
     pub(crate) fn is_up(&self) -> bool {
@@ -93,35 +93,35 @@ impl StopSign {
 pub(crate) struct Watch {
     stop: Rc<StopSign>,
     clock: Rc<dyn Clock>,
-    patience: Patience,
-    began: Moment,
+    timeouts: Timeouts,
+    began: Instant,
     /// Absent during transmission.
-    handshake: Cell<Option<Moment>>,
-    receiving_since: Cell<Option<Moment>>,
-    sending_since: Cell<Option<Moment>>,
+    handshake: Cell<Option<Instant>>,
+    receiving_since: Cell<Option<Instant>>,
+    sending_since: Cell<Option<Instant>>,
     /// When the last option or request came.
-    active: Cell<Moment>,
+    active: Cell<Instant>,
     /// Requests that came and are not answered yet.
     busy: Cell<usize>,
     cut: Cell<Option<Cut>>,
     ended: Cell<bool>,
-    pub(crate) bell: Notify,
+    pub(crate) notify: Notify,
 }
 
 /// What the guard does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Cut(Cut),
-    LookAgain(Moment),
+    LookAgain(Instant),
 }
 
 impl Watch {
-    pub(crate) fn new(clock: Rc<dyn Clock>, patience: Patience, stop: Rc<StopSign>) -> Self {
+    pub(crate) fn new(clock: Rc<dyn Clock>, timeouts: Timeouts, stop: Rc<StopSign>) -> Self {
         let began = clock.now();
         Self {
             stop,
             clock,
-            patience,
+            timeouts,
             began,
             handshake: Cell::new(Some(began)),
             receiving_since: Cell::default(),
@@ -130,13 +130,13 @@ impl Watch {
             busy: Cell::default(),
             cut: Cell::default(),
             ended: Cell::default(),
-            bell: Notify::new(),
+            notify: Notify::new(),
         }
     }
 
     /// The end of the time for the handshake.
-    pub(crate) fn handshake_limit(&self) -> Moment {
-        self.began + self.patience.handshake
+    pub(crate) fn handshake_limit(&self) -> Instant {
+        self.began + self.timeouts.handshake
     }
 
     pub(crate) fn transmission_began(&self) {
@@ -158,7 +158,7 @@ impl Watch {
         self.busy.set(busy - count);
         // Only while stopping does the guard wait for this; otherwise it would wake up for every batch of replies.
         if self.stop.is_up() && self.busy.get() == 0 {
-            self.bell.notify_all();
+            self.notify.notify_all();
         }
     }
 
@@ -192,57 +192,57 @@ impl Watch {
 
     pub(crate) fn end(&self) {
         self.ended.set(true);
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 
     fn verdict(&self) -> Verdict {
         let now = self.clock.now();
         let limits = [
             self.handshake.get().map(|since| {
-                let limit = self.patience.handshake;
+                let limit = self.timeouts.handshake;
                 (since + limit, Cut::SlowHandshake { limit })
             }),
             self.receiving_since.get().map(|since| {
-                let limit = self.patience.payload;
+                let limit = self.timeouts.payload;
                 (since + limit, Cut::SlowPayload { limit })
             }),
             self.sending_since.get().map(|since| {
-                let limit = self.patience.send;
+                let limit = self.timeouts.send;
                 (since + limit, Cut::DeafClient { limit })
             }),
             self.stop.since.get().map(|since| (self.stop_limit(since), Cut::Stopping)),
         ];
         // Payloads and batches begin and end without a word to the guard, so it looks again in time to notice.
-        let idle = now + self.patience.send.min(self.patience.payload);
-        let first = limits.into_iter().flatten().min_by_key(|(moment, _)| *moment);
+        let idle = now + self.timeouts.send.min(self.timeouts.payload);
+        let first = limits.into_iter().flatten().min_by_key(|(instant, _)| *instant);
         match first {
-            Some((moment, cut)) if moment <= now => Verdict::Cut(cut),
-            Some((moment, _)) => Verdict::LookAgain(moment.min(idle)),
+            Some((instant, cut)) if instant <= now => Verdict::Cut(cut),
+            Some((instant, _)) => Verdict::LookAgain(instant.min(idle)),
             None => Verdict::LookAgain(idle),
         }
     }
 
-    fn stop_limit(&self, since: Moment) -> Moment {
-        let last = since + self.patience.stop;
+    fn stop_limit(&self, since: Instant) -> Instant {
+        let last = since + self.timeouts.stop;
         if self.busy.get() > 0 {
             return last;
         }
-        last.min(self.active.get().max(since) + self.patience.stop_quiet)
+        last.min(self.active.get().max(since) + self.timeouts.stop_quiet)
     }
 }
 
 /// Closes the connection when its client has taken too long; ends with the session.
 pub(crate) async fn guard<C: Connection>(watch: Rc<Watch>, connection: Rc<C>) {
     while !watch.ended.get() {
-        let rung = either(watch.bell.wait(), watch.stop.bell.wait());
+        let notified = either(watch.notify.wait(), watch.stop.notify.wait());
         match watch.verdict() {
             Verdict::Cut(cut) => {
                 watch.cut.set(Some(cut));
                 connection.close();
                 return;
             }
-            Verdict::LookAgain(moment) => {
-                let _ = within(watch.clock.as_ref(), moment, rung).await;
+            Verdict::LookAgain(instant) => {
+                let _ = within(watch.clock.as_ref(), instant, notified).await;
             }
         }
     }

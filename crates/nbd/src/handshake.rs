@@ -331,7 +331,7 @@ impl<C: Connection, S: Exports> Handshake<'_, C, S> {
     }
 }
 
-/// Sends bytes through a frame of [`REPLY_BYTES`], which is taken anew if the driver has kept it.
+/// Sends bytes through a frame of [`REPLY_BYTES`], which is taken again if the driver has kept it.
 pub(crate) async fn send_bytes<C: Connection>(
     connection: &C,
     arena: &Arena,

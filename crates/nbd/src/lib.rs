@@ -10,7 +10,7 @@
 //! | `wire`, `option`, `request`, `reply` | the messages, read and written on plain bytes, without I/O |
 //! | `connection`, `export` | the seams to client and space |
 //! | `prelude`, `handshake`, `session`, `perform` | what happens, in this order |
-//! | `intake`, `outbox`, `crew`, `budget`, `guard` | receiving, sending, workers, bounds, time |
+//! | `intake`, `outbox`, `worker_pool`, `budget`, `guard` | receiving, sending, workers, bounds, time |
 //!
 //! Invariant: no length from the wire is used before it was checked against a bound, and nothing a client sends makes
 //! the server panic, wait for ever with something in its hands, or hold more memory than its [`Limits`].
@@ -24,7 +24,6 @@
 mod budget;
 pub mod conformance;
 mod connection;
-mod crew;
 mod export;
 mod guard;
 mod handshake;
@@ -37,13 +36,14 @@ pub mod reply;
 pub mod request;
 mod session;
 pub mod wire;
+mod worker_pool;
 
 pub use connection::{Connection, ConnectionError, Receive};
 pub use export::{
-    Access, BlockState, EXTENTS_MAX, Effort, Export, ExportError, Exports, Extents, Holes, Listed, Medium,
-    PIECE_BYTES_MAX, Profile, ReadError, Refusal, Segment, Segments, Zeroing,
+    Access, BlockState, EXTENTS_MAX, Export, ExportError, Exports, Extents, Holes, Listed, Medium,
+    PIECE_BYTES_MAX, Profile, ReadError, Refusal, Segment, Segments, ZeroMode, Zeroing,
 };
-pub use guard::{Cut, Patience};
+pub use guard::{Cut, Timeouts};
 pub use handshake::Entrance;
 pub use intake::StreamEnd;
 pub use prelude::{Prelude, PreludeStep};
@@ -62,6 +62,6 @@ pub const PRELUDE_BYTES_MAX: u64 = 16 * 1024;
 /// Options before TLS.
 pub const PRELUDE_OPTIONS_MAX: usize = 16;
 /// Clients that are told at a time why they are not served; more are closed without a word.
-pub const TURNED_AWAY_MAX: usize = 16;
+pub const REFUSED_MAX: usize = 16;
 
 const _: () = assert!(OPTION_BYTES_MAX as u64 <= HANDSHAKE_BYTES_MAX, "one option fits a handshake");

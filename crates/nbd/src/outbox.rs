@@ -35,7 +35,7 @@ const _: () = assert!(MESSAGE_PARTS_MAX <= BATCH_PARTS_MAX as u64, "every messag
 
 /// Which queue leaves now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
+enum Next {
     /// Ordinary messages.
     Ordinary,
     /// The parts of one long simple reply, until its last.
@@ -58,9 +58,9 @@ enum State {
 pub(crate) struct Outbox {
     ordinary: RefCell<VecDeque<Message>>,
     stream: RefCell<VecDeque<Message>>,
-    turn: Cell<Turn>,
+    next: Cell<Next>,
     state: Cell<State>,
-    bell: Notify,
+    notify: Notify,
 }
 
 impl Outbox {
@@ -68,24 +68,24 @@ impl Outbox {
         Self {
             ordinary: RefCell::default(),
             stream: RefCell::default(),
-            turn: Cell::new(Turn::Ordinary),
+            next: Cell::new(Next::Ordinary),
             state: Cell::new(State::Open),
-            bell: Notify::new(),
+            notify: Notify::new(),
         }
     }
 
     /// Queues a message. Messages pushed one after the other without an await between stay together.
     pub(crate) fn push(&self, message: Message) {
         self.ordinary.borrow_mut().push_back(message);
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 
     /// Queues a part of a long simple reply, which nothing else may interrupt. The stream ends with the part whose
     /// [`After`] answers the request.
     pub(crate) fn push_stream(&self, message: Message) {
-        self.turn.set(Turn::Stream);
+        self.next.set(Next::Stream);
         self.stream.borrow_mut().push_back(message);
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 
     /// Lets the sender end once everything has left.
@@ -93,7 +93,7 @@ impl Outbox {
         if self.state.get() == State::Open {
             self.state.set(State::Finishing);
         }
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 
     /// Settles everything without sending it.
@@ -101,7 +101,7 @@ impl Outbox {
         if !matches!(self.state.get(), State::Broken(_)) {
             self.state.set(State::Broken(error));
         }
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 
     /// Why nothing leaves any more.
@@ -113,36 +113,36 @@ impl Outbox {
     }
 
     fn pop(&self, parts_max: usize) -> Option<Message> {
-        let turn = self.turn.get();
-        let queue = match turn {
-            Turn::Ordinary => &self.ordinary,
-            Turn::Stream => &self.stream,
+        let next = self.next.get();
+        let queue = match next {
+            Next::Ordinary => &self.ordinary,
+            Next::Stream => &self.stream,
         };
         let mut queue = queue.borrow_mut();
         queue.front().filter(|message| parts_count(message) <= parts_max)?;
         let message = queue.pop_front()?;
-        if turn == Turn::Stream && message.after.requests > 0 {
-            self.turn.set(Turn::Ordinary);
+        if next == Next::Stream && message.after.requests > 0 {
+            self.next.set(Next::Ordinary);
         }
         Some(message)
     }
 
     /// Whether the sender has something to do, or has to end.
     fn ready(&self) -> Option<()> {
-        let waiting = match self.turn.get() {
-            Turn::Ordinary => !self.ordinary.borrow().is_empty(),
-            Turn::Stream => !self.stream.borrow().is_empty(),
+        let waiting = match self.next.get() {
+            Next::Ordinary => !self.ordinary.borrow().is_empty(),
+            Next::Stream => !self.stream.borrow().is_empty(),
         };
         (waiting || self.state.get() != State::Open).then_some(())
     }
 
     /// Settles what is queued, in both queues.
-    fn settle_all(&self, settle: &impl Fn(After)) {
+    fn release_all(&self, release: &impl Fn(After)) {
         loop {
             let message =
                 self.stream.borrow_mut().pop_front().or_else(|| self.ordinary.borrow_mut().pop_front());
             let Some(message) = message else { return };
-            settle(message.after);
+            release(message.after);
         }
     }
 }
@@ -162,7 +162,7 @@ pub(crate) struct Sender<C> {
     pub(crate) arena: Arena,
     /// [`ZEROS_BYTES`] zeros.
     pub(crate) zeros: Shared,
-    /// Memory for heads, of [`HEADS_BYTES`]; taken anew if the driver has kept it.
+    /// Memory for heads, of [`HEADS_BYTES`]; taken again if the driver has kept it.
     pub(crate) heads: Option<Buffer>,
 }
 
@@ -176,14 +176,14 @@ struct Batch {
 
 impl<C: Connection> Sender<C> {
     /// Sends until the outbox is finished or broken and empty. `watch` is told when a batch is handed over and when it
-    /// has left; `settle` what became free.
-    pub(crate) async fn run(mut self, outbox: &Outbox, watch: impl Fn(Sending), settle: impl Fn(After)) {
+    /// has left; `release` what became free.
+    pub(crate) async fn run(mut self, outbox: &Outbox, watch: impl Fn(Sending), release: impl Fn(After)) {
         let mut parts = Vec::with_capacity(BATCH_PARTS_MAX);
         let mut batch = Batch { plan: Vec::with_capacity(BATCH_MESSAGES_MAX), after: After::default() };
         loop {
-            outbox.bell.wait_for(|| outbox.ready()).await;
+            outbox.notify.wait_for(|| outbox.ready()).await;
             if outbox.failure().is_some() {
-                return outbox.settle_all(&settle);
+                return outbox.release_all(&release);
             }
             let mut memory = match self.heads.take() {
                 Some(memory) => memory,
@@ -200,7 +200,7 @@ impl<C: Connection> Sender<C> {
             parts = returned;
             parts.clear();
             self.heads = frozen.thaw().ok();
-            settle(std::mem::take(&mut batch.after));
+            release(std::mem::take(&mut batch.after));
             if let Err(error) = result {
                 outbox.abandon(error);
             }

@@ -11,7 +11,6 @@ use dolmen_buffer::Arena;
 
 use crate::budget::{Budget, Gate};
 use crate::connection::{Connection, ConnectionError};
-use crate::crew::{Crew, Job, Tallies, TallyIndex, WorkerIndex};
 use crate::export::{
     EXTENTS_BYTES_MAX, Export, ExportError, Extents, PIECE_BYTES_MAX, ReadError, Segment, Segments, Width,
     Zeroing,
@@ -21,6 +20,7 @@ use crate::outbox::Outbox;
 use crate::reply::{After, Body, Head, Message, Place, To};
 use crate::request::{Agreed, Command, Fragments, RefusedRequest, ReplyForm};
 use crate::wire::Errno;
+use crate::worker_pool::{Job, Tallies, TallyIndex, WorkerIndex, WorkerPool};
 
 /// What an export is asked to trim, zero or read ahead at a time. Compact requests are hardly longer.
 const EFFECT_BYTES_MAX: u64 = 1 << 30;
@@ -35,14 +35,14 @@ pub(crate) struct Transmission<C, X> {
     pub(crate) arena: Arena,
     pub(crate) watch: Rc<Watch>,
     pub(crate) outbox: Outbox,
-    pub(crate) crew: Crew,
+    pub(crate) worker_pool: WorkerPool,
     pub(crate) tallies: Tallies<ExportError>,
     pub(crate) budget: Budget,
     pub(crate) gate: Gate,
     /// Why a reply that had begun could not be finished.
     pub(crate) broken_off: Cell<Option<ReadError>>,
     /// Rung when requests were answered, and when a task ends.
-    pub(crate) bell: Notify,
+    pub(crate) notify: Notify,
 }
 
 /// The first piece of a range. Long ranges are cut where the export is likely to have its own borders.
@@ -69,11 +69,11 @@ impl<C: Connection, X: Export> Transmission<C, X> {
     /// A worker's life.
     pub(crate) async fn work(&self, worker: WorkerIndex) {
         let mut segments = Segments::new();
-        while let Some(job) = self.crew.next_job(worker).await {
+        while let Some(job) = self.worker_pool.next_job(worker).await {
             self.perform(job, &mut segments).await;
-            self.crew.rest(worker);
+            self.worker_pool.rest(worker);
         }
-        self.crew.leave();
+        self.worker_pool.leave();
     }
 
     async fn perform(&self, job: Job, segments: &mut Segments) {
@@ -98,9 +98,9 @@ impl<C: Connection, X: Export> Transmission<C, X> {
             Command::Trim { range, durability } => {
                 self.in_parts(range, durability, |range, durability| export.discard(range, durability)).await
             }
-            Command::WriteZeroes { range, holes, effort, durability } => {
+            Command::WriteZeroes { range, holes, zero_mode, durability } => {
                 let zero =
-                    |range, durability| export.write_zeroes(Zeroing { range, holes, effort, durability });
+                    |range, durability| export.write_zeroes(Zeroing { range, holes, zero_mode, durability });
                 self.in_parts(range, durability, zero).await
             }
             Command::Cache { range } => {
@@ -168,14 +168,14 @@ impl<C: Connection, X: Export> Transmission<C, X> {
 
     fn push(&self, message: Message) {
         if self.outbox.failure().is_some() {
-            self.settle(message.after);
+            self.release(message.after);
         } else {
             self.outbox.push(message);
         }
     }
 
     /// Gives free what a message that has left, or never will, stood for.
-    pub(crate) fn settle(&self, after: After) {
+    pub(crate) fn release(&self, after: After) {
         self.budget.release(after.payload_bytes);
         self.gate.leave(after.holds);
         if after.holds_alone > 0 {
@@ -183,7 +183,7 @@ impl<C: Connection, X: Export> Transmission<C, X> {
         }
         if after.requests > 0 {
             self.watch.requests_answered(after.requests);
-            self.bell.notify_all();
+            self.notify.notify_all();
         }
     }
 
@@ -340,7 +340,7 @@ impl<C: Connection, X: Export> Transmission<C, X> {
                 self.broken_off.set(Some(failure));
                 self.outbox.abandon(ConnectionError::Closed);
                 self.connection.close();
-                return self.settle(whole);
+                return self.release(whole);
             }
             while let Some(body) = next_body(segments) {
                 let after = match (segments.length(), left.is_empty()) {
@@ -356,7 +356,7 @@ impl<C: Connection, X: Export> Transmission<C, X> {
 
     fn push_stream(&self, message: Message) {
         if self.outbox.failure().is_some() {
-            self.settle(message.after);
+            self.release(message.after);
         } else {
             self.outbox.push_stream(message);
         }

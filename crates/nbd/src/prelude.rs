@@ -44,7 +44,7 @@ pub struct Prelude {
     refusal: RefusedOption,
     head: [u8; OPTION_HEADER_BYTES],
     head_bytes: usize,
-    said_bytes: u64,
+    sent_bytes: u64,
     options: usize,
 }
 
@@ -67,7 +67,7 @@ impl Prelude {
 
     fn new(next: Next, offers_tls: bool, refusal: RefusedOption) -> Self {
         let head = [0; OPTION_HEADER_BYTES];
-        Self { next, offers_tls, refusal, head, head_bytes: 0, said_bytes: 0, options: 0 }
+        Self { next, offers_tls, refusal, head, head_bytes: 0, sent_bytes: 0, options: 0 }
     }
 
     /// Takes what has come, and appends what is to be sent to `replies`, also before an error. Returns how many bytes
@@ -151,10 +151,10 @@ impl Prelude {
         if self.options > PRELUDE_OPTIONS_MAX {
             return Err(HandshakeError::TooManyOptions { options_max: PRELUDE_OPTIONS_MAX });
         }
-        self.said_bytes += OPTION_HEADER_BYTES as u64 + u64::from(header.data_bytes);
-        if self.said_bytes > PRELUDE_BYTES_MAX {
+        self.sent_bytes += OPTION_HEADER_BYTES as u64 + u64::from(header.data_bytes);
+        if self.sent_bytes > PRELUDE_BYTES_MAX {
             Replies { into: replies, option: header.option }.error(self.refusal);
-            return Err(HandshakeError::PreludeTooLong { found: self.said_bytes });
+            return Err(HandshakeError::PreludeTooLong { found: self.sent_bytes });
         }
         Ok(header)
     }

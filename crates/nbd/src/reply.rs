@@ -188,7 +188,7 @@ pub(crate) enum Body {
 /// What becomes free once a message has left.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct After {
-    /// Bytes of payload that the connection may take anew.
+    /// Bytes of payload that the connection may take again.
     pub(crate) payload_bytes: u64,
     /// How many requests this answers, 0 or 1.
     pub(crate) requests: usize,

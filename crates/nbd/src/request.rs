@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use dolmen_block_io::Durability;
 
-use crate::export::{Access, Effort, Holes, Profile};
+use crate::export::{Access, Holes, Profile, ZeroMode};
 use crate::wire::{Errno, Fields, MAGIC_EXTENDED_REQUEST, MAGIC_REQUEST, command, command_flag};
 
 /// Bytes of a compact request without its payload.
@@ -186,7 +186,7 @@ pub enum Command {
         /// Whether it may become unallocated.
         holes: Holes,
         /// Whether it may take long.
-        effort: Effort,
+        zero_mode: ZeroMode,
         /// What the acknowledgement promises.
         durability: Durability,
     },
@@ -357,8 +357,9 @@ fn command(header: &RequestHeader, agreed: Agreed, range: Range<u64>) -> Result<
         command::CACHE => Ok(Command::Cache { range }),
         command::WRITE_ZEROES => {
             let holes = if header.has(command_flag::NO_HOLE) { Holes::Forbidden } else { Holes::Allowed };
-            let effort = if header.has(command_flag::FAST_ZERO) { Effort::OnlyFast } else { Effort::Any };
-            Ok(Command::WriteZeroes { range, holes, effort, durability })
+            let zero_mode =
+                if header.has(command_flag::FAST_ZERO) { ZeroMode::OnlyFast } else { ZeroMode::Any };
+            Ok(Command::WriteZeroes { range, holes, zero_mode, durability })
         }
         command::BLOCK_STATUS if !agreed.allocation => Err(RefusedRequest::NoContext),
         command::BLOCK_STATUS => {

@@ -19,9 +19,8 @@ use dolmen_buffer::{Arena, Shared};
 use crate::IN_FLIGHT_MAX;
 use crate::budget::{Budget, Gate};
 use crate::connection::{Connection, ConnectionError, Receive};
-use crate::crew::{Crew, Job, Tallies};
 use crate::export::{Export, Exports, PIECE_BYTES_MAX, ReadError};
-use crate::guard::{Cut, Patience, StopSign, Watch, guard};
+use crate::guard::{Cut, StopSign, Timeouts, Watch, guard};
 use crate::handshake::{Entrance, Handshake, Next, REPLY_BYTES, send_bytes};
 use crate::intake::{Ahead, Intake, StreamEnd};
 use crate::option::{GREETING_BYTES, HandshakeError, RefusedOption, greeting};
@@ -33,6 +32,7 @@ use crate::request::{
     Command, EXTENDED_REQUEST_BYTES, REQUEST_BYTES, RefusedRequest, ReplyForm, RequestError, RequestHeader,
     check,
 };
+use crate::worker_pool::{Job, Tallies, WorkerPool};
 
 /// What bounds a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,12 +42,12 @@ pub struct Limits {
     /// Bytes of payload that one connection may hold; at least [`PIECE_BYTES_MAX`].
     pub payload_bytes_max: u64,
     /// How long clients may take.
-    pub patience: Patience,
+    pub timeouts: Timeouts,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections_max: 256, payload_bytes_max: 16 << 20, patience: Patience::default() }
+        Self { connections_max: 256, payload_bytes_max: 16 << 20, timeouts: Timeouts::default() }
     }
 }
 
@@ -74,7 +74,7 @@ pub enum Farewell {
     /// The client said that it was leaving.
     Left,
     /// The client closed the connection between two messages.
-    Gone,
+    Closed,
     /// The server stopped.
     Stopped,
 }
@@ -84,7 +84,7 @@ pub enum Farewell {
 pub enum SessionError {
     /// No place for another connection. The client was told, unless too many were being told.
     #[error("turning a client away")]
-    TurnedAway(#[source] RefusedOption),
+    Refused(#[source] RefusedOption),
     /// The client broke the protocol of the handshake.
     #[error("in the handshake")]
     Handshake(#[from] HandshakeError),
@@ -112,10 +112,10 @@ pub struct Server<S> {
     limits: Limits,
     stop: Rc<StopSign>,
     session_count: Cell<usize>,
-    turned_away_count: Cell<usize>,
+    refused_count: Cell<usize>,
     zeros: RefCell<Option<Shared>>,
     /// Rung when a session ends.
-    bell: Notify,
+    notify: Notify,
 }
 
 impl<S> fmt::Debug for Server<S> {
@@ -130,13 +130,13 @@ impl<S> fmt::Debug for Server<S> {
 /// One session in the server's count.
 struct Counted<'a> {
     count: &'a Cell<usize>,
-    bell: &'a Notify,
+    notify: &'a Notify,
 }
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.count.set(self.count.get() - 1);
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 }
 
@@ -154,9 +154,9 @@ impl<S: Exports + 'static> Server<S> {
             limits,
             stop: Rc::default(),
             session_count: Cell::default(),
-            turned_away_count: Cell::default(),
+            refused_count: Cell::default(),
             zeros: RefCell::default(),
-            bell: Notify::new(),
+            notify: Notify::new(),
         })
     }
 
@@ -173,11 +173,11 @@ impl<S: Exports + 'static> Server<S> {
 
     /// Stops: requests under way are finished, new ones refused, and connections closed when their clients have left,
     /// have been quiet for a moment or have used up their time. Returns when no session is left; bounded by
-    /// [`Patience::stop`] and by the export's own time for what is under way.
+    /// [`Timeouts::stop`] and by the export's own time for what is under way.
     pub async fn stop(&self) {
         self.stop.raise(self.means.clock.now());
-        let all_gone = || self.session_count.get() == 0 && self.turned_away_count.get() == 0;
-        self.bell.wait_for(|| all_gone().then_some(())).await;
+        let all_gone = || self.session_count.get() == 0 && self.refused_count.get() == 0;
+        self.notify.wait_for(|| all_gone().then_some(())).await;
     }
 
     /// Serves one client until the end. The connection is closed when this returns, and no task of the session is left.
@@ -193,43 +193,43 @@ impl<S: Exports + 'static> Server<S> {
     ) -> Result<Farewell, SessionError> {
         let connections_max = self.limits.connections_max;
         if self.session_count.get() >= connections_max || self.stop.is_up() {
-            return self.turn_away(connection, entrance, RefusedOption::Full { connections_max }).await;
+            return self.refuse_client(connection, entrance, RefusedOption::Full { connections_max }).await;
         }
         self.session_count.set(self.session_count.get() + 1);
-        let _counted = Counted { count: &self.session_count, bell: &self.bell };
+        let _counted = Counted { count: &self.session_count, notify: &self.notify };
         let watch = self.watch();
         let session = self.session(&connection, &watch, &visitor, entrance);
         self.guarded(&connection, &watch, session).await
     }
 
     /// Tells a client, in answer to whatever it asks for, why it is not served, until it leaves or its time for the
-    /// handshake is over. Beyond [`TURNED_AWAY_MAX`](crate::TURNED_AWAY_MAX) at a time, clients are closed without a word.
+    /// handshake is over. Beyond [`REFUSED_MAX`](crate::TURNED_AWAY_MAX) at a time, clients are closed without a word.
     ///
     /// # Errors
-    /// [`SessionError::TurnedAway`], unless the server stops.
-    pub async fn turn_away<C: Connection + 'static>(
+    /// [`SessionError::Refused`], unless the server stops.
+    pub async fn refuse_client<C: Connection + 'static>(
         &self,
         connection: Rc<C>,
         entrance: Entrance,
         refusal: RefusedOption,
     ) -> Result<Farewell, SessionError> {
-        let count = self.turned_away_count.get();
-        if self.stop.is_up() || count >= crate::TURNED_AWAY_MAX {
+        let count = self.refused_count.get();
+        if self.stop.is_up() || count >= crate::REFUSED_MAX {
             connection.close();
         } else {
-            self.turned_away_count.set(count + 1);
-            let _counted = Counted { count: &self.turned_away_count, bell: &self.bell };
+            self.refused_count.set(count + 1);
+            let _counted = Counted { count: &self.refused_count, notify: &self.notify };
             let watch = self.watch();
-            let told = self.tell(&connection, entrance, refusal);
+            let told = self.notify(&connection, entrance, refusal);
             // Whether the client has listened changes nothing.
             let _ = self.guarded(&connection, &watch, told).await;
         }
-        if self.stop.is_up() { Ok(Farewell::Stopped) } else { Err(SessionError::TurnedAway(refusal)) }
+        if self.stop.is_up() { Ok(Farewell::Stopped) } else { Err(SessionError::Refused(refusal)) }
     }
 
     fn watch(&self) -> Rc<Watch> {
         let clock = Rc::clone(&self.means.clock);
-        Rc::new(Watch::new(clock, self.limits.patience, Rc::clone(&self.stop)))
+        Rc::new(Watch::new(clock, self.limits.timeouts, Rc::clone(&self.stop)))
     }
 
     /// Runs a session beside its guard, and closes the connection behind it.
@@ -248,12 +248,12 @@ impl<S: Exports + 'static> Server<S> {
             (Ok(farewell), _) => Ok(farewell),
             (Err(_), Some(Cut::Stopping)) => Ok(Farewell::Stopped),
             (Err(_), Some(cut)) => Err(SessionError::Cut(cut)),
-            (Err(SessionError::Receive(StreamEnd::Between)), None) => Ok(Farewell::Gone),
+            (Err(SessionError::Receive(StreamEnd::Between)), None) => Ok(Farewell::Closed),
             (Err(error), None) => Err(error),
         }
     }
 
-    async fn tell<C: Connection + 'static>(
+    async fn notify<C: Connection + 'static>(
         &self,
         connection: &Rc<C>,
         entrance: Entrance,
@@ -279,7 +279,7 @@ impl<S: Exports + 'static> Server<S> {
             let came = result.map_err(StreamEnd::from)?;
             let bytes = into.get(..came).unwrap_or_default();
             if bytes.is_empty() {
-                return Ok(Farewell::Gone);
+                return Ok(Farewell::Closed);
             }
             let taken = prelude.take(bytes, &mut replies);
             if !matches!(taken, Ok((_, PreludeStep::More))) {
@@ -303,7 +303,7 @@ impl<S: Exports + 'static> Server<S> {
         };
         let limit = watch.handshake_limit();
         let Some((mut intake, memory, zeros)) = within(self.means.clock.as_ref(), limit, memory).await else {
-            let limit = self.limits.patience.handshake;
+            let limit = self.limits.timeouts.handshake;
             return Err(SessionError::Cut(Cut::SlowHandshake { limit }));
         };
         let memory = Cell::new(Some(memory));
@@ -322,12 +322,12 @@ impl<S: Exports + 'static> Server<S> {
             arena: arena.clone(),
             watch: Rc::clone(watch),
             outbox: Outbox::new(),
-            crew: Crew::default(),
+            worker_pool: WorkerPool::default(),
             tallies: Tallies::new(),
             budget: Budget::new(self.limits.payload_bytes_max),
             gate: Gate::default(),
             broken_off: Cell::default(),
-            bell: Notify::new(),
+            notify: Notify::new(),
         });
         let sender = Sender {
             connection: Rc::clone(connection),
@@ -347,7 +347,7 @@ impl<S: Exports + 'static> Server<S> {
         let shared = Rc::clone(transmission);
         let sending = self.spawn("nbd sender", async move {
             let watch = |sending| shared.watch.sending(sending);
-            sender.run(&shared.outbox, watch, |after| shared.settle(after)).await;
+            sender.run(&shared.outbox, watch, |after| shared.release(after)).await;
             // The reader would otherwise go on waiting for requests whose answers cannot be sent.
             if shared.outbox.failure().is_some() {
                 shared.connection.close();
@@ -357,7 +357,7 @@ impl<S: Exports + 'static> Server<S> {
         // What fails later only follows from the end that the client has made.
         let failure = transmission.outbox.failure();
         drop(intake);
-        transmission.crew.dismiss().await;
+        transmission.worker_pool.dismiss().await;
         transmission.outbox.finish();
         sending.ended().await;
         let free_bytes = transmission.budget.free_bytes();
@@ -382,7 +382,7 @@ impl<S: Exports + 'static> Server<S> {
         let watch = &transmission.watch;
         let mut ahead = Ahead::Heads;
         loop {
-            transmission.bell.wait_for(|| (watch.busy() < IN_FLIGHT_MAX).then_some(())).await;
+            transmission.notify.wait_for(|| (watch.busy() < IN_FLIGHT_MAX).then_some(())).await;
             let header = match transmission.agreed.form {
                 ReplyForm::Simple | ReplyForm::Structured => {
                     RequestHeader::parse(&intake.head::<REQUEST_BYTES>(ahead).await?)?
@@ -461,11 +461,11 @@ impl<S: Exports + 'static> Server<S> {
     }
 
     async fn assign<C: Connection + 'static>(&self, transmission: &Rc<Transmission<C, S::Export>>, job: Job) {
-        let hire = |worker| {
+        let spawn = |worker| {
             let shared = Rc::clone(transmission);
             self.means.spawner.spawn("nbd worker", Box::pin(async move { shared.work(worker).await }));
         };
-        transmission.crew.assign(job, hire).await;
+        transmission.worker_pool.assign(job, spawn).await;
     }
 
     /// The zeros that all sessions send from.
@@ -486,7 +486,7 @@ impl<S: Exports + 'static> Server<S> {
         let task: Pin<Box<dyn Future<Output = ()>>> = Box::pin(async move {
             task.await;
             ring.reached.set(true);
-            ring.bell.notify_all();
+            ring.notify.notify_all();
         });
         self.means.spawner.spawn(name, task);
         Spawned { end }
@@ -496,7 +496,7 @@ impl<S: Exports + 'static> Server<S> {
 #[derive(Default)]
 struct End {
     reached: Cell<bool>,
-    bell: Notify,
+    notify: Notify,
 }
 
 /// A task that can be waited for.
@@ -506,6 +506,6 @@ struct Spawned {
 
 impl Spawned {
     async fn ended(&self) {
-        self.end.bell.wait_for(|| self.end.reached.get().then_some(())).await;
+        self.end.notify.wait_for(|| self.end.reached.get().then_some(())).await;
     }
 }

@@ -1,20 +1,19 @@
 //! What a set of disks can hold: the exact maximum, fractional rows allowed.
 //!
 //! # Mirrors of automatic width
-//! Write x for the grains of all columns, one copy of each. A group holds no grain of a column twice, so it holds
-//! at most min(F, x) of them, F being its room; all groups together must hold c·x. Hence
-//! Σ min(F, x) ≥ c·x is necessary. It is sufficient: lay a tape of length c·x around c turns of a drum of
-//! circumference x, each group taking a stretch of min(F, x); no stretch overlaps itself, and every point of
-//! the drum is covered c times (McNaughton's wrap-around rule of 1959, for machines and jobs). Rows of one column do
-//! that, and a wider row is several rows of one column, so no width beats them. As Σ min(F, x) is the least of
-//! j·x + tail(j) over j, with tail(j) the room of all but the j largest groups, the largest x is
-//! **min over j < c of tail(j) ÷ (c − j)**.
+//! Write x for the allocation units of all columns, one copy of each. A group holds no allocation unit of a column twice, so it
+//! holds at most min(F, x) of them, F being its room; all groups together must hold c·x. Hence Σ min(F, x) ≥ c·x is necessary. It
+//! is sufficient: lay a tape of length c·x around c turns of a drum of circumference x, each group taking a stretch of min(F, x);
+//! no stretch overlaps itself, and every point of the drum is covered c times (McNaughton's wrap-around rule of 1959, for machines
+//! and jobs). Rows of one column do that, and a wider row is several rows of one column, so no width beats them. As Σ min(F, x) is
+//! the least of j·x + tail(j) over j, with tail(j) the room of all but the j largest groups, the largest x is **min over j < c of
+//! tail(j) ÷ (c − j)**.
 //!
 //! # A fixed width
 //! In n rows the slabs of a set A of disks are at most n·rank(A), where rank(A) is the largest part of one row
 //! that A can hold; the rest must fit the other disks: n·T ≤ n·rank(A) + room(not A) for every A, with T the
-//! grains of a row. The sets of disks and columns that can be matched form a gammoid, so rank is a sum of
-//! matroid ranks (one for the grains that all slabs have, one for those that long slabs have beyond), hence
+//! allocation units of a row. The sets of disks and columns that can be matched form a gammoid, so rank is a sum of
+//! matroid ranks (one for the allocation units that all slabs have, one for those that long slabs have beyond), hence
 //! submodular, and by Edmonds' theorem on polymatroid intersection (1970) the condition is sufficient: every point of
 //! n times the base polytope is a sum of rows. Each rank is the lesser of "all slabs" and Σ min(disks of A in
 //! the group, slabs that a group may hold), which leaves four cases to minimise, each separable by group.
@@ -25,7 +24,7 @@
 //! width lies anywhere between the least and the most, and by the theorem of Gale and Ryser (1957) such a mixture
 //! fits whenever its widest part does: two adjacent widths whose mean is H(X) ÷ X, with H(X) the lesser of G(X) and
 //! the widest, never cross G, because G is concave with whole slopes. So the maximum is that of **H(X) − m·X
-//! where H(X) ≥ (least + m)·X**. Where columns are uneven, least and most are data per parity in grains rather
+//! where H(X) ≥ (least + m)·X**. Where columns are uneven, least and most are data per parity in allocation units rather
 //! than column counts, and the figure is an upper bound that is met within the unevenness.
 
 use dolmen_units::Bytes;
@@ -35,7 +34,7 @@ use crate::request::{Request, Resiliency, Width};
 use crate::shape::Shape;
 use crate::{DUAL_PARITY_DATA_COLUMNS_MAX, PARITY_MAX};
 
-/// Fractions are kept to a 1024th of a grain or of a row.
+/// Fractions are kept to a 1024th of an allocation unit or of a row.
 pub(crate) const FINE: u128 = 1024;
 
 /// Groups that may matter as "largest": one more than the widest row has slabs in different groups.
@@ -48,9 +47,9 @@ const _: () = assert!(
 /// The most that a set of disks can hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
-    /// Grains of data columns, one copy of each, with what their slabs need beside the data.
-    pub column_grains: u64,
-    /// Data in so many grains, at the least overhead of the permitted widths.
+    /// Allocation units of data columns, one copy of each, with what their slabs need beside the data.
+    pub column_units: u64,
+    /// Data in so many allocation units, at the least overhead of the permitted widths.
     pub data: Bytes,
 }
 
@@ -62,7 +61,7 @@ pub(crate) enum Rule {
     Parity { parity: u32, least: Ratio, most: Ratio },
 }
 
-/// Grains of data columns for each grain of one parity column.
+/// Allocation units of data columns for each allocation unit of one parity column.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ratio {
     data: u128,
@@ -71,7 +70,7 @@ pub(crate) struct Ratio {
 
 impl Ratio {
     fn of(shape: &Shape) -> Self {
-        Self { data: u128::from(shape.data_grains()), parity: u128::from(shape.long_grains) }
+        Self { data: u128::from(shape.data_units()), parity: u128::from(shape.long_units) }
     }
 
     fn is_below(self, other: Self) -> bool {
@@ -79,10 +78,10 @@ impl Ratio {
     }
 }
 
-/// What the groups can still hold, in 1024ths of a grain.
+/// What the groups can still hold, in 1024ths of an allocation unit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Promise {
-    /// Grains of data columns.
+    /// Allocation units of data columns.
     pub(crate) columns: u128,
     /// What one group holds of them at most: a group with more room than this has room that nothing can use.
     pub(crate) level: u128,
@@ -122,16 +121,16 @@ impl Rule {
         let (columns, data) = match self {
             Self::Fixed(shape) => {
                 let rows = fixed_rows(field, shape);
-                (rows * u128::from(shape.data_grains()), rows * row)
+                (rows * u128::from(shape.data_units()), rows * row)
             }
             Self::Mirror { .. } | Self::Parity { .. } => {
                 let columns =
                     self.promise(field.groups.iter().map(|group| group.free)).map_or(0, |p| p.columns);
-                let least = shapes.iter().map(Shape::data_grains).min().unwrap_or(1);
+                let least = shapes.iter().map(Shape::data_units).min().unwrap_or(1);
                 (columns, columns * row / u128::from(least.max(1)))
             }
         };
-        Bound { column_grains: narrow(columns / FINE), data: Bytes(narrow(data / FINE)) }
+        Bound { column_units: narrow(columns / FINE), data: Bytes(narrow(data / FINE)) }
     }
 }
 
@@ -237,29 +236,29 @@ struct Row {
 
 struct Layer {
     columns: u128,
-    grains: u128,
+    units: u128,
 }
 
 impl Row {
     fn of(shape: &Shape) -> Self {
-        let all = Layer { columns: u128::from(shape.columns()), grains: u128::from(shape.short_grains) };
+        let all = Layer { columns: u128::from(shape.columns()), units: u128::from(shape.short_units) };
         let long = Layer {
             columns: u128::from(shape.long_columns + shape.parity),
-            grains: u128::from(shape.long_grains - shape.short_grains),
+            units: u128::from(shape.long_units - shape.short_units),
         };
         Self { copies: u128::from(shape.copies), layers: [all, long] }
     }
 
     fn total(&self) -> u128 {
-        self.copies * self.layers.iter().map(|layer| layer.columns * layer.grains).sum::<u128>()
+        self.copies * self.layers.iter().map(|layer| layer.columns * layer.units).sum::<u128>()
     }
 
     /// The set of disks that holds least, in the three cases that say anything.
     fn least_cut(&self, rows: u128, groups: &[Vec<u64>]) -> Cut {
         let [all, long] = &self.layers;
-        let whole = |layer: &Layer| self.copies * layer.columns * layer.grains;
+        let whole = |layer: &Layer| self.copies * layer.columns * layer.units;
         let both = Cut::least(rows, &[all, long], groups, 0);
-        if long.grains == 0 || long.columns == all.columns {
+        if long.units == 0 || long.columns == all.columns {
             // Even rows are one layer, and the cases with one of two say nothing more.
             return both;
         }
@@ -273,9 +272,9 @@ impl Row {
 /// A set of disks A as a limit: in n rows it and the rest hold at most `outside` + n·`rank`.
 #[derive(Debug, Clone, Copy)]
 struct Cut {
-    /// Room of the disks that are not in A, in 1024ths of a grain.
+    /// Room of the disks that are not in A, in 1024ths of an allocation unit.
     outside: u128,
-    /// Grains of one row that A can hold.
+    /// Allocation units of one row that A can hold.
     rank: u128,
 }
 
@@ -288,7 +287,7 @@ impl Cut {
     /// best A of a given size takes the largest disks.
     fn least(rows: u128, layers: &[&Layer], groups: &[Vec<u64>], given: u128) -> Self {
         let rank =
-            |disks: u128| layers.iter().map(|layer| layer.columns.min(disks) * layer.grains).sum::<u128>();
+            |disks: u128| layers.iter().map(|layer| layer.columns.min(disks) * layer.units).sum::<u128>();
         let mut least = Self { outside: 0, rank: given };
         for group in groups {
             let mut outside: u128 = group.iter().map(|free| u128::from(*free) * FINE).sum();

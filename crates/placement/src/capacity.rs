@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskSlot};
 
 use crate::bound::{FINE, Rule, fixed_rows};
 use crate::field::{Field, Offer};
@@ -30,8 +30,8 @@ const CUT_SHIFT_MAX: u32 = 4;
 pub struct Stranded {
     /// The disk.
     pub slot: DiskSlot,
-    /// Grains beyond its reserve.
-    pub grains: u64,
+    /// Allocation units beyond its reserve.
+    pub units: u64,
 }
 
 /// What a set of disks holds in rows of one request. Bytes of slabs = data + redundancy + overhead.
@@ -43,7 +43,7 @@ pub struct Capacity {
     pub data: Bytes,
     /// Further copies of it, or parity.
     pub redundancy: Bytes,
-    /// Headers, tables and rounding up to grains.
+    /// Headers, tables and rounding up to allocation units.
     pub overhead: Bytes,
     /// Room that is kept back, of all disks that take new slabs.
     pub reserve: Bytes,
@@ -61,7 +61,7 @@ impl Capacity {
     fn add(&mut self, shape: &Shape, rows: u64, row: Bytes) {
         let data = row.0 * rows;
         let redundancy = data * u64::from(shape.copies - 1) + shape.parity_bytes * rows;
-        let slabs = shape.total_grains() * rows * GRAIN_BYTES;
+        let slabs = shape.total_units() * rows * ALLOCATION_UNIT_BYTES;
         self.rows += rows;
         self.data = self.data + Bytes(data);
         self.redundancy = self.redundancy + Bytes(redundancy);
@@ -78,36 +78,36 @@ impl Placer {
 
     /// The same in the turns from another one on.
     #[must_use]
-    pub fn usable_from(&self, offers: &[Offer], first_turn: u64) -> Capacity {
+    pub fn usable_from(&self, offers: &[Offer], first_in_order: u64) -> Capacity {
         let mut field = self.field(offers);
         let mut capacity = Capacity::default();
         if self.request.resiliency() == Resiliency::Span {
             self.fill_span(&mut field, &mut capacity);
         } else {
-            self.fill(&mut field, &mut capacity, first_turn);
+            self.fill(&mut field, &mut capacity, first_in_order);
         }
         let left: BTreeMap<DiskSlot, u64> =
             field.groups.iter().flat_map(|group| &group.bins).map(|bin| (bin.slot, bin.free)).collect();
         let members = || offers.iter().filter(|offer| takes_slabs(offer));
         capacity.stranded = members()
-            .map(|offer| Stranded { slot: offer.slot, grains: left.get(&offer.slot).copied().unwrap_or(0) })
+            .map(|offer| Stranded { slot: offer.slot, units: left.get(&offer.slot).copied().unwrap_or(0) })
             .collect();
-        let kept = |offer: &Offer| Bytes(offer.reserve_grains.min(offer.free_grains) * GRAIN_BYTES);
+        let kept = |offer: &Offer| Bytes(offer.reserve_units.min(offer.free_units) * ALLOCATION_UNIT_BYTES);
         capacity.reserve = members().map(kept).sum();
         capacity
     }
 
     fn fill_span(&self, field: &mut Field, capacity: &mut Capacity) {
         for bin in field.groups.iter_mut().flat_map(|group| &mut group.bins) {
-            let rows = bin.free / self.narrowest.long_grains;
-            bin.free -= rows * self.narrowest.long_grains;
+            let rows = bin.free / self.narrowest.long_units;
+            bin.free -= rows * self.narrowest.long_units;
             capacity.add(&self.narrowest, rows, self.request.row());
         }
     }
 
-    fn fill(&self, field: &mut Field, capacity: &mut Capacity, first_turn: u64) {
+    fn fill(&self, field: &mut Field, capacity: &mut Capacity, first_in_order: u64) {
         let one_by_one = self.rows_left(field) <= ONE_BY_ONE_MAX;
-        let mut turn = first_turn;
+        let mut turn = first_in_order;
         loop {
             let batch = if one_by_one { 1 } else { self.batch(field) };
             for _ in 0..STEPS {
@@ -125,7 +125,7 @@ impl Placer {
             Rule::Fixed(shape) => fixed_rows(field, shape) / FINE,
             Rule::Mirror { .. } | Rule::Parity { .. } => {
                 let promise = self.rule.promise(field.groups.iter().map(|group| group.free));
-                promise.map_or(0, |promise| promise.columns) / FINE / u128::from(self.narrowest.data_grains())
+                promise.map_or(0, |promise| promise.columns) / FINE / u128::from(self.narrowest.data_units())
             }
         };
         u64::try_from(left).unwrap_or(u64::MAX)
@@ -163,7 +163,7 @@ fn take(field: &mut Field, choice: &Choice, rows: u64) {
     for pick in &choice.picks {
         let Some(group) = field.groups.get_mut(pick.group) else { continue };
         let Some(bin) = group.bins.get_mut(pick.bin) else { continue };
-        bin.free -= pick.grains * rows;
-        group.free -= pick.grains * rows;
+        bin.free -= pick.units * rows;
+        group.free -= pick.units * rows;
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use dolmen_units::DiskSlot;
 
-use crate::keep::{RowKind, Settled, settle};
+use crate::keep::{RowKind, UsableOffers, apply_kept_room};
 use crate::request::Resiliency;
 use crate::shape::Shape;
 
@@ -45,16 +45,16 @@ pub struct Offer {
     pub slot: DiskSlot,
     /// What it may fail together with.
     pub domain: DomainId,
-    /// Grains that no slab holds.
-    pub free_grains: u64,
-    /// Grains of these that the claim must leave.
-    pub reserve_grains: u64,
+    /// Allocation units that no slab holds.
+    pub free_units: u64,
+    /// Allocation units of these that the claim must leave.
+    pub reserve_units: u64,
     /// Whether it may be chosen.
     pub standing: Standing,
     /// Rows of the claiming space that already lie on it. Only `span` asks.
     pub space_rows: u64,
-    /// Grains of it in all. Only asked where room is kept.
-    pub size_grains: u64,
+    /// Allocation units of it in all. Only asked where room is kept.
+    pub size_units: u64,
     /// Lost disks for which the pool keeps room; of several offers, the most. 0 for none.
     pub keep: u32,
 }
@@ -62,16 +62,16 @@ pub struct Offer {
 impl Offer {
     /// A claimable disk that is its own fault domain, with no reserve.
     #[must_use]
-    pub fn alone(slot: DiskSlot, free_grains: u64) -> Self {
+    pub fn alone(slot: DiskSlot, free_units: u64) -> Self {
         let domain = DomainId(u32::from(slot.0));
         Self {
             slot,
             domain,
-            free_grains,
-            reserve_grains: 0,
+            free_units,
+            reserve_units: 0,
             standing: Standing::Claimable,
             space_rows: 0,
-            size_grains: free_grains,
+            size_units: free_units,
             keep: 0,
         }
     }
@@ -82,11 +82,11 @@ impl Offer {
         matches!(self.standing, Standing::Claimable | Standing::Away | Standing::Spare)
     }
 
-    /// Grains that a claim may take.
+    /// Allocation units that a claim may take.
     #[must_use]
-    pub fn claimable_grains(&self) -> u64 {
+    pub fn claimable_units(&self) -> u64 {
         match self.standing {
-            Standing::Claimable => self.free_grains.saturating_sub(self.reserve_grains),
+            Standing::Claimable => self.free_units.saturating_sub(self.reserve_units),
             Standing::Excluded | Standing::Away | Standing::Spare | Standing::Leaving => 0,
         }
     }
@@ -102,15 +102,15 @@ pub(crate) struct Bin {
 /// Disks that one rule binds.
 #[derive(Debug, Clone)]
 pub(crate) struct Group {
-    /// Claimable grains of all its disks.
+    /// Claimable allocation units of all its disks.
     pub(crate) free: u64,
     pub(crate) bins: Vec<Bin>,
 }
 
 impl Group {
-    /// Slabs of so many grains that it can take for one row of `shape`.
-    pub(crate) fn room(&self, shape: &Shape, slab_grains: u64) -> u32 {
-        let fitting = self.bins.iter().filter(|bin| bin.free >= slab_grains).count();
+    /// Slabs of so many allocation units that it can take for one row of `shape`.
+    pub(crate) fn room(&self, shape: &Shape, slab_units: u64) -> u32 {
+        let fitting = self.bins.iter().filter(|bin| bin.free >= slab_units).count();
         u32::try_from(fitting).unwrap_or(u32::MAX).min(shape.group_max())
     }
 }
@@ -135,7 +135,7 @@ impl Field {
         shapes: &[Shape],
     ) -> Self {
         let kind = RowKind::of(resiliency, narrowest, shapes);
-        let Settled { mut offers, width_max, losses } = settle(offers, kind);
+        let UsableOffers { mut offers, width_max, losses } = apply_kept_room(offers, kind);
         offers.retain(|offer| !left_out.contains(&offer.slot));
         let mut members: Vec<&Offer> =
             offers.iter().filter(|offer| offer.standing == Standing::Claimable).collect();
@@ -148,8 +148,8 @@ impl Field {
         let groups: Vec<Group> = members
             .chunk_by(|one, next| by_domain && one.domain == next.domain)
             .map(|disks| Group {
-                free: disks.iter().map(|offer| offer.claimable_grains()).sum(),
-                bins: disks.iter().map(|o| Bin { slot: o.slot, free: o.claimable_grains() }).collect(),
+                free: disks.iter().map(|offer| offer.claimable_units()).sum(),
+                bins: disks.iter().map(|o| Bin { slot: o.slot, free: o.claimable_units() }).collect(),
             })
             .collect();
         // What these alone can repair: one that is left out may be about to leave.
@@ -206,8 +206,8 @@ impl Field {
                 return;
             }
             let mut at = mix(turn, DiskSlot(number)) % left;
-            let mut behind = self.groups.iter().skip(place);
-            let drawn = behind.position(|group| {
+            let mut after = self.groups.iter().skip(place);
+            let drawn = after.position(|group| {
                 let is_it = at < group.free;
                 at = at.saturating_sub(group.free);
                 is_it

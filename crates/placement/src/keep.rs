@@ -39,7 +39,7 @@ pub(crate) struct RowKind {
     /// Lost disks that a row survives.
     pub(crate) survives: u32,
     /// The longest slab of its narrowest row.
-    pub(crate) slab_grains: u64,
+    pub(crate) slab_units: u64,
 }
 
 impl RowKind {
@@ -48,13 +48,7 @@ impl RowKind {
         let groups_min = if survives > 0 { narrowest.groups_min() } else { 1 };
         let widest = shapes.iter().map(Shape::groups_min).max().unwrap_or(groups_min).max(groups_min);
         let groups_max = if narrowest.parity > 0 { widest } else { groups_min };
-        Self {
-            groups_min,
-            groups_max,
-            parity: narrowest.parity,
-            survives,
-            slab_grains: narrowest.long_grains,
-        }
+        Self { groups_min, groups_max, parity: narrowest.parity, survives, slab_units: narrowest.long_units }
     }
 }
 
@@ -73,13 +67,13 @@ const fn holds(offer: &Offer) -> bool {
     matches!(offer.standing, Standing::Claimable | Standing::Away)
 }
 
-/// Grains of a disk that claims may use in all.
+/// Allocation units of a disk that claims may use in all.
 const fn size(offer: &Offer) -> u64 {
-    offer.size_grains.saturating_sub(offer.reserve_grains)
+    offer.size_units.saturating_sub(offer.reserve_units)
 }
 
 const fn used(offer: &Offer) -> u64 {
-    offer.size_grains.saturating_sub(offer.free_grains)
+    offer.size_units.saturating_sub(offer.free_units)
 }
 
 /// For how many losses the members have room, by what is on them in all.
@@ -95,7 +89,7 @@ pub fn kept(offers: &[Offer]) -> Kept {
 
 /// What claims may find, once room is kept: offers with larger reserves, and how wide rows may be that can be repaired.
 #[derive(Debug, Clone)]
-pub(crate) struct Settled {
+pub(crate) struct UsableOffers {
     pub(crate) offers: Vec<Offer>,
     /// Slabs of a row at most that survives a loss by parity; `None` for as many as there are groups.
     pub(crate) width_max: Option<u32>,
@@ -105,20 +99,20 @@ pub(crate) struct Settled {
 }
 
 /// Turns offers of a pool that keeps room into those that a claim may use. Others stay what they are.
-pub(crate) fn settle(offers: &[Offer], kind: RowKind) -> Settled {
-    let mut settled = Settled { offers: offers.to_vec(), width_max: None, losses: 0 };
+pub(crate) fn apply_kept_room(offers: &[Offer], kind: RowKind) -> UsableOffers {
+    let mut usable = UsableOffers { offers: offers.to_vec(), width_max: None, losses: 0 };
     if offers.iter().all(|offer| offer.keep == 0) {
-        return settled;
+        return usable;
     }
     let losses = repairable(offers, kept(offers).losses, kind);
     if losses == 0 {
-        settled.offers.iter_mut().for_each(|offer| offer.keep = 0);
-        stay_within(&mut settled.offers, left_in_all(offers, 0));
-        return settled;
+        usable.offers.iter_mut().for_each(|offer| offer.keep = 0);
+        stay_within(&mut usable.offers, left_in_all(offers, 0));
+        return usable;
     }
     let worlds = Left::all(offers, losses, kind);
     let shares: Vec<(&Left, Share)> = worlds.iter().map(|left| (left, left.share(offers))).collect();
-    for offer in &mut settled.offers {
+    for offer in &mut usable.offers {
         // What it is without goes to whoever looks at the offers again.
         offer.keep = 0;
         if !holds(offer) {
@@ -126,17 +120,17 @@ pub(crate) fn settle(offers: &[Offer], kind: RowKind) -> Settled {
         }
         let most = |(left, share): &(&Left, Share)| {
             let most = share.of(left.useful(offer));
-            let slack = (SLACK_SLABS * kind.slab_grains).min(most / SLACK_OF_DISK);
+            let slack = (SLACK_SLABS * kind.slab_units).min(most / SLACK_OF_DISK);
             if share.is_whole() { most } else { most - slack }
         };
         let most = shares.iter().map(most).min().unwrap_or(0);
-        offer.reserve_grains = offer.size_grains.saturating_sub(most).max(offer.reserve_grains);
+        offer.reserve_units = offer.size_units.saturating_sub(most).max(offer.reserve_units);
     }
-    stay_within(&mut settled.offers, left_in_all(offers, losses));
-    settled.losses = losses;
+    stay_within(&mut usable.offers, left_in_all(offers, losses));
+    usable.losses = losses;
     let width = worlds.iter().map(|left| left.width).min();
-    settled.width_max = width.filter(|_| kind.parity > 0 && losses > 0);
-    settled
+    usable.width_max = width.filter(|_| kind.parity > 0 && losses > 0);
+    usable
 }
 
 /// Of so many losses, those behind which enough disks are left for a row of this kind. Nothing is kept where none are: rows that
@@ -154,7 +148,7 @@ pub(crate) fn repairable_of_wanted(offers: &[Offer], kind: RowKind) -> u32 {
     if kind.survives == 0 { wanted } else { repairable(offers, wanted, kind) }
 }
 
-/// Grains that may be claimed before the disks that are left could not take all there is.
+/// Allocation units that may be claimed before the disks that are left could not take all there is.
 fn left_in_all(offers: &[Offer], losses: u32) -> u64 {
     let sizes = largest_first(offers.iter().filter(|offer| offer.stays()).map(size));
     sizes.iter().skip(as_index(losses)).sum::<u64>().saturating_sub(all_used(offers))
@@ -163,12 +157,12 @@ fn left_in_all(offers: &[Offer], losses: u32) -> u64 {
 /// Kinds of rows that fill different disks may together find more than one kind alone: all claims together stay within what
 /// is left, so that it is never claims that use room up.
 fn stay_within(offers: &mut [Offer], left: u64) {
-    let claimable: u64 = offers.iter().map(Offer::claimable_grains).sum();
+    let claimable: u64 = offers.iter().map(Offer::claimable_units).sum();
     if claimable <= left {
         return;
     }
     for offer in offers.iter_mut().filter(|offer| offer.standing == Standing::Claimable) {
-        offer.reserve_grains = offer.free_grains - part(offer.claimable_grains(), left, claimable);
+        offer.reserve_units = offer.free_units - part(offer.claimable_units(), left, claimable);
     }
 }
 
@@ -182,7 +176,7 @@ struct Left {
     level: u64,
     /// Slabs of a row with which the disks hold most.
     width: u32,
-    /// Grains of each group with all its disks, by domain; empty where each disk is a group of its own.
+    /// Allocation units of each group with all its disks, by domain; empty where each disk is a group of its own.
     domains: BTreeMap<DomainId, u64>,
     /// What those that stay can use when the disks are lost.
     useful: u64,
@@ -265,25 +259,25 @@ impl Share {
         self.part == self.of
     }
 
-    fn of(self, grains: u64) -> u64 {
-        part(grains, self.part, self.of)
+    fn of(self, units: u64) -> u64 {
+        part(units, self.part, self.of)
     }
 }
 
-/// `grains · of / whole`, rounded down.
-fn part(grains: u64, of: u64, whole: u64) -> u64 {
-    let scaled = u128::from(grains) * u128::from(of) / u128::from(whole.max(1));
+/// `units · of / whole`, rounded down.
+fn part(units: u64, of: u64, whole: u64) -> u64 {
+    let scaled = u128::from(units) * u128::from(of) / u128::from(whole.max(1));
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
-/// The most slabs that a disk can hold of rows of `slabs` slabs on these sizes, largest first, in grains.
+/// The most slabs that a disk can hold of rows of `slabs` slabs on these sizes, largest first, in allocation units.
 fn level(sizes: &[u64], slabs: u32) -> u64 {
     let slabs = as_index(slabs);
     if sizes.len() < slabs {
         return 0;
     }
-    let behind = |skipped: usize| sizes.iter().skip(skipped).sum::<u64>() / (slabs - skipped) as u64;
-    (0..slabs).map(behind).min().unwrap_or(0)
+    let after = |skipped: usize| sizes.iter().skip(skipped).sum::<u64>() / (slabs - skipped) as u64;
+    (0..slabs).map(after).min().unwrap_or(0)
 }
 
 /// As `level`, but lower where no disk is to be in nearly every row.

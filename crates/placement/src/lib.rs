@@ -1,11 +1,11 @@
 //! Placement: which disks hold a row, and how much a set of disks can hold. Pure arithmetic.
 //!
 //! # The model
-//! A disk offers free *grains* and belongs to a fault domain. A row is cut into interleaves that are dealt to its
+//! A disk offers free *allocation units* and belongs to a fault domain. A row is cut into interleaves that are dealt to its
 //! data columns in turn, so that columns differ by one interleave at most. A striped row keeps every column on
 //! `copies` disks; a parity row keeps every data column once and adds parity columns as long as the longest data
 //! column. Every slab of a row lies on a disk of its own. What a slab needs beside its data is the caller's
-//! business and comes in as a function from bytes to grains.
+//! business and comes in as a function from bytes to allocation units.
 //!
 //! *Groups* are what the rules speak of. Of a mirror, a group is a fault domain: no two copies of a column lie in
 //! one group, and so a group holds at most one slab per column. Of parity, a group is a fault domain and holds at
@@ -27,7 +27,7 @@
 //! - The same offers, request and turn give the same placement.
 //! - [`Placer::usable`] never exceeds [`Placer::bound`].
 //!
-//! Left to others: which runs of grains a slab gets, how parity rotates inside a row, and when rows move.
+//! Left to others: which runs of allocation units a slab gets, how parity rotates inside a row, and when rows move.
 
 mod bound;
 mod capacity;

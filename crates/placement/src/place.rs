@@ -1,15 +1,15 @@
 //! The choice of one row: widths from the widest down, and the groups with the most room.
 
-use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskSlot};
 
 use crate::bound::{Bound, FINE, Promise, Rule, fixed_rows};
 use crate::field::{Field, Group, Offer, Standing};
-use crate::keep::{RowKind, repairable_of_wanted, settle};
+use crate::keep::{RowKind, apply_kept_room, repairable_of_wanted};
 use crate::request::{Request, Resiliency};
 use crate::shape::Shape;
 
 /// A row may cost the remaining space a 512th of its own length before a narrower one is looked for: columns that
-/// differ by an interleave shift the bound by grains, which is no reason to give up half the width.
+/// differ by an interleave shift the bound by allocation units, which is no reason to give up half the width.
 const LOSS_SHIFT: u32 = 9;
 /// Groups whose room differs by less than a quarter of the smallest slab are about even.
 const EVEN_PART: u64 = 4;
@@ -41,7 +41,7 @@ pub struct SlabPlace {
     /// The disk.
     pub slot: DiskSlot,
     /// Its length.
-    pub grains: u64,
+    pub units: u64,
 }
 
 /// Where a row goes.
@@ -116,7 +116,7 @@ pub(crate) struct Pick {
     pub(crate) bin: usize,
     pub(crate) column: u32,
     pub(crate) copy: u32,
-    pub(crate) grains: u64,
+    pub(crate) units: u64,
 }
 
 /// A row, or several alike, placed in a field.
@@ -124,14 +124,14 @@ pub(crate) struct Pick {
 pub(crate) struct Choice {
     pub(crate) shape: Shape,
     pub(crate) picks: Vec<Pick>,
-    /// By how much more than their own length the rows lower the bound, in 1024ths of a grain.
+    /// By how much more than their own length the rows lower the bound, in 1024ths of an allocation unit.
     pub(crate) loss: u128,
 }
 
 impl Choice {
     /// Whether the loss is within what a single row may cost.
     pub(crate) fn is_lossless(&self, rows: u64) -> bool {
-        self.loss <= (u128::from(self.shape.data_grains() * rows) * FINE) >> LOSS_SHIFT
+        self.loss <= (u128::from(self.shape.data_units() * rows) * FINE) >> LOSS_SHIFT
     }
 }
 
@@ -140,19 +140,19 @@ impl Choice {
 enum Level {
     /// No group is ahead of the others by more than the order of choice mends.
     Unknown,
-    /// A group can use so many grains until the field is full.
+    /// A group can use so many allocation units until the field is full.
     Group(u64),
-    /// A disk can use so many grains until the field is full.
+    /// A disk can use so many allocation units until the field is full.
     Disk(u64),
 }
 
 impl Placer {
-    /// Prepares a request. `slab_grains` tells how many grains a slab with so many bytes of data takes, tables and
+    /// Prepares a request. `slab_units` tells how many allocation units a slab with so many bytes of data takes, tables and
     /// headers included; it must not shrink as the data grows, and is asked only here.
     #[must_use]
-    pub fn new(request: Request, slab_grains: impl Fn(Bytes) -> u64) -> Self {
-        let shapes = Shape::all(&request, &slab_grains);
-        let narrowest = Shape::narrowest(&request, &slab_grains);
+    pub fn new(request: Request, slab_units: impl Fn(Bytes) -> u64) -> Self {
+        let shapes = Shape::all(&request, &slab_units);
+        let narrowest = Shape::narrowest(&request, &slab_units);
         let rule = Rule::new(&request, &shapes, narrowest);
         Self { request, shapes, narrowest, rule, width_max: None }
     }
@@ -161,7 +161,7 @@ impl Placer {
     /// rows that are claimed on these offers.
     #[must_use]
     pub fn no_wider_than_claims(mut self, offers: &[Offer]) -> Self {
-        self.width_max = settle(offers, self.kind()).width_max;
+        self.width_max = apply_kept_room(offers, self.kind()).width_max;
         self
     }
 
@@ -214,7 +214,7 @@ impl Placer {
             .iter()
             .filter_map(|pick| {
                 let bin = field.groups.get(pick.group)?.bins.get(pick.bin)?;
-                Some(SlabPlace { column: pick.column, copy: pick.copy, slot: bin.slot, grains: pick.grains })
+                Some(SlabPlace { column: pick.column, copy: pick.copy, slot: bin.slot, units: pick.units })
             })
             .collect();
         slabs.sort_unstable_by_key(|slab| (slab.column, slab.copy));
@@ -223,15 +223,15 @@ impl Placer {
 
     /// A span goes on where it is, so that what was written together stays together and other disks can rest.
     fn place_span(&self, offers: &[Offer], left_out: &[DiskSlot]) -> Result<Placement, NoRoom> {
-        let grains = self.narrowest.long_grains;
-        let settled = self.claimable(offers);
-        let best = settled
+        let units = self.narrowest.long_units;
+        let usable = self.claimable(offers);
+        let best = usable
             .iter()
-            .filter(|offer| !left_out.contains(&offer.slot) && offer.claimable_grains() >= grains)
-            .max_by_key(|offer| (offer.space_rows, offer.claimable_grains(), std::cmp::Reverse(offer.slot)));
+            .filter(|offer| !left_out.contains(&offer.slot) && offer.claimable_units() >= units)
+            .max_by_key(|offer| (offer.space_rows, offer.claimable_units(), std::cmp::Reverse(offer.slot)));
         let best =
             best.ok_or_else(|| self.no_room_of(&self.field_without(offers, left_out), (offers, left_out)))?;
-        let slabs = vec![SlabPlace { column: 0, copy: 0, slot: best.slot, grains }];
+        let slabs = vec![SlabPlace { column: 0, copy: 0, slot: best.slot, units }];
         Ok(Placement { code: code(&self.narrowest), columns: 1, slabs })
     }
 
@@ -249,7 +249,7 @@ impl Placer {
     /// The same offers without room that is kept for repair: what is left may be looked at disk by disk.
     #[must_use]
     pub fn claimable(&self, offers: &[Offer]) -> Vec<Offer> {
-        settle(offers, self.kind()).offers
+        apply_kept_room(offers, self.kind()).offers
     }
 
     /// Of the losses for which room is kept, those behind which rows on these disks could be repaired, as far as the number of disks
@@ -282,19 +282,19 @@ impl Placer {
             let disks = count(field.groups.iter().map(|group| group.bins.len()).sum());
             return NoRoom::TooFewDisks { disks, groups: field.group_count(), slabs_needed, groups_needed };
         }
-        let room = || field.groups.iter().map(|group| group.room(shape, shape.long_grains));
+        let room = || field.groups.iter().map(|group| group.room(shape, shape.long_units));
         NoRoom::Full {
             groups_with_room: count(room().filter(|slabs| *slabs > 0).count()),
             groups_needed,
             slabs_with_room: room().sum(),
             slabs_needed,
-            slab: Bytes(shape.long_grains * GRAIN_BYTES),
+            slab: Bytes(shape.long_units * ALLOCATION_UNIT_BYTES),
         }
     }
 
     /// The widest of the choices that cost the remaining space least, for `rows` rows alike on the same disks.
     pub(crate) fn choose(&self, field: &mut Field, rows: u64, turn: u64) -> Option<Choice> {
-        let smallest = self.shapes.iter().map(|shape| shape.short_grains).min().unwrap_or(1);
+        let smallest = self.shapes.iter().map(|shape| shape.short_units).min().unwrap_or(1);
         field.order((smallest * rows / EVEN_PART).max(1), turn);
         let before = self.rule.promise(field.groups.iter().map(|group| group.free));
         let level = self.level(field, before);
@@ -324,7 +324,7 @@ impl Placer {
             (_, Some(promise)) => Level::Group(whole(promise.level)),
             // Among disks that stand alone, the order of choice does all that a level could.
             (Rule::Fixed(shape), None) if field.groups.iter().any(|group| group.bins.len() > 1) => {
-                let level = fixed_rows(field, shape) * u128::from(shape.long_grains);
+                let level = fixed_rows(field, shape) * u128::from(shape.long_units);
                 if shape.group_max() == 1 { Level::Group(whole(level)) } else { Level::Disk(whole(level)) }
             }
             (_, None) => Level::Unknown,
@@ -335,11 +335,11 @@ impl Placer {
         let mut room: Vec<u64> = field.groups.iter().map(|group| group.free).collect();
         for pick in picks {
             if let Some(free) = room.get_mut(pick.group) {
-                *free -= pick.grains * rows;
+                *free -= pick.units * rows;
             }
         }
         let after = self.rule.promise(room.into_iter()).map_or(0, |promise| promise.columns);
-        let own = u128::from(shape.data_grains() * rows) * FINE;
+        let own = u128::from(shape.data_units() * rows) * FINE;
         before.columns.saturating_sub(own).saturating_sub(after)
     }
 }
@@ -354,16 +354,16 @@ fn code(shape: &Shape) -> Code {
 
 /// Slabs that a group must take now, lest it be left with more than it can use once `rows` rows are placed.
 fn must_take(group: &Group, shape: &Shape, level: Level, rows: u64) -> u32 {
-    let slab = shape.long_grains * rows;
+    let slab = shape.long_units * rows;
     let most = u64::from(shape.group_max());
     let needed = match level {
         Level::Unknown => 0,
-        Level::Group(grains) => group.free.saturating_sub(grains.saturating_sub(most * slab)).div_ceil(slab),
-        Level::Disk(grains) => {
-            let later = grains.saturating_sub(slab);
+        Level::Group(units) => group.free.saturating_sub(units.saturating_sub(most * slab)).div_ceil(slab),
+        Level::Disk(units) => {
+            let later = units.saturating_sub(slab);
             let ahead =
                 u64::try_from(group.bins.iter().filter(|bin| bin.free > later).count()).unwrap_or(most);
-            let usable: u64 = group.bins.iter().map(|bin| bin.free.min(grains)).sum();
+            let usable: u64 = group.bins.iter().map(|bin| bin.free.min(units)).sum();
             usable.saturating_sub(later.saturating_mul(most)).div_ceil(slab).max(ahead)
         }
     };
@@ -372,7 +372,7 @@ fn must_take(group: &Group, shape: &Shape, level: Level, rows: u64) -> u32 {
 
 /// How many slabs each group takes: first what it must, then one more each, in the order of the field.
 fn quotas(field: &Field, shape: &Shape, level: Level, rows: u64) -> Option<Vec<u32>> {
-    let slab = shape.long_grains * rows;
+    let slab = shape.long_units * rows;
     let room: Vec<u32> = field.groups.iter().map(|group| group.room(shape, slab)).collect();
     let mut left = shape.slabs();
     if room.iter().sum::<u32>() < left {
@@ -397,7 +397,7 @@ fn quotas(field: &Field, shape: &Shape, level: Level, rows: u64) -> Option<Vec<u
 
 /// The disks of a row, in the order of the field.
 fn pick(field: &Field, shape: &Shape, level: Level, rows: u64) -> Option<Vec<Pick>> {
-    let slab = shape.long_grains * rows;
+    let slab = shape.long_units * rows;
     let quotas = quotas(field, shape, level, rows)?;
     let spread = quotas.iter().all(|quota| *quota <= 1);
     let mut places = Vec::with_capacity(usize::try_from(shape.slabs()).unwrap_or(0));
@@ -407,7 +407,7 @@ fn pick(field: &Field, shape: &Shape, level: Level, rows: u64) -> Option<Vec<Pic
         places.extend(taken.map(|(bin, disk)| Place { group: index, bin, free: disk.free }));
     }
     assert!(u32::try_from(places.len()) == Ok(shape.slabs()), "quotas were kept within what fits");
-    let picks = if spread { deal_longest_first(shape, &places) } else { deal_in_turn(shape, &places, rows) };
+    let picks = if spread { deal_longest_first(shape, &places) } else { deal_in_order(shape, &places, rows) };
     Some(picks)
 }
 
@@ -421,7 +421,7 @@ struct Place {
 
 impl Place {
     fn holding(self, shape: &Shape, column: u32, copy: u32) -> Pick {
-        Pick { group: self.group, bin: self.bin, column, copy, grains: shape.grains(column) }
+        Pick { group: self.group, bin: self.bin, column, copy, units: shape.units(column) }
     }
 }
 
@@ -435,14 +435,14 @@ fn deal_longest_first(shape: &Shape, places: &[Place]) -> Vec<Pick> {
 
 /// Columns in turn: a group's slabs follow one another and are no more than the columns, so that it never gets two
 /// copies of one column. Of all columns to begin with, the one that leaves the fullest disk most room is taken.
-fn deal_in_turn(shape: &Shape, places: &[Place], rows: u64) -> Vec<Pick> {
+fn deal_in_order(shape: &Shape, places: &[Place], rows: u64) -> Vec<Pick> {
     let columns = shape.columns();
     let deal = |first: u32| {
         let column = move |index: u32| (index + first) % columns;
         (0u32..).zip(places).map(move |(index, place)| (place, column(index), index / columns))
     };
     let least_left = |first: &u32| {
-        deal(*first).map(|(place, column, _)| place.free.saturating_sub(shape.grains(column) * rows)).min()
+        deal(*first).map(|(place, column, _)| place.free.saturating_sub(shape.units(column) * rows)).min()
     };
     // Even columns leave the same wherever dealing begins.
     let starts = if shape.long_columns == columns { 1 } else { columns };

@@ -12,15 +12,15 @@ mod common;
 
 use common::*;
 use dolmen_placement::{ONE_BY_ONE_MAX, Offer, Placer, Request, Resiliency, Standing, Width};
-use dolmen_units::{DiskSlot, GRAIN_BYTES};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, DiskSlot};
 
-/// Grains of a slab that holds 64 MiB: 33 pages of its table, twice, and a header.
+/// Allocation units of a slab that holds 64 MiB: 33 pages of its table, twice, and a header.
 const SLAB: u64 = 16_384 + 66 + 1;
 
 /// A disk as a pool offers it when it is new: a thousandth for metadata, four of the largest slabs kept back.
 fn new_disk(slot: u16, bytes: u64, placer_slab: u64) -> Offer {
-    let grains = (bytes - bytes / 1000) / GRAIN_BYTES;
-    Offer { reserve_grains: 4 * placer_slab, ..Offer::alone(DiskSlot(slot), grains) }
+    let units = (bytes - bytes / 1000) / ALLOCATION_UNIT_BYTES;
+    Offer { reserve_units: 4 * placer_slab, ..Offer::alone(DiskSlot(slot), units) }
 }
 
 /// Three copies on 5 to 8 disks of 147 GB, all overheads and reserves counted.
@@ -33,10 +33,10 @@ fn three_copies_use_98_percent_of_raw_by_three() {
         let capacity = placer.usable(&offers);
         assert!(capacity.data.0 * 3 * 100 >= raw * 98, "{count} disks: {capacity:?}");
         assert!(capacity.overhead.0 * 100 <= capacity.slabs().0, "{count} disks: {capacity:?}");
-        let stranded: u64 = capacity.stranded.iter().map(|disk| disk.grains * GRAIN_BYTES).sum();
+        let stranded: u64 = capacity.stranded.iter().map(|disk| disk.units * ALLOCATION_UNIT_BYTES).sum();
         let metadata = u64::from(count) * 147_000_000;
         let listed = capacity.slabs().0 + capacity.reserve.0 + stranded + metadata;
-        assert!(raw - listed <= u64::from(count) * 2 * GRAIN_BYTES, "every byte is accounted for");
+        assert!(raw - listed <= u64::from(count) * 2 * ALLOCATION_UNIT_BYTES, "every byte is accounted for");
     }
 }
 
@@ -51,9 +51,9 @@ fn mirrors_with_all_overheads_fill_the_bound() {
         let placer = Placer::new(Request::usual(Resiliency::Striped { copies }).unwrap(), with_tables);
         let (bound, capacity) = (placer.bound(&disks(&free)), placer.usable(&disks(&free)));
         let filled = capacity.slabs().0 / u64::from(copies);
-        assert!(filled <= bound.column_grains * GRAIN_BYTES, "seed {seed}: {capacity:?} {bound:?}");
+        assert!(filled <= bound.column_units * ALLOCATION_UNIT_BYTES, "seed {seed}: {capacity:?} {bound:?}");
         assert!(
-            filled / 199 * 200 >= bound.column_grains * GRAIN_BYTES,
+            filled / 199 * 200 >= bound.column_units * ALLOCATION_UNIT_BYTES,
             "seed {seed}: {capacity:?} {bound:?}"
         );
         assert!(capacity.data <= bound.data, "seed {seed}");
@@ -109,9 +109,9 @@ fn a_small_set_holds_exactly_what_the_placer_places() {
         let capacity = placer.usable(&offers);
         assert!(rows < ONE_BY_ONE_MAX, "{name}");
         assert_eq!(capacity.rows, rows, "{name}");
-        assert_eq!(capacity.data.0, rows * 8 * GRAIN_BYTES, "{name}");
+        assert_eq!(capacity.data.0, rows * 8 * ALLOCATION_UNIT_BYTES, "{name}");
         for (stranded, offer) in capacity.stranded.iter().zip(&left) {
-            assert_eq!((stranded.slot, stranded.grains), (offer.slot, offer.free_grains), "{name}");
+            assert_eq!((stranded.slot, stranded.units), (offer.slot, offer.free_units), "{name}");
         }
     }
 }

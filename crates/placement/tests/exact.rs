@@ -15,23 +15,23 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use common::*;
 use dolmen_placement::{Offer, Placer, Resiliency, Width};
-use dolmen_units::GRAIN_BYTES;
+use dolmen_units::ALLOCATION_UNIT_BYTES;
 
 /// What a solver has to know of the disks: domain and room of each.
 type State = Vec<(u32, u64)>;
 
 /// Every way to give one row's slabs to disks, by backtracking over (column, copy) in order.
-fn ways(
+fn transports(
     state: &State,
     slabs: &[(u32, u64)],
     apart_by_column: bool,
     taken: &mut Vec<usize>,
     out: &mut BTreeSet<State>,
 ) {
-    let Some((column, grains)) = slabs.get(taken.len()) else {
+    let Some((column, units)) = slabs.get(taken.len()) else {
         let mut next = state.clone();
-        for (disk, (_, grains)) in taken.iter().zip(slabs) {
-            next[*disk].1 -= grains;
+        for (disk, (_, units)) in taken.iter().zip(slabs) {
+            next[*disk].1 -= units;
         }
         next.sort_unstable();
         out.insert(next);
@@ -41,9 +41,9 @@ fn ways(
         let clash = taken.iter().zip(slabs).any(|(other, (c, _))| {
             *other == disk || state[*other].0 == state[disk].0 && (!apart_by_column || c == column)
         });
-        if state[disk].1 >= *grains && !clash {
+        if state[disk].1 >= *units && !clash {
             taken.push(disk);
-            ways(state, slabs, apart_by_column, taken, out);
+            transports(state, slabs, apart_by_column, taken, out);
             taken.pop();
         }
     }
@@ -61,7 +61,7 @@ fn most_rows(
     }
     let mut next = BTreeSet::new();
     for slabs in kinds {
-        ways(state, slabs, by_column, &mut Vec::new(), &mut next);
+        transports(state, slabs, by_column, &mut Vec::new(), &mut next);
     }
     let rows = next.iter().map(|state| 1 + most_rows(state, kinds, by_column, known)).max().unwrap_or(0);
     known.insert(state.clone(), rows);
@@ -72,15 +72,15 @@ fn offers_of(state: &State) -> Vec<Offer> {
     in_domains(&state.iter().map(|(domain, free)| (*free, *domain)).collect::<Vec<_>>())
 }
 
-/// One row of `grains` grains as (column, grains of the slab).
-fn row_of(resiliency: Resiliency, columns: u32, grains: u64) -> Vec<(u32, u64)> {
-    let slab = grains / u64::from(columns);
+/// One row of `units` allocation units as (column, allocation units of the slab).
+fn row_of(resiliency: Resiliency, columns: u32, units: u64) -> Vec<(u32, u64)> {
+    let slab = units / u64::from(columns);
     match resiliency {
         Resiliency::Striped { copies } => {
             (0..columns).flat_map(|column| (0..copies).map(move |_| (column, slab))).collect()
         }
         Resiliency::Parity { parity } => (0..columns + parity).map(|column| (column, slab)).collect(),
-        Resiliency::Span => vec![(0, grains)],
+        Resiliency::Span => vec![(0, units)],
     }
 }
 
@@ -119,7 +119,7 @@ fn small_sets_reach_what_trying_everything_reaches() {
         let width = if widths.len() > 1 { Width::Auto } else { Width::Columns(widths[0]) };
         let placer = small(resiliency, width, 2);
         let mut offers = offers_of(&state);
-        let bound = placer.bound(&offers).data.0 / (2 * GRAIN_BYTES);
+        let bound = placer.bound(&offers).data.0 / (2 * ALLOCATION_UNIT_BYTES);
         let placed = fill(&placer, &mut offers).len() as u64;
         let name = format!("seed {seed}: {resiliency:?} {widths:?} {state:?}");
         assert!(exact <= bound, "{name}: {exact} rows exist, but the bound is {bound}");
@@ -143,10 +143,10 @@ fn rank(state: &State, inside: usize, slabs: &[(u32, u64)]) -> u64 {
     let mut columns: BTreeMap<u32, BTreeSet<u32>> =
         disks.keys().map(|domain| (*domain, BTreeSet::new())).collect();
     let mut order = slabs.to_vec();
-    order.sort_by_key(|(_, grains)| std::cmp::Reverse(*grains));
+    order.sort_by_key(|(_, units)| std::cmp::Reverse(*units));
     let given =
         order.into_iter().filter(|(column, _)| augment(*column, &disks, &mut columns, &mut BTreeSet::new()));
-    given.map(|(_, grains)| grains).sum()
+    given.map(|(_, units)| units).sum()
 }
 
 /// Gives a copy of `column` to a domain, moving other columns out of the way.
@@ -175,7 +175,7 @@ fn augment(
 
 /// Rows of a fixed shape, fractions allowed, as the least cut over every set of disks.
 fn cut_bound(state: &State, slabs: &[(u32, u64)], rank: impl Fn(usize) -> u64) -> f64 {
-    let total: u64 = slabs.iter().map(|(_, grains)| grains).sum();
+    let total: u64 = slabs.iter().map(|(_, units)| units).sum();
     (0..1usize << state.len())
         .filter_map(|inside| {
             let outside: u64 = (0..state.len()).filter(|d| inside & (1 << d) == 0).map(|d| state[d].1).sum();
@@ -201,8 +201,8 @@ fn domains_of(state: &State, inside: usize) -> u64 {
 }
 
 /// The bound equals the exact one, and the placer reaches 99.5 % of it and never more.
-fn compare(name: &str, placer: &Placer, offers: &[Offer], exact_rows: f64, row_grains: u64) {
-    let row = (row_grains * GRAIN_BYTES) as f64;
+fn compare(name: &str, placer: &Placer, offers: &[Offer], exact_rows: f64, row_units: u64) {
+    let row = (row_units * ALLOCATION_UNIT_BYTES) as f64;
     let bound = placer.bound(offers).data.0 as f64 / row;
     assert!((bound / exact_rows - 1.0).abs() < 1e-6, "{name}: bound {bound}, exact {exact_rows}");
     let placed = placer.usable(offers).rows as f64;
@@ -274,12 +274,12 @@ fn fixed_widths_of_any_disks_reach_the_exact_bound() {
         {
             continue;
         }
-        let grains =
+        let units =
             |column: u32| 256 / u64::from(columns) + u64::from(u64::from(column) < 256 % u64::from(columns));
         let mut slabs: Vec<(u32, u64)> =
-            (0..columns).flat_map(|column| (0..copies).map(move |_| (column, grains(column)))).collect();
+            (0..columns).flat_map(|column| (0..copies).map(move |_| (column, units(column)))).collect();
         if let Resiliency::Parity { parity } = resiliency {
-            slabs.extend((0..parity).map(|index| (columns + index, grains(0))));
+            slabs.extend((0..parity).map(|index| (columns + index, units(0))));
         }
         let exact = cut_bound(&state, &slabs, |inside| rank(&state, inside, &slabs));
         let name = format!("seed {seed}: {resiliency:?} × {columns} {state:?}");

@@ -59,22 +59,22 @@ fn stuck(offers: &[Offer], rows: &[Placement], lost: &BTreeSet<DiskSlot>) -> usi
             if !lost.contains(&slab.slot) {
                 continue;
             }
-            let beside = |other: &&SlabPlace| {
+            let with = |other: &&SlabPlace| {
                 !lost.contains(&other.slot) && (is_parity || other.column == slab.column)
             };
             let of_row: Vec<DiskSlot> = slabs.iter().map(|other| other.slot).collect();
-            let others: Vec<DiskSlot> = slabs.iter().filter(beside).map(|other| other.slot).collect();
+            let others: Vec<DiskSlot> = slabs.iter().filter(with).map(|other| other.slot).collect();
             let is_apart = |offer: &Offer| {
                 domains.len() < apart_by || others.iter().all(|slot| domain(*slot) != Some(offer.domain))
             };
             let best = left
                 .iter_mut()
                 .filter(|offer| !others.contains(&offer.slot) && is_apart(offer))
-                .filter(|offer| offer.free_grains - offer.reserve_grains >= slab.grains)
-                .max_by_key(|offer| (!of_row.contains(&offer.slot), offer.free_grains));
+                .filter(|offer| offer.free_units - offer.reserve_units >= slab.units)
+                .max_by_key(|offer| (!of_row.contains(&offer.slot), offer.free_units));
             match best {
                 Some(offer) => {
-                    offer.free_grains -= slab.grains;
+                    offer.free_units -= slab.units;
                     slabs[index].slot = offer.slot;
                 }
                 None => stuck += 1,
@@ -101,7 +101,7 @@ fn drawn_disks(draw: &mut Drawn, count: usize) -> Vec<Offer> {
         } else {
             DomainId(1000 + u32::from(slot))
         };
-        Offer { domain, reserve_grains: size / 16, ..Offer::alone(DiskSlot(slot), size) }
+        Offer { domain, reserve_units: size / 16, ..Offer::alone(DiskSlot(slot), size) }
     };
     (0..count as u16).map(offer).collect()
 }
@@ -178,7 +178,7 @@ fn rows_that_need_all_disks_are_not_begun_where_room_is_kept_and_a_loss_stops_no
         let placer = small(resiliency, Width::Auto, 64);
         for used in [0, 1_000, 4_000, 6_000, 9_000] {
             let mut offers = common::disks(&vec![10_000; count]);
-            offers.iter_mut().for_each(|offer| offer.free_grains -= used);
+            offers.iter_mut().for_each(|offer| offer.free_units -= used);
             let without = placer.usable(&offers);
             assert_eq!(placer.repairable(&offers), 0, "nothing is kept");
             offers.iter_mut().for_each(|offer| offer.keep = 1);
@@ -198,7 +198,7 @@ fn room_that_is_used_holds_nothing_back_on_uneven_disks() {
     let placer = small(MIRROR2, Width::Auto, 64);
     let mut offers = common::disks(&[20_000, 10_000, 10_000]);
     for (offer, used) in offers.iter_mut().zip([17_500, 8_750, 8_750]) {
-        (offer.free_grains, offer.keep) = (offer.free_grains - used, 1);
+        (offer.free_units, offer.keep) = (offer.free_units - used, 1);
     }
     assert_eq!(kept(&offers), Kept { wanted: 1, losses: 0 });
     let without: Vec<Offer> = offers.iter().map(|offer| Offer { keep: 0, ..*offer }).collect();
@@ -215,7 +215,7 @@ fn a_spare_counts_as_room() {
     offers[3].standing = Standing::Spare;
     assert_eq!(placer.usable(&offers).data, without);
     let rows = filled(std::slice::from_ref(&placer), &mut offers, &mut Drawn(1));
-    assert_eq!(offers[3].free_grains, 10_000, "nothing is laid on it");
+    assert_eq!(offers[3].free_units, 10_000, "nothing is laid on it");
     for lost in sets(3, 1) {
         assert_eq!(stuck(&offers, &rows, &lost), 0);
     }
@@ -234,7 +234,7 @@ fn spares_in_an_enclosure_of_their_own_count_as_room() {
 
 /// Room that a repair has taken is not kept any more, and what still waits to be moved is left free for it.
 #[test]
-fn what_a_repair_has_used_is_told_and_claims_go_on_behind_it() {
+fn room_used_by_a_repair_is_reported_and_claims_go_on_after_it() {
     let placer = small(MIRROR2, Width::Auto, 64);
     let mut offers = common::disks(&[10_000; 5]);
     offers.iter_mut().for_each(|offer| offer.keep = 1);
@@ -242,10 +242,10 @@ fn what_a_repair_has_used_is_told_and_claims_go_on_behind_it() {
     assert_eq!(kept(&offers), Kept { wanted: 1, losses: 1 });
     assert_eq!(placer.place(&offers, 0).unwrap_err(), NoRoom::Kept { losses: 1 });
     offers[0].standing = Standing::Leaving;
-    let free: u64 = offers[1..].iter().map(|offer| offer.free_grains).sum();
-    let waits = 10_000 - offers[0].free_grains;
+    let free: u64 = offers[1..].iter().map(|offer| offer.free_units).sum();
+    let waits = 10_000 - offers[0].free_units;
     assert_eq!(kept(&offers), Kept { wanted: 1, losses: 0 });
-    let claimed = placer.usable(&offers).slabs().0 / dolmen_units::GRAIN_BYTES;
+    let claimed = placer.usable(&offers).slabs().0 / dolmen_units::ALLOCATION_UNIT_BYTES;
     assert!(claimed + waits <= free, "{claimed} + {waits} of {free}");
     assert!(claimed > 0, "a loss does not stop writes");
 }
@@ -281,7 +281,7 @@ fn rows_that_leave_a_disk_out_can_be_repaired_without_it() {
         common::take(&mut offers, &placement);
         rows.push(placement);
     }
-    assert!(rows.len() > 50 && offers[5].free_grains == 10_000, "{} rows", rows.len());
+    assert!(rows.len() > 50 && offers[5].free_units == 10_000, "{} rows", rows.len());
     assert!(rows.iter().all(|row| row.columns <= 4), "one of five may be lost");
     for lost in sets(5, 1) {
         assert_eq!(stuck(&offers, &rows, &lost), 0, "{lost:?}");

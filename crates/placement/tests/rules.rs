@@ -12,7 +12,7 @@ mod common;
 
 use common::*;
 use dolmen_placement::{Code, DomainId, NoRoom, Offer, Placer, Request, Resiliency, Standing, Width};
-use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskSlot};
 use proptest::prelude::*;
 
 fn any_resiliency() -> impl Strategy<Value = Resiliency> {
@@ -23,7 +23,7 @@ fn any_resiliency() -> impl Strategy<Value = Resiliency> {
     ]
 }
 
-/// Grains of an interleave that is so long that the grain a slab needs beside it permits all widths.
+/// Allocation units of an interleave that is so long that the allocation unit a slab needs beside it permits all widths.
 const UNIT: u64 = 256;
 
 fn any_offers() -> impl Strategy<Value = Vec<Offer>> {
@@ -31,11 +31,11 @@ fn any_offers() -> impl Strategy<Value = Vec<Offer>> {
     proptest::collection::vec(one, 1..14).prop_map(|list| {
         list.into_iter()
             .zip(0u16..)
-            .map(|((free_grains, reserve_grains, domain, out), slot)| Offer {
-                reserve_grains,
+            .map(|((free_units, reserve_units, domain, out), slot)| Offer {
+                reserve_units,
                 domain: DomainId(domain),
                 standing: if out == 0 { Standing::Excluded } else { Standing::Claimable },
-                ..Offer::alone(DiskSlot(slot), free_grains)
+                ..Offer::alone(DiskSlot(slot), free_units)
             })
             .collect()
     })
@@ -49,7 +49,7 @@ proptest! {
         offers in any_offers(), resiliency in any_resiliency(), fixed in 0u32..6, units in 1u64..30,
     ) {
         let width = if fixed == 0 { Width::Auto } else { Width::Columns(fixed) };
-        let interleave = Bytes(UNIT * GRAIN_BYTES);
+        let interleave = Bytes(UNIT * ALLOCATION_UNIT_BYTES);
         let row = Bytes(units * interleave.0);
         let Ok(request) = Request::new(resiliency, width, row, interleave) else { return Ok(()) };
         let placer = Placer::new(request, |data| bare(data) + 1);
@@ -112,7 +112,11 @@ fn a_row_is_narrowed_only_where_width_would_strand_room() {
 
     let mut offers = disks(&[400, 200, 200, 200, 200]);
     let rows = fill(&placer, &mut offers);
-    assert!(rows.len() >= 74, "{} of 75 rows: all room but the last few grains is used", rows.len());
+    assert!(
+        rows.len() >= 74,
+        "{} of 75 rows: all room but the last few allocation units is used",
+        rows.len()
+    );
     assert!(rows.iter().filter(|row| row.columns == 2).count() > 30, "{}", rows.len());
 }
 
@@ -164,7 +168,7 @@ fn a_refusal_says_what_is_missing() {
     let refusal = placer.place(&disks(&[144_000, 144_000]), 0).unwrap_err();
     assert_eq!(refusal, NoRoom::TooFewDisks { disks: 2, groups: 2, slabs_needed: 3, groups_needed: 3 });
     let mut offers = disks(&[144_000, 144_000, 144_000, 16_450]);
-    offers[0].reserve_grains = 128_000;
+    offers[0].reserve_units = 128_000;
     offers[3].standing = Standing::Claimable;
     let refusal = placer.place(&offers, 0).unwrap_err();
     let full = NoRoom::Full {
@@ -172,7 +176,7 @@ fn a_refusal_says_what_is_missing() {
         groups_needed: 3,
         slabs_with_room: 2,
         slabs_needed: 3,
-        slab: Bytes(16_451 * GRAIN_BYTES),
+        slab: Bytes(16_451 * ALLOCATION_UNIT_BYTES),
     };
     assert_eq!(refusal, full);
     assert_eq!(

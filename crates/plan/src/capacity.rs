@@ -3,9 +3,9 @@
 use dolmen_placement::{ONE_BY_ONE_MAX, Placement, Placer, Request, Width};
 use dolmen_space::{
     INTERLEAVE_BYTES, LARGE_ROW_BYTES, LARGE_SPACE_BYTES, PARITY_INTERLEAVE_BYTES, ROW_BYTES, WriteCacheRows,
-    slab_grains, write_cache_rows,
+    slab_units, write_cache_rows,
 };
-use dolmen_units::{Bytes, GRAIN_BYTES};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
 use serde::Serialize;
 
 use crate::disks::Disks;
@@ -136,7 +136,7 @@ pub(crate) fn rows_bound(code: Code, disks: &Disks, row: Bytes, first: Option<Wr
         (None, _) => wide::fill(code, disks, row).rows,
         (Some(_), None) => 0,
         (Some(request), Some(first)) => {
-            Placer::new(request, grains_for(code)).bound(&first.left).data.0 / row.0
+            Placer::new(request, units_for(code)).bound(&first.left).data.0 / row.0
         }
     }
 }
@@ -173,14 +173,14 @@ pub(crate) fn fill_plain(code: Code, disks: &Disks, row: Bytes, first: Option<Wr
         let left = disks.list().iter().map(crate::disks::Disk::claimable_bytes).collect();
         return Fill { row: row.0, left, ..Fill::default() };
     };
-    let capacity = Placer::new(request, grains_for(code)).usable_from(&cache.left, cache.rows.len() as u64);
-    let of_cache = cache.rows.iter().flat_map(|row| &row.slabs).map(|slab| slab.grains).sum::<u64>();
+    let capacity = Placer::new(request, units_for(code)).usable_from(&cache.left, cache.rows.len() as u64);
+    let of_cache = cache.rows.iter().flat_map(|row| &row.slabs).map(|slab| slab.units).sum::<u64>();
     Fill {
         row: row.0,
         rows: capacity.rows,
         redundancy: capacity.redundancy.0,
-        write_cache: of_cache * GRAIN_BYTES,
-        left: capacity.stranded.iter().map(|disk| disk.grains * GRAIN_BYTES).collect(),
+        write_cache: of_cache * ALLOCATION_UNIT_BYTES,
+        left: capacity.stranded.iter().map(|disk| disk.units * ALLOCATION_UNIT_BYTES).collect(),
     }
 }
 
@@ -202,9 +202,9 @@ pub(crate) fn nothing_first(disks: &Disks) -> WriteCacheRows {
     WriteCacheRows { rows: Vec::new(), left: disks.offers() }
 }
 
-/// Grains of a slab by its bytes of data, in rows of a code.
-pub(crate) fn grains_for(code: Code) -> impl Fn(Bytes) -> u64 + Copy {
-    slab_grains(interleave(code), code.parity_columns())
+/// Allocation units of a slab by its bytes of data, in rows of a code.
+pub(crate) fn units_for(code: Code) -> impl Fn(Bytes) -> u64 + Copy {
+    slab_units(interleave(code), code.parity_columns())
 }
 
 /// What a pool asks placement for; `None` for codes that placement does not choose.
@@ -227,15 +227,15 @@ pub(crate) fn interleave(code: Code) -> Bytes {
 /// larger ones.
 pub(crate) fn rows(code: Code, disks: &Disks, room: &Room) -> Option<Vec<Placement>> {
     let request = request(code, Bytes(room.row_bytes)).filter(|_| room.rows <= ONE_BY_ONE_MAX)?;
-    let placer = Placer::new(request, grains_for(code));
+    let placer = Placer::new(request, units_for(code));
     let WriteCacheRows { mut rows, left: mut offers } = claimed_first(code, disks)?;
     let first = rows.len() as u64;
     for turn in first..first + room.rows {
         let Ok(placement) = placer.place(&offers, turn) else { break };
         for slab in &placement.slabs {
             if let Some(offer) = offers.iter_mut().find(|offer| offer.slot == slab.slot) {
-                offer.free_grains -= slab.grains;
-                offer.space_rows += slab.grains;
+                offer.free_units -= slab.units;
+                offer.space_rows += slab.units;
             }
         }
         rows.push(placement);
@@ -248,7 +248,7 @@ pub(crate) fn first_width(code: Code, disks: &Disks, row: Bytes) -> Option<u32> 
     if let Code::Wide { data, .. } = code {
         return Some(data);
     }
-    let placer = Placer::new(request(code, row)?, grains_for(code));
+    let placer = Placer::new(request(code, row)?, units_for(code));
     let placement = placer.place(&disks.offers(), 0).ok()?;
     let parity = if let Code::Parity { parity } = code { parity } else { 0 };
     Some(placement.columns - parity)

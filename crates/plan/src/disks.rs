@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use dolmen_disk::Extent;
 use dolmen_placement::{DomainId, Offer, Standing};
-use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskSlot};
 use serde::Serialize;
 
 /// Larger disks are taken for a slip of the unit. 240 of them stay far below what 64 bits count.
@@ -15,7 +15,7 @@ pub const DISK_BYTES_MAX: Bytes = Bytes::gib(1024 * 1024);
 
 /// What ordinary claims leave free on each disk: four slabs of 64 MiB with half a MiB each for their tables, on a small
 /// disk a sixteenth.
-const RESERVE_GRAINS: u64 = 4 * (64 * 1024 * 1024 + 512 * 1024) / GRAIN_BYTES;
+const RESERVE_UNITS: u64 = 4 * (64 * 1024 * 1024 + 512 * 1024) / ALLOCATION_UNIT_BYTES;
 const RESERVE_PART: u64 = 16;
 /// Domains of disks that stand alone are numbered from here; those below have names.
 const ALONE: u32 = 1 << 31;
@@ -52,12 +52,12 @@ impl Disk {
     #[must_use]
     pub fn new(name: String, size: Bytes, domain: Option<String>) -> Option<Self> {
         let extent = Extent::of(size).ok()?;
-        let grains = extent.grain_count();
+        let units = extent.unit_count();
         let cut = Cut {
             metadata_bytes: extent.data_start,
             tail_bytes: size.0 - extent.data_end,
-            data_bytes: grains * GRAIN_BYTES,
-            reserve_bytes: RESERVE_GRAINS.min(grains / RESERVE_PART) * GRAIN_BYTES,
+            data_bytes: units * ALLOCATION_UNIT_BYTES,
+            reserve_bytes: RESERVE_UNITS.min(units / RESERVE_PART) * ALLOCATION_UNIT_BYTES,
         };
         Some(Self { name, size_bytes: size.0, domain, cut })
     }
@@ -152,11 +152,11 @@ impl Disks {
         let offer = |((slot, disk), domain): ((u16, &Disk), u32)| Offer {
             slot: DiskSlot(slot),
             domain: DomainId(domain),
-            free_grains: disk.cut.data_bytes / GRAIN_BYTES,
-            reserve_grains: disk.cut.reserve_bytes / GRAIN_BYTES,
+            free_units: disk.cut.data_bytes / ALLOCATION_UNIT_BYTES,
+            reserve_units: disk.cut.reserve_bytes / ALLOCATION_UNIT_BYTES,
             standing: Standing::Claimable,
             space_rows: 0,
-            size_grains: disk.cut.data_bytes / GRAIN_BYTES,
+            size_units: disk.cut.data_bytes / ALLOCATION_UNIT_BYTES,
             keep: 0,
         };
         (0u16..).zip(&self.disks).zip(self.domains()).map(offer).collect()

@@ -25,7 +25,7 @@ impl DiskList {
 
     /// A list that goes on behind these disks.
     #[must_use]
-    pub fn behind(disks: &Disks) -> Self {
+    pub fn after(disks: &Disks) -> Self {
         Self { disks: disks.list().to_vec() }
     }
 

@@ -7,7 +7,7 @@
 //! complete, whatever is added is lost too, and a binomial coefficient counts it.
 //!
 //! # By rule
-//! In a larger pool so many rows are spread, in an order that is drawn anew for each, that every set of disks which may
+//! In a larger pool so many rows are spread, in an order that is drawn again for each, that every set of disks which may
 //! share a row is taken to share one. Then data is lost exactly when more than *r* fault domains have lost more than *t*
 //! disks each (t = 0, but for nested layouts), and the sets are the coefficients of a product of one polynomial for each
 //! domain, in a variable for disks and one for lost domains. Where disks of different sizes keep some of them from ever
@@ -340,22 +340,22 @@ impl ByRule {
         let holding: usize = self.groups.iter().map(Vec::len).sum();
         // ways[lost][chosen], lost counted up to one more than is survived.
         let top = self.domains_survived + 1;
-        let mut ways = vec![vec![0u64; failed + 1]; top + 1];
-        if let Some(none) = ways.first_mut().and_then(|row| row.first_mut()) {
+        let mut transports = vec![vec![0u64; failed + 1]; top + 1];
+        if let Some(none) = transports.first_mut().and_then(|row| row.first_mut()) {
             *none = 1;
         }
         for group in &self.groups {
-            ways = self.with_group(&ways, group.len(), failed);
+            transports = self.with_group(&transports, group.len(), failed);
         }
-        let lost = ways.last().map(Vec::as_slice).unwrap_or_default();
+        let lost = transports.last().map(Vec::as_slice).unwrap_or_default();
         let idle = total - holding;
-        lost.iter().enumerate().map(|(chosen, ways)| ways * binomial(idle, failed - chosen)).sum()
+        lost.iter().enumerate().map(|(chosen, transports)| transports * binomial(idle, failed - chosen)).sum()
     }
 
-    fn with_group(&self, ways: &[Vec<u64>], size: usize, failed: usize) -> Vec<Vec<u64>> {
+    fn with_group(&self, transports: &[Vec<u64>], size: usize, failed: usize) -> Vec<Vec<u64>> {
         let top = self.domains_survived + 1;
         let mut next = vec![vec![0u64; failed + 1]; top + 1];
-        for (lost, row) in ways.iter().enumerate() {
+        for (lost, row) in transports.iter().enumerate() {
             for (chosen, count) in row.iter().enumerate().filter(|(_, count)| **count > 0) {
                 for more in 0..=size.min(failed - chosen) {
                     let lost = (lost + usize::from(more > self.within)).min(top);

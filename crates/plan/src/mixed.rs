@@ -6,9 +6,9 @@
 //! because the width of a row follows from it.
 
 use dolmen_placement::{Offer, Placement, Placer, Request};
-use dolmen_units::{Bytes, GRAIN_BYTES};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
 
-use crate::capacity::{Fill, grains_for, request};
+use crate::capacity::{Fill, request, units_for};
 use crate::disks::{Disk, Disks};
 use crate::layout::{Code, MIXED_COPIES};
 use crate::wide::column_bytes;
@@ -33,13 +33,10 @@ impl Part {
 
     /// A choice that so many rows can share.
     fn place(&self, offers: &[Offer], rows: u64, turn: u64) -> Option<Placement> {
-        let share = |offer: &Offer| Offer {
-            free_grains: offer.claimable_grains() / rows,
-            reserve_grains: 0,
-            ..*offer
-        };
+        let share =
+            |offer: &Offer| Offer { free_units: offer.claimable_units() / rows, reserve_units: 0, ..*offer };
         let shares: Vec<Offer> = offers.iter().map(share).collect();
-        Placer::new(self.request, grains_for(self.code)).place(&shares, turn).ok()
+        Placer::new(self.request, units_for(self.code)).place(&shares, turn).ok()
     }
 
     /// Bytes of copies or parity in one row so placed.
@@ -78,7 +75,7 @@ pub(crate) fn fill(mirror_percent: u32, disks: &Disks, row: Bytes) -> Fill {
         }
     }
     let left = |(offer, disk): (&Offer, &Disk)| {
-        (offer.free_grains * GRAIN_BYTES).saturating_sub(disk.cut.reserve_bytes)
+        (offer.free_units * ALLOCATION_UNIT_BYTES).saturating_sub(disk.cut.reserve_bytes)
     };
     let left = offers.iter().zip(disks.list()).map(left).collect();
     Fill { row: row.0, rows: mirror.rows + parity.rows, redundancy, left, ..Fill::default() }
@@ -86,15 +83,15 @@ pub(crate) fn fill(mirror_percent: u32, disks: &Disks, row: Bytes) -> Fill {
 
 /// A power of two, so that smaller numbers of rows level what larger ones left.
 fn at_once(offers: &[Offer], row: Bytes) -> u64 {
-    let free: u64 = offers.iter().map(Offer::claimable_grains).sum();
-    let rows = free / (row.0 / GRAIN_BYTES).max(1) / PARTS;
+    let free: u64 = offers.iter().map(Offer::claimable_units).sum();
+    let rows = free / (row.0 / ALLOCATION_UNIT_BYTES).max(1) / PARTS;
     if rows == 0 { 1 } else { 1 << rows.ilog2() }
 }
 
 fn take(offers: &mut [Offer], placement: &Placement, rows: u64) {
     for slab in &placement.slabs {
         if let Some(offer) = offers.iter_mut().find(|offer| offer.slot == slab.slot) {
-            offer.free_grains -= slab.grains * rows;
+            offer.free_units -= slab.units * rows;
         }
     }
 }

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_round_size_is_told_as_it_is_sold() {
+    fn a_round_size_is_printed_as_it_is_sold() {
         for (size, told) in [
             (8_000_000_000_000, "8 TB (7.27 TiB)"),
             (1_500_000_000_000, "1.5 TB (1.36 TiB)"),

@@ -4,9 +4,9 @@
 //! Σ min(Sᵢ, n) ≥ w·n: rows are the columns of a matrix of zeros and ones whose sums are w and at most Sᵢ (Gale and
 //! Ryser, 1957). The left side less the right is concave in n and 0 at n = 0, so halving finds the largest n.
 
-use dolmen_units::{Bytes, GRAIN_BYTES};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
 
-use crate::capacity::{Fill, grains_for, interleave};
+use crate::capacity::{Fill, interleave, units_for};
 use crate::disks::Disks;
 use crate::layout::Code;
 
@@ -68,7 +68,7 @@ fn spread(left: &mut [u64], members: &[usize], share: u64, slab: u64) {
 pub(crate) fn fill(code: Code, disks: &Disks, row: Bytes) -> Fill {
     let Code::Wide { data, parity } = code else { panic!("placement chooses the width of every other code") };
     let column = column_bytes(code, row, data);
-    let slab = grains_for(code)(Bytes(column)) * GRAIN_BYTES;
+    let slab = units_for(code)(Bytes(column)) * ALLOCATION_UNIT_BYTES;
     let mut left: Vec<u64> = disks.list().iter().map(crate::disks::Disk::claimable_bytes).collect();
     let groups = disks.by_domain();
     let fits =

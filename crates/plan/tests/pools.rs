@@ -254,7 +254,7 @@ fn a_pool_accepts_what_is_planned_row_for_row_second_part() {
 }
 
 /// Disks so large that their reserve no longer follows their size, and one at which it just does: accepted to the row
-/// where every disk is filled by itself, so that a reserve that is a few grains off shows as a row.
+/// where every disk is filled by itself, so that a reserve that is a few allocation units off shows as a row.
 #[test]
 fn a_pool_of_larger_disks_accepts_what_is_planned() {
     let sizes = vec![Bytes::mib(5120), Bytes::mib(6001), Bytes::mib(4200), Bytes::mib(4128)];

@@ -16,7 +16,7 @@ use dolmen_sim::Random;
 use dolmen_units::{Bytes, DiskSlot};
 
 /// A block, the unit in which slabs are claimed (docs/design/0001).
-const GRAIN: u64 = 4096;
+const ALLOCATION_UNIT: u64 = 4096;
 /// Row of a fixed space, and bytes written to one of its columns before the next where parity protects.
 const ROW: u64 = 64 << 20;
 const INTERLEAVE: u64 = 64 << 10;
@@ -128,7 +128,7 @@ fn by_domain(plan: &Plan) -> Vec<Vec<u64>> {
 /// Bytes of a slab: data, tables, each with two slots of 4 KiB for 504 blocks, and a header (docs/format/space.md). With parity
 /// there is a table more for each parity column, and each has room for a column that is an interleave longer.
 fn slab(data: u64, parity: u32) -> u64 {
-    assert!(data.is_multiple_of(GRAIN), "columns are whole blocks");
+    assert!(data.is_multiple_of(ALLOCATION_UNIT), "columns are whole blocks");
     let longest = if parity == 0 { data } else { data + INTERLEAVE };
     data + u64::from(parity + 1) * longest.div_ceil(504 * 4096) * 8192 + 4096
 }
@@ -140,7 +140,7 @@ fn request(code: Resiliency, row: u64, interleave: u64) -> Request {
 /// What disks that stand alone offer.
 fn offers(plan: &Plan) -> Vec<Offer> {
     let free = by_domain(plan);
-    (0..).zip(free).map(|(slot, free)| Offer::alone(DiskSlot(slot), free[0] / GRAIN)).collect()
+    (0..).zip(free).map(|(slot, free)| Offer::alone(DiskSlot(slot), free[0] / ALLOCATION_UNIT)).collect()
 }
 
 /// Places rows until there are so many, or no more fit; the disks of each, as a mask.
@@ -149,7 +149,7 @@ fn lay(offers: &mut [Offer], placer: &Placer, turn: u64, most: usize) -> Vec<u32
     while rows.len() < most
         && let Ok(row) = placer.place(offers, turn + rows.len() as u64)
     {
-        row.slabs.iter().for_each(|slab| offers[usize::from(slab.slot.0)].free_grains -= slab.grains);
+        row.slabs.iter().for_each(|slab| offers[usize::from(slab.slot.0)].free_units -= slab.units);
         rows.push(row.slabs.iter().map(|slab| 1 << slab.slot.0).sum());
     }
     rows
@@ -223,7 +223,7 @@ fn nested_layouts_reach_the_maximum_flow() {
                 // Rows alone: nobody has said yet what the write cache of a nested layout would be.
                 let placer =
                     Placer::new(request(Resiliency::Parity { parity }, ROW, INTERLEAVE), move |data| {
-                        slab(data.0, parity) / GRAIN
+                        slab(data.0, parity) / ALLOCATION_UNIT
                     });
                 return vec![placer.usable(&offers(&alone)).rows];
             }
@@ -254,22 +254,24 @@ fn mirrors_fill_the_maximum_flow() {
             .collect();
         let plan = plan(&sizes, Layout::Plain(Code::Mirror { copies }));
         let Some(room) = &plan.answers[0].room else { continue };
-        let free: Vec<u64> = by_domain(&plan).iter().map(|disks| disks.iter().sum::<u64>() / GRAIN).collect();
-        let flows = |grains: u64| {
+        let free: Vec<u64> =
+            by_domain(&plan).iter().map(|disks| disks.iter().sum::<u64>() / ALLOCATION_UNIT).collect();
+        let flows = |units: u64| {
             let mut network = Network::new(2 + free.len());
             for (domain, free) in free.iter().enumerate() {
                 network.edge(0, 2 + domain, *free);
-                network.edge(2 + domain, 1, grains);
+                network.edge(2 + domain, 1, units);
             }
-            network.flow(0, 1) >= grains * u64::from(copies)
+            network.flow(0, 1) >= units * u64::from(copies)
         };
         let (mut low, mut high) = (0, free.iter().sum::<u64>());
         while low < high {
             let middle = (low + high).div_ceil(2);
             if flows(middle) { low = middle } else { high = middle - 1 }
         }
-        let filled =
-            (room.usable_bytes + room.redundancy_bytes + room.tables_bytes) / u64::from(copies) / GRAIN;
+        let filled = (room.usable_bytes + room.redundancy_bytes + room.tables_bytes)
+            / u64::from(copies)
+            / ALLOCATION_UNIT;
         assert!(filled <= low, "seed {seed}: {filled} of {low}, {sizes:?}");
         assert!(filled * 1000 >= low * 995, "seed {seed}: {filled} of {low}, {sizes:?}");
     }
@@ -396,11 +398,11 @@ fn shares_by_rows_are_those_of_the_rows() {
             Bytes(cache_row),
             Bytes::kib(256),
         );
-        let placer = Placer::new(mirror.unwrap(), |data| slab(data.0, 0) / GRAIN);
+        let placer = Placer::new(mirror.unwrap(), |data| slab(data.0, 0) / ALLOCATION_UNIT);
         let cache = lay(&mut offers, &placer, 0, cache_rows);
         assert_eq!(cache.len(), cache_rows, "seed {seed}");
         let request = request(Resiliency::Parity { parity }, ROW, INTERLEAVE);
-        let placer = Placer::new(request, move |data| slab(data.0, parity) / GRAIN);
+        let placer = Placer::new(request, move |data| slab(data.0, parity) / ALLOCATION_UNIT);
         let mut rows = lay(&mut offers, &placer, cache_rows as u64, usize::MAX);
         let answer = &found.answers[0];
         assert_eq!(answer.room.as_ref().unwrap().rows, rows.len() as u64, "seed {seed}");

@@ -38,7 +38,7 @@ pub trait Arbiter {
     fn withdraw(&self, pool: PoolId) -> LocalFuture<'_, Result<(), ArbiterError>>;
 }
 
-/// An arbiter that remembers as long as its owner lives: for tests and simulated hosts, whose memory outlives a crash.
+/// An arbiter that remembers as long as its owner lives: for tests and simulated hosts, whose memory survives a crash.
 #[derive(Debug)]
 pub struct MemoryArbiter {
     host: HostId,

@@ -1,4 +1,4 @@
-//! A change: edits of the metadata map and grains taken and given back, committed in one durable record or not at all.
+//! A change: edits of the metadata map and allocation units taken and given back, committed in one durable record or not at all.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 use dolmen_block_io::sync::Permit;
 use dolmen_future_pool::pooled;
 use dolmen_journal::{Class, Wait};
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_store::Key;
 use dolmen_units::{Bytes, DiskSlot, Lsn};
 
@@ -33,7 +33,7 @@ pub enum Purpose {
 pub struct Claim {
     /// Which disk.
     pub slot: DiskSlot,
-    /// Its grains, in order.
+    /// Its allocation units, in order.
     pub runs: Vec<Run>,
 }
 
@@ -47,7 +47,7 @@ pub struct Change<'a> {
     given: Vec<(DiskSlot, Run)>,
     has_room: bool,
     done: bool,
-    _turn: Permit<'a>,
+    _exclusive: Permit<'a>,
 }
 
 impl Pool {
@@ -59,7 +59,7 @@ impl Pool {
             let _ = self.wait_for_log().await;
             self.wait_for_map().await;
         }
-        let turn = self.commit_turn.take().await;
+        let mutex = self.commit_mutex.take().await;
         Change {
             pool: self,
             purpose,
@@ -68,7 +68,7 @@ impl Pool {
             given: Vec::new(),
             has_room: false,
             done: false,
-            _turn: turn,
+            _exclusive: mutex,
         }
     }
 }
@@ -121,7 +121,7 @@ impl Change<'_> {
         Ok(after)
     }
 
-    /// Gives grains back. They can be taken again once the change is durable.
+    /// Gives allocation units back. They can be taken again once the change is durable.
     pub fn release(&mut self, slot: DiskSlot, runs: &[Run]) {
         self.given.extend(runs.iter().map(|run| (slot, *run)));
     }
@@ -150,12 +150,12 @@ impl Change<'_> {
         if !self.has_room {
             self.check_room()?;
         }
-        // Edits of free grains come last, when it is certain that the record will be written.
+        // Edits of free allocation units come last, when it is certain that the record will be written.
         let own: usize = self.edits.values().map(edit_bytes).sum();
-        let grains = (self.taken.len() + self.given.len()) * 3 * 48;
-        if own + grains > CHANGE_BYTES_MAX {
+        let units = (self.taken.len() + self.given.len()) * 3 * 48;
+        if own + units > CHANGE_BYTES_MAX {
             let limit = Bytes(CHANGE_BYTES_MAX as u64);
-            return Err(PoolError::TooLarge { found: Bytes((own + grains) as u64), limit });
+            return Err(PoolError::TooLarge { found: Bytes((own + units) as u64), limit });
         }
         self.done = true;
         let frees = mutation!(FreeBeforeCommit) && !self.given.is_empty();
@@ -257,7 +257,7 @@ impl Pool {
         {
             let changed = self.changed.wait();
             self.wants_map_room.set(true);
-            self.checkpoint_bell.notify_all();
+            self.checkpoint_notify.notify_all();
             changed.await;
         }
     }
@@ -272,7 +272,7 @@ impl Pool {
     }
 }
 
-/// Gives grains back in memory.
+/// Gives allocation units back in memory.
 ///
 /// # Errors
 /// [`PoolError::Corrupt`] where the map calls them free already, or has none such; the pool has stopped then, because nobody
@@ -281,14 +281,15 @@ pub(crate) fn give(pool: &Pool, runs: impl Iterator<Item = (DiskSlot, Run)>) -> 
     let mut wrong = None;
     let mut free = pool.free.borrow_mut();
     for (slot, run) in runs {
-        // Grains of a disk that was forgotten belong to nobody.
+        // Allocation units of a disk that was forgotten belong to nobody.
         if free.get_mut(&slot).is_some_and(|map| map.give(run).is_err()) {
             wrong.get_or_insert((slot, run));
         }
     }
     drop(free);
     let Some((slot, Run { first, count })) = wrong else { return Ok(()) };
-    let what = format!("a row with {count} grains from {first} on of {slot}, which are not all its own");
+    let what =
+        format!("a row with {count} allocation units from {first} on of {slot}, which are not all its own");
     pool.latch(format!("its metadata has {what}"));
     Err(PoolError::Corrupt { name: pool.name.clone(), what })
 }

@@ -6,7 +6,7 @@ use dolmen_causes::in_one_line;
 use dolmen_epoch::SPANS_MAX;
 use dolmen_future_pool::pooled;
 use dolmen_journal::Place;
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_store::{Anchor, CheckpointError};
 use dolmen_units::{Epoch, Lsn};
 
@@ -34,7 +34,7 @@ pub struct LogNeed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Left {
     /// Bytes that it had to append again.
-    pub(crate) carried: u64,
+    pub(crate) relogged: u64,
     /// Bytes that were in use at its end: these, and what others had written meanwhile.
     pub(crate) used: u64,
     /// The epoch in which it began.
@@ -58,8 +58,8 @@ impl LogNeed {
     #[must_use]
     pub fn from_anchor(Anchor(anchor): Anchor) -> Self {
         let place = anchor.first_chunk().copied().unwrap_or_default();
-        let (_, behind) = anchor.split_at(place.len());
-        let applied = behind.first_chunk().copied().unwrap_or_default();
+        let (_, after) = anchor.split_at(place.len());
+        let applied = after.first_chunk().copied().unwrap_or_default();
         Self { from: Place::from_bytes(place), applied: Lsn(u64::from_le_bytes(applied)) }
     }
 }
@@ -81,18 +81,18 @@ impl Pool {
     /// When the pool cannot be written. The old checkpoint and the log stand then.
     #[pooled]
     pub async fn checkpoint(self: &Rc<Self>) -> Result<(), PoolError> {
-        let _turn = self.checkpoint_turn.take().await;
+        let _exclusive = self.checkpoint_mutex.take().await;
         let log = Rc::clone(self.writable_log()?);
         let epoch = self.epoch().number;
         let cut = log.cut();
         self.written_below(cut).await?;
         self.applied_below(cut).await;
-        let carried = match self.table_owner() {
+        let relogged = match self.table_owner() {
             Some(owner) => {
-                let carried = owner.write_back(cut).await?;
+                let relogged = owner.write_back(cut).await?;
                 let cut = if mutation!(TrimAhead) { log.cut() } else { cut };
                 self.trim_log(cut, cut).await?;
-                carried
+                relogged
             }
             // Nobody has block records yet, or recovery has not read them: then they must stay.
             None => {
@@ -100,7 +100,7 @@ impl Pool {
                 log.usage().used_bytes
             }
         };
-        self.left.set(Left { carried, used: log.usage().used_bytes, epoch });
+        self.left.set(Left { relogged, used: log.usage().used_bytes, epoch });
         self.changed.notify_all();
         Ok(())
     }
@@ -118,7 +118,7 @@ impl Pool {
         self.commit_map(LogNeed { from, applied }).await?;
         self.tail.set(from);
         log.trim(from);
-        self.room_bell.notify_all();
+        self.room_notify.notify_all();
         Ok(())
     }
 
@@ -156,9 +156,9 @@ impl Pool {
     fn wants_checkpoint(&self) -> bool {
         let half_full = self.log.as_ref().is_some_and(|log| {
             let usage = log.usage();
-            let written = usage.used_bytes.saturating_sub(self.left.get().carried);
+            let written = usage.used_bytes.saturating_sub(self.left.get().relogged);
             let half_full = usage.used_bytes * 2 > usage.capacity_bytes && written * 4 > usage.capacity_bytes;
-            let worth_a_try = self.is_occupied(usage) && self.may_carry_less(usage);
+            let worth_a_try = self.is_occupied(usage) && self.may_relog_less(usage);
             half_full || self.is_full(usage) && !self.is_occupied(usage) || worth_a_try
         });
         let is_wanted = half_full || self.wants_map_room.get();
@@ -185,7 +185,7 @@ impl Pool {
 async fn checkpointer(pool: Weak<Pool>) {
     loop {
         let Some(pool) = pool.upgrade() else { return };
-        let bell = pool.checkpoint_bell.wait();
+        let notify = pool.checkpoint_notify.wait();
         if pool.stopping.get() {
             return;
         }
@@ -203,6 +203,6 @@ async fn checkpointer(pool: Weak<Pool>) {
                 }
             }
         }
-        bell.await;
+        notify.await;
     }
 }

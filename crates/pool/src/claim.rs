@@ -1,14 +1,14 @@
-//! Which disks a row gets, and which of their grains.
+//! Which disks a row gets, and which of their allocation units.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use dolmen_disk::{Extent, MemberState};
+use dolmen_mutation::mutation;
 use dolmen_placement::{
     Code, DomainId, Kept, Offer, Placement, Placer, Request, Resiliency, SlabPlace, Standing, Width, kept,
 };
-use dolmen_planted::mutation;
-use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskSlot};
 
 use crate::change::{Change, Claim, Purpose, give};
 use crate::disk::Disk;
@@ -18,34 +18,34 @@ use crate::pool::{Pool, domain_of};
 use crate::roles::Role;
 
 /// What a small slab takes, with its tables.
-const SLAB_GRAINS: u64 = (2 << 20) / GRAIN_BYTES;
+const SLAB_UNITS: u64 = (2 << 20) / ALLOCATION_UNIT_BYTES;
 
-/// A row's slabs and, in the same order, their grains.
+/// A row's slabs and, in the same order, their allocation units.
 pub(crate) type Placed = (Placement, Vec<Claim>);
 
 impl Change<'_> {
-    /// Chooses disks for a row and takes their grains: of absent disks as well, where those that are here do not do for all
-    /// copies (docs/design/0002). Every column has a slab that is here. `slab_grains` tells how many grains a slab of so many
-    /// bytes needs; `own` tells how many rows of the space lie on a disk already, which matters for `span`.
+    /// Chooses disks for a row and takes their allocation units: of absent disks as well, where those that are here do not do for
+    /// all copies (docs/design/0002). Every column has a slab that is here. `slab_units` tells how many allocation units a slab of
+    /// so many bytes needs; `own` tells how many rows of the space lie on a disk already, which matters for `span`.
     ///
     /// # Errors
     /// [`PoolError::NoSpace`], and nothing is taken.
     pub fn place(
         &mut self,
         request: &Request,
-        slab_grains: impl Fn(Bytes) -> u64,
+        slab_units: impl Fn(Bytes) -> u64,
         own: impl Fn(DiskSlot) -> u64,
     ) -> Result<Placed, PoolError> {
-        let turn = self.pool.turn_number.get();
-        self.pool.turn_number.set(turn + 1);
+        let mutex = self.pool.order_number.get();
+        self.pool.order_number.set(mutex + 1);
         let lacks_domains = self.lacks_domains(request.resiliency());
         // Fault domains that are absent come back, and a row with all copies in one would stay so.
-        if lacks_domains && let Some(placed) = self.place_degraded(request, &slab_grains, turn) {
+        if lacks_domains && let Some(placed) = self.place_degraded(request, &slab_units, mutex) {
             return Ok(placed);
         }
-        match self.place_here(&self.placer(request, &slab_grains), &own, turn) {
+        match self.place_here(&self.placer(request, &slab_units), &own, mutex) {
             Err(refused @ PoolError::NoSpace { .. }) if !lacks_domains => {
-                self.place_degraded(request, &slab_grains, turn).ok_or(refused)
+                self.place_degraded(request, &slab_units, mutex).ok_or(refused)
             }
             other => other,
         }
@@ -56,28 +56,28 @@ impl Change<'_> {
     pub fn place_among(
         &mut self,
         request: &Request,
-        slab_grains: impl Fn(Bytes) -> u64,
+        slab_units: impl Fn(Bytes) -> u64,
         among: &BTreeSet<DiskSlot>,
     ) -> Option<Placed> {
         if self.lacks_domains(request.resiliency()) {
             return None;
         }
-        let turn = self.pool.turn_number.get();
+        let mutex = self.pool.order_number.get();
         let others = self.pool.offers(self.purpose).into_iter().map(|offer| offer.slot);
         let left_out: Vec<DiskSlot> = others.filter(|slot| !among.contains(slot)).collect();
-        let placer = self.placer(request, &slab_grains);
+        let placer = self.placer(request, &slab_units);
         let own = |_| 0;
-        let placed = match self.place_sparing(&placer, &own, turn, &left_out) {
+        let placed = match self.place_sparing(&placer, &own, mutex, &left_out) {
             Some(placed) => placed,
-            None => self.place_without(left_out, &placer, &own, turn).ok()?,
+            None => self.place_without(left_out, &placer, &own, mutex).ok()?,
         };
-        self.pool.turn_number.set(turn + 1);
+        self.pool.order_number.set(mutex + 1);
         Some(placed)
     }
 
     /// What places rows of a request. What moves may use the room that is kept for repair, and is to be repaired all the same.
-    fn placer(&self, request: &Request, slab_grains: impl Fn(Bytes) -> u64) -> Placer {
-        let placer = Placer::new(*request, slab_grains);
+    fn placer(&self, request: &Request, slab_units: impl Fn(Bytes) -> u64) -> Placer {
+        let placer = Placer::new(*request, slab_units);
         match self.purpose {
             Purpose::Move => placer.no_wider_than_claims(&self.pool.offers(Purpose::Claim)),
             Purpose::Claim | Purpose::Release => placer,
@@ -99,11 +99,11 @@ impl Change<'_> {
         &mut self,
         placer: &Placer,
         own: &impl Fn(DiskSlot) -> u64,
-        turn: u64,
+        mutex: u64,
     ) -> Result<Placed, PoolError> {
-        match self.place_sparing(placer, own, turn, &[]) {
+        match self.place_sparing(placer, own, mutex, &[]) {
             Some(placed) => Ok(placed),
-            None => self.place_without(Vec::new(), placer, own, turn),
+            None => self.place_without(Vec::new(), placer, own, mutex),
         }
     }
 
@@ -113,18 +113,18 @@ impl Change<'_> {
         mut left_out: Vec<DiskSlot>,
         placer: &Placer,
         own: &impl Fn(DiskSlot) -> u64,
-        turn: u64,
+        mutex: u64,
     ) -> Result<Placed, PoolError> {
-        // A disk whose free grains lie in too many pieces for one slab is left out and the choice made again.
+        // A disk whose free allocation units lie in too many pieces for one slab is left out and the choice made again.
         loop {
             let mut offers = self.pool.offers(self.purpose);
             offers.iter_mut().for_each(|offer| offer.space_rows = own(offer.slot));
-            let placement = placer.place_without(&offers, &left_out, turn);
+            let placement = placer.place_without(&offers, &left_out, mutex);
             let placement =
                 placement.map_err(|source| PoolError::NoSpace { name: self.pool.name.clone(), source })?;
             let mut claims = Vec::with_capacity(placement.slabs.len());
             for slab in &placement.slabs {
-                match self.take(slab.slot, slab.grains) {
+                match self.take(slab.slot, slab.units) {
                     Ok(claim) => claims.push(claim),
                     Err(_) => {
                         left_out.push(slab.slot);
@@ -143,8 +143,8 @@ impl Change<'_> {
     fn place_degraded(
         &mut self,
         request: &Request,
-        slab_grains: &impl Fn(Bytes) -> u64,
-        turn: u64,
+        slab_units: &impl Fn(Bytes) -> u64,
+        mutex: u64,
     ) -> Option<Placed> {
         let Resiliency::Striped { copies } = request.resiliency() else { return None };
         if !self.pool.disks().iter().any(|disk| self.pool.takes_rows(disk) && !disk.is_present()) {
@@ -153,14 +153,14 @@ impl Change<'_> {
         // As wide as can be, or else as narrow: that one fits wherever any does.
         let narrow = Width::Columns(1);
         let widths = [Some(request.width()), (request.width() == Width::Auto).then_some(narrow)];
-        let whole = Placer::new(*request, slab_grains);
+        let whole = Placer::new(*request, slab_units);
         let domains = self.pool.domains(|disk| disk.is_present());
         let here_max = if self.keeps_domains_apart(copies) { domains.min(copies - 1) } else { copies - 1 };
         for here in (1..=here_max).rev() {
             for width in widths.into_iter().flatten() {
                 let striped = Resiliency::Striped { copies: here };
                 let fewer = Request::new(striped, width, request.row(), request.interleave()).ok()?;
-                let placed = self.place_here(&Placer::new(fewer, slab_grains), &|_| 0, turn);
+                let placed = self.place_here(&Placer::new(fewer, slab_units), &|_| 0, mutex);
                 let Ok((placement, claims)) = placed else { continue };
                 match self.take_further(&whole, &placement.slabs, (here, copies)) {
                     Some(further) => return Some(with_further((placement, claims), further, copies)),
@@ -185,7 +185,7 @@ impl Change<'_> {
             let Some(first) = column.first() else { continue };
             let mut of_column: Vec<DiskSlot> = column.iter().map(|slab| slab.slot).collect();
             for copy in here..copies {
-                let Some(claim) = self.take_beside(placer, &of_column, first.grains, (&used, domains)) else {
+                let Some(claim) = self.take_extra(placer, &of_column, first.units, (&used, domains)) else {
                     let claims: Vec<Claim> = taken.into_iter().map(|(_, claim)| claim).collect();
                     self.untake_all(&claims);
                     return None;
@@ -198,12 +198,12 @@ impl Change<'_> {
         Some(taken)
     }
 
-    /// Grains of one more disk for a column: one that is here if possible, and that the row does not use yet.
-    fn take_beside(
+    /// Allocation units of one more disk for a column: one that is here if possible, and that the row does not use yet.
+    fn take_extra(
         &mut self,
         placer: &Placer,
         of_column: &[DiskSlot],
-        grains: u64,
+        units: u64,
         (used, domains_apart): (&BTreeSet<DiskSlot>, bool),
     ) -> Option<Claim> {
         let domain = |slot: DiskSlot| self.pool.disk(slot).map(|disk| domain_of(&disk.member()));
@@ -213,27 +213,27 @@ impl Change<'_> {
             .claimable(&self.pool.offers_with_absent(self.purpose))
             .into_iter()
             .filter(|offer| !of_column.contains(&offer.slot) && is_apart(offer))
-            .filter(|offer| offer.claimable_grains() >= grains)
+            .filter(|offer| offer.claimable_units() >= units)
             .map(|offer| {
                 let is_here = self.pool.disk(offer.slot).is_some_and(|disk| disk.is_present());
                 let fitness = self.fitness(offer.slot);
-                (is_here, fitness, !used.contains(&offer.slot), offer.claimable_grains(), offer.slot)
+                (is_here, fitness, !used.contains(&offer.slot), offer.claimable_units(), offer.slot)
             })
             .collect();
         fit.sort_unstable();
-        fit.into_iter().rev().find_map(|(.., slot)| self.take(slot, grains).ok())
+        fit.into_iter().rev().find_map(|(.., slot)| self.take(slot, units).ok())
     }
 
-    /// Takes grains of one disk.
+    /// Takes allocation units of one disk.
     ///
     /// # Errors
     /// [`PoolError::Fragmented`] when up to [`RUNS_MAX`] runs do not hold as many.
-    pub fn take(&mut self, slot: DiskSlot, grains: u64) -> Result<Claim, PoolError> {
-        let runs = self.pool.free.borrow_mut().get_mut(&slot).and_then(|map| map.take(grains));
+    pub fn take(&mut self, slot: DiskSlot, units: u64) -> Result<Claim, PoolError> {
+        let runs = self.pool.free.borrow_mut().get_mut(&slot).and_then(|map| map.take(units));
         let runs = runs.ok_or(PoolError::Fragmented {
             name: self.pool.name.clone(),
             slot,
-            wanted: Bytes(grains * GRAIN_BYTES),
+            wanted: Bytes(units * ALLOCATION_UNIT_BYTES),
             runs_max: RUNS_MAX,
         })?;
         self.taken.extend(runs.iter().map(|run| (slot, *run)));
@@ -263,16 +263,16 @@ impl Pool {
         self.offers_of(|disk| self.takes_rows(disk) && disk.is_present(), purpose)
     }
 
-    /// Whether hardly a row fits any more; only a planted bug asks.
+    /// Whether hardly a row fits any more; only a mutant asks.
     pub(crate) fn is_short(&self) -> bool {
-        let has_room = |offer: &Offer| offer.free_grains > offer.reserve_grains + SLAB_GRAINS;
+        let has_room = |offer: &Offer| offer.free_units > offer.reserve_units + SLAB_UNITS;
         self.offers(Purpose::Claim).into_iter().filter(has_room).count() < 2
     }
 
     /// The turn of the next row that is placed.
     #[must_use]
-    pub fn next_turn(&self) -> u64 {
-        self.turn_number.get()
+    pub fn next_in_order(&self) -> u64 {
+        self.order_number.get()
     }
 
     /// As [`offers`](Self::offers), absent disks included: a row with copies may have some there, as long as it has one here.
@@ -344,11 +344,11 @@ impl Pool {
             Offer {
                 slot: disk.slot(),
                 domain: domain_of(&disk.member()),
-                free_grains: free.get(&disk.slot()).map_or(0, FreeMap::total),
-                reserve_grains: if purpose == Purpose::Claim { self.reserve_of(disk) } else { 0 },
+                free_units: free.get(&disk.slot()).map_or(0, FreeMap::total),
+                reserve_units: if purpose == Purpose::Claim { self.reserve_of(disk) } else { 0 },
                 standing: if is_meant(disk) { Standing::Claimable } else { self.standing_of(disk) },
                 space_rows: 0,
-                size_grains: size,
+                size_units: size,
                 keep,
             }
         };
@@ -359,16 +359,16 @@ impl Pool {
         // What is on a disk that is being replaced goes to the one that takes its place, and to no other.
         for (old, new) in self.replacements() {
             let leaving = offers.extract_if(.., |offer| offer.slot == old.slot()).next();
-            let used = leaving.map_or(0, |offer| offer.size_grains.saturating_sub(offer.free_grains));
+            let used = leaving.map_or(0, |offer| offer.size_units.saturating_sub(offer.free_units));
             let taken = offers.iter_mut().filter(|offer| offer.slot == new.slot());
-            taken.for_each(|offer| offer.free_grains = offer.free_grains.saturating_sub(used));
+            taken.for_each(|offer| offer.free_units = offer.free_units.saturating_sub(used));
         }
         offers
     }
 }
 
-/// Grains of a disk in all; of one that is away, those that are on record.
+/// Allocation units of a disk in all; of one that is away, those that are on record.
 pub(crate) fn size_of(disk: &Disk) -> u64 {
     let extent = disk.extent().or_else(|| Extent::of(disk.member().capacity).ok());
-    extent.map_or(0, |extent| extent.grain_count())
+    extent.map_or(0, |extent| extent.unit_count())
 }

@@ -311,7 +311,7 @@ impl Pool {
     ) -> Result<Rc<Disk>, PoolError> {
         if old.member().state == MemberState::Active {
             // Whoever wrote it off did so for another time.
-            self.forget_written_off(old).await?;
+            self.forget_declared_lost(old).await?;
         }
         self.join(device, overwrite, old.member().fault_domain, Some(old.id())).await
     }
@@ -365,13 +365,13 @@ impl Pool {
         label.pool == self.id && !is_member && self.now.borrow().epoch.continues(&label.base.epoch)
     }
 
-    /// Gives a member whose free grains are on no record all of its grains.
+    /// Gives a member whose free allocation units are on no record all of its allocation units.
     pub(crate) async fn give_room(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
         let Some(extent) = disk.extent() else { return Ok(()) };
         let is_known = self.free.borrow().contains_key(&disk.slot());
         if !is_known {
-            self.free.borrow_mut().insert(disk.slot(), FreeMap::whole(extent.grain_count()));
-            // The record of its free grains rides on this change.
+            self.free.borrow_mut().insert(disk.slot(), FreeMap::whole(extent.unit_count()));
+            // The record of its free allocation units rides on this change.
             self.change(Purpose::Release).await.commit().await?;
         }
         Ok(())

@@ -7,14 +7,14 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_block_io::sync::Turn;
+use dolmen_block_io::sync::AsyncMutex;
 use dolmen_block_io::{
     BlockDevice, DeviceError, Durability, Geometry, Meter, discard, flush, read_within, write,
 };
 use dolmen_buffer::{Buffer, Shared};
 use dolmen_disk::{Extent, Member};
-use dolmen_planted::mutation;
-use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, GRAIN_BYTES};
+use dolmen_mutation::mutation;
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskId, DiskSlot, Epoch};
 
 /// Whether a member can be used now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub enum Ailment {
     /// It takes much longer than the others.
     Slow,
     /// It makes errors, or says that it will fail.
-    Sick,
+    Failing,
 }
 
 /// What was seen of a disk since the pool was opened.
@@ -43,25 +43,25 @@ pub struct DiskCounters {
     /// Reads that failed.
     pub read_errors: u64,
     /// Reads that were not answered in time, and asked of somebody else.
-    pub late_reads: u64,
+    pub timed_out_reads: u64,
     /// Writes and flushes that failed.
     pub write_errors: u64,
     /// Of them, writes for which the file, or the thin device, found no room below.
-    pub crowded_writes: u64,
+    pub backing_full_writes: u64,
     /// Blocks whose content did not match their checksum.
     pub checksum_errors: u64,
     /// Blocks that were rewritten from another copy.
     pub healed_blocks: u64,
 }
 
-struct Seat {
+struct Attachment {
     device: Rc<dyn BlockDevice>,
     extent: Extent,
     /// How long its commands take, where that is measured.
     meter: Option<Rc<Meter>>,
 }
 
-impl Seat {
+impl Attachment {
     fn new(device: Rc<dyn BlockDevice>, extent: Extent) -> Self {
         let meter = device.meter();
         Self { device, extent, meter }
@@ -70,13 +70,13 @@ impl Seat {
 
 /// A member of an open pool.
 ///
-/// Commands to a disk that is absent complete at once with [`DeviceError::Gone`], so callers treat "left already" and
+/// Commands to a disk that is absent complete at once with [`DeviceError::Detached`], so callers treat "left already" and
 /// "fails now" alike.
 pub struct Disk {
     slot: DiskSlot,
     id: DiskId,
     member: Cell<Member>,
-    seat: RefCell<Option<Seat>>,
+    attachment: RefCell<Option<Attachment>>,
     /// What its device was called while it was here.
     last_name: RefCell<String>,
     /// Why its device cannot be used although it is here.
@@ -92,11 +92,11 @@ pub struct Disk {
     /// What `activity` was when it got its last label.
     stamped: Cell<u64>,
     /// The turn to write its label.
-    pub(crate) label_turn: Turn,
+    pub(crate) label_mutex: AsyncMutex,
     under_way: Cell<u32>,
     counters: Cell<DiskCounters>,
     /// Whether a read was late, and nothing was answered since.
-    silent: Cell<bool>,
+    unresponsive: Cell<bool>,
     /// Why it is asked only where nobody else has what it has, and gets new slabs last.
     ailment: Cell<Option<Ailment>>,
     /// Where labels had stood when it was taken in, and something else was written over them.
@@ -104,8 +104,12 @@ pub struct Disk {
 }
 
 impl Disk {
-    pub(crate) fn new(member: Member, seat: Option<(Rc<dyn BlockDevice>, Extent)>, token: Epoch) -> Rc<Self> {
-        let last_name = seat.as_ref().map(|(device, _)| device.name()).unwrap_or_default();
+    pub(crate) fn new(
+        member: Member,
+        attachment: Option<(Rc<dyn BlockDevice>, Extent)>,
+        token: Epoch,
+    ) -> Rc<Self> {
+        let last_name = attachment.as_ref().map(|(device, _)| device.name()).unwrap_or_default();
         Rc::new(Self {
             last_name: RefCell::new(last_name),
             unfit: RefCell::default(),
@@ -113,16 +117,16 @@ impl Disk {
             slot: member.slot,
             id: member.disk,
             member: Cell::new(member),
-            seat: RefCell::new(seat.map(|(device, extent)| Seat::new(device, extent))),
+            attachment: RefCell::new(attachment.map(|(device, extent)| Attachment::new(device, extent))),
             token: Cell::new(token),
             activity: Cell::new(1),
             seating: Cell::new(1),
             flushed: Cell::new(0),
             stamped: Cell::new(0),
-            label_turn: Turn::default(),
+            label_mutex: AsyncMutex::default(),
             under_way: Cell::new(0),
             counters: Cell::default(),
-            silent: Cell::default(),
+            unresponsive: Cell::default(),
             ailment: Cell::default(),
             lost_labels: RefCell::default(),
         })
@@ -157,8 +161,8 @@ impl Disk {
     /// Whether it takes part now.
     #[must_use]
     pub fn state(&self) -> DiskState {
-        let seated = self.seat.borrow().is_some();
-        if seated && !self.member.get().is_away() { DiskState::Present } else { DiskState::Absent }
+        let attached = self.attachment.borrow().is_some();
+        if attached && !self.member.get().is_away() { DiskState::Present } else { DiskState::Absent }
     }
 
     /// Whether it takes part now.
@@ -170,13 +174,13 @@ impl Disk {
     /// The device, while it is here.
     #[must_use]
     pub fn device(&self) -> Option<Rc<dyn BlockDevice>> {
-        self.seat.borrow().as_ref().map(|seat| Rc::clone(&seat.device))
+        self.attachment.borrow().as_ref().map(|attachment| Rc::clone(&attachment.device))
     }
 
     /// How the device is cut, while it is here.
     #[must_use]
     pub fn extent(&self) -> Option<Extent> {
-        self.seat.borrow().as_ref().map(|seat| seat.extent)
+        self.attachment.borrow().as_ref().map(|attachment| attachment.extent)
     }
 
     /// What the device is called here; while it is not here, what it was called when it was, or else its identity.
@@ -256,18 +260,18 @@ impl Disk {
 
     /// Gives the device up: nothing more is sent to it. Commands under way are its own business.
     pub(crate) fn unseat(&self, fence: Epoch) {
-        if let Some(seat) = self.seat.borrow_mut().take() {
+        if let Some(attachment) = self.attachment.borrow_mut().take() {
             // It may have been renamed since it was seated.
-            *self.last_name.borrow_mut() = seat.device.name();
-            seat.device.fence(fence);
+            *self.last_name.borrow_mut() = attachment.device.name();
+            attachment.device.fence(fence);
         }
     }
 
-    pub(crate) fn seat(&self, device: Rc<dyn BlockDevice>, extent: Extent) {
+    pub(crate) fn attachment(&self, device: Rc<dyn BlockDevice>, extent: Extent) {
         *self.last_name.borrow_mut() = device.name();
         *self.unfit.borrow_mut() = None;
         self.failed.set(false);
-        *self.seat.borrow_mut() = Some(Seat::new(device, extent));
+        *self.attachment.borrow_mut() = Some(Attachment::new(device, extent));
         self.seating.set(self.seating.get() + 1);
         self.activity.set(self.activity.get() + 1);
     }
@@ -281,7 +285,7 @@ impl Disk {
     /// Bytes of data area.
     #[must_use]
     pub fn data_bytes(&self) -> Bytes {
-        self.extent().map_or(Bytes::ZERO, |extent| Bytes(extent.grain_count() * GRAIN_BYTES))
+        self.extent().map_or(Bytes::ZERO, |extent| Bytes(extent.unit_count() * ALLOCATION_UNIT_BYTES))
     }
 
     /// Writes and reads under way: how busy it is, for choosing a copy.
@@ -292,18 +296,18 @@ impl Disk {
 
     /// How long a read of it takes these days, whatever it reads; zero where nobody measures or knows.
     #[must_use]
-    pub fn read_pace(&self) -> Duration {
-        self.seat
+    pub fn read_latency(&self) -> Duration {
+        self.attachment
             .borrow()
             .as_ref()
-            .and_then(|seat| Some(seat.meter.as_ref()?.read_pace()))
+            .and_then(|attachment| Some(attachment.meter.as_ref()?.read_latency()))
             .unwrap_or_default()
     }
 
     /// Whether a read of it was late, and it has answered nothing since: it may hang.
     #[must_use]
-    pub fn is_silent(&self) -> bool {
-        self.silent.get()
+    pub fn is_unresponsive(&self) -> bool {
+        self.unresponsive.get()
     }
 
     /// What is known against it.
@@ -353,17 +357,18 @@ impl Disk {
         UnderWay { disk: Rc::clone(self), wrote }
     }
 
-    fn seated(&self) -> Option<Rc<dyn BlockDevice>> {
+    fn attached(&self) -> Option<Rc<dyn BlockDevice>> {
         let present = !self.member.get().is_away();
-        self.seat.borrow().as_ref().filter(|_| present).map(|seat| Rc::clone(&seat.device))
+        self.attachment.borrow().as_ref().filter(|_| present).map(|attachment| Rc::clone(&attachment.device))
     }
 
     /// The device, and where on it the bytes from `at` on of the data area are. Behind that area there are labels.
-    fn seated_for(&self, at: u64, length: u64) -> Result<(Rc<dyn BlockDevice>, u64), DeviceError> {
-        let seat = self.seat.borrow();
-        let seat = seat.as_ref().filter(|_| !self.member.get().is_away()).ok_or(DeviceError::Gone)?;
-        let (device, extent) = (Rc::clone(&seat.device), seat.extent);
-        if mutation!(SlabBehindItsDisk) {
+    fn attached_for(&self, at: u64, length: u64) -> Result<(Rc<dyn BlockDevice>, u64), DeviceError> {
+        let attachment = self.attachment.borrow();
+        let attachment =
+            attachment.as_ref().filter(|_| !self.member.get().is_away()).ok_or(DeviceError::Detached)?;
+        let (device, extent) = (Rc::clone(&attachment.device), attachment.extent);
+        if mutation!(SlabBeyondItsDisk) {
             return Ok((device, extent.data_start + at));
         }
         let start = extent.data_start.checked_add(at).ok_or(DeviceError::OutOfRange)?;
@@ -389,7 +394,7 @@ impl Disk {
         within: Option<Duration>,
     ) -> impl Future<Output = (Buffer, Result<(), DeviceError>)> + use<> {
         let guard = self.begin(false);
-        let started = match self.seated_for(at, into.len() as u64) {
+        let started = match self.attached_for(at, into.len() as u64) {
             Ok((device, start)) => Ok(read_within(device.as_ref(), self.token.get(), (start, within), into)),
             Err(error) => Err((into, error)),
         };
@@ -399,10 +404,10 @@ impl Disk {
                 Err((buffer, error)) => (buffer, Err(error)),
             };
             match result {
-                Ok(()) => guard.disk.silent.set(false),
+                Ok(()) => guard.disk.unresponsive.set(false),
                 Err(DeviceError::TimedOut) if within.is_some() => {
-                    guard.disk.silent.set(true);
-                    guard.disk.note(|counters| counters.late_reads += 1);
+                    guard.disk.unresponsive.set(true);
+                    guard.disk.note(|counters| counters.timed_out_reads += 1);
                 }
                 Err(_) => guard.disk.note(|counters| counters.read_errors += 1),
             }
@@ -419,7 +424,7 @@ impl Disk {
     ) -> impl Future<Output = Result<(), DeviceError>> + use<> {
         let guard = self.begin(true);
         let started = self
-            .seated_for(at, from.len() as u64)
+            .attached_for(at, from.len() as u64)
             .map(|(device, start)| write(device.as_ref(), self.token.get(), start, from, durability));
         async move {
             let result = match started {
@@ -427,12 +432,12 @@ impl Disk {
                 Err(error) => Err(error),
             };
             if result.is_ok() {
-                guard.disk.silent.set(false);
+                guard.disk.unresponsive.set(false);
             }
             if let Err(error) = result {
                 guard.disk.note(|counters| {
                     counters.write_errors += 1;
-                    counters.crowded_writes += u64::from(error == DeviceError::NoSpace);
+                    counters.backing_full_writes += u64::from(error == DeviceError::NoSpace);
                 });
             }
             result
@@ -443,9 +448,9 @@ impl Disk {
     /// loses nothing by that.
     pub fn discard(self: &Rc<Self>, at: u64, length: u64) -> impl Future<Output = ()> + use<> {
         let guard = self.begin(true);
-        let able = |device: &Rc<dyn BlockDevice>| device.geometry().discard_grain_bytes.is_some();
+        let able = |device: &Rc<dyn BlockDevice>| device.geometry().discard_granularity_bytes.is_some();
         let started = self
-            .seated_for(at, length)
+            .attached_for(at, length)
             .ok()
             .filter(|(device, _)| able(device))
             .map(|(device, start)| discard(device.as_ref(), self.token.get(), start, length));
@@ -463,10 +468,10 @@ impl Disk {
         let disk = Rc::clone(self);
         let covered = disk.activity.get();
         let needed = disk.needs_flush();
-        let started = self.seated().map(|device| needed.then(|| flush(device.as_ref(), self.token.get())));
+        let started = self.attached().map(|device| needed.then(|| flush(device.as_ref(), self.token.get())));
         async move {
             let result = match started {
-                None => Err(DeviceError::Gone),
+                None => Err(DeviceError::Detached),
                 Some(None) => Ok(()),
                 Some(Some(flushing)) => flushing.await,
             };

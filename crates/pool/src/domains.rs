@@ -11,7 +11,7 @@ use dolmen_units::Name;
 
 use crate::change::Purpose;
 use crate::disk::Disk;
-use crate::epochs::{SPANS_FOR_WISHES, plan_of};
+use crate::epochs::{SPANS_FOR_REQUESTS, plan_of};
 use crate::error::PoolError;
 use crate::keys;
 use crate::pool::Pool;
@@ -72,7 +72,7 @@ impl Pool {
     /// [`PoolError::NotReplaced`] for what is no member any more; what the pool says when it cannot be written.
     #[pooled]
     pub async fn set_fault_domain(self: &Rc<Self>, disk: &Disk, domain: u32) -> Result<(), PoolError> {
-        let turn = self.turn_for_wish(SPANS_FOR_WISHES).await?;
+        let mutex = self.mutex_for_request(SPANS_FOR_REQUESTS).await?;
         self.writable_log()?;
         if !self.is_member(disk) {
             return Err(self.not_replaced(disk, "it is no member any more"));
@@ -85,7 +85,7 @@ impl Pool {
         })
         .await?;
         self.write_other_labels().await;
-        drop(turn);
+        drop(mutex);
         self.changed.notify_all();
         Ok(())
     }

@@ -12,8 +12,8 @@ use dolmen_disk::{Extent, Generation, Label, Member, MemberState, renew_label, w
 use dolmen_epoch::{EpochRecord, Kind, Owner, SPANS_MAX, Successor, next};
 use dolmen_future_pool::pooled;
 use dolmen_journal::LogCopy;
+use dolmen_mutation::mutation;
 use dolmen_placement::DomainId;
-use dolmen_planted::mutation;
 use dolmen_store::Replica;
 use dolmen_units::{Bytes, DISKS_MAX, DiskId, DiskSlot, Epoch, EpochId, Lsn};
 
@@ -33,7 +33,7 @@ pub(crate) const VOTERS_WANTED: usize = 4;
 /// Stretches of the log that an open pool leaves in its labels for openings: were all taken, it could never be opened again.
 const SPANS_FOR_OPENINGS: usize = 3;
 /// Stretches up to which people may ask for an epoch: one more would stop the pool.
-pub(crate) const SPANS_FOR_WISHES: usize = SPANS_MAX - SPANS_FOR_OPENINGS;
+pub(crate) const SPANS_FOR_REQUESTS: usize = SPANS_MAX - SPANS_FOR_OPENINGS;
 
 /// Why a disk that was retired is none any more.
 const CALLED_OFF: &str = "its replacement was called off";
@@ -61,7 +61,7 @@ impl Pool {
     /// When it was the last voter, or the pool cannot be written: the pool is latched then.
     #[pooled]
     pub async fn exclude(self: &Rc<Self>, slot: DiskSlot, reason: ExcludeReason) -> Result<(), PoolError> {
-        let _turn = self.epoch_turn.take().await;
+        let _exclusive = self.epoch_mutex.take().await;
         // One that has left may have done so in a change that failed, and with it the pool.
         self.writable_log().inspect_err(|error| self.note_failed(slot, error))?;
         let Some(disk) = self.disk(slot).filter(|disk| disk.is_present()) else { return Ok(()) };
@@ -106,13 +106,13 @@ impl Pool {
         (mut member, joining): (Member, Joining<'_>),
         retires: Option<DiskId>,
     ) -> Result<Rc<Disk>, PoolError> {
-        let turn = self.epoch_turn.take().await;
+        let mutex = self.epoch_mutex.take().await;
         self.writable_log()?;
         member.left = Epoch(0);
         let known = self.disk(member.slot);
         let disk = match known {
             Some(disk) if disk.id() == member.disk && !disk.is_present() => {
-                disk.seat(device, extent);
+                disk.attachment(device, extent);
                 if let Err(error) = self.renew_returning(&disk, joining).await {
                     disk.unseat(Epoch(u64::MAX));
                     return Err(error);
@@ -152,12 +152,12 @@ impl Pool {
         let entry = self.now.borrow().members.iter().find(|other| other.disk == member.disk).copied();
         disk.set_member(entry.unwrap_or(member));
         if matches!(joining, Joining::New) {
-            // What is known of free grains under its number is of who had that before.
+            // What is known of free allocation units under its number is of who had that before.
             self.free.borrow_mut().remove(&member.slot);
         }
         self.disks.borrow_mut().insert(member.slot, Rc::clone(&disk));
         self.write_other_labels().await;
-        drop(turn);
+        drop(mutex);
         self.changed.notify_all();
         Ok(disk)
     }
@@ -171,7 +171,7 @@ impl Pool {
             return Ok(());
         }
         let Some(device) = disk.device() else { return Ok(()) };
-        let _turn = disk.label_turn.take().await;
+        let _exclusive = disk.label_mutex.take().await;
         disk.note_other_write();
         let label = Label { sequence: self.count_label(disk), ..label.clone() };
         let written = write_label(&self.seams, device.as_ref(), self.highest.get(), &label).await;
@@ -192,7 +192,7 @@ impl Pool {
     /// When the pool cannot be written; [`PoolError::NotReplaced`] when the disk is not retired any more, or something lies on it;
     /// [`PoolError::Full`] when it alone carries the metadata, and none that stays has room for it.
     #[pooled]
-    pub async fn strike(self: &Rc<Self>, disk: &Rc<Disk>) -> Result<(), PoolError> {
+    pub async fn evict(self: &Rc<Self>, disk: &Rc<Disk>) -> Result<(), PoolError> {
         // Its number may be another one's by now.
         let is_member = || self.is_member(disk);
         let votes_alone = || self.voters() == [disk.id()];
@@ -201,7 +201,7 @@ impl Pool {
         }
         if self.voters().contains(&disk.id()) {
             // Before it goes, so that there are no fewer at any time than others can be.
-            self.tend_voters_beside(Some(disk.id())).await?;
+            self.tend_voters_without(Some(disk.id())).await?;
         }
         let why = "no other disk has room for the metadata that the one to be struck carries";
         let last = || PoolError::Full { name: self.name.clone(), why };
@@ -209,7 +209,7 @@ impl Pool {
             return Err(last());
         }
         self.forget_room(disk).await?;
-        let turn = self.epoch_turn.take().await;
+        let mutex = self.epoch_mutex.take().await;
         if !is_member() {
             return Ok(());
         }
@@ -220,7 +220,7 @@ impl Pool {
         };
         if let Some(why) = stays {
             // All of its room is its own again.
-            drop(turn);
+            drop(mutex);
             self.give_room(disk).await?;
             // So is what it is for: that was forgotten with its room.
             if let Some(role) = self.role_of(disk) {
@@ -237,7 +237,7 @@ impl Pool {
         .await?;
         disk.unseat(Epoch(u64::MAX));
         self.disks.borrow_mut().remove(&disk.slot());
-        drop(turn);
+        drop(mutex);
         self.changed.notify_all();
         // It may have come back in between, and have been given all of its room.
         if self.free.borrow().contains_key(&disk.slot()) { self.forget_room(disk).await } else { Ok(()) }
@@ -254,12 +254,12 @@ impl Pool {
     /// [`PoolError::NotReplaced`] when `new` does not take the place of `old`, or has taken it all but for the last word; what
     /// the pool says when it cannot be written.
     #[pooled]
-    pub async fn turn_back(self: &Rc<Self>, old: &Disk, new: &Disk) -> Result<(), PoolError> {
+    pub async fn reverse_replacement(self: &Rc<Self>, old: &Disk, new: &Disk) -> Result<(), PoolError> {
         let is_so = |(one, other): &(Rc<Disk>, Rc<Disk>)| one.id() == old.id() && other.id() == new.id();
         if self.replacements().iter().any(is_so) {
-            self.forget_written_off(old).await?;
+            self.forget_declared_lost(old).await?;
         }
-        let turn = self.turn_for_wish(SPANS_FOR_WISHES).await?;
+        let mutex = self.mutex_for_request(SPANS_FOR_REQUESTS).await?;
         self.writable_log()?;
         let refused = |why| self.not_replaced(old, why);
         if !self.replacements().iter().any(is_so) {
@@ -267,7 +267,7 @@ impl Pool {
         }
         // Whoever strikes a disk forgets its room first.
         if !self.free.borrow().contains_key(&old.slot()) {
-            return Err(refused("it holds nothing any more, and is being struck from the pool"));
+            return Err(refused("it holds nothing any more, and is being removed from the pool"));
         }
         let (old, new) = (old.id(), new.id());
         self.change_epoch(|generation, _| {
@@ -284,13 +284,13 @@ impl Pool {
         })
         .await?;
         self.write_other_labels().await;
-        drop(turn);
+        drop(mutex);
         self.changed.notify_all();
         Ok(())
     }
 
-    /// Forgets what is free on a retired disk that holds nothing any more: whoever gets its slot next has grains of its own. A
-    /// crash behind this finds a member without a record of its room, all of which is free.
+    /// Forgets what is free on a retired disk that holds nothing any more: whoever gets its slot next has allocation units of its
+    /// own. A crash behind this finds a member without a record of its room, all of which is free.
     #[pooled]
     async fn forget_room(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
         let mut change = self.change(Purpose::Release).await;
@@ -303,7 +303,7 @@ impl Pool {
             return Err(self.not_replaced(disk, CALLED_OFF));
         }
         let known = self.free.borrow().get(&slot).map(FreeMap::total);
-        if known.is_some_and(|free| free < grain_count(disk)) && !mutation!(StruckWhileNamed) {
+        if known.is_some_and(|free| free < unit_count(disk)) && !mutation!(EvictedWhileNamed) {
             return Err(self.not_replaced(disk, "something lies on it still"));
         }
         self.free.borrow_mut().remove(&slot);
@@ -323,13 +323,13 @@ impl Pool {
         self.checkpoint().await?;
         self.flush_disks().await?;
         self.stamp().await;
-        let turn = self.epoch_turn.take().await;
+        let mutex = self.epoch_mutex.take().await;
         let withdrawn = self.arbiter.withdraw(self.id).await;
         withdrawn.map_err(|source| PoolError::Arbiter { name: self.name.clone(), source })?;
         let exported =
             self.change_epoch(|generation, _| Plan { owner: Owner::Exported, ..plan_of(generation) }).await;
         self.write_other_labels().await;
-        drop(turn);
+        drop(mutex);
         self.stop().await;
         exported
     }
@@ -369,7 +369,7 @@ impl Pool {
         if self.features.get() & features == features {
             return Ok(());
         }
-        let _turn = self.turn_for_wish(SPANS_MAX / 2).await?;
+        let _exclusive = self.mutex_for_request(SPANS_MAX / 2).await?;
         let known = self.features.get();
         if known & features == features {
             return Ok(());
@@ -386,17 +386,20 @@ impl Pool {
     ///
     /// # Errors
     /// What the pool says when it cannot be written; [`PoolError::Epoch`] when others came in between, and it can be tried again.
-    pub(crate) async fn turn_for_wish(self: &Rc<Self>, spans_max: usize) -> Result<Permit<'_>, PoolError> {
+    pub(crate) async fn mutex_for_request(
+        self: &Rc<Self>,
+        spans_max: usize,
+    ) -> Result<Permit<'_>, PoolError> {
         let found = || self.spans_needed() + 1;
         if found() > SPANS_MAX / 2 {
             self.checkpoint().await?;
         }
-        let turn = self.epoch_turn.take().await;
+        let mutex = self.epoch_mutex.take().await;
         if found() > spans_max {
             let source = dolmen_epoch::ChangeError::SpansFull { found: found() };
             return Err(PoolError::Epoch { name: self.name.clone(), source });
         }
-        Ok(turn)
+        Ok(mutex)
     }
 
     /// Brings the number of voters up to what is wanted, one disk at a time: pages and log are copied first.
@@ -405,11 +408,11 @@ impl Pool {
     /// When the pool cannot be written.
     #[pooled]
     pub async fn tend_voters(self: &Rc<Self>) -> Result<(), PoolError> {
-        self.tend_voters_beside(None).await
+        self.tend_voters_without(None).await
     }
 
     /// As [`tend_voters`](Self::tend_voters), not counting one that is about to leave.
-    async fn tend_voters_beside(self: &Rc<Self>, leaving: Option<DiskId>) -> Result<(), PoolError> {
+    async fn tend_voters_without(self: &Rc<Self>, leaving: Option<DiskId>) -> Result<(), PoolError> {
         loop {
             let voters = self.voters();
             let staying = voters.iter().filter(|voter| Some(**voter) != leaving).count();
@@ -428,8 +431,8 @@ impl Pool {
     fn warn_of_few_voters(&self) {
         let small = self.too_small_to_vote();
         let slots: Vec<DiskSlot> = small.iter().map(|disk| disk.slot()).collect();
-        let is_new = *self.told_small.borrow() != slots;
-        self.told_small.replace(slots);
+        let is_new = *self.reported_small.borrow() != slots;
+        self.reported_small.replace(slots);
         if !small.is_empty() && is_new {
             let (voters, needed) = (self.voters().len(), self.voter_metadata_min());
             let disks: Vec<String> = small.iter().map(|disk| disk.name()).collect();
@@ -486,7 +489,7 @@ impl Pool {
         let Some(device) = disk.device() else { return Ok(false) };
         assert!(self.has_metadata_room(disk), "{} has no room for the log and pages of a voter", disk.name());
         // No checkpoint may come between copying the pages and counting the disk in.
-        let _checkpoint = self.checkpoint_turn.take().await;
+        let _checkpoint = self.checkpoint_mutex.take().await;
         if self.stopping.get() || self.voters().contains(&disk.id()) {
             return Ok(!self.stopping.get());
         }
@@ -497,7 +500,7 @@ impl Pool {
             self.exclude(disk.slot(), ExcludeReason::MissedCommit).await?;
             return Ok(false);
         }
-        let _turn = self.epoch_turn.take().await;
+        let _exclusive = self.epoch_mutex.take().await;
         let id = disk.id();
         self.change_epoch(|generation, _| {
             let mut plan = plan_of(generation);
@@ -521,9 +524,9 @@ impl Pool {
             self.latch(in_one_line(error));
         }
         self.changed.notify_all();
-        self.voters_bell.notify_all();
+        self.voters_notify.notify_all();
         // Epochs fill the labels until a checkpoint says which of their stretches of the log are needed.
-        self.checkpoint_bell.notify_all();
+        self.checkpoint_notify.notify_all();
         result
     }
 
@@ -555,7 +558,7 @@ impl Pool {
                 continue;
             }
             let entered = self.enter(generation, plan.owner).await?;
-            match self.settle_labels().await {
+            match self.commit_labels().await {
                 Ok(()) => return Ok(entered),
                 Err(id) => {
                     self.note_failed_id(id);
@@ -578,7 +581,7 @@ impl Pool {
 
     /// Writes the epoch that is on record as the one in force to all its voters; the voter that failed otherwise. Before
     /// this, nothing is acknowledged under it.
-    async fn settle_labels(&self) -> Result<(), DiskId> {
+    async fn commit_labels(&self) -> Result<(), DiskId> {
         let now = self.now.borrow().clone();
         for voter in now.epoch.voters() {
             let disk = self.disks().into_iter().find(|disk| disk.id() == *voter).ok_or(*voter)?;
@@ -668,7 +671,7 @@ impl Pool {
         base: &Generation,
         pending: Option<&Generation>,
     ) -> Result<(), PoolError> {
-        let _turn = disk.label_turn.take().await;
+        let _exclusive = disk.label_mutex.take().await;
         let (device, label) = self.next_label(disk, base, pending)?;
         let written = write_label(&self.seams, device.as_ref(), self.highest.get(), &label).await;
         written.map_err(|source| PoolError::Label { name: self.name.clone(), source })?;
@@ -693,7 +696,7 @@ impl Pool {
 
     /// Writes the label of a disk that says what it said before, and is of another time. The caller holds the epoch turn.
     pub(crate) async fn renew_one_label(&self, disk: &Rc<Disk>, now: &Generation) -> Result<(), PoolError> {
-        let _turn = disk.label_turn.take().await;
+        let _exclusive = disk.label_mutex.take().await;
         let (device, label) = self.next_label(disk, now, None)?;
         let written = renew_label(&self.seams, device.as_ref(), self.highest.get(), &label).await;
         written.map_err(|source| PoolError::Label { name: self.name.clone(), source })?;
@@ -765,14 +768,14 @@ impl Pool {
 }
 
 async fn guardian(weak: Weak<Pool>) {
-    let Some((log, bell)) =
-        weak.upgrade().and_then(|pool| Some((pool.log.clone()?, Rc::clone(&pool.stop_bell))))
+    let Some((log, notify)) =
+        weak.upgrade().and_then(|pool| Some((pool.log.clone()?, Rc::clone(&pool.stop_notify))))
     else {
         return;
     };
     loop {
         let mut trouble = pin!(log.trouble());
-        let mut stopped = pin!(bell.wait());
+        let mut stopped = pin!(notify.wait());
         let failed = poll_fn(|cx| match trouble.as_mut().poll(cx) {
             Poll::Ready(disk) => Poll::Ready(Some(disk)),
             Poll::Pending => stopped.as_mut().poll(cx).map(|()| None),
@@ -790,9 +793,9 @@ async fn guardian(weak: Weak<Pool>) {
 
 #[pooled]
 async fn voter_tender(weak: Weak<Pool>) {
-    let Some(bell) = weak.upgrade().map(|pool| Rc::clone(&pool.voters_bell)) else { return };
+    let Some(notify) = weak.upgrade().map(|pool| Rc::clone(&pool.voters_notify)) else { return };
     loop {
-        let next = bell.wait();
+        let next = notify.wait();
         let Some(pool) = weak.upgrade().filter(|pool| !pool.stopping.get()) else { return };
         if let Err(error) = pool.tend_voters().await {
             tracing::warn!(pool = %pool.name, %error, "the metadata has too few copies");
@@ -810,10 +813,10 @@ pub(crate) fn plan_of(generation: &Generation) -> Plan {
     }
 }
 
-/// Grains of a disk, whether it is here or not.
-fn grain_count(disk: &Disk) -> u64 {
+/// Allocation units of a disk, whether it is here or not.
+fn unit_count(disk: &Disk) -> u64 {
     let extent = disk.extent().or_else(|| Extent::of(disk.member().capacity).ok());
-    extent.map_or(0, |extent| extent.grain_count())
+    extent.map_or(0, |extent| extent.unit_count())
 }
 
 fn retire(members: &mut [Member], disk: Option<DiskId>, successor: DiskSlot) {

@@ -278,7 +278,7 @@ pub enum PoolError {
     },
     /// It lost what it cannot go on without.
     #[error(
-        "pool {name} has stopped: {cause}; nothing is written any more until its disks are back and the daemon is started anew"
+        "pool {name} has stopped: {cause}; nothing is written any more until its disks are back and the daemon is started again"
     )]
     Latched {
         /// Its name.
@@ -294,7 +294,7 @@ pub enum PoolError {
         /// What is missing.
         source: NoRoom,
     },
-    /// A disk has no run of grains of that length.
+    /// A disk has no run of allocation units of that length.
     #[error("{slot} of pool {name} has no {wanted} left in {runs_max} runs")]
     Fragmented {
         /// Its name.
@@ -337,7 +337,7 @@ pub enum PoolError {
     },
     /// No voter could give back what the log says.
     #[error(
-        "the log of pool {name} could not be read from any disk; see to its disks, then start the daemon anew"
+        "the log of pool {name} could not be read from any disk; see to its disks, then start the daemon again"
     )]
     LogUnreadable {
         /// Its name.
@@ -441,7 +441,7 @@ pub enum PoolError {
     },
     /// A batch of the log that was written is on no copy any more.
     #[error("the log of pool {name} is damaged: batch {lsn} can be read from no disk any more")]
-    LogRotten {
+    LogCorrupt {
         /// Its name.
         name: Name,
         /// Which batch.

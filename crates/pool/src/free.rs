@@ -1,4 +1,4 @@
-//! Free grains of one disk: a map of runs, kept whole in memory while they are few, and changed only together with the
+//! Free allocation units of one disk: a map of runs, kept whole in memory while they are few, and changed only together with the
 //! metadata that says so.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,12 +11,12 @@ use crate::keys;
 /// Runs that one slab may be cut into, at most: so that disks of mixed sizes fill up whatever was freed before.
 pub const RUNS_MAX: usize = 4;
 
-/// A run of grains on one disk.
+/// A run of allocation units on one disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Run {
-    /// First grain.
+    /// First allocation unit.
     pub first: u64,
-    /// Length in grains.
+    /// Length in allocation units.
     pub count: u64,
 }
 
@@ -30,23 +30,23 @@ pub(crate) struct NotOwned;
 /// The free runs of one disk.
 #[derive(Debug, Clone)]
 pub(crate) struct FreeMap {
-    /// Grains of the disk.
-    grains: u64,
+    /// Allocation units of the disk.
+    units: u64,
     runs: BTreeMap<u64, u64>,
     total: u64,
-    /// First grains whose entry in the metadata may differ from `runs`.
+    /// First allocation units whose entry in the metadata may differ from `runs`.
     touched: BTreeSet<u64>,
 }
 
 impl FreeMap {
     /// One run of everything.
-    pub(crate) fn whole(grains: u64) -> Self {
-        Self { grains, runs: BTreeMap::from([(0, grains)]), total: grains, touched: BTreeSet::from([0]) }
+    pub(crate) fn whole(units: u64) -> Self {
+        Self { units, runs: BTreeMap::from([(0, units)]), total: units, touched: BTreeSet::from([0]) }
     }
 
-    /// Nothing is free yet of so many grains.
-    pub(crate) fn full(grains: u64) -> Self {
-        Self { grains, runs: BTreeMap::new(), total: 0, touched: BTreeSet::new() }
+    /// Nothing is free yet of so many allocation units.
+    pub(crate) fn full(units: u64) -> Self {
+        Self { units, runs: BTreeMap::new(), total: 0, touched: BTreeSet::new() }
     }
 
     /// Adds a run as read from the metadata.
@@ -55,12 +55,12 @@ impl FreeMap {
         self.total += run.count;
     }
 
-    /// Free grains.
+    /// Free allocation units.
     pub(crate) fn total(&self) -> u64 {
         self.total
     }
 
-    /// Grains that one slab of up to [`RUNS_MAX`] runs could get.
+    /// Allocation units that one slab of up to [`RUNS_MAX`] runs could get.
     #[cfg(test)]
     fn largest_slab(&self) -> u64 {
         if self.runs.len() <= RUNS_MAX {
@@ -76,17 +76,17 @@ impl FreeMap {
         largest.iter().sum()
     }
 
-    /// Takes `grains` in as few runs as possible, lowest addresses first among equals; `None`, and nothing changed, when
+    /// Takes `units` in as few runs as possible, lowest addresses first among equals; `None`, and nothing changed, when
     /// [`RUNS_MAX`] runs are not enough.
-    pub(crate) fn take(&mut self, grains: u64) -> Option<Vec<Run>> {
-        if let Some((&first, _)) = self.runs.iter().find(|(_, count)| **count >= grains) {
-            self.cut(first, grains);
-            return Some(vec![Run { first, count: grains }]);
+    pub(crate) fn take(&mut self, units: u64) -> Option<Vec<Run>> {
+        if let Some((&first, _)) = self.runs.iter().find(|(_, count)| **count >= units) {
+            self.cut(first, units);
+            return Some(vec![Run { first, count: units }]);
         }
         let mut by_size: Vec<Run> =
             self.runs.iter().map(|(first, count)| Run { first: *first, count: *count }).collect();
         by_size.sort_by_key(|run| (std::cmp::Reverse(run.count), run.first));
-        let mut missing = grains;
+        let mut missing = units;
         let mut taken = Vec::with_capacity(RUNS_MAX);
         for run in by_size.into_iter().take(RUNS_MAX) {
             let count = run.count.min(missing);
@@ -105,15 +105,17 @@ impl FreeMap {
         Some(taken)
     }
 
-    fn cut(&mut self, first: u64, grains: u64) {
-        let Some(count) = self.runs.remove(&first) else { panic!("grain {first} begins a free run") };
-        assert!(count >= grains, "a run of {count} free grains holds {grains}");
+    fn cut(&mut self, first: u64, units: u64) {
+        let Some(count) = self.runs.remove(&first) else {
+            panic!("allocation unit {first} begins a free run")
+        };
+        assert!(count >= units, "a run of {count} free allocation units holds {units}");
         self.touched.insert(first);
-        if count > grains {
-            self.runs.insert(first + grains, count - grains);
-            self.touched.insert(first + grains);
+        if count > units {
+            self.runs.insert(first + units, count - units);
+            self.touched.insert(first + units);
         }
-        self.total -= grains;
+        self.total -= units;
     }
 
     /// Gives a run back, joined with its neighbours.
@@ -122,7 +124,7 @@ impl FreeMap {
     /// [`NotOwned`], with nothing changed. Free maps and rows are read from disks, each for itself: that they fit each other is
     /// known to nobody before a row is given up, and data would be handed out twice where they do not.
     pub(crate) fn give(&mut self, run: Run) -> Result<(), NotOwned> {
-        let end = run.first.checked_add(run.count).filter(|end| *end <= self.grains).ok_or(NotOwned)?;
+        let end = run.first.checked_add(run.count).filter(|end| *end <= self.units).ok_or(NotOwned)?;
         let before = self.runs.range(..end).next_back();
         if before.is_some_and(|(first, count)| first + count > run.first) {
             return Err(NotOwned);
@@ -168,12 +170,12 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        // Any mix of taking and giving back: no grain is handed out twice, none is lost, and the edits turn the old map
+        // Any mix of taking and giving back: no allocation unit is handed out twice, none is lost, and the edits turn the old map
         // into the new one.
         #[test]
-        fn grains_are_neither_lost_nor_handed_out_twice(actions in proptest::collection::vec((0u64..40, any::<bool>(), 0usize..64), 1..200)) {
-            let grains = 500;
-            let mut map = FreeMap::whole(grains);
+        fn allocation_units_are_neither_lost_nor_allocated_twice(actions in proptest::collection::vec((0u64..40, any::<bool>(), 0usize..64), 1..200)) {
+            let units = 500;
+            let mut map = FreeMap::whole(units);
             let mut owned = vec![false; 500];
             let mut slabs: Vec<Vec<Run>> = Vec::new();
             let mut written = BTreeMap::new();
@@ -184,8 +186,8 @@ mod tests {
                 if give && !slabs.is_empty() {
                     let index = which % slabs.len();
                     for run in slabs.swap_remove(index) {
-                        for grain in run.first..run.first + run.count {
-                            owned[usize::try_from(grain).unwrap()] = false;
+                        for unit in run.first..run.first + run.count {
+                            owned[usize::try_from(unit).unwrap()] = false;
                         }
                         map.give(run).unwrap();
                         let mut same = map.clone();
@@ -198,10 +200,10 @@ mod tests {
                 } else if let Some(runs) = map.take(want + 1) {
                     prop_assert!(runs.len() <= RUNS_MAX);
                     prop_assert_eq!(runs.iter().map(|run| run.count).sum::<u64>(), want + 1);
-                    for grain in runs.iter().flat_map(|run| run.first..run.first + run.count) {
-                        let grain = usize::try_from(grain).unwrap();
-                        prop_assert!(!owned[grain]);
-                        owned[grain] = true;
+                    for unit in runs.iter().flat_map(|run| run.first..run.first + run.count) {
+                        let unit = usize::try_from(unit).unwrap();
+                        prop_assert!(!owned[unit]);
+                        owned[unit] = true;
                     }
                     slabs.push(runs);
                 } else {

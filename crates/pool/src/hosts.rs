@@ -17,7 +17,7 @@ use dolmen_block_io::{Seams, sleep, within};
 use dolmen_disk::{Contents, Generation, Label, look};
 use dolmen_epoch::Owner;
 use dolmen_future_pool::pooled;
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_units::{DiskSlot, EpochId};
 
 use crate::discover::Candidate;
@@ -25,7 +25,7 @@ use crate::disk::Disk;
 use crate::error::OpenError;
 use crate::pool::{ExcludeReason, Pool};
 
-/// How often an open pool writes its labels anew where another host may see them.
+/// How often an open pool writes its labels again where another host may see them.
 pub(crate) const BEAT: Duration = Duration::from_secs(2);
 /// How long an opening that does not know itself alone looks on before it writes.
 pub const WATCH: Duration = Duration::from_secs(10);
@@ -43,13 +43,13 @@ const _: () = assert!(
 
 /// What a label says that another host changes when it writes one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Standing {
+struct OwnerFields {
     sequence: u64,
     base: EpochId,
     pending: Option<EpochId>,
 }
 
-impl Standing {
+impl OwnerFields {
     fn of(label: &Label) -> Self {
         let pending = label.pending.as_ref().map(|generation| generation.epoch.id());
         Self { sequence: label.sequence, base: label.base.epoch.id(), pending }
@@ -72,9 +72,9 @@ pub(crate) fn is_shareable(candidate: &Candidate) -> bool {
 
 /// Fails if the label of a disk is not what it was when that was found: another host writes to it.
 async fn check_unchanged(seams: &Seams, candidate: &Candidate) -> Result<(), OpenError> {
-    let known = Standing::of(&candidate.label);
+    let known = OwnerFields::of(&candidate.label);
     let by = match look(seams, candidate.device.as_ref()).await {
-        Ok(Contents::Member { label, .. }) if Standing::of(&label) != known => writer(&label),
+        Ok(Contents::Member { label, .. }) if OwnerFields::of(&label) != known => writer(&label),
         Ok(Contents::Empty | Contents::Foreign(_)) => "another host".to_owned(),
         // A disk that fails will do so when the pool is opened; a label that is just being written leaves the one before.
         Ok(Contents::Member { .. } | Contents::Unusable(_)) | Err(_) => return Ok(()),
@@ -133,10 +133,10 @@ impl Pool {
         disks
     }
 
-    /// Looks at the labels that others may see, and writes them anew. The reason to stop if another host has written one.
+    /// Looks at the labels that others may see, and writes them again. The reason to stop if another host has written one.
     #[pooled]
     async fn beat(self: &Rc<Self>) -> Result<(), String> {
-        let turn = self.epoch_turn.take().await;
+        let mutex = self.epoch_mutex.take().await;
         if self.stopping.get() || self.writable_log().is_err() {
             return Ok(());
         }
@@ -149,7 +149,7 @@ impl Pool {
         }
         self.heartbeat.set(self.heartbeat.get() + 1);
         let failed = join_all(disks.iter().map(|disk| self.renew(disk, &now))).await;
-        drop(turn);
+        drop(mutex);
         for slot in failed.into_iter().flatten() {
             // Should that fail, the pool is latched already.
             let _ = self.exclude(slot, ExcludeReason::MissedCommit).await;
@@ -174,7 +174,7 @@ impl Pool {
         (is_foreign && !mutation!(BlindHeartbeat)).then(|| writer(&label))
     }
 
-    /// Writes the label of a disk anew; its slot if that failed.
+    /// Writes the label of a disk again; its slot if that failed.
     async fn renew(&self, disk: &Rc<Disk>, now: &Generation) -> Option<DiskSlot> {
         disk.note_other_write();
         let renewed = self.renew_one_label(disk, now).await;
@@ -191,7 +191,7 @@ async fn heart(weak: Weak<Pool>) {
     loop {
         let Some(pool) = weak.upgrade() else { return };
         let clock = Rc::clone(&pool.seams.clock);
-        let (stopped, voters) = (Rc::clone(&pool.stop_bell), Rc::clone(&pool.voters_bell));
+        let (stopped, voters) = (Rc::clone(&pool.stop_notify), Rc::clone(&pool.voters_notify));
         let (stop, other_voters) = (stopped.wait(), voters.wait());
         if pool.stopping.get() {
             return;

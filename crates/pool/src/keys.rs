@@ -11,9 +11,9 @@ use dolmen_units::{DiskSlot, SpaceId};
 pub enum Kind {
     /// Numbers that are given once: next space, next row.
     Counter = 1,
-    /// A run of free grains.
+    /// A run of free allocation units.
     Free = 2,
-    /// Free grains of a disk.
+    /// Free allocation units of a disk.
     FreeTotal = 3,
     /// A space.
     Space = 4,
@@ -21,8 +21,8 @@ pub enum Kind {
     Row = 5,
     /// A row with a stale slab on a disk.
     Stale = 6,
-    /// A block that was taken as found after a crash, or is damaged, for the list that people read.
-    Incident = 7,
+    /// A block that was accepted unverified after a crash, or is damaged, for the list that people read.
+    DataLossEvent = 7,
 }
 
 /// Kind, then three numbers: {kind u8, zero u8, a u16, zero u32, b u64, c u64}, big-endian so that bytes sort as numbers.
@@ -56,7 +56,7 @@ pub fn all(kind: Kind) -> Range<Key> {
     key(kind, 0, 0, 0)..Key(end)
 }
 
-/// A run of free grains.
+/// A run of free allocation units.
 #[must_use]
 pub fn free(slot: DiskSlot, first: u64) -> Key {
     key(Kind::Free, slot.0, first, 0)
@@ -68,7 +68,7 @@ pub fn free_from(slot: DiskSlot, first: u64) -> Range<Key> {
     free(slot, first)..key(Kind::Free, slot.0, u64::MAX, u64::MAX)
 }
 
-/// Free grains of a disk.
+/// Free allocation units of a disk.
 #[must_use]
 pub fn free_total(slot: DiskSlot) -> Key {
     key(Kind::FreeTotal, slot.0, 0, 0)

@@ -1,16 +1,16 @@
 //! Pools: disks that share their space.
 //!
-//! - [`Pool`] is an open pool: who may write, the metadata map with its log, and the grains of every disk.
+//! - [`Pool`] is an open pool: who may write, the metadata map with its log, and the allocation units of every disk.
 //! - [`create`] makes one of devices, [`open`] finds one on them, and [`discover`] only looks.
-//! - A [`Change`] alters the metadata in one durable step, grains included.
+//! - A [`Change`] alters the metadata in one durable step, allocation units included.
 //!
-//! What spaces and rows mean is not known here: they are keys, values and runs of grains.
+//! What spaces and rows mean is not known here: they are keys, values and runs of allocation units.
 //!
 //! Write order of everything durable: labels and the arbiter as in crate `epoch`, the log before the map, the map before
 //! the log is trimmed (docs/design/0001). Where another host may reach the disks, `hosts` keeps two of them apart.
 //!
 //! Invariants:
-//! - Grains are handed out only after the commit that freed them is durable on every voter.
+//! - Allocation units are handed out only after the commit that freed them is durable on every voter.
 //! - Nothing is committed before every voter holds it; a voter that does not answer is voted out first.
 //! - A pool that lost its last voter, or its order of writes, is latched: nothing more is acknowledged.
 

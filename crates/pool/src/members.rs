@@ -72,7 +72,7 @@ pub fn stray_reason(label: &Label, epoch: &EpochRecord, entry: Option<&Member>) 
     let why = match decided {
         Standing::TakesPart => return None,
         Standing::Apart => StrayReason::Apart { epoch: known },
-        Standing::Old if facts.label == LabelAge::Behind => {
+        Standing::Old if facts.label == LabelAge::After => {
             let newest = entry.map_or(0, |member| member.sequence);
             StrayReason::OldLabel { epoch: known, label: label.sequence, newest }
         }

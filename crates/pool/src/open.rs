@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dolmen_block_io::Seams;
-use dolmen_block_io::sync::{Notify, Turn, join_all};
+use dolmen_block_io::sync::{AsyncMutex, Notify, join_all};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Extent, ExtentError, FEATURE_ENTRIES, Generation, Label, Member, write_label};
 use dolmen_epoch::{Decision, DiskView, EpochRecord, Kind, Owner, ReadOnlyReason, Successor, next};
 use dolmen_future_pool::pooled;
 use dolmen_journal::{Class, Log, LogCopy, Owner as SpanOwner, Place, Recovered, Wait, recover};
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_store::{Replica, Store, StoreOptions};
 use dolmen_units::{DiskId, Epoch, Lsn, Name, PoolId};
 
@@ -622,14 +622,14 @@ impl Opening<'_> {
         state: PoolState,
     ) -> Rc<Pool> {
         let token = generation.epoch.number();
-        let seat = |disk: DiskId| -> Option<(Rc<dyn dolmen_block_io::BlockDevice>, Extent)> {
+        let attachment = |disk: DiskId| -> Option<(Rc<dyn dolmen_block_io::BlockDevice>, Extent)> {
             let candidate = self.candidates.iter().find(|candidate| candidate.label.disk == disk)?;
             Some((Rc::clone(&candidate.device), candidate.label.extent))
         };
         let disks = generation
             .members
             .iter()
-            .map(|member| (member.slot, Disk::new(*member, seat(member.disk), token)));
+            .map(|member| (member.slot, Disk::new(*member, attachment(member.disk), token)));
         let disks: BTreeMap<_, _> = disks.collect();
         for candidate in &self.candidates {
             let disk = disks.values().find(|disk| disk.id() == candidate.label.disk);
@@ -651,7 +651,7 @@ impl Opening<'_> {
             sequences: RefCell::new(sequences.collect()),
             named: RefCell::new(self.named.clone()),
             stamp_due: Cell::new(self.seams.clock.now() + STAMP_EVERY),
-            stamp_turn: Turn::default(),
+            stamp_mutex: AsyncMutex::default(),
             heartbeat: Cell::new(heartbeat),
             features: Cell::new(features),
             now: RefCell::new(generation),
@@ -661,29 +661,29 @@ impl Opening<'_> {
             store: Rc::clone(&read.store),
             tail: Cell::new(read.tail),
             free: RefCell::default(),
-            commit_turn: Turn::default(),
+            commit_mutex: AsyncMutex::default(),
             applying: Cell::default(),
-            epoch_turn: Turn::default(),
-            checkpoint_turn: Turn::default(),
-            checkpoint_bell: Notify::new(),
+            epoch_mutex: AsyncMutex::default(),
+            checkpoint_mutex: AsyncMutex::default(),
+            checkpoint_notify: Notify::new(),
             left: Cell::default(),
             promised: Cell::new(0),
-            room_bell: Notify::new(),
+            room_notify: Notify::new(),
             wants_map_room: Cell::default(),
             is_map_full: Cell::default(),
-            voters_bell: Rc::default(),
-            told_small: RefCell::default(),
+            voters_notify: Rc::default(),
+            reported_small: RefCell::default(),
             table_owner: RefCell::new(None),
             state: RefCell::new(state),
             log_flushed: Cell::default(),
-            turn_number: Cell::new(0),
+            order_number: Cell::new(0),
             keep: Cell::new(0),
             roles: RefCell::default(),
-            written_off: RefCell::default(),
+            declared_lost: RefCell::default(),
             domain_names: RefCell::default(),
             changed: Notify::new(),
             stopping: Cell::new(false),
-            stop_bell: Rc::default(),
+            stop_notify: Rc::default(),
         })
     }
 }
@@ -718,9 +718,9 @@ fn replay(read: &Read) -> Result<Vec<RecoveredBlock>, OpenError> {
 
 /// Records of blocks, in order.
 fn blocks_of(recovered: &Recovered) -> impl Iterator<Item = RecordedBlocks<'_>> {
-    let settled = recovered.settled();
+    let durable = recovered.durable_mark();
     let blocks = recovered.records().filter(|(_, record)| record.kind == RECORD_BLOCKS);
-    blocks.map(move |(lsn, record)| RecordedBlocks { lsn, settled: lsn <= settled, body: record.body })
+    blocks.map(move |(lsn, record)| RecordedBlocks { lsn, durable: lsn <= durable, body: record.body })
 }
 
 impl Pool {
@@ -750,7 +750,7 @@ impl Pool {
             // What it does not say would be taken for flushed.
             let read = read.map_err(source).inspect_err(|error| self.latch(in_one_line(error)))?;
             if let Some(lsn) = self.writable_log()?.missing_in(&read, cut) {
-                let error = PoolError::LogRotten { name: self.name.clone(), lsn };
+                let error = PoolError::LogCorrupt { name: self.name.clone(), lsn };
                 self.latch(in_one_line(&error));
                 return Err(error);
             }
@@ -763,7 +763,7 @@ fn spans_of(epoch: &EpochRecord) -> Vec<SpanOwner> {
     epoch.spans().iter().map(|span| SpanOwner { epoch: span.epoch, first: span.first }).collect()
 }
 
-/// Reads the free runs of every member; one that has none on record was added and gets all of its grains.
+/// Reads the free runs of every member; one that has none on record was added and gets all of its allocation units.
 #[pooled]
 async fn load_free(pool: &Rc<Pool>) -> Result<(), PoolError> {
     let mut fresh = false;
@@ -774,7 +774,7 @@ async fn load_free(pool: &Rc<Pool>) -> Result<(), PoolError> {
             None => {
                 let Some(extent) = disk.extent() else { continue };
                 fresh = true;
-                FreeMap::whole(extent.grain_count())
+                FreeMap::whole(extent.unit_count())
             }
         };
         pool.free.borrow_mut().insert(slot, map);
@@ -787,8 +787,8 @@ async fn load_free(pool: &Rc<Pool>) -> Result<(), PoolError> {
 
 #[pooled]
 async fn read_free(pool: &Rc<Pool>, disk: &Disk) -> Result<FreeMap, PoolError> {
-    let grains = disk.extent().map_or(u64::MAX, |extent| extent.grain_count());
-    let mut map = FreeMap::full(grains);
+    let units = disk.extent().map_or(u64::MAX, |extent| extent.unit_count());
+    let mut map = FreeMap::full(units);
     let mut from = 0;
     loop {
         let found = pool.scan(keys::free_from(disk.slot(), from), SCAN_STEP).await?;
@@ -796,10 +796,10 @@ async fn read_free(pool: &Rc<Pool>, disk: &Disk) -> Result<FreeMap, PoolError> {
         for (key, value) in found {
             let (_, first, _) = keys::parts(&key);
             let length = value.try_into().ok().map(u64::from_le_bytes).filter(|length| *length > 0);
-            let is_there = |length: &u64| first.checked_add(*length).is_some_and(|end| end <= grains);
+            let is_there = |length: &u64| first.checked_add(*length).is_some_and(|end| end <= units);
             let length = length.filter(|length| first >= from && is_there(length));
             let Some(length) = length else {
-                let what = format!("an impossible free run at grain {first} of {}", disk.slot());
+                let what = format!("an impossible free run at allocation unit {first} of {}", disk.slot());
                 return Err(PoolError::Corrupt { name: pool.name.clone(), what });
             };
             map.load(Run { first, count: length });

@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::{Rc, Weak};
 
-use dolmen_block_io::sync::{Notify, Turn};
-use dolmen_block_io::{Moment, Seams};
+use dolmen_block_io::sync::{AsyncMutex, Notify};
+use dolmen_block_io::{Instant, Seams};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Extent, Generation, Member, MemberState};
 use dolmen_future_pool::pooled;
 use dolmen_journal::{Class, Log, Place, Usage, Wait};
+use dolmen_mutation::mutation;
 use dolmen_placement::DomainId;
-use dolmen_planted::mutation;
 use dolmen_store::{Key, Store};
-use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, EpochId, GRAIN_BYTES, Lsn, Name, PoolId};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskId, DiskSlot, Epoch, EpochId, Lsn, Name, PoolId};
 
 use crate::arbiter::Arbiter;
 use crate::checkpoint::{Left, TableOwner};
@@ -31,9 +31,9 @@ pub(crate) const RECORD_BLOCKS: u8 = 2;
 /// A record in the log: the first of an epoch.
 pub(crate) const RECORD_OPEN: u8 = 3;
 
-/// Grains that ordinary claims leave free on each disk: four slabs of 64 MiB with their tables, so that
+/// Allocation units that ordinary claims leave free on each disk: four slabs of 64 MiB with their tables, so that
 /// moves and repairs find room on a full pool. On a small disk, a sixteenth.
-const RESERVE_GRAINS: u64 = 4 * (64 * 1024 * 1024 + 512 * 1024) / GRAIN_BYTES;
+const RESERVE_UNITS: u64 = 4 * (64 * 1024 * 1024 + 512 * 1024) / ALLOCATION_UNIT_BYTES;
 
 /// Whether an open pool can be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub enum PoolState {
 }
 
 /// Sixteenths of the log that a checkpoint may leave in use before writes are refused.
-const CARRIED_SIXTEENTHS_MAX: u64 = 11;
+const RELOGGED_SIXTEENTHS_MAX: u64 = 11;
 /// Sixteenths of the log in use at which writes wait for a checkpoint: the rest is for what follows the loss of a disk, for what
 /// the checkpoint says, and for those who are under way.
 const FULL_SIXTEENTHS: u64 = 12;
@@ -62,7 +62,7 @@ pub struct LogRoom<'a> {
 impl Drop for LogRoom<'_> {
     fn drop(&mut self) {
         self.pool.promised.set(self.pool.promised.get() - self.bytes);
-        self.pool.room_bell.notify_all();
+        self.pool.room_notify.notify_all();
     }
 }
 
@@ -85,7 +85,7 @@ pub struct RecoveredBlock {
     /// Its place in the log.
     pub lsn: Lsn,
     /// Whether a flush covered what it describes.
-    pub settled: bool,
+    pub durable: bool,
     /// The record.
     pub body: Vec<u8>,
 }
@@ -94,7 +94,7 @@ impl RecoveredBlock {
     /// The same, to look at.
     #[must_use]
     pub fn as_recorded(&self) -> RecordedBlocks<'_> {
-        RecordedBlocks { lsn: self.lsn, settled: self.settled, body: &self.body }
+        RecordedBlocks { lsn: self.lsn, durable: self.durable, body: &self.body }
     }
 }
 
@@ -104,7 +104,7 @@ pub struct RecordedBlocks<'a> {
     /// Its place in the log.
     pub lsn: Lsn,
     /// Whether a flush covered what it describes.
-    pub settled: bool,
+    pub durable: bool,
     /// The record.
     pub body: &'a [u8],
 }
@@ -112,7 +112,7 @@ pub struct RecordedBlocks<'a> {
 impl RecordedBlocks<'_> {
     /// The same, to keep.
     pub(crate) fn to_recovered(self) -> RecoveredBlock {
-        RecoveredBlock { lsn: self.lsn, settled: self.settled, body: self.body.to_vec() }
+        RecoveredBlock { lsn: self.lsn, durable: self.durable, body: self.body.to_vec() }
     }
 }
 
@@ -147,8 +147,8 @@ pub struct Pool {
     /// Labels that are known to be durable.
     pub(crate) named: RefCell<Named>,
     /// When members are to be stamped, if something is written.
-    pub(crate) stamp_due: Cell<Moment>,
-    pub(crate) stamp_turn: Turn,
+    pub(crate) stamp_due: Cell<Instant>,
+    pub(crate) stamp_mutex: AsyncMutex,
     /// Heartbeats written since the pool was made, as far as its labels tell.
     pub(crate) heartbeat: Cell<u64>,
     /// What a build has to know to touch the pool.
@@ -159,43 +159,43 @@ pub struct Pool {
     pub(crate) store: Rc<Store>,
     pub(crate) tail: Cell<Place>,
     pub(crate) free: RefCell<BTreeMap<DiskSlot, FreeMap>>,
-    pub(crate) commit_turn: Turn,
+    pub(crate) commit_mutex: AsyncMutex,
     /// The batch of the change that is in the log and not in the map yet.
     pub(crate) applying: Cell<Option<Lsn>>,
-    pub(crate) epoch_turn: Turn,
-    pub(crate) checkpoint_turn: Turn,
-    pub(crate) checkpoint_bell: Notify,
+    pub(crate) epoch_mutex: AsyncMutex,
+    pub(crate) checkpoint_mutex: AsyncMutex,
+    pub(crate) checkpoint_notify: Notify,
     /// What the last checkpoint has left in the log.
     pub(crate) left: Cell<Left>,
     /// Bytes of the log that are promised to those who are about to append.
     pub(crate) promised: Cell<u64>,
     /// Rings when some of that is given back.
-    pub(crate) room_bell: Notify,
+    pub(crate) room_notify: Notify,
     /// Whether a claim waits for what a checkpoint gives back to the map.
     pub(crate) wants_map_room: Cell<bool>,
     /// Whether the last checkpoint ended for want of pages.
     pub(crate) is_map_full: Cell<bool>,
     /// Rings when there may be too few voters.
-    pub(crate) voters_bell: Rc<Notify>,
+    pub(crate) voters_notify: Rc<Notify>,
     /// Disks that were said to be too small to vote.
-    pub(crate) told_small: RefCell<Vec<DiskSlot>>,
+    pub(crate) reported_small: RefCell<Vec<DiskSlot>>,
     pub(crate) table_owner: RefCell<Option<Weak<dyn TableOwner>>>,
     pub(crate) state: RefCell<PoolState>,
     /// The last batch that may have been in the voters' caches when they were last flushed.
     pub(crate) log_flushed: Cell<Option<Lsn>>,
-    pub(crate) turn_number: Cell<u64>,
+    pub(crate) order_number: Cell<u64>,
     /// Lost disks for which claims leave room.
     pub(crate) keep: Cell<u32>,
     /// Members that take no rows.
     pub(crate) roles: RefCell<BTreeMap<DiskId, Role>>,
-    /// Members of which it is on record that they are written off.
-    pub(crate) written_off: RefCell<BTreeSet<DiskId>>,
+    /// Members of which it is on record that they are declared lost.
+    pub(crate) declared_lost: RefCell<BTreeSet<DiskId>>,
     /// Names of fault domains.
     pub(crate) domain_names: RefCell<BTreeMap<u32, Name>>,
     pub(crate) changed: Notify,
     pub(crate) stopping: Cell<bool>,
     /// Rings when the pool stops, for tasks that do not hold it.
-    pub(crate) stop_bell: Rc<Notify>,
+    pub(crate) stop_notify: Rc<Notify>,
 }
 
 impl Pool {
@@ -261,7 +261,7 @@ impl Pool {
 
     /// Members that are here, and the number of their [`seating`](Disk::seating).
     #[must_use]
-    pub fn seats(&self) -> BTreeMap<DiskSlot, u64> {
+    pub fn attachments(&self) -> BTreeMap<DiskSlot, u64> {
         let disks = self.disks.borrow();
         disks.values().filter(|disk| disk.is_present()).map(|disk| (disk.slot(), disk.seating())).collect()
     }
@@ -322,12 +322,12 @@ impl Pool {
     pub fn room(&self) -> Vec<DiskRoom> {
         let free = self.free.borrow();
         let room = |disk: &Rc<Disk>| {
-            let grains = free.get(&disk.slot()).map_or(0, FreeMap::total);
+            let units = free.get(&disk.slot()).map_or(0, FreeMap::total);
             DiskRoom {
                 slot: disk.slot(),
                 data: disk.data_bytes(),
-                free: Bytes(grains * GRAIN_BYTES),
-                reserve: Bytes(self.reserve_of(disk) * GRAIN_BYTES),
+                free: Bytes(units * ALLOCATION_UNIT_BYTES),
+                reserve: Bytes(self.reserve_of(disk) * ALLOCATION_UNIT_BYTES),
                 domain: domain_of(&disk.member()),
                 state: disk.state(),
             }
@@ -335,10 +335,11 @@ impl Pool {
         self.disks().iter().map(room).collect()
     }
 
-    /// Grains that ordinary claims leave on a disk, whether it is here or not: of one that is absent, its size is on record.
+    /// Allocation units that ordinary claims leave on a disk, whether it is here or not: of one that is absent, its size is on
+    /// record.
     pub(crate) fn reserve_of(&self, disk: &Disk) -> u64 {
         let extent = disk.extent().or_else(|| Extent::of(disk.member().capacity).ok());
-        RESERVE_GRAINS.min(extent.map_or(0, |extent| extent.grain_count()) / 16)
+        RESERVE_UNITS.min(extent.map_or(0, |extent| extent.unit_count()) / 16)
     }
 
     /// Free runs of a disk, in order of address; `None` while it has not been given its room, or has it no more.
@@ -362,14 +363,14 @@ impl Pool {
             if self.is_map_full.get() {
                 return Err(PoolError::MetadataFull { name: self.name.clone() });
             }
-            if self.is_occupied(usage) && !self.may_carry_less(usage) {
+            if self.is_occupied(usage) && !self.may_relog_less(usage) {
                 return Err(PoolError::LogOccupied {
                     name: self.name.clone(),
-                    kept: Bytes(self.left.get().carried),
+                    kept: Bytes(self.left.get().relogged),
                     of: Bytes(usage.capacity_bytes),
                 });
             }
-            self.checkpoint_bell.notify_all();
+            self.checkpoint_notify.notify_all();
             trimmed.await;
         }
     }
@@ -384,7 +385,7 @@ impl Pool {
             self.wait_for_log().await?;
             let usage = self.writable_log()?.usage();
             let promised = self.promised.get();
-            let given_back = self.room_bell.wait();
+            let released = self.room_notify.wait();
             // Whoever asks for more than there is gets it alone.
             if promised == 0
                 || !self.is_full(Usage { used_bytes: usage.used_bytes + promised + bytes.0, ..usage })
@@ -392,7 +393,7 @@ impl Pool {
                 self.promised.set(promised + bytes.0);
                 return Ok(LogRoom { pool: self, bytes: bytes.0 });
             }
-            given_back.await;
+            released.await;
         }
     }
 
@@ -404,11 +405,11 @@ impl Pool {
     /// Whether the last checkpoint had to leave so much in the log that there is no room to go on: above it, records that
     /// wait, those that follow the loss of a disk, and the next checkpoint's own still have to fit.
     pub(crate) fn is_occupied(&self, usage: Usage) -> bool {
-        self.left.get().carried > usage.capacity_bytes / 16 * CARRIED_SIXTEENTHS_MAX
+        self.left.get().relogged > usage.capacity_bytes / 16 * RELOGGED_SIXTEENTHS_MAX
     }
 
     /// Whether another checkpoint may leave less than the last one did: a disk is back, or something was freed.
-    pub(crate) fn may_carry_less(&self, usage: Usage) -> bool {
+    pub(crate) fn may_relog_less(&self, usage: Usage) -> bool {
         let left = self.left.get();
         usage.used_bytes != left.used || left.epoch != self.epoch().number
     }
@@ -466,7 +467,7 @@ impl Pool {
         // Whoever waits for a record would wait for ever.
         if let Some(log) = &self.log {
             log.failures().iter().for_each(|failure| self.note_failed_id(failure.disk));
-            log.give_up();
+            log.abandon();
         }
         self.changed.notify_all();
     }
@@ -526,7 +527,7 @@ impl Pool {
     pub(crate) fn ring_if_filling(&self, log: &Log) {
         let usage = log.usage();
         if usage.used_bytes * 2 > usage.capacity_bytes || self.is_stamp_due() {
-            self.checkpoint_bell.notify_all();
+            self.checkpoint_notify.notify_all();
         }
     }
 
@@ -577,7 +578,7 @@ impl Pool {
             self.exclude(slot, ExcludeReason::FailedFlush).await?;
         }
         // A disk that is about to leave was passed over: nothing counts as flushed before the epoch without it is in force.
-        drop(self.epoch_turn.take().await);
+        drop(self.epoch_mutex.take().await);
         self.writable_log().map(drop)
     }
 
@@ -585,9 +586,9 @@ impl Pool {
     ///
     /// # Errors
     /// When the pool cannot be written.
-    pub async fn settle(&self, before: Lsn) -> Result<(), PoolError> {
+    pub async fn mark_durable(&self, before: Lsn) -> Result<(), PoolError> {
         let log = self.writable_log()?;
-        log.settle(Lsn(before.0.saturating_sub(1)));
+        log.mark_durable(Lsn(before.0.saturating_sub(1)));
         log.mark().await.map(drop).map_err(|error| self.log_failed(error))
     }
 
@@ -601,16 +602,16 @@ impl Pool {
     pub(crate) async fn stop(&self) {
         self.stopping.set(true);
         // A disk that is becoming a voter becomes one first.
-        let _checkpoint = self.checkpoint_turn.take().await;
-        let _stamp = self.stamp_turn.take().await;
-        self.voters_bell.notify_all();
-        self.checkpoint_bell.notify_all();
+        let _checkpoint = self.checkpoint_mutex.take().await;
+        let _stamp = self.stamp_mutex.take().await;
+        self.voters_notify.notify_all();
+        self.checkpoint_notify.notify_all();
         self.changed.notify_all();
         if let Some(log) = &self.log {
             log.stop().await;
         }
         // Until here the guardian was needed: the log ends only when its copies have answered or left.
-        self.stop_bell.notify_all();
+        self.stop_notify.notify_all();
     }
 }
 

@@ -9,13 +9,13 @@ use dolmen_future_pool::pooled;
 
 use crate::change::Purpose;
 use crate::disk::Disk;
-use crate::epochs::{SPANS_FOR_WISHES, plan_of};
+use crate::epochs::{SPANS_FOR_REQUESTS, plan_of};
 use crate::error::PoolError;
 use crate::keys;
 use crate::pool::Pool;
 
-/// The number of the setting of a member that is written off, in its key of the map; its value is the disk's identity.
-pub(crate) const WRITTEN_OFF: u64 = 2;
+/// The number of the setting of a member that is declared lost, in its key of the map; its value is the disk's identity.
+pub(crate) const DECLARED_LOST: u64 = 2;
 
 impl Pool {
     /// Whether a member is to leave without another in its place.
@@ -42,9 +42,9 @@ impl Pool {
     pub async fn retire(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
         if disk.member().state != MemberState::Retired {
             // Whoever wrote it off did so for another time.
-            self.forget_written_off(disk).await?;
+            self.forget_declared_lost(disk).await?;
         }
-        let turn = self.turn_for_wish(SPANS_FOR_WISHES).await?;
+        let mutex = self.mutex_for_request(SPANS_FOR_REQUESTS).await?;
         self.writable_log()?;
         if self.is_drained(disk) {
             return Ok(());
@@ -62,7 +62,7 @@ impl Pool {
             return Err(self.not_replaced(disk, "no other disk that is here takes what it holds"));
         }
         self.set_state(disk, MemberState::Retired).await?;
-        drop(turn);
+        drop(mutex);
         self.changed.notify_all();
         Ok(())
     }
@@ -70,8 +70,8 @@ impl Pool {
     /// Whether a member that is about to leave, with another in its place or without, is lost for good, and what it alone had is given
     /// up (docs/design/0025).
     #[must_use]
-    pub fn is_written_off(&self, disk: &Disk) -> bool {
-        self.is_leaving(disk) && self.written_off.borrow().contains(&disk.id())
+    pub fn is_declared_lost(&self, disk: &Disk) -> bool {
+        self.is_leaving(disk) && self.declared_lost.borrow().contains(&disk.id())
     }
 
     fn is_leaving(&self, disk: &Disk) -> bool {
@@ -83,14 +83,14 @@ impl Pool {
     /// # Errors
     /// [`PoolError::NotReplaced`] for one that is not about to leave; what the pool says when it cannot be written.
     #[pooled]
-    pub async fn write_off(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
+    pub async fn declare_lost(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
         let mut change = self.change(Purpose::Release).await;
         if !self.is_leaving(disk) {
             return Err(self.not_replaced(disk, "it is not about to leave"));
         }
-        change.put(keys::member_setting(disk.slot(), WRITTEN_OFF), disk.id().0.to_vec());
+        change.put(keys::member_setting(disk.slot(), DECLARED_LOST), disk.id().0.to_vec());
         change.commit().await?;
-        self.written_off.borrow_mut().insert(disk.id());
+        self.declared_lost.borrow_mut().insert(disk.id());
         self.changed.notify_all();
         Ok(())
     }
@@ -101,24 +101,24 @@ impl Pool {
     /// What the pool says when it cannot be written.
     #[pooled]
     pub async fn take_back_returned(self: &Rc<Self>) -> Result<(), PoolError> {
-        if self.written_off.borrow().is_empty() {
+        if self.declared_lost.borrow().is_empty() {
             return Ok(());
         }
         for disk in self.disks().into_iter().filter(|disk| disk.is_present()) {
-            self.forget_written_off(&disk).await?;
+            self.forget_declared_lost(&disk).await?;
         }
         Ok(())
     }
 
     /// Takes that back. Called without the turn of epochs: a disk that fails meanwhile needs it.
-    pub(crate) async fn forget_written_off(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
-        if !self.written_off.borrow().contains(&disk.id()) {
+    pub(crate) async fn forget_declared_lost(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
+        if !self.declared_lost.borrow().contains(&disk.id()) {
             return Ok(());
         }
         let mut change = self.change(Purpose::Release).await;
-        change.delete(keys::member_setting(disk.slot(), WRITTEN_OFF));
+        change.delete(keys::member_setting(disk.slot(), DECLARED_LOST));
         change.commit().await?;
-        self.written_off.borrow_mut().remove(&disk.id());
+        self.declared_lost.borrow_mut().remove(&disk.id());
         Ok(())
     }
 
@@ -131,9 +131,9 @@ impl Pool {
     pub async fn reinstate(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
         if self.is_drained(disk) {
             // First, so that nobody who removes it one day gives anything up.
-            self.forget_written_off(disk).await?;
+            self.forget_declared_lost(disk).await?;
         }
-        let turn = self.turn_for_wish(SPANS_FOR_WISHES).await?;
+        let mutex = self.mutex_for_request(SPANS_FOR_REQUESTS).await?;
         self.writable_log()?;
         if !self.is_drained(disk) {
             return Err(self.not_replaced(disk, "it is not about to leave"));
@@ -141,11 +141,11 @@ impl Pool {
         // Whoever strikes a disk forgets its room first.
         if !self.free.borrow().contains_key(&disk.slot()) {
             return Err(
-                self.not_replaced(disk, "it holds nothing any more, and is being struck from the pool")
+                self.not_replaced(disk, "it holds nothing any more, and is being removed from the pool")
             );
         }
         self.set_state(disk, MemberState::Active).await?;
-        drop(turn);
+        drop(mutex);
         self.changed.notify_all();
         Ok(())
     }

@@ -9,9 +9,9 @@ use std::rc::Rc;
 
 use dolmen_disk::MemberState;
 use dolmen_future_pool::pooled;
+use dolmen_mutation::mutation;
 use dolmen_placement::Offer;
-use dolmen_planted::mutation;
-use dolmen_units::{Bytes, DiskId, DiskSlot, GRAIN_BYTES};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskId, DiskSlot};
 
 use crate::change::Purpose;
 use crate::claim::size_of;
@@ -20,7 +20,7 @@ use crate::error::PoolError;
 use crate::free::FreeMap;
 use crate::keys;
 use crate::pool::Pool;
-use crate::removal::WRITTEN_OFF;
+use crate::removal::DECLARED_LOST;
 
 /// The number of the setting, in its key of the map.
 const ROLE: u64 = 1;
@@ -73,7 +73,7 @@ impl Pool {
         self.is_drained(disk) || (self.is_member(disk) && self.role_of(disk).is_some())
     }
 
-    /// Whether any slab has grains of a member, which may be away.
+    /// Whether any slab has allocation units of a member, which may be away.
     #[must_use]
     pub fn holds_rows(&self, disk: &Disk) -> bool {
         let free = self.free.borrow().get(&disk.slot()).map(FreeMap::total);
@@ -85,7 +85,7 @@ impl Pool {
     pub fn used(&self) -> Bytes {
         let free = self.free.borrow();
         let of = |disk: &Rc<Disk>| Some(size_of(disk).saturating_sub(free.get(&disk.slot())?.total()));
-        Bytes(self.disks().iter().filter_map(of).sum::<u64>() * GRAIN_BYTES)
+        Bytes(self.disks().iter().filter_map(of).sum::<u64>() * ALLOCATION_UNIT_BYTES)
     }
 
     /// What a member that takes no rows would offer to a repair if it took them.
@@ -142,8 +142,8 @@ impl Pool {
             {
                 self.note_role(disk.id(), Some(role));
             }
-            if which == WRITTEN_OFF && value == disk.id().0 {
-                self.written_off.borrow_mut().insert(disk.id());
+            if which == DECLARED_LOST && value == disk.id().0 {
+                self.declared_lost.borrow_mut().insert(disk.id());
             }
         }
         Ok(())

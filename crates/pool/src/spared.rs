@@ -6,8 +6,8 @@
 
 use std::collections::BTreeSet;
 
+use dolmen_mutation::mutation;
 use dolmen_placement::{Code, Offer, Placement, Placer};
-use dolmen_planted::mutation;
 use dolmen_units::DiskSlot;
 
 use crate::change::Change;
@@ -43,15 +43,18 @@ impl Pool {
             let slots = disks.iter().map(|disk| disk.slot());
             slots.filter(|slot| self.ailment_of(*slot) == Some(ailment)).collect()
         };
-        let (slow, sick) = (with(Ailment::Slow), with(Ailment::Sick));
-        let mut ways = Vec::new();
+        let (slow, failing) = (with(Ailment::Slow), with(Ailment::Failing));
+        let mut transports = Vec::new();
         if !slow.is_empty() {
-            ways.push(Sparing { spared: slow.union(&sick).copied().collect(), at_any_price: sick.clone() });
+            transports.push(Sparing {
+                spared: slow.union(&failing).copied().collect(),
+                at_any_price: failing.clone(),
+            });
         }
-        if !sick.is_empty() {
-            ways.push(Sparing { spared: sick.clone(), at_any_price: sick });
+        if !failing.is_empty() {
+            transports.push(Sparing { spared: failing.clone(), at_any_price: failing });
         }
-        ways
+        transports
     }
 }
 
@@ -61,14 +64,14 @@ fn without(mut offers: Vec<Offer>, spared: &BTreeSet<DiskSlot>) -> Vec<Offer> {
     offers
 }
 
-/// Grains of the data columns of a row, one copy of each.
-fn data_grains(placement: &Placement) -> u64 {
+/// Allocation units of the data columns of a row, one copy of each.
+fn data_units(placement: &Placement) -> u64 {
     let data = match placement.code {
         Code::Striped { .. } => placement.columns,
         Code::Parity { data, .. } => data,
     };
     let one_of_each = placement.slabs.iter().filter(|slab| slab.copy == 0 && slab.column < data);
-    one_of_each.map(|slab| slab.grains).sum()
+    one_of_each.map(|slab| slab.units).sum()
 }
 
 impl Change<'_> {
@@ -78,10 +81,10 @@ impl Change<'_> {
         &mut self,
         placer: &Placer,
         own: &impl Fn(DiskSlot) -> u64,
-        turn: u64,
+        mutex: u64,
         left_out: &[DiskSlot],
     ) -> Option<Placed> {
-        self.pool.sparings().into_iter().find_map(|way| self.place_by(&way, placer, own, turn, left_out))
+        self.pool.sparings().into_iter().find_map(|way| self.place_by(&way, placer, own, mutex, left_out))
     }
 
     fn place_by(
@@ -89,7 +92,7 @@ impl Change<'_> {
         way: &Sparing,
         placer: &Placer,
         own: &impl Fn(DiskSlot) -> u64,
-        turn: u64,
+        mutex: u64,
         left_out: &[DiskSlot],
     ) -> Option<Placed> {
         let all = without(self.pool.offers(self.purpose), &left_out.iter().copied().collect());
@@ -98,14 +101,14 @@ impl Change<'_> {
         if placer.keeps_domains_apart(&all) && !placer.keeps_domains_apart(&well) {
             return None;
         }
-        let fits = |offers| placer.bound(&without(offers, &way.at_any_price)).column_grains;
+        let fits = |offers| placer.bound(&without(offers, &way.at_any_price)).column_units;
         let is_priced = way.spared.len() > way.at_any_price.len();
         let before = is_priced.then(|| fits(all));
         let out = left_out.iter().chain(&way.spared).copied().collect();
-        let (placement, claims) = self.place_without(out, placer, own, turn).ok()?;
+        let (placement, claims) = self.place_without(out, placer, own, mutex).ok()?;
         if let Some(before) = before {
             let after = fits(without(self.pool.offers(self.purpose), &left_out.iter().copied().collect()));
-            let own = data_grains(&placement);
+            let own = data_units(&placement);
             if after + own + own / LOSS_PARTS < before {
                 self.untake_all(&claims);
                 return None;

@@ -16,7 +16,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use dolmen_block_io::sync::join_all;
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_units::DiskSlot;
 
 use crate::disk::Disk;
@@ -38,7 +38,7 @@ impl Pool {
 
     /// Gives the members that are here a later label each, and names those in the labels of the voters.
     pub(crate) async fn stamp(self: &Rc<Self>) {
-        let _stamp = self.stamp_turn.take().await;
+        let _stamp = self.stamp_mutex.take().await;
         self.stamp_due.set(self.seams.clock.now() + STAMP_EVERY);
         if self.writable_log().is_err() {
             return;
@@ -56,7 +56,7 @@ impl Pool {
         }
     }
 
-    /// The planted bug: the next labels of disks count as durable.
+    /// The mutant: the next labels of disks count as durable.
     fn name_ahead(&self, disks: &[Rc<Disk>]) {
         let sequences = self.sequences.borrow();
         let ahead = disks.iter().map(|disk| (disk.id(), sequences.get(&disk.id()).copied().unwrap_or(0) + 1));
@@ -76,7 +76,7 @@ impl Pool {
     }
 
     async fn stamp_voters(self: &Rc<Self>) {
-        let turn = self.epoch_turn.take().await;
+        let mutex = self.epoch_mutex.take().await;
         if self.writable_log().is_err() {
             return;
         }
@@ -92,7 +92,7 @@ impl Pool {
             })
         }))
         .await;
-        drop(turn);
+        drop(mutex);
         let failed: Vec<DiskSlot> = failed.into_iter().flatten().collect();
         for slot in failed {
             // Should that fail, the pool is latched already.
@@ -104,13 +104,13 @@ impl Pool {
 async fn stamper(weak: Weak<Pool>) {
     loop {
         let Some(pool) = weak.upgrade() else { return };
-        let bell = pool.checkpoint_bell.wait();
+        let notify = pool.checkpoint_notify.wait();
         if pool.stopping.get() {
             return;
         }
         if pool.is_stamp_due() {
             pool.stamp().await;
         }
-        bell.await;
+        notify.await;
     }
 }

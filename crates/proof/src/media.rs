@@ -37,7 +37,7 @@ pub enum Step<A, V, N> {
     Wait,
     /// All completed writes of every disk become durable.
     Flush,
-    /// Something was promised or begun; for the judge.
+    /// Something was promised or begun; for the oracle.
     Note(N),
 }
 
@@ -106,7 +106,7 @@ impl<A: Address, V: Copy + Ord> Media<A, V> {
                 self.issue(*disk, *address, *value, Stage::InFlightThrough);
             }
             Step::Wait => self.wait(),
-            Step::Flush => self.settle(|stage| stage == Stage::Completed),
+            Step::Flush => self.make_durable(|stage| stage == Stage::Completed),
             Step::Note(_) => {}
         }
     }
@@ -118,17 +118,17 @@ impl<A: Address, V: Copy + Ord> Media<A, V> {
     }
 
     fn wait(&mut self) {
-        self.settle(|stage| stage == Stage::InFlightThrough);
+        self.make_durable(|stage| stage == Stage::InFlightThrough);
         for pending in &mut self.pending {
             pending.stage = Stage::Completed;
         }
     }
 
     /// Makes pending writes durable, in the order in which they were given.
-    fn settle(&mut self, chosen: impl Fn(Stage) -> bool) {
-        let (settled, left): (Vec<_>, Vec<_>) =
+    fn make_durable(&mut self, chosen: impl Fn(Stage) -> bool) {
+        let (durable, left): (Vec<_>, Vec<_>) =
             self.pending.drain(..).partition(|pending| chosen(pending.stage));
-        for pending in settled {
+        for pending in durable {
             self.durable.insert(pending.at, pending.value);
         }
         self.pending = left;

@@ -34,7 +34,7 @@ enum Value {
     /// The checksum of a version.
     Checksum(u8),
     /// The block is in this slot now, in this version.
-    Flip { slot: u8, version: u8 },
+    Switch { slot: u8, version: u8 },
 }
 
 /// What was promised.
@@ -69,14 +69,14 @@ impl Verdict {
 }
 
 /// Crashes after every step, in every subset of what is unflushed, with none or one of the disks gone.
-fn judge(disks: usize, start: &Disks, steps: &Steps, recover: impl Fn(&Disks, &[usize]) -> Read) -> Verdict {
+fn verify(disks: usize, start: &Disks, steps: &Steps, recover: impl Fn(&Disks, &[usize]) -> Read) -> Verdict {
     let mut verdict = Verdict::default();
     let mut media = start.clone();
     let mut allowed = BTreeSet::from([0]);
     for cut in 0..=steps.len() {
         for state in media.after_power_cut() {
-            for gone in (0..disks).map(Some).chain([None]) {
-                let live: Vec<usize> = (0..disks).filter(|disk| Some(*disk) != gone).collect();
+            for lost in (0..disks).map(Some).chain([None]) {
+                let live: Vec<usize> = (0..disks).filter(|disk| Some(*disk) != lost).collect();
                 verdict.states += 1;
                 match recover(&state, &live) {
                     Read::Version(version) if allowed.contains(&version) => {}
@@ -114,7 +114,7 @@ fn records(media: &Disks, live: &[usize]) -> BTreeMap<u8, Value> {
 
 const COPIES: [usize; 2] = [0, 1];
 
-fn home(parts: u8) -> Place {
+fn main_location(parts: u8) -> Place {
     Place::Block { slot: 0, parts }
 }
 
@@ -129,7 +129,7 @@ fn flush() -> Steps {
 fn mirror(value: Value, parts: u8) -> Disks {
     let mut media = Disks::default();
     for disk in COPIES {
-        media.set(disk, home(parts), Value::Content(0));
+        media.set(disk, main_location(parts), Value::Content(0));
         media.set(disk, Place::Log(0), value);
     }
     media
@@ -141,14 +141,14 @@ mod in_place {
     fn checksums(media: &Disks, live: &[usize]) -> BTreeSet<u8> {
         let of = |value| match value {
             Value::Checksum(version) => Some(version),
-            Value::Content(_) | Value::Parity(..) | Value::Flip { .. } => None,
+            Value::Content(_) | Value::Parity(..) | Value::Switch { .. } => None,
         };
         records(media, live).into_values().filter_map(of).collect()
     }
 
     fn strict(media: &Disks, live: &[usize], parts: u8) -> Read {
         let known = checksums(media, live);
-        let verified = live.iter().filter_map(|disk| match block(media, *disk, home(parts)) {
+        let verified = live.iter().filter_map(|disk| match block(media, *disk, main_location(parts)) {
             Some(Value::Content(version)) if known.contains(&version) => Some(version),
             _ => None,
         });
@@ -156,7 +156,7 @@ mod in_place {
     }
 
     fn lenient(media: &Disks, live: &[usize], parts: u8) -> Read {
-        match (strict(media, live, parts), block(media, live[0], home(parts))) {
+        match (strict(media, live, parts), block(media, live[0], main_location(parts))) {
             (Read::Error, Some(Value::Content(version))) => Read::Version(version),
             (Read::Error, _) => Read::Garbage,
             (read, _) => read,
@@ -168,7 +168,7 @@ mod in_place {
         let mut steps = Steps::new();
         for version in 1..=3 {
             steps.push(Step::Note(Note::Issued(version)));
-            steps.extend(to_both(home(parts), Value::Content(version)));
+            steps.extend(to_both(main_location(parts), Value::Content(version)));
             if version < 3 {
                 steps.extend(to_both(Place::Log(version), Value::Checksum(version)));
                 steps.extend(flush());
@@ -185,7 +185,7 @@ mod in_place {
             steps.push(Step::Note(Note::Issued(version)));
             steps.extend(to_both(Place::Log(version), Value::Checksum(version)));
             steps.extend(flush());
-            steps.extend(to_both(home(parts), Value::Content(version)));
+            steps.extend(to_both(main_location(parts), Value::Content(version)));
             if version < 3 {
                 steps.extend(flush());
                 steps.push(Step::Note(Note::Flushed(version)));
@@ -200,25 +200,25 @@ mod in_place {
     fn control_checksums_persisted_at_flush_fail() {
         for parts in [1, 2] {
             let start = mirror(Value::Checksum(0), parts);
-            let refused = judge(2, &start, &checksum_at_flush(parts), |m, l| strict(m, l, parts));
+            let refused = verify(2, &start, &checksum_at_flush(parts), |m, l| strict(m, l, parts));
             assert!(refused.errors > 0, "{refused:?}");
         }
         let start = mirror(Value::Checksum(0), 2);
-        let mixed = judge(2, &start, &checksum_at_flush(2), |m, l| lenient(m, l, 2));
+        let mixed = verify(2, &start, &checksum_at_flush(2), |m, l| lenient(m, l, 2));
         assert!(mixed.wrong > 0, "{mixed:?}");
     }
 
     /// A durable intent holds on disks that write a block atomically.
     #[test]
     fn an_intent_holds_on_atomic_blocks() {
-        let verdict = judge(2, &mirror(Value::Checksum(0), 1), &intent_first(1), |m, l| strict(m, l, 1));
+        let verdict = verify(2, &mirror(Value::Checksum(0), 1), &intent_first(1), |m, l| strict(m, l, 1));
         assert!(verdict.holds() && verdict.states > 50, "{verdict:?}");
     }
 
     /// Control: on disks that tear a block an intent is not enough, because neither content is there.
     #[test]
     fn control_an_intent_fails_on_torn_blocks() {
-        let verdict = judge(2, &mirror(Value::Checksum(0), 2), &intent_first(2), |m, l| strict(m, l, 2));
+        let verdict = verify(2, &mirror(Value::Checksum(0), 2), &intent_first(2), |m, l| strict(m, l, 2));
         assert!(verdict.errors > 0 && verdict.wrong == 0, "{verdict:?}");
     }
 }
@@ -244,7 +244,7 @@ mod slots {
             let target = version % 2;
             steps.push(Step::Note(Note::Issued(version)));
             steps.extend(to_both(slot(target), Value::Content(version)));
-            steps.extend(to_both(Place::Log(version), Value::Flip { slot: target, version }));
+            steps.extend(to_both(Place::Log(version), Value::Switch { slot: target, version }));
             let is_flushed = matches!(reuse, Reuse::AfterFlush) && version < 3;
             if is_flushed {
                 steps.extend(flush());
@@ -256,7 +256,7 @@ mod slots {
 
     fn recover(media: &Disks, live: &[usize]) -> Read {
         for record in records(media, live).into_values().rev() {
-            let Value::Flip { slot: at, version } = record else { continue };
+            let Value::Switch { slot: at, version } = record else { continue };
             let content = Some(Value::Content(version));
             if live.iter().any(|disk| block(media, *disk, slot(at)) == content) {
                 return Read::Version(version);
@@ -267,19 +267,19 @@ mod slots {
 
     /// Slot and record need no order between them, even on disks that tear blocks.
     #[test]
-    fn a_free_slot_beside_its_record_holds() {
-        let start = mirror(Value::Flip { slot: 0, version: 0 }, 2);
-        let verdict = judge(2, &start, &script(Reuse::AfterFlush), recover);
+    fn a_free_slot_and_its_record_hold() {
+        let start = mirror(Value::Switch { slot: 0, version: 0 }, 2);
+        let verdict = verify(2, &start, &script(Reuse::AfterFlush), recover);
         assert!(verdict.holds() && verdict.states > 100, "{verdict:?}");
     }
 
     /// A row is freed and its slab goes to another row, whose data then replaces the content.
     fn free_and_reuse(reuse: Reuse) -> Steps {
-        const GONE: u8 = 1;
+        const LOST: u8 = 1;
         const ANOTHER_ROW: u8 = 50;
         const NO_SLOT: u8 = 9;
-        let mut steps = vec![Step::Note(Note::Issued(GONE))];
-        steps.extend(to_both(Place::Log(1), Value::Flip { slot: NO_SLOT, version: GONE }));
+        let mut steps = vec![Step::Note(Note::Issued(LOST))];
+        steps.extend(to_both(Place::Log(1), Value::Switch { slot: NO_SLOT, version: LOST }));
         if matches!(reuse, Reuse::AfterFlush) {
             steps.extend(flush());
         }
@@ -290,7 +290,7 @@ mod slots {
     /// A freed row is either still there, whole, or gone.
     fn recover_row(media: &Disks, live: &[usize]) -> Read {
         match records(media, live).into_values().next_back() {
-            Some(Value::Flip { slot: 0, .. }) => recover(media, live),
+            Some(Value::Switch { slot: 0, .. }) => recover(media, live),
             _ => Read::Version(1),
         }
     }
@@ -298,23 +298,23 @@ mod slots {
     /// A slab is given away when the commit that freed it is durable; before that, a crash brings the row back.
     #[test]
     fn a_slab_reused_after_its_free_is_durable_holds() {
-        let start = mirror(Value::Flip { slot: 0, version: 0 }, 2);
-        let verdict = judge(2, &start, &free_and_reuse(Reuse::AfterFlush), recover_row);
+        let start = mirror(Value::Switch { slot: 0, version: 0 }, 2);
+        let verdict = verify(2, &start, &free_and_reuse(Reuse::AfterFlush), recover_row);
         assert!(verdict.holds() && verdict.states > 20, "{verdict:?}");
     }
 
     /// Control: the slab is reused while its free is not durable; the row comes back with another's data.
     #[test]
     fn control_a_slab_reused_before_its_free_is_durable_fails() {
-        let start = mirror(Value::Flip { slot: 0, version: 0 }, 2);
-        assert!(!judge(2, &start, &free_and_reuse(Reuse::AtOnce), recover_row).holds());
+        let start = mirror(Value::Switch { slot: 0, version: 0 }, 2);
+        assert!(!verify(2, &start, &free_and_reuse(Reuse::AtOnce), recover_row).holds());
     }
 
     /// Control: the old slot is written again before the record that freed it was flushed.
     #[test]
     fn control_a_slot_reused_before_its_record_is_flushed_fails() {
-        let start = mirror(Value::Flip { slot: 0, version: 0 }, 2);
-        let verdict = judge(2, &start, &script(Reuse::AtOnce), recover);
+        let start = mirror(Value::Switch { slot: 0, version: 0 }, 2);
+        let verdict = verify(2, &start, &script(Reuse::AtOnce), recover);
         assert!(!verdict.holds(), "{verdict:?}");
     }
 }
@@ -334,13 +334,13 @@ mod journal {
             steps.push(Step::Note(Note::Issued(version)));
             steps.extend(to_both(Place::Log(version), Value::Content(version)));
             if matches!(destage, Destage::AtOnce) {
-                steps.extend(to_both(home(2), Value::Content(version)));
+                steps.extend(to_both(main_location(2), Value::Content(version)));
             }
             if version < 3 {
                 steps.extend(flush());
                 steps.push(Step::Note(Note::Flushed(version)));
                 if matches!(destage, Destage::AfterFlush) {
-                    steps.extend(to_both(home(2), Value::Content(version)));
+                    steps.extend(to_both(main_location(2), Value::Content(version)));
                 }
             }
         }
@@ -350,7 +350,7 @@ mod journal {
     /// The log is empty at first: version 0 stands in place alone.
     fn recover(media: &Disks, live: &[usize]) -> Read {
         let newest = records(media, live).into_values().rfind(|value| matches!(value, Value::Content(_)));
-        let in_place = live.iter().find_map(|disk| block(media, *disk, home(2)));
+        let in_place = live.iter().find_map(|disk| block(media, *disk, main_location(2)));
         match newest.or_else(|| in_place.filter(|value| *value == Value::Content(0))) {
             Some(Value::Content(version)) => Read::Version(version),
             _ => Read::Error,
@@ -364,14 +364,14 @@ mod journal {
     /// Data in the log, put in place after a flush covered the record.
     #[test]
     fn a_journal_holds_on_torn_blocks() {
-        let verdict = judge(2, &start(), &script(Destage::AfterFlush), recover);
+        let verdict = verify(2, &start(), &script(Destage::AfterFlush), recover);
         assert!(verdict.holds() && verdict.states > 100, "{verdict:?}");
     }
 
     /// Control: put in place while the record is not flushed.
     #[test]
     fn control_destaging_before_the_record_is_flushed_fails() {
-        assert!(!judge(2, &start(), &script(Destage::AtOnce), recover).holds());
+        assert!(!verify(2, &start(), &script(Destage::AtOnce), recover).holds());
     }
 }
 
@@ -389,9 +389,9 @@ mod parity {
 
     fn start() -> Disks {
         let mut media = Disks::default();
-        media.set(0, home(2), Value::Content(0));
-        media.set(1, home(2), Value::Content(NEIGHBOUR));
-        media.set(2, home(2), Value::Parity(0, NEIGHBOUR));
+        media.set(0, main_location(2), Value::Content(0));
+        media.set(1, main_location(2), Value::Content(NEIGHBOUR));
+        media.set(2, main_location(2), Value::Parity(0, NEIGHBOUR));
         media
     }
 
@@ -406,7 +406,7 @@ mod parity {
             steps.extend(log.map(|disk| write(disk, Place::Log(2), parity)));
             steps.extend(flush());
         }
-        steps.extend([write(0, home(2), Value::Content(1)), write(2, home(2), parity)]);
+        steps.extend([write(0, main_location(2), Value::Content(1)), write(2, main_location(2), parity)]);
         steps.extend(flush());
         steps
     }
@@ -414,7 +414,8 @@ mod parity {
     /// Reads the column that was written, unless its neighbour turned into garbage or an error.
     fn recover(media: &Disks, live: &[usize]) -> Read {
         let known = records(media, live);
-        let stored = |disk: usize| live.contains(&disk).then(|| block(media, disk, home(2))).flatten();
+        let stored =
+            |disk: usize| live.contains(&disk).then(|| block(media, disk, main_location(2))).flatten();
         let redone = known.get(&2).copied();
         let parity = redone.or_else(|| stored(2));
         let on_disk = if redone.is_some() { known.get(&1).copied() } else { stored(0) };
@@ -441,7 +442,7 @@ mod parity {
     #[test]
     fn control_a_log_without_parity_loses_a_neighbour() {
         for log in [[0, 2], [0, 1], [1, 2]] {
-            let verdict = judge(3, &start(), &script(Logged::DataOnly, log), recover);
+            let verdict = verify(3, &start(), &script(Logged::DataOnly, log), recover);
             assert!(verdict.wrong > 0, "log on {log:?}: {verdict:?}");
         }
     }
@@ -450,7 +451,7 @@ mod parity {
     #[test]
     fn a_log_with_data_and_parity_holds() {
         for log in [[0, 2], [0, 1], [1, 2]] {
-            let verdict = judge(3, &start(), &script(Logged::DataAndParity, log), recover);
+            let verdict = verify(3, &start(), &script(Logged::DataAndParity, log), recover);
             assert!(verdict.holds() && verdict.states > 20, "log on {log:?}: {verdict:?}");
         }
     }

@@ -4,7 +4,7 @@
 //! at most one address is flipped, and recovery is judged:
 //!
 //! - a block reads as what was flushed or anything issued since (killed: what was acknowledged, or is in flight);
-//! - an error only when the faults exceed the redundancy; content taken as found only for a block in flight, and then only
+//! - an error only when the faults exceed the redundancy; content accepted unverified only for a block in flight, and then only
 //!   beyond the redundancy or where blocks tear;
 //! - what recovery serves stays, through another crash at any of its steps with another disk missing.
 
@@ -49,8 +49,8 @@ pub(crate) enum Note {
 pub(crate) enum Read {
     /// Verified, or zeros because nothing was ever written.
     Content(Content),
-    /// Taken as found: the exception for blocks that were being overwritten.
-    AsFound(Content),
+    /// Accepted unverified: the exception for blocks that were being overwritten.
+    Unverified(Content),
     Error,
 }
 
@@ -97,11 +97,11 @@ pub(crate) trait Protocol: Copy + Debug {
     /// Disks that may be gone without an error.
     fn redundancy(self) -> usize;
     /// Disks on which addresses are flipped.
-    fn flipped_disks(self) -> usize;
+    fn corrupted_disks(self) -> usize;
     /// What is found where an address was flipped; nothing where that cannot happen.
-    fn flipped(self, address: Self::Address) -> Option<Self::Value>;
-    /// Whether a block in flight may be taken as found although enough disks are there.
-    fn takes_as_found(self) -> bool;
+    fn corrupted(self, address: Self::Address) -> Option<Self::Value>;
+    /// Whether a block in flight may be accepted unverified although enough disks are there.
+    fn accepts_unverified(self) -> bool;
 
     /// The disks of a set.
     fn disks_of(self, mask: Mask) -> impl Iterator<Item = usize> {
@@ -126,7 +126,7 @@ pub(crate) enum Harm {
     /// Crashes and lost disks.
     Crash,
     /// And one flip.
-    Flip,
+    Corruption,
     /// And a second crash during recovery.
     CrashTwice,
 }
@@ -170,7 +170,7 @@ type Allowed = Vec<BTreeSet<u32>>;
 #[derive(Debug, Clone)]
 struct Case<'a> {
     allowed: &'a Allowed,
-    is_flipped: bool,
+    is_corrupted: bool,
     live: Mask,
 }
 
@@ -261,15 +261,15 @@ impl<P: Protocol> Walk<P> {
             return;
         }
         for live in self.world.losses() {
-            let case = Case { allowed, is_flipped: false, live };
-            self.judge(state, &case);
-            if self.harm == Harm::Flip {
-                let flipped_case = Case { is_flipped: true, ..case.clone() };
+            let case = Case { allowed, is_corrupted: false, live };
+            self.verify(state, &case);
+            if self.harm == Harm::Corruption {
+                let corrupted_case = Case { is_corrupted: true, ..case.clone() };
                 // What was only acknowledged survives the daemon, but not with more faults on top than the
                 // redundancy takes; what was flushed still is never replaced by anything older.
-                let allowed = if self.is_excessive(&flipped_case) { unflushed } else { allowed };
-                for flipped in self.flips(state) {
-                    self.judge(&flipped, &Case { allowed, ..flipped_case.clone() });
+                let allowed = if self.is_excessive(&corrupted_case) { unflushed } else { allowed };
+                for corrupted in self.corruptions(state) {
+                    self.verify(&corrupted, &Case { allowed, ..corrupted_case.clone() });
                 }
             }
             if self.harm == Harm::CrashTwice {
@@ -284,12 +284,12 @@ impl<P: Protocol> Walk<P> {
         self.seen.insert(hasher.finish())
     }
 
-    fn gone(&self, live: Mask) -> usize {
+    fn lost(&self, live: Mask) -> usize {
         self.world.disk_count() - self.world.disks_of(live).count()
     }
 
     fn is_excessive(&self, case: &Case<'_>) -> bool {
-        usize::from(case.is_flipped) + self.gone(case.live) > self.world.redundancy()
+        usize::from(case.is_corrupted) + self.lost(case.live) > self.world.redundancy()
     }
 
     /// The first block that reads as it must not.
@@ -297,18 +297,18 @@ impl<P: Protocol> Walk<P> {
         let is_excessive = self.is_excessive(case);
         (0..reads.len()).find(|block| {
             let allowed = &case.allowed[*block];
-            let may_tear = allowed.len() > 1 && (is_excessive || self.world.takes_as_found());
-            let is_known = |half: &u32| allowed.contains(half) || (case.is_flipped && *half == GARBAGE);
+            let may_tear = allowed.len() > 1 && (is_excessive || self.world.accepts_unverified());
+            let is_known = |half: &u32| allowed.contains(half) || (case.is_corrupted && *half == GARBAGE);
             let is_fine = match reads[*block] {
                 Read::Content([first, second]) => first == second && allowed.contains(&first),
-                Read::AsFound(halves) => may_tear && halves.iter().all(is_known),
+                Read::Unverified(halves) => may_tear && halves.iter().all(is_known),
                 Read::Error => is_excessive,
             };
             !is_fine
         })
     }
 
-    fn judge(&mut self, state: &Disks<P>, case: &Case<'_>) {
+    fn verify(&mut self, state: &Disks<P>, case: &Case<'_>) {
         self.tally.crashes += 1;
         let recovered = self.world.recover(state, case.live, Span::FIRST_ONLY);
         if let Some(block) = self.complaint(case, &recovered.reads) {
@@ -322,17 +322,17 @@ impl<P: Protocol> Walk<P> {
     }
 
     /// Blocks, page slots and log records, one flipped at a time.
-    fn flips(&self, state: &Disks<P>) -> Vec<Disks<P>> {
+    fn corruptions(&self, state: &Disks<P>) -> Vec<Disks<P>> {
         let of_disk = |disk: usize| {
             state.addresses(disk).into_iter().filter_map(move |address| {
-                let value = self.world.flipped(address)?;
-                let mut flipped = state.clone();
+                let value = self.world.corrupted(address)?;
+                let mut corrupted = state.clone();
                 // A flip sits on the medium; what a cache still holds for the address goes with it.
-                flipped.play::<Note>(&Step::Write { disk, address, value });
-                Some(flipped)
+                corrupted.play::<Note>(&Step::Write { disk, address, value });
+                Some(corrupted)
             })
         };
-        (0..self.world.flipped_disks()).flat_map(of_disk).collect()
+        (0..self.world.corrupted_disks()).flat_map(of_disk).collect()
     }
 
     /// Crashes at every step of recovery, with any disk missing the second time.
@@ -351,13 +351,13 @@ impl<P: Protocol> Walk<P> {
                 }
                 for live in self.world.losses() {
                     let span = if is_served { recovered.span } else { Span::FIRST_ONLY };
-                    self.judge_again(&again, first, live, (&recovered.reads, span));
+                    self.verify_again(&again, first, live, (&recovered.reads, span));
                 }
             }
         }
     }
 
-    fn judge_again(
+    fn verify_again(
         &mut self,
         state: &Disks<P>,
         first: &Case<'_>,
@@ -368,13 +368,13 @@ impl<P: Protocol> Walk<P> {
         self.tally.crashes += 1;
         // Once recovery has served, a disk that was missing is out by the epoch, and comes back only by resync.
         let trusted = if is_served { live & first.live } else { live };
-        if self.gone(trusted) > self.world.redundancy() {
+        if self.lost(trusted) > self.world.redundancy() {
             return;
         }
         let second = self.world.recover(state, trusted, span);
         let case = Case { live, ..first.clone() };
         let kept = second.reads.iter().zip(served).all(|(now, served)| match served {
-            Read::Content(before) | Read::AsFound(before) => *now == Read::Content(*before),
+            Read::Content(before) | Read::Unverified(before) => *now == Read::Content(*before),
             Read::Error => true,
         });
         let fine = if is_served { kept } else { kept || self.complaint(&case, &second.reads).is_none() };

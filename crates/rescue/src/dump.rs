@@ -501,7 +501,7 @@ fn batch(of: &Batch, at: u64, is_meant: &dyn Fn(&BlockEntry) -> bool) -> Value {
         "epoch": of.header.epoch.to_string(),
         "position": of.header.position,
         "length": of.header.length,
-        "settled": of.header.settled.0,
+        "settled": of.header.durable_mark.0,
         "durable_before": of.header.durable_before.0,
         "records": records.collect::<Vec<_>>(),
     })

@@ -13,8 +13,8 @@ use dolmen_pool::keys;
 use dolmen_space::{READ_BYTES_MAX, Segment, Segments, Space, SpaceError, Spaces, UnreadableReason};
 use dolmen_units::{BLOCK_BYTES, Bytes};
 
-use crate::moment::Moment;
 use crate::open::Rescued;
+use crate::point_in_time::PointInTime;
 
 /// Reads that are under way at once.
 const READS: usize = 4;
@@ -150,7 +150,7 @@ impl Export {
             bad,
         };
         this.find_rows(size).await;
-        if rescued.moment == Moment::Slabs {
+        if rescued.point_in_time == PointInTime::Slabs {
             this.note_gaps(size);
         }
         this
@@ -306,7 +306,7 @@ fn kind_of(error: &SpaceError) -> BadKind {
         SpaceError::Unreadable { why, .. } => match why {
             UnreadableReason::Damaged => BadKind::Damaged,
             UnreadableReason::NoGoodCopy => BadKind::NoGoodCopy,
-            UnreadableReason::RottenHere | UnreadableReason::Absent | UnreadableReason::Device(_) => {
+            UnreadableReason::CorruptHere | UnreadableReason::Absent | UnreadableReason::Device(_) => {
                 BadKind::Absent
             }
             UnreadableReason::NoTable => BadKind::TableLost,

@@ -4,7 +4,7 @@
 //! disks lies in an overlay in memory (`dolmen_check::Overlay`). docs/design/0019 says what can be trusted when what is gone.
 //!
 //! - [`scan`] tells what is there: labels, members, checkpoints, the log, spaces; and slabs, where it reads whole disks.
-//! - [`open`] opens a pool in one of four [`Way`]s, and says of which moment it is.
+//! - [`open`] opens a pool in one of four [`RescueMode`]s, and says of which moment it is.
 //! - [`Export`] gives a space piece by piece, and names what cannot be given.
 //! - [`dump`] shows any structure.
 //!
@@ -17,8 +17,8 @@ pub mod dump;
 mod error;
 mod export;
 mod gather;
-mod moment;
 mod open;
+mod point_in_time;
 mod rebuild;
 mod scan;
 mod slabs;
@@ -27,8 +27,8 @@ mod weigh;
 pub use error::RescueError;
 pub use export::{BadKind, BadRange, Export, Piece};
 pub use gather::Note;
-pub use moment::Moment;
-pub use open::{FoundSpace, Options, Rescued, Way, open};
+pub use open::{FoundSpace, Options, RescueMode, Rescued, open};
+pub use point_in_time::PointInTime;
 pub use scan::{
     CheckpointScan, DeviceScan, LogScan, MemberScan, PoolScan, ScanReport, SlabsScan, SpaceScan, scan,
 };

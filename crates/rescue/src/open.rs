@@ -25,17 +25,17 @@ use dolmen_units::{Bytes, Epoch, EpochId, HostId, Lsn, SpaceId};
 use crate::error::RescueError;
 use crate::export::Export;
 use crate::gather::{Gathered, Note, gather, look_at, read_bytes};
-use crate::moment::Moment;
+use crate::point_in_time::PointInTime;
 use crate::rebuild::{Doubt, NOBODY, rebuild};
 
-/// An LSN that no pool comes to: a stretch of the log from here on has nothing.
-pub(crate) const BEHIND_ALL: Lsn = Lsn(1 << 62);
+/// An LSN that no pool comes to: an extent of the log from here on has nothing.
+pub(crate) const AFTER_ALL: Lsn = Lsn(1 << 62);
 /// In whose name overlays are written.
 pub(crate) const TOKEN: Epoch = Epoch(u64::MAX);
 
 /// How a pool is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum RescueMode {
     /// As the daemon would.
     Present,
     /// At this checkpoint, with the log if all of it is there.
@@ -52,7 +52,7 @@ pub struct Options {
     /// The pool, by name or id, where devices of several are given.
     pub pool: Option<String>,
     /// How.
-    pub way: Way,
+    pub mode: RescueMode,
     /// The space whose tables are weighed where nothing but slabs tells which are the newest; `None`: those of all.
     pub space: Option<String>,
 }
@@ -82,7 +82,7 @@ pub struct Rescued {
     /// Its name.
     pub name: String,
     /// Of which moment it is.
-    pub moment: Moment,
+    pub point_in_time: PointInTime,
     /// What whoever reads it has to know.
     pub notes: Vec<Note>,
     pub(crate) doubts: Vec<Doubt>,
@@ -158,25 +158,25 @@ pub async fn open(
 ) -> Result<Rescued, RescueError> {
     let looked = look_at(seams, devices).await;
     let wanted = options.pool.as_deref();
-    match options.way {
-        Way::Present => {
+    match options.mode {
+        RescueMode::Present => {
             let gathered = gather(seams, &looked, wanted).await?;
             let notes = gathered.notes.clone();
             let opened = open_read(seams, gathered.candidates).await.map_err(advise)?;
-            start(opened, Moment::Present, notes).await
+            start(opened, PointInTime::Present, notes).await
         }
-        Way::At(sequence) => {
+        RescueMode::At(sequence) => {
             let gathered = gather(seams, &looked, wanted).await?;
             at_checkpoint(seams, gathered, Some(sequence), Log::IfWhole).await
         }
-        Way::WithoutLog => {
+        RescueMode::WithoutLog => {
             let gathered = gather(seams, &looked, wanted).await?;
             at_checkpoint(seams, gathered, None, Log::Never).await
         }
-        Way::Slabs => {
+        RescueMode::Slabs => {
             let built = rebuild(seams, &looked, options, progress).await?;
             let opened = open_read(seams, built.candidates).await.map_err(advise)?;
-            let mut rescued = start(opened, Moment::Slabs, built.notes).await?;
+            let mut rescued = start(opened, PointInTime::Slabs, built.notes).await?;
             (rescued.doubts, rescued.nameless) = (built.doubts, built.nameless);
             Ok(rescued)
         }
@@ -190,20 +190,24 @@ pub(crate) async fn open_read(seams: &Seams, candidates: Vec<Candidate>) -> Resu
 }
 
 #[pooled]
-async fn start(opened: Opened, moment: Moment, mut notes: Vec<Note>) -> Result<Rescued, RescueError> {
+async fn start(
+    opened: Opened,
+    point_in_time: PointInTime,
+    mut notes: Vec<Note>,
+) -> Result<Rescued, RescueError> {
     let pool = Rc::clone(&opened.pool);
     let spaces = Spaces::start(opened).await.map_err(|error| RescueError::Spaces(Box::new(error)))?;
     for disk in pool.disks().into_iter().filter(|disk| !disk.is_present() && disk.id() != NOBODY) {
         let why = disk.unfit().map_or_else(String::new, |why| format!(": {why}"));
         notes.push(Note(format!("{} ({}) is missing{why}", disk.slot(), disk.id())));
     }
-    if !moment.has_log() {
+    if !point_in_time.has_log() {
         notes.extend(without_log(&spaces));
     }
     Ok(Rescued {
         spaces,
         name: pool.name().to_string(),
-        moment,
+        point_in_time,
         notes,
         doubts: Vec::new(),
         nameless: Vec::new(),
@@ -266,13 +270,13 @@ async fn at_checkpoint(
             advice: "name more disks of the pool, or try --from-slabs",
         },
     })?;
-    behind_overlays(seams, &mut gathered);
+    with_overlays(seams, &mut gathered);
     hide_newer(seams, &gathered, sequence).await?;
     let newest = Some(sequence) == numbers.last().copied();
     let mut notes = gathered.notes.clone();
     if log == Log::IfWhole {
         match open_read(seams, gathered.candidates.clone()).await {
-            Ok(opened) => return start(opened, Moment::Replayed { sequence }, notes).await,
+            Ok(opened) => return start(opened, PointInTime::Replayed { sequence }, notes).await,
             Err(OpenError::LogDamage { what }) => notes.push(Note(format!(
                 "the log since checkpoint {sequence} is not all there ({what}), and is left out"
             ))),
@@ -296,7 +300,7 @@ async fn at_checkpoint(
         )));
     }
     let opened = open_read(seams, gathered.candidates).await.map_err(advise)?;
-    start(opened, Moment::Checkpoint { sequence }, notes).await
+    start(opened, PointInTime::Checkpoint { sequence }, notes).await
 }
 
 /// The checkpoints that voters have, each with the blocks that say so.
@@ -318,7 +322,7 @@ pub(crate) async fn checkpoints(seams: &Seams, gathered: &Gathered) -> BTreeMap<
 }
 
 /// Puts the disks that have the map behind overlays, which keep what is written in memory.
-fn behind_overlays(seams: &Seams, gathered: &mut Gathered) {
+fn with_overlays(seams: &Seams, gathered: &mut Gathered) {
     let sources: Vec<_> = gathered.sources().iter().map(|source| source.label.disk).collect();
     for candidate in gathered.candidates.iter_mut().filter(|one| sources.contains(&one.label.disk)) {
         let overlay = Overlay::new(Rc::clone(&candidate.device), Rc::clone(&seams.spawner));
@@ -355,7 +359,7 @@ fn cut_log(gathered: &mut Gathered) {
     for candidate in &mut gathered.candidates {
         candidate.label.pending = None;
         let mut parts = candidate.label.base.epoch.parts().clone();
-        parts.spans = vec![LogSpan { epoch: parts.id, first: BEHIND_ALL }];
+        parts.spans = vec![LogSpan { epoch: parts.id, first: AFTER_ALL }];
         if let Ok(cut) = EpochRecord::new(parts) {
             candidate.label.base.epoch = cut;
         }
@@ -415,7 +419,7 @@ pub(crate) async fn is_whole(
     mut gathered: Gathered,
     sequence: u64,
 ) -> Result<(LogNeed, Gathered), String> {
-    behind_overlays(seams, &mut gathered);
+    with_overlays(seams, &mut gathered);
     hide_newer(seams, &gathered, sequence).await.map_err(|error| in_one_line(&error))?;
     let opened = open_map(seams, &gathered).await.map_err(|error| in_one_line(&error))?;
     let Some((store, anchor)) = opened else { return Err("no disk has the map".to_owned()) };

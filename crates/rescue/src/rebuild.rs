@@ -1,7 +1,8 @@
 //! A map put together from the headers of slabs, in memory.
 //!
 //! Steps: every disk is read for headers; the disks get identities, places among the members, and an address at which their
-//! grains begin; of each row the newest incarnation is taken; its slabs are weighed; the map is laid into the overlay of one disk.
+//! allocation units begin; of each row the newest incarnation is taken; its slabs are weighed; the map is laid into the overlay of
+//! one disk.
 //!
 //! Invariant: labels that are left are believed before anything that is made up.
 
@@ -23,18 +24,18 @@ use dolmen_space::salvage::{
 use dolmen_space::{Progress, Resiliency, SpaceSpec};
 use dolmen_store::{Replica, Store, StoreOptions};
 use dolmen_units::{
-    BLOCK_BYTES, Bytes, DISKS_MAX, DiskId, DiskSlot, Epoch, EpochId, GRAIN_BYTES, HostId, Name, PoolId,
-    RowId, SpaceId,
+    ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DISKS_MAX, DiskId, DiskSlot, Epoch, EpochId, HostId, Name,
+    PoolId, RowId, SpaceId,
 };
 
 use crate::error::RescueError;
 use crate::gather::{Looked, Note, choose, pools_of};
-use crate::open::{BEHIND_ALL, Options, TOKEN, fresh_epoch};
+use crate::open::{AFTER_ALL, Options, TOKEN, fresh_epoch};
 use crate::slabs::{Survey, survey};
 use crate::weigh::{Weighed, weigh};
 
-/// The size of a hidden space of heirs.
-const HEIRS_BYTES: Bytes = Bytes(1 << 52);
+/// The size of a hidden space of shadow rows.
+const SHADOWS_BYTES: Bytes = Bytes(1 << 52);
 /// Slabs that nobody has are said to lie here: on a disk that is not there.
 pub(crate) const NOBODY: DiskId = DiskId([0xff; 16]);
 
@@ -156,8 +157,8 @@ fn sources_of(
         }
         let member = newest.as_ref().and_then(|newest| newest.members.iter().find(|m| m.disk == source.disk));
         source.left = member.filter(|member| member.is_away()).map(|member| member.left);
-        let judged = newest.as_ref().zip(source.label.as_ref());
-        let why = judged.and_then(|(newest, label)| stray_reason(label, &newest.epoch, member));
+        let verified = newest.as_ref().zip(source.label.as_ref());
+        let why = verified.and_then(|(newest, label)| stray_reason(label, &newest.epoch, member));
         if let Some(why) = why.filter(StrayReason::is_old) {
             // Since when it is old does not bound what it lacks.
             source.left = Some(Epoch(1));
@@ -185,8 +186,9 @@ fn source_of(
         None => most(ours.iter().map(|(_, header)| header.disk))?,
     };
     // A header is the last block of its slab.
-    let start =
-        |(at, header): &(u64, SlabHeader)| at.checked_sub(header.own_grain().checked_mul(GRAIN_BYTES)?);
+    let start = |(at, header): &(u64, SlabHeader)| {
+        at.checked_sub(header.own_unit().checked_mul(ALLOCATION_UNIT_BYTES)?)
+    };
     let of_disk = || ours.iter().filter(|(_, header)| header.disk == disk);
     let capacity = Bytes(one.device.geometry().capacity.0).align_down(BLOCK_BYTES);
     let extent = match &label {
@@ -310,12 +312,12 @@ impl Build<'_> {
                         .as_ref()
                         .is_none_or(|space| *space == name || *space == id.0.to_string());
                     self.add_rows(id, &laid, &of, is_meant).await;
-                    let heirs: Vec<_> = heirs_beside(&newest, id);
-                    if !heirs.is_empty() {
-                        self.add_heirs(id, &laid, &heirs, is_meant).await;
+                    let shadows: Vec<_> = unpromoted_shadows(&newest, id);
+                    if !shadows.is_empty() {
+                        self.add_shadows(id, &laid, &shadows, is_meant).await;
                     }
                 }
-                Purpose::Heirs(_) | Purpose::Drafts(_) | Purpose::WriteCache(_) => {}
+                Purpose::ShadowRows(_) | Purpose::ConversionShadows(_) | Purpose::WriteCache(_) => {}
             }
         }
         self.notes.push(Note(
@@ -323,7 +325,7 @@ impl Build<'_> {
                 .to_owned(),
         ));
         self.notes.push(Note(
-            "a space that was deleted, or a stretch that was discarded, is found again while nothing else has taken its room"
+            "a space that was deleted, or an extent that was discarded, is found again while nothing else has taken its room"
                 .to_owned(),
         ));
     }
@@ -431,18 +433,18 @@ impl Build<'_> {
     }
 
     #[pooled]
-    async fn add_heirs(&mut self, id: SpaceId, laid: &Laid, heirs: &[(u64, &Vec<Held>)], is_meant: bool) {
-        // Only rows with parity have heirs.
+    async fn add_shadows(&mut self, id: SpaceId, laid: &Laid, shadows: &[(u64, &Vec<Held>)], is_meant: bool) {
+        // Only rows with parity have shadow rows.
         let has_parity = |spec: &&SpaceSpec| spec.resiliency.parity_columns() > 0;
         let Some(spec) = [Some(&laid.spec), laid.other.as_ref()].into_iter().flatten().find(has_parity)
         else {
             return;
         };
-        let of_heirs = Laid { spec: SpaceSpec { size: HEIRS_BYTES, ..spec.clone() }, other: None };
+        let of_shadows = Laid { spec: SpaceSpec { size: SHADOWS_BYTES, ..spec.clone() }, other: None };
         let hidden = SpaceId(id.0 | 1 << 63);
         let mut added = 0u64;
-        for (index, slabs) in heirs {
-            if let Some(value) = self.row(slabs, &of_heirs, is_meant.then_some((id, *index))).await {
+        for (index, slabs) in shadows {
+            if let Some(value) = self.row(slabs, &of_shadows, is_meant.then_some((id, *index))).await {
                 self.values.push((keys::row(hidden, *index), value));
                 added += 1;
             }
@@ -450,7 +452,7 @@ impl Build<'_> {
         if added == 0 {
             return;
         }
-        for (space, value) in salvage::space_values(hidden, &of_heirs.spec, None) {
+        for (space, value) in salvage::space_values(hidden, &of_shadows.spec, None) {
             self.values.push((keys::space(space), value));
         }
         self.values.push((keys::row_count(hidden), added.to_le_bytes().to_vec()));
@@ -473,7 +475,7 @@ impl Build<'_> {
                     column: usize::from(header.column),
                     runs: header.runs.clone(),
                     epoch: header.epoch,
-                    is_behind: source.left.is_some(),
+                    is_stale: source.left.is_some(),
                 })
             });
             let of: Vec<Weighed> = of.collect();
@@ -500,7 +502,7 @@ impl Build<'_> {
         }
         for column in 0..shape.column_count() {
             if !found.iter().any(|slab| slab.column == column && slab.stale.is_none()) {
-                let runs = vec![Run { first: 0, count: shape.grains(column)? }];
+                let runs = vec![Run { first: 0, count: shape.units(column)? }];
                 found.push(FoundSlab { disk: nobody, column, runs, stale: None });
             }
         }
@@ -537,7 +539,7 @@ impl Build<'_> {
         // A disk that is here takes part, with what of it is believed.
         let here = |disk: DiskId| self.sources.iter().any(|source| source.disk == disk);
         members.iter_mut().filter(|member| here(member.disk)).for_each(|member| member.left = Epoch(0));
-        // The labels that are made here are numbered anew.
+        // The labels that are made here are numbered again.
         members.iter_mut().for_each(|member| member.sequence = 0);
         members
     }
@@ -578,7 +580,7 @@ impl Build<'_> {
             owner: Owner::Host(HostId(self.seams.entropy.next_id())),
             voters: vec![voter],
             fork: None,
-            spans: vec![LogSpan { epoch: id, first: BEHIND_ALL }],
+            spans: vec![LogSpan { epoch: id, first: AFTER_ALL }],
         });
         let epoch = epoch.map_err(|error| RescueError::Layout(Box::new(error)))?;
         let generation = Generation { epoch, members };
@@ -642,8 +644,8 @@ async fn write_map(
 /// Slabs of rows by space and index.
 type Newest = BTreeMap<(SpaceId, u64), Vec<Held>>;
 
-/// Of each row the incarnation that counts: the highest. What is called an heir and has no row beside it is the row. And rows of
-/// which it is not certain whether a draft has taken their place.
+/// Of each row the incarnation that counts: the highest. What is called a shadow row and has no row beside it is the row. And rows
+/// of which it is not certain whether a conversion shadow has taken their place.
 fn newest_rows(rows: Rows) -> (Newest, BTreeSet<(SpaceId, u64)>) {
     let mut newest: Newest = BTreeMap::new();
     for (key, mut incarnations) in rows {
@@ -651,32 +653,35 @@ fn newest_rows(rows: Rows) -> (Newest, BTreeSet<(SpaceId, u64)>) {
             newest.insert(key, slabs);
         }
     }
-    let uncertain = settle_drafts(&mut newest);
-    settle_heirs(&mut newest);
+    let uncertain = resolve_conversion_shadows(&mut newest);
+    resolve_shadows(&mut newest);
     (newest, uncertain)
 }
 
-/// A draft that took its row's place may still be called one. Where that cannot be told from one that was being filled, the row
+/// A conversion shadow that was promoted may still be called one. Where that cannot be told from one that was being filled, the row
 /// counts, and is uncertain.
-fn settle_drafts(newest: &mut Newest) -> BTreeSet<(SpaceId, u64)> {
+fn resolve_conversion_shadows(newest: &mut Newest) -> BTreeSet<(SpaceId, u64)> {
     let mut uncertain = BTreeSet::new();
-    let drafts: Vec<(SpaceId, u64)> =
-        newest.keys().copied().filter(|(id, _)| matches!(purpose_of(*id), Purpose::Drafts(_))).collect();
-    for key in drafts {
-        let Purpose::Drafts(owner) = purpose_of(key.0) else { continue };
-        let Some(draft) = newest.remove(&key) else { continue };
-        let id = draft.first().map(|(_, header)| header.row);
+    let conversion_shadows: Vec<(SpaceId, u64)> = newest
+        .keys()
+        .copied()
+        .filter(|(id, _)| matches!(purpose_of(*id), Purpose::ConversionShadows(_)))
+        .collect();
+    for key in conversion_shadows {
+        let Purpose::ConversionShadows(owner) = purpose_of(key.0) else { continue };
+        let Some(conversion_shadow) = newest.remove(&key) else { continue };
+        let id = conversion_shadow.first().map(|(_, header)| header.row);
         let place = (owner, key.1);
         match newest.get_mut(&place) {
             Some(row) => match row.first().map(|(_, header)| header.row) {
-                row_id if row_id == id => row.extend(draft),
+                row_id if row_id == id => row.extend(conversion_shadow),
                 row_id if row_id > id => {}
                 _ => {
                     uncertain.insert(place);
                 }
             },
             None => {
-                newest.insert(place, draft);
+                newest.insert(place, conversion_shadow);
                 uncertain.insert(place);
             }
         }
@@ -684,32 +689,32 @@ fn settle_drafts(newest: &mut Newest) -> BTreeSet<(SpaceId, u64)> {
     uncertain
 }
 
-/// An heir stands beside its row, or has taken its place.
-fn settle_heirs(newest: &mut Newest) {
-    let heirs: Vec<(SpaceId, u64)> =
-        newest.keys().copied().filter(|(id, _)| matches!(purpose_of(*id), Purpose::Heirs(_))).collect();
-    for (hidden, index) in heirs {
-        let Purpose::Heirs(owner) = purpose_of(hidden) else { continue };
+/// A shadow row stands beside its row, or has taken its place.
+fn resolve_shadows(newest: &mut Newest) {
+    let shadows: Vec<(SpaceId, u64)> =
+        newest.keys().copied().filter(|(id, _)| matches!(purpose_of(*id), Purpose::ShadowRows(_))).collect();
+    for (hidden, index) in shadows {
+        let Purpose::ShadowRows(owner) = purpose_of(hidden) else { continue };
         let id = |key: &(SpaceId, u64)| {
             newest.get(key).and_then(|slabs| slabs.first()).map(|(_, h)| (h.row, h.shape))
         };
-        let (heir, row) = (id(&(hidden, index)), id(&(owner, index)));
-        let stands_beside = match (heir, row) {
-            (Some((heir, shape)), Some((row, other))) => heir > row && shape == other,
+        let (shadow, row) = (id(&(hidden, index)), id(&(owner, index)));
+        let is_unpromoted = match (shadow, row) {
+            (Some((shadow, shape)), Some((row, other))) => shadow > row && shape == other,
             _ => false,
         };
-        if stands_beside {
+        if is_unpromoted {
             continue;
         }
         let Some(slabs) = newest.remove(&(hidden, index)) else { continue };
         match row {
             // Its header has its own name on some disks already: it is the row, and these are its slabs too.
-            Some((row, _)) if heir.is_some_and(|(heir, _)| heir == row) => {
+            Some((row, _)) if shadow.is_some_and(|(shadow, _)| shadow == row) => {
                 if let Some(of) = newest.get_mut(&(owner, index)) {
                     of.extend(slabs);
                 }
             }
-            Some((row, _)) if heir.is_some_and(|(heir, _)| heir < row) => {}
+            Some((row, _)) if shadow.is_some_and(|(shadow, _)| shadow < row) => {}
             Some(_) | None => {
                 newest.insert((owner, index), slabs);
             }
@@ -717,9 +722,9 @@ fn settle_heirs(newest: &mut Newest) {
     }
 }
 
-/// Heirs of rows of a space that stand beside their rows.
-fn heirs_beside(newest: &Newest, id: SpaceId) -> Vec<(u64, &Vec<Held>)> {
-    let is_of = |key: &(SpaceId, u64)| purpose_of(key.0) == Purpose::Heirs(id);
+/// Shadow rows of rows of a space that stand beside their rows.
+fn unpromoted_shadows(newest: &Newest, id: SpaceId) -> Vec<(u64, &Vec<Held>)> {
+    let is_of = |key: &(SpaceId, u64)| purpose_of(key.0) == Purpose::ShadowRows(id);
     newest.iter().filter(|(key, _)| is_of(key)).map(|((_, index), slabs)| (*index, slabs)).collect()
 }
 

@@ -15,8 +15,8 @@ use dolmen_units::{DiskId, PoolId, RowId, SpaceId};
 use serde::Serialize;
 
 use crate::gather::{Gathered, Looked, gather, look_at, pools_of};
-use crate::moment::Moment;
-use crate::open::{Options, TOKEN, Way, checkpoints, is_whole, open};
+use crate::open::{Options, RescueMode, TOKEN, checkpoints, is_whole, open};
+use crate::point_in_time::PointInTime;
 use crate::slabs::{Depth, Survey, survey};
 
 /// What was found on all devices.
@@ -62,7 +62,7 @@ pub struct SlabsScan {
     pub disk: String,
     /// The space.
     pub space: u64,
-    /// What the space is for: `people`, `heirs`, `drafts` or `write_cache`.
+    /// What the space is for: `people`, `shadows`, `conversion_shadows` or `write_cache`.
     pub purpose: &'static str,
     /// How many.
     pub count: u64,
@@ -137,7 +137,7 @@ pub struct LogScan {
     /// The LSN behind the last.
     pub to: u64,
     /// Up to where a flush has covered what it says.
-    pub settled: u64,
+    pub durable_mark: u64,
     /// Whether all of it is there.
     pub is_whole: bool,
     /// What is missing.
@@ -245,10 +245,10 @@ async fn pool_of(
         let entries = blocks.first().map_or(0, |block| block.entries);
         of.checkpoints.push(checkpoint_of(seams, looked, &wanted, (sequence, blocks.len(), entries)).await);
     }
-    let options = Options { pool: Some(wanted), way: Way::Present, space: None };
+    let options = Options { pool: Some(wanted), mode: RescueMode::Present, space: None };
     match open(seams, devices, &options, &Progress::default()).await {
         Ok(rescued) => {
-            debug_assert_eq!(rescued.moment, Moment::Present);
+            debug_assert_eq!(rescued.point_in_time, PointInTime::Present);
             for space in rescued.list().await {
                 of.spaces.push(SpaceScan {
                     id: space.id.0,
@@ -327,11 +327,12 @@ async fn log_of(seams: &Seams, gathered: &Gathered, need: dolmen_pool::LogNeed) 
     let copy =
         |one: &&dolmen_pool::Candidate| LogCopy { disk: one.label.disk, device: Rc::clone(&one.device) };
     let copies: Vec<LogCopy> = sources.iter().map(copy).collect();
-    let mut of = LogScan { from: need.from.lsn.0, to: 0, settled: 0, is_whole: false, damage: Vec::new() };
+    let mut of =
+        LogScan { from: need.from.lsn.0, to: 0, durable_mark: 0, is_whole: false, damage: Vec::new() };
     match recover(seams, TOKEN, first.label.pool, ring, &copies, need.from, &spans).await {
         Ok(recovered) => {
             of.to = recovered.next().lsn.0;
-            of.settled = recovered.settled().0;
+            of.durable_mark = recovered.durable_mark().0;
             of.damage = recovered.damage().iter().map(ToString::to_string).collect();
             of.is_whole = of.damage.is_empty();
         }
@@ -342,14 +343,14 @@ async fn log_of(seams: &Seams, gathered: &Gathered, need: dolmen_pool::LogNeed) 
 
 /// What headers say that name the same pool, disk and space.
 #[derive(Default)]
-struct Alike {
+struct SameOrigin {
     count: u64,
     rows: BTreeSet<RowId>,
     newest_epoch: u64,
 }
 
 fn slabs_of(survey: &Survey) -> Vec<SlabsScan> {
-    let mut found: BTreeMap<(PoolId, DiskId, SpaceId), Alike> = BTreeMap::new();
+    let mut found: BTreeMap<(PoolId, DiskId, SpaceId), SameOrigin> = BTreeMap::new();
     for (_, header) in &survey.headers {
         let of = found.entry((header.pool, header.disk, header.space)).or_default();
         of.count += 1;
@@ -358,8 +359,8 @@ fn slabs_of(survey: &Survey) -> Vec<SlabsScan> {
     }
     let purpose = |id| match salvage::purpose_of(id) {
         salvage::Purpose::People => "people",
-        salvage::Purpose::Heirs(_) => "heirs",
-        salvage::Purpose::Drafts(_) => "drafts",
+        salvage::Purpose::ShadowRows(_) => "shadow_rows",
+        salvage::Purpose::ConversionShadows(_) => "conversion_shadows",
         salvage::Purpose::WriteCache(_) => "write_cache",
     };
     let slabs = found.into_iter().map(|((pool, disk, space), of)| SlabsScan {

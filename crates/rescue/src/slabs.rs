@@ -70,7 +70,7 @@ pub(crate) async fn survey(seams: &Seams, device: &Rc<dyn BlockDevice>, progress
         let (buffer, result) = answer.await;
         match result {
             Ok(()) => found.look(from, &buffer),
-            Err(DeviceError::Gone) => {
+            Err(DeviceError::Detached) => {
                 found.unreadable += capacity - from;
                 return found;
             }

@@ -12,7 +12,7 @@ use dolmen_block_io::{BlockDevice, Seams};
 use dolmen_future_pool::pooled;
 use dolmen_pool::Run;
 use dolmen_space::salvage::{RowShape, TABLE_PAGE_BYTES, generation_of};
-use dolmen_units::{Epoch, GRAIN_BYTES, PoolId, RowId};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Epoch, PoolId, RowId};
 
 use crate::gather::read_bytes;
 
@@ -25,7 +25,7 @@ pub(crate) struct Weighed {
     /// Epoch of its header: a slab that another one took over from has an older one.
     pub(crate) epoch: Epoch,
     /// Whether a label says that its disk missed writes.
-    pub(crate) is_behind: bool,
+    pub(crate) is_stale: bool,
 }
 
 /// What came of weighing the slabs of a row.
@@ -51,9 +51,12 @@ struct PageCopy {
 fn address(slab: &Weighed, offset: u64) -> Option<u64> {
     let mut skip = offset;
     for run in &slab.runs {
-        let bytes = run.count * GRAIN_BYTES;
+        let bytes = run.count * ALLOCATION_UNIT_BYTES;
         if skip < bytes {
-            return slab.data_start.checked_add(run.first.checked_mul(GRAIN_BYTES)?)?.checked_add(skip);
+            return slab
+                .data_start
+                .checked_add(run.first.checked_mul(ALLOCATION_UNIT_BYTES)?)?
+                .checked_add(skip);
         }
         skip -= bytes;
     }
@@ -85,27 +88,27 @@ pub(crate) async fn weigh(
             pages.entry((place.column, place.index)).or_default().push(copy);
         }
     }
-    judge(shape, slabs, &pages)
+    decide(shape, slabs, &pages)
 }
 
-fn judge(shape: RowShape, slabs: &[Weighed], pages: &BTreeMap<(usize, usize), Vec<PageCopy>>) -> Weights {
+fn decide(shape: RowShape, slabs: &[Weighed], pages: &BTreeMap<(usize, usize), Vec<PageCopy>>) -> Weights {
     // By how many generations each slab is behind on some page, at most.
-    let mut behind = vec![0u64; slabs.len()];
+    let mut after = vec![0u64; slabs.len()];
     let mut has_any = vec![false; slabs.len()];
     for copies in pages.values() {
         let Some(newest) = copies.iter().filter_map(|copy| copy.newest).max() else { continue };
         for copy in copies {
             let Some(own) = copy.newest else { continue };
-            for (number, (behind, has_any)) in behind.iter_mut().zip(&mut has_any).enumerate() {
+            for (number, (after, has_any)) in after.iter_mut().zip(&mut has_any).enumerate() {
                 if number == copy.slab {
-                    *behind = (*behind).max(newest - own);
+                    *after = (*after).max(newest - own);
                     *has_any = true;
                 }
             }
         }
     }
-    let is_left = |number: usize| slabs.get(number).is_some_and(|slab| slab.is_behind);
-    let lag = |number: usize| behind.get(number).copied().unwrap_or(0);
+    let is_left = |number: usize| slabs.get(number).is_some_and(|slab| slab.is_stale);
+    let lag = |number: usize| after.get(number).copied().unwrap_or(0);
     let is_here = |number: usize| has_any.get(number).copied().unwrap_or(false);
     // A crash in a write-back leaves some copies one generation behind.
     let kept_at = |most: u64| move |number: usize| lag(number) <= most;

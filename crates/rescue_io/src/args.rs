@@ -59,7 +59,7 @@ pub(crate) struct ScanArguments {
 /// How a pool is opened.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
-pub(crate) struct WayArguments {
+pub(crate) struct ModeArguments {
     /// Open it at this checkpoint, with the log if all of it is there; scan lists them
     #[arg(long, value_name = "CHECKPOINT")]
     pub at: Option<u64>,
@@ -79,7 +79,7 @@ pub(crate) struct ListArguments {
     pub disks: Vec<PathBuf>,
     /// How to open it.
     #[command(flatten)]
-    pub way: WayArguments,
+    pub mode: ModeArguments,
     /// Which pool, by name or id, if the disks are of several
     #[arg(long, value_name = "POOL")]
     pub pool: Option<String>,
@@ -105,7 +105,7 @@ pub(crate) struct ExportArguments {
     pub zero_bad: bool,
     /// How to open it.
     #[command(flatten)]
-    pub way: WayArguments,
+    pub mode: ModeArguments,
     /// Which pool, by name or id, if the disks are of several
     #[arg(long, value_name = "POOL")]
     pub pool: Option<String>,

@@ -11,8 +11,8 @@ use crate::args::ExportArguments;
 use crate::error::ToolError;
 
 /// Of which moment something is, and what has to be known of it.
-pub(crate) fn moment(rescued: &Rescued) -> String {
-    let mut text = format!("pool {}, as of {}", rescued.name, rescued.moment);
+pub(crate) fn point_in_time(rescued: &Rescued) -> String {
+    let mut text = format!("pool {}, as of {}", rescued.name, rescued.point_in_time);
     for note in &rescued.notes {
         let _ = write!(text, "\n  note: {}", note.0);
     }
@@ -58,8 +58,8 @@ fn device_lines(device: &DeviceScan, text: &mut String) {
     }
     for slabs in &device.slabs {
         let purpose = match slabs.purpose {
-            "heirs" => ", heirs of rows",
-            "drafts" => ", drafts of rows",
+            "shadow_rows" => ", shadow rows of rows",
+            "conversion_shadows" => ", conversion shadows of rows",
             "write_cache" => ", a write cache",
             _ => "",
         };
@@ -132,7 +132,7 @@ fn checkpoint_line(of: &CheckpointScan, text: &mut String) {
 
 /// The spaces that can be had, for people.
 pub(crate) fn list(rescued: &Rescued, spaces: &[FoundSpace]) -> String {
-    let mut text = moment(rescued);
+    let mut text = point_in_time(rescued);
     text.push('\n');
     for space in spaces {
         let made_up =
@@ -151,18 +151,18 @@ pub(crate) fn list(rescued: &Rescued, spaces: &[FoundSpace]) -> String {
 }
 
 #[derive(Debug, Serialize)]
-struct MomentDocument<'a> {
+struct PointInTimeDocument<'a> {
     pool: &'a str,
-    moment: &'static str,
+    point_in_time: &'static str,
     checkpoint: Option<u64>,
     notes: Vec<&'a str>,
 }
 
-fn moment_document(rescued: &Rescued) -> MomentDocument<'_> {
-    MomentDocument {
+fn point_in_time_document(rescued: &Rescued) -> PointInTimeDocument<'_> {
+    PointInTimeDocument {
         pool: &rescued.name,
-        moment: rescued.moment.name(),
-        checkpoint: rescued.moment.checkpoint(),
+        point_in_time: rescued.point_in_time.name(),
+        checkpoint: rescued.point_in_time.checkpoint(),
         notes: rescued.notes.iter().map(|note| note.0.as_str()).collect(),
     }
 }
@@ -180,7 +180,7 @@ pub(crate) fn list_document(rescued: &Rescued, spaces: &[FoundSpace]) -> Value {
             "trashed_at": space.trashed_at,
         })
     };
-    json!({ "of": moment_document(rescued), "spaces": spaces.iter().map(space).collect::<Vec<_>>() })
+    json!({ "of": point_in_time_document(rescued), "spaces": spaces.iter().map(space).collect::<Vec<_>>() })
 }
 
 fn range_document(range: &BadRange) -> Value {
@@ -190,7 +190,8 @@ fn range_document(range: &BadRange) -> Value {
 /// The list of bad ranges as a file: what it is of in lines that begin with #, then a line for each range that people can read
 /// and programs too.
 pub(crate) fn bad_ranges(rescued: &Rescued, space: &str, size: Bytes, bad: &[BadRange]) -> String {
-    let mut text = format!("# space {space} of {} bytes, {}\n", size.0, moment(rescued).replace('\n', "\n#"));
+    let mut text =
+        format!("# space {space} of {} bytes, {}\n", size.0, point_in_time(rescued).replace('\n', "\n#"));
     text.push_str("# first byte, bytes, what, why\n");
     for range in bad {
         let _ = writeln!(text, "{} {} {} # {}", range.at, range.length.0, range.kind.name(), range.kind);
@@ -209,7 +210,7 @@ pub(crate) fn export_document(
     bad: &[BadRange],
 ) -> Result<String, ToolError> {
     let document = json!({
-        "of": moment_document(rescued),
+        "of": point_in_time_document(rescued),
         "space": arguments.space,
         "bytes": size.0,
         "to": arguments.to.display().to_string(),
@@ -220,7 +221,7 @@ pub(crate) fn export_document(
 }
 
 /// Ranges that are told one by one; more are in the list.
-const TOLD: usize = 10;
+const REPORTED: usize = 10;
 
 /// What came out, for people.
 pub(crate) fn export(
@@ -249,11 +250,11 @@ pub(crate) fn export(
             sum(false)
         );
     }
-    for range in bad.iter().take(TOLD) {
+    for range in bad.iter().take(REPORTED) {
         let _ = writeln!(text, "  {} from byte {} on: {}", range.length, range.at, range.kind);
     }
-    if bad.len() > TOLD {
-        let _ = writeln!(text, "  and {} more ranges", bad.len() - TOLD);
+    if bad.len() > REPORTED {
+        let _ = writeln!(text, "  and {} more ranges", bad.len() - REPORTED);
     }
     let _ = writeln!(text, "  all ranges are in {}", list.display());
     text

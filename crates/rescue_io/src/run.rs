@@ -11,13 +11,13 @@ use std::time::Duration;
 use dolmen_block_io::within;
 use dolmen_block_linux::{Runtime, RuntimeConfig};
 use dolmen_rescue::dump::{What, dump, text};
-use dolmen_rescue::{BadRange, Depth, Export, Options, Piece, Rescued, Way, open, scan};
+use dolmen_rescue::{BadRange, Depth, Export, Options, Piece, RescueMode, Rescued, open, scan};
 use dolmen_space::Progress;
 use dolmen_units::{Bytes, SpaceId};
 
 use crate::args::{
-    Arguments, Command, DumpArguments, ExportArguments, Format, ListArguments, ScanArguments, Structure,
-    WayArguments,
+    Arguments, Command, DumpArguments, ExportArguments, Format, ListArguments, ModeArguments, ScanArguments,
+    Structure,
 };
 use crate::disks::{Disks, open_all};
 use crate::error::ToolError;
@@ -65,12 +65,12 @@ pub(crate) fn run(
     }
 }
 
-fn way_of(arguments: &WayArguments) -> Way {
+fn mode_of(arguments: &ModeArguments) -> RescueMode {
     match (arguments.at, arguments.without_log, arguments.from_slabs) {
-        (Some(sequence), _, _) => Way::At(sequence),
-        (None, true, _) => Way::WithoutLog,
-        (None, false, true) => Way::Slabs,
-        (None, false, false) => Way::Present,
+        (Some(sequence), _, _) => RescueMode::At(sequence),
+        (None, true, _) => RescueMode::WithoutLog,
+        (None, false, true) => RescueMode::Slabs,
+        (None, false, false) => RescueMode::Present,
     }
 }
 
@@ -94,9 +94,9 @@ impl Tool<'_> {
         let disks = self.disks(&arguments.disks)?;
         let depth = if arguments.whole { Depth::WholeDisks } else { Depth::Metadata };
         let (seams, progress) = (self.runtime.seams(), Rc::new(Progress::default()));
-        let told = Rc::clone(&progress);
+        let run_command = Rc::clone(&progress);
         let scanned =
-            self.wait(&told, async move { scan(&seams, &disks.devices, depth, &progress).await })?;
+            self.wait(&run_command, async move { scan(&seams, &disks.devices, depth, &progress).await })?;
         match self.format {
             Format::Json => writeln!(self.out, "{}", serde_json::to_string(&scanned)?)?,
             Format::Text => write!(self.out, "{}", report::scan(&scanned))?,
@@ -108,23 +108,23 @@ impl Tool<'_> {
     fn open(
         &mut self,
         paths: &[PathBuf],
-        way: &WayArguments,
+        mode: &ModeArguments,
         pool: Option<&str>,
         space: Option<&str>,
     ) -> Result<Rescued, ToolError> {
         let disks = self.disks(paths)?;
         let options =
-            Options { pool: pool.map(str::to_owned), way: way_of(way), space: space.map(str::to_owned) };
+            Options { pool: pool.map(str::to_owned), mode: mode_of(mode), space: space.map(str::to_owned) };
         let (seams, progress) = (self.runtime.seams(), Rc::new(Progress::default()));
-        let told = Rc::clone(&progress);
+        let run_command = Rc::clone(&progress);
         let opened =
-            self.wait(&told, async move { open(&seams, &disks.devices, &options, &progress).await })?;
+            self.wait(&run_command, async move { open(&seams, &disks.devices, &options, &progress).await })?;
         Ok(opened?)
     }
 
     fn list(&mut self, arguments: &ListArguments) -> Result<Outcome, ToolError> {
         // The tables of no space are weighed: nobody reads any.
-        let rescued = self.open(&arguments.disks, &arguments.way, arguments.pool.as_deref(), Some(""))?;
+        let rescued = self.open(&arguments.disks, &arguments.mode, arguments.pool.as_deref(), Some(""))?;
         let rescued = Rc::new(rescued);
         let of = Rc::clone(&rescued);
         let spaces = self.runtime.run(async move { of.list().await });
@@ -148,11 +148,11 @@ impl Tool<'_> {
         let list = list_path(arguments)?;
         check_paths(arguments, &list)?;
         let rescued =
-            self.open(&arguments.disks, &arguments.way, arguments.pool.as_deref(), Some(&arguments.space))?;
+            self.open(&arguments.disks, &arguments.mode, arguments.pool.as_deref(), Some(&arguments.space))?;
         let rescued = Rc::new(rescued);
         let (of, space) = (Rc::clone(&rescued), arguments.space.clone());
         let export = self.runtime.run(async move { of.export(&space).await })?;
-        writeln!(self.messages, "{}", report::moment(&rescued))?;
+        writeln!(self.messages, "{}", report::point_in_time(&rescued))?;
         if arguments.dry_run {
             let size = export.size();
             writeln!(
@@ -245,9 +245,10 @@ impl Tool<'_> {
         };
         let (seams, progress, checkpoint) =
             (self.runtime.seams(), Rc::new(Progress::default()), arguments.at);
-        let told = Rc::clone(&progress);
-        let shown =
-            self.wait(&told, async move { dump(&seams, &disks.devices, what, checkpoint, &progress).await })?;
+        let run_command = Rc::clone(&progress);
+        let shown = self.wait(&run_command, async move {
+            dump(&seams, &disks.devices, what, checkpoint, &progress).await
+        })?;
         let shown = shown?;
         match self.format {
             Format::Json => writeln!(self.out, "{shown}")?,
@@ -268,8 +269,8 @@ impl Tool<'_> {
         loop {
             let (clock, work) = (self.runtime.seams().clock, Rc::clone(&work));
             let step = async move {
-                let turn = poll_fn(|cx| work.borrow_mut().as_mut().poll(cx));
-                within(clock.as_ref(), clock.now() + TICK, turn).await
+                let change = poll_fn(|cx| work.borrow_mut().as_mut().poll(cx));
+                within(clock.as_ref(), clock.now() + TICK, change).await
             };
             let ended = self.runtime.run(step);
             let total = Bytes(progress.total.get());
@@ -301,16 +302,16 @@ fn list_path(arguments: &ExportArguments) -> Result<PathBuf, ToolError> {
     match &arguments.bad_ranges {
         Some(path) => Ok(path.clone()),
         None if arguments.to.as_os_str() == "-" => Err(ToolError::NoList),
-        None => Ok(behind(&arguments.to, ".bad")),
+        None => Ok(after(&arguments.to, ".bad")),
     }
 }
 
 /// What the file is called until all of it is there.
 fn part_path(to: &Path) -> PathBuf {
-    if to.as_os_str() == "-" { to.to_path_buf() } else { behind(to, ".part") }
+    if to.as_os_str() == "-" { to.to_path_buf() } else { after(to, ".part") }
 }
 
-fn behind(path: &Path, suffix: &str) -> PathBuf {
+fn after(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)

@@ -61,7 +61,7 @@ fn make(disks: usize) -> (TempDir, Vec<PathBuf>) {
 }
 
 /// Runs the command: what it leaves with, prints, and says.
-fn told(words: &[&str], disks: &[PathBuf]) -> (u8, String, String) {
+fn run_command(words: &[&str], disks: &[PathBuf]) -> (u8, String, String) {
     let mut line: Vec<String> = vec!["dolmen-rescue".to_owned()];
     line.extend(words.iter().map(|word| (*word).to_owned()));
     line.extend(disks.iter().map(|disk| disk.display().to_string()));
@@ -107,7 +107,7 @@ fn the_help_is_what_the_file_says() {
 fn a_sound_pool_comes_out_as_it_is_and_no_file_is_written_over() {
     let (folder, disks) = make(2);
     let to = folder.path().join("out");
-    let (code, out, messages) = told(&["export", "data", "--to", to.to_str().unwrap()], &disks);
+    let (code, out, messages) = run_command(&["export", "data", "--to", to.to_str().unwrap()], &disks);
     assert_eq!(
         (code, out.as_str()),
         (0, format!("2 MiB written to {}: all of it\n", to.display()).as_str()),
@@ -117,18 +117,18 @@ fn a_sound_pool_comes_out_as_it_is_and_no_file_is_written_over() {
     assert!(fs::read(&to).unwrap() == content());
     let list = fs::read_to_string(folder.path().join("out.bad")).unwrap();
     assert!(list.ends_with("# nothing is bad\n"), "{list}");
-    let (code, _, messages) = told(&["export", "data", "--to", to.to_str().unwrap()], &disks);
+    let (code, _, messages) = run_command(&["export", "data", "--to", to.to_str().unwrap()], &disks);
     assert_eq!(code, 73, "{messages}");
     let disk = disks[0].to_str().unwrap().to_owned();
-    let (code, _, messages) = told(&["export", "data", "--to", &disk], &disks);
+    let (code, _, messages) = run_command(&["export", "data", "--to", &disk], &disks);
     assert!(code == 73 && messages.contains("one of the disks"), "{messages}");
     let stream = ["export", "data", "--to", "-", "--bad-ranges", "/nowhere/at/all", "-n"];
-    assert_eq!(told(&stream, &disks).0, 0, "a dry run writes nothing");
-    assert_eq!(told(&["export", "other", "--to", "/tmp/never"], &disks).0, 2);
+    assert_eq!(run_command(&stream, &disks).0, 0, "a dry run writes nothing");
+    assert_eq!(run_command(&["export", "other", "--to", "/tmp/never"], &disks).0, 2);
 }
 
 #[test]
-fn what_is_gone_is_named_in_every_form() {
+fn losses_are_named_in_every_form() {
     let (folder, disks) = make(2);
     // One block of both copies, wherever they are.
     for disk in &disks {
@@ -148,7 +148,7 @@ fn what_is_gone_is_named_in_every_form() {
         "--bad-ranges",
         list.to_str().unwrap(),
     ];
-    let (code, out, messages) = told(&words, &disks);
+    let (code, out, messages) = run_command(&words, &disks);
     assert_eq!(code, 1, "{messages}");
     for document in [out, fs::read_to_string(&list).unwrap()] {
         let document: Value = serde_json::from_str(&document).unwrap();
@@ -169,18 +169,18 @@ fn without_any_metadata_slabs_give_what_they_hold() {
         zero(disk, 0, 9 << 20);
         zero(disk, DISK_BYTES - (2 << 20), 2 << 20);
     }
-    let (code, out, _) = told(&["scan"], &disks);
+    let (code, out, _) = run_command(&["scan"], &disks);
     assert!(code == 1 && out.contains("--from-slabs"), "{out}");
-    let (code, _, messages) = told(&["list"], &disks);
+    let (code, _, messages) = run_command(&["list"], &disks);
     assert!(code == 74 && messages.contains("--from-slabs"), "{messages}");
-    let (code, out, messages) = told(&["list", "--from-slabs"], &disks);
+    let (code, out, messages) = run_command(&["list", "--from-slabs"], &disks);
     assert!(code == 0 && out.contains("space-1 (1): 1 MiB, mirror"), "{out} {messages}");
-    let (code, out, _) = told(&["scan", "--whole", "-o", "json"], &disks);
+    let (code, out, _) = run_command(&["scan", "--whole", "-o", "json"], &disks);
     let document: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((code, &document["devices"][0]["slabs"][0]["count"]), (1, &Value::from(1)));
     let to = folder.path().join("out");
     let (code, _, messages) =
-        told(&["export", "space-1", "--from-slabs", "--to", to.to_str().unwrap()], &disks);
+        run_command(&["export", "space-1", "--from-slabs", "--to", to.to_str().unwrap()], &disks);
     assert_eq!(code, 0, "{messages}");
     assert!(fs::read(&to).unwrap() == content()[..1 << 20]);
 }
@@ -189,17 +189,17 @@ fn without_any_metadata_slabs_give_what_they_hold() {
 fn every_structure_is_printed_as_text_and_as_a_document() {
     let (_folder, disks) = make(2);
     for what in ["label", "epoch", "checkpoint", "log", "cache", "map", "space", "row", "slab"] {
-        let (code, text, messages) = told(&["dump", what], &disks);
+        let (code, text, messages) = run_command(&["dump", what], &disks);
         assert!(code == 0 && text.lines().count() > 3, "{what}: {text} {messages}");
-        let (_, document, _) = told(&["dump", what, "-o", "json"], &disks);
+        let (_, document, _) = run_command(&["dump", what, "-o", "json"], &disks);
         assert!(serde_json::from_str::<Value>(&document).is_ok(), "{what}: {document}");
     }
     for (at, is) in [(65536, "label"), (1 << 20, "checkpoint"), (0, "zeros")] {
         let words = ["dump", "block", "-o", "json", "--address", &at.to_string()];
-        let document: Value = serde_json::from_str(&told(&words, &disks[..1]).1).unwrap();
+        let document: Value = serde_json::from_str(&run_command(&words, &disks[..1]).1).unwrap();
         assert_eq!(document[0]["holds"]["is"], is, "{at}: {document}");
     }
-    let (_, rows, _) = told(&["dump", "row", "-o", "json"], &disks);
+    let (_, rows, _) = run_command(&["dump", "row", "-o", "json"], &disks);
     let rows: Value = serde_json::from_str(&rows).unwrap();
     assert_eq!(rows[0]["value"]["formatted"], true, "{rows}");
 }
@@ -216,14 +216,14 @@ fn bad_input_is_refused_in_words() {
     for words in
         [&["scan"][..], &["scan", "--whole"], &["dump", "label"], &["dump", "slab"], &["dump", "log"]]
     {
-        let (code, out, messages) = told(words, &devices);
+        let (code, out, messages) = run_command(words, &devices);
         assert!(code < 2 && !out.is_empty(), "{words:?}: {out} {messages}");
     }
     for words in [&["list"][..], &["list", "--from-slabs"], &["list", "--at", "3"], &["dump", "map"]] {
-        let (code, _, messages) = told(words, &devices);
+        let (code, _, messages) = run_command(words, &devices);
         assert!(code == 74 && messages.contains("none of the 2 devices"), "{words:?}: {code} {messages}");
     }
-    assert_eq!(told(&["scan"], &[folder.path().join("nothing")]).0, 2);
+    assert_eq!(run_command(&["scan"], &[folder.path().join("nothing")]).0, 2);
 }
 
 #[test]

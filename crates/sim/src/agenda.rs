@@ -10,30 +10,30 @@ use std::collections::BinaryHeap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_block_io::{Clock, CompletionKey, Completions, Moment, Outcome, Payload, Submission};
+use dolmen_block_io::{Clock, CompletionKey, Completions, Instant, Outcome, Payload, Submission};
 
 use crate::random::Random;
 
 /// What an event does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub(crate) enum EventAction {
     /// A command is answered. The number tells it from a later command in the same slot.
     Complete { disk: usize, slot: usize, number: u64 },
     /// A hung command is given up.
-    GiveUp { disk: usize, slot: usize, number: u64 },
+    TimeOut { disk: usize, slot: usize, number: u64 },
     /// A write takes effect although nobody waits for it any more.
-    LandLate { disk: usize, number: u64 },
+    LandDelayed { disk: usize, number: u64 },
     /// A disk that vanished comes back, unless that was done meanwhile.
     ComeBack { disk: usize, absence: u64 },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Event {
-    at: Moment,
+    at: Instant,
     /// Drawn: orders events of one instant.
     tie: u64,
     sequence: u64,
-    deed: Deed,
+    event_action: EventAction,
 }
 
 impl Ord for Event {
@@ -50,7 +50,7 @@ impl PartialOrd for Event {
 
 /// What comes next.
 pub(crate) enum Next {
-    Deed(Deed),
+    EventAction(EventAction),
     /// An alarm rang.
     Alarm,
     /// Nothing is planned.
@@ -59,15 +59,15 @@ pub(crate) enum Next {
 
 /// The plan of a world.
 pub(crate) struct Agenda {
-    now: Cell<Moment>,
+    now: Cell<Instant>,
     /// How far the engine's clock is ahead.
     ahead: Cell<Duration>,
     sequence: Cell<u64>,
     ties: RefCell<Random>,
     events: RefCell<BinaryHeap<Reverse<Event>>>,
     /// By what the engine's clock must show.
-    alarms: RefCell<BinaryHeap<Reverse<(Moment, u64, CompletionKey)>>>,
-    bells: RefCell<Rc<Completions>>,
+    alarms: RefCell<BinaryHeap<Reverse<(Instant, u64, CompletionKey)>>>,
+    wakers: RefCell<Rc<Completions>>,
 }
 
 impl Agenda {
@@ -79,17 +79,17 @@ impl Agenda {
             ties: RefCell::new(ties),
             events: RefCell::default(),
             alarms: RefCell::default(),
-            bells: RefCell::new(Completions::new()),
+            wakers: RefCell::new(Completions::new()),
         })
     }
 
     /// The time in which disks work.
-    pub(crate) fn now(&self) -> Moment {
+    pub(crate) fn now(&self) -> Instant {
         self.now.get()
     }
 
     /// What the engine's clock shows.
-    pub(crate) fn clock_now(&self) -> Moment {
+    pub(crate) fn clock_now(&self) -> Instant {
         self.now.get() + self.ahead.get()
     }
 
@@ -99,15 +99,15 @@ impl Agenda {
         sequence
     }
 
-    pub(crate) fn plan(&self, after: Duration, deed: Deed) {
+    pub(crate) fn plan(&self, after: Duration, event_action: EventAction) {
         let tie = self.ties.borrow_mut().next_u64();
-        let event = Event { at: self.now.get() + after, tie, sequence: self.next_sequence(), deed };
+        let event = Event { at: self.now.get() + after, tie, sequence: self.next_sequence(), event_action };
         self.events.borrow_mut().push(Reverse(event));
     }
 
-    fn wake_at(&self, moment: Moment) -> Submission {
-        let (key, submission) = self.bells.borrow().begin();
-        self.alarms.borrow_mut().push(Reverse((moment, self.next_sequence(), key)));
+    fn wake_at(&self, instant: Instant) -> Submission {
+        let (key, submission) = self.wakers.borrow().begin();
+        self.alarms.borrow_mut().push(Reverse((instant, self.next_sequence(), key)));
         submission
     }
 
@@ -118,7 +118,7 @@ impl Agenda {
     /// Forgets all alarms, whose owners are dead.
     pub(crate) fn silence(&self) {
         self.alarms.borrow_mut().clear();
-        self.bells.replace(Completions::new());
+        self.wakers.replace(Completions::new());
     }
 
     /// Whether an event of a disk is due within a time that a busy core may well need.
@@ -130,21 +130,24 @@ impl Agenda {
     pub(crate) fn advance(&self) -> Next {
         let first_event = self.events.borrow().peek().map(|Reverse(event)| event.at);
         let ahead = u64::try_from(self.ahead.get().as_nanos()).unwrap_or(u64::MAX);
-        let first_alarm =
-            self.alarms.borrow().peek().map(|Reverse((moment, _, _))| Moment(moment.0.saturating_sub(ahead)));
+        let first_alarm = self
+            .alarms
+            .borrow()
+            .peek()
+            .map(|Reverse((instant, _, _))| Instant(instant.0.saturating_sub(ahead)));
         match (first_event, first_alarm) {
             (None, None) => Next::Nothing,
             (Some(event), alarm) if alarm.is_none_or(|alarm| event <= alarm) => {
                 self.now.set(self.now.get().max(event));
-                let deed = self.events.borrow_mut().pop().map(|Reverse(event)| event.deed);
-                deed.map_or(Next::Nothing, Next::Deed)
+                let event_action = self.events.borrow_mut().pop().map(|Reverse(event)| event.event_action);
+                event_action.map_or(Next::Nothing, Next::EventAction)
             }
             (_, alarm) => {
                 self.now.set(self.now.get().max(alarm.unwrap_or_default()));
-                let rung = self.alarms.borrow_mut().pop();
-                let bells = Rc::clone(&self.bells.borrow());
-                if let Some(Reverse((_, _, key))) = rung {
-                    bells.complete(key, Outcome { result: Ok(()), payload: Payload::None });
+                let notified = self.alarms.borrow_mut().pop();
+                let wakers = Rc::clone(&self.wakers.borrow());
+                if let Some(Reverse((_, _, key))) = notified {
+                    wakers.complete(key, Outcome { result: Ok(()), payload: Payload::None });
                 }
                 Next::Alarm
             }
@@ -156,11 +159,11 @@ impl Agenda {
 pub(crate) struct WorldClock(pub(crate) Rc<Agenda>);
 
 impl Clock for WorldClock {
-    fn now(&self) -> Moment {
+    fn now(&self) -> Instant {
         self.0.clock_now()
     }
 
-    fn wake_at(&self, moment: Moment) -> Submission {
-        self.0.wake_at(moment)
+    fn wake_at(&self, instant: Instant) -> Submission {
+        self.0.wake_at(instant)
     }
 }

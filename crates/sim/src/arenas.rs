@@ -12,12 +12,12 @@ pub(crate) type Sizes = (ArenaConfig, ArenaConfig);
 const KEPT_MAX: usize = 4;
 
 thread_local! {
-    static LEFT: RefCell<Vec<(Sizes, Arena, Arena)>> = const { RefCell::new(Vec::new()) };
+    static LEFT_BYTES: RefCell<Vec<(Sizes, Arena, Arena)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Arenas of these sizes; what their frames hold is whatever was left in them.
 pub(crate) fn take(sizes: Sizes) -> (Arena, Arena) {
-    let left = LEFT.with_borrow_mut(|left| {
+    let left = LEFT_BYTES.with_borrow_mut(|left| {
         let index = left.iter().position(|(kept, ..)| *kept == sizes)?;
         Some(left.swap_remove(index))
     });
@@ -30,7 +30,7 @@ pub(crate) fn leave(dead: Option<(Sizes, Seams)>) {
     if seams.data.lent_count() + seams.metadata.lent_count() > 0 {
         return;
     }
-    LEFT.with_borrow_mut(|left| {
+    LEFT_BYTES.with_borrow_mut(|left| {
         if left.len() == KEPT_MAX {
             left.remove(0);
         }

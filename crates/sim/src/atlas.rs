@@ -35,7 +35,7 @@ pub struct AtlasGroup {
 }
 
 #[derive(Debug, Default)]
-struct Claims {
+struct DamageLimits {
     lost: BTreeSet<DiskIndex>,
     zones: BTreeMap<u64, BTreeSet<DiskIndex>>,
 }
@@ -44,7 +44,7 @@ struct Claims {
 #[derive(Debug)]
 pub struct Atlas {
     zone_bytes: u64,
-    groups: Vec<(AtlasGroup, RefCell<Claims>)>,
+    groups: Vec<(AtlasGroup, RefCell<DamageLimits>)>,
 }
 
 impl Atlas {
@@ -62,7 +62,7 @@ impl Atlas {
         Self { zone_bytes, groups: groups.into_iter().map(|group| (group, RefCell::default())).collect() }
     }
 
-    fn group_of(&self, disk: DiskIndex) -> Option<&(AtlasGroup, RefCell<Claims>)> {
+    fn group_of(&self, disk: DiskIndex) -> Option<&(AtlasGroup, RefCell<DamageLimits>)> {
         self.groups.iter().find(|(group, _)| group.disks.contains(&disk))
     }
 

@@ -12,9 +12,9 @@ use dolmen_block_io::{Action, Command, DeviceError, Durability, Outcome, Payload
 use dolmen_buffer::Arena;
 use dolmen_units::BLOCK_BYTES;
 
-use crate::agenda::Deed;
+use crate::agenda::EventAction;
 use crate::crash::{Content, Fate, Tear};
-use crate::disk::{Flight, LateWrite, Port, SimDisk, State, Stretch, Work};
+use crate::disk::{DelayedWrite, Flight, Port, SimDisk, SlowPeriod, State, Work};
 use crate::fault::FaultKind;
 use crate::image::{Piece, SECTOR, pieces_of, zero_pieces};
 use crate::profile::{FenceScope, Request};
@@ -26,7 +26,7 @@ const MEDIUM: DeviceError = DeviceError::Medium { errno: EIO };
 /// How much longer slow commands take: from the first to the second.
 const SLOW_FACTORS: (u64, u64) = (10, 1000);
 /// How long a disk is slow at most, in commands that take as long as its slow ones do.
-const STRETCH_COMMANDS_MAX: u64 = 32;
+const PERIOD_COMMANDS_MAX: u64 = 32;
 /// What such a command takes while a disk is not slow, about.
 const USUAL: Duration = Duration::from_micros(60);
 
@@ -35,15 +35,15 @@ impl SimDisk {
         let (key, submission) = port.completions.begin();
         let request = self.request(&command.action);
         self.trace_submission(&command.action, request);
-        if port.open.get() && self.faults.strikes(FaultKind::Vanished) {
+        if port.open.get() && self.faults.fires(FaultKind::Vanished) {
             self.vanish();
         }
         if !port.open.get() {
             let number = self.state.borrow().next_number;
-            self.answer(port, key, number, refusal(command.action, DeviceError::Gone));
+            self.answer(port, key, number, refusal(command.action, DeviceError::Detached));
             return submission;
         }
-        if self.faults.strikes(FaultKind::Reset) {
+        if self.faults.fires(FaultKind::Reset) {
             self.reset();
         }
         let (token, within) = (command.token, command.within);
@@ -51,7 +51,7 @@ impl SimDisk {
             Ok(()) => self.work(command.action),
             Err(error) => Work::Refused(refusal(command.action, error)),
         };
-        let hung = self.faults.strikes(FaultKind::Hung);
+        let hung = self.faults.fires(FaultKind::Hung);
         let flight = Flight { number: 0, port: Rc::clone(port), key, token, work, hung };
         let (slot, number) = self.take_off(flight);
         let after = self.time_of(request, hung);
@@ -92,7 +92,7 @@ impl SimDisk {
             return Err(DeviceError::Fenced);
         }
         if matches!(command.action, Action::Discard { .. })
-            && self.profile.geometry.discard_grain_bytes.is_none()
+            && self.profile.geometry.discard_granularity_bytes.is_none()
         {
             return Err(DeviceError::Unsupported);
         }
@@ -118,13 +118,13 @@ impl SimDisk {
         }
     }
 
-    /// What a discard makes zeros: any of the whole grains in its range, as the disk likes.
+    /// What a discard makes zeros: any of the whole allocation units in its range, as the disk likes.
     fn forgotten(&self, at: u64, length: u64) -> Vec<Piece> {
-        let grain = u64::from(self.profile.geometry.discard_grain_bytes.unwrap_or(1)).max(1);
-        let (first, end) = (at.div_ceil(grain), (at + length) / grain);
+        let unit = u64::from(self.profile.geometry.discard_granularity_bytes.unwrap_or(1)).max(1);
+        let (first, end) = (at.div_ceil(unit), (at + length) / unit);
         let keep_all = self.speeds.borrow_mut().coin();
-        let grains = (first..end).filter(|_| !keep_all);
-        grains.flat_map(|index| zero_pieces(index * grain, grain)).collect()
+        let units = (first..end).filter(|_| !keep_all);
+        units.flat_map(|index| zero_pieces(index * unit, unit)).collect()
     }
 
     /// Takes the command on; its slot and number.
@@ -167,8 +167,8 @@ impl SimDisk {
             None => within.into_iter().chain(self.profile.hang_limit).min(),
         };
         match (limit, after) {
-            (Some(limit), _) => self.agenda.plan(limit, Deed::GiveUp { disk, slot, number }),
-            (None, Some(after)) => self.agenda.plan(after, Deed::Complete { disk, slot, number }),
+            (Some(limit), _) => self.agenda.plan(limit, EventAction::TimeOut { disk, slot, number }),
+            (None, Some(after)) => self.agenda.plan(after, EventAction::Complete { disk, slot, number }),
             (None, None) => {}
         }
     }
@@ -186,7 +186,7 @@ impl SimDisk {
             after += self.profile.latency.latency(flush, &mut self.speeds.borrow_mut());
         }
         let mut times = self.slowness(request);
-        if self.faults.strikes(FaultKind::Slow) {
+        if self.faults.fires(FaultKind::Slow) {
             self.note_fault(FaultKind::Slow, request.at);
             let factor = SLOW_FACTORS.0 + self.faults.below(SLOW_FACTORS.1 - SLOW_FACTORS.0 + 1);
             times = times.max(u32::try_from(factor).unwrap_or(1));
@@ -197,30 +197,30 @@ impl SimDisk {
     /// How many times as long a command takes because the disk is slow for a while.
     fn slowness(&self, request: Request) -> u32 {
         let now = self.agenda.now();
-        let is_over = self.state.borrow().stretch.until <= now;
-        if is_over && self.faults.strikes(FaultKind::SlowStretch) {
-            self.note_fault(FaultKind::SlowStretch, request.at);
-            let stretch = self.drawn_stretch();
-            self.state.borrow_mut().stretch = stretch;
+        let is_over = self.state.borrow().period.until <= now;
+        if is_over && self.faults.fires(FaultKind::SlowPeriod) {
+            self.note_fault(FaultKind::SlowPeriod, request.at);
+            let period = self.drawn_period();
+            self.state.borrow_mut().period = period;
         }
-        let stretch = self.state.borrow().stretch;
+        let period = self.state.borrow().period;
         let is_slow = match request.kind {
-            CommandKind::Read => stretch.reads,
-            CommandKind::Flush => stretch.flushes,
-            CommandKind::DurableWrite => stretch.writes || stretch.flushes,
-            CommandKind::Write | CommandKind::Discard | CommandKind::WriteZeroes => stretch.writes,
+            CommandKind::Read => period.reads,
+            CommandKind::Flush => period.flushes,
+            CommandKind::DurableWrite => period.writes || period.flushes,
+            CommandKind::Write | CommandKind::Discard | CommandKind::WriteZeroes => period.writes,
         };
-        if is_slow && now < stretch.until { stretch.factor } else { 1 }
+        if is_slow && now < period.until { period.factor } else { 1 }
     }
 
     /// A stretch that begins now. Short ones of high factors and of low ones are about as likely.
-    fn drawn_stretch(&self) -> Stretch {
+    fn drawn_period(&self) -> SlowPeriod {
         let power = 1 + self.faults.below(2);
         let factor = (1 + self.faults.below(10)) * 10u64.pow(u32::try_from(power).unwrap_or(1));
         let factor = u32::try_from(factor).unwrap_or(u32::MAX);
-        let commands = 1 + u32::try_from(self.faults.below(STRETCH_COMMANDS_MAX)).unwrap_or(0);
+        let commands = 1 + u32::try_from(self.faults.below(PERIOD_COMMANDS_MAX)).unwrap_or(0);
         let which = 1 + self.faults.below(7);
-        Stretch {
+        SlowPeriod {
             until: self.agenda.now() + USUAL.saturating_mul(factor).saturating_mul(commands),
             factor,
             reads: which & 1 != 0,
@@ -305,7 +305,7 @@ impl SimDisk {
     }
 
     /// A hung command is answered as timed out; a write may take effect later.
-    pub(crate) fn give_up(&self, slot: usize, number: u64) {
+    pub(crate) fn time_out(&self, slot: usize, number: u64) {
         let Some(flight) = self.land(slot, number) else { return };
         let payload = match flight.work {
             Work::Refused(outcome) => outcome.payload,
@@ -314,9 +314,9 @@ impl SimDisk {
             Work::Flush { .. } => Payload::None,
             Work::Write { content, from, .. } => {
                 if self.faults.coin() {
-                    let late = LateWrite { token: flight.token, content };
-                    self.state.borrow_mut().late.insert(number, late);
-                    self.plan_late(number);
+                    let delayed = DelayedWrite { token: flight.token, content };
+                    self.state.borrow_mut().delayed.insert(number, delayed);
+                    self.plan_delayed(number);
                 }
                 from.map_or(Payload::None, Payload::Shared)
             }
@@ -338,7 +338,7 @@ impl SimDisk {
         drop(state);
         for (slot, number) in released {
             let after = Duration::from_nanos(self.speeds.borrow_mut().below(100_000));
-            self.agenda.plan(after, Deed::Complete { disk: self.index.0, slot, number });
+            self.agenda.plan(after, EventAction::Complete { disk: self.index.0, slot, number });
         }
     }
 
@@ -356,7 +356,7 @@ impl SimDisk {
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), DeviceError> {
         let length = into.len() as u64;
-        if self.faults.strikes(FaultKind::BitRot) {
+        if self.faults.fires(FaultKind::BitRot) {
             let sector = self.sector_within(at, length);
             if self.may_damage(sector..sector + SECTOR as u64) {
                 self.rot(
@@ -365,14 +365,14 @@ impl SimDisk {
                 );
             }
         }
-        if self.faults.strikes(FaultKind::LatentError) {
+        if self.faults.fires(FaultKind::LatentError) {
             let sector = self.sector_within(at, length);
             if self.may_damage(sector..sector + SECTOR as u64) {
                 self.make_unreadable(sector);
             }
         }
         let mut from = at;
-        if self.faults.strikes(FaultKind::MisdirectedRead)
+        if self.faults.fires(FaultKind::MisdirectedRead)
             && let Some(other) = self.elsewhere(at, length)
             && self.may_damage(at..at + length)
         {
@@ -385,20 +385,20 @@ impl SimDisk {
 
     fn write(&self, content: &Rc<Content>, certain: bool) -> Result<(), DeviceError> {
         let (at, length) = (content.at, content.length);
-        if self.needs_room(content) && self.faults.strikes(FaultKind::NoSpace) {
+        if self.needs_room(content) && self.faults.fires(FaultKind::NoSpace) {
             self.note_fault(FaultKind::NoSpace, at);
             return Err(DeviceError::NoSpace);
         }
         self.land_in_part(at, length);
-        if self.faults.strikes(FaultKind::WriteError) {
+        if self.faults.fires(FaultKind::WriteError) {
             self.note_fault(FaultKind::WriteError, at);
             let fate = self.draw_fate(content);
             self.take_effect(&Rc::new(content.narrowed(fate, self.atomic_bytes())), false);
             return Err(MEDIUM);
         }
         let kinds = [FaultKind::LostWrite, FaultKind::TornWrite, FaultKind::MisdirectedWrite];
-        let struck = kinds.into_iter().find(|kind| self.faults.strikes(*kind));
-        match struck {
+        let fired = kinds.into_iter().find(|kind| self.faults.fires(*kind));
+        match fired {
             Some(kind) if self.may_damage(at..at + length) => self.write_badly(kind, content, certain),
             _ => self.take_effect(content, certain),
         }
@@ -482,7 +482,7 @@ impl SimDisk {
         let mut stale = Vec::new();
         for piece in &content.pieces {
             let cleared = self.state.borrow().damage.sectors(piece.page).0 & piece.sectors;
-            if cleared == 0 || !self.faults.strikes(FaultKind::StaleAfterError) {
+            if cleared == 0 || !self.faults.fires(FaultKind::StaleAfterError) {
                 continue;
             }
             let at = piece.page * BLOCK_BYTES;
@@ -534,11 +534,11 @@ impl SimDisk {
         if std::mem::take(&mut self.state.borrow_mut().cache_lost) {
             return Err(DeviceError::CacheLost);
         }
-        if self.faults.strikes(FaultKind::LyingFlush) {
-            self.note_fault(FaultKind::LyingFlush, 0);
+        if self.faults.fires(FaultKind::DroppedFlush) {
+            self.note_fault(FaultKind::DroppedFlush, 0);
             return Ok(());
         }
-        if self.faults.strikes(FaultKind::FlushError) {
+        if self.faults.fires(FaultKind::FlushError) {
             self.note_fault(FaultKind::FlushError, 0);
             self.lose_cache();
             return Err(MEDIUM);
@@ -558,18 +558,19 @@ impl SimDisk {
         }
     }
 
-    /// A write that outlived its asker takes effect, unless it is fenced.
-    pub(crate) fn land_late(&self, number: u64) {
-        let Some(late) = self.state.borrow_mut().late.remove(&number) else { return };
-        let at = late.content.at;
-        let fenced = self.profile.fence_scope == FenceScope::Disk && late.token < self.state.borrow().fence;
+    /// A write that survived its asker takes effect, unless it is fenced.
+    pub(crate) fn land_delayed(&self, number: u64) {
+        let Some(delayed) = self.state.borrow_mut().delayed.remove(&number) else { return };
+        let at = delayed.content.at;
+        let fenced =
+            self.profile.fence_scope == FenceScope::Disk && delayed.token < self.state.borrow().fence;
         if fenced {
-            self.note_fault(FaultKind::FencedLateWrite, at);
+            self.note_fault(FaultKind::FencedDelayedWrite, at);
             return;
         }
-        self.take_effect(&late.content, false);
-        self.faults.count(FaultKind::LateWrite);
-        self.trace.note(self.agenda.now(), TraceEvent::LandedLate { disk: self.index, at });
+        self.take_effect(&delayed.content, false);
+        self.faults.count(FaultKind::DelayedWrite);
+        self.trace.note(self.agenda.now(), TraceEvent::LandedDelayed { disk: self.index, at });
     }
 }
 

@@ -182,7 +182,7 @@ impl WriteCache {
         self.held.push_back(Held { order: self.next_order, content, certain });
         self.next_order += 1;
         while self.held.front().is_some_and(|held| held.certain) || self.held.len() > CACHED_WRITES_MAX {
-            self.settle_first();
+            self.complete_first();
         }
     }
 
@@ -194,7 +194,7 @@ impl WriteCache {
         self.flush_to(0);
     }
 
-    fn settle_first(&mut self) {
+    fn complete_first(&mut self) {
         if let Some(held) = self.held.pop_front() {
             held.content.apply(&mut self.durable, Fate::Landed, 4096);
         }
@@ -203,7 +203,7 @@ impl WriteCache {
     /// Makes the writes before the mark durable.
     pub(crate) fn flush_to(&mut self, mark: u64) {
         while self.held.front().is_some_and(|held| held.order < mark || held.certain) {
-            self.settle_first();
+            self.complete_first();
         }
     }
 
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn each_write_that_can_be_torn_is_torn_both_ways_beside_every_choice() {
+    fn each_tearable_write_is_torn_both_ways_with_every_choice() {
         let (planned, seen) = distinct(CrashPlan::new(vec![2, 1, 8], Tearing::OneTorn, 1));
         assert_eq!((planned, seen), (8 + 2 * 8, 8 + 2 * 8));
     }

@@ -1,8 +1,8 @@
 //! A modelled disk: what it holds, who is attached to it, and what a test may look at or break.
 //!
-//! A disk outlives the process that uses it. It holds three things: the image that every read should see (the truth),
+//! A disk survives the process that uses it. It holds three things: the image that every read should see (the truth),
 //! the medium with the completed writes in front of it, and the damage that lies over reads. What commands do stands in
-//! `command`, what kills, power cuts and absences do in `mishap`.
+//! `command`, what kills, power cuts and absences do in `disk_faults`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -11,12 +11,13 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use dolmen_block_io::{
-    BlockDevice, Command, CompletionKey, Completions, Geometry, IoCounters, IoKind, Meter, Moment, Submission,
+    BlockDevice, Command, CompletionKey, Completions, Geometry, Instant, IoCounters, IoKind, Meter,
+    Submission,
 };
 use dolmen_buffer::{Buffer, Shared};
 use dolmen_units::{BLOCK_BYTES, Epoch};
 
-use crate::agenda::{Agenda, Deed, WorldClock};
+use crate::agenda::{Agenda, EventAction, WorldClock};
 use crate::atlas::DamagePolicy;
 use crate::crash::{Content, PendingWrite, WriteCache};
 use crate::damage::Damage;
@@ -65,17 +66,17 @@ pub(crate) struct Flight {
     pub(crate) hung: bool,
 }
 
-/// A write that outlived whoever asked for it.
+/// A write that survived whoever asked for it.
 #[derive(Clone)]
-pub(crate) struct LateWrite {
+pub(crate) struct DelayedWrite {
     pub(crate) token: Epoch,
     pub(crate) content: Rc<Content>,
 }
 
 /// A stretch of time in which commands of some kinds take longer.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Stretch {
-    pub(crate) until: Moment,
+pub(crate) struct SlowPeriod {
+    pub(crate) until: Instant,
     /// So many times as long.
     pub(crate) factor: u32,
     pub(crate) reads: bool,
@@ -99,10 +100,10 @@ pub(crate) struct State {
     pub(crate) ports: Vec<Rc<Port>>,
     /// The newest fence that the disk itself remembers.
     pub(crate) fence: Epoch,
-    pub(crate) late: BTreeMap<u64, LateWrite>,
+    pub(crate) delayed: BTreeMap<u64, DelayedWrite>,
     pub(crate) cache_lost: bool,
     /// The newest one; it may be over.
-    pub(crate) stretch: Stretch,
+    pub(crate) period: SlowPeriod,
     pub(crate) absent: bool,
     pub(crate) absences: u64,
     /// Images of the medium at earlier good flushes, oldest first.
@@ -171,8 +172,8 @@ impl SimDisk {
             open: Cell::new(!state.absent),
         });
         state.ports.push(Rc::clone(&port));
-        for number in state.late.keys() {
-            self.plan_late(*number);
+        for number in state.delayed.keys() {
+            self.plan_delayed(*number);
         }
         let meter = Meter::new(Rc::new(WorldClock(Rc::clone(&self.agenda))));
         Rc::new(SimHandle { disk: Rc::clone(self), port, meter })
@@ -307,10 +308,10 @@ impl SimDisk {
         allowed
     }
 
-    pub(crate) fn plan_late(&self, number: u64) {
-        let longest = u64::try_from(self.profile.late_by_max.as_nanos()).unwrap_or(u64::MAX);
+    pub(crate) fn plan_delayed(&self, number: u64) {
+        let longest = u64::try_from(self.profile.delayed_by_max.as_nanos()).unwrap_or(u64::MAX);
         let after = std::time::Duration::from_nanos(self.speeds.borrow_mut().below(longest));
-        self.agenda.plan(after, Deed::LandLate { disk: self.index.0, number });
+        self.agenda.plan(after, EventAction::LandDelayed { disk: self.index.0, number });
     }
 }
 

@@ -27,7 +27,7 @@ pub enum FaultKind {
     /// A command was answered after one that was submitted later. Counted, never drawn: it follows from latencies.
     Reordering,
     /// A flush was acknowledged and made nothing durable. Drawn per flush.
-    LyingFlush,
+    DroppedFlush,
     /// A sector that could not be read was written again, and reads as before that write. Drawn per such write.
     StaleAfterError,
     /// A write failed; what stands there is old, new or torn. Drawn per write.
@@ -37,7 +37,7 @@ pub enum FaultKind {
     /// A command took 10 to 1,000 times as long. Drawn per command.
     Slow,
     /// For a stretch of time some or all kinds of commands took 10 to 1,000 times as long. Drawn per command, while none lasts.
-    SlowStretch,
+    SlowPeriod,
     /// A command was not answered until released or given up. Drawn per command.
     Hung,
     /// The disk went away. Drawn per command.
@@ -51,9 +51,9 @@ pub enum FaultKind {
     /// The disk was reset: cached writes may be gone, and it says so. Drawn per command.
     Reset,
     /// A write of a dead process, or one that was given up, took effect later. Drawn per write in flight at a kill.
-    LateWrite,
+    DelayedWrite,
     /// A late write was refused because its epoch had been fenced.
-    FencedLateWrite,
+    FencedDelayedWrite,
     /// Power failed.
     PowerCut,
     /// The clock leapt forward.
@@ -70,20 +70,20 @@ impl FaultKind {
         Self::MisdirectedRead,
         Self::TornWrite,
         Self::Reordering,
-        Self::LyingFlush,
+        Self::DroppedFlush,
         Self::StaleAfterError,
         Self::WriteError,
         Self::FlushError,
         Self::Slow,
-        Self::SlowStretch,
+        Self::SlowPeriod,
         Self::Hung,
         Self::Vanished,
         Self::CameBack,
         Self::ReturnedOld,
         Self::NoSpace,
         Self::Reset,
-        Self::LateWrite,
-        Self::FencedLateWrite,
+        Self::DelayedWrite,
+        Self::FencedDelayedWrite,
         Self::PowerCut,
         Self::ClockJump,
     ];
@@ -103,20 +103,20 @@ impl fmt::Display for FaultKind {
             Self::MisdirectedRead => "misdirected read",
             Self::TornWrite => "torn write",
             Self::Reordering => "reordering",
-            Self::LyingFlush => "lying flush",
+            Self::DroppedFlush => "dropped flush",
             Self::StaleAfterError => "stale after an error",
             Self::WriteError => "write error",
             Self::FlushError => "flush error",
             Self::Slow => "slow",
-            Self::SlowStretch => "slow stretch",
+            Self::SlowPeriod => "slow stretch",
             Self::Hung => "hung",
             Self::Vanished => "vanished",
             Self::CameBack => "came back",
             Self::ReturnedOld => "returned old",
             Self::NoSpace => "no space",
             Self::Reset => "reset",
-            Self::LateWrite => "late write",
-            Self::FencedLateWrite => "late write fenced",
+            Self::DelayedWrite => "late write",
+            Self::FencedDelayedWrite => "late write fenced",
             Self::PowerCut => "power cut",
             Self::ClockJump => "clock jump",
         })
@@ -219,7 +219,7 @@ impl Faults {
     }
 
     /// Whether a fault of this kind happens now: because it was armed, or by its rate.
-    pub(crate) fn strikes(&self, kind: FaultKind) -> bool {
+    pub(crate) fn fires(&self, kind: FaultKind) -> bool {
         let mut armed = self.armed.borrow_mut();
         if let Some(place) = armed.iter().position(|waiting| *waiting == kind) {
             armed.remove(place);
@@ -260,12 +260,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_armed_fault_strikes_once() {
+    fn an_armed_fault_fires_once() {
         let faults = Faults::new(FaultRates::NONE, Random::new(1));
         faults.arm(FaultKind::Hung);
-        assert!(!faults.strikes(FaultKind::Slow));
-        assert!(faults.strikes(FaultKind::Hung));
-        assert!(!faults.strikes(FaultKind::Hung));
+        assert!(!faults.fires(FaultKind::Slow));
+        assert!(faults.fires(FaultKind::Hung));
+        assert!(!faults.fires(FaultKind::Hung));
     }
 
     #[test]

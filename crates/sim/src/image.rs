@@ -174,12 +174,12 @@ impl Image {
     /// stores nothing counts as different.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
-        self.height == other.height && Node::are_alike(self.root.as_ref(), other.root.as_ref())
+        self.height == other.height && Node::are_equal(self.root.as_ref(), other.root.as_ref())
     }
 }
 
 impl Node {
-    fn are_alike(one: Option<&Rc<Self>>, two: Option<&Rc<Self>>) -> bool {
+    fn are_equal(one: Option<&Rc<Self>>, two: Option<&Rc<Self>>) -> bool {
         let (one, two) = match (one, two) {
             (None, None) => return true,
             (Some(one), Some(two)) if Rc::ptr_eq(one, two) => return true,
@@ -189,7 +189,7 @@ impl Node {
         match (one, two) {
             (Self::Leaf(one), Self::Leaf(two)) => one == two,
             (Self::Inner(one), Self::Inner(two)) => {
-                one.iter().zip(two.iter()).all(|(one, two)| Self::are_alike(one.as_ref(), two.as_ref()))
+                one.iter().zip(two.iter()).all(|(one, two)| Self::are_equal(one.as_ref(), two.as_ref()))
             }
             (Self::Leaf(_), Self::Inner(_)) | (Self::Inner(_), Self::Leaf(_)) => false,
         }

@@ -12,7 +12,7 @@
 //! and then the faults that no contract allows, by [`FaultKind`]: injected by rate or on demand, counted always.
 //!
 //! - Commands take effect when they complete, and may overtake each other; overlapping ones mix by unit.
-//! - A [`SimDisk`] outlives the process. What completed stays when the process dies; a power cut takes any of what was
+//! - A [`SimDisk`] survives the process. What completed stays when the process dies; a power cut takes any of what was
 //!   not durable.
 //! - Faults of content lie over reads, beside an image of the truth, until their sectors are written; an [`Atlas`] keeps
 //!   them within what redundancy can repair.
@@ -26,9 +26,9 @@ mod command;
 mod crash;
 mod damage;
 mod disk;
+mod disk_faults;
 mod fault;
 mod image;
-mod mishap;
 mod profile;
 mod random;
 mod recorder;
@@ -44,6 +44,6 @@ pub use fault::{FaultCounters, FaultKind, FaultRates};
 pub use image::Image;
 pub use profile::{DiskProfile, FenceScope, LatencyModel, Request, SimpleLatency};
 pub use random::{Random, Rate, Seeds};
-pub use recorder::{BitFlip, CrashState, Cut, LateWrites, Recorder, Reopened, StateOptions};
+pub use recorder::{BitFlip, CrashState, Cut, DelayedWrites, Recorder, Reopened, StateOptions};
 pub use trace::{CommandKind, DiskIndex, TraceEvent};
 pub use world::{Ran, StopAt, Stuck, StuckReason, World};

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_block_io::{Geometry, Moment, Zoning};
+use dolmen_block_io::{Geometry, Instant, Zoning};
 use dolmen_units::Bytes;
 
 use crate::fault::FaultRates;
@@ -16,7 +16,7 @@ use crate::trace::CommandKind;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     /// When it is submitted.
-    pub now: Moment,
+    pub now: Instant,
     /// What it is.
     pub kind: CommandKind,
     /// Where it begins, in bytes.
@@ -84,7 +84,7 @@ pub struct DiskProfile {
     /// Who remembers a fence.
     pub fence_scope: FenceScope,
     /// The longest that a late write waits after the disk was attached again.
-    pub late_by_max: Duration,
+    pub delayed_by_max: Duration,
     /// After how long a hung command is answered as timed out; `None` leaves it until it is released.
     pub hang_limit: Option<Duration>,
     /// After how long a disk that vanished by its rate comes back; `None` leaves it away.
@@ -108,7 +108,7 @@ impl DiskProfile {
             atomic_write_bytes: 4096,
             volatile_cache: true,
             fua: true,
-            discard_grain_bytes: Some(4096),
+            discard_granularity_bytes: Some(4096),
             thin: true,
             rotational: false,
             zoning: Zoning::None,
@@ -119,7 +119,7 @@ impl DiskProfile {
             latency: Rc::new(SimpleLatency::FAST),
             rates: FaultRates::NONE,
             fence_scope: FenceScope::Handle,
-            late_by_max: Duration::from_millis(50),
+            delayed_by_max: Duration::from_millis(50),
             hang_limit: None,
             absence: None,
             flushes_remembered: 4,
@@ -178,8 +178,8 @@ impl DiskProfile {
 
     /// The same disk, on which each write in flight at a kill lands late with this likelihood.
     #[must_use]
-    pub fn with_late_writes(mut self, rate: Rate) -> Self {
-        self.rates = self.rates.with(crate::fault::FaultKind::LateWrite, rate);
+    pub fn with_delayed_writes(mut self, rate: Rate) -> Self {
+        self.rates = self.rates.with(crate::fault::FaultKind::DelayedWrite, rate);
         self
     }
 }

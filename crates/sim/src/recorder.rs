@@ -10,7 +10,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use crate::crash::{Content, CrashPlan, Fate, PendingWrite, Tear, Tearing, WriteCache};
-use crate::disk::{LateWrite, SimDisk};
+use crate::disk::{DelayedWrite, SimDisk};
 use crate::image::Image;
 use crate::profile::DiskProfile;
 use crate::trace::DiskIndex;
@@ -73,20 +73,20 @@ pub struct StateOptions {
     pub tearing: Tearing,
     /// In every state, of all writes that land only the first so many sectors of each block land: all copies of a block
     /// are torn at the same place. For disks that write single sectors atomically; replaces `tearing`.
-    pub torn_alike: Option<u8>,
+    pub torn_equally: Option<u8>,
     /// A disk that is gone.
     pub missing: Option<DiskIndex>,
     /// A bit that turned.
     pub flip: Option<BitFlip>,
     /// Whether unanswered writes that a state lost land after the disks are attached again.
-    pub late_writes: LateWrites,
+    pub delayed_writes: DelayedWrites,
     /// For what a plan draws.
     pub seed: u64,
 }
 
 /// Whether unanswered writes land after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LateWrites {
+pub enum DelayedWrites {
     /// What a crash lost is lost.
     Never,
     /// Writes that were not answered land once their disk is attached: the process died, its disks did not.
@@ -107,8 +107,8 @@ pub struct BitFlip {
 impl Default for StateOptions {
     fn default() -> Self {
         let tearing = Tearing::Whole;
-        let late_writes = LateWrites::Never;
-        Self { tearing, torn_alike: None, missing: None, flip: None, late_writes, seed: 0 }
+        let delayed_writes = DelayedWrites::Never;
+        Self { tearing, torn_equally: None, missing: None, flip: None, delayed_writes, seed: 0 }
     }
 }
 
@@ -205,9 +205,9 @@ impl Recorder {
         let replay = self.replay_with(cut, &options);
         let writes = pending(&replay);
         let units = writes.iter().map(|write| write.unit_count).collect();
-        let tearing = if options.torn_alike.is_some() { Tearing::Whole } else { options.tearing };
+        let tearing = if options.torn_equally.is_some() { Tearing::Whole } else { options.tearing };
         CrashPlan::new(units, tearing, options.seed).map(move |mut fates| {
-            if let Some(sectors) = options.torn_alike {
+            if let Some(sectors) = options.torn_equally {
                 for fate in fates.iter_mut().filter(|fate| **fate == Fate::Landed) {
                     *fate = Fate::Torn(Tear::SectorsOfEachBlock(sectors));
                 }
@@ -291,19 +291,19 @@ impl Replay {
     ) -> StateDisk {
         let Base { name, profile, .. } = self.base.clone();
         let mut image = self.cache.image_after(self.atomic_bytes(), fates);
-        let mut late = Vec::new();
+        let mut delayed = Vec::new();
         for (content, _) in self.unanswered.values() {
             let fate = fates.next().unwrap_or(Fate::Lost);
             content.apply(&mut image, fate, self.atomic_bytes());
-            if fate == Fate::Lost && options.late_writes == LateWrites::Unanswered {
-                late.push(LateWrite { token: dolmen_units::Epoch(0), content: Rc::clone(content) });
+            if fate == Fate::Lost && options.delayed_writes == DelayedWrites::Unanswered {
+                delayed.push(DelayedWrite { token: dolmen_units::Epoch(0), content: Rc::clone(content) });
             }
         }
         if let Some(flip) = options.flip.filter(|flip| flip.disk == index) {
             image.flip_bit(flip.at, flip.bit);
         }
         let image = (options.missing != Some(index)).then_some(image);
-        StateDisk { name, profile, image, late }
+        StateDisk { name, profile, image, delayed }
     }
 }
 
@@ -311,7 +311,7 @@ struct StateDisk {
     name: String,
     profile: DiskProfile,
     image: Option<Image>,
-    late: Vec<LateWrite>,
+    delayed: Vec<DelayedWrite>,
 }
 
 /// What a crash could have left.
@@ -361,7 +361,7 @@ impl CrashState {
                 continue;
             };
             let disk = world.add_disk_with(&from.name, from.profile.clone(), image.clone());
-            disk.park_late(&from.late);
+            disk.park_delayed(&from.delayed);
             disks.push(Some(disk));
         }
         Reopened { world, disks }
@@ -370,19 +370,19 @@ impl CrashState {
 
 impl SimDisk {
     /// All that completed is durable.
-    pub(crate) fn settle_cache(&self) {
+    pub(crate) fn complete_cached(&self) {
         let mut state = self.state.borrow_mut();
         let mark = state.cache.mark();
         state.cache.flush_to(mark);
     }
 
     /// Writes of a process of which this world knows nothing else; they land after the next attach.
-    fn park_late(&self, writes: &[LateWrite]) {
+    fn park_delayed(&self, writes: &[DelayedWrite]) {
         let mut state = self.state.borrow_mut();
         for write in writes {
             let number = state.next_number;
             state.next_number += 1;
-            state.late.insert(number, write.clone());
+            state.delayed.insert(number, write.clone());
         }
     }
 }

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
 
-use dolmen_block_io::Moment;
+use dolmen_block_io::Instant;
 
 use crate::fault::FaultKind;
 use crate::random::scatter;
@@ -55,8 +55,8 @@ pub enum TraceEvent {
         /// Whether it succeeded.
         good: bool,
     },
-    /// A write outlived its process and took effect now.
-    LandedLate {
+    /// A write survived its process and took effect now.
+    LandedDelayed {
         /// Where.
         disk: DiskIndex,
         /// Where on it, in bytes.
@@ -86,7 +86,7 @@ pub enum TraceEvent {
 
 #[derive(Default)]
 struct Ring {
-    events: VecDeque<(Moment, TraceEvent)>,
+    events: VecDeque<(Instant, TraceEvent)>,
     length_max: usize,
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    pub(crate) fn note(&self, now: Moment, event: TraceEvent) {
+    pub(crate) fn note(&self, now: Instant, event: TraceEvent) {
         let words = event.words();
         let hash = words.iter().fold(self.hash.get() ^ now.0, |hash, word| mix(hash, *word));
         self.hash.set(hash);
@@ -136,7 +136,7 @@ impl Trace {
     }
 }
 
-/// One step of a hash that is fast rather than strong: it guards against accident, not against malice.
+/// One step of a hash that is fast rather than strong: it guards against incident, not against malice.
 fn mix(hash: u64, word: u64) -> u64 {
     (hash ^ word).wrapping_mul(0x9fb2_1c65_1e98_df25).rotate_left(29)
 }
@@ -162,7 +162,7 @@ impl TraceEvent {
                 [1 + ((kind as u64) << 8), disk.0 as u64, at, length, content]
             }
             Self::Completed { disk, command, good } => [2, disk.0 as u64, command, u64::from(good), 0],
-            Self::LandedLate { disk, at } => [3, disk.0 as u64, at, 0, 0],
+            Self::LandedDelayed { disk, at } => [3, disk.0 as u64, at, 0, 0],
             Self::Fault { disk, kind, at } => [4, disk.0 as u64, kind as u64, at, 0],
             Self::Picked { ready, chosen } => [5, ready, chosen, 0, 0],
             Self::Alarm => [6, 0, 0, 0, 0],
@@ -199,7 +199,7 @@ impl fmt::Display for TraceEvent {
             }
             Self::Completed { disk, command, good: true } => write!(f, "{disk}: command {command} done"),
             Self::Completed { disk, command, good: false } => write!(f, "{disk}: command {command} failed"),
-            Self::LandedLate { disk, at } => write!(f, "{disk}: a write at {at} landed late"),
+            Self::LandedDelayed { disk, at } => write!(f, "{disk}: a write at {at} landed late"),
             Self::Fault { disk, kind, at } => write!(f, "{disk}: fault: {kind} (at {at})"),
             Self::Picked { ready, chosen } => write!(f, "task {chosen} of {ready} ready ones runs"),
             Self::Alarm => f.write_str("an alarm rings"),
@@ -223,7 +223,7 @@ mod tests {
         let (one, two) = (Trace::default(), Trace::default());
         let (a, b) = (TraceEvent::Alarm, TraceEvent::Picked { ready: 2, chosen: 1 });
         for (trace, events) in [(&one, [a, b]), (&two, [b, a])] {
-            events.iter().for_each(|event| trace.note(Moment(0), *event));
+            events.iter().for_each(|event| trace.note(Instant(0), *event));
         }
         assert_ne!(one.hash(), two.hash());
     }
@@ -233,7 +233,7 @@ mod tests {
         let trace = Trace::default();
         trace.keep(2);
         for chosen in 0..5 {
-            trace.note(Moment(chosen), TraceEvent::Picked { ready: 9, chosen });
+            trace.note(Instant(chosen), TraceEvent::Picked { ready: 9, chosen });
         }
         let lines = trace.lines();
         assert_eq!(lines.len(), 2);

@@ -7,10 +7,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_block_io::{Executor, Moment, Seams, Spawner};
+use dolmen_block_io::{Executor, Instant, Seams, Spawner};
 use dolmen_buffer::ArenaConfig;
 
-use crate::agenda::{Agenda, Deed, Next, WorldClock};
+use crate::agenda::{Agenda, EventAction, Next, WorldClock};
 use crate::arenas::{self, Sizes};
 use crate::atlas::DamagePolicy;
 use crate::crash::{Fate, PendingWrite};
@@ -47,7 +47,7 @@ pub struct Stuck {
     /// Why.
     pub reason: StuckReason,
     /// When.
-    pub at: Moment,
+    pub at: Instant,
     /// What repeats the run.
     pub seeds: Seeds,
     /// Names of the tasks that wait.
@@ -66,7 +66,7 @@ pub enum StopAt {
     /// When so many more commands other than reads were submitted.
     Commands(u64),
     /// When the disks' time reaches this.
-    Time(Moment),
+    Time(Instant),
 }
 
 /// How a run ended that could be stopped.
@@ -218,7 +218,7 @@ impl World {
 
     /// The time in which disks work; the engine's clock is ahead of it by all jumps.
     #[must_use]
-    pub fn now(&self) -> Moment {
+    pub fn now(&self) -> Instant {
         self.agenda.now()
     }
 
@@ -279,8 +279,8 @@ impl World {
             }
         }
         match self.agenda.advance() {
-            Next::Deed(deed) => {
-                self.perform(deed);
+            Next::EventAction(event_action) => {
+                self.perform(event_action);
                 true
             }
             Next::Alarm => {
@@ -300,25 +300,25 @@ impl World {
         })
     }
 
-    fn perform(&self, deed: Deed) {
+    fn perform(&self, event_action: EventAction) {
         let disk = |index: usize| self.disks.borrow().get(index).cloned();
-        match deed {
-            Deed::Complete { disk: index, slot, number } => {
+        match event_action {
+            EventAction::Complete { disk: index, slot, number } => {
                 if let Some(disk) = disk(index) {
                     disk.complete(slot, number);
                 }
             }
-            Deed::GiveUp { disk: index, slot, number } => {
+            EventAction::TimeOut { disk: index, slot, number } => {
                 if let Some(disk) = disk(index) {
-                    disk.give_up(slot, number);
+                    disk.time_out(slot, number);
                 }
             }
-            Deed::LandLate { disk: index, number } => {
+            EventAction::LandDelayed { disk: index, number } => {
                 if let Some(disk) = disk(index) {
-                    disk.land_late(number);
+                    disk.land_delayed(number);
                 }
             }
-            Deed::ComeBack { disk: index, absence } => {
+            EventAction::ComeBack { disk: index, absence } => {
                 if let Some(disk) = disk(index) {
                     disk.come_back_from(absence);
                 }
@@ -374,7 +374,7 @@ impl World {
             let stopped = match stop {
                 StopAt::Steps(count) => world.steps.get() - steps >= count,
                 StopAt::Commands(count) => world.trace.changes() - changes >= count,
-                StopAt::Time(moment) => world.now() >= moment,
+                StopAt::Time(instant) => world.now() >= instant,
             };
             stopped || value.is_some()
         })?;
@@ -392,7 +392,7 @@ impl World {
     ///
     /// # Errors
     /// When the limit was reached.
-    pub fn settle(&self) -> Result<(), Stuck> {
+    pub fn run_until_idle(&self) -> Result<(), Stuck> {
         match self.run_until(|_| false) {
             Err(stuck) if stuck.reason == StuckReason::TooManySteps => Err(stuck),
             Ok(()) | Err(_) => Ok(()),
@@ -469,7 +469,7 @@ impl World {
         let recording = Rc::new(Recording::default());
         for disk in self.disks() {
             assert_eq!(disk.under_way(), 0, "a recording begins while nothing is under way");
-            disk.settle_cache();
+            disk.complete_cached();
             recording.add_disk(&disk);
             disk.recording.replace(Some(Rc::clone(&recording)));
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use dolmen_future_pool::pooled;
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_pool::{Purpose, keys};
 use dolmen_store::Key;
 use dolmen_units::{DiskSlot, Epoch, Name};
@@ -20,21 +20,21 @@ type Edits = Vec<(Key, Vec<u8>)>;
 impl Shared {
     /// Commits that slabs on absent disks miss what is written from now on. Columns that could not be had any more are left
     /// alone: their data is where it was, only out of reach.
-    pub(crate) async fn settle_absences(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
+    pub(crate) async fn commit_absences(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
         // Each write asks this; nearly always nothing is to be committed.
         match has_unmarked(row, &|slab| slab.present(&self.pool).is_some()) {
-            true => self.commit_absences(row).await,
+            true => self.commit_absences_of_row(row).await,
             false => Ok(()),
         }
     }
 
     #[pooled]
-    async fn commit_absences(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
-        self.settle_absences_of(std::iter::once(row)).await
+    async fn commit_absences_of_row(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
+        self.commit_absences_of(std::iter::once(row)).await
     }
 
-    /// As [`settle_absences`](Self::settle_absences), for several rows at once.
-    pub(crate) async fn settle_absences_of(
+    /// As [`commit_absences`](Self::commit_absences), for several rows at once.
+    pub(crate) async fn commit_absences_of(
         &self,
         rows: impl Iterator<Item = &Rc<Row>> + Clone,
     ) -> Result<(), SpaceError> {
@@ -48,7 +48,7 @@ impl Shared {
     /// Commits that slabs are stale whose disks did not stay for all of a write-back: with the pages that they have, they
     /// would be believed once they are the only ones. Where the disks are by now does not matter.
     #[pooled]
-    pub(crate) async fn settle_missed_pages(
+    pub(crate) async fn commit_missed_pages(
         &self,
         rows: &[Rc<Row>],
         stayed: &BTreeSet<DiskSlot>,
@@ -86,7 +86,7 @@ impl Shared {
             while bytes < ROWS_BYTES_MAX
                 && let Some(row) = rows.next()
             {
-                let marked = if row.gone.get() { None } else { marked(row) };
+                let marked = if row.freed.get() { None } else { marked(row) };
                 let Some((record, edits)) = marked else { continue };
                 bytes += edits.iter().map(|(_, value)| size_of::<Key>() + value.len()).sum::<usize>();
                 edits.into_iter().for_each(|(key, value)| change.put(key, value));

@@ -1,7 +1,7 @@
 //! What a row of the write cache holds comes into memory in large pieces before it is put in place, where it is not kept there
 //! anyway.
 //!
-//! Lines go to their places in the order of addresses, which is none in the cache: one after another, each block would cost a
+//! Stripes go to their places in the order of addresses, which is none in the cache: one after another, each block would cost a
 //! read of its own.
 //!
 //! Invariant: nothing depends on it. What was read is what is kept, and is believed only with the checksum of its mapping; what
@@ -26,7 +26,7 @@ const DEPTH: usize = 4;
 impl Cache {
     /// Brings into memory what a row holds and is not kept there, as far as there is room. Called by whoever puts in place.
     pub(crate) async fn read_ahead(&self, at: usize) {
-        let Some(row) = self.row_at(at).filter(|row| !self.shared().is_unresolved(row)) else { return };
+        let Some(row) = self.row_at(at).filter(|row| !self.shared().is_deferred(row)) else { return };
         let mut wanted = self.places_held(at);
         wanted.retain(|block| !self.kept.has((&row, *block)));
         let wanted: Vec<u32> = wanted.into_iter().take(self.kept.room()).collect();
@@ -73,11 +73,11 @@ fn pieces(blocks: &[u32]) -> Vec<Range> {
     let mut pieces = Vec::new();
     let mut rest = blocks;
     while let Some(first) = rest.first() {
-        let (piece, behind) = rest.split_at(rest.partition_point(|block| *block < first + PIECE_BLOCKS));
+        let (piece, after) = rest.split_at(rest.partition_point(|block| *block < first + PIECE_BLOCKS));
         if let [first, .., last] = piece {
             pieces.push(Range { first: *first, count: last - first + 1 });
         }
-        rest = behind;
+        rest = after;
     }
     pieces
 }

@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::rc::{Rc, Weak};
 
-use dolmen_block_io::Moment as Instant;
-use dolmen_block_io::sync::{Notify, Turn};
+use dolmen_block_io::Instant;
+use dolmen_block_io::sync::{AsyncMutex, Notify};
 use dolmen_buffer::Shared as Bytes_;
 use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
@@ -29,22 +29,22 @@ use crate::gather::Gathering;
 use crate::kept::Kept;
 use crate::layout::BLOCK;
 use crate::locks::Range;
-use crate::mapping::{Content, UNDECIDED, Version, Versions};
+use crate::mapping::{Content, IN_DOUBT, Version, Versions};
 use crate::promise::Reserved;
 use crate::record::{BlockState, Mapping, Place};
 use crate::row::Row;
-use crate::shared::{Moment, RECORD_BYTES_MAX, Shared};
+use crate::shared::{FlushPoint, RECORD_BYTES_MAX, Shared};
 use crate::space::Space;
 use crate::tickets::Ticket;
-use crate::write::{Beside, Wrote};
+use crate::write::{RecordExtra, Wrote};
 
 /// Bytes of a write that are cached in one go, at most.
 pub(crate) const CACHED_BYTES_MAX: usize = 1 << 20;
 /// The part of the log that saying the mappings of all caches again may take: so much that it fits beside a log in which
 /// writes wait already, wherever in it they stand.
-const SAYING_SHARE: u64 = 8;
+const RELOG_SHARE: u64 = 8;
 /// Bytes that saying one mapping again takes, at most.
-pub(crate) const SAYING_BYTES: u64 = 68;
+pub(crate) const RELOG_BYTES: u64 = 68;
 /// Rows that are discarded in one turn, at most: a checkpoint waits for that, and each takes some of the log.
 const DISCARDED_TOGETHER: usize = 16;
 /// Flushes until a row that holds nothing any more can be filled: one covers that, another its discard.
@@ -52,41 +52,41 @@ const FLUSHES_TO_FREE: usize = 2;
 
 /// Numbers of write caches: the highest, so that their rows are locked behind those of all others.
 const CACHES_FROM: u64 = u64::MAX - 255;
-/// What numbers of spaces of heirs have, beside that of the space whose rows they are the heirs of.
-const OF_HEIRS: u64 = 1 << 63;
-/// What those of drafts have besides.
-const OF_DRAFTS: u64 = OF_HEIRS | 1 << 62;
+/// What numbers of spaces of shadow rows have, beside that of the space whose rows they are the shadow rows of.
+const OF_SHADOWS: u64 = 1 << 63;
+/// What those of conversion shadows have besides.
+const OF_CONVERSION_SHADOWS: u64 = OF_SHADOWS | 1 << 62;
 
 /// Whether a space is one that nobody made.
 pub(crate) fn is_hidden(id: SpaceId) -> bool {
-    id.0 >= OF_HEIRS
+    id.0 >= OF_SHADOWS
 }
 
-/// The number of the hidden space in which the heirs of a space's rows are.
-pub(crate) fn heirs_of(id: SpaceId) -> SpaceId {
-    SpaceId(id.0 | OF_HEIRS)
+/// The number of the hidden space in which the shadow rows of a space's rows are.
+pub(crate) fn shadows_of(id: SpaceId) -> SpaceId {
+    SpaceId(id.0 | OF_SHADOWS)
 }
 
-/// Whether a space is one of heirs.
-pub(crate) fn is_of_heirs(id: SpaceId) -> bool {
-    (OF_HEIRS..OF_DRAFTS).contains(&id.0)
+/// Whether a space is one of shadow rows.
+pub(crate) fn is_of_shadows(id: SpaceId) -> bool {
+    (OF_SHADOWS..OF_CONVERSION_SHADOWS).contains(&id.0)
 }
 
-/// The number of the hidden space in which the drafts of a space's rows are.
-pub(crate) fn drafts_of(id: SpaceId) -> SpaceId {
-    SpaceId(id.0 | OF_DRAFTS)
+/// The number of the hidden space in which the conversion shadow rows are.
+pub(crate) fn conversion_shadows_of(id: SpaceId) -> SpaceId {
+    SpaceId(id.0 | OF_CONVERSION_SHADOWS)
 }
 
-/// Whether a space is one of drafts.
-pub(crate) fn is_of_drafts(id: SpaceId) -> bool {
-    (OF_DRAFTS..CACHES_FROM).contains(&id.0)
+/// Whether a space is one of conversion shadows.
+pub(crate) fn is_of_conversion_shadows(id: SpaceId) -> bool {
+    (OF_CONVERSION_SHADOWS..CACHES_FROM).contains(&id.0)
 }
 
 /// The space that people see which a space is, or whose rows are about to be replaced by its own.
 pub(crate) fn seen_as(id: SpaceId) -> SpaceId {
     match id {
-        id if is_of_heirs(id) => SpaceId(id.0 & !OF_HEIRS),
-        id if is_of_drafts(id) => SpaceId(id.0 & !OF_DRAFTS),
+        id if is_of_shadows(id) => SpaceId(id.0 & !OF_SHADOWS),
+        id if is_of_conversion_shadows(id) => SpaceId(id.0 & !OF_CONVERSION_SHADOWS),
         id => id,
     }
 }
@@ -111,9 +111,9 @@ pub(crate) enum State {
     /// It is full, and some of it lives.
     Full,
     /// Nothing of it has lived since a moment. Once a flush has covered that, it can be discarded.
-    Drained(Moment),
+    Drained(FlushPoint),
     /// It was discarded before a moment. Once a flush has covered that, it can be filled again.
-    Discarded(Moment),
+    Discarded(FlushPoint),
     /// It is empty, is never filled again, and goes as soon as that is durable.
     Leaving,
 }
@@ -129,12 +129,12 @@ pub(crate) struct Segment {
     /// Whose blocks were written to it, in order: rows, and blocks of them that follow each other.
     contents: Vec<(Rc<Row>, Range)>,
     /// Whether it is to go: it counts for nobody who looks for room, and is filled only where no other row can be.
-    pub(crate) is_given_up: bool,
+    pub(crate) is_retiring: bool,
 }
 
 impl Segment {
     pub(crate) fn new(row: Rc<Row>, state: State) -> Self {
-        Self { row, state, filled: 0, live: 0, contents: Vec::new(), is_given_up: false }
+        Self { row, state, filled: 0, live: 0, contents: Vec::new(), is_retiring: false }
     }
 }
 
@@ -155,15 +155,15 @@ pub(crate) struct Cache {
     owners: RefCell<BTreeMap<SpaceId, Weak<Space>>>,
     /// Rows with blocks in the cache.
     pub(crate) rows: RefCell<BTreeMap<(SpaceId, u64), Rc<Row>>>,
-    /// Lines that may be half in place, for want of columns.
+    /// Stripes that may be half in place, for want of columns.
     pub(crate) unfinished: RefCell<Vec<Redo>>,
-    /// Lines that are recorded and not in place yet, but for those that were given up meanwhile.
+    /// Stripes that are recorded and not in place yet, but for those that were given up meanwhile.
     pub(crate) recorded: RefCell<Vec<Redo>>,
     /// What the log has to say of versions that came to nothing, before their places are filled again; with their checksums.
-    pub(crate) given_up: RefCell<Vec<(Mapping, u32)>>,
-    pub(crate) bell: Notify,
-    /// Held while lines are put in place, and while a checkpoint says again what is cached.
-    pub(crate) turn: Turn,
+    pub(crate) declared_lost: RefCell<Vec<(Mapping, u32)>>,
+    pub(crate) notify: Notify,
+    /// Held while stripes are put in place, and while a checkpoint relogs what is cached.
+    pub(crate) mutex: AsyncMutex,
     pub(crate) is_running: Cell<bool>,
     /// Rung to end a pause of that.
     pub(crate) hurry: Rc<Notify>,
@@ -176,8 +176,8 @@ pub(crate) struct Cache {
     /// Why the last of them came to nothing, and which it was.
     pub(crate) stuck: RefCell<Option<(u64, SpaceError)>>,
     /// Disks on which what was put in place in this round found no room below; and what that is to whoever waits.
-    pub(crate) crowded: RefCell<BTreeSet<DiskSlot>>,
-    /// Whether lines were left in this round until rows have the copies that they lack.
+    pub(crate) backing_full: RefCell<BTreeSet<DiskSlot>>,
+    /// Whether stripes were left in this round until rows have the copies that they lack.
     pub(crate) waits_for_copies: Cell<bool>,
     /// Rows that could not be brought to other disks under this epoch, by their numbers.
     pub(crate) not_brought: RefCell<(Epoch, BTreeSet<u64>)>,
@@ -187,9 +187,9 @@ pub(crate) struct Cache {
     /// Whether it came to nothing while others were about to write what they had reserved: that may be what can be put in place.
     pub(crate) waits_for_others: Cell<bool>,
     /// Held while its size is changed.
-    pub(crate) size_turn: Turn,
+    pub(crate) size_mutex: AsyncMutex,
     /// Whether it is being deleted.
-    pub(crate) is_gone: Cell<bool>,
+    pub(crate) is_deleting: Cell<bool>,
     /// What was cached since the pool was opened, and what was put in place.
     pub(crate) filled: Flow,
     pub(crate) destaged: Flow,
@@ -218,8 +218,8 @@ impl Cache {
         let drain = WriteCacheDrain::read(&space.shared.pool, space.id()).await?;
         let mut segments = Vec::new();
         for index in 0..count {
-            let Some(row) = space.undecided_row(index).await? else { continue };
-            segments.push(Segment::new(row, State::Drained(Moment::default())));
+            let Some(row) = space.in_doubt_row(index).await? else { continue };
+            segments.push(Segment::new(row, State::Drained(FlushPoint::default())));
         }
         Ok(Rc::new(Self {
             space,
@@ -233,9 +233,9 @@ impl Cache {
             rows: RefCell::default(),
             unfinished: RefCell::default(),
             recorded: RefCell::default(),
-            given_up: RefCell::default(),
-            bell: Notify::new(),
-            turn: Turn::default(),
+            declared_lost: RefCell::default(),
+            notify: Notify::new(),
+            mutex: AsyncMutex::default(),
             is_running: Cell::new(false),
             hurry: Rc::default(),
             drain: Cell::new(drain),
@@ -244,14 +244,14 @@ impl Cache {
             kept: Kept::new(kept, of_row),
             tries: Cell::new(0),
             stuck: RefCell::default(),
-            crowded: RefCell::default(),
+            backing_full: RefCell::default(),
             waits_for_copies: Cell::new(false),
             not_brought: RefCell::default(),
             lacks_since: Cell::new(None),
             lacks_room: RefCell::default(),
             waits_for_others: Cell::new(false),
-            size_turn: Turn::default(),
-            is_gone: Cell::new(false),
+            size_mutex: AsyncMutex::default(),
+            is_deleting: Cell::new(false),
             filled: Flow::default(),
             destaged: Flow::default(),
         }))
@@ -288,7 +288,7 @@ impl Cache {
         u32::try_from(self.space.row_bytes() / BLOCK_BYTES).unwrap_or(u32::MAX)
     }
 
-    /// Blocks kept back: what it takes to put the oldest row in place, each block of it in a line of its own.
+    /// Blocks kept back: what it takes to put the oldest row in place, each block of it in a stripe of its own.
     pub(crate) fn kept(&self) -> u64 {
         u64::from(self.space.spec().resiliency.copies()) * u64::from(self.segment_blocks())
     }
@@ -298,9 +298,9 @@ impl Cache {
         let whole = u64::from(self.segment_blocks());
         let lacks_disks = self.shared().pool.lacks_disks();
         let of = |segment: &Segment| match segment.state {
-            _ if segment.is_given_up => 0,
+            _ if segment.is_retiring => 0,
             // It waits for disks.
-            _ if self.shared().is_unresolved(&segment.row) => 0,
+            _ if self.shared().is_deferred(&segment.row) => 0,
             _ if lacks_disks && !self.can_be_filled(&segment.row) => 0,
             State::Free => whole,
             State::Open => whole - u64::from(segment.filled),
@@ -313,38 +313,38 @@ impl Cache {
     pub(crate) fn free_for_parity(&self) -> u64 {
         let segments = self.segments.borrow();
         let open = self.open_for(Filling::Parity).get().and_then(|at| segments.get(at));
-        let open = open.filter(|segment| !segment.is_given_up && self.can_be_filled(&segment.row));
+        let open = open.filter(|segment| !segment.is_retiring && self.can_be_filled(&segment.row));
         open.map_or(0, |segment| u64::from(self.segment_blocks() - segment.filled))
     }
 
     fn capacity(&self) -> u64 {
-        let stay = self.segments.borrow().iter().filter(|segment| !segment.is_given_up).count();
+        let stay = self.segments.borrow().iter().filter(|segment| !segment.is_retiring).count();
         stay as u64 * u64::from(self.segment_blocks())
     }
 
     /// Versions that there may be: so that the log can say all of them again, with those of other caches.
     pub(crate) fn versions_max(&self) -> u64 {
         let (log, _) = self.shared().pool.metadata_bytes();
-        log.0 / SAYING_SHARE / SAYING_BYTES / self.shared().cache_count().max(1)
+        log.0 / RELOG_SHARE / RELOG_BYTES / self.shared().cache_count().max(1)
     }
 
     /// Whether it should be emptied.
     pub(crate) fn wants_room(&self) -> bool {
-        self.has_waiting() || self.is_crowded()
+        self.has_waiting() || self.is_congested()
     }
 
     /// The same, whether somebody waits or not.
-    pub(crate) fn is_crowded(&self) -> bool {
+    pub(crate) fn is_congested(&self) -> bool {
         let live: u64 = self.segments.borrow().iter().map(|segment| u64::from(segment.live)).sum();
         live * 100 > self.capacity() * u64::from(self.drain.get().fill)
             || self.versions.get() * 2 > self.versions_max()
     }
 
     /// Whether it is crowded, and not least by what lies in the row that is being filled.
-    pub(crate) fn is_crowded_by_open(&self) -> bool {
+    pub(crate) fn is_congested_by_open(&self) -> bool {
         let segments = self.segments.borrow();
         let open = self.open_for(Filling::Writes).get().and_then(|at| segments.get(at));
-        self.is_crowded() && open.is_some_and(|open| u64::from(open.live) * 4 > self.versions.get())
+        self.is_congested() && open.is_some_and(|open| u64::from(open.live) * 4 > self.versions.get())
     }
 
     /// Whether somebody waits for room.
@@ -358,28 +358,28 @@ impl Cache {
         &self,
         (at, first): (usize, u32),
         data: &Bytes_,
-        beside: Beside<'_>,
+        extra: RecordExtra<'_>,
     ) -> Result<Wrote, SpaceError> {
         let count = u32::try_from(data.len() / BLOCK).unwrap_or(0);
         let index = self.segments.borrow().get(at).map_or(0, |segment| segment.row.index);
         let row = self.decided_row(index, first).await?;
         let _guard = row.locks.lock(Range { first, count }).await;
         self.check_decided(&row, first)?;
-        self.shared().settle_absences(&row).await?;
-        self.space.write_blocks(&row, first, data, beside).await
+        self.shared().commit_absences(&row).await?;
+        self.space.write_blocks(&row, first, data, extra).await
     }
 
     /// A row of the cache. What the log says of it is not decided here: that ends in a checkpoint, and whoever calls may hold
     /// what a checkpoint waits for.
     async fn decided_row(&self, index: u64, block: u32) -> Result<Rc<Row>, SpaceError> {
-        let row = self.space.undecided_row(index).await?;
-        let row = row.ok_or_else(|| SpaceError::Gone { name: self.space.name() })?;
+        let row = self.space.in_doubt_row(index).await?;
+        let row = row.ok_or_else(|| SpaceError::Deleted { name: self.space.name() })?;
         self.check_decided(&row, block)?;
         Ok(row)
     }
 
     fn check_decided(&self, row: &Row, block: u32) -> Result<(), SpaceError> {
-        if row.gone.get() || self.shared().is_unresolved(row) {
+        if row.freed.get() || self.shared().is_deferred(row) {
             return Err(self.shared().unreadable(row, 0, block as usize, UnreadableReason::Absent));
         }
         Ok(())
@@ -442,7 +442,7 @@ impl Cache {
             let Some((at, block, count)) = self.take(Filling::Writes, left) else {
                 return Err(self.full_up());
             };
-            reserved.give_back(count.into(), 0);
+            reserved.release(count.into(), 0);
             let place = self.place(at, block);
             let piece = data.slice(done..done + count as usize * BLOCK);
             let mapping = mapping_of(row, from, count, Some(place));
@@ -456,8 +456,8 @@ impl Cache {
                 self.add(row, from + number, version(content, wrote.lsn, held.ticket()));
             }
             // Not before they count themselves: as many as there are writes under way would come on top of what there may be.
-            reserved.give_back(0, count.into());
-            self.leave_what_left(at, (block, count)).await?;
+            reserved.release(0, count.into());
+            self.defer_what_left(at, (block, count)).await?;
             done += piece.len();
         }
         if self.wants_room() {
@@ -481,7 +481,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Writes parity, or what else lines become, together with the record that they are about to be written in place, to
+    /// Writes parity, or what else stripes become, together with the record that they are about to be written in place, to
     /// blocks that `body` names: it is given the first of them. The number of the record.
     pub(crate) async fn put_redo(
         &self,
@@ -491,7 +491,7 @@ impl Cache {
         let blocks = u32::try_from(content.len() / BLOCK).unwrap_or(0);
         let (at, first, _) = self.take(Filling::Parity, blocks).ok_or_else(|| self.full_up())?;
         let body = body(self.place(at, first));
-        Ok(self.write((at, first), content, Beside::Redo(&body)).await?.lsn)
+        Ok(self.write((at, first), content, RecordExtra::Redo(&body)).await?.lsn)
     }
 
     fn full_up(&self) -> SpaceError {
@@ -546,7 +546,7 @@ impl Cache {
             if matches!(segment.state, State::Drained(_)) {
                 segment.state = State::Full;
                 segment.filled = self.segment_blocks();
-                queue(&mut full, at, segment.is_given_up);
+                queue(&mut full, at, segment.is_retiring);
             }
         }
     }
@@ -563,7 +563,7 @@ impl Cache {
 
     pub(crate) fn note_drained(&self, at: usize, segment: &mut Segment) {
         if segment.state == State::Full && segment.live == 0 {
-            segment.state = State::Drained(self.shared().moment());
+            segment.state = State::Drained(self.shared().flush_point());
             segment.contents.clear();
             self.full.borrow_mut().retain(|other| *other != at);
         }
@@ -583,7 +583,7 @@ impl Cache {
         let mut rows = self.rows.borrow_mut();
         let key = (row.owner(), row.index);
         // Another row may have taken the place of one that somebody still reads.
-        if row.mappings.is_empty() && rows.get(&key).is_some_and(|other| other.is_beside(row)) {
+        if row.mappings.is_empty() && rows.get(&key).is_some_and(|other| other.is_paired_with(row)) {
             rows.remove(&key);
         }
     }
@@ -593,17 +593,17 @@ impl Cache {
         let versions: Versions = row.mappings.clear().into_iter().collect();
         self.forget(&versions);
         let mut unfinished = self.unfinished.borrow_mut();
-        let (gone, left) =
-            std::mem::take(&mut *unfinished).into_iter().partition(|redo| redo.row.is_beside(row));
+        let (freed, left) =
+            std::mem::take(&mut *unfinished).into_iter().partition(|redo| redo.row.is_paired_with(row));
         *unfinished = left;
         drop(unfinished);
-        let gone: Vec<Redo> = gone;
-        gone.iter().for_each(|redo| self.forget_redo(redo));
+        let freed: Vec<Redo> = freed;
+        freed.iter().for_each(|redo| self.forget_redo(redo));
         self.forget_if_empty(row);
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 
-    /// Keeps a line to be finished later. Its data may be written again meanwhile: what it needs of it stays in the cache.
+    /// Keeps a stripe to be finished later. Its data may be written again meanwhile: what it needs of it stays in the cache.
     pub(crate) fn leave_unfinished(&self, mut redo: Redo) {
         if !redo.owns_all {
             let parity: Vec<Place> = redo.own_places().collect();
@@ -638,21 +638,21 @@ impl Cache {
 
     /// The same, whether its place can be asked now or not.
     pub(crate) fn is_flushed(&self, version: &Version) -> bool {
-        let is_behind = |ticket| self.shared().has_covered(Moment::behind(ticket, version.since));
-        version.ticket.is_none_or(is_behind)
+        let is_stale = |ticket| self.shared().has_covered(FlushPoint::after(ticket, version.since));
+        version.ticket.is_none_or(is_stale)
     }
 
     /// Whether what the log says of a cache row waits for absent disks.
     pub(crate) fn is_out_of_reach(&self, place: Place) -> bool {
         let segments = self.segments.borrow();
         let row = segments.iter().find(|segment| segment.row.index == u64::from(place.index));
-        row.is_some_and(|segment| self.shared().is_unresolved(&segment.row))
+        row.is_some_and(|segment| self.shared().is_deferred(&segment.row))
     }
 
     /// Discards rows that hold nothing any more, and frees those whose discard a flush has covered; whether any.
     #[pooled]
     pub(crate) async fn recycle(&self) -> Result<bool, SpaceError> {
-        self.say_given_up().await?;
+        self.log_abandoned().await?;
         let (mut has_freed, mut discarded) = (false, 0);
         let count = self.segments.borrow().len();
         for at in 0..count {
@@ -664,14 +664,14 @@ impl Cache {
             let Some((state, row)) = found else { continue };
             let next = match state {
                 State::Drained(since) if self.shared().has_covered(since) => {
-                    if self.shared().is_unresolved(&row) {
+                    if self.shared().is_deferred(&row) {
                         continue;
                     }
                     match self.space.discard_row(&row).await {
                         Ok(0) => State::Free,
                         Ok(_) => {
                             discarded += 1;
-                            State::Discarded(self.shared().moment())
+                            State::Discarded(self.shared().flush_point())
                         }
                         // Its disks are away: it waits for them.
                         Err(SpaceError::Unreadable { .. }) => continue,
@@ -697,7 +697,7 @@ impl Cache {
         }
         if has_freed {
             self.stuck.borrow_mut().take();
-            self.bell.notify_all();
+            self.notify.notify_all();
         }
         Ok(has_freed)
     }
@@ -742,7 +742,7 @@ impl Cache {
         let mut found = BlocksOfRows::new();
         let segments = self.segments.borrow();
         let Some(segment) = segments.get(at) else { return found };
-        for (row, range) in segment.contents.iter().filter(|(row, _)| !row.gone.get()) {
+        for (row, range) in segment.contents.iter().filter(|(row, _)| !row.freed.get()) {
             let entry = found.entry((row.space, row.index)).or_insert_with(|| (Rc::clone(row), Vec::new()));
             let is_here = |block: &u32| {
                 let versions = row.mappings.versions(*block);
@@ -758,7 +758,7 @@ impl Cache {
     pub(crate) fn places_held(&self, at: usize) -> BTreeSet<u32> {
         let segments = self.segments.borrow();
         let Some(segment) = segments.get(at) else { return BTreeSet::new() };
-        let contents = segment.contents.iter().filter(|(row, _)| !row.gone.get());
+        let contents = segment.contents.iter().filter(|(row, _)| !row.freed.get());
         let versions = contents.flat_map(|(row, range)| {
             let blocks = range.first..range.first + range.count;
             blocks.flat_map(|block| row.mappings.versions(block))
@@ -808,7 +808,7 @@ impl Cache {
     /// What the cache's own table says of a block.
     pub(crate) async fn state(&self, place: Place) -> Result<BlockState, SpaceError> {
         let Some(row) =
-            self.space.undecided_row(u64::from(place.index)).await?.filter(|row| row.id == place.row)
+            self.space.in_doubt_row(u64::from(place.index)).await?.filter(|row| row.id == place.row)
         else {
             return Ok(BlockState::Never);
         };
@@ -833,15 +833,15 @@ impl Cache {
 
     /// Settles which versions of a block count of those that nobody could decide, now that their cache rows are decided. The
     /// caller holds the block's lock.
-    pub(crate) async fn settle_undecided(&self, row: &Rc<Row>, block: u32) -> Result<(), SpaceError> {
+    pub(crate) async fn resolve_in_doubt(&self, row: &Rc<Row>, block: u32) -> Result<(), SpaceError> {
         for version in row.mappings.versions(block) {
             let Content::Cached { place, checksum } = version.content else { continue };
-            if version.ticket != Some(UNDECIDED) || self.is_out_of_reach(place) {
+            if version.ticket != Some(IN_DOUBT) || self.is_out_of_reach(place) {
                 continue;
             }
             match self.state_in_reach(place).await? {
                 Some(state) if may_hold(state, checksum) => row.mappings.note_decided(block, version.since),
-                Some(_) => self.give_up(row, block, &version),
+                Some(_) => self.abandon(row, block, &version),
                 None => {}
             }
         }
@@ -861,7 +861,7 @@ impl Cache {
                 row.mappings.note_decided(block, version.since);
                 return Ok(Some(version.content));
             }
-            self.give_up(row, block, &version);
+            self.abandon(row, block, &version);
         }
         self.forget_if_empty(row);
         Ok(None)
@@ -869,9 +869,9 @@ impl Cache {
 
     /// Forgets a version that came to nothing. If it was acknowledged and left with its copies, and nothing took its place since,
     /// the next flush of its space tells that.
-    fn give_up(&self, row: &Row, block: u32, version: &Version) {
+    fn abandon(&self, row: &Row, block: u32, version: &Version) {
         let is_newest = row.mappings.newest(block).is_some_and(|newest| newest.since == version.since);
-        let space = self.owner(row.space).filter(|_| is_newest && version.ticket == Some(UNDECIDED));
+        let space = self.owner(row.space).filter(|_| is_newest && version.ticket == Some(IN_DOUBT));
         if let Some(space) = space {
             space.lost_unflushed.set(true);
         }
@@ -880,33 +880,33 @@ impl Cache {
         if let Content::Cached { place, checksum } = version.content {
             let mapping = mapping_of(row, block, 1, Some(place));
             let void = Mapping { since: Some(version.since), void: true, ..mapping };
-            self.given_up.borrow_mut().push((void, checksum));
+            self.declared_lost.borrow_mut().push((void, checksum));
         }
     }
 
     /// Rows of a space with versions of which nobody could tell whether they are whole, and their blocks; but for those that one
     /// has taken the place of which a flush has covered.
-    fn undecided_of(&self, space: SpaceId) -> Vec<(Rc<Row>, Vec<u32>)> {
+    fn in_doubt_of(&self, space: SpaceId) -> Vec<(Rc<Row>, Vec<u32>)> {
         let rows = self.rows.borrow();
-        let mut undecided = Vec::new();
+        let mut in_doubt = Vec::new();
         for row in rows.range((space, 0)..=(space, u64::MAX)).map(|(_, row)| row) {
             let mut all = row.mappings.all();
-            all.retain(|(_, version)| version.ticket == Some(UNDECIDED));
+            all.retain(|(_, version)| version.ticket == Some(IN_DOUBT));
             let counts = |(block, version): &(u32, Version)| {
                 let versions = row.mappings.versions(*block);
                 !versions.iter().any(|newer| newer.since > version.since && self.is_covered(newer))
             };
             let blocks: Vec<u32> = all.iter().filter(|one| counts(one)).map(|(block, _)| *block).collect();
             if !blocks.is_empty() {
-                undecided.push((Rc::clone(row), blocks));
+                in_doubt.push((Rc::clone(row), blocks));
             }
         }
-        undecided
+        in_doubt
     }
 
     /// Whether nobody could tell of something that is cached of a space whether it is whole.
-    pub(crate) fn has_undecided_of(&self, space: SpaceId) -> bool {
-        !self.undecided_of(space).is_empty()
+    pub(crate) fn has_in_doubt_of(&self, space: SpaceId) -> bool {
+        !self.in_doubt_of(space).is_empty()
     }
 
     /// Decides what is cached of a space and waits for that, as far as its disks are here. Called without any lock.
@@ -915,8 +915,8 @@ impl Cache {
     /// [`SpaceError`], but not for want of disks.
     #[pooled]
     pub(crate) async fn decide_all_of(&self, space: SpaceId) -> Result<(), SpaceError> {
-        let undecided = self.undecided_of(space);
-        let versions = undecided
+        let in_doubt = self.in_doubt_of(space);
+        let versions = in_doubt
             .iter()
             .flat_map(|(row, blocks)| blocks.iter().flat_map(|block| row.mappings.versions(*block)));
         let places = versions.filter_map(|version| version.content.place());
@@ -929,12 +929,12 @@ impl Cache {
                 Err(error) => return Err(error),
             }
         }
-        for (row, blocks) in undecided {
+        for (row, blocks) in in_doubt {
             for block in blocks {
                 let range = Range { first: block, count: 1 };
                 let _guard = row.locks.lock(range).await;
-                if !row.gone.get() {
-                    self.settle_undecided(&row, block).await?;
+                if !row.freed.get() {
+                    self.resolve_in_doubt(&row, block).await?;
                 }
             }
         }
@@ -955,15 +955,15 @@ impl fmt::Debug for Cache {
 }
 
 /// Notes that a row is full.
-pub(crate) fn queue(full: &mut VecDeque<usize>, at: usize, is_given_up: bool) {
-    match is_given_up {
+pub(crate) fn queue(full: &mut VecDeque<usize>, at: usize, is_retiring: bool) {
+    match is_retiring {
         true => full.push_front(at),
         false => full.push_back(at),
     }
 }
 
 fn version(content: Content, lsn: Lsn, ticket: Ticket) -> Version {
-    Version { content, since: lsn, said: lsn, ticket: Some(ticket) }
+    Version { content, since: lsn, relogged: lsn, ticket: Some(ticket) }
 }
 
 /// Whether what lies in a block of the cache, of which its table says this, may be what was put there: its table may be lost.
@@ -980,7 +980,7 @@ pub(crate) fn mapping_of(row: &Row, first: u32, count: u32, place: Option<Place>
         count,
         place,
         since: None,
-        undecided: false,
+        in_doubt: false,
         covered: false,
         void: false,
     }

@@ -14,19 +14,19 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use dolmen_block_io::Moment;
+use dolmen_block_io::Instant;
 use dolmen_block_io::sync::{Either, either};
 use dolmen_causes::in_one_line;
 use dolmen_future_pool::pooled;
-use dolmen_planted::mutation;
-use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES};
+use dolmen_mutation::mutation;
+use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot};
 
 use crate::cache::{Cache, Filling, Segment, State};
 use crate::drain::WriteCacheDrain;
 use crate::error::{CacheLimit, SpaceError};
 use crate::flow::FlowView;
 use crate::forecast::cache_rows;
-use crate::layout::slab_grains;
+use crate::layout::slab_units;
 use crate::locks::Range;
 use crate::progress::Progress;
 use crate::row::{Row, RowRecord};
@@ -101,7 +101,7 @@ pub struct WriteCacheResize {
     pub before: Bytes,
     /// What it is to hold: whole rows.
     pub after: Bytes,
-    /// What a byte of it takes on all disks, copies and tables included, as a ratio: grains of a row, and bytes of one.
+    /// What a byte of it takes on all disks, copies and tables included, as a ratio: allocation units of a row, and bytes of one.
     of_row: (u64, u64),
 }
 
@@ -114,18 +114,18 @@ impl WriteCacheResize {
 
     /// Bytes that shrinking gives back on all disks.
     #[must_use]
-    pub fn given_back(&self) -> Bytes {
+    pub fn released(&self) -> Bytes {
         self.on_disks(self.before.saturating_sub(self.after))
     }
 
     fn on_disks(&self, size: Bytes) -> Bytes {
-        let (grains, row) = self.of_row;
-        Bytes(size.0 / row.max(1) * grains * GRAIN_BYTES)
+        let (units, row) = self.of_row;
+        Bytes(size.0 / row.max(1) * units * ALLOCATION_UNIT_BYTES)
     }
 }
 
 impl Cache {
-    pub(crate) fn now(&self) -> Moment {
+    pub(crate) fn now(&self) -> Instant {
         self.shared().pool.seams().clock.now()
     }
 
@@ -163,40 +163,40 @@ impl Cache {
     /// Wakes those who wait for room: there is some that a try to empty the cache knew nothing of.
     fn ring(&self) {
         self.stuck.borrow_mut().take();
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 
     /// Gives up the rows from one on: they count no more as room, and are emptied before others.
-    fn give_up_from(self: &Rc<Self>, first: u64) -> GivenUp {
+    fn retire_from(self: &Rc<Self>, first: u64) -> DeclaredLost {
         let is_meant = |segment: &&mut Segment| segment.row.index >= first;
-        self.segments.borrow_mut().iter_mut().filter(is_meant).for_each(|one| one.is_given_up = true);
-        GivenUp { cache: Rc::clone(self), is_done: false }
+        self.segments.borrow_mut().iter_mut().filter(is_meant).for_each(|one| one.is_retiring = true);
+        DeclaredLost { cache: Rc::clone(self), is_done: false }
     }
 
     /// Closes rows that are to go and that room was taken from, and has them emptied first.
-    fn close_given_up(&self) {
-        let is_given_up = |at: usize| self.segments.borrow().get(at).is_some_and(|one| one.is_given_up);
+    fn close_retiring(&self) {
+        let is_retiring = |at: usize| self.segments.borrow().get(at).is_some_and(|one| one.is_retiring);
         for filling in [Filling::Writes, Filling::Parity] {
-            if self.open_for(filling).get().is_some_and(is_given_up) {
+            if self.open_for(filling).get().is_some_and(is_retiring) {
                 self.close(filling);
             }
         }
         let mut full = self.full.borrow_mut();
-        let (first, others): (Vec<usize>, Vec<usize>) = full.drain(..).partition(|at| is_given_up(*at));
+        let (first, others): (Vec<usize>, Vec<usize>) = full.drain(..).partition(|at| is_retiring(*at));
         full.extend(first.into_iter().chain(others));
     }
 
     /// Whether the rows that are to go are empty, and those that stay can be emptied without them; they are never filled again
     /// then.
     fn can_go(&self) -> bool {
-        let is_filled = |one: &Segment| one.is_given_up && one.state != State::Free;
+        let is_filled = |one: &Segment| one.is_retiring && one.state != State::Free;
         if self.segments.borrow().iter().any(is_filled) || self.room_missing() > 0 {
             return false;
         }
         self.segments
             .borrow_mut()
             .iter_mut()
-            .filter(|one| one.is_given_up)
+            .filter(|one| one.is_retiring)
             .for_each(|one| one.state = State::Leaving);
         true
     }
@@ -218,7 +218,7 @@ impl Cache {
             State::Drained(_) => 2,
             State::Discarded(_) => 1,
         };
-        let counts = |segment: &&Segment| segment.is_given_up || missing > 0;
+        let counts = |segment: &&Segment| segment.is_retiring || missing > 0;
         // What is promised lives once it is written, and is then put in place.
         let promised = if missing > 0 { 2 * self.reserved.get() } else { 0 };
         promised + missing.div_ceil(whole) + segments.iter().filter(counts).map(of).sum::<u64>()
@@ -229,14 +229,14 @@ impl Cache {
     /// # Errors
     /// What stands in the way.
     #[pooled]
-    async fn empty_given_up(&self, progress: &Progress) -> Result<(), SpaceError> {
+    async fn empty_retiring(&self, progress: &Progress) -> Result<(), SpaceError> {
         let (mut before, mut in_vain) = (u64::MAX, 0);
         loop {
             self.may_resize_on(progress).await?;
-            let bell = self.bell.wait();
+            let notify = self.notify.wait();
             self.check_stays()?;
-            self.close_given_up();
-            progress.done.set(self.empty_given_up_count());
+            self.close_retiring();
+            progress.done.set(self.empty_retiring_count());
             if self.can_go() {
                 return Ok(());
             }
@@ -249,7 +249,7 @@ impl Cache {
                 Ok(false) if in_vain <= TRIES_IN_VAIN_MAX && self.has_promised() => {
                     // What they have written may be put in place: they ring when they are done.
                     self.waits_for_others.set(true);
-                    either(bell, progress.asked_otherwise()).await;
+                    either(notify, progress.asked_otherwise()).await;
                 }
                 Ok(false) => return Err(SpaceError::CacheFull { name: self.space().name() }),
                 Err(error) => return Err(error),
@@ -262,7 +262,7 @@ impl Cache {
     /// # Errors
     /// [`SpaceError::CalledOff`] when it is to end; or that the cache is being deleted, which nobody may hold up.
     async fn may_resize_on(&self, progress: &Progress) -> Result<(), SpaceError> {
-        let goes = self.bell.wait_for(|| self.is_gone.get().then_some(()));
+        let goes = self.notify.wait_for(|| self.is_deleting.get().then_some(()));
         let answer = either(progress.may_go_on(&self.shared().closing), goes).await;
         self.check_stays()?;
         match answer {
@@ -273,7 +273,7 @@ impl Cache {
         }
     }
 
-    /// Puts some lines in place; where the rows that stay lack room, as for somebody who waits for it.
+    /// Puts some stripes in place; where the rows that stay lack room, as for somebody who waits for it.
     async fn round_for_room(&self) -> Result<bool, SpaceError> {
         let waits = u64::from(self.room_missing() > 0);
         self.waiting.set(self.waiting.get() + waits);
@@ -282,21 +282,21 @@ impl Cache {
         done
     }
 
-    fn empty_given_up_count(&self) -> u64 {
+    fn empty_retiring_count(&self) -> u64 {
         let segments = self.segments.borrow();
-        segments.iter().filter(|one| one.is_given_up && one.state == State::Free).count() as u64
+        segments.iter().filter(|one| one.is_retiring && one.state == State::Free).count() as u64
     }
 
     /// Notes that it is being deleted, and waits until nobody changes its size any more.
-    pub(crate) async fn note_gone(&self) {
-        self.is_gone.set(true);
-        self.bell.notify_all();
+    pub(crate) async fn note_deleting(&self) {
+        self.is_deleting.set(true);
+        self.notify.notify_all();
         self.hurry.notify_all();
-        drop(self.size_turn.take().await);
+        drop(self.size_mutex.take().await);
     }
 
     pub(crate) fn check_stays(&self) -> Result<(), SpaceError> {
-        if self.is_gone.get() { Err(SpaceError::Gone { name: self.space().name() }) } else { Ok(()) }
+        if self.is_deleting.get() { Err(SpaceError::Deleted { name: self.space().name() }) } else { Ok(()) }
     }
 
     /// Forgets the rows that go; these.
@@ -308,18 +308,18 @@ impl Cache {
 }
 
 /// Rows that are given up; whoever drops it before they went has them back.
-struct GivenUp {
+struct DeclaredLost {
     cache: Rc<Cache>,
     is_done: bool,
 }
 
-impl Drop for GivenUp {
+impl Drop for DeclaredLost {
     fn drop(&mut self) {
         if self.is_done {
             return;
         }
         for segment in &mut *self.cache.segments.borrow_mut() {
-            segment.is_given_up = false;
+            segment.is_retiring = false;
             if segment.state == State::Leaving {
                 segment.state = State::Free;
             }
@@ -360,8 +360,8 @@ impl Spaces {
         if claimed < more {
             return Err(refused(CacheLimit::Room(before + Bytes(claimed * row))));
         }
-        let grains = slab_grains(space.spec().interleave, 0)(Bytes(row)) * u64::from(copies);
-        Ok(WriteCacheResize { redundancy, before, after, of_row: (grains, row) })
+        let units = slab_units(space.spec().interleave, 0)(Bytes(row)) * u64::from(copies);
+        Ok(WriteCacheResize { redundancy, before, after, of_row: (units, row) })
     }
 
     /// Gives a write cache another size, in whole rows, while clients go on. It grows at once; before it shrinks, what lies in
@@ -377,7 +377,7 @@ impl Spaces {
         progress: &Progress,
     ) -> Result<WriteCacheResize, SpaceError> {
         let cache = self.cache_for(redundancy)?;
-        let _turn = cache.size_turn.take().await;
+        let _exclusive = cache.size_mutex.take().await;
         cache.check_stays()?;
         let change = self.plan_write_cache(redundancy, size)?;
         progress.total.set(change.after.0.abs_diff(change.before.0) / cache.space().row_bytes());
@@ -402,16 +402,16 @@ impl Spaces {
         progress: &Progress,
     ) -> Result<(), SpaceError> {
         let space = cache.space();
-        let _turn = space.spec_turn.take().await;
+        let _exclusive = space.spec_mutex.take().await;
         let before = space.size();
         // What an earlier change could not give back may hold old content, and a row of the cache begins with none.
-        self.free_behind(space, before).await?;
+        self.free_after(space, before).await?;
         let grown = async {
             let mut rows = Vec::new();
             for index in before.0 / space.row_bytes()..size.0 / space.row_bytes() {
                 cache.may_resize_on(progress).await?;
                 self.shared.gate().await?;
-                rows.push(space.claim_behind(index).await?);
+                rows.push(space.claim_beyond(index).await?);
                 progress.done.set(rows.len() as u64);
             }
             self.put_spec(space, SpaceSpec { size, ..space.spec() }).await?;
@@ -424,7 +424,7 @@ impl Spaces {
             }
             Err(error) => {
                 // Where that fails, the next opening does it.
-                let _ = self.free_behind(space, before).await;
+                let _ = self.free_after(space, before).await;
                 Err(error)
             }
         }
@@ -441,11 +441,11 @@ impl Spaces {
     ) -> Result<(), SpaceError> {
         let space = Rc::clone(cache.space());
         self.pool().check_writable()?;
-        let mut given_up = cache.give_up_from(size.0 / space.row_bytes());
-        cache.empty_given_up(progress).await?;
-        let _turn = space.spec_turn.take().await;
+        let mut declared_lost = cache.retire_from(size.0 / space.row_bytes());
+        cache.empty_retiring(progress).await?;
+        let _exclusive = space.spec_mutex.take().await;
         self.put_spec(&space, SpaceSpec { size, ..space.spec() }).await?;
-        given_up.is_done = true;
+        declared_lost.is_done = true;
         for row in cache.let_go() {
             if let Err(error) = free_whole(&space, &row).await {
                 // The cache is as small as it should be; the next opening, or change of the size, frees them.
@@ -459,5 +459,5 @@ impl Spaces {
 
 async fn free_whole(space: &Space, row: &Rc<Row>) -> Result<(), SpaceError> {
     let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
-    if row.gone.get() { Ok(()) } else { space.free_row(row).await }
+    if row.freed.get() { Ok(()) } else { space.free_row(row).await }
 }

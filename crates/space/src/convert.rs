@@ -1,16 +1,16 @@
 //! A space is converted while it is used: its rows move, one for one, to rows of another layout (docs/design/0020).
 //!
-//! 1. A *draft* of each row of a lot is claimed in a hidden space, and what the row holds is copied to it, verified, while clients
-//!    go on; what they change is noted (`moving`).
-//! 2. What is cached of the drafts is put in place, and a checkpoint flushes them and writes their tables.
+//! 1. A *conversion shadow* of each row of a lot is claimed in a hidden space, and what the row holds is copied to it, verified,
+//!    while clients go on; what they change is noted (`moving`).
+//! 2. What is cached of the conversion shadows is put in place, and a checkpoint flushes them and writes their tables.
 //! 3. The rows are held: who would change them waits. What was changed meanwhile is copied again, as in 1 and 2.
-//! 4. Under the lock of each row, if all of that still holds: one change of the map, in which the draft is the row.
+//! 4. Under the lock of each row, if all of that still holds: one change of the map, in which the conversion shadow is the row.
 //!
 //! Invariants:
 //! - The hidden space is unfinished for as long as it is there: an opening deletes it, and every row is what it was.
 //!
-//! Left to others: which layouts there are (`layouts`); drafts themselves, copied to and made rows (`draft`); thin and fixed
-//! (`provision`).
+//! Left to others: which layouts there are (`layouts`); conversion shadows themselves, copied to and made rows
+//! (`conversion_shadow`); thin and fixed (`provision`).
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -19,15 +19,15 @@ use std::rc::Rc;
 use dolmen_causes::in_one_line;
 use dolmen_disk::FEATURE_LAYOUTS;
 use dolmen_future_pool::pooled;
+use dolmen_mutation::mutation;
 use dolmen_placement::{Code, Offer, Placement, Placer};
-use dolmen_planted::mutation;
 use dolmen_pool::{PoolError, Purpose, keys};
-use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskSlot};
 
-use crate::cache::drafts_of;
-use crate::draft::Drafted;
+use crate::cache::conversion_shadows_of;
+use crate::conversion_shadow::ConversionShadow;
 use crate::error::SpaceError;
-use crate::layout::slab_grains;
+use crate::layout::slab_units;
 use crate::layouts::{Layout, Layouts};
 use crate::limits::Limits;
 use crate::locks::Range;
@@ -37,14 +37,14 @@ use crate::space::Space;
 use crate::spaces::Spaces;
 use crate::spec::{Provisioning, SPACE_BYTES_MAX, SpaceSpec, Standing};
 
-/// Rows of which drafts are made together, at most, and the bytes of them: one checkpoint does for all, and clients who write to
-/// them wait for what is left of it.
+/// Rows of which conversion shadows are made together, at most, and the bytes of them: one checkpoint does for all, and clients who
+/// write to them wait for what is left of it.
 const LOT_ROWS: usize = 16;
 const LOT_BYTES: u64 = 128 << 20;
 /// How often a row is tried.
 const PASSES_MAX: u32 = 3;
 /// Rows that are only said to have the other layout, in one change.
-const TOLD_TOGETHER: usize = 128;
+const RECORDED_TOGETHER: usize = 128;
 
 /// What a conversion has to do, with what is free now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl Spaces {
         space: &Space,
         to: Layout,
     ) -> Result<ConversionForecast, SpaceError> {
-        self.forecast_beside(space, to, &[]).await
+        self.forecast_with(space, to, &[]).await
     }
 
     /// What it would take to lay the rows of a space as it is laid, and as wide as the pool is with disks that may join.
@@ -93,10 +93,10 @@ impl Spaces {
         space: &Space,
         more: &[Offer],
     ) -> Result<ConversionForecast, SpaceError> {
-        self.forecast_beside(space, space.spec().layout(), more).await
+        self.forecast_with(space, space.spec().layout(), more).await
     }
 
-    /// What it would take to lay the rows of a space that have a part on a disk anew, without it and as wide as the pool is then.
+    /// What it would take to lay the rows of a space that have a part on a disk again, without it and as wide as the pool is then.
     ///
     /// # Errors
     /// As [`forecast_conversion`](Self::forecast_conversion).
@@ -125,7 +125,7 @@ impl Spaces {
         let mut claims = self.pool().offers(Purpose::Claim);
         claims.retain(|offer| offer.slot != without);
         let placer = placer_of(&space.spec())?.no_wider_than_claims(&claims);
-        let (turn, mut forecast) = (self.pool().next_turn(), ConversionForecast::default());
+        let (mutex, mut forecast) = (self.pool().next_in_order(), ConversionForecast::default());
         space
             .for_each_record(|index, record| {
                 if !record.columns.iter().flatten().any(|slab| slab.disk == without) {
@@ -133,11 +133,11 @@ impl Spaces {
                     return;
                 }
                 // The old row is given back when the new one has its place.
-                match placer.place(offers, turn + index) {
+                match placer.place(offers, mutex + index) {
                     Ok(placed) => {
                         forecast.rows += 1;
                         forecast.claimed.0 += take(offers, &placed);
-                        forecast.freed.0 += give_back(offers, record);
+                        forecast.freed.0 += release(offers, record);
                     }
                     Err(_) => forecast.stuck += 1,
                 }
@@ -147,7 +147,7 @@ impl Spaces {
     }
 
     #[pooled]
-    async fn forecast_beside(
+    async fn forecast_with(
         &self,
         space: &Space,
         to: Layout,
@@ -155,9 +155,10 @@ impl Spaces {
     ) -> Result<ConversionForecast, SpaceError> {
         let spec = laid(space, to);
         let placer = placer_of(&spec)?;
-        let mut offers = self.offers_beside(spec.write_cache())?;
+        let mut offers = self.offers_with_cache(spec.write_cache())?;
         offers.extend_from_slice(more);
-        let (turn, number, leaving) = (self.pool().next_turn(), space.number_of(to), self.leaving_slots());
+        let (mutex, number, leaving) =
+            (self.pool().next_in_order(), space.number_of(to), self.leaving_slots());
         let mut forecast = ConversionForecast::default();
         space
             .for_each_record(|index, record| {
@@ -165,8 +166,8 @@ impl Spaces {
                     forecast.kept += 1;
                     return;
                 }
-                let old = give_back(&mut offers, record);
-                let placed = placer.place(&offers, turn + index);
+                let old = release(&mut offers, record);
+                let placed = placer.place(&offers, mutex + index);
                 let before = space.layout_of(record.layout);
                 match placed {
                     Ok(placed) if !is_as_wanted(record, (before, to), &placed, &leaving) => {
@@ -222,9 +223,9 @@ impl Spaces {
     #[pooled]
     pub async fn begin_conversion(&self, space: &Rc<Space>, to: Layout) -> Result<(), SpaceError> {
         self.check_conversion(space, to).await?;
-        // Drafts of the layout that it had until now are none of the next.
-        let _drafts = space.draft_turn.take().await;
-        let _turn = space.spec_turn.take().await;
+        // Conversion shadows of the layout that it had until now are none of the next.
+        let _conversion_shadows = space.conversion_mutex.take().await;
+        let _exclusive = space.spec_mutex.take().await;
         let (spec, before) = (laid(space, to), space.layouts.get());
         if before.before.is_some() && space.number_of(to) == Some(before.now) {
             return Ok(());
@@ -233,7 +234,7 @@ impl Spaces {
         self.pool().require_features(FEATURE_LAYOUTS).await?;
         let layouts = Layouts { now: 1 - before.now, before: Some(space.spec().layout()) };
         // Until it is known that somebody needs the cache, nobody may find that it is not needed.
-        let cache_turn = match spec.write_cache() {
+        let cache_mutex = match spec.write_cache() {
             Some(redundancy) => Some(self.make_cache(redundancy).await?),
             None => None,
         };
@@ -251,7 +252,7 @@ impl Spaces {
             *space.spec.borrow_mut() = spec.clone();
             self.give_caches(space);
         }
-        drop(cache_turn);
+        drop(cache_mutex);
         if let (Err(_), Some(redundancy)) = (&committed, spec.write_cache()) {
             // Where that fails, the next opening does it.
             let _ = self.drop_cache(redundancy).await;
@@ -269,9 +270,9 @@ impl Spaces {
         if space.layout_before().is_none() {
             return Ok(true);
         }
-        self.finish_lines().await?;
+        self.finish_stripes().await?;
         let converted = self.convert_rows(space, progress).await;
-        self.drop_drafts(space).await?;
+        self.drop_conversion_shadows(space).await?;
         Ok(converted? && self.end_conversion(space).await?)
     }
 
@@ -284,7 +285,7 @@ impl Spaces {
             let mut rows = space.rows_laid_before().await?;
             rows.retain(|index| !left.contains(index));
             if rows.is_empty() && !left.is_empty() && passes < PASSES_MAX {
-                // What came between may be over: an heir that took a row's place, a disk that left.
+                // What came between may be over: a shadow row that took a row's place, a disk that left.
                 passes += 1;
                 left.clear();
                 continue;
@@ -299,11 +300,11 @@ impl Spaces {
                 if !progress.may_go_on(&self.shared.closing).await || space.check_stays().is_err() {
                     return Ok(false);
                 }
-                let (lot, behind) = waiting.split_at(together.clamp(1, LOT_ROWS).min(waiting.len()));
+                let (lot, after) = waiting.split_at(together.clamp(1, LOT_ROWS).min(waiting.len()));
                 let moved = self.convert_lot(space, lot, progress).await?;
                 progress.done.set(progress.done.get() + moved.done + moved.left.len() as u64);
                 left.extend(moved.left);
-                waiting = behind;
+                waiting = after;
             }
         }
     }
@@ -316,17 +317,17 @@ impl Spaces {
         rows: &[u64],
         progress: &Progress,
     ) -> Result<Lot, SpaceError> {
-        let _turn = space.draft_turn.take().await;
-        let drafts = self.drafts_for(space).await?;
-        drafts.free_all_rows().await?;
+        let _exclusive = space.conversion_mutex.take().await;
+        let conversion_shadows = self.conversion_shadows_for(space).await?;
+        conversion_shadows.free_all_rows().await?;
         let mut lot = Lot { done: 0, left: Vec::new() };
-        let (mut drafted, mut kept) = (Vec::new(), Vec::new());
+        let (mut conversion_shadow, mut kept) = (Vec::new(), Vec::new());
         let mut lacks_room = None;
         for index in rows {
-            match self.begin_draft(space, &drafts, *index).await {
-                Ok(Begun::Drafted(one)) => drafted.push(one),
+            match self.begin_conversion_shadow(space, &conversion_shadows, *index).await {
+                Ok(Begun::ConversionShadow(one)) => conversion_shadow.push(one),
                 Ok(Begun::AsWanted(row)) => kept.push(row),
-                Ok(Begun::Gone) => lot.done += 1,
+                Ok(Begun::Missing) => lot.done += 1,
                 Err(SpaceError::Unreadable { .. }) => lot.left.push(*index),
                 // Those that have some make room for the others.
                 Err(
@@ -339,26 +340,32 @@ impl Spaces {
             }
         }
         lot.done += kept.len() as u64;
-        space.tell_laid(&kept).await?;
-        if drafted.is_empty() {
+        space.record_laid(&kept).await?;
+        if conversion_shadow.is_empty() {
             return lacks_room.filter(|_| lot.done == 0 && lot.left.is_empty()).map_or(Ok(lot), Err);
         }
-        let all = drafted.iter().map(|one| vec![Range { first: 0, count: one.row.shape.row_blocks() }]);
-        space.copy_to_drafts(&drafts, &drafted, all.collect(), progress).await?;
-        self.settle_drafts(&drafted).await?;
-        for one in drafted.iter().filter(|one| !one.is_left.get()) {
+        let all =
+            conversion_shadow.iter().map(|one| vec![Range { first: 0, count: one.row.shape.row_blocks() }]);
+        space
+            .copy_to_conversion_shadows(&conversion_shadows, &conversion_shadow, all.collect(), progress)
+            .await?;
+        self.destage_conversion_shadows(&conversion_shadow).await?;
+        for one in conversion_shadow.iter().filter(|one| !one.is_left.get()) {
             one.watch.hold().await;
         }
-        if !mutation!(DraftMissesWrites) {
-            let touched: Vec<Vec<Range>> = drafted.iter().map(|one| one.watch.take_touched()).collect();
+        if !mutation!(ConversionShadowMissesWrites) {
+            let touched: Vec<Vec<Range>> =
+                conversion_shadow.iter().map(|one| one.watch.take_touched()).collect();
             if touched.iter().any(|ranges| !ranges.is_empty()) {
-                space.copy_to_drafts(&drafts, &drafted, touched, progress).await?;
-                self.settle_drafts(&drafted).await?;
+                space
+                    .copy_to_conversion_shadows(&conversion_shadows, &conversion_shadow, touched, progress)
+                    .await?;
+                self.destage_conversion_shadows(&conversion_shadow).await?;
             }
         }
-        for one in drafted {
+        for one in conversion_shadow {
             let index = one.row.index;
-            match space.change_to_draft(&drafts, &one).await {
+            match space.change_to_conversion_shadow(&conversion_shadows, &one).await {
                 Ok(true) => lot.done += 1,
                 Ok(false) => lot.left.push(index),
                 Err(error @ SpaceError::Unreadable { .. }) => {
@@ -368,7 +375,7 @@ impl Spaces {
                 Err(error) => return Err(error),
             }
         }
-        drafts.free_all_rows().await?;
+        conversion_shadows.free_all_rows().await?;
         Ok(lot)
     }
 
@@ -378,12 +385,12 @@ impl Spaces {
         disks.filter(|disk| self.pool().is_to_be_empty(disk)).map(|disk| disk.slot()).collect()
     }
 
-    /// Claims a draft for a row, if it needs one.
+    /// Claims a conversion shadow for a row, if it needs one.
     #[pooled]
-    async fn begin_draft(
+    async fn begin_conversion_shadow(
         &self,
         space: &Rc<Space>,
-        drafts: &Rc<Space>,
+        conversion_shadows: &Rc<Space>,
         index: u64,
     ) -> Result<Begun, SpaceError> {
         if space.is_thin()
@@ -393,98 +400,113 @@ impl Spaces {
         }
         let now = space.layouts.get().now;
         let Some(row) = space.row(index).await?.filter(|row| row.layout() != now) else {
-            return Ok(Begun::Gone);
+            return Ok(Begun::Missing);
         };
         let (before, to) = (space.layout_of(row.layout()), space.layout_of(now));
-        // An heir has the number of its row for as long as there is one: such a row moves, and with it what its heir holds.
-        if is_like(before, to) && row.heir().is_none() {
+        // A shadow row has the number of its row for as long as there is one: such a row moves, and with it what its shadow row
+        // holds.
+        if is_like(before, to) && row.shadow().is_none() {
             let mut offers = self.pool().offers(Purpose::Move);
             let record = row.record();
-            give_back(&mut offers, &record);
+            release(&mut offers, &record);
             let claims = self.pool().offers(Purpose::Claim);
             let placer = placer_of(&space.spec())?.no_wider_than_claims(&claims);
-            let placed = placer.place(&offers, self.pool().next_turn());
+            let placed = placer.place(&offers, self.pool().next_in_order());
             let leaving = self.leaving_slots();
             if placed.is_ok_and(|placed| is_as_wanted(&record, (before, to), &placed, &leaving)) {
                 return Ok(Begun::AsWanted(row));
             }
         }
-        let draft = drafts.claim_behind(index).await?;
+        let conversion_shadow = conversion_shadows.claim_beyond(index).await?;
         let watch = row.watch();
-        Ok(Begun::Drafted(Drafted { row, draft, watch, is_left: Cell::new(false) }))
+        Ok(Begun::ConversionShadow(ConversionShadow {
+            row,
+            conversion_shadow,
+            watch,
+            is_left: Cell::new(false),
+        }))
     }
 
-    /// Puts what is cached of drafts in place, and has a checkpoint flush them and write their tables.
+    /// Puts what is cached of conversion shadows in place, and has a checkpoint flush them and write their tables.
     #[pooled]
-    async fn settle_drafts(&self, drafted: &[Drafted]) -> Result<(), SpaceError> {
-        for one in drafted.iter().filter(|one| !one.is_left.get()) {
-            let space = self.spaces.borrow().get(&one.draft.space).cloned();
-            let cache = space.and_then(|space| space.cache_of(&one.draft));
-            let Some(cache) = cache.filter(|_| !mutation!(DraftWhileCached)) else { continue };
-            match cache.empty_row(&one.draft).await {
+    async fn destage_conversion_shadows(
+        &self,
+        conversion_shadow: &[ConversionShadow],
+    ) -> Result<(), SpaceError> {
+        for one in conversion_shadow.iter().filter(|one| !one.is_left.get()) {
+            let space = self.spaces.borrow().get(&one.conversion_shadow.space).cloned();
+            let cache = space.and_then(|space| space.cache_of(&one.conversion_shadow));
+            let Some(cache) = cache.filter(|_| !mutation!(ConversionShadowWhileCached)) else { continue };
+            match cache.empty_row(&one.conversion_shadow).await {
                 Ok(()) => {}
                 Err(error) if error.may_pass() => one.is_left.set(true),
                 Err(error) => return Err(error),
             }
         }
-        if mutation!(DraftBeforeTables) {
+        if mutation!(ConversionShadowBeforeTables) {
             return self.shared.force_flush().await;
         }
-        if !mutation!(DraftBeforeFlush) {
+        if !mutation!(ConversionShadowBeforeFlush) {
             self.pool().checkpoint().await?;
         }
         Ok(())
     }
 
-    /// The hidden space of drafts, made if there is none. The caller has the turn of drafts.
+    /// The hidden space of conversion shadows, made if there is none. The caller has the turn of conversion shadows.
     #[pooled]
-    async fn drafts_for(&self, space: &Rc<Space>) -> Result<Rc<Space>, SpaceError> {
-        let drafts = space.drafts.borrow().clone();
-        match drafts {
-            Some(drafts) if drafts.layouts.get().now == space.layouts.get().now => return Ok(drafts),
+    async fn conversion_shadows_for(&self, space: &Rc<Space>) -> Result<Rc<Space>, SpaceError> {
+        let conversion_shadows = space.conversion_shadows.borrow().clone();
+        match conversion_shadows {
+            Some(conversion_shadows) if conversion_shadows.layouts.get().now == space.layouts.get().now => {
+                return Ok(conversion_shadows);
+            }
             // It was turned round.
-            Some(drafts) => self.delete_drafts(space, &drafts).await?,
+            Some(conversion_shadows) => self.delete_conversion_shadows(space, &conversion_shadows).await?,
             None => {}
         }
-        let id = drafts_of(space.id());
+        let id = conversion_shadows_of(space.id());
         // Rows of it are where those of its space are, so it has no end of its own.
         let provisioning = Provisioning::Thin;
         let limits = Limits::default();
         let spec =
             SpaceSpec { size: SPACE_BYTES_MAX, provisioning, limits, ..laid(space, space.spec().layout()) };
         let layouts = Layouts { now: space.layouts.get().now, before: None };
-        let drafts = Space::new(Rc::clone(&self.shared), id, spec.clone(), layouts)?;
+        let conversion_shadows = Space::new(Rc::clone(&self.shared), id, spec.clone(), layouts)?;
         let mut change = self.pool().change(Purpose::Release).await;
         space.check_stays()?;
         change.put(keys::space(id), spec.encode(Standing::Unfinished, layouts));
         change.commit().await?;
-        self.give_caches(&drafts);
-        self.spaces.borrow_mut().insert(id, Rc::clone(&drafts));
-        *space.drafts.borrow_mut() = Some(Rc::clone(&drafts));
-        Ok(drafts)
+        self.give_caches(&conversion_shadows);
+        self.spaces.borrow_mut().insert(id, Rc::clone(&conversion_shadows));
+        *space.conversion_shadows.borrow_mut() = Some(Rc::clone(&conversion_shadows));
+        Ok(conversion_shadows)
     }
 
-    /// Deletes the hidden space of drafts.
-    pub(crate) async fn drop_drafts(&self, space: &Space) -> Result<(), SpaceError> {
-        let _turn = space.draft_turn.take().await;
-        let drafts = space.drafts.borrow().clone();
-        match drafts {
-            Some(drafts) => self.delete_drafts(space, &drafts).await,
+    /// Deletes the hidden space of conversion shadows.
+    pub(crate) async fn drop_conversion_shadows(&self, space: &Space) -> Result<(), SpaceError> {
+        let _exclusive = space.conversion_mutex.take().await;
+        let conversion_shadows = space.conversion_shadows.borrow().clone();
+        match conversion_shadows {
+            Some(conversion_shadows) => self.delete_conversion_shadows(space, &conversion_shadows).await,
             None => Ok(()),
         }
     }
 
-    async fn delete_drafts(&self, space: &Space, drafts: &Rc<Space>) -> Result<(), SpaceError> {
-        self.delete(drafts).await?;
-        drafts.caches().iter().for_each(|cache| cache.forget_owner(drafts.id()));
-        space.drafts.borrow_mut().take();
+    async fn delete_conversion_shadows(
+        &self,
+        space: &Space,
+        conversion_shadows: &Rc<Space>,
+    ) -> Result<(), SpaceError> {
+        self.delete(conversion_shadows).await?;
+        conversion_shadows.caches().iter().for_each(|cache| cache.forget_owner(conversion_shadows.id()));
+        space.conversion_shadows.borrow_mut().take();
         Ok(())
     }
 
     /// Notes that no row of a space is laid as before, if that is so; whether it is. What only such rows needed goes.
     #[pooled]
     async fn end_conversion(&self, space: &Rc<Space>) -> Result<bool, SpaceError> {
-        let turn = space.spec_turn.take().await;
+        let mutex = space.spec_mutex.take().await;
         let layouts = space.layouts.get();
         let Some(before) = layouts.before else { return Ok(true) };
         if !space.rows_laid_before().await?.is_empty() {
@@ -494,30 +516,30 @@ impl Spaces {
         space.check_stays()?;
         let ended = Layouts { before: None, ..layouts };
         change.put(keys::space(space.id()), space.spec().encode(Standing::Whole, ended));
-        // Heirs of rows that are none any more. Where it was turned round, rows that never moved may have theirs still.
-        let heirs = space.heirs.space().filter(|heirs| heirs.layouts.get().now != layouts.now);
-        if let Some(heirs) = &heirs
-            && !self.pool().scan(keys::rows(heirs.id(), 0..u64::MAX), 1).await?.is_empty()
+        // Shadow rows of rows that are none any more. Where it was turned round, rows that never moved may have theirs still.
+        let shadows = space.shadows.space().filter(|shadows| shadows.layouts.get().now != layouts.now);
+        if let Some(shadows) = &shadows
+            && !self.pool().scan(keys::rows(shadows.id(), 0..u64::MAX), 1).await?.is_empty()
         {
             return Ok(false);
         }
-        if let Some(heirs) = &heirs {
-            change.delete(keys::space(heirs.id()));
-            change.delete(keys::row_count(heirs.id()));
+        if let Some(shadows) = &shadows {
+            change.delete(keys::space(shadows.id()));
+            change.delete(keys::row_count(shadows.id()));
         }
         change.commit().await?;
         space.layouts.set(ended);
-        if let Some(heirs) = heirs {
-            heirs.caches().iter().for_each(|cache| cache.forget_owner(heirs.id()));
-            self.spaces.borrow_mut().remove(&heirs.id());
-            space.heirs.forget_space();
+        if let Some(shadows) = shadows {
+            shadows.caches().iter().for_each(|cache| cache.forget_owner(shadows.id()));
+            self.spaces.borrow_mut().remove(&shadows.id());
+            space.shadows.forget_space();
         }
         let of_before = usize::from(1 - layouts.now);
         let old = space.caches.borrow_mut().get_mut(of_before).and_then(Option::take);
         if let Some(old) = old.filter(|old| !space.caches().iter().any(|cache| Rc::ptr_eq(cache, old))) {
             old.forget_owner(space.id());
         }
-        drop(turn);
+        drop(mutex);
         if let Some(redundancy) = before.write_cache() {
             self.drop_cache(redundancy).await?;
         }
@@ -525,13 +547,13 @@ impl Spaces {
     }
 }
 
-/// What came of the beginning of a draft.
+/// What came of the beginning of a conversion shadow.
 enum Begun {
-    Drafted(Drafted),
+    ConversionShadow(ConversionShadow),
     /// The row is laid as wanted, but for saying so.
     AsWanted(Rc<Row>),
     /// There is no such row.
-    Gone,
+    Missing,
 }
 
 impl Space {
@@ -567,17 +589,17 @@ impl Space {
     }
 
     /// Says of rows that they are laid as the space says.
-    async fn tell_laid(&self, rows: &[Rc<Row>]) -> Result<(), SpaceError> {
-        for some in rows.chunks(TOLD_TOGETHER) {
+    async fn record_laid(&self, rows: &[Rc<Row>]) -> Result<(), SpaceError> {
+        for some in rows.chunks(RECORDED_TOGETHER) {
             let mut change = self.shared.pool.change(Purpose::Release).await;
-            let mut told = Vec::with_capacity(some.len());
-            for row in some.iter().filter(|row| !row.gone.get() && row.heir().is_none()) {
+            let mut reported = Vec::with_capacity(some.len());
+            for row in some.iter().filter(|row| !row.freed.get() && row.shadow().is_none()) {
                 let record = RowRecord { layout: self.layouts.get().now, ..row.record() };
                 change.put(keys::row(self.id(), row.index), record.encode());
-                told.push((row, record));
+                reported.push((row, record));
             }
             change.commit().await?;
-            told.into_iter().for_each(|(row, record)| row.adopt(record));
+            reported.into_iter().for_each(|(row, record)| row.adopt(record));
         }
         Ok(())
     }
@@ -590,8 +612,8 @@ pub(crate) fn laid(space: &Space, to: Layout) -> SpaceSpec {
 }
 
 fn placer_of(spec: &SpaceSpec) -> Result<Placer, SpaceError> {
-    let grains = slab_grains(spec.interleave, u32::from(spec.resiliency.parity_columns()));
-    Ok(Placer::new(spec.check()?, grains))
+    let units = slab_units(spec.interleave, u32::from(spec.resiliency.parity_columns()));
+    Ok(Placer::new(spec.check()?, units))
 }
 
 /// Whether rows of two layouts differ in their width alone.
@@ -617,7 +639,7 @@ fn is_as_wanted(
 }
 
 /// Reckons with what the slabs of a row take as free; how many bytes that is.
-fn give_back(offers: &mut [Offer], record: &RowRecord) -> u64 {
+fn release(offers: &mut [Offer], record: &RowRecord) -> u64 {
     change_room(offers, record, u64::saturating_add)
 }
 
@@ -629,10 +651,10 @@ fn take_again(offers: &mut [Offer], record: &RowRecord) {
 fn change_room(offers: &mut [Offer], record: &RowRecord, change: impl Fn(u64, u64) -> u64) -> u64 {
     let mut all = 0;
     for slab in record.columns.iter().flatten() {
-        let grains = slab.runs.iter().map(|run| run.count).sum::<u64>();
-        all += grains * GRAIN_BYTES;
+        let units = slab.runs.iter().map(|run| run.count).sum::<u64>();
+        all += units * ALLOCATION_UNIT_BYTES;
         let offer = offers.iter_mut().find(|offer| offer.slot == slab.disk);
-        offer.into_iter().for_each(|offer| offer.free_grains = change(offer.free_grains, grains));
+        offer.into_iter().for_each(|offer| offer.free_units = change(offer.free_units, units));
     }
     all
 }
@@ -641,9 +663,9 @@ fn change_room(offers: &mut [Offer], record: &RowRecord, change: impl Fn(u64, u6
 fn take(offers: &mut [Offer], placed: &Placement) -> u64 {
     let mut all = 0;
     for slab in &placed.slabs {
-        all += slab.grains * GRAIN_BYTES;
+        all += slab.units * ALLOCATION_UNIT_BYTES;
         let offer = offers.iter_mut().find(|offer| offer.slot == slab.slot);
-        offer.into_iter().for_each(|offer| offer.free_grains = offer.free_grains.saturating_sub(slab.grains));
+        offer.into_iter().for_each(|offer| offer.free_units = offer.free_units.saturating_sub(slab.units));
     }
     all
 }

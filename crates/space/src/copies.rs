@@ -29,7 +29,7 @@ use crate::record::BlockState;
 use crate::resync::Resynced;
 use crate::row::{Row, Slab};
 
-/// How long copies may be away before they are brought to other disks although no line waits for them: a disk that is back by
+/// How long copies may be away before they are brought to other disks although no stripe waits for them: a disk that is back by
 /// then is brought up to date with less.
 const AWAY_MAX: Duration = Duration::from_secs(60);
 
@@ -42,7 +42,7 @@ impl Cache {
     pub(crate) fn has_all_copies(&self, row: &Row) -> bool {
         let pool = &self.shared().pool;
         let is_good = |slab: &Slab| slab.readable(pool).is_some();
-        self.count_apart(row, is_good) >= self.copies() && !self.shared().is_unresolved(row)
+        self.count_apart(row, is_good) >= self.copies() && !self.shared().is_deferred(row)
     }
 
     /// Disks with slabs of a row that are as wanted; those that go to one disk in the end are one.
@@ -58,7 +58,7 @@ impl Cache {
         })
     }
 
-    /// Whether all that a line becomes lies in rows with all of their copies.
+    /// Whether all that a stripe becomes lies in rows with all of their copies.
     pub(crate) fn is_whole(&self, redo: &Redo) -> bool {
         let segments = self.segments.borrow();
         let has_all = |index: u32| {
@@ -69,7 +69,7 @@ impl Cache {
         valid.into_iter().all(|block| has_all(block.place.index))
     }
 
-    /// Leaves lines to be finished of which the cache lacks copies that it can have: what is begun to be written in place must
+    /// Leaves stripes to be finished of which the cache lacks copies that it can have: what is begun to be written in place must
     /// not stand against fewer. Those that need not wait.
     pub(crate) fn without_those_that_lack(&self, prepared: Vec<Prepared>) -> Vec<Prepared> {
         if !self.can_be_brought_any() {
@@ -132,16 +132,16 @@ impl Cache {
         let all = pool.offers_with_absent(Purpose::Move);
         let domains: BTreeSet<DomainId> = all.iter().map(|offer| offer.domain).collect();
         let keeps_apart = domains.len() >= self.copies();
-        let grains = row.map(0).grains();
+        let units = row.map(0).units();
         let fit = pool.offers(Purpose::Move).into_iter().filter(|offer| {
             is_fit(&offer.slot)
                 && !slabs.iter().any(|slab| pool.destination(slab.disk) == offer.slot)
-                && offer.claimable_grains() >= grains
+                && offer.claimable_units() >= units
                 && !(keeps_apart && kept.contains(&offer.domain))
         });
         let best = fit.max_by_key(|offer| {
             let fitness = Reverse(pool.ailment_of(offer.slot));
-            (fitness, is_fast(pool, offer.slot), offer.claimable_grains(), offer.slot)
+            (fitness, is_fast(pool, offer.slot), offer.claimable_units(), offer.slot)
         });
         Some((from, best?.slot))
     }
@@ -174,7 +174,7 @@ impl Cache {
             }
         }
         if has_brought {
-            self.bell.notify_all();
+            self.notify.notify_all();
         }
         Ok(has_brought)
     }
@@ -191,7 +191,7 @@ impl Cache {
     async fn bring_row(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
         let (space, shared) = (self.space(), self.shared());
         shared.gate().await?;
-        let _turn = shared.refill_turn.take().await;
+        let _exclusive = shared.refill_mutex.take().await;
         while self.lacks_slabs(row) > 0
             && let Some((from, to)) = self.next_place(row)
         {
@@ -201,7 +201,7 @@ impl Cache {
             tracing::info!(pool = %shared.pool.name(), row = row.index, ?from, ?to, "a copy of a row of the write cache goes to another disk");
         }
         // One that was filled before says nothing of what no copy had then.
-        let is_filled_anew = row.with_slabs(0, |slabs| {
+        let is_refilled = row.with_slabs(0, |slabs| {
             slabs.iter().any(|slab| slab.stale == Some(Epoch(0)) && slab.present(&shared.pool).is_some())
         });
         let mut result = Resynced::default();
@@ -209,7 +209,7 @@ impl Cache {
             shared.trust_all(&[(Rc::clone(space), refilled)], &mut result).await?;
         }
         // What no copy here has may be on the one that is away.
-        if is_filled_anew && result.lost_blocks == 0 {
+        if is_refilled && result.lost_blocks == 0 {
             self.drop_surplus(row, |slab| slab.present(&shared.pool).is_none()).await?;
         }
         Ok(())
@@ -256,7 +256,7 @@ impl Cache {
         };
         let found = self.segments.borrow().iter().map(|segment| Rc::clone(&segment.row)).find(has_surplus);
         let Some(row) = found else { return Ok(()) };
-        let _turn = self.shared().refill_turn.take().await;
+        let _exclusive = self.shared().refill_mutex.take().await;
         if has_surplus(&row) {
             self.drop_surplus(&row, |_| true).await?;
         }

@@ -1,16 +1,16 @@
-//! Destage: what is in the write cache is put in place, whole lines at a time (docs/design/0004).
+//! Destage: what is in the write cache is put in place, whole stripes at a time (docs/design/0004).
 //!
 //! With parity:
-//! 1. Under the lock of the lines' stripes: every input is read and verified, new parity computed.
-//! 2. Parity goes to the cache together with a *redo* record that names everything the lines will be; a flush makes it durable.
+//! 1. Under the lock of the stripes' stripes: every input is read and verified, new parity computed.
+//! 2. Parity goes to the cache together with a *redo* record that names everything the stripes will be; a flush makes it durable.
 //! 3. Data and parity are written in place and flushed; *done* is recorded, and what was cached ends.
 //!
 //! Copies need no more than 3: what lies in place counts for nothing while a flush has covered what is cached of it. Their redo
 //! and *done* are one record.
 //!
 //! Invariants:
-//! - Nothing is written in place before all that a line will be is durable in the cache.
-//! - A line of parity whose writing did not end is finished, from the same content, before anything else is made of it.
+//! - Nothing is written in place before all that a stripe will be is durable in the cache.
+//! - A stripe of parity whose writing did not end is finished, from the same content, before anything else is made of it.
 //!
 //! Left to others: the rows of the cache (`cache`), what a crash leaves (`replay`).
 
@@ -18,52 +18,52 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
-use dolmen_block_io::{DeviceError, Durability, Moment};
+use dolmen_block_io::{DeviceError, Durability, Instant};
 use dolmen_buffer::{Buffer, Scratch, Shared as Bytes_};
 use dolmen_causes::in_one_line;
 use dolmen_checksum::crc32c;
 use dolmen_erasure::Change;
 use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_pool::ExcludeReason;
 use dolmen_units::{BLOCK_BYTES, DiskSlot, Lsn, SpaceId};
 use smallvec::SmallVec;
 
 use crate::cache::{BlocksOfRows, Cache, Filling};
+use crate::cached_read::CachedRead;
 use crate::error::SpaceError;
-use crate::had::Had;
-use crate::haste::Patience;
 use crate::layout::BLOCK;
-use crate::line::{Found, LineStates, code_of, encode};
 use crate::locks::{Range, RangeGuard};
 use crate::mapping::{Content, Version};
+use crate::read_hedging::HedgeDelay;
 use crate::record::{BlockState, Place, RedoBlock, RedoHead, done as done_record, push_redo};
 use crate::row::{Row, Slab};
-use crate::shared::{RECORD_BYTES_MAX, place_in_page, push_stretch};
+use crate::shared::{RECORD_BYTES_MAX, place_in_page, push_extent};
 use crate::space::Space;
+use crate::stripe_read::{Found, StripeStates, code_of, encode};
 
-/// Lines that are put in place between two flushes, at most.
-const LINES_MAX: usize = 128;
-/// Lines that go to a disk as one piece, at most: a frame.
-const PIECE_LINES: usize = 16;
-/// Blocks of which a round says something in the log, at most, as many as a line has columns; each is named in a redo and in what
+/// Stripes that are put in place between two flushes, at most.
+const STRIPES_MAX: usize = 128;
+/// Stripes that go to a disk as one piece, at most: a frame.
+const PIECE_STRIPES: usize = 16;
+/// Blocks of which a round says something in the log, at most, as many as a stripe has columns; each is named in a redo and in what
 /// follows *done*, which take up to 80 bytes together.
 pub(crate) const ROUND_BLOCKS: u32 = 128 * 14 * 80 / 64;
 /// Bytes of parity that one record brings, at most: a frame.
 pub(crate) const REDO_BYTES_MAX: usize = 64 * 1024;
 
-/// A line that is being put in place, or that was when something came between: what all of its changed blocks will be.
+/// A stripe that is being put in place, or that was when something came between: what all of its changed blocks will be.
 #[derive(Debug, Clone)]
 pub(crate) struct Redo {
     pub(crate) row: Rc<Row>,
-    pub(crate) line: u32,
+    pub(crate) stripe: u32,
     /// In the order of columns.
     pub(crate) blocks: Vec<RedoBlock>,
     /// The versions of data blocks that end with it, by block of the row.
     pub(crate) ends: Vec<(u32, Lsn)>,
     /// The record that said so last.
-    pub(crate) said: Lsn,
+    pub(crate) relogged: Lsn,
     /// Whether it keeps all of its content in the cache, or only that of parity, because what is cached of data lives anyway
     /// while it is put in place.
     pub(crate) owns_all: bool,
@@ -73,12 +73,12 @@ impl Redo {
     /// What its record says first.
     pub(crate) fn head(&self) -> RedoHead {
         let Row { space, index: row_index, id: row, .. } = *self.row;
-        RedoHead { space, row_index, row, line: self.line, covered: false, void: false }
+        RedoHead { space, row_index, row, stripe: self.stripe, covered: false, void: false }
     }
 
-    /// Whether it is this line.
-    pub(crate) fn is_of(&self, row: &Row, line: u32) -> bool {
-        self.row.id == row.id && self.line == line
+    /// Whether it is this stripe.
+    pub(crate) fn is_of(&self, row: &Row, stripe: u32) -> bool {
+        self.row.id == row.id && self.stripe == stripe
     }
 
     /// Bytes of data that it puts in place.
@@ -102,23 +102,23 @@ pub(crate) struct Prepared {
     pub(crate) contents: Vec<Option<Bytes_>>,
 }
 
-/// Content on its way to its place: blocks of a column from a line on.
+/// Content on its way to its place: blocks of a column from a stripe on.
 #[derive(Clone)]
 struct Outgoing<'a> {
     row: &'a Rc<Row>,
     column: usize,
-    line: u32,
+    stripe: u32,
     content: Bytes_,
 }
 
 impl Outgoing<'_> {
     /// Whether another block comes next in the same column.
     fn goes_on_with(&self, other: &Self) -> bool {
-        self.row.id == other.row.id && self.column == other.column && self.line + 1 == other.line
+        self.row.id == other.row.id && self.column == other.column && self.stripe + 1 == other.stripe
     }
 }
 
-/// A block of the line that is cached.
+/// A block of the stripe that is cached.
 struct Dirty {
     column: usize,
     block: u32,
@@ -130,7 +130,7 @@ struct Dirty {
 impl Cache {
     /// Puts in place until nothing has to be; or until enough was for now, and until when it was.
     #[pooled]
-    pub(crate) async fn empty(&self) -> Option<Moment> {
+    pub(crate) async fn empty(&self) -> Option<Instant> {
         loop {
             let has_promised = self.has_promised();
             let (began, before) = (self.now(), self.destaged.total());
@@ -154,12 +154,12 @@ impl Cache {
                 tracing::warn!(pool = %self.shared().pool.name(), error = %in_one_line(error), "the write cache cannot be emptied now");
             }
             *self.stuck.borrow_mut() = stuck.map(|error| (self.tries.get(), error));
-            self.bell.notify_all();
+            self.notify.notify_all();
             // Whoever waits looks first whether it has room now, and asks again if not.
-            if is_stuck || !self.is_crowded() {
+            if is_stuck || !self.is_congested() {
                 break;
             }
-            let pause = self.pause_behind(began, self.destaged.total() - before);
+            let pause = self.pause_after(began, self.destaged.total() - before);
             if pause.is_some() {
                 return pause;
             }
@@ -183,22 +183,22 @@ impl Cache {
         Ok(())
     }
 
-    /// Puts some lines in place, or gets rows of the cache ready to be filled again; whether anything came of it.
+    /// Puts some stripes in place, or gets rows of the cache ready to be filled again; whether anything came of it.
     #[pooled]
     pub(crate) async fn round(&self) -> Result<bool, SpaceError> {
         let wants_copies = self.waits_for_copies.take() || !self.unfinished.borrow().is_empty();
         let has_brought = wants_copies && self.bring_rows(usize::MAX).await?;
         // Before the turn, which the checkpoint takes that makes room.
         let _log_room = self.shared().room_for(ROUND_BLOCKS).await?;
-        let _turn = self.turn.take().await;
-        self.crowded.borrow_mut().clear();
+        let _exclusive = self.mutex.take().await;
+        self.backing_full.borrow_mut().clear();
         self.lacks_room.borrow_mut().take();
         let mut has_done = self.recycle().await? || has_brought;
         if !self.unfinished.borrow().is_empty() {
             has_done |= self.make_ready().await?;
         }
-        // Lines that wait, for disks or for room, keep nothing else back.
-        let waits = match self.finish_lines().await {
+        // Stripes that wait, for disks or for room, keep nothing else back.
+        let waits = match self.finish_stripes().await {
             Ok(done) => {
                 has_done |= done;
                 None
@@ -206,7 +206,7 @@ impl Cache {
             Err(error) if error.may_pass() => Some(error),
             Err(error) => return Err(error),
         };
-        has_done |= self.put_some_in_place(has_done).await?;
+        has_done |= self.destage_some(has_done).await?;
         // The next round brings them.
         has_done |= self.waits_for_copies.get();
         if !has_done && self.has_recyclable() {
@@ -222,33 +222,33 @@ impl Cache {
         }
     }
 
-    /// Puts lines in place: of the oldest row of the cache of which any can be; else of the row that is being filled with parity,
+    /// Puts stripes in place: of the oldest row of the cache of which any can be; else of the row that is being filled with parity,
     /// and of that of writes, if room is wanted; else of those that were only discarded. What is in one row may wait for disks, and the rest not. Whether any was.
     #[pooled]
-    async fn put_some_in_place(&self, has_freed: bool) -> Result<bool, SpaceError> {
+    async fn destage_some(&self, has_freed: bool) -> Result<bool, SpaceError> {
         for _ in 0..self.full_count() {
             let Some(oldest) = self.oldest() else { break };
-            if self.put_in_place_of(self.blocks_in(oldest), Some(oldest)).await? {
+            if self.destage_blocks(self.blocks_in(oldest), Some(oldest)).await? {
                 return Ok(true);
             }
             self.pass_over(oldest);
         }
         // It may have been closed before, with what clients wrote in it.
         let of_parity = self.open_for(Filling::Parity).get().map(|at| self.blocks_in(at));
-        if self.put_in_place_of(of_parity.unwrap_or_default(), None).await? {
+        if self.destage_blocks(of_parity.unwrap_or_default(), None).await? {
             return Ok(true);
         }
-        let wants_open = !has_freed && (self.has_waiting() || self.is_crowded_by_open());
-        if wants_open && self.close(Filling::Writes) && self.put_in_place_of(self.newest(), None).await? {
+        let wants_open = !has_freed && (self.has_waiting() || self.is_congested_by_open());
+        if wants_open && self.close(Filling::Writes) && self.destage_blocks(self.newest(), None).await? {
             return Ok(true);
         }
-        self.put_in_place_of(self.discarded(), None).await
+        self.destage_blocks(self.discarded(), None).await
     }
 
-    /// Puts some of these blocks in place with their lines; whether any was. Lines that wait keep none behind them back. `row` is
-    /// that of the cache which holds all of them, if one does.
+    /// Puts some of these blocks in place with their stripes; whether any was. Stripes that wait keep none behind them back. `row`
+    /// is that of the cache which holds all of them, if one does.
     #[pooled]
-    pub(crate) async fn put_in_place_of(
+    pub(crate) async fn destage_blocks(
         &self,
         mut blocks: BlocksOfRows,
         row: Option<usize>,
@@ -267,26 +267,26 @@ impl Cache {
             if let Some(at) = row {
                 self.read_ahead(at).await;
             }
-            if self.put_in_place_all(lines).await? || has_freed {
+            if self.destage_all(lines).await? || has_freed {
                 return Ok(true);
             }
         }
     }
 
-    /// The lines of these blocks, by row, as many as there is memory for; but for rows that lack more columns than they have
+    /// The stripes of these blocks, by row, as many as there is memory for; but for rows that lack more columns than they have
     /// parity, or lie on disks that have found no room below.
     fn choose(&self, blocks: &BlocksOfRows) -> Vec<(Rc<Row>, BTreeSet<u32>)> {
         let arena = &self.shared().pool.seams().metadata;
-        let lines_max =
-            LINES_MAX.min(self.lines_of_record() * (arena.frame_count(REDO_BYTES_MAX) / 8).max(1));
+        let stripes_max =
+            STRIPES_MAX.min(self.stripes_of_record() * (arena.frame_count(REDO_BYTES_MAX) / 8).max(1));
         let widest = blocks.values().map(|(row, _)| row.shape.columns()).max().unwrap_or(0);
         let all = self.shared().lines.all();
         let (mut count, mut frames) = (0, 0);
         let mut chosen = Vec::new();
-        let crowded = self.crowded.borrow();
+        let backing_full = self.backing_full.borrow();
         // What found no room below is not tried again in this round: each try of parity takes room of the cache.
         let is_here = |row: &Row| {
-            let lacks_room = |slab: &Slab| crowded.contains(&slab.disk);
+            let lacks_room = |slab: &Slab| backing_full.contains(&slab.disk);
             (0..row.shape.columns()).all(|column| {
                 self.shared().is_in_reach(row, column)
                     && !row.with_slabs(column, |slabs| slabs.iter().any(lacks_room))
@@ -294,14 +294,15 @@ impl Cache {
         };
         for (row, blocks) in blocks.values().filter(|(row, _)| is_here(row)) {
             let unfinished = self.unfinished.borrow();
-            let is_busy =
-                |line: &u32| unfinished.iter().any(|redo| redo.row.is_beside(row) && redo.line == *line);
+            let is_busy = |stripe: &u32| {
+                unfinished.iter().any(|redo| redo.row.is_paired_with(row) && redo.stripe == *stripe)
+            };
             let lines = blocks.iter().map(|block| row.shape.locate(*block).block);
-            // In the order of lines, each once: neighbours go out together.
-            let lines: BTreeSet<u32> = lines.filter(|line| !is_busy(line)).collect();
+            // In the order of stripes, each once: neighbours go out together.
+            let lines: BTreeSet<u32> = lines.filter(|stripe| !is_busy(stripe)).collect();
             let lines = lines.into_iter().take_while(|_| {
-                let more = self.frames_of_line(row, count, widest);
-                let fits = count == 0 || (count < lines_max && frames + more <= all);
+                let more = self.frames_of_stripe(row, count, widest);
+                let fits = count == 0 || (count < stripes_max && frames + more <= all);
                 count += usize::from(fits);
                 frames += if fits { more } else { 0 };
                 fits
@@ -316,54 +317,54 @@ impl Cache {
         chosen
     }
 
-    /// Small frames for a line that is put in place behind so many others, at most: its blocks that change are kept until all
+    /// Small frames for a stripe that is put in place behind so many others, at most: its blocks that change are kept until all
     /// are in place; those that one record brings are computed beside each other, and take as much again for each column.
-    fn frames_of_line(&self, row: &Row, nth: usize, widest: usize) -> u64 {
-        let to_compute = if nth < self.lines_of_record() { widest * 2 } else { 0 };
+    fn frames_of_stripe(&self, row: &Row, nth: usize, widest: usize) -> u64 {
+        let to_compute = if nth < self.stripes_of_record() { widest * 2 } else { 0 };
         (row.shape.data_columns() + to_compute) as u64
     }
 
-    /// Lines whose parity one record brings.
-    fn lines_of_record(&self) -> usize {
+    /// Stripes whose parity one record brings.
+    fn stripes_of_record(&self) -> usize {
         let parity = usize::from(self.space().spec().resiliency.copies()).saturating_sub(1).max(1);
         REDO_BYTES_MAX / BLOCK / parity
     }
 
-    /// Puts lines in place, the rows in their order; whether any was.
-    async fn put_in_place_all(&self, chosen: Vec<(Rc<Row>, BTreeSet<u32>)>) -> Result<bool, SpaceError> {
+    /// Puts stripes in place, the rows in their order; whether any was.
+    async fn destage_all(&self, chosen: Vec<(Rc<Row>, BTreeSet<u32>)>) -> Result<bool, SpaceError> {
         // What no flush has covered stays.
         if !mutation!(CopiesBeforeFlush) {
             self.shared().flush().await?;
         }
         let (chosen, copied): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|(row, _)| row.has_parity());
         // By themselves: a flush, for which parity waits with locks in hand, may want the locks of these.
-        let has_done = !copied.is_empty() && self.put_copies_in_place(copied).await?;
+        let has_done = !copied.is_empty() && self.destage_copies(copied).await?;
         if chosen.is_empty() {
             return Ok(has_done);
         }
-        Ok(self.put_lines_in_place(chosen).await? || has_done)
+        Ok(self.destage_stripes(chosen).await? || has_done)
     }
 
-    /// Puts lines of copies in place; whether any was. A flush has covered them.
+    /// Puts stripes of copies in place; whether any was. A flush has covered them.
     #[pooled]
-    async fn put_copies_in_place(&self, chosen: Vec<(Rc<Row>, BTreeSet<u32>)>) -> Result<bool, SpaceError> {
+    async fn destage_copies(&self, chosen: Vec<(Rc<Row>, BTreeSet<u32>)>) -> Result<bool, SpaceError> {
         let columns = chosen.iter().map(|(row, lines)| row.shape.data_columns() * lines.len());
         let _frames = self.shared().lines.take(columns.sum::<usize>() as u64).await;
         let mut guards: Vec<RangeGuard<'_>> = Vec::new();
         let mut lines: Vec<(&Rc<Row>, u32)> = Vec::new();
         for (row, of_row) in &chosen {
             guards.push(row.locks.lock_all(&stripes(row, of_row)).await);
-            if !row.gone.get() && !self.shared().is_unresolved(row) {
-                lines.extend(of_row.iter().map(|line| (row, *line)));
+            if !row.freed.get() && !self.shared().is_deferred(row) {
+                lines.extend(of_row.iter().map(|stripe| (row, *stripe)));
             }
         }
-        let found = join_all(lines.into_iter().map(async |(row, line)| {
-            let dirty = self.dirty_of(row, line).await?;
-            Ok((!dirty.is_empty()).then(|| prepared_copies(row, line, dirty)))
+        let found = join_all(lines.into_iter().map(async |(row, stripe)| {
+            let dirty = self.dirty_of(row, stripe).await?;
+            Ok((!dirty.is_empty()).then(|| prepared_copies(row, stripe, dirty)))
         }));
         let found: Result<Vec<Option<Prepared>>, SpaceError> = found.await.into_iter().collect();
         let prepared: Vec<Prepared> = found?.into_iter().flatten().collect();
-        let has_done = !prepared.is_empty() && self.write_in_place(&prepared).await?;
+        let has_done = !prepared.is_empty() && self.write_main(&prepared).await?;
         drop(guards);
         for (row, _) in &chosen {
             self.free_if_unused(row).await?;
@@ -371,9 +372,9 @@ impl Cache {
         Ok(has_done)
     }
 
-    /// Puts lines of parity in place, the rows in their order; whether any was. A flush has covered them.
+    /// Puts stripes of parity in place, the rows in their order; whether any was. A flush has covered them.
     #[pooled]
-    async fn put_lines_in_place(&self, chosen: Vec<(Rc<Row>, BTreeSet<u32>)>) -> Result<bool, SpaceError> {
+    async fn destage_stripes(&self, chosen: Vec<(Rc<Row>, BTreeSet<u32>)>) -> Result<bool, SpaceError> {
         if self.can_be_brought_any() {
             // The next round begins with that.
             self.waits_for_copies.set(true);
@@ -381,20 +382,20 @@ impl Cache {
         }
         let widest = chosen.iter().map(|(row, _)| row.shape.columns()).max().unwrap_or(0);
         let rows = chosen.iter().flat_map(|(row, lines)| lines.iter().map(move |_| row));
-        let frames = rows.enumerate().map(|(nth, row)| self.frames_of_line(row, nth, widest)).sum();
+        let frames = rows.enumerate().map(|(nth, row)| self.frames_of_stripe(row, nth, widest)).sum();
         let _frames = self.shared().lines.take(frames).await;
         let mut guards: Vec<RangeGuard<'_>> = Vec::new();
         let mut lines: Vec<(Rc<Row>, u32)> = Vec::new();
         for (row, of_row) in &chosen {
             guards.push(row.locks.lock_all(&stripes(row, of_row)).await);
             // What waits to be decided of a row would be decided over what it becomes here.
-            if !row.gone.get() && !self.shared().is_unresolved(row) {
-                lines.extend(of_row.iter().map(|line| (Rc::clone(row), *line)));
+            if !row.freed.get() && !self.shared().is_deferred(row) {
+                lines.extend(of_row.iter().map(|stripe| (Rc::clone(row), *stripe)));
             }
         }
         self.recorded.borrow_mut().clear();
         let mut records = Vec::new();
-        for some in lines.chunks(self.lines_of_record()) {
+        for some in lines.chunks(self.stripes_of_record()) {
             match self.compute_all(some).await {
                 Ok((computed, content)) => records.push(self.record(computed, content)),
                 Err(error) if records.is_empty() => return Err(error),
@@ -419,8 +420,8 @@ impl Cache {
         if !mutation!(RedoNotFlushed) {
             self.shared().flush().await?;
         }
-        let prepared = self.without_those_that_lack(self.without_given_up(prepared));
-        let has_done = self.put_in_place(prepared).await? || self.waits_for_copies.get();
+        let prepared = self.without_those_that_lack(self.without_abandoned(prepared));
+        let has_done = self.destage(prepared).await? || self.waits_for_copies.get();
         drop(guards);
         for (row, _) in &chosen {
             self.free_if_unused(row).await?;
@@ -429,10 +430,10 @@ impl Cache {
     }
 
     /// Those whose parity has not left with its only copies, before the flush that should have covered it.
-    fn without_given_up(&self, prepared: Vec<Prepared>) -> Vec<Prepared> {
+    fn without_abandoned(&self, prepared: Vec<Prepared>) -> Vec<Prepared> {
         let stand = self.recorded.take();
-        let stands = |one: &Prepared| stand.iter().any(|redo| redo.is_of(&one.redo.row, one.redo.line));
-        let (stand, left): (Vec<Prepared>, Vec<Prepared>) = prepared.into_iter().partition(stands);
+        let halted = |one: &Prepared| stand.iter().any(|redo| redo.is_of(&one.redo.row, one.redo.stripe));
+        let (stand, left): (Vec<Prepared>, Vec<Prepared>) = prepared.into_iter().partition(halted);
         left.iter().for_each(|one| self.forget_redo(&one.redo));
         stand
     }
@@ -447,40 +448,43 @@ impl Cache {
         }
     }
 
-    /// Computes what lines will be, beside each other; their parity.
+    /// Computes what stripes will be, beside each other; their parity.
     #[pooled]
     async fn compute_all(&self, lines: &[(Rc<Row>, u32)]) -> Result<(Vec<Computed>, Bytes_), SpaceError> {
-        let parity = REDO_BYTES_MAX / BLOCK / self.lines_of_record();
+        let parity = REDO_BYTES_MAX / BLOCK / self.stripes_of_record();
         let mut buffer = self.shared().pool.seams().metadata.take(lines.len() * parity * BLOCK).await;
         buffer.fill(0);
         let places = buffer.chunks_exact_mut(parity * BLOCK);
-        let found = join_all(lines.iter().zip(places).enumerate().map(async |(nth, ((row, line), into))| {
-            let Some(space) = self.owner(row.space) else { return Ok(None) };
-            let dirty = self.dirty_of(row, *line).await?;
-            if dirty.is_empty() {
-                return Ok(None);
-            }
-            let computed = async {
-                // Whose the line is does not change while something of it is cached.
-                let row = match mutation!(HeirPassedOver) {
-                    true => Rc::clone(row),
-                    false => space.home(row, *line).await?,
+        let found =
+            join_all(lines.iter().zip(places).enumerate().map(async |(nth, ((row, stripe), into))| {
+                let Some(space) = self.owner(row.space) else { return Ok(None) };
+                let dirty = self.dirty_of(row, *stripe).await?;
+                if dirty.is_empty() {
+                    return Ok(None);
+                }
+                let computed = async {
+                    // Whose the stripe is does not change while something of it is cached.
+                    let row = match mutation!(ShadowSkipped) {
+                        true => Rc::clone(row),
+                        false => space.stripe_location(row, *stripe).await?,
+                    };
+                    let after = compute(&space, &row, *stripe, &dirty, into).await?;
+                    Ok((row, after))
                 };
-                let after = compute(&space, &row, *line, &dirty, into).await?;
-                Ok((row, after))
-            };
-            match computed.await {
-                Ok((row, after)) => Ok(Some(Computed { at: nth * parity, row, line: *line, dirty, after })),
-                // It stays cached until its disks are back.
-                Err(SpaceError::Unreadable { .. }) => Ok(None),
-                Err(error) => Err(error),
-            }
-        }));
+                match computed.await {
+                    Ok((row, after)) => {
+                        Ok(Some(Computed { at: nth * parity, row, stripe: *stripe, dirty, after }))
+                    }
+                    // It stays cached until its disks are back.
+                    Err(SpaceError::Unreadable { .. }) => Ok(None),
+                    Err(error) => Err(error),
+                }
+            }));
         let found: Result<Vec<Option<Computed>>, SpaceError> = found.await.into_iter().collect();
         Ok((found?.into_iter().flatten().collect(), buffer.freeze()))
     }
 
-    /// Records what lines will be together with their parity.
+    /// Records what stripes will be together with their parity.
     #[pooled]
     async fn record(&self, computed: Vec<Computed>, content: Bytes_) -> Result<Vec<Prepared>, SpaceError> {
         if computed.is_empty() {
@@ -498,24 +502,25 @@ impl Cache {
             }
             body
         });
-        let said = put.await?;
-        redos.iter_mut().for_each(|redo| redo.said = said);
+        let relogged = put.await?;
+        redos.iter_mut().for_each(|redo| redo.relogged = relogged);
         redos.iter().flat_map(Redo::own_places).for_each(|place| self.count_live(place));
         self.recorded.borrow_mut().extend_from_slice(&redos);
-        // They may have left before anybody knew of these lines.
-        self.give_up_recorded(|place| self.is_out_of_reach(place)).await?;
+        // They may have left before anybody knew of these stripes.
+        self.abandon_recorded(|place| self.is_out_of_reach(place)).await?;
         drop(held);
         Ok(redos.into_iter().zip(computed).map(|(redo, one)| one.prepared(redo, &content)).collect())
     }
 
-    /// The blocks of a line that are cached, as a flush has covered them, with their content.
+    /// The blocks of a stripe that are cached, as a flush has covered them, with their content.
     #[pooled]
-    async fn dirty_of(&self, row: &Rc<Row>, line: u32) -> Result<SmallVec<[Dirty; 4]>, SpaceError> {
-        let columns = (0..row.shape.data_columns()).filter(|column| line < row.shape.column_blocks(*column));
+    async fn dirty_of(&self, row: &Rc<Row>, stripe: u32) -> Result<SmallVec<[Dirty; 4]>, SpaceError> {
+        let columns =
+            (0..row.shape.data_columns()).filter(|column| stripe < row.shape.column_blocks(*column));
         let cached: SmallVec<[usize; 8]> = columns
-            .filter(|column| !row.mappings.versions(row.shape.row_block(*column, line)).is_empty())
+            .filter(|column| !row.mappings.versions(row.shape.row_block(*column, stripe)).is_empty())
             .collect();
-        let found = join_all(cached.into_iter().map(|column| self.dirty_block(row, column, line))).await;
+        let found = join_all(cached.into_iter().map(|column| self.dirty_block(row, column, stripe))).await;
         let found: Result<SmallVec<[Option<Dirty>; 8]>, SpaceError> = found.into_iter().collect();
         Ok(found?.into_iter().flatten().collect())
     }
@@ -525,10 +530,10 @@ impl Cache {
         &self,
         row: &Rc<Row>,
         column: usize,
-        line: u32,
+        stripe: u32,
     ) -> Result<Option<Dirty>, SpaceError> {
-        let block = row.shape.row_block(column, line);
-        self.settle_undecided(row, block).await?;
+        let block = row.shape.row_block(column, stripe);
+        self.resolve_in_doubt(row, block).await?;
         let versions = row.mappings.versions(block);
         let may_go = |version: &&Version| {
             self.is_covered(version) || (!row.has_parity() && mutation!(CopiesBeforeFlush))
@@ -538,11 +543,11 @@ impl Cache {
         };
         let mut dirty = Dirty { column, block, version, content: None, is_lost: false };
         if let Content::Cached { place, checksum } = version.content {
-            match self.had(place, checksum).await? {
-                Had::Content(buffer) => dirty.content = Some(buffer),
+            match self.read_cached(place, checksum).await? {
+                CachedRead::Content(buffer) => dirty.content = Some(buffer),
                 // It waits for the disks that have it.
-                Had::Nothing => return Ok(None),
-                Had::Lost => {
+                CachedRead::Nothing => return Ok(None),
+                CachedRead::Lost => {
                     dirty.is_lost = true;
                     self.note_lost(row, block, version.since);
                 }
@@ -551,23 +556,24 @@ impl Cache {
         Ok(Some(dirty))
     }
 
-    /// Writes lines in place, flushes, and says so. Lines of rows that lack too many columns for it are left to be finished.
-    /// Whether any line was done. The caller holds their locks, and a flush has covered their records.
+    /// Writes stripes in place, flushes, and says so. Stripes of rows that lack too many columns for it are left to be finished.
+    /// Whether any stripe was done. The caller holds their locks, and a flush has covered their records.
     ///
     /// # Errors
     /// [`SpaceError`]; all of them are left to be finished then: their records count, and any of it may be in place.
-    pub(crate) async fn put_in_place(&self, prepared: Vec<Prepared>) -> Result<bool, SpaceError> {
-        let put = self.write_in_place(&prepared).await;
+    pub(crate) async fn destage(&self, prepared: Vec<Prepared>) -> Result<bool, SpaceError> {
+        let put = self.write_main(&prepared).await;
         if put.is_err() {
-            let is_left =
-                |redo: &Redo| self.unfinished.borrow().iter().any(|other| other.is_of(&redo.row, redo.line));
+            let is_left = |redo: &Redo| {
+                self.unfinished.borrow().iter().any(|other| other.is_of(&redo.row, redo.stripe))
+            };
             let others = prepared.into_iter().map(|one| one.redo).filter(|redo| !is_left(redo));
             others.for_each(|redo| self.leave_unfinished(redo));
         }
         put
     }
 
-    async fn write_in_place(&self, prepared: &[Prepared]) -> Result<bool, SpaceError> {
+    async fn write_main(&self, prepared: &[Prepared]) -> Result<bool, SpaceError> {
         let (done, left) = self.put_out(prepared).await?;
         // Copies stay cached, which is all that they need.
         let of_parity = left.into_iter().filter(|redo| redo.row.has_parity());
@@ -575,7 +581,7 @@ impl Cache {
         Ok(done > 0)
     }
 
-    /// Writes lines in place, flushes, and says so; how many, and those that not enough of their disks have. The caller holds
+    /// Writes stripes in place, flushes, and says so; how many, and those that not enough of their disks have. The caller holds
     /// their locks.
     #[pooled]
     pub(crate) async fn put_out<'a>(
@@ -589,14 +595,14 @@ impl Cache {
             rows.insert((one.redo.row.space, one.redo.row.index), Rc::clone(&one.redo.row));
         }
         let rows: Vec<Rc<Row>> = rows.into_values().collect();
-        shared.settle_absences_of(rows.iter()).await?;
-        let seats = pool.seats();
+        shared.commit_absences_of(rows.iter()).await?;
+        let attachments = pool.attachments();
         let mut writes = Vec::new();
-        for Outgoing { row, column, line, content } in self.pieces_of(prepared) {
+        for Outgoing { row, column, stripe, content } in self.pieces_of(prepared) {
             row.with_slabs(column, |slabs| {
                 for slab in slabs {
                     let Some(disk) = slab.present(pool) else { continue };
-                    for piece in slab.pieces(u64::from(line) * BLOCK_BYTES, content.len()) {
+                    for piece in slab.pieces(u64::from(stripe) * BLOCK_BYTES, content.len()) {
                         let part = content.slice(piece.offset..piece.offset + piece.length);
                         writes.push((disk.slot(), disk.write(piece.at, part, Durability::Cached)));
                     }
@@ -604,11 +610,11 @@ impl Cache {
             });
         }
         // Disks that have no room are sound: what was to go to them stays cached, and waits for room.
-        let (mut failed, mut crowded) = (BTreeSet::new(), BTreeSet::new());
+        let (mut failed, mut backing_full) = (BTreeSet::new(), BTreeSet::new());
         for (slot, write) in writes {
             match write.await {
                 Ok(()) => false,
-                Err(DeviceError::NoSpace) => crowded.insert(slot),
+                Err(DeviceError::NoSpace) => backing_full.insert(slot),
                 Err(_) => failed.insert(slot),
             };
         }
@@ -619,49 +625,49 @@ impl Cache {
             pool.flush_disks().await?;
         }
         // One that left and came back may have lost what it was given.
-        let mut stayed = pool.seats();
-        stayed.retain(|slot, seating| seats.get(slot) == Some(seating));
+        let mut stayed = pool.attachments();
+        stayed.retain(|slot, seating| attachments.get(slot) == Some(seating));
         let stayed: BTreeSet<DiskSlot> = stayed.into_keys().collect();
-        shared.settle_missed_pages(&rows, &stayed).await?;
+        shared.commit_missed_pages(&rows, &stayed).await?;
         let is_held = |redo: &&Redo| {
             let row = &redo.row;
             redo.blocks.iter().all(|block| {
-                let lacks_room = |slab: &Slab| crowded.contains(&slab.disk);
+                let lacks_room = |slab: &Slab| backing_full.contains(&slab.disk);
                 row.has_blocks_on(block.column, |slab| stayed.contains(&slab.disk))
                     && !row.with_slabs(block.column, |slabs| slabs.iter().any(lacks_room))
             })
         };
-        self.crowded.borrow_mut().extend(crowded.iter().copied());
+        self.backing_full.borrow_mut().extend(backing_full.iter().copied());
         let redos: Vec<&Redo> = prepared.iter().map(|one| &one.redo).collect();
         if let Some(space) =
-            redos.first().filter(|_| !crowded.is_empty()).and_then(|redo| self.owner(redo.row.space))
+            redos.first().filter(|_| !backing_full.is_empty()).and_then(|redo| self.owner(redo.row.space))
         {
             *self.lacks_room.borrow_mut() = Some(SpaceError::NoSpaceBelow { name: space.name() });
         }
         let (held, unfinished): (Vec<&Redo>, Vec<&Redo>) = redos.into_iter().partition(is_held);
-        // What is left undecided just now must not be called flushed behind that: of such rows nothing is done.
-        let _turn = shared.leave_turn.take().await;
-        let (done, undecided): (Vec<&Redo>, Vec<&Redo>) =
-            held.into_iter().partition(|redo| !shared.is_unresolved(&redo.row));
-        let unfinished = [unfinished, undecided].concat();
+        // What is left in doubt just now must not be called flushed behind that: of such rows nothing is done.
+        let _exclusive = shared.defer_mutex.take().await;
+        let (done, in_doubt): (Vec<&Redo>, Vec<&Redo>) =
+            held.into_iter().partition(|redo| !shared.is_deferred(&redo.row));
+        let unfinished = [unfinished, in_doubt].concat();
         tracing::debug!(lines = done.len(), unfinished = unfinished.len(), "put in place");
-        self.say_done(&done).await?;
+        self.log_destaged(&done).await?;
         Ok((done.len(), unfinished))
     }
 
-    /// What goes to disks of these lines. Lines of a column that follow each other are one piece, where there is memory for it.
+    /// What goes to disks of these stripes. Stripes of a column that follow each other are one piece, where there is memory for it.
     fn pieces_of<'a>(&self, prepared: &'a [Prepared]) -> Vec<Outgoing<'a>> {
         let blocks_of = |one: &'a Prepared| {
-            let Redo { row, line, blocks, .. } = &one.redo;
+            let Redo { row, stripe, blocks, .. } = &one.redo;
             let contents = blocks.iter().zip(&one.contents);
             contents.filter_map(|(block, content)| {
-                Some(Outgoing { row, column: block.column, line: *line, content: content.clone()? })
+                Some(Outgoing { row, column: block.column, stripe: *stripe, content: content.clone()? })
             })
         };
         let mut blocks: Vec<Outgoing<'a>> = prepared.iter().flat_map(blocks_of).collect();
-        blocks.sort_by_key(|one| (one.row.space, one.row.index, one.column, one.line));
+        blocks.sort_by_key(|one| (one.row.space, one.row.index, one.column, one.stripe));
         let mut pieces = Vec::new();
-        for run in blocks.chunk_by(Outgoing::goes_on_with).flat_map(|run| run.chunks(PIECE_LINES)) {
+        for run in blocks.chunk_by(Outgoing::goes_on_with).flat_map(|run| run.chunks(PIECE_STRIPES)) {
             let memory = match run {
                 [_] => None,
                 _ => self.shared().pool.seams().metadata.try_take(run.len() * BLOCK),
@@ -679,9 +685,9 @@ impl Cache {
         pieces
     }
 
-    /// Says that lines are in place, and ends what was cached of them. The caller holds the turn of what is left undecided.
+    /// Says that stripes are in place, and ends what was cached of them. The caller holds the turn of what is left in doubt.
     #[pooled]
-    async fn say_done(&self, done: &[&Redo]) -> Result<(), SpaceError> {
+    async fn log_destaged(&self, done: &[&Redo]) -> Result<(), SpaceError> {
         let shared = self.shared();
         let held = shared.tickets.begin();
         let stamp = shared.stamp();
@@ -689,12 +695,12 @@ impl Cache {
         let mut entries = Vec::new();
         for redo in done {
             for block in &redo.blocks {
-                let (index, entry) = place_in_page(redo.line);
+                let (index, entry) = place_in_page(redo.stripe);
                 let page = shared.page(&redo.row, block.column, index).await?;
-                let range = Range { first: redo.line, count: 1 };
-                let mut stretch = shared.stretch(&redo.row, block.column, range, stamp);
-                stretch.covered = true;
-                push_stretch(&mut body, stretch, &[block.state], page.durable_generation());
+                let range = Range { first: redo.stripe, count: 1 };
+                let mut extent = shared.extent(&redo.row, block.column, range, stamp);
+                extent.covered = true;
+                push_extent(&mut body, extent, &[block.state], page.durable_generation());
                 entries.push((page, entry, block.state));
             }
             if !redo.row.has_parity() {
@@ -711,7 +717,7 @@ impl Cache {
             shared.record(&body, Wait::Written).await?;
         }
         let now = shared.now(&held);
-        entries.iter().for_each(|(page, entry, state)| page.set_in_place(*entry, *state, stamp, now));
+        entries.iter().for_each(|(page, entry, state)| page.set_destaged(*entry, *state, stamp, now));
         for redo in done {
             if !redo.ends.is_empty() {
                 self.destaged.add(self.now(), redo.content_bytes());
@@ -744,31 +750,31 @@ impl Dirty {
     }
 }
 
-/// A line of copies with its content.
-fn prepared_copies(row: &Rc<Row>, line: u32, dirty: SmallVec<[Dirty; 4]>) -> Prepared {
+/// A stripe of copies with its content.
+fn prepared_copies(row: &Rc<Row>, stripe: u32, dirty: SmallVec<[Dirty; 4]>) -> Prepared {
     let redo = Redo {
         row: Rc::clone(row),
-        line,
+        stripe,
         blocks: dirty.iter().map(|one| one.redo(one.state())).collect(),
         ends: dirty.iter().map(|one| (one.block, one.version.since)).collect(),
-        said: Lsn::default(),
+        relogged: Lsn::default(),
         owns_all: false,
     };
     Prepared { redo, contents: dirty.into_iter().map(|one| one.content.map(Buffer::freeze)).collect() }
 }
 
-/// A line whose parity was computed.
+/// A stripe whose parity was computed.
 struct Computed {
     /// Which of the parity blocks of its record are its own, from here on.
     at: usize,
     row: Rc<Row>,
-    line: u32,
+    stripe: u32,
     dirty: SmallVec<[Dirty; 4]>,
-    after: LineStates,
+    after: StripeStates,
 }
 
 impl Computed {
-    /// What the line will be: its changed blocks, then parity, whose content is in cache blocks from `first` on.
+    /// What the stripe will be: its changed blocks, then parity, whose content is in cache blocks from `first` on.
     fn redo(&self, first: Place) -> Redo {
         let state = |column: usize| self.after.get(column).copied().unwrap_or_default();
         let data = self.dirty.iter().map(|dirty| dirty.redo(state(dirty.column)));
@@ -781,10 +787,10 @@ impl Computed {
         });
         Redo {
             row: Rc::clone(&self.row),
-            line: self.line,
+            stripe: self.stripe,
             blocks: data.chain(parity).collect(),
             ends: self.dirty.iter().map(|dirty| (dirty.block, dirty.version.since)).collect(),
-            said: Lsn::default(),
+            relogged: Lsn::default(),
             owns_all: false,
         }
     }
@@ -809,17 +815,17 @@ impl Computed {
     }
 }
 
-/// Computes the parity of a line into `into`; what its blocks will be.
+/// Computes the parity of a stripe into `into`; what its blocks will be.
 #[pooled]
 async fn compute(
     space: &Space,
     row: &Rc<Row>,
-    line: u32,
+    stripe: u32,
     dirty: &[Dirty],
     into: &mut [u8],
-) -> Result<LineStates, SpaceError> {
+) -> Result<StripeStates, SpaceError> {
     let shape = &row.shape;
-    let before = space.shared.line_states(row, line).await?;
+    let before = space.shared.stripe_states(row, stripe).await?;
     let mut after = before.clone();
     for one in dirty {
         if let Some(place) = after.get_mut(one.column) {
@@ -828,9 +834,9 @@ async fn compute(
     }
     let (data, _) = after.split_at(shape.data_columns());
     let is_nothing = data.iter().all(|state| *state == BlockState::Never);
-    // The parity of an heir says that the line is the heir's: of nothing it is a block of zeros, or what the row had would be
-    // there again.
-    let keeps_parity = row.is_heir() && !mutation!(HeirForgetsLines);
+    // The parity of a shadow row says that the stripe is the shadow row's: of nothing it is a block of zeros, or what the row had
+    // would be there again.
+    let keeps_parity = row.is_shadow() && !mutation!(ShadowForgetsStripes);
     let mut parity_state = if data.contains(&BlockState::Damaged) {
         Some(BlockState::Damaged)
     } else if is_nothing && !keeps_parity {
@@ -839,15 +845,15 @@ async fn compute(
         None
     };
     let changes = (dirty, &before);
-    let is_carried = is_carried_with_fewer_reads(row, changes);
+    let is_relogged = is_update_cheaper(row, changes);
     if parity_state.is_none()
         && !is_nothing
-        && !(is_carried && carry_changes(space, row, line, changes, into).await)
+        && !(is_relogged && update_parity(space, row, stripe, changes, into).await)
     {
-        match encode_anew(space, row, line, changes, into).await {
+        match encode_fully(space, row, stripe, changes, into).await {
             Err(SpaceError::Unreadable { why, .. }) if why.is_final() => {
                 // Of a block that does not change nobody knows what it is; what changes may do without it.
-                if is_carried || !carry_changes(space, row, line, changes, into).await {
+                if is_relogged || !update_parity(space, row, stripe, changes, into).await {
                     parity_state = Some(BlockState::Damaged);
                 }
             }
@@ -861,29 +867,30 @@ async fn compute(
     Ok(after)
 }
 
-/// Whether parity from what it was and what changes takes no more reads than computing it anew.
-fn is_carried_with_fewer_reads(row: &Row, (dirty, before): (&[Dirty], &LineStates)) -> bool {
+/// Whether parity from what it was and what changes takes no more reads than computing it again.
+fn is_update_cheaper(row: &Row, (dirty, before): (&[Dirty], &StripeStates)) -> bool {
     let is_valid = |column: &usize| matches!(before.get(*column), Some(BlockState::Valid(_)));
     let is_dirty = |column: &usize| dirty.iter().any(|one| one.column == *column);
-    let carried = dirty.iter().filter(|one| is_valid(&one.column)).count() + row.shape.parity_columns();
-    let anew = (0..row.shape.data_columns()).filter(|column| is_valid(column) && !is_dirty(column)).count();
-    carried <= anew
+    let relogged = dirty.iter().filter(|one| is_valid(&one.column)).count() + row.shape.parity_columns();
+    let supersedes =
+        (0..row.shape.data_columns()).filter(|column| is_valid(column) && !is_dirty(column)).count();
+    relogged <= supersedes
 }
 
 /// Computes parity from what it was and what changes; not where something of it is not what its table says.
 #[pooled]
-async fn carry_changes(
+async fn update_parity(
     space: &Space,
     row: &Rc<Row>,
-    line: u32,
-    (dirty, before): (&[Dirty], &LineStates),
+    stripe: u32,
+    (dirty, before): (&[Dirty], &StripeStates),
     into: &mut [u8],
 ) -> bool {
     let data = row.shape.data_columns();
     let columns = dirty.iter().map(|one| one.column).chain(data..row.shape.columns());
     let found = join_all(columns.map(async |column| {
         let state = before.get(column).copied().unwrap_or_default();
-        space.look(row, column, line, state).await
+        space.look(row, column, stripe, state).await
     }))
     .await;
     if !found.iter().all(Found::is_known) {
@@ -905,23 +912,23 @@ async fn carry_changes(
         changes.into_iter().filter(|one| one.new.is_some() || !mutation!(NeverOnOneColumn)).collect();
     for _ in 0..if mutation!(DifferenceTwice) { 2 } else { 1 } {
         let mut parity: SmallVec<[Option<&mut [u8]>; 2]> = into.chunks_exact_mut(BLOCK).map(Some).collect();
-        if mutation!(SecondParityNotCarried) {
+        if mutation!(SecondParityNotUpdated) {
             parity.iter_mut().skip(1).for_each(|block| *block = None);
         }
         code_of(&row.shape)
             .update(&changes, &mut parity)
-            .unwrap_or_else(|error| panic!("blocks of a line are blocks: {error}"));
+            .unwrap_or_else(|error| panic!("blocks of a stripe are blocks: {error}"));
     }
     true
 }
 
-/// Computes parity from all data of a line: what does not change is read, or computed from the old parity.
+/// Computes parity from all data of a stripe: what does not change is read, or computed from the old parity.
 #[pooled]
-async fn encode_anew(
+async fn encode_fully(
     space: &Space,
     row: &Rc<Row>,
-    line: u32,
-    (dirty, before): (&[Dirty], &LineStates),
+    stripe: u32,
+    (dirty, before): (&[Dirty], &StripeStates),
     into: &mut [u8],
 ) -> Result<(), SpaceError> {
     let data = row.shape.data_columns();
@@ -931,7 +938,7 @@ async fn encode_anew(
             continue;
         }
         let mut buffer = space.shared.pool.seams().metadata.take(BLOCK).await;
-        space.read_in_place(row, (column, line), Patience::Long, &mut buffer).await?;
+        space.read_main(row, (column, stripe), HedgeDelay::Long, &mut buffer).await?;
         others.push((column, buffer));
     }
     let bytes_of = |column: usize| -> Option<&[u8]> {
@@ -946,11 +953,11 @@ async fn encode_anew(
     Ok(())
 }
 
-/// The stripes of lines of a row, as ranges in ascending order that do not touch.
+/// The stripes of stripes of a row, as ranges in ascending order that do not touch.
 pub(crate) fn stripes(row: &Row, lines: &BTreeSet<u32>) -> Vec<Range> {
     let mut ranges: Vec<Range> = Vec::new();
-    for line in lines {
-        let range = row.shape.stripes_of(Range { first: *line, count: 1 });
+    for stripe in lines {
+        let range = row.shape.stripes_of(Range { first: *stripe, count: 1 });
         match ranges.last_mut().filter(|last| last.first + last.count >= range.first) {
             Some(last) => last.count = last.count.max(range.first + range.count - last.first),
             None => ranges.push(range),

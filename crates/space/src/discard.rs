@@ -7,7 +7,7 @@ use dolmen_block_io::{IoKind, sleep};
 use dolmen_buffer::Scratch;
 use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_pool::PoolError;
 use dolmen_units::{BLOCK_BYTES, Bytes};
 use smallvec::SmallVec;
@@ -18,11 +18,11 @@ use crate::locks::Range;
 use crate::mapping::Content;
 use crate::record::{BlockState, Stamp};
 use crate::row::Row;
-use crate::shared::{place_in_page, push_stretch};
+use crate::shared::{place_in_page, push_extent};
 use crate::space::Space;
 use crate::write::{Pages, blocks_of, find};
 
-/// A stretch of a space and whether anything is there, for block status.
+/// An extent of a space and whether anything is there, for block status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     /// Length in bytes.
@@ -122,26 +122,26 @@ impl Space {
                 room => Some(room?),
             };
             self.decide_cached(&row, range).await?;
-            if mutation!(DiscardOfGoneRow) {
+            if mutation!(DiscardOfFreedRow) {
                 // As one does that waits for room.
                 sleep(self.shared.pool.seams().clock.as_ref(), Duration::from_millis(50)).await;
             }
             let _guard = row.locks.lock(range).await;
             let lacks_room = room.is_none() && is_discarded_in_cache(&row, range);
-            if self.shared.is_unresolved(&row) || lacks_room || row.is_held() {
+            if self.shared.is_deferred(&row) || lacks_room || row.is_held() {
                 continue;
             }
             // Another may have taken its place, which has the blocks now.
-            if row.gone.get() && !mutation!(DiscardOfGoneRow) {
+            if row.freed.get() && !mutation!(DiscardOfFreedRow) {
                 continue;
             }
             row.touch(range);
-            if row.gone.get() || self.discard_blocks(&row, range).await? == 0 {
+            if row.freed.get() || self.discard_blocks(&row, range).await? == 0 {
                 return Ok(());
             }
             break Rc::clone(&row);
         };
-        // Drafts stay until they take the places of their rows.
+        // Conversion shadows stay until they are promoted.
         if self.is_thin() && !is_hidden(self.id()) { self.free_if_known_unused(&row).await } else { Ok(()) }
     }
 
@@ -194,7 +194,7 @@ impl Space {
         if found.is_empty() {
             return Ok(0);
         }
-        self.shared.settle_absences(row).await?;
+        self.shared.commit_absences(row).await?;
         // From here on nothing comes between until the record is given to the log.
         if let Some((column, run)) = found.iter().find(|(column, _)| !self.shared.is_in_reach(row, *column)) {
             return Err(self.shared.unreadable(row, *column, run.first as usize, UnreadableReason::Absent));
@@ -212,11 +212,11 @@ impl Space {
                     count += 1;
                 }
             }
-            self.shared.note_unsettled(held.ticket(), row, *column, *run);
+            self.shared.note_unflushed(held.ticket(), row, *column, *run);
         }
         self.shared.note_dirty(row);
-        if self.shared.stamp() != stamp || self.shared.is_unresolved(row) {
-            // The only copy may have left since, and a flush have left undecided what it knew of these blocks, in which this
+        if self.shared.stamp() != stamp || self.shared.is_deferred(row) {
+            // The only copy may have left since, and a flush have left in doubt what it knew of these blocks, in which this
             // was not: said behind that, it is the newest. So it is where the row has another copy by now.
             self.record_state(row, &found, (BlockState::Never, Wait::Written), self.shared.stamp()).await?;
             self.shared.leave_what_is_away(row, found.iter().copied()).await?;
@@ -260,13 +260,13 @@ impl Space {
         (state, wait): (BlockState, Wait),
         stamp: Stamp,
     ) -> Result<(), SpaceError> {
-        // A record has room for some thousand stretches; a row that is in more pieces takes several.
+        // A record has room for some thousand extents; a row that is in more pieces takes several.
         for pieces in runs.chunks(1000) {
             let mut body = Scratch::new();
             for (column, run) in pieces {
                 let page = self.shared.page(row, *column, place_in_page(run.first).0).await?;
-                let stretch = self.shared.stretch(row, *column, *run, stamp);
-                push_stretch(&mut body, stretch, &[state], page.durable_generation());
+                let extent = self.shared.extent(row, *column, *run, stamp);
+                push_extent(&mut body, extent, &[state], page.durable_generation());
             }
             self.shared.record(&body, wait).await?;
         }
@@ -277,11 +277,11 @@ impl Space {
     #[pooled]
     pub(crate) async fn free_if_unused(&self, row: &Rc<Row>) -> Result<bool, SpaceError> {
         let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
-        if row.gone.get() {
+        if row.freed.get() {
             return Ok(false);
         }
         if self.is_unused(row).await? {
-            self.give_back(row).await?;
+            self.release(row).await?;
         }
         Ok(true)
     }
@@ -308,7 +308,7 @@ impl Space {
     }
 
     /// What is where in a range, coarsened to rows that were never claimed and blocks that hold data; at most
-    /// `extents_max` stretches, fewer bytes than asked for if need be.
+    /// `extents_max` extents, fewer bytes than asked for if need be.
     ///
     /// # Errors
     /// [`SpaceError`].
@@ -358,7 +358,7 @@ impl Space {
             return Ok(content != Content::Discarded);
         }
         let spot = row.shape.locate(block);
-        let (_, state) = self.in_place(row, (spot.column, spot.block)).await?;
+        let (_, state) = self.main_location(row, (spot.column, spot.block)).await?;
         Ok(state != BlockState::Never)
     }
 

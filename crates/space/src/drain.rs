@@ -5,7 +5,7 @@
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use dolmen_block_io::{Moment, within};
+use dolmen_block_io::{Instant, within};
 use dolmen_future_pool::pooled;
 use dolmen_pool::{Pool, keys};
 use dolmen_units::{Bytes, SpaceId};
@@ -80,8 +80,8 @@ pub(crate) fn settings_of(cache: SpaceId) -> [dolmen_store::Key; 2] {
 
 impl Cache {
     /// Until when what was put in place since a moment is enough, at the rate that is set; `None` when there is no need to wait.
-    pub(crate) fn pause_behind(&self, began: Moment, bytes: u64) -> Option<Moment> {
-        let rate = self.drain.get().rate.filter(|_| !self.has_waiting() && !self.is_gone.get())?;
+    pub(crate) fn pause_after(&self, began: Instant, bytes: u64) -> Option<Instant> {
+        let rate = self.drain.get().rate.filter(|_| !self.has_waiting() && !self.is_deleting.get())?;
         let takes = u128::from(bytes) * SECOND_NS / u128::from(rate.0.max(1));
         let until = began + Duration::from_nanos(u64::try_from(takes).unwrap_or(u64::MAX));
         (until > self.now()).then_some(until)
@@ -124,7 +124,7 @@ impl Spaces {
     ) -> Result<(), SpaceError> {
         self.plan_write_cache_drain(redundancy, drain)?;
         let cache = self.cache_for(redundancy)?;
-        let _turn = cache.size_turn.take().await;
+        let _exclusive = cache.size_mutex.take().await;
         cache.check_stays()?;
         let id = cache.space().id();
         let mut change = self.pool().change(dolmen_pool::Purpose::Release).await;
@@ -137,7 +137,7 @@ impl Spaces {
         cache.drain.set(drain);
         // What it pauses for may be over.
         cache.hurry.notify_all();
-        if cache.is_crowded() {
+        if cache.is_congested() {
             cache.empty_soon();
         }
         Ok(())

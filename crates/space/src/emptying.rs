@@ -18,10 +18,10 @@ use dolmen_units::{DiskSlot, Name, SpaceId};
 
 use crate::cache::is_hidden;
 use crate::error::SpaceError;
-use crate::homes::Homes;
 use crate::progress::Progress;
 use crate::removal::RemovalForecast;
 use crate::shared::Shared;
+use crate::slab_targets::SlabTargets;
 use crate::space::Space;
 use crate::spaces::Spaces;
 
@@ -43,9 +43,9 @@ impl Spaces {
     /// [`SpaceError`] when the metadata cannot be read.
     #[pooled]
     pub async fn forecast_emptying(&self, from: DiskSlot) -> Result<RemovalForecast, SpaceError> {
-        let mut homes = Homes::of(self.pool());
-        self.sick().iter().for_each(|slot| homes.refuse(*slot));
-        self.forecast_leaving(from, homes).await
+        let mut targets_for_slabs = SlabTargets::of(self.pool());
+        self.failing().iter().for_each(|slot| targets_for_slabs.refuse(*slot));
+        self.forecast_leaving(from, targets_for_slabs).await
     }
 
     /// Moves what is on a disk to the others, for as long as that is wanted. The disk stays a member that takes slabs where a row
@@ -62,12 +62,13 @@ impl Spaces {
     ) -> Result<Emptied, SpaceError> {
         self.end_what_has_begun().await?;
         let goes_on = || is_wanted() && self.pool().is_active(disk) && disk.is_present();
-        let moved = self.move_off(disk.slot(), BTreeSet::new(), &goes_on, &|| self.sick(), progress).await?;
+        let moved =
+            self.move_off(disk.slot(), BTreeSet::new(), &goes_on, &|| self.failing(), progress).await?;
         Ok(moved.map_or(Emptied::CutShort, |left| self.emptied_but(&left)))
     }
 
-    /// Spaces of which a member that is away has a part, and that can have it on other disks: they outlive the loss of one, and there
-    /// is room for all of it, with disks that may take rows by then.
+    /// Spaces of which a member that is away has a part, and that can have it on other disks: they survive the loss of one, and
+    /// there is room for all of it, with disks that may take rows by then.
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
@@ -140,10 +141,10 @@ impl Spaces {
         Emptied::AllBut(names.map(|space| space.name()).collect())
     }
 
-    fn sick(&self) -> BTreeSet<DiskSlot> {
+    fn failing(&self) -> BTreeSet<DiskSlot> {
         let disks = self.pool().disks();
-        let sick = disks.iter().filter(|disk| disk.ailment() == Some(Ailment::Sick));
-        sick.map(|disk| disk.slot()).collect()
+        let failing = disks.iter().filter(|disk| disk.ailment() == Some(Ailment::Failing));
+        failing.map(|disk| disk.slot()).collect()
     }
 }
 

@@ -83,7 +83,7 @@ pub enum SpaceError {
     },
     /// Fewer disks carry the metadata than the space may lose.
     #[error(
-        "{what} would outlive its pool: the metadata is on {found} of its disks, and others are too small to carry it ({small}); it takes an area of {area}, a thousandth of a disk; add larger disks first, or choose less redundancy"
+        "{what} would survive its pool: the metadata is on {found} of its disks, and others are too small to carry it ({small}); it takes an area of {area}, a thousandth of a disk; add larger disks first, or choose less redundancy"
     )]
     TooFewVoters {
         /// The resiliency in words.
@@ -230,7 +230,7 @@ pub enum SpaceError {
     },
     /// It was deleted or the pool closed while the request was under way.
     #[error("space {name} is gone")]
-    Gone {
+    Deleted {
         /// Which.
         name: Name,
     },
@@ -297,7 +297,7 @@ pub enum UnreadableReason {
     #[error(
         "no copy that is here can be read and matches its checksum; attach the disks that are absent, one may have a good copy"
     )]
-    RottenHere,
+    CorruptHere,
     /// The disks are absent.
     #[error("the disks that hold it are absent; attach them")]
     Absent,
@@ -314,7 +314,7 @@ impl UnreadableReason {
     pub(crate) fn is_final(self) -> bool {
         match self {
             Self::Damaged | Self::NoGoodCopy | Self::NoTable => true,
-            Self::RottenHere | Self::Absent | Self::Device(_) => false,
+            Self::CorruptHere | Self::Absent | Self::Device(_) => false,
         }
     }
 }
@@ -349,17 +349,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interleave_that_cannot_be_is_told_with_those_that_can() {
-        let told = |found, row| {
+    fn an_impossible_interleave_is_reported_with_the_possible_ones() {
+        let reported = |found, row| {
             SpaceError::Interleave { found: Bytes::kib(found), row: Bytes::kib(row) }.to_string()
         };
         assert_eq!(
-            told(48, 65536),
+            reported(48, 65536),
             "an interleave of 48 KiB cannot be in rows of 64 MiB: it is 16K, 32K, 64K, 128K, 256K, 512K or 1024K there; 256K is \
              usual"
         );
-        assert!(told(1024, 1536).ends_with("it is 16K, 32K, 64K, 128K, 256K or 512K there; 256K is usual"));
-        assert!(told(64, 1040).ends_with("it is 16K there"));
-        assert!(told(64, 1030).ends_with("none fits; rows are a multiple of 16K"));
+        assert!(
+            reported(1024, 1536).ends_with("it is 16K, 32K, 64K, 128K, 256K or 512K there; 256K is usual")
+        );
+        assert!(reported(64, 1040).ends_with("it is 16K there"));
+        assert!(reported(64, 1030).ends_with("none fits; rows are a multiple of 16K"));
     }
 }

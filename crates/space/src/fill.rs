@@ -15,11 +15,11 @@ impl Cache {
     /// Blocks of a row that follow each other and can be written: their segment, the first, and how many.
     pub(crate) fn take(&self, filling: Filling, wanted: u32) -> Option<(usize, u32, u32)> {
         let open = self.open_for(filling);
-        // Parity must not be had from one copy alone while its line is half in place.
+        // Parity must not be had from one copy alone while its stripe is half in place.
         let wants_whole = filling == Filling::Parity && self.has_whole_room_for_parity(wanted);
         let mut segments = self.segments.borrow_mut();
         let whole = self.segment_blocks();
-        let is_good = |segment: &Segment| !segment.is_given_up && self.has_all_copies(&segment.row);
+        let is_good = |segment: &Segment| !segment.is_retiring && self.has_all_copies(&segment.row);
         if let Some(at) = open.get() {
             let others = segments.iter().any(|other| other.state == State::Free && is_good(other));
             let segment = segments.get_mut(at)?;
@@ -42,7 +42,7 @@ impl Cache {
                 let free = segments.iter().enumerate().filter(|(_, segment)| is_free(segment));
                 // Of those that are to go none, but where room that was promised before has no other; and for parity.
                 let order = |segment: &Segment| {
-                    let (goes, lacks) = (segment.is_given_up, !self.has_all_copies(&segment.row));
+                    let (goes, lacks) = (segment.is_retiring, !self.has_all_copies(&segment.row));
                     if filling == Filling::Parity { (lacks, goes) } else { (goes, lacks) }
                 };
                 let best = free.min_by_key(|(_, segment)| order(segment));
@@ -72,13 +72,13 @@ impl Cache {
     }
 
     fn has_room_left(&self, segment: &Segment, wanted: u32) -> bool {
-        let is_closed = segment.state == State::Full && !segment.is_given_up;
+        let is_closed = segment.state == State::Full && !segment.is_retiring;
         is_closed && self.segment_blocks() - segment.filled >= wanted && self.can_be_filled(&segment.row)
     }
 
     /// Whether a row of the cache has a copy here that counts, and nothing that the log says of it waits for disks.
     pub(crate) fn can_be_filled(&self, row: &Row) -> bool {
-        self.shared().is_in_reach(row, 0) && !self.shared().is_unresolved(row)
+        self.shared().is_in_reach(row, 0) && !self.shared().is_deferred(row)
     }
 
     /// Whether the parity of one record, at its longest, has a place.
@@ -127,7 +127,7 @@ impl Cache {
 
     pub(crate) fn note_full(&self, at: usize, segment: &mut Segment) {
         segment.state = State::Full;
-        queue(&mut self.full.borrow_mut(), at, segment.is_given_up);
+        queue(&mut self.full.borrow_mut(), at, segment.is_retiring);
         self.note_drained(at, segment);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use dolmen_block_io::Moment;
+use dolmen_block_io::Instant;
 
 /// A place for each second of what counts as lately.
 const PLACES: usize = 10;
@@ -34,7 +34,7 @@ pub(crate) struct Flow {
 
 impl Flow {
     /// Notes bytes that went through now.
-    pub(crate) fn add(&self, now: Moment, bytes: u64) {
+    pub(crate) fn add(&self, now: Instant, bytes: u64) {
         self.total.set(self.total.get() + bytes);
         let number = now.0 / SECOND_NS;
         let mut seconds = self.seconds.borrow_mut();
@@ -53,7 +53,7 @@ impl Flow {
     }
 
     /// How it is now.
-    pub(crate) fn view(&self, now: Moment) -> FlowView {
+    pub(crate) fn view(&self, now: Instant) -> FlowView {
         let number = now.0 / SECOND_NS;
         let seconds = self.seconds.borrow();
         let lately = seconds.iter().filter(|second| second.number + LATELY_S > number);
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn the_rate_is_that_of_the_last_ten_seconds() {
         let flow = Flow::default();
-        let at = |seconds: u64| Moment(seconds * SECOND_NS + 5);
+        let at = |seconds: u64| Instant(seconds * SECOND_NS + 5);
         assert_eq!(flow.view(at(3)), FlowView::default());
         flow.add(at(3), 1000);
         flow.add(at(12), 500);

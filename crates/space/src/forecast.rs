@@ -8,7 +8,7 @@ use dolmen_units::{Bytes, DiskSlot};
 
 use crate::cache::is_of_cache;
 use crate::cache_size::cache_spec;
-use crate::layout::slab_grains;
+use crate::layout::slab_units;
 use crate::space::Space;
 use crate::spec::SpaceSpec;
 
@@ -30,13 +30,13 @@ pub fn write_cache_rows(
     offers: &[Offer],
     redundancy: u8,
     pool: Bytes,
-    first_turn: u64,
+    first_in_order: u64,
     is_fast: impl Fn(DiskSlot) -> bool,
 ) -> Result<WriteCacheRows, NoRoom> {
     let spec = cache_spec(redundancy, pool);
     let mut cache = WriteCacheRows { rows: Vec::new(), left: offers.to_vec() };
-    for turn in 0..spec.size.0 / spec.row_bytes().0 {
-        match cache.add(&spec, first_turn + turn, &is_fast) {
+    for mutex in 0..spec.size.0 / spec.row_bytes().0 {
+        match cache.add(&spec, first_in_order + mutex, &is_fast) {
             Some(placed) => placed?,
             None => break,
         }
@@ -47,11 +47,11 @@ pub fn write_cache_rows(
 /// How many rows of a write cache a pool has room for, so many at most.
 pub(crate) fn cache_rows(pool: &Pool, spec: &SpaceSpec, most: u64) -> u64 {
     let mut cache = WriteCacheRows { rows: Vec::new(), left: pool.offers(Purpose::Claim) };
-    let mut turns = (pool.next_turn()..).zip(0..most);
-    let is_there = |cache: &mut WriteCacheRows, turn| {
-        matches!(cache.add(spec, turn, &|slot| is_fast(pool, slot)), Some(Ok(())))
+    let mut yields = (pool.next_in_order()..).zip(0..most);
+    let is_there = |cache: &mut WriteCacheRows, mutex| {
+        matches!(cache.add(spec, mutex, &|slot| is_fast(pool, slot)), Some(Ok(())))
     };
-    turns.find(|(turn, _)| !is_there(&mut cache, *turn)).map_or(most, |(_, rows)| rows)
+    yields.find(|(mutex, _)| !is_there(&mut cache, *mutex)).map_or(most, |(_, rows)| rows)
 }
 
 /// Whether seeks cost no time on a disk that is here.
@@ -95,25 +95,25 @@ impl WriteCacheRows {
     fn add(
         &mut self,
         spec: &SpaceSpec,
-        turn: u64,
+        mutex: u64,
         is_fast: &impl Fn(DiskSlot) -> bool,
     ) -> Option<Result<(), NoRoom>> {
         // Its size and its rows are within every limit.
-        let placer = Placer::new(spec.check().ok()?, slab_grains(spec.interleave, 0));
+        let placer = Placer::new(spec.check().ok()?, slab_units(spec.interleave, 0));
         let on_fast = fastest(&self.left, spec.resiliency.copies(), is_fast).and_then(|fast| {
             // What is kept for repair is reckoned with all disks.
             let claimable = placer.claimable(&self.left);
             let offers: Vec<Offer> =
                 claimable.into_iter().filter(|offer| fast.contains(&offer.slot)).collect();
-            placer.place(&offers, turn).ok()
+            placer.place(&offers, mutex).ok()
         });
-        let placement = match on_fast.map_or_else(|| placer.place(&self.left, turn), Ok) {
+        let placement = match on_fast.map_or_else(|| placer.place(&self.left, mutex), Ok) {
             Ok(placement) => placement,
             Err(error) => return Some(Err(error)),
         };
         for slab in &placement.slabs {
             for offer in self.left.iter_mut().filter(|offer| offer.slot == slab.slot) {
-                offer.free_grains = offer.free_grains.saturating_sub(slab.grains);
+                offer.free_units = offer.free_units.saturating_sub(slab.units);
             }
         }
         self.rows.push(placement);

@@ -22,9 +22,9 @@ pub(crate) const STATE_DAMAGED: u8 = 2;
 pub(crate) const RECORD_CACHED: u8 = 3;
 /// In a record: blocks of a row with parity were discarded, in the write cache alone (`RawMapping`).
 pub(crate) const RECORD_DISCARDED: u8 = 4;
-/// In a record: a line of a row with parity is about to be written in place (`RawRedo`).
+/// In a record: a stripe of a row with parity is about to be written in place (`RawRedo`).
 pub(crate) const RECORD_REDO: u8 = 5;
-/// In a record: lines of a row with parity are in place. Never said again.
+/// In a record: stripes of a row with parity are in place. Never relogged.
 pub(crate) const RECORD_DONE: u8 = 6;
 
 /// A space, as the value of its key.
@@ -83,7 +83,7 @@ pub(crate) struct RawSpace {
     /// 0 or 1: rows with the same number have the layout that this record says.
     pub(crate) layout: u8,
     /// Zero.
-    pub(crate) reserved_behind: u8,
+    pub(crate) reserved_after: u8,
     /// Name, UTF-8, filled up with zeros.
     pub(crate) name: [u8; 64],
 }
@@ -126,13 +126,13 @@ pub(crate) struct RawSlab {
     pub(crate) since: U64,
 }
 
-/// A run of grains of a slab.
+/// A run of allocation units of a slab.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RawRun {
-    /// First grain of the disk.
+    /// First allocation unit of the disk.
     pub(crate) first: U64,
-    /// Length in grains.
+    /// Length in allocation units.
     pub(crate) count: U32,
 }
 
@@ -204,7 +204,7 @@ pub(crate) struct RawSlabHeader {
     pub(crate) column: u8,
     /// Data columns of the row.
     pub(crate) columns: u8,
-    /// Runs of grains of this slab.
+    /// Runs of allocation units of this slab.
     pub(crate) runs: [RawRun; 4],
     /// Parity columns of the row.
     pub(crate) parity: u8,
@@ -214,10 +214,10 @@ pub(crate) struct RawSlabHeader {
     pub(crate) checksum: U64,
 }
 
-/// The head of a stretch of blocks in a record of the log; checksums follow if the state is valid.
+/// The head of an extent of blocks in a record of the log; checksums follow if the state is valid.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub(crate) struct RawStretch {
+pub(crate) struct RawBlockExtent {
     /// The space.
     pub(crate) space: U64,
     /// Index of the row in the space.
@@ -252,7 +252,7 @@ pub(crate) struct RawPlace {
     pub(crate) block: U32,
 }
 
-/// Follows the head of a stretch that says where blocks of a row lie in the write cache.
+/// Follows the head of an extent that says where blocks of a row lie in the write cache.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RawMapping {
@@ -262,7 +262,7 @@ pub(crate) struct RawMapping {
     pub(crate) since: U64,
 }
 
-/// A block of a line that is about to be written in place. As many as the stretch before them counts.
+/// A block of a stripe that is about to be written in place. As many as the extent before them counts.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RawRedo {
@@ -290,4 +290,4 @@ const _: () = assert!(size_of::<RawRun>() == 12);
 const _: () = assert!(size_of::<RawEntry>() == 8);
 const _: () = assert!(size_of::<RawPage>() == PAGE_BYTES);
 const _: () = assert!(size_of::<RawSlabHeader>() == PAGE_BYTES);
-const _: () = assert!(size_of::<RawStretch>() == 40);
+const _: () = assert!(size_of::<RawBlockExtent>() == 40);

@@ -5,7 +5,7 @@
 //!
 //! Invariant: who waits holds nothing but its content: no lock, no room, no ticket.
 //!
-//! Left to others: writing whole stripes (`stripe`), and everything that is none (`write`).
+//! Left to others: writing whole stripes (`full_stripe`), and everything that is none (`write`).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -19,11 +19,11 @@ use dolmen_units::BLOCK_BYTES;
 use smallvec::{SmallVec, smallvec};
 
 use crate::error::SpaceError;
+use crate::full_stripe::stripe_at;
 use crate::space::Space;
-use crate::stripe::stripe_at;
 
 /// How long a part waits, at most.
-const PATIENCE: Duration = Duration::from_millis(1);
+const WAIT_MAX: Duration = Duration::from_millis(1);
 /// Parts of so many equal ones, and smaller ones, do not wait: what is under way would not make up a stripe.
 const PARTS_MAX: usize = 16;
 
@@ -44,8 +44,8 @@ impl Pieces {
 
     /// What lies in one piece from a byte on, so many bytes at most.
     pub(crate) fn at(&self, from: usize, most: usize) -> Bytes_ {
-        let behind = self.0.partition_point(|(offset, _)| *offset <= from);
-        let (offset, piece) = behind.checked_sub(1).and_then(|last| self.0.get(last)).unwrap_or_else(|| {
+        let after = self.0.partition_point(|(offset, _)| *offset <= from);
+        let (offset, piece) = after.checked_sub(1).and_then(|last| self.0.get(last)).unwrap_or_else(|| {
             panic!("content has no byte {from}");
         });
         let skipped = from - offset;
@@ -65,12 +65,12 @@ impl Pieces {
 
     /// Adds a piece; not where another one is.
     fn add(&mut self, offset: usize, piece: &Bytes_) -> bool {
-        let behind = self.0.partition_point(|(other, _)| *other < offset);
-        let before = behind.checked_sub(1).and_then(|last| self.0.get(last));
+        let after = self.0.partition_point(|(other, _)| *other < offset);
+        let before = after.checked_sub(1).and_then(|last| self.0.get(last));
         let is_free = before.is_none_or(|(other, piece)| other + piece.len() <= offset)
-            && self.0.get(behind).is_none_or(|(other, _)| offset + piece.len() <= *other);
+            && self.0.get(after).is_none_or(|(other, _)| offset + piece.len() <= *other);
         if is_free {
-            self.0.insert(behind, (offset, piece.clone()));
+            self.0.insert(after, (offset, piece.clone()));
         }
         is_free
     }
@@ -85,24 +85,24 @@ enum Outcome {
 }
 
 #[derive(Default)]
-struct Told {
+struct SharedOutcome {
     outcome: RefCell<Option<Outcome>>,
-    bell: Notify,
+    notify: Notify,
 }
 
-impl Told {
-    fn tell(&self, outcome: Outcome) {
+impl SharedOutcome {
+    fn report(&self, outcome: Outcome) {
         self.outcome.borrow_mut().get_or_insert(outcome);
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 }
 
 /// Tells those who wait to go on alone if whoever writes for them comes to no end.
-struct Teller(Rc<Told>);
+struct Teller(Rc<SharedOutcome>);
 
 impl Drop for Teller {
     fn drop(&mut self) {
-        self.0.tell(Outcome::GoOnAlone);
+        self.0.report(Outcome::GoOnAlone);
     }
 }
 
@@ -111,7 +111,7 @@ struct Stripe {
     /// The row, and the first byte in it.
     place: (u64, u64),
     pieces: Pieces,
-    told: Rc<Told>,
+    reported: Rc<SharedOutcome>,
 }
 
 /// The stripes of a space that are forming.
@@ -191,7 +191,7 @@ impl Forming {
     fn rest(&self) {
         self.active.set(self.active.get() - 1);
         if self.active.get() == 0 {
-            self.stripes.take().into_iter().for_each(|stripe| stripe.told.tell(Outcome::GoOnAlone));
+            self.stripes.take().into_iter().for_each(|stripe| stripe.reported.report(Outcome::GoOnAlone));
         }
     }
 
@@ -202,30 +202,30 @@ impl Forming {
         place: (u64, u64),
         length: usize,
         (offset, content): (usize, &Bytes_),
-    ) -> Option<Result<Stripe, Rc<Told>>> {
+    ) -> Option<Result<Stripe, Rc<SharedOutcome>>> {
         let mut stripes = self.stripes.borrow_mut();
         let Some(nth) = stripes.iter().position(|stripe| stripe.place == place) else {
             let mut pieces = Pieces::default();
             pieces.add(offset, content);
-            let told = Rc::new(Told::default());
-            stripes.push(Stripe { place, pieces, told: Rc::clone(&told) });
-            return Some(Err(told));
+            let reported = Rc::new(SharedOutcome::default());
+            stripes.push(Stripe { place, pieces, reported: Rc::clone(&reported) });
+            return Some(Err(reported));
         };
         let stripe = stripes.get_mut(nth)?;
         if !stripe.pieces.add(offset, content) {
             return None;
         }
         if stripe.pieces.len() < length {
-            return Some(Err(Rc::clone(&stripe.told)));
+            return Some(Err(Rc::clone(&stripe.reported)));
         }
         Some(Ok(stripes.swap_remove(nth)))
     }
 
     /// Gives up a stripe that somebody waits for; not where it is being written.
-    fn give_up(&self, told: &Rc<Told>) {
+    fn abandon(&self, reported: &Rc<SharedOutcome>) {
         let mut stripes = self.stripes.borrow_mut();
-        if let Some(nth) = stripes.iter().position(|stripe| Rc::ptr_eq(&stripe.told, told)) {
-            stripes.swap_remove(nth).told.tell(Outcome::GoOnAlone);
+        if let Some(nth) = stripes.iter().position(|stripe| Rc::ptr_eq(&stripe.reported, reported)) {
+            stripes.swap_remove(nth).reported.report(Outcome::GoOnAlone);
         }
     }
 }
@@ -248,26 +248,26 @@ impl Space {
             from.is_multiple_of(BLOCK_BYTES) && (content.len() as u64).is_multiple_of(BLOCK_BYTES);
         let is_part = offset + content.len() <= length && content.len() * PARTS_MAX >= length;
         let is_alone = self.forming.requests.get() < 2;
-        let has_no_others = !is_of_stream && self.heirs.goes_to_and_fro(&row);
+        let has_no_others = !is_of_stream && self.shadows.alternates(&row);
         if is_alone || !is_aligned || !is_part || has_no_others {
             return Ok(false);
         }
-        if !row.has_parity() || self.home_of_new(&row, start).await?.is_none() {
+        if !row.has_parity() || self.location_of_new(&row, start).await?.is_none() {
             return Ok(false);
         }
         match self.forming.add((index, start), length, (offset, content)) {
             None => Ok(false),
             Some(Ok(stripe)) => {
-                let teller = Teller(stripe.told);
+                let teller = Teller(stripe.reported);
                 let written = self.write_stripes(index, start, &stripe.pieces).await;
-                teller.0.tell(match &written {
+                teller.0.report(match &written {
                     Ok(true) => Outcome::Written(Ok(())),
                     Ok(false) => Outcome::GoOnAlone,
                     Err(error) => Outcome::Written(Err(error.clone())),
                 });
                 written
             }
-            Some(Err(told)) => match self.wait_for_rest(&told).await {
+            Some(Err(reported)) => match self.wait_for_rest(&reported).await {
                 Outcome::Written(written) => written.map(|()| true),
                 Outcome::GoOnAlone => Ok(false),
             },
@@ -275,11 +275,11 @@ impl Space {
     }
 
     /// What became of a stripe of which others bring the rest, if they do in time.
-    async fn wait_for_rest(&self, told: &Rc<Told>) -> Outcome {
+    async fn wait_for_rest(&self, reported: &Rc<SharedOutcome>) -> Outcome {
         let _resting = self.forming.pause();
         let clock = self.shared.pool.seams().clock.as_ref();
-        let answer = || told.bell.wait_for(|| told.outcome.borrow().clone());
-        let in_time = || within(clock, clock.now() + PATIENCE, answer());
+        let answer = || reported.notify.wait_for(|| reported.outcome.borrow().clone());
+        let in_time = || within(clock, clock.now() + WAIT_MAX, answer());
         let mut outcome = in_time().await;
         // Nobody ends who waits until he may write, so whoever brings the rest may not have come yet.
         if outcome.is_none() && self.forming.held_up.get() > 0 && self.shared.gate().await.is_ok() {
@@ -288,7 +288,7 @@ impl Space {
         if let Some(outcome) = outcome {
             return outcome;
         }
-        self.forming.give_up(told);
+        self.forming.abandon(reported);
         answer().await
     }
 }

@@ -1,7 +1,7 @@
 //! Rows that are given back: one by one, or many in one change.
 //!
 //! Invariants:
-//! - Grains are given back behind the commit that takes their row off the map.
+//! - Allocation units are given back behind the commit that takes their row off the map.
 //! - Whoever holds the lock of a row to free it waits for no other one.
 //!
 //! Left to others: why rows are freed (`discard`, `spaces`, `cache_size`).
@@ -9,7 +9,7 @@
 use std::rc::Rc;
 
 use dolmen_future_pool::pooled;
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_pool::{Purpose, keys};
 
 use crate::error::SpaceError;
@@ -22,12 +22,12 @@ const TOGETHER: usize = 256;
 /// What the change that frees several rows may come to by reckoning, beside its last row: a half of what the log takes in one
 /// record.
 const CHANGE_BYTES: usize = 96 << 10;
-/// An edit that takes a key off the map, and those that a run of grains costs at most when it is given back.
+/// An edit that takes a key off the map, and those that a run of allocation units costs at most when it is given back.
 const EDIT_BYTES: usize = 26;
 const RUN_BYTES: usize = 3 * 48;
 
 impl Space {
-    /// Frees a row: the commit first, then the grains, then its memory. The caller holds a lock on all of it.
+    /// Frees a row: the commit first, then the allocation units, then its memory. The caller holds a lock on all of it.
     pub(crate) async fn free_row(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
         self.free_together(&[row]).await
     }
@@ -41,7 +41,7 @@ impl Space {
             while !left.is_empty() {
                 let mut rows = Vec::with_capacity(left.len());
                 for index in &left {
-                    rows.extend(self.undecided_row(*index).await?);
+                    rows.extend(self.in_doubt_row(*index).await?);
                 }
                 left = self.free_looked_up(&rows).await?;
             }
@@ -79,14 +79,14 @@ impl Space {
                 }
             };
             guards.push(guard);
-            if row.gone.get() {
-                if !mutation!(RenewedPassedOver) {
+            if row.freed.get() {
+                if !mutation!(RenewedSkipped) {
                     again.push(row.index);
                 }
                 continue;
             }
             lot.push(row);
-            bytes += [Some(row.record()), row.heir().map(|heir| heir.record())]
+            bytes += [Some(row.record()), row.shadow().map(|shadow| shadow.record())]
                 .iter()
                 .flatten()
                 .map(bytes_of)
@@ -108,9 +108,9 @@ impl Space {
         if rows.is_empty() {
             return Ok(());
         }
-        let _tables = self.shared.table_turn.take().await;
+        let _tables = self.shared.table_mutex.take().await;
         let mut change = self.shared.pool.change(Purpose::Release).await;
-        let (mut count, mut gone) = (0, Vec::with_capacity(rows.len()));
+        let (mut count, mut freed) = (0, Vec::with_capacity(rows.len()));
         for row in rows {
             let record = row.record();
             change.delete(keys::row(self.id(), row.index));
@@ -119,42 +119,42 @@ impl Space {
                 change.delete(keys::stale(slab.disk, self.id(), row.index));
             }
             count = change.add(keys::row_count(self.id()), -1).await?;
-            // Its heir goes with it: alone, it would be nobody's.
-            let heir = row.heir();
-            if let Some(heir) = &heir {
-                self.release_heir(&mut change, heir).await?;
+            // Its shadow row goes with it: alone, it would be nobody's.
+            let shadow = row.shadow();
+            if let Some(shadow) = &shadow {
+                self.release_shadow(&mut change, shadow).await?;
             }
-            gone.push((*row, record, heir));
+            freed.push((*row, record, shadow));
         }
         // Whoever waits for a row's lock must look it up again, and find nothing.
-        let set_gone = |is_gone| {
-            for (row, _, heir) in &gone {
-                row.gone.set(is_gone);
-                heir.iter().for_each(|heir| heir.gone.set(is_gone));
+        let set_deleting = |is_deleting| {
+            for (row, _, shadow) in &freed {
+                row.freed.set(is_deleting);
+                shadow.iter().for_each(|shadow| shadow.freed.set(is_deleting));
             }
         };
-        set_gone(true);
+        set_deleting(true);
         if let Err(error) = change.commit().await {
             // The pool has stopped, and nobody was told that the rows are free. Whoever looks them up finds them again.
-            set_gone(false);
+            set_deleting(false);
             return Err(error.into());
         }
         self.row_count.set(count);
-        gone.iter().for_each(|(row, record, heir)| self.forget_freed(row, record, heir.as_ref()));
+        freed.iter().for_each(|(row, record, shadow)| self.forget_freed(row, record, shadow.as_ref()));
         Ok(())
     }
 
     /// Forgets what memory has of a row that is free.
-    fn forget_freed(&self, row: &Rc<Row>, record: &RowRecord, heir: Option<&Rc<Row>>) {
-        if let Some(heir) = heir {
-            self.shared.forget_pages(heir);
-            self.forget_heir(row);
+    fn forget_freed(&self, row: &Rc<Row>, record: &RowRecord, shadow: Option<&Rc<Row>>) {
+        if let Some(shadow) = shadow {
+            self.shared.forget_pages(shadow);
+            self.forget_shadow(row);
         }
         self.forget_what_was_of(row);
         self.forget_own(record);
     }
 
-    /// Forgets what memory has of a row that is no more, but for whose its grains are.
+    /// Forgets what memory has of a row that is no more, but for whose its allocation units are.
     pub(crate) fn forget_what_was_of(&self, row: &Rc<Row>) {
         self.rows.borrow_mut().insert(row.index, None);
         self.shared.forget_pages(row);

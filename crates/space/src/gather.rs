@@ -16,7 +16,7 @@ use crate::cache::Cache;
 use crate::error::SpaceError;
 use crate::layout::BLOCK;
 use crate::record::Mapping;
-use crate::write::{Beside, Wrote};
+use crate::write::{RecordExtra, Wrote};
 
 /// Bytes of a group, at most: a frame. What is longer by itself goes by itself.
 const GROUP_BYTES_MAX: usize = 64 * 1024;
@@ -27,20 +27,20 @@ struct Piece {
     block: u32,
     data: Bytes_,
     mapping: Mapping,
-    told: Rc<Told>,
+    reported: Rc<SharedOutcome>,
 }
 
 /// What has become of a piece, for whoever waits for it.
 #[derive(Default)]
-struct Told {
+struct SharedOutcome {
     outcome: RefCell<Option<Result<Wrote, SpaceError>>>,
-    bell: Notify,
+    notify: Notify,
 }
 
-impl Told {
-    fn tell(&self, outcome: Result<Wrote, SpaceError>) {
+impl SharedOutcome {
+    fn report(&self, outcome: Result<Wrote, SpaceError>) {
         *self.outcome.borrow_mut() = Some(outcome);
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 }
 
@@ -82,10 +82,10 @@ impl Cache {
         mapping: Mapping,
     ) -> Result<Wrote, SpaceError> {
         if data.len() >= GROUP_BYTES_MAX {
-            return self.write((at, block), &data, Beside::Mappings(&[mapping])).await;
+            return self.write((at, block), &data, RecordExtra::Mappings(&[mapping])).await;
         }
-        let told = Rc::new(Told::default());
-        let piece = Piece { at, block, data, mapping, told: Rc::clone(&told) };
+        let reported = Rc::new(SharedOutcome::default());
+        let piece = Piece { at, block, data, mapping, reported: Rc::clone(&reported) };
         self.gathering.waiting.borrow_mut().push_back(piece);
         if !self.gathering.is_running.replace(true) {
             let this = Rc::clone(self);
@@ -101,7 +101,7 @@ impl Cache {
             };
             self.shared().pool.seams().spawner.spawn("gather", Box::pin(groups));
         }
-        told.bell.wait_for(|| told.outcome.borrow_mut().take()).await
+        reported.notify.wait_for(|| reported.outcome.borrow_mut().take()).await
     }
 
     #[pooled]
@@ -114,20 +114,20 @@ impl Cache {
         let (Some(first), Some(mut memory)) = (group.first(), memory) else {
             // Whoever is alone needs no copy; and where there is no memory, nobody waits for it.
             for piece in group {
-                let beside = Beside::Mappings(std::slice::from_ref(&piece.mapping));
-                piece.told.tell(self.write((piece.at, piece.block), &piece.data, beside).await);
+                let extra = RecordExtra::Mappings(std::slice::from_ref(&piece.mapping));
+                piece.reported.report(self.write((piece.at, piece.block), &piece.data, extra).await);
             }
             return;
         };
         let mut rest: &mut [u8] = &mut memory;
         for piece in group {
-            let (to, behind) = rest.split_at_mut(piece.data.len());
+            let (to, after) = rest.split_at_mut(piece.data.len());
             to.copy_from_slice(&piece.data);
-            rest = behind;
+            rest = after;
         }
         let mappings: SmallVec<[Mapping; 16]> = group.iter().map(|piece| piece.mapping).collect();
         let place = (first.at, first.block);
-        let wrote = self.write(place, &memory.freeze(), Beside::Mappings(&mappings)).await;
+        let wrote = self.write(place, &memory.freeze(), RecordExtra::Mappings(&mappings)).await;
         let mut done = 0;
         for piece in group {
             let count = piece.data.len() / BLOCK;
@@ -135,7 +135,7 @@ impl Cache {
                 lsn: all.lsn,
                 states: all.states.iter().skip(done).take(count).copied().collect(),
             });
-            piece.told.tell(part);
+            piece.reported.report(part);
             done += count;
         }
     }

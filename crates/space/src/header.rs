@@ -3,28 +3,28 @@
 //!
 //! The map decides; nothing is ever decided by a header while there is one. So a header that is wrong costs nothing today, and
 //! a slab on the day on which the map is lost. A verification reads all of them, holds them against the map, and writes those
-//! anew that say another thing.
+//! again that say another thing.
 //!
 //! Invariant: a slab of a row with tables, that holds everything, has its header. It is written
 //! - before a commit says that the tables of a row are there, flushed with them; a disk that was not there for all of that is
 //!   stale by then, or the row is not called one with tables;
 //! - behind all else that a slab was given by a resync or a move, and flushed before a commit trusts the slab.
 //!
-//! There is one place for it, so power that fails while it is written anew may tear it. Nobody writes the header of a slab that
-//! is trusted, therefore, but for an heir that takes its row's place, and a verification that found it wrong. One that was torn
+//! There is one place for it, so power that fails while it is rewritten may tear it. Nobody writes the header of a slab that
+//! is trusted, therefore, but for a shadow row that is promoted, and a verification that found it wrong. One that was torn
 //! so is found and healed by the next verification.
 //!
 //! So there is nothing to be looked for in slabs of rows without tables, where an earlier owner's header may stand, nor in slabs
 //! that are stale, which get one before they are trusted.
 //!
 //! What else may differ from the map, and is no damage:
-//! - **The space of an heir that took its row's place.** Headers are written behind that change of the map, and not flushed, nor
-//!   given to disks that are away. Until then they name the space of heirs; all else is the same, for the row keeps its number
-//!   and its slabs. Such a header is *old*: it is written anew, and not called wrong.
+//! - **The space of a shadow row that was promoted.** Headers are written behind that change of the map, and not flushed, nor
+//!   given to disks that are away. Until then they name the space of shadow rows; all else is the same, for the row keeps its
+//!   number and its slabs. Such a header is *old*: it is rewritten, and not called wrong.
 //! - **The epoch.** It is the one in which the header was written, which nobody else has noted.
 //!
-//! Who writes a header holds the turn of those who write tables: all who give grains away take it first, so that nothing is
-//! written over what has another owner. A header that seems wrong is read once more under it.
+//! Who writes a header holds the turn of those who write tables: all who give allocation units away take it first, so that nothing
+//! is written over what has another owner. A header that seems wrong is read once more under it.
 
 use std::fmt;
 use std::rc::Rc;
@@ -37,7 +37,7 @@ use dolmen_units::{DiskSlot, Name, SpaceId};
 use smallvec::SmallVec;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::cache::{drafts_of, heirs_of, is_hidden};
+use crate::cache::{conversion_shadows_of, is_hidden, shadows_of};
 use crate::error::SpaceError;
 use crate::format::{PAGE_BYTES, RawRun, RawSlabHeader, SLAB_MAGIC, VERSION};
 use crate::read::is_silence;
@@ -50,7 +50,7 @@ pub enum HeaderFault {
     /// The disk cannot read it.
     Unreadable(DeviceError),
     /// Its checksum is wrong: bits have turned, or it was never written.
-    Rotten,
+    Corrupt,
     /// It is whole, and of another slab than the map has there.
     Foreign,
 }
@@ -59,7 +59,7 @@ impl fmt::Display for HeaderFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable(error) => write!(f, "it cannot be read: {error}"),
-            Self::Rotten => f.write_str("its checksum is wrong"),
+            Self::Corrupt => f.write_str("its checksum is wrong"),
             Self::Foreign => f.write_str("it is of another slab"),
         }
     }
@@ -78,18 +78,18 @@ pub struct WrongHeader {
     pub disk: String,
     /// What was found.
     pub fault: HeaderFault,
-    /// Whether it was written anew.
+    /// Whether it was rewritten.
     pub is_healed: bool,
 }
 
 /// What stands where a header should.
 enum Found {
     Sound,
-    /// What an heir had before it took its row's place.
+    /// What a shadow row had before it was promoted.
     Old,
     Wrong(HeaderFault),
     /// The disk keeps silent: it leaves, and nothing may be concluded from that.
-    Silent,
+    Unresponsive,
 }
 
 /// A slab whose header should be there.
@@ -132,17 +132,17 @@ impl Shared {
         failed
     }
 
-    /// Holds the headers of a row's slabs against the map, and writes anew those that differ. Those that were wrong.
+    /// Holds the headers of a row's slabs against the map, and writes again those that differ. Those that were wrong.
     #[pooled]
     pub(crate) async fn verify_headers(&self, row: &Rc<Row>) -> Vec<WrongHeader> {
         let mut wrong = Vec::new();
         if self.has_sound_headers(row).await {
             return wrong;
         }
-        let _turn = self.table_turn.take().await;
+        let _exclusive = self.table_mutex.take().await;
         for headed in self.expected(row) {
             let fault = match self.find_header(row, &headed).await {
-                Found::Sound | Found::Silent => continue,
+                Found::Sound | Found::Unresponsive => continue,
                 Found::Old => None,
                 Found::Wrong(fault) => Some(fault),
             };
@@ -157,7 +157,7 @@ impl Shared {
     /// Whether all headers that should be there are, as far as can be told now.
     async fn has_sound_headers(&self, row: &Rc<Row>) -> bool {
         for headed in self.expected(row) {
-            if !matches!(self.find_header(row, &headed).await, Found::Sound | Found::Silent) {
+            if !matches!(self.find_header(row, &headed).await, Found::Sound | Found::Unresponsive) {
                 return false;
             }
         }
@@ -166,7 +166,7 @@ impl Shared {
 
     /// Slabs that have a header now, if the map is right.
     fn expected(&self, row: &Row) -> Vec<Headed> {
-        if row.gone.get() || !row.is_formatted() {
+        if row.freed.get() || !row.is_formatted() {
             return Vec::new();
         }
         self.headed(row, |slab| slab.stale.is_none())
@@ -200,10 +200,10 @@ impl Shared {
             let buffer = self.pool.seams().metadata.take(piece.length).await;
             let (bytes, read) = headed.disk.read(piece.at, buffer).await;
             match (read, RawSlabHeader::read_from_bytes(&bytes)) {
-                (Err(error), _) if is_silence(error) => return Found::Silent,
+                (Err(error), _) if is_silence(error) => return Found::Unresponsive,
                 (Err(error), _) => return Found::Wrong(HeaderFault::Unreadable(error)),
                 (Ok(()), Ok(raw)) => found = raw,
-                (Ok(()), Err(_)) => return Found::Wrong(HeaderFault::Rotten),
+                (Ok(()), Err(_)) => return Found::Wrong(HeaderFault::Corrupt),
             }
         }
         let is_as_in =
@@ -211,11 +211,13 @@ impl Shared {
         if is_as_in(row.space) {
             return Found::Sound;
         }
-        if !is_hidden(row.space) && (is_as_in(heirs_of(row.space)) || is_as_in(drafts_of(row.space))) {
+        if !is_hidden(row.space)
+            && (is_as_in(shadows_of(row.space)) || is_as_in(conversion_shadows_of(row.space)))
+        {
             return Found::Old;
         }
         let is_whole = found.magic == SLAB_MAGIC && found.checksum.get() == checksum(&found);
-        Found::Wrong(if is_whole { HeaderFault::Foreign } else { HeaderFault::Rotten })
+        Found::Wrong(if is_whole { HeaderFault::Foreign } else { HeaderFault::Corrupt })
     }
 
     async fn write_header(&self, row: &Row, headed: &Headed) -> Result<(), DeviceError> {

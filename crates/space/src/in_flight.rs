@@ -1,11 +1,11 @@
-//! Lines of rows with parity that were written in place as a whole and that no flush has covered, after a crash or when their
-//! disks are back (docs/design/0004, *Fresh stripes in place*); and the slots that such lines have left (docs/design/0026).
+//! Stripes of rows with parity that were written in place as a whole and that no flush has covered, after a crash or when their
+//! disks are back (docs/design/0004, *Fresh stripes in place*); and the slots that such stripes have left (docs/design/0026).
 //!
 //! Invariants:
-//! - A line is all of what was written, or what it was before: so parity is of what its blocks are.
-//! - A slot that a line has left is decided behind the one that it went to.
+//! - A stripe is all of what was written, or what it was before: so parity is of what its blocks are.
+//! - A slot that a stripe has left is decided behind the one that it went to.
 //!
-//! Left to others: what is settled, and what is cached of these lines (`replay`).
+//! Left to others: what is durable, and what is cached of these stripes (`replay`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -14,51 +14,51 @@ use dolmen_block_io::sync::join_all;
 use dolmen_buffer::{Buffer, Scratch};
 use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use smallvec::SmallVec;
 
 use crate::error::{SpaceError, UnreadableReason};
-use crate::haste::Patience;
 use crate::layout::BLOCK;
-use crate::line::{LineStates, code_of};
 use crate::locks::Range;
 use crate::read::{Copy, is_silence, matches_state};
+use crate::read_hedging::HedgeDelay;
 use crate::record::BlockState;
-use crate::recovery::{Claim, OpenBlock, Recovery, RowClaims, give_to_all};
+use crate::recovery::{Candidate, OpenBlock, Recovery, RowCandidates, give_to_all};
 use crate::row::{Row, Slab};
-use crate::shared::{RECORD_BYTES_MAX, Shared, place_in_page, push_stretch};
+use crate::shared::{RECORD_BYTES_MAX, Shared, place_in_page, push_extent};
 use crate::space::Space;
+use crate::stripe_read::{StripeStates, code_of};
 use crate::tickets::Held;
 
-/// Lines that are decided beside each other.
+/// Stripes that are decided beside each other.
 const DECIDED_TOGETHER: usize = 8;
 
-/// Copies of the blocks of a line, by column.
+/// Copies of the blocks of a stripe, by column.
 type Copies = Vec<SmallVec<[Copy; 4]>>;
 
-/// Blocks of a line whose content is known, by column: `None` for zeros.
+/// Blocks of a stripe whose content is known, by column: `None` for zeros.
 type Known<'a> = SmallVec<[(usize, Option<&'a [u8]>); 16]>;
 
-/// What became of a line.
+/// What became of a stripe.
 enum Decided {
     /// Its blocks are this.
-    Is(LineStates),
+    Is(StripeStates),
     /// Nobody here can tell.
     NotYet,
-    /// All of it was said to be never written, as of the source of a flip: the row or heir beside this one tells.
-    ByPartner(LineStates),
+    /// All of it was said to be never written, as of the source of a flip: the row or shadow row beside this one tells.
+    ByPartner(StripeStates),
 }
 
-/// Decides the lines of these blocks. What cannot be decided goes to `left`, whole lines; those that were left for the other slot are
-/// returned.
+/// Decides the stripes of these blocks. What cannot be decided goes to `left`, whole stripes; those that were left for the other
+/// slot are returned.
 #[pooled]
-pub(crate) async fn decide_lines(
+pub(crate) async fn decide_stripes(
     shared: &Shared,
     space: &Space,
     row: &Rc<Row>,
     open: Vec<OpenBlock>,
     held: &Held,
-    left: &mut RowClaims,
+    left: &mut RowCandidates,
     recovery: &mut Recovery,
 ) -> Result<Vec<Source>, SpaceError> {
     let mut lines: BTreeMap<u32, Vec<OpenBlock>> = BTreeMap::new();
@@ -67,127 +67,134 @@ pub(crate) async fn decide_lines(
     }
     let without_table: BTreeSet<u32> = left
         .iter()
-        .filter(|(_, claims)| claims.iter().any(Claim::is_undecided))
-        .map(|((_, line), _)| *line)
+        .filter(|(_, candidates)| candidates.iter().any(Candidate::is_in_doubt))
+        .map(|((_, stripe), _)| *stripe)
         .collect();
-    let lines: Vec<Line<'_>> =
-        lines.into_iter().map(|(line, blocks)| Line { shared, space, row, line, blocks }).collect();
+    let lines: Vec<StripeInFlight<'_>> = lines
+        .into_iter()
+        .map(|(stripe, blocks)| StripeInFlight { shared, space, row, stripe, blocks })
+        .collect();
     let mut decided = Vec::new();
     for together in lines.chunks(DECIDED_TOGETHER) {
-        decided.extend(join_all(together.iter().map(|line| line.decide(&without_table))).await);
+        decided.extend(join_all(together.iter().map(|stripe| stripe.decide(&without_table))).await);
     }
     let mut sources = Vec::new();
-    for (line, decided) in lines.into_iter().zip(decided) {
+    for (stripe, decided) in lines.into_iter().zip(decided) {
         let (decided, part) = decided?;
         recovery.add(part);
         match decided {
-            Decided::Is(states) => all_are(&line.blocks, &states, shared, row, held),
-            Decided::NotYet => leave_all(&line.blocks, row, left, recovery),
+            Decided::Is(states) => all_are(&stripe.blocks, &states, shared, row, held),
+            Decided::NotYet => leave_all(&stripe.blocks, row, left, recovery),
             Decided::ByPartner(before) => {
-                sources.push(Source { row: Rc::clone(row), line: line.line, blocks: line.blocks, before });
+                sources.push(Source {
+                    row: Rc::clone(row),
+                    stripe: stripe.stripe,
+                    blocks: stripe.blocks,
+                    before,
+                });
             }
         }
     }
     Ok(sources)
 }
 
-/// Notes what the blocks of a line are.
-fn all_are(blocks: &[OpenBlock], states: &LineStates, shared: &Shared, row: &Rc<Row>, held: &Held) {
+/// Notes what the blocks of a stripe are.
+fn all_are(blocks: &[OpenBlock], states: &StripeStates, shared: &Shared, row: &Rc<Row>, held: &Held) {
     for block in blocks {
         block.is(states.get(block.column).copied().unwrap_or_default(), shared, row, held);
     }
 }
 
-/// Leaves the blocks of a line to be decided later.
-fn leave_all(blocks: &[OpenBlock], row: &Row, left: &mut RowClaims, recovery: &mut Recovery) {
+/// Leaves the blocks of a stripe to be decided later.
+fn leave_all(blocks: &[OpenBlock], row: &Row, left: &mut RowCandidates, recovery: &mut Recovery) {
     for block in blocks {
         recovery.out_of_reach += u64::from(block.column < row.shape.data_columns());
-        left.insert((block.column, block.block), block.claims.clone());
+        left.insert((block.column, block.block), block.candidates.clone());
     }
 }
 
-/// A line that is said to be in the other slot, where no flush has covered that (docs/design/0026).
+/// A stripe that is said to be in the other slot, where no flush has covered that (docs/design/0026).
 pub(crate) struct Source {
     row: Rc<Row>,
-    line: u32,
+    stripe: u32,
     blocks: Vec<OpenBlock>,
     /// What it is if it is not there.
-    before: LineStates,
+    before: StripeStates,
 }
 
-/// Decides lines that were left for the other slot, by what was decided of that; what cannot be decided goes to `left`. Those that are
-/// there stay as they were, and are returned: that they are not here may go to tables when those say that they are there.
+/// Decides stripes that were left for the other slot, by what was decided of that; what cannot be decided goes to `left`. Those
+/// that are there stay as they were, and are returned: that they are not here may go to tables when those say that they are there.
 #[pooled]
 pub(crate) async fn decide_sources(
     shared: &Shared,
     space: &Space,
     sources: Vec<Source>,
-    left: &mut RowClaims,
+    left: &mut RowCandidates,
     recovery: &mut Recovery,
 ) -> Result<Vec<Source>, SpaceError> {
     let held = shared.tickets.begin();
-    let mut gone = Vec::new();
+    let mut freed = Vec::new();
     for source in sources {
-        match other_has(shared, &source.row, source.line).await? {
-            Some(false) if !mutation!(FlipByHalves) => {
-                let Source { row, line, blocks, before } = source;
-                let line = Line { shared, space, row: &row, line, blocks };
+        match other_has(shared, &source.row, source.stripe).await? {
+            Some(false) if !mutation!(SwitchByHalves) => {
+                let Source { row, stripe, blocks, before } = source;
+                let stripe = StripeInFlight { shared, space, row: &row, stripe, blocks };
                 // A slab that was filled since has been given nothing of it.
-                let _frames = shared.looks.take(line.frames()).await;
-                line.make_whole(&before, &line.copies_of(&before).await, recovery).await?;
-                all_are(&line.blocks, &before, shared, &row, &held);
+                let _frames = shared.looks.take(stripe.frames()).await;
+                stripe.make_whole(&before, &stripe.copies_of(&before).await, recovery).await?;
+                all_are(&stripe.blocks, &before, shared, &row, &held);
                 shared.note_dirty(&row);
             }
-            Some(_) if mutation!(SourceGoneEarly) => source.is_gone(shared),
-            Some(_) => gone.push(source),
+            Some(_) if mutation!(SourceDroppedEarly) => source.is_deleting(shared),
+            Some(_) => freed.push(source),
             None => leave_all(&source.blocks, &source.row, left, recovery),
         }
     }
-    Ok(gone)
+    Ok(freed)
 }
 
 impl Source {
     /// Notes that it is not here.
-    pub(crate) fn is_gone(&self, shared: &Shared) {
+    pub(crate) fn is_deleting(&self, shared: &Shared) {
         let held = shared.tickets.begin();
-        all_are(&self.blocks, &LineStates::new(), shared, &self.row, &held);
+        all_are(&self.blocks, &StripeStates::new(), shared, &self.row, &held);
         shared.note_dirty(&self.row);
     }
 
     /// Has the log keep what it says of it.
     pub(crate) fn keep(&self, shared: &Shared) {
-        if mutation!(SourceGoneEarly) {
+        if mutation!(SourceDroppedEarly) {
             return;
         }
-        let mut unresolved = shared.unresolved.borrow_mut();
-        let claims = unresolved.entry((self.row.space, self.row.index)).or_default();
-        let own = self.blocks.iter().map(|block| ((block.column, block.block), block.claims.clone()));
-        Rc::make_mut(claims).extend(own);
+        let mut deferred = shared.deferred.borrow_mut();
+        let candidates = deferred.entry((self.row.space, self.row.index)).or_default();
+        let own = self.blocks.iter().map(|block| ((block.column, block.block), block.candidates.clone()));
+        Rc::make_mut(candidates).extend(own);
     }
 
     /// The log need not keep it any more.
     fn let_go(&self, shared: &Shared) {
         let key = (self.row.space, self.row.index);
-        let mut unresolved = shared.unresolved.borrow_mut();
-        let Some(claims) = unresolved.get_mut(&key).map(Rc::make_mut) else { return };
-        self.blocks.iter().for_each(|block| drop(claims.remove(&(block.column, block.block))));
-        if claims.is_empty() {
-            unresolved.remove(&key);
+        let mut deferred = shared.deferred.borrow_mut();
+        let Some(candidates) = deferred.get_mut(&key).map(Rc::make_mut) else { return };
+        self.blocks.iter().for_each(|block| drop(candidates.remove(&(block.column, block.block))));
+        if candidates.is_empty() {
+            deferred.remove(&key);
         }
     }
 
     /// Adds to a record that it is not here.
     fn add_to(&self, shared: &Shared, body: &mut Scratch) {
         for block in &self.blocks {
-            let range = Range { first: self.line, count: 1 };
-            let stretch = shared.stretch(&self.row, block.column, range, shared.stamp());
-            push_stretch(body, stretch, &[BlockState::Never], block.page.durable_generation());
+            let range = Range { first: self.stripe, count: 1 };
+            let extent = shared.extent(&self.row, block.column, range, shared.stamp());
+            push_extent(body, extent, &[BlockState::Never], block.page.durable_generation());
         }
     }
 }
 
-/// Says of lines that they are not here, behind what tables have.
-pub(crate) async fn say_gone(shared: &Shared, sources: &[Source]) -> Result<(), SpaceError> {
+/// Says of stripes that they are not here, behind what tables have.
+pub(crate) async fn log_moved(shared: &Shared, sources: &[Source]) -> Result<(), SpaceError> {
     let mut body = Scratch::new();
     for (nth, source) in (1..).zip(sources) {
         source.add_to(shared, &mut body);
@@ -198,19 +205,19 @@ pub(crate) async fn say_gone(shared: &Shared, sources: &[Source]) -> Result<(), 
     }
     for source in sources {
         source.let_go(shared);
-        source.is_gone(shared);
+        source.is_deleting(shared);
     }
     Ok(())
 }
 
-/// Whether the row or heir beside one has a line, once that is decided and while somebody here can tell.
-async fn other_has(shared: &Shared, row: &Row, line: u32) -> Result<Option<bool>, SpaceError> {
+/// Whether the row or shadow row beside one has a stripe, once that is decided and while somebody here can tell.
+async fn other_has(shared: &Shared, row: &Row, stripe: u32) -> Result<Option<bool>, SpaceError> {
     let Some(partner) = row.partner() else { return Ok(Some(false)) };
     let parity = row.shape.data_columns();
-    if shared.is_undecided(&partner, parity, line) {
+    if shared.is_in_doubt(&partner, parity, stripe) {
         return Ok(None);
     }
-    let (index, entry) = place_in_page(line);
+    let (index, entry) = place_in_page(stripe);
     match shared.page(&partner, parity, index).await {
         Ok(page) => Ok(Some(matches!(page.state(entry), BlockState::Valid(_)))),
         Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => Ok(None),
@@ -218,22 +225,22 @@ async fn other_has(shared: &Shared, row: &Row, line: u32) -> Result<Option<bool>
     }
 }
 
-/// A line of which the log says what no flush has covered.
-struct Line<'a> {
+/// A stripe of which the log says what no flush has covered.
+struct StripeInFlight<'a> {
     shared: &'a Shared,
     space: &'a Space,
     row: &'a Rc<Row>,
-    line: u32,
+    stripe: u32,
     /// Those of its blocks that the log names.
     blocks: Vec<OpenBlock>,
 }
 
-impl Line<'_> {
+impl StripeInFlight<'_> {
     /// What its blocks are, if enough disks answer; what that took.
     #[pooled]
     async fn decide(&self, without_table: &BTreeSet<u32>) -> Result<(Decided, Recovery), SpaceError> {
         let mut part = Recovery::default();
-        if without_table.contains(&self.line) {
+        if without_table.contains(&self.stripe) {
             return Ok((Decided::NotYet, part));
         }
         let _frames = self.shared.looks.take(self.frames()).await;
@@ -242,9 +249,9 @@ impl Line<'_> {
         };
         let was_in_flight = self.was_in_flight();
         let is_nothing = self.blocks.iter().all(|block| block.newest() == BlockState::Never);
-        let had_line =
+        let had_stripe =
             before.get(self.row.shape.data_columns()).is_some_and(|state| *state != BlockState::Never);
-        if is_nothing && had_line && self.row.partner().is_some() {
+        if is_nothing && had_stripe && self.row.partner().is_some() {
             return Ok((Decided::ByPartner(before), part));
         }
         if is_nothing || (before == written && !was_in_flight) {
@@ -256,7 +263,7 @@ impl Line<'_> {
             return Ok((Decided::NotYet, part));
         }
         let copies = self.copies_of(&written).await;
-        if mutation!(LineInParts) {
+        if mutation!(StripeInParts) {
             let is_good = |copies: &SmallVec<[Copy; 4]>, state: BlockState| {
                 copies.iter().any(|copy| copy.result.is_ok() && matches_state(&copy.bytes, state))
             };
@@ -270,13 +277,13 @@ impl Line<'_> {
         }
         if self.make_whole(&written, &copies, &mut part).await? {
             part.decided += data as u64;
-            part.whole_lines += 1;
+            part.whole_stripes += 1;
             return Ok((Decided::Is(written), part));
         }
         part.decided += data as u64;
         part.reverted += data as u64;
-        part.reverted_lines += 1;
-        if self.blocks.iter().any(|block| block.claims.iter().any(Claim::was_left)) {
+        part.reverted_stripes += 1;
+        if self.blocks.iter().any(|block| block.candidates.iter().any(Candidate::was_deferred)) {
             part.went_back += data as u64;
         }
         // Nothing goes in place at once but over what was never written. Whatever else is said to have been there is of a write
@@ -296,26 +303,30 @@ impl Line<'_> {
     }
 
     /// All copies of the blocks that hold something.
-    async fn copies_of(&self, states: &LineStates) -> Copies {
+    async fn copies_of(&self, states: &StripeStates) -> Copies {
         let copies = states.iter().enumerate().map(async |(column, state)| match state {
-            BlockState::Valid(_) => self.space.read_copies(self.row, column, self.line, Patience::Long).await,
+            BlockState::Valid(_) => {
+                self.space.read_copies(self.row, column, self.stripe, HedgeDelay::Long).await
+            }
             BlockState::Never | BlockState::Damaged => SmallVec::new(),
         });
         join_all(copies).await
     }
 
     /// Whether it was written as a whole and no flush has covered that. Of one that a flush has covered, blocks may have been said
-    /// again: some of them, or all behind what is settled.
+    /// again: some of them, or all behind what is durable.
     fn was_in_flight(&self) -> bool {
-        let is_there = |column: &usize| self.line < self.row.shape.column_blocks(*column);
+        let is_there = |column: &usize| self.stripe < self.row.shape.column_blocks(*column);
         let is_whole = self.blocks.len() == (0..self.row.shape.columns()).filter(is_there).count();
-        let is_settled = |block: &OpenBlock| block.claims.iter().any(|claim| !claim.is_undecided());
-        let is_same = |block: &OpenBlock| block.claims.iter().all(|claim| claim.state() == block.newest());
-        is_whole && !(self.blocks.iter().any(is_settled) && self.blocks.iter().all(is_same))
+        let is_durable =
+            |block: &OpenBlock| block.candidates.iter().any(|candidate| !candidate.is_in_doubt());
+        let is_same =
+            |block: &OpenBlock| block.candidates.iter().all(|candidate| candidate.state() == block.newest());
+        is_whole && !(self.blocks.iter().any(is_durable) && self.blocks.iter().all(is_same))
     }
 
     /// Columns whose blocks, if there are any, could be read from slabs that hold everything else.
-    fn count_asked(&self, written: &LineStates, copies: &Copies) -> usize {
+    fn count_asked(&self, written: &StripeStates, copies: &Copies) -> usize {
         let has_answered = |copy: &Copy| copy.trusted && !copy.result.is_err_and(is_silence);
         let asked = written.iter().zip(copies).enumerate().filter(|(column, (state, copies))| match state {
             BlockState::Valid(_) => copies.iter().any(has_answered),
@@ -332,8 +343,8 @@ impl Line<'_> {
 
     /// What the blocks were when a flush covered them last, and what was written since; `None` where no disk is here that could
     /// tell.
-    async fn before_and_written(&self) -> Result<Option<(LineStates, LineStates)>, SpaceError> {
-        let mut before = match self.shared.line_states(self.row, self.line).await {
+    async fn before_and_written(&self) -> Result<Option<(StripeStates, StripeStates)>, SpaceError> {
+        let mut before = match self.shared.stripe_states(self.row, self.stripe).await {
             Ok(states) => states,
             Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => return Ok(None),
             Err(error) => return Err(error),
@@ -351,7 +362,7 @@ impl Line<'_> {
     #[pooled]
     async fn make_whole(
         &self,
-        written: &LineStates,
+        written: &StripeStates,
         copies: &Copies,
         part: &mut Recovery,
     ) -> Result<bool, SpaceError> {
@@ -378,7 +389,7 @@ impl Line<'_> {
             let sources: SmallVec<[Option<&[u8]>; 16]> = plan.sources().iter().map(bytes_of).collect();
             let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
             plan.reconstruct(&sources, &mut [&mut *buffer])
-                .unwrap_or_else(|error| panic!("blocks of a line are blocks: {error}"));
+                .unwrap_or_else(|error| panic!("blocks of a stripe are blocks: {error}"));
             if !matches_state(&buffer, *state) {
                 return Ok(false);
             }

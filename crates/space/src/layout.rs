@@ -1,7 +1,7 @@
 //! Where a block of a row is: arithmetic alone, for layouts that stripe columns, and keep copies or parity of them.
 
 use dolmen_placement::{PARITY_DATA_COLUMNS_MIN, PARITY_MAX};
-use dolmen_units::{BLOCK_BYTES, Bytes, GRAIN_BYTES};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes};
 
 use crate::format::{PAGE_BYTES, PAGE_ENTRIES};
 use crate::locks::Range;
@@ -178,17 +178,17 @@ impl SlabMap {
         self.data_bytes() + u64::from(self.tables) * u64::from(self.table_pages) * 2 * PAGE_BYTES as u64
     }
 
-    /// Grains that a slab with so much data takes.
-    pub(crate) fn grains(self) -> u64 {
-        (self.header_at() + BLOCK_BYTES).div_ceil(GRAIN_BYTES)
+    /// Allocation units that a slab with so much data takes.
+    pub(crate) fn units(self) -> u64 {
+        (self.header_at() + BLOCK_BYTES).div_ceil(ALLOCATION_UNIT_BYTES)
     }
 }
 
-/// How many grains a slab takes that holds so many bytes of data, in rows of this interleave and with so many parity columns:
-/// the data, two slots for each page of the tables that it has, and a header.
-pub fn slab_grains(interleave: Bytes, parity_columns: u32) -> impl Fn(Bytes) -> u64 + Copy {
+/// How many allocation units a slab takes that holds so many bytes of data, in rows of this interleave and with so many parity
+/// columns: the data, two slots for each page of the tables that it has, and a header.
+pub fn slab_units(interleave: Bytes, parity_columns: u32) -> impl Fn(Bytes) -> u64 + Copy {
     let blocks = |bytes: Bytes| u32::try_from(bytes.0 / BLOCK_BYTES).unwrap_or(u32::MAX);
-    move |data| SlabMap::new(blocks(data), blocks(interleave), parity_columns).grains()
+    move |data| SlabMap::new(blocks(data), blocks(interleave), parity_columns).units()
 }
 
 #[cfg(test)]
@@ -262,8 +262,8 @@ mod tests {
                 let map = shape.slab_map(column);
                 let data = Bytes(u64::from(shape.column_blocks(column)) * BLOCK_BYTES);
                 prop_assert_eq!(map.tables_at().start, data.0);
-                prop_assert_eq!(map.grains(), slab_grains(interleave, parity)(data));
-                prop_assert!(map.grains() * GRAIN_BYTES >= map.tables_at().end);
+                prop_assert_eq!(map.units(), slab_units(interleave, parity)(data));
+                prop_assert!(map.units() * ALLOCATION_UNIT_BYTES >= map.tables_at().end);
             }
         }
     }
@@ -279,12 +279,13 @@ mod tests {
                 {
                     let mut spec = SpaceSpec::usual("x".parse().unwrap(), Bytes(1 << exponent), resiliency);
                     spec.provisioning = provisioning;
-                    let placer = Placer::new(spec.check().unwrap(), slab_grains(spec.interleave, 0));
+                    let placer = Placer::new(spec.check().unwrap(), slab_units(spec.interleave, 0));
                     for disks in u16::from(resiliency.copies())..=32 {
                         let offers: Vec<Offer> =
                             (0..disks).map(|slot| Offer::alone(DiskSlot(slot), 1 << 20)).collect();
                         let placement = placer.place(&offers, 0).unwrap();
-                        let slabs: u64 = placement.slabs.iter().map(|slab| slab.grains * GRAIN_BYTES).sum();
+                        let slabs: u64 =
+                            placement.slabs.iter().map(|slab| slab.units * ALLOCATION_UNIT_BYTES).sum();
                         let overhead = slabs - spec.row_bytes().0 * u64::from(resiliency.copies());
                         assert!(overhead * 100 <= slabs, "{spec:?} on {disks} disks: {overhead} of {slabs}");
                     }
@@ -300,7 +301,7 @@ mod tests {
     #[test]
     fn tables_headers_and_rounding_cost_at_most_two_percent_with_parity() {
         let disk = dolmen_disk::Extent::of(Bytes(128_000_000_000)).unwrap();
-        let metadata = disk.capacity.0 - disk.grain_count() * GRAIN_BYTES;
+        let metadata = disk.capacity.0 - disk.unit_count() * ALLOCATION_UNIT_BYTES;
         assert!(metadata * 800 <= disk.capacity.0, "{metadata} bytes of {disk:?}");
         for (parity, widest) in [(1u8, 8), (2, 12)] {
             for provisioning in [Provisioning::Thin, Provisioning::Fixed] {
@@ -309,24 +310,25 @@ mod tests {
                     let resiliency = Resiliency::Parity { parity };
                     let mut spec = SpaceSpec::usual("x".parse().unwrap(), Bytes(1 << exponent), resiliency);
                     spec.provisioning = provisioning;
-                    let slab = slab_grains(spec.interleave, parity.into());
+                    let slab = slab_units(spec.interleave, parity.into());
                     let placer = Placer::new(spec.check().unwrap(), slab);
                     for disks in 2 + u16::from(parity)..=32 {
-                        let offer = |slot| Offer::alone(DiskSlot(slot), disk.grain_count());
+                        let offer = |slot| Offer::alone(DiskSlot(slot), disk.unit_count());
                         let offers: Vec<Offer> = (0..disks).map(offer).collect();
                         let placement = placer.place(&offers, 0).unwrap();
                         let data = u64::from(placement.columns) - u64::from(parity);
                         widths.insert(data);
-                        let slabs: u64 = placement.slabs.iter().map(|slab| slab.grains * GRAIN_BYTES).sum();
+                        let slabs: u64 =
+                            placement.slabs.iter().map(|slab| slab.units * ALLOCATION_UNIT_BYTES).sum();
                         let row = spec.row_bytes().0;
                         let interleaves = (row / spec.interleave.0).div_ceil(data);
                         let held = row + interleaves * spec.interleave.0 * u64::from(parity);
-                        let said = format!("{data} + {parity} columns of {spec:?}");
-                        assert!((slabs - held) * 100 <= slabs * 2, "{said}: {held} of {slabs}");
+                        let relogged = format!("{data} + {parity} columns of {spec:?}");
+                        assert!((slabs - held) * 100 <= slabs * 2, "{relogged}: {held} of {slabs}");
                         // In hundredths of a hundredth.
                         let most = if (parity, data, row) == (1, 7, 8 << 20) { 216 } else { 200 };
                         let even = row + (row * u64::from(parity)).div_ceil(data);
-                        assert!((slabs - even) * 10_000 <= slabs * most, "{said}: {even} of {slabs}");
+                        assert!((slabs - even) * 10_000 <= slabs * most, "{relogged}: {even} of {slabs}");
                     }
                 }
                 assert_eq!(widths, (2..=widest).collect(), "{parity}, {provisioning:?}");

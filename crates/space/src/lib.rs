@@ -5,24 +5,23 @@
 //! do arithmetic; nothing finer is mapped.
 //!
 //! Rows with parity have no copies: what is written to them lies in a *write cache* of mirrored rows first, and is put in
-//! place a line at a time. The code is docs/design/0004: `cache` and `mapping` hold what is cached, `said` says it again to the
-//! log, `destage` puts it in place, `line` computes what is gone, `replay` finds it all again after a crash; `cache_size` makes
-//! the cache larger and smaller. Whole stripes go in place at once where nothing was (`stripe`, `forming`); what a stream
-//! (`streams`) of them brings over old content goes to heirs of rows (`heirs`), which take the rows' places (`take_over`,
-//! docs/design/0007); single ones go to and fro between the two (`flips`, `give_back`, docs/design/0026).
+//! place a stripe at a time. The code is docs/design/0004: `cache` and `mapping` hold what is cached, `relog` says it again to the
+//! log, `destage` puts it in place, `stripe_read` computes what is gone, `replay` finds it all again after a crash; `cache_size`
+//! makes the cache larger and smaller. Whole stripes go in place at once where nothing was (`full_stripe`, `forming`); what a
+//! stream (`streams`) of them brings over old content goes to shadow rows of rows (`shadow_rows`), which is promoted (`promote`,
+//! docs/design/0007); single ones alternate between the two (`slot_switch`, `drop_shadow`, docs/design/0026).
 //!
 //! The order of writes, and what a crash leaves behind, is docs/design/0002; the code that carries it:
 //! `write` chooses among three orders of record and data, `shared` flushes and settles, `pages` writes tables back,
 //! `absence` notes who misses it, `recovery` decides what was in flight, `resync` brings back what was away; `replacement` moves
-//! what a disk has to another, `removal` to `homes` on several (docs/design/0010), `write_off` gives up what a lost one alone had
-//! (docs/design/0025), and `rebalance` to emptier ones
-//! (docs/design/0012); `convert` moves rows to another of the `layouts` of their space, by `draft`, while clients go on (`moving`,
-//! docs/design/0020); `verify` looks at all of it, in the order that `scrub` keeps, and `header` at what slabs say of themselves. `trash` keeps deleted spaces and
-//! purges them (docs/design/0018), and `freed` gives their rows back. [`salvage`] is what slabs say for whoever has no map
-//! (docs/design/0019).
+//! what a disk has to another, `removal` to `slab_targets` on several (docs/design/0010), `declare_lost` gives up what a lost one
+//! alone had (docs/design/0025), and `rebalance` to emptier ones (docs/design/0012); `convert` moves rows to another of the
+//! `layouts` of their space, by `conversion_shadow`, while clients go on (`moving`, docs/design/0020); `verify` looks at all of it,
+//! in the order that `scrub` keeps, and `header` at what slabs say of themselves. `trash` keeps deleted spaces and purges them
+//! (docs/design/0018), and `freed` gives their rows back. [`salvage`] is what slabs say for whoever has no map (docs/design/0019).
 //!
 //! What clients ask for begins in `request`, which counts it and keeps to the `limits` of spaces: `bucket` to what they may have
-//! at most, `floor` to what others leave to them (docs/design/0017); `pace` has jobs give way.
+//! at most, `minimum_rate` to what others leave to them (docs/design/0017); `throttle` has jobs give way.
 //!
 //! Invariants:
 //! - Writes that overlap are ordered by a lock on their blocks before they fan out to copies.
@@ -35,53 +34,51 @@ mod ahead;
 mod bucket;
 mod cache;
 mod cache_size;
-mod carry;
+mod cached_read;
+mod conversion_shadow;
 mod convert;
 mod copies;
+mod declare_lost;
 mod destage;
 mod discard;
-mod draft;
 mod drain;
+mod drop_shadow;
 mod emptying;
 mod error;
 mod fill;
 mod finish;
-mod flips;
-mod floor;
 mod flow;
 mod forecast;
 mod format;
 mod forming;
 mod freed;
+mod full_stripe;
 mod gather;
-mod give_back;
-mod had;
-mod haste;
 mod header;
-mod heirs;
-mod homes;
 mod in_flight;
 mod kept;
 mod layout;
 mod layouts;
 mod limits;
-mod line;
 mod locks;
+mod log_forward;
 mod mapping;
 mod mention;
+mod minimum_rate;
 mod moving;
-mod only;
-mod pace;
 mod pages;
 mod progress;
 mod promise;
+mod promote;
 mod provision;
 mod reach;
 mod read;
+mod read_hedging;
 mod rebalance;
 mod record;
 mod recovery;
 mod refill;
+mod relog;
 mod removal;
 mod replacement;
 mod replay;
@@ -90,25 +87,28 @@ mod reserve;
 mod resync;
 mod room;
 mod row;
-mod said;
 pub mod salvage;
 mod scrub;
+mod shadow_rows;
 mod shared;
+mod slab_targets;
+mod slot_switch;
+mod sole_copy;
 mod space;
 mod spaces;
 mod spec;
 mod streams;
-mod stripe;
+mod stripe_read;
 mod table;
-mod take_over;
+mod throttle;
 mod tickets;
 mod trash;
 mod verify;
 mod write;
-mod write_off;
 
 pub use cache_size::{WriteCache, WriteCacheResize};
 pub use convert::ConversionForecast;
+pub use declare_lost::DeclaredLost;
 pub use discard::Extent;
 pub use drain::WriteCacheDrain;
 pub use emptying::Emptied;
@@ -116,11 +116,9 @@ pub use error::{CacheLimit, DrainLimit, SpaceError, UnreadableReason};
 pub use flow::FlowView;
 pub use forecast::{WriteCacheRows, write_cache_rows};
 pub use header::{HeaderFault, WrongHeader};
-pub use layout::slab_grains;
+pub use layout::slab_units;
 pub use layouts::Layout;
 pub use limits::{LimitFault, LimitKind, Limits};
-pub use only::Lost;
-pub use pace::{Effort, Priority};
 pub use progress::Progress;
 pub use read::{READ_BYTES_MAX, Segment, Segments};
 pub use rebalance::RebalanceForecast;
@@ -129,7 +127,8 @@ pub use removal::{RemovalForecast, StuckRows};
 pub use request::Request;
 pub use resync::Resynced;
 pub use scrub::{SCRUB_CHECKPOINT_EVERY, Scrub, ScrubPlace, ScrubPosition};
-pub use shared::{Incident, IncidentKind, SpaceCounters};
+pub use shared::{DataLossEvent, DataLossKind, SpaceCounters};
+pub use sole_copy::Lost;
 pub use space::{Footprint, Space};
 pub use spaces::{Clients, Spaces, new_member, parse_resiliency};
 pub use spec::{
@@ -137,5 +136,5 @@ pub use spec::{
     PARITY_INTERLEAVE_BYTES, Provisioning, ROW_BYTES, ROW_BYTES_MIN, Resiliency, SPACE_BYTES_MAX, SpaceSpec,
     THIN_DUAL_PARITY_ROW_BYTES, THIN_ROW_BYTES, THIN_ROWS_MAX,
 };
+pub use throttle::{JobShare, Priority};
 pub use verify::{HEADERS_NAMED_MAX, SpaceRange, Verification};
-pub use write_off::GivenUp;

@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn limits_that_make_no_sense_are_refused_by_name() {
         const NONE: u64 = u64::MAX;
-        for (set, told) in [
+        for (set, reported) in [
             (limits([0, NONE], [NONE, NONE]), "I/Os in a second of space x is 1 at least"),
             (limits([NONE, 0], [NONE, NONE]), "I/Os in a second of space x is 1 at least"),
             (limits([NONE, NONE], [NONE, 0]), "bytes in a second of space x is 1 at least"),
@@ -182,7 +182,7 @@ mod tests {
             (limits([NONE, MAX + 1], [NONE, NONE]), "is 4294967295 at most, not 4294967296"),
         ] {
             let error = set.check(&"x".parse().unwrap()).unwrap_err().to_string();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(reported), "{error}");
         }
     }
 }

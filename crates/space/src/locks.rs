@@ -36,7 +36,7 @@ pub(crate) struct RangeLocks {
     held: RefCell<Vec<(u64, Range)>>,
     /// Those that wait, in the order in which they came.
     waiting: RefCell<Vec<(u64, SmallVec<[Range; 1]>)>>,
-    bell: Notify,
+    notify: Notify,
     next: Cell<u64>,
 }
 
@@ -53,7 +53,7 @@ impl RangeLocks {
         if !self.are_free(ticket, ranges) {
             self.waiting.borrow_mut().push((ticket, SmallVec::from_slice(ranges)));
             let _place = Waiting { locks: self, ticket };
-            self.bell.wait_for(|| self.are_free(ticket, ranges).then_some(())).await;
+            self.notify.wait_for(|| self.are_free(ticket, ranges).then_some(())).await;
         }
         self.held.borrow_mut().extend(ranges.iter().map(|range| (ticket, *range)));
         RangeGuard { locks: self, ticket }
@@ -95,7 +95,7 @@ struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.locks.waiting.borrow_mut().retain(|(ticket, _)| *ticket != self.ticket);
-        self.locks.bell.notify_all();
+        self.locks.notify.notify_all();
     }
 }
 
@@ -109,6 +109,6 @@ pub(crate) struct RangeGuard<'a> {
 impl Drop for RangeGuard<'_> {
     fn drop(&mut self) {
         self.locks.held.borrow_mut().retain(|(ticket, _)| *ticket != self.ticket);
-        self.locks.bell.notify_all();
+        self.locks.notify.notify_all();
     }
 }

@@ -44,14 +44,14 @@ pub(crate) struct Version {
     /// The record that said so first: the order of versions is that of these.
     pub(crate) since: Lsn,
     /// The record that said so last.
-    pub(crate) said: Lsn,
+    pub(crate) relogged: Lsn,
     /// The write that made it; `None` when a flush has covered it since before the pool was opened.
     pub(crate) ticket: Option<Ticket>,
 }
 
 /// The ticket of a version of which nobody could tell whether it is whole: its copies left before a flush had covered it, or
 /// were away when the pool was opened.
-pub(crate) const UNDECIDED: Ticket = Ticket(u64::MAX - 1);
+pub(crate) const IN_DOUBT: Ticket = Ticket(u64::MAX - 1);
 
 /// The versions of one block; mostly it is one.
 pub(crate) type Versions = SmallVec<[Version; 1]>;
@@ -141,27 +141,27 @@ impl Mappings {
     }
 
     /// Notes that nobody can tell whether a version is whole.
-    pub(crate) fn note_undecided(&self, block: u32, since: Lsn) {
+    pub(crate) fn note_in_doubt(&self, block: u32, since: Lsn) {
         if let Some(versions) = self.blocks.borrow_mut().get_mut(&block) {
             let meant = versions.iter_mut().filter(|version| version.since == since);
-            meant.for_each(|version| version.ticket = Some(UNDECIDED));
+            meant.for_each(|version| version.ticket = Some(IN_DOUBT));
         }
     }
 
     /// Notes that a version of which nobody could tell whether it is whole was found to be so, durably.
     pub(crate) fn note_decided(&self, block: u32, since: Lsn) {
         if let Some(versions) = self.blocks.borrow_mut().get_mut(&block) {
-            let undecided =
-                |version: &&mut Version| version.since == since && version.ticket == Some(UNDECIDED);
-            versions.iter_mut().filter(undecided).for_each(|version| version.ticket = None);
+            let in_doubt =
+                |version: &&mut Version| version.since == since && version.ticket == Some(IN_DOUBT);
+            versions.iter_mut().filter(in_doubt).for_each(|version| version.ticket = None);
         }
     }
 
-    /// Notes that a version was said again.
-    pub(crate) fn note_said(&self, block: u32, since: Lsn, said: Lsn) {
+    /// Notes that a version was relogged.
+    pub(crate) fn note_relogged(&self, block: u32, since: Lsn, relogged: Lsn) {
         if let Some(versions) = self.blocks.borrow_mut().get_mut(&block) {
             let version = versions.iter_mut().find(|version| version.since == since);
-            version.into_iter().for_each(|version| version.said = said);
+            version.into_iter().for_each(|version| version.relogged = relogged);
         }
     }
 }
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     fn version(since: u64) -> Version {
-        Version { content: Content::Discarded, since: Lsn(since), said: Lsn(since), ticket: None }
+        Version { content: Content::Discarded, since: Lsn(since), relogged: Lsn(since), ticket: None }
     }
 
     fn left(mappings: &Mappings) -> Vec<u64> {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_in_the_order_of_their_first_records_and_end_as_one_behind_them_counts() {
+    fn versions_are_ordered_by_first_record_and_end_when_a_later_one_counts() {
         let mappings = Mappings::default();
         for since in [20, 10, 40, 30] {
             mappings.add(5, version(since));

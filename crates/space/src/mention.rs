@@ -1,4 +1,4 @@
-//! Where the log speaks of rows. What it says of their blocks is expanded a few rows at a time: a stretch says a block in four
+//! Where the log speaks of rows. What it says of their blocks is expanded a few rows at a time: an extent says a block in four
 //! bytes, or thousands of discarded ones in none, and each takes some 80 once it can be decided on (docs/design/0002, under
 //! recovery).
 
@@ -7,15 +7,15 @@ use std::ops::Range;
 use dolmen_pool::RecoveredBlock;
 use dolmen_units::Lsn;
 
-use crate::record::{stretch_at, stretches};
-use crate::recovery::{RowClaims, RowKey, add_claims};
+use crate::record::{extent_at, extents};
+use crate::recovery::{RowCandidates, RowKey, add_candidates};
 
 /// Rows that are recovered beside each other: each waits for a few reads of different disks.
 const ROWS_TOGETHER: usize = 32;
 /// States of the rows that are recovered beside each other, at most, unless one row alone has more.
 const STATES_TOGETHER: u64 = 64 * 1024;
 
-/// A stretch of the log, by the row that it names.
+/// An extent of the log, by the row that it names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Mention {
     row: RowKey,
@@ -25,9 +25,9 @@ struct Mention {
     at: u32,
 }
 
-const _: () = assert!(size_of::<Mention>() == 32, "a stretch of 40 bytes in the log takes fewer here");
+const _: () = assert!(size_of::<Mention>() == 32, "an extent of 40 bytes in the log takes fewer here");
 
-/// All stretches of the log, in the order of rows, and for each row in that of the log.
+/// All extents of the log, in the order of rows, and for each row in that of the log.
 pub(crate) struct Mentions {
     blocks: Vec<RecoveredBlock>,
     list: Vec<Mention>,
@@ -42,10 +42,10 @@ impl Mentions {
         let mut list = Vec::new();
         for (record, block) in blocks.iter().enumerate() {
             let recorded = block.as_recorded();
-            for read in stretches(recorded.body) {
+            for read in extents(recorded.body) {
                 let read = read.ok_or(recorded.lsn)?;
                 list.push(Mention {
-                    row: (read.stretch.space, read.stretch.row_index, read.stretch.row),
+                    row: (read.extent.space, read.extent.row_index, read.extent.row),
                     record: u32::try_from(record).map_err(|_| recorded.lsn)?,
                     at: u32::try_from(read.at).map_err(|_| recorded.lsn)?,
                 });
@@ -55,7 +55,7 @@ impl Mentions {
         Ok(Self { blocks, list })
     }
 
-    /// The next rows after `from` stretches, with the stretches of each; none when there are no more.
+    /// The next rows after `from` extents, with the extents of each; none when there are no more.
     pub(crate) fn rows_from(&self, from: usize) -> Vec<(RowKey, Range<usize>)> {
         let mut rows = Vec::new();
         let (mut first, mut states) = (from, 0);
@@ -75,22 +75,22 @@ impl Mentions {
 
     fn states(&self, mention: Mention) -> u64 {
         let block = self.blocks.get(mention.record as usize);
-        let read = block.and_then(|block| stretch_at(block.as_recorded().body, mention.at as usize));
-        read.map_or(0, |read| u64::from(read.stretch.count))
+        let read = block.and_then(|block| extent_at(block.as_recorded().body, mention.at as usize));
+        read.map_or(0, |read| u64::from(read.extent.count))
     }
 
-    /// What these stretches, which are all of one row, say of each block; `blocks` is how many a column of it has.
-    pub(crate) fn claims(&self, of_row: Range<usize>, blocks: impl Fn(usize) -> u32) -> RowClaims {
-        let mut claims = RowClaims::new();
+    /// What these extents, which are all of one row, say of each block; `blocks` is how many a column of it has.
+    pub(crate) fn candidates(&self, of_row: Range<usize>, blocks: impl Fn(usize) -> u32) -> RowCandidates {
+        let mut candidates = RowCandidates::new();
         for mention in self.list.get(of_row).unwrap_or_default() {
             let Some(block) = self.blocks.get(mention.record as usize) else { continue };
             let recorded = block.as_recorded();
-            if let Some(read) = stretch_at(recorded.body, mention.at as usize) {
-                let blocks = blocks(usize::from(read.stretch.column));
-                add_claims(recorded.settled, read, blocks, &mut claims);
+            if let Some(read) = extent_at(recorded.body, mention.at as usize) {
+                let blocks = blocks(usize::from(read.extent.column));
+                add_candidates(recorded.durable, read, blocks, &mut candidates);
             }
         }
-        claims
+        candidates
     }
 }
 
@@ -100,14 +100,14 @@ mod tests {
     use std::collections::BTreeMap;
 
     use crate::format::STATE_VALID;
-    use crate::record::{Stamp, Stretch};
+    use crate::record::{BlockExtent, Stamp};
     use dolmen_units::{RowId, SpaceId};
     use proptest::prelude::*;
 
-    fn record(lsn: u32, settled: bool, stretches: &[(u64, u32, u32, bool)]) -> RecoveredBlock {
+    fn record(lsn: u32, durable: bool, extents: &[(u64, u32, u32, bool)]) -> RecoveredBlock {
         let mut body = Vec::new();
-        for (row, first, count, anew) in stretches {
-            let stretch = Stretch {
+        for (row, first, count, supersedes) in extents {
+            let extent = BlockExtent {
                 space: SpaceId(1),
                 row_index: *row,
                 row: RowId(*row),
@@ -117,19 +117,19 @@ mod tests {
                 stamp: Stamp::default(),
                 state: STATE_VALID,
                 intent: false,
-                undecided: false,
-                anew: *anew,
+                in_doubt: false,
+                supersedes: *supersedes,
                 covered: false,
                 generation: 0,
             };
-            body.extend(stretch.head());
+            body.extend(extent.head());
             (0..*count).for_each(|number| body.extend((number + lsn).to_le_bytes()));
         }
-        RecoveredBlock { lsn: Lsn(lsn.into()), settled, body }
+        RecoveredBlock { lsn: Lsn(lsn.into()), durable, body }
     }
 
-    fn shown(claims: &RowClaims) -> Vec<String> {
-        claims.iter().map(|claim| format!("{claim:?}")).collect()
+    fn shown(candidates: &RowCandidates) -> Vec<String> {
+        candidates.iter().map(|candidate| format!("{candidate:?}")).collect()
     }
 
     proptest! {
@@ -140,12 +140,12 @@ mod tests {
                 (any::<bool>(), proptest::collection::vec((0u64..80, 0u32..6, 1u32..5, any::<bool>()), 1..5)), 1..60)
         ) {
             let numbered = (0..).zip(&records);
-            let blocks: Vec<_> = numbered.map(|(lsn, (settled, said))| record(lsn, *settled, said)).collect();
-            let mut expected: BTreeMap<RowKey, RowClaims> = BTreeMap::new();
+            let blocks: Vec<_> = numbered.map(|(lsn, (durable, relogged))| record(lsn, *durable, relogged)).collect();
+            let mut expected: BTreeMap<RowKey, RowCandidates> = BTreeMap::new();
             for block in &blocks {
-                for read in stretches(&block.body).flatten() {
-                    let key = (read.stretch.space, read.stretch.row_index, read.stretch.row);
-                    add_claims(block.settled, read, u32::MAX, expected.entry(key).or_default());
+                for read in extents(&block.body).flatten() {
+                    let key = (read.extent.space, read.extent.row_index, read.extent.row);
+                    add_candidates(block.durable, read, u32::MAX, expected.entry(key).or_default());
                 }
             }
             let mentions = Mentions::of(blocks).unwrap();
@@ -154,12 +154,12 @@ mod tests {
             while let Some((_, last)) = mentions.rows_from(next).last().cloned() {
                 let together = mentions.rows_from(next);
                 prop_assert!(together.len() <= ROWS_TOGETHER);
-                found.extend(together.into_iter().map(|(row, of_row)| (row, mentions.claims(of_row, |_| u32::MAX))));
+                found.extend(together.into_iter().map(|(row, of_row)| (row, mentions.candidates(of_row, |_| u32::MAX))));
                 next = last.end;
             }
             prop_assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
-            for (row, claims) in &found {
-                prop_assert_eq!(shown(claims), shown(&expected[row]));
+            for (row, candidates) in &found {
+                prop_assert_eq!(shown(candidates), shown(&expected[row]));
             }
         }
     }
@@ -175,7 +175,7 @@ mod tests {
         while let Some((_, last)) = mentions.rows_from(next).last().cloned() {
             let together = mentions.rows_from(next);
             let states: usize =
-                together.iter().map(|(_, of)| mentions.claims(of.clone(), |_| u32::MAX).len()).sum();
+                together.iter().map(|(_, of)| mentions.candidates(of.clone(), |_| u32::MAX).len()).sum();
             assert!(together.len() == 1 || states as u64 <= STATES_TOGETHER, "{states} states together");
             sizes.push(together.len());
             next = last.end;

@@ -1,4 +1,5 @@
-//! A row of which a draft is made (docs/design/0020): what clients change in it meanwhile, and who waits while it is held.
+//! A row of which a conversion shadow is made (docs/design/0020): what clients change in it meanwhile, and who waits while it is
+//! held.
 //!
 //! Invariants:
 //! - A block is noted under its lock, by whoever changes it: so who takes what was noted, and then waits for the block's lock
@@ -14,18 +15,18 @@ use dolmen_block_io::sync::Notify;
 use crate::locks::Range;
 use crate::row::Row;
 
-/// What is known of a row of which a draft is made.
+/// What is known of a row of which a conversion shadow is made.
 pub(crate) struct Moving {
     /// A bit for each block.
     touched: RefCell<Vec<u64>>,
     is_held: Cell<bool>,
-    bell: Notify,
+    notify: Notify,
 }
 
 impl Moving {
     fn release(&self) {
         self.is_held.set(false);
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 }
 
@@ -78,7 +79,7 @@ impl Row {
         let moving = Rc::new(Moving {
             touched: RefCell::new(vec![0; words]),
             is_held: Cell::new(false),
-            bell: Notify::new(),
+            notify: Notify::new(),
         });
         *self.moving.borrow_mut() = Some(Rc::clone(&moving));
         Watch { row: Rc::clone(self), moving }
@@ -105,7 +106,7 @@ impl Row {
     pub(crate) async fn wait_while_held(&self) -> bool {
         let moving = self.moving.borrow().clone();
         let Some(moving) = moving.filter(|moving| moving.is_held.get()) else { return false };
-        moving.bell.wait_for(|| (!moving.is_held.get()).then_some(())).await;
+        moving.notify.wait_for(|| (!moving.is_held.get()).then_some(())).await;
         true
     }
 }

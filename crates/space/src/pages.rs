@@ -7,20 +7,20 @@ use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{DeviceError, Durability};
 use dolmen_buffer::Buffer;
 use dolmen_future_pool::pooled;
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_pool::{Disk, ExcludeReason, LocalFuture, PoolError, TableOwner};
-use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES, Lsn};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot, Lsn};
 use smallvec::SmallVec;
 
-use crate::carry::Homeless;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::format::PAGE_BYTES;
-use crate::haste::{Patience, patience};
+use crate::log_forward::Homeless;
 use crate::read::is_silence;
+use crate::read_hedging::{HedgeDelay, hedge_delay};
 use crate::record::BlockState;
 use crate::row::{Row, Slab, TablePlace};
 use crate::salvage::ranges_of_page;
-use crate::shared::{Incident, IncidentKind, Shared};
+use crate::shared::{DataLossEvent, DataLossKind, Shared};
 use crate::table::{Page, PageName};
 
 /// Pages in memory above which idle ones are dropped: 64 MiB.
@@ -86,9 +86,9 @@ impl FoundPage {
             (_, None) => false,
             (Knowledge::Quiet, Some(_)) => self.whole,
             // Low bits are enough: a page is not written 32,768 times between two trims of the log.
-            (Knowledge::AtLeast(floor), Some(found)) => {
+            (Knowledge::AtLeast(minimum), Some(found)) => {
                 let [low, high, ..] = found.to_le_bytes();
-                u16::from_le_bytes([low, high]).wrapping_sub(floor) < 1 << 15
+                u16::from_le_bytes([low, high]).wrapping_sub(minimum) < 1 << 15
             }
         }
     }
@@ -129,8 +129,8 @@ pub(crate) enum Knowledge {
 
 /// The slot that a generation of a page is written to.
 fn slot_of(page: &Page, generation: u64) -> u64 {
-    let in_place = !page.is_unpaired() && mutation!(PageInPlace);
-    if in_place { 0 } else { generation }
+    let main_location = !page.is_unpaired() && mutation!(PageInPlace);
+    if main_location { 0 } else { generation }
 }
 
 impl Shared {
@@ -195,7 +195,7 @@ impl Shared {
         // A recovery wants all that there is.
         let mut found = match knowledge {
             Knowledge::Quiet => self.find_page_soon(row, column, index, believed).await,
-            Knowledge::AtLeast(_) => self.find_page(row, column, index, Patience::Long).await.0,
+            Knowledge::AtLeast(_) => self.find_page(row, column, index, HedgeDelay::Long).await.0,
         };
         if is_overtaken() {
             return Ok(None);
@@ -213,12 +213,12 @@ impl Shared {
         let as_good = |copy: &FoundPage| copy.generation() == Some(generation) && (copy.whole || !quiet);
         found.retain(|copy| !chosen(copy) && !as_good(copy));
         if !found.is_empty() {
-            let _turn = self.table_turn.take().await;
+            let _exclusive = self.table_mutex.take().await;
             // Whoever had the turn before may have been a write-back of this very page.
             if is_overtaken() {
                 return Ok(None);
             }
-            if !row.gone.get() {
+            if !row.freed.get() {
                 // A crash in a write-back leaves copies of which one is newer, or that have one slot: no fault of a disk.
                 let is_error = |copy: &FoundPage| quiet || copy.newest.is_none();
                 self.heal_page(&found, (row, column, index), &page, is_error).await;
@@ -240,7 +240,7 @@ impl Shared {
         }
         let [low, high, ..] = in_memory.durable_generation().to_le_bytes();
         let knowledge = Knowledge::AtLeast(u16::from_le_bytes([low, high]));
-        let (found, _) = self.find_page(row, column, index, Patience::Long).await;
+        let (found, _) = self.find_page(row, column, index, HedgeDelay::Long).await;
         let mut answers = found.into_iter().filter(|copy| copy.slab.stale.is_none()).peekable();
         if answers.peek().is_none() {
             return PageOnDisk::Away;
@@ -254,7 +254,7 @@ impl Shared {
 
     /// Looks at all copies of a page, also of one that is in memory: what is believed only while nobody reads it from a disk
     /// is lost with the next copy. Copies that lack something are given what a whole one has; where none is, the page is
-    /// written anew.
+    /// rewritten.
     #[pooled]
     pub(crate) async fn verify_page(
         &self,
@@ -268,11 +268,11 @@ impl Shared {
             Err(error) => return Err(error),
         };
         // No write-back comes between, so that what is durable is what should be there.
-        let _turn = self.table_turn.take().await;
-        if row.gone.get() || !row.is_formatted() {
+        let _exclusive = self.table_mutex.take().await;
+        if row.freed.get() || !row.is_formatted() {
             return Ok(());
         }
-        let (found, _) = self.find_page(row, column, index, Patience::Long).await;
+        let (found, _) = self.find_page(row, column, index, HedgeDelay::Long).await;
         let is_good = |copy: &FoundPage| copy.whole && copy.generation() == Some(page.sealed_generation());
         let trusted = |copy: &&FoundPage| copy.slab.stale.is_none();
         if found.iter().filter(trusted).all(is_good) {
@@ -314,7 +314,7 @@ impl Shared {
         // A copy that was not looked at and holds everything may be the one that is sound.
         let was_read = |slot| found.iter().any(|copy| copy.slab.disk == slot);
         let is_away = row.has_table_on(column, |slab| slab.stale.is_none() && !was_read(slab.disk));
-        if row.gone.get() || is_away || !found.iter().any(|copy| copy.slab.stale.is_none()) {
+        if row.freed.get() || is_away || !found.iter().any(|copy| copy.slab.stale.is_none()) {
             return Err(self.unreadable(
                 row,
                 column,
@@ -327,7 +327,12 @@ impl Shared {
         for blocks in ranges_of_page(&row.shape, column, index) {
             let at = row.index * row.bytes() + blocks.start * BLOCK_BYTES;
             let length = Bytes((blocks.end - blocks.start) * BLOCK_BYTES);
-            self.note_incident(Incident { space: row.owner(), at, length, kind: IncidentKind::TableLost });
+            self.note_data_loss(DataLossEvent {
+                space: row.owner(),
+                at,
+                length,
+                kind: DataLossKind::TableLost,
+            });
         }
         self.note_dirty(row);
         Ok(self.keep(row, column, index, Page::lost(generation)))
@@ -336,7 +341,7 @@ impl Shared {
     fn keep(&self, row: &Rc<Row>, column: usize, index: usize, page: Page) -> Rc<Page> {
         let (page, added) = row.keep_page(column, index, page);
         // Those of a row that is gone end with whoever holds it.
-        if added && !row.gone.get() {
+        if added && !row.freed.get() {
             self.page_count.set(self.page_count.get() + 1);
         }
         page
@@ -353,11 +358,11 @@ impl Shared {
     ) -> Vec<FoundPage> {
         let is_filling = row.has_table_on(column, |slab| slab.stale.is_some());
         if is_filling {
-            return self.find_page(row, column, index, Patience::Long).await.0;
+            return self.find_page(row, column, index, HedgeDelay::Long).await.0;
         }
-        let (found, is_late) = self.find_page(row, column, index, Patience::Short).await;
-        if is_late && !found.iter().any(believed) {
-            return self.find_page(row, column, index, Patience::Long).await.0;
+        let (found, is_timed_out) = self.find_page(row, column, index, HedgeDelay::Short).await;
+        if is_timed_out && !found.iter().any(believed) {
+            return self.find_page(row, column, index, HedgeDelay::Long).await.0;
         }
         found
     }
@@ -371,7 +376,7 @@ impl Shared {
         row: &Rc<Row>,
         column: usize,
         index: usize,
-        wait: Patience,
+        wait: HedgeDelay,
     ) -> (Vec<FoundPage>, bool) {
         if !row.has_table_on(column, |slab| slab.readable(&self.pool).is_some()) {
             return (Vec::new(), false);
@@ -383,8 +388,8 @@ impl Shared {
         row.for_each_table(column, |slab, place| {
             holders.extend(slab.present(&self.pool).map(|disk| (disk, slab.clone(), place)));
         });
-        let fastest = holders.iter().map(|(disk, ..)| disk.read_pace()).min().unwrap_or_default();
-        let within = (wait == Patience::Short).then(|| patience(fastest));
+        let fastest = holders.iter().map(|(disk, ..)| disk.read_latency()).min().unwrap_or_default();
+        let within = (wait == HedgeDelay::Short).then(|| hedge_delay(fastest));
         for (disk, slab, place) in holders {
             let mut slots = Vec::with_capacity(2);
             for generation in 0..2 {
@@ -397,13 +402,13 @@ impl Shared {
             reads.push((disk, slab, place, slots));
         }
         let mut found = Vec::with_capacity(reads.len());
-        let mut is_late = false;
+        let mut is_timed_out = false;
         for (disk, slab, place, slots) in reads {
             let mut valid = Vec::with_capacity(2);
             let mut answers = true;
             for slot in slots {
                 let (bytes, result) = slot.await;
-                is_late |= wait == Patience::Short && result == Err(DeviceError::TimedOut);
+                is_timed_out |= wait == HedgeDelay::Short && result == Err(DeviceError::TimedOut);
                 answers &= !result.is_err_and(is_silence);
                 valid.extend(result.ok().and_then(|()| Page::parse(&bytes, name)));
             }
@@ -415,7 +420,7 @@ impl Shared {
             let newest = valid.into_iter().max_by_key(|(_, generation)| *generation);
             found.push(FoundPage { disk, slab, place, newest, whole });
         }
-        (found, is_late)
+        (found, is_timed_out)
     }
 
     /// Gives a page to copies that lack it: same content, same generation, and the one before, so that both slots are
@@ -489,8 +494,8 @@ impl Shared {
     async fn write_tables(&self, rows: &[Rc<Row>]) -> Result<TablesWritten, SpaceError> {
         let mut written = TablesWritten::default();
         for together in rows.chunks(TABLE_ROWS) {
-            let _turn = self.table_turn.take().await;
-            let here = together.iter().filter(|row| !row.gone.get());
+            let _exclusive = self.table_mutex.take().await;
+            let here = together.iter().filter(|row| !row.freed.get());
             for of_row in join_all(here.map(|row| self.write_row_tables(row))).await {
                 written.extend(of_row?);
             }
@@ -554,7 +559,7 @@ impl Shared {
             holders.extend(disk.map(|disk| (disk, slab.clone(), place)));
         });
         let [(disk, slab, place)] = holders.as_slice() else { return true };
-        if mutation!(OnlyTableBelieved) {
+        if mutation!(SoleTableTrusted) {
             return true;
         }
         let name = self.page_name(row, *column, *index);
@@ -571,11 +576,11 @@ impl Shared {
                     continue;
                 }
                 // Of a row that was freed meanwhile, whoever has its place now has written there.
-                let is_gone = row.gone.get();
-                if found.is_some() && !is_gone {
+                let is_deleting = row.freed.get();
+                if found.is_some() && !is_deleting {
                     disk.note(|counters| counters.checksum_errors += 1);
                 }
-                return is_gone;
+                return is_deleting;
             }
         }
         true
@@ -604,7 +609,7 @@ impl Shared {
                 continue;
             }
             for index in 0..row.map(column).pages() {
-                let (found, _) = self.find_page(row, column, index, Patience::Long).await;
+                let (found, _) = self.find_page(row, column, index, HedgeDelay::Long).await;
                 let trusted = || found.iter().filter(|copy| copy.slab.stale.is_none());
                 let newest = trusted().filter_map(FoundPage::generation).max();
                 let last = trusted().find(|copy| copy.slab.disk != from)?;
@@ -624,8 +629,8 @@ impl Shared {
     }
 
     /// Whether it can be told what became of blocks of a column that no flush has covered. With parity that takes as many
-    /// columns as there are of data: what was written in place there was written in whole lines.
-    pub(crate) fn can_be_told(&self, row: &Row, column: usize) -> bool {
+    /// columns as there are of data: what was written in place there was written in whole stripes.
+    pub(crate) fn is_decidable(&self, row: &Row, column: usize) -> bool {
         let is_here = |slab: &Slab| slab.stale.is_none() && slab.present(&self.pool).is_some();
         match row.has_parity() {
             true => row.count_columns(is_here) >= row.shape.data_columns(),
@@ -669,18 +674,18 @@ impl Shared {
     /// How many bytes of the log have to be kept nevertheless.
     #[pooled]
     async fn write_back_all(&self, below: Lsn) -> Result<u64, SpaceError> {
-        // Between its record and its end, nothing of what is put in place is said again.
+        // Between its record and its end, nothing of what is put in place is relogged.
         let caches = self.caches();
-        let mut turns = Vec::with_capacity(caches.len());
+        let mut yields = Vec::with_capacity(caches.len());
         for cache in &caches {
-            turns.push(cache.turn.take().await);
+            yields.push(cache.mutex.take().await);
         }
-        let _write_back = self.write_back_turn.take().await;
+        let _write_back = self.write_back_mutex.take().await;
         // What somebody is just saying of blocks out of reach may stand below the cut, and is noted before its turn ends. What is
-        // decided from now on stays undecided for this write-back.
-        drop(self.leave_turn.take().await);
+        // decided from now on stays in doubt for this write-back.
+        drop(self.defer_mutex.take().await);
         self.write_backs.set(self.write_backs.get() + 1);
-        let undecided = self.unresolved.borrow().clone();
+        let in_doubt = self.deferred.borrow().clone();
         let limit = self.tickets.next();
         self.frozen.set(Some(limit));
         let flushed = if mutation!(TableBeforeFlush) { Ok(()) } else { self.flush().await };
@@ -691,15 +696,15 @@ impl Shared {
         let rows = std::mem::take(&mut *self.dirty_rows.borrow_mut());
         rows.iter().for_each(|row| self.gather_pages(row));
         self.frozen.set(None);
-        let seats = self.pool.seats();
+        let attachments = self.pool.attachments();
         let written = self.write_tables(&rows).await?;
         if !mutation!(TableNotFlushed) {
             self.pool.flush_disks().await?;
         }
         // One that left and came back may have lost what it was given. What became of the pages is decided here, once, and
         // not by where the disks are when something is made of it: one that came back since does not have them.
-        let mut stayed = self.pool.seats();
-        stayed.retain(|slot, seating| seats.get(slot) == Some(seating));
+        let mut stayed = self.pool.attachments();
+        stayed.retain(|slot, seating| attachments.get(slot) == Some(seating));
         let stayed: BTreeSet<DiskSlot> = stayed.into_keys().collect();
         let mut homeless = Homeless::default();
         for (row, column) in &written.kept_back {
@@ -722,17 +727,17 @@ impl Shared {
             if is_held && is_believed { given.page.note_durable() } else { given.page.note_unwritten() }
         }
         let unwritten = |row: &Rc<Row>| row.pages().iter().any(|(_, _, page)| page.is_dirty());
-        rows.iter().filter(|row| !row.gone.get() && unwritten(row)).for_each(|row| self.note_dirty(row));
+        rows.iter().filter(|row| !row.freed.get() && unwritten(row)).for_each(|row| self.note_dirty(row));
         // Whatever slab did not get the pages would be believed with what it has, once it is the only one.
-        self.settle_missed_pages(&rows, &stayed).await?;
+        self.commit_missed_pages(&rows, &stayed).await?;
         let unformatted: Vec<_> =
-            rows.iter().filter(|row| !row.gone.get() && !row.is_formatted()).cloned().collect();
+            rows.iter().filter(|row| !row.freed.get() && !row.is_formatted()).cloned().collect();
         self.commit_formatted(&unformatted, |row| !homeless.has(row)).await?;
         // Tables are believed once a commit says that all of a row's are there; until then none are.
         homeless.take_all_of(|row| !row.is_formatted());
         // The next one has to look at them again, also where all of their pages are clean, and where this one ends half-way.
         homeless.rows().for_each(|row| self.note_dirty(row));
-        self.carry(&homeless, &undecided, &caches, below).await
+        self.forward(&homeless, &in_doubt, &caches, below).await
     }
 
     /// Keeps the number of pages in memory in bounds: rows given are asked to drop what is idle.
@@ -781,8 +786,10 @@ fn frames_of_tables(row: &Row) -> u64 {
     2 * pages.min(TABLE_WRITES_MAX / 2 + 1) as u64
 }
 
-const _: () =
-    assert!(GRAIN_BYTES.is_multiple_of(PAGE_BYTES as u64), "a page never straddles two runs of a slab");
+const _: () = assert!(
+    ALLOCATION_UNIT_BYTES.is_multiple_of(PAGE_BYTES as u64),
+    "a page never straddles two runs of a slab"
+);
 
 impl TableOwner for Shared {
     fn write_back(&self, below: Lsn) -> LocalFuture<'_, Result<u64, PoolError>> {

@@ -9,7 +9,7 @@ use dolmen_block_io::sync::{Notify, either};
 
 /// What is wished of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Wish {
+enum JobCommand {
     #[default]
     GoOn,
     Hold,
@@ -25,69 +25,69 @@ pub struct Progress {
     pub done: Cell<u64>,
     /// Bytes copied or verified.
     pub bytes: Cell<u64>,
-    wish: Cell<Wish>,
+    command: Cell<JobCommand>,
     /// Whether the job stands where it was held.
-    stands: Cell<bool>,
-    bell: Notify,
+    halted: Cell<bool>,
+    notify: Notify,
 }
 
 impl Progress {
     /// Holds the job: it ends the lot that is under way, and stands until it is released. One that was stopped stays so.
     pub fn hold(&self) {
-        self.change(Wish::GoOn, Wish::Hold);
+        self.change(JobCommand::GoOn, JobCommand::Hold);
     }
 
     /// Lets a job that was held go on.
     pub fn release(&self) {
-        self.change(Wish::Hold, Wish::GoOn);
+        self.change(JobCommand::Hold, JobCommand::GoOn);
     }
 
     /// Ends the job behind the lot that is under way, also one that is held. What it has done stays done.
     pub fn stop(&self) {
-        self.wish.set(Wish::Stop);
-        self.bell.notify_all();
+        self.command.set(JobCommand::Stop);
+        self.notify.notify_all();
     }
 
     /// Whether it is to end before it is done.
     #[must_use]
     pub fn is_to_stop(&self) -> bool {
-        self.wish.get() == Wish::Stop
+        self.command.get() == JobCommand::Stop
     }
 
     /// Waits until the job is held and stands: nothing is written for it from then on until it is released.
-    pub async fn stands(&self) {
-        self.bell.wait_for(|| (self.is_held() && self.stands.get()).then_some(())).await;
+    pub async fn halted(&self) {
+        self.notify.wait_for(|| (self.is_held() && self.halted.get()).then_some(())).await;
     }
 
     /// Waits until it is wished that the job does not simply go on.
     pub(crate) async fn asked_otherwise(&self) {
-        self.bell.wait_for(|| (self.wish.get() != Wish::GoOn).then_some(())).await;
+        self.notify.wait_for(|| (self.command.get() != JobCommand::GoOn).then_some(())).await;
     }
 
     /// Whether nothing else is wished of it.
     pub(crate) fn goes_on(&self) -> bool {
-        self.wish.get() == Wish::GoOn
+        self.command.get() == JobCommand::GoOn
     }
 
     fn is_held(&self) -> bool {
-        self.wish.get() == Wish::Hold
+        self.command.get() == JobCommand::Hold
     }
 
-    fn change(&self, from: Wish, to: Wish) {
-        if self.wish.get() == from {
-            self.wish.set(to);
-            self.bell.notify_all();
+    fn change(&self, from: JobCommand, to: JobCommand) {
+        if self.command.get() == from {
+            self.command.set(to);
+            self.notify.notify_all();
         }
     }
 
     /// Whether the job goes on: not when it is to stop, or its spaces close. Waits while it is held.
     pub(crate) async fn may_go_on(&self, closing: &Closing) -> bool {
         if self.is_held() && !closing.is_closing() {
-            self.stands.set(true);
-            self.bell.notify_all();
-            let released = self.bell.wait_for(|| (!self.is_held()).then_some(()));
+            self.halted.set(true);
+            self.notify.notify_all();
+            let released = self.notify.wait_for(|| (!self.is_held()).then_some(()));
             either(released, closing.begins()).await;
-            self.stands.set(false);
+            self.halted.set(false);
         }
         !self.is_to_stop() && !closing.is_closing()
     }
@@ -97,13 +97,13 @@ impl Progress {
 #[derive(Debug, Default)]
 pub(crate) struct Closing {
     has_begun: Cell<bool>,
-    bell: Notify,
+    notify: Notify,
 }
 
 impl Closing {
     pub(crate) fn begin(&self) {
         self.has_begun.set(true);
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 
     pub(crate) fn is_closing(&self) -> bool {
@@ -112,6 +112,6 @@ impl Closing {
 
     /// Waits until they are.
     async fn begins(&self) {
-        self.bell.wait_for(|| self.is_closing().then_some(())).await;
+        self.notify.wait_for(|| self.is_closing().then_some(())).await;
     }
 }

@@ -34,11 +34,11 @@ impl Cache {
         };
         while !has_room() {
             self.waiting.set(self.waiting.get() + 1);
-            let (bell, tries) = (self.bell.wait(), self.tries.get());
+            let (notify, tries) = (self.notify.wait(), self.tries.get());
             if !self.waits_for_others.get() {
                 self.empty_soon();
             }
-            bell.await;
+            notify.await;
             self.waiting.set(self.waiting.get() - 1);
             // A try that had begun before this waited, or before what it has freed was taken by others, says nothing.
             let stuck = self.stuck.borrow().clone().filter(|(nth, _)| *nth > tries);
@@ -63,11 +63,11 @@ pub(crate) struct Reserved<'a> {
 impl Reserved<'_> {
     /// Whether what was promised is there still: a row of the cache that was being filled may have been closed since, because a
     /// disk of it left, or to be emptied.
-    pub(crate) fn stands(&self) -> bool {
+    pub(crate) fn is_valid(&self) -> bool {
         self.cache.free() >= self.cache.reserved.get() + self.cache.free_for_parity()
     }
 
-    pub(crate) fn give_back(&mut self, blocks: u64, versions: u64) {
+    pub(crate) fn release(&mut self, blocks: u64, versions: u64) {
         let (blocks, versions) = (blocks.min(self.blocks), versions.min(self.versions));
         self.blocks -= blocks;
         self.versions -= versions;
@@ -79,9 +79,9 @@ impl Reserved<'_> {
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         let is_left = self.versions > 0;
-        self.give_back(self.blocks, self.versions);
+        self.release(self.blocks, self.versions);
         if self.cache.waits_for_others.replace(false) || is_left {
-            self.cache.bell.notify_all();
+            self.cache.notify.notify_all();
         }
     }
 }

@@ -86,7 +86,7 @@ impl Spaces {
         space: &Rc<Space>,
         provisioning: Provisioning,
     ) -> Result<(), SpaceError> {
-        let _turn = space.spec_turn.take().await;
+        let _exclusive = space.spec_mutex.take().await;
         let spec = SpaceSpec { provisioning, ..laid(space, space.spec().layout()) };
         self.put_spec(space, spec).await
     }

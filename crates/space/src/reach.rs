@@ -1,7 +1,7 @@
 //! An only copy leaves: blocks that no flush had covered there cannot be told any more, and must not be called flushed.
 //!
 //! The table in memory has their newest state. The disk, when it is back, may hold that or any state since the last flush,
-//! because its cache may be gone. So all that the log says of such a block is kept, as after a crash, and said again at
+//! because its cache may be gone. So all that the log says of such a block is kept, as after a crash, and relogged at
 //! every checkpoint; the row is decided when it is next used with its disk there (docs/design/0002).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,20 +10,20 @@ use std::rc::Rc;
 use dolmen_block_io::{DeviceError, IoKind};
 use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_pool::{ExcludeReason, RecordedBlocks};
 use dolmen_units::{BLOCK_BYTES, SpaceId};
 use smallvec::smallvec;
 
-use crate::cache::heirs_of;
+use crate::cache::shadows_of;
 use crate::error::SpaceError;
-use crate::haste::Patience;
 use crate::locks::Range;
 use crate::read::matches_state;
+use crate::read_hedging::HedgeDelay;
 use crate::record::BlockState;
 use crate::recovery::{
-    Claim, Covered, Restating, RowClaims, RowKey, collect, encode_claims, give_to_all, is_only_lost,
-    is_out_of_reach, keep_latest,
+    Candidate, Covered, Restating, RowCandidates, RowKey, collect, encode_candidates, give_to_all,
+    is_only_lost, is_out_of_reach, keep_latest,
 };
 use crate::row::Row;
 use crate::shared::{Shared, place_in_page};
@@ -41,7 +41,7 @@ impl Shared {
     /// Keeps all that the log says of blocks that nobody can decide now, and says it again, so that no flush counts them in.
     /// Their spaces cannot be flushed until the blocks are decided.
     #[pooled]
-    pub(crate) async fn leave_undecided(&self, blocks: BlocksOfRows) -> Result<(), SpaceError> {
+    pub(crate) async fn leave_in_doubt(&self, blocks: BlocksOfRows) -> Result<(), SpaceError> {
         if blocks.is_empty() {
             return Ok(());
         }
@@ -50,49 +50,49 @@ impl Shared {
             let mut leaving = self.leaving.borrow_mut();
             leaving.entry(key).or_insert_with(|| (row, BTreeSet::new())).1.extend(places);
         }
-        let _turn = self.leave_turn.take().await;
+        let _exclusive = self.defer_mutex.take().await;
         // The log is read once for all that came while it was being read: a disk that leaves fails many writes.
         let blocks = std::mem::take(&mut *self.leaving.borrow_mut());
         if blocks.is_empty() {
             // Done by the one before, unless that failed, which stops the pool.
             return Ok(self.pool.check_writable()?);
         }
-        self.left_now.replace(blocks.keys().copied().collect());
+        self.deferred_now.replace(blocks.keys().copied().collect());
         let left = self.leave_all(&blocks).await;
-        self.left_now.borrow_mut().clear();
+        self.deferred_now.borrow_mut().clear();
         left
     }
 
     /// The caller has the turn.
     #[pooled]
     async fn leave_all(&self, blocks: &BlocksOfRows) -> Result<(), SpaceError> {
-        let mut known: BTreeMap<RowKey, RowClaims> = BTreeMap::new();
+        let mut known: BTreeMap<RowKey, RowCandidates> = BTreeMap::new();
         let visit =
             |record: RecordedBlocks<'_>| collect(self, record, |key| blocks.contains_key(key), &mut known);
         self.pool.recorded_blocks(visit).await?;
-        for (key, (row, wanted)) in blocks.iter().filter(|(_, (row, _))| !row.gone.get()) {
-            let mut claims = known.remove(key).unwrap_or_default();
-            claims.retain(|place, _| wanted.contains(place));
+        for (key, (row, wanted)) in blocks.iter().filter(|(_, (row, _))| !row.freed.get()) {
+            let mut candidates = known.remove(key).unwrap_or_default();
+            candidates.retain(|place, _| wanted.contains(place));
             for (column, block) in wanted {
                 let (index, entry) = place_in_page(*block);
                 let Some(page) = row.page(*column, index) else { continue };
                 // The log cannot say less than the table in memory; were a batch of it lost, the newest state is left.
-                let newest = || smallvec![Claim::of_table(row.id, &page, entry).undecided()];
-                claims.entry((*column, *block)).or_insert_with(newest);
+                let newest = || smallvec![Candidate::of_table(row.id, &page, entry).in_doubt()];
+                candidates.entry((*column, *block)).or_insert_with(newest);
             }
-            claims.values_mut().for_each(keep_latest);
+            candidates.values_mut().for_each(keep_latest);
             // That a block is lost was acknowledged to nobody.
-            let is_missed =
-                claims.len() < wanted.len() || !claims.values().all(|claims| is_only_lost(claims));
+            let is_missed = candidates.len() < wanted.len()
+                || !candidates.values().all(|candidates| is_only_lost(candidates));
             if is_missed {
-                tracing::error!(pool = %self.pool.name(), space = %row.space, row = row.index, blocks = claims.len(),
+                tracing::error!(pool = %self.pool.name(), space = %row.space, row = row.index, blocks = candidates.len(),
                     "unflushed blocks are out of reach");
             }
-            let said = (Restating::Anew, Covered::Before);
-            for body in encode_claims(row.space, row.index, &claims, said) {
+            let relogged = (Restating::Supersedes, Covered::Before);
+            for body in encode_candidates(row.space, row.index, &candidates, relogged) {
                 self.record(&body, Wait::Written).await?;
             }
-            if row.gone.get() {
+            if row.freed.get() {
                 continue;
             }
             if let Some((deciding, _)) = self.deciding.get().filter(|(key, _)| *key == (row.space, row.index))
@@ -100,35 +100,35 @@ impl Shared {
                 self.deciding.set(Some((deciding, true)));
             }
             {
-                let mut unresolved = self.unresolved.borrow_mut();
-                Rc::make_mut(unresolved.entry((row.space, row.index)).or_default()).extend(claims);
+                let mut deferred = self.deferred.borrow_mut();
+                Rc::make_mut(deferred.entry((row.space, row.index)).or_default()).extend(candidates);
             }
             if is_missed {
                 self.unflushed_away.borrow_mut().insert((row.space, row.index));
             }
             if let Some(cache) = self.caches().into_iter().find(|cache| cache.space().id() == row.space) {
-                cache.leave_undecided(row, wanted).await?;
+                cache.leave_in_doubt(row, wanted).await?;
             }
         }
         Ok(())
     }
 
-    /// Whether blocks of a row are about to be left undecided. What the log says of them is being read: nobody may write to the row
+    /// Whether blocks of a row are about to be left in doubt. What the log says of them is being read: nobody may write to the row
     /// before that is known, although its slabs may be in reach again, because it has got another one meanwhile.
-    pub(crate) fn is_being_left(&self, row: &Row) -> bool {
-        if mutation!(LeftWhileWritten) {
+    pub(crate) fn is_being_deferred(&self, row: &Row) -> bool {
+        if mutation!(DeferredWhileWritten) {
             return false;
         }
         let key = (row.space, row.index, row.id);
-        self.leaving.borrow().contains_key(&key) || self.left_now.borrow().contains(&key)
+        self.leaving.borrow().contains_key(&key) || self.deferred_now.borrow().contains(&key)
     }
 
-    /// Whether what was just done to a block is to be left undecided: it is out of reach, or what was known of it before was left.
-    fn is_to_be_left(&self, row: &Row, column: usize, block: u32) -> bool {
-        self.is_being_left(row) || !self.can_be_told(row, column) || self.is_undecided(row, column, block)
+    /// Whether what was just done to a block is to be left in doubt: it is out of reach, or what was known of it before was left.
+    fn is_to_be_deferred(&self, row: &Row, column: usize, block: u32) -> bool {
+        self.is_being_deferred(row) || !self.is_decidable(row, column) || self.is_in_doubt(row, column, block)
     }
 
-    /// As [`leave_undecided`](Self::leave_undecided), for what is out of reach of some ranges, or was left while it was written. The
+    /// As [`leave_in_doubt`](Self::leave_undecided), for what is out of reach of some ranges, or was left while it was written. The
     /// caller holds their lock, and the ticket under which they were recorded last.
     pub(crate) async fn leave_what_is_away(
         &self,
@@ -139,18 +139,18 @@ impl Shared {
             .flat_map(|(column, range)| {
                 (range.first..range.first + range.count).map(move |block| (column, block))
             })
-            .filter(|(column, block)| self.is_to_be_left(row, *column, *block))
+            .filter(|(column, block)| self.is_to_be_deferred(row, *column, *block))
             .collect();
         if blocks.is_empty() {
             return Ok(());
         }
         let key = (row.space, row.index, row.id);
-        self.leave_undecided(BTreeMap::from([(key, (Rc::clone(row), blocks))])).await
+        self.leave_in_doubt(BTreeMap::from([(key, (Rc::clone(row), blocks))])).await
     }
 
     /// Notes that an opening found acknowledged blocks of a space in an earlier state, so that its next flush says so to clients
-    /// that have outlived whoever had acknowledged them.
-    pub(crate) fn note_gone_back(&self, space: Option<&Rc<Space>>) {
+    /// that have survived whoever had acknowledged them.
+    pub(crate) fn note_reverted(&self, space: Option<&Rc<Space>>) {
         let Some(space) = space.filter(|_| self.clients.get() == Clients::MayLive) else { return };
         if !space.lost_unflushed.replace(true) {
             tracing::error!(pool = %self.pool.name(), space = %space.name(),
@@ -167,7 +167,7 @@ impl Shared {
     fn rows_unflushed_away(&self, space: &Space) -> Vec<u64> {
         let away = self.unflushed_away.borrow();
         let of = |id: SpaceId| away.range((id, 0)..=(id, u64::MAX)).map(|(_, index)| *index);
-        of(space.id()).chain(of(heirs_of(space.id()))).collect()
+        of(space.id()).chain(of(shadows_of(space.id()))).collect()
     }
 }
 
@@ -177,17 +177,17 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`].
     #[pooled]
-    pub async fn undecided_blocks(&self) -> Result<Vec<(Rc<Space>, u64)>, SpaceError> {
-        let undecided = self.shared.unresolved.borrow().clone();
+    pub async fn in_doubt_blocks(&self) -> Result<Vec<(Rc<Space>, u64)>, SpaceError> {
+        let in_doubt = self.shared.deferred.borrow().clone();
         let mut blocks = Vec::new();
-        for ((id, index), claims) in undecided {
+        for ((id, index), candidates) in in_doubt {
             let space = self.all().into_iter().find(|space| space.id() == id);
             let Some(space) = space else { continue };
-            let Some(row) = space.undecided_row(index).await? else { continue };
+            let Some(row) = space.in_doubt_row(index).await? else { continue };
             let is_data = |(column, _): &(usize, u32)| *column < row.shape.data_columns();
-            let open = claims
-                .iter()
-                .filter(|(place, claims)| is_data(place) && claims.iter().any(Claim::is_of_an_open_write));
+            let open = candidates.iter().filter(|(place, candidates)| {
+                is_data(place) && candidates.iter().any(Candidate::is_of_an_open_write)
+            });
             let place_of = |(column, block): (usize, u32)| {
                 index * space.row_bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES
             };
@@ -204,13 +204,13 @@ impl Space {
     /// changes nothing, and no client misses an error by it.
     #[must_use]
     pub fn waits_for_disks(&self) -> bool {
-        let is_cached_away = self.caches().iter().any(|cache| cache.has_undecided_of(self.id()));
+        let is_cached_away = self.caches().iter().any(|cache| cache.has_in_doubt_of(self.id()));
         is_cached_away || !self.shared.rows_unflushed_away(self).is_empty()
     }
 
     /// Whether the next flush has to tell that acknowledged blocks are not there any more. Asking changes nothing.
     #[must_use]
-    pub fn has_gone_back(&self) -> bool {
+    pub fn has_reverted(&self) -> bool {
         self.lost_unflushed.get()
     }
 
@@ -230,7 +230,7 @@ impl Space {
     #[pooled]
     pub(crate) async fn flush_all(&self) -> Result<(), SpaceError> {
         let caches = self.caches();
-        let is_cached_away = || caches.iter().any(|cache| cache.has_undecided_of(self.id()));
+        let is_cached_away = || caches.iter().any(|cache| cache.has_in_doubt_of(self.id()));
         // A row that is decided while this flush is under way may come too late for it.
         let were_away = !self.shared.rows_unflushed_away(self).is_empty() || is_cached_away();
         self.shared.flush().await?;
@@ -256,7 +256,7 @@ impl Space {
     /// After a write that failed on some copies and cannot stand: every block gets what it had, if a copy still has that, or
     /// else what was written, and all copies the same. The caller holds the blocks' lock and the ticket of the write.
     #[pooled]
-    pub(crate) async fn settle_failed_write(
+    pub(crate) async fn resolve_failed_write(
         &self,
         row: &Rc<Row>,
         written: &[(usize, u32, BlockState)],
@@ -267,12 +267,12 @@ impl Space {
             // A device that does not answer may still do what it was told, later.
             if matches!(
                 error,
-                DeviceError::Gone | DeviceError::TimedOut | DeviceError::Fenced | DeviceError::CacheLost
+                DeviceError::Detached | DeviceError::TimedOut | DeviceError::Fenced | DeviceError::CacheLost
             ) {
                 self.shared.pool.exclude(*slot, ExcludeReason::MissedWrite).await?;
             }
         }
-        let (mut decided, mut undecided) = (ByColumn::new(), BTreeSet::new());
+        let (mut decided, mut in_doubt) = (ByColumn::new(), BTreeSet::new());
         for (column, block, new) in written {
             let (index, entry) = place_in_page(*block);
             let page = self.shared.page(row, *column, index).await?;
@@ -282,30 +282,31 @@ impl Space {
                     decided.entry(*column).or_default().push(*block);
                 }
                 None => {
-                    undecided.insert((*column, *block));
+                    in_doubt.insert((*column, *block));
                 }
             }
         }
-        self.shared.settle_absences(row).await?;
+        self.shared.commit_absences(row).await?;
         // Noted before they are recorded: a flush that sees another epoch meanwhile records them again.
         for (column, blocks) in &decided {
             for first in blocks {
-                self.shared.note_unsettled(held.ticket(), row, *column, Range { first: *first, count: 1 });
+                self.shared.note_unflushed(held.ticket(), row, *column, Range { first: *first, count: 1 });
             }
         }
         let places =
             || decided.iter().flat_map(|(column, blocks)| blocks.iter().map(move |block| (*column, *block)));
-        // Nothing of a line with parity was ever there, as a flush has covered: behind one that is under way, which covers the record
-        // that it was written, that must not count as what was there before.
+        // Nothing of a stripe with parity was ever there, as a flush has covered: behind one that is under way, which covers the
+        // record that it was written, that must not count as what was there before.
         let covered = if row.has_parity() { Covered::Before } else { Covered::ByTheNextFlush };
         self.shared.record_again(row, places(), covered, held.ticket()).await?;
         // The copies that they were given to may have left by now.
-        undecided.extend(places().filter(|(column, block)| self.shared.is_to_be_left(row, *column, *block)));
-        if undecided.is_empty() {
+        in_doubt
+            .extend(places().filter(|(column, block)| self.shared.is_to_be_deferred(row, *column, *block)));
+        if in_doubt.is_empty() {
             return Ok(());
         }
         let key = (row.space, row.index, row.id);
-        self.shared.leave_undecided(BTreeMap::from([(key, (Rc::clone(row), undecided))])).await
+        self.shared.leave_in_doubt(BTreeMap::from([(key, (Rc::clone(row), in_doubt))])).await
     }
 
     /// What a block is after a failed write, on all copies; `None` when no copy that answers has the one or the other.
@@ -320,7 +321,7 @@ impl Space {
         if old == BlockState::Never {
             return Ok(Some(old));
         }
-        let copies = self.read_copies(row, column, block, Patience::Long).await;
+        let copies = self.read_copies(row, column, block, HedgeDelay::Long).await;
         if is_out_of_reach(&copies) {
             return Ok(None);
         }

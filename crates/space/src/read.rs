@@ -7,22 +7,22 @@ use dolmen_block_io::{DeviceError, Durability, IoKind};
 use dolmen_buffer::{Arena, Buffer, Shared as Bytes_};
 use dolmen_checksum::crc32c;
 use dolmen_future_pool::pooled;
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_pool::Disk;
 use dolmen_units::{BLOCK_BYTES, Bytes};
 use smallvec::SmallVec;
 
 use crate::error::{SpaceError, UnreadableReason};
-use crate::haste::Patience;
 use crate::layout::BLOCK;
-use crate::line::Rebuilt;
 use crate::locks::Range;
 use crate::mapping::Content;
+use crate::read_hedging::HedgeDelay;
 use crate::record::{BlockState, Place};
 use crate::resync::{RUN_BLOCKS, hull};
 use crate::row::Row;
-use crate::shared::{Incident, IncidentKind, place_in_page};
+use crate::shared::{DataLossEvent, DataLossKind, place_in_page};
 use crate::space::Space;
+use crate::stripe_read::Rebuilt;
 use crate::write::blocks_of;
 
 /// The longest read: one buffer of the arena.
@@ -167,14 +167,14 @@ impl Space {
                 return Ok(());
             };
             self.decide_cached(&row, blocks).await?;
-            let heir = row.heir();
+            let shadow = row.shadow();
             let read = self.read_blocks(&row, blocks, memory).await;
             // A row that was freed meanwhile has given its tables away: what they say now is no error. Nor is what lies in place
             // its content, if the write cache had something newer. One that is only about to be freed is as it was: who frees it
             // has no turn before this ends.
-            // Nor is what an heir says that has given its lines back.
-            let is_given_back = read.is_err() && heir.is_some_and(|heir| heir.gone.get());
-            if !self.is_freed(&row) && !is_given_back {
+            // Nor is what a shadow row says that has given its stripes back.
+            let is_released = read.is_err() && shadow.is_some_and(|shadow| shadow.freed.get());
+            if !self.is_freed(&row) && !is_released {
                 break read?;
             }
         };
@@ -195,7 +195,7 @@ impl Space {
     fn is_freed(&self, row: &Rc<Row>) -> bool {
         let rows = self.rows.borrow();
         let found = rows.get(&row.index).and_then(Option::as_ref);
-        row.gone.get() && found.is_none_or(|found| !Rc::ptr_eq(found, row))
+        row.freed.get() && found.is_none_or(|found| !Rc::ptr_eq(found, row))
     }
 
     async fn read_blocks(&self, row: &Rc<Row>, blocks: Range, arena: &Arena) -> Result<Segments, SpaceError> {
@@ -252,9 +252,9 @@ impl Space {
             None => {
                 let spot = row.shape.locate(block);
                 let place = (spot.column, spot.block);
-                let found = self.in_place(row, place).await;
-                let (home, state) = found.map_err(|error| self.of_ours(row, block, error))?;
-                Ok((home, (spot.column, spot.block), state))
+                let found = self.main_location(row, place).await;
+                let (stripe_location, state) = found.map_err(|error| self.of_ours(row, block, error))?;
+                Ok((stripe_location, (spot.column, spot.block), state))
             }
         }
     }
@@ -300,7 +300,7 @@ impl Space {
             Some(cache) => cache.space().row(u64::from(place.index)).await?,
             None => None,
         };
-        row.ok_or_else(|| SpaceError::Gone { name: self.name() })
+        row.ok_or_else(|| SpaceError::Deleted { name: self.name() })
     }
 
     async fn read_run(
@@ -317,7 +317,7 @@ impl Space {
         }
         let is_slow = |disk: &Rc<Disk>| self.is_better_computed(&run.row, run.column, disk);
         let mut done = 0;
-        // What lies in several pieces is chosen anew for each: the disk may have been silent on the one before.
+        // What lies in several pieces is chosen again for each: the disk may have been silent on the one before.
         while done < run.range.count {
             let rest = Range { first: run.range.first + done, count: run.range.count - done };
             let chosen = self.choose_copy(&run.row, run.column, rest).filter(|(disk, _)| !is_slow(disk));
@@ -373,7 +373,7 @@ impl Space {
     }
 
     /// Reads blocks of a run, from the one at `done` on, that their own slabs do not give: with parity computed in whole pieces
-    /// from the others of their lines, and one by one where that fails.
+    /// from the others of their stripes, and one by one where that fails.
     #[pooled]
     async fn read_again(
         &self,
@@ -409,8 +409,8 @@ impl Space {
         }
         // Who was late is asked last the next time, if there are others.
         for _ in 0..=run.row.shape.parity_columns() {
-            match self.rebuild_run(&run.row, run.column, piece, Patience::Short, into).await {
-                Ok(Rebuilt::Late) => {}
+            match self.rebuild_run(&run.row, run.column, piece, HedgeDelay::Short, into).await {
+                Ok(Rebuilt::TimedOut) => {}
                 Ok(rebuilt) => return Ok(rebuilt == Rebuilt::Whole),
                 Err(SpaceError::Unreadable { .. }) => return Ok(false),
                 Err(error) => return Err(error),
@@ -439,7 +439,7 @@ impl Space {
             };
             self.decide_cached(&row, Range { first: row_block, count: 1 }).await?;
             let _guard = row.locks.lock(range).await;
-            if !row.gone.get() {
+            if !row.freed.get() {
                 return self.read_block_locked(&row, row_block, into).await;
             }
         }
@@ -460,7 +460,7 @@ impl Space {
             }
             Some(Content::Cached { place, checksum }) => {
                 let Some(cache) = self.cache_of(row) else {
-                    return Err(SpaceError::Gone { name: self.name() });
+                    return Err(SpaceError::Deleted { name: self.name() });
                 };
                 cache.read(place, into).await.map_err(|error| self.of_ours(row, row_block, error))?;
                 // Its row may say another thing of the place than whoever lies there.
@@ -472,10 +472,13 @@ impl Space {
             None => {}
         }
         if !row.has_parity() {
-            return self.read_copied_block(row, row_block, Patience::Short, into).await;
+            return self.read_copied_block(row, row_block, HedgeDelay::Short, into).await;
         }
         let spot = row.shape.locate(row_block);
-        let row = &self.home(row, spot.block).await.map_err(|error| self.of_ours(row, row_block, error))?;
+        let row = &self
+            .stripe_location(row, spot.block)
+            .await
+            .map_err(|error| self.of_ours(row, row_block, error))?;
         match self.state_to_read(row, row_block).await? {
             BlockState::Valid(_) => {}
             _ => {
@@ -483,10 +486,10 @@ impl Space {
                 return Ok(());
             }
         }
-        let read = self.read_in_place(row, (spot.column, spot.block), Patience::Short, into).await;
+        let read = self.read_main(row, (spot.column, spot.block), HedgeDelay::Short, into).await;
         if let Err(SpaceError::Unreadable { why: UnreadableReason::NoGoodCopy, .. }) = &read {
             self.shared.count(|counters| counters.lost_blocks += 1);
-            self.note(row, row_block, IncidentKind::Lost);
+            self.note(row, row_block, DataLossKind::Lost);
         }
         read
     }
@@ -495,7 +498,7 @@ impl Space {
     fn lost_in_cache(&self, row: &Row, row_block: u32) -> SpaceError {
         let spot = row.shape.locate(row_block);
         self.shared.count(|counters| counters.lost_blocks += 1);
-        self.note(row, row_block, IncidentKind::Lost);
+        self.note(row, row_block, DataLossKind::Lost);
         self.shared.unreadable(row, spot.column, spot.block as usize, UnreadableReason::NoGoodCopy)
     }
 
@@ -521,7 +524,7 @@ impl Space {
         let state = self.state_of(row, (spot.column, spot.block)).await?;
         if state == BlockState::Damaged {
             let why = UnreadableReason::Damaged;
-            self.note(row, row_block, IncidentKind::Lost);
+            self.note(row, row_block, DataLossKind::Lost);
             return Err(self.shared.unreadable(row, spot.column, spot.block as usize, why));
         }
         Ok(state)
@@ -550,7 +553,7 @@ impl Space {
                 return Ok(());
             }
         }
-        self.read_copied_block(row, row_block, Patience::Short, into).await
+        self.read_copied_block(row, row_block, HedgeDelay::Short, into).await
     }
 
     /// Reads one block of a row of copies from whichever verifies, and heals the others. With little time, disks that take theirs are
@@ -560,7 +563,7 @@ impl Space {
         &self,
         row: &Rc<Row>,
         row_block: u32,
-        wait: Patience,
+        wait: HedgeDelay,
         into: &mut [u8],
     ) -> Result<(), SpaceError> {
         let spot = row.shape.locate(row_block);
@@ -572,10 +575,10 @@ impl Space {
         // A copy that misses other writes is as good for a block that it has.
         let is_good = |copy: &Copy| copy.result.is_ok() && matches_state(&copy.bytes, state);
         let mut copies = self.read_copies(row, spot.column, spot.block, wait).await;
-        if copies.iter().any(|copy| copy.is_late) && !copies.iter().any(is_good) {
+        if copies.iter().any(|copy| copy.is_timed_out) && !copies.iter().any(is_good) {
             // Their memory first.
             copies.clear();
-            copies = self.read_copies(row, spot.column, spot.block, Patience::Long).await;
+            copies = self.read_copies(row, spot.column, spot.block, HedgeDelay::Long).await;
         }
         let Some(good) = copies.iter().find(|copy| is_good(copy)) else {
             return Err(self.lost(row, spot.column, spot.block, &copies));
@@ -611,7 +614,7 @@ impl Space {
         row: &Rc<Row>,
         column: usize,
         block: u32,
-        wait: Patience,
+        wait: HedgeDelay,
     ) -> SmallVec<[Copy; 4]> {
         let places: SmallVec<[(Rc<Disk>, u64, bool); 4]> = row.with_slabs(column, |slabs| {
             let here = slabs.iter().filter_map(|slab| Some((slab.present(&self.shared.pool)?, slab)));
@@ -624,7 +627,7 @@ impl Space {
         let mut reads: SmallVec<[_; 4]> = SmallVec::new();
         for (disk, at, trusted) in places {
             let buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
-            let within = self.patience_with_copy(row, column, &disk, wait);
+            let within = self.hedge_delay_with_copy(row, column, &disk, wait);
             let read = match within {
                 Some(Duration::ZERO) => Err(buffer),
                 within => Ok(disk.read_within(at, buffer, within)),
@@ -637,8 +640,8 @@ impl Space {
                 Ok(read) => read.await,
                 Err(buffer) => (buffer, Err(DeviceError::TimedOut)),
             };
-            let is_late = within.is_some() && result == Err(DeviceError::TimedOut);
-            copies.push(Copy { disk, at, trusted, bytes, result, is_late });
+            let is_timed_out = within.is_some() && result == Err(DeviceError::TimedOut);
+            copies.push(Copy { disk, at, trusted, bytes, result, is_timed_out });
         }
         copies
     }
@@ -646,14 +649,14 @@ impl Space {
     fn lost(&self, row: &Row, column: usize, block: u32, copies: &[Copy]) -> SpaceError {
         let errors = || copies.iter().filter(|copy| copy.trusted).filter_map(|copy| copy.result.err());
         let was_read = |slot| copies.iter().any(|copy| copy.disk.slot() == slot);
-        let is_away = row.has_trusted_beside(column, was_read);
+        let is_away = row.has_other_trusted(column, was_read);
         // The copy that is away may be the good one.
         let why = if is_away || !copies.iter().any(|copy| copy.trusted) {
             UnreadableReason::Absent
         } else if let Some(silence) = errors().find(|error| is_silence(*error)) {
             UnreadableReason::Device(silence)
-        } else if row.may_be_good_beside(column, was_read) {
-            UnreadableReason::RottenHere
+        } else if row.may_have_other_good(column, was_read) {
+            UnreadableReason::CorruptHere
         } else {
             errors().next().map_or(UnreadableReason::NoGoodCopy, UnreadableReason::Device)
         };
@@ -661,18 +664,18 @@ impl Space {
         match why {
             UnreadableReason::NoGoodCopy => {
                 self.shared.count(|counters| counters.lost_blocks += 1);
-                self.note(row, row_block, IncidentKind::Lost);
+                self.note(row, row_block, DataLossKind::Lost);
             }
-            UnreadableReason::RottenHere => self.note(row, row_block, IncidentKind::RottenHere),
+            UnreadableReason::CorruptHere => self.note(row, row_block, DataLossKind::CorruptHere),
             _ => {}
         }
         self.shared.unreadable(row, column, block as usize, why)
     }
 
     /// Notes what has come of a block, for people to read.
-    pub(crate) fn note(&self, row: &Row, row_block: u32, kind: IncidentKind) {
+    pub(crate) fn note(&self, row: &Row, row_block: u32, kind: DataLossKind) {
         let at = row.index * self.row_bytes() + u64::from(row_block) * BLOCK_BYTES;
-        self.shared.note_incident(Incident { space: self.id(), at, length: Bytes(BLOCK_BYTES), kind });
+        self.shared.note_data_loss(DataLossEvent { space: self.id(), at, length: Bytes(BLOCK_BYTES), kind });
     }
 }
 
@@ -684,14 +687,14 @@ pub(crate) struct Copy {
     pub(crate) bytes: Buffer,
     pub(crate) result: Result<(), DeviceError>,
     /// Nobody waited for it.
-    pub(crate) is_late: bool,
+    pub(crate) is_timed_out: bool,
 }
 
 impl Copy {
     /// Whether it is trusted, and cannot be read or is not what the table says. Of one that nobody waited for nobody knows.
     pub(crate) fn is_to_be_healed(&self, state: BlockState) -> bool {
         let is_good = self.result.is_ok() && matches_state(&self.bytes, state);
-        self.trusted && !self.is_late && !is_good
+        self.trusted && !self.is_timed_out && !is_good
     }
 }
 

@@ -6,7 +6,7 @@
 //! - A row whose redundancy is not whole is left to those who repair it, and rows that no client sees to those who made them.
 //! - What a rebalance that was cut short left too much is given up by the next one, and before that costs room alone.
 //!
-//! Left to others: where slabs go (`homes`), a move itself (`removal`), filling them (`resync`).
+//! Left to others: where slabs go (`slab_targets`), a move itself (`removal`), filling them (`resync`).
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
@@ -16,14 +16,14 @@ use dolmen_disk::MemberState;
 use dolmen_future_pool::pooled;
 use dolmen_placement::Offer;
 use dolmen_pool::{Disk, Pool};
-use dolmen_units::{Bytes, DiskSlot, Epoch, GRAIN_BYTES};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskSlot, Epoch};
 
 use crate::error::SpaceError;
-use crate::homes::Homes;
 use crate::progress::Progress;
 use crate::refill::next_lot;
 use crate::resync::Resynced;
 use crate::row::{Row, RowRecord, Slab, Slabs};
+use crate::slab_targets::SlabTargets;
 use crate::space::Space;
 use crate::spaces::Spaces;
 use crate::spec::Resiliency;
@@ -78,7 +78,7 @@ impl Spaces {
     /// [`SpaceError`] when the metadata cannot be read.
     #[pooled]
     pub async fn rows_laid_badly(&self) -> Result<u64, SpaceError> {
-        let homes = Homes::of(self.pool());
+        let targets_for_slabs = SlabTargets::of(self.pool());
         let mut rows = 0;
         for space in self.made_by_people() {
             space
@@ -91,9 +91,9 @@ impl Spaces {
                         .iter()
                         .enumerate()
                         .flat_map(|(column, slabs)| slabs.iter().map(move |slab| (column, slab.disk)));
-                    rows += u64::from(
-                        slabs.any(|(column, disk)| homes.lies_badly(self.pool(), record, column, disk)),
-                    );
+                    rows += u64::from(slabs.any(|(column, disk)| {
+                        targets_for_slabs.is_badly_placed(self.pool(), record, column, disk)
+                    }));
                 })
                 .await?;
         }
@@ -108,7 +108,7 @@ impl Spaces {
     /// [`SpaceError`].
     #[pooled]
     pub async fn rebalance(&self, progress: &Progress) -> Result<bool, SpaceError> {
-        self.finish_lines().await?;
+        self.finish_stripes().await?;
         let mut result = Resynced::default();
         let mut before = self.uneven(&[]).await?;
         for _ in 0..PASSES_MAX {
@@ -124,8 +124,10 @@ impl Spaces {
                 }
                 let together = next_lot(&mut waiting).await?;
                 // What a move takes and gives is reckoned for those behind it, although old slabs go with the last of them.
-                let homes = RefCell::new(Homes::of(self.pool()));
-                let claim = async |space: &Space, row: &Rc<Row>| self.claim_emptier(space, row, &homes).await;
+                let targets_for_slabs = RefCell::new(SlabTargets::of(self.pool()));
+                let claim = async |space: &Space, row: &Rc<Row>| {
+                    self.claim_emptier(space, row, &targets_for_slabs).await
+                };
                 let moved = self.move_slabs_of(&together, claim, progress, &mut result).await?;
                 self.drop_surplus(&together, &Progress::default()).await?;
                 progress.done.set(progress.done.get() + (together.len() - moved.not_begun.len()) as u64);
@@ -143,14 +145,14 @@ impl Spaces {
 
     /// Waits while a job is held; whether it goes on then, and is neither to stop nor has its spaces closed under it.
     #[pooled]
-    pub async fn stands_while_held(&self, progress: &Progress) -> bool {
+    pub async fn wait_while_held(&self, progress: &Progress) -> bool {
         progress.may_go_on(&self.shared.closing).await
     }
 
     /// Looks at all rows of spaces that people made, reckoning with what each move takes and gives.
     #[pooled]
     async fn uneven(&self, more: &[Offer]) -> Result<Uneven, SpaceError> {
-        let mut homes = Homes::with_more(self.pool(), more);
+        let mut targets_for_slabs = SlabTargets::with_more(self.pool(), more);
         let mut found = Uneven::default();
         for space in self.made_by_people() {
             let (mut to_move, mut surplus) = (Vec::new(), Vec::new());
@@ -158,19 +160,21 @@ impl Spaces {
             space
                 .for_each_record(|index, record| {
                     let resiliency = space.resiliency_of(record.layout);
-                    if surplus_of(self.pool(), &homes, record, resiliency.copies().into()).is_some() {
+                    if surplus_of(self.pool(), &targets_for_slabs, record, resiliency.copies().into())
+                        .is_some()
+                    {
                         surplus.push(index);
                         return;
                     }
-                    if let Some(one) = move_of(self.pool(), &mut homes, record, &resiliency) {
+                    if let Some(one) = move_of(self.pool(), &mut targets_for_slabs, record, &resiliency) {
                         to_move.push(index);
-                        moved += record.shape.slab_map(one.column).grains();
+                        moved += record.shape.slab_map(one.column).units();
                     }
                 })
                 .await?;
             found.forecast.rows += to_move.len() as u64;
             found.forecast.surplus += surplus.len() as u64;
-            found.forecast.moved.0 += moved * GRAIN_BYTES;
+            found.forecast.moved.0 += moved * ALLOCATION_UNIT_BYTES;
             found.to_move.extend(to_move.into_iter().map(|index| (Rc::clone(&space), index)));
             found.surplus.extend(surplus.into_iter().map(|index| (Rc::clone(&space), index)));
         }
@@ -182,19 +186,19 @@ impl Spaces {
         &self,
         space: &Space,
         row: &Rc<Row>,
-        homes: &RefCell<Homes>,
+        targets_for_slabs: &RefCell<SlabTargets>,
     ) -> Result<Vec<DiskSlot>, SpaceError> {
         let (pool, resiliency) = (self.pool(), space.resiliency_of(row.layout()));
-        let wanted = move_of(pool, &mut homes.borrow_mut(), &row.record(), &resiliency);
+        let wanted = move_of(pool, &mut targets_for_slabs.borrow_mut(), &row.record(), &resiliency);
         let Some(Move { column, from, to }) = wanted else { return Ok(Vec::new()) };
         match space.add_slab(row, (from, to), |other| other == column).await {
             Ok(true) => return Ok(vec![from]),
             Ok(false) => {}
-            // Its free grains lie in too many pieces, or somebody else was there first.
+            // Its free allocation units lie in too many pieces, or somebody else was there first.
             Err(SpaceError::Pool(_)) => pool.check_writable()?,
             Err(error) => return Err(error),
         }
-        homes.borrow_mut().refuse(to);
+        targets_for_slabs.borrow_mut().refuse(to);
         Ok(Vec::new())
     }
 
@@ -206,11 +210,11 @@ impl Spaces {
                 break;
             }
             // Whoever fills a slab goes on writing to it.
-            let _turn = self.shared.refill_turn.take().await;
+            let _exclusive = self.shared.refill_mutex.take().await;
             loop {
-                let Some(row) = space.undecided_row(*index).await? else { break };
+                let Some(row) = space.in_doubt_row(*index).await? else { break };
                 let copies = space.copies_of(row.layout());
-                let found = surplus_of(self.pool(), &Homes::of(self.pool()), &row.record(), copies);
+                let found = surplus_of(self.pool(), &SlabTargets::of(self.pool()), &row.record(), copies);
                 let Some(Surplus { disk, was_filled }) = found else { break };
                 let may_go = !was_filled || space.can_do_without_absent(*index).await?;
                 if !may_go || !space.drop_slab(&row, disk).await? {
@@ -232,9 +236,14 @@ struct Move {
 
 /// The slab of a row that moves, one at a time, so that each is chosen by what the row really has; none of a row that is not
 /// whole, or whose space lies where it lies.
-fn move_of(pool: &Pool, homes: &mut Homes, record: &RowRecord, resiliency: &Resiliency) -> Option<Move> {
+fn move_of(
+    pool: &Pool,
+    targets_for_slabs: &mut SlabTargets,
+    record: &RowRecord,
+    resiliency: &Resiliency,
+) -> Option<Move> {
     let copies = usize::from(resiliency.copies());
-    let is_whole = |slabs: &Slabs| slabs.len() == copies && slabs.iter().all(|slab| is_settled(pool, slab));
+    let is_whole = |slabs: &Slabs| slabs.len() == copies && slabs.iter().all(|slab| is_durable(pool, slab));
     // Rows of a span fill one disk before the next, so that little is lost with a disk.
     if *resiliency == Resiliency::Span || !record.columns.iter().all(is_whole) {
         return None;
@@ -242,10 +251,10 @@ fn move_of(pool: &Pool, homes: &mut Homes, record: &RowRecord, resiliency: &Resi
     let columns = record.columns.iter().enumerate();
     let mut slabs: Vec<(usize, DiskSlot)> =
         columns.flat_map(|(column, slabs)| slabs.iter().map(move |slab| (column, slab.disk))).collect();
-    slabs.sort_by_key(|(_, disk)| homes.room_on(*disk));
+    slabs.sort_by_key(|(_, disk)| targets_for_slabs.room_on(*disk));
     // What may fail as one comes apart first, whatever is free where.
     let apart = |(column, from): &(usize, DiskSlot)| {
-        let to = homes.choose_apart(pool, record, *column, *from)?;
+        let to = targets_for_slabs.choose_apart(pool, record, *column, *from)?;
         Some(Move { column: *column, from: *from, to })
     };
     if resiliency.redundancy() > 0
@@ -254,7 +263,7 @@ fn move_of(pool: &Pool, homes: &mut Homes, record: &RowRecord, resiliency: &Resi
         return Some(found);
     }
     slabs.into_iter().find_map(|(column, from)| {
-        homes.choose_emptier(pool, record, column, from).map(|to| Move { column, from, to })
+        targets_for_slabs.choose_emptier(pool, record, column, from).map(|to| Move { column, from, to })
     })
 }
 
@@ -265,7 +274,7 @@ fn is_here(pool: &Pool, slab: &Slab) -> bool {
 }
 
 /// Whether it holds everything, too.
-fn is_settled(pool: &Pool, slab: &Slab) -> bool {
+fn is_durable(pool: &Pool, slab: &Slab) -> bool {
     slab.stale.is_none() && is_here(pool, slab)
 }
 
@@ -278,31 +287,36 @@ struct Surplus {
 
 /// A slab that a row can do without: its column has more than it needs, all of it whole or never filled, on disks that are here
 /// and stay. The others are as far apart as they can be without it.
-fn surplus_of(pool: &Pool, homes: &Homes, record: &RowRecord, copies: usize) -> Option<Surplus> {
+fn surplus_of(
+    pool: &Pool,
+    targets_for_slabs: &SlabTargets,
+    record: &RowRecord,
+    copies: usize,
+) -> Option<Surplus> {
     let was_filled = |slab: &Slab| slab.stale != Some(Epoch(0));
     let has_surplus = |slabs: &&Slabs| {
         slabs.len() > copies
-            && slabs.iter().filter(|slab| is_settled(pool, slab)).count() >= copies
+            && slabs.iter().filter(|slab| is_durable(pool, slab)).count() >= copies
             && slabs.iter().all(|slab| is_here(pool, slab) && (slab.stale.is_none() || !was_filled(slab)))
     };
-    let crowded: Vec<&Slabs> = record.columns.iter().filter(has_surplus).collect();
-    if let Some(new) = crowded.iter().flat_map(|slabs| slabs.iter()).find(|slab| !was_filled(slab)) {
+    let backing_full: Vec<&Slabs> = record.columns.iter().filter(has_surplus).collect();
+    if let Some(new) = backing_full.iter().flat_map(|slabs| slabs.iter()).find(|slab| !was_filled(slab)) {
         return Some(Surplus { disk: new.disk, was_filled: false });
     }
-    let apart_without = |slabs: &Slabs, gone: &Slab| {
+    let apart_without = |slabs: &Slabs, freed: &Slab| {
         // Copies have to be apart from those of their column, columns with parity from all of the row.
         let all: Vec<&Slab> = match record.shape.parity_columns() {
             0 => slabs.iter().collect(),
             _ => record.columns.iter().flatten().collect(),
         };
-        let rest = || all.iter().filter(|slab| !std::ptr::eq(**slab, gone)).map(|slab| slab.disk);
+        let rest = || all.iter().filter(|slab| !std::ptr::eq(**slab, freed)).map(|slab| slab.disk);
         let disks: BTreeSet<DiskSlot> = rest().collect();
         let domains: BTreeSet<_> = rest().filter_map(|disk| pool.domain_of(disk)).collect();
         (disks.len(), domains.len())
     };
-    let candidates = crowded.into_iter().flat_map(|slabs| slabs.iter().map(move |slab| (slabs, slab)));
+    let candidates = backing_full.into_iter().flat_map(|slabs| slabs.iter().map(move |slab| (slabs, slab)));
     let best = candidates.max_by_key(|(slabs, slab)| {
-        let room = std::cmp::Reverse(homes.room_on(slab.disk));
+        let room = std::cmp::Reverse(targets_for_slabs.room_on(slab.disk));
         (apart_without(slabs, slab), pool.ailment_of(slab.disk), room)
     });
     best.map(|(_, slab)| Surplus { disk: slab.disk, was_filled: true })

@@ -4,7 +4,7 @@ use dolmen_units::{Epoch, Lsn, RowId, SpaceId};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::format::{
-    RECORD_CACHED, RECORD_DISCARDED, RECORD_DONE, RECORD_REDO, RawMapping, RawPlace, RawRedo, RawStretch,
+    RECORD_CACHED, RECORD_DISCARDED, RECORD_DONE, RECORD_REDO, RawBlockExtent, RawMapping, RawPlace, RawRedo,
     STATE_DAMAGED, STATE_NEVER, STATE_VALID,
 };
 use crate::layout::BLOCKS_MAX;
@@ -76,9 +76,9 @@ impl BlockState {
     }
 }
 
-/// A stretch of blocks of one column with one state, as a record says it.
+/// An extent of blocks of one column with one state, as a record says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stretch {
+pub(crate) struct BlockExtent {
     pub(crate) space: SpaceId,
     pub(crate) row_index: u64,
     pub(crate) row: RowId,
@@ -88,18 +88,18 @@ pub(crate) struct Stretch {
     pub(crate) stamp: Stamp,
     pub(crate) state: u8,
     pub(crate) intent: bool,
-    /// Whether it is not settled, whatever its place in the log: nobody could decide it yet.
-    pub(crate) undecided: bool,
+    /// Whether it is not durable, whatever its place in the log: nobody could decide it yet.
+    pub(crate) in_doubt: bool,
     /// Whether it takes the place of all that the log says earlier of these blocks.
-    pub(crate) anew: bool,
+    pub(crate) supersedes: bool,
     /// Whether a flush had covered it before it was said, so that it needs no mark of the log.
     pub(crate) covered: bool,
     /// Low bits of the generation that the page of these blocks has on its disks for certain.
     pub(crate) generation: u16,
 }
 
-impl Stretch {
-    fn of(raw: &RawStretch) -> Self {
+impl BlockExtent {
+    fn of(raw: &RawBlockExtent) -> Self {
         Self {
             space: SpaceId(raw.space.get()),
             row_index: raw.row_index.get(),
@@ -110,16 +110,16 @@ impl Stretch {
             stamp: Stamp(raw.stamp),
             state: raw.state,
             intent: raw.intent & 1 != 0,
-            undecided: raw.intent & 2 != 0,
-            anew: raw.intent & 4 != 0,
+            in_doubt: raw.intent & 2 != 0,
+            supersedes: raw.intent & 4 != 0,
             covered: raw.intent & 8 != 0,
             generation: raw.generation.get(),
         }
     }
 
-    /// The head of the stretch; a valid one is followed by `count` checksums of four bytes.
+    /// The head of the extent; a valid one is followed by `count` checksums of four bytes.
     pub(crate) fn head(&self) -> [u8; 40] {
-        let raw = RawStretch {
+        let raw = RawBlockExtent {
             space: self.space.0.into(),
             row_index: self.row_index.into(),
             row: self.row.0.into(),
@@ -129,8 +129,8 @@ impl Stretch {
             state: self.state,
             column: self.column,
             intent: u8::from(self.intent)
-                | u8::from(self.undecided) << 1
-                | u8::from(self.anew) << 2
+                | u8::from(self.in_doubt) << 1
+                | u8::from(self.supersedes) << 2
                 | u8::from(self.covered) << 3,
             generation: self.generation.into(),
         };
@@ -140,19 +140,19 @@ impl Stretch {
     }
 }
 
-/// A stretch that was read from the log, with its checksums.
+/// An extent that was read from the log, with its checksums.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ReadStretch<'a> {
-    pub(crate) stretch: Stretch,
+pub(crate) struct ReadBlockExtent<'a> {
+    pub(crate) extent: BlockExtent,
     checksums: &'a [u8],
     /// The first byte of its head in the record.
     pub(crate) at: usize,
 }
 
-impl ReadStretch<'_> {
-    /// The state of block `index` of the stretch.
+impl ReadBlockExtent<'_> {
+    /// The state of block `index` of the extent.
     pub(crate) fn state(&self, index: u32) -> BlockState {
-        BlockState::from_parts(self.stretch.state, checksum_at(self.checksums, index))
+        BlockState::from_parts(self.extent.state, checksum_at(self.checksums, index))
     }
 }
 
@@ -194,7 +194,7 @@ pub(crate) struct Mapping {
     /// The record that said so first, if it is another one.
     pub(crate) since: Option<Lsn>,
     /// Whether it counts as not covered by a flush, whatever its place in the log.
-    pub(crate) undecided: bool,
+    pub(crate) in_doubt: bool,
     /// Whether a flush had covered it before it was said.
     pub(crate) covered: bool,
     /// Whether it came to nothing, whatever was said of it before: the write failed.
@@ -204,7 +204,7 @@ pub(crate) struct Mapping {
 impl Mapping {
     /// The head of the record; checksums of four bytes for each block follow where there is a place.
     pub(crate) fn head(&self) -> [u8; 64] {
-        let raw = RawStretch {
+        let raw = RawBlockExtent {
             space: self.space.0.into(),
             row_index: self.row_index.into(),
             row: self.row.0.into(),
@@ -213,7 +213,7 @@ impl Mapping {
             stamp: [0; 3],
             state: if self.place.is_some() { RECORD_CACHED } else { RECORD_DISCARDED },
             column: 0,
-            intent: u8::from(self.undecided) << 1 | u8::from(self.void) << 2 | u8::from(self.covered) << 3,
+            intent: u8::from(self.in_doubt) << 1 | u8::from(self.void) << 2 | u8::from(self.covered) << 3,
             generation: 0.into(),
         };
         let mapping = RawMapping {
@@ -241,21 +241,21 @@ impl ReadMapping<'_> {
     }
 }
 
-/// A line that is about to be written in place, as a record says it.
+/// A stripe that is about to be written in place, as a record says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RedoHead {
     pub(crate) space: SpaceId,
     pub(crate) row_index: u64,
     pub(crate) row: RowId,
     /// Block of each column.
-    pub(crate) line: u32,
+    pub(crate) stripe: u32,
     /// Whether a flush had covered it before it was said.
     pub(crate) covered: bool,
     /// Whether it came to nothing, whatever was said of it before: nothing was written in place.
     pub(crate) void: bool,
 }
 
-/// A block of a line that is about to be written in place.
+/// A block of a stripe that is about to be written in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RedoBlock {
     pub(crate) column: usize,
@@ -266,7 +266,7 @@ pub(crate) struct RedoBlock {
     pub(crate) since: Option<Lsn>,
 }
 
-/// Adds the record of a line to a body.
+/// Adds the record of a stripe to a body.
 pub(crate) fn push_redo(body: &mut impl Extend<u8>, head: RedoHead, blocks: &[RedoBlock]) {
     let count = u32::try_from(blocks.len()).unwrap_or(0);
     body.extend(head.raw(count).as_bytes().iter().copied());
@@ -284,9 +284,9 @@ pub(crate) fn push_redo(body: &mut impl Extend<u8>, head: RedoHead, blocks: &[Re
     }
 }
 
-/// Bytes of the record of a line of which so many columns change.
+/// Bytes of the record of a stripe of which so many columns change.
 pub(crate) const fn redo_bytes(columns: usize) -> u64 {
-    (size_of::<RawStretch>() + columns * size_of::<RawRedo>()) as u64
+    (size_of::<RawBlockExtent>() + columns * size_of::<RawRedo>()) as u64
 }
 
 /// The same redos, each of which came to nothing.
@@ -301,21 +301,21 @@ pub(crate) fn void_redos(body: &[u8]) -> Vec<u8> {
     void
 }
 
-/// The record of a line that is in place: what is recorded of it before is over.
+/// The record of a stripe that is in place: what is recorded of it before is over.
 pub(crate) fn done(head: RedoHead) -> [u8; 40] {
-    let raw = RawStretch { state: RECORD_DONE, ..head.raw(1) };
+    let raw = RawBlockExtent { state: RECORD_DONE, ..head.raw(1) };
     let mut bytes = [0; 40];
     bytes.copy_from_slice(raw.as_bytes());
     bytes
 }
 
 impl RedoHead {
-    fn raw(self, count: u32) -> RawStretch {
-        RawStretch {
+    fn raw(self, count: u32) -> RawBlockExtent {
+        RawBlockExtent {
             space: self.space.0.into(),
             row_index: self.row_index.into(),
             row: self.row.0.into(),
-            first: self.line.into(),
+            first: self.stripe.into(),
             count: count.into(),
             stamp: [0; 3],
             state: RECORD_REDO,
@@ -354,24 +354,24 @@ fn checksum_at(checksums: &[u8], index: u32) -> u32 {
 /// What a record consists of.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Entry<'a> {
-    Stretch(ReadStretch<'a>),
+    BlockExtent(ReadBlockExtent<'a>),
     Mapping(ReadMapping<'a>),
     Redo(ReadRedo<'a>),
     Done(RedoHead),
 }
 
-/// The stretch that begins at byte `at` of a record.
-pub(crate) fn stretch_at(body: &[u8], at: usize) -> Option<ReadStretch<'_>> {
+/// The extent that begins at byte `at` of a record.
+pub(crate) fn extent_at(body: &[u8], at: usize) -> Option<ReadBlockExtent<'_>> {
     match next_entry(&mut body.get(at..)?, at)? {
-        Entry::Stretch(read) => Some(read),
+        Entry::BlockExtent(read) => Some(read),
         Entry::Mapping(_) | Entry::Redo(_) | Entry::Done(_) => None,
     }
 }
 
-/// The stretches of a record; `None` in place of the rest when it makes no sense.
-pub(crate) fn stretches(body: &[u8]) -> impl Iterator<Item = Option<ReadStretch<'_>>> {
+/// The extents of a record; `None` in place of the rest when it makes no sense.
+pub(crate) fn extents(body: &[u8]) -> impl Iterator<Item = Option<ReadBlockExtent<'_>>> {
     entries(body).filter_map(|entry| match entry {
-        Some(Entry::Stretch(read)) => Some(Some(read)),
+        Some(Entry::BlockExtent(read)) => Some(Some(read)),
         Some(Entry::Mapping(_) | Entry::Redo(_) | Entry::Done(_)) => None,
         None => Some(None),
     })
@@ -394,7 +394,7 @@ pub(crate) fn entries(body: &[u8]) -> impl Iterator<Item = Option<Entry<'_>>> {
 }
 
 fn next_entry<'a>(rest: &mut &'a [u8], at: usize) -> Option<Entry<'a>> {
-    let (raw, after) = RawStretch::read_from_prefix(rest).ok()?;
+    let (raw, after) = RawBlockExtent::read_from_prefix(rest).ok()?;
     let (first, count) = (raw.first.get(), raw.count.get());
     // Whoever reads an entry goes through its blocks one by one: no row has more, so no entry may.
     let end = match raw.state {
@@ -407,7 +407,7 @@ fn next_entry<'a>(rest: &mut &'a [u8], at: usize) -> Option<Entry<'a>> {
     let (entry, after) = match raw.state {
         STATE_NEVER | STATE_VALID | STATE_DAMAGED => {
             let (checksums, after) = after.split_at_checked(checksum_bytes(&raw, STATE_VALID)?)?;
-            (Entry::Stretch(ReadStretch { stretch: Stretch::of(&raw), checksums, at }), after)
+            (Entry::BlockExtent(ReadBlockExtent { extent: BlockExtent::of(&raw), checksums, at }), after)
         }
         RECORD_CACHED | RECORD_DISCARDED => {
             let (tail, after) = RawMapping::read_from_prefix(after).ok()?;
@@ -422,7 +422,7 @@ fn next_entry<'a>(rest: &mut &'a [u8], at: usize) -> Option<Entry<'a>> {
                 count,
                 place: (raw.state == RECORD_CACHED).then_some(place),
                 since: Some(Lsn(tail.since.get())).filter(|lsn| lsn.0 > 0),
-                undecided: raw.intent & 2 != 0,
+                in_doubt: raw.intent & 2 != 0,
                 covered: raw.intent & 8 != 0,
                 void: raw.intent & 4 != 0,
             };
@@ -433,7 +433,7 @@ fn next_entry<'a>(rest: &mut &'a [u8], at: usize) -> Option<Entry<'a>> {
                 space: SpaceId(raw.space.get()),
                 row_index: raw.row_index.get(),
                 row: RowId(raw.row.get()),
-                line: first,
+                stripe: first,
                 covered: raw.intent & 8 != 0,
                 void: raw.intent & 4 != 0,
             };
@@ -452,7 +452,7 @@ fn next_entry<'a>(rest: &mut &'a [u8], at: usize) -> Option<Entry<'a>> {
 }
 
 /// Bytes of checksums that follow a head if it has this state.
-fn checksum_bytes(raw: &RawStretch, state: u8) -> Option<usize> {
+fn checksum_bytes(raw: &RawBlockExtent, state: u8) -> Option<usize> {
     if raw.state == state { usize::try_from(raw.count.get()).ok()?.checked_mul(4) } else { Some(0) }
 }
 
@@ -474,8 +474,8 @@ mod tests {
         }
 
         #[test]
-        fn the_later_stamp_is_that_of_the_later_epoch(first in 1u64..1 << 40, behind in 0u64..1 << 23) {
-            let (one, other) = (Stamp::of(Epoch(first)), Stamp::of(Epoch(first + behind)));
+        fn the_later_stamp_is_that_of_the_later_epoch(first in 1u64..1 << 40, after in 0u64..1 << 23) {
+            let (one, other) = (Stamp::of(Epoch(first)), Stamp::of(Epoch(first + after)));
             prop_assert_eq!((one.latest(other), other.latest(one)), (other, other));
         }
 
@@ -483,7 +483,7 @@ mod tests {
         fn nonsense_in_a_record_does_no_harm(body in proptest::collection::vec(any::<u8>(), 0..300)) {
             for entry in entries(&body).flatten() {
                 match entry {
-                    Entry::Stretch(read) => drop(read.state(read.stretch.count - 1)),
+                    Entry::BlockExtent(read) => drop(read.state(read.extent.count - 1)),
                     Entry::Mapping(read) => drop(read.checksum(read.mapping.count - 1)),
                     Entry::Redo(read) => drop(read.blocks().last()),
                     Entry::Done(_) => {}
@@ -494,7 +494,7 @@ mod tests {
 
     #[test]
     fn a_record_reads_back_as_it_was_written() {
-        let stretch = Stretch {
+        let extent = BlockExtent {
             space: SpaceId(1),
             row_index: 2,
             row: RowId(3),
@@ -504,20 +504,20 @@ mod tests {
             stamp: Stamp::of(Epoch(0x0102_0304)),
             state: STATE_VALID,
             intent: true,
-            undecided: true,
-            anew: true,
+            in_doubt: true,
+            supersedes: true,
             covered: false,
             generation: 0x1234,
         };
-        let mut body = stretch.head().to_vec();
+        let mut body = extent.head().to_vec();
         body.extend([1, 0, 0, 0, 2, 0, 0, 0]);
-        let gone = Stretch { state: STATE_NEVER, count: 500, ..stretch };
-        body.extend(gone.head());
-        let read: Vec<_> = stretches(&body).map(Option::unwrap).collect();
-        assert_eq!((read[0].stretch, read[1].stretch), (stretch, gone));
+        let freed = BlockExtent { state: STATE_NEVER, count: 500, ..extent };
+        body.extend(freed.head());
+        let read: Vec<_> = extents(&body).map(Option::unwrap).collect();
+        assert_eq!((read[0].extent, read[1].extent), (extent, freed));
         assert_eq!((read[0].state(1), read[1].state(3)), (BlockState::Valid(2), BlockState::Never));
         assert_eq!((read[0].at, read[1].at), (0, 48));
-        assert_eq!(stretch_at(&body, 48).unwrap().stretch, gone);
+        assert_eq!(extent_at(&body, 48).unwrap().extent, freed);
     }
 
     /// Scenario: an entry without checksums, so of any length, is about more blocks than any row has.
@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn mappings_and_redos_read_back_beside_stretches() {
+    fn mappings_and_redos_read_back_with_extents() {
         let place = Place { row: RowId(9), index: 4, block: 100 };
         let cached = Mapping {
             space: SpaceId(1),
@@ -554,7 +554,7 @@ mod tests {
             count: 2,
             place: Some(place),
             since: None,
-            undecided: false,
+            in_doubt: false,
             covered: true,
             void: false,
         };
@@ -563,14 +563,14 @@ mod tests {
         let discarded = Mapping {
             place: None,
             since: Some(Lsn(77)),
-            undecided: true,
+            in_doubt: true,
             covered: false,
             void: true,
             ..cached
         };
         body.extend(discarded.head());
         let head =
-            RedoHead { space: SpaceId(1), row_index: 2, row: RowId(3), line: 5, covered: true, void: true };
+            RedoHead { space: SpaceId(1), row_index: 2, row: RowId(3), stripe: 5, covered: true, void: true };
         let blocks = [
             RedoBlock { column: 0, state: BlockState::Valid(8), place, since: Some(Lsn(9)) },
             RedoBlock { column: 3, state: BlockState::Never, place: Place::default(), since: None },
@@ -586,6 +586,6 @@ mod tests {
         assert_eq!((first.mapping, first.checksum(1)), (cached, 2));
         assert_eq!((second.mapping, ended), (discarded, head));
         assert_eq!((redo.head, redo.blocks().collect::<Vec<_>>()), (head, blocks.to_vec()));
-        assert_eq!(stretches(&body).count(), 0);
+        assert_eq!(extents(&body).count(), 0);
     }
 }

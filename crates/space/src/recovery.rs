@@ -8,23 +8,23 @@ use std::rc::Rc;
 
 use dolmen_block_io::sync::join_all;
 use dolmen_future_pool::pooled;
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_pool::{ExcludeReason, PoolError, RecordedBlocks, RecoveredBlock, keys};
 use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, RowId, SpaceId};
 use smallvec::SmallVec;
 
 use crate::cache::{Cache, seen_as};
 use crate::error::{SpaceError, UnreadableReason};
-use crate::haste::Patience;
-use crate::in_flight::{Source, decide_lines, decide_sources, say_gone};
+use crate::in_flight::{Source, decide_sources, decide_stripes, log_moved};
 use crate::locks::Range;
 use crate::mention::Mentions;
 use crate::pages::{Knowledge, PageOnDisk};
 use crate::read::{Copy, is_silence, matches_state};
-use crate::record::{BlockState, ReadStretch, Stamp, Stretch, stretches};
+use crate::read_hedging::HedgeDelay;
+use crate::record::{BlockExtent, BlockState, ReadBlockExtent, Stamp, extents};
 use crate::replay::Cached;
 use crate::row::{Row, Slab};
-use crate::shared::{Incident, IncidentKind, Shared, place_in_page, push_stretch};
+use crate::shared::{DataLossEvent, DataLossKind, Shared, place_in_page, push_extent};
 use crate::space::Space;
 use crate::spec::Integrity;
 use crate::table::Page;
@@ -32,9 +32,9 @@ use crate::tickets::Held;
 
 /// What a record says of one block.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Claim {
+pub(crate) struct Candidate {
     row: RowId,
-    settled: bool,
+    durable: bool,
     state: BlockState,
     stamp: Stamp,
     intent: bool,
@@ -44,14 +44,14 @@ pub(crate) struct Claim {
     generation: u16,
 }
 
-impl Claim {
+impl Candidate {
     /// What the table in memory says, which a flush has covered.
     pub(crate) fn of_table(row: RowId, page: &Page, entry: usize) -> Self {
         let [low, high, ..] = page.durable_generation().to_le_bytes();
         let generation = u16::from_le_bytes([low, high]);
         Self {
             row,
-            settled: true,
+            durable: true,
             state: page.state(entry),
             stamp: page.stamp(entry),
             intent: false,
@@ -61,8 +61,8 @@ impl Claim {
     }
 
     /// The same, not covered by a flush.
-    pub(crate) fn undecided(self) -> Self {
-        Self { settled: false, left: true, ..self }
+    pub(crate) fn in_doubt(self) -> Self {
+        Self { durable: false, left: true, ..self }
     }
 
     /// Whether it excuses that the block is taken as it is found.
@@ -72,7 +72,7 @@ impl Claim {
 
     /// That the block is lost, of which this was the last that was known.
     fn lost(self) -> Self {
-        Self { settled: false, state: BlockState::Damaged, intent: false, ..self }
+        Self { durable: false, state: BlockState::Damaged, intent: false, ..self }
     }
 
     /// What it says.
@@ -81,17 +81,17 @@ impl Claim {
     }
 
     /// Whether no flush has covered it.
-    pub(crate) fn is_undecided(&self) -> bool {
-        !self.settled
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        !self.durable
     }
 
     /// Whether it may be of a write that was acknowledged and that no flush has covered.
     pub(crate) fn is_of_an_open_write(&self) -> bool {
-        self.is_undecided() && self.is_written()
+        self.is_in_doubt() && self.is_written()
     }
 
-    /// Whether it is of a write that was left undecided while the pool was open.
-    pub(crate) fn was_left(&self) -> bool {
+    /// Whether it is of a write that was left in doubt while the pool was open.
+    pub(crate) fn was_deferred(&self) -> bool {
         self.left && self.is_written()
     }
 
@@ -102,10 +102,10 @@ impl Claim {
 
     /// Whether another says the same, but for the checksum.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let Self { row, settled, state, stamp, intent, left, generation } = self;
+        let Self { row, durable, state, stamp, intent, left, generation } = self;
         let kind = |state: BlockState| state.parts().0;
-        let same = (*row, *settled, *stamp, *intent, *left, *generation)
-            == (other.row, other.settled, other.stamp, other.intent, other.left, other.generation);
+        let same = (*row, *durable, *stamp, *intent, *left, *generation)
+            == (other.row, other.durable, other.stamp, other.intent, other.left, other.generation);
         same && kind(*state) == kind(other.state)
     }
 }
@@ -114,10 +114,10 @@ impl Claim {
 pub(crate) type RowKey = (SpaceId, u64, RowId);
 
 /// What is claimed of one block, oldest first. Mostly it is one thing.
-pub(crate) type Claims = SmallVec<[Claim; 1]>;
+pub(crate) type Candidates = SmallVec<[Candidate; 1]>;
 
 /// Everything that the log says of one row.
-pub(crate) type RowClaims = BTreeMap<(usize, u32), Claims>;
+pub(crate) type RowCandidates = BTreeMap<(usize, u32), Candidates>;
 
 /// Blocks of a row that are decided beside each other.
 const DECIDED_TOGETHER: usize = 16;
@@ -131,22 +131,22 @@ pub struct Recovery {
     pub decided: u64,
     /// Of them, blocks that had to be rewritten on some copy.
     pub rewritten: u64,
-    /// Of them, blocks that were taken as found.
-    pub taken_as_found: u64,
+    /// Of them, blocks that were accepted unverified.
+    pub accepted_unverified: u64,
     /// Of them, blocks that are lost.
     pub damaged: u64,
     /// Of them, blocks whose last state was on no copy, so that they have an earlier one since the last flush.
     pub reverted: u64,
-    /// Of all blocks, those that had been left undecided, and are what they were before, or lost.
+    /// Of all blocks, those that had been left in doubt, and are what they were before, or lost.
     pub went_back: u64,
     /// Of them, blocks of which no copy here is good, while disks are away that may have one.
-    pub rotten_here: u64,
+    pub corrupt_here: u64,
     /// Blocks whose disks are not here, so that nothing could be decided.
     pub out_of_reach: u64,
-    /// Lines with parity that were in flight and stand, because enough of each was there.
-    pub whole_lines: u64,
-    /// Lines that were in flight and are what they were before.
-    pub reverted_lines: u64,
+    /// Stripes with parity that were in flight and stand, because enough of each was there.
+    pub whole_stripes: u64,
+    /// Stripes that were in flight and are what they were before.
+    pub reverted_stripes: u64,
 }
 
 impl Recovery {
@@ -155,26 +155,26 @@ impl Recovery {
             rows,
             decided,
             rewritten,
-            taken_as_found,
+            accepted_unverified,
             damaged,
             reverted,
             went_back,
-            rotten_here,
+            corrupt_here,
             out_of_reach,
-            whole_lines,
-            reverted_lines,
+            whole_stripes,
+            reverted_stripes,
         } = other;
         self.rows += rows;
         self.decided += decided;
         self.rewritten += rewritten;
-        self.taken_as_found += taken_as_found;
+        self.accepted_unverified += accepted_unverified;
         self.damaged += damaged;
         self.reverted += reverted;
         self.went_back += went_back;
-        self.rotten_here += rotten_here;
+        self.corrupt_here += corrupt_here;
         self.out_of_reach += out_of_reach;
-        self.whole_lines += whole_lines;
-        self.reverted_lines += reverted_lines;
+        self.whole_stripes += whole_stripes;
+        self.reverted_stripes += reverted_stripes;
     }
 }
 
@@ -190,32 +190,32 @@ pub(crate) async fn recover(
     let blocks_of = |space: &SpaceId| spaces.get(space).map_or(0, |space| space.row_bytes() / BLOCK_BYTES);
     let cached = Cached::of(&blocks, blocks_of).map_err(|lsn| shared.malformed(lsn))?;
     let mentions = Mentions::of(blocks).map_err(|lsn| shared.malformed(lsn))?;
-    let (rows, gone) = decide_rows(shared, spaces, mentions, &mut recovery).await?;
+    let (rows, freed) = decide_rows(shared, spaces, mentions, &mut recovery).await?;
     let cached = cached.load(shared, spaces).await?;
     note_all_unfound(shared, |row| spaces.get(&row.space)?.cache_of(row), &mut recovery);
     // A disk that failed while copies were made alike has missed what rows before it were given.
     rows.iter().for_each(|row| mark_absences(shared, row));
     if !shared.may_write() {
         // Looked at without changing anything: decisions hold in memory, for as long as the pool is looked at.
-        gone.iter().for_each(|source| source.is_gone(shared));
+        freed.iter().for_each(|source| source.is_deleting(shared));
         return Ok(recovery);
     }
-    // The log keeps what it says of lines that are in their other slots, and their tables wait, until those say so.
-    gone.iter().for_each(|source| source.keep(shared));
+    // The log keeps what it says of stripes that are in their other slots, and their tables wait, until those say so.
+    freed.iter().for_each(|source| source.keep(shared));
     let owner: Rc<dyn dolmen_pool::TableOwner> = Rc::clone(shared) as _;
     shared.pool.set_table_owner(Rc::downgrade(&owner));
-    // Also where nothing was to be decided: each opening leaves a stretch of the log to its epoch, and labels have room for
+    // Also where nothing was to be decided: each opening leaves an extent of the log to its epoch, and labels have room for
     // so many of them.
     drop(shared.tickets.begin());
     shared.recovering.set(true);
     let written = shared.pool.checkpoint().await;
     shared.recovering.set(false);
     written?;
-    // Not before tables say where these lines are, and which slabs lack that: the next opening may find fewer copies there, and take
-    // them for what they were.
-    say_gone(shared, &gone).await?;
+    // Not before tables say where these stripes are, and which slabs lack that: the next opening may find fewer copies there, and
+    // take them for what they were.
+    log_moved(shared, &freed).await?;
     if !rows.is_empty() || !cached.is_empty() {
-        // What had to be carried over because its disks are absent, settled or not, is said again behind the tail.
+        // What had to be carried over because its disks are absent, settled or not, is relogged behind the tail.
         shared.force_flush().await?;
     }
     for cache in shared.caches() {
@@ -224,7 +224,7 @@ pub(crate) async fn recover(
     Ok(recovery)
 }
 
-/// Applies and decides what the log says of rows, a few at a time; those rows, and lines that are in their other slots.
+/// Applies and decides what the log says of rows, a few at a time; those rows, and stripes that are in their other slots.
 #[pooled]
 async fn decide_rows(
     shared: &Rc<Shared>,
@@ -243,23 +243,24 @@ async fn decide_rows(
             .into_iter()
             .filter_map(|((space, index, id), of_row)| Some((spaces.get(&space)?, index, id, of_row)));
         let decided = join_all(known.map(|(space, index, id, of_row)| async move {
-            let Some(row) = space.undecided_row(index).await?.filter(|row| row.id == id) else {
+            let Some(row) = space.in_doubt_row(index).await?.filter(|row| row.id == id) else {
                 return Ok(None);
             };
-            // What is said of an heir is said of the space whose content it holds.
+            // What is said of a shadow row is said of the space whose content it holds.
             let space = spaces.get(&row.owner()).unwrap_or(space);
             let mut part = Recovery { rows: 1, ..Recovery::default() };
-            let claims = mentions.claims(of_row, |column| row.shape.blocks_of(column));
-            let (left, of_row) = recover_row(shared, space, &row, claims, Below::Memory, &mut part).await?;
+            let candidates = mentions.candidates(of_row, |column| row.shape.blocks_of(column));
+            let (left, of_row) =
+                recover_row(shared, space, &row, candidates, Below::Memory, &mut part).await?;
             Ok::<_, SpaceError>(Some((row, left, of_row, part)))
         }));
         for decided in decided.await {
             let Some((row, left, of_row, part)) = decided? else { continue };
             recovery.add(part);
             if part.went_back > 0 {
-                shared.note_gone_back(spaces.get(&row.owner()));
+                shared.note_reverted(spaces.get(&row.owner()));
             }
-            note_left(shared, (row.space, row.index), left);
+            note_deferred(shared, (row.space, row.index), left);
             if !of_row.is_empty() {
                 sources.insert((row.space, row.index), of_row);
             }
@@ -267,26 +268,26 @@ async fn decide_rows(
         }
     }
     // Behind all targets, which are of other rows.
-    let mut gone = Vec::new();
+    let mut freed = Vec::new();
     for (key, of_row) in sources {
-        let mut left = RowClaims::new();
+        let mut left = RowCandidates::new();
         let Some(space) = spaces.get(&seen_as(key.0)) else { continue };
-        gone.extend(decide_sources(shared, space, of_row, &mut left, recovery).await?);
-        note_left(shared, key, left);
+        freed.extend(decide_sources(shared, space, of_row, &mut left, recovery).await?);
+        note_deferred(shared, key, left);
     }
-    Ok((rows, gone))
+    Ok((rows, freed))
 }
 
 /// Notes what of a row could not be decided.
-fn note_left(shared: &Shared, key: (SpaceId, u64), mut left: RowClaims) {
+fn note_deferred(shared: &Shared, key: (SpaceId, u64), mut left: RowCandidates) {
     if left.is_empty() {
         return;
     }
     left.values_mut().for_each(keep_latest);
-    if left.values().flatten().any(Claim::is_of_an_open_write) {
+    if left.values().flatten().any(Candidate::is_of_an_open_write) {
         shared.unflushed_away.borrow_mut().insert(key);
     }
-    Rc::make_mut(shared.unresolved.borrow_mut().entry(key).or_default()).extend(left);
+    Rc::make_mut(shared.deferred.borrow_mut().entry(key).or_default()).extend(left);
 }
 
 /// Says that slabs on absent disks are stale, in memory: the checkpoint at the end makes it durable. A recovery that was cut
@@ -316,45 +317,51 @@ pub(crate) fn collect(
     shared: &Shared,
     record: RecordedBlocks<'_>,
     wanted: impl Fn(&RowKey) -> bool,
-    by_row: &mut BTreeMap<RowKey, RowClaims>,
+    by_row: &mut BTreeMap<RowKey, RowCandidates>,
 ) -> Result<(), PoolError> {
-    for read in stretches(record.body) {
+    for read in extents(record.body) {
         let read = read.ok_or_else(|| shared.malformed(record.lsn))?;
-        let stretch = read.stretch;
-        let key = (stretch.space, stretch.row_index, stretch.row);
+        let extent = read.extent;
+        let key = (extent.space, extent.row_index, extent.row);
         if !wanted(&key) {
             continue;
         }
-        add_claims(record.settled, read, u32::MAX, by_row.entry(key).or_default());
+        add_candidates(record.durable, read, u32::MAX, by_row.entry(key).or_default());
     }
     Ok(())
 }
 
-/// Adds what a stretch of a record says to what is claimed of its row, whose column has so many blocks.
+/// Adds what an extent of a record says to what is claimed of its row, whose column has so many blocks.
 ///
-/// Of content that is said again the later stamp counts, wherever it stands: of a line in flight a flush says under a newer epoch what
-/// a checkpoint or a resync, which looked before, says behind that under the older one. Believed, that would let the disk that left
-/// with the newer epoch do without the block.
-pub(crate) fn add_claims(is_settled: bool, read: ReadStretch<'_>, blocks: u32, row: &mut RowClaims) {
-    let stretch = read.stretch;
-    let settled = (is_settled || stretch.covered) && !stretch.undecided;
-    for number in 0..stretch.count.min(blocks.saturating_sub(stretch.first)) {
-        let claims = row.entry((usize::from(stretch.column), stretch.first + number)).or_default();
+/// Of content that is relogged the later stamp counts, wherever it stands: of a stripe in flight a flush says under a newer epoch
+/// what a checkpoint or a resync, which looked before, says behind that under the older one. Believed, that would let the disk that
+/// left with the newer epoch do without the block.
+pub(crate) fn add_candidates(
+    is_durable: bool,
+    read: ReadBlockExtent<'_>,
+    blocks: u32,
+    row: &mut RowCandidates,
+) {
+    let extent = read.extent;
+    let durable = (is_durable || extent.covered) && !extent.in_doubt;
+    for number in 0..extent.count.min(blocks.saturating_sub(extent.first)) {
+        let candidates = row.entry((usize::from(extent.column), extent.first + number)).or_default();
         let state = read.state(number);
-        let same = claims.iter().filter(|claim| claim.row == stretch.row && claim.state == state);
-        let stamp = same.map(|claim| claim.stamp).fold(stretch.stamp, Stamp::latest);
-        // What a flush has covered replaces everything before it, as does a record that begins anew.
-        if settled || stretch.anew {
-            claims.clear();
+        let same =
+            candidates.iter().filter(|candidate| candidate.row == extent.row && candidate.state == state);
+        let stamp = same.map(|candidate| candidate.stamp).fold(extent.stamp, Stamp::latest);
+        // What a flush has covered replaces everything before it, as does a record that begins again.
+        if durable || extent.supersedes {
+            candidates.clear();
         }
-        claims.push(Claim {
-            row: stretch.row,
-            settled,
+        candidates.push(Candidate {
+            row: extent.row,
+            durable,
             state,
             stamp,
-            intent: stretch.intent,
-            left: stretch.undecided,
-            generation: stretch.generation,
+            intent: extent.intent,
+            left: extent.in_doubt,
+            generation: extent.generation,
         });
     }
 }
@@ -368,52 +375,52 @@ pub(crate) enum Below {
     Disk,
 }
 
-/// Applies and decides what the log says of one row; what could not be decided because disks are absent, and lines that are decided
-/// behind the row beside it.
+/// Applies and decides what the log says of one row; what could not be decided because disks are absent, and stripes that are
+/// decided behind the row beside it.
 #[pooled]
 pub(crate) async fn recover_row(
     shared: &Shared,
     space: &Space,
     row: &Rc<Row>,
-    claims: RowClaims,
+    candidates: RowCandidates,
     below: Below,
     recovery: &mut Recovery,
-) -> Result<(RowClaims, Vec<Source>), SpaceError> {
-    let mut left = RowClaims::new();
+) -> Result<(RowCandidates, Vec<Source>), SpaceError> {
+    let mut left = RowCandidates::new();
     if below == Below::Memory {
         // While the pool is open this is committed before.
         mark_absences(shared, row);
     }
     let held = shared.tickets.begin();
-    let floors = floors_of(&claims);
+    let minimum_rates = minimum_generations(&candidates);
     let (mut open, mut out_of_reach) = (Vec::new(), None);
-    for ((column, block), claims) in claims {
+    for ((column, block), candidates) in candidates {
         if column >= row.shape.columns() || block >= row.shape.column_blocks(column) {
             continue;
         }
         let (index, entry) = place_in_page(block);
-        let floor = floors.get(&(column, index)).copied().unwrap_or_default();
+        let minimum = minimum_rates.get(&(column, index)).copied().unwrap_or_default();
         // One that nobody can tell stays nowhere: it is looked up once for all of its blocks.
         let page = match out_of_reach == Some((column, index)) {
             true => None,
-            false => page_in_reach(shared, row, (column, index), floor).await?,
+            false => page_in_reach(shared, row, (column, index), minimum).await?,
         };
         let Some(page) = page else {
             out_of_reach = Some((column, index));
             recovery.out_of_reach += 1;
-            left.insert((column, block), claims);
+            left.insert((column, block), candidates);
             continue;
         };
-        if let Some(settled) = claims.iter().find(|claim| claim.settled) {
-            page.set(entry, settled.state, settled.stamp, shared.now(&held));
+        if let Some(durable) = candidates.iter().find(|candidate| candidate.durable) {
+            page.set(entry, durable.state, durable.stamp, shared.now(&held));
         }
-        if claims.iter().any(Claim::is_undecided) {
-            open.push(OpenBlock { column, block, page, claims, base: None });
+        if candidates.iter().any(Candidate::is_in_doubt) {
+            open.push(OpenBlock { column, block, page, candidates, base: None });
         }
     }
     note_bases(shared, row, &mut open, below).await;
     if row.has_parity() {
-        let sources = decide_lines(shared, space, row, open, &held, &mut left, recovery).await?;
+        let sources = decide_stripes(shared, space, row, open, &held, &mut left, recovery).await?;
         shared.note_dirty(row);
         return Ok((left, sources));
     }
@@ -426,7 +433,7 @@ pub(crate) async fn recover_row(
                 Some(decided) => open.is(decided, shared, row, &held),
                 None => {
                     recovery.out_of_reach += 1;
-                    left.insert((open.column, open.block), open.claims.clone());
+                    left.insert((open.column, open.block), open.candidates.clone());
                 }
             }
         }
@@ -441,9 +448,9 @@ async fn page_in_reach(
     shared: &Shared,
     row: &Rc<Row>,
     (column, index): (usize, usize),
-    floor: u16,
+    minimum: u16,
 ) -> Result<Option<Rc<Page>>, SpaceError> {
-    match shared.page_knowing(row, column, index, Knowledge::AtLeast(floor)).await {
+    match shared.page_knowing(row, column, index, Knowledge::AtLeast(minimum)).await {
         Ok(page) => Ok(Some(page)),
         Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => Ok(None),
         Err(error) => Err(error),
@@ -455,7 +462,7 @@ pub(crate) struct OpenBlock {
     pub(crate) column: usize,
     pub(crate) block: u32,
     pub(crate) page: Rc<Page>,
-    pub(crate) claims: Claims,
+    pub(crate) candidates: Candidates,
     /// What it was when a flush covered it last; `None` while no disk is here that could tell.
     pub(crate) base: Option<BlockState>,
 }
@@ -467,7 +474,7 @@ async fn note_bases(shared: &Shared, row: &Rc<Row>, open: &mut [OpenBlock], belo
     let mut latest: Option<((usize, usize), PageOnDisk)> = None;
     for block in open {
         let (index, entry) = place_in_page(block.block);
-        if below == Below::Memory || !block.claims.iter().all(Claim::is_undecided) {
+        if below == Below::Memory || !block.candidates.iter().all(Candidate::is_in_doubt) {
             block.base = Some(block.page.state(entry));
             continue;
         }
@@ -490,7 +497,7 @@ async fn note_bases(shared: &Shared, row: &Rc<Row>, open: &mut [OpenBlock], belo
 impl OpenBlock {
     /// What was said of it last.
     pub(crate) fn newest(&self) -> BlockState {
-        self.claims.last().map(|claim| claim.state).unwrap_or_default()
+        self.candidates.last().map(|candidate| candidate.state).unwrap_or_default()
     }
 
     /// Notes what it is.
@@ -498,7 +505,7 @@ impl OpenBlock {
         self.page.set(place_in_page(self.block).1, decided, shared.stamp(), shared.now(held));
         // What the copies were given is in their caches until a flush.
         let range = Range { first: self.block, count: 1 };
-        shared.note_unsettled(held.ticket(), row, self.column, range);
+        shared.note_unflushed(held.ticket(), row, self.column, range);
     }
 
     /// Decides what it holds, if its disks answer; what that took.
@@ -508,12 +515,13 @@ impl OpenBlock {
         space: &Space,
         row: &Rc<Row>,
     ) -> Result<(Option<BlockState>, Recovery), SpaceError> {
-        let Self { column, block, claims, base, .. } = self;
+        let Self { column, block, candidates, base, .. } = self;
         // What each slab has and one to give; taken in one go, as many look beside each other.
         let slabs = row.with_slabs(*column, <[Slab]>::len) as u64;
         let _frames = shared.looks.take(slabs + 1).await;
         let mut part = Recovery::default();
-        let open: SmallVec<[Claim; 4]> = claims.iter().filter(|claim| !claim.settled).copied().collect();
+        let open: SmallVec<[Candidate; 4]> =
+            candidates.iter().filter(|candidate| !candidate.durable).copied().collect();
         let decided = match *base {
             Some(base) => decide(shared, space, row, (*column, *block), base, &open, &mut part).await?,
             None => None,
@@ -523,48 +531,48 @@ impl OpenBlock {
 }
 
 /// Bytes of one record of claims at which it is closed.
-const CLAIMS_BYTES_MAX: usize = 64 * 1024;
-/// Claims of blocks that follow each other, times blocks, that are said together.
-const CLAIMS_TOGETHER_MAX: usize = 4096;
-/// Claims of one block that are said again: a record has room for as many. A block that was written over more often since
+const CANDIDATES_BYTES_MAX: usize = 64 * 1024;
+/// Candidates of blocks that follow each other, times blocks, that are said together.
+const CANDIDATES_TOGETHER_MAX: usize = 4096;
+/// Candidates of one block that are relogged: a record has room for as many. A block that was written over more often since
 /// the last flush, and whose disk kept none of the latest, counts as lost.
-const CLAIMS_OF_BLOCK_MAX: usize = 1024;
+const CANDIDATES_OF_BLOCK_MAX: usize = 1024;
 
-/// Keeps as many claims of a block as are said again: what a flush has covered, and the latest.
-pub(crate) fn keep_latest(claims: &mut Claims) {
-    let covered = usize::from(claims.first().is_some_and(|claim| claim.settled));
-    let surplus = claims.len().saturating_sub(CLAIMS_OF_BLOCK_MAX);
-    claims.drain(covered..covered + surplus);
+/// Keeps as many candidates of a block as are relogged: what a flush has covered, and the latest.
+pub(crate) fn keep_latest(candidates: &mut Candidates) {
+    let covered = usize::from(candidates.first().is_some_and(|candidate| candidate.durable));
+    let surplus = candidates.len().saturating_sub(CANDIDATES_OF_BLOCK_MAX);
+    candidates.drain(covered..covered + surplus);
 }
 
 /// Whether nothing is claimed of a block since the last flush but that it is lost.
-pub(crate) fn is_only_lost(claims: &[Claim]) -> bool {
-    claims.iter().any(Claim::is_undecided) && !claims.iter().any(Claim::is_of_an_open_write)
+pub(crate) fn is_only_lost(candidates: &[Candidate]) -> bool {
+    candidates.iter().any(Candidate::is_in_doubt) && !candidates.iter().any(Candidate::is_of_an_open_write)
 }
 
 /// Has nothing that is claimed of a block excuse that it is taken as it is found; and if it is lost, says so behind all of that, which holds
 /// unless a copy turns up. Whether something else is claimed than before.
-pub(crate) fn give_up(claims: &mut Claims, is_lost: bool) -> bool {
-    let mut is_changed = claims.iter().any(Claim::has_intent);
-    claims.iter_mut().for_each(|claim| claim.intent = false);
-    if let Some(last) = claims.last().copied().filter(|last| is_lost && last.is_written()) {
-        claims.push(last.lost());
-        keep_latest(claims);
+pub(crate) fn abandon(candidates: &mut Candidates, is_lost: bool) -> bool {
+    let mut is_changed = candidates.iter().any(Candidate::has_intent);
+    candidates.iter_mut().for_each(|candidate| candidate.intent = false);
+    if let Some(last) = candidates.last().copied().filter(|last| is_lost && last.is_written()) {
+        candidates.push(last.lost());
+        keep_latest(candidates);
         is_changed = true;
     }
     is_changed
 }
 
-/// What records of claims are to the log before them.
+/// What records of candidates are to the log before them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Restating {
     /// They take the place of all that it says of these blocks.
-    Anew,
+    Supersedes,
     /// They are the last that it says.
     Again,
 }
 
-/// Since when a flush covers what is claimed to be settled.
+/// Since when a flush covers what is claimed to be durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Covered {
     /// Since before it is said: it counts at once.
@@ -573,39 +581,43 @@ pub(crate) enum Covered {
     ByTheNextFlush,
 }
 
-/// Claims as records: those that a flush has covered count as such again once the next flush has, the others stay
-/// undecided. All claims of a block are in one record, so that none is believed without the others.
-pub(crate) fn encode_claims(
+/// Candidates as records: those that a flush has covered count as such again once the next flush has, the others stay
+/// in doubt. All candidates of a block are in one record, so that none is believed without the others.
+pub(crate) fn encode_candidates(
     space: SpaceId,
     row_index: u64,
-    claims: &RowClaims,
+    candidates: &RowCandidates,
     (restating, covered): (Restating, Covered),
 ) -> Vec<Vec<u8>> {
     let mut bodies = vec![Vec::new()];
-    for run in runs_of(claims) {
-        if bodies.last().is_some_and(|body| body.len() > CLAIMS_BYTES_MAX) {
+    for run in runs_of(candidates) {
+        if bodies.last().is_some_and(|body| body.len() > CANDIDATES_BYTES_MAX) {
             bodies.push(Vec::new());
         }
         let Some(body) = bodies.last_mut() else { continue };
-        for (number, claim) in run.alike().iter().enumerate() {
-            let stretch = Stretch {
+        for (number, candidate) in run.is_same().iter().enumerate() {
+            let extent = BlockExtent {
                 space,
                 row_index,
-                row: claim.row,
+                row: candidate.row,
                 column: u8::try_from(run.column).unwrap_or(0),
                 first: run.first,
                 count: u32::try_from(run.blocks.len()).unwrap_or(0),
-                stamp: claim.stamp,
+                stamp: candidate.stamp,
                 state: 0,
-                intent: claim.intent,
-                undecided: !claim.settled,
-                anew: number == 0 && restating == Restating::Anew,
-                covered: claim.settled && covered == Covered::Before,
+                intent: candidate.intent,
+                in_doubt: !candidate.durable,
+                supersedes: number == 0 && restating == Restating::Supersedes,
+                covered: candidate.durable && covered == Covered::Before,
                 generation: 0,
             };
-            let states: Vec<BlockState> =
-                run.blocks.iter().filter_map(|block| block.get(number)).map(|claim| claim.state).collect();
-            push_stretch(body, stretch, &states, u64::from(claim.generation));
+            let states: Vec<BlockState> = run
+                .blocks
+                .iter()
+                .filter_map(|block| block.get(number))
+                .map(|candidate| candidate.state)
+                .collect();
+            push_extent(body, extent, &states, u64::from(candidate.generation));
         }
     }
     bodies.retain(|body| !body.is_empty());
@@ -613,55 +625,56 @@ pub(crate) fn encode_claims(
 }
 
 /// Blocks that follow each other and of which the same is claimed, but for checksums.
-struct ClaimRun<'a> {
+struct CandidateRun<'a> {
     column: usize,
     first: u32,
-    blocks: Vec<&'a [Claim]>,
+    blocks: Vec<&'a [Candidate]>,
 }
 
-impl ClaimRun<'_> {
-    fn alike(&self) -> &[Claim] {
+impl CandidateRun<'_> {
+    fn is_same(&self) -> &[Candidate] {
         self.blocks.first().copied().unwrap_or_default()
     }
 
     /// Whether a block may be said together with these.
-    fn takes(&self, column: usize, block: u32, claims: &[Claim]) -> bool {
+    fn takes(&self, column: usize, block: u32, candidates: &[Candidate]) -> bool {
         let count = u32::try_from(self.blocks.len()).unwrap_or(u32::MAX);
         let follows = self.column == column && self.first.checked_add(count) == Some(block);
-        let room = (self.blocks.len() + 1) * claims.len().max(1) <= CLAIMS_TOGETHER_MAX;
+        let room = (self.blocks.len() + 1) * candidates.len().max(1) <= CANDIDATES_TOGETHER_MAX;
         let same_page = place_in_page(self.first).0 == place_in_page(block).0;
-        let mut pairs = self.alike().iter().zip(claims);
-        let alike = self.alike().len() == claims.len() && pairs.all(|(one, other)| one.is_like(other));
-        follows && room && same_page && alike
+        let mut pairs = self.is_same().iter().zip(candidates);
+        let is_same =
+            self.is_same().len() == candidates.len() && pairs.all(|(one, other)| one.is_like(other));
+        follows && room && same_page && is_same
     }
 }
 
-fn runs_of(claims: &RowClaims) -> Vec<ClaimRun<'_>> {
-    let mut runs: Vec<ClaimRun<'_>> = Vec::new();
-    for ((column, block), claims) in claims {
-        match runs.last_mut().filter(|run| run.takes(*column, *block, claims)) {
-            Some(run) => run.blocks.push(claims),
-            None => runs.push(ClaimRun { column: *column, first: *block, blocks: vec![claims] }),
+fn runs_of(candidates: &RowCandidates) -> Vec<CandidateRun<'_>> {
+    let mut runs: Vec<CandidateRun<'_>> = Vec::new();
+    for ((column, block), candidates) in candidates {
+        match runs.last_mut().filter(|run| run.takes(*column, *block, candidates)) {
+            Some(run) => run.blocks.push(candidates),
+            None => runs.push(CandidateRun { column: *column, first: *block, blocks: vec![candidates] }),
         }
     }
     runs
 }
 
 /// The generation that each page must have at least: the latest that a record of one of its blocks names.
-fn floors_of(claims: &RowClaims) -> BTreeMap<(usize, usize), u16> {
-    let mut floors: BTreeMap<(usize, usize), u16> = BTreeMap::new();
-    for ((column, block), claims) in claims {
-        let floor = floors
+fn minimum_generations(candidates: &RowCandidates) -> BTreeMap<(usize, usize), u16> {
+    let mut minimum_rates: BTreeMap<(usize, usize), u16> = BTreeMap::new();
+    for ((column, block), candidates) in candidates {
+        let minimum = minimum_rates
             .entry((*column, place_in_page(*block).0))
-            .or_insert_with(|| claims.first().map_or(0, |claim| claim.generation));
-        for claim in claims {
+            .or_insert_with(|| candidates.first().map_or(0, |candidate| candidate.generation));
+        for candidate in candidates {
             // Which of two is later shows in their difference, since a page is not written 32,768 times in between.
-            if claim.generation.wrapping_sub(*floor) < 1 << 15 {
-                *floor = claim.generation;
+            if candidate.generation.wrapping_sub(*minimum) < 1 << 15 {
+                *minimum = candidate.generation;
             }
         }
     }
-    floors
+    minimum_rates
 }
 
 /// The state of a block in flight, given to all copies that are here; `None` while no disk is here that could tell.
@@ -671,24 +684,24 @@ async fn decide(
     space: &Space,
     row: &Rc<Row>,
     (column, block): (usize, u32),
-    settled: BlockState,
-    open: &[Claim],
+    durable: BlockState,
+    open: &[Candidate],
     recovery: &mut Recovery,
 ) -> Result<Option<BlockState>, SpaceError> {
-    let copies = space.read_copies(row, column, block, Patience::Long).await;
+    let copies = space.read_copies(row, column, block, HedgeDelay::Long).await;
     if is_out_of_reach(&copies) {
         return Ok(None);
     }
     recovery.decided += 1;
     let mut candidates: SmallVec<[BlockState; 8]> =
-        open.iter().rev().map(|claim| claim.state).chain([settled]).collect();
+        open.iter().rev().map(|candidate| candidate.state).chain([durable]).collect();
     if mutation!(OldestStateWins) {
         candidates.reverse();
     }
-    let known = newest_known(settled, open);
+    let known = newest_known(durable, open);
     for state in candidates {
         let reverted = u64::from(known != state);
-        let went_back = u64::from(has_gone_back(open, state));
+        let went_back = u64::from(has_reverted(open, state));
         if state == BlockState::Never {
             recovery.reverted += reverted;
             recovery.went_back += went_back;
@@ -703,8 +716,8 @@ async fn decide(
             return Ok(Some(state));
         }
     }
-    recovery.went_back += u64::from(open.iter().any(Claim::was_left));
-    if !open.iter().any(|claim| claim.intent) {
+    recovery.went_back += u64::from(open.iter().any(Candidate::was_deferred));
+    if !open.iter().any(|candidate| candidate.intent) {
         return Ok(Some(without_copy(
             shared,
             (space, row),
@@ -717,18 +730,18 @@ async fn decide(
     let found = copies.iter().find(|copy| copy.trusted && copy.result.is_ok());
     let relaxed = space.integrity_of(row.layout()) == Integrity::Relaxed;
     // What is found may be older than anything that was flushed if nobody knows what that was.
-    let is_known =
-        settled != BlockState::Damaged && !open.iter().any(|claim| claim.state == BlockState::Damaged);
+    let is_known = durable != BlockState::Damaged
+        && !open.iter().any(|candidate| candidate.state == BlockState::Damaged);
     match found.filter(|_| relaxed && is_known) {
         Some(found) => {
-            recovery.taken_as_found += 1;
-            shared.count(|counters| counters.taken_as_found += 1);
-            shared.note_incident(incident(space, row, (column, block), IncidentKind::TakenAsFound));
+            recovery.accepted_unverified += 1;
+            shared.count(|counters| counters.accepted_unverified += 1);
+            shared.note_data_loss(data_loss(space, row, (column, block), DataLossKind::AcceptedUnverified));
             recovery.rewritten += u64::from(give_to_all(shared, space, &copies, &found.bytes).await?);
             Ok(Some(BlockState::Valid(dolmen_checksum::crc32c(&found.bytes))))
         }
         None => {
-            note_lost(shared, incident(space, row, (column, block), IncidentKind::Lost), recovery);
+            note_lost(shared, data_loss(space, row, (column, block), DataLossKind::Lost), recovery);
             Ok(Some(BlockState::Damaged))
         }
     }
@@ -741,32 +754,33 @@ fn without_copy(
     (space, row): (&Space, &Rc<Row>),
     (column, block): (usize, u32),
     copies: &[Copy],
-    (known, open): (BlockState, &[Claim]),
+    (known, open): (BlockState, &[Candidate]),
     recovery: &mut Recovery,
 ) -> BlockState {
     let has_answered = |copy: &&Copy| !copy.result.is_err_and(is_silence);
     let was_read = |slot| copies.iter().filter(has_answered).any(|copy| copy.disk.slot() == slot);
-    let is_elsewhere = row.may_be_good_beside(column, was_read);
+    let is_elsewhere = row.may_have_other_good(column, was_read);
     let is_cached = space.cache_of(row).is_some();
-    let is_said_lost = open.last().is_some_and(|claim| !claim.is_written()) && !mutation!(LossForgotten);
-    let state = if is_said_lost && !is_elsewhere && !is_cached { BlockState::Damaged } else { known };
+    let is_logged_lost =
+        open.last().is_some_and(|candidate| !candidate.is_written()) && !mutation!(LossForgotten);
+    let state = if is_logged_lost && !is_elsewhere && !is_cached { BlockState::Damaged } else { known };
     let kind = match is_elsewhere && state != BlockState::Damaged {
-        true => IncidentKind::RottenHere,
-        false => IncidentKind::Lost,
+        true => DataLossKind::CorruptHere,
+        false => DataLossKind::Lost,
     };
-    let incident = incident(space, row, (column, block), kind);
+    let data_loss = data_loss(space, row, (column, block), kind);
     if is_cached {
         // The write cache may stand in for it, and it be half in place.
-        shared.unfound.borrow_mut().push(Unfound { row: Rc::clone(row), column, block, incident });
+        shared.unfound.borrow_mut().push(Unfound { row: Rc::clone(row), column, block, data_loss });
     } else {
-        note_unfound(shared, incident, recovery);
+        note_unfound(shared, data_loss, recovery);
     }
     state
 }
 
-/// Whether a block that is in this state has lost what it was when it was left undecided.
-fn has_gone_back(open: &[Claim], state: BlockState) -> bool {
-    open.iter().rev().take_while(|claim| claim.state != state).any(Claim::was_left)
+/// Whether a block that is in this state has lost what it was when it was left in doubt.
+fn has_reverted(open: &[Candidate], state: BlockState) -> bool {
+    open.iter().rev().take_while(|candidate| candidate.state != state).any(Candidate::was_deferred)
 }
 
 /// A block of a strict space that no copy here verifies.
@@ -774,7 +788,7 @@ pub(crate) struct Unfound {
     row: Rc<Row>,
     column: usize,
     block: u32,
-    incident: Incident,
+    data_loss: DataLossEvent,
 }
 
 /// Notes what was not found of strict spaces, but for what their write caches have.
@@ -783,50 +797,50 @@ pub(crate) fn note_all_unfound(
     cache_of: impl Fn(&Row) -> Option<Rc<Cache>>,
     recovery: &mut Recovery,
 ) {
-    for Unfound { row, column, block, incident } in shared.unfound.take() {
+    for Unfound { row, column, block, data_loss } in shared.unfound.take() {
         let Some(cache) = cache_of(&row) else { continue };
         let is_cached = row.mappings.newest(row.shape.row_block(column, block)).is_some();
         if !is_cached && !cache.unfinished.borrow().iter().any(|redo| redo.is_of(&row, block)) {
-            note_unfound(shared, incident, recovery);
+            note_unfound(shared, data_loss, recovery);
         }
     }
 }
 
 /// Notes a block that no copy here verifies, and that nobody was writing over: it has rotted, and is lost unless one that is
 /// away is good.
-fn note_unfound(shared: &Shared, incident: Incident, recovery: &mut Recovery) {
-    match incident.kind {
-        IncidentKind::RottenHere => {
-            recovery.rotten_here += 1;
-            shared.note_incident(incident);
+fn note_unfound(shared: &Shared, data_loss: DataLossEvent, recovery: &mut Recovery) {
+    match data_loss.kind {
+        DataLossKind::CorruptHere => {
+            recovery.corrupt_here += 1;
+            shared.note_data_loss(data_loss);
         }
-        IncidentKind::Lost | IncidentKind::TakenAsFound | IncidentKind::TableLost => {
-            note_lost(shared, incident, recovery);
+        DataLossKind::Lost | DataLossKind::AcceptedUnverified | DataLossKind::TableLost => {
+            note_lost(shared, data_loss, recovery);
         }
     }
 }
 
 /// The newest state that is said of a block and is not that it is damaged.
-fn newest_known(settled: BlockState, open: &[Claim]) -> BlockState {
-    let mut states = open.iter().rev().map(|claim| claim.state).chain([settled]);
+fn newest_known(durable: BlockState, open: &[Candidate]) -> BlockState {
+    let mut states = open.iter().rev().map(|candidate| candidate.state).chain([durable]);
     states.find(|state| *state != BlockState::Damaged).unwrap_or(BlockState::Damaged)
 }
 
-fn incident(space: &Space, row: &Row, (column, block): (usize, u32), kind: IncidentKind) -> Incident {
+fn data_loss(space: &Space, row: &Row, (column, block): (usize, u32), kind: DataLossKind) -> DataLossEvent {
     let at = row.index * row.bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES;
-    Incident { space: space.id(), at, length: Bytes(BLOCK_BYTES), kind }
+    DataLossEvent { space: space.id(), at, length: Bytes(BLOCK_BYTES), kind }
 }
 
-fn note_lost(shared: &Shared, incident: Incident, recovery: &mut Recovery) {
+fn note_lost(shared: &Shared, data_loss: DataLossEvent, recovery: &mut Recovery) {
     recovery.damaged += 1;
     shared.count(|counters| counters.lost_blocks += 1);
-    shared.note_incident(incident);
+    shared.note_data_loss(data_loss);
 }
 
 /// Whether no copy can tell anything because the disks do not answer: then nothing may be concluded from silence.
 pub(crate) fn is_out_of_reach(copies: &[Copy]) -> bool {
-    let silent = |copy: &Copy| copy.result.is_err_and(is_silence);
-    copies.iter().filter(|copy| copy.trusted).all(silent)
+    let unresponsive = |copy: &Copy| copy.result.is_err_and(is_silence);
+    copies.iter().filter(|copy| copy.trusted).all(unresponsive)
 }
 
 /// Gives a block to every copy that has something else; whether there was one.
@@ -861,10 +875,10 @@ mod tests {
     use dolmen_units::Epoch;
 
     /// What these records say of a block, each settled or not, of an epoch and with a checksum.
-    fn claims_of(records: &[(bool, u64, u32)]) -> Vec<(bool, Stamp, BlockState)> {
-        let mut row = RowClaims::new();
-        for (is_settled, epoch, checksum) in records {
-            let stretch = Stretch {
+    fn candidates_of(records: &[(bool, u64, u32)]) -> Vec<(bool, Stamp, BlockState)> {
+        let mut row = RowCandidates::new();
+        for (is_durable, epoch, checksum) in records {
+            let extent = BlockExtent {
                 space: SpaceId(1),
                 row_index: 0,
                 row: RowId(1),
@@ -874,27 +888,27 @@ mod tests {
                 stamp: Stamp::of(Epoch(*epoch)),
                 state: STATE_VALID,
                 intent: false,
-                undecided: false,
-                anew: false,
+                in_doubt: false,
+                supersedes: false,
                 covered: false,
                 generation: 0,
             };
-            let mut body = stretch.head().to_vec();
+            let mut body = extent.head().to_vec();
             body.extend(checksum.to_le_bytes());
-            stretches(&body).flatten().for_each(|read| add_claims(*is_settled, read, u32::MAX, &mut row));
+            extents(&body).flatten().for_each(|read| add_candidates(*is_durable, read, u32::MAX, &mut row));
         }
-        let claims = row.into_values().flatten();
-        claims.map(|claim| (claim.settled, claim.stamp, claim.state)).collect()
+        let candidates = row.into_values().flatten();
+        candidates.map(|candidate| (candidate.durable, candidate.stamp, candidate.state)).collect()
     }
 
     #[test]
-    fn what_is_said_late_under_an_older_epoch_makes_no_stamp_older() {
-        let is = |settled, epoch, checksum| (settled, Stamp::of(Epoch(epoch)), BlockState::Valid(checksum));
-        assert_eq!(claims_of(&[(true, 7, 1), (true, 6, 1)]), [is(true, 7, 1)]);
-        assert_eq!(claims_of(&[(true, 6, 1), (false, 7, 1), (true, 6, 1)]), [is(true, 7, 1)]);
-        assert_eq!(claims_of(&[(true, 6, 1), (true, 7, 1)]), [is(true, 7, 1)]);
+    fn a_late_record_of_an_older_epoch_makes_no_stamp_older() {
+        let is = |durable, epoch, checksum| (durable, Stamp::of(Epoch(epoch)), BlockState::Valid(checksum));
+        assert_eq!(candidates_of(&[(true, 7, 1), (true, 6, 1)]), [is(true, 7, 1)]);
+        assert_eq!(candidates_of(&[(true, 6, 1), (false, 7, 1), (true, 6, 1)]), [is(true, 7, 1)]);
+        assert_eq!(candidates_of(&[(true, 6, 1), (true, 7, 1)]), [is(true, 7, 1)]);
         // Other content is another write, which has its own.
-        assert_eq!(claims_of(&[(true, 7, 1), (true, 6, 2)]), [is(true, 6, 2)]);
-        assert_eq!(claims_of(&[(true, 6, 1), (false, 7, 2)]), [is(true, 6, 1), is(false, 7, 2)]);
+        assert_eq!(candidates_of(&[(true, 7, 1), (true, 6, 2)]), [is(true, 6, 2)]);
+        assert_eq!(candidates_of(&[(true, 6, 1), (false, 7, 2)]), [is(true, 6, 1), is(false, 7, 2)]);
     }
 }

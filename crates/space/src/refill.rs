@@ -7,7 +7,7 @@
 //!   other.
 //!
 //! Left to others: which rows and when (`resync`, `removal`, `rebalance`), that slabs are trusted afterwards (`resync`), how hard
-//! all of it works beside clients (`pace`).
+//! all of it works beside clients (`throttle`).
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -15,27 +15,27 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use dolmen_block_io::DeviceError;
-use dolmen_block_io::sync::{Notify, Turn, join_all};
+use dolmen_block_io::sync::{AsyncMutex, Notify, join_all};
 use dolmen_disk::MemberState;
 use dolmen_future_pool::pooled;
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_pool::{Disk, Pool};
-use dolmen_units::{BLOCK_BYTES, DiskSlot, Epoch, GRAIN_BYTES};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, DiskSlot, Epoch};
 use smallvec::SmallVec;
 
 use crate::error::{SpaceError, UnreadableReason};
-use crate::haste::Patience;
 use crate::layout::BLOCK;
-use crate::line::Rebuilt;
 use crate::locks::Range;
 use crate::progress::Progress;
 use crate::read::matches_state;
+use crate::read_hedging::HedgeDelay;
 use crate::record::BlockState;
 use crate::resync::{RUN_BLOCKS, Refilled, RefilledSlab, Resynced, hull};
 use crate::row::{Row, Slab};
-use crate::shared::{IncidentKind, place_in_page};
+use crate::shared::{DataLossKind, place_in_page};
 use crate::space::Space;
 use crate::spaces::Spaces;
+use crate::stripe_read::Rebuilt;
 
 /// Rows of a lot that are filled beside each other, at most: no more than that many pairs of disks.
 const ROWS_AT_A_TIME: usize = 16;
@@ -44,7 +44,7 @@ const ROWS_OF_A_DISK: usize = 3;
 /// Runs of a slab that are under way beside each other: enough that neither the disk that gives nor the one that takes waits.
 const RUNS_AT_A_TIME: usize = 8;
 /// Blocks that one resync gives up because the disks with the only copies cannot read them, at most.
-const GIVEN_UP_MAX: u64 = 4096;
+const DECLARED_LOST_MAX: u64 = 4096;
 /// Blocks of a slab that are given up at once because the only copy of them cannot be read, at most: sectors have gone bad.
 /// Where there are more, the disk or the way to it has a fault that may pass, and the slab waits.
 const UNREADABLE_MAX: usize = 256;
@@ -68,8 +68,8 @@ pub(crate) async fn next_lot(
     let pool = rows.front().map(|(space, _)| Rc::clone(&space.shared.pool));
     let disks = pool.map_or(0, |pool| pool.disks().iter().filter(|disk| disk.is_present()).count() as u64);
     while let Some((space, index)) = rows.front().filter(|_| lot.len() < *LOT_ROWS.end()) {
-        let row = space.undecided_row(*index).await?;
-        bytes += row.map_or(0, |row| row.map(0).grains() * GRAIN_BYTES);
+        let row = space.in_doubt_row(*index).await?;
+        bytes += row.map_or(0, |row| row.map(0).units() * ALLOCATION_UNIT_BYTES);
         if lot.len() >= *LOT_ROWS.start() && bytes > LOT_BYTES_OF_DISK * disks {
             break;
         }
@@ -103,7 +103,7 @@ pub(crate) fn of_spaces(
 pub(crate) async fn neediest_first(rows: Vec<(Rc<Space>, u64)>) -> Result<Vec<(Rc<Space>, u64)>, SpaceError> {
     let mut with_need = Vec::with_capacity(rows.len());
     for (space, index) in rows {
-        let row = space.undecided_row(index).await?;
+        let row = space.in_doubt_row(index).await?;
         let left = row.map_or(0, |row| redundancy_left(&space.shared.pool, &row));
         with_need.push((left, (space, index)));
     }
@@ -147,11 +147,11 @@ struct Schedule {
     busy: RefCell<BTreeMap<DiskSlot, usize>>,
     /// Disks with heads.
     rotating: BTreeSet<DiskSlot>,
-    bell: Notify,
+    notify: Notify,
 }
 
 /// A row whose turn it is; its disks are free again when this is dropped.
-struct RowTurn<'a> {
+struct ScheduledRow<'a> {
     schedule: &'a Schedule,
     at: usize,
     disks: BTreeSet<DiskSlot>,
@@ -164,13 +164,13 @@ impl Schedule {
             disks.iter().filter(|disk| disk.geometry().is_some_and(|geometry| geometry.rotational));
         let rotating = rotating.map(|disk| disk.slot()).collect();
         let (waiting, busy) = (RefCell::new(waiting), RefCell::default());
-        Self { waiting, busy, rotating, bell: Notify::new() }
+        Self { waiting, busy, rotating, notify: Notify::new() }
     }
 
     /// A row all of whose disks can take part in another one; nothing when there is none left.
     #[pooled]
-    async fn next(&self) -> Option<RowTurn<'_>> {
-        self.bell
+    async fn next(&self) -> Option<ScheduledRow<'_>> {
+        self.notify
             .wait_for(|| {
                 let mut waiting = self.waiting.borrow_mut();
                 if waiting.is_empty() {
@@ -188,7 +188,7 @@ impl Schedule {
                 let Waiting { at, disks, .. } = waiting.remove(first);
                 let mut busy = self.busy.borrow_mut();
                 disks.iter().for_each(|disk| *busy.entry(*disk).or_default() += 1);
-                Some(Some(RowTurn { schedule: self, at, disks }))
+                Some(Some(ScheduledRow { schedule: self, at, disks }))
             })
             .await
     }
@@ -201,18 +201,18 @@ impl Schedule {
     /// No row is begun any more.
     fn end(&self) {
         self.waiting.borrow_mut().clear();
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 }
 
-impl Drop for RowTurn<'_> {
+impl Drop for ScheduledRow<'_> {
     fn drop(&mut self) {
         let mut busy = self.schedule.busy.borrow_mut();
         for disk in &self.disks {
             busy.entry(*disk).and_modify(|rows| *rows = rows.saturating_sub(1));
         }
         drop(busy);
-        self.schedule.bell.notify_all();
+        self.schedule.notify.notify_all();
     }
 }
 
@@ -233,23 +233,23 @@ impl Spaces {
         let mut waiting = Vec::with_capacity(rows.len());
         for (at, (space, index)) in rows.iter().enumerate() {
             let (mut disks, mut left) = (BTreeSet::new(), 0);
-            if let Some(row) = space.undecided_row(*index).await? {
+            if let Some(row) = space.in_doubt_row(*index).await? {
                 (disks, left) = (disks_at_work(self.pool(), &row), redundancy_left(self.pool(), &row));
             }
             waiting.push(Waiting { at, disks, redundancy_left: left });
         }
         let schedule = Schedule::new(self.pool(), waiting);
-        let given_up = Cell::new(result.unreadable);
+        let declared_lost = Cell::new(result.unreadable);
         let done = RefCell::new(Vec::with_capacity(rows.len()));
         let work = async |_: usize| {
-            while let Some(turn) = schedule.next().await {
+            while let Some(mutex) = schedule.next().await {
                 if !progress.goes_on() {
                     schedule.end();
                     break;
                 }
-                let Some((space, index)) = rows.get(turn.at) else { continue };
-                let mut of_row = RowOfLot { at: turn.at, refilled: None, result: Resynced::default() };
-                let filling = Filling { given_up: &given_up, progress };
+                let Some((space, index)) = rows.get(mutex.at) else { continue };
+                let mut of_row = RowOfLot { at: mutex.at, refilled: None, result: Resynced::default() };
+                let filling = Filling { declared_lost: &declared_lost, progress };
                 match space.fill_row(*index, filling, &mut of_row.result).await {
                     Ok(refilled) => of_row.refilled = refilled,
                     // Others are not kept waiting by a row whose disks are away.
@@ -290,7 +290,7 @@ impl Spaces {
 #[derive(Clone, Copy)]
 struct Filling<'a> {
     /// Blocks that were given up because no disk can read them.
-    given_up: &'a Cell<u64>,
+    declared_lost: &'a Cell<u64>,
     progress: &'a Progress,
 }
 
@@ -305,8 +305,8 @@ impl Space {
         index: u64,
         result: &mut Resynced,
     ) -> Result<Option<Refilled>, SpaceError> {
-        let (given_up, progress) = (Cell::new(0), Progress::default());
-        let filling = Filling { given_up: &given_up, progress: &progress };
+        let (declared_lost, progress) = (Cell::new(0), Progress::default());
+        let filling = Filling { declared_lost: &declared_lost, progress: &progress };
         let filled = self.fill_row(index, filling, result).await?;
         if let Some(row) = &filled {
             self.announce(row).await?;
@@ -324,7 +324,7 @@ impl Space {
     ) -> Result<Option<Refilled>, SpaceError> {
         let Some(row) = self.row(index).await? else { return Ok(None) };
         if self.has_unfinished(&row) {
-            // What its lines are is known when they are in place.
+            // What its stripes are is known when they are in place.
             result.waiting += 1;
             return Ok(None);
         }
@@ -348,7 +348,7 @@ impl Space {
                 Ok(false) => result.waiting += 1,
                 Err(SpaceError::NoSpaceBelow { .. }) => {
                     result.waiting += 1;
-                    result.crowded += 1;
+                    result.backing_full += 1;
                 }
                 Err(error) => return Err(error),
             }
@@ -364,10 +364,10 @@ impl Space {
         Ok(())
     }
 
-    /// Whether lines of a row may be half in place.
+    /// Whether stripes of a row may be half in place.
     pub(crate) fn has_unfinished(&self, row: &Row) -> bool {
         self.cache_of(row)
-            .is_some_and(|cache| cache.unfinished.borrow().iter().any(|redo| redo.row.is_beside(row)))
+            .is_some_and(|cache| cache.unfinished.borrow().iter().any(|redo| redo.row.is_paired_with(row)))
     }
 
     /// Gives one slab what it misses; whether that could be done now.
@@ -389,7 +389,7 @@ impl Space {
             slab,
             filling,
             next: Cell::new(0),
-            scan: Turn::default(),
+            scan: AsyncMutex::default(),
             is_over: Cell::new(false),
             result: Cell::new(Resynced::default()),
             unreadable: RefCell::default(),
@@ -429,7 +429,7 @@ impl Space {
         }
         let Some(mut buffer) = pool.seams().metadata.try_take(length) else { return Ok(None) };
         let rebuilt =
-            self.rebuild_run(row, column, (run.first, &states), Patience::Long, &mut buffer).await?;
+            self.rebuild_run(row, column, (run.first, &states), HedgeDelay::Long, &mut buffer).await?;
         Ok((rebuilt == Rebuilt::Whole).then(|| buffer.freeze()))
     }
 }
@@ -443,7 +443,7 @@ struct Refill<'a> {
     filling: Filling<'a>,
     /// The first block that nobody has looked at, and the turn of whoever looks on.
     next: Cell<u32>,
-    scan: Turn,
+    scan: AsyncMutex,
     /// One of its runs has failed: no more are begun.
     is_over: Cell<bool>,
     result: Cell<Resynced>,
@@ -457,14 +457,14 @@ impl Refill<'_> {
         let shared = &self.space.shared;
         // A write that chose its disks before this one was here goes on without it; what it leaves has to be seen below.
         shared.tickets.wait_below(shared.tickets.next()).await;
-        if !self.lines_end().await {
+        if !self.stripes_end().await {
             return Ok(false);
         }
         self.look_up_tables().await?;
         let filled = join_all((0..RUNS_AT_A_TIME).map(|_| self.runs())).await;
         filled.into_iter().collect::<Result<(), SpaceError>>()?;
         if self.space.has_unfinished(self.row) {
-            // What was read beside them may be of no line that there is.
+            // What was read beside them may be of no stripe that there is.
             return Ok(false);
         }
         let unreadable = self.unreadable.borrow().clone();
@@ -473,14 +473,14 @@ impl Refill<'_> {
             result.unreadable += unreadable.len() as u64;
         });
         if self.column < self.row.shape.data_columns() {
-            unreadable.iter().for_each(|block| self.space.note(self.row, *block, IncidentKind::Lost));
+            unreadable.iter().for_each(|block| self.space.note(self.row, *block, DataLossKind::Lost));
         }
         // Tables lie behind their blocks, and heads are there now.
         let (row, column, slab) = (self.row, self.column, self.slab);
         self.space.pair_slots(row, column, slab).await?;
         if slab.has_nothing() {
-            let _tables = shared.table_turn.take().await;
-            if !row.gone.get() {
+            let _tables = shared.table_mutex.take().await;
+            if !row.freed.get() {
                 shared.write_headers(row, |other| other == slab).await?;
             }
         }
@@ -505,12 +505,12 @@ impl Refill<'_> {
         self.result.set(result);
     }
 
-    /// Waits until lines that are being put in place are: they have chosen their slabs, and tell the tables at their end only.
+    /// Waits until stripes that are being put in place are: they have chosen their slabs, and tell the tables at their end only.
     /// Whether none of the row was left half in place.
-    async fn lines_end(&self) -> bool {
+    async fn stripes_end(&self) -> bool {
         let cache = self.space.cache_of(self.row);
         if let Some(cache) = cache {
-            drop(cache.turn.take().await);
+            drop(cache.mutex.take().await);
         }
         !self.space.has_unfinished(self.row)
     }
@@ -524,7 +524,7 @@ impl Refill<'_> {
                 Ok(Some(run)) => {
                     let began = clock.now();
                     let done = self.run(run).await;
-                    self.space.shared.pace.rest(clock.as_ref(), began).await;
+                    self.space.shared.throttle.rest(clock.as_ref(), began).await;
                     done
                 }
                 Ok(None) => return Ok(()),
@@ -541,7 +541,7 @@ impl Refill<'_> {
     /// The next blocks that follow each other and that the slab misses.
     #[pooled]
     async fn next_run(&self) -> Result<Option<Range>, SpaceError> {
-        let _turn = self.scan.take().await;
+        let _exclusive = self.scan.take().await;
         let blocks = self.row.shape.column_blocks(self.column);
         let mut run: Option<Range> = None;
         while self.next.get() < blocks {
@@ -577,7 +577,7 @@ impl Refill<'_> {
         let Self { space, row, column, .. } = *self;
         let _memory = space.shared.refills.take(frames_of_run(row)).await;
         let _guard = row.locks.lock(hull(row, column, run)).await;
-        if row.gone.get() {
+        if row.freed.get() {
             return Ok(());
         }
         let whole = space.read_verified(row, column, run).await?;
@@ -600,36 +600,36 @@ impl Refill<'_> {
         }
         let mut buffer = space.shared.pool.seams().metadata.take(BLOCK).await;
         let read = match row.has_parity() {
-            true => space.read_in_place(row, (column, block), Patience::Long, &mut buffer).await,
-            false => space.read_copied_block(row, row_block, Patience::Long, &mut buffer).await,
+            true => space.read_main(row, (column, block), HedgeDelay::Long, &mut buffer).await,
+            false => space.read_copied_block(row, row_block, HedgeDelay::Long, &mut buffer).await,
         };
         match read {
             Ok(()) => self.give(Range { first: block, count: 1 }, buffer.freeze()).await,
             // What cannot be read is lost on this copy as well: nobody makes a checksum of unverified data.
             Err(SpaceError::Unreadable {
-                why: UnreadableReason::NoGoodCopy | UnreadableReason::RottenHere | UnreadableReason::Damaged,
+                why: UnreadableReason::NoGoodCopy | UnreadableReason::CorruptHere | UnreadableReason::Damaged,
                 ..
             }) => {
-                // With what the row's heir has nothing is lost.
-                let is_lost = space.is_at_home(row, block).await?;
+                // With what the row's shadow row has nothing is lost.
+                let is_lost = space.is_in_row(row, block).await?;
                 self.count(|result| result.lost_blocks += u64::from(is_lost));
                 Ok(())
             }
             Err(SpaceError::Unreadable {
                 why: UnreadableReason::Device(DeviceError::Medium { .. }), ..
-            }) if self.may_give_up() => {
+            }) if self.may_declare_lost() => {
                 self.unreadable.borrow_mut().push(row_block);
-                self.filling.given_up.set(self.filling.given_up.get() + 1);
+                self.filling.declared_lost.set(self.filling.declared_lost.get() + 1);
                 Ok(())
             }
             Err(error) => Err(error),
         }
     }
 
-    fn may_give_up(&self) -> bool {
+    fn may_declare_lost(&self) -> bool {
         let blocks = self.row.shape.column_blocks(self.column) as usize;
         self.unreadable.borrow().len() < (blocks / UNREADABLE_SHARE).clamp(1, UNREADABLE_MAX)
-            && self.filling.given_up.get() < GIVEN_UP_MAX
+            && self.filling.declared_lost.get() < DECLARED_LOST_MAX
     }
 
     async fn give(&self, run: Range, content: dolmen_buffer::Shared) -> Result<(), SpaceError> {

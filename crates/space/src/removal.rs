@@ -4,24 +4,24 @@
 //! - A slab is given up only where its column has as many others that count as it has copies.
 //! - Nothing is begun that has no room by what is free at that moment.
 //!
-//! Left to others: where slabs go (`homes`), filling them (`resync`), striking the disk (crate `pool`).
+//! Left to others: where slabs go (`slab_targets`), filling them (`resync`), striking the disk (crate `pool`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use dolmen_future_pool::pooled;
+use dolmen_mutation::mutation;
 use dolmen_placement::Offer;
-use dolmen_planted::mutation;
 use dolmen_pool::{Disk, Purpose};
-use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES, Name, SpaceId};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskSlot, Name, SpaceId};
 
 use crate::error::SpaceError;
-use crate::homes::{Homes, columns_to_move, is_filled_anew};
-use crate::only::is_lost;
 use crate::progress::Progress;
 use crate::refill::{neediest_first, next_lot, not_begun, of_spaces};
 use crate::resync::{Refilled, Resynced};
 use crate::row::{Row, RowRecord, Slabs};
+use crate::slab_targets::{SlabTargets, columns_to_move, is_refilled};
+use crate::sole_copy::is_lost;
 use crate::space::Space;
 use crate::spaces::Spaces;
 
@@ -81,7 +81,7 @@ impl Spaces {
         from: DiskSlot,
         more: &[Offer],
     ) -> Result<RemovalForecast, SpaceError> {
-        self.forecast_leaving(from, Homes::with_more(self.pool(), more)).await
+        self.forecast_leaving(from, SlabTargets::with_more(self.pool(), more)).await
     }
 
     /// The same, to disks with such room.
@@ -89,7 +89,7 @@ impl Spaces {
     pub(crate) async fn forecast_leaving(
         &self,
         from: DiskSlot,
-        mut homes: Homes,
+        mut targets_for_slabs: SlabTargets,
     ) -> Result<RemovalForecast, SpaceError> {
         let mut forecast = RemovalForecast::default();
         for space in self.all() {
@@ -103,9 +103,10 @@ impl Spaces {
                     let mut is_stuck = false;
                     let mut after = record.clone();
                     for column in columns_to_move(self.pool(), record, from, copies) {
-                        match homes.choose(self.pool(), &after, column, from) {
+                        match targets_for_slabs.choose(self.pool(), &after, column, from) {
                             Some(to) => {
-                                forecast.moved.0 += record.shape.slab_map(column).grains() * GRAIN_BYTES;
+                                forecast.moved.0 +=
+                                    record.shape.slab_map(column).units() * ALLOCATION_UNIT_BYTES;
                                 let slabs = after.columns.get_mut(column).into_iter().flatten();
                                 slabs.filter(|slab| slab.disk == from).for_each(|slab| slab.disk = to);
                             }
@@ -119,7 +120,7 @@ impl Spaces {
                 })
                 .await?;
         }
-        forecast.left = homes.left();
+        forecast.left = targets_for_slabs.left();
         Ok(forecast)
     }
 
@@ -141,17 +142,17 @@ impl Spaces {
         let moved = self.move_off(disk.slot(), BTreeSet::new(), &goes_on, &BTreeSet::new, progress).await?;
         let Some(left) = moved else { return Ok(false) };
         let all = left.is_empty();
-        self.note_left(disk, left);
+        self.note_deferred(disk, left);
         Ok(all && goes_on())
     }
 
-    /// Waits for claims that began before and may lay something on a disk that is looked at next, and ends lines that are half in
+    /// Waits for claims that began before and may lay something on a disk that is looked at next, and ends stripes that are half in
     /// place.
     pub(crate) async fn end_what_has_begun(&self) -> Result<(), SpaceError> {
         for space in self.all() {
             space.claims_end().await;
         }
-        self.finish_lines().await
+        self.finish_stripes().await
     }
 
     /// Moves what is on a disk to others, but for those that `but` names, and but for the rows of spaces that stay. The spaces of what
@@ -184,7 +185,7 @@ impl Spaces {
                 let claim = async |space: &Space, row: &Rc<Row>| {
                     // What nobody here has fills no slab.
                     if !is_lost(self.pool(), &row.record()) {
-                        self.claim_homes(space, row, from, &but()).await?;
+                        self.claim_slab_targets(space, row, from, &but()).await?;
                     }
                     Ok(vec![from])
                 };
@@ -206,14 +207,14 @@ impl Spaces {
         result: &mut Resynced,
     ) -> Result<Moved, SpaceError> {
         self.shared.gate().await?;
-        let _turn = self.shared.refill_turn.take().await;
+        let _exclusive = self.shared.refill_mutex.take().await;
         let mut begun = Vec::with_capacity(rows.len());
         for (space, index) in rows {
-            let Some(row) = space.undecided_row(*index).await? else { continue };
+            let Some(row) = space.in_doubt_row(*index).await? else { continue };
             let leaves = claim(space, &row).await?;
-            let is_anew = leaves.iter().all(|from| is_filled_anew(self.pool(), &row, *from));
-            let anew = is_anew.then(|| (row.id, columns_on(&row.record(), &leaves)));
-            begun.push(((Rc::clone(space), *index), leaves, anew));
+            let is_superseding = leaves.iter().all(|from| is_refilled(self.pool(), &row, *from));
+            let supersedes = is_superseding.then(|| (row.id, columns_on(&row.record(), &leaves)));
+            begun.push(((Rc::clone(space), *index), leaves, supersedes));
         }
         let lot: Vec<(Rc<Space>, u64)> = begun.iter().map(|(row, ..)| row.clone()).collect();
         let done = self.refill_lot(&lot, progress, result).await?;
@@ -221,27 +222,27 @@ impl Spaces {
         let not_begun = not_begun(&lot, &done).collect();
         let mut filled = Vec::with_capacity(done.len());
         for row in &done {
-            let Some((of_lot, leaves, anew)) = begun.get_mut(row.at) else { continue };
+            let Some((of_lot, leaves, supersedes)) = begun.get_mut(row.at) else { continue };
             let leaves = std::mem::take(leaves);
             // A column that was not filled says nothing, and neither do those of another row that took the place of this one.
             let is_filled = |column: &usize| row.refilled.as_ref().is_some_and(|row| row.is_new(*column));
-            let whole = anew.take().filter(|(_, columns)| columns.iter().all(is_filled));
+            let whole = supersedes.take().filter(|(_, columns)| columns.iter().all(is_filled));
             let whole = whole.filter(|_| row.result.lost_blocks == 0).map(|(id, _)| id);
             filled.push((of_lot.clone(), leaves, whole));
         }
         let refilled: Vec<(Rc<Space>, Refilled)> = of_spaces(&lot, done).collect();
-        let is_early = mutation!(GivenUpUntrusted);
+        let is_early = mutation!(DroppedUntrusted);
         if !is_early {
             self.shared.trust_all(&refilled, result).await?;
         }
         for ((space, index), leaves, whole) in filled {
-            let row = if leaves.is_empty() { None } else { space.undecided_row(index).await? };
+            let row = if leaves.is_empty() { None } else { space.in_doubt_row(index).await? };
             let Some(row) = row else { continue };
             // What nobody else has whole may be whole there, or on a disk that is away; what is here is healed from it.
             let is_whole = whole == Some(row.id);
             // Where nothing can be given up, nobody asks the disks whether it could.
             let may_go = is_whole
-                || mutation!(LastCopyGivenUp)
+                || mutation!(LastCopyDropped)
                 || (leaves.iter().any(|from| !space.is_stuck_on(&row, *from))
                     && space.can_do_without_absent(index).await?);
             for from in leaves {
@@ -259,7 +260,7 @@ impl Spaces {
     /// Gives each column of a row that has a slab on the disk another one elsewhere, stale, where there is room; on none of some
     /// disks.
     #[pooled]
-    async fn claim_homes(
+    async fn claim_slab_targets(
         &self,
         space: &Space,
         row: &Rc<Row>,
@@ -269,16 +270,16 @@ impl Spaces {
         let pool = self.pool();
         let copies = space.copies_of(row.layout());
         for column in columns_to_move(pool, &row.record(), from, copies) {
-            let mut homes = Homes::of(pool);
-            but.iter().for_each(|slot| homes.refuse(*slot));
-            while let Some(to) = homes.choose(pool, &row.record(), column, from) {
+            let mut targets_for_slabs = SlabTargets::of(pool);
+            but.iter().for_each(|slot| targets_for_slabs.refuse(*slot));
+            while let Some(to) = targets_for_slabs.choose(pool, &row.record(), column, from) {
                 match space.add_slab(row, (from, to), |other| other == column).await {
                     Ok(_) => break,
-                    // Its free grains lie in too many pieces, or somebody else was there first.
+                    // Its free allocation units lie in too many pieces, or somebody else was there first.
                     Err(SpaceError::Pool(_)) => pool.check_writable()?,
                     Err(error) => return Err(error),
                 }
-                homes.refuse(to);
+                targets_for_slabs.refuse(to);
             }
         }
         Ok(())

@@ -9,12 +9,12 @@ use std::rc::Rc;
 use dolmen_block_io::BlockDevice;
 use dolmen_future_pool::pooled;
 use dolmen_pool::{Disk, Purpose};
-use dolmen_units::{Bytes, DiskId, DiskSlot, GRAIN_BYTES, SpaceId};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskId, DiskSlot, SpaceId};
 
 use crate::error::SpaceError;
-use crate::homes::is_filled_anew;
 use crate::progress::Progress;
 use crate::row::Slabs;
+use crate::slab_targets::is_refilled;
 use crate::space::Space;
 use crate::spaces::Spaces;
 
@@ -61,16 +61,16 @@ impl Spaces {
         // Whoever chose the disk before it was retired has put that on record then.
         drop(self.pool().change(Purpose::Release).await);
         let rows = self.rows_on(from).await?;
-        let mut filled_anew = BTreeSet::new();
+        let mut refilled = BTreeSet::new();
         for (space, index) in &rows {
             if !progress.may_go_on(&self.shared.closing).await || !goes_on() {
                 return Ok(false);
             }
-            if let Some(row) = space.undecided_row(*index).await? {
+            if let Some(row) = space.in_doubt_row(*index).await? {
                 self.shared.gate().await?;
                 space.add_slab(&row, (from, to), |_| true).await?;
-                if is_filled_anew(self.pool(), &row, from) {
-                    filled_anew.insert((space.id(), *index));
+                if is_refilled(self.pool(), &row, from) {
+                    refilled.insert((space.id(), *index));
                 }
             }
         }
@@ -80,9 +80,9 @@ impl Spaces {
             if !progress.may_go_on(&self.shared.closing).await || !goes_on() {
                 return Ok(false);
             }
-            let Some(row) = space.undecided_row(*index).await? else { continue };
+            let Some(row) = space.in_doubt_row(*index).await? else { continue };
             // What nobody else has whole may be whole there, or on a disk that is away; what is here is healed from it.
-            let is_whole = resynced.lost_blocks == 0 && filled_anew.contains(&(space.id(), *index));
+            let is_whole = resynced.lost_blocks == 0 && refilled.contains(&(space.id(), *index));
             let may_go = is_whole || space.can_do_without_absent(*index).await?;
             if !may_go || !space.drop_slab(&row, from).await? {
                 left.insert(space.id());
@@ -93,13 +93,13 @@ impl Spaces {
         }
         let all = left.is_empty();
         if let Some(disk) = self.pool().disk(from) {
-            self.note_left(&disk, left);
+            self.note_deferred(&disk, left);
         }
         Ok(all)
     }
 
     /// Notes the spaces that have slabs left on a disk that is to leave.
-    pub(crate) fn note_left(&self, disk: &Disk, left: BTreeSet<SpaceId>) {
+    pub(crate) fn note_deferred(&self, disk: &Disk, left: BTreeSet<SpaceId>) {
         self.left.borrow_mut().insert(disk.id(), left);
     }
 
@@ -127,10 +127,10 @@ impl Spaces {
     /// of `new` by `old` moves back what was moved, and strikes `new`.
     ///
     /// # Errors
-    /// As [`Pool::turn_back`](dolmen_pool::Pool::turn_back).
+    /// As [`Pool::reverse_replacement`](dolmen_pool::Pool::turn_back).
     #[pooled]
     pub async fn call_off(&self, old: &Disk, new: &Disk) -> Result<(), SpaceError> {
-        self.pool().turn_back(old, new).await?;
+        self.pool().reverse_replacement(old, new).await?;
         // What is known of either was found on the way in the other direction.
         let mut left = self.left.borrow_mut();
         left.remove(&old.id());
@@ -144,18 +144,18 @@ impl Spaces {
     /// [`SpaceError`].
     #[pooled]
     pub async fn bytes_to_move(&self, from: DiskSlot, to: DiskSlot) -> Result<Bytes, SpaceError> {
-        let mut grains = 0;
+        let mut units = 0;
         for space in self.all() {
             space
                 .for_each_record(|_, record| {
                     let lacks = |slabs: &&Slabs| !slabs.iter().any(|slab| slab.disk == to);
                     let slabs = record.columns.iter().filter(lacks).flatten();
                     let runs = slabs.filter(|slab| slab.disk == from).flat_map(|slab| &slab.runs);
-                    grains += runs.map(|run| run.count).sum::<u64>();
+                    units += runs.map(|run| run.count).sum::<u64>();
                 })
                 .await?;
         }
-        Ok(Bytes(grains * GRAIN_BYTES))
+        Ok(Bytes(units * ALLOCATION_UNIT_BYTES))
     }
 
     /// Rows with a slab on a disk.
@@ -176,7 +176,7 @@ impl Spaces {
     }
 
     /// Puts a prepared device in the place of a disk: it joins the pool, gets all of the old disk's slabs, and the old
-    /// disk is struck from the members once it holds none.
+    /// disk is removed from the members once it holds none.
     ///
     /// # Errors
     /// [`SpaceError`]; the pool goes on with what it had.
@@ -215,7 +215,7 @@ impl Spaces {
         }
         let moved = self.move_slabs(old.slot(), new.slot(), progress).await?;
         if moved {
-            self.pool().strike(old).await?;
+            self.pool().evict(old).await?;
         }
         self.pool().tend_voters().await?;
         Ok(moved)

@@ -1,4 +1,4 @@
-//! What a crash leaves of the write cache: mappings are found in the log, and lines that may be half in place are finished from
+//! What a crash leaves of the write cache: mappings are found in the log, and stripes that may be half in place are finished from
 //! the content that the cache has of them (docs/design/0004, under recovery).
 
 use std::collections::BTreeMap;
@@ -6,41 +6,41 @@ use std::rc::Rc;
 
 use dolmen_buffer::Buffer;
 use dolmen_future_pool::pooled;
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_pool::RecoveredBlock;
 use dolmen_units::{Lsn, SpaceId};
 
-use crate::cache::{Cache, is_of_heirs, may_hold, seen_as};
+use crate::cache::{Cache, is_of_shadows, may_hold, seen_as};
+use crate::cached_read::CachedRead;
 use crate::destage::{Prepared, Redo};
 use crate::error::SpaceError;
-use crate::had::Had;
 use crate::layout::{BLOCK, Shape};
-use crate::line::Found;
 use crate::locks::Range;
-use crate::mapping::{Content, UNDECIDED, Version};
+use crate::mapping::{Content, IN_DOUBT, Version};
 use crate::record::{BlockState, Entry, Place, ReadMapping, RedoBlock, entries, push_redo};
 use crate::recovery::RowKey;
 use crate::row::Row;
 use crate::shared::Shared;
 use crate::space::Space;
+use crate::stripe_read::Found;
 use crate::tickets::Ticket;
 
 /// Rows of a cache for writes, beside those that are kept for parity, that are enough to go on with.
 const ROWS_FOR_WRITES: usize = 1;
-/// Lines that are finished in one turn.
+/// Stripes that are finished in one turn.
 pub(crate) const FINISHED_TOGETHER: usize = 4;
 
 /// A version as the log has it.
 #[derive(Debug, Clone, Copy)]
 struct Recorded {
     content: Content,
-    said: Lsn,
+    relogged: Lsn,
     is_marked: bool,
-    /// Whether it was said to be undecided while the pool was open.
-    was_left: bool,
+    /// Whether it was said to be in doubt while the pool was open.
+    was_deferred: bool,
 }
 
-/// A redo of a line as the log has it.
+/// A redo of a stripe as the log has it.
 struct RecordedRedo {
     lsn: Lsn,
     blocks: Vec<RedoBlock>,
@@ -51,9 +51,9 @@ struct RecordedRedo {
 struct OfRow {
     /// Versions of blocks, by their first record.
     versions: BTreeMap<u32, BTreeMap<Lsn, Recorded>>,
-    /// Redos that a flush has covered and that nothing has ended yet, by line, in their order.
+    /// Redos that a flush has covered and that nothing has ended yet, by stripe, in their order.
     redos: BTreeMap<u32, Vec<RecordedRedo>>,
-    /// The newest version that was put in place and ended with that, by line and column.
+    /// The newest version that was put in place and ended with that, by stripe and column.
     ended: BTreeMap<(u32, usize), Lsn>,
 }
 
@@ -80,19 +80,19 @@ impl Cached {
                 };
                 // What is said of blocks that no row of its space has is said of nothing.
                 if !matches!(&entry, Entry::Mapping(read) if !is_in_row(read)) {
-                    cached.add(entry, record.lsn, record.settled);
+                    cached.add(entry, record.lsn, record.durable);
                 }
             }
         }
         Ok(cached)
     }
 
-    fn add(&mut self, entry: Entry<'_>, lsn: Lsn, is_settled: bool) {
+    fn add(&mut self, entry: Entry<'_>, lsn: Lsn, is_durable: bool) {
         match entry {
-            Entry::Stretch(_) => {}
+            Entry::BlockExtent(_) => {}
             Entry::Done(head) => {
                 let key = (head.space, head.row_index, head.row);
-                self.rows.entry(key).or_default().end(head.line);
+                self.rows.entry(key).or_default().end(head.stripe);
             }
             Entry::Mapping(read) => {
                 let mapping = read.mapping;
@@ -110,34 +110,34 @@ impl Cached {
                         versions.remove(&since);
                         continue;
                     }
-                    let fresh = Recorded { content, said: lsn, is_marked: false, was_left: false };
+                    let fresh = Recorded { content, relogged: lsn, is_marked: false, was_deferred: false };
                     let version = versions.entry(since).or_insert(fresh);
-                    version.was_left |= mapping.undecided;
-                    version.said = lsn;
-                    // Said to be undecided, it counts as that although a flush has passed over what was said before.
-                    version.is_marked |= is_settled || mapping.covered;
-                    version.is_marked &= !mapping.undecided;
+                    version.was_deferred |= mapping.in_doubt;
+                    version.relogged = lsn;
+                    // Said to be in doubt, it counts as that although a flush has passed over what was said before.
+                    version.is_marked |= is_durable || mapping.covered;
+                    version.is_marked &= !mapping.in_doubt;
                 }
             }
             Entry::Redo(read) if read.head.void => {
                 let key = (read.head.space, read.head.row_index, read.head.row);
                 let blocks: Vec<RedoBlock> = read.blocks().collect();
-                self.rows.entry(key).or_default().forget(read.head.line, &blocks);
+                self.rows.entry(key).or_default().forget(read.head.stripe, &blocks);
             }
             // One that no flush has covered has touched nothing in place.
-            Entry::Redo(read) if is_settled || read.head.covered => {
+            Entry::Redo(read) if is_durable || read.head.covered => {
                 let key = (read.head.space, read.head.row_index, read.head.row);
                 let of_row = self.rows.entry(key).or_default();
-                // Said again, it takes the place of what was said before.
+                // Relogged, it takes the place of what was said before.
                 let blocks: Vec<RedoBlock> = read.blocks().collect();
-                of_row.forget(read.head.line, &blocks);
-                of_row.redos.entry(read.head.line).or_default().push(RecordedRedo { lsn, blocks });
+                of_row.forget(read.head.stripe, &blocks);
+                of_row.redos.entry(read.head.stripe).or_default().push(RecordedRedo { lsn, blocks });
             }
             Entry::Redo(_) => {}
         }
     }
 
-    /// Notes in rows and caches what is cached, once cache rows were decided; lines that may be half in place wait to be
+    /// Notes in rows and caches what is cached, once cache rows were decided; stripes that may be half in place wait to be
     /// finished. The rows.
     #[pooled]
     pub(crate) async fn load(
@@ -147,43 +147,43 @@ impl Cached {
     ) -> Result<Vec<Rc<Row>>, SpaceError> {
         let mut rows = Vec::new();
         let held = shared.tickets.begin();
-        let mut heirs: BTreeMap<(SpaceId, u64), (Rc<Row>, OfRow)> = BTreeMap::new();
-        // What was in place of an heir that gave its lines back has ended versions of its row all the same.
-        let mut gone: BTreeMap<(SpaceId, u64), Vec<OfRow>> = BTreeMap::new();
+        let mut shadows: BTreeMap<(SpaceId, u64), (Rc<Row>, OfRow)> = BTreeMap::new();
+        // What was in place of a shadow row that gave its stripes back has ended versions of its row all the same.
+        let mut freed: BTreeMap<(SpaceId, u64), Vec<OfRow>> = BTreeMap::new();
         let mut others = Vec::new();
         for ((space, index, id), of_row) in self.rows {
             let Some(space) = spaces.get(&space) else { continue };
-            let Some(row) = space.undecided_row(index).await?.filter(|row| row.id == id) else {
-                if is_of_heirs(space.id()) {
-                    gone.entry((seen_as(space.id()), index)).or_default().push(of_row);
+            let Some(row) = space.in_doubt_row(index).await?.filter(|row| row.id == id) else {
+                if is_of_shadows(space.id()) {
+                    freed.entry((seen_as(space.id()), index)).or_default().push(of_row);
                 }
                 continue;
             };
-            match row.is_heir() {
-                true => drop(heirs.insert((row.owner(), index), (row, of_row))),
+            match row.is_shadow() {
+                true => drop(shadows.insert((row.owner(), index), (row, of_row))),
                 false => others.push((row, of_row)),
             }
         }
-        // What is put in place of an heir ends versions of the row's blocks. There may be none of these, and a line that is half
-        // in place.
-        for (owner, index) in heirs.keys() {
+        // What is put in place of a shadow row ends versions of the row's blocks. There may be none of these, and a stripe that is
+        // half in place.
+        for (owner, index) in shadows.keys() {
             let is_there = |(row, _): &(Rc<Row>, OfRow)| (row.space, row.index) == (*owner, *index);
             if let Some(space) = spaces.get(owner).filter(|_| !others.iter().any(is_there))
-                && let Some(row) = space.undecided_row(*index).await?
+                && let Some(row) = space.in_doubt_row(*index).await?
             {
                 others.push((row, OfRow::default()));
             }
         }
         for (row, mut of_row) in others {
-            for mut of_gone in gone.remove(&(row.space, row.index)).into_iter().flatten() {
-                of_gone.redos.clear();
-                of_row.end_what_is_at(&mut of_gone, &row.shape);
+            for mut of_lost in freed.remove(&(row.space, row.index)).into_iter().flatten() {
+                of_lost.redos.clear();
+                of_row.end_what_is_at(&mut of_lost, &row.shape);
             }
             let cache = spaces.get(&row.space).and_then(|space| space.cache_of(&row));
             let Some(cache) = cache else { continue };
-            let heir = heirs.remove(&(row.space, row.index));
-            if of_row.load(&cache, &row, heir, held.ticket()).await? == Loaded::GoneBack {
-                shared.note_gone_back(spaces.get(&row.space));
+            let shadow = shadows.remove(&(row.space, row.index));
+            if of_row.load(&cache, &row, shadow, held.ticket()).await? == Loaded::Reverted {
+                shared.note_reverted(spaces.get(&row.space));
             }
             rows.push(row);
         }
@@ -196,57 +196,63 @@ impl Cached {
 enum Loaded {
     /// They stand, or nobody had relied on them.
     Whole,
-    /// The newest of a block had been left undecided, and came to nothing.
-    GoneBack,
+    /// The newest of a block had been left in doubt, and came to nothing.
+    Reverted,
 }
 
-/// Versions that end with a line: the block of the row, and the first record of the newest of them.
+/// Versions that end with a stripe: the block of the row, and the first record of the newest of them.
 type Ends = Vec<(u32, Lsn)>;
 
 impl OfRow {
-    /// Forgets what was said of a line with these blocks.
-    fn forget(&mut self, line: u32, blocks: &[RedoBlock]) {
-        if let Some(of_line) = self.redos.get_mut(&line) {
-            of_line.retain(|redo| redo.blocks != blocks);
+    /// Forgets what was said of a stripe with these blocks.
+    fn forget(&mut self, stripe: u32, blocks: &[RedoBlock]) {
+        if let Some(of_stripe) = self.redos.get_mut(&stripe) {
+            of_stripe.retain(|redo| redo.blocks != blocks);
         }
     }
 
-    /// Ends what was said of a line until now: it is in place.
-    fn end(&mut self, line: u32) {
-        let blocks = self.redos.remove(&line).into_iter().flatten().flat_map(|redo| redo.blocks);
+    /// Ends what was said of a stripe until now: it is in place.
+    fn end(&mut self, stripe: u32) {
+        let blocks = self.redos.remove(&stripe).into_iter().flatten().flat_map(|redo| redo.blocks);
         for (column, since) in blocks.filter_map(|block| Some((block.column, block.since?))) {
-            let newest = self.ended.entry((line, column)).or_default();
+            let newest = self.ended.entry((stripe, column)).or_default();
             *newest = since.max(*newest);
         }
     }
 
-    /// Ends the versions of blocks that are in place; the lines that may be half in place, with what ends with them.
-    fn end_what_is_in_place(&mut self, shape: &Shape) -> Vec<(u32, RecordedRedo, Ends)> {
+    /// Ends the versions of blocks that are in place; the stripes that may be half in place, with what ends with them.
+    fn end_destaged(&mut self, shape: &Shape) -> Vec<(u32, RecordedRedo, Ends)> {
         let mut own = Self { redos: std::mem::take(&mut self.redos), ..Self::default() };
         own.ended = std::mem::take(&mut self.ended);
         self.end_what_is_at(&mut own, shape)
     }
 
-    /// The same for what the log says of lines of the row itself, or of its heir.
-    fn end_what_is_at(&mut self, home: &mut Self, shape: &Shape) -> Vec<(u32, RecordedRedo, Ends)> {
+    /// The same for what the log says of stripes of the row itself, or of its shadow row.
+    fn end_what_is_at(
+        &mut self,
+        stripe_location: &mut Self,
+        shape: &Shape,
+    ) -> Vec<(u32, RecordedRedo, Ends)> {
         if mutation!(RedoEndsWithMark) {
-            let lines: Vec<u32> = home.redos.keys().copied().collect();
-            lines.into_iter().for_each(|line| home.end(line));
+            let lines: Vec<u32> = stripe_location.redos.keys().copied().collect();
+            lines.into_iter().for_each(|stripe| stripe_location.end(stripe));
         }
         let is_data = |column: usize| column < shape.data_columns();
-        for ((line, column), since) in home.ended.iter().filter(|((_, column), _)| is_data(*column)) {
-            // What they took the place of ends too: that may have been said again behind them, and stand alone in the log.
-            let versions = self.versions.entry(shape.row_block(*column, *line)).or_default();
+        for ((stripe, column), since) in
+            stripe_location.ended.iter().filter(|((_, column), _)| is_data(*column))
+        {
+            // What they took the place of ends too: that may have been relogged behind them, and stand alone in the log.
+            let versions = self.versions.entry(shape.row_block(*column, *stripe)).or_default();
             versions.retain(|other, _| other > since);
         }
-        // Of a line that was moved within the cache, the last record has what it is.
-        let last = std::mem::take(&mut home.redos).into_iter();
-        let last = last.filter_map(|(line, mut of_line)| Some((line, of_line.pop()?)));
-        last.map(|(line, redo)| {
+        // Of a stripe that was moved within the cache, the last record has what it is.
+        let last = std::mem::take(&mut stripe_location.redos).into_iter();
+        let last = last.filter_map(|(stripe, mut of_stripe)| Some((stripe, of_stripe.pop()?)));
+        last.map(|(stripe, redo)| {
             let data = redo.blocks.iter().filter(|block| is_data(block.column));
-            let ends = data.filter_map(|block| Some((shape.row_block(block.column, line), block.since?)));
+            let ends = data.filter_map(|block| Some((shape.row_block(block.column, stripe), block.since?)));
             let ends: Ends = ends.collect();
-            (line, redo, ends)
+            (stripe, redo, ends)
         })
         .collect()
     }
@@ -256,33 +262,33 @@ impl OfRow {
         mut self,
         cache: &Cache,
         row: &Rc<Row>,
-        heir: Option<(Rc<Row>, Self)>,
+        shadow: Option<(Rc<Row>, Self)>,
         now: Ticket,
     ) -> Result<Loaded, SpaceError> {
-        let of_row = self.end_what_is_in_place(&row.shape).into_iter().map(|one| (Rc::clone(row), one));
+        let of_row = self.end_destaged(&row.shape).into_iter().map(|one| (Rc::clone(row), one));
         let mut unfinished: Vec<_> = of_row.collect();
-        if let Some((heir, mut of_heir)) = heir {
-            let more = self.end_what_is_at(&mut of_heir, &row.shape);
-            unfinished.extend(more.into_iter().map(|one| (Rc::clone(&heir), one)));
+        if let Some((shadow, mut of_shadow)) = shadow {
+            let more = self.end_what_is_at(&mut of_shadow, &row.shape);
+            unfinished.extend(more.into_iter().map(|one| (Rc::clone(&shadow), one)));
         }
         let unfinished: Vec<Redo> = unfinished
             .into_iter()
-            .map(|(home, (line, RecordedRedo { lsn, blocks }, ends))| {
-                // Whatever of it was said again behind it, it is said again behind that.
-                let said = ends.iter().filter_map(|(block, since)| {
+            .map(|(stripe_location, (stripe, RecordedRedo { lsn, blocks }, ends))| {
+                // Whatever of it was relogged behind it, it is relogged behind that.
+                let relogged = ends.iter().filter_map(|(block, since)| {
                     let versions = self.versions.get(block)?;
-                    versions.range(..=*since).map(|(_, version)| version.said).max()
+                    versions.range(..=*since).map(|(_, version)| version.relogged).max()
                 });
-                let said = said.fold(lsn, Lsn::max);
-                Redo { row: home, line, blocks, ends, said, owns_all: false }
+                let relogged = relogged.fold(lsn, Lsn::max);
+                Redo { row: stripe_location, stripe, blocks, ends, relogged, owns_all: false }
             })
             .collect();
         let mut loaded = Loaded::Whole;
         for (block, versions) in self.versions {
             if block < row.shape.row_blocks()
-                && load_versions(cache, row, block, &versions, now).await? == Loaded::GoneBack
+                && load_versions(cache, row, block, &versions, now).await? == Loaded::Reverted
             {
-                loaded = Loaded::GoneBack;
+                loaded = Loaded::Reverted;
             }
         }
         for redo in unfinished {
@@ -314,11 +320,11 @@ async fn load_versions(
             };
             // What is found to be whole is no more than found until recovery has made it durable.
             ticket = match state {
-                None => Some(UNDECIDED),
+                None => Some(IN_DOUBT),
                 Some(state) if may_hold(state, checksum) => Some(now),
                 Some(_) => {
-                    if recorded.was_left {
-                        loaded = Loaded::GoneBack;
+                    if recorded.was_deferred {
+                        loaded = Loaded::Reverted;
                     }
                     continue;
                 }
@@ -326,7 +332,8 @@ async fn load_versions(
         }
         // What took its place stands.
         loaded = Loaded::Whole;
-        let version = Version { content: recorded.content, since: *since, said: recorded.said, ticket };
+        let version =
+            Version { content: recorded.content, since: *since, relogged: recorded.relogged, ticket };
         cache.add_recovered(row, block, version);
     }
     Ok(loaded)
@@ -347,7 +354,7 @@ impl Cache {
             return Ok(());
         }
         for at in full {
-            let Some(row) = self.row_at(at).filter(|row| !self.shared().is_unresolved(row)) else { continue };
+            let Some(row) = self.row_at(at).filter(|row| !self.shared().is_deferred(row)) else { continue };
             let states = match self.space().states(&row, 0, Range { first: 0, count: whole }).await {
                 Ok(states) => states,
                 // Its disks are away.
@@ -363,23 +370,23 @@ impl Cache {
         Ok(())
     }
 
-    /// Finishes some of the lines that may be half in place, as far as their columns are here; whether any was. The caller holds
+    /// Finishes some of the stripes that may be half in place, as far as their columns are here; whether any was. The caller holds
     /// the turn, without which no room is made in the log: so there are few of them at a time.
     ///
     /// # Errors
     /// [`SpaceError`]; what was not finished is tried again.
-    pub(crate) async fn finish_lines(&self) -> Result<bool, SpaceError> {
+    pub(crate) async fn finish_stripes(&self) -> Result<bool, SpaceError> {
         let mut waiting = self.unfinished.take();
         let others = waiting.split_off(waiting.len().min(FINISHED_TOGETHER));
         *self.unfinished.borrow_mut() = others;
         let mut has_done = false;
         let mut waiting = waiting.into_iter();
         while let Some(redo) = waiting.next() {
-            match self.finish_line(redo.clone()).await {
+            match self.finish_stripe(redo.clone()).await {
                 Ok(done) => has_done |= done,
                 Err(error) => {
                     let mut unfinished = self.unfinished.borrow_mut();
-                    if !unfinished.iter().any(|other| other.is_of(&redo.row, redo.line)) {
+                    if !unfinished.iter().any(|other| other.is_of(&redo.row, redo.stripe)) {
                         unfinished.push(redo);
                     }
                     unfinished.extend(waiting);
@@ -391,9 +398,9 @@ impl Cache {
     }
 
     #[pooled]
-    async fn finish_line(&self, redo: Redo) -> Result<bool, SpaceError> {
+    async fn finish_stripe(&self, redo: Redo) -> Result<bool, SpaceError> {
         let row = Rc::clone(&redo.row);
-        let Some(space) = self.owner(row.space).filter(|_| !row.gone.get()) else {
+        let Some(space) = self.owner(row.space).filter(|_| !row.freed.get()) else {
             self.forget_redo(&redo);
             return Ok(false);
         };
@@ -403,12 +410,12 @@ impl Cache {
             self.leave_unfinished(redo);
             return Ok(false);
         }
-        let _guard = row.locks.lock(row.shape.stripes_of(Range { first: redo.line, count: 1 })).await;
-        if row.gone.get() {
+        let _guard = row.locks.lock(row.shape.stripes_of(Range { first: redo.stripe, count: 1 })).await;
+        if row.freed.get() {
             self.forget_redo(&redo);
             return Ok(false);
         }
-        if self.shared().is_unresolved(&row) {
+        if self.shared().is_deferred(&row) {
             self.leave_unfinished(redo);
             return Ok(false);
         }
@@ -422,13 +429,13 @@ impl Cache {
                 found.push(None);
                 continue;
             };
-            let had = self.had(block.place, checksum).await?;
-            let is_away = matches!(had, Had::Nothing);
-            let content = match had {
-                Had::Content(buffer) => Some(buffer),
+            let read_cached = self.read_cached(block.place, checksum).await?;
+            let is_away = matches!(read_cached, CachedRead::Nothing);
+            let content = match read_cached {
+                CachedRead::Content(buffer) => Some(buffer),
                 // Perhaps it got in place.
-                Had::Nothing | Had::Lost => {
-                    match space.look(&row, block.column, redo.line, block.state).await {
+                CachedRead::Nothing | CachedRead::Lost => {
+                    match space.look(&row, block.column, redo.stripe, block.state).await {
                         Found::Good(buffer) => Some(buffer),
                         Found::Never | Found::Damaged | Found::Bad if !is_away => None,
                         Found::Never | Found::Damaged | Found::Bad | Found::Away => {
@@ -442,7 +449,7 @@ impl Cache {
                 is_lost = true;
                 block.state = BlockState::Damaged;
                 if let Some(since) = block.since {
-                    self.note_lost(&row, row.shape.row_block(block.column, redo.line), since);
+                    self.note_lost(&row, row.shape.row_block(block.column, redo.stripe), since);
                 }
             }
             found.push(content.map(Buffer::freeze));
@@ -460,7 +467,7 @@ impl Cache {
         let is_kept = |place: &Place| finished.own_places().any(|other| other == *place);
         redo.own_places().filter(|place| !is_kept(place)).for_each(|place| self.count_dead(place));
         match self.with_all_copies(finished, &found).await? {
-            Some(redo) => self.put_in_place(vec![Prepared { redo, contents: found }]).await,
+            Some(redo) => self.destage(vec![Prepared { redo, contents: found }]).await,
             None => Ok(false),
         }
     }
@@ -503,17 +510,17 @@ impl Cache {
             push_redo(&mut body, moved.head(), &moved.blocks);
             body
         });
-        let said = match put.await {
-            Ok(said) => said,
+        let relogged = match put.await {
+            Ok(relogged) => relogged,
             Err(error) => {
                 self.leave_unfinished(redo);
                 return Err(error);
             }
         };
-        moved.said = said;
+        moved.relogged = relogged;
         moved.own_places().for_each(|place| self.count_live(place));
         *self.recorded.borrow_mut() = vec![moved.clone()];
-        self.give_up_recorded(|place| self.is_out_of_reach(place)).await?;
+        self.abandon_recorded(|place| self.is_out_of_reach(place)).await?;
         drop(held);
         self.shared().force_flush().await?;
         if self.recorded.take().is_empty() {
@@ -532,7 +539,7 @@ impl Cache {
     }
 }
 
-/// Whether a planted bug leaves a column out where a line is finished; parity begins with the column given.
+/// Whether a mutant leaves a column out where a stripe is finished; parity begins with the column given.
 fn is_left_out(column: usize, parity: usize) -> bool {
     (column >= parity && mutation!(RedoOfNewDataOnly))
         || (column > parity && mutation!(SecondParityNotRedone))
@@ -558,7 +565,7 @@ mod tests {
             count: 1,
             place: place.map(|block| Place { row: RowId(9), index: 0, block }),
             since: since.map(Lsn),
-            undecided: false,
+            in_doubt: false,
             covered: false,
             void: false,
         };
@@ -569,8 +576,8 @@ mod tests {
         body
     }
 
-    fn head(line: u32) -> RedoHead {
-        RedoHead { space: SPACE, row_index: 2, row: ROW, line, covered: false, void: false }
+    fn head(stripe: u32) -> RedoHead {
+        RedoHead { space: SPACE, row_index: 2, row: ROW, stripe, covered: false, void: false }
     }
 
     /// A redo of the first block of a row, as a version of it that was said first at `since`.
@@ -581,21 +588,21 @@ mod tests {
         body
     }
 
-    /// What is left of the first block, by first records, when the log has these records; and how many lines are unfinished.
+    /// What is left of the first block, by first records, when the log has these records; and how many stripes are unfinished.
     fn left(records: &[(u64, Vec<u8>)]) -> (Vec<u64>, usize) {
         let record = |(lsn, body): &(u64, Vec<u8>)| RecoveredBlock {
             lsn: Lsn(*lsn),
-            settled: true,
+            durable: true,
             body: body.clone(),
         };
         let mut cached = Cached::of(&records.iter().map(record).collect::<Vec<_>>(), |_| 1 << 10).unwrap();
         let mut of_row = cached.rows.remove(&(SPACE, 2, ROW)).unwrap();
         let shape = Shape::new(Bytes::mib(1), Bytes::kib(64), 2, 1).unwrap();
-        let unfinished = of_row.end_what_is_in_place(&shape).len();
+        let unfinished = of_row.end_destaged(&shape).len();
         (of_row.versions.remove(&0).unwrap_or_default().into_keys().map(|lsn| lsn.0).collect(), unfinished)
     }
 
-    /// Wherever the log was trimmed: a version that was said again behind a newer one does not live again when that one is in
+    /// Wherever the log was trimmed: a version that was relogged behind a newer one does not live again when that one is in
     /// place, and one that is newer than what is in place lives.
     #[test]
     fn what_is_in_place_ends_what_it_took_the_place_of_wherever_the_log_begins() {
@@ -617,9 +624,9 @@ mod tests {
         }
     }
 
-    /// A line that was moved within the cache while it waited: its last record is what it is, whatever the flush has marked.
+    /// A stripe that was moved within the cache while it waited: its last record is what it is, whatever the flush has marked.
     #[test]
-    fn of_a_line_that_was_moved_the_last_record_counts() {
+    fn the_last_record_of_a_moved_stripe_counts() {
         let records = [
             (10, mapping(0, Some(6), None)),
             (20, redo(BlockState::Valid(0), Some(6), 10)),

@@ -1,17 +1,17 @@
 //! Requests of clients, from their beginning to their end: held back where the space, or another one, has limits; counted
-//! (docs/design/0017); and noted for jobs that share the disks with them (`pace`).
+//! (docs/design/0017); and noted for jobs that share the disks with them (`throttle`).
 //!
 //! Invariant: nobody waits here with a lock, a ticket or room in hand.
 
 use std::cell::Cell;
 
-use dolmen_block_io::{Figures, IoKind, Moment, Started};
+use dolmen_block_io::{Figures, Instant, IoKind, Started};
 use dolmen_future_pool::pooled;
 
 use crate::bucket::{Bucket, reached};
 use crate::error::SpaceError;
-use crate::floor::Floor;
 use crate::limits::Limits;
+use crate::minimum_rate::MinimumRate;
 use crate::space::Space;
 
 /// What a space may have, and is to get.
@@ -22,19 +22,19 @@ pub(crate) struct Terms {
     requests: Bucket,
     /// Bytes in a second.
     bytes: Bucket,
-    pub(crate) floor: Floor,
+    pub(crate) minimum: MinimumRate,
 }
 
 impl Terms {
     /// These from now on.
-    pub(crate) fn set(&self, limits: Limits, now: Moment) {
+    pub(crate) fn set(&self, limits: Limits, now: Instant) {
         self.limits.set(limits);
         self.requests.set(limits.iops_max.unwrap_or(0), now);
         self.bytes.set(limits.rate_max.map_or(0, |rate| rate.0), now);
     }
 
     /// Whether the space has had all that it may have by now.
-    pub(crate) fn is_at_most(&self, now: Moment) -> bool {
+    pub(crate) fn is_at_most(&self, now: Instant) -> bool {
         self.requests.is_empty(now) || self.bytes.is_empty(now)
     }
 
@@ -49,36 +49,36 @@ pub struct Request<'a> {
     started: Started,
     is_good: Cell<bool>,
     /// When jobs began to see it, as long as they do.
-    paced: Cell<Option<Moment>>,
+    throttled: Cell<Option<Instant>>,
 }
 
 impl Drop for Request<'_> {
     fn drop(&mut self) {
         let now = self.space.meter.end(self.started, self.is_good.get());
         let shared = &self.space.shared;
-        if let Some(began) = self.paced.take() {
-            shared.pace.end(began, now);
+        if let Some(began) = self.throttled.take() {
+            shared.throttle.end(began, now);
         }
-        if shared.floors.is_on() {
-            shared.floors.look(now, &shared.pace);
+        if shared.minimum_rates.is_on() {
+            shared.minimum_rates.look(now, &shared.throttle);
         }
     }
 }
 
 impl Request<'_> {
     /// It waits no more for limits: from this moment on jobs see it.
-    fn go_on(&self, kind: IoKind, now: Moment) {
+    fn go_on(&self, kind: IoKind, now: Instant) {
         if matches!(kind, IoKind::Read | IoKind::Write) {
-            self.space.shared.pace.begin();
-            self.paced.set(Some(now));
+            self.space.shared.throttle.begin();
+            self.throttled.set(Some(now));
         }
     }
 
     /// What of it says how busy disks are has ended; what comes yet is a flush, which says much of how much was written.
     pub(crate) fn is_stored(&self) {
         let shared = &self.space.shared;
-        if let Some(began) = self.paced.take() {
-            shared.pace.end(began, shared.pool.seams().clock.now());
+        if let Some(began) = self.throttled.take() {
+            shared.throttle.end(began, shared.pool.seams().clock.now());
         }
     }
 
@@ -95,14 +95,14 @@ impl Space {
         let request = self.counted(kind, bytes);
         let mut now = request.started.began();
         if kind != IoKind::Flush && self.may_have_to_wait() {
-            now = self.wait_for_turn(kind, bytes, now).await;
+            now = self.wait_for_limits(kind, bytes, now).await;
         }
         request.go_on(kind, now);
         request
     }
 
     /// A request that has waited already, or does not have to, begins.
-    pub(crate) fn asked_behind_wait(&self, kind: IoKind, bytes: u64) -> Request<'_> {
+    pub(crate) fn asked_after_wait(&self, kind: IoKind, bytes: u64) -> Request<'_> {
         let request = self.counted(kind, bytes);
         request.go_on(kind, request.started.began());
         request
@@ -110,15 +110,15 @@ impl Space {
 
     fn counted(&self, kind: IoKind, bytes: u64) -> Request<'_> {
         let started = self.meter.begin(kind, bytes);
-        Request { space: self, started, is_good: Cell::new(false), paced: Cell::default() }
+        Request { space: self, started, is_good: Cell::new(false), throttled: Cell::default() }
     }
 
     fn may_have_to_wait(&self) -> bool {
-        self.terms.has_max() || self.shared.floors.is_on()
+        self.terms.has_max() || self.shared.minimum_rates.is_on()
     }
 
     /// Waits as long as the limits of the space ask for, then as long as those of others do; the time behind that.
-    async fn wait_for_turn(&self, kind: IoKind, bytes: u64, now: Moment) -> Moment {
+    async fn wait_for_limits(&self, kind: IoKind, bytes: u64, now: Instant) -> Instant {
         let (terms, shared) = (&self.terms, &self.shared);
         let clock = shared.pool.seams().clock.as_ref();
         // What is discarded moves no data.
@@ -127,9 +127,9 @@ impl Space {
             let places = [(&terms.requests, 1), (&terms.bytes, bytes)];
             reached(clock, &places.map(|(bucket, cost)| (bucket, bucket.ask(cost, now))), || false).await;
         }
-        if shared.floors.is_on() {
-            shared.floors.look(clock.now(), &shared.pace);
-            shared.floors.wait(self, bytes, clock).await;
+        if shared.minimum_rates.is_on() {
+            shared.minimum_rates.look(clock.now(), &shared.throttle);
+            shared.minimum_rates.wait(self, bytes, clock).await;
         }
         clock.now()
     }
@@ -140,7 +140,7 @@ impl Space {
     pub async fn wait_to_write(&self, length: u64) {
         if self.may_have_to_wait() {
             let now = self.shared.pool.seams().clock.now();
-            self.wait_for_turn(IoKind::Write, length, now).await;
+            self.wait_for_limits(IoKind::Write, length, now).await;
         }
     }
 

@@ -11,9 +11,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use dolmen_block_io::sync::Turn;
+use dolmen_block_io::sync::AsyncMutex;
 use dolmen_future_pool::pooled;
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_pool::{Pool, PoolError, Purpose, keys};
 use dolmen_units::{Bytes, Epoch, RowId, SpaceId};
 
@@ -42,7 +42,7 @@ pub(crate) struct Reserve {
     /// Whether all others were.
     has_read: Cell<bool>,
     /// Held while it is decided whether a row is given back, and done.
-    turn: Turn,
+    mutex: AsyncMutex,
 }
 
 impl Reserve {
@@ -173,7 +173,7 @@ impl Space {
         let mut end = u64::MAX;
         while let Some(blank) = self.reserve.last_before(end) {
             end = blank;
-            let Some(row) = self.undecided_row(blank).await? else {
+            let Some(row) = self.in_doubt_row(blank).await? else {
                 self.reserve.forget(blank);
                 continue;
             };
@@ -197,8 +197,8 @@ impl Space {
         self.for_each_record(|index, record| rows.extend(record.formatted.then_some(index))).await?;
         let mut has_found = false;
         for index in rows {
-            let Some(row) = self.undecided_row(index).await? else { continue };
-            let guard = row.locks.try_lock(whole(&row)).filter(|_| !self.shared.is_unresolved(&row));
+            let Some(row) = self.in_doubt_row(index).await? else { continue };
+            let guard = row.locks.try_lock(whole(&row)).filter(|_| !self.shared.is_deferred(&row));
             let holds_nothing = match guard {
                 Some(_guard) => self.holds_nothing(&row).await?,
                 None => None,
@@ -236,10 +236,10 @@ impl Space {
     }
 
     /// Frees a row in which nothing is left, or keeps it for what is reserved. The caller holds a lock on all of it.
-    pub(crate) async fn give_back(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
+    pub(crate) async fn release(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
         // Whoever reserves waits until it is done.
-        let _turn = self.reserve.turn.take().await;
-        if self.row_count.get() > self.reserve_rows() || mutation!(ReserveGivenBack) {
+        let _exclusive = self.reserve.mutex.take().await;
+        if self.row_count.get() > self.reserve_rows() || mutation!(ReserveReleased) {
             self.reserve.forget(row.index);
             return self.free_row(row).await;
         }
@@ -254,7 +254,7 @@ impl Space {
     /// Has a row be another one, in a place where there is none, or in its own. The caller holds a lock on all of it.
     #[pooled]
     async fn renewed(&self, row: &Rc<Row>, to: u64, disks: Disks) -> Result<Renewed, SpaceError> {
-        if self.as_new(row, disks).is_none() || self.shared.is_unresolved(row) {
+        if self.as_new(row, disks).is_none() || self.shared.is_deferred(row) {
             return Ok(Renewed::Busy);
         }
         match self.holds_nothing(row).await? {
@@ -263,7 +263,7 @@ impl Space {
             Some(false) => return Ok(Renewed::InUse),
             None => return Ok(Renewed::Busy),
         }
-        let _tables = self.shared.table_turn.take().await;
+        let _tables = self.shared.table_mutex.take().await;
         // It makes the map no longer, and what is reserved is there also where nothing else has room.
         let mut change = self.shared.pool.change(Purpose::Release).await;
         let id = RowId(change.number(keys::counter(COUNTER_ROW)).await?);
@@ -279,9 +279,9 @@ impl Space {
         }
         change.put(keys::row(self.id(), to), record.encode());
         // Whoever waits for its lock must look it up again.
-        row.gone.set(true);
+        row.freed.set(true);
         if let Err(error) = change.commit().await {
-            row.gone.set(false);
+            row.freed.set(false);
             return Err(error.into());
         }
         self.forget_what_was_of(row);
@@ -298,7 +298,7 @@ impl Space {
     fn as_new(&self, row: &Row, disks: Disks) -> Option<RowRecord> {
         let pool = &self.shared.pool;
         let is_other = row.layout() != self.layouts.get().now;
-        if is_other || row.gone.get() || row.is_held() || row.heir().is_some() {
+        if is_other || row.freed.get() || row.is_held() || row.shadow().is_some() {
             return None;
         }
         let mut record = row.record();
@@ -328,7 +328,7 @@ impl Space {
         let mut index = 0;
         while self.lacks_of_reserve() > Bytes::ZERO {
             self.shared.gate().await?;
-            if self.undecided_row(index).await?.is_none() && self.claim_blank(index).await? {
+            if self.in_doubt_row(index).await?.is_none() && self.claim_blank(index).await? {
                 self.reserve.note(index);
             }
             // Clients may have taken blanks from in front of it to where it comes later: then it goes round once more.
@@ -399,7 +399,7 @@ impl Spaces {
     /// [`SpaceError::Reserve`], or what the pool says; the reserve is what it was then.
     #[pooled]
     pub async fn set_reserve(&self, space: &Rc<Space>, bytes: Bytes) -> Result<(), SpaceError> {
-        let _turn = space.spec_turn.take().await;
+        let _exclusive = space.spec_mutex.take().await;
         space.check_stays()?;
         self.check_reserve(space, bytes)?;
         let before = space.reserve();
@@ -422,7 +422,7 @@ impl Spaces {
 
     async fn put_reserve(&self, space: &Space, bytes: Bytes) -> Result<(), SpaceError> {
         let key = reserve_of(space.id());
-        let _turn = space.reserve.turn.take().await;
+        let _exclusive = space.reserve.mutex.take().await;
         let mut change = self.pool().change(Purpose::Release).await;
         match bytes {
             Bytes::ZERO => change.delete(key),

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use dolmen_block_io::{DeviceError, Durability};
 use dolmen_disk::MemberState;
 use dolmen_future_pool::pooled;
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_pool::{ExcludeReason, Purpose, keys};
 use dolmen_store::Key;
 use dolmen_units::{DiskSlot, Epoch};
@@ -44,7 +44,7 @@ pub struct Resynced {
     /// Slabs that stay stale, because their disk or all sources are absent, or because there is no room below.
     pub waiting: u64,
     /// Of them, slabs on disks that are here and whose file, or thin device, has no room.
-    pub crowded: u64,
+    pub backing_full: u64,
 }
 
 /// A row some of whose stale slabs have everything but their tables.
@@ -70,13 +70,13 @@ pub(crate) struct RefilledSlab {
 impl Resynced {
     /// Adds what a part of it did.
     pub(crate) fn add(&mut self, part: &Self) {
-        let Self { slabs, blocks, lost_blocks, unreadable, waiting, crowded } = *part;
+        let Self { slabs, blocks, lost_blocks, unreadable, waiting, backing_full } = *part;
         self.slabs += slabs;
         self.blocks += blocks;
         self.lost_blocks += lost_blocks;
         self.unreadable += unreadable;
         self.waiting += waiting;
-        self.crowded += crowded;
+        self.backing_full += backing_full;
     }
 }
 
@@ -89,8 +89,8 @@ impl Space {
         slab: &Slab,
     ) -> Result<bool, SpaceError> {
         // What a write-back has put there goes, and comes again before the slab is trusted.
-        let _turn = self.shared.table_turn.take().await;
-        if row.gone.get() {
+        let _exclusive = self.shared.table_mutex.take().await;
+        if row.freed.get() {
             return Ok(true);
         }
         let failed = self.take_table_room(&row.shape, &[(column, slab.clone())]).await?;
@@ -118,8 +118,8 @@ impl Space {
                 for index in indexes.by_ref().take(PAGES_AT_ONCE) {
                     pages.push(self.shared.page(row, column, index).await?);
                 }
-                let _turn = self.shared.table_turn.take().await;
-                if row.gone.get() {
+                let _exclusive = self.shared.table_mutex.take().await;
+                if row.freed.get() {
                     return Ok(());
                 }
                 let mut index = first;
@@ -165,26 +165,26 @@ impl Space {
             let firsts: Vec<u32> = firsts.filter_map(|first| u32::try_from(first).ok()).collect();
             let locked = firsts.iter().map(|first| hull(row, column, Range { first: *first, count: 1 }));
             let _guard = row.locks.lock_all(&locked.collect::<Vec<_>>()).await;
-            if row.gone.get() {
+            if row.freed.get() {
                 return Ok(());
             }
-            // What is being left undecided just now must not be called settled behind that; its claims announce the page.
-            let _turn = self.shared.leave_turn.take().await;
+            // What is being left in doubt just now must not be called durable behind that; its claims announce the page.
+            let _exclusive = self.shared.defer_mutex.take().await;
             let firsts: Vec<u32> =
-                firsts.into_iter().filter(|first| !self.shared.is_undecided(row, column, *first)).collect();
+                firsts.into_iter().filter(|first| !self.shared.is_in_doubt(row, column, *first)).collect();
             if firsts.is_empty() {
                 continue;
             }
             let held = self.shared.tickets.begin();
-            // What is in place with parity was flushed before its table said so, but for lines in flight.
-            let in_flight = if row.has_parity() { self.shared.unsettled_of(row) } else { BTreeSet::new() };
+            // What is in place with parity was flushed before its table said so, but for stripes in flight.
+            let in_flight = if row.has_parity() { self.shared.unflushed_of(row) } else { BTreeSet::new() };
             let covered = |block| match row.has_parity() && !in_flight.contains(&(column, block)) {
                 true => Covered::Before,
                 false => Covered::ByTheNextFlush,
             };
             self.shared.record_blocks_again(row, (column, &firsts), covered, held.ticket()).await?;
             for first in firsts.into_iter().filter(|_| !row.has_parity()) {
-                self.shared.note_unsettled(held.ticket(), row, column, Range { first, count: 1 });
+                self.shared.note_unflushed(held.ticket(), row, column, Range { first, count: 1 });
             }
         }
         Ok(())
@@ -230,7 +230,7 @@ impl Space {
         let mut record = row.record();
         for done in &refilled.slabs {
             // A slab whose disk left on the way, or that missed something else, is another one by now; and what it was given of
-            // a line that is half in place is nothing.
+            // a stripe that is half in place is nothing.
             let disk = done.slab.present(&self.shared.pool);
             let stayed = disk.is_some_and(|disk| disk.seating() == done.seating);
             let is_good = stayed && !self.has_unfinished(row);
@@ -254,19 +254,19 @@ impl Space {
         is_meant: impl Fn(usize) -> bool,
     ) -> Result<bool, SpaceError> {
         let pool = &self.shared.pool;
-        // Nobody may be writing to a slab when its grains are given away.
+        // Nobody may be writing to a slab when its allocation units are given away.
         let is_full = row.record().columns.iter().any(|slabs| slabs.len() >= SLABS_MAX);
         let (_guard, _tables) = match is_full {
             true => {
                 let whole = Range { first: 0, count: row.shape.row_blocks() };
-                (Some(row.locks.lock(whole).await), Some(self.shared.table_turn.take().await))
+                (Some(row.locks.lock(whole).await), Some(self.shared.table_mutex.take().await))
             }
             false => (None, None),
         };
         let mut change = pool.change(Purpose::Move).await;
         // A move that was called off leaves nothing behind what was looked at to move it back.
         let is_target = || pool.disk(to).is_some_and(|disk| disk.member().state == MemberState::Active);
-        if row.gone.get() || !is_target() {
+        if row.freed.get() || !is_target() {
             return Ok(false);
         }
         let mut record = row.record();
@@ -286,8 +286,8 @@ impl Space {
                 change.release(from, &useless.runs);
                 has_removed = true;
             }
-            let grains = row.map(column).grains();
-            let claim = change.take(to, grains)?;
+            let units = row.map(column).units();
+            let claim = change.take(to, units)?;
             let slab = Slab { disk: to, runs: claim.runs, stale: Some(Epoch(0)) };
             added.push((column, slab.clone()));
             slabs.push(slab);
@@ -315,15 +315,15 @@ impl Space {
     /// one slab alone will have them. Whether none is left there.
     pub(crate) async fn drop_slab(&self, row: &Rc<Row>, from: DiskSlot) -> Result<bool, SpaceError> {
         for round in 1..=TABLE_ROUNDS_MAX {
-            if self.is_stuck_on(row, from) && !row.gone.get() {
+            if self.is_stuck_on(row, from) && !row.freed.get() {
                 return Ok(false);
             }
             // Clients and write-backs go on while tables are read. Where a write-back overtakes that again and again, they wait.
             let is_last = round == TABLE_ROUNDS_MAX;
             let early = if is_last { None } else { Some(self.look_at_tables(row, from).await) };
-            // Nobody may be writing to the slab when its grains are given away; whoever reads it verifies what was read.
+            // Nobody may be writing to the slab when its allocation units are given away; whoever reads it verifies what was read.
             let guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
-            let tables = self.shared.table_turn.take().await;
+            let tables = self.shared.table_mutex.take().await;
             let (seals, lacking) = match early {
                 Some(looked) => looked,
                 None => self.look_at_tables(row, from).await,
@@ -331,7 +331,7 @@ impl Space {
             // Of a disk that does not answer nobody knows what it has.
             let Some(lacking) = lacking else { return Ok(false) };
             if lacking.is_empty() && seals == row.seals.get() {
-                return self.drop_slab_with_turns(row, from).await;
+                return self.drop_slab_with_mutexes(row, from).await;
             }
             drop((guard, tables));
             for (column, index) in &lacking {
@@ -348,7 +348,7 @@ impl Space {
     /// answer.
     async fn look_at_tables(&self, row: &Rc<Row>, from: DiskSlot) -> (u64, Option<Vec<(usize, usize)>>) {
         let seals = row.seals.get();
-        match mutation!(OnlyTableBelieved) {
+        match mutation!(SoleTableTrusted) {
             true => (seals, Some(Vec::new())),
             false => (seals, self.shared.tables_lacking_without(row, from).await),
         }
@@ -359,7 +359,7 @@ impl Space {
         let (copies, record) = (self.copies_of(row.layout()), row.record());
         let mut there =
             record.columns.iter().filter(|slabs| slabs.iter().any(|slab| slab.disk == from)).peekable();
-        there.peek().is_some() && !there.any(|slabs| self.copies_beside(slabs, from) >= copies)
+        there.peek().is_some() && !there.any(|slabs| self.other_copies(slabs, from) >= copies)
     }
 
     /// Slabs of a column that hold everything and are here, but for the one on a disk. A copy that has left since it was trusted may
@@ -367,9 +367,9 @@ impl Space {
     ///
     /// What is itself away gives nothing that others that are away do not give: beside one that is here, these count as well if they
     /// are about to leave too. Else two lost disks with copies of one column would each wait for the other.
-    fn copies_beside(&self, slabs: &[Slab], from: DiskSlot) -> usize {
+    fn other_copies(&self, slabs: &[Slab], from: DiskSlot) -> usize {
         let pool = &self.shared.pool;
-        let counts = |slab: &Slab| match mutation!(GivenUpUntrusted) {
+        let counts = |slab: &Slab| match mutation!(DroppedUntrusted) {
             true => slab.present(pool).is_some(),
             false => slab.readable(pool).is_some(),
         };
@@ -385,18 +385,18 @@ impl Space {
     }
 
     /// Drops what [`drop_slab`](Self::drop_slab) has looked at. The caller has the lock of all of the row, and the turn of tables.
-    async fn drop_slab_with_turns(&self, row: &Rc<Row>, from: DiskSlot) -> Result<bool, SpaceError> {
+    async fn drop_slab_with_mutexes(&self, row: &Rc<Row>, from: DiskSlot) -> Result<bool, SpaceError> {
         let copies = self.copies_of(row.layout());
         let pool = &self.shared.pool;
         let mut change = pool.change(Purpose::Release).await;
-        if row.gone.get() {
+        if row.freed.get() {
             return Ok(true);
         }
         let mut record = row.record();
         let (mut changed, mut left) = (false, false);
         for slabs in &mut record.columns {
             let Some(at) = slabs.iter().position(|slab| slab.disk == from) else { continue };
-            if self.copies_beside(slabs, from) < copies {
+            if self.other_copies(slabs, from) < copies {
                 left = true;
                 continue;
             }
@@ -438,8 +438,8 @@ impl Shared {
             self.pool.checkpoint().await?;
         }
         for (_, row) in refilled {
-            let _tables = self.table_turn.take().await;
-            if !row.row.gone.get() {
+            let _tables = self.table_mutex.take().await;
+            if !row.row.freed.get() {
                 // New slabs got theirs with what they hold.
                 let is_refilled = |slab: &Slab| row.slabs.iter().any(|refilled| refilled.slab == *slab);
                 self.write_headers(&row.row, |slab| !slab.has_nothing() && is_refilled(slab)).await?;
@@ -468,7 +468,7 @@ impl Shared {
             && let Some((space, done)) = refilled.next()
         {
             let row = &done.row;
-            if row.gone.get() {
+            if row.freed.get() {
                 continue;
             }
             let record = space.trusted(done, result);

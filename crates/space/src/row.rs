@@ -1,16 +1,15 @@
-//! Rows in memory: which slabs hold a stretch of a space, and its tables as far as they were read.
+//! Rows in memory: which slabs hold an extent of a space, and its tables as far as they were read.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::{Rc, Weak};
 
 use dolmen_pool::{Disk, Pool, RUNS_MAX, Run};
-use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Epoch, GRAIN_BYTES, RowId, SpaceId};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot, Epoch, RowId, SpaceId};
 use smallvec::SmallVec;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::cache::{heirs_of, is_of_heirs, seen_as};
-use crate::flips::Moved;
+use crate::cache::{is_of_shadows, seen_as, shadows_of};
 use crate::format::{RawRow, RawRun, RawSlab, VERSION};
 use crate::layout::{Shape, SlabMap};
 use crate::locks::RangeLocks;
@@ -18,12 +17,13 @@ use crate::mapping::Mappings;
 use crate::moving::Moving;
 use crate::record::BlockState;
 use crate::shared::place_in_page;
+use crate::slot_switch::Moved;
 use crate::table::Page;
 
 /// Slabs of a column, at most: four copies, and one that is about to replace another.
 pub(crate) const SLABS_MAX: usize = 5;
 
-/// A run of grains on one disk that serves a column.
+/// A run of allocation units on one disk that serves a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Slab {
     pub(crate) disk: DiskSlot,
@@ -49,7 +49,7 @@ impl Slab {
         let mut pieces = SmallVec::new();
         let (mut skip, mut left, mut offset) = (start, length, 0);
         for run in &self.runs {
-            let bytes = run.count * GRAIN_BYTES;
+            let bytes = run.count * ALLOCATION_UNIT_BYTES;
             if skip >= bytes {
                 skip -= bytes;
                 continue;
@@ -58,7 +58,7 @@ impl Slab {
                 break;
             }
             let now = usize::try_from(bytes - skip).unwrap_or(usize::MAX).min(left);
-            pieces.push(Piece { at: run.first * GRAIN_BYTES + skip, offset, length: now });
+            pieces.push(Piece { at: run.first * ALLOCATION_UNIT_BYTES + skip, offset, length: now });
             (skip, left, offset) = (0, left - now, offset + now);
         }
         assert!(left == 0, "a slab holds all bytes of its column and its table");
@@ -185,8 +185,8 @@ impl RowRecord {
             let (column, slab, after) = parse_slab(rest)?;
             rest = after;
             let slabs = columns.get_mut(column).ok_or(BadRow)?;
-            let grains = shape.slab_map(column).grains();
-            let whole = slab.runs.iter().map(|run| run.count).sum::<u64>() == grains;
+            let units = shape.slab_map(column).units();
+            let whole = slab.runs.iter().map(|run| run.count).sum::<u64>() == units;
             if !whole || slabs.len() >= SLABS_MAX || slabs.iter().any(|other| other.disk == slab.disk) {
                 return Err(BadRow);
             }
@@ -215,7 +215,9 @@ fn parse_slab(bytes: &[u8]) -> Result<(usize, Slab, &[u8]), BadRow> {
     for _ in 0..count {
         let (run, after) = RawRun::read_from_prefix(rest).map_err(|_| BadRow)?;
         let run = Run { first: run.first.get(), count: u64::from(run.count.get()) };
-        if run.count == 0 || run.first.checked_add(run.count).is_none_or(|end| end > u64::MAX / GRAIN_BYTES) {
+        if run.count == 0
+            || run.first.checked_add(run.count).is_none_or(|end| end > u64::MAX / ALLOCATION_UNIT_BYTES)
+        {
             return Err(BadRow);
         }
         runs.push(run);
@@ -236,23 +238,23 @@ pub(crate) struct Row {
     /// Which layout of its space it has.
     layout: Cell<u8>,
     pages: Vec<RefCell<Vec<Option<Rc<Page>>>>>,
-    /// Shared with its heir: a block has one lock, wherever it lies.
+    /// Shared with its shadow row: a block has one lock, wherever it lies.
     pub(crate) locks: Rc<RangeLocks>,
     /// Set when the row was freed: whoever waited for a lock looks the row up again.
-    pub(crate) gone: Cell<bool>,
+    pub(crate) freed: Cell<bool>,
     /// Whether some page may be dirty.
     pub(crate) dirty: Cell<bool>,
     pub(crate) used: Cell<bool>,
     /// Pages of its tables that were given to its disks since it came into memory: who reads one sees that it changed.
     pub(crate) seals: Cell<u64>,
-    /// What of it is in the write cache; shared with its heir.
+    /// What of it is in the write cache; shared with its shadow row.
     pub(crate) mappings: Rc<Mappings>,
-    /// Which of its lines were written in place last; shared with its heir.
+    /// Which of its stripes were written in place last; shared with its shadow row.
     pub(crate) moved: Rc<Moved>,
     /// The row that is about to take its place (docs/design/0007).
-    heir: RefCell<Option<Rc<Row>>>,
-    /// The row whose heir this is.
-    heir_of: RefCell<Weak<Row>>,
+    shadow: RefCell<Option<Rc<Row>>>,
+    /// The row whose shadow row this is.
+    shadow_of: RefCell<Weak<Row>>,
     /// What is known while it is moved to another layout.
     pub(crate) moving: RefCell<Option<Rc<Moving>>>,
 }
@@ -263,18 +265,18 @@ impl Row {
         Self::with(space, index, record, Default::default())
     }
 
-    /// The heir of this row as the metadata has it, in the hidden space of heirs.
-    pub(crate) fn make_heir(self: &Rc<Self>, record: RowRecord) -> Rc<Self> {
+    /// The shadow row of this row as the metadata has it, in the hidden space of shadow rows.
+    pub(crate) fn make_shadow(self: &Rc<Self>, record: RowRecord) -> Rc<Self> {
         let shared = (Rc::clone(&self.locks), Rc::clone(&self.mappings), Rc::clone(&self.moved));
-        let heir = Self::with(heirs_of(self.space), self.index, record, shared);
-        *heir.heir_of.borrow_mut() = Rc::downgrade(self);
-        *self.heir.borrow_mut() = Some(Rc::clone(&heir));
-        heir
+        let shadow = Self::with(shadows_of(self.space), self.index, record, shared);
+        *shadow.shadow_of.borrow_mut() = Rc::downgrade(self);
+        *self.shadow.borrow_mut() = Some(Rc::clone(&shadow));
+        shadow
     }
 
-    /// This heir, or draft, as the row whose place it takes: with the same tables in memory, and that row's locks for whoever
+    /// This shadow row, or draft, as the row whose place it takes: with the same tables in memory, and that row's locks for whoever
     /// waits.
-    pub(crate) fn in_place_of(&self, row: &Self, record: RowRecord) -> Rc<Self> {
+    pub(crate) fn promoted_as(&self, row: &Self, record: RowRecord) -> Rc<Self> {
         let shared = (Rc::clone(&row.locks), Rc::default(), Rc::default());
         let new = Self::with(row.space, row.index, record, shared);
         for (column, index, page) in self.pages() {
@@ -301,47 +303,47 @@ impl Row {
             formatted: Cell::new(record.formatted),
             layout: Cell::new(record.layout),
             locks,
-            gone: Cell::new(false),
+            freed: Cell::new(false),
             dirty: Cell::new(false),
             used: Cell::new(true),
             seals: Cell::new(0),
             mappings,
             moved,
-            heir: RefCell::default(),
-            heir_of: RefCell::default(),
+            shadow: RefCell::default(),
+            shadow_of: RefCell::default(),
             moving: RefCell::default(),
         })
     }
 
     /// The row that is about to take its place, if there is one.
-    pub(crate) fn heir(&self) -> Option<Rc<Self>> {
-        self.heir.borrow().clone()
+    pub(crate) fn shadow(&self) -> Option<Rc<Self>> {
+        self.shadow.borrow().clone()
     }
 
-    /// Notes that it has no heir any more.
-    pub(crate) fn forget_heir(&self) {
-        if let Some(heir) = self.heir.borrow_mut().take() {
-            heir.heir_of.take();
+    /// Notes that it has no shadow row any more.
+    pub(crate) fn forget_shadow(&self) {
+        if let Some(shadow) = self.shadow.borrow_mut().take() {
+            shadow.shadow_of.take();
         }
     }
 
-    /// Its heir, or the row whose heir this is: a line is in one of the two.
+    /// Its shadow row, or the row whose shadow row this is: a stripe is in one of the two.
     pub(crate) fn partner(&self) -> Option<Rc<Self>> {
-        self.heir().or_else(|| self.heir_of.borrow().upgrade())
+        self.shadow().or_else(|| self.shadow_of.borrow().upgrade())
     }
 
-    /// Whether it is the heir of another row.
-    pub(crate) fn is_heir(&self) -> bool {
-        is_of_heirs(self.space)
+    /// Whether it is the shadow row of another row.
+    pub(crate) fn is_shadow(&self) -> bool {
+        is_of_shadows(self.space)
     }
 
     /// The space whose content it holds.
     pub(crate) fn owner(&self) -> SpaceId {
-        if self.is_heir() { seen_as(self.space) } else { self.space }
+        if self.is_shadow() { seen_as(self.space) } else { self.space }
     }
 
-    /// Whether it is another row, or that one's heir, or the row whose heir that is.
-    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+    /// Whether it is another row, or that one's shadow row, or the row whose shadow row that is.
+    pub(crate) fn is_paired_with(&self, other: &Self) -> bool {
         self.id == other.id || Rc::ptr_eq(&self.mappings, &other.mappings)
     }
 
@@ -405,7 +407,7 @@ impl Row {
     }
 
     /// Whether a slab that holds everything is on a disk other than those whose copy was read.
-    pub(crate) fn has_trusted_beside(&self, column: usize, was_read: impl Fn(DiskSlot) -> bool) -> bool {
+    pub(crate) fn has_other_trusted(&self, column: usize, was_read: impl Fn(DiskSlot) -> bool) -> bool {
         self.with_slabs(column, |slabs| slabs.iter().any(|slab| slab.stale.is_none() && !was_read(slab.disk)))
     }
 
@@ -424,7 +426,7 @@ impl Row {
 
     /// Whether a slab that has held something is on a disk other than those whose copy was read: even where it misses other
     /// writes, it may have a good copy of a block.
-    pub(crate) fn may_be_good_beside(&self, column: usize, was_read: impl Fn(DiskSlot) -> bool) -> bool {
+    pub(crate) fn may_have_other_good(&self, column: usize, was_read: impl Fn(DiskSlot) -> bool) -> bool {
         let has_held = |slab: &Slab| slab.stale.is_none_or(|since| since.0 > 0);
         self.with_slabs(column, |slabs| slabs.iter().any(|slab| has_held(slab) && !was_read(slab.disk)))
     }
@@ -558,10 +560,10 @@ mod tests {
     #[test]
     fn a_row_reads_back_as_it_was_written() {
         let shape = Shape::new(Bytes::mib(2), Bytes::kib(256), 2, 0).unwrap();
-        let grains = shape.slab_map(0).grains();
+        let units = shape.slab_map(0).units();
         let slab = |disk: u16, stale| Slab {
             disk: DiskSlot(disk),
-            runs: vec![Run { first: 5, count: 3 }, Run { first: 100, count: grains - 3 }],
+            runs: vec![Run { first: 5, count: 3 }, Run { first: 100, count: units - 3 }],
             stale,
         };
         let column = |a, b| Slabs::from_vec(vec![slab(a, None), slab(b, Some(Epoch(9)))]);
@@ -573,8 +575,8 @@ mod tests {
             columns: vec![column(0, 1), column(2, 3)],
         };
         assert_eq!(RowRecord::parse(&record.encode(), Bytes::mib(2)), Ok(record.clone()));
-        let pieces = slab(0, None).pieces(2 * GRAIN_BYTES, 2 * BLOCK);
-        let expected = [(7 * GRAIN_BYTES, 0), (100 * GRAIN_BYTES, BLOCK)];
+        let pieces = slab(0, None).pieces(2 * ALLOCATION_UNIT_BYTES, 2 * BLOCK);
+        let expected = [(7 * ALLOCATION_UNIT_BYTES, 0), (100 * ALLOCATION_UNIT_BYTES, BLOCK)];
         assert_eq!(pieces.iter().map(|piece| (piece.at, piece.offset)).collect::<Vec<_>>(), expected);
     }
 

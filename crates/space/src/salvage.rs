@@ -12,7 +12,7 @@ use dolmen_pool::Run;
 use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, PoolId, RowId, SpaceId};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::cache::{cache_id, is_of_drafts, is_of_heirs, seen_as};
+use crate::cache::{cache_id, is_of_conversion_shadows, is_of_shadows, seen_as};
 use crate::cache_size::cache_spec;
 use crate::format::{PAGE_BYTES, PAGE_ENTRIES, PAGE_MAGIC, RawPage, RawSlabHeader, SLAB_MAGIC, VERSION};
 use crate::layout::Shape;
@@ -68,11 +68,11 @@ impl RowShape {
         usize::from(self.columns) + usize::from(self.parity)
     }
 
-    /// Grains of a slab of a column; `None` if no row has this shape.
+    /// Allocation units of a slab of a column; `None` if no row has this shape.
     #[must_use]
-    pub fn grains(self, column: usize) -> Option<u64> {
+    pub fn units(self, column: usize) -> Option<u64> {
         let shape = self.shape().filter(|shape| column < shape.columns())?;
-        Some(shape.slab_map(column).grains())
+        Some(shape.slab_map(column).units())
     }
 
     /// Every page of every table of the row, with all columns that have it.
@@ -139,7 +139,7 @@ pub struct SlabHeader {
     pub shape: RowShape,
     /// Which column the slab serves.
     pub column: u8,
-    /// Its grains, in order.
+    /// Its allocation units, in order.
     pub runs: Vec<Run>,
 }
 
@@ -182,7 +182,7 @@ impl SlabHeader {
             .collect();
         let total: u64 = runs.iter().map(|run| run.count).sum();
         let fits = runs.iter().all(|run| run.first < u64::MAX >> 16);
-        if !fits || shape.grains(usize::from(raw.column)) != Some(total) {
+        if !fits || shape.units(usize::from(raw.column)) != Some(total) {
             return None;
         }
         Some(Self {
@@ -198,9 +198,9 @@ impl SlabHeader {
         })
     }
 
-    /// The grain that the header itself is in: the last of the slab.
+    /// The allocation unit that the header itself is in: the last of the slab.
     #[must_use]
-    pub fn own_grain(&self) -> u64 {
+    pub fn own_unit(&self) -> u64 {
         self.runs.last().map_or(0, |run| run.first + run.count - 1)
     }
 }
@@ -221,7 +221,7 @@ pub struct FoundSlab {
     pub disk: DiskSlot,
     /// The column that it serves.
     pub column: usize,
-    /// Its grains.
+    /// Its allocation units.
     pub runs: Vec<Run>,
     /// It misses what was written since this epoch, or may.
     pub stale: Option<Epoch>,
@@ -301,10 +301,10 @@ pub fn without_cache(mut spec: SpaceSpec) -> SpaceSpec {
 pub enum Purpose {
     /// People's.
     People,
-    /// Heirs of rows of a space.
-    Heirs(SpaceId),
-    /// Drafts of rows of a space that is converted.
-    Drafts(SpaceId),
+    /// Shadow rows of rows of a space.
+    ShadowRows(SpaceId),
+    /// Conversion shadows of rows of a space that is converted.
+    ConversionShadows(SpaceId),
     /// The write cache of spaces that survive the loss of so many disks.
     WriteCache(u8),
 }
@@ -312,11 +312,11 @@ pub enum Purpose {
 /// What the space with this id is for.
 #[must_use]
 pub fn purpose_of(id: SpaceId) -> Purpose {
-    if is_of_heirs(id) {
-        return Purpose::Heirs(seen_as(id));
+    if is_of_shadows(id) {
+        return Purpose::ShadowRows(seen_as(id));
     }
-    if is_of_drafts(id) {
-        return Purpose::Drafts(seen_as(id));
+    if is_of_conversion_shadows(id) {
+        return Purpose::ConversionShadows(seen_as(id));
     }
     match id.0.checked_sub(cache_id(0).0).and_then(|redundancy| u8::try_from(redundancy).ok()) {
         Some(redundancy) => Purpose::WriteCache(redundancy),
@@ -426,11 +426,11 @@ pub struct BlockEntry {
 #[must_use]
 pub fn block_entries(mut body: &[u8]) -> (Vec<BlockEntry>, bool) {
     use crate::format::{
-        RECORD_CACHED, RECORD_DISCARDED, RECORD_DONE, RECORD_REDO, RawMapping, RawRedo, RawStretch,
+        RECORD_CACHED, RECORD_DISCARDED, RECORD_DONE, RECORD_REDO, RawBlockExtent, RawMapping, RawRedo,
         STATE_DAMAGED, STATE_NEVER, STATE_VALID,
     };
     let mut entries = Vec::new();
-    while let Ok((raw, rest)) = RawStretch::ref_from_prefix(body) {
+    while let Ok((raw, rest)) = RawBlockExtent::ref_from_prefix(body) {
         let count = usize::try_from(raw.count.get()).unwrap_or(usize::MAX);
         let (what, tail) = match raw.state {
             STATE_NEVER => ("never_written", Some(0)),
@@ -481,8 +481,8 @@ mod tests {
         raw.columns = SHAPE.columns;
         raw.parity = SHAPE.parity;
         raw.column = 2;
-        let grains = u32::try_from(SHAPE.grains(2).unwrap()).unwrap();
-        raw.runs[0] = crate::format::RawRun { first: 7.into(), count: grains.into() };
+        let units = u32::try_from(SHAPE.units(2).unwrap()).unwrap();
+        raw.runs[0] = crate::format::RawRun { first: 7.into(), count: units.into() };
         seal(&mut raw);
         raw
     }
@@ -497,7 +497,7 @@ mod tests {
         let sound = header();
         let read = SlabHeader::parse(sound.as_bytes()).unwrap();
         assert_eq!((read.shape, read.column), (SHAPE, 2));
-        assert_eq!(read.own_grain(), 7 + SHAPE.grains(2).unwrap() - 1);
+        assert_eq!(read.own_unit(), 7 + SHAPE.units(2).unwrap() - 1);
         let mut longer = sound;
         longer.runs[0].count = (longer.runs[0].count.get() + 1).into();
         seal(&mut longer);
@@ -522,7 +522,7 @@ mod tests {
             raw.magic = SLAB_MAGIC;
             seal(&mut raw);
             if let Some(read) = SlabHeader::parse(raw.as_bytes()) {
-                let _ = (read.own_grain(), read.shape.pages().len());
+                let _ = (read.own_unit(), read.shape.pages().len());
                 let slab = FoundSlab { disk: DiskSlot(1), column: usize::from(read.column), runs: read.runs, stale: None };
                 let _ = row_value(read.row, read.shape, RowLayout::Own, &[slab]);
             }

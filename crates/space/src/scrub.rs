@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_block_io::sync::join_all;
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_units::SpaceId;
 
 use crate::error::SpaceError;

@@ -6,44 +6,44 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use dolmen_block_io::Moment as Instant;
-use dolmen_block_io::sync::{Permit, Semaphore, Turn};
+use dolmen_block_io::Instant;
+use dolmen_block_io::sync::{AsyncMutex, Permit, Semaphore};
 use dolmen_buffer::{FRAME_BYTES_MAX, Scratch};
 use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_pool::{LogRoom, Pool, PoolError, PoolState, keys};
 use dolmen_store::Key;
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskId, Epoch, Lsn, Name, RowId, SpaceId};
 use smallvec::SmallVec;
 
 use crate::cache::{Cache, seen_as};
-use crate::carry::Undecided;
 use crate::error::{SpaceError, UnreadableReason};
-use crate::floor::Floors;
 use crate::format::{PAGE_BYTES, STATE_VALID};
+use crate::full_stripe::PARITY_BYTES_MAX;
 use crate::in_flight::decide_sources;
 use crate::locks::Range;
-use crate::pace::Pace;
+use crate::log_forward::InDoubt;
+use crate::minimum_rate::MinimumRates;
 use crate::progress::Closing;
 use crate::reach::BlocksOfRows;
-use crate::record::{BlockState, Stamp, Stretch};
+use crate::record::{BlockExtent, BlockState, Stamp};
 use crate::recovery::{
-    Below, Covered, Recovery, Restating, RowClaims, RowKey, Unfound, encode_claims, give_up,
+    Below, Covered, Recovery, Restating, RowCandidates, RowKey, Unfound, abandon, encode_candidates,
     note_all_unfound, recover_row,
 };
 use crate::row::Row;
 use crate::space::Space;
 use crate::spaces::Clients;
-use crate::stripe::PARITY_BYTES_MAX;
 use crate::table::Now;
+use crate::throttle::Throttle;
 use crate::tickets::{Held, Ticket, Tickets};
 
 /// Blocks that may be unflushed before the engine flushes by itself: what recovery has to verify, at most. On a small log
 /// fewer, because after the loss of a disk all of them are recorded again, at up to 44 bytes each.
-const UNSETTLED_BLOCKS_MAX: u64 = 64 * 1024;
+const UNFLUSHED_BLOCKS_MAX: u64 = 64 * 1024;
 /// Bytes of the log that a block takes at most which is written beside others: its checksum, in the cache also that of its
-/// mapping; and if a disk leaves meanwhile, a stretch of its own.
+/// mapping; and if a disk leaves meanwhile, an extent of its own.
 const RECORDED_BYTES: u64 = 64;
 /// The part of the log that recording all unflushed blocks again may take; twice that, where the states below them are said
 /// as well.
@@ -55,17 +55,17 @@ pub(crate) const ROWS_BYTES_MAX: usize = 96 * 1024;
 /// Bytes of a record of many blocks, at most.
 pub(crate) const RECORD_BYTES_MAX: usize = 64 * 1024;
 /// Incidents that are kept for people to read, at most.
-const INCIDENTS_MAX: usize = 1000;
+const DATA_LOSS_EVENTS_MAX: usize = 1000;
 /// Incidents that are told in the log within some time, at most.
-const TOLD_MAX: u32 = 100;
-const TOLD_WITHIN: Duration = Duration::from_secs(60);
+const REPORTED_MAX: u32 = 100;
+const REPORTED_WITHIN: Duration = Duration::from_secs(60);
 
 /// The spaces of a pool, whoever made them.
 pub(crate) type AllSpaces = RefCell<BTreeMap<SpaceId, Rc<Space>>>;
 
 /// Something that happened to a range of a space.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Incident {
+pub struct DataLossEvent {
     /// Which space.
     pub space: SpaceId,
     /// First byte.
@@ -73,10 +73,10 @@ pub struct Incident {
     /// Length.
     pub length: Bytes,
     /// What happened.
-    pub kind: IncidentKind,
+    pub kind: DataLossKind,
 }
 
-impl Incident {
+impl DataLossEvent {
     fn end(&self) -> u64 {
         self.at.saturating_add(self.length.0)
     }
@@ -88,26 +88,26 @@ impl Incident {
     fn covers(&self, other: &Self) -> bool {
         // Of what its table does not know, each block is lost.
         let is_of_table = self.space == other.space
-            && (self.kind, other.kind) == (IncidentKind::TableLost, IncidentKind::Lost);
+            && (self.kind, other.kind) == (DataLossKind::TableLost, DataLossKind::Lost);
         (is_of_table || self.is_like(other)) && self.at <= other.at && other.end() <= self.end()
     }
 
-    /// Whether another one begins where this ends. What was taken as found is told block by block.
-    fn is_gone_on_with(&self, other: &Self) -> bool {
-        self.is_like(other) && self.end() == other.at && self.kind != IncidentKind::TakenAsFound
+    /// Whether another one begins where this ends. What was accepted unverified is told block by block.
+    fn continues_with(&self, other: &Self) -> bool {
+        self.is_like(other) && self.end() == other.at && self.kind != DataLossKind::AcceptedUnverified
     }
 }
 
 /// What happened to a range of a space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IncidentKind {
+pub enum DataLossKind {
     /// It was being overwritten when power failed, and its other copies were lost or damaged in that instant: taken as
     /// it was found (the one exception of P2).
-    TakenAsFound,
+    AcceptedUnverified,
     /// No copy matched its checksum.
     Lost,
     /// No copy that is here matched its checksum, and one on a disk that is absent may.
-    RottenHere,
+    CorruptHere,
     /// No copy of its table could be believed; what it held is unknown.
     TableLost,
 }
@@ -133,54 +133,54 @@ pub struct SpaceCounters {
     pub checksum_errors: u64,
     /// Blocks rewritten from another copy.
     pub healed_blocks: u64,
-    /// Blocks taken as found after a crash.
-    pub taken_as_found: u64,
+    /// Blocks accepted unverified after a crash.
+    pub accepted_unverified: u64,
     /// Blocks that no copy could give.
     pub lost_blocks: u64,
     /// Table pages that no copy could give.
     pub lost_pages: u64,
     /// Blocks copied to a disk that had missed them.
     pub resynced_blocks: u64,
-    /// Heirs of rows that were claimed.
-    pub heirs_made: u64,
-    /// Of all heirs, those that took their rows' places.
-    pub heirs_taken_over: u64,
-    /// Lines that were copied to heirs, because nobody had brought them, or back to rows.
-    pub heir_lines_copied: u64,
-    /// Of all heirs, those that gave their lines back to their rows.
-    pub heirs_given_back: u64,
-    /// Lines that went from a row to its heir or back, and are said to be there no more.
-    pub lines_flipped: u64,
-    /// Heirs that were there when the pool was opened.
-    pub heirs_found: u64,
+    /// Shadow rows of rows that were claimed.
+    pub shadows_made: u64,
+    /// Of all shadow rows, those that was promoted.
+    pub shadows_promoted: u64,
+    /// Stripes that were copied to shadow rows, because nobody had brought them, or back to rows.
+    pub shadow_stripes_copied: u64,
+    /// Of all shadow rows, those that gave their stripes back to their rows.
+    pub shadows_dropped: u64,
+    /// Stripes that went from a row to its shadow row or back, and are said to be there no more.
+    pub stripes_switched: u64,
+    /// Shadow rows that were there when the pool was opened.
+    pub shadows_found: u64,
     /// Rows that were moved to another layout.
     pub converted_rows: u64,
 }
 
 /// A point in the order of writes, and of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Moment {
+pub(crate) struct FlushPoint {
     ticket: Ticket,
     lsn: Lsn,
 }
 
-impl Moment {
+impl FlushPoint {
     /// Behind a write and its record.
-    pub(crate) fn behind(ticket: Ticket, lsn: Lsn) -> Self {
+    pub(crate) fn after(ticket: Ticket, lsn: Lsn) -> Self {
         Self { ticket: Ticket(ticket.0 + 1), lsn: lsn.next() }
     }
 }
 
 /// Blocks whose last write no flush has covered.
 #[derive(Clone)]
-struct Unsettled {
+struct Unflushed {
     ticket: Ticket,
     row: Rc<Row>,
     column: usize,
     range: Range,
 }
 
-impl Unsettled {
+impl Unflushed {
     fn key(&self) -> RowKey {
         (self.row.space, self.row.index, self.row.id)
     }
@@ -197,24 +197,24 @@ pub(crate) struct Shared {
     /// The latest flush interval that a flush has covered to its end.
     covered_interval: Cell<Option<u64>>,
     pub(crate) frozen: Cell<Option<Ticket>>,
-    flush_turn: Turn,
+    flush_mutex: AsyncMutex,
     /// What the last flush covered: writes with an earlier ticket whose records have a lower LSN. A record may come to the log
     /// late, behind the cut of a flush that waited for its write.
     covered: Cell<(Ticket, Lsn)>,
     /// Behind the last record of blocks that has been written.
     recorded: Cell<Lsn>,
     /// Bytes that this checkpoint has recorded again.
-    pub(crate) carried: Cell<u64>,
-    unsettled: RefCell<VecDeque<Unsettled>>,
-    unsettled_blocks: Cell<u64>,
-    /// The epoch up to which unsettled blocks have stamps that tell what an excluded disk missed.
+    pub(crate) relogged: Cell<u64>,
+    unflushed: RefCell<VecDeque<Unflushed>>,
+    unflushed_blocks: Cell<u64>,
+    /// The epoch up to which unflushed blocks have stamps that tell what an excluded disk missed.
     stamped: Cell<Epoch>,
     pub(crate) dirty_rows: RefCell<Vec<Rc<Row>>>,
     /// What the log says of rows whose disks were absent, so that nothing could be decided.
-    pub(crate) unresolved: RefCell<Undecided>,
+    pub(crate) deferred: RefCell<InDoubt>,
     /// Rows that were decided while the pool was open, and the number of the write-back before that: until a later one has
     /// ended, the decisions are not durable.
-    settling: RefCell<BTreeMap<(SpaceId, u64), u64>>,
+    becoming_durable: RefCell<BTreeMap<(SpaceId, u64), u64>>,
     /// What was just found to have no good copy, unless a write cache has it.
     pub(crate) unfound: RefCell<Vec<Unfound>>,
     /// Counts the write-backs that have begun.
@@ -228,47 +228,47 @@ pub(crate) struct Shared {
     pub(crate) nothing_on: RefCell<BTreeMap<DiskId, (u64, BTreeSet<SpaceId>)>>,
     /// How often something was claimed on a member that is away.
     pub(crate) claims_on_absent: Cell<u64>,
-    resolve_turn: Turn,
-    /// The row that is being decided, and whether blocks of it were left undecided again meanwhile.
+    resolve_mutex: AsyncMutex,
+    /// The row that is being decided, and whether blocks of it were left in doubt again meanwhile.
     pub(crate) deciding: Cell<Option<((SpaceId, u64), bool)>>,
     /// Held while decisions are made durable, for all that were taken before.
-    settle_turn: Turn,
-    /// Blocks that are about to be left undecided, and the turn of whoever does it for all of them.
+    durability_mutex: AsyncMutex,
+    /// Blocks that are about to be left in doubt, and the turn of whoever does it for all of them.
     pub(crate) leaving: RefCell<BlocksOfRows>,
-    pub(crate) leave_turn: Turn,
+    pub(crate) defer_mutex: AsyncMutex,
     /// The rows of whose blocks that is being done.
-    pub(crate) left_now: RefCell<BTreeSet<RowKey>>,
+    pub(crate) deferred_now: RefCell<BTreeSet<RowKey>>,
     /// Recovery is under way: what it decided is in memory, and the log still holds the records that it decided about. A
     /// settled mark now would call them covered by a flush, and a second crash would then believe the last of them.
     pub(crate) recovering: Cell<bool>,
     /// Held while tables are written to slabs, and while slabs are given away: a late table must not hit a new owner.
-    pub(crate) table_turn: Turn,
-    /// Held by write-backs from the moment on that they look at what is undecided and at what pages say, and while slabs get the places
-    /// of lost ones: what a write-back says again and writes is of the slabs that a row had then.
-    pub(crate) write_back_turn: Turn,
+    pub(crate) table_mutex: AsyncMutex,
+    /// Held by write-backs from the moment on that they look at what is in doubt and at what pages say, and while slabs get the
+    /// places of lost ones: what a write-back relogs and writes is of the slabs that a row had then.
+    pub(crate) write_back_mutex: AsyncMutex,
     /// Held while slabs are filled until they are trusted: who fills one begins with zeros where its tables are.
-    pub(crate) refill_turn: Turn,
+    pub(crate) refill_mutex: AsyncMutex,
     /// Small frames of metadata memory for tables that are being written.
     pub(crate) frames: Share,
     /// The same for looks at the copies of blocks that are decided.
     pub(crate) looks: Share,
-    /// The same for lines with parity that are put in place: on the way, blocks may have to be decided.
+    /// The same for stripes with parity that are put in place: on the way, blocks may have to be decided.
     pub(crate) lines: Share,
     /// How hard jobs work while clients do.
-    pub(crate) pace: Pace,
+    pub(crate) throttle: Throttle,
     /// What spaces are to get, and others leave to them.
-    pub(crate) floors: Floors,
+    pub(crate) minimum_rates: MinimumRates,
     /// A part of the medium frames, for parity of fresh stripes.
     pub(crate) stripes: Share,
     /// Another part of them, for runs that are copied to slabs.
     pub(crate) refills: Share,
-    /// A part of the large frames, for pieces that are copied to drafts.
-    pub(crate) drafts: Share,
+    /// A part of the large frames, for pieces that are copied to conversion shadows.
+    pub(crate) conversion_shadows: Share,
     pub(crate) page_count: Cell<usize>,
     pub(crate) counters: Cell<SpaceCounters>,
-    pub(crate) incidents: RefCell<VecDeque<Incident>>,
+    pub(crate) data_loss_events: RefCell<VecDeque<DataLossEvent>>,
     /// Since when incidents were told in the log, and how many.
-    told: Cell<(Instant, u32)>,
+    reported: Cell<(Instant, u32)>,
     pub(crate) closing: Closing,
     /// The spaces, whoever made them.
     pub(crate) spaces: RefCell<Weak<AllSpaces>>,
@@ -312,44 +312,44 @@ impl Shared {
             tickets: Rc::default(),
             covered_interval: Cell::default(),
             frozen: Cell::new(None),
-            flush_turn: Turn::default(),
+            flush_mutex: AsyncMutex::default(),
             covered: Cell::default(),
             recorded: Cell::default(),
-            carried: Cell::new(0),
-            unsettled: RefCell::default(),
-            unsettled_blocks: Cell::new(0),
+            relogged: Cell::new(0),
+            unflushed: RefCell::default(),
+            unflushed_blocks: Cell::new(0),
             stamped,
             dirty_rows: RefCell::default(),
-            unresolved: RefCell::default(),
-            settling: RefCell::default(),
+            deferred: RefCell::default(),
+            becoming_durable: RefCell::default(),
             unfound: RefCell::default(),
             write_backs: Cell::new(0),
-            clients: Cell::new(Clients::AreGone),
+            clients: Cell::new(Clients::Ended),
             unflushed_away: RefCell::default(),
             nothing_on: RefCell::default(),
             claims_on_absent: Cell::new(0),
-            resolve_turn: Turn::default(),
+            resolve_mutex: AsyncMutex::default(),
             deciding: Cell::default(),
-            settle_turn: Turn::default(),
+            durability_mutex: AsyncMutex::default(),
             leaving: RefCell::default(),
-            leave_turn: Turn::default(),
-            left_now: RefCell::default(),
+            defer_mutex: AsyncMutex::default(),
+            deferred_now: RefCell::default(),
             recovering: Cell::new(false),
-            table_turn: Turn::default(),
-            write_back_turn: Turn::default(),
-            refill_turn: Turn::default(),
+            table_mutex: AsyncMutex::default(),
+            write_back_mutex: AsyncMutex::default(),
+            refill_mutex: AsyncMutex::default(),
             frames: Share::of(frames / 2),
             looks: Share::of(frames / 4),
             lines: Share::of(frames / 8),
-            pace: Pace::default(),
-            floors: Floors::default(),
+            throttle: Throttle::default(),
+            minimum_rates: MinimumRates::default(),
             stripes: Share::of(medium / 2),
             refills: Share::of(medium / 4),
-            drafts: Share::of(large / 4),
+            conversion_shadows: Share::of(large / 4),
             page_count: Cell::new(0),
             counters: Cell::default(),
-            incidents: RefCell::default(),
-            told: Cell::default(),
+            data_loss_events: RefCell::default(),
+            reported: Cell::default(),
             closing: Closing::default(),
             spaces: RefCell::default(),
             caches: RefCell::default(),
@@ -364,37 +364,37 @@ impl Shared {
     }
 
     /// Notes what happened to a range, joined to what was noted before it where it goes on there.
-    pub(crate) fn note_incident(&self, incident: Incident) {
-        let mut incidents = self.incidents.borrow_mut();
+    pub(crate) fn note_data_loss(&self, data_loss: DataLossEvent) {
+        let mut data_loss_events = self.data_loss_events.borrow_mut();
         // What is lost is lost once, however often it is asked for.
-        if incidents.iter().any(|known| known.covers(&incident)) {
+        if data_loss_events.iter().any(|known| known.covers(&data_loss)) {
             return;
         }
-        if let Some(last) = incidents.back_mut().filter(|last| last.is_gone_on_with(&incident)) {
-            last.length = last.length + incident.length;
+        if let Some(last) = data_loss_events.back_mut().filter(|last| last.continues_with(&data_loss)) {
+            last.length = last.length + data_loss.length;
             // That it grows is told as often as it has doubled.
             if (last.length.0 / BLOCK_BYTES).is_power_of_two() {
-                self.tell(last);
+                self.report(last);
             }
             return;
         }
-        self.tell(&incident);
-        if incidents.len() == INCIDENTS_MAX {
-            incidents.pop_front();
+        self.report(&data_loss);
+        if data_loss_events.len() == DATA_LOSS_EVENTS_MAX {
+            data_loss_events.pop_front();
         }
-        incidents.push_back(incident);
+        data_loss_events.push_back(data_loss);
     }
 
     /// Tells of an incident in the log, unless that has had many of late.
-    fn tell(&self, incident: &Incident) {
+    fn report(&self, data_loss: &DataLossEvent) {
         let now = self.pool.seams().clock.now();
-        let (since, count) = self.told.get();
-        let goes_on = count > 0 && now.since(since) < TOLD_WITHIN;
+        let (since, count) = self.reported.get();
+        let goes_on = count > 0 && now.since(since) < REPORTED_WITHIN;
         let (since, count) = if goes_on { (since, count) } else { (now, 0) };
-        self.told.set((since, count.saturating_add(1)));
-        match count.cmp(&TOLD_MAX) {
+        self.reported.set((since, count.saturating_add(1)));
+        match count.cmp(&REPORTED_MAX) {
             Ordering::Less => {
-                tracing::error!(?incident, pool = %self.pool.name(), "a range of a space was damaged");
+                tracing::error!(?data_loss, pool = %self.pool.name(), "a range of a space was damaged");
             }
             Ordering::Equal => tracing::error!(
                 pool = %self.pool.name(),
@@ -442,93 +442,98 @@ impl Shared {
 
     /// Whether nothing waits to be decided.
     pub(crate) fn has_decided_all(&self) -> bool {
-        let are_left = || !self.leaving.borrow().is_empty() || !self.left_now.borrow().is_empty();
-        self.unresolved.borrow().is_empty() && self.settling.borrow().is_empty() && !are_left()
+        let are_remaining = || !self.leaving.borrow().is_empty() || !self.deferred_now.borrow().is_empty();
+        self.deferred.borrow().is_empty() && self.becoming_durable.borrow().is_empty() && !are_remaining()
     }
 
     /// Whether something that the log says of a row is not decided.
-    pub(crate) fn is_unresolved(&self, row: &Row) -> bool {
+    pub(crate) fn is_deferred(&self, row: &Row) -> bool {
         if self.has_decided_all() {
             return false;
         }
-        let (unresolved, settling) = (self.unresolved.borrow(), self.settling.borrow());
+        let (deferred, becoming_durable) = (self.deferred.borrow(), self.becoming_durable.borrow());
         let is_open = |row: &Row| {
             let key = (row.space, row.index);
-            unresolved.contains_key(&key) || settling.contains_key(&key) || self.is_being_left(row)
+            deferred.contains_key(&key) || becoming_durable.contains_key(&key) || self.is_being_deferred(row)
         };
         is_open(row) || row.partner().is_some_and(|partner| is_open(&partner))
     }
 
     /// Whether nobody could decide yet what the log says of a block.
-    pub(crate) fn is_undecided(&self, row: &Row, column: usize, block: u32) -> bool {
-        let unresolved = self.unresolved.borrow();
-        unresolved.get(&(row.space, row.index)).is_some_and(|claims| claims.contains_key(&(column, block)))
+    pub(crate) fn is_in_doubt(&self, row: &Row, column: usize, block: u32) -> bool {
+        let deferred = self.deferred.borrow();
+        deferred
+            .get(&(row.space, row.index))
+            .is_some_and(|candidates| candidates.contains_key(&(column, block)))
     }
 
     /// Says of blocks of some columns of a row that nobody could decide that they are not to be taken as they are found, and, if they are
     /// lost, that they are, unless a copy turns up. Both are durable then: otherwise power could take them, and
     /// leave what the log says behind them. The caller holds the lock of all of the row.
     #[pooled]
-    pub(crate) async fn give_up_undecided(
+    pub(crate) async fn declare_in_doubt_lost(
         &self,
         row: &Row,
         columns: &[usize],
         are_lost: bool,
     ) -> Result<(), SpaceError> {
-        let _turn = self.leave_turn.take().await;
+        let _exclusive = self.defer_mutex.take().await;
         let key = (row.space, row.index);
-        let mut claims =
-            self.unresolved.borrow().get(&key).map(|claims| (**claims).clone()).unwrap_or_default();
-        claims.retain(|(column, _), claims| columns.contains(column) && give_up(claims, are_lost));
-        if claims.is_empty() || mutation!(WrittenOffAsFound) {
+        let mut candidates =
+            self.deferred.borrow().get(&key).map(|candidates| (**candidates).clone()).unwrap_or_default();
+        candidates
+            .retain(|(column, _), candidates| columns.contains(column) && abandon(candidates, are_lost));
+        if candidates.is_empty() || mutation!(LostAcceptedUnverified) {
             return Ok(());
         }
-        for body in encode_claims(row.space, row.index, &claims, (Restating::Anew, Covered::Before)) {
+        for body in
+            encode_candidates(row.space, row.index, &candidates, (Restating::Supersedes, Covered::Before))
+        {
             self.record(&body, Wait::Durable).await?;
         }
-        let mut unresolved = self.unresolved.borrow_mut();
-        Rc::make_mut(unresolved.entry(key).or_default()).extend(claims);
+        let mut deferred = self.deferred.borrow_mut();
+        Rc::make_mut(deferred.entry(key).or_default()).extend(candidates);
         Ok(())
     }
 
     /// Forgets what could not be decided of a row that was freed.
     pub(crate) fn forget_row(&self, space: SpaceId, index: u64) {
-        self.unresolved.borrow_mut().remove(&(space, index));
+        self.deferred.borrow_mut().remove(&(space, index));
         self.unflushed_away.borrow_mut().remove(&(space, index));
-        self.settling.borrow_mut().remove(&(space, index));
+        self.becoming_durable.borrow_mut().remove(&(space, index));
     }
 
-    /// Decides what the log says of a row and of its heir, now that their disks may be here.
+    /// Decides what the log says of a row and of its shadow row, now that their disks may be here.
     #[pooled]
     pub(crate) async fn resolve(&self, space: &Space, row: &Rc<Row>) -> Result<(), SpaceError> {
-        let both: SmallVec<[Rc<Row>; 2]> = row.heir().into_iter().chain([Rc::clone(row)]).collect();
-        if both.iter().any(|row| self.is_being_left(row)) {
-            drop(self.leave_turn.take().await);
+        let both: SmallVec<[Rc<Row>; 2]> = row.shadow().into_iter().chain([Rc::clone(row)]).collect();
+        if both.iter().any(|row| self.is_being_deferred(row)) {
+            drop(self.defer_mutex.take().await);
         }
         {
-            let _turn = self.resolve_turn.take().await;
+            let _exclusive = self.resolve_mutex.take().await;
             self.decide_both(space, row).await?;
         }
         // Nothing of the row is served before its decisions are durable.
-        let _turn = self.settle_turn.take().await;
-        if both.iter().any(|row| self.settling.borrow().contains_key(&(row.space, row.index))) {
+        let _exclusive = self.durability_mutex.take().await;
+        if both.iter().any(|row| self.becoming_durable.borrow().contains_key(&(row.space, row.index))) {
             let before = self.write_backs.get();
             self.pool.checkpoint().await?;
-            self.settling.borrow_mut().retain(|_, decided| *decided > before);
+            self.becoming_durable.borrow_mut().retain(|_, decided| *decided > before);
         }
         Ok(())
     }
 
-    /// Decides what waits of an heir and its row; a line of the heir that was left for the row, behind that.
+    /// Decides what waits of a shadow row and its row; a stripe of the shadow row that was left for the row, behind that.
     async fn decide_both(&self, space: &Space, row: &Rc<Row>) -> Result<(), SpaceError> {
         let decide = async |row: &Rc<Row>| {
-            let waits = self.unresolved.borrow().contains_key(&(row.space, row.index));
+            let waits = self.deferred.borrow().contains_key(&(row.space, row.index));
             if waits { self.decide_row(space, row).await } else { Ok(()) }
         };
-        let Some(heir) = row.heir() else { return decide(row).await };
-        let of_heir = decide(&heir).await;
+        let Some(shadow) = row.shadow() else { return decide(row).await };
+        let of_shadow = decide(&shadow).await;
         decide(row).await?;
-        if of_heir.is_err() { decide(&heir).await } else { Ok(()) }
+        if of_shadow.is_err() { decide(&shadow).await } else { Ok(()) }
     }
 
     #[pooled]
@@ -537,12 +542,13 @@ impl Shared {
         let mut recovery = Recovery::default();
         // Whoever began before the disk left is done with the row then. A checkpoint may need the lock as well.
         let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
-        self.settle_absences(row).await?;
+        self.commit_absences(row).await?;
         row.touch(Range { first: 0, count: row.shape.row_blocks() });
-        let claims = self.unresolved.borrow().get(&key).map(|claims| (**claims).clone()).unwrap_or_default();
-        let places: Vec<(usize, u32)> = claims.keys().copied().collect();
+        let candidates =
+            self.deferred.borrow().get(&key).map(|candidates| (**candidates).clone()).unwrap_or_default();
+        let places: Vec<(usize, u32)> = candidates.keys().copied().collect();
         self.deciding.set(Some((key, false)));
-        let left = self.decide_claims(space, row, claims, &mut recovery).await;
+        let left = self.decide_candidates(space, row, candidates, &mut recovery).await;
         note_all_unfound(self, |row| space.cache_of(row), &mut recovery);
         let left_again = self.deciding.take().is_some_and(|(_, left_again)| left_again);
         let left = left?;
@@ -550,7 +556,7 @@ impl Shared {
             // A disk left meanwhile, perhaps with what was just decided: all of the row is decided again.
             return Err(self.unreadable(row, *column, *block as usize, UnreadableReason::Absent));
         }
-        let lost = recovery.reverted + recovery.damaged + recovery.taken_as_found > 0;
+        let lost = recovery.reverted + recovery.damaged + recovery.accepted_unverified > 0;
         if lost && self.is_unflushed_away(row) {
             space.lost_unflushed.set(true);
         }
@@ -564,32 +570,35 @@ impl Shared {
     }
 
     #[pooled]
-    async fn decide_claims(
+    async fn decide_candidates(
         &self,
         space: &Space,
         row: &Rc<Row>,
-        claims: RowClaims,
+        candidates: RowCandidates,
         recovery: &mut Recovery,
-    ) -> Result<RowClaims, SpaceError> {
-        let (mut left, sources) = recover_row(self, space, row, claims, Below::Disk, recovery).await?;
+    ) -> Result<RowCandidates, SpaceError> {
+        let (mut left, sources) = recover_row(self, space, row, candidates, Below::Disk, recovery).await?;
         // Which slabs lack something is on record.
-        let gone = decide_sources(self, space, sources, &mut left, recovery).await?;
-        gone.iter().for_each(|source| source.is_gone(self));
+        let freed = decide_sources(self, space, sources, &mut left, recovery).await?;
+        freed.iter().for_each(|source| source.is_deleting(self));
         Ok(left)
     }
 
     /// Notes that blocks of a row are decided. Claims that came meanwhile stay.
-    fn note_decided(&self, key: (SpaceId, u64), places: &[(usize, u32)], left: &RowClaims) {
-        self.settling.borrow_mut().insert(key, self.write_backs.get());
-        let mut unresolved = self.unresolved.borrow_mut();
-        let Some(claims) = unresolved.get_mut(&key).map(Rc::make_mut) else { return };
-        places.iter().filter(|place| !left.contains_key(place)).for_each(|place| drop(claims.remove(place)));
-        if claims.is_empty() {
-            unresolved.remove(&key);
+    fn note_decided(&self, key: (SpaceId, u64), places: &[(usize, u32)], left: &RowCandidates) {
+        self.becoming_durable.borrow_mut().insert(key, self.write_backs.get());
+        let mut deferred = self.deferred.borrow_mut();
+        let Some(candidates) = deferred.get_mut(&key).map(Rc::make_mut) else { return };
+        places
+            .iter()
+            .filter(|place| !left.contains_key(place))
+            .for_each(|place| drop(candidates.remove(place)));
+        if candidates.is_empty() {
+            deferred.remove(&key);
             self.unflushed_away.borrow_mut().remove(&key);
-            drop(unresolved);
+            drop(deferred);
             // Whoever waits for room in a write cache may find some.
-            self.caches().iter().for_each(|cache| cache.bell.notify_all());
+            self.caches().iter().for_each(|cache| cache.notify.notify_all());
         }
     }
 
@@ -597,10 +606,15 @@ impl Shared {
     /// is under way began.
     pub(crate) fn is_withheld(&self, row: &Row, column: usize, index: usize) -> bool {
         let key = (row.space, row.index);
-        let late = self.settling.borrow().get(&key).is_some_and(|decided| *decided >= self.write_backs.get());
-        late || self.unresolved.borrow().get(&key).is_some_and(|claims| {
-            claims.keys().any(|(other, block)| *other == column && place_in_page(*block).0 == index)
-        })
+        let delayed_writes = self
+            .becoming_durable
+            .borrow()
+            .get(&key)
+            .is_some_and(|decided| *decided >= self.write_backs.get());
+        delayed_writes
+            || self.deferred.borrow().get(&key).is_some_and(|candidates| {
+                candidates.keys().any(|(other, block)| *other == column && place_in_page(*block).0 == index)
+            })
     }
 
     /// Appends a record of blocks to the log.
@@ -611,41 +625,42 @@ impl Shared {
     }
 
     /// Records what was said before, so that the log can be trimmed behind that.
-    pub(crate) async fn record_carried(&self, body: &[u8]) -> Result<Lsn, PoolError> {
+    pub(crate) async fn record_relogged(&self, body: &[u8]) -> Result<Lsn, PoolError> {
         // Heads of batches, and what is left at their ends.
         let bytes = (body.len() as u64 * 17 / 16).next_multiple_of(BLOCK_BYTES);
-        self.carried.set(self.carried.get() + bytes);
+        self.relogged.set(self.relogged.get() + bytes);
         self.record(body, Wait::Written).await
     }
 
     /// Everything that was written and recorded until now.
-    pub(crate) fn moment(&self) -> Moment {
-        Moment { ticket: self.tickets.next(), lsn: self.recorded.get() }
+    pub(crate) fn flush_point(&self) -> FlushPoint {
+        FlushPoint { ticket: self.tickets.next(), lsn: self.recorded.get() }
     }
 
     /// Whether a flush has covered everything of before a moment.
-    pub(crate) fn has_covered(&self, moment: Moment) -> bool {
+    pub(crate) fn has_covered(&self, flush_point: FlushPoint) -> bool {
         let (ticket, lsn) = self.covered.get();
-        ticket >= moment.ticket && lsn >= moment.lsn
+        ticket >= flush_point.ticket && lsn >= flush_point.lsn
     }
 
     /// Notes a write that no flush has covered.
-    pub(crate) fn note_unsettled(&self, ticket: Ticket, row: &Rc<Row>, column: usize, range: Range) {
-        self.unsettled_blocks.set(self.unsettled_blocks.get() + u64::from(range.count));
-        self.unsettled.borrow_mut().push_back(Unsettled { ticket, row: Rc::clone(row), column, range });
+    pub(crate) fn note_unflushed(&self, ticket: Ticket, row: &Rc<Row>, column: usize, range: Range) {
+        self.unflushed_blocks.set(self.unflushed_blocks.get() + u64::from(range.count));
+        self.unflushed.borrow_mut().push_back(Unflushed { ticket, row: Rc::clone(row), column, range });
     }
 
     /// The blocks of a row that were written and that no flush has covered, by column.
-    pub(crate) fn unsettled_of(&self, row: &Row) -> BTreeSet<(usize, u32)> {
-        let unsettled = self.unsettled.borrow();
-        let of_row = unsettled.iter().filter(|entry| entry.row.id == row.id);
+    pub(crate) fn unflushed_of(&self, row: &Row) -> BTreeSet<(usize, u32)> {
+        let unflushed = self.unflushed.borrow();
+        let of_row = unflushed.iter().filter(|entry| entry.row.id == row.id);
         of_row.flat_map(|entry| entry.blocks().map(|block| (entry.column, block))).collect()
     }
 
-    /// Blocks of lines of a row that hold nothing since a write that no flush has covered: of these lines, the row beside it is the target.
-    pub(crate) fn unsettled_sources(&self, row: &Row, lines: &BTreeSet<u32>) -> BTreeSet<(usize, u32)> {
-        let unsettled = self.unsettled.borrow();
-        let of_row = unsettled.iter().filter(|entry| entry.row.id == row.id);
+    /// Blocks of stripes of a row that hold nothing since a write that no flush has covered: of these stripes, the row beside it is
+    /// the target.
+    pub(crate) fn unflushed_sources(&self, row: &Row, lines: &BTreeSet<u32>) -> BTreeSet<(usize, u32)> {
+        let unflushed = self.unflushed.borrow();
+        let of_row = unflushed.iter().filter(|entry| entry.row.id == row.id);
         of_row
             .flat_map(|entry| entry.blocks().map(|block| (entry.column, block)))
             .filter(|place| {
@@ -658,7 +673,7 @@ impl Shared {
     pub(crate) async fn gate(&self) -> Result<(), SpaceError> {
         self.pool.wait_for_log().await?;
         let (log, _) = self.pool.metadata_bytes();
-        if self.unsettled_blocks.get() > UNSETTLED_BLOCKS_MAX.min(log.0 / RESTAMP_SHARE / 44) {
+        if self.unflushed_blocks.get() > UNFLUSHED_BLOCKS_MAX.min(log.0 / RESTAMP_SHARE / 44) {
             self.flush().await?;
         }
         Ok(())
@@ -674,9 +689,9 @@ impl Shared {
     #[pooled]
     pub(crate) async fn flush(&self) -> Result<(), SpaceError> {
         let mine = (self.tickets.next(), self.recorded.get());
-        let _turn = self.flush_turn.take().await;
+        let _exclusive = self.flush_mutex.take().await;
         let covered = self.covered.get();
-        let is_marked = covered.1 >= mine.1 || mutation!(LateRecordUnmarked);
+        let is_marked = covered.1 >= mine.1 || mutation!(ConcurrentRecordUnmarked);
         if covered.0 >= mine.0 && is_marked {
             self.count(|counters| counters.shared_flushes += 1);
             return Ok(());
@@ -685,22 +700,22 @@ impl Shared {
             let limit = self.tickets.next();
             let interval = self.tickets.next_interval();
             let cut = self.pool.cut()?;
-            if !mutation!(FlushWaitsForNobody) {
+            if !mutation!(FlushWaitsForNone) {
                 self.tickets.wait_below(limit).await;
             }
             self.pool.written_below(cut).await?;
             if mutation!(MarkBeforeFlush) {
-                self.pool.settle(cut).await?;
+                self.pool.mark_durable(cut).await?;
             }
             self.pool.flush_disks().await?;
             if self.restamp().await? {
                 continue;
             }
             if !mutation!(MarkBeforeFlush) && (!self.recovering.get() || mutation!(RecoveryNotFinal)) {
-                self.pool.settle(cut).await?;
+                self.pool.mark_durable(cut).await?;
             }
             // In recovery nothing is marked; it ends with a flush of its own, whose ticket is a later one.
-            self.forget_settled(limit);
+            self.forget_durable(limit);
             self.covered.set((limit, cut));
             self.covered_interval.set(Some(interval));
             self.count(|counters| counters.flushes += 1);
@@ -708,15 +723,15 @@ impl Shared {
         }
     }
 
-    fn forget_settled(&self, limit: Ticket) {
-        let mut unsettled = self.unsettled.borrow_mut();
-        unsettled.retain(|entry| entry.ticket >= limit);
-        let left = unsettled.iter().map(|entry| u64::from(entry.range.count)).sum();
-        self.unsettled_blocks.set(left);
+    fn forget_durable(&self, limit: Ticket) {
+        let mut unflushed = self.unflushed.borrow_mut();
+        unflushed.retain(|entry| entry.ticket >= limit);
+        let left = unflushed.iter().map(|entry| u64::from(entry.range.count)).sum();
+        self.unflushed_blocks.set(left);
     }
 
     /// After a disk has left: blocks that no flush had covered on it may be missing there, so they are recorded again
-    /// under the new epoch, and their rows say that the disk's slab is stale. Those that were only there stay undecided.
+    /// under the new epoch, and their rows say that the disk's slab is stale. Those that were only there stay in doubt.
     /// Returns whether the epoch is another one than the last time.
     #[pooled]
     async fn restamp(&self) -> Result<bool, SpaceError> {
@@ -724,34 +739,34 @@ impl Shared {
         if self.stamped.get() == now {
             return Ok(false);
         }
-        let mut by_row: BTreeMap<(SpaceId, u64, RowId), (Rc<Row>, UnsettledBlocks)> = BTreeMap::new();
+        let mut by_row: BTreeMap<(SpaceId, u64, RowId), (Rc<Row>, UnflushedBlocks)> = BTreeMap::new();
         let mut away = BlocksOfRows::new();
-        // That a line is in its other slot needs no disk of this one.
-        let is_source = |entry: &Unsettled| {
+        // That a stripe is in its other slot needs no disk of this one.
+        let is_source = |entry: &Unflushed| {
             let first = entry.row.state_in_memory((entry.column, entry.range.first));
             entry.row.partner().is_some() && first == Some(BlockState::Never)
         };
-        let is_away = |entry: &&Unsettled| !self.can_be_told(&entry.row, entry.column) && !is_source(entry);
-        for entry in self.unsettled.borrow().iter().filter(is_away) {
+        let is_away = |entry: &&Unflushed| !self.is_decidable(&entry.row, entry.column) && !is_source(entry);
+        for entry in self.unflushed.borrow().iter().filter(is_away) {
             let (_, blocks) =
                 away.entry(entry.key()).or_insert_with(|| (Rc::clone(&entry.row), BTreeSet::new()));
             blocks.extend(entry.blocks().map(|block| (entry.column, block)));
         }
-        self.leave_undecided(away.clone()).await?;
+        self.leave_in_doubt(away.clone()).await?;
         // Only now, because whoever finds them neither here nor there would take them for flushed.
         // Of one that came meanwhile, some blocks may have been left and others not.
-        let is_away = |entry: &Unsettled| {
+        let is_away = |entry: &Unflushed| {
             away.get(&entry.key()).is_some_and(|(_, blocks)| {
                 entry.blocks().all(|block| blocks.contains(&(entry.column, block)))
             })
         };
-        self.unsettled.borrow_mut().retain(|entry| !is_away(entry));
-        for entry in &*self.unsettled.borrow() {
+        self.unflushed.borrow_mut().retain(|entry| !is_away(entry));
+        for entry in &*self.unflushed.borrow() {
             let (_, blocks) =
                 by_row.entry(entry.key()).or_insert_with(|| (Rc::clone(&entry.row), BTreeMap::new()));
             blocks.extend(entry.blocks().map(|block| ((entry.column, block), entry.ticket)));
         }
-        let rows: Vec<(Rc<Row>, UnsettledBlocks)> = by_row.into_values().collect();
+        let rows: Vec<(Rc<Row>, UnflushedBlocks)> = by_row.into_values().collect();
         for group in rows.chunks(RESTAMP_ROWS) {
             self.restamp_rows(group).await?;
         }
@@ -761,16 +776,16 @@ impl Shared {
 
     /// One record for many blocks: each record by itself would take a batch of the log, which has no room for thousands.
     #[pooled]
-    async fn restamp_rows(&self, rows: &[(Rc<Row>, UnsettledBlocks)]) -> Result<(), SpaceError> {
-        self.settle_absences_of(rows.iter().map(|(row, _)| row)).await?;
+    async fn restamp_rows(&self, rows: &[(Rc<Row>, UnflushedBlocks)]) -> Result<(), SpaceError> {
+        self.commit_absences_of(rows.iter().map(|(row, _)| row)).await?;
         let mut guards = Vec::new();
         let mut has_unlocked = false;
         let mut body = Scratch::new();
         for (row, blocks) in rows {
-            // With parity these are lines in flight, which nobody writes over before a flush has covered them; and who puts
+            // With parity these are stripes in flight, which nobody writes over before a flush has covered them; and who puts
             // others in place waits for this flush, with locks of the row.
             if !row.has_parity() {
-                // Lines that failed may be tried again while this waits for locks: what is said of them then is the newest.
+                // Stripes that failed may be tried again while this waits for locks: what is said of them then is the newest.
                 if std::mem::take(&mut has_unlocked) && !body.is_empty() {
                     self.record(&body, Wait::Written).await?;
                     body.clear();
@@ -780,7 +795,7 @@ impl Shared {
                 let numbers: BTreeSet<u32> = numbers.collect();
                 guards.push(row.locks.lock_all(&joined(numbers.into_iter())).await);
             }
-            if row.gone.get() {
+            if row.freed.get() {
                 continue;
             }
             for (place, ticket) in blocks {
@@ -821,13 +836,13 @@ impl Shared {
         let page = self.page(row, column, index).await?;
         let state = page.state(entry);
         page.restamp(entry, stamp, ticket, self.frozen.get());
-        let mut stretch = self.stretch(row, column, Range { first: block, count: 1 }, stamp);
-        stretch.covered = covered == Covered::Before;
-        push_stretch(body, stretch, &[state], page.durable_generation());
+        let mut extent = self.extent(row, column, Range { first: block, count: 1 }, stamp);
+        extent.covered = covered == Covered::Before;
+        push_extent(body, extent, &[state], page.durable_generation());
         Ok(())
     }
 
-    /// Records what the table in memory says of blocks, under the stamp of now, in one record: of a line with parity a crash
+    /// Records what the table in memory says of blocks, under the stamp of now, in one record: of a stripe with parity a crash
     /// leaves all of it or nothing. The caller holds their locks.
     pub(crate) async fn record_again(
         &self,
@@ -866,8 +881,8 @@ impl Shared {
     }
 
     /// The head of a record for a range of a column; the state is filled in later.
-    pub(crate) fn stretch(&self, row: &Row, column: usize, range: Range, stamp: Stamp) -> Stretch {
-        Stretch {
+    pub(crate) fn extent(&self, row: &Row, column: usize, range: Range, stamp: Stamp) -> BlockExtent {
+        BlockExtent {
             space: row.space,
             row_index: row.index,
             row: row.id,
@@ -877,8 +892,8 @@ impl Shared {
             stamp,
             state: STATE_VALID,
             intent: false,
-            undecided: false,
-            anew: false,
+            in_doubt: false,
+            supersedes: false,
             covered: false,
             generation: 0,
         }
@@ -900,7 +915,7 @@ impl Shared {
             while bytes < ROWS_BYTES_MAX
                 && let Some(row) = rows.next()
             {
-                if row.gone.get() {
+                if row.freed.get() {
                     continue;
                 }
                 let mut record = row.record();
@@ -941,7 +956,7 @@ impl Shared {
 }
 
 /// Blocks of a row, by column and block of the column, with the ticket of the last write.
-type UnsettledBlocks = BTreeMap<(usize, u32), Ticket>;
+type UnflushedBlocks = BTreeMap<(usize, u32), Ticket>;
 
 /// Numbers in ascending order as ranges without gaps.
 pub(crate) fn joined(numbers: impl Iterator<Item = u32>) -> Vec<Range> {
@@ -977,14 +992,19 @@ pub(crate) fn by_page(range: Range) -> impl Iterator<Item = Range> {
     })
 }
 
-/// Appends a stretch with the states of its blocks to a record. All states are alike but for checksums, and all blocks are
+/// Appends an extent with the states of its blocks to a record. All states are alike but for checksums, and all blocks are
 /// of one page, whose durable generation is given.
-pub(crate) fn push_stretch(body: &mut Vec<u8>, mut stretch: Stretch, states: &[BlockState], generation: u64) {
+pub(crate) fn push_extent(
+    body: &mut Vec<u8>,
+    mut extent: BlockExtent,
+    states: &[BlockState],
+    generation: u64,
+) {
     let (state, _) = states.first().copied().unwrap_or_default().parts();
-    stretch.state = state;
+    extent.state = state;
     let [low, high, ..] = generation.to_le_bytes();
-    stretch.generation = u16::from_le_bytes([low, high]);
-    body.extend_from_slice(&stretch.head());
+    extent.generation = u16::from_le_bytes([low, high]);
+    body.extend_from_slice(&extent.head());
     if state == STATE_VALID {
         for state in states {
             body.extend_from_slice(&state.parts().1.to_le_bytes());

@@ -6,24 +6,24 @@ use std::fmt;
 use std::rc::{Rc, Weak};
 
 use dolmen_block_io::Meter;
-use dolmen_block_io::sync::Turn;
+use dolmen_block_io::sync::AsyncMutex;
 use dolmen_future_pool::pooled;
+use dolmen_mutation::mutation;
 use dolmen_placement::{Code, Request, SlabPlace, Width};
-use dolmen_planted::mutation;
 use dolmen_pool::{Change, Claim, ExcludeReason, PoolError, Purpose, keys};
-use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Epoch, GRAIN_BYTES, Name, RowId, SpaceId};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot, Epoch, Name, RowId, SpaceId};
 use smallvec::SmallVec;
 
-use crate::cache::{Cache, is_of_drafts, is_of_heirs, seen_as};
+use crate::cache::{Cache, is_of_conversion_shadows, is_of_shadows, seen_as};
 use crate::error::SpaceError;
 use crate::forming::Forming;
-use crate::heirs::Heirs;
-use crate::layout::{Shape, slab_grains};
+use crate::layout::{Shape, slab_units};
 use crate::layouts::{Layout, Layouts};
 use crate::locks::Range;
 use crate::request::Terms;
 use crate::reserve::Reserve;
 use crate::row::{Row, RowRecord, Slab, Slabs};
+use crate::shadow_rows::ShadowRows;
 use crate::shared::Shared;
 use crate::spec::{Integrity, Provisioning, Resiliency, SpaceSpec, Standing};
 
@@ -35,7 +35,7 @@ pub(crate) const COUNTER_ROW: u64 = 1;
 pub(crate) const COUNTER_SPACE: u64 = 2;
 
 /// What became of a claim.
-enum Claimed {
+enum ClaimOutcome {
     Row(Rc<Row>),
     /// Disks that failed while room was taken on them. Nothing was claimed.
     Failed(SmallVec<[DiskSlot; 2]>),
@@ -52,32 +52,32 @@ pub struct Space {
     row_bytes: u64,
     /// Rows that were looked up; `None` for those that do not exist.
     pub(crate) rows: RefCell<BTreeMap<u64, Option<Rc<Row>>>>,
-    claim_turn: Turn,
+    claim_mutex: AsyncMutex,
     /// How often rows were dropped from memory.
     drops: Cell<u64>,
-    /// Grains of each disk that the space has, kept for spans, which fill one disk after another.
+    /// Allocation units of each disk that the space has, kept for spans, which fill one disk after another.
     pub(crate) own: RefCell<BTreeMap<DiskSlot, u64>>,
     pub(crate) row_count: Cell<u64>,
     /// Whether it is being deleted, or about to be: nobody may use it, and nobody finds it.
-    pub(crate) gone: Cell<bool>,
+    pub(crate) freed: Cell<bool>,
     /// Whether the map says that it is deleted: nothing brings it back, and its rows are to be freed.
     pub(crate) condemned: Cell<bool>,
     /// Since when it is in the trash, in seconds since 1970: it keeps all that it has, and nobody may use it.
     pub(crate) trashed: Cell<Option<u64>>,
     /// Taken by what changes its size or name, from reading what it is to committing what it is then.
-    pub(crate) spec_turn: Turn,
+    pub(crate) spec_mutex: AsyncMutex,
     /// Acknowledged blocks that no flush had covered were lost with a disk, and no flush has told so yet.
     pub(crate) lost_unflushed: Cell<bool>,
     /// The write caches of rows of its layouts, by their numbers, where they have one.
     pub(crate) caches: RefCell<[Option<Rc<Cache>>; 2]>,
-    /// Held while drafts are made of its rows.
-    pub(crate) draft_turn: Turn,
-    /// The hidden space that drafts of its rows are in, while there may be any.
-    pub(crate) drafts: RefCell<Option<Rc<Space>>>,
+    /// Held while conversion shadows are made of its rows.
+    pub(crate) conversion_mutex: AsyncMutex,
+    /// The hidden space that conversion shadow rows are in, while there may be any.
+    pub(crate) conversion_shadows: RefCell<Option<Rc<Space>>>,
     /// Stripes that form from requests under way together.
     pub(crate) forming: Forming,
     /// Rows that are about to take the place of its own.
-    pub(crate) heirs: Heirs,
+    pub(crate) shadows: ShadowRows,
     /// What is reserved for it.
     pub(crate) reserve: Reserve,
     /// What clients ask of it.
@@ -118,20 +118,20 @@ impl Space {
             layouts: Cell::new(layouts),
             row_bytes,
             rows: RefCell::default(),
-            claim_turn: Turn::default(),
+            claim_mutex: AsyncMutex::default(),
             drops: Cell::default(),
             own: RefCell::default(),
             row_count: Cell::new(0),
-            gone: Cell::new(false),
+            freed: Cell::new(false),
             condemned: Cell::new(false),
             trashed: Cell::new(None),
-            spec_turn: Turn::default(),
+            spec_mutex: AsyncMutex::default(),
             lost_unflushed: Cell::new(false),
             caches: RefCell::default(),
-            draft_turn: Turn::default(),
-            drafts: RefCell::default(),
+            conversion_mutex: AsyncMutex::default(),
+            conversion_shadows: RefCell::default(),
             forming: Forming::default(),
-            heirs: Heirs::default(),
+            shadows: ShadowRows::default(),
             reserve: Reserve::default(),
             meter,
             terms,
@@ -148,7 +148,7 @@ impl Space {
     /// Its name.
     #[must_use]
     pub fn name(&self) -> Name {
-        // Heirs and drafts are of a space that people see.
+        // Shadow rows and conversion shadows are of a space that people see.
         match seen_as(self.id) == self.id {
             true => self.spec.borrow().name.clone(),
             false => self.shared.name_of(self.id),
@@ -235,8 +235,8 @@ impl Space {
 
     /// Refuses what is asked of a space that is being deleted, or is in the trash.
     pub(crate) fn check_stays(&self) -> Result<(), SpaceError> {
-        match (self.gone.get(), self.trashed.get()) {
-            (true, _) => Err(SpaceError::Gone { name: self.name() }),
+        match (self.freed.get(), self.trashed.get()) {
+            (true, _) => Err(SpaceError::Deleted { name: self.name() }),
             (false, Some(_)) => Err(SpaceError::Trashed { name: self.name() }),
             (false, None) => Ok(()),
         }
@@ -264,21 +264,21 @@ impl Space {
     /// # Errors
     /// [`SpaceError::Unreadable`] while the disks that could decide it are absent.
     pub(crate) async fn row(&self, index: u64) -> Result<Option<Rc<Row>>, SpaceError> {
-        if is_of_heirs(self.id) {
-            return self.decided_heir(index).await;
+        if is_of_shadows(self.id) {
+            return self.decided_shadow(index).await;
         }
         loop {
-            let row = self.undecided_row(index).await?;
-            match row.as_ref().filter(|row| self.shared.is_unresolved(row)) {
-                // Blocks of it may be left undecided again while the decisions of others become durable.
-                Some(undecided) => self.shared.resolve(self, undecided).await?,
+            let row = self.in_doubt_row(index).await?;
+            match row.as_ref().filter(|row| self.shared.is_deferred(row)) {
+                // Blocks of it may be left in doubt again while the decisions of others become durable.
+                Some(in_doubt) => self.shared.resolve(self, in_doubt).await?,
                 None => return Ok(row),
             }
         }
     }
 
     /// The row with this index, if it exists, whatever the log says of it.
-    pub(crate) async fn undecided_row(&self, index: u64) -> Result<Option<Rc<Row>>, SpaceError> {
+    pub(crate) async fn in_doubt_row(&self, index: u64) -> Result<Option<Rc<Row>>, SpaceError> {
         let record = loop {
             if let Some(row) = self.rows.borrow().get(&index) {
                 if let Some(row) = row {
@@ -310,7 +310,7 @@ impl Space {
 
     fn parse_row(&self, index: u64, value: &[u8]) -> Result<RowRecord, SpaceError> {
         let record = RowRecord::parse(value, Bytes(self.row_bytes)).ok();
-        let may_be = |record: &RowRecord| self.is_on_disks(record) || mutation!(SlabBehindItsDisk);
+        let may_be = |record: &RowRecord| self.is_on_disks(record) || mutation!(SlabBeyondItsDisk);
         record.filter(may_be).ok_or_else(|| {
             let what = format!("an impossible row {index} of space {}", self.name());
             dolmen_pool::PoolError::Corrupt { name: self.shared.pool_name().clone(), what }.into()
@@ -321,8 +321,8 @@ impl Space {
     fn is_on_disks(&self, record: &RowRecord) -> bool {
         record.columns.iter().flatten().all(|slab| {
             let extent = self.shared.pool.disk(slab.disk).and_then(|disk| disk.extent());
-            let grains = extent.map_or(u64::MAX, |extent| extent.grain_count());
-            slab.runs.iter().all(|run| run.first.saturating_add(run.count) <= grains)
+            let units = extent.map_or(u64::MAX, |extent| extent.unit_count());
+            slab.runs.iter().all(|run| run.first.saturating_add(run.count) <= units)
         })
     }
 
@@ -331,7 +331,7 @@ impl Space {
         if let Some(row) = self.row(index).await? {
             return Ok(row);
         }
-        let _turn = self.claim_turn.take().await;
+        let _exclusive = self.claim_mutex.take().await;
         if let Some(row) = self.row(index).await? {
             return Ok(row);
         }
@@ -342,22 +342,22 @@ impl Space {
     }
 
     /// Claims a row that does not exist, wherever the space ends.
-    pub(crate) async fn claim_behind(&self, index: u64) -> Result<Rc<Row>, SpaceError> {
-        let _turn = self.claim_turn.take().await;
+    pub(crate) async fn claim_beyond(&self, index: u64) -> Result<Rc<Row>, SpaceError> {
+        let _exclusive = self.claim_mutex.take().await;
         self.claim(index).await
     }
 
     /// Waits until the claim under way has ended. One that begins later sees that the space is gone or smaller.
     pub(crate) async fn claims_end(&self) {
-        drop(self.claim_turn.take().await);
+        drop(self.claim_mutex.take().await);
     }
 
     /// Waits until writes to rows behind `end` that are under way have ended.
-    pub(crate) async fn writes_end_behind(&self, end: u64) -> Result<(), SpaceError> {
+    pub(crate) async fn writes_end_after(&self, end: u64) -> Result<(), SpaceError> {
         let mut rows = Vec::new();
         self.for_each_record(|index, _| rows.push(index)).await?;
         for index in rows.into_iter().filter(|index| (index + 1) * self.row_bytes > end) {
-            if let Some(row) = self.undecided_row(index).await? {
+            if let Some(row) = self.in_doubt_row(index).await? {
                 drop(row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await);
             }
         }
@@ -366,7 +366,7 @@ impl Space {
 
     /// Claims a row that holds nothing, if it does not exist; whether it did not.
     pub(crate) async fn claim_blank(&self, index: u64) -> Result<bool, SpaceError> {
-        let _turn = self.claim_turn.take().await;
+        let _exclusive = self.claim_mutex.take().await;
         self.check_stays()?;
         if self.row(index).await?.is_some() {
             return Ok(false);
@@ -398,11 +398,11 @@ impl Space {
         let mut rounds = None;
         loop {
             let claimed = match self.try_claim(index).await {
-                // Heirs have room only as long as nobody else needs it.
+                // Shadow rows have room only as long as nobody else needs it.
                 Err(SpaceError::Pool(error @ PoolError::NoSpace { .. })) => {
                     // As many as there are now: others may come meanwhile.
-                    let left = *rounds.get_or_insert_with(|| self.shared.rounds_to_give_up_heirs());
-                    if left == 0 || !self.shared.give_up_heirs().await {
+                    let left = *rounds.get_or_insert_with(|| self.shared.rounds_to_free_shadows());
+                    if left == 0 || !self.shared.promote_or_drop_shadows().await {
                         return Err(error.into());
                     }
                     rounds = Some(left - 1);
@@ -411,8 +411,8 @@ impl Space {
                 claimed => claimed?,
             };
             match claimed {
-                Claimed::Row(row) => return Ok(row),
-                Claimed::Failed(slots) => {
+                ClaimOutcome::Row(row) => return Ok(row),
+                ClaimOutcome::Failed(slots) => {
                     for slot in slots {
                         self.shared.pool.exclude(slot, ExcludeReason::MissedWrite).await?;
                     }
@@ -422,19 +422,19 @@ impl Space {
     }
 
     #[pooled]
-    async fn try_claim(&self, index: u64) -> Result<Claimed, SpaceError> {
-        // Drafts move what is there.
-        let purpose = if is_of_drafts(self.id) { Purpose::Move } else { Purpose::Claim };
+    async fn try_claim(&self, index: u64) -> Result<ClaimOutcome, SpaceError> {
+        // Conversion shadows move what is there.
+        let purpose = if is_of_conversion_shadows(self.id) { Purpose::Move } else { Purpose::Claim };
         let mut change = self.shared.pool.change(purpose).await;
         let id = RowId(change.number(keys::counter(COUNTER_ROW)).await?);
         let layout = self.layouts.get().now;
         let own = self.own.borrow().clone();
-        let grains = self.slab_grains();
+        let units = self.slab_units();
         let request = self.request.get();
-        let on_fast = self.fast_disks().and_then(|fast| change.place_among(&request, grains, &fast));
+        let on_fast = self.fast_disks().and_then(|fast| change.place_among(&request, units, &fast));
         let (placement, claims) = match on_fast {
             Some(placed) => placed,
-            None => change.place(&request, grains, |slot| own.get(&slot).copied().unwrap_or(0))?,
+            None => change.place(&request, units, |slot| own.get(&slot).copied().unwrap_or(0))?,
         };
         let (data, parity) = match placement.code {
             Code::Striped { .. } => (placement.columns, 0),
@@ -442,11 +442,11 @@ impl Space {
         };
         let shape = Shape::new(Bytes(self.row_bytes), self.spec.borrow().interleave, data, parity);
         let Some(shape) = shape else { panic!("placement keeps to the limits of the request") };
-        let columns = columns_in_turn(&placement.slabs, data, index);
+        let columns = columns_in_order(&placement.slabs, data, index);
         let placed = (columns.as_slice(), claims.as_slice());
         let record = match self.claimed_row(&mut change, (id, index), (layout, shape), placed).await? {
             Ok(record) => record,
-            Err(failed) => return Ok(Claimed::Failed(failed)),
+            Err(failed) => return Ok(ClaimOutcome::Failed(failed)),
         };
         let count = change.add(keys::row_count(self.id), 1).await?;
         change.commit().await?;
@@ -454,13 +454,13 @@ impl Space {
         self.note_own(&claims);
         let row = Row::new(self.id, index, record);
         self.rows.borrow_mut().insert(index, Some(Rc::clone(&row)));
-        Ok(Claimed::Row(row))
+        Ok(ClaimOutcome::Row(row))
     }
 
-    /// Claims the heir of a row, of the same shape; `None` where there is no room for one beyond what is kept for repair. Called
-    /// for the hidden space of heirs.
+    /// Claims the shadow row of a row, of the same shape; `None` where there is no room for one beyond what is kept for repair.
+    /// Called for the hidden space of shadow rows.
     #[pooled]
-    pub(crate) async fn claim_heir(&self, row: &Rc<Row>) -> Result<Option<Rc<Row>>, SpaceError> {
+    pub(crate) async fn claim_shadow(&self, row: &Rc<Row>) -> Result<Option<Rc<Row>>, SpaceError> {
         let (shape, index) = (row.shape, row.index);
         let width = u32::try_from(shape.data_columns()).unwrap_or(u32::MAX);
         let parity = u32::try_from(shape.parity_columns()).unwrap_or(u32::MAX);
@@ -468,11 +468,11 @@ impl Space {
         let request = Request::new(code, Width::Columns(width), Bytes(self.row_bytes), shape.interleave());
         let Ok(request) = request else { return Ok(None) };
         let mut change = self.shared.pool.change(Purpose::Claim).await;
-        if row.gone.get() || row.heir().is_some() {
+        if row.freed.get() || row.shadow().is_some() {
             return Ok(None);
         }
         let id = RowId(change.number(keys::counter(COUNTER_ROW)).await?);
-        let (placement, claims) = match change.place(&request, slab_grains(shape.interleave(), parity), |_| 0)
+        let (placement, claims) = match change.place(&request, slab_units(shape.interleave(), parity), |_| 0)
         {
             Ok(placed) => placed,
             Err(PoolError::NoSpace { .. }) => return Ok(None),
@@ -481,7 +481,7 @@ impl Space {
         if placement.code != (Code::Parity { data: width, parity }) {
             return Ok(None);
         }
-        let columns = columns_in_turn(&placement.slabs, width, index);
+        let columns = columns_in_order(&placement.slabs, width, index);
         let placed = (columns.as_slice(), claims.as_slice());
         let record = match self.claimed_row(&mut change, (id, index), (row.layout(), shape), placed).await? {
             Ok(record) => record,
@@ -490,12 +490,12 @@ impl Space {
         let count = change.add(keys::row_count(self.id), 1).await?;
         change.commit().await?;
         self.row_count.set(count);
-        let heir = row.make_heir(record);
-        self.rows.borrow_mut().insert(index, Some(Rc::clone(&heir)));
-        Ok(Some(heir))
+        let shadow = row.make_shadow(record);
+        self.rows.borrow_mut().insert(index, Some(Rc::clone(&shadow)));
+        Ok(Some(shadow))
     }
 
-    /// Adds a row on these grains to a change; its record, or the disks that failed while room was taken on them.
+    /// Adds a row on these allocation units to a change; its record, or the disks that failed while room was taken on them.
     #[pooled]
     async fn claimed_row(
         &self,
@@ -528,10 +528,10 @@ impl Space {
         Ok(Ok(record))
     }
 
-    /// How many grains its slabs take, by the bytes of data in them.
-    pub(crate) fn slab_grains(&self) -> impl Fn(Bytes) -> u64 + Copy + use<> {
+    /// How many allocation units its slabs take, by the bytes of data in them.
+    pub(crate) fn slab_units(&self) -> impl Fn(Bytes) -> u64 + Copy + use<> {
         let spec = self.spec.borrow();
-        slab_grains(spec.interleave, u32::from(spec.resiliency.parity_columns()))
+        slab_units(spec.interleave, u32::from(spec.resiliency.parity_columns()))
     }
 
     /// Claims every row that does not exist: for fixed provisioning. None that is there takes the place of another one for that.
@@ -570,8 +570,8 @@ impl Space {
     pub(crate) fn forget_own(&self, record: &RowRecord) {
         let mut own = self.own.borrow_mut();
         for slab in record.columns.iter().flatten() {
-            if let Some(grains) = own.get_mut(&slab.disk) {
-                *grains = grains.saturating_sub(slab.runs.iter().map(|run| run.count).sum());
+            if let Some(units) = own.get_mut(&slab.disk) {
+                *units = units.saturating_sub(slab.runs.iter().map(|run| run.count).sum());
             }
         }
     }
@@ -615,42 +615,42 @@ impl Space {
     /// When the metadata cannot be read.
     #[pooled]
     pub async fn footprint(&self) -> Result<Footprint, SpaceError> {
-        let (mut grains, mut blocks, mut rows) = (0, 0, 0);
+        let (mut units, mut blocks, mut rows) = (0, 0, 0);
         self.for_each_record(|_, record| {
             rows += 1;
             for (column, slabs) in record.columns.iter().enumerate() {
                 blocks += slabs.len() as u64 * u64::from(record.shape.column_blocks(column));
-                grains += slabs.iter().flat_map(|slab| &slab.runs).map(|run| run.count).sum::<u64>();
+                units += slabs.iter().flat_map(|slab| &slab.runs).map(|run| run.count).sum::<u64>();
             }
         })
         .await?;
         // Rows that are about to take the place of its own are further copies of them.
-        let drafts = self.drafts.borrow().clone();
-        for hidden in self.heirs.space().into_iter().chain(drafts) {
+        let conversion_shadows = self.conversion_shadows.borrow().clone();
+        for hidden in self.shadows.space().into_iter().chain(conversion_shadows) {
             let add = |_: u64, record: &RowRecord| {
                 let columns = (0..record.shape.columns()).map(|column| record.shape.column_blocks(column));
                 blocks += columns.map(u64::from).sum::<u64>();
                 let slabs = record.columns.iter().flatten().flat_map(|slab| &slab.runs);
-                grains += slabs.map(|run| run.count).sum::<u64>();
+                units += slabs.map(|run| run.count).sum::<u64>();
             };
             hidden.for_each_record(add).await?;
         }
         let of_blocks = Bytes(blocks * BLOCK_BYTES);
         Ok(Footprint {
-            total: Bytes(grains * GRAIN_BYTES),
+            total: Bytes(units * ALLOCATION_UNIT_BYTES),
             redundancy: of_blocks.saturating_sub(Bytes(rows * self.row_bytes)),
         })
     }
 }
 
 /// The column of each slab of a placement. With parity, those that are as long as a parity column take turns at being one.
-fn columns_in_turn(slabs: &[SlabPlace], data: u32, turn: u64) -> Vec<u32> {
+fn columns_in_order(slabs: &[SlabPlace], data: u32, mutex: u64) -> Vec<u32> {
     let mut columns: Vec<u32> = slabs.iter().map(|slab| slab.column).collect();
     let Some(parity) = slabs.iter().find(|slab| slab.column >= data) else { return columns };
-    let as_long = |at: &usize| slabs.get(*at).is_some_and(|slab| slab.grains == parity.grains);
-    let alike: Vec<usize> = (0..slabs.len()).filter(as_long).collect();
-    let shift = usize::try_from(turn % alike.len() as u64).unwrap_or(0);
-    for (at, taken) in alike.iter().zip(alike.iter().cycle().skip(shift)) {
+    let as_long = |at: &usize| slabs.get(*at).is_some_and(|slab| slab.units == parity.units);
+    let is_same: Vec<usize> = (0..slabs.len()).filter(as_long).collect();
+    let shift = usize::try_from(mutex % is_same.len() as u64).unwrap_or(0);
+    for (at, taken) in is_same.iter().zip(is_same.iter().cycle().skip(shift)) {
         if let (Some(column), Some(slab)) = (columns.get_mut(*at), slabs.get(*taken)) {
             *column = slab.column;
         }
@@ -664,7 +664,7 @@ fn drop_idle(rows: &mut BTreeMap<u64, Option<Rc<Row>>>, mut dropped: impl FnMut(
     rows.retain(|index, row| match row {
         None => false,
         Some(row) => {
-            let has_more = !row.mappings.is_empty() || row.heir().is_some();
+            let has_more = !row.mappings.is_empty() || row.shadow().is_some();
             let is_needed = row.dirty.get() || !row.is_formatted() || has_more;
             let busy = Rc::strong_count(row) > 1 || is_needed;
             let keep = busy || row.used.replace(false);
@@ -678,7 +678,8 @@ fn drop_idle(rows: &mut BTreeMap<u64, Option<Rc<Row>>>, mut dropped: impl FnMut(
     pages
 }
 
-const _: () = assert!(GRAIN_BYTES.is_multiple_of(BLOCK_BYTES), "blocks never straddle runs of a slab");
+const _: () =
+    assert!(ALLOCATION_UNIT_BYTES.is_multiple_of(BLOCK_BYTES), "blocks never straddle runs of a slab");
 
 impl fmt::Debug for Space {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,24 +6,23 @@ use std::fmt;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use dolmen_block_io::sync::{Permit, Turn, join_all};
+use dolmen_block_io::sync::{AsyncMutex, Permit, join_all};
 use dolmen_block_io::{BlockDevice, sleep};
 use dolmen_disk::{FEATURE_LIMITS, Member, MemberState};
 use dolmen_future_pool::pooled;
+use dolmen_mutation::mutation;
 use dolmen_placement::{NoRoom, Offer, Placer, Request};
-use dolmen_planted::mutation;
 use dolmen_pool::{Disk, Opened, Pool, PoolError, PoolState, Purpose, keys};
 use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, Name, SpaceId};
 
-use crate::cache::{Cache, cache_id, is_hidden, is_of_heirs, seen_as};
+use crate::cache::{Cache, cache_id, is_hidden, is_of_shadows, seen_as};
 use crate::cache_size::{WriteCache, cache_spec};
 use crate::drain::settings_of;
 use crate::error::SpaceError;
 use crate::forecast::{WriteCacheRows, is_fast, write_cache_rows};
-use crate::layout::slab_grains;
+use crate::layout::slab_units;
 use crate::layouts::Layouts;
 use crate::limits::Limits;
-use crate::pace::Effort;
 use crate::progress::Progress;
 use crate::recovery::{Recovery, recover};
 use crate::refill::{neediest_first, next_lot, not_begun, of_spaces};
@@ -31,9 +30,10 @@ use crate::replay::FINISHED_TOGETHER;
 use crate::reserve::unless_full;
 use crate::resync::{Refilled, Resynced};
 use crate::row::Slabs;
-use crate::shared::{AllSpaces, Incident, Shared, SpaceCounters};
+use crate::shared::{AllSpaces, DataLossEvent, Shared, SpaceCounters};
 use crate::space::{COUNTER_SPACE, Space};
 use crate::spec::{Provisioning, Resiliency, SpaceSpec, Standing};
+use crate::throttle::JobShare;
 
 /// Rows that waited for a disk and are decided at once: one checkpoint makes all of them durable.
 const ROWS_DECIDED_TOGETHER: usize = 256;
@@ -48,7 +48,7 @@ const TEND_EVERY: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clients {
     /// Nobody: the host that they were on has ended with them.
-    AreGone,
+    Ended,
     /// Any of them: the daemon alone has ended. What they wrote and is not there has to be told by the next flush.
     MayLive,
 }
@@ -59,7 +59,7 @@ pub struct Spaces {
     pub(crate) spaces: Rc<AllSpaces>,
     /// Write caches, by the redundancy of the spaces that they are for.
     pub(crate) caches: RefCell<BTreeMap<u8, Rc<Cache>>>,
-    cache_turn: Turn,
+    cache_mutex: AsyncMutex,
     recovery: Recovery,
     /// Spaces whose slabs could not all be moved away from a disk, when that was tried last.
     pub(crate) left: RefCell<BTreeMap<DiskId, BTreeSet<SpaceId>>>,
@@ -72,10 +72,10 @@ impl Spaces {
     /// [`SpaceError`] when the metadata makes no sense or cannot be read.
     #[pooled]
     pub async fn start(opened: Opened) -> Result<Rc<Self>, SpaceError> {
-        Self::start_among(opened, Clients::AreGone).await
+        Self::start_among(opened, Clients::Ended).await
     }
 
-    /// As [`start`](Self::start), with clients that may have outlived whoever had the pool open before.
+    /// As [`start`](Self::start), with clients that may have survived whoever had the pool open before.
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata makes no sense or cannot be read.
@@ -101,9 +101,9 @@ impl Spaces {
             match standing {
                 Standing::Whole => {}
                 Standing::Trashed { at_s } => space.trashed.set(Some(at_s)),
-                // Those of heirs go with the spaces that they are for, and those of people behind the opening.
+                // Those of shadow rows go with the spaces that they are for, and those of people behind the opening.
                 Standing::Unfinished if is_hidden(space.id()) => {
-                    if !is_of_heirs(space.id()) {
+                    if !is_of_shadows(space.id()) {
                         unfinished.push(Rc::clone(&space));
                     }
                 }
@@ -111,17 +111,17 @@ impl Spaces {
             }
             spaces.insert(SpaceId(id), space);
         }
-        load_heirs(&shared, &spaces).await?;
+        load_shadows(&shared, &spaces).await?;
         let caches = start_caches(&shared, &spaces).await?;
         let recovery = recover(&shared, &spaces, opened.blocks).await?;
         let (spaces, left) = (Rc::new(RefCell::new(spaces)), RefCell::default());
         *shared.spaces.borrow_mut() = Rc::downgrade(&spaces);
-        let (caches, cache_turn) = (RefCell::new(caches), Turn::default());
-        let this = Rc::new(Self { shared, spaces, caches, cache_turn, recovery, left });
+        let (caches, cache_mutex) = (RefCell::new(caches), AsyncMutex::default());
+        let this = Rc::new(Self { shared, spaces, caches, cache_mutex, recovery, left });
         this.note_minimums();
         if this.shared.may_write() {
             pool.start_voter_tender();
-            this.finish_lines().await?;
+            this.finish_stripes().await?;
             this.finish(&unfinished).await;
         }
         pool.seams().spawner.spawn("space tender", Box::pin(tend(Rc::downgrade(&this))));
@@ -130,14 +130,14 @@ impl Spaces {
 
     /// How the jobs of the pool share its disks with clients from now on: until it is said otherwise, they take all that they
     /// can get.
-    pub fn set_effort(&self, effort: Effort) {
-        self.shared.pace.set(effort);
+    pub fn set_job_share(&self, job_share: JobShare) {
+        self.shared.throttle.set(job_share);
     }
 
-    /// What [`set_effort`](Self::set_effort) said last.
+    /// What [`set_job_share`](Self::set_effort) said last.
     #[must_use]
-    pub fn effort(&self) -> Effort {
-        self.shared.pace.effort()
+    pub fn job_share(&self) -> JobShare {
+        self.shared.throttle.job_share()
     }
 
     /// The pool.
@@ -158,10 +158,10 @@ impl Spaces {
         self.shared.counters.get()
     }
 
-    /// Ranges that were damaged or taken as found since the pool was opened, oldest first.
+    /// Ranges that were damaged or accepted unverified since the pool was opened, oldest first.
     #[must_use]
-    pub fn incidents(&self) -> Vec<Incident> {
-        self.shared.incidents.borrow().iter().cloned().collect()
+    pub fn data_loss_events(&self) -> Vec<DataLossEvent> {
+        self.shared.data_loss_events.borrow().iter().cloned().collect()
     }
 
     /// All spaces that people made and may use, by id: none that is in the trash or being deleted.
@@ -252,10 +252,10 @@ impl Spaces {
 
     /// Refuses a space whose rows need disks that have to be left for their repair.
     fn check_repairable(&self, spec: &SpaceSpec) -> Result<(), SpaceError> {
-        let grains = slab_grains(spec.interleave, u32::from(spec.resiliency.parity_columns()));
+        let units = slab_units(spec.interleave, u32::from(spec.resiliency.parity_columns()));
         let losses = self.pool().keeps_room_for();
         let offers = self.pool().offers_keeping(losses);
-        if Placer::new(spec.check()?, grains).repairable(&offers) >= losses {
+        if Placer::new(spec.check()?, units).repairable(&offers) >= losses {
             return Ok(());
         }
         let name = self.pool().name().clone();
@@ -267,17 +267,17 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`] when the space cannot be, or its write cache finds no room.
     pub(crate) fn rows_that_fit(&self, spec: &SpaceSpec) -> Result<u64, SpaceError> {
-        let grains = slab_grains(spec.interleave, u32::from(spec.resiliency.parity_columns()));
+        let units = slab_units(spec.interleave, u32::from(spec.resiliency.parity_columns()));
         let first = self.claimed_first(spec.write_cache())?;
-        let turn = self.pool().next_turn() + first.rows.len() as u64;
-        Ok(Placer::new(spec.check()?, grains).usable_from(&first.left, turn).rows)
+        let mutex = self.pool().next_in_order() + first.rows.len() as u64;
+        Ok(Placer::new(spec.check()?, units).usable_from(&first.left, mutex).rows)
     }
 
     /// What disks offer to a space, once it has the write cache of this redundancy, if it needs one.
     ///
     /// # Errors
     /// [`SpaceError`] when there is no room for that.
-    pub fn offers_beside(&self, write_cache: Option<u8>) -> Result<Vec<Offer>, SpaceError> {
+    pub fn offers_with_cache(&self, write_cache: Option<u8>) -> Result<Vec<Offer>, SpaceError> {
         Ok(self.claimed_first(write_cache)?.left)
     }
 
@@ -288,9 +288,9 @@ impl Spaces {
         let Some(redundancy) = write_cache.filter(is_missing) else {
             return Ok(WriteCacheRows { rows: Vec::new(), left: offers });
         };
-        let turn = self.pool().next_turn();
+        let mutex = self.pool().next_in_order();
         let is_fast = |slot| is_fast(self.pool(), slot);
-        let cache = write_cache_rows(&offers, redundancy, self.data_bytes(), turn, is_fast);
+        let cache = write_cache_rows(&offers, redundancy, self.data_bytes(), mutex, is_fast);
         Ok(cache.map_err(|source| PoolError::NoSpace { name: self.pool().name().clone(), source })?)
     }
 
@@ -308,9 +308,9 @@ impl Spaces {
         self.check_create(&spec)?;
         let Some(redundancy) = spec.write_cache() else { return self.make_space(spec).await };
         // Until it is known that somebody needs the cache, nobody may find that it is not needed.
-        let turn = self.make_cache(redundancy).await?;
+        let mutex = self.make_cache(redundancy).await?;
         let made = self.make_space(spec).await;
-        drop(turn);
+        drop(mutex);
         if made.is_err() {
             // Where that fails, the next opening does it.
             let _ = self.drop_cache(redundancy).await;
@@ -332,19 +332,19 @@ impl Spaces {
         change.put(keys::space(id), space.encode(&spec, standing));
         change.commit().await?;
         // Nobody changes what it is before it is whole.
-        let turn = space.spec_turn.take().await;
+        let mutex = space.spec_mutex.take().await;
         self.adopt(&space);
         if standing == Standing::Whole {
-            drop(turn);
+            drop(mutex);
             return Ok(space);
         }
         let claimed = self.claim_and_finish(&space, spec).await;
-        drop(turn);
+        drop(mutex);
         match claimed {
             Ok(()) => Ok(space),
             Err(error) => {
                 // The map says that it is unfinished: also where that cannot be cleared away now, nobody uses it.
-                space.gone.set(true);
+                space.freed.set(true);
                 self.delete_but_for_its_cache(&space).await?;
                 Err(error)
             }
@@ -370,9 +370,9 @@ impl Spaces {
     /// Makes the write cache for spaces of a redundancy, unless there is one; the turn in which it stays.
     #[pooled]
     pub(crate) async fn make_cache(&self, redundancy: u8) -> Result<Permit<'_>, SpaceError> {
-        let turn = self.cache_turn.take().await;
+        let mutex = self.cache_mutex.take().await;
         if self.caches.borrow().contains_key(&redundancy) {
-            return Ok(turn);
+            return Ok(mutex);
         }
         let spec = cache_spec(redundancy, self.data_bytes());
         let id = cache_id(redundancy);
@@ -389,12 +389,12 @@ impl Spaces {
         let cache = Cache::start(space).await?;
         self.shared.caches.borrow_mut().push(Rc::downgrade(&cache));
         self.caches.borrow_mut().insert(redundancy, cache);
-        Ok(turn)
+        Ok(mutex)
     }
 
-    /// Finishes lines of parity that may be half in place, as far as their disks are here.
+    /// Finishes stripes of parity that may be half in place, as far as their disks are here.
     #[pooled]
-    pub(crate) async fn finish_lines(&self) -> Result<(), SpaceError> {
+    pub(crate) async fn finish_stripes(&self) -> Result<(), SpaceError> {
         for cache in self.shared.caches() {
             // Those that cannot be finished come again behind the others; once each of them was tried is enough.
             let mut left = cache.unfinished.borrow().len();
@@ -405,9 +405,9 @@ impl Spaces {
                     other => other?,
                 }
                 cache.bring_rows(usize::MAX).await?;
-                let _turn = cache.turn.take().await;
+                let _exclusive = cache.mutex.take().await;
                 cache.make_ready().await?;
-                match cache.finish_lines().await {
+                match cache.finish_stripes().await {
                     // They wait, and no pool stays closed for it.
                     Err(error) if !error.may_pass() => return Err(error),
                     Ok(_) | Err(_) => {}
@@ -481,7 +481,7 @@ impl Spaces {
 
     /// Deletes the write cache for spaces of a redundancy when none is left that needs it.
     pub(crate) async fn drop_cache(&self, redundancy: u8) -> Result<(), SpaceError> {
-        let _turn = self.cache_turn.take().await;
+        let _exclusive = self.cache_mutex.take().await;
         let needed =
             self.all().iter().any(|space| space.write_caches().any(|(_, needed)| needed == redundancy));
         if needed {
@@ -489,18 +489,18 @@ impl Spaces {
         }
         let cache = self.caches.borrow_mut().remove(&redundancy);
         if let Some(cache) = &cache {
-            cache.note_gone().await;
+            cache.note_deleting().await;
             // Whoever was at it is done then. A checkpoint may want the turn while the rows are given back.
-            drop(cache.turn.take().await);
+            drop(cache.mutex.take().await);
         }
         let hidden = self.spaces.borrow().get(&cache_id(redundancy)).cloned();
         if let Some(hidden) = hidden {
             self.delete_but_for_its_cache(&hidden).await?;
         }
         // Whoever holds a deleted space holds its cache too.
-        let is_gone =
+        let is_deleting =
             |other: &Weak<Cache>| cache.as_ref().is_some_and(|cache| other.as_ptr() == Rc::as_ptr(cache));
-        self.shared.caches.borrow_mut().retain(|other| !is_gone(other));
+        self.shared.caches.borrow_mut().retain(|other| !is_deleting(other));
         Ok(())
     }
 
@@ -510,7 +510,7 @@ impl Spaces {
     /// [`SpaceError::NotEmpty`], [`SpaceError::Size`], [`SpaceError::TooLarge`], or what the pool says.
     #[pooled]
     pub async fn resize(&self, space: &Rc<Space>, size: Bytes) -> Result<(), SpaceError> {
-        let _turn = space.spec_turn.take().await;
+        let _exclusive = space.spec_mutex.take().await;
         space.check_stays()?;
         let mut spec = space.spec();
         let before = spec.size;
@@ -567,7 +567,7 @@ impl Spaces {
         space.spec.borrow_mut().size = wanted;
         let shrunk = async {
             space.claims_end().await;
-            space.writes_end_behind(wanted.0).await?;
+            space.writes_end_after(wanted.0).await?;
             if let Some(used_end) = space.used_end(wanted.0).await? {
                 return Err(SpaceError::NotEmpty { name: spec.name.clone(), wanted, used_end });
             }
@@ -577,10 +577,10 @@ impl Spaces {
             space.spec.borrow_mut().size = before;
             return Err(error);
         }
-        self.free_behind(space, wanted).await
+        self.free_after(space, wanted).await
     }
 
-    pub(crate) async fn free_behind(&self, space: &Rc<Space>, size: Bytes) -> Result<(), SpaceError> {
+    pub(crate) async fn free_after(&self, space: &Rc<Space>, size: Bytes) -> Result<(), SpaceError> {
         let first = size.0.div_ceil(space.row_bytes());
         let mut rows = Vec::new();
         space.for_each_record(|index, _| rows.push(index)).await?;
@@ -595,7 +595,7 @@ impl Spaces {
     #[pooled]
     pub async fn rename(&self, space: &Rc<Space>, name: Name) -> Result<(), SpaceError> {
         self.check_name(&name, None)?;
-        let _turn = space.spec_turn.take().await;
+        let _exclusive = space.spec_mutex.take().await;
         let mut spec = space.spec();
         spec.name = name;
         self.put_spec(space, spec).await
@@ -608,11 +608,11 @@ impl Spaces {
     #[pooled]
     pub async fn set_limits(&self, space: &Rc<Space>, limits: Limits) -> Result<(), SpaceError> {
         limits.check(&space.name())?;
-        let _turn = space.spec_turn.take().await;
+        let _exclusive = space.spec_mutex.take().await;
         if !limits.is_none() {
             let before = self.shared.stamp();
             self.pool().require_features(FEATURE_LIMITS).await?;
-            // The next flush behind a change of the epoch says again all that none has covered: it comes while that is little.
+            // The next flush behind a change of the epoch relogs all that none has covered: it comes while that is little.
             if self.shared.stamp() != before {
                 self.shared.force_flush().await?;
             }
@@ -633,7 +633,7 @@ impl Spaces {
 
     /// Finds the spaces that others leave something to.
     pub(crate) fn note_minimums(&self) {
-        self.shared.floors.set(self.list().into_iter(), self.pool().seams().clock.now());
+        self.shared.minimum_rates.set(self.list().into_iter(), self.pool().seams().clock.now());
     }
 
     /// Whether a space may have this name, or `own` keep it.
@@ -644,7 +644,7 @@ impl Spaces {
         }
     }
 
-    /// Commits what a space is from now on. Whoever calls it has read what it was in the same turn of `spec_turn`.
+    /// Commits what a space is from now on. Whoever calls it has read what it was in the same turn of `spec_mutex`.
     pub(crate) async fn put_spec(&self, space: &Rc<Space>, spec: SpaceSpec) -> Result<(), SpaceError> {
         let mut change = self.pool().change(Purpose::Release).await;
         // While this waited, it may have been deleted, which nobody may take back, and another may have taken the name.
@@ -721,7 +721,7 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`].
     #[pooled]
-    pub async fn is_behind(&self) -> Result<bool, SpaceError> {
+    pub async fn is_stale(&self) -> Result<bool, SpaceError> {
         for disk in self.pool().disks().iter().filter(|disk| disk.is_present()) {
             if !self.pool().scan(keys::stale_on(disk.slot()), 1).await?.is_empty() {
                 return Ok(true);
@@ -749,7 +749,7 @@ impl Spaces {
         for space in self.all() {
             space.claims_end().await;
         }
-        self.finish_lines().await?;
+        self.finish_stripes().await?;
         let of_space = |(id, index): (SpaceId, u64)| Some((self.spaces.borrow().get(&id).cloned()?, index));
         let rows: Vec<(Rc<Space>, u64)> = self.stale_rows().await?.into_iter().filter_map(of_space).collect();
         let rows = neediest_first(rows).await?;
@@ -761,7 +761,7 @@ impl Spaces {
                 break;
             }
             let lot = next_lot(&mut waiting).await?;
-            let _turn = self.shared.refill_turn.take().await;
+            let _exclusive = self.shared.refill_mutex.take().await;
             let done = self.refill_lot(&lot, progress, &mut result).await?;
             not_begun(&lot, &done).rev().for_each(|row| waiting.push_front(row));
             progress.done.set(progress.done.get() + done.len() as u64);
@@ -774,7 +774,7 @@ impl Spaces {
     /// Decides the rows that waited for a disk, as far as it can be done now: until then the log keeps what it says of them.
     #[pooled]
     async fn decide_what_waited(&self) -> Result<(), SpaceError> {
-        let waiting: Vec<(SpaceId, u64)> = self.shared.unresolved.borrow().keys().copied().collect();
+        let waiting: Vec<(SpaceId, u64)> = self.shared.deferred.borrow().keys().copied().collect();
         for some in waiting.chunks(ROWS_DECIDED_TOGETHER) {
             let decided = join_all(some.iter().map(async |(id, index)| {
                 let space = self.spaces.borrow().get(id).cloned();
@@ -847,16 +847,16 @@ impl Spaces {
         for together in self.rows_on(slot).await?.chunks(ROWS_DISTRUSTED_TOGETHER) {
             let mut rows = Vec::with_capacity(together.len());
             for (space, index) in together {
-                rows.extend(space.undecided_row(*index).await?);
+                rows.extend(space.in_doubt_row(*index).await?);
             }
             self.shared.mark_old(&rows, slot, FIRST_EPOCH).await?;
         }
         Ok(())
     }
 
-    async fn heirs_end(&self) {
+    async fn shadows_end(&self) {
         for space in self.all() {
-            space.heirs.end().await;
+            space.shadows.end().await;
         }
     }
 
@@ -867,11 +867,11 @@ impl Spaces {
     #[pooled]
     pub async fn close(&self) -> Result<(), SpaceError> {
         self.shared.closing.begin();
-        self.heirs_end().await;
+        self.shadows_end().await;
         if self.pool().state() == PoolState::Writable {
             self.flush().await?;
         }
-        self.tell_what_went_back();
+        self.log_reverted();
         Ok(self.pool().close().await?)
     }
 
@@ -882,30 +882,30 @@ impl Spaces {
     #[pooled]
     pub async fn export(&self) -> Result<(), SpaceError> {
         self.shared.closing.begin();
-        self.heirs_end().await;
+        self.shadows_end().await;
         self.flush().await?;
-        self.tell_what_went_back();
+        self.log_reverted();
         Ok(self.pool().export().await?)
     }
 
     /// Logs which spaces close before a flush of a client came that would have told it of what went back.
-    fn tell_what_went_back(&self) {
-        for space in self.list().into_iter().filter(|space| space.has_gone_back()) {
+    fn log_reverted(&self) {
+        for space in self.list().into_iter().filter(|space| space.has_reverted()) {
             tracing::error!(pool = %self.pool().name(), space = %space.name(),
                 "acknowledged writes that no flush had covered are what was there before, and no flush came that would have said so");
         }
     }
 }
 
-/// The heirs of a pool that is being opened, each known to its row.
-async fn load_heirs(shared: &Rc<Shared>, spaces: &BTreeMap<SpaceId, Rc<Space>>) -> Result<(), SpaceError> {
+/// The shadow rows of a pool that is being opened, each known to its row.
+async fn load_shadows(shared: &Rc<Shared>, spaces: &BTreeMap<SpaceId, Rc<Space>>) -> Result<(), SpaceError> {
     for (id, hidden) in spaces {
-        let Some(owner) = is_of_heirs(*id).then(|| seen_as(*id)) else { continue };
+        let Some(owner) = is_of_shadows(*id).then(|| seen_as(*id)) else { continue };
         let Some(space) = spaces.get(&owner) else {
-            let what = format!("heirs of rows of space {owner}, which is none");
+            let what = format!("shadow rows of rows of space {owner}, which is none");
             return Err(dolmen_pool::PoolError::Corrupt { name: shared.pool_name().clone(), what }.into());
         };
-        space.load_heirs(hidden).await?;
+        space.load_shadows(hidden).await?;
     }
     Ok(())
 }
@@ -956,8 +956,8 @@ async fn tend(weak: Weak<Spaces>) {
         }
         if spaces.pool().state() == PoolState::Writable {
             for space in spaces.all() {
-                space.take_over_soon(&space.heirs.idle(clock.now()));
-                space.take_over_soon(&space.heirs_too_many());
+                space.promote_soon(&space.shadows.idle(clock.now()));
+                space.promote_soon(&space.shadows_too_many());
             }
         }
         drop(spaces);

@@ -144,7 +144,7 @@ pub enum Provisioning {
 /// How content that a flush has covered is written over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Integrity {
-    /// In place: a block whose every copy was damaged meanwhile is taken as found, counted and listed.
+    /// In place: a block whose every copy was damaged meanwhile is accepted unverified, counted and listed.
     Relaxed,
     /// Through a write cache: until the new content is safe, nothing touches the old one.
     Strict,
@@ -362,7 +362,7 @@ impl SpaceSpec {
     /// The space in the value of its key; `None` for what no version writes.
     pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, Standing, Layouts)> {
         let raw = RawSpace::ref_from_bytes(bytes).ok()?;
-        if raw.version.get() != VERSION || raw.reserved != [0; 2] || raw.reserved_behind != 0 {
+        if raw.version.get() != VERSION || raw.reserved != [0; 2] || raw.reserved_after != 0 {
             return None;
         }
         let layouts = Layouts::read(raw)?;

@@ -3,7 +3,7 @@
 //! Whoever has many requests under way gives them in about the order of their addresses, and they end in any. So what counts is
 //! that they have come, and requests that come before others of lower addresses wait for these here.
 //!
-//! Left to others: what is done for a stream (`heirs`).
+//! Left to others: what is done for a stream (`shadow_rows`).
 
 use std::cell::{Cell, RefCell};
 
@@ -35,7 +35,7 @@ struct Stream {
 
 impl Stream {
     /// Whether a request goes on with it, or will when others have come. What lies before its end has come: whoever writes there
-    /// begins anew.
+    /// begins again.
     fn takes(&self, at: u64, end: u64) -> bool {
         let reach = (end - at).saturating_mul(AHEAD_MAX as u64);
         end == self.start || (at >= self.end && at <= self.end.saturating_add(reach))
@@ -45,9 +45,9 @@ impl Stream {
         if end == self.start {
             self.start = at;
         } else if at > self.end {
-            let behind = self.ahead.partition_point(|(other, _)| *other < at);
+            let after = self.ahead.partition_point(|(other, _)| *other < at);
             if self.ahead.len() < AHEAD_MAX {
-                self.ahead.insert(behind, (at, end));
+                self.ahead.insert(after, (at, end));
             }
         } else {
             self.end = self.end.max(end);
@@ -67,7 +67,7 @@ pub(crate) struct Streams {
     /// Counts requests.
     count: Cell<u64>,
     /// Rung with each of them.
-    pub(crate) bell: Notify,
+    pub(crate) notify: Notify,
 }
 
 impl Streams {
@@ -95,7 +95,7 @@ impl Streams {
             }
         };
         drop(streams);
-        self.bell.notify_all();
+        self.notify.notify_all();
         name
     }
 

@@ -183,7 +183,7 @@ impl Page {
     }
 
     /// Whether its disks have for certain all that it says.
-    pub(crate) fn is_settled(&self) -> bool {
+    pub(crate) fn is_durable(&self) -> bool {
         !self.dirty.get() && !self.awaiting_seal.get() && self.durable.get() == self.generation.get()
     }
 
@@ -286,7 +286,7 @@ impl Page {
 
     /// As [`set`](Self::set), for what was put in place of a block and flushed there: what a flush has covered stood in for it
     /// until now.
-    pub(crate) fn set_in_place(&self, index: usize, state: BlockState, stamp: Stamp, now: Now) {
+    pub(crate) fn set_destaged(&self, index: usize, state: BlockState, stamp: Stamp, now: Now) {
         self.set(index, state, stamp, now);
         set_bit(&mut self.unflushed.borrow_mut().written, index, false);
     }

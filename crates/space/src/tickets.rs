@@ -16,7 +16,7 @@ pub(crate) struct Tickets {
     first: Cell<u64>,
     /// Whether the ticket `first + index` has ended.
     ended: RefCell<VecDeque<bool>>,
-    bell: Notify,
+    notify: Notify,
     /// Counts the flushes that have begun.
     interval: Cell<u64>,
 }
@@ -43,7 +43,7 @@ impl Tickets {
 
     /// Waits until every ticket below `limit` has ended.
     pub(crate) async fn wait_below(&self, limit: Ticket) {
-        self.bell.wait_for(|| (self.first.get() >= limit.0).then_some(())).await;
+        self.notify.wait_for(|| (self.first.get() >= limit.0).then_some(())).await;
     }
 }
 
@@ -82,7 +82,7 @@ impl Drop for Held {
         drop(ended);
         if done > 0 {
             self.tickets.first.set(first + done);
-            self.tickets.bell.notify_all();
+            self.tickets.notify.notify_all();
         }
     }
 }

@@ -18,7 +18,7 @@ use std::rc::Rc;
 
 use dolmen_disk::FEATURE_TRASH;
 use dolmen_future_pool::pooled;
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_pool::{Purpose, keys};
 use dolmen_units::{Name, SpaceId};
 
@@ -44,12 +44,12 @@ impl Space {
     /// somebody deletes it for good, and again where that could not be done.
     #[must_use]
     pub fn trashed_at(&self) -> Option<u64> {
-        self.trashed.get().filter(|_| !self.gone.get())
+        self.trashed.get().filter(|_| !self.freed.get())
     }
 
     /// Notes that the map says that it is deleted.
     pub(crate) fn note_condemned(&self) {
-        self.gone.set(true);
+        self.freed.set(true);
         self.condemned.set(true);
         self.trashed.set(None);
     }
@@ -64,13 +64,13 @@ impl Spaces {
     /// All spaces whose content counts, by id: those that may be used, and those in the trash.
     #[must_use]
     pub fn kept(&self) -> Vec<Rc<Space>> {
-        self.made_by_people().into_iter().filter(|space| !space.gone.get()).collect()
+        self.made_by_people().into_iter().filter(|space| !space.freed.get()).collect()
     }
 
     /// The space with this id, if it is one of [`kept`](Self::kept). Takes no memory.
     #[must_use]
     pub fn get_kept(&self, id: SpaceId) -> Option<Rc<Space>> {
-        self.spaces.borrow().get(&id).filter(|space| !is_hidden(id) && !space.gone.get()).cloned()
+        self.spaces.borrow().get(&id).filter(|space| !is_hidden(id) && !space.freed.get()).cloned()
     }
 
     /// The spaces in the trash, by id. Their names may be those of others, also of each other.
@@ -89,7 +89,7 @@ impl Spaces {
     /// neither [`trash`](Self::trash) nor [`condemned`](Self::condemned) has.
     #[must_use]
     pub fn discarded(&self) -> Vec<Rc<Space>> {
-        let is_discarded = |space: &Rc<Space>| space.gone.get() || space.trashed.get().is_some();
+        let is_discarded = |space: &Rc<Space>| space.freed.get() || space.trashed.get().is_some();
         self.made_by_people().into_iter().filter(is_discarded).collect()
     }
 
@@ -102,8 +102,8 @@ impl Spaces {
     pub async fn move_to_trash(&self, space: &Rc<Space>, now_s: u64) -> Result<(), SpaceError> {
         self.pool().check_writable()?;
         // A conversion ends its lot, and stands from then on.
-        let _drafts = space.draft_turn.take().await;
-        let _turn = space.spec_turn.take().await;
+        let _conversion_shadows = space.conversion_mutex.take().await;
+        let _exclusive = space.spec_mutex.take().await;
         if space.trashed.get().is_some() {
             return Ok(());
         }
@@ -113,10 +113,10 @@ impl Spaces {
         space.trashed.set(Some(now_s));
         let moved = async {
             space.claims_end().await;
-            space.heirs.claims_end().await;
+            space.shadows.claims_end().await;
             let mut change = self.pool().change(Purpose::Release).await;
-            if space.gone.get() {
-                return Err(SpaceError::Gone { name: space.name() });
+            if space.freed.get() {
+                return Err(SpaceError::Deleted { name: space.name() });
             }
             change
                 .put(keys::space(space.id()), space.encode(&space.spec(), Standing::Trashed { at_s: now_s }));
@@ -134,7 +134,7 @@ impl Spaces {
     async fn require_trash(&self) -> Result<(), SpaceError> {
         let before = self.shared.stamp();
         self.pool().require_features(FEATURE_TRASH).await?;
-        // The next flush behind a change of the epoch says again all that none has covered: it comes while that is little.
+        // The next flush behind a change of the epoch relogs all that none has covered: it comes while that is little.
         if self.shared.stamp() != before {
             self.shared.force_flush().await?;
         }
@@ -144,11 +144,11 @@ impl Spaces {
     /// Takes a space out of the trash, as it was, or under another name.
     ///
     /// # Errors
-    /// [`SpaceError::NameTaken`]; [`SpaceError::NotTrashed`] or [`SpaceError::Gone`]; or what the pool says.
+    /// [`SpaceError::NameTaken`]; [`SpaceError::NotTrashed`] or [`SpaceError::Deleted`]; or what the pool says.
     #[pooled]
     pub async fn restore(&self, space: &Rc<Space>, name: Option<Name>) -> Result<(), SpaceError> {
         self.pool().check_writable()?;
-        let _turn = space.spec_turn.take().await;
+        let _exclusive = space.spec_mutex.take().await;
         let mut spec = space.spec();
         spec.name = name.unwrap_or(spec.name);
         self.check_restore(space, &spec.name)?;
@@ -169,8 +169,8 @@ impl Spaces {
     /// # Errors
     /// The reason why not.
     pub fn check_restore(&self, space: &Space, name: &Name) -> Result<(), SpaceError> {
-        if space.gone.get() {
-            return Err(SpaceError::Gone { name: space.name() });
+        if space.freed.get() {
+            return Err(SpaceError::Deleted { name: space.name() });
         }
         if space.trashed.get().is_none() {
             return Err(SpaceError::NotTrashed { name: space.name() });
@@ -193,10 +193,10 @@ impl Spaces {
         if space.condemned.get() {
             return Ok(());
         }
-        let was_gone = space.gone.replace(true);
+        let was_deleting = space.freed.replace(true);
         let condemned = self.put_condemned(space).await;
         if condemned.is_err() && !space.condemned.get() {
-            space.gone.set(was_gone);
+            space.freed.set(was_deleting);
         }
         condemned
     }
@@ -204,19 +204,19 @@ impl Spaces {
     #[pooled]
     async fn put_condemned(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
         space.claims_end().await;
-        space.heirs.claims_end().await;
-        // Whoever makes drafts of its rows sees that it goes, and leaves none behind.
-        let _drafts = space.draft_turn.take().await;
-        let _turn = space.spec_turn.take().await;
+        space.shadows.claims_end().await;
+        // Whoever makes conversion shadow rows sees that it goes, and leaves none behind.
+        let _conversion_shadows = space.conversion_mutex.take().await;
+        let _exclusive = space.spec_mutex.take().await;
         if space.condemned.get() {
             return Ok(());
         }
         // Somebody else may have tried it in vain meanwhile.
-        space.gone.set(true);
+        space.freed.set(true);
         let mut change = self.pool().change(Purpose::Release).await;
         change.put(keys::space(space.id()), space.encode(&space.spec(), Standing::Unfinished));
-        if let Some(heirs) = space.heirs.space() {
-            change.put(keys::space(heirs.id()), heirs.encode(&heirs.spec(), Standing::Unfinished));
+        if let Some(shadows) = space.shadows.space() {
+            change.put(keys::space(shadows.id()), shadows.encode(&shadows.spec(), Standing::Unfinished));
         }
         change.commit().await?;
         space.note_condemned();
@@ -258,7 +258,7 @@ impl Spaces {
                 return Ok(false);
             }
             // Of two who are at it, one frees a lot at a time.
-            let _turn = space.spec_turn.take().await;
+            let _exclusive = space.spec_mutex.take().await;
             if !self.spaces.borrow().contains_key(&space.id()) {
                 return Ok(true);
             }
@@ -270,8 +270,8 @@ impl Spaces {
                     progress.done.set(progress.done.get() + rows.len() as u64);
                     from = last + 1;
                 }
-                None if from == 0 || mutation!(RenewedPassedOver) => {
-                    self.strike_condemned(space).await?;
+                None if from == 0 || mutation!(RenewedSkipped) => {
+                    self.remove_condemned(space).await?;
                     return Ok(true);
                 }
                 // A row may have been moved to a place before the others while these were freed.
@@ -281,20 +281,20 @@ impl Spaces {
     }
 
     /// Takes a space that has no rows any more off the map.
-    async fn strike_condemned(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
-        let heirs = space.heirs.space();
+    async fn remove_condemned(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
+        let shadows = space.shadows.space();
         let mut change = self.pool().change(Purpose::Release).await;
         change.delete(keys::space(space.id()));
         change.delete(keys::row_count(space.id()));
         settings_of(space.id()).into_iter().for_each(|key| change.delete(key));
         change.delete(reserve_of(space.id()));
-        if let Some(heirs) = &heirs {
-            change.delete(keys::space(heirs.id()));
-            change.delete(keys::row_count(heirs.id()));
+        if let Some(shadows) = &shadows {
+            change.delete(keys::space(shadows.id()));
+            change.delete(keys::row_count(shadows.id()));
         }
         change.commit().await?;
         self.spaces.borrow_mut().remove(&space.id());
-        heirs.iter().for_each(|heirs| drop(self.spaces.borrow_mut().remove(&heirs.id())));
+        shadows.iter().for_each(|shadows| drop(self.spaces.borrow_mut().remove(&shadows.id())));
         Ok(())
     }
 }

@@ -12,12 +12,12 @@ use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Name};
 
 use crate::cache::Cache;
 use crate::error::{SpaceError, UnreadableReason};
-use crate::haste::Patience;
 use crate::header::WrongHeader;
 use crate::layout::BLOCK;
 use crate::locks::Range;
 use crate::progress::Progress;
 use crate::read::{is_silence, matches_state};
+use crate::read_hedging::HedgeDelay;
 use crate::record::BlockState;
 use crate::resync::{RUN_BLOCKS, hull};
 use crate::row::{Row, Slab};
@@ -58,7 +58,7 @@ pub struct Verification {
     pub headers: Vec<WrongHeader>,
     /// How many there were of them.
     pub header_count: u64,
-    /// How many of them were not written anew.
+    /// How many of them were not rewritten.
     pub headers_unhealed: u64,
     /// Copies of blocks that were bad and were healed meanwhile, also by clients that read them.
     pub healed: u64,
@@ -132,7 +132,7 @@ impl RowVerdict {
         match error {
             // Nothing may be concluded from the silence of a disk that has just left.
             SpaceError::Unreadable {
-                why: UnreadableReason::Absent | UnreadableReason::RottenHere, ..
+                why: UnreadableReason::Absent | UnreadableReason::CorruptHere, ..
             } => self.out_of_reach.push(at),
             SpaceError::Unreadable { why: UnreadableReason::Device(error), .. } if is_silence(error) => {
                 self.out_of_reach.push(at);
@@ -178,9 +178,9 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`] when the map cannot be read.
     #[pooled]
-    pub async fn undecided(&self) -> Result<Vec<SpaceRange>, SpaceError> {
+    pub async fn in_doubt(&self) -> Result<Vec<SpaceRange>, SpaceError> {
         let mut ranges = Vec::new();
-        for (space, at) in self.undecided_blocks().await? {
+        for (space, at) in self.in_doubt_blocks().await? {
             match self.cache_in(&space) {
                 Some(cache) => join_owners(&mut ranges, &cache, &space, &[at]),
                 None => join(&mut ranges, &space.name(), &[at]),
@@ -218,7 +218,7 @@ impl Spaces {
     }
 
     /// Verifies a row of which something was given up, heals what can be healed, and adds what is lost to ranges.
-    pub(crate) async fn verify_given_up(
+    pub(crate) async fn verify_declared_lost(
         &self,
         space: &Rc<Space>,
         index: u64,
@@ -232,21 +232,21 @@ impl Spaces {
         Ok(())
     }
 
-    /// Blocks that were written anew since the pool was opened, because what a disk had of them was bad.
+    /// Blocks that were rewritten since the pool was opened, because what a disk had of them was bad.
     pub(crate) fn healed_blocks(&self) -> u64 {
         self.pool().disks().iter().map(|disk| disk.counters().healed_blocks).sum()
     }
 
-    /// Checks that the map is consistent: every grain of every disk belongs to one slab or is free, and every row fits
+    /// Checks that the map is consistent: every allocation unit of every disk belongs to one slab or is free, and every row fits
     /// its space. Returns what is wrong, in words. Changes of the map wait until it has looked at all of it: of two times, rows
-    /// and free grains do not fit together.
+    /// and free allocation units do not fit together.
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
     #[pooled]
     pub async fn check_map(&self) -> Result<Vec<String>, SpaceError> {
         let mut findings = Vec::new();
-        let _turn = self.pool().change(Purpose::Release).await;
+        let _exclusive = self.pool().change(Purpose::Release).await;
         let mut used: BTreeMap<DiskSlot, Vec<(u64, u64, String)>> = BTreeMap::new();
         let indexed = self.stale_rows().await?;
         for space in self.all() {
@@ -324,7 +324,7 @@ impl Space {
                 let run = Range { first, count: RUN_BLOCKS.min(blocks - first) };
                 let began = clock.now();
                 self.verify_run(&row, column, run, &mut verdict).await?;
-                self.shared.pace.rest(clock.as_ref(), began).await;
+                self.shared.throttle.rest(clock.as_ref(), began).await;
             }
             for index in 0..row.map(column).pages() {
                 self.shared.verify_page(&row, column, index).await?;
@@ -347,7 +347,7 @@ impl Space {
         let place_of =
             |block| row.index * row.bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES;
         let _guard = row.locks.lock(hull(row, column, run)).await;
-        if row.gone.get() {
+        if row.freed.get() {
             return Ok(());
         }
         let states = match self.states(row, column, run).await {
@@ -373,12 +373,12 @@ impl Space {
             if suspect {
                 let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
                 read = match row.has_parity() {
-                    true => self.read_in_place(row, (column, block), Patience::Long, &mut buffer).await,
+                    true => self.read_main(row, (column, block), HedgeDelay::Long, &mut buffer).await,
                     false => {
                         self.read_copied_block(
                             row,
                             row.shape.row_block(column, block),
-                            Patience::Long,
+                            HedgeDelay::Long,
                             &mut buffer,
                         )
                         .await
@@ -387,9 +387,9 @@ impl Space {
             }
             match read {
                 // Nothing is lost with parity, nor with what is about to be replaced by what is in the cache, nor with what the
-                // row's heir has.
+                // row's shadow row has.
                 Err(SpaceError::Unreadable { .. }) if !self.is_needed(row, column, block) => {}
-                Err(SpaceError::Unreadable { .. }) if !self.is_at_home(row, block).await? => {}
+                Err(SpaceError::Unreadable { .. }) if !self.is_in_row(row, block).await? => {}
                 Ok(()) => verdict.blocks += 1,
                 Err(error) => verdict.note(place_of(block), error)?,
             }
@@ -447,25 +447,28 @@ pub(crate) async fn verify_one(
     Ok(verdict)
 }
 
-/// Whether runs cover the disk's grains exactly once.
+/// Whether runs cover the disk's allocation units exactly once.
 fn check_runs(disk: &Disk, mut runs: Vec<(u64, u64, String)>) -> Vec<String> {
     let mut findings = Vec::new();
     runs.sort_unstable();
     let mut at = 0;
     for (first, count, owner) in &runs {
         if *first > at {
-            findings.push(format!("grains {at} to {first} of {} belong to nobody", disk.name()));
+            findings.push(format!("allocation units {at} to {first} of {} belong to nobody", disk.name()));
         }
         if *first < at {
-            findings.push(format!("grain {first} of {} belongs to {owner} and to another", disk.name()));
+            findings.push(format!(
+                "allocation unit {first} of {} belongs to {owner} and to another",
+                disk.name()
+            ));
         }
         at = at.max(first + count);
     }
-    if let Some(extent) = disk.extent().filter(|extent| extent.grain_count() != at) {
+    if let Some(extent) = disk.extent().filter(|extent| extent.unit_count() != at) {
         findings.push(format!(
-            "{} has {} grains, of which {at} are accounted for",
+            "{} has {} allocation units, of which {at} are accounted for",
             disk.name(),
-            extent.grain_count()
+            extent.unit_count()
         ));
     }
     findings

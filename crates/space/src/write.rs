@@ -9,13 +9,12 @@ use dolmen_buffer::{Scratch, Shared as Bytes_, is_zeros};
 use dolmen_checksum::crc32c;
 use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_pool::{ExcludeReason, PoolError};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Lsn};
 use smallvec::SmallVec;
 
 use crate::error::SpaceError;
-use crate::flips::Flip;
 use crate::layout::BLOCK;
 use crate::locks::Range;
 use crate::promise::Reserved;
@@ -23,7 +22,8 @@ use crate::record::{BlockState, Mapping, void_redos};
 use crate::recovery::Covered;
 use crate::request::Request;
 use crate::row::{Row, Slab};
-use crate::shared::{Shared, by_page, place_in_page, push_stretch};
+use crate::shared::{Shared, by_page, place_in_page, push_extent};
+use crate::slot_switch::SlotSwitch;
 use crate::space::Space;
 use crate::table::{Page, WriteClass};
 use crate::tickets::Held;
@@ -91,15 +91,15 @@ struct Written {
 
 /// What the record of a write says beside what was written.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Beside<'a> {
+pub(crate) enum RecordExtra<'a> {
     /// Nothing.
     Nothing,
     /// Whose blocks these are, one after another, with their checksums.
     Mappings(&'a [Mapping]),
-    /// That lines are about to be written in place.
+    /// That stripes are about to be written in place.
     Redo(&'a [u8]),
-    /// That the lines are not where they were.
-    Flip(&'a Flip),
+    /// That the stripes are not where they were.
+    SlotSwitch(&'a SlotSwitch),
 }
 
 /// What became of a write of blocks that lie in one piece.
@@ -136,7 +136,7 @@ impl Space {
         durability: Durability,
     ) -> Result<(), SpaceError> {
         self.check_range(at, data.len() as u64)?;
-        let request = self.asked_behind_wait(IoKind::Write, data.len() as u64);
+        let request = self.asked_after_wait(IoKind::Write, data.len() as u64);
         let written = self.write_range(&request, at, data, durability).await;
         request.ended(written)
     }
@@ -255,10 +255,10 @@ impl Space {
                 Err(error) => return Err(error),
             }
             let _guard = row.locks.lock(range).await;
-            if row.gone.get()
+            if row.freed.get()
                 || row.is_held()
-                || self.shared.is_unresolved(&row)
-                || room.as_ref().is_some_and(|room| !room.stands())
+                || self.shared.is_deferred(&row)
+                || room.as_ref().is_some_and(|room| !room.is_valid())
             {
                 continue;
             }
@@ -266,7 +266,7 @@ impl Space {
             self.check_range(index * self.row_bytes() + within, data.len() as u64)?;
             row.touch(range);
             if room.is_none() {
-                self.shared.settle_absences(&row).await?;
+                self.shared.commit_absences(&row).await?;
             }
             let is_whole = within.is_multiple_of(BLOCK_BYTES) && end.is_multiple_of(BLOCK_BYTES);
             let written = match is_whole {
@@ -319,7 +319,7 @@ impl Space {
         match (self.cache_of(row), room) {
             (Some(cache), Some(room)) => cache.put(row, first, data, room).await?,
             (Some(_), None) => return self.write_unless_over(row, first, data).await,
-            _ => self.write_blocks(row, first, data, Beside::Nothing).await.map(drop)?,
+            _ => self.write_blocks(row, first, data, RecordExtra::Nothing).await.map(drop)?,
         }
         Ok(Whole::Written)
     }
@@ -337,7 +337,7 @@ impl Space {
         if begun.class == WriteClass::Overwrite && !mutation!(StrictInPlace) {
             return Ok(Whole::NeedsCache);
         }
-        self.write_begun(row, &mut parts, begun, Beside::Nothing).await?;
+        self.write_begun(row, &mut parts, begun, RecordExtra::Nothing).await?;
         Ok(Whole::Written)
     }
 
@@ -387,27 +387,27 @@ impl Space {
         row: &Rc<Row>,
         first: u32,
         data: &Bytes_,
-        beside: Beside<'_>,
+        extra: RecordExtra<'_>,
     ) -> Result<Wrote, SpaceError> {
-        self.write_parts(row, split(row, first, data), beside).await
+        self.write_parts(row, split(row, first, data), extra).await
     }
 
-    /// Writes parts of a row in place; of one with parity, whole fresh lines. The caller holds their lock.
+    /// Writes parts of a row in place; of one with parity, whole fresh stripes. The caller holds their lock.
     #[pooled(PARTS_BYTES_MAX)]
     pub(crate) async fn write_parts(
         &self,
         row: &Rc<Row>,
         mut parts: Parts,
-        beside: Beside<'_>,
+        extra: RecordExtra<'_>,
     ) -> Result<Wrote, SpaceError> {
         let begun = self.begin(row, &parts).await?;
-        self.write_begun(row, &mut parts, begun, beside).await
+        self.write_begun(row, &mut parts, begun, extra).await
     }
 
     /// Begins a write in place: from here on flushes wait for it, and what is below it is not asked again.
     async fn begin(&self, row: &Rc<Row>, parts: &Parts) -> Result<Begun, SpaceError> {
         if !self.survives(row, parts, &[]) {
-            return Err(self.unwritable(row, parts, DeviceError::Gone));
+            return Err(self.unwritable(row, parts, DeviceError::Detached));
         }
         let pages = self.pages_of(row, places_of(parts)).await?;
         let held = self.shared.tickets.begin();
@@ -420,7 +420,7 @@ impl Space {
         row: &Rc<Row>,
         parts: &mut Parts,
         begun: Begun,
-        beside: Beside<'_>,
+        extra: RecordExtra<'_>,
     ) -> Result<Wrote, SpaceError> {
         // Neither is moved out: a future keeps the place that a moved value was in.
         let (pages, held) = (&begun.pages, &begun.held);
@@ -429,16 +429,16 @@ impl Space {
             let blocks = part.content.chunks_exact(BLOCK);
             part.states.extend(blocks.map(|block| BlockState::Valid(crc32c(block))));
         }
-        let written = self.write_in_order(row, parts, pages, beside, begun.class).await?;
+        let written = self.write_in_order(row, parts, pages, extra, begun.class).await?;
         if !written.complete {
-            return Err(self.give_up(row, parts, beside, &written, held).await);
+            return Err(self.abandon(row, parts, extra, &written, held).await);
         }
-        if !written.failed.is_empty() && !self.tell_who_lacks(row, parts, &written.failed).await? {
-            return Err(self.give_up(row, parts, beside, &written, held).await);
+        if !written.failed.is_empty() && !self.expel_failed(row, parts, &written.failed).await? {
+            return Err(self.abandon(row, parts, extra, &written, held).await);
         }
         self.apply(row, parts, pages, held);
-        if let Beside::Flip(flip) = beside {
-            flip.apply(&self.shared, held);
+        if let RecordExtra::SlotSwitch(switch) = extra {
+            switch.apply(&self.shared, held);
         }
         let wrote = |parts: &mut Parts| Wrote {
             lsn: written.lsn,
@@ -446,15 +446,15 @@ impl Space {
         };
         // A disk that was done with it may have left since, and a flush have recorded again, under the new epoch, what it knew
         // of; of this it did not know yet.
-        if written.failed.is_empty() && self.shared.stamp() == begun_in && !self.shared.is_unresolved(row) {
+        if written.failed.is_empty() && self.shared.stamp() == begun_in && !self.shared.is_deferred(row) {
             return Ok(wrote(parts));
         }
-        self.shared.settle_absences(row).await?;
+        self.shared.commit_absences(row).await?;
         let blocks_of = |part: &Part| part.range.first..part.range.first + part.range.count;
         let blocks = parts.iter().flat_map(|part| blocks_of(part).map(|block| (part.column, block)));
         self.shared.record_again(row, blocks, Covered::ByTheNextFlush, held.ticket()).await?;
-        // Meanwhile the last copy may have left, and a flush have left the blocks undecided: what was just recorded must not
-        // count as flushed with the next one, and what was left undecided has to be told of it.
+        // Meanwhile the last copy may have left, and a flush have left the blocks in doubt: what was just recorded must not
+        // count as flushed with the next one, and what was left in doubt has to be told of it.
         self.shared.leave_what_is_away(row, parts.iter().map(|part| (part.column, part.range))).await?;
         Ok(wrote(parts))
     }
@@ -462,7 +462,7 @@ impl Space {
     /// Has the disks leave that failed a write, and says in the map that they lack it; whether that is on record. It cannot be where
     /// those that have it have left meanwhile: the others may be back first then, and would be believed.
     #[pooled]
-    async fn tell_who_lacks(
+    async fn expel_failed(
         &self,
         row: &Rc<Row>,
         parts: &Parts,
@@ -471,11 +471,11 @@ impl Space {
         for (slot, _) in failed {
             self.shared.pool.exclude(*slot, ExcludeReason::MissedWrite).await?;
         }
-        self.shared.settle_absences(row).await?;
+        self.shared.commit_absences(row).await?;
         let has_failed = |slab: &Slab| failed.iter().any(|(slot, _)| *slot == slab.disk);
-        let is_told = |slab: &Slab| slab.stale.is_some() || !has_failed(slab);
-        let is_told_of = |part: &Part| row.with_slabs(part.column, |slabs| slabs.iter().all(is_told));
-        Ok(parts.iter().all(is_told_of) || mutation!(AbsenceNotCommitted))
+        let is_reported = |slab: &Slab| slab.stale.is_some() || !has_failed(slab);
+        let is_reported_of = |part: &Part| row.with_slabs(part.column, |slabs| slabs.iter().all(is_reported));
+        Ok(parts.iter().all(is_reported_of) || mutation!(AbsenceNotCommitted))
     }
 
     /// Record and data in the order that the class demands.
@@ -484,11 +484,11 @@ impl Space {
         row: &Rc<Row>,
         parts: &Parts,
         pages: &Pages,
-        beside: Beside<'_>,
+        extra: RecordExtra<'_>,
         class: WriteClass,
     ) -> Result<Written, SpaceError> {
         let mut body = self.body(row, parts, pages, class);
-        beside.add_to(&self.shared, &mut body, parts);
+        extra.add_to(&self.shared, &mut body, parts);
         let append = |wait| self.shared.record(&body, wait);
         // The record is pinned here, so that the writes of data hold a pointer to it.
         match class {
@@ -521,17 +521,12 @@ impl Space {
         let stamp = self.shared.stamp();
         for part in parts {
             for range in by_page(part.range) {
-                let mut stretch = self.shared.stretch(row, part.column, range, stamp);
-                stretch.intent = class == WriteClass::Overwrite;
+                let mut extent = self.shared.extent(row, part.column, range, stamp);
+                extent.intent = class == WriteClass::Overwrite;
                 let from = (range.first - part.range.first) as usize;
                 let states = part.states.get(from..from + range.count as usize).unwrap_or_default();
                 let page = find(pages, part.column, range.first);
-                push_stretch(
-                    &mut body,
-                    stretch,
-                    states,
-                    page.map_or(0, |(page, _)| page.durable_generation()),
-                );
+                push_extent(&mut body, extent, states, page.map_or(0, |(page, _)| page.durable_generation()));
             }
         }
         body
@@ -553,9 +548,9 @@ impl Space {
             row.with_slabs(part.column, |slabs| {
                 for slab in slabs {
                     let Some(disk) = slab.present(&self.shared.pool) else {
-                        // One that holds everything and is away now began to leave since absences were settled.
+                        // One that holds everything and is away now began to leave since absences were durable.
                         if slab.stale.is_none() {
-                            failed.push((slab.disk, DeviceError::Gone));
+                            failed.push((slab.disk, DeviceError::Detached));
                         }
                         continue;
                     };
@@ -598,11 +593,11 @@ impl Space {
 
     /// Ends a write that failed: what it recorded is taken back, as far as what is on the disks allows. What to say of it.
     #[pooled]
-    async fn give_up(
+    async fn abandon(
         &self,
         row: &Rc<Row>,
         parts: &Parts,
-        beside: Beside<'_>,
+        extra: RecordExtra<'_>,
         written: &Written,
         held: &Held,
     ) -> SpaceError {
@@ -612,16 +607,16 @@ impl Space {
                 (part.range.first..).zip(&part.states).map(|(block, state)| (part.column, block, *state))
             })
             .collect();
-        if let Err(error) = self.settle_failed_write(row, &blocks, &written.failed, held).await {
+        if let Err(error) = self.resolve_failed_write(row, &blocks, &written.failed, held).await {
             return error;
         }
-        if let Beside::Flip(flip) = beside
-            && let Err(error) = flip.say_source_again(&self.shared, held).await
+        if let RecordExtra::SlotSwitch(switch) = extra
+            && let Err(error) = switch.relog_source(&self.shared, held).await
         {
             return error;
         }
-        // Before a flush counts this write as ended: what it said beside would be settled by that.
-        let void = beside.void(written.lsn, parts);
+        // Before a flush counts this write as ended: what it said beside would be durable by that.
+        let void = extra.void(written.lsn, parts);
         if !void.is_empty()
             && let Err(error) = self.shared.record(&void, Wait::Written).await
         {
@@ -631,7 +626,7 @@ impl Space {
         if errors().any(|error| error == DeviceError::NoSpace) {
             return SpaceError::NoSpaceBelow { name: self.name() };
         }
-        self.unwritable(row, parts, errors().next().unwrap_or(DeviceError::Gone))
+        self.unwritable(row, parts, errors().next().unwrap_or(DeviceError::Detached))
     }
 
     fn unwritable(&self, row: &Row, parts: &Parts, source: DeviceError) -> SpaceError {
@@ -656,7 +651,7 @@ impl Space {
                     page.set(entry, *state, stamp, now);
                 }
             }
-            self.shared.note_unsettled(held.ticket(), row, part.column, part.range);
+            self.shared.note_unflushed(held.ticket(), row, part.column, part.range);
         }
         self.shared.note_dirty(row);
     }
@@ -696,12 +691,12 @@ impl Space {
     }
 }
 
-impl Beside<'_> {
+impl RecordExtra<'_> {
     fn add_to(self, shared: &Shared, body: &mut Body, parts: &Parts) {
         match self {
             Self::Nothing => {}
-            Self::Flip(flip) => flip.add_to(shared, body),
-            Self::Mappings(mappings) => say_mappings(mappings, body, parts),
+            Self::SlotSwitch(switch) => switch.add_to(shared, body),
+            Self::Mappings(mappings) => add_mappings(mappings, body, parts),
             Self::Redo(redo) => body.extend_from_slice(redo),
         }
     }
@@ -710,11 +705,11 @@ impl Beside<'_> {
     fn void(self, lsn: Lsn, parts: &Parts) -> Body {
         let mut body = Body::new();
         match self {
-            Self::Nothing | Self::Flip(_) => {}
+            Self::Nothing | Self::SlotSwitch(_) => {}
             Self::Mappings(mappings) => {
                 let void = |mapping: &Mapping| Mapping { since: Some(lsn), void: true, ..*mapping };
                 let void: SmallVec<[Mapping; 16]> = mappings.iter().map(void).collect();
-                say_mappings(&void, &mut body, parts);
+                add_mappings(&void, &mut body, parts);
             }
             Self::Redo(redo) => body.extend_from_slice(&void_redos(redo)),
         }
@@ -723,7 +718,7 @@ impl Beside<'_> {
 }
 
 /// Adds whose blocks of the write cache these are.
-fn say_mappings(mappings: &[Mapping], body: &mut Body, parts: &Parts) {
+fn add_mappings(mappings: &[Mapping], body: &mut Body, parts: &Parts) {
     let mut states = parts.iter().flat_map(|part| &part.states);
     for mapping in mappings {
         body.extend_from_slice(&mapping.head());
@@ -747,7 +742,7 @@ pub(crate) fn blocks_of(start: u64, end: u64) -> Range {
     Range { first: u32::try_from(first).unwrap_or(0), count: u32::try_from(last - first).unwrap_or(0) }
 }
 
-/// Whether what is written can be had although parts of it are not there: whole lines lack no more columns than they have
+/// Whether what is written can be had although parts of it are not there: whole stripes lack no more columns than they have
 /// parity.
 fn can_do_without<'a>(row: &Row, parts: impl Iterator<Item = (&'a Part, bool)>) -> bool {
     let mut lacking: SmallVec<[usize; 4]> =

@@ -1,6 +1,6 @@
 //! Which pages are in use.
 
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 
 use crate::format::BODY_BYTES;
 
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_behind_the_end_are_refused() {
+    fn bits_after_the_end_are_refused() {
         let mut bitmap = Bitmap::new(3);
         assert!(!bitmap.load_chunk(0, &[8, 0, 0, 0, 0, 0, 0, 0]));
         assert!(bitmap.load_chunk(0, &[7, 0, 0, 0, 0, 0, 0, 0]));

@@ -25,7 +25,7 @@ impl Store {
     /// checkpoints wait until it is done. An empty list is the verdict that all is well.
     #[pooled]
     pub async fn check(&self) -> Vec<Finding> {
-        let _turn = self.turn.take().await;
+        let _exclusive = self.mutex.take().await;
         let (pin, port) = (self.pin(), self.port());
         let replicas = self.set.borrow().list.clone();
         let pages = Bitmap::new(self.area.pages());

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use dolmen_future_pool::pooled;
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 
 use crate::block::Checkpoint;
 use crate::error::{CheckpointError, Failure, Step, StoreError};
@@ -30,8 +30,8 @@ impl Store {
     /// Once this returned without error, nothing before it is needed: the caller may trim its log to what `anchor` says.
     ///
     /// # Errors
-    /// [`CheckpointError`]; in all cases but [`CheckpointError::Behind`] the old checkpoint stands, or a part with its anchor,
-    /// and all changes that are not in it are in the overlay again. After [`CheckpointError::Replicas`] the caller says by
+    /// [`CheckpointError`]; in all cases but [`CheckpointError::JoinersLackIt`] the old checkpoint stands, or a part with its
+    /// anchor, and all changes that are not in it are in the overlay again. After [`CheckpointError::Replicas`] the caller says by
     /// [`set_replicas`](Self::set_replicas) who goes on.
     #[pooled]
     pub async fn checkpoint(&self, anchor: Anchor) -> Result<(), CheckpointError> {
@@ -40,7 +40,7 @@ impl Store {
 
     #[pooled]
     async fn checkpoint_now(&self, anchor: Anchor) -> Result<(), CheckpointError> {
-        let _turn = self.turn.take().await;
+        let _exclusive = self.mutex.take().await;
         let mut reach = Reach::Whole;
         loop {
             match self.part(anchor, reach).await {
@@ -56,14 +56,15 @@ impl Store {
             }
         }
         let sequence = self.tree.borrow().sequence;
-        let behind = |source| CheckpointError::Behind { pool: self.pool, sequence, source: Box::new(source) };
-        self.bring_stale().await.map(|_| ()).map_err(behind)
+        let after =
+            |source| CheckpointError::JoinersLackIt { pool: self.pool, sequence, source: Box::new(source) };
+        self.bring_stale().await.map(|_| ()).map_err(after)
     }
 
     /// Makes a checkpoint of the changes, or of as many as there is room for; the first that it left.
     #[pooled]
     async fn part(&self, anchor: Anchor, reach: Reach) -> Result<Option<Key>, CheckpointError> {
-        self.older_readers_gone().await;
+        self.older_readers_done().await;
         self.refuse_failed()?;
         self.erase_doubtful().await?;
         let current = self.tree.borrow().sequence;
@@ -86,8 +87,8 @@ impl Store {
     }
 
     /// Waits for readers of checkpoints before the one that stands: the pages that they look at are free now.
-    pub(crate) async fn older_readers_gone(&self) {
-        self.bell
+    pub(crate) async fn older_readers_done(&self) {
+        self.notify
             .wait_for(|| {
                 let mut older = self.older.borrow_mut();
                 older.retain(|tree| tree.strong_count() > 0);

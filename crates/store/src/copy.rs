@@ -39,8 +39,8 @@ impl Store {
     pub async fn copy_to(&self, replica: &Replica) -> Result<Copied, StoreError> {
         let replica = replica.clone();
         self.as_task("copy metadata", move |store| async move {
-            let _turn = store.turn.take().await;
-            store.older_readers_gone().await;
+            let _exclusive = store.mutex.take().await;
+            store.older_readers_done().await;
             store.bring(&replica).await
         })
         .await
@@ -53,8 +53,8 @@ impl Store {
     #[pooled]
     pub async fn heal_stale(&self) -> Result<Vec<DiskId>, StoreError> {
         self.as_task("heal stale metadata", |store| async move {
-            let _turn = store.turn.take().await;
-            store.older_readers_gone().await;
+            let _exclusive = store.mutex.take().await;
+            store.older_readers_done().await;
             store.bring_stale().await
         })
         .await

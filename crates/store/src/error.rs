@@ -312,7 +312,7 @@ pub enum CheckpointError {
     /// The checkpoint stands, but disks that joined while it was made lack it: what it covers must not be forgotten
     /// (a log not be trimmed) before [`Store::heal_stale`](crate::Store::heal_stale) succeeded or they were taken out.
     #[error("checkpoint {sequence} of pool {pool} was made, but a disk that joined meanwhile lacks it")]
-    Behind {
+    JoinersLackIt {
         /// The pool.
         pool: PoolId,
         /// The checkpoint.

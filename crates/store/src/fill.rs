@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use crate::format::BODY_BYTES;
 use crate::key::{Key, Value};
-use crate::page::{CHILD_BYTES, Child, Draft, ENTRY_EXTRA_BYTES, LEVELS_MAX};
+use crate::page::{CHILD_BYTES, Child, ENTRY_EXTRA_BYTES, LEVELS_MAX, UnplacedPage};
 
 /// Less than this in a page, and it takes in a neighbour.
 pub(crate) const FILL_MIN_BYTES: usize = BODY_BYTES / 3;
@@ -169,17 +169,17 @@ impl Levels {
     }
 
     /// The next page of `level`, with its first key.
-    pub(crate) fn cut(&mut self, level: u8, fill: Fill) -> Option<(Key, Draft)> {
+    pub(crate) fn cut(&mut self, level: u8, fill: Fill) -> Option<(Key, UnplacedPage)> {
         let target = fill.target(self.bytes(level));
         match level.checked_sub(1) {
             None => {
                 let entries = self.leaf.cut(target);
                 let first = entries.first()?.0;
-                Some((first, Draft::leaf(entries.iter().map(|(key, value)| (*key, &**value)))))
+                Some((first, UnplacedPage::leaf(entries.iter().map(|(key, value)| (*key, &**value)))))
             }
             Some(below) => {
                 let children = self.inner.get_mut(usize::from(below))?.cut(target);
-                Some((children.first()?.key, Draft::inner(level, children.into_iter())))
+                Some((children.first()?.key, UnplacedPage::inner(level, children.into_iter())))
             }
         }
     }

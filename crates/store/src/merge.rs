@@ -18,7 +18,7 @@ use crate::error::{CheckpointError, Defect, StoreError};
 use crate::fill::{Fill, Levels, all_levels};
 use crate::key::{Key, Value};
 use crate::overlay::{Change, Changes};
-use crate::page::{Child, Draft, LEVELS_MAX, Page, Pointer};
+use crate::page::{Child, LEVELS_MAX, Page, Pointer, UnplacedPage};
 use crate::replica::{BATCH_PAGES_MAX, Port, Replica};
 use crate::store::{Pin, Store};
 
@@ -65,7 +65,7 @@ pub(crate) struct Merge<'a> {
     changes: Peekable<btree_map::Iter<'a, Key, Change>>,
     reach: Reach,
     has_taken: bool,
-    /// Whether a change of the leaf that is being merged was taken: it is written anew.
+    /// Whether a change of the leaf that is being merged was taken: it is rewritten.
     is_leaf_new: bool,
     /// Pages that are kept back to finish with.
     finish_pages: u64,
@@ -311,8 +311,8 @@ impl<'a> Merge<'a> {
 
     #[pooled]
     async fn emit(&mut self, level: u8, fill: Fill) -> Result<(), CheckpointError> {
-        if let Some((key, draft)) = self.levels.cut(level, fill) {
-            let at = self.add(draft).await?;
+        if let Some((key, unplaced)) = self.levels.cut(level, fill) {
+            let at = self.add(unplaced).await?;
             self.hang(Child { key, at }, level)?;
         }
         Ok(())
@@ -326,9 +326,9 @@ impl<'a> Merge<'a> {
     }
 
     /// Gives a page its place, and writes the batch when it is full.
-    async fn add(&mut self, draft: Draft) -> Result<Pointer, CheckpointError> {
+    async fn add(&mut self, unplaced: UnplacedPage) -> Result<Pointer, CheckpointError> {
         let number = self.take_number()?;
-        let page = Rc::new(draft.seal(self.store.pool, number, self.sequence));
+        let page = Rc::new(unplaced.seal(self.store.pool, number, self.sequence));
         let at = page.at();
         self.batch.push(page);
         if self.batch.len() >= BATCH_PAGES_MAX {
@@ -409,8 +409,8 @@ impl<'a> Merge<'a> {
         let numbers = (0..count).map(|_| self.take_number()).collect::<Result<Vec<u64>, _>>()?;
         let mut pointers = Vec::with_capacity(count);
         for (index, number) in (0u16..).zip(numbers) {
-            let draft = Draft::bitmap(index, &self.allocation.next().chunk(usize::from(index)));
-            let page = Rc::new(draft.seal(self.store.pool, number, self.sequence));
+            let unplaced = UnplacedPage::bitmap(index, &self.allocation.next().chunk(usize::from(index)));
+            let page = Rc::new(unplaced.seal(self.store.pool, number, self.sequence));
             pointers.push(page.at());
             self.batch.push(page);
             if self.batch.len() >= BATCH_PAGES_MAX {

@@ -11,7 +11,7 @@ use crate::block::Checkpoint;
 use crate::error::{Answer, Defect, Failure, Fault, PAGES_MIN, Step, StoreError};
 use crate::format::BITMAP_PAGES;
 use crate::key::Anchor;
-use crate::page::{Draft, Expect, Shape};
+use crate::page::{Expect, Shape, UnplacedPage};
 use crate::replica::{Area, Port, Replica, ReplicaSet};
 use crate::store::{Store, StoreOptions};
 
@@ -56,11 +56,11 @@ impl Store {
         let mut used = Bitmap::new(area.pages());
         let count = area.pages().div_ceil(BITMAP_PAGES);
         (0..count).for_each(|page| assert!(used.insert(page), "an empty area has room for its bitmap"));
-        let drafts = (0u16..).zip(0..count).map(|(index, page)| {
-            let draft = Draft::bitmap(index, &used.chunk(usize::from(index)));
-            Rc::new(draft.seal(pool, page, 1))
+        let conversion_shadows = (0u16..).zip(0..count).map(|(index, page)| {
+            let unplaced = UnplacedPage::bitmap(index, &used.chunk(usize::from(index)));
+            Rc::new(unplaced.seal(pool, page, 1))
         });
-        let pages: Vec<_> = drafts.collect();
+        let pages: Vec<_> = conversion_shadows.collect();
         written(port.write_pages(replicas, &pages).await)?;
         written(port.flush_all(replicas, Step::PagesFlush).await)?;
         let bitmaps = pages.iter().map(|page| page.at()).collect();

@@ -118,13 +118,13 @@ pub(crate) struct Page {
 
 /// The content of a page that has no number yet.
 #[derive(Debug)]
-pub(crate) struct Draft {
+pub(crate) struct UnplacedPage {
     bytes: Vec<u8>,
     shape: Shape,
     count: usize,
 }
 
-impl Draft {
+impl UnplacedPage {
     /// A leaf of ascending entries that fit.
     pub(crate) fn leaf<'a>(entries: impl Iterator<Item = (Key, &'a [u8])> + Clone) -> Self {
         let count = entries.clone().count();
@@ -386,28 +386,28 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_parent_does_not_name_is_told_apart() {
-        let page = Draft::leaf([(Key([3; 24]), &b"x"[..])].into_iter()).seal(POOL, 5, 7);
+    fn pages_that_no_parent_names_are_distinguished() {
+        let page = UnplacedPage::leaf([(Key([3; 24]), &b"x"[..])].into_iter()).seal(POOL, 5, 7);
         let good = expect(&page);
-        let judge = |expect: Expect| Page::parse(page.bytes(), &expect).unwrap_err();
-        assert!(matches!(judge(Expect { pool: PoolId([1; 16]), ..good }), Defect::Pool { .. }));
+        let decide = |expect: Expect| Page::parse(page.bytes(), &expect).unwrap_err();
+        assert!(matches!(decide(Expect { pool: PoolId([1; 16]), ..good }), Defect::Pool { .. }));
         let at = |change: fn(&mut Pointer)| {
             let mut other = good;
             change(&mut other.at);
             other
         };
-        assert!(matches!(judge(at(|at| at.page = 6)), Defect::Place { found: 5, expected: 6 }));
-        assert!(matches!(judge(at(|at| at.sequence = 6)), Defect::Sequence { found: 7, expected: 6 }));
-        assert!(matches!(judge(at(|at| at.checksum = 6)), Defect::NotNamed { expected: 6, .. }));
+        assert!(matches!(decide(at(|at| at.page = 6)), Defect::Place { found: 5, expected: 6 }));
+        assert!(matches!(decide(at(|at| at.sequence = 6)), Defect::Sequence { found: 7, expected: 6 }));
+        assert!(matches!(decide(at(|at| at.checksum = 6)), Defect::NotNamed { expected: 6, .. }));
         let shape = Shape::Tree { level: 1 };
-        assert!(matches!(judge(Expect { shape, ..good }), Defect::Shape { found_level: 0, .. }));
-        assert!(matches!(judge(Expect { key: Some(Key::MIN), ..good }), Defect::Order { entry: 0 }));
+        assert!(matches!(decide(Expect { shape, ..good }), Defect::Shape { found_level: 0, .. }));
+        assert!(matches!(decide(Expect { key: Some(Key::MIN), ..good }), Defect::Order { entry: 0 }));
     }
 
     /// Each byte behind the entries is set, with a checksum that is right.
     #[test]
     fn what_is_to_be_zero_is_zero_or_no_page() {
-        let page = Draft::leaf([(Key([3; 24]), &b"x"[..])].into_iter()).seal(POOL, 5, 7);
+        let page = UnplacedPage::leaf([(Key([3; 24]), &b"x"[..])].into_iter()).seal(POOL, 5, 7);
         for at in HEADER_BYTES + page.used..PAGE_BYTES {
             let mut bad = page.bytes().to_vec();
             bad[at] = 1;
@@ -425,7 +425,7 @@ mod tests {
             bit in 0usize..PAGE_BYTES * 8,
         ) {
             let entries: BTreeMap<Key, Vec<u8>> = entries.into_iter().map(|(key, value)| (Key(key), value)).collect();
-            let page = Draft::leaf(entries.iter().map(|(key, value)| (*key, value.as_slice()))).seal(POOL, 5, 7);
+            let page = UnplacedPage::leaf(entries.iter().map(|(key, value)| (*key, value.as_slice()))).seal(POOL, 5, 7);
             let again = Page::parse(page.bytes(), &expect(&page)).unwrap();
             for (index, (key, value)) in entries.iter().enumerate() {
                 prop_assert_eq!(again.entry(index), Some((*key, value.as_slice())));
@@ -442,12 +442,12 @@ mod tests {
         fn forged_pages_are_refused_or_harmless(
             at in 0usize..400, bytes in proptest::collection::vec(any::<u8>(), 1..32), level in 0u8..2,
         ) {
-            let draft = if level == 0 {
-                Draft::leaf((0..20u8).map(|n| (Key([n; 24]), &[1, 2, 3][..])))
+            let unplaced = if level == 0 {
+                UnplacedPage::leaf((0..20u8).map(|n| (Key([n; 24]), &[1, 2, 3][..])))
             } else {
-                Draft::inner(1, (0..20u8).map(|n| Child { key: Key([n; 24]), at: Pointer { page: 1, sequence: 2, checksum: 3 } }))
+                UnplacedPage::inner(1, (0..20u8).map(|n| Child { key: Key([n; 24]), at: Pointer { page: 1, sequence: 2, checksum: 3 } }))
             };
-            let page = draft.seal(POOL, 5, 7);
+            let page = unplaced.seal(POOL, 5, 7);
             let mut forged = page.bytes().to_vec();
             forged[16 + at..16 + at + bytes.len()].copy_from_slice(&bytes);
             let forged = sealed(&forged);

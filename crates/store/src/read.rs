@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::rc::Rc;
 
-use dolmen_block_io::{DeviceError, READ_PATIENCE};
+use dolmen_block_io::{DeviceError, READ_HEDGE_DELAY};
 use dolmen_future_pool::pooled;
 
 use crate::block::Root;
@@ -155,7 +155,7 @@ impl Store {
         let mut bad: Vec<Replica> = Vec::new();
         while let Some(replica) = order.pop_front() {
             self.count(|counters| counters.page_reads += 1);
-            let within = (in_time > 0 && !order.is_empty()).then_some(READ_PATIENCE);
+            let within = (in_time > 0 && !order.is_empty()).then_some(READ_HEDGE_DELAY);
             in_time = in_time.saturating_sub(1);
             match port.read_pages(&replica, std::slice::from_ref(expect), within).await.pop() {
                 Some(Err(Fault { answer: Answer::Device(DeviceError::TimedOut), .. }))
@@ -189,7 +189,7 @@ impl Store {
         }
     }
 
-    /// Rewrites a page on a replica, as a task of its own: the write must not outlive the pin even when the reader is
+    /// Rewrites a page on a replica, as a task of its own: the write must not survive the pin even when the reader is
     /// dropped.
     fn heal(&self, pin: &Pin, replica: Replica, page: &Rc<Page>) {
         let Some(store) = self.me.upgrade() else { return };
@@ -217,6 +217,6 @@ impl Store {
     /// Waits until no page is being healed.
     #[pooled]
     pub async fn heals_done(&self) {
-        self.bell.wait_for(|| (self.heals_under_way.get() == 0).then_some(())).await;
+        self.notify.wait_for(|| (self.heals_under_way.get() == 0).then_some(())).await;
     }
 }

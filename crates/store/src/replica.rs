@@ -107,7 +107,10 @@ impl ReplicaSet {
     pub(crate) fn note(&mut self, failures: &[Failure]) {
         for failure in failures {
             match failure.source {
-                DeviceError::TimedOut | DeviceError::Gone | DeviceError::Fenced | DeviceError::CacheLost => {
+                DeviceError::TimedOut
+                | DeviceError::Detached
+                | DeviceError::Fenced
+                | DeviceError::CacheLost => {
                     self.failed.insert(failure.disk, *failure);
                 }
                 DeviceError::Medium { .. }
@@ -182,12 +185,12 @@ impl Port {
         let mut results = Vec::with_capacity(waiting.len());
         for (expect, waiting) in waiting {
             let (bytes, result) = waiting.await;
-            results.push(self.judge(replica.disk, expect, &bytes, result));
+            results.push(self.decide(replica.disk, expect, &bytes, result));
         }
         results
     }
 
-    fn judge(
+    fn decide(
         &self,
         disk: DiskId,
         expect: &Expect,

@@ -161,13 +161,13 @@ impl MapPage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::Draft;
+    use crate::page::UnplacedPage;
     use proptest::prelude::*;
 
     #[test]
     fn a_page_shows_what_was_put_into_it() {
         let value: &[u8] = b"a value";
-        let page = Draft::leaf([(Key([3; 24]), value)].into_iter()).seal(PoolId([1; 16]), 9, 4);
+        let page = UnplacedPage::leaf([(Key([3; 24]), value)].into_iter()).seal(PoolId([1; 16]), 9, 4);
         let shown = MapPage::parse(page.bytes()).unwrap();
         assert_eq!((shown.name.page, shown.name.sequence, shown.level), (9, 4, 0));
         assert_eq!(shown.content, PageContent::Leaf(vec![(Key([3; 24]), value.to_vec())]));

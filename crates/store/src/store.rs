@@ -5,7 +5,7 @@ use std::fmt;
 use std::rc::{Rc, Weak};
 
 use dolmen_block_io::Seams;
-use dolmen_block_io::sync::{Notify, Turn};
+use dolmen_block_io::sync::{AsyncMutex, Notify};
 use dolmen_units::{DiskId, Epoch, PoolId};
 
 use crate::bitmap::Bitmap;
@@ -110,14 +110,14 @@ pub struct Store {
     pub(crate) counters: Cell<StoreStats>,
     pub(crate) heals_under_way: Cell<u64>,
     /// One checkpoint, copy or check at a time.
-    pub(crate) turn: Turn,
-    pub(crate) bell: Rc<Notify>,
+    pub(crate) mutex: AsyncMutex,
+    pub(crate) notify: Rc<Notify>,
 }
 
 /// Keeps a checkpoint's pages from being reused.
 pub(crate) struct Pin {
     tree: Option<Rc<Checkpoint>>,
-    bell: Rc<Notify>,
+    notify: Rc<Notify>,
 }
 
 impl Pin {
@@ -131,14 +131,14 @@ impl Pin {
 
 impl Clone for Pin {
     fn clone(&self) -> Self {
-        Self { tree: self.tree.clone(), bell: Rc::clone(&self.bell) }
+        Self { tree: self.tree.clone(), notify: Rc::clone(&self.notify) }
     }
 }
 
 impl Drop for Pin {
     fn drop(&mut self) {
         self.tree = None;
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 }
 
@@ -166,8 +166,8 @@ impl Store {
             cache: RefCell::new(Cache::new(options.cache_pages_max.max(CACHE_PAGES_MIN))),
             counters: Cell::default(),
             heals_under_way: Cell::default(),
-            turn: Turn::default(),
-            bell: Rc::new(Notify::new()),
+            mutex: AsyncMutex::default(),
+            notify: Rc::new(Notify::new()),
         })
     }
 
@@ -261,7 +261,7 @@ impl Store {
     }
 
     pub(crate) fn pin(&self) -> Pin {
-        Pin { tree: Some(Rc::clone(&self.tree.borrow())), bell: Rc::clone(&self.bell) }
+        Pin { tree: Some(Rc::clone(&self.tree.borrow())), notify: Rc::clone(&self.notify) }
     }
 
     pub(crate) fn port(&self) -> Port {

@@ -289,22 +289,22 @@ impl ControlCommand {
     }
 
     /// The command with what the kernel reads or writes beside it.
-    fn with<T: IntoBytes + FromBytes + Immutable>(mut self, beside: &mut T) -> Pointing<'_> {
+    fn with<T: IntoBytes + FromBytes + Immutable>(mut self, extra: &mut T) -> Pointing<'_> {
         self.len = u16::try_from(size_of::<T>()).unwrap_or(0);
-        self.address = (&raw mut *beside).expose_provenance() as u64;
-        Pointing { command: self, _beside: std::marker::PhantomData }
+        self.address = (&raw mut *extra).expose_provenance() as u64;
+        Pointing { command: self, _extra: std::marker::PhantomData }
     }
 }
 
 /// A command, and the hold on what it points to.
 struct Pointing<'a> {
     command: ControlCommand,
-    _beside: std::marker::PhantomData<&'a mut ()>,
+    _extra: std::marker::PhantomData<&'a mut ()>,
 }
 
 impl Pointing<'_> {
     fn nowhere(command: ControlCommand) -> Self {
-        Self { command, _beside: std::marker::PhantomData }
+        Self { command, _extra: std::marker::PhantomData }
     }
 }
 

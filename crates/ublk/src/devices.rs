@@ -177,7 +177,7 @@ pub enum DetachError {
     },
     /// The kernel cannot resize ublk devices.
     #[error(
-        "this kernel cannot resize ublk devices (Linux 6.16 and newer can); detach {} and attach it again, or attach it by a loop device (--way loop), which can be resized", link.display()
+        "this kernel cannot resize ublk devices (Linux 6.16 and newer can); detach {} and attach it again, or attach it by a loop device (--transport loop), which can be resized", link.display()
     )]
     CannotResize {
         /// Its link.
@@ -516,15 +516,15 @@ impl Devices {
         let grows = size.0 > attachment.size_bytes;
         attachment.size_bytes = size.0;
         inner.note(&attachment)?;
-        let tell =
+        let report =
             |inner: &Inner| inner.queues.get(&space).into_iter().for_each(|queue| queue.set_size(size.0));
         // Requests are never refused for a length that the kernel believes in.
         if grows {
-            tell(&inner);
+            report(&inner);
         }
         let resized = self.control.resize(attachment.device(), size.0 / SECTOR_BYTES);
         resized.map_err(|error| attachment.failed("resizing", error))?;
-        tell(&inner);
+        report(&inner);
         Ok(size)
     }
 
@@ -641,13 +641,13 @@ mod tests {
             number: 4,
             mark: 0,
         };
-        let told = attachment.parameters();
-        assert_eq!((told.logical_block_shift, told.physical_block_shift), (9, 12));
-        assert_eq!((told.device_sectors, told.sectors_max), (6144, 1024));
-        assert_eq!(told.discard_granularity, 4096);
-        assert!(told.discard_sectors_max.is_multiple_of(8));
-        assert_eq!(told.attributes, 0b1101);
-        assert_eq!(Parameters { attributes: 0, ..told }.kinds, 3);
+        let reported = attachment.parameters();
+        assert_eq!((reported.logical_block_shift, reported.physical_block_shift), (9, 12));
+        assert_eq!((reported.device_sectors, reported.sectors_max), (6144, 1024));
+        assert_eq!(reported.discard_granularity, 4096);
+        assert!(reported.discard_sectors_max.is_multiple_of(8));
+        assert_eq!(reported.attributes, 0b1101);
+        assert_eq!(Parameters { attributes: 0, ..reported }.kinds, 3);
         let writable = Attachment { access: Access::ReadWrite, sector_bytes: 4096, ..attachment };
         assert_eq!(
             (writable.parameters().logical_block_shift, writable.parameters().attributes),

@@ -293,7 +293,7 @@ fn serve(shared: &Arc<Shared>, descriptors: &Descriptors, begun: &SyncSender<io:
     };
     let fetched = match shared.served.partitions {
         Partitions::Shown => Ok(()),
-        Partitions::Hidden => give_up_administration(),
+        Partitions::Hidden => abandon_administration(),
     };
     let fetched = fetched.and_then(|()| talk.fetch_all());
     let works = fetched.is_ok();
@@ -304,7 +304,7 @@ fn serve(shared: &Arc<Shared>, descriptors: &Descriptors, begun: &SyncSender<io:
 }
 
 /// Takes the right to administer the system from this thread, which is what the kernel looks at.
-fn give_up_administration() -> io::Result<()> {
+fn abandon_administration() -> io::Result<()> {
     let mut rights = rustix::thread::capabilities(None)?;
     rights.effective.remove(CapabilitySet::SYS_ADMIN);
     Ok(rustix::thread::set_capabilities(None, rights)?)
@@ -324,7 +324,7 @@ struct Talk<'a> {
 impl Talk<'_> {
     fn push(&mut self, entry: &squeue::Entry) {
         // SAFETY: commands to the channel point to no memory of ours, and its file, like that of the board, lives as
-        // long as the shared part, which outlives the ring.
+        // long as the shared part, which survives the ring.
         let pushed = unsafe { self.ring.submission().push(entry) };
         assert!(pushed.is_ok(), "the ring has room for a command of each tag");
     }

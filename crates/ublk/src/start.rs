@@ -111,7 +111,7 @@ impl Devices {
     ///
     /// # Errors
     /// [`RecordError`], when the record cannot be read.
-    pub fn are_left(record: &dyn Record) -> Result<bool, RecordError> {
+    pub fn are_remaining(record: &dyn Record) -> Result<bool, RecordError> {
         record.load().map(|made| !made.attachments.is_empty())
     }
 

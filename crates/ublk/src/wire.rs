@@ -4,7 +4,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Features that a device is made with, and that the kernel says it has.
 pub(crate) mod feature {
-    /// The device outlives its server.
+    /// The device survives its server.
     pub(crate) const USER_RECOVERY: u64 = 1 << 3;
     /// What the server had not answered is given to the next one.
     pub(crate) const USER_RECOVERY_REISSUE: u64 = 1 << 4;
@@ -166,7 +166,7 @@ pub(crate) struct Parameters {
     pub(crate) zeroes_sectors_max: u32,
     pub(crate) discard_segments_max: u16,
     pub(crate) reserved: u16,
-    pub(crate) behind: u32,
+    pub(crate) after: u32,
 }
 
 /// `ublksrv_io_desc`, which the kernel writes for each tag before the completion of its command.
@@ -266,7 +266,7 @@ mod tests {
                 offset_of!(Parameters, discard_sectors_max),
                 offset_of!(Parameters, zeroes_sectors_max),
                 offset_of!(Parameters, discard_segments_max),
-                offset_of!(Parameters, behind),
+                offset_of!(Parameters, after),
             ],
             [8, 12, 15, 16, 20, 24, 32, 40, 44, 48, 52, 56, 60]
         );

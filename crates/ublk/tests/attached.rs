@@ -116,7 +116,7 @@ fn an_attached_space_is_a_disk() {
 struct Aligned([u8; 4096]);
 
 #[test]
-fn a_resized_space_is_told_or_refused() {
+fn a_resized_space_is_notified_or_refused() {
     // Scenario: the space grows. A kernel that can tells the device; another refuses, with the way out, and the device
     // has the new length when it is attached again.
     need!();
@@ -141,7 +141,7 @@ fn a_resized_space_is_told_or_refused() {
 }
 
 #[test]
-fn a_file_system_lives_on_an_attached_space() {
+fn a_file_system_works_on_an_attached_space() {
     // Scenario: ext4 is made, mounted, filled, trimmed and unmounted; the trim reaches the space, the check is clean,
     // and while it is mounted the space cannot be detached and the refusal names the mount point.
     need!("mkfs.ext4", "fsck.ext4", "mount", "fstrim");
@@ -375,7 +375,7 @@ fn a_device_of_a_space_that_is_not_known_yet_waits_for_it() {
 fn a_device_whose_daemon_does_not_come_back_is_cleared_away() {
     // Scenario: a served device is not cleared, nor is what is no device of a space. Its daemon is killed; a reader waits;
     // it is found by its link and cleared: the reader fails, device and link are gone. A daemon that comes back after all,
-    // and had it as waiting meanwhile, attaches the space anew.
+    // and had it as waiting meanwhile, attaches the space again.
     need!();
     let mut rig = Rig::new();
     let content = rig.space(1, 8 * MIB);
@@ -493,7 +493,7 @@ fn a_daemon_that_dies_at_any_step_leaves_what_the_next_can_use() {
 }
 
 #[test]
-fn a_daemon_that_dies_at_any_moment_leaves_what_the_next_can_use() {
+fn a_daemon_that_dies_at_any_instant_leaves_what_the_next_can_use() {
     // Scenario: a daemon attaches and detaches in a loop and is killed at moments spread over it; as above.
     need!();
     let mut rig = Rig::new();

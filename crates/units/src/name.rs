@@ -87,10 +87,10 @@ mod tests {
             assert_eq!(text.parse::<Name>().unwrap().as_str(), text);
         }
         for text in ["-n", "_x", ".."] {
-            let told = text.parse::<Name>().unwrap_err().to_string();
+            let reported = text.parse::<Name>().unwrap_err().to_string();
             assert!(
-                told.ends_with("begin with a letter or digit") && !told.contains("use letters"),
-                "{told}"
+                reported.ends_with("begin with a letter or digit") && !reported.contains("use letters"),
+                "{reported}"
             );
         }
         for text in ["", ".", "..", "-n", "_x", "a/b", "a b", "ä", "a\0", "a\n", &"x".repeat(64)] {

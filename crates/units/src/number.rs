@@ -36,7 +36,7 @@ number! {
 }
 number! {
     /// One incarnation of a row: a stretch of a space together with the slabs that hold it. A row that is freed,
-    /// moved or made anew gets a new id, so that an old record never speaks of new slabs.
+    /// moved or made again gets a new id, so that an old record never speaks of new slabs.
     RowId(u64), "row "
 }
 number! {

@@ -173,7 +173,7 @@ fn an_interrupted_run_keeps_what_it_has() {
 
 /// Whoever asked for enough rounds and then stopped is not told to ask for as many.
 #[test]
-fn an_interrupted_run_is_not_told_to_ask_for_more_rounds() {
+fn an_interrupted_run_does_not_advise_more_rounds() {
     let mut plan = plan(&["restore"]);
     plan.settings.rounds = 5;
     let mut generator = Recorded { stops_after: 50, ..recorded(FILE, "") };

@@ -65,26 +65,26 @@ fn verdicts(report: &Report) -> Vec<String> {
         report.comparisons.iter().filter(|comparison| verdicts.contains(&comparison.ratio.verdict)).count()
     };
     let all = report.comparisons.len();
-    let mut said = Vec::new();
+    let mut message = Vec::new();
     let few = count(&[Verdict::TooFewRounds]);
     if few > 0 {
-        said.push(format!(
+        message.push(format!(
             "too few rounds to say which target is faster in {few} of {all} comparisons; {}",
             why_few(report)
         ));
     }
     let noisy = count(&[Verdict::TooNoisy]);
     if noisy > 0 {
-        said.push(format!("the machine was too noisy to tell targets apart in {noisy} of {all} comparisons; more --rounds or a longer --runtime may help"));
+        message.push(format!("the machine was too noisy to tell targets apart in {noisy} of {all} comparisons; more --rounds or a longer --runtime may help"));
     }
-    let judged = count(&[Verdict::Faster, Verdict::Slower, Verdict::Equal]);
-    if judged > 0 {
+    let verified = count(&[Verdict::Faster, Verdict::Slower, Verdict::Equal]);
+    if verified > 0 {
         let could = [Verdict::Faster, Verdict::Slower, Verdict::Equal, Verdict::TooNoisy];
         let tried = report.comparisons.iter().filter(|comparison| could.contains(&comparison.ratio.verdict));
         let expected: f64 = tried.map(|comparison| comparison.ratio.chance_of_error()).sum();
-        said.push(format!("{judged} of {all} comparisons have a verdict; chance alone makes up to {expected:.1} of them false, fewer with more --rounds"));
+        message.push(format!("{verified} of {all} comparisons have a verdict; chance alone makes up to {expected:.1} of them false, fewer with more --rounds"));
     }
-    said
+    message
 }
 
 /// Why rounds are missing: they were not asked for, not come to, or brought nothing.

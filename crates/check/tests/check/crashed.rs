@@ -112,7 +112,7 @@ fn open_and_close(left: &Reopened, arbiter: &MemoryArbiter) {
 }
 
 #[test]
-fn a_pool_that_lost_power_has_no_findings_before_or_behind_its_opening() {
+fn a_pool_that_lost_power_has_no_findings_before_or_after_it_opens() {
     for resiliency in [
         Resiliency::Simple,
         Resiliency::Mirror { copies: 2 },

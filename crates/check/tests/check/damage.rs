@@ -295,7 +295,7 @@ async fn fill_two(seams: Seams, devices: Vec<Rc<dyn BlockDevice>>, size: Bytes) 
 
 /// A disk that missed writes before the pool was used last has done so, whether it is given now or not.
 #[test]
-fn a_disk_that_missed_writes_is_said_to_have_given_or_not() {
+fn a_disk_that_missed_writes_is_named_with_or_without_its_slabs() {
     let bench = Bench::new(3, Resiliency::Mirror { copies: 3 }, End::Closed);
     let (seams, devices) = (bench.world.seams(), bench.devices());
     bench.world.run(write_without_the_first(seams, devices)).unwrap();
@@ -344,7 +344,7 @@ impl BlockDevice for Leaving {
             Action::Write { from, .. } => Payload::Shared(from),
             _ => Payload::None,
         };
-        Completions::new().ready(Outcome { result: Err(DeviceError::Gone), payload })
+        Completions::new().ready(Outcome { result: Err(DeviceError::Detached), payload })
     }
 
     fn fence(&self, epoch: Epoch) {
@@ -396,7 +396,7 @@ fn damaged_labels_are_findings() {
 
 /// An image that was cut short, an empty device, a foreign one, and no pool at all.
 #[test]
-fn what_is_no_sound_member_is_said_to_be_so() {
+fn an_unsound_member_is_reported_as_such() {
     let bench = Bench::new(2, Resiliency::Mirror { copies: 2 }, End::Closed);
     let empty = MemoryDevice::new("empty", DISK) as Rc<dyn BlockDevice>;
     let report = bench.check(bench.devices().into_iter().chain([Rc::clone(&empty)]).collect()).unwrap();
@@ -414,12 +414,12 @@ fn what_is_no_sound_member_is_said_to_be_so() {
 
 /// Bytes anywhere in the metadata flipped: a check may find less or more, but it ends and changes nothing.
 #[test]
-fn a_check_survives_whatever_stands_in_the_metadata() {
+fn a_check_survives_any_content_of_the_metadata() {
     let sound = Bench::new(1, Resiliency::Simple, End::Closed);
     let used = blocks(&sound.disks[0], Bytes::mib(16), is_used);
-    for (turn, at) in used.iter().enumerate().step_by(used.len().div_ceil(16)) {
+    for (mutex, at) in used.iter().enumerate().step_by(used.len().div_ceil(16)) {
         let bench = Bench::new(1, Resiliency::Simple, End::Closed);
-        bench.disks[0].poke(at + (turn as u64 * 37) % 4000, &[0x5a; 4]);
+        bench.disks[0].poke(at + (mutex as u64 * 37) % 4000, &[0x5a; 4]);
         // That it ends, and that the disk is as before, is asserted by the bench itself.
         drop(bench.check(bench.devices()));
     }

@@ -1,7 +1,7 @@
 //! Whether somebody means to overwrite what targets hold.
 
 use super::target::Prepared;
-use crate::confirm::{Consent, Danger, Refusal, ask, judge};
+use crate::confirm::{Consent, Danger, Refusal, ask, decide};
 use crate::out::Out;
 
 /// Asks for each target that would lose what it holds. Which of them are named is judged before the first question.
@@ -13,7 +13,7 @@ pub(super) fn consent(prepared: &[Prepared], named: &[String], out: &mut Out<'_>
         let object = format!("{name}, which holds {holds}");
         let given = named.iter().find(|given| *given == name).map(String::as_str);
         let danger = Danger { object: &object, name, alias: None };
-        if judge(out, &danger, given)? == Consent::ToBeAsked {
+        if decide(out, &danger, given)? == Consent::ToBeAsked {
             questions.push((object, name));
         }
     }
@@ -40,7 +40,7 @@ mod tests {
             name: name.to_owned(),
             what: "a block device".to_owned(),
             path: TargetPath::File { path: name.to_owned() },
-            way: Path::Direct,
+            access: Path::Direct,
             working_set: Bytes::mib(1),
             unit: Bytes(512),
             caches: Vec::new(),
@@ -70,8 +70,8 @@ mod tests {
             unwritten: None,
         };
         let named: Vec<String> = named.iter().map(|&name| name.to_owned()).collect();
-        let judged = consent(prepared, &named, &mut out);
-        (judged, String::from_utf8(messages).unwrap())
+        let verified = consent(prepared, &named, &mut out);
+        (verified, String::from_utf8(messages).unwrap())
     }
 
     /// Two of three targets hold something; each of them has to be named, on the command line or at the terminal.
@@ -79,15 +79,15 @@ mod tests {
     fn each_target_that_holds_something_is_named() {
         let all =
             [prepared("/a", Some("swap space")), prepared("/b", None), prepared("/c", Some("a LUKS volume"))];
-        let (judged, said) = asked(&all, &["/a", "/c"], Kind::Plain, "");
-        assert_eq!((judged, said.as_str()), (Ok(()), ""));
-        let (judged, said) = asked(&all, &["/c"], Kind::Terminal, "/a\n");
-        assert_eq!(judged, Ok(()));
-        assert_eq!(said, "This destroys the data of /a, which holds swap space. Type /a to go on: ");
-        let (judged, _) = asked(&all, &[], Kind::Terminal, "/a\nyes\n");
-        assert!(matches!(judged, Err(Refusal::Mistyped { .. })));
-        let (judged, said) = asked(&all, &["/a"], Kind::Plain, "/c\n");
-        assert!(matches!(judged, Err(Refusal::NobodyToAsk { .. })));
-        assert_eq!(said, "");
+        let (verified, stated) = asked(&all, &["/a", "/c"], Kind::Plain, "");
+        assert_eq!((verified, stated.as_str()), (Ok(()), ""));
+        let (verified, stated) = asked(&all, &["/c"], Kind::Terminal, "/a\n");
+        assert_eq!(verified, Ok(()));
+        assert_eq!(stated, "This destroys the data of /a, which holds swap space. Type /a to go on: ");
+        let (verified, _) = asked(&all, &[], Kind::Terminal, "/a\nyes\n");
+        assert!(matches!(verified, Err(Refusal::Mistyped { .. })));
+        let (verified, stated) = asked(&all, &["/a"], Kind::Plain, "/c\n");
+        assert!(matches!(verified, Err(Refusal::NobodyToAsk { .. })));
+        assert_eq!(stated, "");
     }
 }

@@ -38,12 +38,12 @@ pub(crate) enum BenchError {
         source: io::Error,
     },
     /// It ended badly.
-    #[error("fio ended with {status}: {said}")]
+    #[error("fio ended with {status}: {stated}")]
     Ended {
         /// How.
         status: String,
         /// The last thing that it said.
-        said: String,
+        stated: String,
     },
     /// Measuring failed on the way.
     #[error("{what}: {why}; what was measured until then was kept")]

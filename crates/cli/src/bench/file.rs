@@ -90,8 +90,8 @@ pub(crate) fn takes_direct(path: &Path) -> Result<bool, Errno> {
 /// to tell (statx(2), `stx_dio_offset_align`).
 pub(crate) fn direct_unit(path: &Path) -> Result<Bytes, Errno> {
     let status = statx(CWD, path, AtFlags::empty(), StatxFlags::DIOALIGN)?;
-    let is_told = status.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
-    Ok(Bytes(if is_told { u64::from(status.stx_dio_offset_align.max(1)) } else { 1 }))
+    let is_reported = status.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
+    Ok(Bytes(if is_reported { u64::from(status.stx_dio_offset_align.max(1)) } else { 1 }))
 }
 
 #[cfg(test)]

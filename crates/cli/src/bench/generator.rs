@@ -13,14 +13,14 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::error::BenchError;
 use super::machine::Processors;
-use crate::jobs::Pace;
+use crate::jobs::PollInterval;
 
 const FIO: &str = "fio";
 /// Of util-linux: starts a program that the kernel ends when the one that started it is gone.
 const LEASH: &str = "setpriv";
 const LEASH_WORDS: [&str; 3] = ["--pdeathsig", "KILL", "--"];
 /// How often the process and the signals are looked at.
-const PACE: Pace = Pace { pause: Duration::from_millis(20) };
+const POLL_INTERVAL: PollInterval = PollInterval { pause: Duration::from_millis(20) };
 /// Looks at a process that was asked to end, before it is ended by force: five seconds.
 const LOOKS_BEFORE_FORCE: u32 = 250;
 /// How long others are watched while nothing runs, in looks.
@@ -44,7 +44,7 @@ pub(crate) struct Installed {
 impl Installed {
     /// Asks it.
     pub(crate) fn ask() -> Result<Self, BenchError> {
-        Ok(Self { version: said_by("--version")?.trim().to_owned(), engines: said_by("--enghelp")? })
+        Ok(Self { version: message_of("--version")?.trim().to_owned(), engines: message_of("--enghelp")? })
     }
 
     /// Whether it has an engine for a target.
@@ -57,7 +57,7 @@ impl Installed {
     }
 }
 
-fn said_by(option: &str) -> Result<String, BenchError> {
+fn message_of(option: &str) -> Result<String, BenchError> {
     let output = Command::new(FIO).arg(option).stdin(Stdio::null()).output().map_err(|source| {
         if source.kind() == io::ErrorKind::NotFound {
             BenchError::NoFio
@@ -68,7 +68,7 @@ fn said_by(option: &str) -> Result<String, BenchError> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Whether `fio` can be started so that it does not outlive this process: tried with a question that it answers at once.
+/// Whether `fio` can be started so that it does not survive this process: tried with a question that it answers at once.
 fn has_leash() -> bool {
     let mut command = Command::new(LEASH);
     command.args(LEASH_WORDS).args([FIO, "--version"]);
@@ -94,7 +94,7 @@ impl Fio {
     fn start(&self, job: &str) -> io::Result<Child> {
         let folder = self.folder.path();
         fs::write(folder.join(JOB_FILE), job)?;
-        // A load that outlived this process would write to a target that nobody holds any more.
+        // A load that survived this process would write to a target that nobody holds any more.
         let mut command = if self.has_leash {
             let mut command = Command::new(LEASH);
             command.args(LEASH_WORDS).arg(FIO);
@@ -124,7 +124,7 @@ impl Fio {
                 end(child)?;
                 return Ok(None);
             }
-            PACE.wait();
+            POLL_INTERVAL.wait();
         }
     }
 
@@ -151,12 +151,12 @@ impl Fio {
     fn failure(&self, status: ExitStatus, output: &str) -> io::Result<BenchError> {
         let messages = self.text_of(MESSAGES)?;
         let printed = output.lines().take_while(|line| !line.starts_with('{'));
-        let said = messages.lines().chain(printed).map(str::trim).filter(|line| !line.is_empty());
+        let stated = messages.lines().chain(printed).map(str::trim).filter(|line| !line.is_empty());
         // fio names itself at each line, and tells at last that it prepares to end.
-        let said = said.filter(|line| !line.contains("exiting on signal")).last();
-        let said =
-            said.map(|line| line.trim_start_matches("fio: ")).unwrap_or("nothing more was said").to_owned();
-        Ok(BenchError::Ended { status: status.to_string(), said })
+        let stated = stated.filter(|line| !line.contains("exiting on signal")).last();
+        let stated =
+            stated.map(|line| line.trim_start_matches("fio: ")).unwrap_or("nothing more was said").to_owned();
+        Ok(BenchError::Ended { status: status.to_string(), stated })
     }
 }
 
@@ -170,7 +170,7 @@ fn end(child: &mut Child) -> io::Result<()> {
         if child.try_wait()?.is_some() {
             return Ok(());
         }
-        PACE.wait();
+        POLL_INTERVAL.wait();
     }
     child.kill()?;
     child.wait().map(|_| ())
@@ -207,7 +207,7 @@ impl Generator for Fio {
             if self.is_stopped.load(Ordering::Relaxed) {
                 return None;
             }
-            PACE.wait();
+            POLL_INTERVAL.wait();
         }
         Processors::now()?.busy_percent_since(before)
     }

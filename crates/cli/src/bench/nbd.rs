@@ -14,7 +14,7 @@ use dolmen_nbd::wire::{self, command, info, option, option_reply, transmission};
 use dolmen_units::Bytes;
 
 /// How long the server may take for anything.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// The port of NBD.
 const PORT: u16 = 10809;
 /// How much of each end is read.
@@ -178,15 +178,15 @@ impl Address {
         match &self.server {
             Server::Unix(path) => {
                 let stream = UnixStream::connect(path).map_err(refused)?;
-                stream.set_read_timeout(Some(PATIENCE)).map_err(refused)?;
-                stream.set_write_timeout(Some(PATIENCE)).map_err(refused)?;
+                stream.set_read_timeout(Some(TIMEOUT)).map_err(refused)?;
+                stream.set_write_timeout(Some(TIMEOUT)).map_err(refused)?;
                 Session { address: self, stream }.look()
             }
             Server::Tcp(host, port) => {
                 let places = (host.as_str(), *port).to_socket_addrs().map_err(refused)?;
                 let stream = connected(places).map_err(refused)?;
-                stream.set_read_timeout(Some(PATIENCE)).map_err(refused)?;
-                stream.set_write_timeout(Some(PATIENCE)).map_err(refused)?;
+                stream.set_read_timeout(Some(TIMEOUT)).map_err(refused)?;
+                stream.set_write_timeout(Some(TIMEOUT)).map_err(refused)?;
                 Session { address: self, stream }.look()
             }
         }
@@ -197,7 +197,7 @@ impl Address {
 fn connected(places: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for place in places {
-        match TcpStream::connect_timeout(&place, PATIENCE) {
+        match TcpStream::connect_timeout(&place, TIMEOUT) {
             Ok(stream) => return Ok(stream),
             Err(error) => failed = error,
         }
@@ -428,24 +428,24 @@ mod tests {
     }
 
     fn greeting() -> Vec<u8> {
-        let mut said = wire::MAGIC_SERVER.to_be_bytes().to_vec();
-        said.extend(wire::MAGIC_OPTION.to_be_bytes());
-        said.extend(wire::FLAG_FIXED_NEWSTYLE.to_be_bytes());
-        said
+        let mut stated = wire::MAGIC_SERVER.to_be_bytes().to_vec();
+        stated.extend(wire::MAGIC_OPTION.to_be_bytes());
+        stated.extend(wire::FLAG_FIXED_NEWSTYLE.to_be_bytes());
+        stated
     }
 
     fn reply(kind: u32, data: &[u8]) -> Vec<u8> {
-        let mut said = wire::MAGIC_OPTION_REPLY.to_be_bytes().to_vec();
-        said.extend(option::GO.to_be_bytes());
-        said.extend(kind.to_be_bytes());
-        said.extend(u32::try_from(data.len()).unwrap().to_be_bytes());
-        said.extend(data);
-        said
+        let mut stated = wire::MAGIC_OPTION_REPLY.to_be_bytes().to_vec();
+        stated.extend(option::GO.to_be_bytes());
+        stated.extend(kind.to_be_bytes());
+        stated.extend(u32::try_from(data.len()).unwrap().to_be_bytes());
+        stated.extend(data);
+        stated
     }
 
-    fn look(said: Vec<u8>) -> Result<Facts, NbdError> {
+    fn look(stated: Vec<u8>) -> Result<Facts, NbdError> {
         let address = Address::parse("nbd://h/x").unwrap();
-        Session { address: &address, stream: Played(io::Cursor::new(said)) }.look()
+        Session { address: &address, stream: Played(io::Cursor::new(stated)) }.look()
     }
 
     #[test]
@@ -453,14 +453,14 @@ mod tests {
         let mut facts = info::EXPORT.to_be_bytes().to_vec();
         facts.extend(4096u64.to_be_bytes());
         facts.extend((transmission::HAS_FLAGS | transmission::READ_ONLY).to_be_bytes());
-        let mut said =
+        let mut stated =
             [greeting(), reply(option_reply::INFO, &facts), reply(option_reply::ACK, &[])].concat();
         for _ in 0..2 {
-            said.extend(wire::MAGIC_SIMPLE_REPLY.to_be_bytes());
-            said.extend([0; 12]);
-            said.extend([7; 4096]);
+            stated.extend(wire::MAGIC_SIMPLE_REPLY.to_be_bytes());
+            stated.extend([0; 12]);
+            stated.extend([7; 4096]);
         }
-        let facts = look(said).unwrap();
+        let facts = look(stated).unwrap();
         assert_eq!((facts.size, facts.is_read_only, facts.can_flush), (Bytes(4096), true, false));
         assert_eq!((facts.front, facts.tail), (vec![7; 4096], vec![7; 4096]));
     }
@@ -468,13 +468,13 @@ mod tests {
     /// Whatever a server says, it is an error with a name, never a panic and never memory without end.
     #[test]
     fn servers_that_say_nonsense_are_named() {
-        let message = |said: Vec<u8>| look(said).unwrap_err().to_string();
+        let message = |stated: Vec<u8>| look(stated).unwrap_err().to_string();
         assert!(message(b"SSH-2.0-OpenSSH".to_vec()).contains("another protocol's"));
         assert!(message(Vec::new()).starts_with("greeting the server at nbd://h/x failed"));
         let refused = [greeting(), reply(option_reply::ERROR | 6, b"no")].concat();
         assert_eq!(message(refused), "the server at nbd://h/x refuses the export \"x\" (error 6)");
-        let silent = [greeting(), reply(option_reply::ACK, &[])].concat();
-        assert!(message(silent).contains("does not tell the export's size"));
+        let unresponsive = [greeting(), reply(option_reply::ACK, &[])].concat();
+        assert!(message(unresponsive).contains("does not tell the export's size"));
         let mut long = [greeting(), reply(option_reply::INFO, &[])].concat();
         let length = long.len() - 4;
         long[length..].copy_from_slice(&u32::MAX.to_be_bytes());

@@ -15,21 +15,21 @@ pub(super) struct Progress<'a> {
     plan: &'a Plan,
     /// When what is under way began: filling a target, or measuring.
     began_ms: u64,
-    round_told: Option<(u32, usize)>,
-    target_told: Option<usize>,
+    round_reported: Option<(u32, usize)>,
+    target_reported: Option<usize>,
 }
 
 impl<'a> Progress<'a> {
     /// Of a plan that begins now.
     pub(super) fn new(plan: &'a Plan) -> Self {
-        Self { plan, began_ms: milliseconds(), round_told: None, target_told: None }
+        Self { plan, began_ms: milliseconds(), round_reported: None, target_reported: None }
     }
 
     /// Tells what goes on: every event on a terminal, now and then elsewhere.
-    pub(super) fn tell(&mut self, event: &Event<'_>, out: &mut Out<'_>) {
+    pub(super) fn print(&mut self, event: &Event<'_>, out: &mut Out<'_>) {
         match *event {
             Event::Filling { target, done, total } => {
-                let is_new = self.target_told.replace(target) != Some(target);
+                let is_new = self.target_reported.replace(target) != Some(target);
                 if is_new {
                     self.began_ms = milliseconds();
                 }
@@ -40,7 +40,7 @@ impl<'a> Progress<'a> {
                     self.began_ms = milliseconds();
                 }
                 let place = (step.round, step.profile);
-                let is_new = self.round_told.replace(place) != Some(place);
+                let is_new = self.round_reported.replace(place) != Some(place);
                 let took = milliseconds().saturating_sub(self.began_ms);
                 let left = duration(left_ms_of(took, spent_ms, left_ms).div_ceil(1000));
                 show(&format!("{done} of {total} done, {left} left: {}", self.step(step)), is_new, out);
@@ -80,7 +80,7 @@ impl<'a> Progress<'a> {
 fn show(text: &str, is_new: bool, out: &mut Out<'_>) {
     match out.messages_kind {
         Kind::Terminal => out.overwrite_line(&text.chars().take(LINE_MAX).collect::<String>()),
-        Kind::Plain if is_new => out.tell(text),
+        Kind::Plain if is_new => out.print(text),
         Kind::Plain => {}
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use dolmen_api::SpaceDocument;
-use dolmen_bench::{Cache, CacheSize, Path as Way, Profile, Target, TargetPath};
+use dolmen_bench::{Cache, CacheSize, Path as Access, Profile, Target, TargetPath};
 use dolmen_block_io::BlockDevice;
 use dolmen_block_linux::{LinuxDevice, OpenOptions, Runtime, in_use};
 use dolmen_daemon::is_read_only;
@@ -62,16 +62,16 @@ impl Prepared {
         let is_direct =
             looked.map_err(|error| BenchError::Look { target: target.name.clone(), source: error.into() })?;
         target.unit = unit_of(&target.name, &path)?;
-        if !is_direct && target.way == Way::Direct {
-            target.way = Way::Buffered;
-            target.caches = caches_of_file(path.parent().unwrap_or(Path::new("/")), Way::Buffered);
+        if !is_direct && target.access == Access::Direct {
+            target.access = Access::Buffered;
+            target.caches = caches_of_file(path.parent().unwrap_or(Path::new("/")), Access::Buffered);
         }
         Ok(())
     }
 }
 
 /// What is needed to look at targets.
-pub(crate) struct Looker<'a> {
+pub(crate) struct TargetInspector<'a> {
     /// The command line.
     pub arguments: &'a BenchArguments,
     /// What will be run.
@@ -82,7 +82,7 @@ pub(crate) struct Looker<'a> {
     pub client: &'a Client,
 }
 
-impl Looker<'_> {
+impl TargetInspector<'_> {
     /// Looks at a target as it was named; the number tells files of several targets in one folder apart.
     pub(crate) fn prepare(&self, name: &str, number: usize) -> Result<Prepared, CliError> {
         if name.contains("://") {
@@ -135,7 +135,7 @@ impl Looker<'_> {
             name: name.to_owned(),
             what: format!("an NBD export of {}", facts.size),
             path: TargetPath::Nbd { uri: uri.to_owned() },
-            way: Way::Nbd,
+            access: Access::Nbd,
             working_set: self.working_set(facts.size),
             unit: Bytes(1),
             caches: vec![cache],
@@ -182,15 +182,15 @@ impl Looker<'_> {
         let path = folder.join(file);
         check_room(folder, size, name)?;
         // Whether the file can be reached past the page cache is known when it is there.
-        let way = self.way(true);
+        let access = self.access(true);
         let target = Target {
             name: name.to_owned(),
             what: format!("a file of {size} in {}", folder.display()),
             path: TargetPath::File { path: text_of(name, &path)? },
-            way,
+            access,
             working_set: size,
             unit: Bytes(1),
-            caches: caches_of_file(folder, way),
+            caches: caches_of_file(folder, access),
             // Nobody has written it yet; what was only allocated would be read as zeros from no disk.
             is_filled: true,
         };
@@ -221,19 +221,19 @@ impl Looker<'_> {
         let looked = takes_direct(path);
         let is_direct =
             looked.map_err(|error| BenchError::Look { target: name.to_owned(), source: error.into() })?;
-        let way = self.way(is_direct);
+        let access = self.access(is_direct);
         let (what, caches, unit) = if is_block {
             let unit = Bytes(u64::from(device.geometry().logical_block_bytes));
-            (format!("a block device of {capacity}"), caches_of_device(path, way), unit)
+            (format!("a block device of {capacity}"), caches_of_device(path, access), unit)
         } else {
             let folder = path.parent().unwrap_or(Path::new("/"));
-            (format!("a file of {capacity}"), caches_of_file(folder, way), unit_of(name, path)?)
+            (format!("a file of {capacity}"), caches_of_file(folder, access), unit_of(name, path)?)
         };
         let target = Target {
             name: name.to_owned(),
             what,
             path: TargetPath::File { path: text_of(name, path)? },
-            way,
+            access,
             working_set: self.working_set(capacity),
             unit,
             caches,
@@ -266,8 +266,8 @@ impl Looker<'_> {
         self.writer().is_some() && !self.arguments.no_fill
     }
 
-    fn way(&self, is_direct: bool) -> Way {
-        if is_direct && !self.arguments.buffered { Way::Direct } else { Way::Buffered }
+    fn access(&self, is_direct: bool) -> Access {
+        if is_direct && !self.arguments.buffered { Access::Direct } else { Access::Buffered }
     }
 
     /// What is asked for, or less where there is less.
@@ -302,16 +302,16 @@ fn page_cache() -> Cache {
 }
 
 /// A device's own cache, which nothing tells the size of, and the page cache where that stands in front.
-fn caches_of_device(path: &Path, way: Way) -> Vec<Cache> {
+fn caches_of_device(path: &Path, access: Access) -> Vec<Cache> {
     let number = fs::metadata(path).map_or(0, |status| status.rdev());
     let mut caches = caches_below(number);
-    if way == Way::Buffered {
+    if access == Access::Buffered {
         caches.push(page_cache());
     }
     caches
 }
 
-fn caches_of_file(folder: &Path, way: Way) -> Vec<Cache> {
+fn caches_of_file(folder: &Path, access: Access) -> Vec<Cache> {
     let kind = rustix::fs::statfs(folder).map_or(0, |status| u64::try_from(status.f_type).unwrap_or(0));
     if matches!(kind, TMPFS_MAGIC | RAMFS_MAGIC) {
         let what = format!("{} lies in memory", folder.display());
@@ -319,7 +319,7 @@ fn caches_of_file(folder: &Path, way: Way) -> Vec<Cache> {
     }
     let number = fs::metadata(folder).map_or(0, |status| status.dev());
     let mut caches = caches_below(number);
-    if way == Way::Buffered {
+    if access == Access::Buffered {
         caches.push(page_cache());
     }
     caches
@@ -329,8 +329,8 @@ fn caches_of_file(folder: &Path, way: Way) -> Vec<Cache> {
 fn caches_below(number: u64) -> Vec<Cache> {
     let folder = format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
     let read = |file: &str| fs::read_to_string(Path::new(&folder).join(file)).ok();
-    let way = read("loop/dio").or_else(|| read("../loop/dio"));
-    match way.as_deref().map(str::trim) {
+    let access = read("loop/dio").or_else(|| read("../loop/dio"));
+    match access.as_deref().map(str::trim) {
         Some("0") => vec![known("the page cache of this machine, behind the loop device", memory())],
         _ => vec![Cache { what: "the cache of the device itself".to_owned(), size: CacheSize::Unknown }],
     }

@@ -4,7 +4,7 @@ use clap::CommandFactory;
 use dolmen_api::ExitCode;
 use serde_json::{Value, json};
 
-use super::fake::{Ended, Fake, NOBODY, Person, Say, answer, change, obey, refuse, run, somebody};
+use super::fake::{Ended, Fake, NOBODY, Person, Reply, answer, change, obey, refuse, run, somebody};
 use crate::args::Arguments;
 
 /// Every command that changes something, without its consent.
@@ -35,7 +35,7 @@ const CHANGES: [&str; 51] = [
     "disk retire tank 3",
     "disk retire tank 3 --cancel",
     "disk forget tank 3",
-    "disk forget tank 3 --give-up",
+    "disk forget tank 3 --accept-data-loss",
     "disk locate tank 3 --seconds 5",
     "disk locate tank 3 --off",
     "disk set tank 3 --bay left",
@@ -64,7 +64,7 @@ const CHANGES: [&str; 51] = [
 
 /// What is imported is given by paths; the name of a pool among them is told from one that is not there.
 #[test]
-fn a_pool_that_is_imported_by_its_name_without_the_option_is_told_how() {
+fn an_import_by_name_without_the_option_explains_it() {
     let fake = Fake::play(|_, body| obey(body));
     let ended = fake.run("pool import tank-of-nobody", &NOBODY);
     assert_eq!(ended.code, ExitCode::Usage);
@@ -200,7 +200,7 @@ fn a_dry_run_that_changed_something_is_an_error() {
 fn nothing_is_destroyed_whose_name_was_not_typed() {
     let right = somebody("tank\n");
     let wrong = somebody("tonk\n");
-    let silent = somebody("");
+    let unresponsive = somebody("");
     for (person, flag, expected) in [
         (&NOBODY, "", ExitCode::Refused),
         (&NOBODY, "--yes", ExitCode::Refused),
@@ -213,7 +213,7 @@ fn nothing_is_destroyed_whose_name_was_not_typed() {
         (&wrong, "", ExitCode::Refused),
         (&wrong, "--yes", ExitCode::Refused),
         (&wrong, "--destroy=tank", ExitCode::Ok),
-        (&silent, "", ExitCode::Refused),
+        (&unresponsive, "", ExitCode::Refused),
     ] {
         let fake = Fake::play(|_, body| obey(body));
         let ended = fake.run(&format!("pool destroy tank {flag}"), person);
@@ -281,7 +281,7 @@ fn what_is_not_there_is_refused_before_its_name_is_asked_for() {
 }
 
 /// A daemon with the spaces x and y, number 7, in the trash, and one more that is being purged; it does all that it is asked for.
-fn trash_or_obey(line: &str, body: &Value) -> Say {
+fn trash_or_obey(line: &str, body: &Value) -> Reply {
     let space = |id: u64, name: &str, stays: bool| {
         json!({"pool": "tank", "id": id, "name": name, "size_bytes": 1 << 20, "resiliency": "mirror", "copies": 2, "parity": 0,
             "footprint_bytes": 4096, "can_be_restored": stays})
@@ -297,7 +297,7 @@ fn trash_or_obey(line: &str, body: &Value) -> Say {
 
 /// A person sees what would be lost before the question.
 #[test]
-fn the_plan_stands_above_the_question() {
+fn the_plan_is_above_the_question() {
     let fake = Fake::play(|_, body| obey(body));
     let ended = fake.run("space delete tank/x --purge", &somebody("tank/x\n"));
     assert_eq!(ended.code, ExitCode::Ok);
@@ -386,7 +386,7 @@ fn run_or_refuse(fake: &Fake, line: &str) -> ExitCode {
 }
 
 /// A daemon with foreign data on both disks, which refuses until both are named.
-fn guarded(line: &str, body: &Value) -> Say {
+fn guarded(line: &str, body: &Value) -> Reply {
     let consent = |disk: &str| body["destroy"].as_array().unwrap().contains(&json!(disk));
     match ["/a", "/b"].into_iter().find(|disk| !consent(disk)) {
         Some(disk) if line.starts_with("POST") => {
@@ -463,18 +463,18 @@ fn the_options_of_a_space_reach_the_daemon() {
 /// What can be undone is said together with the command that does it.
 #[test]
 fn a_dry_run_says_how_it_is_undone() {
-    for (undo, told) in [
+    for (undo, reported) in [
         (json!("dolmen pool destroy tank"), "can be undone  yes: dolmen pool destroy tank\n"),
         (Value::Null, "can be undone  there is nothing to undo\n"),
     ] {
         let fake = Fake::play(move |_, _| {
-            let mut said = change(false);
-            said["plan"]["is_reversible"] = json!(true);
-            said["plan"]["undo"] = undo.clone();
-            answer(200, &said)
+            let mut stated = change(false);
+            stated["plan"]["is_reversible"] = json!(true);
+            stated["plan"]["undo"] = undo.clone();
+            answer(200, &stated)
         });
         let results = fake.run("pool create tank /a -n", &NOBODY).results;
-        assert!(results.ends_with(told), "{results}");
+        assert!(results.ends_with(reported), "{results}");
     }
 }
 
@@ -482,17 +482,17 @@ fn a_dry_run_says_how_it_is_undone() {
 #[test]
 fn attach_and_serve_print_what_scripts_need_and_nothing_else() {
     let fake = Fake::play(|line, _| {
-        let mut said = change(true);
-        said["warnings"] = json!(["the kernel is old"]);
+        let mut stated = change(true);
+        stated["warnings"] = json!(["the kernel is old"]);
         if line.ends_with("/attach") {
-            said["attachment"] = json!({"pool": "tank", "space": "x", "path": "/dev/dolmen/tank/x",
+            stated["attachment"] = json!({"pool": "tank", "space": "x", "path": "/dev/dolmen/tank/x",
                 "device": "/dev/loop0", "used_by": [], "survives_daemon": false,
                 "not_faster_because": "there is none", "limits": ["a killed daemon ends its I/O"]});
         } else {
-            said["export"] = json!({"pool": "tank", "space": "x", "name": "tank/x", "socket": "/run/n",
+            stated["export"] = json!({"pool": "tank", "space": "x", "name": "tank/x", "socket": "/run/n",
                 "uri": "nbd+unix:///tank/x?socket=/run/n", "is_read_only": false, "client_count": 0});
         }
-        answer(200, &said)
+        answer(200, &stated)
     });
     let ended = fake.run("space attach tank/x", &NOBODY);
     assert_eq!(ended.results, "/dev/dolmen/tank/x\n");
@@ -520,18 +520,18 @@ fn clear_leaves_what_is_no_ublk_device_alone() {
 fn attach_says_which_way_it_took() {
     for (arguments, asked) in [
         ("", Value::Null),
-        (" --way auto", Value::Null),
-        (" --way loop", json!("loop")),
-        (" --way ublk", json!("ublk")),
-        (" --way loop-uring", json!("loop_uring")),
+        (" --transport auto", Value::Null),
+        (" --transport loop", json!("loop")),
+        (" --transport ublk", json!("ublk")),
+        (" --transport loop-uring", json!("loop_uring")),
     ] {
         let expected = asked.clone();
         let fake = Fake::play(move |_, body| {
-            assert_eq!(body["way"], expected);
-            let mut said = change(true);
-            said["attachment"] = json!({"pool": "tank", "space": "x", "path": "/dev/dolmen/tank/x",
-                "device": "/dev/ublkb3", "way": "ublk", "used_by": [], "survives_daemon": true});
-            answer(200, &said)
+            assert_eq!(body["transport"], expected);
+            let mut stated = change(true);
+            stated["attachment"] = json!({"pool": "tank", "space": "x", "path": "/dev/dolmen/tank/x",
+                "device": "/dev/ublkb3", "transport": "ublk", "used_by": [], "survives_daemon": true});
+            answer(200, &stated)
         });
         let ended = fake.run(&format!("space attach tank/x{arguments}"), &NOBODY);
         assert_eq!(ended.results, "/dev/dolmen/tank/x\n");
@@ -539,18 +539,18 @@ fn attach_says_which_way_it_took() {
     }
 }
 
-/// What does not outlive its daemon is attached so only where it is asked for, and the answer says what that means.
+/// What does not survive its daemon is attached so only where it is asked for, and the answer says what that means.
 #[test]
 fn attach_over_io_uring_says_that_it_ends_with_the_daemon() {
     let fake = Fake::play(|_, body| {
-        assert_eq!(body["way"], "loop_uring");
-        let mut said = change(true);
-        said["attachment"] = json!({"pool": "tank", "space": "x", "path": "/dev/dolmen/tank/x",
-            "device": "/dev/loop4", "way": "loop_uring", "used_by": [], "survives_daemon": false,
+        assert_eq!(body["transport"], "loop_uring");
+        let mut stated = change(true);
+        stated["attachment"] = json!({"pool": "tank", "space": "x", "path": "/dev/dolmen/tank/x",
+            "device": "/dev/loop4", "transport": "loop_uring", "used_by": [], "survives_daemon": false,
             "limits": ["it ends with its daemon"]});
-        answer(200, &said)
+        answer(200, &stated)
     });
-    let ended = fake.run("space attach --way loop-uring tank/x", &NOBODY);
+    let ended = fake.run("space attach --transport loop-uring tank/x", &NOBODY);
     assert_eq!(ended.results, "/dev/dolmen/tank/x\n");
     assert_eq!(
         ended.messages,
@@ -568,8 +568,8 @@ fn job(state: &str, done: u64, result: Value) -> Value {
 fn working(end: &'static str) -> Fake {
     let looks = std::sync::atomic::AtomicU64::new(0);
     Fake::play(move |line, body| {
-        let mut said = change(true);
-        said["job"] = job("waiting", 0, Value::Null);
+        let mut stated = change(true);
+        stated["job"] = job("waiting", 0, Value::Null);
         match line {
             "GET /v1/jobs/7" => {
                 let job = match looks.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
@@ -580,7 +580,7 @@ fn working(end: &'static str) -> Fake {
                 answer(200, &json!({"schema": 1, "job": job}))
             }
             _ if body["dry_run"] == json!(true) => obey(body),
-            _ => answer(200, &said),
+            _ => answer(200, &stated),
         }
     })
 }
@@ -601,7 +601,7 @@ fn a_job_is_waited_for_with_lines_of_progress() {
 /// What is added may set several jobs going: all are named.
 #[test]
 fn all_jobs_that_go_on_with_a_change_are_named() {
-    let told = |further: &[u64]| {
+    let reported = |further: &[u64]| {
         let further: Vec<Value> = further
             .iter()
             .map(|id| {
@@ -611,16 +611,16 @@ fn all_jobs_that_go_on_with_a_change_are_named() {
             })
             .collect();
         let fake = Fake::play(move |_, _| {
-            let mut said = change(true);
-            said["job"] = job("running", 0, Value::Null);
-            said["further_jobs"] = json!(further);
-            answer(200, &said)
+            let mut stated = change(true);
+            stated["job"] = job("running", 0, Value::Null);
+            stated["further_jobs"] = json!(further);
+            answer(200, &stated)
         });
         fake.run("pool add tank /c", &NOBODY).messages
     };
-    assert_eq!(told(&[]), "job 7 goes on with it; `dolmen jobs 7 --wait` watches it\n");
+    assert_eq!(reported(&[]), "job 7 goes on with it; `dolmen jobs 7 --wait` watches it\n");
     assert_eq!(
-        told(&[8, 9]),
+        reported(&[8, 9]),
         "jobs 7, 8 and 9 go on with it; `dolmen jobs` shows them, and `dolmen jobs 9 --wait` watches the last one\n"
     );
 }
@@ -681,7 +681,7 @@ fn what_a_job_leaves_to_clients_reaches_the_daemon() {
             body(json!("high"), json!(0), false)
         ]
     );
-    for (line, told) in [
+    for (line, reported) in [
         ("7", "--priority <PRIORITY>"),
         ("7 --priority urgent", "--priority <PRIORITY>"),
         ("7 --latency-limit 0ms", "--latency-limit <TIME>"),
@@ -690,7 +690,7 @@ fn what_a_job_leaves_to_clients_reaches_the_daemon() {
         ("tank --priority low", "<JOB>"),
     ] {
         let error = crate::parse(format!("dolmen job set {line}").split(' ')).unwrap_err().to_string();
-        assert!(error.contains(told), "{line}: {error}");
+        assert!(error.contains(reported), "{line}: {error}");
     }
 }
 
@@ -725,15 +725,15 @@ fn a_job_that_is_put_off_ends_the_command_and_says_what_it_waits_for() {
         "GET /v1/jobs/7" => answer(200, &json!({"schema": 1, "job": put_off})),
         "GET /v1/jobs" => answer(200, &json!({"schema": 1, "jobs": [put_off]})),
         _ => {
-            let mut said = change(true);
-            said["job"] = job("waiting", 0, Value::Null);
-            answer(200, &said)
+            let mut stated = change(true);
+            stated["job"] = job("waiting", 0, Value::Null);
+            answer(200, &stated)
         }
     });
     let ended = fake.run("disk replace tank 3 /d", &NOBODY);
     assert_eq!(ended.code, ExitCode::Busy);
-    let said = "job 7 (replace 3 by /d) of pool tank is put off: /d has all that could be read; the rest waits for 3";
-    assert!(ended.messages.contains(said) && !ended.messages.contains("failed"), "{}", ended.messages);
+    let stated = "job 7 (replace 3 by /d) of pool tank is put off: /d has all that could be read; the rest waits for 3";
+    assert!(ended.messages.contains(stated) && !ended.messages.contains("failed"), "{}", ended.messages);
     let listed = fake.run("jobs", &NOBODY).results;
     assert!(listed.contains("put off") && listed.contains(shown["result"].as_str().unwrap()), "{listed}");
     let one = fake.run("jobs 7", &NOBODY).results;
@@ -763,11 +763,11 @@ fn json_is_the_daemons_own() {
 #[test]
 fn losing_sight_of_a_job_says_that_it_needs_nobody() {
     let fake = Fake::play(|line, _| match line {
-        "GET /v1/jobs/7" => Say::Bytes(Vec::new()),
+        "GET /v1/jobs/7" => Reply::Bytes(Vec::new()),
         _ => {
-            let mut said = change(true);
-            said["job"] = job("running", 1, Value::Null);
-            answer(200, &said)
+            let mut stated = change(true);
+            stated["job"] = job("running", 1, Value::Null);
+            answer(200, &stated)
         }
     });
     let Ended { code, messages, .. } = fake.run("scrub tank", &NOBODY);

@@ -9,12 +9,12 @@ use std::time::Duration;
 use dolmen_api::ExitCode;
 use serde_json::{Value, json};
 
-use crate::jobs::Pace;
+use crate::jobs::PollInterval;
 use crate::out::{Kind, Out};
 use crate::paint::Paint;
 
 /// What a played daemon says to a question: bytes, and whether it hangs up behind them.
-pub(super) enum Say {
+pub(super) enum Reply {
     /// These bytes, then nothing more.
     Bytes(Vec<u8>),
     /// These bytes, then silence until the other side gives up.
@@ -36,7 +36,7 @@ pub(super) struct Fake {
 
 impl Fake {
     /// Plays a daemon that answers each question by a function of method and path, and the body.
-    pub(super) fn play(answer: impl Fn(&str, &Value) -> Say + Send + 'static) -> Self {
+    pub(super) fn play(answer: impl Fn(&str, &Value) -> Reply + Send + 'static) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("api");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -48,8 +48,8 @@ impl Fake {
                 let question = read_question(&stream);
                 noted.lock().unwrap().push(question.clone());
                 match answer(&question.line, &question.body) {
-                    Say::Bytes(bytes) => drop(stream.write_all(&bytes)),
-                    Say::Silence(bytes) => {
+                    Reply::Bytes(bytes) => drop(stream.write_all(&bytes)),
+                    Reply::Silence(bytes) => {
                         drop(stream.write_all(&bytes));
                         drop(stream.read(&mut [0; 1]));
                     }
@@ -135,7 +135,7 @@ pub(super) fn run(words: &[&str], person: &Person) -> Ended {
         is_unread: false,
         unwritten: None,
     };
-    let code = crate::run(arguments, &mut out, Pace { pause: Duration::from_millis(1) });
+    let code = crate::run(arguments, &mut out, PollInterval { pause: Duration::from_millis(1) });
     Ended {
         code,
         results: String::from_utf8(results).unwrap(),
@@ -144,18 +144,20 @@ pub(super) fn run(words: &[&str], person: &Person) -> Ended {
 }
 
 /// An answer in JSON.
-pub(super) fn answer(status: u16, body: &Value) -> Say {
+pub(super) fn answer(status: u16, body: &Value) -> Reply {
     let body = body.to_string();
-    Say::Bytes(format!("HTTP/1.1 {status} Said\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes())
+    Reply::Bytes(
+        format!("HTTP/1.1 {status} Said\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes(),
+    )
 }
 
 /// An error of the daemon.
-pub(super) fn refuse(status: u16, code: &str, message: &str, object: &str) -> Say {
+pub(super) fn refuse(status: u16, code: &str, message: &str, object: &str) -> Reply {
     answer(status, &json!({"schema": 1, "error": {"code": code, "message": message, "object": object}}))
 }
 
 /// What a daemon answers that does what it is asked for.
-pub(super) fn obey(body: &Value) -> Say {
+pub(super) fn obey(body: &Value) -> Reply {
     let is_dry = body["dry_run"] == json!(true);
     answer(200, &change(!is_dry))
 }

@@ -73,7 +73,7 @@ fn reports_for_programs_are_a_document_a_line_about_what_was_named() {
 
 /// Options of every command stand behind objects and numbers as well; numbers that make no sense are refused as such there.
 #[test]
-fn options_stand_behind_what_reports_are_about() {
+fn options_come_after_the_subject_of_a_report() {
     for line in ["iostat tank/x -o json", "iostat tank/x 1 1 -o json", "iostat -o json tank/x"] {
         let ended = fake().run(line, &NOBODY);
         assert_eq!(ended.code, ExitCode::Ok, "{line}: {}", ended.messages);

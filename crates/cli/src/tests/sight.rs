@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use dolmen_api::ExitCode;
 use serde_json::{Value, json};
 
-use super::fake::{Fake, NOBODY, Say, answer, refuse, run};
-use crate::jobs::Pace;
+use super::fake::{Fake, NOBODY, Reply, answer, refuse, run};
+use crate::jobs::PollInterval;
 use crate::out::{Kind, Out};
 use crate::paint::Paint;
 
@@ -16,7 +16,7 @@ fn event(number: u64) -> Value {
         "object": {"kind": "disk", "pool": "tank", "name": "2"}, "text": format!("event {number}")})
 }
 
-fn events(numbers: std::ops::Range<u64>, last: u64, dropped: u64) -> Say {
+fn events(numbers: std::ops::Range<u64>, last: u64, dropped: u64) -> Reply {
     let events: Vec<Value> = numbers.map(event).collect();
     answer(
         200,
@@ -25,7 +25,7 @@ fn events(numbers: std::ops::Range<u64>, last: u64, dropped: u64) -> Say {
 }
 
 /// Plays a daemon that answers by how often it was asked, and refuses in the end, which ends who follows.
-fn in_turn(answers: impl Fn(usize) -> Option<Say> + Send + 'static) -> Fake {
+fn in_sequence(answers: impl Fn(usize) -> Option<Reply> + Send + 'static) -> Fake {
     let count = AtomicUsize::new(0);
     let end = || refuse(400, "bad_request", "that was all", "events");
     Fake::play(move |line, _| match line {
@@ -39,14 +39,14 @@ fn asked(fake: &Fake) -> Vec<String> {
 }
 
 /// Scenario: nothing is new at first; then two events come, one of them of another pool; then the daemon hangs up once and the next
-/// one has more; then some are kept no more; then numbers begin anew.
+/// one has more; then some are kept no more; then numbers begin again.
 #[test]
-fn who_follows_sees_each_event_once_and_is_told_of_gaps() {
-    let fake = in_turn(|turn| match turn {
+fn a_follower_gets_each_event_once_and_gaps_are_reported() {
+    let fake = in_sequence(|mutex| match mutex {
         0 => Some(events(1..3, 2, 0)),
         1 => Some(events(3..3, 2, 0)),
         2 => Some(events(3..4, 4, 0)),
-        3 | 4 => Some(Say::Bytes(Vec::new())),
+        3 | 4 => Some(Reply::Bytes(Vec::new())),
         5 => Some(events(5..6, 5, 0)),
         6 => Some(events(9..10, 9, 3)),
         7 => Some(events(1..1, 1, 0)),
@@ -65,15 +65,16 @@ fn who_follows_sees_each_event_once_and_is_told_of_gaps() {
     let path = |since| format!("GET /v1/events?since={since}&pool=tank");
     assert_eq!(asked(&fake), [0, 2, 2, 4, 4, 4, 5, 9, 0, 1].map(path));
     assert!(ended.messages.contains("warning: 3 events before these are kept no more"), "{}", ended.messages);
-    assert!(ended.messages.contains("has begun anew"), "{}", ended.messages);
+    assert!(ended.messages.contains("has begun again"), "{}", ended.messages);
     assert_eq!(ended.messages.matches("waiting for a daemon").count(), 1, "{}", ended.messages);
     assert_eq!(ended.code, ExitCode::Usage, "the end of this test");
 }
 
 #[test]
 fn programs_get_the_documents_of_events() {
-    let fake =
-        in_turn(|turn| (turn < 3).then(|| if turn == 1 { events(3..3, 2, 0) } else { events(1..3, 2, 0) }));
+    let fake = in_sequence(|mutex| {
+        (mutex < 3).then(|| if mutex == 1 { events(3..3, 2, 0) } else { events(1..3, 2, 0) })
+    });
     let ended = fake.run("events -f -o json", &NOBODY);
     let documents: Vec<Value> =
         ended.results.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -144,11 +145,11 @@ fn seen(fake: &Fake, line: &str, kind: Kind, left: usize) -> (ExitCode, String) 
         is_unread: false,
         unwritten: None,
     };
-    let code = crate::run(arguments, &mut out, Pace::USUAL);
+    let code = crate::run(arguments, &mut out, PollInterval::USUAL);
     (code, String::from_utf8(reader.text).unwrap())
 }
 
-fn status(text: &str) -> Say {
+fn status(text: &str) -> Reply {
     answer(
         200,
         &json!({"schema": 1, "health": "healthy", "summary": text, "why": [], "doing": [], "todo": [],
@@ -160,13 +161,13 @@ fn status(text: &str) -> Say {
 /// Scenario: the daemon is away for one look in between. A pipe gets a block for each look, a terminal is written over; who stops
 /// reading ends it.
 #[test]
-fn a_status_that_is_watched_is_told_again_until_nobody_reads() {
+fn a_watched_status_repeats_until_the_reader_closes() {
     let play = || {
         let count = AtomicUsize::new(0);
         Fake::play(move |line, _| match (line, count.load(Ordering::Relaxed)) {
-            ("GET /v1/status", turn) => {
-                count.store(turn + 1, Ordering::Relaxed);
-                if turn == 1 { Say::Bytes(Vec::new()) } else { status(&format!("look {turn}")) }
+            ("GET /v1/status", mutex) => {
+                count.store(mutex + 1, Ordering::Relaxed);
+                if mutex == 1 { Reply::Bytes(Vec::new()) } else { status(&format!("look {mutex}")) }
             }
             _ => refuse(404, "no_such_route", "there are no devices", "devices"),
         })
@@ -175,10 +176,10 @@ fn a_status_that_is_watched_is_told_again_until_nobody_reads() {
     assert_eq!(code, ExitCode::Ok);
     let blocks: Vec<&str> = text.split("--- ").skip(1).collect();
     assert_eq!(blocks.len(), 3, "{text}");
-    for (block, told) in blocks.iter().zip(["healthy: look 0\n\n", "dolmen: ", "healthy: look 2\n"]) {
+    for (block, reported) in blocks.iter().zip(["healthy: look 0\n\n", "dolmen: ", "healthy: look 2\n"]) {
         let (head, rest) = block.split_once('\n').unwrap();
         assert!(head.ends_with("Z, every 1 s"), "{head}");
-        assert!(rest.starts_with(told), "{rest}");
+        assert!(rest.starts_with(reported), "{rest}");
     }
     let (_, text) = seen(&play(), "status --watch 1", Kind::Terminal, 1);
     assert!(text.starts_with("\x1b[H") && text.ends_with("healthy: look 0\x1b[K\n\x1b[J"), "{text:?}");

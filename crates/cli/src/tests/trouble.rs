@@ -5,7 +5,7 @@ use std::time::Duration;
 use dolmen_api::ExitCode;
 use serde_json::{Value, json};
 
-use super::fake::{Fake, NOBODY, Say, answer, obey, run};
+use super::fake::{Fake, NOBODY, Reply, answer, obey, run};
 use crate::http::{Method, Peer};
 
 #[test]
@@ -49,7 +49,8 @@ fn an_old_command_against_a_newer_daemon_says_so() {
 /// A daemon without even `/v1/version`.
 #[test]
 fn a_daemon_that_says_nothing_of_itself_is_another_version_too() {
-    let fake = Fake::play(|_, _| Say::Bytes(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec()));
+    let fake =
+        Fake::play(|_, _| Reply::Bytes(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec()));
     let ended = fake.run("pool list", &NOBODY);
     assert_eq!(ended.code, ExitCode::Config);
     assert!(
@@ -128,7 +129,7 @@ fn errors_of_the_command_are_documents_too() {
 
 /// Whatever listens there, the command ends with an error that says what was wrong; it never panics or hangs.
 #[test]
-fn broken_answers_are_told_apart() {
+fn broken_answers_are_distinguished() {
     let head = |rest: &str| format!("HTTP/1.1 200 OK\r\n{rest}");
     let cases = [
         ("SSH-2.0-OpenSSH\r\n".to_owned(), ExitCode::Config, "does not speak the daemon's protocol"),
@@ -158,8 +159,8 @@ fn broken_answers_are_told_apart() {
         (head("Content-Length: 2\r\n\r\n{}"), ExitCode::Io, "cannot be read: missing field `schema`"),
     ];
     for (bytes, code, message) in cases {
-        let said = bytes.clone().into_bytes();
-        let fake = Fake::play(move |_, _| Say::Bytes(said.clone()));
+        let stated = bytes.clone().into_bytes();
+        let fake = Fake::play(move |_, _| Reply::Bytes(stated.clone()));
         let ended = fake.run("status", &NOBODY);
         assert_eq!(ended.code, code, "{bytes:.80?}: {}", ended.messages);
         assert!(ended.messages.contains(message), "{bytes:.80?}: {}", ended.messages);
@@ -168,7 +169,7 @@ fn broken_answers_are_told_apart() {
 
 /// The same document, however the body is framed.
 #[test]
-fn bodies_are_read_however_their_end_is_told() {
+fn bodies_are_read_however_their_end_is_marked() {
     for rest in [
         "Content-Length: 12\r\n\r\n{\"schema\":1}and more",
         "content-length:12\r\n\r\n{\"schema\":1}",
@@ -176,8 +177,8 @@ fn bodies_are_read_however_their_end_is_told() {
         "\r\n{\"schema\":1}",
     ] {
         for before in ["", "HTTP/1.1 100 Continue\r\n\r\n"] {
-            let said = format!("{before}HTTP/1.1 200 OK\r\n{rest}").into_bytes();
-            let fake = Fake::play(move |_, _| Say::Bytes(said.clone()));
+            let stated = format!("{before}HTTP/1.1 200 OK\r\n{rest}").into_bytes();
+            let fake = Fake::play(move |_, _| Reply::Bytes(stated.clone()));
             let peer = Peer { socket: fake.socket.clone(), limit: Duration::from_secs(10) };
             let answer = peer.ask(Method::Get, "/v1/x", None).unwrap();
             assert_eq!((answer.status, answer.body.as_slice()), (200, &b"{\"schema\":1}"[..]), "{rest}");
@@ -188,8 +189,8 @@ fn bodies_are_read_however_their_end_is_told() {
 /// A daemon that hangs, before or in the middle of its answer.
 #[test]
 fn silence_ends_with_a_time_limit() {
-    for said in ["", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{"] {
-        let fake = Fake::play(move |_, _| Say::Silence(said.as_bytes().to_vec()));
+    for stated in ["", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{"] {
+        let fake = Fake::play(move |_, _| Reply::Silence(stated.as_bytes().to_vec()));
         let ended = fake.run("--timeout 1 pool export tank", &NOBODY);
         assert_eq!(ended.code, ExitCode::Busy);
         assert!(

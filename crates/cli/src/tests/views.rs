@@ -7,7 +7,7 @@ use super::fake::{Ended, Fake, NOBODY, answer};
 
 fn disk(slot: u16, state: &str, path: Value, checksum_errors: u64) -> Value {
     let last_path = if path.is_null() { json!("/disks/b") } else { Value::Null };
-    json!({"slot": slot, "last_path": last_path, "plight": null, "id": format!("{slot}a0b0c0d-0405-0607-0809-0a0b0c0d0e0f"), "path": path, "state": state,
+    json!({"slot": slot, "last_path": last_path, "backing_state": null, "id": format!("{slot}a0b0c0d-0405-0607-0809-0a0b0c0d0e0f"), "path": path, "state": state,
         "size_bytes": 4u64 << 30, "data_bytes": 4000u64 << 20, "free_bytes": 1u64 << 30, "fault_domain": 0,
         "is_voter": true, "read_errors": 0, "write_errors": 0, "checksum_errors": checksum_errors})
 }
@@ -33,10 +33,10 @@ fn space(name: &str, attached_at: Value) -> Value {
 }
 
 fn status(health: &str, pools: Vec<Value>, spaces: Vec<Value>) -> Value {
-    let sick = health != "healthy";
-    let lines = |text: &str| if sick { json!([text]) } else { json!([]) };
+    let failing = health != "healthy";
+    let lines = |text: &str| if failing { json!([text]) } else { json!([]) };
     json!({"schema": 1, "health": health,
-        "summary": if sick { "pool tank has no redundancy left" } else { "all is well" },
+        "summary": if failing { "pool tank has no redundancy left" } else { "all is well" },
         "why": lines("disk 1 of pool tank is absent"), "doing": lines("nothing"),
         "todo": lines("put a disk in its place: dolmen disk replace tank 1 NEW"),
         "version": {"schema": 1, "daemon": "0.1.0", "api": 1}, "uptime_s": 5, "pid": 1, "pools": pools, "spaces": spaces})
@@ -121,16 +121,16 @@ fn the_status_stays_on_one_screen_with_the_worst_first() {
 }
 
 #[test]
-fn what_has_become_of_the_file_of_a_disk_is_told_beside_its_path() {
-    for (plight, told) in [
+fn the_backing_state_of_a_disk_is_shown_next_to_its_path() {
+    for (backing_state, reported) in [
         ("removed", "/disks/a (removed)"),
         ("cut_short", "/disks/a (cut short)"),
         ("unplugged", "/disks/a (unplugged)"),
     ] {
         let mut tank = pool("tank", "warning");
-        tank["disks"][0]["plight"] = json!(plight);
+        tank["disks"][0]["backing_state"] = json!(backing_state);
         let ended = shown("status", status("warning", vec![tank], vec![]));
-        assert!(ended.results.contains(told), "{told}: {}", ended.results);
+        assert!(ended.results.contains(reported), "{reported}: {}", ended.results);
     }
 }
 
@@ -141,8 +141,8 @@ fn a_disk_is_shown_with_its_bay_and_what_it_says_of_itself() {
     tank["disks"][0]["bay"] = json!("left 3");
     tank["disks"][0]["smart"] = json!({"passed": false, "pending_sectors": 4, "media_errors": 1});
     let ended = shown("status", status("warning", vec![tank], vec![]));
-    for told in ["/disks/a (bay left 3)", "says it fails, 5 bad places"] {
-        assert!(ended.results.contains(told), "{told}: {}", ended.results);
+    for reported in ["/disks/a (bay left 3)", "says it fails, 5 bad places"] {
+        assert!(ended.results.contains(reported), "{reported}: {}", ended.results);
     }
 }
 
@@ -242,7 +242,7 @@ OTHER DEVICE   SIZE  STATE        WHAT
 
 /// What can be restored, for how long, and what cannot any more.
 #[test]
-fn the_trash_is_listed_with_what_it_gives_back() {
+fn the_trash_is_listed_with_the_room_that_it_frees() {
     let space = |name: &str, id: u64, trashed_s: Value, stays_s: Value| {
         json!({"pool": "tank", "id": id, "name": name, "size_bytes": 10u64 << 30, "resiliency": "mirror", "copies": 2,
             "parity": 0, "footprint_bytes": 6u64 << 30, "can_be_restored": !trashed_s.is_null(), "trashed_s": trashed_s,
@@ -341,7 +341,7 @@ JOB  POOL  WHAT           STATE    DONE     RATE  STILL TAKES
 
 /// Jobs that stand, that are about to, and that have ended say so, and when.
 #[test]
-fn jobs_that_stand_or_have_ended_are_told() {
+fn paused_and_ended_jobs_are_listed() {
     let job = |id: u64, state: &str, more: Value| {
         let mut job = json!({"id": id, "pool": "tank", "kind": "scrub", "subject": "pool tank", "state": state,
             "rows_total": 200, "rows_done": 50, "total_bytes": 0, "done_bytes": 0, "rate_bytes_per_s": 0,
@@ -382,7 +382,7 @@ JOB  POOL  WHAT             STATE        DONE  ENDED      RESULT
 
 /// Disks that were moved here, or that a daemon left which was never told of them, belong to pools that nobody has opened.
 #[test]
-fn pools_that_can_be_imported_are_told_of() {
+fn pools_that_can_be_imported_are_listed() {
     let of = |path: &str, state: &str, pool: Value, disks: Value| json!({"path": path, "size_bytes": 1 << 30, "state": state, "what": "x", "pool": pool, "pool_disk_count": disks});
     let device = |path: &str, state: &str, pool: Value| of(path, state, pool, Value::Null);
     let devices = json!({"schema": 1, "devices": [
@@ -395,13 +395,13 @@ fn pools_that_can_be_imported_are_told_of() {
         "GET /v1/pools" => answer(200, &json!({"schema": 1, "pools": [pool("tank", "healthy")]})),
         _ => answer(200, &status("healthy", vec![], vec![])),
     });
-    let told = "pool bank is on 2 disks here and not open; to open it: dolmen pool import --pool bank\n\
+    let reported = "pool bank is on 2 disks here and not open; to open it: dolmen pool import --pool bank\n\
         pool part is on 2 of its 4 disks here and not open; to open it: dolmen pool import --pool part\n\
         pool snug is on 1 disk here and not open; to open it: dolmen pool import --pool snug\n";
     let listed = fake.run("pool list", &NOBODY).results;
-    assert!(listed.ends_with(told) && !listed.contains("--pool tank"), "{listed}");
+    assert!(listed.ends_with(reported) && !listed.contains("--pool tank"), "{listed}");
     let ended = fake.run("status", &NOBODY);
-    assert!(ended.results.contains(told), "{} {}", ended.results, ended.messages);
+    assert!(ended.results.contains(reported), "{} {}", ended.results, ended.messages);
     let json = fake.run("pool list -o json", &NOBODY).results;
     assert_eq!(json.lines().count(), 1, "programs get one document");
 }
@@ -422,7 +422,7 @@ fn empty_lists_say_how_to_begin() {
 }
 
 #[test]
-fn both_versions_are_told() {
+fn both_versions_are_printed() {
     let ended = shown("version", json!({"schema": 1, "daemon": "0.2.0", "api": 1}));
     assert_eq!(ended.results, "dolmen 0.1.0, API 1\ndaemon 0.2.0, API 1\n");
 }

@@ -152,15 +152,15 @@ fn nothing_is_begun_that_cannot_end_or_that_nobody_wants() {
     world.post("/v1/pools/tank/spaces", &simple);
     world.post(SET, &json!({"seconds": 1}));
     take_away(&mut world, "d1");
-    let says = |text: &str| eventually(text, || todo(&world).contains(text).then_some(()));
-    says("not rebuilt on other disks: ");
-    says("tank/s has no other copy of what it may hold");
+    let set_answer = |text: &str| eventually(text, || todo(&world).contains(text).then_some(()));
+    set_answer("not rebuilt on other disks: ");
+    set_answer("tank/s has no other copy of what it may hold");
     world.post("/v1/pools/tank/spaces/s/delete", &json!({"purge": true, "destroy": "s"}));
     world.post(SET, &json!({"seconds": 2}));
-    says("have a part on ");
+    set_answer("have a part on ");
     assert!(drain(&world).is_none());
-    let told = world.post(SET, &json!({"seconds": 0}));
-    assert!(told["message"].as_str().unwrap().contains("for ever"), "{told}");
+    let reported = world.post(SET, &json!({"seconds": 0}));
+    assert!(reported["message"].as_str().unwrap().contains("for ever"), "{reported}");
     assert!(!todo(&world).contains("rebuilt on"), "{}", todo(&world));
     assert_eq!(world.refused(SET, &json!({"seconds": 365 * 86_400 + 1}))["code"], "bad_request");
     assert_eq!(world.post(SET, &json!({"seconds": 0}))["is_changed"], false);
@@ -189,8 +189,8 @@ fn what_can_do_without_a_lost_disk_does_not_wait_for_what_cannot() {
     assert_eq!(done["state"], "done", "{done}");
     let result = done["result"].as_str().unwrap();
     assert!(result.contains("on other disks; it stays in the pool for the rest"), "{result}");
-    let told = "of what it had, some is rebuilt on other disks, and the rest is not: ";
-    eventually("the rest is told", || todo(&world).contains(told).then_some(()));
+    let reported = "of what it had, some is rebuilt on other disks, and the rest is not: ";
+    eventually("the rest is told", || todo(&world).contains(reported).then_some(()));
     let degraded: Vec<Value> =
         healths(&world).into_iter().filter(|(_, health)| health != "healthy").map(|(name, _)| name).collect();
     assert_eq!(degraded, ["p"]);

@@ -21,12 +21,12 @@ impl Drop for Cleaned<'_> {
             self.world.start();
         }
         let detach = "/v1/pools/tank/spaces/m/detach";
-        let give_up = br#"{"give_up_unflushed": "tank/m"}"#;
-        let _ = self.world.try_ask("POST", detach, give_up);
+        let abandon = br#"{"discard_unflushed": "tank/m"}"#;
+        let _ = self.world.try_ask("POST", detach, abandon);
         let _ = Command::new("umount").arg("-l").arg(&self.mount).output();
-        let _ = self.world.try_ask("POST", detach, give_up);
+        let _ = self.world.try_ask("POST", detach, abandon);
         let _ = self.world.try_ask("POST", "/v1/shutdown", b"{}");
-        // With the folder gone the keeper, if it is still there, sees the end of its connection.
+        // With the folder gone the descriptor holder, if it is still there, sees the end of its connection.
         let _ = Command::new("umount").arg("-l").arg(self.world.folder.path().join("run/attached")).output();
     }
 }
@@ -70,7 +70,7 @@ pub(crate) fn run(program: &str, arguments: &[&Path]) -> bool {
 }
 
 #[test]
-fn a_mounted_file_system_outlives_the_daemon() {
+fn a_mounted_file_system_survives_the_daemon() {
     // Scenario: ext4 on an attached mirror, mounted; the daemon is killed while a file is being written and synced; the
     // next daemon takes it up, the write ends without an error, and what is in use is neither detached nor left behind.
     let _mounts = mounts::mounting();
@@ -115,8 +115,8 @@ fn a_mounted_file_system_outlives_the_daemon() {
 }
 
 /// The answer to an attachment in a way, and whether it came about.
-fn attach_by(world: &World, way: &str) -> (bool, Value) {
-    let request = json!({"way": way}).to_string();
+fn attach_by(world: &World, transport: &str) -> (bool, Value) {
+    let request = json!({"transport": transport}).to_string();
     let (status, answer) =
         world.try_ask("POST", "/v1/pools/tank/spaces/m/attach", request.as_bytes()).unwrap();
     (status == 200, answer)
@@ -148,7 +148,7 @@ fn without(world: &World, file: &str) -> impl FnOnce(Command) -> Command + use<>
 }
 
 #[test]
-fn the_fastest_way_that_works_is_taken_and_said() {
+fn the_fastest_working_transport_is_chosen_and_named() {
     // Scenario: a space is attached without a word about the way. Expected: by ublk where this kernel has it; by a loop device where
     // not, where the daemon is to use threads, and where the driver's file is hidden from it; each time the answer and the list say
     // which it is, and the answer why it is not a faster one.
@@ -167,19 +167,26 @@ fn the_fastest_way_that_works_is_taken_and_said() {
     let (has_ublk, direct) = attach_by(world, "ublk");
     let why_not = direct["error"]["message"].clone();
     if has_ublk {
-        assert_eq!(direct["attachment"]["way"], "ublk");
+        assert_eq!(direct["attachment"]["transport"], "ublk");
         detach(world);
     }
-    let expect = |world: &World, way: &str, why: &Value| {
+    let expect = |world: &World, transport: &str, why: &Value| {
         let (is_attached, answer) = attach_by(world, "auto");
         assert!(is_attached, "{answer}");
-        let told = &answer["attachment"];
-        assert_eq!((&told["way"], &told["not_faster_because"]), (&json!(way), why), "{answer}");
-        let words = if way == "ublk" { "by ublk" } else { "by a loop device" };
+        let reported = &answer["attachment"];
+        assert_eq!(
+            (&reported["transport"], &reported["not_faster_because"]),
+            (&json!(transport), why),
+            "{answer}"
+        );
+        let words = if transport == "ublk" { "by ublk" } else { "by a loop device" };
         assert!(answer["message"].as_str().unwrap().contains(words), "{answer}");
-        assert_eq!(world.get("/v1/attachments")["attachments"][0]["way"], way);
+        assert_eq!(world.get("/v1/attachments")["attachments"][0]["transport"], transport);
         let again = attach_by(world, "auto").1;
-        assert_eq!((&again["is_changed"], &again["attachment"]["way"]), (&json!(false), &json!(way)));
+        assert_eq!(
+            (&again["is_changed"], &again["attachment"]["transport"]),
+            (&json!(false), &json!(transport))
+        );
         detach(world);
     };
     let fastest = if has_ublk { "ublk" } else { "loop" };
@@ -218,11 +225,11 @@ fn where_there_is_no_way_nothing_is_attached() {
     let hidden = without(&world, file);
     restart_with(&mut world, hidden);
     let has_ublk = Path::new("/dev/ublk-control").exists();
-    for way in if has_ublk { &["loop"][..] } else { &["loop", "auto"] } {
-        let (is_attached, answer) = attach_by(&world, way);
+    for transport in if has_ublk { &["loop"][..] } else { &["loop", "auto"] } {
+        let (is_attached, answer) = attach_by(&world, transport);
         let error = &answer["error"];
-        assert!(!is_attached && error["code"] == "missing", "{way}: {answer}");
-        assert!(error["message"].as_str().unwrap().contains(file), "{way}: {answer}");
+        assert!(!is_attached && error["code"] == "missing", "{transport}: {answer}");
+        assert!(error["message"].as_str().unwrap().contains(file), "{transport}: {answer}");
         assert_eq!(world.get("/v1/attachments")["attachments"], json!([]));
     }
 }
@@ -316,7 +323,7 @@ fn a_daemon_does_not_wait_for_the_space_of_another_that_was_killed() {
 }
 
 #[test]
-fn a_space_that_is_attached_while_its_pool_is_not_open_is_told_of() {
+fn an_attached_space_of_a_closed_pool_is_reported() {
     // Scenario: the daemon is killed, and the disks are away when the next one begins. The status names the device that
     // somebody waits for; with the disks back and the pool imported, it goes on.
     let _mounts = mounts::mounting();
@@ -329,18 +336,18 @@ fn a_space_that_is_attached_while_its_pool_is_not_open_is_told_of() {
     let cleaned = Cleaned { world: &mut world, mount };
     let world = &mut *cleaned.world;
     let device = std::fs::canonicalize(world.folder.path().join("dev/tank/m")).unwrap().display().to_string();
-    let told = format!("space tank/m is attached as {device}, and its pool is not open");
-    assert!(!world.get("/v1/status")["why"].to_string().contains(&told));
+    let reported = format!("space tank/m is attached as {device}, and its pool is not open");
+    assert!(!world.get("/v1/status")["why"].to_string().contains(&reported));
     world.kill();
     let away = world.folder.path().join("away");
     std::fs::rename(world.folder.path().join("disks"), &away).unwrap();
     world.start();
     let status = world.get("/v1/status");
-    assert!(status["why"].to_string().contains(&told), "{status}");
+    assert!(status["why"].to_string().contains(&reported), "{status}");
     assert!(status["todo"].to_string().contains("open the pool of tank/m, and it goes on"), "{status}");
     std::fs::rename(&away, world.folder.path().join("disks")).unwrap();
     world.post("/v1/pools/import", &json!({"pool": "tank"}));
-    assert!(!world.get("/v1/status")["why"].to_string().contains(&told));
+    assert!(!world.get("/v1/status")["why"].to_string().contains(&reported));
     world.post("/v1/pools/tank/spaces/m/detach", &json!({}));
 }
 
@@ -380,8 +387,8 @@ fn a_file_system_waits_for_a_pool_that_does_not_open() {
         writer
     };
     let mut writer = begun(world);
-    let told = world.get("/v1/status")["why"].to_string();
-    assert!(told.contains("its pool is not open: what is asked of it waits"), "{told}");
+    let reported = world.get("/v1/status")["why"].to_string();
+    assert!(reported.contains("its pool is not open: what is asked of it waits"), "{reported}");
     assert!(writer.try_wait().unwrap().is_none(), "the writer waits");
     std::fs::rename(world.folder.path().join("away"), world.folder.path().join("disks")).unwrap();
     world.post("/v1/pools/import", &json!({"pool": "tank"}));
@@ -389,20 +396,20 @@ fn a_file_system_waits_for_a_pool_that_does_not_open() {
     assert_eq!(std::fs::metadata(&file).unwrap().len(), 160 << 16);
 
     let mut writer = begun(world);
-    let (detach, give_up) = ("/v1/pools/tank/spaces/m/detach", json!({"give_up_unflushed": "tank/m"}));
+    let (detach, abandon) = ("/v1/pools/tank/spaces/m/detach", json!({"discard_unflushed": "tank/m"}));
     let error = world.refused(detach, &json!({}));
     assert!(error["message"].as_str().unwrap().contains("pool tank is not open"), "{error}");
-    let mut dry = give_up.clone();
+    let mut dry = abandon.clone();
     dry["dry_run"] = json!(true);
     let error = world.refused(detach, &dry);
     assert!(error["message"].as_str().unwrap().contains(&mount.display().to_string()), "{error}");
     assert!(writer.try_wait().unwrap().is_none(), "a dry run gives up nothing");
-    let error = world.refused(detach, &give_up);
+    let error = world.refused(detach, &abandon);
     assert!(error["message"].as_str().unwrap().contains(&mount.display().to_string()), "{error}");
     assert!(error["hint"].as_str().unwrap().contains("unmount it, then ask for this again"), "{error}");
     assert!(!writer.wait().unwrap().success());
     assert!(run("umount", &[mount]));
-    world.post(detach, &give_up);
+    world.post(detach, &abandon);
     assert_eq!(world.get("/v1/attachments")["attachments"], json!([]));
     std::fs::rename(world.folder.path().join("away"), world.folder.path().join("disks")).unwrap();
     world.post("/v1/pools/import", &json!({"pool": "tank"}));
@@ -437,12 +444,12 @@ fn a_file_system_does_not_go_on_over_what_others_have_changed() {
     assert!(todo.contains("`dolmen pool import --pool tank` opens it"), "{todo}");
     let error = world.refused("/v1/pools/import", &json!({"pool": "tank"}));
     assert!(error["message"].as_str().unwrap().contains("space tank/m is attached here as /dev/"), "{error}");
-    assert!(error["hint"].as_str().unwrap().contains("--give-up-unflushed=tank/m"), "{error}");
-    let (detach, give_up) = ("/v1/pools/tank/spaces/m/detach", json!({"give_up_unflushed": "tank/m"}));
-    world.refused(detach, &give_up);
+    assert!(error["hint"].as_str().unwrap().contains("--discard-unflushed=tank/m"), "{error}");
+    let (detach, abandon) = ("/v1/pools/tank/spaces/m/detach", json!({"discard_unflushed": "tank/m"}));
+    world.refused(detach, &abandon);
     assert!(run("umount", &[mount]));
     world.refused("/v1/pools/import", &json!({"pool": "tank"}));
-    world.post(detach, &give_up);
+    world.post(detach, &abandon);
     world.post("/v1/pools/import", &json!({"pool": "tank"}));
     world.post("/v1/pools/tank/spaces/m/serve", &json!({}));
     assert!(world.nbd().read(0, content.len()) == content);

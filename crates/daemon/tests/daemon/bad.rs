@@ -129,7 +129,7 @@ fn requests_that_make_no_sense_get_an_error_document() {
 }
 
 #[test]
-fn a_disk_that_is_named_twice_is_told_by_both_names() {
+fn a_disk_that_is_named_twice_is_reported_by_both_names() {
     let world = World::new(1);
     let (disk, link) = (world.disk("d0"), world.disk("also"));
     fs::hard_link(&disk, &link).unwrap();
@@ -139,7 +139,7 @@ fn a_disk_that_is_named_twice_is_told_by_both_names() {
 }
 
 #[test]
-fn a_file_that_is_immutable_is_said_to_be_so() {
+fn an_immutable_file_is_reported_as_immutable() {
     // Scenario: a file that not even root may write to. It needs root, and a file system that knows of it.
     let world = World::new(2);
     let file = fs::File::open(world.disk("d1")).unwrap();
@@ -165,10 +165,10 @@ fn a_socket_whose_path_is_too_long_is_refused_before_anything_is_made() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dolmend"));
         command.arg("--state").arg(&state).arg("--named-only").arg(option).arg(value);
         let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(78), "{said}");
-        assert!(said.contains("107 at most are possible"), "{said}");
-        assert!(said.contains(&format!("choose a shorter {option}")), "{said}");
+        let stated = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(78), "{stated}");
+        assert!(stated.contains("107 at most are possible"), "{stated}");
+        assert!(stated.contains(&format!("choose a shorter {option}")), "{stated}");
         assert!(!state.exists(), "the state was made although nothing can be served");
     }
 }

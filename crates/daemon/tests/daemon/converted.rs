@@ -127,7 +127,7 @@ fn a_conversion_that_is_killed_anywhere_goes_on() {
 /// Scenario: a conversion is paused, and what does not fit it is refused. It is stopped, and the space has rows of both kinds; it
 /// goes back, and is what it was.
 #[test]
-fn a_conversion_is_paused_stopped_and_turned_round() {
+fn a_conversion_is_paused_stopped_and_reversed() {
     let mut world = full(&["d0", "d1", "d2"]);
     let before = space(&world);
     let id = paused(&mut world, |world, attempt| {

@@ -19,7 +19,7 @@ fn set_length(world: &World, length: u64) {
     fs::OpenOptions::new().write(true).open(world.disk("d1")).unwrap().set_len(length).unwrap();
 }
 
-fn zero_behind_cut(world: &World) {
+fn zero_after_cut(world: &World) {
     set_length(world, CUT);
     set_length(world, LENGTH);
 }
@@ -54,7 +54,7 @@ fn second_disk(world: &World) -> Value {
     world.get("/v1/pools/tank/disks")["disks"][1].clone()
 }
 
-fn told(world: &World) -> (String, String) {
+fn reported(world: &World) -> (String, String) {
     let status = world.get("/v1/status");
     (status["why"].to_string(), status["todo"].to_string())
 }
@@ -90,21 +90,22 @@ fn a_disk_that_is_too_short_is_not_taken_back_and_is_to_be_replaced() {
         assert!(fs::read(world.disk("d1")).unwrap() == before, "nothing is written to it");
         assert_eq!((second_disk(&world)["state"].clone(), jobs(&world).0.len()), (json!("absent"), 0));
         eventually("it is told", || {
-            let (why, todo) = told(&world);
-            let is_told = why.contains("the image was cut short") && todo.contains("disk replace tank 1 NEW");
-            (is_told && !todo.contains("disk online")).then_some(())
+            let (why, todo) = reported(&world);
+            let is_reported =
+                why.contains("the image was cut short") && todo.contains("disk replace tank 1 NEW");
+            (is_reported && !todo.contains("disk online")).then_some(())
         });
     }
     // Its length alone brings it back, with what it lacks.
     set_length(&world, LENGTH);
-    eventually("it may be tried", || told(&world).1.contains("disk online tank 1").then_some(()));
+    eventually("it may be tried", || reported(&world).1.contains("disk online tank 1").then_some(()));
     world.post(ONLINE, &json!({}));
 }
 
 #[test]
-fn a_disk_that_comes_back_without_a_label_is_told_of_and_verified() {
+fn a_disk_that_comes_back_without_a_label_is_reported_and_verified() {
     // Scenario: a disk is cut, leaves, and has its length again, with zeros. Taken back in, it says that labels are gone, and all
-    // of the pool is verified behind the resync; then it has all that the other one has. The warning outlives the daemon, and ends
+    // of the pool is verified behind the resync; then it has all that the other one has. The warning survives the daemon, and ends
     // when somebody has seen it.
     let mut world = written();
     leaves_for_its_cut(&world, CUT);
@@ -115,42 +116,43 @@ fn a_disk_that_comes_back_without_a_label_is_told_of_and_verified() {
     let (kinds, last) = jobs(&world);
     assert_eq!(kinds, ["resync", "scrub"]);
     assert!(last.contains("healed; all sound now"), "{last}");
-    told_until_acknowledged(&mut world);
+    reported_until_acknowledged(&mut world);
     expect_of_second_alone(&mut world);
 }
 
 #[test]
-fn a_disk_without_a_label_that_an_opening_finds_is_told_of_and_verified() {
+fn a_disk_without_a_label_at_opening_is_reported_and_verified() {
     // Scenario: the same while no daemon runs: nothing is stale, and only reading all of it tells what is gone.
     let mut world = written();
     world.kill();
-    zero_behind_cut(&world);
+    zero_after_cut(&world);
     world.start();
     idle(&world);
     let (kinds, last) = jobs(&world);
     assert_eq!(kinds, ["scrub"]);
     assert!(last.contains("healed; all sound now"), "{last}");
-    told_until_acknowledged(&mut world);
+    reported_until_acknowledged(&mut world);
     expect_of_second_alone(&mut world);
 }
 
-fn told_until_acknowledged(world: &mut World) {
-    let is_told =
-        |world: &World| told(world).0.contains("disks/d1 at byte") && told(world).0.contains("gone when it");
-    assert!(is_told(world), "{:?}", told(world));
+fn reported_until_acknowledged(world: &mut World) {
+    let is_reported = |world: &World| {
+        reported(world).0.contains("disks/d1 at byte") && reported(world).0.contains("gone when it")
+    };
+    assert!(is_reported(world), "{:?}", reported(world));
     let count = jobs(world).0.len();
     world.kill();
     world.start();
-    assert!(is_told(world), "{:?}", told(world));
-    assert!(told(world).1.contains("dolmen pool acknowledge tank"), "{:?}", told(world));
+    assert!(is_reported(world), "{:?}", reported(world));
+    assert!(reported(world).1.contains("dolmen pool acknowledge tank"), "{:?}", reported(world));
     assert_eq!(jobs(world).0.len(), count, "it is verified once");
     let planned = world.post("/v1/pools/tank/acknowledge", &json!({"dry_run": true}));
-    assert!(planned["message"].to_string().contains("disks/d1 at byte") && is_told(world), "{planned}");
+    assert!(planned["message"].to_string().contains("disks/d1 at byte") && is_reported(world), "{planned}");
     world.post("/v1/pools/tank/acknowledge", &json!({}));
-    assert!(!is_told(world));
+    assert!(!is_reported(world));
     world.kill();
     world.start();
-    assert!(!is_told(world), "{:?}", told(world));
+    assert!(!is_reported(world), "{:?}", reported(world));
 }
 
 fn expect_of_second_alone(world: &mut World) {

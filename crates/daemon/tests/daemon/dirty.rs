@@ -74,7 +74,7 @@ impl Dirty {
         names.iter().for_each(|name| fs::rename(self.world.disk(name), self.away(name)).unwrap());
     }
 
-    fn give_back(&self, names: &[&str]) {
+    fn release(&self, names: &[&str]) {
         names.iter().for_each(|name| fs::rename(self.away(name), self.world.disk(name)).unwrap());
     }
 
@@ -119,7 +119,7 @@ fn any_disk_of_log_and_cache_may_die_with_what_is_not_in_place_yet() {
         let (health_now, why) = health(&dirty.world);
         assert!(health_now == "warning" && why.contains("space tank/p survives the loss of 0"), "{why}");
         dirty.world.kill();
-        dirty.give_back(&[gone]);
+        dirty.release(&[gone]);
         dirty.world.start();
         eventually("all disks have all of it", || {
             idle(&dirty.world);
@@ -151,7 +151,7 @@ fn of_too_many_disks_that_die_what_is_out_of_reach_is_named_and_nothing_wrong_is
             "{scrub}"
         );
         dirty.world.kill();
-        dirty.give_back(&gone);
+        dirty.release(&gone);
         dirty.world.start();
         eventually("all disks have all of it", || {
             idle(&dirty.world);

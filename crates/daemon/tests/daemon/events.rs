@@ -42,7 +42,7 @@ impl Follower {
 /// Scenario: a pool is made, a disk is let go of and carried away, the daemon is killed at once and again later, the disk is taken back in, all is
 /// scrubbed, the space is deleted and the pool destroyed. Who follows sees each of that once, as who asks for all of it at the end.
 #[test]
-fn what_happens_is_told_once_and_in_order_also_over_kills() {
+fn events_are_reported_once_and_in_order_also_over_kills() {
     let mut world = World::new(3);
     let mut follower = Follower::default();
     assert!(follower.sees(&world, "daemon_started")["text"].as_str().unwrap().ends_with("was started"));
@@ -84,7 +84,7 @@ fn what_happens_is_told_once_and_in_order_also_over_kills() {
         ("trouble_over", json!("disk_absent"), 1),
         ("trouble_began", json!("space_degraded"), 1),
         ("pool_opened", Value::Null, 2),
-        ("pool_gone", Value::Null, 0),
+        ("pool_unknown", Value::Null, 0),
         ("pool_destroyed", Value::Null, 1),
     ] {
         assert_eq!(follower.count(code, &finding), count, "{code} {finding}: {:#?}", follower.seen);
@@ -198,7 +198,7 @@ fn why_leads_from_a_space_to_what_can_be_done() {
 /// Scenario: of several spaces one needs all disks for a new row, and one of them is let go of and taken back. Though the room of one
 /// space is reckoned at each look, both is told of the space that it is true of.
 #[test]
-fn a_space_that_lacks_disks_is_told_of_whichever_it_is() {
+fn every_space_that_lacks_disks_is_reported() {
     let world = World::new(3);
     world.make_tank(&["d0", "d1", "d2"]);
     for (name, resiliency) in [("p", "parity"), ("s", "simple")] {
@@ -220,7 +220,7 @@ fn a_space_that_lacks_disks_is_told_of_whichever_it_is() {
 /// Scenario: for a while the record cannot be written. Who follows is told all the same, and goes on behind a kill without a gap once
 /// it could be written again.
 #[test]
-fn where_the_record_cannot_be_written_events_are_told_all_the_same() {
+fn events_are_reported_although_the_record_cannot_be_written() {
     let mut world = World::new(2);
     let mut follower = Follower::default();
     follower.sees(&world, "daemon_started");

@@ -70,8 +70,8 @@ pub(crate) fn paused(world: &mut World, begin: impl Fn(&mut World, u32) -> Value
             assert!(answer["error"]["message"].as_str().unwrap().contains("has ended already"), "{answer}");
             continue;
         }
-        let stands = || Some(job(world, &id)).filter(|job| job["is_pausing"] == false);
-        let job = eventually("the job stands, or has ended", stands);
+        let halted = || Some(job(world, &id)).filter(|job| job["is_pausing"] == false);
+        let job = eventually("the job stands, or has ended", halted);
         if job["state"] == "paused" {
             idle(world);
             return id;
@@ -191,7 +191,7 @@ fn numbers_grow_over_restarts_and_what_has_ended_stays_listed() {
 /// Scenario: a scrub is paused, twice; a conversion passes it; the daemon ends and is killed meanwhile. It stays paused, and goes on
 /// under its number where it stood; after a restart it says so.
 #[test]
-fn a_job_that_is_paused_stands_in_nobodys_way_and_goes_on_when_it_is_resumed() {
+fn a_paused_job_blocks_no_other_and_continues_when_resumed() {
     let mut world = full(&["d0", "d1"]);
     let id = scrub(&mut world);
     let again = change(&world, &id, "pause");
@@ -199,8 +199,8 @@ fn a_job_that_is_paused_stands_in_nobodys_way_and_goes_on_when_it_is_resumed() {
     assert!(todo(&world).contains(&format!("dolmen job resume {id}")), "{}", todo(&world));
     let passed_by = convert(&world, "simple")["job"]["id"].clone();
     assert_eq!(ended(&world, &passed_by)["state"], "done");
-    let stands = job(&world, &id);
-    assert_eq!(stands["state"], "paused", "{stands}");
+    let halted = job(&world, &id);
+    assert_eq!(halted["state"], "paused", "{halted}");
     let dry = json!({"dry_run": true});
     assert_eq!(world.post(&format!("/v1/jobs/{id}/resume"), &dry)["is_changed"], false);
     assert_eq!(job(&world, &id)["state"], "paused");
@@ -303,13 +303,13 @@ fn a_removal_is_paused_over_a_kill_resumed_and_stopped() {
             world.kill();
             world.start();
         }
-        let stands = job(&world, &id);
-        assert_eq!((&stands["state"], &stands["kind"]), (&json!("paused"), &json!("drain")), "{stands}");
+        let halted = job(&world, &id);
+        assert_eq!((&halted["state"], &halted["kind"]), (&json!("paused"), &json!("drain")), "{halted}");
         let status = world.get("/v1/status");
         assert_eq!((&status["health"], &status["doing"]), (&json!("healthy"), &json!([])), "{status}");
         assert!(todo(&world).contains(&format!("dolmen job resume {id}")));
         let disks = world.get("/v1/pools/tank/disks")["disks"].clone();
-        let mut others = disks.as_array().unwrap().iter().filter(|disk| disk["path"] != stands["subject"]);
+        let mut others = disks.as_array().unwrap().iter().filter(|disk| disk["path"] != halted["subject"]);
         let other = format!("/v1/pools/tank/disks/{}/remove", others.next().unwrap()["slot"]);
         let error = world.refused(&other, &json!({}));
         assert!(error["message"].as_str().unwrap().contains("is being removed already"), "{error}");
@@ -416,8 +416,8 @@ fn a_resync_is_paused_and_cannot_be_stopped() {
     assert!(asked["is_changed"] == false && asked["message"].as_str().unwrap().contains("paused"), "{asked}");
     world.kill();
     world.start();
-    let stands = job(&world, &id);
-    assert_eq!((&stands["state"], &stands["kind"]), (&json!("paused"), &json!("resync")), "{stands}");
+    let halted = job(&world, &id);
+    assert_eq!((&halted["state"], &halted["kind"]), (&json!("paused"), &json!("resync")), "{halted}");
     assert!(world.get("/v1/status")["why"].to_string().contains("not on all their disks yet"));
     let before = numbers(&world);
     change(&world, &id, "resume");
@@ -512,7 +512,7 @@ fn a_record_that_cannot_be_written_refuses_nothing_and_is_written_later() {
 /// Scenario: pools with a paused job are exported and destroyed; and one is forgotten behind the daemon's back. Their jobs are called
 /// off and say why, and a pool that comes back has new ones.
 #[test]
-fn jobs_of_a_pool_that_is_gone_are_called_off() {
+fn jobs_of_an_unknown_pool_are_called_off() {
     let mut world = full(&["d0", "d1"]);
     let id = scrub(&mut world);
     let folder = world.folder.path().join("disks");
@@ -652,7 +652,7 @@ fn a_second_scrub_is_refused_while_the_first_is_paused_and_joins_it_while_it_run
     assert!(done["result"].as_str().unwrap().starts_with("24576 blocks verified, all sound"), "{done}");
 }
 
-fn effort(world: &World, id: &Value) -> (Value, Value) {
+fn job_share(world: &World, id: &Value) -> (Value, Value) {
     let job = job(world, id);
     (job["priority"].clone(), job["latency_limit_ms"].clone())
 }
@@ -663,13 +663,13 @@ fn effort(world: &World, id: &Value) -> (Value, Value) {
 fn what_a_job_leaves_to_clients_is_set_and_survives_a_restart() {
     let mut world = full(&["d0", "d1", "d2"]);
     let leaving = leaving(&mut world);
-    assert_eq!(effort(&world, &leaving), (json!("normal"), Value::Null));
+    assert_eq!(job_share(&world, &leaving), (json!("normal"), Value::Null));
     let id = scrub(&mut world);
     let set = format!("/v1/jobs/{id}/set");
-    assert_eq!(effort(&world, &id), (json!("low"), json!(50)));
+    assert_eq!(job_share(&world, &id), (json!("low"), json!(50)));
     let high = json!({"priority": "high", "latency_limit_ms": 0});
     let planned = world.post(&set, &json!({"priority": "high", "latency_limit_ms": 0, "dry_run": true}));
-    assert_eq!((&planned["is_changed"], effort(&world, &id)), (&json!(false), (json!("low"), json!(50))));
+    assert_eq!((&planned["is_changed"], job_share(&world, &id)), (&json!(false), (json!("low"), json!(50))));
     let made = world.post(&set, &high);
     assert_eq!(made["plan"], planned["plan"]);
     assert_eq!(made["plan"]["undo"], format!("dolmen job set {id} --priority low --latency-limit 50ms"));
@@ -678,9 +678,9 @@ fn what_a_job_leaves_to_clients_is_set_and_survives_a_restart() {
     assert_eq!(world.post(&set, &high)["is_changed"], false);
     world.kill();
     world.start();
-    assert_eq!(effort(&world, &id), (json!("high"), Value::Null));
+    assert_eq!(job_share(&world, &id), (json!("high"), Value::Null));
     world.post(&set, &json!({"latency_limit_ms": 2000}));
-    for (body, told) in [
+    for (body, reported) in [
         (json!({}), "neither a priority nor a latency limit"),
         (json!({"dry_run": true}), "neither a priority nor a latency limit"),
         (json!({"latency_limit_ms": 60_001}), "a latency limit of 60001 ms is more than 60000 ms"),
@@ -689,11 +689,11 @@ fn what_a_job_leaves_to_clients_is_set_and_survives_a_restart() {
     ] {
         let error = world.refused(&set, &body);
         assert!(
-            error["code"] == "bad_request" && error["message"].as_str().unwrap().contains(told),
+            error["code"] == "bad_request" && error["message"].as_str().unwrap().contains(reported),
             "{error}"
         );
     }
-    assert_eq!(effort(&world, &id), (json!("high"), json!(2000)));
+    assert_eq!(job_share(&world, &id), (json!("high"), json!(2000)));
     assert_eq!(world.refused("/v1/jobs/4000/set", &high)["code"], "no_such_job");
     change(&world, &id, "resume");
     let done = ended(&world, &id);
@@ -702,6 +702,6 @@ fn what_a_job_leaves_to_clients_is_set_and_survives_a_restart() {
     assert!(error["message"].as_str().unwrap().contains("has ended already"), "{error}");
     world.kill();
     world.start();
-    assert_eq!(effort(&world, &id), (json!("high"), json!(2000)));
-    assert_eq!(effort(&world, &leaving), (json!("normal"), Value::Null));
+    assert_eq!(job_share(&world, &id), (json!("high"), json!(2000)));
+    assert_eq!(job_share(&world, &leaving), (json!("normal"), Value::Null));
 }

@@ -21,7 +21,7 @@ fn fixed(name: &str, bytes: u64) -> Value {
 }
 
 #[test]
-fn what_df_says_fits_beside_the_room_that_is_kept_and_a_lost_disk_heals_into_it() {
+fn what_df_says_fits_next_to_kept_room_and_a_lost_disk_heals_into_it() {
     // Scenario: room for the loss of a disk is kept, and all is claimed that df says fits; one row more is refused, and says why.
     // A disk is lost: the pool is healthy again by itself but for the room that is used, until a disk is added.
     let mut world = full(&["d0", "d1", "d2", "d3"]);
@@ -186,7 +186,7 @@ fn a_ghost_is_forgotten_only_where_nothing_was_on_it_alone() {
 
 /// Scenario: three disks, a mirror that is nearly empty, room for the loss of one. A disk is lost for good: its rows are on the other
 /// two, of which new rows need both. Writes go on, the pool says that another loss could not be repaired, and by name which rows; no
-/// further mirror is begun, and neither is that promised anew. With a disk more all is well.
+/// further mirror is begun, and neither is that promised again. With a disk more all is well.
 #[test]
 fn a_pool_whose_rows_need_all_disks_that_are_left_goes_on_to_write() {
     let mut world = World::new(4);

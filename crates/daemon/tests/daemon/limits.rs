@@ -24,12 +24,15 @@ fn limited(world: &World, files: usize) -> Command {
 fn all_present(world: &World, files: usize) -> Option<bool> {
     let (status, answer) = world.try_ask("GET", "/v1/pools/tank/disks", b"").unwrap();
     if status != 200 {
-        let told = answer.to_string();
-        assert!(told.contains("cannot be opened") || told.contains("cannot be looked at"), "{files}: {told}");
+        let reported = answer.to_string();
+        assert!(
+            reported.contains("cannot be opened") || reported.contains("cannot be looked at"),
+            "{files}: {reported}"
+        );
         assert_eq!(
-            told.matches(&format!("this process may have {files} files open")).count(),
+            reported.matches(&format!("this process may have {files} files open")).count(),
             1,
-            "{files}: {told}"
+            "{files}: {reported}"
         );
         return None;
     }

@@ -87,7 +87,7 @@ fn limits_are_kept_over_a_kill_an_export_and_a_new_name_and_count_for_clients() 
     let mut world = World::new(2);
     world.make_tank(&["d0", "d1"]);
     let path = "/v1/pools/tank/spaces/m/limits";
-    for (body, told) in [
+    for (body, reported) in [
         (json!({"iops_min": 6, "iops_max": 5}), "has its minimum, 6, above its maximum, 5"),
         (
             json!({"bytes_per_s_min": 100 << 20, "bytes_per_s_max": 10 << 20}),
@@ -101,7 +101,7 @@ fn limits_are_kept_over_a_kill_an_export_and_a_new_name_and_count_for_clients() 
             body["dry_run"] = json!(dry_run);
             let error = world.refused(path, &body);
             let message = error["message"].as_str().unwrap();
-            assert!(message.contains(told) && message.contains("nothing was changed"), "{error}");
+            assert!(message.contains(reported) && message.contains("nothing was changed"), "{error}");
         }
     }
     let limits = |world: &World| world.get("/v1/pools/tank/spaces/m")["space"]["limits"].clone();

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::client::{World, pattern};
 
-/// Starts the daemon anew, with a log of everything that goes there.
+/// Starts the daemon again, with a log of everything that goes there.
 fn restart_with(world: &mut World, log: impl Into<Stdio>) {
     let mut command = world.command("state", "run");
     command.env("DOLMEN_LOG", "trace").stderr(log);

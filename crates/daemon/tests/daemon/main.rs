@@ -13,9 +13,9 @@ mod converted;
 #[cfg(test)]
 mod cut;
 #[cfg(test)]
-mod dirty;
+mod declared_lost;
 #[cfg(test)]
-mod doors;
+mod dirty;
 #[cfg(test)]
 mod elsewhere;
 #[cfg(test)]
@@ -23,15 +23,17 @@ mod enclosures;
 #[cfg(test)]
 mod events;
 #[cfg(test)]
+mod failing;
+#[cfg(test)]
 mod jobs;
 #[cfg(test)]
 mod keep_room;
 #[cfg(test)]
 mod leave;
 #[cfg(test)]
-mod life;
-#[cfg(test)]
 mod limits;
+#[cfg(test)]
+mod listeners;
 #[cfg(test)]
 mod load;
 #[cfg(test)]
@@ -61,24 +63,22 @@ mod rebalance;
 #[cfg(test)]
 mod removed;
 #[cfg(test)]
+mod reported;
+#[cfg(test)]
 mod reserve;
+#[cfg(test)]
+mod restarts;
 #[cfg(test)]
 mod ringed;
 #[cfg(test)]
 mod same_name;
 #[cfg(test)]
-mod sick;
-#[cfg(test)]
 mod slow;
 #[cfg(test)]
 mod stuck;
-#[cfg(test)]
-mod told;
 #[cfg(test)]
 mod trash;
 #[cfg(test)]
 mod two_paths;
 #[cfg(test)]
 mod widened;
-#[cfg(test)]
-mod written_off;

@@ -84,8 +84,11 @@ fn old_disks_of_a_pool_with_many_are_named_and_never_read() {
         assert_ne!(status["health"], "healthy");
         for name in old {
             assert!(state_of(&world, name).contains("absent"), "{name}: {}", state_of(&world, name));
-            let told = status.to_string();
-            assert!(told.contains(&world.disk(name)) && told.contains("as it was in epoch"), "{told}");
+            let reported = status.to_string();
+            assert!(
+                reported.contains(&world.disk(name)) && reported.contains("as it was in epoch"),
+                "{reported}"
+            );
         }
         match (old, gone) {
             ([name], None) => take_back(&world, name),

@@ -75,8 +75,11 @@ fn what_lies_on_a_space_becomes_no_disk() {
     // Nor does the daemon keep its own records there.
     let mut own_state = world.command("mnt/state", "run");
     let ended = own_state.stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
-    let told = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert!(!ended.status.success() && told.contains("lies on a space of this very daemon"), "{told}");
+    let reported = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(
+        !ended.status.success() && reported.contains("lies on a space of this very daemon"),
+        "{reported}"
+    );
     let attached = link_of(world).display().to_string();
     let error = world.refused("/v1/pools", &json!({"name": "inner", "disks": [attached]}));
     assert!(error["message"].as_str().unwrap().contains("is an attached space"), "{error}");
@@ -92,7 +95,7 @@ fn what_lies_on_a_space_becomes_no_disk() {
 /// taken; the caches are empty. The daemon starts without touching the file, the space goes on, and the pool says why it is
 /// not open.
 #[test]
-fn a_daemon_starts_beside_a_pool_that_lies_on_a_space() {
+fn a_daemon_starts_next_to_a_pool_on_a_space() {
     let _mounts = mounts::mounting();
     let mut world = World::new(3);
     let Some(cleaned) = mounted(&mut world) else { return };
@@ -111,8 +114,8 @@ fn a_daemon_starts_beside_a_pool_that_lies_on_a_space() {
     let _ = std::fs::write("/proc/sys/vm/drop_caches", "2");
     world.start();
     let error = world.refused("/v1/pools/inner/disks", &json!({"disks": [world.disk("d0")]}));
-    let told = error.to_string();
-    assert!(told.contains("lies on space tank/m of pool tank") && told.contains(&own), "{told}");
+    let reported = error.to_string();
+    assert!(reported.contains("lies on space tank/m of pool tank") && reported.contains(&own), "{reported}");
     let after = mount.join("after");
     let mut writer = Command::new("dd");
     writer.args([

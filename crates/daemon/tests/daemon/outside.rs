@@ -52,7 +52,7 @@ fn what_attached_spaces_need_is_put_back() {
     }
     let other = json!({"name": "n", "size_bytes": 16 << 20, "resiliency": "mirror", "row_bytes": 1 << 20});
     world.post("/v1/pools/tank/spaces", &other);
-    let attach = |world: &World| world.post("/v1/pools/tank/spaces/n/attach", &json!({"way": "loop"}));
+    let attach = |world: &World| world.post("/v1/pools/tank/spaces/n/attach", &json!({"transport": "loop"}));
     assert!(run("umount", &[Path::new("-l"), &folder]));
     assert!(!is_mounted(&folder));
     attach(world);

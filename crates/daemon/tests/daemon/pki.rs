@@ -1,4 +1,4 @@
-//! Authorities and certificates, good and wrong, in the files that a door is given; and a client with TLS.
+//! Authorities and certificates, good and wrong, in the files that a listener is given; and a client with TLS.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -99,7 +99,7 @@ fn parameters(name: &str, years: Years) -> CertificateParams {
     parameters
 }
 
-/// The files of a door.
+/// The files of a listener.
 pub(crate) struct Files {
     folder: PathBuf,
     pub(crate) ca: Authority,

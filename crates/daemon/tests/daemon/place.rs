@@ -43,8 +43,8 @@ fn a_bay_is_named_wherever_somebody_takes_a_disk_in_hand() {
     assert_eq!(bays, [json!(null), json!("left 3"), json!("ü")]);
     world.post(&format!("{DISKS}/1/offline"), &json!({}));
     let status = world.get("/v1/status");
-    for told in [&status["why"], &status["todo"]] {
-        assert!(told.to_string().contains("d1 (bay left 3)"), "{told}");
+    for reported in [&status["why"], &status["todo"]] {
+        assert!(reported.to_string().contains("d1 (bay left 3)"), "{reported}");
     }
     assert_eq!(disk(&world, 1)["bay"], "left 3", "an absent disk has its bay");
     world.post(&format!("{DISKS}/1/online"), &json!({}));

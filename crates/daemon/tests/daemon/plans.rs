@@ -230,7 +230,7 @@ fn free(world: &World) -> u64 {
 }
 
 #[test]
-fn what_can_be_undone_is_said_with_the_command_that_does_it() {
+fn reversible_changes_name_the_command_that_reverses_them() {
     // Scenario: every kind of change, and some that change nothing. Nothing brings a purged space back.
     let mut world = World::new(3);
     world.make_tank(&["d0", "d1"]);
@@ -468,8 +468,8 @@ fn a_write_cache_is_shown_and_gets_the_size_that_is_asked_for() {
         let plan = world.post(resize, &dry(of(1, mib)));
         assert_eq!(plan["is_changed"], false);
         let steps = plan["plan"]["steps"].to_string();
-        let told = if word == "larger" { "claim 6." } else { "give" };
-        assert!(steps.contains(told) && steps.contains(&format!("to {mib} MiB")), "{steps}");
+        let reported = if word == "larger" { "claim 6." } else { "give" };
+        assert!(steps.contains(reported) && steps.contains(&format!("to {mib} MiB")), "{steps}");
         let made = world.post(resize, &of(1, mib));
         assert!(
             made["message"].to_string().contains(&format!("is being made {word}, to {mib} MiB")),
@@ -497,21 +497,21 @@ fn a_dry_run_of_an_import_is_refused_as_the_import_is() {
     world.post("/v1/pools/tank/export", &json!({}));
     let folder = world.folder.path().join("disks");
     let import = |mode: &str, dry_run: bool| json!({"pool": "tank", "paths": [folder], "mode": mode, "dry_run": dry_run});
-    let refused_alike = |mode: &str| {
+    let refused_both = |mode: &str| {
         let [dry, real] =
             [true, false].map(|dry_run| world.refused("/v1/pools/import", &import(mode, dry_run)));
         assert_eq!(dry, real);
         dry
     };
     fs::copy(world.disk("d1"), world.disk("a-copy")).unwrap();
-    assert!(refused_alike("write").to_string().contains("a-copy"));
+    assert!(refused_both("write").to_string().contains("a-copy"));
     fs::remove_file(world.disk("a-copy")).unwrap();
     let away = world.folder.path().join("away");
     fs::create_dir(&away).unwrap();
     for name in ["d1", "d2"] {
         fs::rename(world.disk(name), away.join(name)).unwrap();
     }
-    assert!(!refused_alike("write").is_null());
+    assert!(!refused_both("write").is_null());
     let confirmed = world.post("/v1/pools/import", &import("confirmed", true));
     assert!(confirmed.to_string().contains("1 of its 3 disks"), "{confirmed}");
     for name in ["d1", "d2"] {

@@ -131,8 +131,8 @@ fn a_rebalance_is_paused_over_a_kill_resumed_and_called_off() {
     assert!(added["warnings"].to_string().contains(&format!("dolmen job resume {id}")), "{added}");
     world.kill();
     world.start();
-    let stands = job(&world, &id);
-    assert_eq!((&stands["state"], &stands["kind"]), (&json!("paused"), &json!("rebalance")), "{stands}");
+    let halted = job(&world, &id);
+    assert_eq!((&halted["state"], &halted["kind"]), (&json!("paused"), &json!("rebalance")), "{halted}");
     let status = world.get("/v1/status");
     assert_eq!((&status["health"], &status["doing"]), (&json!("healthy"), &json!([])), "{status}");
     expect(&world);
@@ -201,7 +201,7 @@ fn a_rebalance_that_a_kill_has_cut_short_is_done_under_its_number() {
 
 /// Scenario: a disk is to leave while a rebalance is at work. It makes way, both are done, and all is there.
 #[test]
-fn a_rebalance_makes_way_for_a_removal_and_goes_on_behind_it() {
+fn a_rebalance_yields_to_a_removal_and_continues_after_it() {
     let world = full(&["d0", "d1"]);
     world.post(DISKS, &json!({"disks": [world.disk("d2"), world.disk("d3")], "stays": true}));
     let rebalance = world.post(REBALANCE, &json!({}))["job"]["id"].clone();

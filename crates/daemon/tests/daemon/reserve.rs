@@ -28,14 +28,14 @@ fn what_is_reserved_can_be_written_in_a_full_pool_over_kills_and_exports() {
     // export. What cannot be reserved is refused and changes nothing.
     let mut world = World::new(2);
     world.make_tank(&["d0", "d1"]);
-    for (bytes, code, told) in [
+    for (bytes, code, reported) in [
         (33u64 << 20, "bad_size", "32 MiB at most: it is no larger"),
         (u64::MAX, "bad_size", "it is no larger"),
     ] {
         for dry_run in [true, false] {
             let refused = world.refused(PATH, &json!({"bytes": bytes, "dry_run": dry_run}));
             let message = refused["message"].as_str().unwrap();
-            assert!(refused["code"] == code && message.contains(told), "{refused}");
+            assert!(refused["code"] == code && message.contains(reported), "{refused}");
             assert!(message.contains("nothing was changed"), "{refused}");
         }
     }
@@ -47,7 +47,7 @@ fn what_is_reserved_can_be_written_in_a_full_pool_over_kills_and_exports() {
     assert_eq!(made["plan"]["undo"], "dolmen space set tank/m --reserve none");
     let kept = (json!(8 << 20), json!(8 << 20), json!(8 << 20));
     let of = |space: &serde_json::Value| {
-        ["reserve_bytes", "reserve_left_bytes", "claimed_bytes"].map(|name| space[name].clone())
+        ["reserve_bytes", "reserve_unused_bytes", "claimed_bytes"].map(|name| space[name].clone())
     };
     assert_eq!(of(&space()), [kept.0.clone(), kept.1.clone(), kept.2.clone()]);
     crowd(&world);
@@ -58,9 +58,9 @@ fn what_is_reserved_can_be_written_in_a_full_pool_over_kills_and_exports() {
     let why = world.get("/v1/status")["why"].to_string();
     assert!(why.contains("thin space tank/crowd has met the end") && !why.contains("tank/m"), "{why}");
     let mut client = world.nbd();
-    let told: Vec<u32> =
+    let reported: Vec<u32> =
         (0..9).map(|nth| client.try_write((31 - 3 * nth) * ROW, &pattern(1, 4096))).collect();
-    assert_eq!(told, [vec![0; 8], vec![NO_SPACE]].concat());
+    assert_eq!(reported, [vec![0; 8], vec![NO_SPACE]].concat());
     client.trim(31 * ROW, usize::try_from(ROW).unwrap());
     client.flush();
     drop(client);

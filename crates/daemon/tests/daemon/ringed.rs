@@ -54,7 +54,7 @@ fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
 
 /// Attaches the space over rings; why not, where this machine cannot.
 fn attached(world: &World) -> Result<Value, Value> {
-    let (status, answer) = world.try_ask("POST", ATTACH, br#"{"way":"loop_uring"}"#).unwrap();
+    let (status, answer) = world.try_ask("POST", ATTACH, br#"{"transport":"loop_uring"}"#).unwrap();
     if status == 200 { Ok(answer["attachment"].clone()) } else { Err(answer["error"].clone()) }
 }
 
@@ -81,7 +81,10 @@ fn it_is_refused_where_the_kernel_has_it_not_and_nothing_is_made() {
         assert!(message.contains(&format!("`echo 1 > {switch}`")), "{error}");
         assert!(message.contains("dolmen does not do that by itself"), "{error}");
     }
-    assert_eq!(world.refused(ATTACH, &json!({"way": "loop_uring", "dry_run": true}))["code"], "missing");
+    assert_eq!(
+        world.refused(ATTACH, &json!({"transport": "loop_uring", "dry_run": true}))["code"],
+        "missing"
+    );
     assert_eq!(std::fs::read_to_string(switch).unwrap_or_default(), before);
     assert!(!cleaned.path("run/attached-uring").exists());
     assert!(!cleaned.path("state/attached_uring.json").exists());
@@ -89,23 +92,23 @@ fn it_is_refused_where_the_kernel_has_it_not_and_nothing_is_made() {
 }
 
 #[test]
-fn it_is_told_that_it_ends_with_the_daemon_and_does() {
-    // Scenario: a space is attached over rings: the answer says that it does not outlive the daemon. It has one way at a
+fn an_attachment_that_ends_with_the_daemon_says_so() {
+    // Scenario: a space is attached over rings: the answer says that it does not survive the daemon. It has one way at a
     // time, keeps what fio writes, and in use keeps the daemon from ending and from handing over. The daemon is killed: I/O
     // fails and nothing hangs; the next one says what is not attached any more, and clears it once it is unmounted. It is
-    // attached anew, holds what was synced, and is detached when the daemon hands over.
+    // attached again, holds what was synced, and is detached when the daemon hands over.
     let _mounts = mounts::mounting();
     let mut cleaned = Cleaned::new();
     let first = match attached(&cleaned.0) {
         Ok(first) => first,
         Err(error) => return println!("skipped: {}", error["message"]),
     };
-    assert_eq!((&first["way"], &first["survives_daemon"]), (&json!("loop_uring"), &json!(false)));
-    assert!(first["limits"][0].as_str().unwrap().contains("does not outlive its daemon"), "{first}");
-    for way in ["loop", "ublk"] {
-        assert_eq!(cleaned.0.refused(ATTACH, &json!({"way": way}))["code"], "busy");
+    assert_eq!((&first["transport"], &first["survives_daemon"]), (&json!("loop_uring"), &json!(false)));
+    assert!(first["limits"][0].as_str().unwrap().contains("does not survive its daemon"), "{first}");
+    for transport in ["loop", "ublk"] {
+        assert_eq!(cleaned.0.refused(ATTACH, &json!({"transport": transport}))["code"], "busy");
     }
-    assert_eq!(cleaned.0.post(ATTACH, &json!({}))["attachment"]["way"], "loop_uring");
+    assert_eq!(cleaned.0.post(ATTACH, &json!({}))["attachment"]["transport"], "loop_uring");
 
     let (link, mnt) = (cleaned.path("dev/tank/m").display().to_string(), cleaned.path("mnt"));
     std::fs::create_dir(&mnt).unwrap();
@@ -132,7 +135,7 @@ fn it_is_told_that_it_ends_with_the_daemon_and_does() {
     for hand_over in [false, true] {
         let error = cleaned.0.refused("/v1/shutdown", &json!({"hand_over": hand_over}));
         assert_eq!(error["code"], "busy");
-        assert!(error["hint"].as_str().unwrap().contains("--way loop-uring"), "{error}");
+        assert!(error["hint"].as_str().unwrap().contains("--transport loop-uring"), "{error}");
     }
     assert_eq!(cleaned.0.refused(DETACH, &json!({}))["code"], "busy");
     std::fs::write(cleaned.path("mnt/kept"), b"what was synced").unwrap();
@@ -147,7 +150,7 @@ fn it_is_told_that_it_ends_with_the_daemon_and_does() {
     run("umount", &[&mnt]).unwrap();
 
     let again = attached(&cleaned.0).unwrap();
-    assert_eq!(again["way"], "loop_uring");
+    assert_eq!(again["transport"], "loop_uring");
     assert!(!cleaned.0.get("/v1/status")["why"].to_string().contains("was attached by io_uring"));
     let device = PathBuf::from(first["device"].as_str().unwrap());
     let backing = Path::new("/sys/block").join(device.file_name().unwrap()).join("loop/backing_file");

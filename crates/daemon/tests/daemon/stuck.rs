@@ -19,7 +19,7 @@ impl Drop for Cleaned {
         if !self.0.is_running() {
             self.0.start();
         }
-        let _ = self.0.try_ask("POST", "/v1/pools/tank/spaces/s/detach", br#"{"give_up_unflushed":"s"}"#);
+        let _ = self.0.try_ask("POST", "/v1/pools/tank/spaces/s/detach", br#"{"discard_unflushed":"s"}"#);
         let _ = self.0.try_ask("POST", "/v1/shutdown", b"{}");
         let folder = self.0.folder.path().join("run/attached");
         let _ = Command::new("umount").arg("-l").arg(folder).output();
@@ -36,7 +36,7 @@ fn stuck() -> Option<(Cleaned, PathBuf)> {
     let space = json!({"name": "s", "size_bytes": 32 << 20, "resiliency": "simple", "row_bytes": 1 << 20});
     world.post("/v1/pools/tank/spaces", &space);
     let (status, answer) =
-        world.try_ask("POST", "/v1/pools/tank/spaces/s/attach", br#"{"way":"loop"}"#).unwrap();
+        world.try_ask("POST", "/v1/pools/tank/spaces/s/attach", br#"{"transport":"loop"}"#).unwrap();
     if status != 200 {
         println!("skipped: {}", answer["error"]["message"]);
         return None;
@@ -67,7 +67,7 @@ fn what_cannot_be_flushed_is_detached_once_that_is_confirmed() {
     let _mounts = mounts::mounting();
     let Some((cleaned, device)) = stuck() else { return };
     let world = &cleaned.0;
-    let way_out = "dolmen space detach tank/s --give-up-unflushed=tank/s";
+    let transport_of = "dolmen space detach tank/s --discard-unflushed=tank/s";
     for (path, request) in [
         (DETACH, json!({})),
         (DETACH, json!({"dry_run": true})),
@@ -78,14 +78,14 @@ fn what_cannot_be_flushed_is_detached_once_that_is_confirmed() {
     ] {
         let error = world.refused(path, &request);
         let hint = error["hint"].as_str().unwrap();
-        assert!(hint.contains(way_out), "{path}: {error}");
+        assert!(hint.contains(transport_of), "{path}: {error}");
     }
     let error = world.refused(DETACH, &json!({}));
     assert!(error["message"].as_str().unwrap().contains("which is absent"), "{error}");
     assert!(error["hint"].as_str().unwrap().contains("dolmen disk online tank 1"), "{error}");
-    assert_eq!(world.refused(DETACH, &json!({"give_up_unflushed": "m"}))["code"], "needs_confirmation");
-    let sure = json!({"give_up_unflushed": "tank/s"});
-    let plan = world.post(DETACH, &json!({"give_up_unflushed": "tank/s", "dry_run": true}));
+    assert_eq!(world.refused(DETACH, &json!({"discard_unflushed": "m"}))["code"], "needs_confirmation");
+    let sure = json!({"discard_unflushed": "tank/s"});
+    let plan = world.post(DETACH, &json!({"discard_unflushed": "tank/s", "dry_run": true}));
     let step = plan["plan"]["steps"][0].as_str().unwrap();
     assert!(step.contains("acknowledged and never flushed") && step.contains("MiB"), "{plan}");
     assert!(plan["plan"]["is_reversible"] == json!(false) && is_configured(&device), "{plan}");
@@ -105,7 +105,7 @@ fn what_cannot_be_flushed_is_detached_once_that_is_confirmed() {
 }
 
 #[test]
-fn what_the_page_cache_cannot_write_is_given_up_too() {
+fn what_the_page_cache_cannot_write_is_discarded_too() {
     // Scenario: as before, and then the kernel holds writes in its page cache that meet the absent disk; giving up does not
     // hang. The disk comes back to another daemon: a plain detach would have done.
     let _mounts = mounts::mounting();
@@ -115,7 +115,7 @@ fn what_the_page_cache_cannot_write_is_given_up_too() {
     let world = &mut cleaned.0;
     world.kill();
     world.start();
-    world.post(DETACH, &json!({"give_up_unflushed": "s"}));
+    world.post(DETACH, &json!({"discard_unflushed": "s"}));
     assert!(!is_configured(&device));
     world.post("/v1/shutdown", &json!({}));
     assert!(world.ended().success());
@@ -139,7 +139,7 @@ fn a_space_whose_disk_is_back_is_detached_as_ever() {
 
 #[test]
 fn a_space_of_a_pool_that_is_not_open_is_detached_by_its_name() {
-    // Scenario: all disks of the pool are away when the daemon begins anew: the pool cannot be forgotten while its space is
+    // Scenario: all disks of the pool are away when the daemon begins again: the pool cannot be forgotten while its space is
     // attached, the daemon does not end, and the space is detached once that is confirmed. Then the pool is forgotten.
     let _mounts = mounts::mounting();
     let Some((mut cleaned, device)) = stuck() else { return };
@@ -151,9 +151,9 @@ fn a_space_of_a_pool_that_is_not_open_is_detached_by_its_name() {
         [("/v1/pools/tank/export", json!({})), ("/v1/shutdown", json!({})), (DETACH, json!({}))]
     {
         let hint = world.refused(path, &request)["hint"].as_str().unwrap().to_owned();
-        assert!(hint.contains("--give-up-unflushed=tank/s"), "{path}: {hint}");
+        assert!(hint.contains("--discard-unflushed=tank/s"), "{path}: {hint}");
     }
-    world.post(DETACH, &json!({"give_up_unflushed": "tank/s"}));
+    world.post(DETACH, &json!({"discard_unflushed": "tank/s"}));
     assert!(!is_configured(&device));
     world.post("/v1/pools/tank/export", &json!({}));
     world.post("/v1/shutdown", &json!({}));

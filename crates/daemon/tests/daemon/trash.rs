@@ -41,7 +41,7 @@ fn used(world: &World) -> u64 {
     world.get("/v1/pools/tank/df")["used_bytes"].as_u64().unwrap()
 }
 
-fn is_told(world: &World, code: &str) {
+fn is_reported(world: &World, code: &str) {
     eventually("it is told", || {
         let events = world.get("/v1/events")["events"].clone();
         events.as_array().unwrap().iter().any(|event| event["code"] == code).then_some(())
@@ -68,7 +68,7 @@ fn a_deleted_space_is_restored_with_every_byte_over_kills() {
     let (df, pool) = (world.get("/v1/pools/tank/df"), world.get("/v1/pools/tank")["pool"].clone());
     assert_eq!(df["trash_bytes"], one["footprint_bytes"]);
     assert_eq!((&pool["trash_count"], &pool["trash_bytes"]), (&json!(1), &one["footprint_bytes"]));
-    is_told(&world, "space_trashed");
+    is_reported(&world, "space_trashed");
     let undo = deleted["plan"]["undo"].as_str().unwrap();
     assert_eq!(undo, format!("dolmen trash restore tank/{}", one["id"]));
     let refused = world.refused(&format!("{TRASH}/m/restore"), &json!({}));
@@ -77,7 +77,7 @@ fn a_deleted_space_is_restored_with_every_byte_over_kills() {
     let restore = format!("{TRASH}/{}/restore", one["id"]);
     let restored = world.post(&restore, &json!({"name": "back"}));
     assert_eq!(restored["space"]["name"], "back");
-    is_told(&world, "space_restored");
+    is_reported(&world, "space_restored");
     world.kill();
     world.start();
     assert_eq!((names(&world), trash(&world).len()), (vec!["back".to_owned(), "m".to_owned()], 0));
@@ -90,7 +90,7 @@ fn a_deleted_space_is_restored_with_every_byte_over_kills() {
 /// Scenario: spaces are purged: one by its name, two of one name by their numbers, all by the name of the pool, and one that was not
 /// in the trash. Nothing is without what has to be typed; all room is back; what was purged cannot be restored.
 #[test]
-fn what_is_purged_is_gone_for_good_and_its_room_is_back() {
+fn a_purged_space_is_deleted_and_its_room_is_free() {
     let world = full(&["d0", "d1"]);
     delete(&world, "m");
     for _ in 0..2 {
@@ -100,7 +100,7 @@ fn what_is_purged_is_gone_for_good_and_its_room_is_back() {
     make(&world, "last");
     let twins: Vec<String> = trash(&world).iter().skip(1).map(|one| one["id"].to_string()).collect();
     // What begins and ends between two looks of the daemon is no event.
-    is_told(&world, "space_trashed");
+    is_reported(&world, "space_trashed");
     let one = json!({"spaces": ["m"]});
     let all = json!({"all": true});
     for (body, typed) in [(&one, None), (&one, Some("tank")), (&all, None), (&all, Some("m"))] {
@@ -142,7 +142,7 @@ fn what_is_purged_is_gone_for_good_and_its_room_is_back() {
     let nothing = world.post(PURGE, &json!({"all": true, "destroy": "tank"}));
     assert_eq!(nothing["is_changed"], false, "{nothing}");
     eventually("all room is back", || (used(&world) == 0 && trash(&world).is_empty()).then_some(()));
-    is_told(&world, "space_purged");
+    is_reported(&world, "space_purged");
 }
 
 /// Scenario: the daemon is killed at several moments of a purge of a large space. The next one goes on with it behind its opening, or
@@ -209,8 +209,8 @@ fn a_space_is_purged_by_itself_when_its_time_was_seen_to_be_over() {
     world.start_with_trash_after(3600);
     eventually("its time is over", || (trash(&world).len() == 1).then_some(()));
     assert_eq!(trash(&world)[0]["name"], "other");
-    is_told(&world, "space_purged");
-    // What cannot be read is begun anew, and keeps what is there.
+    is_reported(&world, "space_purged");
+    // What cannot be read is begun again, and keeps what is there.
     world.kill();
     fs::write(&record, "{\"version\":1,\"spaces\":[").unwrap();
     world.start_with_trash_after(3600);

@@ -65,10 +65,10 @@ fn a_disk_by_two_paths_is_one_disk() {
 
     // Another path is seen first behind a restart; and the path that it had is gone behind the next.
     drop(client);
-    for is_gone in [false, true] {
+    for is_released in [false, true] {
         world.post("/v1/shutdown", &json!({}));
         assert!(world.ended().success());
-        if is_gone {
+        if is_released {
             one = None;
         }
         let mut command = world.command("state", "run");
@@ -79,7 +79,7 @@ fn a_disk_by_two_paths_is_one_disk() {
             disks.as_array().unwrap().iter().map(|disk| disk["path"].as_str().unwrap()).collect();
         // The file lies beside the other disk of the pool, and is found there.
         let is_used =
-            |path: &&str| if is_gone { [two.0.as_str(), &file].contains(path) } else { *path == first };
+            |path: &&str| if is_released { [two.0.as_str(), &file].contains(path) } else { *path == first };
         assert!(paths.iter().any(is_used) && paths.len() == 2, "{disks}");
         assert!(world.nbd().read(0, 1 << 20) == pattern(5, 1 << 20));
         assert_eq!(world.get("/v1/status")["health"], "healthy");

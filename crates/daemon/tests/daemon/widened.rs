@@ -123,8 +123,8 @@ fn what_a_lost_disk_had_of_rows_as_wide_as_the_pool_is_rebuilt_on_fewer() {
     write_into_each_row(&world);
     world.post(&format!("{lost}/offline"), &json!({}));
     write_into_each_row(&world);
-    let [removed, forgotten] =
-        ["remove", "forget"].map(|way| world.post(&format!("{lost}/{way}"), &dry(json!({})))["plan"].clone());
+    let [removed, forgotten] = ["remove", "forget"]
+        .map(|transport| world.post(&format!("{lost}/{transport}"), &dry(json!({})))["plan"].clone());
     assert!(removed["steps"].to_string().contains("of tank/p narrower"), "{removed}");
     for field in ["steps", "moved_bytes", "usable_after"] {
         assert_eq!(removed[field], forgotten[field]);
@@ -134,7 +134,7 @@ fn what_a_lost_disk_had_of_rows_as_wide_as_the_pool_is_rebuilt_on_fewer() {
     let done = ended(&world, &begun["id"]);
     assert_eq!(done["state"], "done", "{done}");
     let copied = done["done_bytes"].as_u64().unwrap();
-    assert!(copied < 250 << 20, "rows were laid anew and thrown away: {done}");
+    assert!(copied < 250 << 20, "rows were laid again and thrown away: {done}");
     idle(&world);
     assert_eq!(world.get(DISKS)["disks"].as_array().unwrap().len(), 4);
     assert_eq!(world.get("/v1/status")["health"], "healthy");

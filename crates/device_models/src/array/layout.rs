@@ -93,7 +93,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn each_byte_has_a_place_of_its_own_and_parity_lies_beside_its_data() {
+    fn each_byte_has_its_own_place_and_parity_is_next_to_its_data() {
         // Every interleave of forty rows goes to a place that no other has, and never to the member with the parity.
         for (level, members) in
             [(Level::Stripe, 3), (Level::Mirror, 6), (Level::Parity, 3), (Level::Parity, 8)]

@@ -1,4 +1,4 @@
-//! An array controller: stripes, mirrors or parity over member disks, with a cache that outlives a power cut.
+//! An array controller: stripes, mirrors or parity over member disks, with a cache that survives a power cut.
 //!
 //! Writes are answered when the cache has them. Behind that, whole rows are written as soon as they are whole; parts of
 //! rows wait for their other parts until the cache is half full or a while has passed. A part of a row with parity costs
@@ -205,7 +205,7 @@ impl Array {
         while let Some((_, owner)) = self.arriving.pop_front_if(|(ready, _)| *ready <= self.clock) {
             self.dispatch(owner);
         }
-        self.settle();
+        self.absorb();
         self.write_back();
     }
 
@@ -368,7 +368,7 @@ impl Array {
     }
 
     /// Takes writes into the cache while there is room.
-    fn settle(&mut self) {
+    fn absorb(&mut self) {
         while let Some(owner) = self.stalled.front().copied() {
             let Owner::Host { request, .. } = owner else { return };
             let full = self.dirty_bytes.saturating_add(request.length) > self.parameters.cache_bytes;

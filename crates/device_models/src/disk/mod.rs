@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 
 pub(crate) use cache::JOINED_BYTES_MAX;
 pub use parameters::{DiskParameters, Scheduler, Seeks, WriteCache};
-pub(crate) use queue::PATIENCE_TURNS;
+pub(crate) use queue::AGING_TURNS;
 
 use crate::device::{Answers, Device, Server, earlier};
 use crate::error::ParameterError;
@@ -163,7 +163,7 @@ impl Disk {
         while let Some(command) = self.arriving.pop_front_if(|command| command.ready <= self.clock) {
             self.classify(command);
         }
-        self.settle();
+        self.absorb();
         if self.active.is_none() {
             self.start_next();
         }
@@ -260,7 +260,7 @@ impl Disk {
     }
 
     /// Takes writes into the cache, and answers flushes that nothing holds up.
-    fn settle(&mut self) {
+    fn absorb(&mut self) {
         while let Some(command) = self.stalled.front().copied() {
             let run = Run::of(&command.request);
             let leaving = self.active.filter(|active| !active.work.is_host()).map_or(0, |a| a.run.bytes());

@@ -7,7 +7,7 @@ use crate::request::{Op, Request};
 use crate::time::{Time, wide};
 
 /// A command may be passed over for so many turns for each place of the queue, then it is the next.
-pub(crate) const PATIENCE_TURNS: u64 = 4;
+pub(crate) const AGING_TURNS: u64 = 4;
 
 /// A command of the host.
 #[derive(Debug, Clone, Copy)]
@@ -130,11 +130,11 @@ impl Disk {
 
     /// A command that was passed over for too long.
     pub(super) fn overdue(&self) -> Option<usize> {
-        let turns = PATIENCE_TURNS.saturating_mul(wide(self.parameters.queue_depth));
-        let patience_ns = self.parameters.revolution_ns().saturating_mul(turns);
+        let turns = AGING_TURNS.saturating_mul(wide(self.parameters.queue_depth));
+        let aging_ns = self.parameters.revolution_ns().saturating_mul(turns);
         let (index, oldest) =
             self.waiting.iter().enumerate().min_by_key(|(_, target)| target.command.ticket)?;
-        (self.clock.since(oldest.command.ready) > patience_ns).then_some(index)
+        (self.clock.since(oldest.command.ready) > aging_ns).then_some(index)
     }
 
     fn cost(&self, place: &Place, at: u64, read: bool) -> u64 {

@@ -70,7 +70,7 @@ mod tests {
     const SEEKS: Seeks = Seeks { single_ns: 200_000, average_ns: 4_000_000, full_ns: 8_100_000 };
 
     #[test]
-    fn the_curve_passes_through_what_the_data_sheet_tells() {
+    fn the_curve_passes_through_what_the_data_sheet_reports() {
         // Seeks between places drawn at random have the mean of the data sheet, and the two ends are met.
         let tracks = 200_000;
         let curve = SeekCurve::new(SEEKS, FIELDS, tracks).unwrap();

@@ -1,4 +1,4 @@
-//! Garbage collection: where flash is written anew, what is still valid in a block must move before it can be erased.
+//! Garbage collection: where flash is rewritten, what is still valid in a block must move before it can be erased.
 //!
 //! A real device maps each 4 KiB. Here the same greedy collector works on a small image of the device, in which a slot
 //! stands for many megabytes: 128 slots make a block, each slot is rewritten when as many bytes as it stands for have been

@@ -28,7 +28,7 @@ enum Step {
     /// A page comes to its die.
     Sense { read: usize, page: u64, bytes: u64 },
     /// A page leaves its die.
-    Carry { read: usize, die: usize, bytes: u64 },
+    Transfer { read: usize, die: usize, bytes: u64 },
     /// A page is in the controller.
     Arrive { read: usize },
 }
@@ -178,13 +178,13 @@ impl Flash {
                 let sense_ns = if twice { slowest_ns } else { slowest_ns / 2 };
                 let from = self.clock.after(self.programming_ns());
                 let sensed = self.dies.get_mut(die).map_or(from, |server| server.serve(from, sense_ns));
-                self.later(sensed, Step::Carry { read, die, bytes });
+                self.later(sensed, Step::Transfer { read, die, bytes });
             }
-            Step::Carry { read, die, bytes } => {
+            Step::Transfer { read, die, bytes } => {
                 let channel = die % self.channels.len().max(1);
-                let carry_ns = span_ns(bytes, self.parameters.channel_bytes_per_second);
+                let transfer_ns = span_ns(bytes, self.parameters.channel_bytes_per_second);
                 let clock = self.clock;
-                let there = self.channels.get_mut(channel).map_or(clock, |c| c.serve(clock, carry_ns));
+                let there = self.channels.get_mut(channel).map_or(clock, |c| c.serve(clock, transfer_ns));
                 self.later(there, Step::Arrive { read });
             }
             Step::Arrive { read } => self.arrive(read),

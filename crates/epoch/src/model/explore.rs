@@ -65,7 +65,7 @@ pub(super) enum Step {
     /// Pended on these, then a crash.
     Pended(Mask),
     /// Pended on these and named by the arbiter; settled on those. In force when settled on all.
-    Named { reached: Mask, settled: Mask },
+    Named { reached: Mask, durable: Mask },
 }
 
 /// A change of epoch about to be made.
@@ -393,16 +393,16 @@ impl Search {
         let mut state = pended;
         state.arbiter[change.host] = if change.is_export { 0 } else { epoch };
         // None settled, one that settled before the others, and all, which is when it is in force.
-        for settled in [0, reached & reached.wrapping_neg(), reached] {
-            for disk in members(settled) {
+        for durable in [0, reached & reached.wrapping_neg(), reached] {
+            for disk in members(durable) {
                 state.disks[disk] = Disk { base: epoch, pending: 0, ..state.disks[disk] };
             }
-            if settled == reached && !change.is_export {
+            if durable == reached && !change.is_export {
                 let line = self.table.line(&state, epoch);
                 state.lines[line].served = change.log;
                 state.open[change.host] = Some(Open { epoch, members: reached });
             }
-            self.reach(state, at, event(Step::Named { reached, settled }));
+            self.reach(state, at, event(Step::Named { reached, durable }));
         }
     }
 }

@@ -13,7 +13,7 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 use dolmen_units::{Epoch, HostId, Lsn};
 
 use super::state::disk_id;
@@ -239,7 +239,7 @@ impl Search {
     }
 
     /// The shipping decision about a member that is here.
-    fn judge(&mut self, state: &State, member: usize, at: usize, event: Event) -> Standing {
+    fn verify(&mut self, state: &State, member: usize, at: usize, event: Event) -> Standing {
         let disk = state.disks[member];
         let claim = Claim {
             disk: disk_id(member),
@@ -310,7 +310,7 @@ impl Search {
         let mut begun = *state;
         for member in members(state.attached) {
             let event = Event::Open { written: 0, steps: 0 };
-            match self.judge(state, member, at, event) {
+            match self.verify(state, member, at, event) {
                 Standing::TakesPart => taking |= 1 << member,
                 Standing::Old | Standing::Apart if begun.left[member] == 0 => {
                     begun.left[member] = state.disks[member].base;
@@ -333,9 +333,9 @@ impl Search {
             Self::enter(&mut named, taking);
             Self::name(&mut named, written, Order::LabelsFirst);
             self.reach(named, at, Event::Open { written, steps: 1 });
-            for settled in [0, taking] {
+            for durable in [0, taking] {
                 let mut open = named;
-                for member in members(settled) {
+                for member in members(durable) {
                     open.disks[member] = Disk {
                         base: open.epoch,
                         sequence: open.disks[member].sequence + 1,
@@ -416,7 +416,7 @@ impl Search {
     fn take_back(&mut self, state: &State, at: usize, open: Mask, member: usize) {
         let event = |steps| Event::TakeBack { member, steps };
         let mut back = *state;
-        match self.judge(state, member, at, event(0)) {
+        match self.verify(state, member, at, event(0)) {
             Standing::Old => back.missed[member] = state.served,
             Standing::TakesPart => {}
             Standing::Apart => return,

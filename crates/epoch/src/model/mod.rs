@@ -16,7 +16,7 @@ mod explore;
 mod members;
 mod state;
 
-use dolmen_planted::mutation;
+use dolmen_mutation::mutation;
 
 use explore::{Bounds, ExportOrder, Nonces, Outcome, explore};
 

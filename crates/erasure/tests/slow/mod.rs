@@ -1,6 +1,6 @@
-//! The code by its definition, slowly and without a line of the crate: polynomials over GF(2) multiplied and reduced bit
+//! The code by its definition, slowly and without a stripe of the crate: polynomials over GF(2) multiplied and reduced bit
 //! by bit, inverses found by trying, the parity matrix from its formula, reconstruction by elimination with a search for
-//! the pivot over the whole line.
+//! the pivot over the whole stripe.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 /// `a` × `b` modulo x^8 + x^4 + x^3 + x^2 + 1.
@@ -37,9 +37,9 @@ pub(crate) fn factor(row: usize, column: usize) -> u8 {
     }
 }
 
-/// All columns of a line with this data.
-pub(crate) fn line(data: &[Vec<u8>], parity_count: usize) -> Vec<Vec<u8>> {
-    let mut line = data.to_vec();
+/// All columns of a stripe with this data.
+pub(crate) fn stripe(data: &[Vec<u8>], parity_count: usize) -> Vec<Vec<u8>> {
+    let mut stripe = data.to_vec();
     for row in 0..parity_count {
         let mut sum = vec![0; data[0].len()];
         for (column, block) in data.iter().enumerate() {
@@ -48,12 +48,12 @@ pub(crate) fn line(data: &[Vec<u8>], parity_count: usize) -> Vec<Vec<u8>> {
                 *sum ^= times(factor, *byte);
             }
         }
-        line.push(sum);
+        stripe.push(sum);
     }
-    line
+    stripe
 }
 
-/// The data of a line of which only the columns in `given` are there: (number, block).
+/// The data of a stripe of which only the columns in `given` are there: (number, block).
 pub(crate) fn solve(data_count: usize, given: &[(usize, Vec<u8>)]) -> Vec<Vec<u8>> {
     let mut equations: Vec<(Vec<u8>, Vec<u8>)> = given
         .iter()

@@ -13,8 +13,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use dolmen_fuse::{
-    Access, Attached, Fault, Files, FilesConfig, FlushRequest, Host, KeeperProgram, Ledger, LedgerError,
-    LedgerFile, Made, RangeRequest, ReadRequest, Recovery, SpaceKey, TakenUp, Wanted, WriteRequest,
+    Access, Attached, DescriptorHolderProgram, Fault, Files, FilesConfig, FlushRequest, Host, Ledger,
+    LedgerError, LedgerFile, Made, RangeRequest, ReadRequest, Recovery, SpaceKey, TakenUp, Wanted,
+    WriteRequest,
 };
 use dolmen_units::{Bytes, PoolId, SpaceId};
 
@@ -291,8 +292,11 @@ impl Rig {
 }
 
 pub fn config(folder: &Path) -> FilesConfig {
-    let keeper = KeeperProgram { path: env!("CARGO_BIN_EXE_dolmen-keeper").into(), arguments: Vec::new() };
-    let mut config = FilesConfig::new(folder.join("run"), keeper);
+    let descriptor_holder = DescriptorHolderProgram {
+        path: env!("CARGO_BIN_EXE_dolmen-descriptor-holder").into(),
+        arguments: Vec::new(),
+    };
+    let mut config = FilesConfig::new(folder.join("run"), descriptor_holder);
     config.links = folder.join("dev");
     config.slot_count = 32;
     config

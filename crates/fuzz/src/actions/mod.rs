@@ -28,7 +28,7 @@ const BLOCKS_MAX: u32 = 1024;
 /// Blocks of one request, at most.
 const COUNT_MAX: u64 = 40;
 /// Lives of one input, and actions of one life, at most.
-const LIVES_MAX: usize = 6;
+const RUNS_MAX: usize = 6;
 const ACTIONS_MAX: usize = 24;
 /// Steps of the world for one life.
 const STEPS_MAX: u64 = 3_000_000;
@@ -56,7 +56,7 @@ enum End {
 
 /// One opening of the pool.
 #[derive(Debug, Clone)]
-struct Life {
+struct Run {
     /// The disk that is away.
     away: Option<usize>,
     actions: Vec<Action>,
@@ -88,7 +88,7 @@ fn draw_action(script: &mut Script<'_>) -> Action {
     }
 }
 
-fn draw_life(script: &mut Script<'_>) -> Life {
+fn draw_run(script: &mut Script<'_>) -> Run {
     let how = script.byte();
     let end = [End::Closed, End::Killed, End::PowerCut][usize::from(how % 3)];
     let away = (how & 0x30 == 0x30).then(|| script.index(3));
@@ -98,7 +98,7 @@ fn draw_life(script: &mut Script<'_>) -> Life {
         0 => StopAt::Commands(script.below(600)),
         _ => StopAt::Steps(script.below(40_000)),
     });
-    Life { away, actions, stop, end: if stop.is_some() && end == End::Closed { End::Killed } else { end } }
+    Run { away, actions, stop, end: if stop.is_some() && end == End::Closed { End::Killed } else { end } }
 }
 
 /// What is known of the pool across its lives.
@@ -108,7 +108,7 @@ struct Known {
     /// A change of size that was begun and not acknowledged: the space, and the size.
     resizing: Option<(usize, u32)>,
     /// A disk that missed something, until it was brought up to date.
-    behind: Option<usize>,
+    stale: Option<usize>,
     /// Whether it is away still.
     is_away: bool,
 }
@@ -116,24 +116,24 @@ struct Known {
 type Shared = Rc<RefCell<Known>>;
 
 /// Opens the pool, compares all of it, and does what there is to do.
-async fn live(bench: Bench, known: Shared, life: Life) -> Result<(), Failure> {
+async fn live(bench: Bench, known: Shared, run: Run) -> Result<(), Failure> {
     let spaces = bench.open(OpenMode::Write).await?;
     let all: Vec<Rc<Space>> = NAMES.iter().map(|name| spaces.find(name)).collect::<Result<_, _>>()?;
-    settle_sizes(&known, &all);
+    resolve_sizes(&known, &all);
     compare_all(&known, &all).await?;
-    for action in &life.actions {
+    for action in &run.actions {
         act(&bench, &spaces, &all, &known, *action).await?;
     }
     compare_all(&known, &all).await?;
-    if life.away.is_none() {
+    if run.away.is_none() {
         resync(&spaces, &known).await?;
     }
     let found = spaces.check_map().await?;
     let verified = spaces.verify(&Progress::default()).await?;
-    if !found.is_empty() || !verified.lost.is_empty() || !spaces.incidents().is_empty() {
-        return Err(format!("{found:?}, {verified:?}, {:?}", spaces.incidents()).into());
+    if !found.is_empty() || !verified.lost.is_empty() || !spaces.data_loss_events().is_empty() {
+        return Err(format!("{found:?}, {verified:?}, {:?}", spaces.data_loss_events()).into());
     }
-    if life.end == End::Closed {
+    if run.end == End::Closed {
         spaces.close().await?;
         known.borrow_mut().oracles.iter_mut().for_each(Oracle::flush_ends);
     }
@@ -141,7 +141,7 @@ async fn live(bench: Bench, known: Shared, life: Life) -> Result<(), Failure> {
 }
 
 /// A size that was about to change has changed or has not.
-fn settle_sizes(known: &Shared, all: &[Rc<Space>]) {
+fn resolve_sizes(known: &Shared, all: &[Rc<Space>]) {
     let mut known = known.borrow_mut();
     let resizing = known.resizing.take();
     for (index, (space, oracle)) in all.iter().zip(&mut known.oracles).enumerate() {
@@ -176,7 +176,7 @@ async fn resync(spaces: &Spaces, known: &Shared) -> Result<(), Failure> {
     }
     let mut known = known.borrow_mut();
     if resynced.waiting == 0 && !known.is_away {
-        known.behind = None;
+        known.stale = None;
     }
     Ok(())
 }
@@ -202,7 +202,7 @@ async fn act(
             match bench.write(&all[space], tag, count, durability).await {
                 Ok(()) => known.borrow_mut().oracles[space].write_ends(first, count, fill, is_durable),
                 // A row with parity needs all of three disks when it is claimed; a part of the write may stand.
-                Err(error) if is_no_room(&error) && known.borrow().behind.is_some() => {}
+                Err(error) if is_no_room(&error) && known.borrow().stale.is_some() => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -286,19 +286,19 @@ fn made() -> Rc<Made> {
 }
 
 /// Lives one life, to its end or to where it is stopped.
-fn run_life(lab: &Lab, known: &Shared, life: &Life) {
-    let bench = lab.bench(|disk| life.away != Some(disk));
-    let living = live(bench, Rc::clone(known), life.clone());
-    let ran = match life.stop {
+fn execute_run(lab: &Lab, known: &Shared, run: &Run) {
+    let bench = lab.bench(|disk| run.away != Some(disk));
+    let living = live(bench, Rc::clone(known), run.clone());
+    let ran = match run.stop {
         Some(stop) => lab.world.run_to(stop, living),
         None => lab.world.run(living).map(Ran::Finished),
     };
     match ran {
         Ok(Ran::Finished(Ok(())) | Ran::Stopped) => {}
-        Ok(Ran::Finished(Err(failure))) => panic!("{failure}; in {life:?}"),
-        Err(stuck) => panic!("the engine does not come to an end: {stuck}; in {life:?}"),
+        Ok(Ran::Finished(Err(failure))) => panic!("{failure}; in {run:?}"),
+        Err(stuck) => panic!("the engine does not come to an end: {stuck}; in {run:?}"),
     }
-    if life.end == End::PowerCut {
+    if run.end == End::PowerCut {
         lab.world.power_cut();
         known.borrow_mut().oracles.iter_mut().for_each(Oracle::power_fails);
     } else {
@@ -316,23 +316,23 @@ pub(crate) fn run(input: &[u8]) -> Reached {
     lab.world.set_steps_max(STEPS_MAX);
     let oracles = (0..NAMES.len()).map(|index| Oracle::new(index as u8 + 1, BLOCKS)).collect();
     let known =
-        Rc::new(RefCell::new(Known { oracles, fill: 0, resizing: None, behind: None, is_away: false }));
+        Rc::new(RefCell::new(Known { oracles, fill: 0, resizing: None, stale: None, is_away: false }));
     let mut count = 0;
-    while !script.is_over() && count < LIVES_MAX {
-        let mut life = draw_life(&mut script);
+    while !script.is_over() && count < RUNS_MAX {
+        let mut run = draw_run(&mut script);
         // One disk at a time: another leaves when the one before has everything again.
-        let behind = known.borrow().behind;
-        life.away = life.away.filter(|disk| behind.is_none_or(|behind| behind == *disk));
-        known.borrow_mut().is_away = life.away.is_some();
-        if life.away.is_some() {
-            known.borrow_mut().behind = life.away;
+        let stale = known.borrow().stale;
+        run.away = run.away.filter(|disk| stale.is_none_or(|stale| stale == *disk));
+        known.borrow_mut().is_away = run.away.is_some();
+        if run.away.is_some() {
+            known.borrow_mut().stale = run.away;
         }
-        run_life(&lab, &known, &life);
+        execute_run(&lab, &known, &run);
         count += 1;
     }
     known.borrow_mut().is_away = false;
-    let last = Life { away: None, actions: Vec::new(), stop: None, end: End::Closed };
-    run_life(&lab, &known, &last);
+    let last = Run { away: None, actions: Vec::new(), stop: None, end: End::Closed };
+    execute_run(&lab, &known, &last);
     if count > 0 { Reached::Held } else { Reached::Refused }
 }
 

@@ -11,7 +11,7 @@ use dolmen_units::{Bytes, EpochId, PoolId};
 
 use crate::content::Tag;
 use crate::image::forge::{Structure, structures_of};
-use crate::image::judge::has_twins;
+use crate::image::verdict::has_twins;
 use crate::lab::{Bench, Failure, Lab, Once};
 
 /// Blocks of each space: four rows.
@@ -87,7 +87,7 @@ enum End {
     Away,
 }
 
-async fn lives(bench: Bench, end: End) -> Result<Vec<(Key, Vec<u8>)>, Failure> {
+async fn runs(bench: Bench, end: End) -> Result<Vec<(Key, Vec<u8>)>, Failure> {
     let (spaces, all) = begin(&bench).await?;
     if end == End::Away {
         spaces.destage().await?;
@@ -106,7 +106,7 @@ async fn lives(bench: Bench, end: End) -> Result<Vec<(Key, Vec<u8>)>, Failure> {
 
 fn make(end: End) -> Base {
     let lab = Lab::new(11, vec![Image::new(); 3]);
-    let mut entries = lab.run(|bench| async move { lives(bench, end).await.expect("a pool is made") });
+    let mut entries = lab.run(|bench| async move { runs(bench, end).await.expect("a pool is made") });
     lab.world.kill();
     if end == End::Away {
         let bench = lab.bench(|disk| disk != 2);

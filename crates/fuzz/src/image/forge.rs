@@ -1,4 +1,4 @@
-//! Forging: structures of an image are found by how they begin, edited on all disks that have them, and sealed anew, together with
+//! Forging: structures of an image are found by how they begin, edited on all disks that have them, and sealed again, together with
 //! whatever names them by their checksum. And records are added to the log, as an engine would have.
 
 use std::collections::BTreeMap;
@@ -223,7 +223,7 @@ impl Forge {
                 lsn: field(56).wrapping_add(1),
                 position: field(64).wrapping_add(seal::number(&last, 80, 4)),
                 address: 0,
-                settled: field(88),
+                durable_mark: field(88),
                 durable_before: field(96),
             };
             let length = (128 + 16 + body.len()).next_multiple_of(BLOCK) as u64;

@@ -6,17 +6,17 @@
 //!   sound image of this size takes. Memory is bounded (the driver looks at that).
 //! - *No content that nobody wrote.* A block that is read is zeros, or what was written to some block once, whole: its checksum
 //!   stands in a table, and nobody forges content that fits one by chance. A forged map may say that it is another block's, and a
-//!   forged table that there was none. The one exception is a block that was taken as found, and is listed.
+//!   forged table that there was none. The one exception is a block that was accepted unverified, and is listed.
 //! - *What is written from then on is right.* What the forged pool acknowledges and flushes is read back, or is an error, then and
-//!   when the pool is opened again, also where the forged map gives the same grains to two rows. Not where it has two rows with
-//!   one id: ids are what tells tables and records of one row from those of another.
+//!   when the pool is opened again, also where the forged map gives the same allocation units to two rows. Not where it has two
+//!   rows with one id: ids are what tells tables and records of one row from those of another.
 //! - Whatever reads images beside the engine (`check`, `rescue`) comes to its end as well.
 //!
 //! That a forged image is noticed is not demanded, nor that what was on it before is still there.
 
 mod base;
 mod forge;
-mod judge;
+mod verdict;
 
 use crate::Reached;
 use crate::lab::Lab;
@@ -34,20 +34,20 @@ pub(crate) fn run(input: &[u8]) -> Reached {
     let mut script = Script::new(input);
     let bases = bases();
     let base = &bases[script.index(bases.len())];
-    let way = script.byte();
+    let mode = script.byte();
     let mut forge = Forge::new(base);
     forge.forge(&mut script, FORGED_MAX);
     let lab = Lab::new(3, forge.images).on_record(base.named);
     lab.world.set_steps_max(STEPS_MAX);
-    judge::judge(&lab, way)
+    verdict::verdict(&lab, mode)
 }
 
 /// Inputs to begin with.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for base in 0..3 {
-        for way in 0..4 {
-            seeds.push(vec![base, way]);
+        for mode in 0..4 {
+            seeds.push(vec![base, mode]);
         }
         for step in 0..8u8 {
             seeds.push(vec![base, 0, step, step, 1, 0, 3, 40, 0, 7, 2, 9, 0, 4]);

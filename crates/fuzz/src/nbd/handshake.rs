@@ -272,8 +272,8 @@ impl Handshake {
 }
 
 /// Compares what the server said with what it should have.
-pub(super) fn expect_said(said: &[u8], option: Option<u32>, expected: &[Reply]) {
-    let mut rest = said;
+pub(super) fn expect_sent(sent: &[u8], option: Option<u32>, expected: &[Reply]) {
+    let mut rest = sent;
     for reply in expected {
         match reply {
             Reply::Export { bytes } => {

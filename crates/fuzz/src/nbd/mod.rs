@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use crate::Reached;
 use crate::script::Script;
-use handshake::{Form, GREETING, Handshake, Stage, expect_said};
+use handshake::{Form, GREETING, Handshake, Stage, expect_sent};
 use server::{DISK_BYTES, NAME, SECRET, SECTOR, Session};
 use transmission::{
     DISCONNECT, Expected, Model, PAYLOAD, PAYLOAD_BYTES_MAX, Replies, Request, WRITE, is_as_expected,
@@ -37,7 +37,7 @@ struct Client {
 impl Client {
     fn new() -> Self {
         let session = Session::new();
-        assert_eq!(session.say(&[]), GREETING, "the server greets");
+        assert_eq!(session.send(&[]), GREETING, "the server greets");
         let (handshake, model) = (Handshake::new(), Model::new(Form::Simple, false));
         Self { session, handshake, model, asked: 0, is_over: false }
     }
@@ -46,8 +46,8 @@ impl Client {
     fn shake(&mut self, message: &[u8]) {
         let option = message.get(8..12).map(|number| u32::from_be_bytes(number.try_into().unwrap()));
         let Some((_, expected)) = self.handshake.take(message) else { panic!("a message is whole") };
-        let said = self.session.say(message);
-        expect_said(&said, option, &expected);
+        let sent = self.session.send(message);
+        expect_sent(&sent, option, &expected);
         match self.handshake.stage {
             Stage::Transmission => self.model = Model::new(self.handshake.form, self.handshake.has_status),
             Stage::Over => self.is_over = true,
@@ -70,8 +70,8 @@ impl Client {
             let answer = self.model.apply(request, payload);
             expected.insert(request.cookie, (*request, answer));
         }
-        let said = self.session.say(&bytes);
-        let mut replies = Replies::new(&said, form);
+        let sent = self.session.send(&bytes);
+        let mut replies = Replies::new(&sent, form);
         let mut answered = BTreeMap::new();
         while let Some((cookie, found)) =
             replies.next(|cookie| expected.get(&cookie).map(|(request, _)| *request))
@@ -92,7 +92,7 @@ impl Client {
     /// Sends what is no message, or not all of one: there is no reply, but for a request that is refused before all of its
     /// payload came.
     fn leave_off(&mut self, rest: &[u8]) {
-        let said = self.session.say(rest);
+        let sent = self.session.send(rest);
         let form = self.model.form;
         let request = match self.handshake.stage {
             Stage::Transmission => {
@@ -100,7 +100,7 @@ impl Client {
             }
             Stage::Flags | Stage::Options | Stage::Over => None,
         };
-        let mut replies = Replies::new(&said, form);
+        let mut replies = Replies::new(&sent, form);
         let asked = |cookie| request.filter(|request| request.cookie == cookie);
         while let Some((_, found)) = replies.next(asked) {
             let refusal = request.and_then(|request| self.model.error(&request)).map(Expected::Error);

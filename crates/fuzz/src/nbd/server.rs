@@ -9,9 +9,9 @@ use dolmen_block_io::sync::Notify;
 use dolmen_block_io::{Durability, Executor, MemoryClock, Spawner};
 use dolmen_buffer::{Arena, ArenaConfig, Buffer, Shared};
 use dolmen_nbd::{
-    Access, BlockState, Connection, ConnectionError, Effort, Entrance, Export, ExportError, Exports, Extents,
-    Holes, Limits, Listed, Means, Medium, PIECE_BYTES_MAX, Profile, ReadError, Receive, Refusal, Segments,
-    Server, Zeroing,
+    Access, BlockState, Connection, ConnectionError, Entrance, Export, ExportError, Exports, Extents, Holes,
+    Limits, Listed, Means, Medium, PIECE_BYTES_MAX, Profile, ReadError, Receive, Refusal, Segments, Server,
+    ZeroMode, Zeroing,
 };
 use dolmen_units::Bytes;
 
@@ -93,7 +93,7 @@ impl Export for Disk {
     }
 
     async fn write_zeroes(&self, zeroing: Zeroing) -> Result<(), ExportError> {
-        if zeroing.effort == Effort::OnlyFast && zeroing.holes == Holes::Forbidden {
+        if zeroing.zero_mode == ZeroMode::OnlyFast && zeroing.holes == Holes::Forbidden {
             return Err(ExportError::NotFast);
         }
         self.zero(&zeroing.range, zeroing.holes == Holes::Forbidden);
@@ -146,7 +146,7 @@ struct Wire {
     is_over: Cell<bool>,
     /// Nothing is taken any more.
     is_closed: Cell<bool>,
-    bell: Notify,
+    notify: Notify,
 }
 
 impl Connection for Wire {
@@ -156,7 +156,7 @@ impl Connection for Wire {
             let there = self.to_server.borrow().len() >= least;
             (there || self.is_over.get() || self.is_closed.get()).then_some(())
         };
-        self.bell.wait_for(is_enough).await;
+        self.notify.wait_for(is_enough).await;
         let mut queue = self.to_server.borrow_mut();
         let count = queue.len().min(range.len());
         for (to, from) in into[range].iter_mut().zip(queue.drain(..count)) {
@@ -175,7 +175,7 @@ impl Connection for Wire {
 
     fn close(&self) {
         self.is_closed.set(true);
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 }
 
@@ -225,14 +225,14 @@ impl Session {
     }
 
     /// Sends bytes, and returns all that comes back until the server waits for more.
-    pub(super) fn say(&self, bytes: &[u8]) -> Vec<u8> {
+    pub(super) fn send(&self, bytes: &[u8]) -> Vec<u8> {
         self.wire.to_server.borrow_mut().extend(bytes);
-        self.wire.bell.notify_all();
-        self.settle();
+        self.wire.notify.notify_all();
+        self.resolve();
         self.wire.to_client.take()
     }
 
-    fn settle(&self) {
+    fn resolve(&self) {
         let mut steps = 0;
         while self.executor.run_one(|_| 0) {
             steps += 1;
@@ -248,7 +248,7 @@ impl Session {
     /// The client goes: the session ends, and everything that was lent is back.
     pub(super) fn end(self) -> Vec<u8> {
         self.wire.is_over.set(true);
-        let last = self.say(&[]);
+        let last = self.send(&[]);
         assert!(self.has_ended.get(), "the session does not end: {:?}", self.executor.waiting());
         assert_eq!(self.server.session_count(), 0, "a session is left");
         let zeros = usize::from(self.arena.counters().takes > 0);

@@ -176,8 +176,8 @@ pub(super) struct Replies<'a> {
 }
 
 impl<'a> Replies<'a> {
-    pub(super) fn new(said: &'a [u8], form: Form) -> Self {
-        Self { rest: said, form, coming: BTreeMap::new() }
+    pub(super) fn new(sent: &'a [u8], form: Form) -> Self {
+        Self { rest: sent, form, coming: BTreeMap::new() }
     }
 
     fn take(&mut self, length: usize) -> &'a [u8] {

@@ -169,9 +169,9 @@ targets! {
     /// A forged pool opens or is refused, and neither brings nor keeps anything but what was written.
     fuzzed_images_bring_nothing_that_nobody_wrote = "image";
     /// A pool holds what was written, whatever is done with it, and wherever that is cut off.
-    fuzzed_lives_of_a_pool_lose_nothing = "actions";
+    fuzzed_runs_of_a_pool_lose_nothing = "actions";
     /// A client is answered as the protocol's document says, whatever it sends.
-    fuzzed_clients_are_answered_as_the_protocol_says = "nbd";
+    fuzzed_clients_get_protocol_answers = "nbd";
     /// Nothing that a request asks for is passed over.
-    fuzzed_requests_are_meant_as_they_are_said_or_refused = "api";
+    fuzzed_requests_are_parsed_exactly_or_refused = "api";
 }

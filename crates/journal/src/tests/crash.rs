@@ -90,7 +90,7 @@ impl Run {
             }
         }
         if log.usage().used_bytes < log.usage().capacity_bytes {
-            log.settle(Lsn(cut.0 - 1));
+            log.mark_durable(Lsn(cut.0 - 1));
             let log = Rc::clone(log);
             self.world.executor.spawn(
                 "mark",
@@ -102,10 +102,10 @@ impl Run {
     }
 
     fn calm(&self) {
-        self.world.settle_down();
+        self.world.run_until_idle();
         while self.voters.iter().any(|number| self.world.disks[*number].held_count() > 0) {
             self.voters.iter().for_each(|number| self.world.disks[*number].release_all());
-            self.world.settle_down();
+            self.world.run_until_idle();
         }
     }
 
@@ -192,7 +192,7 @@ impl Run {
         }
     }
 
-    /// Opens anew on some voters, with strays among the copies read, and serves from what was found.
+    /// Opens again on some voters, with strays among the copies read, and serves from what was found.
     fn reopen(&mut self, cut: Cut) -> Rc<Log> {
         let mut present = self.voters.clone();
         let gone = if present.len() > 1 && self.draw(3) > 0 {
@@ -219,7 +219,7 @@ impl Run {
                     let _ = mark.mark().await;
                 }),
             );
-            self.world.settle_down();
+            self.world.run_until_idle();
             self.cut(Cut::Power);
             drop(log);
         } else {

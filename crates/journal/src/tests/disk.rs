@@ -124,7 +124,7 @@ impl TestDisk {
     pub(super) fn cut(&self, cut: Cut, mut keep: impl FnMut() -> bool) {
         for held in self.held.borrow_mut().drain(..) {
             self.completions
-                .complete(held.key, Outcome { result: Err(DeviceError::Gone), payload: held.payload });
+                .complete(held.key, Outcome { result: Err(DeviceError::Detached), payload: held.payload });
         }
         let mut base = self.base.borrow_mut();
         for write in self.written.borrow_mut().drain(..) {
@@ -162,7 +162,7 @@ impl BlockDevice for TestDisk {
             atomic_write_bytes: 4096,
             volatile_cache: true,
             fua: true,
-            discard_grain_bytes: None,
+            discard_granularity_bytes: None,
             thin: false,
             rotational: false,
             zoning: Zoning::None,
@@ -181,7 +181,7 @@ impl BlockDevice for TestDisk {
         }
         match command.action {
             Action::Read { at, mut into } => {
-                let gone = self.failing.get().filter(|error| *error == DeviceError::Gone);
+                let gone = self.failing.get().filter(|error| *error == DeviceError::Detached);
                 let result = gone.map_or_else(|| self.read(at, &mut into), Err);
                 self.completions.ready(Outcome { result, payload: Payload::Buffer(into) })
             }

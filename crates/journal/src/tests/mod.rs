@@ -67,7 +67,7 @@ impl World {
     }
 
     /// Runs to the end what can run.
-    fn settle_down(&self) {
+    fn run_until_idle(&self) {
         while self.executor.run_one(|_| 0) {}
     }
 

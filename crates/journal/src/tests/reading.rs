@@ -19,7 +19,7 @@ fn ten(world: &World) -> Rc<Log> {
         let wait = if matches!(number, 4 | 8) { Wait::Durable } else { Wait::Written };
         let lsn = world.block_on(async move {
             if number == 9 {
-                log.settle(Lsn(5));
+                log.mark_durable(Lsn(5));
             }
             log.append(1, &[&[number]], Class::Ordinary, wait).await
         });
@@ -44,10 +44,10 @@ fn reseal(bytes: &mut [u8]) {
     BatchHeader::mut_from_prefix(bytes).unwrap().0.checksum = U64::new(sum);
 }
 
-// Each batch in turn is destroyed on both copies: it is damage exactly when it was settled or durable and a later
+// Each batch in turn is destroyed on both copies: it is damage exactly when it was durable or durable and a later
 // batch says so; when one copy is left, nothing is missing and healing gives it to the other.
 #[test]
-fn what_is_missing_is_damage_exactly_when_it_was_settled_or_durable() {
+fn a_missing_batch_is_damage_exactly_when_it_was_marked_or_durable() {
     for lsn in 1..=10u64 {
         let world = World::new(2);
         drop(ten(&world));
@@ -60,7 +60,7 @@ fn what_is_missing_is_damage_exactly_when_it_was_settled_or_durable() {
         let recovered = world.recover(&[0, 1], Place::FIRST, &[owner(1, 1)]);
         let at = Lsn(lsn);
         let expected = match lsn {
-            1..=5 => vec![Damage::Settled { first: at, last: at, settled: Lsn(5) }],
+            1..=5 => vec![Damage::MarkedDurable { first: at, last: at, durable_mark: Lsn(5) }],
             8 => vec![Damage::Durable { lsn: at, named_by: Lsn(9) }],
             _ => vec![],
         };
@@ -85,13 +85,13 @@ fn a_hole_stays_a_hole_when_the_batch_comes_back() {
     let spans = [owner(1, 1), owner(2, 10)];
     world.block_on(async move {
         assert_eq!(log.written(Lsn(10)).await, Ok(()), "the list goes out by itself");
-        log.settle(Lsn(10));
+        log.mark_durable(Lsn(10));
         assert_eq!(log.mark().await, Ok(Lsn(11)));
         log.stop().await;
     });
     let recovered = world.recover(&[1, 0], Place::FIRST, &spans);
     assert_eq!(numbers(&recovered), [1, 2, 3, 4, 5, 6, 8, 9]);
-    assert_eq!((recovered.damage(), recovered.settled()), (&[][..], Lsn(10)));
+    assert_eq!((recovered.damage(), recovered.durable_mark()), (&[][..], Lsn(10)));
 }
 
 // Healing made the last batch durable, which no earlier batch could say: the next opener's first batch says it.
@@ -181,8 +181,8 @@ fn a_live_batch_of_a_later_version_is_refused_by_name() {
         let token = dolmen_units::Epoch(9);
         let spans = [owner(1, 1)];
         let live = recover(&seams, token, POOL, RING, &copies, Place::FIRST, &spans).await.err();
-        let behind = Place { lsn: Lsn(11), position: 10 * 4096 };
-        (live, recover(&seams, token, POOL, RING, &copies, behind, &spans).await.is_ok())
+        let after = Place { lsn: Lsn(11), position: 10 * 4096 };
+        (live, recover(&seams, token, POOL, RING, &copies, after, &spans).await.is_ok())
     });
     assert!(matches!(live, Some(RecoverError::Version { version: 2, disk: DiskId(_), .. })), "{live:?}");
     assert!(dead);
@@ -264,7 +264,7 @@ fn what_is_to_be_zero_is_zero_or_no_batch() {
 // A block that one copy's medium does not give is taken from the other and written again; a copy that is gone is
 // named, and healing names it too.
 #[test]
-fn bad_blocks_and_absent_copies_are_told_and_mended() {
+fn bad_blocks_and_absent_copies_are_reported_and_repaired() {
     let world = World::new(2);
     drop(ten(&world));
     world.disks[0].unreadable.borrow_mut().push(RING.at + 2 * 4096);
@@ -273,12 +273,12 @@ fn bad_blocks_and_absent_copies_are_told_and_mended() {
     let recovered = world.heal(recovered);
     assert!(world.disks[0].unreadable.borrow().is_empty(), "{recovered:?}");
 
-    world.disks[1].failing.set(Some(DeviceError::Gone));
+    world.disks[1].failing.set(Some(DeviceError::Detached));
     let recovered = world.recover(&[0, 1], Place::FIRST, &[owner(1, 1)]);
     assert_eq!(recovered.failures()[0].disk, world.copy(1).disk);
     let error = world.block_on(async move { recovered.heal().await }).unwrap_err();
     assert_eq!(error.failures.len(), 1);
-    world.disks[0].failing.set(Some(DeviceError::Gone));
+    world.disks[0].failing.set(Some(DeviceError::Detached));
     let (seams, copies) = (world.seams.clone(), world.all());
     let nothing = world.block_on(async move {
         recover(&seams, dolmen_units::Epoch(9), POOL, RING, &copies, Place::FIRST, &[]).await.err()

@@ -50,14 +50,14 @@ fn concurrent_appends_share_a_batch() {
         let wait = if number == 50 { Wait::Durable } else { Wait::Written };
         spawn_append(&world, &log, vec![number; 20], Class::Ordinary, wait, &outcomes);
         if number == 0 {
-            world.settle_down();
+            world.run_until_idle();
         }
     }
-    world.settle_down();
+    world.run_until_idle();
     assert_eq!(outcomes.borrow().len(), 0, "nothing is acknowledged while a copy lacks it");
     world.disks[0].holding.set(false);
     world.disks[0].release_all();
-    world.settle_down();
+    world.run_until_idle();
     assert_eq!(outcomes.borrow().len(), 101);
     let counters = log.counters();
     assert_eq!((counters.batches, counters.durable_batches, counters.records), (2, 2, 101));
@@ -104,7 +104,7 @@ fn a_full_ring_waits_for_a_trim() {
     let fill = |class, outcomes: &Outcomes| {
         for _ in 0..20 {
             spawn_append(&world, &log, vec![1; 3000], class, Wait::Written, outcomes);
-            world.settle_down();
+            world.run_until_idle();
         }
     };
     fill(Class::Ordinary, &ordinary);
@@ -115,12 +115,12 @@ fn a_full_ring_waits_for_a_trim() {
     assert_eq!(world.block_on(async move { marking.mark().await }), Ok(Lsn(16)));
     assert_eq!(log.usage().used_bytes, RING.length);
     log.trim(log.place_of(Lsn(13)).unwrap());
-    world.settle_down();
+    world.run_until_idle();
     assert!(reserved.borrow().len() > 3 && ordinary.borrow().len() > 12);
     while ordinary.borrow().len() < 20 || reserved.borrow().len() < 20 {
         let used = log.usage().used_bytes;
         log.trim((1..200).rev().find_map(|lsn| log.place_of(Lsn(lsn))).unwrap());
-        world.settle_down();
+        world.run_until_idle();
         assert!(used > 0, "an empty ring takes whatever waits");
     }
 }
@@ -132,16 +132,16 @@ fn a_failed_copy_is_excluded_before_anything_is_acknowledged() {
     let world = World::new(3);
     let log = world.fresh();
     let outcomes = Outcomes::default();
-    world.disks[2].failing.set(Some(DeviceError::Gone));
+    world.disks[2].failing.set(Some(DeviceError::Detached));
     for number in 0..3 {
         spawn_append(&world, &log, vec![number], Class::Ordinary, Wait::Durable, &outcomes);
-        world.settle_down();
+        world.run_until_idle();
     }
     let asked = Rc::clone(&log);
     assert_eq!(world.block_on(async move { asked.trouble().await }), world.copy(2).disk);
     assert_eq!((outcomes.borrow().len(), log.failures().len()), (0, 1));
     let first = change(&world, &log, 2, world.copies(&[0, 1]));
-    world.settle_down();
+    world.run_until_idle();
     assert_eq!(*outcomes.borrow(), [Ok(Lsn(1)), Ok(Lsn(2)), Ok(Lsn(2))]);
     assert_eq!((first, log.failures().len()), (Lsn(2), 0));
     for copy in [0, 1] {
@@ -157,16 +157,16 @@ fn a_copy_that_fails_under_another_change_holds_its_batch_open() {
     let world = World::new(2);
     let log = world.fresh();
     let outcomes = Outcomes::default();
-    world.disks[1].failing.set(Some(DeviceError::Gone));
+    world.disks[1].failing.set(Some(DeviceError::Detached));
     spawn_append(&world, &log, vec![1], Class::Ordinary, Wait::Durable, &outcomes);
-    world.settle_down();
+    world.run_until_idle();
     change(&world, &log, 2, world.copies(&[0, 1]));
-    world.settle_down();
+    world.run_until_idle();
     assert_eq!((outcomes.borrow().len(), log.failures().len()), (0, 1));
     let asked = Rc::clone(&log);
     assert_eq!(world.block_on(async move { asked.trouble().await }), world.copy(1).disk);
     change(&world, &log, 3, world.copies(&[0]));
-    world.settle_down();
+    world.run_until_idle();
     assert_eq!((outcomes.borrow().len(), log.failures().len()), (1, 0));
     assert_eq!(*outcomes.borrow(), [Ok(Lsn(1))]);
 }
@@ -178,16 +178,16 @@ fn a_change_that_fails_changes_nothing_and_may_be_tried_again() {
     let outcomes = Outcomes::default();
     world.disks[1].failing.set(Some(DeviceError::Medium { errno: 5 }));
     spawn_append(&world, &log, vec![1], Class::Ordinary, Wait::Written, &outcomes);
-    world.settle_down();
+    world.run_until_idle();
     let changing = Rc::clone(&log);
     let result = world.block_on(async move {
         changing.change_epoch(async |_| Err::<(EpochId, Epoch, Vec<LogCopy>), &str>("no label")).await
     });
     assert_eq!(result, Err("no label"));
-    world.settle_down();
+    world.run_until_idle();
     assert_eq!(outcomes.borrow().len(), 0);
     change(&world, &log, 2, world.copies(&[0]));
-    world.settle_down();
+    world.run_until_idle();
     assert_eq!(*outcomes.borrow(), [Ok(Lsn(1))]);
 }
 
@@ -200,21 +200,21 @@ fn the_loss_of_all_copies_is_latched() {
     world.disks.iter().for_each(|disk| disk.holding.set(true));
     for number in 0..3 {
         spawn_append(&world, &log, vec![number; 16000], Class::Ordinary, Wait::Written, &outcomes);
-        world.settle_down();
+        world.run_until_idle();
     }
-    world.disks.iter().for_each(|disk| disk.failing.set(Some(DeviceError::Gone)));
+    world.disks.iter().for_each(|disk| disk.failing.set(Some(DeviceError::Detached)));
     world.disks.iter().for_each(|disk| disk.release_all());
-    world.settle_down();
+    world.run_until_idle();
     assert_eq!(outcomes.borrow().len(), 3);
     assert!(outcomes.borrow().iter().all(|outcome| matches!(outcome, Err(LogError::Lost { .. }))));
     let late = Rc::clone(&log);
     assert!(matches!(world.block_on(async move { late.mark().await }), Err(LogError::Lost { .. })));
     drop(log);
-    world.settle_down();
+    world.run_until_idle();
     assert_eq!((world.executor.waiting(), world.seams.metadata.lent_count()), (vec![], 0));
 }
 
-// A new voter joins while a batch is under way and the old copies are rotten in different places: it alone then tells
+// A new voter joins while a batch is under way and the old copies are corrupt in different places: it alone then tells
 // everything, and what is appended later reaches it.
 #[test]
 fn a_new_voter_gets_the_live_log() {
@@ -223,13 +223,13 @@ fn a_new_voter_gets_the_live_log() {
     let outcomes = Outcomes::default();
     for number in 0..5 {
         spawn_append(&world, &log, vec![number; 3000], Class::Ordinary, Wait::Written, &outcomes);
-        world.settle_down();
+        world.run_until_idle();
     }
     world.disks[0].damage(|content| content[8192 + 500] ^= 1);
     world.disks[1].damage(|content| content[8192 + 4096 + 500] ^= 1);
     world.disks[0].holding.set(true);
     spawn_append(&world, &log, vec![5; 3000], Class::Ordinary, Wait::Written, &outcomes);
-    world.settle_down();
+    world.run_until_idle();
     let (changing, copies, new) = (Rc::clone(&log), world.all(), world.copy(2));
     let result: Result<(), CopyError> = world.block_on(async move {
         changing
@@ -244,7 +244,7 @@ fn a_new_voter_gets_the_live_log() {
     world.disks[0].holding.set(false);
     world.disks[0].release_all();
     spawn_append(&world, &log, vec![6; 3000], Class::Ordinary, Wait::Written, &outcomes);
-    world.settle_down();
+    world.run_until_idle();
     assert_eq!(outcomes.borrow().len(), 7);
     let recovered = world.recover(&[2], Place::FIRST, &[owner(1, 1), owner(2, 7)]);
     let found: Vec<u8> = contents(&recovered).iter().map(|(_, _, body)| body[0]).collect();
@@ -253,13 +253,13 @@ fn a_new_voter_gets_the_live_log() {
 
 // A new voter was given the batch that is under way, and then all that had it before fail: it is not lost.
 #[test]
-fn a_batch_that_a_new_voter_was_given_outlives_the_old_ones() {
+fn a_batch_on_a_new_voter_survives_the_old_ones() {
     let world = World::new(2);
     let log = world.start(1, world.copies(&[0]), Start::Fresh(Place::FIRST));
     let outcomes = Outcomes::default();
     world.disks[0].holding.set(true);
     spawn_append(&world, &log, vec![1], Class::Ordinary, Wait::Durable, &outcomes);
-    world.settle_down();
+    world.run_until_idle();
     let (changing, copies, new) = (Rc::clone(&log), world.all(), world.copy(1));
     let joined: Result<(), CopyError> = world.block_on(async move {
         changing
@@ -270,14 +270,14 @@ fn a_batch_that_a_new_voter_was_given_outlives_the_old_ones() {
             .await
     });
     assert_eq!(joined, Ok(()));
-    world.disks[0].failing.set(Some(DeviceError::Gone));
+    world.disks[0].failing.set(Some(DeviceError::Detached));
     world.disks[0].release_all();
-    world.settle_down();
+    world.run_until_idle();
     let asked = Rc::clone(&log);
     assert_eq!(world.block_on(async move { asked.trouble().await }), world.copy(0).disk);
     assert_eq!(*outcomes.borrow(), []);
     change(&world, &log, 3, world.copies(&[1]));
-    world.settle_down();
+    world.run_until_idle();
     assert_eq!(*outcomes.borrow(), [Ok(Lsn(1))]);
     let recovered = world.recover(&[1], Place::FIRST, &[owner(1, 1), owner(3, 2)]);
     assert_eq!(contents(&recovered).len(), 1);
@@ -289,7 +289,7 @@ fn a_batch_that_no_copy_gives_is_not_copied() {
     let log = world.start(1, world.copies(&[0]), Start::Fresh(Place::FIRST));
     let outcomes = Outcomes::default();
     spawn_append(&world, &log, vec![1], Class::Ordinary, Wait::Written, &outcomes);
-    world.settle_down();
+    world.run_until_idle();
     world.disks[0].damage(|content| content[8192 + 500] ^= 1);
     let new = world.copy(1);
     let expected = CopyError::Source { lsn: Lsn(1), disk: new.disk };
@@ -320,11 +320,11 @@ fn a_hung_copy_is_excluded_and_its_buffer_left_to_it() {
     let outcomes = Outcomes::default();
     world.disks[1].holding.set(true);
     spawn_append(&world, &log, vec![1], Class::Ordinary, Wait::Written, &outcomes);
-    world.settle_down();
+    world.run_until_idle();
     change(&world, &log, 2, world.copies(&[0]));
     for number in 2..5 {
         spawn_append(&world, &log, vec![number], Class::Ordinary, Wait::Written, &outcomes);
-        world.settle_down();
+        world.run_until_idle();
     }
     assert_eq!((outcomes.borrow().len(), log.counters().buffers), (4, 3));
     world.disks[1].release_all();
@@ -341,7 +341,7 @@ fn a_cut_parts_what_came_before_from_what_comes_later() {
     world.disks[0].holding.set(true);
     let append = || {
         spawn_append(&world, &log, vec![1], Class::Ordinary, Wait::Written, &outcomes);
-        world.settle_down();
+        world.run_until_idle();
     };
     append();
     append();
@@ -349,7 +349,7 @@ fn a_cut_parts_what_came_before_from_what_comes_later() {
     append();
     world.disks[0].holding.set(false);
     world.disks[0].release_all();
-    world.settle_down();
+    world.run_until_idle();
     assert_eq!(*outcomes.borrow(), [Ok(Lsn(1)), Ok(Lsn(2)), Ok(Lsn(3))]);
 }
 
@@ -361,15 +361,15 @@ fn a_stopped_log_has_written_everything_and_takes_nothing_more() {
     world.disks[0].holding.set(true);
     for _ in 0..2 {
         spawn_append(&world, &log, vec![1], Class::Ordinary, Wait::Written, &outcomes);
-        world.settle_down();
+        world.run_until_idle();
     }
     let stopping = Rc::clone(&log);
     world.executor.spawn("stop", Box::pin(async move { stopping.stop().await }));
-    world.settle_down();
+    world.run_until_idle();
     assert!(world.executor.waiting().contains(&"stop"));
     world.disks[0].holding.set(false);
     world.disks[0].release_all();
-    world.settle_down();
+    world.run_until_idle();
     assert_eq!((outcomes.borrow().len(), world.executor.waiting()), (2, vec![]));
     let late = Rc::clone(&log);
     let late = world.block_on(async move { late.append(1, &[], Class::Ordinary, Wait::Written).await });

@@ -11,8 +11,8 @@ use dolmen_block_io::Durability;
 use dolmen_block_io::sync::Notify;
 use dolmen_buffer::{Arena, Shared};
 use dolmen_nbd::{
-    Access, BlockState, Effort, Export, ExportError, Exports, Extents, Holes, Listed, Medium,
-    PIECE_BYTES_MAX, Profile, ReadError, Refusal, Segments, Zeroing,
+    Access, BlockState, Export, ExportError, Exports, Extents, Holes, Listed, Medium, PIECE_BYTES_MAX,
+    Profile, ReadError, Refusal, Segments, ZeroMode, Zeroing,
 };
 use dolmen_units::Bytes;
 
@@ -33,7 +33,7 @@ pub(crate) struct MemoryExport {
     pub(crate) fails: Cell<Option<ExportError>>,
     /// Requests wait while this is set.
     pub(crate) held: Cell<bool>,
-    pub(crate) bell: Notify,
+    pub(crate) notify: Notify,
     pub(crate) durable_changes: Cell<usize>,
     pub(crate) flushes: Cell<usize>,
     pub(crate) cached: Cell<u64>,
@@ -55,7 +55,7 @@ impl MemoryExport {
             })
             .await;
         }
-        self.bell.wait_for(|| (!self.held.get()).then_some(())).await;
+        self.notify.wait_for(|| (!self.held.get()).then_some(())).await;
     }
 
     fn end(&self) {
@@ -183,7 +183,7 @@ impl Export for MemoryExport {
     async fn write_zeroes(&self, zeroing: Zeroing) -> Result<(), ExportError> {
         self.begin().await;
         let result = self.change(&zeroing.range, zeroing.durability);
-        let slow = zeroing.effort == Effort::OnlyFast && zeroing.holes == Holes::Forbidden;
+        let slow = zeroing.zero_mode == ZeroMode::OnlyFast && zeroing.holes == Holes::Forbidden;
         let result = if slow { Err(ExportError::NotFast) } else { result };
         if result.is_ok() {
             self.fill(&zeroing.range, true, zeroing.holes == Holes::Forbidden);
@@ -268,7 +268,7 @@ impl MemoryExports {
                 bad: RefCell::default(),
                 fails: Cell::default(),
                 held: Cell::default(),
-                bell: Notify::new(),
+                notify: Notify::new(),
                 durable_changes: Cell::default(),
                 flushes: Cell::default(),
                 cached: Cell::default(),

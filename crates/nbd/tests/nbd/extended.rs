@@ -120,7 +120,7 @@ fn a_long_effect_does_not_hold_up_a_stop() {
         world.executor.spawn("stop", Box::pin(async move { server.stop().await }));
         dolmen_block_io::sleep(world.clock.as_ref(), std::time::Duration::from_millis(1)).await;
         vast.held.set(false);
-        vast.bell.notify_all();
+        vast.notify.notify_all();
         assert_eq!(client.reply().await.unwrap().error, Some(108));
         assert_eq!(client.session.ended().await, Ok(Farewell::Stopped));
         assert_eq!(vast.parts.borrow().len(), 1, "what was under way was finished, and no more begun");

@@ -1,7 +1,7 @@
 //! The handshake, option by option, right and wrong.
 
 use dolmen_nbd::option::{HandshakeError, RefusedOption};
-use dolmen_nbd::{Cut, Farewell, HANDSHAKE_BYTES_MAX, OPTIONS_MAX, Patience, SessionError, StreamEnd};
+use dolmen_nbd::{Cut, Farewell, HANDSHAKE_BYTES_MAX, OPTIONS_MAX, SessionError, StreamEnd, Timeouts};
 
 use crate::client::{ACK, context_data, counted, info_data, option_bytes};
 use crate::export::{DISK_BYTES, SEALED_BYTES, longest_name};
@@ -30,7 +30,7 @@ fn a_client_that_sets_unknown_flags_is_dropped() {
 }
 
 #[test]
-fn all_that_is_known_of_an_export_is_told() {
+fn everything_known_of_an_export_is_sent() {
     // INFO with every item, then GO in the same handshake, for both exports.
     let world = World::new(2);
     for (name, size, smallest, flags) in [
@@ -114,11 +114,11 @@ fn names_of_every_length_are_taken_or_refused_by_their_true_length() {
             assert_eq!(client.refused(option, &data(&longer)).await, INVALID);
             assert_eq!(client.refused(option, &data("a\0b")).await, INVALID);
             assert_eq!(client.refused(option, &[counted(b"\xff\xfe"), vec![0; 4]].concat()).await, INVALID);
-            let mut lying = data("disk");
-            lying[..4].fill(0xff);
-            assert_eq!(client.refused(option, &lying).await, INVALID);
-            lying[..4].copy_from_slice(&5u32.to_be_bytes());
-            assert_eq!(client.refused(option, &lying).await, INVALID);
+            let mut bad = data("disk");
+            bad[..4].fill(0xff);
+            assert_eq!(client.refused(option, &bad).await, INVALID);
+            bad[..4].copy_from_slice(&5u32.to_be_bytes());
+            assert_eq!(client.refused(option, &bad).await, INVALID);
             assert_eq!(client.refused(option, &[data("disk"), vec![0]].concat()).await, INVALID);
             assert_eq!(client.refused(option, &[]).await, INVALID);
         }
@@ -302,9 +302,9 @@ fn a_failed_selection_of_contexts_undoes_the_one_before() {
 #[test]
 fn a_handshake_that_takes_too_long_is_cut_off() {
     // One client says nothing, one stops inside an option, one sends an option now and then.
-    let limit = Patience::default().handshake;
+    let limit = Timeouts::default().handshake;
     let world = World::new(13);
-    let (silent, mut halting, slow) = (world.client(), world.client(), world.connect());
+    let (unresponsive, mut halting, slow) = (world.client(), world.client(), world.connect());
     let clock = world.clock.clone();
     let cut = Err(SessionError::Cut(Cut::SlowHandshake { limit }));
     let ended = world.run(async move {
@@ -318,7 +318,7 @@ fn a_handshake_that_takes_too_long_is_cut_off() {
                 break;
             }
         }
-        [silent.session.ended().await, halting.session.ended().await, client.session.ended().await]
+        [unresponsive.session.ended().await, halting.session.ended().await, client.session.ended().await]
     });
     assert_eq!(ended, [cut, cut, cut]);
     assert!(world.elapsed() >= limit && world.elapsed() < limit * 2);
@@ -334,7 +334,7 @@ fn a_client_may_vanish_at_any_point_of_the_handshake() {
         client.hang_up();
         client.session.ended().await
     });
-    assert_eq!(ending, Ok(Farewell::Gone));
+    assert_eq!(ending, Ok(Farewell::Closed));
     let mut client = world.client();
     let ending = world.run(async move {
         client.greet(3).await;

@@ -146,7 +146,7 @@ fn assert_answer(request: &Request, reply: &Reply, expected: &Expected) {
 struct Queue {
     bytes: RefCell<Vec<u8>>,
     done: Cell<bool>,
-    bell: Notify,
+    notify: Notify,
 }
 
 impl Queue {
@@ -158,7 +158,7 @@ impl Queue {
             Box::pin(async move {
                 loop {
                     shared
-                        .bell
+                        .notify
                         .wait_for(|| (shared.done.get() || !shared.bytes.borrow().is_empty()).then_some(()))
                         .await;
                     let bytes = shared.bytes.take();
@@ -174,12 +174,12 @@ impl Queue {
 
     fn push(&self, bytes: &[u8]) {
         self.bytes.borrow_mut().extend(bytes);
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 
     fn finish(&self) {
         self.done.set(true);
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 }
 

@@ -17,7 +17,7 @@ type Taken = (usize, Result<PreludeStep, HandshakeError>, Vec<(u32, u32)>);
 
 /// Gives the bytes to a prelude in parts of at most `part`. Returns what was taken, how it ended, and the replies as
 /// option and type.
-fn say(bytes: &[u8], part: usize) -> Taken {
+fn send(bytes: &[u8], part: usize) -> Taken {
     let mut prelude = Prelude::before_tls();
     let (mut replies, mut taken) = (Vec::new(), 0);
     let mut end = Ok(PreludeStep::More);
@@ -51,7 +51,7 @@ fn parsed(replies: &[u8]) -> Vec<(u32, u32)> {
     found
 }
 
-fn said(options: &[(u32, &[u8])]) -> Vec<u8> {
+fn reported(options: &[(u32, &[u8])]) -> Vec<u8> {
     let mut bytes = 3u32.to_be_bytes().to_vec();
     options.iter().for_each(|(option, data)| bytes.extend(option_bytes(*option, data)));
     bytes
@@ -74,7 +74,7 @@ fn every_option_but_starttls_and_abort_needs_tls_first() {
         (99, &[0; 300]),
         (u32::MAX, &[]),
     ];
-    let mut bytes = said(&options);
+    let mut bytes = reported(&options);
     bytes.extend(option_bytes(5, b"x"));
     bytes.extend(option_bytes(5, &[]));
     let whole = bytes.len();
@@ -83,11 +83,11 @@ fn every_option_but_starttls_and_abort_needs_tls_first() {
     let mut expected: Vec<(u32, u32)> = options.iter().map(|(option, _)| (*option, TLS_REQUIRED)).collect();
     expected.extend([(5, INVALID), (5, ACK)]);
     for part in [1, 3, 16, 1000, 10_000] {
-        let (taken, end, replies) = say(&bytes, part);
+        let (taken, end, replies) = send(&bytes, part);
         assert_eq!(end, Ok(PreludeStep::StartTls(FLAGS)));
         assert_eq!((taken, &replies), (whole, &expected), "in parts of {part}");
     }
-    let (_, end, replies) = say(&said(&[(2, &[])]), 7);
+    let (_, end, replies) = send(&reported(&[(2, &[])]), 7);
     assert_eq!((end, replies), (Ok(PreludeStep::Left), vec![(2, ACK)]));
 }
 
@@ -95,39 +95,39 @@ fn every_option_but_starttls_and_abort_needs_tls_first() {
 fn what_cannot_be_answered_ends_the_connection() {
     let refusal = RefusedOption::TlsRequired;
     let no_export = Err(HandshakeError::NoExport { refusal });
-    assert_eq!(say(&said(&[(1, b"disk")]), 5).1, no_export);
+    assert_eq!(send(&reported(&[(1, b"disk")]), 5).1, no_export);
     // A client without answers to options operates without TLS, so it is not served at all.
     let old = [&2u32.to_be_bytes()[..], &option_bytes(5, &[])].concat();
-    assert_eq!(say(&old, 5).1, Err(HandshakeError::NotFixed { option: 5 }));
+    assert_eq!(send(&old, 5).1, Err(HandshakeError::NotFixed { option: 5 }));
     let unknown = HandshakeError::UnknownFlags { found: 7, offered: 3 };
-    assert_eq!(say(&7u32.to_be_bytes(), 1).1, Err(unknown));
+    assert_eq!(send(&7u32.to_be_bytes(), 1).1, Err(unknown));
     // TLS without having asked for it, as a browser would.
     let hello = [&3u32.to_be_bytes()[..], b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03abcdefgh"].concat();
-    assert!(matches!(say(&hello, 4).1, Err(HandshakeError::BadMagic { .. })));
+    assert!(matches!(send(&hello, 4).1, Err(HandshakeError::BadMagic { .. })));
 }
 
 #[test]
 fn a_client_that_talks_and_talks_is_ended_within_the_bounds() {
     let many: Vec<(u32, &[u8])> = vec![(3, &[]); PRELUDE_OPTIONS_MAX + 1];
-    let (_, end, replies) = say(&said(&many), 64);
+    let (_, end, replies) = send(&reported(&many), 64);
     assert_eq!(end, Err(HandshakeError::TooManyOptions { options_max: PRELUDE_OPTIONS_MAX }));
     assert_eq!(replies.len(), PRELUDE_OPTIONS_MAX);
     // The length is enough: nobody waits for 4 GiB.
-    let mut lying = said(&[(7, &[])]);
-    let at = lying.len() - 4;
-    lying[at..].fill(0xff);
-    let (_, end, replies) = say(&lying, 64);
+    let mut bad = reported(&[(7, &[])]);
+    let at = bad.len() - 4;
+    bad[at..].fill(0xff);
+    let (_, end, replies) = send(&bad, 64);
     let found = 16 + u64::from(u32::MAX);
     assert!(found > PRELUDE_BYTES_MAX);
     assert_eq!((end, replies), (Err(HandshakeError::PreludeTooLong { found }), vec![(7, TLS_REQUIRED)]));
 }
 
 #[test]
-fn nothing_agreed_before_tls_is_known_behind_it() {
+fn nothing_agreed_before_tls_holds_after_it() {
     // Scenario: structured replies and a context before STARTTLS, as an attacker between would put them there; TLS; the
     // client goes on as if alone. Expected: simple replies, no context, and a second STARTTLS is invalid.
     let contexts = context_data("disk", &["base:allocation"]);
-    let (_, end, _) = say(&said(&[(8, &[]), (10, &contexts), (5, &[])]), 9);
+    let (_, end, _) = send(&reported(&[(8, &[]), (10, &contexts), (5, &[])]), 9);
     let Ok(PreludeStep::StartTls(flags)) = end else { panic!("{end:?}") };
     let world = World::new(1);
     let mut client = Client::new(world.connect_at(Entrance::AfterTls(flags)));
@@ -147,7 +147,7 @@ fn nothing_agreed_before_tls_is_known_behind_it() {
         assert_eq!(client.take(10 + 124).await.unwrap()[10..], [0; 124]);
         client.hang_up();
         let ending = client.session.ended().await;
-        assert!(matches!(ending, Ok(Farewell::Gone) | Err(SessionError::Send(_))), "{ending:?}");
+        assert!(matches!(ending, Ok(Farewell::Closed) | Err(SessionError::Send(_))), "{ending:?}");
     });
     world.assert_at_rest();
 }
@@ -164,13 +164,13 @@ proptest! {
         part in 1usize..60,
     ) {
         let options: Vec<(u32, &[u8])> = options.iter().map(|(option, data)| (*option, &data[..])).collect();
-        let mut bytes = said(&options);
+        let mut bytes = reported(&options);
         for (at, byte) in noise {
             let at = at.index(bytes.len());
             bytes[at] = byte;
         }
-        let whole = say(&bytes, bytes.len());
-        prop_assert_eq!(&say(&bytes, part), &whole);
+        let whole = send(&bytes, bytes.len());
+        prop_assert_eq!(&send(&bytes, part), &whole);
         let granted = whole.2.iter().filter(|(_, reply)| *reply == ACK).count();
         let ends = matches!(whole.1, Ok(PreludeStep::StartTls(_) | PreludeStep::Left));
         prop_assert_eq!(granted, usize::from(ends), "an acknowledgement ends the prelude");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dolmen_block_io::{Spawner, sleep};
 use dolmen_nbd::option::{ClientFlags, RefusedOption};
-use dolmen_nbd::{Cut, Entrance, Farewell, IN_FLIGHT_MAX, Limits, Patience, SessionError, TURNED_AWAY_MAX};
+use dolmen_nbd::{Cut, Entrance, Farewell, IN_FLIGHT_MAX, Limits, REFUSED_MAX, SessionError, Timeouts};
 
 use crate::client::{Client, DISC, FLUSH, READ, Request, WRITE, info_data, option_bytes, request_bytes};
 use crate::world::World;
@@ -18,7 +18,7 @@ fn stop_in_background(world: &Rc<World>) {
 #[test]
 fn requests_under_way_finish_later_ones_are_refused_and_a_client_that_stays_is_cut_off() {
     let world = World::new(1);
-    let patience = Patience::default();
+    let timeouts = Timeouts::default();
     let mut client = world.client();
     world.run({
         let world = Rc::clone(&world);
@@ -38,13 +38,13 @@ fn requests_under_way_finish_later_ones_are_refused_and_a_client_that_stays_is_c
                 assert_eq!((reply.cookie, reply.error), (late, Some(108)));
             }
             disk.held.set(false);
-            disk.bell.notify_all();
+            disk.notify.notify_all();
             let reply = client.reply().await.unwrap();
             assert_eq!((reply.cookie, reply.error), (first, None));
             assert_eq!(disk.content.borrow()[..1024], [[7; 512], [0; 512]].concat());
             // It keeps asking for as long as it is let.
             loop {
-                sleep(world.clock.as_ref(), patience.stop_quiet / 2).await;
+                sleep(world.clock.as_ref(), timeouts.stop_quiet / 2).await;
                 client.send(Request { kind: FLUSH, flags: 0, offset: 0, length: 0 }, &[]).await;
                 match client.reply().await {
                     Some(reply) => assert_eq!(reply.error, Some(108)),
@@ -54,7 +54,7 @@ fn requests_under_way_finish_later_ones_are_refused_and_a_client_that_stays_is_c
             assert_eq!(client.session.ended().await, Ok(Farewell::Stopped));
         }
     });
-    assert!(world.elapsed() >= patience.stop && world.elapsed() < patience.stop + Duration::from_secs(1));
+    assert!(world.elapsed() >= timeouts.stop && world.elapsed() < timeouts.stop + Duration::from_secs(1));
     world.assert_at_rest();
 }
 
@@ -82,7 +82,7 @@ fn quiet_clients_do_not_hold_up_a_stop() {
 #[test]
 fn a_client_that_never_takes_its_replies_is_cut_off_and_holds_a_bounded_amount() {
     // It asks for far more than the pipe holds and reads nothing.
-    let limit = Patience::default().send;
+    let limit = Timeouts::default().send;
     for structured in [true, false] {
         let world = World::new(3);
         let mut client = world.client();
@@ -134,7 +134,7 @@ fn answers_that_are_not_taken_are_not_piled_up() {
 #[test]
 fn a_client_that_begins_a_write_and_goes_to_sleep_is_cut_off() {
     // It sends the request and half of the payload; another client is served meanwhile.
-    let limit = Patience::default().payload;
+    let limit = Timeouts::default().payload;
     let world = World::new(7);
     let (mut sleeper, mut other) = (world.client(), world.client());
     let ending = world.run(async move {
@@ -165,12 +165,12 @@ fn a_stop_is_not_held_up_by_a_client_that_takes_nothing() {
         server.stop().await;
         assert_eq!(client.session.ended().await, Ok(Farewell::Stopped));
     });
-    assert!(world.elapsed() <= Patience::default().stop + Duration::from_secs(1));
+    assert!(world.elapsed() <= Timeouts::default().stop + Duration::from_secs(1));
     world.assert_at_rest();
 }
 
 #[test]
-fn connections_beyond_the_limit_are_told_so_and_the_others_go_on() {
+fn connections_over_the_limit_are_refused_with_a_reason_and_the_others_go_on() {
     // Scenario: three connections of three; others that say nothing, and two that ask, one of them behind TLS. Expected:
     // each of those is refused with a sentence that names the limit, whatever it asks for, and those inside go on.
     let world = World::with_limits(5, Limits { connections_max: 3, ..Limits::default() });
@@ -180,7 +180,7 @@ fn connections_beyond_the_limit_are_told_so_and_the_others_go_on() {
         for client in &mut clients {
             client.go("disk").await;
         }
-        let full = Err(SessionError::TurnedAway(RefusedOption::Full { connections_max: 3 }));
+        let full = Err(SessionError::Refused(RefusedOption::Full { connections_max: 3 }));
         for _ in 0..100 {
             assert_eq!(connect.connect().ended().await, full);
         }
@@ -215,9 +215,9 @@ fn connections_beyond_the_limit_are_told_so_and_the_others_go_on() {
 fn ten_thousand_half_open_handshakes_hold_a_bounded_amount_and_are_cleared_away() {
     let world = World::new(6);
     let sessions: Vec<_> = (0..10_000).map(|_| world.connect()).collect();
-    world.settle();
+    world.release();
     assert!(world.server.session_count() <= Limits::default().connections_max);
-    let connections_max = Limits::default().connections_max + TURNED_AWAY_MAX;
+    let connections_max = Limits::default().connections_max + REFUSED_MAX;
     assert!(world.arena.lent_count() <= 2 * connections_max + 1);
     let mut ended = world.run(async move {
         let mut endings = Vec::new();
@@ -226,8 +226,8 @@ fn ten_thousand_half_open_handshakes_hold_a_bounded_amount_and_are_cleared_away(
         }
         endings
     });
-    ended.retain(|ending| !matches!(ending, Err(SessionError::TurnedAway(_))));
-    let limit = Patience::default().handshake;
+    ended.retain(|ending| !matches!(ending, Err(SessionError::Refused(_))));
+    let limit = Timeouts::default().handshake;
     assert!(!ended.is_empty());
     assert!(ended.iter().all(|ending| *ending == Err(SessionError::Cut(Cut::SlowHandshake { limit }))));
     let mut client = world.client();

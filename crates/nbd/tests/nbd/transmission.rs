@@ -170,7 +170,7 @@ fn a_stream_of_writes_copies_nothing_and_a_deep_queue_of_reads_saves_receives() 
 }
 
 #[test]
-fn holes_are_told_as_holes_and_neighbouring_data_as_one_chunk() {
+fn holes_are_sent_as_holes_and_neighbouring_data_as_one_chunk() {
     let world = World::new(4);
     let mut client = world.client();
     world.run(async move {
@@ -309,7 +309,7 @@ fn a_request_out_of_step_closes_after_what_came_before_is_answered() {
         client.send(Request { kind: WRITE, flags: 0, offset: 0, length: 512 }, &[9; 512]).await;
         client.put(&[0x42; 32]).await;
         disk.held.set(false);
-        disk.bell.notify_all();
+        disk.notify.notify_all();
         assert_eq!(client.reply().await.unwrap().error, None);
         assert!(client.reply().await.is_none());
         let expected = if client.extended { 0x21e4_1c71 } else { 0x2560_9513 };
@@ -365,7 +365,7 @@ fn a_read_only_export_reads_and_refuses_changes() {
 }
 
 #[test]
-fn block_status_tells_extents_up_to_its_bound() {
+fn block_status_sends_extents_up_to_its_bound() {
     let world = World::new(12);
     let mut client = world.client();
     world.run(async move {
@@ -403,7 +403,7 @@ fn requests_run_side_by_side_up_to_the_bound_and_not_beyond() {
         }
         assert_eq!(disk.under_way.get(), IN_FLIGHT_MAX);
         disk.held.set(false);
-        disk.bell.notify_all();
+        disk.notify.notify_all();
         while client.pending_count() > 0 {
             assert_eq!(client.reply().await.unwrap().error, None);
         }

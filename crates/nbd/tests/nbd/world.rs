@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_block_io::sync::Notify;
-use dolmen_block_io::{Clock, Executor, MemoryClock, Moment, Spawner};
+use dolmen_block_io::{Clock, Executor, Instant, MemoryClock, Spawner};
 use dolmen_buffer::{Arena, ArenaConfig, Buffer, Shared};
 use dolmen_nbd::{
     Connection, ConnectionError, Entrance, Farewell, Limits, Means, Receive, Server, SessionError,
@@ -40,7 +40,7 @@ impl Dice {
 pub(crate) struct Pipe {
     bytes: RefCell<VecDeque<u8>>,
     closed: Cell<bool>,
-    bell: Notify,
+    notify: Notify,
 }
 
 pub(crate) const PIPE_BYTES_MAX: usize = 128 * 1024;
@@ -49,13 +49,13 @@ impl Pipe {
     pub(crate) async fn write(&self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
             let space = || (PIPE_BYTES_MAX - self.bytes.borrow().len()).min(bytes.len());
-            self.bell.wait_for(|| (self.closed.get() || space() > 0).then_some(())).await;
+            self.notify.wait_for(|| (self.closed.get() || space() > 0).then_some(())).await;
             if self.closed.get() {
                 return false;
             }
             let (now, later) = bytes.split_at(space());
             self.bytes.borrow_mut().extend(now);
-            self.bell.notify_all();
+            self.notify.notify_all();
             bytes = later;
         }
         true
@@ -63,7 +63,7 @@ impl Pipe {
 
     /// Takes `least` to `into.len()` bytes, or fewer at the end of the stream.
     pub(crate) async fn read(&self, into: &mut [u8], least: usize) -> usize {
-        self.bell
+        self.notify
             .wait_for(|| {
                 (self.closed.get() || self.bytes.borrow().len() >= least.min(PIPE_BYTES_MAX)).then_some(())
             })
@@ -74,13 +74,13 @@ impl Pipe {
         for _ in 0..2 {
             count += bytes.read(&mut into[count..]).unwrap();
         }
-        self.bell.notify_all();
+        self.notify.notify_all();
         count
     }
 
     pub(crate) fn close(&self) {
         self.closed.set(true);
-        self.bell.notify_all();
+        self.notify.notify_all();
     }
 }
 
@@ -133,7 +133,7 @@ impl Connection for MemoryConnection {
         let mut result = Ok(());
         for part in &parts {
             if !self.to_client.write(part).await {
-                result = Err(ConnectionError::Gone);
+                result = Err(ConnectionError::Reset);
                 break;
             }
         }
@@ -162,12 +162,12 @@ pub(crate) struct World {
 pub(crate) struct Session {
     pub(crate) connection: Rc<MemoryConnection>,
     ending: Rc<RefCell<Option<Ending>>>,
-    bell: Rc<Notify>,
+    notify: Rc<Notify>,
 }
 
 impl Session {
     pub(crate) async fn ended(&self) -> Ending {
-        self.bell.wait_for(|| *self.ending.borrow()).await
+        self.notify.wait_for(|| *self.ending.borrow()).await
     }
 }
 
@@ -218,9 +218,9 @@ impl World {
     pub(crate) fn connect_at(&self, entrance: Entrance) -> Session {
         let connection = self.end(Rc::default(), Rc::default());
         let ending = Rc::new(RefCell::new(None));
-        let bell = Rc::new(Notify::new());
+        let notify = Rc::new(Notify::new());
         let (server, into, ring, served) =
-            (Rc::clone(&self.server), Rc::clone(&ending), Rc::clone(&bell), Rc::clone(&connection));
+            (Rc::clone(&self.server), Rc::clone(&ending), Rc::clone(&notify), Rc::clone(&connection));
         self.executor.spawn(
             "serve",
             Box::pin(async move {
@@ -229,7 +229,7 @@ impl World {
                 ring.notify_all();
             }),
         );
-        Session { connection, ending, bell }
+        Session { connection, ending, notify }
     }
 
     /// A client that has not said anything yet.
@@ -257,13 +257,13 @@ impl World {
     }
 
     /// Runs until nothing moves, without letting time pass.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn release(&self) {
         while self.executor.run_one(|ready| self.dice.roll(ready)) {}
     }
 
     /// Every session has ended, and everything that was lent is back.
     pub(crate) fn assert_at_rest(&self) {
-        self.settle();
+        self.release();
         assert_eq!(self.server.session_count(), 0, "sessions left: {:?}", self.executor.waiting());
         let zeros = usize::from(self.arena.counters().takes > 0);
         assert!(self.arena.lent_count() <= zeros, "{} buffers are lent still", self.arena.lent_count());
@@ -271,6 +271,6 @@ impl World {
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
-        self.clock.now().since(Moment(0))
+        self.clock.now().since(Instant(0))
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use dolmen_placement::{Code, DomainId, Offer, Placement, Placer, Request, Resiliency, Standing, Width};
-use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, GRAIN_BYTES};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot};
 
 pub const MIRROR2: Resiliency = Resiliency::Striped { copies: 2 };
 pub const MIRROR3: Resiliency = Resiliency::Striped { copies: 3 };
@@ -15,12 +15,12 @@ pub const DUAL: Resiliency = Resiliency::Parity { parity: 2 };
 /// A slab with a header of 4 KiB and two slots of a table page for every 504 blocks.
 pub fn with_tables(data: Bytes) -> u64 {
     let tables = (data.0 / BLOCK_BYTES).div_ceil(504) * 2 * BLOCK_BYTES;
-    (BLOCK_BYTES + data.0 + tables).div_ceil(GRAIN_BYTES)
+    (BLOCK_BYTES + data.0 + tables).div_ceil(ALLOCATION_UNIT_BYTES)
 }
 
 /// A slab that needs nothing beside its data.
 pub fn bare(data: Bytes) -> u64 {
-    data.0.div_ceil(GRAIN_BYTES)
+    data.0.div_ceil(ALLOCATION_UNIT_BYTES)
 }
 
 pub fn disks(free: &[u64]) -> Vec<Offer> {
@@ -35,10 +35,10 @@ pub fn in_domains(free: &[(u64, u32)]) -> Vec<Offer> {
     free.iter().zip(0u16..).map(offer).collect()
 }
 
-/// A row of `grains` grains dealt grain by grain.
-pub fn small(resiliency: Resiliency, width: Width, grains: u64) -> Placer {
-    let row = Bytes(grains * GRAIN_BYTES);
-    Placer::new(Request::new(resiliency, width, row, Bytes(GRAIN_BYTES)).unwrap(), bare)
+/// A row of `units` allocation units dealt allocation unit by allocation unit.
+pub fn small(resiliency: Resiliency, width: Width, units: u64) -> Placer {
+    let row = Bytes(units * ALLOCATION_UNIT_BYTES);
+    Placer::new(Request::new(resiliency, width, row, Bytes(ALLOCATION_UNIT_BYTES)).unwrap(), bare)
 }
 
 /// Takes a placement's slabs from the offers, and checks everything that holds for any placement.
@@ -57,8 +57,8 @@ pub fn take(offers: &mut [Offer], placement: &Placement) {
     for slab in &placement.slabs {
         let offer = offers.iter_mut().find(|offer| offer.slot == slab.slot).unwrap();
         assert_eq!(offer.standing, Standing::Claimable);
-        assert!(offer.free_grains - offer.reserve_grains >= slab.grains, "{offer:?} {slab:?}");
-        offer.free_grains -= slab.grains;
+        assert!(offer.free_units - offer.reserve_units >= slab.units, "{offer:?} {slab:?}");
+        offer.free_units -= slab.units;
         offer.space_rows += 1;
         assert!(used.insert(slab.slot), "two slabs on {}", slab.slot);
         let key = if matches!(placement.code, Code::Parity { .. }) { 0 } else { slab.column };

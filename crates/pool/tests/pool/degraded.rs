@@ -10,7 +10,7 @@ use dolmen_disk::Extent;
 use dolmen_placement::{DomainId, Offer, Request, Resiliency, Width};
 use dolmen_pool::{CreateOptions, ExcludeReason, MemoryArbiter, Pool, PoolState, Purpose, create};
 use dolmen_sim::{DiskProfile, Random, World};
-use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES, HostId};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskSlot, HostId};
 
 const ARENAS: ArenaConfig = ArenaConfig { small_count: 256, medium_count: 16, large_count: 6 };
 const SEEDS: u64 = 150;
@@ -18,8 +18,8 @@ const SEEDS: u64 = 150;
 const ROW: Bytes = Bytes::mib(2);
 const CAPACITY_MAX: u64 = 128;
 
-fn slab_grains(data: Bytes) -> u64 {
-    data.0.div_ceil(GRAIN_BYTES) + 1
+fn slab_units(data: Bytes) -> u64 {
+    data.0.div_ceil(ALLOCATION_UNIT_BYTES) + 1
 }
 
 fn is_here(pool: &Pool, slot: DiskSlot) -> bool {
@@ -27,9 +27,9 @@ fn is_here(pool: &Pool, slot: DiskSlot) -> bool {
 }
 
 /// Whether a mirror of two has a disk here with room, and another one, in another fault domain if there are two of those.
-fn could_place(offers: &[Offer], pool: &Pool, grains: u64) -> bool {
+fn could_place(offers: &[Offer], pool: &Pool, units: u64) -> bool {
     let domains: BTreeSet<DomainId> = offers.iter().map(|offer| offer.domain).collect();
-    let has_room = |offer: &&Offer| offer.claimable_grains() >= grains;
+    let has_room = |offer: &&Offer| offer.claimable_units() >= units;
     offers.iter().filter(has_room).filter(|one| is_here(pool, one.slot)).any(|one| {
         let others = offers.iter().filter(has_room).filter(|other| other.slot != one.slot);
         others.into_iter().any(|other| domains.len() < 2 || other.domain != one.domain)
@@ -44,12 +44,12 @@ async fn fill(pool: Rc<Pool>, mut random: Random) -> usize {
     let members = pool.offers_with_absent(Purpose::Claim);
     let domains: BTreeSet<DomainId> = members.iter().map(|offer| offer.domain).collect();
     let domain = |slot: DiskSlot| members.iter().find(|offer| offer.slot == slot).unwrap().domain;
-    let grains = slab_grains(ROW);
+    let units = slab_units(ROW);
     let mut degraded = 0;
     loop {
         let before = pool.offers_with_absent(Purpose::Claim);
         let mut change = pool.change(Purpose::Claim).await;
-        let Ok((placement, claims)) = change.place(&request, slab_grains, |_| 0) else { break };
+        let Ok((placement, claims)) = change.place(&request, slab_units, |_| 0) else { break };
         assert_eq!(placement.slabs.len(), claims.len());
         assert_eq!(placement.slabs.len(), (placement.columns * copies) as usize);
         let columns: Vec<_> = placement.slabs.chunk_by(|one, next| one.column == next.column).collect();
@@ -59,26 +59,29 @@ async fn fill(pool: Rc<Pool>, mut random: Random) -> usize {
             assert_eq!(slots.len(), copies as usize, "copies on different disks");
             assert!(slots.iter().any(|slot| is_here(&pool, *slot)), "a copy is here");
             let apart: BTreeSet<DomainId> = slots.iter().map(|slot| domain(*slot)).collect();
-            let is_apart = apart.len() > 1 || domains.len() < 2 || !could_place(&before, &pool, grains);
+            let is_apart = apart.len() > 1 || domains.len() < 2 || !could_place(&before, &pool, units);
             assert!(copies > 2 || is_apart, "{slots:?} are of one domain");
             let copies: Vec<u32> = column.iter().map(|slab| slab.copy).collect();
             assert!(copies.iter().zip(0..).all(|(copy, number)| *copy == number), "{copies:?}");
         }
         for (slab, claim) in placement.slabs.iter().zip(&claims) {
             assert_eq!(slab.slot, claim.slot);
-            assert_eq!(claim.runs.iter().map(|run| run.count).sum::<u64>(), slab.grains);
+            assert_eq!(claim.runs.iter().map(|run| run.count).sum::<u64>(), slab.units);
         }
-        let taken: u64 = placement.slabs.iter().map(|slab| slab.grains).sum();
-        let free = |offers: &[Offer]| offers.iter().map(|offer| offer.free_grains).sum::<u64>();
+        let taken: u64 = placement.slabs.iter().map(|slab| slab.units).sum();
+        let free = |offers: &[Offer]| offers.iter().map(|offer| offer.free_units).sum::<u64>();
         assert_eq!(free(&before) - free(&pool.offers_with_absent(Purpose::Claim)), taken);
         degraded += usize::from(placement.slabs.iter().any(|slab| !is_here(&pool, slab.slot)));
         change.commit().await.unwrap();
     }
     let left = pool.offers_with_absent(Purpose::Claim);
-    assert!(copies > 2 || !could_place(&left, &pool, grains), "refused, with room: {left:?}");
+    assert!(copies > 2 || !could_place(&left, &pool, units), "refused, with room: {left:?}");
     for room in pool.room() {
         let whole = Extent::of(pool.disk(room.slot).unwrap().member().capacity).unwrap();
-        assert!(room.free.0 / GRAIN_BYTES >= whole.grain_count() / 16, "the reserve of {room:?} is left");
+        assert!(
+            room.free.0 / ALLOCATION_UNIT_BYTES >= whole.unit_count() / 16,
+            "the reserve of {room:?} is left"
+        );
     }
     degraded
 }
@@ -143,13 +146,13 @@ fn of_a_pool_that_stopped_for_its_disks_each_of_them_has_failed() {
         assert!(pool.disks().iter().all(|disk| !disk.has_failed()));
         disks.iter().for_each(|disk| disk.vanish());
         let stopped = Rc::clone(&pool);
-        let told = async move {
+        let reported = async move {
             for slot in 0..count {
-                let told = stopped.exclude(DiskSlot(slot), ExcludeReason::MissedWrite).await;
-                assert!(told.is_err(), "no epoch comes into force without a disk");
+                let reported = stopped.exclude(DiskSlot(slot), ExcludeReason::MissedWrite).await;
+                assert!(reported.is_err(), "no epoch comes into force without a disk");
             }
         };
-        world.run(told).unwrap();
+        world.run(reported).unwrap();
         assert!(matches!(pool.state(), PoolState::Latched(_)));
         let is_here = |disk: &Rc<dolmen_pool::Disk>| disk.is_present() && !disk.has_failed();
         let here: Vec<String> = pool.disks().into_iter().filter(is_here).map(|disk| disk.name()).collect();

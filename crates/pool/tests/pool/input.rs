@@ -158,7 +158,8 @@ fn no_single_bit_of_a_label_stops_a_pool() {
     }
 }
 
-/// An image that lost a few megabytes opens; one that lost grains is left out, and refused where nothing opens without it.
+/// An image that lost a few megabytes opens; one that lost allocation units is left out, and refused where nothing opens without
+/// it.
 #[test]
 fn an_image_cut_short_is_left_out() {
     let pool = pool(1, 3);
@@ -179,7 +180,7 @@ fn an_image_cut_short_is_left_out() {
 
 /// A disk and its copy are both here: neither is used.
 #[test]
-fn a_disk_and_its_copy_are_told_apart_by_nobody() {
+fn a_disk_and_its_copy_are_refused_as_indistinguishable() {
     let pool = pool(1, 3);
     let mut images = whole(&pool);
     images.push(images[0].clone());

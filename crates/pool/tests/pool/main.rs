@@ -1,8 +1,8 @@
 //! What pools do and survive, on modelled disks.
 
 mod changes;
+mod corrupt_log;
 mod degraded;
 mod input;
-mod rotten_log;
 mod scale;
 mod two_hosts;

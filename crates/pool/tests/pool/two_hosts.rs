@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dolmen_block_io::sync::{Notify, join_all};
 use dolmen_block_io::{
-    BlockDevice, Command, Completions, Geometry, IoCounters, Moment, Outcome, Seams, Submission, sleep,
+    BlockDevice, Command, Completions, Geometry, Instant, IoCounters, Outcome, Seams, Submission, sleep,
 };
 use dolmen_buffer::ArenaConfig;
 use dolmen_pool::{
@@ -20,7 +20,7 @@ use dolmen_units::{Bytes, Epoch, HostId};
 
 const ARENAS: ArenaConfig = ArenaConfig { small_count: 256, medium_count: 32, large_count: 12 };
 const DISKS: usize = 3;
-/// The grain of the offsets at which the second host begins.
+/// The allocation unit of the offsets at which the second host begins.
 const STEP: Duration = Duration::from_millis(500);
 /// The same where they cross each other.
 const CROSSING: Duration = Duration::from_micros(50);
@@ -64,7 +64,7 @@ impl Host {
 struct Halting {
     inner: Rc<dyn BlockDevice>,
     completions: Rc<Completions>,
-    stands: Rc<Cell<bool>>,
+    present: Rc<Cell<bool>>,
     waiting: RefCell<Vec<(dolmen_block_io::CompletionKey, Command)>>,
     goes_on: Rc<Notify>,
 }
@@ -79,7 +79,7 @@ impl BlockDevice for Halting {
     }
 
     fn submit(&self, command: Command) -> Submission {
-        if !self.stands.get() {
+        if !self.present.get() {
             return self.inner.submit(command);
         }
         let (key, submission) = self.completions.begin();
@@ -116,7 +116,7 @@ struct Scene {
     world: World,
     disks: Vec<Rc<SimDisk>>,
     hosts: [Host; 2],
-    stands: Rc<Cell<bool>>,
+    present: Rc<Cell<bool>>,
     goes_on: Rc<Notify>,
 }
 
@@ -126,12 +126,12 @@ fn scene(seed: u64, profile: impl Fn() -> DiskProfile) -> Scene {
     world.set_steps_max(20_000_000);
     let disks: Vec<Rc<SimDisk>> =
         (0..DISKS).map(|number| world.add_disk(&format!("disk{number}"), profile())).collect();
-    let (stands, goes_on) = (Rc::new(Cell::new(false)), Rc::new(Notify::new()));
+    let (present, goes_on) = (Rc::new(Cell::new(false)), Rc::new(Notify::new()));
     let halting = |disk: &Rc<SimDisk>| {
         let halting = Rc::new(Halting {
             inner: disk.attach(&world),
             completions: Completions::new(),
-            stands: Rc::clone(&stands),
+            present: Rc::clone(&present),
             waiting: RefCell::default(),
             goes_on: Rc::clone(&goes_on),
         });
@@ -146,7 +146,7 @@ fn scene(seed: u64, profile: impl Fn() -> DiskProfile) -> Scene {
         devices,
     };
     let hosts = [host(1, first), host(2, second)];
-    Scene { world, disks, hosts, stands, goes_on }
+    Scene { world, disks, hosts, present, goes_on }
 }
 
 fn shared(seed: u64) -> Scene {
@@ -239,18 +239,18 @@ fn of_two_hosts_that_open_at_once_one_goes_on_at_most() {
 }
 
 #[test]
-fn an_owner_that_stood_still_stops() {
+fn an_owner_that_was_suspended_stops() {
     // Scenario: a host stands still, with its disks' commands under way, for as long as another takes the pool over. When it goes
     // on its late heartbeat lands, it finds the other's label, and stops; the other keeps the pool.
     for late in 0..8 {
         let scene = shared(100 + late);
-        let (stands, goes_on) = (Rc::clone(&scene.stands), Rc::clone(&scene.goes_on));
+        let (present, goes_on) = (Rc::clone(&scene.present), Rc::clone(&scene.goes_on));
         let [first, second] = scene.hosts.clone();
         let body = async move {
             let clock = first.seams.clock.as_ref();
             let pool = first.create().await;
             sleep(clock, Duration::from_secs(5) + STEP * u32::try_from(late).unwrap()).await;
-            stands.set(true);
+            present.set(true);
             let opened = loop {
                 match second.open(OpenMode::Write).await {
                     Ok(opened) => break opened,
@@ -258,7 +258,7 @@ fn an_owner_that_stood_still_stops() {
                 }
             };
             sleep(clock, STEP * u32::try_from(late).unwrap()).await;
-            stands.set(false);
+            present.set(false);
             goes_on.notify_all();
             sleep(clock, WATCH).await;
             assert!(matches!(pool.state(), PoolState::Latched(_)), "{:?}", pool.state());
@@ -301,7 +301,7 @@ fn a_pool_is_whole_wherever_its_heartbeat_is_cut() {
     for seed in 0..60 {
         let scene = shared(1000 + seed);
         let [first, _] = scene.hosts.clone();
-        let until = Moment::default() + Duration::from_secs(6) + Duration::from_millis(seed * 67);
+        let until = Instant::default() + Duration::from_secs(6) + Duration::from_millis(seed * 67);
         let host = first.clone();
         let made = async move {
             let pool = host.create().await;

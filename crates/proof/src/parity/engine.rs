@@ -1,6 +1,6 @@
-//! The writer: turns operations on the line into the steps that the write path prescribes.
+//! The writer: turns operations on the stripe into the steps that the write path prescribes.
 
-use super::{Body, Bug, COLUMNS, DATA, Entries, Entry, PARITY, Place, Steps, Value, World, version};
+use super::{Body, COLUMNS, DATA, Entries, Entry, Mutant, PARITY, Place, Steps, Value, World, version};
 use crate::media::Step;
 use crate::walk::{Content, Note};
 
@@ -9,18 +9,18 @@ use crate::walk::{Content, Note};
 pub(super) enum Operation {
     /// A write of one block, up to its acknowledgement.
     Write(usize),
-    /// A write of the whole line, up to its acknowledgement.
-    WriteLine,
+    /// A write of the whole stripe, up to its acknowledgement.
+    WriteStripe,
     /// A discard of one block, up to its acknowledgement.
     Discard(usize),
-    /// A discard of the whole line, up to its acknowledgement.
-    DiscardLine,
+    /// A discard of the whole stripe, up to its acknowledgement.
+    DiscardStripe,
     /// A flush, up to its acknowledgement.
     Flush,
     /// A flush beside a write of block A that began before it and ends behind it.
-    FlushBesideWrite,
-    /// A flush beside a write of the whole line that began before it and ends behind it.
-    FlushBesideLine,
+    FlushDuringWrite,
+    /// A flush beside a write of the whole stripe that began before it and ends behind it.
+    FlushDuringStripe,
     /// What is cached and was flushed is put in place.
     Destage,
     /// The same; between the redo record and what it announces there is something else.
@@ -29,7 +29,7 @@ pub(super) enum Operation {
     Checkpoint,
 }
 
-/// What goes on while a line is being destaged.
+/// What goes on while a stripe is being destaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Within {
     Write(usize),
@@ -40,13 +40,13 @@ pub(super) enum Within {
 pub(super) const OPERATIONS: [Operation; 15] = [
     Operation::Write(0),
     Operation::Write(1),
-    Operation::WriteLine,
+    Operation::WriteStripe,
     Operation::Discard(0),
     Operation::Discard(1),
-    Operation::DiscardLine,
+    Operation::DiscardStripe,
     Operation::Flush,
-    Operation::FlushBesideWrite,
-    Operation::FlushBesideLine,
+    Operation::FlushDuringWrite,
+    Operation::FlushDuringStripe,
     Operation::Destage,
     Operation::DestageAround(Within::Write(0)),
     Operation::DestageAround(Within::Write(1)),
@@ -82,8 +82,8 @@ pub(super) struct Engine {
     /// What is in place.
     in_place: Entries,
     /// The same as of the last acknowledged flush.
-    settled: Entries,
-    /// A record of the whole line was written since.
+    durable: Entries,
+    /// A record of the whole stripe was written since.
     is_dirty: bool,
     /// What waits in the log to be put in place, oldest first.
     cached: [Vec<(u8, Entry)>; 2],
@@ -98,7 +98,7 @@ impl Engine {
             lsn: 0,
             mark: 0,
             in_place: entries,
-            settled: entries,
+            durable: entries,
             is_dirty: false,
             cached: [Vec::new(), Vec::new()],
             page_version: 1,
@@ -109,12 +109,12 @@ impl Engine {
     pub(super) fn steps(&mut self, operation: Operation) -> Steps {
         match operation {
             Operation::Write(column) => self.write(column).whole(),
-            Operation::WriteLine => self.write_line().whole(),
+            Operation::WriteStripe => self.write_stripe().whole(),
             Operation::Discard(column) => self.cache(column, Entry::Never, 0).whole(),
-            Operation::DiscardLine => self.discard_line(),
+            Operation::DiscardStripe => self.discard_stripe(),
             Operation::Flush => self.flush(),
-            Operation::FlushBesideWrite => self.flush_beside(|engine| engine.write(0)),
-            Operation::FlushBesideLine => self.flush_beside(Self::write_line),
+            Operation::FlushDuringWrite => self.flush_during(|engine| engine.write(0)),
+            Operation::FlushDuringStripe => self.flush_during(Self::write_stripe),
             Operation::Destage => self.destage(None),
             Operation::DestageAround(within) => self.destage(Some(within)),
             Operation::Checkpoint => self.checkpoint(),
@@ -157,29 +157,29 @@ impl Engine {
     fn write(&mut self, column: usize) -> Request {
         let content = version(column, self.sequence + 1);
         let entry = Entry::Valid([content; 2]);
-        if self.world.has(Bug::PartInPlace)
+        if self.world.has(Mutant::PartInPlace)
             && self.in_place[column] == Entry::Never
             && self.cached[column].is_empty()
         {
             let mut entries = self.in_place;
             entries[column] = entry;
             entries[PARITY] = parity([entries[0], entries[1]]);
-            return self.line_in_place(entries, &[column]);
+            return self.stripe_in_place(entries, &[column]);
         }
         self.cache(column, entry, content)
     }
 
     fn is_fresh(&self) -> bool {
-        let is_settled = self.settled == NEVER && !self.is_dirty;
+        let is_durable = self.durable == NEVER && !self.is_dirty;
         let is_empty = self.in_place == NEVER && self.cached.iter().all(Vec::is_empty);
-        is_empty && (is_settled || self.world.has(Bug::FreshOverUnsettled))
+        is_empty && (is_durable || self.world.has(Mutant::FreshOverUnflushed))
     }
 
-    fn write_line(&mut self) -> Request {
+    fn write_stripe(&mut self) -> Request {
         if self.is_fresh() {
             let data = DATA.map(|column| version(column, self.sequence + 1 + u8::from(column == 1)));
             let data = data.map(|content| Entry::Valid([content; 2]));
-            return self.line_in_place([data[0], data[1], parity(data)], &DATA);
+            return self.stripe_in_place([data[0], data[1], parity(data)], &DATA);
         }
         let mut request = self.write(0);
         let other = self.write(1);
@@ -189,7 +189,7 @@ impl Engine {
     }
 
     /// Blocks and parity in place, beside the record that says what they are.
-    fn line_in_place(&mut self, entries: Entries, written: &[usize]) -> Request {
+    fn stripe_in_place(&mut self, entries: Entries, written: &[usize]) -> Request {
         let mut request = Request::default();
         for column in written.iter().copied() {
             self.sequence += 1;
@@ -197,7 +197,7 @@ impl Engine {
             request.begin.push(Step::Note(Note::Issued { block: column, sequence: self.sequence, content }));
             request.end.push(Step::Note(Note::Acknowledged { block: column, content }));
         }
-        request.begin.extend(self.log(Body::Line { entries }, false));
+        request.begin.extend(self.log(Body::Stripe { entries }, false));
         let puts = written.iter().copied().chain([PARITY]);
         request.begin.extend(puts.filter_map(|column| self.put(column, entries[column])));
         self.in_place = entries;
@@ -206,11 +206,11 @@ impl Engine {
     }
 
     /// A record alone, which ends what is older.
-    fn discard_line(&mut self) -> Steps {
+    fn discard_stripe(&mut self) -> Steps {
         self.sequence += 1;
         let issued = |block| Step::Note(Note::Issued { block, sequence: self.sequence, content: 0 });
         let mut steps: Steps = DATA.map(issued).into();
-        steps.extend(self.log(Body::Line { entries: NEVER }, false));
+        steps.extend(self.log(Body::Stripe { entries: NEVER }, false));
         steps.push(Step::Wait);
         steps.extend(DATA.map(|block| Step::Note(Note::Acknowledged { block, content: 0 })));
         self.in_place = NEVER;
@@ -223,17 +223,17 @@ impl Engine {
         self.flush_up_to(self.lsn, self.sequence)
     }
 
-    fn flush_up_to(&mut self, settled: u8, sequence: u8) -> Steps {
+    fn flush_up_to(&mut self, durable: u8, sequence: u8) -> Steps {
         let mut steps = vec![Step::Flush];
-        steps.extend(self.log(Body::Mark { settled }, true));
+        steps.extend(self.log(Body::Mark { durable }, true));
         steps.extend([Step::Wait, Step::Note(Note::Flushed { sequence })]);
-        self.mark = settled;
-        self.settled = self.in_place;
+        self.mark = durable;
+        self.durable = self.in_place;
         self.is_dirty = false;
         steps
     }
 
-    fn flush_beside(&mut self, request: impl FnOnce(&mut Self) -> Request) -> Steps {
+    fn flush_during(&mut self, request: impl FnOnce(&mut Self) -> Request) -> Steps {
         let (lsn, sequence, in_place) = (self.lsn, self.sequence, self.in_place);
         let Request { begin, end } = request(self);
         let written = self.in_place;
@@ -245,7 +245,7 @@ impl Engine {
     }
 
     fn destage(&mut self, within: Option<Within>) -> Steps {
-        let covered = if self.world.has(Bug::DestageOfUnsettled) { u8::MAX } else { self.mark };
+        let covered = if self.world.has(Mutant::DestageOfUnflushed) { u8::MAX } else { self.mark };
         let newest = |cached: &Vec<(u8, Entry)>| cached.iter().rfind(|(lsn, _)| *lsn <= covered).copied();
         let taken = DATA.map(|column| newest(&self.cached[column]));
         if taken == [None; 2] {
@@ -253,11 +253,11 @@ impl Engine {
         }
         let data = DATA.map(|column| taken[column].map_or(self.in_place[column], |(_, entry)| entry));
         let entries = [data[0], data[1], parity(data)];
-        let content = entries[PARITY].content().filter(|_| !self.world.has(Bug::RedoWithoutParity));
+        let content = entries[PARITY].content().filter(|_| !self.world.has(Mutant::RedoWithoutParity));
         let redo = Body::Redo { data: taken.map(|taken| Some(taken?.0)), parity: content, entries };
-        let mut steps = self.log(redo, !self.world.has(Bug::RedoNotAwaited));
+        let mut steps = self.log(redo, !self.world.has(Mutant::RedoNotAwaited));
         let lsn = self.lsn;
-        if !self.world.has(Bug::RedoNotAwaited) {
+        if !self.world.has(Mutant::RedoNotAwaited) {
             steps.push(Step::Wait);
         }
         steps.extend(match within {
@@ -269,7 +269,7 @@ impl Engine {
         let puts = DATA.into_iter().filter(|column| taken[*column].is_some()).chain([PARITY]);
         steps.extend(puts.filter_map(|column| self.put(column, entries[column])));
         steps.push(Step::Wait);
-        if !self.world.has(Bug::DoneBeforeFlush) {
+        if !self.world.has(Mutant::DoneBeforeFlush) {
             steps.push(Step::Flush);
         }
         steps.extend(self.log(Body::Done { redo: lsn }, false));
@@ -293,12 +293,12 @@ impl Engine {
                 (Place::Page { column, slot: version % 2 }, Value::Page { version, entry });
             steps.extend(self.world.tables(column).map(|disk| Step::Write { disk, address, value }));
             // Columns have no order among them; one after another there are fewer subsets to try.
-            if !self.world.has(Bug::TrimBeforePages) {
+            if !self.world.has(Mutant::TrimBeforePages) {
                 steps.extend([Step::Wait, Step::Flush]);
             }
         }
         let waiting = self.cached.iter().flatten().map(|(lsn, _)| lsn - 1).min();
-        let tail = waiting.filter(|_| !self.world.has(Bug::TrimOfCached)).unwrap_or(self.lsn);
+        let tail = waiting.filter(|_| !self.world.has(Mutant::TrimOfCached)).unwrap_or(self.lsn);
         let value = Value::Tail { up_to: tail, version };
         let trim = |disk| Step::WriteThrough { disk, address: Place::Tail, value };
         steps.extend(self.world.logs().map(trim));

@@ -1,10 +1,10 @@
-//! The write path of parity rows, over every short sequence of operations on one line of two data blocks and their parity.
+//! The write path of parity rows, over every short sequence of operations on one stripe of two data blocks and their parity.
 //!
 //! Each of three disks holds a column: block A, block B, their parity. Table pages of a column, in two slots, stand on its
 //! own disk and on the next one. The write cache, which is a log that carries data, has a copy on two of the disks. Blocks are
 //! written, discarded, flushed, destaged and checkpointed. How a crash is made and judged stands in [`crate::walk`].
 //!
-//! Each [`Bug`] is a control: a rule left out, which the same judge must catch.
+//! Each [`Mutant`] is a control: a rule left out, which the same judge must catch.
 
 mod engine;
 mod recovery;
@@ -31,14 +31,14 @@ fn version(column: usize, number: u8) -> u32 {
     1 << (u32::from(number) + if column == 0 { 0 } else { 12 })
 }
 
-/// What each column held when the line was written long ago.
+/// What each column held when the stripe was written long ago.
 const BEFORE: [u32; COLUMNS] = [1 << 24, 1 << 25, 1 << 24 | 1 << 25];
 /// What an earlier owner of the slabs left.
 const STRANGER: [u32; COLUMNS] = [1 << 26, 1 << 27, 1 << 28];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Place {
-    /// The block of the line on the disk of its column.
+    /// The block of the stripe on the disk of its column.
     Block {
         parts: u8,
     },
@@ -89,17 +89,17 @@ impl Entry {
 enum Body {
     /// A block's new content, to be put in place later.
     Data { column: usize, entry: Entry },
-    /// The whole line was written in place, or discarded.
-    Line { entries: Entries },
+    /// The whole stripe was written in place, or discarded.
+    Stripe { entries: Entries },
     /// What is about to be put in place: data by the records that have it, parity itself, and what the entries are then.
     Redo { data: [Option<u8>; 2], parity: Option<Content>, entries: Entries },
     /// The redo with this number is in place.
     Done { redo: u8 },
     /// Everything up to here was flushed.
-    Mark { settled: u8 },
+    Mark { durable: u8 },
     /// A table page of this version is about to be written.
     Announce { version: u8 },
-    /// What recovery found the line to be; nothing older has a say, but for data that was not put in place.
+    /// What recovery found the stripe to be; nothing older has a say, but for data that was not put in place.
     Decided { entries: Entries },
 }
 
@@ -125,16 +125,16 @@ enum Value {
 
 /// A rule of the write path, left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Bug {
+enum Mutant {
     /// Redo records have no parity; recovery computes it from the data columns that it can read.
     RedoWithoutParity,
     /// Blocks are put in place beside their redo record.
     RedoNotAwaited,
     /// What no flush has covered is destaged.
-    DestageOfUnsettled,
+    DestageOfUnflushed,
     /// A destage is done, and said to be, before the disks were flushed.
     DoneBeforeFlush,
-    /// A redo record below the settled mark counts as done.
+    /// A redo record below the durable mark counts as done.
     MarkMeansDone,
     /// The log is trimmed before the table pages are flushed.
     TrimBeforePages,
@@ -144,9 +144,9 @@ enum Bug {
     TrimOfCached,
     /// A column's table stands on its own disk alone.
     TableOnOneDisk,
-    /// A line is written in place as fresh while its discard is not flushed.
-    FreshOverUnsettled,
-    /// A part of a fresh line is written in place, with its parity.
+    /// A stripe is written in place as fresh while its discard is not flushed.
+    FreshOverUnflushed,
+    /// A part of a fresh stripe is written in place, with its parity.
     PartInPlace,
     /// The write cache has one copy.
     CacheOnOneDisk,
@@ -156,8 +156,8 @@ enum Bug {
     CopyNotReplaced,
     /// A read does not verify what it reconstructs from.
     UnverifiedInputs,
-    /// Of a fresh line in flight each block is decided by itself.
-    LineInParts,
+    /// Of a fresh stripe in flight each block is decided by itself.
+    StripeInParts,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,12 +166,12 @@ struct World {
     logs: [usize; 2],
     /// Atomic units of a block.
     parts: u8,
-    bug: Option<Bug>,
+    mutant: Option<Mutant>,
 }
 
 impl World {
-    fn has(self, bug: Bug) -> bool {
-        self.bug == Some(bug)
+    fn has(self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
     }
 
     fn block(self) -> Place {
@@ -179,17 +179,17 @@ impl World {
     }
 
     fn logs(self) -> impl Iterator<Item = usize> {
-        let copies = if self.has(Bug::CacheOnOneDisk) { 1 } else { 2 };
+        let copies = if self.has(Mutant::CacheOnOneDisk) { 1 } else { 2 };
         self.logs.into_iter().take(copies)
     }
 
     /// The disks with a column's table.
     fn tables(self, column: usize) -> impl Iterator<Item = usize> {
-        let copies = if self.has(Bug::TableOnOneDisk) { 1 } else { 2 };
+        let copies = if self.has(Mutant::TableOnOneDisk) { 1 } else { 2 };
         (0..copies).map(move |copy| (column + copy) % COLUMNS)
     }
 
-    /// A line in which the entries stand, and after which these operations were carried out and a flush.
+    /// A stripe in which the entries stand, and after which these operations were carried out and a flush.
     fn start(self, entries: Entries, before: &[Operation]) -> Start<Self> {
         let mut disks = Media::default();
         for (column, entry) in entries.into_iter().enumerate() {
@@ -246,11 +246,11 @@ impl Protocol for World {
         1
     }
 
-    fn flipped_disks(self) -> usize {
+    fn corrupted_disks(self) -> usize {
         COLUMNS
     }
 
-    fn flipped(self, address: Place) -> Option<Value> {
+    fn corrupted(self, address: Place) -> Option<Value> {
         match address {
             Place::Block { .. } => Some(Value::Content([GARBAGE; 2])),
             Place::Page { .. } | Place::Log { .. } => Some(Value::Flipped),
@@ -259,17 +259,17 @@ impl Protocol for World {
     }
 
     /// Nothing is ever overwritten in place without a redo record.
-    fn takes_as_found(self) -> bool {
+    fn accepts_unverified(self) -> bool {
         false
     }
 }
 
 fn shipped(logs: [usize; 2], parts: u8) -> World {
-    World { logs, parts, bug: None }
+    World { logs, parts, mutant: None }
 }
 
-fn without(bug: Bug) -> World {
-    World { logs: [0, 1], parts: 1, bug: Some(bug) }
+fn without(mutant: Mutant) -> World {
+    World { logs: [0, 1], parts: 1, mutant: Some(mutant) }
 }
 
 /// Any crash, any disk lost: each block old or new, wherever the write cache is, torn or not.
@@ -283,9 +283,9 @@ fn a_crash_leaves_each_block_old_or_new() {
 
 /// A crash with a flipped block, page or record, a disk lost or not: never a wrong byte.
 #[test]
-fn a_crash_with_a_flip_is_never_wrong() {
+fn a_crash_with_a_bit_flip_is_never_wrong() {
     for logs in [[0, 1], [1, 2], [2, 0]] {
-        assert_holds(shipped(logs, 1), Harm::Flip, 1 + longer());
+        assert_holds(shipped(logs, 1), Harm::Corruption, 1 + longer());
     }
 }
 
@@ -299,81 +299,81 @@ fn what_recovery_serves_is_final() {
 
 #[test]
 fn control_a_redo_record_without_parity_loses_a_neighbour() {
-    assert_fails(without(Bug::RedoWithoutParity), Harm::Crash, 1);
+    assert_fails(without(Mutant::RedoWithoutParity), Harm::Crash, 1);
 }
 
 #[test]
 fn control_a_redo_record_that_is_not_awaited_fails() {
-    assert_fails(without(Bug::RedoNotAwaited), Harm::Crash, 1);
+    assert_fails(without(Mutant::RedoNotAwaited), Harm::Crash, 1);
 }
 
 #[test]
 fn control_a_destage_of_what_no_flush_has_covered_fails() {
-    assert_fails(without(Bug::DestageOfUnsettled), Harm::Crash, 2);
+    assert_fails(without(Mutant::DestageOfUnflushed), Harm::Crash, 2);
 }
 
 #[test]
 fn control_a_destage_that_is_done_before_its_flush_fails() {
-    assert_fails(without(Bug::DoneBeforeFlush), Harm::Crash, 1);
+    assert_fails(without(Mutant::DoneBeforeFlush), Harm::Crash, 1);
 }
 
 #[test]
 fn control_a_redo_record_that_a_mark_settles_fails() {
-    assert_fails(without(Bug::MarkMeansDone), Harm::Crash, 1);
+    assert_fails(without(Mutant::MarkMeansDone), Harm::Crash, 1);
 }
 
 #[test]
 fn control_a_log_trimmed_before_its_pages_are_flushed_fails() {
-    assert_fails(without(Bug::TrimBeforePages), Harm::Crash, 2);
+    assert_fails(without(Mutant::TrimBeforePages), Harm::Crash, 2);
 }
 
 /// What is cached holds the announcement in the log.
 #[test]
-fn control_an_announcement_that_outlives_its_pages_fails() {
-    assert_fails(without(Bug::AnnouncedForEver), Harm::Flip, 2);
+fn control_an_announcement_that_survives_its_pages_fails() {
+    assert_fails(without(Mutant::AnnouncedForEver), Harm::Corruption, 2);
 }
 
 #[test]
 fn control_a_log_trimmed_of_what_is_cached_fails() {
-    assert_fails(without(Bug::TrimOfCached), Harm::Crash, 1);
+    assert_fails(without(Mutant::TrimOfCached), Harm::Crash, 1);
 }
 
 #[test]
 fn control_a_table_on_one_disk_fails() {
-    assert_fails(without(Bug::TableOnOneDisk), Harm::Crash, 1);
+    assert_fails(without(Mutant::TableOnOneDisk), Harm::Crash, 1);
 }
 
 #[test]
-fn control_a_fresh_line_over_an_unflushed_discard_fails() {
-    assert_fails(without(Bug::FreshOverUnsettled), Harm::Crash, 2);
+fn control_a_fresh_stripe_over_an_unflushed_discard_fails() {
+    assert_fails(without(Mutant::FreshOverUnflushed), Harm::Crash, 2);
 }
 
 #[test]
-fn control_a_part_of_a_fresh_line_in_place_fails() {
-    assert_fails(without(Bug::PartInPlace), Harm::Crash, 2);
+fn control_a_part_of_a_fresh_stripe_in_place_fails() {
+    assert_fails(without(Mutant::PartInPlace), Harm::Crash, 2);
 }
 
 #[test]
 fn control_a_write_cache_on_one_disk_fails() {
-    assert_fails(without(Bug::CacheOnOneDisk), Harm::Crash, 1);
+    assert_fails(without(Mutant::CacheOnOneDisk), Harm::Crash, 1);
 }
 
 #[test]
 fn control_a_replay_before_the_logs_are_equal_fails() {
-    assert_fails(without(Bug::ReplayBeforeHealing), Harm::CrashTwice, 1);
+    assert_fails(without(Mutant::ReplayBeforeHealing), Harm::CrashTwice, 1);
 }
 
 #[test]
 fn control_a_replay_with_fewer_copies_of_the_cache_fails() {
-    assert_fails(without(Bug::CopyNotReplaced), Harm::CrashTwice, 1);
+    assert_fails(without(Mutant::CopyNotReplaced), Harm::CrashTwice, 1);
 }
 
 #[test]
 fn control_inputs_that_are_not_verified_fail() {
-    assert_fails(without(Bug::UnverifiedInputs), Harm::Flip, 1);
+    assert_fails(without(Mutant::UnverifiedInputs), Harm::Corruption, 1);
 }
 
 #[test]
-fn control_a_line_in_flight_that_is_decided_in_parts_fails() {
-    assert_fails(without(Bug::LineInParts), Harm::CrashTwice, 1);
+fn control_a_stripe_in_flight_that_is_decided_in_parts_fails() {
+    assert_fails(without(Mutant::StripeInParts), Harm::CrashTwice, 1);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::engine::{NEVER, xor};
-use super::{Body, Bug, COLUMNS, DATA, Disks, Entries, Entry, PARITY, Place, Steps, Value, World};
+use super::{Body, COLUMNS, DATA, Disks, Entries, Entry, Mutant, PARITY, Place, Steps, Value, World};
 use crate::media::Step;
 use crate::walk::{Content, Mask, Protocol, Read, Recovered, Span};
 
@@ -13,7 +13,7 @@ struct Log {
     tail: u8,
     /// Pages of this version are there, whether or not their announcement is still in the log.
     written: u8,
-    settled: u8,
+    durable: u8,
     /// Below this an earlier recovery has said which records are missing for ever.
     recovered: u8,
 }
@@ -29,7 +29,7 @@ impl Log {
             _ => None,
         });
         let (tail, written) = tails.max().unwrap_or((0, 0));
-        let (mut records, mut settled) = (BTreeMap::new(), 0);
+        let (mut records, mut durable) = (BTreeMap::new(), 0);
         for disk in disks {
             for address in media.addresses(disk) {
                 let Place::Log { lsn, epoch } = address else { continue };
@@ -39,22 +39,22 @@ impl Log {
                 };
                 if (epoch == 2) == (lsn >= span.second) && lsn > tail {
                     records.insert(lsn, body);
-                    settled = settled.max(mark);
-                    if let Body::Mark { settled: mark } = body {
-                        settled = settled.max(mark);
+                    durable = durable.max(mark);
+                    if let Body::Mark { durable: mark } = body {
+                        durable = durable.max(mark);
                     }
                 }
             }
         }
         let recovered = if span == Span::FIRST_ONLY { 0 } else { span.second };
-        let written = if world.has(Bug::AnnouncedForEver) { 0 } else { written };
-        Self { records, tail, written, settled, recovered }
+        let written = if world.has(Mutant::AnnouncedForEver) { 0 } else { written };
+        Self { records, tail, written, durable, recovered }
     }
 
     /// The last number below the mark whose record no log holds. What it settled is unknown, and with it
-    /// whatever was settled before.
+    /// whatever was durable before.
     fn hole(&self) -> Option<u8> {
-        (self.recovered.max(self.tail + 1)..=self.settled).rfind(|lsn| !self.records.contains_key(lsn))
+        (self.recovered.max(self.tail + 1)..=self.durable).rfind(|lsn| !self.records.contains_key(lsn))
     }
 
     fn announces(&self, page: u8) -> bool {
@@ -84,19 +84,19 @@ fn table(world: World, media: &Disks, live: Mask, log: &Log, column: usize) -> E
     if is_unreadable && !log.announces(newest.0 + 1) { Entry::Damaged } else { newest.1 }
 }
 
-/// The line as the log and the tables tell it.
-struct Line {
+/// The stripe as the log and the tables tell it.
+struct Stripe {
     /// What is, or is to be, in place.
     entries: Entries,
     /// The newest content that is in the log alone.
     cached: [Option<Entry>; 2],
     /// What is to be put in place, because nothing says that it is.
     redo: Option<[Option<Content>; COLUMNS]>,
-    /// The line was written in place, and no flush says that it is there.
+    /// The stripe was written in place, and no flush says that it is there.
     is_open: bool,
 }
 
-impl Line {
+impl Stripe {
     fn read(world: World, media: &Disks, live: Mask, log: &Log) -> Self {
         let mut entries = [0, 1, 2].map(|column| table(world, media, live, log, column));
         if log.hole().is_some() {
@@ -114,8 +114,8 @@ impl Line {
         for (lsn, body) in log.records.iter().filter(|(lsn, _)| **lsn > hole) {
             match *body {
                 Body::Data { column, entry } => cached[column].push((*lsn, entry)),
-                Body::Line { entries: new } => {
-                    is_open = *lsn > log.settled && new[PARITY] != Entry::Never;
+                Body::Stripe { entries: new } => {
+                    is_open = *lsn > log.durable && new[PARITY] != Entry::Never;
                     entries = new;
                     cached = Default::default();
                     redo = None;
@@ -141,8 +141,8 @@ impl Line {
                 Body::Mark { .. } | Body::Announce { .. } => {}
             }
         }
-        if world.has(Bug::MarkMeansDone) {
-            redo = redo.filter(|(lsn, _)| *lsn > log.settled);
+        if world.has(Mutant::MarkMeansDone) {
+            redo = redo.filter(|(lsn, _)| *lsn > log.durable);
         }
         Self {
             entries,
@@ -169,7 +169,7 @@ impl Places {
             };
             Some([half(0)?, half(1)?])
         };
-        Self { found: [0, 1, 2].map(of_column), is_trusting: world.has(Bug::UnverifiedInputs) }
+        Self { found: [0, 1, 2].map(of_column), is_trusting: world.has(Mutant::UnverifiedInputs) }
     }
 
     /// A column's content as it was found, if that is what its entry says.
@@ -195,19 +195,19 @@ impl Places {
 /// Recovers with the `live` disks, all of which belong to the newest epoch.
 pub(super) fn recover(world: World, media: &Disks, live: Mask, span: Span) -> Recovered<World> {
     let log = Log::read(world, media, live, span);
-    let line = Line::read(world, media, live, &log);
-    let mut entries = line.entries;
+    let stripe = Stripe::read(world, media, live, &log);
+    let mut entries = stripe.entries;
     let mut places = Places::read(world, media, live);
     let found = places.found;
-    if let Some(contents) = line.redo {
+    if let Some(contents) = stripe.redo {
         put_again(world, &mut places, &entries, contents);
     }
-    if line.is_open {
+    if stripe.is_open {
         close(world, &mut places, &mut entries);
     }
     let in_place = [0, 1, 2].map(|column| places.content(&entries, column));
     let reads = DATA.map(|column| {
-        let content = match line.cached[column] {
+        let content = match stripe.cached[column] {
             Some(entry) => entry.content(),
             None => in_place[column],
         };
@@ -229,7 +229,7 @@ fn put_again(world: World, places: &mut Places, entries: &Entries, contents: [Op
     for (found, content) in places.found.iter_mut().zip(contents) {
         *found = content.or(*found);
     }
-    if world.has(Bug::RedoWithoutParity)
+    if world.has(Mutant::RedoWithoutParity)
         && let [Some(a), Some(b)] =
             DATA.map(|column| places.verified(entries, column).or(places.found[column]))
     {
@@ -237,14 +237,14 @@ fn put_again(world: World, places: &mut Places, entries: &Entries, contents: [Op
     }
 }
 
-/// Decides a line that was written in place and that no flush has covered: if enough of it is there to make the rest of, it
+/// Decides a stripe that was written in place and that no flush has covered: if enough of it is there to make the rest of, it
 /// stands; else all of it was never written, parity too.
 fn close(world: World, places: &mut Places, entries: &mut Entries) {
     let data = DATA.map(|column| match places.content(entries, column) {
         Some(_) => entries[column],
         None => Entry::Never,
     });
-    if world.has(Bug::LineInParts) {
+    if world.has(Mutant::StripeInParts) {
         *entries = [data[0], data[1], entries[PARITY]];
     } else if data != [entries[0], entries[1]] {
         *entries = NEVER;
@@ -259,14 +259,14 @@ fn copies(world: World, live: Mask) -> Vec<usize> {
     let is_live = |disk: &usize| live & (1 << disk) != 0;
     let wanted = world.logs().count();
     let here = world.logs().filter(is_live);
-    if world.has(Bug::CopyNotReplaced) {
+    if world.has(Mutant::CopyNotReplaced) {
         return here.collect();
     }
     let others = world.disks_of(live).filter(|disk| !world.logs().any(|log| log == *disk));
     here.chain(others).take(wanted).collect()
 }
 
-/// Gives every log what the others have, puts the line in place, then records the decision, in the epoch that comes into
+/// Gives every log what the others have, puts the stripe in place, then records the decision, in the epoch that comes into
 /// force with the last step, and settles it.
 fn decide(
     world: World,
@@ -284,20 +284,20 @@ fn decide(
     }
     for (lsn, body) in &log.records {
         let address = Place::Log { lsn: *lsn, epoch: 1 };
-        let value = Value::Record { body: *body, mark: log.settled };
+        let value = Value::Record { body: *body, mark: log.durable };
         let lacking = logs.iter().filter(|disk| media.read(**disk, address).is_none());
         heal.extend(lacking.map(|disk| Step::Write { disk: *disk, address, value }));
     }
     heal.extend([Step::Wait, Step::Flush]);
     let puts = puts.into_iter().chain([Step::Wait, Step::Flush]);
-    let mut steps: Steps = match world.has(Bug::ReplayBeforeHealing) {
+    let mut steps: Steps = match world.has(Mutant::ReplayBeforeHealing) {
         false => heal.into_iter().chain(puts).collect(),
         true => puts.chain(heal).collect(),
     };
-    let last = log.records.keys().next_back().copied().unwrap_or(0).max(log.tail).max(log.settled);
+    let last = log.records.keys().next_back().copied().unwrap_or(0).max(log.tail).max(log.durable);
     let decided = Body::Decided { entries };
-    for (lsn, body) in [(last + 1, decided), (last + 2, Body::Mark { settled: last + 1 })] {
-        let (address, value) = (Place::Log { lsn, epoch: 2 }, Value::Record { body, mark: log.settled });
+    for (lsn, body) in [(last + 1, decided), (last + 2, Body::Mark { durable: last + 1 })] {
+        let (address, value) = (Place::Log { lsn, epoch: 2 }, Value::Record { body, mark: log.durable });
         steps.extend(logs.iter().map(|disk| Step::WriteThrough { disk: *disk, address, value }));
         steps.push(Step::Wait);
     }

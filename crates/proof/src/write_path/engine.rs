@@ -1,6 +1,6 @@
 //! The writer: turns operations on one block into the steps that the write path prescribes.
 
-use super::{Bug, Entry, Kind, Place, Steps, Value, World, X, Y_CONTENT};
+use super::{Entry, Kind, Mutant, Place, Steps, Value, World, X, Y_CONTENT};
 use crate::media::Step;
 use crate::walk::Note;
 
@@ -14,7 +14,7 @@ pub(super) enum Operation {
     /// A flush, up to its acknowledgement.
     Flush,
     /// A flush beside a write whose record was written before the disks were flushed.
-    FlushBesideWrite,
+    FlushDuringWrite,
     /// A flush, and a write that begins when the disks were flushed and the mark is not yet durable.
     WriteBeforeMark,
     /// Tables are written back and the log is trimmed.
@@ -25,7 +25,7 @@ pub(super) const OPERATIONS: [Operation; 6] = [
     Operation::Write,
     Operation::Discard,
     Operation::Flush,
-    Operation::FlushBesideWrite,
+    Operation::FlushDuringWrite,
     Operation::WriteBeforeMark,
     Operation::Checkpoint,
 ];
@@ -44,7 +44,7 @@ pub(super) struct Engine {
     world: World,
     lsn: u8,
     /// Entry as of the last acknowledged flush.
-    settled: Entry,
+    durable: Entry,
     /// The last durable mark, which every record repeats.
     mark: u8,
     /// Entry in memory.
@@ -56,13 +56,13 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(world: World, settled: Entry) -> Self {
+    pub(super) fn new(world: World, durable: Entry) -> Self {
         Self {
             world,
             lsn: 0,
-            settled,
+            durable,
             mark: 0,
-            current: settled,
+            current: durable,
             is_dirty: false,
             page_version: 1,
             sequence: 0,
@@ -78,14 +78,14 @@ impl Engine {
             }
             Operation::Discard => self.discard(),
             Operation::Flush => self.flush(None),
-            Operation::FlushBesideWrite | Operation::WriteBeforeMark => self.flush_and_write(operation),
+            Operation::FlushDuringWrite | Operation::WriteBeforeMark => self.flush_and_write(operation),
             Operation::Checkpoint => self.checkpoint(),
         }
     }
 
     /// A write joins a flush that has closed its batch.
     fn flush_and_write(&mut self, operation: Operation) -> Steps {
-        let is_trusting = self.world.bug == Some(Bug::ClassedBeforeFlush);
+        let is_trusting = self.world.mutant == Some(Mutant::ClassedBeforeFlush);
         if self.class() == Class::Rewrite && !is_trusting {
             // The flush is about to settle the first content that the block ever had. Until its mark is durable
             // nothing could tell recovery, beside an intent, that "never written" is no longer true.
@@ -125,7 +125,7 @@ impl Engine {
     }
 
     fn record(&self, entry: Entry, kind: Kind) -> Value {
-        let mark = if self.world.bug == Some(Bug::MarkNotRepeated) { 0 } else { self.mark };
+        let mark = if self.world.mutant == Some(Mutant::MarkNotRepeated) { 0 } else { self.mark };
         Value::Record { block: X, entry, kind, mark }
     }
 
@@ -134,7 +134,7 @@ impl Engine {
     }
 
     fn class(&self) -> Class {
-        match (self.settled, self.is_dirty) {
+        match (self.durable, self.is_dirty) {
             (Entry::Never, false) => Class::Fresh,
             (Entry::Never, true) => Class::Rewrite,
             (Entry::Valid(_) | Entry::Damaged, _) => Class::Overwrite,
@@ -150,14 +150,14 @@ impl Engine {
         let class = self.class();
         let entry = Entry::Valid(content);
         let kind = if class == Class::Overwrite { Kind::Intent } else { Kind::Plain };
-        let is_through = class == Class::Overwrite && self.world.bug != Some(Bug::IntentNotAwaited);
+        let is_through = class == Class::Overwrite && self.world.mutant != Some(Mutant::IntentNotAwaited);
         let mut first = vec![Step::Note(Note::Issued { block: 0, sequence, content: written })];
         let record = self.record(entry, kind);
         first.extend(self.log_to_all(record, is_through));
         let awaits = match class {
             Class::Fresh => false,
-            Class::Rewrite => self.world.bug != Some(Bug::RewriteInParallel),
-            Class::Overwrite => self.world.bug != Some(Bug::IntentNotAwaited),
+            Class::Rewrite => self.world.mutant != Some(Mutant::RewriteInParallel),
+            Class::Overwrite => self.world.mutant != Some(Mutant::IntentNotAwaited),
         };
         if awaits {
             first.push(Step::Wait);
@@ -182,15 +182,15 @@ impl Engine {
 
     /// Flushes; the mark covers the log up to where the batch was closed.
     fn flush(&mut self, closed: Option<(u8, u8)>) -> Steps {
-        let (settled, sequence) = closed.unwrap_or((self.lsn, self.sequence));
-        let settled = if self.world.bug == Some(Bug::MarkCoversLater) { self.lsn } else { settled };
-        self.mark = settled;
-        self.settled = self.current;
+        let (durable, sequence) = closed.unwrap_or((self.lsn, self.sequence));
+        let durable = if self.world.mutant == Some(Mutant::MarkCoversLater) { self.lsn } else { durable };
+        self.mark = durable;
+        self.durable = self.current;
         self.is_dirty = false;
         let promise = Step::Note(Note::Flushed { sequence });
-        let is_early = self.world.bug == Some(Bug::PromiseBeforeMark);
+        let is_early = self.world.mutant == Some(Mutant::PromiseBeforeMark);
         let mut steps = vec![Step::Flush];
-        let mark = self.log_to_all(Value::Mark { settled }, true);
+        let mark = self.log_to_all(Value::Mark { durable }, true);
         if is_early {
             steps.push(promise.clone());
         }
@@ -205,24 +205,24 @@ impl Engine {
     /// Announces, writes back, flushes and trims.
     fn checkpoint(&mut self) -> Steps {
         let mut steps = Steps::new();
-        if self.world.bug != Some(Bug::PageOfUnsettled) {
+        if self.world.mutant != Some(Mutant::PageOfUnflushed) {
             steps.extend(self.flush(None));
         }
         let trimmed = self.lsn;
         self.page_version += 1;
         let version = self.page_version;
-        if self.world.bug != Some(Bug::PageNotAnnounced) {
+        if self.world.mutant != Some(Mutant::PageNotAnnounced) {
             steps.extend(self.log_to_all(Value::Announce { version }, true));
             steps.push(Step::Wait);
         }
         let page = Value::Page { version, entries: [self.current, Entry::Valid(Y_CONTENT)] };
         steps.extend(self.data_to_all(Place::Page { slot: version % 2 }, page));
-        if self.world.bug != Some(Bug::TrimBeforePages) {
+        if self.world.mutant != Some(Mutant::TrimBeforePages) {
             steps.extend([Step::Wait, Step::Flush]);
         }
-        if self.world.bug != Some(Bug::PageOfUnsettled) {
+        if self.world.mutant != Some(Mutant::PageOfUnflushed) {
             // The announcement has done its work once the pages are flushed, and goes with the rest.
-            let tail = if self.world.bug == Some(Bug::PageNotAnnounced) { trimmed } else { self.lsn };
+            let tail = if self.world.mutant == Some(Mutant::PageNotAnnounced) { trimmed } else { self.lsn };
             let trim = |disk| Step::WriteThrough { disk, address: Place::Tail, value: Value::Tail(tail) };
             steps.extend((0..self.world.copies).map(trim));
             steps.push(Step::Wait);

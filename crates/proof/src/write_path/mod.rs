@@ -4,7 +4,7 @@
 //! touched. Each copy holds both blocks, their table page in two slots, and the log. How a crash is made and judged stands in
 //! [`crate::walk`].
 //!
-//! Each [`Bug`] is a control: a rule left out, which the same judge must catch.
+//! Each [`Mutant`] is a control: a rule left out, which the same judge must catch.
 
 mod engine;
 mod recovery;
@@ -85,7 +85,7 @@ enum Value {
     },
     /// Everything up to here was flushed.
     Mark {
-        settled: u8,
+        durable: u8,
     },
     /// A table page of this version is about to be written.
     Announce {
@@ -98,7 +98,7 @@ enum Value {
 
 /// A rule of the write path, left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Bug {
+enum Mutant {
     /// Overwrites do not wait for their intent.
     IntentNotAwaited,
     /// A flush is acknowledged before its mark is durable.
@@ -110,7 +110,7 @@ enum Bug {
     /// The log is trimmed before the table pages are flushed.
     TrimBeforePages,
     /// Table pages carry entries of writes that no flush has covered.
-    PageOfUnsettled,
+    PageOfUnflushed,
     /// A write that begins while a flush is under way is classed by what was flushed before.
     ClassedBeforeFlush,
     /// Records do not repeat the last mark.
@@ -126,7 +126,7 @@ struct World {
     copies: usize,
     /// Atomic units of a block.
     parts: u8,
-    bug: Option<Bug>,
+    mutant: Option<Mutant>,
 }
 
 impl World {
@@ -134,17 +134,17 @@ impl World {
         Place::Block { block, parts: self.parts }
     }
 
-    fn start(self, settled: Entry) -> Start<Self> {
+    fn start(self, durable: Entry) -> Start<Self> {
         let mut disks = Media::default();
-        let (before, found) = if settled == Entry::Never { (0, STRANGER) } else { (BEFORE, BEFORE) };
+        let (before, found) = if durable == Entry::Never { (0, STRANGER) } else { (BEFORE, BEFORE) };
         for disk in 0..self.copies {
             disks.set(disk, self.block(X), Value::Content([found; 2]));
             disks.set(disk, self.block(Y), Value::Content(Y_CONTENT));
-            let entries = [settled, Entry::Valid(Y_CONTENT)];
+            let entries = [durable, Entry::Valid(Y_CONTENT)];
             disks.set(disk, Place::Page { slot: 0 }, Value::Page { version: 0, entries: [Entry::Never; 2] });
             disks.set(disk, Place::Page { slot: 1 }, Value::Page { version: 1, entries });
         }
-        Start { engine: Engine::new(self, settled), disks, contents: vec![before, Y_CONTENT[0]] }
+        Start { engine: Engine::new(self, durable), disks, contents: vec![before, Y_CONTENT[0]] }
     }
 }
 
@@ -157,7 +157,7 @@ impl Protocol for World {
     const OPERATIONS: &'static [Operation] = &OPERATIONS;
 
     fn starts(self) -> Vec<Start<Self>> {
-        [Entry::Never, Entry::Valid([BEFORE; 2])].map(|settled| self.start(settled)).into()
+        [Entry::Never, Entry::Valid([BEFORE; 2])].map(|durable| self.start(durable)).into()
     }
 
     fn steps(self, engine: &mut Engine, operation: Operation) -> Steps {
@@ -177,11 +177,11 @@ impl Protocol for World {
     }
 
     /// Copies are alike: one of them stands for all.
-    fn flipped_disks(self) -> usize {
+    fn corrupted_disks(self) -> usize {
         1
     }
 
-    fn flipped(self, address: Place) -> Option<Value> {
+    fn corrupted(self, address: Place) -> Option<Value> {
         match address {
             Place::Block { .. } => Some(Value::Content([GARBAGE; 2])),
             Place::Page { .. } | Place::Log { .. } => Some(Value::Flipped),
@@ -189,17 +189,17 @@ impl Protocol for World {
         }
     }
 
-    fn takes_as_found(self) -> bool {
+    fn accepts_unverified(self) -> bool {
         self.parts == 2
     }
 }
 
 fn shipped(copies: usize, parts: u8) -> World {
-    World { copies, parts, bug: None }
+    World { copies, parts, mutant: None }
 }
 
-fn without(bug: Bug, copies: usize) -> World {
-    World { copies, parts: 1, bug: Some(bug) }
+fn without(mutant: Mutant, copies: usize) -> World {
+    World { copies, parts: 1, mutant: Some(mutant) }
 }
 
 /// Any crash, any disk lost: old or new.
@@ -218,10 +218,10 @@ fn a_torn_block_is_one_in_flight() {
 
 /// A crash with a flipped block, page or record, a disk lost or not: never a wrong byte.
 #[test]
-fn a_crash_with_a_flip_is_never_wrong() {
-    assert_holds(shipped(2, 1), Harm::Flip, 2 + longer());
-    assert_holds(shipped(1, 1), Harm::Flip, 3 + longer());
-    assert_holds(shipped(1, 2), Harm::Flip, 2 + longer());
+fn a_crash_with_a_bit_flip_is_never_wrong() {
+    assert_holds(shipped(2, 1), Harm::Corruption, 2 + longer());
+    assert_holds(shipped(1, 1), Harm::Corruption, 3 + longer());
+    assert_holds(shipped(1, 2), Harm::Corruption, 2 + longer());
 }
 
 /// What recovery has served stays, through a second crash with another disk missing.
@@ -233,55 +233,55 @@ fn what_recovery_serves_is_final() {
 
 #[test]
 fn control_an_intent_that_is_not_awaited_fails() {
-    assert_fails(without(Bug::IntentNotAwaited, 2), Harm::Crash, 1);
-    assert_fails(without(Bug::IntentNotAwaited, 1), Harm::Crash, 1);
+    assert_fails(without(Mutant::IntentNotAwaited, 2), Harm::Crash, 1);
+    assert_fails(without(Mutant::IntentNotAwaited, 1), Harm::Crash, 1);
 }
 
 #[test]
-fn control_a_flush_acknowledged_before_its_mark_fails_with_a_flip() {
-    assert_fails(without(Bug::PromiseBeforeMark, 2), Harm::Flip, 2);
-    assert_fails(without(Bug::PromiseBeforeMark, 1), Harm::Flip, 2);
+fn control_a_flush_acknowledged_before_its_mark_fails_with_a_bit_flip() {
+    assert_fails(without(Mutant::PromiseBeforeMark, 2), Harm::Corruption, 2);
+    assert_fails(without(Mutant::PromiseBeforeMark, 1), Harm::Corruption, 2);
 }
 
 #[test]
 fn control_a_mark_that_covers_later_writes_fails() {
-    assert_fails(without(Bug::MarkCoversLater, 2), Harm::Crash, 2);
+    assert_fails(without(Mutant::MarkCoversLater, 2), Harm::Crash, 2);
 }
 
 #[test]
 fn control_a_rewrite_in_parallel_with_its_record_loses_acknowledged_data() {
-    assert_fails(without(Bug::RewriteInParallel, 2), Harm::Crash, 2);
-    assert_fails(without(Bug::RewriteInParallel, 1), Harm::Crash, 2);
+    assert_fails(without(Mutant::RewriteInParallel, 2), Harm::Crash, 2);
+    assert_fails(without(Mutant::RewriteInParallel, 1), Harm::Crash, 2);
 }
 
 #[test]
 fn control_a_log_trimmed_before_its_pages_are_flushed_fails() {
-    assert_fails(without(Bug::TrimBeforePages, 2), Harm::Crash, 2);
-    assert_fails(without(Bug::TrimBeforePages, 1), Harm::Crash, 2);
+    assert_fails(without(Mutant::TrimBeforePages, 2), Harm::Crash, 2);
+    assert_fails(without(Mutant::TrimBeforePages, 1), Harm::Crash, 2);
 }
 
 #[test]
-fn control_a_page_with_unsettled_entries_fails() {
-    assert_fails(without(Bug::PageOfUnsettled, 1), Harm::Crash, 2);
+fn control_a_page_with_unflushed_entries_fails() {
+    assert_fails(without(Mutant::PageOfUnflushed, 1), Harm::Crash, 2);
 }
 
 #[test]
-fn control_a_write_beside_a_flush_classed_as_if_before_it_fails() {
-    assert_fails(without(Bug::ClassedBeforeFlush, 2), Harm::Crash, 2);
+fn control_a_write_during_a_flush_classed_as_before_it_fails() {
+    assert_fails(without(Mutant::ClassedBeforeFlush, 2), Harm::Crash, 2);
 }
 
 #[test]
 fn control_records_that_do_not_repeat_the_mark_fail() {
-    let world = World { copies: 1, parts: 2, bug: Some(Bug::MarkNotRepeated) };
-    assert_fails(world, Harm::Flip, 3);
+    let world = World { copies: 1, parts: 2, mutant: Some(Mutant::MarkNotRepeated) };
+    assert_fails(world, Harm::Corruption, 3);
 }
 
 #[test]
 fn control_records_of_an_epoch_not_in_force_fail() {
-    assert_fails(without(Bug::SpansIgnored, 2), Harm::CrashTwice, 1);
+    assert_fails(without(Mutant::SpansIgnored, 2), Harm::CrashTwice, 1);
 }
 
 #[test]
 fn control_a_page_that_was_not_announced_fails() {
-    assert_fails(without(Bug::PageNotAnnounced, 1), Harm::Crash, 2);
+    assert_fails(without(Mutant::PageNotAnnounced, 1), Harm::Crash, 2);
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Bug, Disks, Entry, Kind, Place, Steps, Value, World, X, Y};
+use super::{Disks, Entry, Kind, Mutant, Place, Steps, Value, World, X, Y};
 use crate::media::Step;
 use crate::walk::{Content, Mask, Protocol, Read, Recovered, Span};
 
@@ -10,7 +10,7 @@ use crate::walk::{Content, Mask, Protocol, Read, Recovered, Span};
 struct Log {
     records: BTreeMap<u8, Value>,
     tail: u8,
-    settled: u8,
+    durable: u8,
     /// Below this an earlier recovery has said which records are missing for ever.
     recovered: u8,
 }
@@ -30,37 +30,37 @@ impl Log {
                 let Place::Log { lsn, epoch } = address else { continue };
                 let value = media.read(disk, address).unwrap()[0];
                 let is_accepted =
-                    world.bug == Some(Bug::SpansIgnored) || (epoch == 2) == (lsn >= span.second);
+                    world.mutant == Some(Mutant::SpansIgnored) || (epoch == 2) == (lsn >= span.second);
                 if is_accepted && lsn > tail && value != Value::Flipped {
                     records.insert(lsn, value);
                 }
             }
         }
         let marks = records.values().filter_map(|value| match value {
-            Value::Mark { settled } | Value::Record { mark: settled, .. } => Some(*settled),
+            Value::Mark { durable } | Value::Record { mark: durable, .. } => Some(*durable),
             _ => None,
         });
-        let settled = marks.max().unwrap_or(0);
+        let durable = marks.max().unwrap_or(0);
         let recovered = if span == Span::FIRST_ONLY { 0 } else { span.second };
-        Self { records, tail, settled, recovered }
+        Self { records, tail, durable, recovered }
     }
 
     /// The last place below the mark whose record no log holds. What it settled is unknown, and with it
-    /// whatever was settled before.
+    /// whatever was durable before.
     fn hole(&self) -> Option<u8> {
-        (self.recovered.max(self.tail + 1)..=self.settled).rfind(|lsn| !self.records.contains_key(lsn))
+        (self.recovered.max(self.tail + 1)..=self.durable).rfind(|lsn| !self.records.contains_key(lsn))
     }
 
     fn announces(&self, page: u8) -> bool {
         self.records.values().any(|value| *value == Value::Announce { version: page })
     }
 
-    /// Entries that records give to a block, oldest first, and whether they are settled; none from before a hole.
+    /// Entries that records give to a block, oldest first, and whether they are durable; none from before a hole.
     fn entries(&self, of: u8) -> impl Iterator<Item = (bool, Entry, Kind)> {
         let hole = self.hole().unwrap_or(0);
         self.records.iter().filter(move |(lsn, _)| **lsn > hole).filter_map(move |(lsn, value)| match value {
             Value::Record { block, entry, kind, .. } if *block == of => {
-                Some((*lsn <= self.settled, *entry, *kind))
+                Some((*lsn <= self.durable, *entry, *kind))
             }
             _ => None,
         })
@@ -121,22 +121,22 @@ pub(super) fn recover(world: World, media: &Disks, live: Mask, span: Span) -> Re
     }
     let mut candidates = vec![entries[0]];
     let mut has_intent = false;
-    for (is_settled, entry, kind) in log.entries(X) {
-        if is_settled {
+    for (is_durable, entry, kind) in log.entries(X) {
+        if is_durable {
             candidates.clear();
         }
         candidates.push(entry);
-        has_intent |= !is_settled && kind == Kind::Intent;
+        has_intent |= !is_durable && kind == Kind::Intent;
     }
     let best =
         candidates.iter().rev().find_map(|entry| Some((*entry, verified(world, media, live, X, *entry)?)));
-    // As found may be older than anything that was flushed, so it is not for a block whose settled entry is lost.
-    let may_be_as_found = has_intent && candidates.first() != Some(&Entry::Damaged);
-    let as_found = || world.disks_of(live).find_map(|disk| stored(world, media, disk, X));
+    // Unverified content may be older than anything that was flushed, so it is not for a block whose settled entry is lost.
+    let may_be_unverified = has_intent && candidates.first() != Some(&Entry::Damaged);
+    let unverified = || world.disks_of(live).find_map(|disk| stored(world, media, disk, X));
     let (x, entry) = match best {
         Some((entry, content)) => (Read::Content(content), entry),
-        None => match as_found().filter(|_| may_be_as_found) {
-            Some(content) => (Read::AsFound(content), Entry::Valid(content)),
+        None => match unverified().filter(|_| may_be_unverified) {
+            Some(content) => (Read::Unverified(content), Entry::Valid(content)),
             None => (Read::Error, Entry::Damaged),
         },
     };
@@ -161,9 +161,9 @@ fn decide(world: World, media: &Disks, live: Mask, log: &Log, entry: Entry) -> (
         }
     }
     steps.extend([Step::Wait, Step::Flush]);
-    let last = log.records.keys().next_back().copied().unwrap_or(0).max(log.tail).max(log.settled);
-    let decision = Value::Record { block: X, entry, kind: Kind::Plain, mark: log.settled };
-    for (lsn, value) in [(last + 1, decision), (last + 2, Value::Mark { settled: last + 1 })] {
+    let last = log.records.keys().next_back().copied().unwrap_or(0).max(log.tail).max(log.durable);
+    let decision = Value::Record { block: X, entry, kind: Kind::Plain, mark: log.durable };
+    for (lsn, value) in [(last + 1, decision), (last + 2, Value::Mark { durable: last + 1 })] {
         for disk in world.disks_of(live) {
             steps.push(Step::WriteThrough { disk, address: Place::Log { lsn, epoch: 2 }, value });
         }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use crate::golden::content::{Content, SpaceContent};
 use crate::golden::{BLOCK, Golden, stored};
-use dolmen_rescue::{BadRange, Options, Piece, Rescued, Way, open};
+use dolmen_rescue::{BadRange, Options, Piece, RescueMode, Rescued, open};
 use dolmen_space::{Progress, Segment};
 
 /// The images that pools with every kind of space left, each in another way.
@@ -61,25 +61,25 @@ async fn compare(rescued: &Rescued, name: &str, expected: &SpaceContent) -> (u64
     (right, older, named)
 }
 
-fn rescued_by(way: Way) {
+fn rescued_by(mode: RescueMode) {
     for (image, golden) in images() {
         let bench = golden.bench(1);
         let content = golden.content.clone();
-        let told = image.clone();
+        let report = image.clone();
         bench
             .run(async move |lab| {
-                let options = Options { pool: None, way, space: None };
+                let options = Options { pool: None, mode, space: None };
                 let rescued = open(&lab.seams, &lab.devices, &options, &Progress::default()).await?;
                 let found = rescued.list().await;
                 for expected in &content.spaces {
                     // A space that is not at this moment is no fault.
                     let Some(space) = found.iter().find(|space| space.name == expected.name) else {
-                        assert_ne!(way, Way::Present, "{told}: {} is not there", expected.name);
+                        assert_ne!(mode, RescueMode::Present, "{report}: {} is not there", expected.name);
                         continue;
                     };
                     let (right, older, named) = compare(&rescued, &space.name, expected).await;
-                    if way == Way::Present {
-                        assert_eq!((older, named), (0, 0), "{told}: {}, {right} right", expected.name);
+                    if mode == RescueMode::Present {
+                        assert_eq!((older, named), (0, 0), "{report}: {}, {right} right", expected.name);
                     }
                 }
                 rescued.close().await;
@@ -95,15 +95,15 @@ fn rescued_by(way: Way) {
 
 #[test]
 fn every_image_comes_out_as_it_was() {
-    rescued_by(Way::Present);
+    rescued_by(RescueMode::Present);
 }
 
 #[test]
 fn without_the_log_nothing_that_comes_out_is_wrong() {
-    rescued_by(Way::WithoutLog);
+    rescued_by(RescueMode::WithoutLog);
 }
 
 #[test]
 fn of_slabs_nothing_that_comes_out_is_wrong() {
-    rescued_by(Way::Slabs);
+    rescued_by(RescueMode::Slabs);
 }

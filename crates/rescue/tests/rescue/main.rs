@@ -6,4 +6,4 @@ mod golden;
 mod harness;
 
 mod golden_images;
-mod lives;
+mod scenarios;

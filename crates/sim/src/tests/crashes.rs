@@ -32,7 +32,7 @@ fn each_write_in_flight_at_a_kill_lands_or_not() {
         seen.insert(blocks(&bench.disk.truth(), 3));
         drop(writes);
         assert_eq!(seams.data.lent_count(), 0, "memory of a dead process is given back");
-        bench.world.settle().unwrap();
+        bench.world.run_until_idle().unwrap();
     }
     assert_eq!(seen.len(), 8);
 }
@@ -43,20 +43,20 @@ fn a_dead_process_reaches_no_disk() {
     let (device, seams) = bench.open();
     bench.world.kill();
     let refused = bench.world.run(put(device.as_ref(), &seams, 0, 1, Durability::Cached));
-    assert_eq!(refused.unwrap(), Err(DeviceError::Gone));
-    bench.world.settle().unwrap();
+    assert_eq!(refused.unwrap(), Err(DeviceError::Detached));
+    bench.world.run_until_idle().unwrap();
     assert_eq!(blocks(&bench.disk.truth(), 1), [0]);
 }
 
 /// A write is left in flight by a process that dies, and the next process fences and overwrites; what is there in the
 /// end, and how often a late write was let through.
 fn after_a_late_write(scope: FenceScope) -> (u8, u64) {
-    let profile = DiskProfile { fence_scope: scope, ..profile() }.with_late_writes(Rate::ALWAYS);
+    let profile = DiskProfile { fence_scope: scope, ..profile() }.with_delayed_writes(Rate::ALWAYS);
     let bench = Bench::new(1, profile);
     let (device, seams) = bench.open();
     drop(put(device.as_ref(), &seams, 0, 1, Durability::Cached));
     bench.world.kill();
-    bench.world.settle().unwrap();
+    bench.world.run_until_idle().unwrap();
     assert_eq!(blocks(&bench.disk.truth(), 1), [0], "nothing lands before the next attach");
     let (device, seams) = bench.open();
     device.fence(Epoch(2));
@@ -65,8 +65,8 @@ fn after_a_late_write(scope: FenceScope) -> (u8, u64) {
     let overwrite = write(device.as_ref(), Epoch(2), 0, buffer.freeze(), Durability::Durable);
     // The late write has up to 50 ms, the new one takes less than 0.1 ms.
     assert_eq!(bench.world.run(overwrite).unwrap(), Ok(()));
-    bench.world.settle().unwrap();
-    (blocks(&bench.disk.truth(), 1)[0], bench.disk.fault_counters().of(FaultKind::LateWrite))
+    bench.world.run_until_idle().unwrap();
+    (blocks(&bench.disk.truth(), 1)[0], bench.disk.fault_counters().of(FaultKind::DelayedWrite))
 }
 
 #[test]
@@ -77,27 +77,27 @@ fn a_late_write_lands_late_unless_the_disk_itself_remembers_the_fence() {
 
 #[test]
 fn who_outlasts_the_dead_sees_all_that_they_left_under_way() {
-    let bench = Bench::new(1, profile().with_late_writes(Rate::ALWAYS));
+    let bench = Bench::new(1, profile().with_delayed_writes(Rate::ALWAYS));
     let (device, seams) = bench.open();
     (0..4).for_each(|at| drop(put(device.as_ref(), &seams, at, 1, Durability::Cached)));
     bench.world.kill();
     bench.disk.outlast_the_dead();
     assert_eq!(blocks(&bench.disk.truth(), 4), [1; 4]);
-    assert_eq!(bench.disk.fault_counters().of(FaultKind::LateWrite), 4);
+    assert_eq!(bench.disk.fault_counters().of(FaultKind::DelayedWrite), 4);
     let _device = bench.disk.attach(&bench.world);
-    bench.world.settle().unwrap();
-    assert_eq!(bench.disk.fault_counters().of(FaultKind::LateWrite), 4, "nothing is left to land");
+    bench.world.run_until_idle().unwrap();
+    assert_eq!(bench.disk.fault_counters().of(FaultKind::DelayedWrite), 4, "nothing is left to land");
 }
 
 #[test]
 fn a_reset_ends_late_writes() {
-    let bench = Bench::new(1, profile().with_late_writes(Rate::ALWAYS));
+    let bench = Bench::new(1, profile().with_delayed_writes(Rate::ALWAYS));
     let (device, seams) = bench.open();
     drop(put(device.as_ref(), &seams, 0, 1, Durability::Cached));
     bench.world.kill();
     bench.disk.reset();
     let _device = bench.disk.attach(&bench.world);
-    bench.world.settle().unwrap();
+    bench.world.run_until_idle().unwrap();
     assert_eq!(blocks(&bench.disk.truth(), 1), [0]);
 }
 
@@ -327,7 +327,7 @@ fn a_durable_write_is_durable_in_all_its_parts_also_where_a_read_saw_some_of_it_
 #[test]
 fn a_process_can_be_killed_at_any_step_and_the_disk_is_opened_again() {
     for seed in 0..100 {
-        let bench = Bench::new(seed, profile().tearing().with_late_writes(Rate::one_in(3)));
+        let bench = Bench::new(seed, profile().tearing().with_delayed_writes(Rate::one_in(3)));
         let mut draws = Random::new(seed);
         for life in 1..5u8 {
             let (device, seams) = bench.open();
@@ -341,6 +341,6 @@ fn a_process_can_be_killed_at_any_step_and_the_disk_is_opened_again() {
         }
         let (device, _) = bench.open();
         assert_eq!(bench.world.run(flush(device.as_ref(), TOKEN)).unwrap(), Ok(()));
-        assert!(bench.world.now() < dolmen_block_io::Moment(0) + Duration::from_secs(1));
+        assert!(bench.world.now() < dolmen_block_io::Instant(0) + Duration::from_secs(1));
     }
 }

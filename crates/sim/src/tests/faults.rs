@@ -10,7 +10,7 @@ use dolmen_block_io::{discard, sleep};
 use super::*;
 use crate::{Atlas, AtlasGroup, DiskIndex, FaultKind, FaultRates, Rate};
 
-fn struck(bench: &Bench, kind: FaultKind) -> u64 {
+fn fired(bench: &Bench, kind: FaultKind) -> u64 {
     bench.disk.fault_counters().of(kind)
 }
 
@@ -30,7 +30,7 @@ fn bit_rot_changes_one_bit_for_good_and_not_the_truth() {
         let bytes = bench.read(0).unwrap();
         assert_eq!(bytes.iter().map(|byte| (byte ^ 1).count_ones()).sum::<u32>(), 1);
     }
-    assert_eq!((blocks(&bench.disk.truth(), 1)[0], struck(&bench, FaultKind::BitRot)), (1, 1));
+    assert_eq!((blocks(&bench.disk.truth(), 1)[0], fired(&bench, FaultKind::BitRot)), (1, 1));
     assert_eq!(bench.disk.damaged().len(), 1);
     bench.write_all(&[(0, 9)], Durability::Cached);
     assert_eq!(bench.read(0).unwrap(), vec![9; 4096]);
@@ -55,7 +55,7 @@ fn a_latent_error_lasts_until_its_sector_is_written() {
     assert_eq!(bench.read(1).unwrap(), vec![2; 4096]);
     bench.write_all(&[(0, 9)], Durability::Cached);
     assert_eq!(bench.read(0).unwrap(), vec![9; 4096]);
-    assert_eq!(struck(&bench, FaultKind::LatentError), 1);
+    assert_eq!(fired(&bench, FaultKind::LatentError), 1);
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_sector_can_read_stale_after_its_error_was_cleared() {
     let bytes = bench.read(0).unwrap();
     assert!(bytes[512..1024].iter().all(|byte| *byte == 1));
     assert_eq!(bytes.iter().filter(|byte| **byte == 9).count(), 4096 - 512);
-    assert_eq!(struck(&bench, FaultKind::StaleAfterError), 1);
+    assert_eq!(fired(&bench, FaultKind::StaleAfterError), 1);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_lost_write_is_acknowledged_and_reads_as_before() {
     let bench = armed(FaultKind::LostWrite);
     bench.write_all(&[(0, 9)], Durability::Durable);
     assert_eq!(bench.read(0).unwrap(), vec![1; 4096]);
-    assert_eq!((blocks(&bench.disk.truth(), 1)[0], struck(&bench, FaultKind::LostWrite)), (9, 1));
+    assert_eq!((blocks(&bench.disk.truth(), 1)[0], fired(&bench, FaultKind::LostWrite)), (9, 1));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_misdirected_write_shows_somewhere_else() {
     let mut bytes = vec![0; 4096];
     assert!(bench.disk.show(victim.start, &mut bytes));
     assert_eq!(bytes, vec![9; 4096]);
-    assert_eq!(struck(&bench, FaultKind::MisdirectedWrite), 1);
+    assert_eq!(fired(&bench, FaultKind::MisdirectedWrite), 1);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_misdirected_read_is_wrong_once() {
     let bench = armed(FaultKind::MisdirectedRead);
     assert_ne!(bench.read(0).unwrap(), vec![1; 4096]);
     assert_eq!(bench.read(0).unwrap(), vec![1; 4096]);
-    assert_eq!(struck(&bench, FaultKind::MisdirectedRead), 1);
+    assert_eq!(fired(&bench, FaultKind::MisdirectedRead), 1);
 }
 
 #[test]
@@ -106,16 +106,16 @@ fn a_torn_write_is_acknowledged_and_shows_its_first_part() {
     let new = bytes.iter().take_while(|byte| **byte == 9).count();
     assert!(new > 0 && new < 4096 && new.is_multiple_of(512), "{new}");
     assert!(bytes[new..].iter().all(|byte| *byte == 1));
-    assert_eq!(struck(&bench, FaultKind::TornWrite), 1);
+    assert_eq!(fired(&bench, FaultKind::TornWrite), 1);
 }
 
 #[test]
-fn a_lying_flush_leaves_everything_at_risk() {
-    let bench = armed(FaultKind::LyingFlush);
+fn a_dropped_flush_leaves_everything_at_risk() {
+    let bench = armed(FaultKind::DroppedFlush);
     bench.write_all(&[(0, 9)], Durability::Cached);
     assert_eq!(bench.flush(), Ok(()));
     assert_eq!(bench.disk.pending_writes().len(), 1);
-    assert_eq!(struck(&bench, FaultKind::LyingFlush), 1);
+    assert_eq!(fired(&bench, FaultKind::DroppedFlush), 1);
     bench.world.power_cut_choosing(&mut |_| crate::Fate::Lost);
     assert_eq!(bench.read(0).unwrap(), vec![1; 4096]);
 }
@@ -159,17 +159,17 @@ fn a_slow_command_takes_ten_to_a_thousand_times_as_long() {
         bench.write_all(&[(0, 1)], Durability::Cached);
         // A write of 4 KiB takes 21.2 to 81.2 µs.
         assert!((212_000..=81_200_000).contains(&bench.world.now().0), "{:?}", bench.world.now());
-        assert_eq!(struck(&bench, FaultKind::Slow), 1);
+        assert_eq!(fired(&bench, FaultKind::Slow), 1);
     }
 }
 
 #[test]
-fn a_slow_stretch_slows_commands_of_its_kinds_until_it_is_over() {
+fn a_slow_period_slows_commands_of_its_kinds_until_it_ends() {
     let (mut slow_kinds, mut outlasted) = (BTreeSet::new(), 0);
     for seed in 0..60 {
         let bench = Bench::new(seed, profile());
         bench.write_all(&[(0, 1)], Durability::Cached);
-        bench.disk.arm(FaultKind::SlowStretch);
+        bench.disk.arm(FaultKind::SlowPeriod);
         let took = |action: &dyn Fn()| {
             let began = bench.world.now().0;
             action();
@@ -184,7 +184,7 @@ fn a_slow_stretch_slows_commands_of_its_kinds_until_it_is_over() {
         let first = slow();
         slow_kinds.insert(first);
         outlasted += u64::from((0..1000).any(|_| slow() == (false, false, false)));
-        assert_eq!(struck(&bench, FaultKind::SlowStretch), 1);
+        assert_eq!(fired(&bench, FaultKind::SlowPeriod), 1);
     }
     assert!(slow_kinds.len() > 6, "{slow_kinds:?}");
     assert_eq!(outlasted, 60);
@@ -195,11 +195,11 @@ fn a_hung_command_is_answered_when_released() {
     let bench = armed(FaultKind::Hung);
     let (device, seams) = bench.open();
     let writing = put(device.as_ref(), &seams, 0, 9, Durability::Cached);
-    bench.world.settle().unwrap();
+    bench.world.run_until_idle().unwrap();
     assert_eq!((bench.disk.under_way(), blocks(&bench.disk.truth(), 1)[0]), (1, 1));
     bench.disk.release_hung();
     assert_eq!(bench.world.run(writing).unwrap(), Ok(()));
-    assert_eq!((blocks(&bench.disk.truth(), 1)[0], struck(&bench, FaultKind::Hung)), (9, 1));
+    assert_eq!((blocks(&bench.disk.truth(), 1)[0], fired(&bench, FaultKind::Hung)), (9, 1));
 }
 
 #[test]
@@ -212,22 +212,22 @@ fn a_hung_command_times_out_at_its_limit_and_may_take_effect_later() {
         let result = bench.world.run(put(device.as_ref(), &seams, 0, 9, Durability::Cached)).unwrap();
         assert_eq!(result, Err(DeviceError::TimedOut));
         assert!((30_000_000_000..30_001_000_000).contains(&bench.world.now().0));
-        bench.world.settle().unwrap();
-        seen.insert((blocks(&bench.disk.truth(), 1)[0], struck(&bench, FaultKind::LateWrite)));
+        bench.world.run_until_idle().unwrap();
+        seen.insert((blocks(&bench.disk.truth(), 1)[0], fired(&bench, FaultKind::DelayedWrite)));
     }
     assert_eq!(seen, BTreeSet::from([(0, 0), (9, 1)]));
 }
 
 #[test]
-fn a_disk_that_vanishes_answers_gone_until_it_is_attached_anew() {
+fn a_vanished_disk_answers_detached_until_it_is_attached_again() {
     let bench = armed(FaultKind::Vanished);
     let (device, seams) = bench.open();
     for _ in 0..2 {
         let result = bench.world.run(put(device.as_ref(), &seams, 0, 9, Durability::Cached)).unwrap();
-        assert_eq!(result, Err(DeviceError::Gone));
+        assert_eq!(result, Err(DeviceError::Detached));
     }
     assert!(bench.disk.is_absent());
-    assert_eq!(bench.read(0), Err(DeviceError::Gone));
+    assert_eq!(bench.read(0), Err(DeviceError::Detached));
     bench.disk.come_back();
     assert_eq!(bench.read(0).unwrap(), vec![1; 4096]);
     let (counters, gone) = (bench.disk.fault_counters(), device.counters().errors);
@@ -235,12 +235,12 @@ fn a_disk_that_vanishes_answers_gone_until_it_is_attached_anew() {
 }
 
 #[test]
-fn commands_under_way_are_answered_gone_when_their_disk_vanishes() {
+fn commands_in_flight_are_answered_detached_when_their_disk_vanishes() {
     let bench = armed(FaultKind::ClockJump);
     let (device, seams) = bench.open();
     let writing = put(device.as_ref(), &seams, 0, 9, Durability::Cached);
     bench.disk.vanish();
-    assert_eq!(bench.world.run(writing).unwrap(), Err(DeviceError::Gone));
+    assert_eq!(bench.world.run(writing).unwrap(), Err(DeviceError::Detached));
     assert_eq!(seams.data.lent_count(), 0);
 }
 
@@ -265,27 +265,27 @@ fn a_disk_can_return_as_it_was_at_an_earlier_flush() {
     assert!(bench.disk.return_to(1));
     bench.disk.come_back();
     assert_eq!(bench.read(0).unwrap(), vec![2; 4096]);
-    assert_eq!(struck(&bench, FaultKind::ReturnedOld), 1);
+    assert_eq!(fired(&bench, FaultKind::ReturnedOld), 1);
     bench.disk.vanish();
     assert!(!bench.disk.return_to(2));
     bench.disk.arm(FaultKind::ReturnedOld);
     bench.disk.come_back();
-    assert_eq!(struck(&bench, FaultKind::ReturnedOld), 2);
+    assert_eq!(fired(&bench, FaultKind::ReturnedOld), 2);
 }
 
 #[test]
-fn no_space_strikes_only_where_nothing_was_written() {
+fn no_space_fires_only_where_nothing_was_written() {
     let bench = armed(FaultKind::NoSpace);
     let (device, seams) = bench.open();
     let result = bench.world.run(put(device.as_ref(), &seams, 100, 9, Durability::Cached)).unwrap();
     assert_eq!(result, Err(DeviceError::NoSpace));
     bench.disk.arm(FaultKind::NoSpace);
     bench.write_all(&[(0, 9)], Durability::Cached);
-    assert_eq!((blocks(&bench.disk.truth(), 1)[0], struck(&bench, FaultKind::NoSpace)), (9, 1));
+    assert_eq!((blocks(&bench.disk.truth(), 1)[0], fired(&bench, FaultKind::NoSpace)), (9, 1));
 }
 
 #[test]
-fn a_reset_is_told_to_commands_under_way_and_to_the_next_flush() {
+fn a_reset_fails_commands_in_flight_and_the_next_flush() {
     let bench = armed(FaultKind::ClockJump);
     bench.write_all(&[(0, 9)], Durability::Cached);
     let (device, seams) = bench.open();
@@ -296,11 +296,11 @@ fn a_reset_is_told_to_commands_under_way_and_to_the_next_flush() {
     assert_eq!(results, (Err(DeviceError::CacheLost), Ok(())));
     assert_eq!(bench.flush(), Err(DeviceError::CacheLost));
     assert_eq!(bench.flush(), Ok(()));
-    assert_eq!((blocks(&bench.disk.truth(), 3)[2], struck(&bench, FaultKind::Reset)), (8, 1));
+    assert_eq!((blocks(&bench.disk.truth(), 3)[2], fired(&bench, FaultKind::Reset)), (8, 1));
 }
 
 #[test]
-fn a_discard_forgets_whole_grains_or_nothing() {
+fn a_discard_forgets_whole_units_or_nothing() {
     let mut seen = BTreeSet::new();
     for seed in 0..20 {
         let bench = Bench::new(seed, profile());
@@ -322,16 +322,17 @@ fn every_kind_fires_by_its_rate_and_is_counted() {
         FaultKind::MisdirectedWrite,
         FaultKind::MisdirectedRead,
         FaultKind::TornWrite,
-        FaultKind::LyingFlush,
+        FaultKind::DroppedFlush,
         FaultKind::WriteError,
         FaultKind::FlushError,
         FaultKind::Slow,
-        FaultKind::SlowStretch,
+        FaultKind::SlowPeriod,
         FaultKind::Hung,
         FaultKind::Reset,
     ];
     let mut rates = drawn.iter().fold(FaultRates::NONE, |rates, kind| rates.with(*kind, Rate::one_in(60)));
-    for kind in [FaultKind::StaleAfterError, FaultKind::LateWrite, FaultKind::ReturnedOld, FaultKind::NoSpace]
+    for kind in
+        [FaultKind::StaleAfterError, FaultKind::DelayedWrite, FaultKind::ReturnedOld, FaultKind::NoSpace]
     {
         rates = rates.with(kind, Rate::one_in(3));
     }
@@ -340,7 +341,7 @@ fn every_kind_fires_by_its_rate_and_is_counted() {
         hang_limit: Some(Duration::from_millis(500)),
         absence: Some(Duration::from_millis(100)),
         fence_scope: crate::FenceScope::Disk,
-        late_by_max: Duration::from_millis(1),
+        delayed_by_max: Duration::from_millis(1),
         ..profile().tearing().with_rates(rates)
     };
     let bench = Bench::new(12, profile);
@@ -365,7 +366,7 @@ fn every_kind_fires_by_its_rate_and_is_counted() {
         } else {
             bench.world.power_cut()
         }
-        bench.world.settle().unwrap();
+        bench.world.run_until_idle().unwrap();
     }
     let counters = bench.world.fault_counters();
     for kind in FaultKind::ALL {

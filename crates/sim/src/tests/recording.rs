@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::{BitFlip, Cut, DiskIndex, Fate, LateWrites, Recorder, StateOptions, Tearing};
+use crate::{BitFlip, Cut, DelayedWrites, DiskIndex, Fate, Recorder, StateOptions, Tearing};
 
 /// Two disks; on both block 0 becomes 1, both are flushed, block 0 becomes 2; the cuts at which each was acknowledged.
 fn mirror(profile: DiskProfile) -> (Recorder, Cut, Cut) {
@@ -77,12 +77,12 @@ fn writes_are_torn_in_the_unit_of_their_disk() {
 #[test]
 fn all_copies_can_be_torn_at_the_same_sector() {
     let (recorder, _, written) = mirror(profile().tearing());
-    let options = StateOptions { torn_alike: Some(3), ..StateOptions::default() };
+    let options = StateOptions { torn_equally: Some(3), ..StateOptions::default() };
     let torn = [2, 2, 2, 1, 1, 1, 1, 1];
-    let alike = recorder
+    let same = recorder
         .states(written, &options)
         .any(|state| [0, 1].iter().all(|disk| sectors(state.image(DiskIndex(*disk)).unwrap(), 8) == torn));
-    assert!(alike);
+    assert!(same);
 }
 
 #[test]
@@ -111,9 +111,9 @@ fn a_flipped_bit_is_in_every_state() {
 #[test]
 fn a_reopened_world_reads_what_the_state_says_and_late_writes_land_there() {
     let (recorder, flushed, _) = mirror(profile());
-    let options = StateOptions { late_writes: LateWrites::Unanswered, ..StateOptions::default() };
+    let options = StateOptions { delayed_writes: DelayedWrites::Unanswered, ..StateOptions::default() };
     let submitted = recorder.cuts().into_iter().find(|cut| *cut > flushed).unwrap();
-    let mut late = 0;
+    let mut delayed = 0;
     for state in recorder.states(submitted, &options) {
         let lost: Vec<_> = state.fates().iter().filter(|(_, fate)| *fate == Fate::Lost).copied().collect();
         let reopened = state.reopen(9);
@@ -121,11 +121,11 @@ fn a_reopened_world_reads_what_the_state_says_and_late_writes_land_there() {
         let before = blocks(&disk.truth(), 1)[0];
         assert_eq!(before, if lost.is_empty() { 2 } else { 1 });
         let _device = disk.attach(&reopened.world);
-        reopened.world.settle().unwrap();
+        reopened.world.run_until_idle().unwrap();
         assert_eq!(blocks(&disk.truth(), 1), [2]);
-        late += lost.len();
+        delayed += lost.len();
     }
-    assert_eq!(late, 1);
+    assert_eq!(delayed, 1);
 }
 
 #[test]

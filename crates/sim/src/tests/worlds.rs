@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_block_io::{Durability, Moment, conformance, sleep, within};
+use dolmen_block_io::{Durability, Instant, conformance, sleep, within};
 
 use super::*;
 use crate::{FaultKind, FaultRates, Ran, Rate, Seeds, StopAt, StuckReason, TraceEvent};
@@ -58,7 +58,7 @@ fn busy_world(seeds: Seeds) -> (World, u64) {
         };
         world.spawn("busy", Box::pin(task));
     }
-    world.settle().unwrap();
+    world.run_until_idle().unwrap();
     let hash = world.trace_hash();
     (world, hash)
 }
@@ -104,7 +104,7 @@ fn the_schedule_draws_every_order_of_three_tasks_and_of_three_completions() {
             };
             bench.world.spawn("numbered", Box::pin(task));
         }
-        bench.world.settle().unwrap();
+        bench.world.run_until_idle().unwrap();
         let (tasks, completions) = orders.take();
         task_orders.insert(tasks);
         completion_orders.insert(completions);
@@ -125,7 +125,7 @@ fn time_leaps_to_the_next_event_and_alarms_ring_when_due() {
         assert_eq!(nothing, None);
         (first, clock.now())
     });
-    assert_eq!(times.unwrap(), (Moment(3600 * 1_000_000_000), Moment(3601 * 1_000_000_000)));
+    assert_eq!(times.unwrap(), (Instant(3600 * 1_000_000_000), Instant(3601 * 1_000_000_000)));
 }
 
 #[test]
@@ -138,9 +138,9 @@ fn a_clock_jump_rings_alarms_before_commands_that_are_under_way() {
     bench.world.jump_clock(Duration::from_secs(60));
     let result = bench.world.run(async move { within(clock.as_ref(), limit, writing).await });
     assert_eq!(result.unwrap(), None);
-    assert_eq!(bench.world.now(), Moment(0));
-    assert_eq!(seams.clock.now(), Moment(60_000_000_000));
-    bench.world.settle().unwrap();
+    assert_eq!(bench.world.now(), Instant(0));
+    assert_eq!(seams.clock.now(), Instant(60_000_000_000));
+    bench.world.run_until_idle().unwrap();
     assert_eq!(blocks(&bench.disk.truth(), 1), [1]);
     assert_eq!(bench.world.fault_counters().of(FaultKind::ClockJump), 1);
 }
@@ -174,7 +174,7 @@ fn a_run_that_goes_on_for_ever_is_stopped() {
 }
 
 #[test]
-fn runs_stop_where_they_are_told() {
+fn runs_stop_at_the_given_step() {
     let bench = Bench::new(3, profile());
     let (device, seams) = bench.open();
     let (device_too, seams_too) = (Rc::clone(&device), seams.clone());
@@ -195,7 +195,7 @@ fn runs_stop_where_they_are_told() {
 }
 
 #[test]
-fn the_trace_tells_what_happened_in_words() {
+fn the_trace_reports_what_happened_in_words() {
     let bench = Bench::new(1, profile());
     bench.world.keep_trace(100);
     bench.write_all(&[(2, 1)], Durability::Durable);

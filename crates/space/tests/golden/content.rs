@@ -120,8 +120,8 @@ impl Content {
     pub fn parse(text: &str) -> Self {
         let (mut pool, mut host, mut epoch) = (PoolId::NONE, HostId::NONE, EpochId::default());
         let mut spaces: Vec<SpaceContent> = Vec::new();
-        for line in text.lines() {
-            let words: Vec<&str> = line.split(' ').collect();
+        for stripe in text.lines() {
+            let words: Vec<&str> = stripe.split(' ').collect();
             match words[..] {
                 ["pool", id] => pool = PoolId(bytes(id)),
                 ["host", id] => host = HostId(bytes(id)),
@@ -142,7 +142,7 @@ impl Content {
                     let blocks = &mut spaces.last_mut().unwrap().blocks;
                     (first..first + count).for_each(|block| _ = blocks.insert(block, fills.clone()));
                 }
-                _ => panic!("no line of a content: {line}"),
+                _ => panic!("no line of a content: {stripe}"),
             }
         }
         Self { pool, host, epoch, spaces }

@@ -43,18 +43,18 @@ pub struct Set {
     cached: &'static [&'static str],
     cache_count: usize,
     /// The disk that misses writes in the first image.
-    behind: usize,
+    after: usize,
     /// When write caches are emptied, where that is not as usual.
     drain: Option<WriteCacheDrain>,
     /// Those over whose first row streams go.
     streams: &'static [&'static str],
-    /// Those of which single stripes go to heirs and back, and the blocks of a stripe.
+    /// Those of which single stripes go to shadow rows and back, and the blocks of a stripe.
     slots: &'static [(&'static str, u64)],
 }
 
 impl Set {
-    /// How many rows have heirs.
-    fn heirs(&self) -> u64 {
+    /// How many rows have shadow rows.
+    fn shadows(&self) -> u64 {
         (self.streams.len() + self.slots.len()) as u64
     }
 }
@@ -67,7 +67,7 @@ pub const FROZEN: Set = Set {
     redundant: &["two", "three", "four", "parity", "dual", "fixed", "firm"],
     cached: &["parity", "dual", "firm"],
     cache_count: 2,
-    behind: 1,
+    after: 1,
     drain: None,
     streams: &[],
     slots: &[],
@@ -81,41 +81,41 @@ pub const STRICT: Set = Set {
     redundant: &["two", "three", "four", "fixed"],
     cached: &["simple", "span", "two", "three", "four", "fixed"],
     cache_count: 4,
-    behind: 2,
+    after: 2,
     drain: Some(WriteCacheDrain { fill: 60, rate: Some(Bytes::mib(200)) }),
     streams: &[],
     slots: &[],
 };
 
-/// Streams over rows with parity, whose heirs are there in all images.
-pub const HEIRS: Set = Set {
+/// Streams over rows with parity, whose shadow rows are there in all images.
+pub const SHADOWS: Set = Set {
     name: "1-heirs",
-    plans: &HEIRS_PLANS,
+    plans: &SHADOWS_PLANS,
     integrity: Integrity::Relaxed,
     redundant: &["two", "parity", "twin", "firm"],
     cached: &["parity", "twin", "firm"],
     cache_count: 2,
-    behind: 4,
+    after: 4,
     drain: None,
     streams: &["parity", "twin", "firm"],
     slots: &[],
 };
 
-/// Single stripes over rows with parity: lines lie in rows and heirs, and are on their way to and fro.
+/// Single stripes over rows with parity: lines lie in rows and shadow rows, and are on their way alternately.
 pub const SLOTS: Set = Set {
     name: "1-slots",
-    plans: &HEIRS_PLANS,
+    plans: &SHADOWS_PLANS,
     integrity: Integrity::Relaxed,
     redundant: &["two", "parity", "twin", "firm"],
     cached: &["parity", "twin", "firm"],
     cache_count: 2,
-    behind: 5,
+    after: 5,
     drain: None,
     streams: &[],
     slots: &[("parity", 20), ("twin", 32), ("firm", 40)],
 };
 
-const HEIRS_PLANS: [Plan; 4] = [
+const SHADOWS_PLANS: [Plan; 4] = [
     ("two", Resiliency::Mirror { copies: 2 }, 4, 1, 64, Provisioning::Thin, 512),
     ("parity", Resiliency::Parity { parity: 1 }, 4, 1, 16, Provisioning::Thin, 4096),
     ("twin", Resiliency::Parity { parity: 2 }, 4, 1, 32, Provisioning::Thin, 4096),
@@ -189,11 +189,11 @@ pub fn make(set: &'static Set) -> Vec<(&'static str, Golden)> {
     let killed = maker.golden();
     maker.bench.disks[AWAY].come_back();
     let ready = Rc::new(RefCell::new(None));
-    let (cut, told) = (maker.clone(), Rc::clone(&ready));
+    let (cut, findings) = (maker.clone(), Rc::clone(&ready));
     maker
         .bench
         .run(async move |lab| {
-            *told.borrow_mut() = Some((cut.until_cut(&lab).await?, lab));
+            *findings.borrow_mut() = Some((cut.until_cut(&lab).await?, lab));
             Ok(())
         })
         .unwrap();
@@ -316,15 +316,15 @@ impl Maker {
         self.stripes(&lab, &spaces, &[(2, 3)]).await?;
         self.stripes(&lab, &spaces, &[(2, 1), (3, 1)]).await?;
         self.stripes(&lab, &spaces, &[(2, 1)]).await?;
-        assert_eq!(spaces.counters().heirs_made, self.set.heirs(), "each has an heir");
-        self.bench.disks[self.set.behind].vanish();
+        assert_eq!(spaces.counters().shadows_made, self.set.shadows(), "each has a shadow row");
+        self.bench.disks[self.set.after].vanish();
         for &name in self.set.redundant {
             self.put(&lab, &spaces, name, 1, 3).await?;
         }
         self.flush(&spaces).await?;
         spaces.destage().await?;
-        self.bench.disks[self.set.behind].come_back();
-        spaces.rejoin(self.bench.disks[self.set.behind].attach(&self.bench.world)).await?;
+        self.bench.disks[self.set.after].come_back();
+        spaces.rejoin(self.bench.disks[self.set.after].attach(&self.bench.world)).await?;
         assert!(!spaces.stale_rows().await?.is_empty(), "something is stale");
         for &name in self.set.cached {
             self.put(&lab, &spaces, name, 14, 3).await?;
@@ -348,8 +348,8 @@ impl Maker {
             self.put(lab, spaces, "gone", row * 256, 24).await?;
         }
         self.flush(spaces).await?;
-        let gone: Rc<Space> = spaces.find("gone")?;
-        spaces.delete(&gone).await?;
+        let freed: Rc<Space> = spaces.find("gone")?;
+        spaces.delete(&freed).await?;
         self.spaces.borrow_mut().remove("gone");
         self.flush(spaces).await
     }
@@ -362,7 +362,7 @@ impl Maker {
         self.flush(spaces).await
     }
 
-    /// Writes whole stripes, the first and how many, of spaces of which they go to and fro.
+    /// Writes whole stripes, the first and how many, of spaces of which they alternate.
     async fn stripes(&self, lab: &Lab, spaces: &Spaces, stripes: &[(u64, u64)]) -> Outcome {
         for &(name, stripe) in self.set.slots {
             for (first, count) in stripes {
@@ -385,7 +385,7 @@ impl Maker {
     /// The second image: a disk has left for good, and the daemon dies with much in its log and nothing under way.
     async fn until_killed(&self, lab: Lab) -> Outcome {
         let spaces = lab.open().await?;
-        assert_eq!(spaces.counters().heirs_found, self.set.heirs(), "each has an heir");
+        assert_eq!(spaces.counters().shadows_found, self.set.shadows(), "each has a shadow row");
         self.flush(&spaces).await?;
         spaces.pool().checkpoint().await?;
         self.stream(&lab, &spaces, 96, 48).await?;
@@ -414,8 +414,8 @@ impl Maker {
             self.put(&lab, &spaces, name, 4 * stripe, stripe).await?;
         }
         assert!(
-            self.set.slots.is_empty() || spaces.counters().lines_flipped > 0,
-            "lines have gone to and fro"
+            self.set.slots.is_empty() || spaces.counters().stripes_switched > 0,
+            "lines have gone alternately"
         );
         Ok(())
     }
@@ -423,7 +423,7 @@ impl Maker {
     /// The third image: both disks got what they had missed, and power fails.
     async fn until_cut(&self, lab: &Lab) -> Result<Rc<Spaces>, Box<dyn Error>> {
         let spaces = lab.open().await?;
-        assert_eq!(spaces.counters().heirs_found, self.set.heirs(), "each has an heir");
+        assert_eq!(spaces.counters().shadows_found, self.set.shadows(), "each has a shadow row");
         spaces.resync(&Progress::default()).await?;
         self.flush(&spaces).await?;
         spaces.destage().await?;

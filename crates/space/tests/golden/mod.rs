@@ -1,8 +1,8 @@
 //! The golden images: pools as a version of the format left them, kept for ever.
 //!
 //! `stored` is how they are kept, `content` what their spaces hold, `make` how they came about, `places` what stands where on
-//! their disks, `read` how all of it is read and judged, `flips` what comes of bits that turn, `unused` where they turn nothing that
-//! anybody needs.
+//! their disks, `read` how all of it is read and judged, `bit_flips` what comes of bits that turn, `unused` where they turn nothing
+//! that anybody needs.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -12,8 +12,8 @@
     clippy::cast_possible_truncation
 )]
 
+pub mod bit_flips;
 pub mod content;
-pub mod flips;
 pub mod make;
 pub mod places;
 pub mod read;

@@ -14,8 +14,8 @@ use dolmen_units::{Bytes, SpaceId};
 use super::stored::blocks_of;
 use super::{BLOCK, Golden};
 
-/// What ids of spaces of heirs have, beside that of the space.
-pub const HEIRS: u64 = 1 << 63;
+/// What ids of spaces of shadow rows have, beside that of the space.
+pub const SHADOWS: u64 = 1 << 63;
 pub const B: u64 = BLOCK as u64;
 pub const MIB: u64 = 1 << 20;
 pub const PAGE_ENTRIES: u64 = 504;
@@ -100,7 +100,7 @@ pub struct Slab {
     pub disk: usize,
     pub column: u64,
     is_stale: bool,
-    /// First grain and count.
+    /// First allocation unit and count.
     pub runs: Vec<(u64, u64)>,
 }
 
@@ -161,7 +161,7 @@ pub fn used(golden: &Golden, places: &[Place]) -> Vec<Place> {
 }
 
 /// Disks that have a slab which misses something.
-pub async fn disks_behind(spaces: &Rc<Spaces>) -> Result<BTreeSet<usize>, Box<dyn Error>> {
+pub async fn stale_disks(spaces: &Rc<Spaces>) -> Result<BTreeSet<usize>, Box<dyn Error>> {
     let rows = rows(spaces).await?;
     let stale = rows.iter().flat_map(|row| &row.slabs).filter(|slab| slab.is_stale);
     Ok(stale.map(|slab| slab.disk).collect())
@@ -184,7 +184,7 @@ impl Layout {
         Self { extent: Extent::of(Bytes(disk.capacity)).unwrap(), back, log }
     }
 
-    /// The structure of what is not in a grain; a batch is told by its header.
+    /// The structure of what is not in an allocation unit; a batch is told by its header.
     fn outside(&self, at: u64, bytes: &[u8], tail: u64) -> Option<Structure> {
         let (checkpoints, log) = (MIB, MIB + 64 * 1024);
         if at < MIB {
@@ -200,7 +200,7 @@ impl Layout {
         } else if at >= self.back {
             Some(Structure::LabelBack)
         } else {
-            assert!(at < self.extent.data_end, "nothing stands behind the grains");
+            assert!(at < self.extent.data_end, "nothing stands behind the allocation units");
             None
         }
     }
@@ -250,12 +250,12 @@ pub async fn rows(spaces: &Rc<Spaces>) -> Result<Vec<Row>, Box<dyn Error>> {
         for (key, value) in spaces.pool().scan(keys::rows(id, 0..u64::MAX), 1000).await? {
             rows.push(Row::parse(id, keys::parts(&key).2, row_length, &value)?);
         }
-        if id.0 >= HEIRS {
+        if id.0 >= SHADOWS {
             continue;
         }
-        // What heirs of its rows hold is the space's.
-        let heirs = SpaceId(id.0 | HEIRS);
-        for (key, value) in spaces.pool().scan(keys::rows(heirs, 0..u64::MAX), 1000).await? {
+        // What shadow rows of its rows hold is the space's.
+        let shadows = SpaceId(id.0 | SHADOWS);
+        for (key, value) in spaces.pool().scan(keys::rows(shadows, 0..u64::MAX), 1000).await? {
             rows.push(Row::parse(id, keys::parts(&key).2, row_length, &value)?);
         }
     }
@@ -325,11 +325,11 @@ impl Row {
         lines: impl Iterator<Item = u64>,
         columns: impl Iterator<Item = u64> + Clone,
     ) -> BTreeSet<u64> {
-        let of_line = |line: u64| {
-            let there = columns.clone().filter(move |column| line < self.column_blocks(*column));
-            there.map(move |column| self.block_of(column, line)).collect::<Vec<_>>()
+        let of_stripe = |stripe: u64| {
+            let there = columns.clone().filter(move |column| stripe < self.column_blocks(*column));
+            there.map(move |column| self.block_of(column, stripe)).collect::<Vec<_>>()
         };
-        lines.flat_map(of_line).collect()
+        lines.flat_map(of_stripe).collect()
     }
 
     /// Says of every block of its slabs what it is.
@@ -346,9 +346,9 @@ impl Row {
             let missing = (0..self.columns + self.parity).filter(|column| good(*column) == 0).count() as u64;
             let all = self.columns + self.parity;
             let extent = Extent::of(Bytes(golden.disks[slab.disk].capacity))?;
-            let grains = slab.runs.iter().flat_map(|(first, count)| *first..first + count);
-            for (block, grain) in grains.enumerate() {
-                let at = extent.data_start + grain * B;
+            let units = slab.runs.iter().flat_map(|(first, count)| *first..first + count);
+            for (block, unit) in units.enumerate() {
+                let at = extent.data_start + unit * B;
                 let mut place = self.place(slab, block as u64);
                 (place.disk, place.at) = (slab.disk, at);
                 let at_stake = std::mem::take(&mut place.at_stake);
@@ -361,7 +361,7 @@ impl Row {
                         {
                             let table = self.table_of(slab, block as u64);
                             let column = (slab.column + all - table) % all;
-                            (0..=self.parity).filter(|turn| good((column + turn) % all) > 0).count() <= 1
+                            (0..=self.parity).filter(|mutex| good((column + mutex) % all) > 0).count() <= 1
                         }
                         _ if self.parity > 0 => missing >= self.parity,
                         _ => good(slab.column) <= 1,
@@ -370,7 +370,10 @@ impl Row {
                 if !is_good(slab) {
                     (place.structure, place.holds) = (Structure::Stale, None);
                 }
-                assert!(owned.insert((slab.disk, at), place).is_none(), "a grain belongs to one slab");
+                assert!(
+                    owned.insert((slab.disk, at), place).is_none(),
+                    "an allocation unit belongs to one slab"
+                );
             }
         }
         Ok(())

@@ -74,9 +74,9 @@ async fn read_block(
             compare(expected, at, &bytes, report);
         }
         // Where disks are away, it may be another block of the row that the answer waits for.
-        Err(SpaceError::Unreadable { name, at: said, length, why })
+        Err(SpaceError::Unreadable { name, at: relogged, length, why })
             if name.to_string() == expected.name
-                && (why == UnreadableReason::Absent || (said <= at && at < said + length.0)) =>
+                && (why == UnreadableReason::Absent || (relogged <= at && at < relogged + length.0)) =>
         {
             report.errors.insert((expected.number, at / BLOCK as u64));
         }

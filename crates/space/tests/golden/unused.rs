@@ -11,7 +11,7 @@ use dolmen_checksum::crc64;
 use dolmen_space::Spaces;
 use dolmen_units::SpaceId;
 
-use super::places::{B, HEIRS, Layout, MIB, PAGE_ENTRIES, Row, rows, tail_of};
+use super::places::{B, Layout, MIB, PAGE_ENTRIES, Row, SHADOWS, rows, tail_of};
 use super::{BLOCK, Golden};
 
 /// Bytes of a page of the map, and how many of them a bitmap page tells of.
@@ -92,7 +92,7 @@ impl Stored {
         Ok(Self { golden: golden.clone(), rows, votes, pages, checkpoint, waiting, cached: cached.places() })
     }
 
-    /// Whether an address is one of grains.
+    /// Whether an address is one of allocation units.
     pub fn is_of_slabs(&self, disk: usize, at: u64) -> bool {
         let Layout { extent, back, .. } = Layout::of(&self.golden, disk);
         (extent.data_start..back).contains(&at)
@@ -106,7 +106,7 @@ impl Stored {
             return self.is_unused_label(disk, at, &layout);
         }
         if at >= layout.extent.data_start {
-            return self.is_unused_grain(disk, (at - layout.extent.data_start) / B);
+            return self.is_unused_unit(disk, (at - layout.extent.data_start) / B);
         }
         if !self.votes[disk] {
             return Some("no voter");
@@ -158,11 +158,11 @@ impl Stored {
         })
     }
 
-    fn is_unused_grain(&self, disk: usize, grain: u64) -> Option<&'static str> {
+    fn is_unused_unit(&self, disk: usize, unit: u64) -> Option<&'static str> {
         for row in &self.rows {
             for slab in row.slabs.iter().filter(|slab| slab.disk == disk) {
-                let grains = slab.runs.iter().flat_map(|(first, count)| *first..first + count);
-                if let Some(block) = grains.into_iter().position(|other| other == grain) {
+                let units = slab.runs.iter().flat_map(|(first, count)| *first..first + count);
+                if let Some(block) = units.into_iter().position(|other| other == unit) {
                     let data = row.column_blocks(slab.column);
                     if !row.is_formatted && block as u64 >= data {
                         return Some("the table of a row that has none yet");
@@ -190,7 +190,7 @@ impl Stored {
                 }
             }
         }
-        Some("a free grain")
+        Some("a free allocation unit")
     }
 
     /// What the table of a slab says of a block of its column.
@@ -200,12 +200,12 @@ impl Stored {
         if block >= data {
             return None;
         }
-        let grains: Vec<u64> = slab.runs.iter().flat_map(|(first, count)| *first..first + count).collect();
+        let units: Vec<u64> = slab.runs.iter().flat_map(|(first, count)| *first..first + count).collect();
         let mut newest = None;
         for slot in 0..2 {
-            let grain = grains[(data + 2 * (block / PAGE_ENTRIES) + slot) as usize];
+            let unit = units[(data + 2 * (block / PAGE_ENTRIES) + slot) as usize];
             let mut page = vec![0; BLOCK];
-            self.golden.disks[disk].image.read(layout.extent.data_start + grain * B, &mut page);
+            self.golden.disks[disk].image.read(layout.extent.data_start + unit * B, &mut page);
             let sum = number(&page, 56, 8);
             page[56..64].fill(0);
             if page.starts_with(b"DTAB") && crc64(&page) == sum && number(&page, 24, 8) == row.id {
@@ -222,7 +222,8 @@ impl Cached {
     fn add_batch(&mut self, lsn: u64, batch: &[u8], rows: &[Row]) {
         let place = |bytes: &[u8]| (number(bytes, 0, 8), number(bytes, 12, 4));
         for (head, bytes) in records_of_blocks(batch).into_iter().flat_map(entries) {
-            let (space, index, row) = (number(head, 0, 8) & !HEIRS, number(head, 8, 8), number(head, 16, 8));
+            let (space, index, row) =
+                (number(head, 0, 8) & !SHADOWS, number(head, 8, 8), number(head, 16, 8));
             let (first, count) = (number(head, 24, 4), number(head, 28, 4));
             let (state, is_void) = (head[35], head[37] & 4 != 0);
             match state {

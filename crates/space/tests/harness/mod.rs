@@ -28,7 +28,7 @@ use dolmen_sim::{CrashState, Cut, DiskProfile, Recorder, SimDisk, World};
 use dolmen_space::{Clients, Integrity, Resiliency, Segment, Space, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, EpochId, HostId, PoolId};
 
-pub mod pace;
+pub mod slow_disks;
 
 /// What a test's body returns.
 pub type Outcome = Result<(), Box<dyn Error>>;
@@ -92,7 +92,7 @@ pub struct Lab {
 pub struct NotedHost {
     inner: Rc<MemoryArbiter>,
     recorder: Recorder,
-    said: RefCell<Vec<(Cut, Rc<MemoryArbiter>)>>,
+    relogged: RefCell<Vec<(Cut, Rc<MemoryArbiter>)>>,
 }
 
 /// A disk that is a file, as the daemon makes one: what is not data has its room from the beginning.
@@ -150,7 +150,7 @@ impl Bench {
 impl Bench {
     /// Opens the pool with one disk alone: the space `data` has lost nothing, and holds `fill` in each range (first byte,
     /// bytes, fill).
-    pub fn stands_alone(&self, disk: usize, ranges: &[(u64, usize, u8)]) -> Outcome {
+    pub fn is_complete_alone(&self, disk: usize, ranges: &[(u64, usize, u8)]) -> Outcome {
         let ranges = ranges.to_vec();
         self.run_in(self.lab_with(|number| number == disk), async move |lab| {
             let spaces = lab.open().await?;
@@ -158,9 +158,9 @@ impl Bench {
             for (at, length, fill) in ranges {
                 lab.expect(&space, at, length, fill).await?;
             }
-            let (incidents, counters) = (spaces.incidents(), spaces.counters());
-            if !incidents.is_empty() || counters.lost_pages > 0 {
-                return Err(format!("{incidents:?}, {} pages lost", counters.lost_pages).into());
+            let (data_loss_events, counters) = (spaces.data_loss_events(), spaces.counters());
+            if !data_loss_events.is_empty() || counters.lost_pages > 0 {
+                return Err(format!("{data_loss_events:?}, {} pages lost", counters.lost_pages).into());
             }
             drop(space);
             lab.check_and_close(spaces).await
@@ -171,8 +171,8 @@ impl Bench {
 impl NotedHost {
     /// The host of a bench, from now on.
     pub fn new(bench: &Bench) -> Rc<Self> {
-        let said = RefCell::new(vec![(Cut(0), bench.arbiter.snapshot())]);
-        Rc::new(Self { inner: Rc::clone(&bench.arbiter), recorder: bench.world.record(), said })
+        let relogged = RefCell::new(vec![(Cut(0), bench.arbiter.snapshot())]);
+        Rc::new(Self { inner: Rc::clone(&bench.arbiter), recorder: bench.world.record(), relogged })
     }
 
     /// What is recorded of the disks.
@@ -182,14 +182,15 @@ impl NotedHost {
 
     /// What a crash leaves, with what the host's record said then.
     pub fn left(&self, state: &CrashState, cut: Cut, bench: &Bench) -> Bench {
-        let said = self.said.borrow();
-        let then = said.iter().rev().find(|(since, _)| *since <= cut).map(|(_, arbiter)| arbiter.snapshot());
-        let left = pace::opened(state, bench);
+        let relogged = self.relogged.borrow();
+        let then =
+            relogged.iter().rev().find(|(since, _)| *since <= cut).map(|(_, arbiter)| arbiter.snapshot());
+        let left = slow_disks::opened(state, bench);
         Bench { arbiter: then.unwrap_or_else(|| Rc::clone(&left.arbiter)), ..left }
     }
 
     fn note(&self) {
-        self.said.borrow_mut().push((self.recorder.now(), self.inner.snapshot()));
+        self.relogged.borrow_mut().push((self.recorder.now(), self.inner.snapshot()));
     }
 }
 

@@ -69,8 +69,8 @@ fn every_interleave_is_read_without_any_one_disk() {
             lab.check_and_close(spaces).await
         });
         made.unwrap_or_else(|error| panic!("{interleave} of {resiliency:?}: {error}"));
-        for gone in 0..4 {
-            let without = bench.run_in(bench.lab_with(|disk| disk != gone), async move |lab| {
+        for freed in 0..4 {
+            let without = bench.run_in(bench.lab_with(|disk| disk != freed), async move |lab| {
                 let spaces = lab.open().await?;
                 let space = spaces.find("data")?;
                 lab.expect(&space, place(0), 1 << 20, 5).await?;
@@ -80,7 +80,7 @@ fn every_interleave_is_read_without_any_one_disk() {
                 lab.expect(&space, place(PIECES), 65536, 0).await?;
                 Ok(spaces.close().await?)
             });
-            without.unwrap_or_else(|error| panic!("{interleave} of {resiliency:?} without {gone}: {error}"));
+            without.unwrap_or_else(|error| panic!("{interleave} of {resiliency:?} without {freed}: {error}"));
         }
     }
 }

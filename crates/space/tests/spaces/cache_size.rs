@@ -11,7 +11,7 @@ use dolmen_sim::{DiskProfile, Ran, Random, StateOptions, StopAt};
 use dolmen_space::{CacheLimit, Progress, Resiliency, Space, SpaceError, Spaces, WriteCache};
 use dolmen_units::{Bytes, DiskSlot};
 
-use crate::harness::pace::{Dial, beside, opened, pause, text};
+use crate::harness::slow_disks::{Dial, extra, opened, pause, text};
 use crate::harness::{Bench, Lab, Outcome};
 
 const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
@@ -63,7 +63,7 @@ fn a_cache_has_the_size_that_was_chosen() {
                 resize(&spaces, mib).await?;
                 let after = cache(&spaces).await?;
                 let foretold = before.footprint.total + plan.claimed();
-                assert_eq!(after.footprint.total + plan.given_back(), foretold);
+                assert_eq!(after.footprint.total + plan.released(), foretold);
                 check_rows(&spaces).await?;
                 drop(space);
                 spaces.close().await?;
@@ -216,7 +216,7 @@ fn a_cache_grows_and_shrinks_while_it_is_written_to() {
                 let most = size(&spaces).await?;
                 let stop = Cell::new(false);
                 let written = std::cell::RefCell::new(Vec::new());
-                let mut tasks: Vec<crate::harness::pace::Task<'_>> = Vec::new();
+                let mut tasks: Vec<crate::harness::slow_disks::Task<'_>> = Vec::new();
                 for nth in 0..4 {
                     let (lab, space, stop, written) = (&lab, &space, &stop, &written);
                     tasks.push(Box::pin(async move {
@@ -242,7 +242,7 @@ fn a_cache_grows_and_shrinks_while_it_is_written_to() {
                     stop_.set(true);
                     Ok(())
                 }));
-                beside(tasks).await?;
+                extra(tasks).await?;
                 for (nth, fills) in written.take() {
                     for block in BLOCKS / 4 * nth..BLOCKS / 4 * (nth + 1) {
                         lab.expect(&space, block * 4096, 4096, fills[usize::try_from(block).unwrap()])
@@ -276,7 +276,7 @@ async fn change_size(lab: &Lab, spaces: &Rc<Spaces>, sizes: [u64; 2], done: &Cel
             done.set(done.get() + 1);
             Ok(())
         };
-        beside(vec![Box::pin(rewriting), Box::pin(resizing)]).await?;
+        extra(vec![Box::pin(rewriting), Box::pin(resizing)]).await?;
     }
     space.flush().await?;
     Ok(())
@@ -306,7 +306,7 @@ async fn begin(lab: &Lab) -> Result<Rc<Spaces>, Box<dyn std::error::Error>> {
 
 /// What a crash left: the cache has one of these sizes, each block is old or new, the pool is sound and its cache can be
 /// changed on; the size.
-async fn judge(lab: Lab, sizes: BTreeSet<u64>, found: Rc<Cell<u64>>) -> Outcome {
+async fn verify(lab: Lab, sizes: BTreeSet<u64>, found: Rc<Cell<u64>>) -> Outcome {
     let spaces = lab.open().await?;
     let now = size(&spaces).await?;
     assert!(sizes.contains(&now), "{now} MiB, not one of {sizes:?}");
@@ -321,7 +321,7 @@ async fn judge(lab: Lab, sizes: BTreeSet<u64>, found: Rc<Cell<u64>>) -> Outcome 
             }
         }
     }
-    assert_eq!((spaces.incidents().len(), spaces.counters().lost_blocks), (0, 0));
+    assert_eq!((spaces.data_loss_events().len(), spaces.counters().lost_blocks), (0, 0));
     resize(&spaces, if now == 4 { 6 } else { 4 }).await?;
     assert_eq!(cache(&spaces).await?.footprint.total.0 / size(&spaces).await?, rows);
     lab.write(&space, 0, 1 << 20, 3).await?;
@@ -367,7 +367,7 @@ fn power_that_fails_leaves_one_size_or_the_other() {
                         Ok(())
                     };
                     let changing = async { change_size(&lab, &spaces, sizes, &done).await.map_err(text) };
-                    beside(vec![Box::pin(watch), Box::pin(changing)]).await?;
+                    extra(vec![Box::pin(watch), Box::pin(changing)]).await?;
                     lab.check_and_close(spaces).await
                 }
             })
@@ -384,11 +384,11 @@ fn power_that_fails_leaves_one_size_or_the_other() {
             // All of what was not flushed lost, and some of it.
             for state in recorder.states(cuts[nth], &options).step_by(7).take(2) {
                 let left = opened(&state, &bench);
-                let judged = left.run({
+                let verified = left.run({
                     let (may_be, seen) = (may_be.clone(), Rc::clone(&seen));
-                    async move |lab| judge(lab, may_be, seen).await
+                    async move |lab| verify(lab, may_be, seen).await
                 });
-                judged.unwrap_or_else(|error| panic!("{sizes:?}, cut {} {state}: {error}", cuts[nth].0));
+                verified.unwrap_or_else(|error| panic!("{sizes:?}, cut {} {state}: {error}", cuts[nth].0));
                 found.insert(seen.get());
                 undone += usize::from(acked < 2 && seen.get() == all[acked]);
             }
@@ -445,9 +445,9 @@ fn a_kill_leaves_one_size_or_the_other() {
             bench.world.kill();
             let may_be: BTreeSet<u64> = [first, sizes[0], sizes[1]][acked..].iter().copied().collect();
             let seen = Rc::new(Cell::new(0));
-            let tell = Rc::clone(&seen);
-            let judged = bench.run(async move |lab| judge(lab, may_be, tell).await);
-            judged.unwrap_or_else(|error| panic!("{sizes:?}, killed at {killed_at}: {error}"));
+            let report = Rc::clone(&seen);
+            let verified = bench.run(async move |lab| verify(lab, may_be, report).await);
+            verified.unwrap_or_else(|error| panic!("{sizes:?}, killed at {killed_at}: {error}"));
             found.insert(seen.get());
         }
         assert!(found.len() > 1 && found.contains(&sizes[1]), "{found:?}");
@@ -539,7 +539,7 @@ fn a_full_cache_that_was_made_smaller_can_be_emptied() {
 
 /// What went through is counted, and how fast lately; it does not outlast the opening of the pool.
 #[test]
-fn what_went_through_is_told_with_its_rate() {
+fn throughput_is_reported_with_its_rate() {
     let bench = Bench::new(38, 5, CAPACITY);
     bench
         .run(async move |lab| {
@@ -633,7 +633,7 @@ fn a_cache_lies_on_other_disks_too_when_the_fast_ones_are_full() {
 /// and neither waits for ever.
 #[test]
 fn a_cache_that_shrinks_goes_with_its_last_space() {
-    for moment in 0..10 {
+    for instant in 0..10 {
         let dial = Dial::default();
         let bench = Bench::with_profile(342, 5, || dial.profile());
         bench
@@ -648,18 +648,18 @@ fn a_cache_that_shrinks_goes_with_its_last_space() {
                 let progress = Progress::default();
                 let resizing = async {
                     match spaces.resize_write_cache(1, Bytes::mib(4), &progress).await {
-                        Ok(_) | Err(SpaceError::Gone { .. }) => Ok(()),
+                        Ok(_) | Err(SpaceError::Deleted { .. }) => Ok(()),
                         Err(error) => Err(text(error)),
                     }
                 };
                 let deleting = async {
-                    pause(&lab, moment * 30).await;
+                    pause(&lab, instant * 30).await;
                     spaces.delete(&space).await.map_err(text)
                 };
-                beside(vec![Box::pin(resizing), Box::pin(deleting)]).await?;
+                extra(vec![Box::pin(resizing), Box::pin(deleting)]).await?;
                 assert_eq!(spaces.write_caches().await?, []);
                 drop(space);
-                // The next one begins anew.
+                // The next one begins again.
                 let space = lab.space(&spaces, "data", Bytes::mib(8), PARITY).await?;
                 assert!(size(&spaces).await? > 4);
                 lab.write(&space, 0, 1 << 20, 2).await?;
@@ -668,6 +668,6 @@ fn a_cache_that_shrinks_goes_with_its_last_space() {
                 drop(space);
                 lab.check_and_close(spaces).await
             })
-            .unwrap_or_else(|error| panic!("moment {moment}: {error}"));
+            .unwrap_or_else(|error| panic!("moment {instant}: {error}"));
     }
 }

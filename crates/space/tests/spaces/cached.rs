@@ -5,13 +5,13 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_block_io::{Durability, Moment};
+use dolmen_block_io::{Durability, Instant};
 use dolmen_pool::ExcludeReason;
 use dolmen_sim::{CommandKind, DiskProfile, LatencyModel, Ran, Random, Request, SimpleLatency, StopAt};
 use dolmen_space::{Progress, Resiliency, Segment, Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, DiskSlot};
 
-use crate::harness::pace::{Dial, Task, beside, pause, text};
+use crate::harness::slow_disks::{Dial, Task, extra, pause, text};
 use crate::harness::{Bench, Lab, Outcome};
 
 const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
@@ -38,7 +38,7 @@ async fn expect_one(lab: &Lab, spaces: Rc<Spaces>) -> Outcome {
     lab.expect(&space, 0, 4096, 1).await?;
     spaces.destage().await?;
     lab.expect(&space, 0, 4096, 1).await?;
-    assert_eq!((spaces.incidents().len(), spaces.counters().lost_blocks), (0, 0));
+    assert_eq!((spaces.data_loss_events().len(), spaces.counters().lost_blocks), (0, 0));
     drop(space);
     lab.check_and_close(spaces).await
 }
@@ -66,7 +66,7 @@ fn a_cached_write_that_failed_counts_for_nothing() {
                 holders.iter().for_each(|disk| outside.disks[*disk].vanish());
                 Ok(())
             };
-            let failed = beside(vec![Box::pin(writing), Box::pin(leaving)]).await.unwrap_err();
+            let failed = extra(vec![Box::pin(writing), Box::pin(leaving)]).await.unwrap_err();
             assert!(failed.contains("could not be written"), "{failed}");
             Ok(spaces.flush().await?)
         })
@@ -117,7 +117,7 @@ fn a_cached_write_that_left_with_its_copies_goes_back_in_time() {
 /// Scenario: an acknowledged write left with both copies of its cache row, and is given up. Its place in the cache is filled again,
 /// with the same content for another block, and the daemon is killed: the block stays what it was.
 #[test]
-fn a_cached_write_that_was_given_up_does_not_come_back_with_its_place() {
+fn an_abandoned_cached_write_does_not_come_back_with_its_place() {
     let bench = Rc::new(Bench::new(25, 5, Bytes::mib(96)));
     let outside = Rc::clone(&bench);
     bench
@@ -168,11 +168,11 @@ impl LatencyModel for SlowBlocks {
     }
 }
 
-/// Lines are put in place while their slabs move to another disk: whenever the new slab comes, it has in the end what was
+/// Stripes are put in place while their slabs move to another disk: whenever the new slab comes, it has in the end what was
 /// written.
 #[test]
-fn a_slab_that_comes_while_lines_are_put_in_place_gets_what_is_written() {
-    for moment in 0..8 {
+fn a_slab_that_joins_during_destaging_gets_what_is_written() {
+    for instant in 0..8 {
         let slow = || DiskProfile { latency: Rc::new(SlowBlocks), ..crate::harness::file(Bytes::mib(96)) };
         let bench = Bench::with_profile(23, 4, slow);
         bench
@@ -185,7 +185,7 @@ fn a_slab_that_comes_while_lines_are_put_in_place_gets_what_is_written() {
                 spaces.flush().await?;
                 let destaging = async { spaces.destage().await.map_err(text) };
                 let moving = async {
-                    pause(&lab, moment * 40).await;
+                    pause(&lab, instant * 40).await;
                     // One row on three disks: from each of them to the one that is free by then.
                     let slots: Vec<DiskSlot> = spaces.pool().disks().iter().map(|disk| disk.slot()).collect();
                     for pair in slots.windows(2) {
@@ -194,13 +194,13 @@ fn a_slab_that_comes_while_lines_are_put_in_place_gets_what_is_written() {
                     }
                     Ok(())
                 };
-                beside(vec![Box::pin(destaging), Box::pin(moving)]).await?;
+                extra(vec![Box::pin(destaging), Box::pin(moving)]).await?;
                 lab.expect(&space, 0, 64 * 1024, 1).await?;
                 let seen = spaces.verify(&Progress::default()).await?;
                 assert_eq!(
                     (seen.is_sound(), spaces.counters().checksum_errors),
                     (true, 0),
-                    "moment {moment}"
+                    "moment {instant}"
                 );
                 drop(space);
                 lab.check_and_close(spaces).await
@@ -212,7 +212,7 @@ fn a_slab_that_comes_while_lines_are_put_in_place_gets_what_is_written() {
 /// Scenario: both disks with copies of a cache row leave with an acknowledged write, and the block is written again meanwhile.
 /// That is what the space has: its flush succeeds, before they come back and after.
 #[test]
-fn a_newer_write_stands_for_one_that_left_with_its_copies() {
+fn a_newer_write_replaces_one_that_left_with_its_copies() {
     let bench = Rc::new(Bench::new(24, 6, Bytes::mib(96)));
     let outside = Rc::clone(&bench);
     bench
@@ -315,20 +315,20 @@ async fn ask_as_they_come(
         }
         question(&lab, &space).await.map_err(|error| format!("{what}: {error}"))
     };
-    beside(vec![Box::pin(come), Box::pin(ask)]).await?;
+    extra(vec![Box::pin(come), Box::pin(ask)]).await?;
     lab.expect(&space, WAITING, 8192, 1).await.map_err(|error| format!("behind {what}: {error}"))?;
     drop(space);
     lab.check_and_close(spaces).await
 }
 
-/// What is wrong with the blocks that waited when the pool is opened anew, and when they are put in place.
-async fn expect_waiting_anew(lab: Lab) -> Outcome {
+/// What is wrong with the blocks that waited when the pool is opened again, and when they are put in place.
+async fn expect_waiting_again(lab: Lab) -> Outcome {
     let spaces = lab.open().await?;
     let space = spaces.find("data")?;
     lab.expect(&space, WAITING, 8192, 1).await?;
     spaces.destage().await?;
     lab.expect(&space, WAITING, 8192, 1).await?;
-    assert_eq!((spaces.incidents().len(), spaces.counters().lost_blocks), (0, 0));
+    assert_eq!((spaces.data_loss_events().len(), spaces.counters().lost_blocks), (0, 0));
     drop(space);
     lab.check_and_close(spaces).await
 }
@@ -357,8 +357,8 @@ fn what_waited_for_disks_is_decided_by_whatever_is_asked_first() {
             ask_as_they_come(&outside, lab, (spaces, &left[..1]), question).await
         });
         bench.world.kill();
-        let judged = asked.and_then(|()| bench.run(expect_waiting_anew));
-        wrong.extend(judged.err().map(|error| error.to_string()));
+        let verified = asked.and_then(|()| bench.run(expect_waiting_again));
+        wrong.extend(verified.err().map(|error| error.to_string()));
     }
     assert_eq!(wrong, Vec::<String>::new());
 }
@@ -388,25 +388,25 @@ fn an_older_version_that_waited_for_disks_is_decided_by_whatever_is_asked_first(
             ask_as_they_come(&outside, lab, (spaces, &[newer[0], older[0]]), question).await
         });
         bench.world.kill();
-        let judged = asked.and_then(|()| bench.run(expect_waiting_anew));
-        wrong.extend(judged.err().map(|error| error.to_string()));
+        let verified = asked.and_then(|()| bench.run(expect_waiting_again));
+        wrong.extend(verified.err().map(|error| error.to_string()));
     }
     assert_eq!(wrong, Vec::<String>::new());
 }
 
 /// Disks that left, and when.
-type Left = Rc<RefCell<Option<(Vec<usize>, Moment)>>>;
+type Detached = Rc<RefCell<Option<(Vec<usize>, Instant)>>>;
 
 /// A block is put in place, and the disks with both copies of the parity that it will have leave before a flush has covered
 /// them. Who left, and when.
-async fn destage_while_parity_leaves((bench, dial): (Rc<Bench>, Dial), lab: Lab, left: Left) -> Outcome {
+async fn destage_while_parity_leaves((bench, dial): (Rc<Bench>, Dial), lab: Lab, left: Detached) -> Outcome {
     let spaces = lab.create().await?;
     let space = lab.space(&spaces, "data", Bytes::mib(8), PARITY).await?;
     lab.write(&space, 0, 4096, 1).await?;
     spaces.destage().await?;
     lab.write(&space, 0, 4096, 2).await?;
     space.flush().await?;
-    // The line has no other block, so its parity is the same as the block.
+    // The stripe has no other block, so its parity is the same as the block.
     let places = || -> Vec<usize> {
         bench.disks.iter().map(|disk| crate::harness::places_of(disk, 0..1, 2).len()).collect()
     };
@@ -428,12 +428,12 @@ async fn destage_while_parity_leaves((bench, dial): (Rc<Bench>, Dial), lab: Lab,
         *left.borrow_mut() = Some((leaving, bench.world.now()));
         Ok(())
     };
-    beside(vec![Box::pin(destaging), Box::pin(leaving)]).await?;
+    extra(vec![Box::pin(destaging), Box::pin(leaving)]).await?;
     Ok(())
 }
 
 /// Scenario: the disks with both copies of parity that is on its way leave before its flush, and the daemon is killed at some
-/// time behind that. They come back without it. The line is what it was, whichever of its disks is gone then.
+/// time behind that. They come back without it. The stripe is what it was, whichever of its disks is gone then.
 #[test]
 fn parity_that_left_on_its_way_is_not_missed_at_any_time() {
     let run = |millis: Option<u64>| {
@@ -442,7 +442,7 @@ fn parity_that_left_on_its_way_is_not_missed_at_any_time() {
         let left = Rc::new(RefCell::new(None));
         let body =
             destage_while_parity_leaves((Rc::clone(&bench), dial.clone()), bench.lab(), Rc::clone(&left));
-        let stop = StopAt::Time(millis.map_or(Moment(u64::MAX), |millis| Moment(millis * 1_000_000)));
+        let stop = StopAt::Time(millis.map_or(Instant(u64::MAX), |millis| Instant(millis * 1_000_000)));
         let ended = match bench.world.run_to(stop, body).unwrap() {
             Ran::Finished(outcome) => outcome.map(|()| true).unwrap(),
             Ran::Stopped => false,
@@ -465,15 +465,15 @@ fn parity_that_left_on_its_way_is_not_missed_at_any_time() {
             disk.come_back();
             assert!(disk.return_to(0));
         }
-        for gone in 0..5 {
-            let judged = bench.run(async move |lab| {
+        for freed in 0..5 {
+            let verified = bench.run(async move |lab| {
                 let spaces = lab.open().await?;
                 spaces.resync(&Progress::default()).await?;
-                assert_eq!((spaces.incidents().len(), spaces.counters().lost_blocks), (0, 0));
+                assert_eq!((spaces.data_loss_events().len(), spaces.counters().lost_blocks), (0, 0));
                 Ok(spaces.close().await?)
             });
-            judged.unwrap_or_else(|error| panic!("killed at {millis} ms: {error}"));
-            let judged = bench.run_in(bench.lab_with(|disk| disk != gone), async move |lab| {
+            verified.unwrap_or_else(|error| panic!("killed at {millis} ms: {error}"));
+            let verified = bench.run_in(bench.lab_with(|disk| disk != freed), async move |lab| {
                 let spaces = lab.open().await?;
                 let space = spaces.find("data")?;
                 lab.expect(&space, 0, 4096, 2).await?;
@@ -482,7 +482,7 @@ fn parity_that_left_on_its_way_is_not_missed_at_any_time() {
                 spaces.close().await?;
                 Ok(())
             });
-            judged.unwrap_or_else(|error| panic!("killed at {millis} ms, {gone} gone: {error}"));
+            verified.unwrap_or_else(|error| panic!("killed at {millis} ms, {freed} gone: {error}"));
         }
     }
 }
@@ -492,23 +492,23 @@ async fn waiting(spaces: &Spaces) -> Result<u64, Box<dyn std::error::Error>> {
     Ok(spaces.write_caches().await?.iter().map(|cache| cache.waiting.0).sum())
 }
 
-/// Makes a space with lines of two data blocks, which block 0 and block 16 of each row share.
-async fn lines_of_two(spaces: &Spaces) -> Result<Rc<dolmen_space::Space>, Box<dyn std::error::Error>> {
+/// Makes a space with stripes of two data blocks, which block 0 and block 16 of each row share.
+async fn stripes_of_two(spaces: &Spaces) -> Result<Rc<dolmen_space::Space>, Box<dyn std::error::Error>> {
     let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(4), PARITY);
     (spec.row, spec.columns, spec.interleave) = (Some(crate::harness::ROW), Some(2), Bytes::kib(64));
     Ok(spaces.create(spec).await?)
 }
 
-/// Scenario: two blocks of a line have rotted, one more than its parity makes good, and one of them is written. It is put in
-/// place: the line keeps no room in the write cache. The other one is lost until it is written too, and then the line is whole.
+/// Scenario: two blocks of a stripe have rotted, one more than its parity makes good, and one of them is written. It is put in
+/// place: the stripe keeps no room in the write cache. The other one is lost until it is written too, and then the stripe is whole.
 #[test]
-fn a_line_with_a_lost_block_does_not_stay_in_the_cache() {
+fn a_stripe_with_a_lost_block_does_not_stay_in_the_cache() {
     let bench = Rc::new(Bench::new(25, 4, Bytes::mib(96)));
     let outside = Rc::clone(&bench);
     bench
         .run(async move |lab| {
             let spaces = lab.create().await?;
-            let space = lines_of_two(&spaces).await?;
+            let space = stripes_of_two(&spaces).await?;
             let other = 16 * 4096;
             lab.write(&space, 0, 4096, 1).await?;
             lab.write(&space, other, 4096, 1).await?;
@@ -539,7 +539,7 @@ fn a_line_with_a_lost_block_does_not_stay_in_the_cache() {
 /// Scenario: of the blocks that are cached in one row of the write cache, the first lie in a row of the space that lacks more
 /// columns than it has parity, and others in one that does not. These are put in place. With each pair of disks gone.
 #[test]
-fn lines_that_wait_for_disks_keep_no_others_in_the_cache() {
+fn stripes_that_wait_for_disks_keep_no_others_in_the_cache() {
     let mut seen = 0;
     let pairs = (0..8).flat_map(|one| (one + 1..8).map(move |other| [one, other]));
     for pair in pairs {
@@ -550,13 +550,13 @@ fn lines_that_wait_for_disks_keep_no_others_in_the_cache() {
         bench
             .run(async move |lab| {
                 let spaces = lab.create().await?;
-                let space = lines_of_two(&spaces).await?;
+                let space = stripes_of_two(&spaces).await?;
                 let rows = [0, crate::harness::ROW.0];
                 for row in rows {
                     lab.write(&space, row, 1 << 18, 1).await?;
                 }
                 spaces.destage().await?;
-                // Sixteen lines of the first, and one of the second.
+                // Sixteen stripes of the first, and one of the second.
                 lab.write(&space, rows[0], 16 * 4096, 2).await?;
                 lab.write(&space, rows[1], 4096, 2).await?;
                 space.flush().await?;
@@ -581,18 +581,18 @@ fn lines_that_wait_for_disks_keep_no_others_in_the_cache() {
     assert!(seen > 0, "no pair of disks is what this is about");
 }
 
-/// Scenario: a row of the write cache is full of lines whose disks are away. More is discarded in other rows than the cache may
+/// Scenario: a row of the write cache is full of stripes whose disks are away. More is discarded in other rows than the cache may
 /// have said of it, and more is written there than it holds; neither is refused. With the first pair of disks that leaves some
 /// rows without too many columns and all that is cached.
 #[test]
-fn lines_that_wait_for_disks_keep_neither_writes_nor_discards_back() {
+fn stripes_that_wait_for_disks_block_neither_writes_nor_discards() {
     const ROWS: u64 = 36;
     let pairs = (0..6).flat_map(|one| (one + 1..6).map(move |other| [one, other]));
     for pair in pairs {
         let bench = Rc::new(Bench::new(27, 6, Bytes::mib(96)));
         let outside = Rc::clone(&bench);
         let seen = Rc::new(Cell::new(false));
-        let tell = Rc::clone(&seen);
+        let report = Rc::clone(&seen);
         bench
             .run(async move |lab| {
                 let spaces = lab.create().await?;
@@ -636,7 +636,7 @@ fn lines_that_wait_for_disks_keep_neither_writes_nor_discards_back() {
                 for (piece, row) in (0..pieces).zip(whole.iter().cycle()) {
                     lab.write(&space, (row << 20) + piece % 16 * 65_536 + 4096, 61_440, 3).await?;
                 }
-                tell.set(true);
+                report.set(true);
                 Ok(())
             })
             .unwrap_or_else(|error| panic!("without {pair:?}: {error}"));
@@ -650,14 +650,14 @@ fn lines_that_wait_for_disks_keep_neither_writes_nor_discards_back() {
 /// Scenario: a space of which a newer block is cached is deleted while somebody reads it, who has to read its tables first. It reads
 /// as it was, until it is gone, and never as what it was before.
 #[test]
-fn a_read_beside_a_deletion_shows_nothing_older() {
+fn a_read_during_a_deletion_shows_nothing_older() {
     let dial = Dial::default();
     let bench = Bench::with_profile(28, 5, || dial.profile());
-    for late in 0..12 {
+    for delayed_writes in 0..12 {
         let slowly = dial.clone();
         bench
             .run(async move |lab| {
-                let spaces = if late == 0 { lab.create().await? } else { lab.open().await? };
+                let spaces = if delayed_writes == 0 { lab.create().await? } else { lab.open().await? };
                 let space = lab.space(&spaces, "data", Bytes::mib(8), PARITY).await?;
                 lab.write(&space, 0, 1 << 20, 1).await?;
                 space.flush().await?;
@@ -670,12 +670,12 @@ fn a_read_beside_a_deletion_shows_nothing_older() {
                 let space = spaces.find("data")?;
                 slowly.read.set(4);
                 let delete = async {
-                    pause(&lab, late).await;
+                    pause(&lab, delayed_writes).await;
                     spaces.delete(&space).await.map_err(text)
                 };
                 let read = async {
                     let found = match space.read(0, 8192).await {
-                        Err(SpaceError::Gone { .. }) => return Ok(()),
+                        Err(SpaceError::Deleted { .. }) => return Ok(()),
                         found => found.map_err(text)?,
                     };
                     let bytes = found.iter().flat_map(|segment| match segment {
@@ -685,9 +685,13 @@ fn a_read_beside_a_deletion_shows_nothing_older() {
                     let mut newer = vec![0; 8192];
                     crate::harness::pattern(0, 2, &mut newer);
                     let is_newer = bytes.skip(4096).eq(newer.into_iter().skip(4096));
-                    if is_newer { Ok(()) } else { Err(format!("try {late} shows what was written over")) }
+                    if is_newer {
+                        Ok(())
+                    } else {
+                        Err(format!("try {delayed_writes} shows what was written over"))
+                    }
                 };
-                beside(vec![Box::pin(read), Box::pin(delete)]).await?;
+                extra(vec![Box::pin(read), Box::pin(delete)]).await?;
                 slowly.read.set(0);
                 drop(space);
                 lab.check_and_close(spaces).await

@@ -8,7 +8,7 @@ use dolmen_pool::{DiskState, ExcludeReason, PoolError, Purpose};
 use dolmen_space::{Progress, Resiliency};
 use dolmen_units::Bytes;
 
-use crate::harness::pace::{CAPACITY, Slow, Task, beside, pause, text};
+use crate::harness::slow_disks::{CAPACITY, Slow, Task, extra, pause, text};
 use crate::harness::{Bench, Lab, Outcome};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
@@ -26,7 +26,7 @@ fn a_replacement_that_is_called_off_anywhere_leaves_all_as_it_was() {
         let spare = bench.world.add_disk("spare", Slow::WRITES.profile());
         let device = spare.attach(&bench.world);
         let stays = Rc::new(RefCell::new(None));
-        let told = Rc::clone(&stays);
+        let reported = Rc::clone(&stays);
         bench
             .run(async move |lab| {
                 let spaces = lab.create().await?;
@@ -58,7 +58,7 @@ fn a_replacement_that_is_called_off_anywhere_leaves_all_as_it_was() {
                     }
                     spaces.flush().await.map_err(text)
                 };
-                beside(vec![Box::pin(replace), Box::pin(call_off), Box::pin(write)]).await?;
+                extra(vec![Box::pin(replace), Box::pin(call_off), Box::pin(write)]).await?;
                 let called_off = called_off.take().ok_or("nobody answered")?;
                 let pool = spaces.pool();
                 assert_eq!(pool.replacements().len(), usize::from(called_off), "after {offset}");
@@ -68,10 +68,10 @@ fn a_replacement_that_is_called_off_anywhere_leaves_all_as_it_was() {
                         "after {offset}: something is left"
                     );
                 }
-                let (there, gone) = if called_off { (&old, &new) } else { (&new, &old) };
-                assert!(pool.is_member(there) && !pool.is_member(gone), "after {offset}");
+                let (there, freed) = if called_off { (&old, &new) } else { (&new, &old) };
+                assert!(pool.is_member(there) && !pool.is_member(freed), "after {offset}");
                 assert_eq!(there.state(), DiskState::Present);
-                *told.borrow_mut() = Some(called_off);
+                *reported.borrow_mut() = Some(called_off);
                 lab.check_and_close(spaces).await
             })
             .unwrap();
@@ -81,8 +81,8 @@ fn a_replacement_that_is_called_off_anywhere_leaves_all_as_it_was() {
         if !called_off {
             lab.devices.push(spare.attach(&bench.world));
         }
-        let judged = all_is_there(&bench, lab);
-        judged.unwrap_or_else(|error| panic!("after {offset}, called off: {called_off}: {error}"));
+        let verified = all_is_there(&bench, lab);
+        verified.unwrap_or_else(|error| panic!("after {offset}, called off: {called_off}: {error}"));
     }
     assert!(ends[0] > 5 && ends[1] > 5, "both ends were to be seen: {ends:?}");
 }
@@ -105,15 +105,15 @@ fn all_is_there(bench: &Bench, lab: Lab) -> Outcome {
 /// Scenario: the old disk holds nothing any more and is struck in the same moment in which its replacement is called off.
 /// Whoever is first: a disk that stays has all of its room, one that is struck is no member, and the map is sound.
 #[test]
-fn a_disk_that_is_struck_while_its_replacement_is_called_off_has_all_of_its_room_or_none() {
+fn a_disk_evicted_while_its_replacement_is_called_off_has_all_of_its_room_or_none() {
     let mut ends = [0, 0];
     for offset in 0..80 {
         let bench = Bench::with_profile(4500 + offset, 2, || Slow::WRITES.profile());
         let spare = bench.world.add_disk("spare", Slow::WRITES.profile());
         let device = spare.attach(&bench.world);
         let stays = Rc::new(RefCell::new(None));
-        let told = Rc::clone(&stays);
-        let judged = bench.run(async move |lab| {
+        let reported = Rc::clone(&stays);
+        let verified = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let pool = spaces.pool();
             let old = pool.find_disk("disk0")?;
@@ -124,18 +124,18 @@ fn a_disk_that_is_struck_while_its_replacement_is_called_off_has_all_of_its_room
                 *called_off.borrow_mut() = Some(spaces.call_off(&old, &new).await.is_ok());
                 Ok(())
             };
-            let strike = async {
+            let evict = async {
                 pause(&lab, 5 * offset).await;
                 let is_called_off = || pool.replacements().iter().any(|(one, _)| one.id() == new.id());
                 if is_called_off() {
                     return Ok(());
                 }
-                let ended = pool.strike(&old).await;
+                let ended = pool.evict(&old).await;
                 ended.or_else(|error| if is_called_off() { Ok(()) } else { Err(text(error)) })
             };
-            beside(vec![Box::pin(call_off), Box::pin(strike)]).await?;
+            extra(vec![Box::pin(call_off), Box::pin(evict)]).await?;
             let called_off = called_off.take().ok_or("nobody answered")?;
-            *told.borrow_mut() = Some(called_off);
+            *reported.borrow_mut() = Some(called_off);
             assert_eq!(pool.is_member(&old), called_off);
             if called_off {
                 let free = pool.room().into_iter().find(|room| room.slot == old.slot()).map(|room| room.free);
@@ -151,7 +151,7 @@ fn a_disk_that_is_struck_while_its_replacement_is_called_off_has_all_of_its_room
             spaces.close().await?;
             Ok(())
         });
-        judged.unwrap_or_else(|error| panic!("struck after {} ms: {error}", 5 * offset));
+        verified.unwrap_or_else(|error| panic!("struck after {} ms: {error}", 5 * offset));
         ends[usize::from(stays.take().unwrap())] += 1;
     }
     assert!(ends[0] > 5 && ends[1] > 5, "both ends were to be seen: {ends:?}");
@@ -166,7 +166,7 @@ fn a_row_that_is_claimed_while_disks_change_places_lies_on_members() {
         let bench = Bench::with_profile(4700 + offset, 2, || Slow::WRITES.profile());
         let spare = bench.world.add_disk("spare", Slow::WRITES.profile());
         let device = spare.attach(&bench.world);
-        let judged = bench.run(async move |lab| {
+        let verified = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let space = lab.space(&spaces, "data", Bytes::mib(32), Resiliency::Simple).await?;
             let pool = spaces.pool();
@@ -194,13 +194,13 @@ fn a_row_that_is_claimed_while_disks_change_places_lies_on_members() {
                 }
                 Ok(())
             };
-            beside(vec![Box::pin(change), Box::pin(write)]).await?;
+            extra(vec![Box::pin(change), Box::pin(write)]).await?;
             for row in 0..4 {
                 lab.expect(&space, row << 20, 4096, 1).await?;
             }
             lab.check_and_close(spaces).await
         });
-        if let Err(error) = judged {
+        if let Err(error) = verified {
             wrong.push(format!("called off: {is_called_off}, written after {} ms: {error}", 12 * offset));
         }
     }
@@ -210,7 +210,7 @@ fn a_row_that_is_claimed_while_disks_change_places_lies_on_members() {
 /// Scenario: the pool is busy with a change while a client's claim, the strike of an empty disk and the call that it stays wait
 /// in this order. The claim may get room on the disk that stays, which nobody takes for free afterwards.
 #[test]
-fn a_disk_that_is_kept_in_the_last_moment_keeps_what_was_claimed_on_it() {
+fn a_disk_that_is_kept_at_the_last_instant_keeps_its_claims() {
     let bench = Bench::with_profile(4900, 2, || Slow::WRITES.profile());
     let spare = bench.world.add_disk("spare", Slow::WRITES.profile());
     let device = spare.attach(&bench.world);
@@ -231,9 +231,9 @@ fn a_disk_that_is_kept_in_the_last_moment_keeps_what_was_claimed_on_it() {
                 pause(&lab, 10).await;
                 lab.write(&space, row << 20, 4096, 1).await.map_err(text)
             };
-            let strike = async {
+            let evict = async {
                 pause(&lab, 20).await;
-                assert!(pool.strike(&old).await.is_err(), "it is kept");
+                assert!(pool.evict(&old).await.is_err(), "it is kept");
                 Ok(())
             };
             let call_off = async {
@@ -241,8 +241,8 @@ fn a_disk_that_is_kept_in_the_last_moment_keeps_what_was_claimed_on_it() {
                 spaces.call_off(&old, &new).await.map_err(text)
             };
             let writes = (0..4).map(|row| Box::pin(write(row)) as Task<'_>);
-            let others: [Task<'_>; 3] = [Box::pin(busy), Box::pin(strike), Box::pin(call_off)];
-            beside(writes.chain(others).collect()).await?;
+            let others: [Task<'_>; 3] = [Box::pin(busy), Box::pin(evict), Box::pin(call_off)];
+            extra(writes.chain(others).collect()).await?;
             assert!(pool.is_member(&old));
             for row in 4..12 {
                 lab.write(&space, row << 20, 4096, 1).await?;
@@ -258,7 +258,7 @@ fn a_disk_that_is_kept_in_the_last_moment_keeps_what_was_claimed_on_it() {
 /// Scenario: somebody wants to strike a disk on which something lies, or one that is not being replaced. It is refused, and
 /// the disk stays with what it has.
 #[test]
-fn a_disk_on_which_something_lies_is_not_struck() {
+fn a_disk_that_holds_data_is_not_evicted() {
     let bench = Bench::new(4901, 2, CAPACITY);
     let spare = bench.world.add_disk("spare", crate::harness::file(CAPACITY));
     let device = spare.attach(&bench.world);
@@ -269,9 +269,9 @@ fn a_disk_on_which_something_lies_is_not_struck() {
             lab.write(&space, 0, 1 << 20, 1).await?;
             let pool = spaces.pool();
             let old = pool.find_disk("disk0")?;
-            assert!(matches!(pool.strike(&old).await, Err(PoolError::NotReplaced { .. })));
+            assert!(matches!(pool.evict(&old).await, Err(PoolError::NotReplaced { .. })));
             let new = pool.add_instead_of(&old, device, &[]).await?;
-            assert!(matches!(pool.strike(&old).await, Err(PoolError::NotReplaced { .. })));
+            assert!(matches!(pool.evict(&old).await, Err(PoolError::NotReplaced { .. })));
             assert!(pool.is_member(&old));
             assert!(spaces.finish_replacing(&old, &new, &Progress::default()).await?);
             lab.expect(&space, 0, 1 << 20, 1).await?;
@@ -283,7 +283,7 @@ fn a_disk_on_which_something_lies_is_not_struck() {
 /// Scenario: a replacement is called off, and the pool is closed before anything was moved back. The next opening knows where
 /// it was going, and ends it.
 #[test]
-fn a_replacement_that_was_called_off_goes_back_with_the_next_opening() {
+fn a_called_off_replacement_is_reversed_by_the_next_opening() {
     let bench = Bench::new(31, 2, CAPACITY);
     let spare = bench.world.add_disk("spare", crate::harness::file(CAPACITY));
     let device = spare.attach(&bench.world);
@@ -336,7 +336,7 @@ fn a_replacement_that_was_called_off_goes_back_with_the_next_opening() {
 /// Scenario: the new disk is gone with rows that only the client's writes put there. Called off, the old disk is a member as
 /// before, what both had is whole, and the new one waits in the list only for what it shares with nobody here.
 #[test]
-fn a_replacement_whose_new_disk_is_gone_is_called_off() {
+fn a_replacement_whose_new_disk_is_lost_is_called_off() {
     let bench = Bench::new(32, 2, CAPACITY);
     let spare = bench.world.add_disk("spare", crate::harness::file(CAPACITY));
     let device = spare.attach(&bench.world);
@@ -372,14 +372,14 @@ fn a_disk_that_has_to_stay_because_it_votes_alone_can_be_kept() {
         let spare = bench.world.add_disk("spare", Slow::WRITES.profile());
         let device = spare.attach(&bench.world);
         let stays = Rc::new(Cell::new(false));
-        let tell = Rc::clone(&stays);
-        let judged = bench.run(async move |lab| {
+        let report = Rc::clone(&stays);
+        let verified = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let pool = spaces.pool();
             let old = pool.find_disk("disk0")?;
             let new = pool.add_instead_of(&old, device, &[]).await?;
-            let strike = async {
-                tell.set(matches!(pool.strike(&old).await, Err(PoolError::Full { .. })));
+            let evict = async {
+                report.set(matches!(pool.evict(&old).await, Err(PoolError::Full { .. })));
                 Ok(())
             };
             let leave = async {
@@ -390,14 +390,14 @@ fn a_disk_that_has_to_stay_because_it_votes_alone_can_be_kept() {
                 }
                 Ok(())
             };
-            beside(vec![Box::pin(leave), Box::pin(strike)]).await?;
-            if tell.get() {
-                pool.turn_back(&old, &new).await?;
+            extra(vec![Box::pin(leave), Box::pin(evict)]).await?;
+            if report.get() {
+                pool.reverse_replacement(&old, &new).await?;
             }
             Ok(())
         });
         kept += u64::from(stays.get());
-        if let Err(error) = judged {
+        if let Err(error) = verified {
             wrong.push(format!("left after {} ms: {error}", 5 * offset));
         }
     }

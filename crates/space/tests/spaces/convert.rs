@@ -49,8 +49,8 @@ impl Model {
         let blocks: Vec<u8> =
             (0..BLOCKS).map(|block| self.0.borrow().get(&block).copied().unwrap_or(0)).collect();
         let mut from = 0;
-        for alike in blocks.chunk_by(PartialEq::eq) {
-            for some in alike.chunks(64) {
+        for is_same in blocks.chunk_by(PartialEq::eq) {
+            for some in is_same.chunks(64) {
                 lab.expect(space, from * BLOCK, some.len() * BLOCK as usize, some[0]).await?;
                 from += some.len() as u64;
             }
@@ -153,7 +153,7 @@ async fn convert_under_load(
 }
 
 /// Scenario: each layout becomes each other one while a client writes, discards, flushes and reads. What the client knows is there
-/// then, also when the pool is opened anew; what only the old layout needed is gone.
+/// then, also when the pool is opened again; what only the old layout needed is gone.
 #[test]
 fn any_layout_becomes_any_other_under_a_client() {
     for (number, (from, to)) in ALL.iter().flat_map(|from| ALL.iter().map(move |to| (*from, *to))).enumerate()
@@ -189,14 +189,14 @@ fn any_layout_becomes_any_other_under_a_client() {
                 drop(space);
                 lab.check_and_close(spaces).await
             })
-            .unwrap_or_else(|error| panic!("{from:?} to {to:?}, opened anew: {error}"));
+            .unwrap_or_else(|error| panic!("{from:?} to {to:?}, opened again: {error}"));
     }
 }
 
 /// Scenario: rows are moved while discards of their blocks are on their way. Whoever comes to a row that was moved meanwhile finds
 /// the one that has the blocks by then.
 #[test]
-fn what_is_discarded_while_its_row_is_moved_is_gone() {
+fn what_is_discarded_while_its_row_is_moved_stays_discarded() {
     for (number, (from, to)) in [(MIRROR, THREE), (MIRROR, PARITY), (DUAL, MIRROR)].into_iter().enumerate() {
         let outcome = Bench::new(340 + number as u64, 7, Bytes::mib(160)).run(async move |lab| {
             let spaces = lab.create().await?;
@@ -227,7 +227,7 @@ fn what_is_discarded_while_its_row_is_moved_is_gone() {
 /// Scenario: a conversion is stopped behind its first rows, the pool is closed and opened, it goes on, is turned round in the middle,
 /// and goes back to where it began.
 #[test]
-fn a_conversion_goes_on_behind_an_opening_and_can_be_turned_round() {
+fn a_conversion_continues_after_an_opening_and_can_be_reversed() {
     for (from, to) in [(MIRROR, PARITY), (DUAL, MIRROR), (PARITY, DUAL)] {
         let bench = Bench::new(7, 7, Bytes::mib(160));
         let model = Model::default();
@@ -281,7 +281,7 @@ fn a_conversion_goes_on_behind_an_opening_and_can_be_turned_round() {
 /// Scenario: a block whose only copy has rotted moves with its row. It reads as an error before and behind that, what is beside it is
 /// whole, and when it is written it is as any other.
 #[test]
-fn what_is_lost_is_lost_behind_a_conversion_and_nothing_else_is() {
+fn a_conversion_preserves_losses_and_adds_none() {
     for to in [SPAN, MIRROR, STRICT, PARITY, DUAL] {
         let bench = Bench::new(17, 7, Bytes::mib(160));
         bench
@@ -318,8 +318,8 @@ fn what_is_lost_is_lost_behind_a_conversion_and_nothing_else_is() {
     }
 }
 
-/// Scenario: two disks are added to a pool of three. A space with parity is laid anew as it is, and gets as wide as it can; when it
-/// is done once more, nothing moves.
+/// Scenario: two disks are added to a pool of three. A space with parity is laid again as it is, and gets as wide as it can; when
+/// it is done once more, nothing moves.
 #[test]
 fn rows_become_as_wide_as_the_pool() {
     let bench = Bench::new(23, 5, Bytes::mib(160));
@@ -368,12 +368,12 @@ fn rows_become_as_wide_as_the_pool() {
         .unwrap();
 }
 
-/// Scenario: a stream has left heirs of rows behind, which hold newer content than the rows. The space is laid anew as it is, where
-/// nothing has to move; in another run it is on its way to something else, and turned round before a row has moved. What the heirs
-/// hold stays, also behind an opening, and all room has an owner.
+/// Scenario: a stream has left shadow rows of rows behind, which hold newer content than the rows. The space is laid again as it
+/// is, where nothing has to move; in another run it is on its way to something else, and turned round before a row has moved. What
+/// the shadow rows hold stays, also behind an opening, and all room has an owner.
 #[test]
-fn what_heirs_of_rows_hold_is_kept_where_rows_need_not_move() {
-    for is_turned in [false, true] {
+fn content_of_shadow_rows_is_kept_where_rows_need_not_move() {
+    for is_reversed in [false, true] {
         let bench = Bench::new(43, 7, Bytes::mib(160));
         let request = 64 * BLOCK;
         let newer = ROW.0 / 2 / request * request;
@@ -392,8 +392,8 @@ fn what_heirs_of_rows_hold_is_kept_where_rows_need_not_move() {
                 join_all(stream).await.into_iter().collect::<Outcome>()?;
                 spaces.flush().await?;
                 let counters = spaces.counters();
-                assert_eq!((counters.heirs_made, counters.heirs_taken_over), (1, 0));
-                if is_turned {
+                assert_eq!((counters.shadows_made, counters.shadows_promoted), (1, 0));
+                if is_reversed {
                     spaces.begin_conversion(&space, MIRROR).await?;
                 }
                 spaces.begin_conversion(&space, PARITY).await?;
@@ -402,7 +402,7 @@ fn what_heirs_of_rows_hold_is_kept_where_rows_need_not_move() {
                 drop(space);
                 lab.check_and_close(spaces).await
             })
-            .unwrap_or_else(|error| panic!("turned {is_turned}: {error}"));
+            .unwrap_or_else(|error| panic!("turned {is_reversed}: {error}"));
         bench
             .run(async move |lab| {
                 let spaces = lab.open().await?;
@@ -412,7 +412,7 @@ fn what_heirs_of_rows_hold_is_kept_where_rows_need_not_move() {
                 drop(space);
                 lab.check_and_close(spaces).await
             })
-            .unwrap_or_else(|error| panic!("turned {is_turned}, opened anew: {error}"));
+            .unwrap_or_else(|error| panic!("turned {is_reversed}, opened again: {error}"));
     }
 }
 
@@ -523,7 +523,8 @@ fn thin_becomes_fixed_and_thin_again() {
         .unwrap();
 }
 
-/// Scenario: a space is deleted in the midst of its conversion. Nothing of it is left, nor of its drafts and its write caches.
+/// Scenario: a space is deleted in the midst of its conversion. Nothing of it is left, nor of its conversion shadows and its write
+/// caches.
 #[test]
 fn a_space_that_is_deleted_in_the_midst_leaves_nothing() {
     let bench = Bench::new(41, 7, Bytes::mib(160));
@@ -540,7 +541,10 @@ fn a_space_that_is_deleted_in_the_midst_leaves_nothing() {
                 let (spaces, space) = (Rc::clone(&spaces), Rc::clone(&space));
                 Box::pin(async move {
                     let converted = spaces.convert(&space, &Progress::default()).await;
-                    assert!(matches!(converted, Ok(false) | Err(SpaceError::Gone { .. })), "{converted:?}");
+                    assert!(
+                        matches!(converted, Ok(false) | Err(SpaceError::Deleted { .. })),
+                        "{converted:?}"
+                    );
                     Ok(())
                 })
             };
@@ -560,10 +564,10 @@ fn a_space_that_is_deleted_in_the_midst_leaves_nothing() {
         .unwrap();
 }
 
-/// Scenario: a pool of four disks keeps room for the loss of one, and gets a fifth; the rows of a space with parity are laid anew, as
-/// wide as they can be. Whichever disk is lost then, the others have a place for all that it had.
+/// Scenario: a pool of four disks keeps room for the loss of one, and gets a fifth; the rows of a space with parity are laid again,
+/// as wide as they can be. Whichever disk is lost then, the others have a place for all that it had.
 #[test]
-fn rows_that_are_laid_anew_can_be_repaired_where_room_is_kept() {
+fn relaid_rows_can_be_repaired_where_room_is_kept() {
     let bench = Bench::new(29, 5, Bytes::mib(160));
     let fifth = bench.disks[4].attach(&bench.world);
     bench
@@ -589,7 +593,7 @@ fn rows_that_are_laid_anew_can_be_repaired_where_room_is_kept() {
         .unwrap();
 }
 
-/// Rows that are laid anew lie on all disks, and not on those that seek for nothing alone: these are for what is written first.
+/// Rows that are laid again lie on all disks, and not on those that seek for nothing alone: these are for what is written first.
 #[test]
 fn rows_that_are_converted_lie_on_slow_disks_too() {
     let made = Cell::new(0);

@@ -1,4 +1,4 @@
-//! Rows of the write cache whose copies are on a disk that is away: they are brought to other disks, and a line that is half in
+//! Rows of the write cache whose copies are on a disk that is away: they are brought to other disks, and a stripe that is half in
 //! place waits for that.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -6,17 +6,17 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use dolmen_block_io::{Geometry, Moment};
+use dolmen_block_io::{Geometry, Instant};
 use dolmen_sim::{DiskProfile, Fate, Ran, StateOptions, StopAt};
 use dolmen_space::{Progress, Resiliency, Space, SpaceError, SpaceSpec, Spaces, UnreadableReason};
 use dolmen_units::{Bytes, DiskSlot};
 
-use crate::harness::pace::{Dial, pause};
+use crate::harness::slow_disks::{Dial, pause};
 use crate::harness::{Bench, Lab, NotedHost, Outcome, ROW};
 
-/// The second block of the first line: an interleave behind the first.
+/// The second block of the first stripe: an interleave behind the first.
 const NEIGHBOUR: u64 = 64 * 1024;
-/// So many that each disk has each part of a line in some.
+/// So many that each disk has each part of a stripe in some.
 const ROWS: u64 = 12;
 
 /// Disks of which the first two are fast, so that all rows of the cache lie on them.
@@ -41,8 +41,8 @@ async fn make(lab: &Lab, spaces: &Spaces, parity: u8) -> Result<Rc<Space>, Box<d
     Ok(space)
 }
 
-/// The first line of each row is in place, and its first block is written again and flushed: cached.
-async fn write_lines(lab: Lab) -> Outcome {
+/// The first stripe of each row is in place, and its first block is written again and flushed: cached.
+async fn write_stripes(lab: Lab) -> Outcome {
     let spaces = lab.create().await?;
     let space = make(&lab, &spaces, 1).await?;
     for row in 0..ROWS {
@@ -80,8 +80,8 @@ async fn rows_there(lab: &Lab, spaces: &Spaces) -> Result<BTreeSet<u64>, Box<dyn
 fn killed_in_destage(millis: Option<u64>) -> (Rc<Bench>, u64) {
     let dial = Dial::default();
     let bench = Rc::new(bench_of(71, 4, &dial));
-    bench.run(write_lines).unwrap();
-    let began = Rc::new(Cell::new(Moment(0)));
+    bench.run(write_stripes).unwrap();
+    let began = Rc::new(Cell::new(Instant(0)));
     let (noted, outside, slowly) = (Rc::clone(&began), Rc::clone(&bench), dial.clone());
     let lab = bench.lab();
     let body = async move {
@@ -95,7 +95,7 @@ fn killed_in_destage(millis: Option<u64>) -> (Rc<Bench>, u64) {
     // Openings take the same time in each run.
     thread_local!(static BEGAN: Cell<u64> = const { Cell::new(0) });
     let stop = millis.map_or(u64::MAX, |millis| BEGAN.get() + millis * 1_000_000);
-    if let Ran::Finished(outcome) = bench.world.run_to(StopAt::Time(Moment(stop)), body).unwrap() {
+    if let Ran::Finished(outcome) = bench.world.run_to(StopAt::Time(Instant(stop)), body).unwrap() {
         outcome.unwrap();
     }
     BEGAN.set(began.get().0);
@@ -105,11 +105,11 @@ fn killed_in_destage(millis: Option<u64>) -> (Rc<Bench>, u64) {
     (bench, took)
 }
 
-/// Scenario: power fails when lines are on record and none is in place. It opens without a disk that has copies of all
+/// Scenario: power fails when stripes are on record and none is in place. It opens without a disk that has copies of all
 /// rows of the cache; power fails at every stage of that, the disk with the other copies is gone for good, and the first one is
-/// back. What nobody wrote of lines that have lost one column by that is what it was.
+/// back. What nobody wrote of stripes that have lost one column by that is what it was.
 #[test]
-fn a_line_half_in_place_is_not_finished_with_fewer_copies_than_there_can_be() {
+fn a_half_destaged_stripe_is_finished_with_all_possible_copies() {
     let (_, whole) = killed_in_destage(None);
     assert!(whole > 20, "{whole} ms");
     let is_in_place = |millis: &u64| {
@@ -121,19 +121,19 @@ fn a_line_half_in_place_is_not_finished_with_fewer_copies_than_there_can_be() {
         written.sum::<usize>() as u64 > 2 * ROWS
     };
     let first = (1..whole).find(is_in_place).unwrap();
-    let (mut judged, mut brought) = (0, 0);
+    let (mut verified, mut brought) = (0, 0);
     for millis in first - 3..first {
         let (bench, _) = killed_in_destage(Some(millis));
         // What is on its way to its place does not get there.
         bench.world.power_cut_choosing(&mut |_| Fate::Lost);
         let host = NotedHost::new(&bench);
         let is_brought: Rc<Cell<bool>> = Rc::default();
-        let tell = Rc::clone(&is_brought);
+        let report = Rc::clone(&is_brought);
         let without = Lab { noted: Some(Rc::clone(&host)), ..bench.lab_with(|disk| disk != 0) };
         let finished = bench.run_in(without, async move |lab| {
             let spaces = lab.open().await?;
-            // Nobody asked for it, and no time has passed: a line waited.
-            tell.set(!cache_disks(&spaces).await?.contains(&0));
+            // Nobody asked for it, and no time has passed: a stripe waited.
+            report.set(!cache_disks(&spaces).await?.contains(&0));
             spaces.destage().await?;
             spaces.flush().await?;
             lab.hold(spaces);
@@ -161,12 +161,12 @@ fn a_line_half_in_place_is_not_finished_with_fewer_copies_than_there_can_be() {
                     Ok(())
                 });
                 outcome.unwrap_or_else(|error| panic!("killed after {millis} ms, {cut:?}: {error}\n{state}"));
-                judged += 1;
+                verified += 1;
             }
         }
     }
-    assert!(brought > 1, "no line had to be finished");
-    assert!(judged > 100, "{judged} states are too few to tell");
+    assert!(brought > 1, "no stripe had to be finished");
+    assert!(verified > 100, "{verified} states are too few to tell");
 }
 
 /// Scenario: a disk with copies of all rows of the cache stays away. A while later its copies are on another disk, and the disk
@@ -251,10 +251,10 @@ fn a_row_of_the_cache_has_no_more_copies_than_it_needs() {
     }
 }
 
-/// Scenario: so many disks are away that none can take a copy. Much more is written than the cache holds: lines go on with the
+/// Scenario: so many disks are away that none can take a copy. Much more is written than the cache holds: stripes go on with the
 /// copies that there are, and nobody is refused. The disks come back, and all is there whichever is gone then.
 #[test]
-fn where_no_disk_can_take_a_copy_lines_go_on_with_those_there_are() {
+fn stripes_continue_with_existing_copies_where_no_disk_can_take_one() {
     let bench = Rc::new(Bench::new(74, 4, Bytes::mib(96)));
     let outside = Rc::clone(&bench);
     bench
@@ -281,8 +281,8 @@ fn where_no_disk_can_take_a_copy_lines_go_on_with_those_there_are() {
             }
             spaces.resync(&Progress::default()).await?;
             assert_eq!(spaces.stale_rows().await?, vec![]);
-            for gone in [DiskSlot(2), DiskSlot(3)] {
-                spaces.pool().exclude(gone, dolmen_pool::ExcludeReason::Asked).await?;
+            for freed in [DiskSlot(2), DiskSlot(3)] {
+                spaces.pool().exclude(freed, dolmen_pool::ExcludeReason::Asked).await?;
             }
             lab.expect(&space, 8192, 4096, 6).await?;
             spaces.close().await?;

@@ -12,7 +12,7 @@ use dolmen_sim::{Ran, StopAt};
 use dolmen_space::{Provisioning, Resiliency, SpaceSpec};
 use dolmen_units::{Bytes, SpaceId};
 
-use crate::harness::pace::{Slow, pause};
+use crate::harness::slow_disks::{Slow, pause};
 use crate::harness::{Bench, Lab, Outcome};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
@@ -38,8 +38,8 @@ async fn change_a_fixed_space(lab: Lab) -> Outcome {
 /// space is there with all of its rows and no others, or not at all, and the map is sound.
 #[test]
 fn a_change_of_a_space_that_was_cut_short_is_whole_or_nothing() {
-    let (mut gone, mut sizes) = (0, BTreeSet::new());
-    for steps in (0..).map(|turn| turn * 13) {
+    let (mut freed, mut sizes) = (0, BTreeSet::new());
+    for steps in (0..).map(|mutex| mutex * 13) {
         let bench = Bench::new(steps, 3, Bytes::mib(96));
         bench.run(async move |lab| Ok(lab.create().await?.close().await?)).unwrap();
         let body = change_a_fixed_space(bench.lab());
@@ -50,23 +50,23 @@ fn a_change_of_a_space_that_was_cut_short_is_whole_or_nothing() {
         }
         bench.world.kill();
         let found = Rc::new(Cell::new(None));
-        let tell = Rc::clone(&found);
+        let report = Rc::clone(&found);
         bench
             .run(async move |lab| {
                 let spaces = lab.open().await?;
                 if let Ok(space) = spaces.find("fixed") {
                     assert_eq!(space.claimed(), space.size(), "killed after {steps} steps");
-                    tell.set(Some(space.size()));
+                    report.set(Some(space.size()));
                 }
                 lab.check_and_close(spaces).await
             })
             .unwrap();
         match found.get() {
-            None => gone += 1,
+            None => freed += 1,
             Some(size) => drop(sizes.insert(size)),
         }
     }
-    assert!(gone > 1 && sizes.len() > 1, "gone {gone} times, found with {sizes:?}");
+    assert!(freed > 1 && sizes.len() > 1, "gone {freed} times, found with {sizes:?}");
 }
 
 /// A pool that is open for reading refuses to delete a space, and goes on reading it.
@@ -205,7 +205,7 @@ fn a_space_that_cannot_be_made_leaves_no_write_cache() {
 
 /// A space is deleted by two, the second of whom begins while the first is at it: it is gone, once, and nothing is on record.
 #[test]
-fn a_space_that_is_deleted_twice_is_gone() {
+fn a_space_that_is_deleted_twice_does_not_exist() {
     for offset in 0..40 {
         let bench = Bench::with_profile(15 + offset, 2, || Slow::WRITES.profile());
         bench

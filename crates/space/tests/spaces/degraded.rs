@@ -10,7 +10,7 @@ use dolmen_sim::{CommandKind, DiskProfile, FaultKind, LatencyModel, Random, Requ
 use dolmen_space::{Progress, Resiliency};
 use dolmen_units::{Bytes, DiskSlot};
 
-use crate::harness::pace::{Slow, beside, text};
+use crate::harness::slow_disks::{Slow, extra, text};
 use crate::harness::{Bench, check};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
@@ -37,7 +37,7 @@ fn bad_sectors_keep_no_replacement_waiting() {
                 let old = spaces.pool().find_disk("disk0")?;
                 spaces.replace(&old, device, &[], &Progress::default()).await?;
                 assert_eq!(spaces.pool().replacements().is_empty(), ends, "{bad} bad sectors");
-                let lost: u64 = spaces.incidents().iter().map(|one| one.length.0 >> 12).sum();
+                let lost: u64 = spaces.data_loss_events().iter().map(|one| one.length.0 >> 12).sum();
                 assert_eq!(lost, if ends { bad } else { 0 });
                 for block in 0..512 {
                     let found = lab.expect(&space, block << 12, 4096, 1).await;
@@ -51,7 +51,7 @@ fn bad_sectors_keep_no_replacement_waiting() {
 }
 
 /// A thin mirror on as many disks as it has copies loses one, and is written where it has no row yet: with the copies that are
-/// left, also after the daemon has been started anew. When the disk is back it gets what it missed, and stands by itself.
+/// left, also after the daemon has been started again. When the disk is back it gets what it missed, and stands by itself.
 #[test]
 fn a_mirror_that_lost_a_disk_takes_new_rows() {
     for copies in [2, 3] {
@@ -85,17 +85,17 @@ fn a_mirror_that_lost_a_disk_takes_new_rows() {
         bench
             .run_in(bench.lab_with(|disk| disk != 0), async move |lab| {
                 let spaces = lab.open().await?;
-                assert!(!spaces.is_behind().await?, "what is stale is on a disk that is away");
+                assert!(!spaces.is_stale().await?, "what is stale is on a disk that is away");
                 spaces.rejoin(back.disks[0].attach(&back.world)).await?;
-                assert!(spaces.is_behind().await?);
+                assert!(spaces.is_stale().await?);
                 let done = spaces.resync(&Progress::default()).await?;
                 assert_eq!((done.blocks, done.waiting, spaces.stale_rows().await?.len()), (512, 0, 0));
-                assert!(!spaces.is_behind().await?);
+                assert!(!spaces.is_stale().await?);
                 lab.check_and_close(spaces).await
             })
             .unwrap();
         let ranges = [(0, 1 << 20, 1), (1 << 20, 1 << 20, 2), (5 << 20, 1 << 20, 3)];
-        bench.stands_alone(0, &ranges).unwrap();
+        bench.is_complete_alone(0, &ranges).unwrap();
     }
 }
 
@@ -113,8 +113,8 @@ fn what_was_claimed_without_a_disk_goes_to_the_one_that_replaces_it() {
             outside.disks[0].vanish();
             lab.write(&space, 4 << 20, 1 << 20, 2).await?;
             spaces.flush().await?;
-            let gone = spaces.pool().disk(DiskSlot(0)).ok_or("it is a member")?;
-            spaces.replace(&gone, device, &[], &Progress::default()).await?;
+            let freed = spaces.pool().disk(DiskSlot(0)).ok_or("it is a member")?;
+            spaces.replace(&freed, device, &[], &Progress::default()).await?;
             assert_eq!(spaces.stale_rows().await?, vec![]);
             check(&spaces).await?;
             outside.disks[1].vanish();
@@ -144,21 +144,24 @@ fn what_finds_no_room_below_waits_and_its_disk_stays() {
             spaces.flush().await?;
             outside.disks[0].come_back();
             let disk = spaces.rejoin(outside.disks[0].attach(&outside.world)).await?;
-            for (slabs, crowded) in [(1, 1), (0, 1), (1, 0)] {
-                if crowded > 0 {
+            for (slabs, backing_full) in [(1, 1), (0, 1), (1, 0)] {
+                if backing_full > 0 {
                     outside.disks[0].arm(FaultKind::NoSpace);
                 }
                 let done = spaces.resync(&Progress::default()).await?;
-                assert_eq!((done.slabs, done.crowded, done.waiting), (slabs, crowded, crowded));
+                assert_eq!(
+                    (done.slabs, done.backing_full, done.waiting),
+                    (slabs, backing_full, backing_full)
+                );
                 assert!(disk.is_present(), "a disk leaves for lack of room");
             }
-            assert!(!spaces.is_behind().await?);
+            assert!(!spaces.is_stale().await?);
             drop(space);
             lab.check_and_close(spaces).await
         })
         .unwrap();
     bench
-        .stands_alone(0, &[(0, 256 * 1024, 1), (512 * 1024, 64 * 1024, 2), (4 << 20, 64 * 1024, 3)])
+        .is_complete_alone(0, &[(0, 256 * 1024, 1), (512 * 1024, 64 * 1024, 2), (4 << 20, 64 * 1024, 3)])
         .unwrap();
 }
 
@@ -240,7 +243,7 @@ fn what_has_the_least_redundancy_left_is_restored_first() {
 #[test]
 fn reads_of_what_cannot_be_read_end_while_it_is_freed() {
     let bench = Bench::with_profile(94, 2, || Slow::WRITES.profile());
-    let judged = bench.run(async move |lab| {
+    let verified = bench.run(async move |lab| {
         let spaces = lab.create().await?;
         let space = lab.space(&spaces, "data", Bytes::mib(2), Resiliency::Span).await?;
         lab.write(&space, 0, 1 << 20, 1).await?;
@@ -262,10 +265,10 @@ fn reads_of_what_cannot_be_read_end_while_it_is_freed() {
             }
             Ok(())
         };
-        beside(vec![Box::pin(delete), Box::pin(read)]).await?;
+        extra(vec![Box::pin(delete), Box::pin(read)]).await?;
         assert!(refused > 10, "{refused} reads while it was deleted");
         drop(space);
         lab.check_and_close(spaces).await
     });
-    judged.unwrap();
+    verified.unwrap();
 }

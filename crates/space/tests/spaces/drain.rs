@@ -3,11 +3,11 @@
 
 use std::rc::Rc;
 
-use dolmen_block_io::Moment;
+use dolmen_block_io::Instant;
 use dolmen_space::{DrainLimit, Resiliency, Space, SpaceError, Spaces, WriteCache, WriteCacheDrain};
 use dolmen_units::Bytes;
 
-use crate::harness::pace::pause;
+use crate::harness::slow_disks::pause;
 use crate::harness::{Bench, Lab, Outcome};
 
 const PARITY: Resiliency = Resiliency::Parity { parity: 1 };
@@ -15,7 +15,7 @@ const CAPACITY: Bytes = Bytes::mib(96);
 /// Milliseconds: longer than a cache takes that nobody holds back.
 const LONG: u64 = 10_000;
 
-/// What is put in place between two pauses, at most: a block of each line.
+/// What is put in place between two pauses, at most: a block of each stripe.
 const ROUND_BYTES: f64 = 128.0 * 4096.0;
 
 async fn cache(spaces: &Spaces) -> Result<WriteCache, Box<dyn std::error::Error>> {
@@ -46,7 +46,7 @@ async fn write_until(lab: &Lab, spaces: &Spaces, space: &Space, percent: u64) ->
     Ok(())
 }
 
-fn seconds(from: Moment, to: Moment) -> f64 {
+fn seconds(from: Instant, to: Instant) -> f64 {
     (to.0 - from.0) as f64 / 1e9
 }
 

@@ -10,10 +10,10 @@ use dolmen_pool::{
     Arbiter, ArbiterError, CreateOptions, ExcludeReason, LocalFuture, MemoryArbiter, PoolState,
 };
 use dolmen_sim::{BitFlip, DiskIndex};
-use dolmen_space::{IncidentKind, Progress, Resiliency, SpaceError, SpaceSpec, Spaces, UnreadableReason};
+use dolmen_space::{DataLossKind, Progress, Resiliency, SpaceError, SpaceSpec, Spaces, UnreadableReason};
 use dolmen_units::{Bytes, DiskSlot, EpochId, HostId, PoolId};
 
-use crate::harness::pace::{CAPACITY, Dial, PowerCut, Slow, Task, beside, pause, text};
+use crate::harness::slow_disks::{CAPACITY, Dial, PowerCut, Slow, Task, extra, pause, text};
 use crate::harness::{Bench, Lab, check, places_of};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
@@ -52,7 +52,7 @@ fn a_disk_that_flaps_during_its_resync_is_not_trusted_for_it() {
                     disk.come_back();
                     spaces.rejoin(disk.attach(&outside.world)).await.map(drop).map_err(text)
                 };
-                beside(vec![Box::pin(resync), Box::pin(flap)]).await?;
+                extra(vec![Box::pin(resync), Box::pin(flap)]).await?;
                 spaces.flush().await?;
                 spaces.resync(&Progress::default()).await?;
                 check(&spaces).await?;
@@ -71,7 +71,7 @@ fn a_disk_that_flaps_during_its_resync_is_not_trusted_for_it() {
 /// which is a new epoch, and a flush records under that what had not been flushed. The resync gives the disk that too, and the
 /// other copy may go.
 #[test]
-fn what_is_recorded_anew_under_a_later_epoch_is_resynced() {
+fn what_is_relogged_under_a_later_epoch_is_resynced() {
     for offset in 0..30 {
         let dials: Vec<Dial> = (0..3).map(|_| Dial::default()).collect();
         let next = Cell::new(0);
@@ -101,7 +101,7 @@ fn what_is_recorded_anew_under_a_later_epoch_is_resynced() {
                     pause(&lab, 10 * offset).await;
                     lab.write(&space, later, 4096, 2).await.map_err(text)
                 };
-                beside(vec![Box::pin(rejoin), Box::pin(write)]).await?;
+                extra(vec![Box::pin(rejoin), Box::pin(write)]).await?;
                 dials[2].flush.set(0);
                 // The resync reads the first block for a second, while all else goes on.
                 dials[1].read.set(1000);
@@ -113,9 +113,9 @@ fn what_is_recorded_anew_under_a_later_epoch_is_resynced() {
                     spaces.pool().exclude(DiskSlot(2), ExcludeReason::Asked).await.map_err(text)?;
                     spaces.flush().await.map_err(text)
                 };
-                beside(vec![Box::pin(resync), Box::pin(leave)]).await?;
-                let behind = spaces.stale_rows().await?;
-                assert!(!behind.contains(&(space.id(), row)), "the row was not resynced: {behind:?}");
+                extra(vec![Box::pin(resync), Box::pin(leave)]).await?;
+                let after = spaces.stale_rows().await?;
+                assert!(!after.contains(&(space.id(), row)), "the row was not resynced: {after:?}");
                 spaces.pool().exclude(DiskSlot(1), ExcludeReason::Asked).await?;
                 lab.expect(&space, row << 20, 4096, 2).await?;
                 lab.expect(&space, later, 4096, 2).await?;
@@ -149,13 +149,14 @@ fn a_disk_that_flaps_within_a_write_back_lacks_no_table() {
                     spaces.rejoin(outside.disks[0].attach(&outside.world)).await.map_err(text)?;
                     spaces.resync(&Progress::default()).await.map(drop).map_err(text)
                 };
-                beside(vec![Box::pin(checkpoint), Box::pin(flap)]).await?;
+                extra(vec![Box::pin(checkpoint), Box::pin(flap)]).await?;
                 assert_eq!(spaces.stale_rows().await?, vec![]);
                 spaces.close().await?;
                 Ok(())
             })
             .unwrap_or_else(|error| panic!("after {} ms: {error}", 10 * offset));
-        let alone = bench.stands_alone(0, &[0, 1, 2, 3, 4, 5, 6, 7].map(|row| (row << 20, 64 * 1024, 2)));
+        let alone =
+            bench.is_complete_alone(0, &[0, 1, 2, 3, 4, 5, 6, 7].map(|row| (row << 20, 64 * 1024, 2)));
         alone.unwrap_or_else(|error| panic!("after {} ms, alone: {error}", 10 * offset));
     }
 }
@@ -188,7 +189,7 @@ fn a_flush_waits_for_the_epoch_without_a_disk_that_was_passed_over() {
                     pause(&lab, offset).await;
                     pool.exclude(victim.slot(), ExcludeReason::Asked).await.map_err(text)
                 };
-                beside(vec![Box::pin(writes), Box::pin(exclude)]).await?;
+                extra(vec![Box::pin(writes), Box::pin(exclude)]).await?;
                 let index =
                     outside.disks.iter().position(|disk| disk.name() == victim.name()).ok_or("a disk")?;
                 spaces.rejoin(outside.disks[index].attach(&outside.world)).await?;
@@ -296,7 +297,7 @@ fn a_row_that_could_not_be_freed_keeps_nobody_busy() {
                     disks.iter().for_each(|disk| disk.vanish());
                     Ok(())
                 };
-                beside(vec![Box::pin(discard), Box::pin(write), Box::pin(lose)]).await?;
+                extra(vec![Box::pin(discard), Box::pin(write), Box::pin(lose)]).await?;
                 Ok(())
             })
             .unwrap_or_else(|error| panic!("after {tenth} tenths: {error}"));
@@ -323,7 +324,7 @@ fn a_replacement_that_dies_is_replaced() {
             }
             spaces.flush().await?;
             let old = spaces.pool().find_disk("disk0")?;
-            let gone = async {
+            let freed = async {
                 pause(&lab, 90).await;
                 fifth.vanish();
                 Ok(())
@@ -334,7 +335,7 @@ fn a_replacement_that_dies_is_replaced() {
                 let _ = spaces.replace(&old, five, &[], &progress).await;
                 Ok(())
             };
-            beside(vec![Box::pin(replace), Box::pin(gone)]).await?;
+            extra(vec![Box::pin(replace), Box::pin(freed)]).await?;
             let dead = spaces.pool().disks().into_iter().find(|disk| disk.name() == "fifth");
             let dead = dead.ok_or("it is a member")?;
             assert!(!spaces.stale_rows().await?.is_empty(), "it died before it had everything");
@@ -346,7 +347,7 @@ fn a_replacement_that_dies_is_replaced() {
                 }
                 Ok(())
             };
-            beside(vec![Box::pin(second), Box::pin(look)]).await?;
+            extra(vec![Box::pin(second), Box::pin(look)]).await?;
             spaces.check_map().await?;
             spaces.close().await?;
             Ok(())
@@ -395,14 +396,14 @@ fn a_disk_that_is_back_within_a_write_back_lacks_no_table() {
             })
             .unwrap();
         bench.world.kill();
-        let judged = bench.run(async move |lab| {
+        let verified = bench.run(async move |lab| {
             let spaces = lab.open().await?;
             let space = spaces.find("data")?;
             lab.expect(&space, 0, if has_tables { 512 } else { 256 } * 1024, 1).await?;
             drop(space);
             lab.check_and_close(spaces).await
         });
-        judged.unwrap_or_else(|error| {
+        verified.unwrap_or_else(|error| {
             panic!("written back after {} ms, tables {has_tables}: {error}", 10 * offset)
         });
     }
@@ -412,7 +413,7 @@ fn a_disk_that_is_back_within_a_write_back_lacks_no_table() {
 /// killed at every stage of that, and a copy of such a block rots. Opened with that copy alone, the block cannot be read,
 /// twice and over a checkpoint; with another disk it can, and the bad copy is healed.
 #[test]
-fn a_rotten_block_that_the_log_names_may_be_good_on_a_disk_that_is_away() {
+fn a_corrupt_block_that_the_log_names_may_be_good_on_an_absent_disk() {
     let decided = Rc::new(Cell::new(0));
     for offset in 0..20 {
         let bench = Rc::new(Bench::with_profile(911 + offset, 3, || Slow::FLUSHES.profile()));
@@ -437,9 +438,9 @@ fn a_rotten_block_that_the_log_names_may_be_good_on_a_disk_that_is_away() {
             })
             .unwrap();
         bench.world.kill();
-        let rotten = crate::harness::places_of(&bench.disks[0], 0..1, 1);
-        assert_eq!(rotten.len(), 1, "the block is once on each disk");
-        rotten.iter().for_each(|at| bench.disks[0].rot(at + 77, 3));
+        let corrupt = crate::harness::places_of(&bench.disks[0], 0..1, 1);
+        assert_eq!(corrupt.len(), 1, "the block is once on each disk");
+        corrupt.iter().for_each(|at| bench.disks[0].rot(at + 77, 3));
         for _ in 0..2 {
             let (lab, reached) = (bench.lab_with(|disk| disk == 0), Rc::clone(&decided));
             let opened = bench.run_in(lab, async move |lab| {
@@ -447,16 +448,19 @@ fn a_rotten_block_that_the_log_names_may_be_good_on_a_disk_that_is_away() {
                 let space = spaces.find("data")?;
                 let recovery = spaces.recovery();
                 assert_eq!(recovery.damaged, 0, "{recovery:?}");
-                reached.set(reached.get() + recovery.rotten_here);
-                let Err(error) = space.read(0, 4096).await else { return Err("rotten, and read".into()) };
+                reached.set(reached.get() + recovery.corrupt_here);
+                let Err(error) = space.read(0, 4096).await else { return Err("corrupt, and read".into()) };
                 // Where the log does not name the row, its absent slabs do not count as stale yet.
-                let waits = |why| matches!(why, UnreadableReason::RottenHere | UnreadableReason::Absent);
+                let waits = |why| matches!(why, UnreadableReason::CorruptHere | UnreadableReason::Absent);
                 let is_right = matches!(error, SpaceError::Unreadable { why, .. } if waits(why));
                 assert!(is_right, "{error}");
                 let seen = spaces.verify(&Progress::default()).await?;
                 assert!(seen.lost.is_empty() && seen.out_of_reach.len() == 1, "{seen:?}");
-                let lost =
-                    spaces.incidents().iter().filter(|one| one.kind != IncidentKind::RottenHere).count();
+                let lost = spaces
+                    .data_loss_events()
+                    .iter()
+                    .filter(|one| one.kind != DataLossKind::CorruptHere)
+                    .count();
                 assert_eq!((lost, spaces.counters().lost_blocks), (0, 0));
                 spaces.pool().checkpoint().await?;
                 Ok(spaces.close().await?)
@@ -511,23 +515,22 @@ fn a_flush_covers_what_came_late_to_the_log() {
                 };
                 let (first, second) = (write(10, 0), write(11, 1));
                 let (first, second): (Task<'_>, Task<'_>) = (Box::pin(first), Box::pin(second));
-                beside(vec![first, second, Box::pin(promised), Box::pin(checkpoint), Box::pin(other)])
-                    .await?;
+                extra(vec![first, second, Box::pin(promised), Box::pin(checkpoint), Box::pin(other)]).await?;
                 lab.hold((spaces, space));
                 Ok(())
             })
             .unwrap();
-        let rotten = crate::harness::places_of(&bench.disks[0], 12..13, 1);
-        assert_eq!(rotten.len(), 1, "the block is once on the disk");
-        let flip = BitFlip { disk: DiskIndex(0), at: rotten[0] + 77, bit: 3 };
-        let judged = cut.left(&bench, Some(flip)).run(async |lab| {
+        let corrupt = crate::harness::places_of(&bench.disks[0], 12..13, 1);
+        assert_eq!(corrupt.len(), 1, "the block is once on the disk");
+        let flip = BitFlip { disk: DiskIndex(0), at: corrupt[0] + 77, bit: 3 };
+        let verified = cut.left(&bench, Some(flip)).run(async |lab| {
             let spaces = lab.open().await?;
             match spaces.find("data")?.read(12 * 4096, 4096).await {
-                Ok(_) => Err("promised, rotten, and read".into()),
+                Ok(_) => Err("promised, corrupt, and read".into()),
                 Err(_) => Ok(spaces.close().await?),
             }
         });
-        judged.unwrap_or_else(|error| panic!("flush at {} ms: {error}", 4 + offset));
+        verified.unwrap_or_else(|error| panic!("flush at {} ms: {error}", 4 + offset));
     }
 }
 
@@ -563,12 +566,12 @@ fn a_flush_covers_a_record_that_was_under_way_in_the_flush_before() {
                     pause(&lab, 5).await;
                     lab.write(&space, (2 << 20) + 8192, 4096, 1).await.map_err(text)
                 };
-                beside(vec![Box::pin(other), Box::pin(third), Box::pin(discarded)]).await?;
+                extra(vec![Box::pin(other), Box::pin(third), Box::pin(discarded)]).await?;
                 lab.hold((spaces, space));
                 Ok(())
             })
             .unwrap();
-        let judged = cut.left(&bench, None).run(async |lab| {
+        let verified = cut.left(&bench, None).run(async |lab| {
             let spaces = lab.open().await?;
             let space = spaces.find("data")?;
             lab.expect(&space, 0, 4096, 1).await?;
@@ -576,6 +579,6 @@ fn a_flush_covers_a_record_that_was_under_way_in_the_flush_before() {
             drop(space);
             lab.check_and_close(spaces).await
         });
-        judged.unwrap_or_else(|error| panic!("discarded after {offset} ms: {error}"));
+        verified.unwrap_or_else(|error| panic!("discarded after {offset} ms: {error}"));
     }
 }

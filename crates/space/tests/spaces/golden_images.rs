@@ -1,6 +1,6 @@
 //! The golden images: pools as format version 1 left them, which every later version has to read and write.
 //!
-//! `DOLMEN_GOLDEN=write` makes those that are not there yet; none is ever made anew. A bit turns in each structure of each image,
+//! `DOLMEN_GOLDEN=write` makes those that are not there yet; none is ever made again. A bit turns in each structure of each image,
 //! and `DOLMEN_GOLDEN_BITS` more anywhere in what is stored on each; with `all`, one in each block in which anything is stored, and
 //! one in each byte with which a block of each structure begins. `DOLMEN_GOLDEN_SEED` draws others; `DOLMEN_GOLDEN_FLIP` takes one
 //! of them alone, by the name that a failure tells, and `DOLMEN_GOLDEN_IMAGE` those of one image.
@@ -23,10 +23,10 @@ use dolmen_sim::Random;
 use dolmen_space::{Progress, Resiliency, Spaces};
 use dolmen_units::Bytes;
 
+use crate::golden::bit_flips::{BitFlip, Fate, Findings, draw, fate, verify};
 use crate::golden::content::{Content, SpaceContent, fill_blocks};
-use crate::golden::flips::{Fate, Flip, Told, draw, fate, judge};
-use crate::golden::make::{FROZEN, HEIRS, SLOTS, STRICT, Set};
-use crate::golden::places::{Place, Structure, disks_behind, used};
+use crate::golden::make::{FROZEN, SHADOWS, SLOTS, STRICT, Set};
+use crate::golden::places::{Place, Structure, stale_disks, used};
 use crate::golden::read::{expect_all, expect_spaces, read_all};
 use crate::golden::{BLOCK, Disk, Golden, make, stored};
 use crate::harness::{Bench, Lab, Outcome};
@@ -60,7 +60,7 @@ const VERSIONS: [(&[u8], usize, usize, u64); 6] = [
     (b"DTAB", 4, 2, 1),
 ];
 /// The sets of images.
-const SETS: [&Set; 4] = [&FROZEN, &STRICT, &HEIRS, &SLOTS];
+const SETS: [&Set; 4] = [&FROZEN, &STRICT, &SHADOWS, &SLOTS];
 /// Bits that turn on each image beside those in each structure.
 const BITS: u64 = 8;
 /// Bytes with which a structure says what it is: each of them has its turn where all bits are asked for.
@@ -108,9 +108,9 @@ fn images_are_made_only_where_there_are_none() {
     }
 }
 
-/// Scenario: somebody makes the images anew with the engine of the day. That would show nothing any more.
+/// Scenario: somebody makes the images again with the engine of the day. That would show nothing any more.
 #[test]
-fn no_image_was_ever_made_anew() {
+fn no_image_was_ever_regenerated() {
     for (name, sum) in FILES {
         let found = crc64(&std::fs::read(folder().join(name)).unwrap());
         assert_eq!(
@@ -125,14 +125,14 @@ fn no_image_was_ever_made_anew() {
 #[test]
 fn every_image_can_be_read_without_any_one_of_its_disks() {
     for (name, golden) in images() {
-        for gone in 0..golden.disks.len() {
+        for freed in 0..golden.disks.len() {
             let bench = golden.bench(4);
             let content = golden.content.clone();
-            let lab = bench.lab_with(|disk| disk != gone);
+            let lab = bench.lab_with(|disk| disk != freed);
             let run = bench.run_in(lab, async move |lab| {
                 let spaces = lab.open().await?;
-                let mut lacking = disks_behind(&spaces).await?;
-                lacking.insert(gone);
+                let mut lacking = stale_disks(&spaces).await?;
+                lacking.insert(freed);
                 let report = read_all(&spaces, &content).await?;
                 assert_eq!((report.wrong, report.older), Default::default());
                 for expected in &content.spaces {
@@ -147,7 +147,7 @@ fn every_image_can_be_read_without_any_one_of_its_disks() {
                 spaces.close().await?;
                 Ok(())
             });
-            run.unwrap_or_else(|error| panic!("{name} without disk {gone}: {error}"));
+            run.unwrap_or_else(|error| panic!("{name} without disk {freed}: {error}"));
         }
     }
 }
@@ -158,15 +158,15 @@ fn number(name: &str, usual: u64) -> u64 {
 }
 
 /// A bit to turn on an image, by its place among them, and how a failure names it.
-struct Turned {
+struct FlippedBit {
     image: usize,
     name: String,
-    flip: Flip,
+    flip: BitFlip,
 }
 
 /// Bits of all images: in each structure of each, and so many more in all that is stored on each, or, without a count, in each
 /// block of that and in each byte of a head of each structure.
-fn bits(count: Option<u64>, seed: u64) -> Vec<Turned> {
+fn bits(count: Option<u64>, seed: u64) -> Vec<FlippedBit> {
     let mut bits = Vec::new();
     let only = std::env::var("DOLMEN_GOLDEN_IMAGE").ok();
     let is_wanted = |name: &String| only.as_ref().is_none_or(|only| only == name);
@@ -177,7 +177,7 @@ fn bits(count: Option<u64>, seed: u64) -> Vec<Turned> {
             let mut flip = draw(places, &mut Random::new(seed));
             flip.byte = byte.unwrap_or(flip.byte);
             flip.is_in_flight = flip.place.holds.is_some_and(|block| in_flight.contains(&block));
-            bits.push(Turned { image, name: format!("{name}-{of}"), flip });
+            bits.push(FlippedBit { image, name: format!("{name}-{of}"), flip });
         };
         for structure in Structure::ALL {
             let is_of = |place: &&Place| place.structure == structure;
@@ -211,20 +211,20 @@ struct Outcomes {
 }
 
 /// Turns each of some bits by itself, and judges what becomes of it.
-fn turn<'a>(bits: impl Iterator<Item = &'a Turned>, seed: u64) -> Outcomes {
+fn mutex<'a>(bits: impl Iterator<Item = &'a FlippedBit>, seed: u64) -> Outcomes {
     let images = images();
     let mut outcomes = Outcomes::default();
-    for Turned { image, name, flip } in bits {
+    for FlippedBit { image, name, flip } in bits {
         let (_, golden) = &images[*image];
         let bench = golden.with(flip).bench(seed);
-        let (content, told) = (golden.content.clone(), Rc::new(RefCell::new(Told::default())));
-        let (note, turned) = (Rc::clone(&told), flip.clone());
+        let (content, findings) = (golden.content.clone(), Rc::new(RefCell::new(Findings::default())));
+        let (note, flipped_bit) = (Rc::clone(&findings), flip.clone());
         let run = bench.run(async move |lab| {
-            *note.borrow_mut() = judge(lab, content, turned).await?;
+            *note.borrow_mut() = verify(lab, content, flipped_bit).await?;
             Ok(())
         });
         let run = run.map_err(|error| error.to_string());
-        match run.and_then(|()| fate(golden, flip, &bench, &told.borrow())) {
+        match run.and_then(|()| fate(golden, flip, &bench, &findings.borrow())) {
             Ok(fate) => outcomes.fates.push((flip.place.structure, fate)),
             Err(error) => {
                 let again = format!("DOLMEN_GOLDEN_SEED={seed} DOLMEN_GOLDEN_FLIP={name}");
@@ -239,17 +239,17 @@ fn turn<'a>(bits: impl Iterator<Item = &'a Turned>, seed: u64) -> Outcomes {
 /// nothing wrong is believed, before and behind a verification, and nothing is lost of which there is another copy, or parity.
 /// In the end the bit is healed, or what it took along is named, or it is where nobody needs what stands there.
 #[test]
-fn a_bit_that_turns_anywhere_is_healed_or_named_and_never_believed() {
+fn a_bit_flip_anywhere_is_healed_or_named() {
     let is_all = std::env::var("DOLMEN_GOLDEN_BITS").is_ok_and(|bits| bits == "all");
     let count = (!is_all).then(|| number("DOLMEN_GOLDEN_BITS", BITS));
     let seed = number("DOLMEN_GOLDEN_SEED", 1);
     let only = std::env::var("DOLMEN_GOLDEN_FLIP").ok();
     println!("DOLMEN_GOLDEN_SEED={seed}");
     let bits = bits(count, seed);
-    let meant: Vec<&Turned> =
+    let meant: Vec<&FlippedBit> =
         bits.iter().filter(|one| only.as_ref().is_none_or(|only| *only == one.name)).collect();
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    let work = |worker: usize| turn(meant.iter().copied().skip(worker).step_by(workers), seed);
+    let work = |worker: usize| mutex(meant.iter().copied().skip(worker).step_by(workers), seed);
     let all: Vec<Outcomes> = std::thread::scope(|scope| {
         let work = &work;
         let workers: Vec<_> = (0..workers).map(|worker| scope.spawn(move || work(worker))).collect();
@@ -306,7 +306,7 @@ fn every_image_can_be_read_and_written_for_ever() {
             lab.check_and_close(spaces).await?;
             let spaces = lab.open().await?;
             expect_all(&spaces, &content).await?;
-            assert_eq!((spaces.incidents().len(), spaces.stale_rows().await?.len()), (0, 0));
+            assert_eq!((spaces.data_loss_events().len(), spaces.stale_rows().await?.len()), (0, 0));
             expect_versions_of_values(&spaces).await?;
             lab.check_and_close(spaces).await
         });

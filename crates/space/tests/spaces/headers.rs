@@ -9,13 +9,13 @@ use dolmen_sim::Random;
 use dolmen_space::{HeaderFault, Progress, Resiliency, SpaceSpec, Spaces, Verification};
 use dolmen_units::Bytes;
 
-use crate::harness::pace::{CAPACITY, PowerCut};
+use crate::harness::slow_disks::{CAPACITY, PowerCut};
 use crate::harness::{Bench, Lab, Outcome, ROW};
 
 const BLOCK: u64 = 4096;
-/// Where the id of the space stands in a header, and what that of a space of heirs has in it beside the other's.
+/// Where the id of the space stands in a header, and what that of a space of shadow rows has in it beside the other's.
 const SPACE: std::ops::Range<usize> = 40..48;
-const OF_HEIRS: u64 = 1 << 63;
+const OF_SHADOWS: u64 = 1 << 63;
 
 /// Where headers of slabs stand: disk, address, and what they are.
 fn headers(bench: &Bench) -> Vec<(usize, u64, Vec<u8>)> {
@@ -59,7 +59,7 @@ async fn verify(spaces: &Spaces) -> Result<Verification, Box<dyn std::error::Err
 /// Scenario: a bit turns in the header of each slab, of copies, of parity and of the write cache. A verification names each
 /// slab, and writes its header as it was; the next one finds nothing.
 #[test]
-fn a_bit_that_turns_in_any_header_is_found_and_healed() {
+fn a_bit_flip_in_any_header_is_found_and_healed() {
     let bench = Rc::new(Bench::new(41, 5, CAPACITY));
     let outside = Rc::clone(&bench);
     bench
@@ -73,8 +73,8 @@ fn a_bit_that_turns_in_any_header_is_found_and_healed() {
             }
             let found = verify(&spaces).await?.headers;
             assert_eq!(found.len(), before.len());
-            let all_alike = found.iter().all(|one| one.fault == HeaderFault::Rotten && one.is_healed);
-            assert!(all_alike, "{found:?}");
+            let all_equal = found.iter().all(|one| one.fault == HeaderFault::Corrupt && one.is_healed);
+            assert!(all_equal, "{found:?}");
             for name in ["copies", "lines"] {
                 assert!(found.iter().any(|header| header.space.to_string() == name), "{found:?}");
             }
@@ -89,7 +89,7 @@ fn a_bit_that_turns_in_any_header_is_found_and_healed() {
     bench.run(async |lab| lab.check_and_close(lab.open().await?).await).unwrap();
 }
 
-/// Scenario: a header was written to the place of another one, and one cannot be read. Both are named and written anew.
+/// Scenario: a header was written to the place of another one, and one cannot be read. Both are named and rewritten.
 #[test]
 fn a_header_of_another_slab_and_one_that_cannot_be_read_are_found_and_healed() {
     let bench = Rc::new(Bench::new(42, 5, CAPACITY));
@@ -117,10 +117,10 @@ fn a_header_of_another_slab_and_one_that_cannot_be_read_are_found_and_healed() {
         .unwrap();
 }
 
-/// Scenario: power fails right behind the change of the map by which heirs took their rows' places, before a flush. Headers of
-/// these slabs name the space of heirs: none of them is called wrong, and all are as the map says behind a verification.
+/// Scenario: power fails right behind the change of the map by which shadow rows was promoted, before a flush. Headers of
+/// these slabs name the space of shadow rows: none of them is called wrong, and all are as the map says behind a verification.
 #[test]
-fn a_header_that_an_heir_has_left_behind_is_not_called_wrong() {
+fn a_leftover_header_of_a_shadow_row_is_not_called_wrong() {
     let bench = Rc::new(Bench::new(43, 5, Bytes::mib(128)));
     let cut = PowerCut::of(&bench);
     let fails = Rc::clone(&cut);
@@ -136,9 +136,9 @@ fn a_header_that_an_heir_has_left_behind_is_not_called_wrong() {
                 }
                 spaces.flush().await?;
             }
-            while spaces.counters().heirs_taken_over == 0 {
+            while spaces.counters().shadows_promoted == 0 {
                 sleep(lab.seams.clock.as_ref(), Duration::from_millis(10)).await;
-                assert!(spaces.counters().heirs_made > 0);
+                assert!(spaces.counters().shadows_made > 0);
             }
             fails.now();
             lab.hold((spaces, space));
@@ -146,22 +146,22 @@ fn a_header_that_an_heir_has_left_behind_is_not_called_wrong() {
         })
         .unwrap();
     let left = Rc::new(cut.left(&bench, None));
-    let of_heirs = |bench: &Bench| {
+    let of_shadows = |bench: &Bench| {
         let space = |block: &[u8]| u64::from_le_bytes(block[SPACE].try_into().unwrap());
         let found = headers(bench).into_iter().map(|(_, _, block)| space(&block));
-        found.filter(|space| *space >= OF_HEIRS && *space < u64::MAX - 255).count()
+        found.filter(|space| *space >= OF_SHADOWS && *space < u64::MAX - 255).count()
     };
-    assert_eq!(of_heirs(&left), 3, "of each column");
+    assert_eq!(of_shadows(&left), 3, "of each column");
     let outside = Rc::clone(&left);
-    let judged = left.run(async move |lab| -> Outcome {
+    let verified = left.run(async move |lab| -> Outcome {
         let spaces = lab.open().await?;
         let space = spaces.find("data")?;
         lab.expect(&space, 0, 1 << 20, 2).await?;
         drop(space);
-        assert_eq!(spaces.counters().heirs_found, 0, "it had taken over");
+        assert_eq!(spaces.counters().shadows_found, 0, "it had taken over");
         assert_eq!(verify(&spaces).await?.headers, []);
-        assert_eq!(of_heirs(&outside), 0);
+        assert_eq!(of_shadows(&outside), 0);
         lab.check_and_close(spaces).await
     });
-    judged.unwrap();
+    verified.unwrap();
 }

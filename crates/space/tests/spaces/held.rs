@@ -9,7 +9,7 @@ use dolmen_pool::{Disk, ExcludeReason};
 use dolmen_space::{Progress, Resiliency, Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
 
-use crate::harness::pace::{Slow, beside, pause, text};
+use crate::harness::slow_disks::{Slow, extra, pause, text};
 use crate::harness::{Bench, Lab, Outcome, ROW};
 
 /// More on each of four disks than is moved in one lot.
@@ -17,7 +17,7 @@ const ROWS: u64 = 80;
 /// What is written of each row.
 const PIECE: usize = 32 << 10;
 /// When a job is held, in milliseconds behind its beginning.
-const MOMENTS: [u64; 7] = [0, 2, 10, 25, 50, 100, 300];
+const HOLD_TIMES: [u64; 7] = [0, 2, 10, 25, 50, 100, 300];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -41,7 +41,7 @@ struct Scene {
     disks: RefCell<Vec<Rc<Disk>>>,
     progress: Progress,
     has_ended: Cell<bool>,
-    bell: Notify,
+    notify: Notify,
 }
 
 impl Scene {
@@ -63,7 +63,7 @@ impl Scene {
             disks: RefCell::default(),
             progress: Progress::default(),
             has_ended: Cell::new(false),
-            bell: Notify::new(),
+            notify: Notify::new(),
         };
         scene.prepare().await?;
         Ok(scene)
@@ -120,14 +120,14 @@ impl Scene {
             },
         };
         self.has_ended.set(true);
-        self.bell.notify_all();
+        self.notify.notify_all();
         done
     }
 
     /// Waits until it stands; not where it ends before.
-    async fn stands(&self) -> bool {
-        let ended = self.bell.wait_for(|| self.has_ended.get().then_some(()));
-        matches!(either(self.progress.stands(), ended).await, Either::First(()))
+    async fn halted(&self) -> bool {
+        let ended = self.notify.wait_for(|| self.has_ended.get().then_some(()));
+        matches!(either(self.progress.halted(), ended).await, Either::First(()))
     }
 
     /// Writes to all disks so far, and their bytes.
@@ -161,19 +161,19 @@ fn bench(seed: u64) -> Bench {
 fn what_is_held_writes_nothing_and_goes_on_when_it_is_released() {
     for kind in KINDS {
         let held = Rc::new(Cell::new(0));
-        for moment in MOMENTS {
+        for instant in HOLD_TIMES {
             let count = Rc::clone(&held);
-            let bench = bench(7000 + moment);
-            let judged = bench.run_in(lab(&bench), async move |lab| {
+            let bench = bench(7000 + instant);
+            let verified = bench.run_in(lab(&bench), async move |lab| {
                 let scene = Scene::set(&lab, kind).await?;
                 let work = async {
                     assert!(scene.work().await.map_err(text)?, "it is not done");
                     Ok(())
                 };
                 let hold = async {
-                    pause(&lab, moment).await;
+                    pause(&lab, instant).await;
                     scene.progress.hold();
-                    if !scene.stands().await {
+                    if !scene.halted().await {
                         return Ok(());
                     }
                     // What was begun beside it, such as a checkpoint, ends.
@@ -187,14 +187,14 @@ fn what_is_held_writes_nothing_and_goes_on_when_it_is_released() {
                     count.set(count.get() + 1);
                     Ok(())
                 };
-                beside(vec![Box::pin(work), Box::pin(hold)]).await?;
+                extra(vec![Box::pin(work), Box::pin(hold)]).await?;
                 scene.fill(3).await?;
                 scene.expect(&scene.space, 3).await?;
                 let Scene { spaces, space, .. } = scene;
                 drop(space);
                 lab.check_and_close(spaces).await
             });
-            judged.unwrap_or_else(|error| panic!("{kind:?} at {moment} ms: {error}"));
+            verified.unwrap_or_else(|error| panic!("{kind:?} at {instant} ms: {error}"));
         }
         assert!(held.get() >= 2, "{kind:?} was held {} times", held.get());
     }
@@ -205,9 +205,11 @@ fn what_is_held_writes_nothing_and_goes_on_when_it_is_released() {
 #[test]
 fn what_is_held_ends_at_once_when_it_is_stopped_or_the_spaces_close() {
     for kind in KINDS {
-        for (moment, closes) in MOMENTS.into_iter().flat_map(|moment| [(moment, false), (moment, true)]) {
-            let bench = bench(7500 + moment);
-            let judged = bench.run_in(lab(&bench), async move |lab| {
+        for (instant, closes) in
+            HOLD_TIMES.into_iter().flat_map(|instant| [(instant, false), (instant, true)])
+        {
+            let bench = bench(7500 + instant);
+            let verified = bench.run_in(lab(&bench), async move |lab| {
                 let scene = Scene::set(&lab, kind).await?;
                 let ended_at = Cell::new(None);
                 let work = async {
@@ -216,9 +218,9 @@ fn what_is_held_ends_at_once_when_it_is_stopped_or_the_spaces_close() {
                     Ok(())
                 };
                 let hold = async {
-                    pause(&lab, moment).await;
+                    pause(&lab, instant).await;
                     scene.progress.hold();
-                    if !scene.stands().await {
+                    if !scene.halted().await {
                         return Ok(());
                     }
                     let asked_at = lab.seams.clock.now();
@@ -233,14 +235,14 @@ fn what_is_held_ends_at_once_when_it_is_stopped_or_the_spaces_close() {
                     assert!(at == asked_at && (!done || is_resync_closed), "{done}, {at:?}");
                     Ok(())
                 };
-                beside(vec![Box::pin(work), Box::pin(hold)]).await?;
+                extra(vec![Box::pin(work), Box::pin(hold)]).await?;
                 if !closes {
                     scene.spaces.close().await?;
                 }
                 Ok(())
             });
-            judged.unwrap_or_else(|error| panic!("{kind:?} at {moment} ms, {closes}: {error}"));
-            let judged = bench.run(async move |lab| {
+            verified.unwrap_or_else(|error| panic!("{kind:?} at {instant} ms, {closes}: {error}"));
+            let verified = bench.run(async move |lab| {
                 let spaces = lab.open().await?;
                 let space = spaces.find("data")?;
                 for row in 0..ROWS {
@@ -254,13 +256,13 @@ fn what_is_held_ends_at_once_when_it_is_stopped_or_the_spaces_close() {
                 }
                 for disk in spaces.drains() {
                     assert!(spaces.drain_disk(&disk, &progress).await?);
-                    pool.strike(&disk).await?;
+                    pool.evict(&disk).await?;
                 }
                 spaces.resync(&progress).await?;
                 drop(space);
                 lab.check_and_close(spaces).await
             });
-            judged.unwrap_or_else(|error| panic!("{kind:?} at {moment} ms, {closes}, again: {error}"));
+            verified.unwrap_or_else(|error| panic!("{kind:?} at {instant} ms, {closes}, again: {error}"));
         }
     }
 }

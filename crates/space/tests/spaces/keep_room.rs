@@ -41,7 +41,7 @@ fn a_full_pool_that_keeps_room_heals_without_a_new_disk() {
     for kind in KINDS {
         for lost in ["disk0", "disk3"] {
             let bench = Bench::new(9100, 6, Bytes::mib(96));
-            let judged = bench.run(async move |lab| {
+            let verified = bench.run(async move |lab| {
                 let spaces = lab.create().await?;
                 spaces.pool().set_keep_room_for(1).await?;
                 spaces.close().await?;
@@ -60,7 +60,7 @@ fn a_full_pool_that_keeps_room_heals_without_a_new_disk() {
                 pool.exclude(disk.slot(), ExcludeReason::Asked).await?;
                 pool.retire(&disk).await?;
                 assert!(spaces.drain_disk(&disk, &Progress::default()).await?, "all of it has a place");
-                pool.strike(&disk).await?;
+                pool.evict(&disk).await?;
                 crate::harness::check(&spaces).await?;
                 let kept = pool.kept_room();
                 assert_eq!((kept.wanted, kept.losses), (1, 0), "the room is used");
@@ -72,7 +72,7 @@ fn a_full_pool_that_keeps_room_heals_without_a_new_disk() {
                 crate::harness::check(&spaces).await?;
                 Ok(spaces.close().await?)
             });
-            judged.unwrap_or_else(|error| panic!("{kind:?}, {lost}: {error}"));
+            verified.unwrap_or_else(|error| panic!("{kind:?}, {lost}: {error}"));
         }
     }
 }

@@ -129,9 +129,9 @@ fn a_disk_is_replaced_present_or_not() {
             doomed.vanish();
             lab.write(&space, 0, 4096, 3).await?;
             spaces.flush().await?;
-            let gone =
+            let freed =
                 spaces.pool().disks().into_iter().find(|disk| !disk.is_present()).ok_or("one is gone")?;
-            spaces.replace(&gone, second, &[], &Progress::default()).await?;
+            spaces.replace(&freed, second, &[], &Progress::default()).await?;
             assert_eq!(spaces.pool().disks().len(), 3);
             lab.expect(&space, 0, 4096, 3).await?;
             lab.expect(&space, 4096, 4096, 1).await?;
@@ -179,7 +179,7 @@ fn a_disk_that_missed_tables_only_is_brought_up_to_date() {
                 Ok(())
             })
             .unwrap();
-        bench.stands_alone(0, &[(0, 4096, 1), (64 * 1024, 64 * 1024, 2)]).unwrap();
+        bench.is_complete_alone(0, &[(0, 4096, 1), (64 * 1024, 64 * 1024, 2)]).unwrap();
     }
 }
 
@@ -213,7 +213,7 @@ fn a_scrub_mends_tables_that_are_in_memory() {
             Ok(())
         })
         .unwrap();
-    bench.stands_alone(0, &[(0, 256 * 1024, 3), (2 << 20, 4096, 3)]).unwrap();
+    bench.is_complete_alone(0, &[(0, 256 * 1024, 3), (2 << 20, 4096, 3)]).unwrap();
 }
 
 /// The file system below a disk is full: whoever needs new room is told so, and nothing else fails. Tables of rows that are
@@ -260,7 +260,7 @@ impl LatencyModel for SlowFlushes {
 /// Slabs move to another disk while the tables of their rows are written for the first time: wherever in that the new slab
 /// comes, it gets both slots of every page, so that it is believed alone. Each disk is then missing once.
 #[test]
-fn a_slab_that_joins_while_tables_are_first_written_stands_by_itself() {
+fn a_slab_that_joins_while_tables_are_first_written_is_complete() {
     for seed in 0..20 {
         let capacity = Bytes::mib(96);
         let slow = || DiskProfile { latency: Rc::new(SlowFlushes), ..DiskProfile::new(capacity) };
@@ -298,7 +298,7 @@ fn a_slab_that_joins_while_tables_are_first_written_stands_by_itself() {
                     for row in 0..1 + seed % 3 {
                         lab.expect(&space, row << 20, 16 * 1024, 1).await?;
                     }
-                    assert_eq!(spaces.incidents().len(), 0, "seed {seed}, without disk{missing}");
+                    assert_eq!(spaces.data_loss_events().len(), 0, "seed {seed}, without disk{missing}");
                     spaces.close().await?;
                     Ok(())
                 })
@@ -318,7 +318,7 @@ fn a_slab_that_joins_while_tables_are_first_written_stands_by_itself() {
 /// Every block of one copy rots and is healed by a scrub; then the copy that it was healed from goes. What was healed stands
 /// by itself, now and when the pool is opened again.
 #[test]
-fn a_healed_copy_stands_by_itself() {
+fn a_healed_copy_is_complete_alone() {
     let capacity = Bytes::mib(96);
     let bench = Bench::new(21, 2, capacity);
     let disk = Rc::clone(&bench.disks[0]);
@@ -328,9 +328,9 @@ fn a_healed_copy_stands_by_itself() {
             let space = lab.space(&spaces, "data", Bytes::mib(4), MIRROR).await?;
             lab.write(&space, 0, 1 << 20, 1).await?;
             spaces.flush().await?;
-            let rotten = crate::harness::places_of(&disk, 0..256, 1);
-            assert_eq!(rotten.len(), 256, "each block is once on each disk");
-            rotten.iter().for_each(|at| disk.rot(at + 77, 3));
+            let corrupt = crate::harness::places_of(&disk, 0..256, 1);
+            assert_eq!(corrupt.len(), 256, "each block is once on each disk");
+            corrupt.iter().for_each(|at| disk.rot(at + 77, 3));
             check(&spaces).await?;
             assert_eq!(spaces.counters().healed_blocks, 256);
             spaces.pool().exclude(dolmen_units::DiskSlot(1), dolmen_pool::ExcludeReason::Asked).await?;
@@ -339,7 +339,7 @@ fn a_healed_copy_stands_by_itself() {
             Ok(())
         })
         .unwrap();
-    bench.stands_alone(0, &[(0, 1 << 20, 1)]).unwrap();
+    bench.is_complete_alone(0, &[(0, 1 << 20, 1)]).unwrap();
 }
 
 /// A bit of each block turns on one disk, and a scrub mends that: when it has ended, no cut of the power takes that back.
@@ -402,9 +402,9 @@ fn a_late_look_at_a_table_gives_nothing_old_to_other_copies() {
                 let spaces = lab.open().await?;
                 let space = spaces.find("data")?;
                 latency.0.set(Some(slow));
-                let (late, late_space) = (lab.clone(), Rc::clone(&space));
+                let (delayed_writes, late_space) = (lab.clone(), Rc::clone(&space));
                 let look: crate::harness::Boxed<Outcome> =
-                    Box::pin(async move { late.expect(&late_space, 0, 4096, 1).await });
+                    Box::pin(async move { delayed_writes.expect(&late_space, 0, 4096, 1).await });
                 let (other, pool) = (lab.clone(), Rc::clone(&spaces));
                 let write: crate::harness::Boxed<Outcome> = Box::pin(async move {
                     sleep(other.seams.clock.as_ref(), Duration::from_millis(5)).await;
@@ -418,7 +418,7 @@ fn a_late_look_at_a_table_gives_nothing_old_to_other_copies() {
                 lab.check_and_close(spaces).await
             })
             .unwrap();
-        let alone = bench.stands_alone(0, &[(0, 5 * 4096, 1), (5 * 4096, 2 * 4096, 2)]);
+        let alone = bench.is_complete_alone(0, &[(0, 5 * 4096, 1), (5 * 4096, 2 * 4096, 2)]);
         alone.unwrap_or_else(|error| panic!("read {slow} was slow: {error}"));
     }
 }
@@ -746,7 +746,7 @@ fn a_disk_that_has_no_room_for_the_metadata_takes_data_and_does_not_vote() {
             assert!(area < Bytes(log.0 + pages.0), "{area} are too small for {log} and {pages}");
             // It would survive the loss of both disks that have the metadata, and be lost with that.
             let refused = lab.space(&spaces, "three", Bytes::mib(64), Resiliency::Mirror { copies: 3 }).await;
-            assert!(refused.is_err_and(|error| error.to_string().contains("would outlive its pool")));
+            assert!(refused.is_err_and(|error| error.to_string().contains("would survive its pool")));
             let three = lab.space(&spaces, "three", Bytes::mib(64), Resiliency::Simple).await?;
             for row in 0..32 {
                 lab.write(&three, row << 20, 1 << 20, 1).await?;

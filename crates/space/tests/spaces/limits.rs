@@ -8,14 +8,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_block_io::sync::join_all;
-use dolmen_block_io::{Durability, Moment, sleep};
+use dolmen_block_io::{Durability, Instant, sleep};
 use dolmen_buffer::ArenaConfig;
 use dolmen_disk::FEATURE_LIMITS;
 use dolmen_sim::Random;
 use dolmen_space::{Limits, Progress, Resiliency, Space, SpaceError, Spaces};
 use dolmen_units::Bytes;
 
-use crate::harness::pace::{Both, Modelled};
+use crate::harness::slow_disks::{Both, Modelled};
 use crate::harness::{Bench, Lab, Outcome, pattern};
 
 const CAPACITY: Bytes = Bytes::gib(2);
@@ -35,7 +35,7 @@ struct Work {
 const READS: Work = Work { length: 4096, queue: 1, writes: 0 };
 
 /// When each request of a space ended.
-type Ends = RefCell<Vec<Moment>>;
+type Ends = RefCell<Vec<Instant>>;
 
 async fn filled(lab: &Lab, spaces: &Spaces, name: &str) -> Result<Rc<Space>, Box<dyn Error>> {
     let space = lab.space(spaces, name, Bytes(SIZE), Resiliency::Simple).await?;
@@ -164,7 +164,7 @@ fn limits_are_changed_while_requests_wait_and_no_flush_waits_with_them() {
             let at = began + Duration::from_millis(millis);
             sleep(clock, at.since(clock.now())).await;
         };
-        let beside = async {
+        let extra = async {
             after(2500).await;
             assert_eq!(ended.get(), 3, "one at once, and one a second");
             let seen = space.figures();
@@ -187,7 +187,7 @@ fn limits_are_changed_while_requests_wait_and_no_flush_waits_with_them() {
             let all = join_all(waiting).await.into_iter().collect::<Result<(), SpaceError>>();
             Ok(all?)
         };
-        let tasks: [Both<'_>; 2] = [Box::pin(beside), Box::pin(waiting)];
+        let tasks: [Both<'_>; 2] = [Box::pin(extra), Box::pin(waiting)];
         join_all(tasks).await.into_iter().collect::<Outcome>()
     });
 }
@@ -228,7 +228,7 @@ async fn share(
     ];
     join_all(tasks).await.into_iter().collect::<Outcome>()?;
     let in_time = |ends: &Ends| {
-        let of = |end: &&Moment| end.since(began) <= Duration::from_secs(SECONDS);
+        let of = |end: &&Instant| end.since(began) <= Duration::from_secs(SECONDS);
         ends.borrow().iter().filter(of).count() as u64 / SECONDS
     };
     Ok(Shared { guarded: in_time(&ends), other: in_time(&other_ends) })
@@ -244,15 +244,15 @@ fn a_space_gets_its_minimum_while_another_one_hammers() {
         let other = filled(&lab, &spaces, "other").await?;
         let both = (guarded.as_ref(), other.as_ref());
         let works = (Work { queue: 4, ..READS }, Work { queue: 32, ..READS });
-        let tell = |title: &str, seen: &Shared| {
+        let report = |title: &str, seen: &Shared| {
             println!("{title:40} {:4} a second beside {:4}", seen.guarded, seen.other);
         };
         let without = share(&lab, &spaces, both, works, false).await?;
-        tell("no minimum", &without);
+        report("no minimum", &without);
         for min in [60, 30] {
             spaces.set_limits(&guarded, Limits { iops_min: Some(min), ..Limits::default() }).await?;
             let with = share(&lab, &spaces, both, works, false).await?;
-            tell(&format!("a minimum of {min}"), &with);
+            report(&format!("a minimum of {min}"), &with);
             assert!(with.guarded * 10 >= min * 9, "{} of {min}", with.guarded);
             assert!(without.guarded * 10 < min * 9, "{} without a minimum", without.guarded);
             let all = without.guarded + without.other;
@@ -263,14 +263,14 @@ fn a_space_gets_its_minimum_while_another_one_hammers() {
         spaces.set_limits(&guarded, limits).await?;
         let works = (Work { queue: 2, length: 128 << 10, writes: 0 }, Work { queue: 32, ..READS });
         let with = share(&lab, &spaces, both, works, false).await?;
-        tell("a minimum of 4 MiB, 32 reads", &with);
+        report("a minimum of 4 MiB, 32 reads", &with);
         assert!(with.guarded * 10 >= 32 * 9, "{}", with.guarded);
         // One that its own maximum keeps from its minimum takes nothing from anybody for that.
         let limits = Limits { iops_max: Some(10), rate_min: Some(Bytes::mib(4)), ..Limits::default() };
         spaces.set_limits(&guarded, limits).await?;
         let queued = (Work { queue: 8, ..works.0 }, works.1);
         let held = share(&lab, &spaces, both, queued, false).await?;
-        tell("a maximum of 10 below a minimum", &held);
+        report("a maximum of 10 below a minimum", &held);
         let all = without.guarded + without.other;
         assert!(
             held.guarded >= 9 && held.other * 10 >= (all - 10) * 9,
@@ -281,7 +281,7 @@ fn a_space_gets_its_minimum_while_another_one_hammers() {
         spaces.set_limits(&guarded, Limits { iops_min: Some(60), ..Limits::default() }).await?;
         // Whoever has a minimum and wants nothing takes nothing from anybody.
         let idle = share(&lab, &spaces, both, (Work { queue: 0, ..READS }, works.1), false).await?;
-        tell("a minimum, and nothing wanted", &idle);
+        report("a minimum, and nothing wanted", &idle);
         assert!(idle.other * 100 >= (without.guarded + without.other) * 95, "{}", idle.other);
         spaces.set_limits(&guarded, Limits::default()).await?;
         Ok(())
@@ -402,13 +402,13 @@ fn figures_are_what_was_asked_for() {
         space.write_zeroes(131_072, 4096).await?;
         assert!(space.read(SIZE, 4096).await.is_err(), "what is refused is no request");
         let seen = space.figures();
-        let of = |line: &dolmen_block_io::IoFigures| (line.latency.count(), line.bytes);
+        let of = |stripe: &dolmen_block_io::IoFigures| (stripe.latency.count(), stripe.bytes);
         assert_eq!((of(&seen.writes), of(&seen.reads)), ((8, 8 * 65_536), (16, 16 * 4096)));
         assert_eq!((of(&seen.discards), of(&seen.flushes)), ((2, 131_072 + 4096), (1, 0)));
         assert_eq!((seen.under_way, seen.errors), (0, 0));
         // One after another: what they took together is the time for which one was under way.
         let all = [&seen.reads, &seen.writes, &seen.discards, &seen.flushes];
-        let total: u64 = all.iter().map(|line| line.latency.total_us()).sum();
+        let total: u64 = all.iter().map(|stripe| stripe.latency.total_us()).sum();
         assert_eq!(seen.queue, seen.busy);
         assert!(u64::try_from(seen.busy.as_micros())?.abs_diff(total) <= 4, "{:?} and {total} µs", seen.busy);
         assert!(seen.reads.latency.percentile_us(1000).unwrap() <= 17_000, "{:?}", seen.reads);

@@ -1,4 +1,4 @@
-//! What the log of a small pool has room for: those who write at once, and what is said again before it is trimmed.
+//! What the log of a small pool has room for: those who write at once, and what is relogged before it is trimmed.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::cell::{Cell, RefCell};
@@ -11,7 +11,7 @@ use dolmen_sim::{DiskProfile, Ran, Random, StopAt};
 use dolmen_space::{Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
 
-use crate::harness::pace::{Dial, text};
+use crate::harness::slow_disks::{Dial, text};
 use crate::harness::{Bench, Lab, Outcome};
 
 const KINDS: [Resiliency; 2] = [Resiliency::Parity { parity: 1 }, Resiliency::Parity { parity: 2 }];

@@ -11,7 +11,7 @@ use dolmen_sim::{DiskProfile, FaultKind, SimDisk};
 use dolmen_space::{Progress, Resiliency, Space, Spaces};
 use dolmen_units::{Bytes, DiskSlot};
 
-use crate::harness::pace::{CAPACITY, Dial, PowerCut, Slow, Task, beside, pause, text};
+use crate::harness::slow_disks::{CAPACITY, Dial, PowerCut, Slow, Task, extra, pause, text};
 use crate::harness::{Bench, Lab};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
@@ -28,8 +28,8 @@ fn a_write_that_ends_in_a_later_epoch_than_it_began_is_resynced() {
         dials[number].profile()
     });
     let cut = PowerCut::of(&bench);
-    let (acked, told) = (Rc::clone(&cut), Rc::new(Cell::new(None)));
-    let tell = Rc::clone(&told);
+    let (acked, reported) = (Rc::clone(&cut), Rc::new(Cell::new(None)));
+    let report = Rc::clone(&reported);
     let disks = bench.disks.clone();
     bench
         .run(async move |lab| {
@@ -64,13 +64,13 @@ fn a_write_that_ends_in_a_later_epoch_than_it_began_is_resynced() {
                 pause(&lab, 150).await;
                 spaces.pool().exclude(DiskSlot(0), ExcludeReason::Asked).await.map_err(text)
             };
-            beside(vec![Box::pin(flush), Box::pin(write), Box::pin(leave)]).await?;
-            tell.set(Some(row));
+            extra(vec![Box::pin(flush), Box::pin(write), Box::pin(leave)]).await?;
+            report.set(Some(row));
             lab.hold((spaces, space));
             Ok(())
         })
         .unwrap();
-    let row = told.get().unwrap();
+    let row = reported.get().unwrap();
     let wrong = [true, false].into_iter().filter_map(|is_there| left_alone(&cut, &bench, row, is_there));
     assert_eq!(wrong.collect::<Vec<_>>(), Vec::<String>::new());
 }
@@ -128,7 +128,7 @@ async fn rows_apart(
 
 /// What is wrong with a block, of which fill 1 was flushed and over which 2 was written, where these disks are.
 fn neither_old_nor_new(left: &Bench, here: impl Fn(usize) -> bool, at: u64) -> Option<String> {
-    let judged = left.run_in(left.lab_with(here), async move |lab| {
+    let verified = left.run_in(left.lab_with(here), async move |lab| {
         let spaces = lab.open().await?;
         let space = spaces.find("data")?;
         if lab.expect(&space, at, 4096, 2).await.is_err() {
@@ -138,7 +138,7 @@ fn neither_old_nor_new(left: &Bench, here: impl Fn(usize) -> bool, at: u64) -> O
         spaces.close().await?;
         Ok(())
     });
-    judged.err().map(|error| error.to_string())
+    verified.err().map(|error| error.to_string())
 }
 
 /// Scenario: a flushed block is written over on both copies. The one copy misses it; while that is put on record, the other one
@@ -146,7 +146,7 @@ fn neither_old_nor_new(left: &Bench, here: impl Fn(usize) -> bool, at: u64) -> O
 /// missed it could not be put on record. Everybody flushes, power fails, and the disks come back without their caches: the block
 /// has its old or its new content.
 #[test]
-fn a_write_that_ends_behind_the_loss_of_all_copies_calls_nothing_flushed() {
+fn a_write_that_ends_after_the_loss_of_all_copies_calls_nothing_flushed() {
     let dial = Dial::default();
     let next = Cell::new(0);
     let bench = Bench::with_profile(5, 7, || {
@@ -155,8 +155,8 @@ fn a_write_that_ends_behind_the_loss_of_all_copies_calls_nothing_flushed() {
         if slow { dial.profile() } else { Dial::default().profile() }
     });
     let cut = PowerCut::of(&bench);
-    let (fails, told) = (Rc::clone(&cut), Rc::new(Cell::new(0)));
-    let tell = Rc::clone(&told);
+    let (fails, reported) = (Rc::clone(&cut), Rc::new(Cell::new(0)));
+    let report = Rc::clone(&reported);
     let disks = bench.disks.clone();
     bench
         .run(async move |lab| {
@@ -183,15 +183,15 @@ fn a_write_that_ends_behind_the_loss_of_all_copies_calls_nothing_flushed() {
                 dial.flush.set(0);
                 Ok(())
             };
-            beside(vec![Box::pin(flush), Box::pin(change), Box::pin(write), Box::pin(leave)]).await?;
+            extra(vec![Box::pin(flush), Box::pin(change), Box::pin(write), Box::pin(leave)]).await?;
             spaces.flush().await?;
             fails.now();
-            tell.set(row);
+            report.set(row);
             lab.hold((spaces, space));
             Ok(())
         })
         .unwrap();
-    let at = told.get() << 20;
+    let at = reported.get() << 20;
     let wrong = cut.all_left(&bench).filter_map(|left| neither_old_nor_new(&left, |_| true, at));
     assert_eq!(wrong.collect::<Vec<_>>(), Vec::<String>::new());
 }
@@ -205,8 +205,8 @@ fn a_write_that_is_taken_back_while_a_disk_leaves_is_resynced() {
     let next = Cell::new(0);
     let bench = Bench::with_profile(6, 7, || dials[next.replace(next.get() + 1)].profile());
     let cut = PowerCut::of(&bench);
-    let (fails, told) = (Rc::clone(&cut), Rc::new(Cell::new(0)));
-    let tell = Rc::clone(&told);
+    let (fails, reported) = (Rc::clone(&cut), Rc::new(Cell::new(0)));
+    let report = Rc::clone(&reported);
     let disks = bench.disks.clone();
     bench
         .run(async move |lab| {
@@ -232,15 +232,15 @@ fn a_write_that_is_taken_back_while_a_disk_leaves_is_resynced() {
                 dials[6].flush.set(0);
                 Ok(())
             };
-            beside(vec![Box::pin(flush), Box::pin(write), Box::pin(leave)]).await?;
+            extra(vec![Box::pin(flush), Box::pin(write), Box::pin(leave)]).await?;
             spaces.flush().await?;
             fails.now();
-            tell.set(row);
+            report.set(row);
             lab.hold((spaces, space));
             Ok(())
         })
         .unwrap();
-    let block = (told.get() << 8) + 1;
+    let block = (reported.get() << 8) + 1;
     let holds = |left: &Bench, disk: usize, fill| {
         !crate::harness::places_of(&left.disks[disk], block..block + 1, fill).is_empty()
     };
@@ -269,8 +269,8 @@ fn a_flush_waits_for_the_writes_that_began_before_it() {
     let next = Cell::new(0);
     let bench = Bench::with_profile(8, 7, || dials[next.replace(next.get() + 1)].profile());
     let cut = PowerCut::of(&bench);
-    let (fails, told) = (Rc::clone(&cut), Rc::new(Cell::new(0)));
-    let tell = Rc::clone(&told);
+    let (fails, reported) = (Rc::clone(&cut), Rc::new(Cell::new(0)));
+    let report = Rc::clone(&reported);
     let disks = bench.disks.clone();
     bench
         .run(async move |lab| {
@@ -287,12 +287,12 @@ fn a_flush_waits_for_the_writes_that_began_before_it() {
                 fails.now();
                 Ok(())
             };
-            beside(vec![Box::pin(write), Box::pin(flush), Box::pin(failure)]).await?;
-            tell.set(row);
+            extra(vec![Box::pin(write), Box::pin(flush), Box::pin(failure)]).await?;
+            report.set(row);
             Ok(())
         })
         .unwrap();
-    let at = told.get() << 20;
+    let at = reported.get() << 20;
     let wrong = cut.all_left(&bench).filter_map(|left| neither_old_nor_new(&left, |_| true, at));
     assert_eq!(wrong.collect::<Vec<_>>(), Vec::<String>::new());
 }
@@ -323,26 +323,26 @@ async fn replaced_alone(
 /// Scenario: the only disk of a pool, with nothing on it yet, is replaced by one of the same size: the new one does not carry
 /// the metadata yet when the old one is to be struck.
 #[test]
-fn the_last_voter_is_not_struck_before_another_votes() {
+fn the_last_voter_is_not_evicted_before_another_votes() {
     for rows in [0, 1, 3] {
         let bench = Bench::new(5, 1, CAPACITY);
         let spare = bench.world.add_disk("spare", crate::harness::file(CAPACITY));
         let device = spare.attach(&bench.world);
-        let judged = bench.run(move |lab| replaced_alone(lab, device, rows));
-        judged.unwrap_or_else(|error| panic!("{rows} rows: {error}"));
+        let verified = bench.run(move |lab| replaced_alone(lab, device, rows));
+        verified.unwrap_or_else(|error| panic!("{rows} rows: {error}"));
     }
 }
 
 /// Scenario: the only disk of a pool is replaced by a smaller one on which everything has room, but not the log and the pages
 /// of the map: the old one carries them alone and stays.
 #[test]
-fn the_last_voter_is_not_struck_for_one_that_cannot_vote() {
+fn the_last_voter_is_not_evicted_for_one_that_cannot_vote() {
     let bench = Bench::new(5, 1, Bytes::gib(20));
     let spare = bench.world.add_disk("spare", crate::harness::file(Bytes::gib(4)));
     let all = [bench.disks[0].attach(&bench.world), spare.attach(&bench.world)];
     let again = crate::harness::Lab { devices: all.to_vec(), ..bench.lab() };
     let device = spare.attach(&bench.world);
-    let judged = bench.run(move |lab| replaced_alone(lab, device, 3));
+    let verified = bench.run(move |lab| replaced_alone(lab, device, 3));
     let after = bench.run_in(again, async move |lab| {
         let spaces = lab.open().await?;
         for (old, new) in spaces.pool().replacements() {
@@ -350,7 +350,7 @@ fn the_last_voter_is_not_struck_for_one_that_cannot_vote() {
         }
         Ok(spaces.pool().check_writable()?)
     });
-    judged.unwrap();
+    verified.unwrap();
     after.unwrap();
 }
 
@@ -386,7 +386,7 @@ fn many_disks_that_leave_at_once_do_not_stop_the_pool() {
 /// Scenario: the same replacement is brought to its end twice, because it was asked for twice; in between, a new disk got the
 /// number of the one that was struck. The new disk, and what was written to it, stays.
 #[test]
-fn a_replacement_that_is_ended_twice_strikes_nobody_else() {
+fn a_replacement_that_ends_twice_evicts_no_other_disk() {
     let bench = Bench::new(9, 1, CAPACITY);
     let spare = bench.world.add_disk("spare", crate::harness::file(CAPACITY));
     let third = bench.world.add_disk("third", crate::harness::file(Bytes::mib(512)));
@@ -414,7 +414,7 @@ fn a_replacement_that_is_ended_twice_strikes_nobody_else() {
                 }
                 spaces.flush().await.map_err(text)
             };
-            beside(vec![Box::pin(again), Box::pin(writes)]).await?;
+            extra(vec![Box::pin(again), Box::pin(writes)]).await?;
             for row in 0..40 {
                 lab.expect(&space, row << 20, 4096, 1).await?;
             }
@@ -464,7 +464,7 @@ fn disks_that_leave_one_by_one_while_one_hangs_leave_a_pool_that_opens() {
                 Ok(())
             };
             // So many epochs are more than a label can name; then the pool stops.
-            let _ = beside(vec![Box::pin(hang), Box::pin(leave)]).await;
+            let _ = extra(vec![Box::pin(hang), Box::pin(leave)]).await;
             lab.hold((spaces, space));
             Ok(())
         })
@@ -477,10 +477,10 @@ fn disks_that_leave_one_by_one_while_one_hangs_leave_a_pool_that_opens() {
     opened.unwrap();
 }
 
-/// Scenario: somebody looks for a row in the map, and the disk takes its time. Meanwhile the row is given back, its grains are
-/// given to another row, and memory is made free. What was looked up then is of the past.
+/// Scenario: somebody looks for a row in the map, and the disk takes its time. Meanwhile the row is given back, its allocation
+/// units are given to another row, and memory is made free. What was looked up then is of the past.
 #[test]
-fn a_row_that_was_given_back_while_it_was_looked_up_is_not_there() {
+fn a_row_that_was_freed_while_it_was_looked_up_is_not_found() {
     let dial = Dial::default();
     let large = DiskProfile { latency: Rc::new(dial.clone()), ..crate::harness::file(Bytes::mib(1200)) };
     let bench = Bench::with_profile(11, 1, || large.clone());
@@ -503,7 +503,7 @@ fn a_row_that_was_given_back_while_it_was_looked_up_is_not_there() {
             let space = spaces.find("data")?;
             let (row, next) = (450 << 20, 950 << 20);
             dial.read.set(100_000);
-            let late = async {
+            let delayed_writes = async {
                 // It finds the row as it is now: gone.
                 lab.write(&space, row, 4096, 3).await.map_err(text)
             };
@@ -517,7 +517,7 @@ fn a_row_that_was_given_back_while_it_was_looked_up_is_not_there() {
                 lab.write(&space, next, 256 * 1024, 6).await.map_err(text)?;
                 spaces.flush().await.map_err(text)
             };
-            beside(vec![Box::pin(late), Box::pin(others)]).await?;
+            extra(vec![Box::pin(delayed_writes), Box::pin(others)]).await?;
             lab.expect(&space, next, 256 * 1024, 6).await?;
             lab.expect(&space, row, 4096, 3).await?;
             drop(space);
@@ -575,7 +575,7 @@ fn a_disk_that_comes_back_while_it_is_replaced_stays_retired() {
         let spare = bench.world.add_disk("spare", Slow::WRITES.profile());
         let (device, back) = (spare.attach(&bench.world), bench.disks[4].attach(&bench.world));
         let retired = Rc::new(Cell::new(false));
-        let tell = Rc::clone(&retired);
+        let report = Rc::clone(&retired);
         bench
             .run(async move |lab| {
                 let spaces = lab.create().await?;
@@ -590,8 +590,8 @@ fn a_disk_that_comes_back_while_it_is_replaced_stays_retired() {
                     pause(&lab, 1000).await;
                     pool.readmit(back).await.map(drop).map_err(text)
                 };
-                beside(vec![Box::pin(begin), Box::pin(rejoin)]).await?;
-                tell.set(pool.replacements().len() == 1);
+                extra(vec![Box::pin(begin), Box::pin(rejoin)]).await?;
+                report.set(pool.replacements().len() == 1);
                 lab.hold(spaces);
                 Ok(())
             })
@@ -606,7 +606,7 @@ fn a_disk_that_comes_back_while_it_is_replaced_stays_retired() {
 /// Scenario: a disk whose slabs are elsewhere by now is struck in the same moment in which it comes back. Whoever is first, it
 /// is no member afterwards, and the disk that gets its number next has its own room, and all of it.
 #[test]
-fn a_disk_that_comes_back_while_it_is_struck_leaves_nothing_behind() {
+fn a_disk_that_comes_back_while_it_is_evicted_leaves_no_residue() {
     let mut wrong = Vec::new();
     for offset in 0..60 {
         let bench = Bench::with_profile(900 + offset, 5, || Slow::WRITES.profile());
@@ -614,15 +614,15 @@ fn a_disk_that_comes_back_while_it_is_struck_leaves_nothing_behind() {
         let third = bench.world.add_disk("third", crate::harness::file(Bytes::mib(512)));
         let (device, new) = (spare.attach(&bench.world), third.attach(&bench.world));
         let back = bench.disks[4].attach(&bench.world);
-        let judged = bench.run(async move |lab| {
+        let verified = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let pool = spaces.pool();
             let old = pool.find_disk("disk4")?;
             pool.exclude(old.slot(), ExcludeReason::Asked).await?;
             pool.add_instead_of(&old, device, &[]).await?;
-            let strike = async {
+            let evict = async {
                 pause(&lab, 10 * offset).await;
-                pool.strike(&old).await.map_err(text)
+                pool.evict(&old).await.map_err(text)
             };
             let rejoin = async {
                 pause(&lab, 300).await;
@@ -630,7 +630,7 @@ fn a_disk_that_comes_back_while_it_is_struck_leaves_nothing_behind() {
                 drop(pool.readmit(back).await);
                 Ok(())
             };
-            beside(vec![Box::pin(strike), Box::pin(rejoin)]).await?;
+            extra(vec![Box::pin(evict), Box::pin(rejoin)]).await?;
             if pool.is_member(&old) {
                 return Err("it is a member again".into());
             }
@@ -643,7 +643,7 @@ fn a_disk_that_comes_back_while_it_is_struck_leaves_nothing_behind() {
             spaces.close().await?;
             Ok(())
         });
-        if let Err(error) = judged {
+        if let Err(error) = verified {
             wrong.push(format!("struck after {} ms: {error}", 10 * offset));
         }
     }
@@ -665,14 +665,14 @@ fn a_replacement_ends_while_a_row_is_written_without_a_pause() {
             lab.write(&space, 0, 65536, 1).await?;
             spaces.flush().await?;
             let old = spaces.pool().find_disk("disk0")?;
-            let (ended, gave_up) = (Cell::new(false), Cell::new(0));
+            let (ended, abandoned) = (Cell::new(false), Cell::new(0));
             let client = async |number: u64| {
                 pause(&lab, 3 * number).await;
-                let patience = lab.seams.clock.now() + Duration::from_secs(100);
-                while !ended.get() && lab.seams.clock.now() < patience {
+                let hedge_delay = lab.seams.clock.now() + Duration::from_secs(100);
+                while !ended.get() && lab.seams.clock.now() < hedge_delay {
                     lab.write(&space, number * 4096, 4096, 2).await.map_err(text)?;
                 }
-                gave_up.set(gave_up.get() + u32::from(!ended.get()));
+                abandoned.set(abandoned.get() + u32::from(!ended.get()));
                 Ok(())
             };
             let progress = Progress::default();
@@ -684,8 +684,8 @@ fn a_replacement_ends_while_a_row_is_written_without_a_pause() {
             };
             let mut tasks: Vec<Task<'_>> = vec![Box::pin(replace)];
             (0..CLIENTS).for_each(|number| tasks.push(Box::pin(client(number))));
-            beside(tasks).await?;
-            assert_eq!(gave_up.get(), 0, "clients stopped before the replacement ended");
+            extra(tasks).await?;
+            assert_eq!(abandoned.get(), 0, "clients stopped before the replacement ended");
             for number in 0..CLIENTS {
                 lab.expect(&space, number * 4096, 4096, 2).await?;
             }
@@ -706,7 +706,7 @@ fn replacements_that_have_one_target_leave_a_place_for_the_others() {
             .map(|number| bench.world.add_disk(&format!("spare{number}"), crate::harness::file(CAPACITY)))
             .collect();
         let outside = Rc::clone(&bench);
-        let judged = bench.run(async move |lab| {
+        let verified = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let space = lab.space(&spaces, "data", Bytes::mib(2), Resiliency::Mirror { copies: 4 }).await?;
             lab.write(&space, 0, 65536, 1).await?;
@@ -738,6 +738,6 @@ fn replacements_that_have_one_target_leave_a_place_for_the_others() {
             drop(space);
             lab.check_and_close(spaces).await
         });
-        judged.unwrap_or_else(|error| panic!("in the order {order:?}: {error}"));
+        verified.unwrap_or_else(|error| panic!("in the order {order:?}: {error}"));
     }
 }

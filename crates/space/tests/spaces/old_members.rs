@@ -11,7 +11,7 @@ use dolmen_sim::{CrashState, Cut, Fate, FaultKind, Image, SimDisk, StateOptions}
 use dolmen_space::{Progress, Resiliency, Space, Spaces};
 use dolmen_units::{Bytes, DiskSlot};
 
-use crate::harness::pace::{CAPACITY, pause};
+use crate::harness::slow_disks::{CAPACITY, pause};
 use crate::harness::{Bench, Lab, NotedHost, Outcome, read};
 
 /// Four of them vote: those with the lowest numbers.
@@ -120,16 +120,16 @@ fn called_old(spaces: &Spaces) -> Result<BTreeSet<usize>, String> {
 }
 
 /// Opens the pool without the disk that is gone: those that are old are called so, and nothing of before is read.
-fn judge(
+fn verify(
     left: &Rc<Bench>,
     old: &[usize],
-    gone: Option<usize>,
+    freed: Option<usize>,
     fills: &'static [u8],
 ) -> Result<usize, String> {
     let expected: BTreeSet<usize> = old.iter().copied().collect();
     let pieces = Rc::new(Cell::new(0));
     let counted = Rc::clone(&pieces);
-    let outcome = left.run_in(left.lab_with(|disk| Some(disk) != gone), async move |lab| {
+    let outcome = left.run_in(left.lab_with(|disk| Some(disk) != freed), async move |lab| {
         let spaces = lab.open().await?;
         let found = called_old(&spaces)?;
         if found != expected {
@@ -162,13 +162,13 @@ fn whatever_disks_are_old_nothing_of_before_is_read() {
         (&[6], Some(0)),
         (&[1], Some(6)),
     ];
-    for (old, gone) in cases {
+    for (old, freed) in cases {
         let put: Vec<(usize, &Image)> = old.iter().map(|disk| (*disk, &images[*disk])).collect();
-        let read = judge(&copy_of(&bench, &put), old, gone, &[3]);
-        let read = read.unwrap_or_else(|error| panic!("{old:?} are old, {gone:?} is gone: {error}"));
-        let lost = old.len() + usize::from(gone.is_some());
+        let read = verify(&copy_of(&bench, &put), old, freed, &[3]);
+        let read = read.unwrap_or_else(|error| panic!("{old:?} are old, {freed:?} is gone: {error}"));
+        let lost = old.len() + usize::from(freed.is_some());
         let all = SPACES.len() * usize::try_from(ROWS).unwrap();
-        assert!(read == all || lost > 1 && read > 0, "{read} of {all} with {old:?} old and {gone:?} gone");
+        assert!(read == all || lost > 1 && read > 0, "{read} of {all} with {old:?} old and {freed:?} gone");
     }
 }
 
@@ -180,7 +180,7 @@ fn an_old_member_gets_all_of_it_when_it_is_taken_back_in() {
     let old = 5;
     let bench = copy_of(&bench, &[(old, &images[old])]);
     for _ in 0..2 {
-        assert_eq!(judge(&bench, &[old], None, &[3]), Ok(12));
+        assert_eq!(verify(&bench, &[old], None, &[3]), Ok(12));
     }
     let outside = Rc::clone(&bench);
     bench
@@ -193,9 +193,9 @@ fn an_old_member_gets_all_of_it_when_it_is_taken_back_in() {
         })
         .unwrap();
     bench.world.kill();
-    for gone in (0..DISKS).filter(|disk| *disk != old) {
-        let read = judge(&copy_of(&bench, &[]), &[], Some(gone), &[3]);
-        assert_eq!(read, Ok(12), "{gone} is gone");
+    for freed in (0..DISKS).filter(|disk| *disk != old) {
+        let read = verify(&copy_of(&bench, &[]), &[], Some(freed), &[3]);
+        assert_eq!(read, Ok(12), "{freed} is gone");
     }
 }
 
@@ -236,9 +236,9 @@ fn a_disk_that_comes_back_older_than_it_left_gets_all_of_it() {
         let (_, images) = filled(23);
         let image = images[old].clone();
         let bench = back_while_open(old, move |_| image.clone());
-        for gone in (0..DISKS).filter(|disk| *disk != old) {
-            let read = judge(&copy_of(&bench, &[]), &[], Some(gone), &[3]);
-            assert_eq!(read, Ok(12), "{old} was old, {gone} is gone");
+        for freed in (0..DISKS).filter(|disk| *disk != old) {
+            let read = verify(&copy_of(&bench, &[]), &[], Some(freed), &[3]);
+            assert_eq!(read, Ok(12), "{old} was old, {freed} is gone");
         }
     }
 }
@@ -255,8 +255,8 @@ fn an_image_from_while_a_disk_was_absent_is_not_the_disk_that_came_back() {
             disk.truth()
         });
         let image = taken.take().unwrap();
-        assert_eq!(judge(&copy_of(&bench, &[(old, &image)]), &[old], None, &[3]), Ok(12));
-        assert_eq!(judge(&copy_of(&bench, &[]), &[], None, &[3]), Ok(12));
+        assert_eq!(verify(&copy_of(&bench, &[(old, &image)]), &[old], None, &[3]), Ok(12));
+        assert_eq!(verify(&copy_of(&bench, &[]), &[], None, &[3]), Ok(12));
     }
 }
 
@@ -279,15 +279,15 @@ fn states_of(host: &NotedHost, bench: &Bench, from: Cut) -> Vec<(CrashState, Rc<
 }
 
 /// Opens what a crash has left, as it is and with old disks put back: none is called old but those.
-fn judge_states(host: &NotedHost, bench: &Bench, from: Cut, old: &[(usize, Image)], fills: &'static [u8]) {
+fn verify_states(host: &NotedHost, bench: &Bench, from: Cut, old: &[(usize, Image)], fills: &'static [u8]) {
     let states = states_of(host, bench, from);
     assert!(states.len() > 20, "{} states are too few to tell", states.len());
     for (number, (state, left)) in states.iter().enumerate() {
-        let sound = judge(&copy_of(left, &[]), &[], None, fills);
+        let sound = verify(&copy_of(left, &[]), &[], None, fills);
         sound.unwrap_or_else(|error| panic!("state {number}: {error}\n{state}"));
         for (disk, image) in old.iter().filter(|_| number % 3 == 0) {
-            let judged = judge(&copy_of(left, &[(*disk, image)]), &[*disk], None, fills);
-            judged.unwrap_or_else(|error| panic!("state {number}, {disk} is old: {error}\n{state}"));
+            let verified = verify(&copy_of(left, &[(*disk, image)]), &[*disk], None, fills);
+            verified.unwrap_or_else(|error| panic!("state {number}, {disk} is old: {error}\n{state}"));
         }
     }
 }
@@ -313,14 +313,14 @@ fn power_cut_within_an_opening_or_its_end_calls_no_sound_disk_old_and_believes_n
     bench.world.kill();
     let old: Vec<(usize, Image)> =
         [FIRST_WITHOUT_VOTE].iter().map(|disk| (*disk, images[*disk].clone())).collect();
-    judge_states(&host, &bench, from, &old, &[3, 4]);
+    verify_states(&host, &bench, from, &old, &[3, 4]);
 }
 
 /// Scenario: the pool is open for long, and images are taken of two disks meanwhile. They are put back behind a crash: a stamp has
 /// come since. Without it, nothing would tell them from their disks. Power fails at each step of the stamp: no disk is called
 /// old that has what it was given.
 #[test]
-fn a_stamp_tells_images_that_were_taken_while_the_pool_is_open() {
+fn a_stamp_distinguishes_images_taken_while_the_pool_is_open() {
     let (bench, _) = filled(25);
     let bench = Rc::new(bench);
     let host = NotedHost::new(&bench);
@@ -349,9 +349,9 @@ fn a_stamp_tells_images_that_were_taken_while_the_pool_is_open() {
     bench.world.kill();
     let (images, from) = taken.borrow().clone();
     for (disk, image) in &images {
-        assert_eq!(judge(&copy_of(&bench, &[(*disk, image)]), &[*disk], None, &[5]), Ok(12));
+        assert_eq!(verify(&copy_of(&bench, &[(*disk, image)]), &[*disk], None, &[5]), Ok(12));
     }
-    judge_states(&host, &bench, from, &[], &[5]);
+    verify_states(&host, &bench, from, &[], &[5]);
 }
 
 /// Scenario: a daemon is killed at each of many moments of its opening, again and again, and never comes to its end in between.
@@ -375,7 +375,7 @@ fn openings_that_are_killed_again_and_again_call_no_disk_old() {
         opening.unwrap();
         bench.world.kill();
     }
-    assert_eq!(judge(&bench, &[], None, &[3]), Ok(12));
+    assert_eq!(verify(&bench, &[], None, &[3]), Ok(12));
 }
 
 /// Scenario: a disk without a vote fails while labels are written, at the end of a pool or in its midst. The pool goes on
@@ -402,7 +402,7 @@ fn a_stamp_that_fails_on_one_disk_stops_nothing() {
             })
             .unwrap_or_else(|error| panic!("{disk}, {kind:?}: {error}"));
         bench.world.kill();
-        let read = judge(&copy_of(&bench, &[]), &[], None, &[3]);
+        let read = verify(&copy_of(&bench, &[]), &[], None, &[3]);
         assert_eq!(read, Ok(12), "{disk}, {kind:?}");
     }
 }
@@ -454,15 +454,15 @@ fn power_cut_while_an_old_member_is_taken_back_in_believes_nothing_of_before() {
         })
         .unwrap();
     bench.world.kill();
-    let mut stands = [0; 2];
+    let mut halted = [0; 2];
     for (number, (state, left)) in states_of(&host, &bench, begun.get()).iter().enumerate() {
-        let is_old = judge(&copy_of(left, &[]), &[old], None, &[3]).is_ok();
-        stands[usize::from(is_old)] += 1;
+        let is_old = verify(&copy_of(left, &[]), &[old], None, &[3]).is_ok();
+        halted[usize::from(is_old)] += 1;
         let expected: &[usize] = if is_old { &[old] } else { &[] };
-        for gone in [None, Some(4)] {
-            let judged = judge(&copy_of(left, &[]), expected, gone, &[3]);
-            judged.unwrap_or_else(|error| panic!("state {number}, {gone:?} is gone: {error}\n{state}"));
+        for freed in [None, Some(4)] {
+            let verified = verify(&copy_of(left, &[]), expected, freed, &[3]);
+            verified.unwrap_or_else(|error| panic!("state {number}, {freed:?} is gone: {error}\n{state}"));
         }
     }
-    assert!(stands.iter().all(|count| *count > 0), "{stands:?}");
+    assert!(halted.iter().all(|count| *count > 0), "{halted:?}");
 }

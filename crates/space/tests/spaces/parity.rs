@@ -116,9 +116,9 @@ fn every_loss_that_parity_survives_loses_nothing() {
                         Ok(())
                     })
                     .unwrap();
-                let is_gone = move |disk: usize| (disk + disks - first) % disks < usize::from(parity);
+                let is_deleting = move |disk: usize| (disk + disks - first) % disks < usize::from(parity);
                 bench
-                    .run_in(bench.lab_with(|disk| !is_gone(disk)), async move |lab| {
+                    .run_in(bench.lab_with(|disk| !is_deleting(disk)), async move |lab| {
                         let spaces = lab.open().await?;
                         expect_all(&lab, &spaces).await?;
                         let space = spaces.find("data")?;
@@ -137,9 +137,9 @@ fn every_loss_that_parity_survives_loses_nothing() {
                 // They come back, get what they missed, and others leave.
                 let back = Rc::clone(&bench);
                 bench
-                    .run_in(bench.lab_with(|disk| !is_gone(disk)), async move |lab| {
+                    .run_in(bench.lab_with(|disk| !is_deleting(disk)), async move |lab| {
                         let spaces = lab.open().await?;
-                        for disk in (0..disks).filter(|disk| is_gone(*disk)) {
+                        for disk in (0..disks).filter(|disk| is_deleting(*disk)) {
                             spaces.rejoin(back.disks[disk].attach(&back.world)).await?;
                         }
                         let done = spaces.resync(&Progress::default()).await?;
@@ -240,9 +240,9 @@ fn discarded_blocks_read_as_zeros_and_rows_go_back() {
     }
 }
 
-/// A block of a line is discarded and the others are not: whichever disk is gone afterwards, they are made of what is left.
+/// A block of a stripe is discarded and the others are not: whichever disk is gone afterwards, they are made of what is left.
 #[test]
-fn the_line_of_a_discarded_block_is_whole_without_any_disk() {
+fn the_stripe_of_a_discarded_block_is_whole_without_any_disk() {
     for (parity, disks) in asked([(1, 5), (2, 7)]) {
         let bench = Rc::new(Bench::new(9, disks, Bytes::mib(192)));
         bench
@@ -264,9 +264,9 @@ fn the_line_of_a_discarded_block_is_whole_without_any_disk() {
                 Ok(())
             })
             .unwrap();
-        for gone in losses(parity, disks) {
+        for freed in losses(parity, disks) {
             bench
-                .run_in(bench.lab_with(|disk| !gone.contains(&disk)), async move |lab| {
+                .run_in(bench.lab_with(|disk| !freed.contains(&disk)), async move |lab| {
                     let spaces = lab.open().await?;
                     let space = spaces.find("data")?;
                     for at in 0..4 {
@@ -277,20 +277,20 @@ fn the_line_of_a_discarded_block_is_whole_without_any_disk() {
                     spaces.close().await?;
                     Ok(())
                 })
-                .unwrap_or_else(|error| panic!("{parity} of {disks}, {gone:?} gone: {error}"));
+                .unwrap_or_else(|error| panic!("{parity} of {disks}, {freed:?} gone: {error}"));
         }
     }
 }
 
-/// Of lines that are in place, one block of four changes, and later another one: parity is made of what it was and of what changes,
-/// and whichever disks are gone then, as many as there is parity, all blocks are made of what is left.
+/// Of stripes that are in place, one block of four changes, and later another one: parity is made of what it was and of what
+/// changes, and whichever disks are gone then, as many as there is parity, all blocks are made of what is left.
 #[test]
-fn lines_of_which_little_changes_are_whole_without_any_disks_that_parity_makes_up_for() {
+fn stripes_with_small_changes_are_whole_without_the_disks_that_parity_covers() {
     const STRIPE: u64 = 4 * (16 << 10);
     const STRIPES: u64 = 8;
     for (parity, disks) in asked([(1, 5), (2, 6)]) {
         let bench = Rc::new(Bench::new(10, disks, Bytes::mib(192)));
-        let changed = |stripe: u64, turn: u64| stripe * STRIPE + (stripe + turn) % 4 * (16 << 10) + 4096;
+        let changed = |stripe: u64, mutex: u64| stripe * STRIPE + (stripe + mutex) % 4 * (16 << 10) + 4096;
         bench
             .run(async move |lab| {
                 let spaces = lab.create().await?;
@@ -301,9 +301,9 @@ fn lines_of_which_little_changes_are_whole_without_any_disks_that_parity_makes_u
                 lab.write(&space, 0, usize::try_from(STRIPES * STRIPE)?, 3).await?;
                 spaces.flush().await?;
                 spaces.destage().await?;
-                for turn in 0..2 {
+                for mutex in 0..2 {
                     for stripe in 0..STRIPES {
-                        lab.write(&space, changed(stripe, turn), 4096, 4).await?;
+                        lab.write(&space, changed(stripe, mutex), 4096, 4).await?;
                     }
                     spaces.destage().await?;
                 }
@@ -311,25 +311,25 @@ fn lines_of_which_little_changes_are_whole_without_any_disks_that_parity_makes_u
                 Ok(())
             })
             .unwrap();
-        for gone in losses(parity, disks) {
+        for freed in losses(parity, disks) {
             bench
-                .run_in(bench.lab_with(|disk| !gone.contains(&disk)), async move |lab| {
+                .run_in(bench.lab_with(|disk| !freed.contains(&disk)), async move |lab| {
                     let spaces = lab.open().await?;
                     let space = spaces.find("data")?;
                     for at in (0..STRIPES * STRIPE).step_by(4096) {
-                        let is_changed = (0..2).any(|turn| changed(at / STRIPE, turn) == at);
+                        let is_changed = (0..2).any(|mutex| changed(at / STRIPE, mutex) == at);
                         lab.expect(&space, at, 4096, if is_changed { 4 } else { 3 }).await?;
                     }
                     spaces.close().await?;
                     Ok(())
                 })
-                .unwrap_or_else(|error| panic!("{parity} of {disks}, {gone:?} gone: {error}"));
+                .unwrap_or_else(|error| panic!("{parity} of {disks}, {freed:?} gone: {error}"));
         }
     }
 }
 
 /// Many writers at once to spaces of both kinds, as attached file systems are, until what is cached comes to what the log can
-/// say again: all of them come to an end, and what they wrote is there.
+/// relog: all of them come to an end, and what they wrote is there.
 #[test]
 fn many_writers_at_once_come_to_an_end() {
     for seed in 1..4 {
@@ -346,10 +346,10 @@ fn many_writers_at_once_come_to_an_end() {
                 let (lab, space) = (lab.clone(), Rc::clone(&both[writer % 2]));
                 let mut random = Random::new(seed * 100 + writer as u64);
                 async move {
-                    for turn in 0..800 {
+                    for mutex in 0..800 {
                         let at = (random.below(512) * 8 + (writer / 2) as u64) * 8192;
                         lab.write(&space, at, 8192, 2).await.map_err(|error| error.to_string())?;
-                        if turn % 100 == writer {
+                        if mutex % 100 == writer {
                             space.flush().await.map_err(|error| error.to_string())?;
                         }
                     }
@@ -367,7 +367,7 @@ fn many_writers_at_once_come_to_an_end() {
 }
 
 /// All of a fixed space is discarded, which the log has to say of each block until that is in place: no more of it is said than
-/// the log can say again.
+/// the log can relog.
 #[test]
 fn a_space_that_is_discarded_in_whole_leaves_room_in_the_log() {
     let bench = Bench::new(1, 4, Bytes::mib(512));
@@ -401,7 +401,7 @@ fn a_space_that_is_discarded_in_whole_leaves_room_in_the_log() {
 #[test]
 fn what_finds_no_room_below_stays_cached() {
     let waiting = Rc::new(Cell::new(0));
-    for crowded in 0..12 {
+    for backing_full in 0..12 {
         let bench = Rc::new(Bench::new(6, 12, Bytes::mib(96)));
         let (outside, waited) = (Rc::clone(&bench), Rc::clone(&waiting));
         bench
@@ -412,17 +412,18 @@ fn what_finds_no_room_below_stays_cached() {
                 lab.write(&space, 0, 16 << 10, 2).await?;
                 space.flush().await?;
                 let pool = spaces.pool();
-                let is_it = |disk: &Rc<Disk>| usize::from(disk.slot().0) == crowded;
+                let is_it = |disk: &Rc<Disk>| usize::from(disk.slot().0) == backing_full;
                 let disk = pool.disks().into_iter().find(is_it).ok_or("no such disk")?;
                 // Whoever carries the log has to have room.
                 if pool.voters().contains(&disk.id()) {
                     return Ok(());
                 }
-                let set =
-                    |rates| outside.disks.get(crowded).into_iter().for_each(|disk| disk.set_rates(rates));
+                let set = |rates| {
+                    outside.disks.get(backing_full).into_iter().for_each(|disk| disk.set_rates(rates))
+                };
                 set(FaultRates::NONE.with(FaultKind::NoSpace, Rate::ALWAYS));
                 let put = spaces.destage().await;
-                assert!(disk.is_present(), "{crowded}: {put:?}");
+                assert!(disk.is_present(), "{backing_full}: {put:?}");
                 if matches!(put, Err(SpaceError::NoSpaceBelow { .. })) {
                     waited.set(waited.get() + 1);
                 } else {
@@ -437,7 +438,7 @@ fn what_finds_no_room_below_stays_cached() {
                 crate::harness::check(&spaces).await?;
                 lab.check_and_close(spaces).await
             })
-            .unwrap_or_else(|error| panic!("{crowded}: {error}"));
+            .unwrap_or_else(|error| panic!("{backing_full}: {error}"));
     }
     assert!(waiting.get() >= 2, "{} disks were in the way", waiting.get());
 }

@@ -8,9 +8,9 @@ use dolmen_block_io::BlockDevice;
 use dolmen_placement::{DomainId, Offer};
 use dolmen_pool::{Ailment, ExcludeReason, Purpose};
 use dolmen_space::{Progress, Resiliency, Space, SpaceSpec, Spaces};
-use dolmen_units::{Bytes, DiskSlot, GRAIN_BYTES};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskSlot};
 
-use crate::harness::pace::{ROWS, Slow, beside, expect_all, pause, text, write_on};
+use crate::harness::slow_disks::{ROWS, Slow, expect_all, extra, pause, text, write_on};
 use crate::harness::{Bench, Lab, Outcome, ROW};
 
 const SIZE: Bytes = Bytes::mib(16);
@@ -40,7 +40,7 @@ async fn with_a_disk_more(
     spaces.flush().await?;
     let before = spaces.forecast_rebalance(&[]).await?;
     let next = spaces.pool().offers(Purpose::Claim)[0];
-    let next = Offer { slot: DiskSlot(4), domain: DomainId(400), free_grains: 2 * next.free_grains, ..next };
+    let next = Offer { slot: DiskSlot(4), domain: DomainId(400), free_units: 2 * next.free_units, ..next };
     let expected = spaces.forecast_rebalance(&[next]).await?;
     assert!(expected.rows > before.rows, "{before:?} before, {expected:?} with a disk that is empty");
     spaces.pool().add_device(Rc::clone(&lab.devices[4]), &[], 0).await?;
@@ -57,8 +57,8 @@ async fn expect_flushed(lab: &Lab, space: &Space) -> Outcome {
 /// By how much the fullest disk is fuller than the emptiest.
 fn unevenness(spaces: &Spaces) -> Bytes {
     let free: Vec<u64> =
-        spaces.pool().offers(Purpose::Claim).iter().map(|offer| offer.claimable_grains()).collect();
-    Bytes((free.iter().max().unwrap() - free.iter().min().unwrap()) * GRAIN_BYTES)
+        spaces.pool().offers(Purpose::Claim).iter().map(|offer| offer.claimable_units()).collect();
+    Bytes((free.iter().max().unwrap() - free.iter().min().unwrap()) * ALLOCATION_UNIT_BYTES)
 }
 
 /// Scenario: a disk is added to a pool with rows of every kind, and what is there is evened out while clients write. Disks differ
@@ -69,7 +69,7 @@ fn what_is_there_is_evened_out_over_a_disk_more() {
         let bench = Bench::with_profile(6600, 5, || Slow::BRIEFLY.profile());
         let again: Vec<Rc<dyn BlockDevice>> =
             bench.disks.iter().map(|disk| disk.attach(&bench.world) as Rc<dyn BlockDevice>).collect();
-        let judged = bench.run(async move |lab| {
+        let verified = bench.run(async move |lab| {
             let (spaces, space) = with_a_disk_more(&lab, kind).await?;
             let (before, taken) = (unevenness(&spaces), space.footprint().await?.total);
             let forecast = spaces.forecast_rebalance(&[]).await?;
@@ -82,7 +82,7 @@ fn what_is_there_is_evened_out_over_a_disk_more() {
                 assert!(spaces.rebalance(&progress).await.map_err(text)?, "it is not even");
                 Ok(())
             };
-            beside(vec![Box::pin(even_out), Box::pin(write_on(&lab, &space))]).await?;
+            extra(vec![Box::pin(even_out), Box::pin(write_on(&lab, &space))]).await?;
             assert!(progress.done.get() >= forecast.rows && progress.bytes.get() > 0);
             let after = unevenness(&spaces);
             assert!(after.0 < before.0 / 2, "{before} before, {after} behind it");
@@ -103,7 +103,7 @@ fn what_is_there_is_evened_out_over_a_disk_more() {
             }
             Ok(spaces.close().await?)
         });
-        judged.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+        verified.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
     }
 }
 
@@ -111,17 +111,17 @@ fn what_is_there_is_evened_out_over_a_disk_more() {
 /// rebalance ends it, and no slab is there twice.
 #[test]
 fn a_rebalance_that_power_cuts_short_is_ended_by_the_next() {
-    let mut crowded = 0;
+    let mut backing_full = 0;
     for (kind, offset) in
         [KINDS[1], KINDS[3], KINDS[4]].into_iter().flat_map(|kind| (0..6).map(move |offset| (kind, offset)))
     {
         let bench = Bench::with_profile(6700 + offset, 5, || Slow::BRIEFLY.profile());
         let taken = Rc::new(Cell::new(Bytes::ZERO));
-        let told = Rc::clone(&taken);
+        let reported = Rc::clone(&taken);
         bench
             .run(async move |lab| {
                 let (spaces, space) = with_a_disk_more(&lab, kind).await?;
-                told.set(space.footprint().await?.total);
+                reported.set(space.footprint().await?.total);
                 let inner = Rc::clone(&spaces);
                 let even_out = async move {
                     inner.rebalance(&Progress::default()).await.unwrap();
@@ -133,8 +133,8 @@ fn a_rebalance_that_power_cuts_short_is_ended_by_the_next() {
             })
             .unwrap();
         bench.world.power_cut();
-        let gone = usize::try_from(offset % 5).unwrap();
-        let is_left = bench.run_in(bench.lab_with(|number| number != gone), async move |lab| {
+        let freed = usize::try_from(offset % 5).unwrap();
+        let is_left = bench.run_in(bench.lab_with(|number| number != freed), async move |lab| {
             let spaces = lab.open().await?;
             expect_flushed(&lab, &*spaces.find("data")?).await?;
             Ok(spaces.close().await?)
@@ -142,7 +142,7 @@ fn a_rebalance_that_power_cuts_short_is_ended_by_the_next() {
         is_left.unwrap_or_else(|error| panic!("{kind:?}, cut {offset}: {error}"));
         let found = Rc::new(Cell::new(0));
         let seen = Rc::clone(&found);
-        let judged = bench.run(async move |lab| {
+        let verified = bench.run(async move |lab| {
             let spaces = lab.open().await?;
             let space = spaces.find("data")?;
             if offset % 2 == 0 {
@@ -157,10 +157,10 @@ fn a_rebalance_that_power_cuts_short_is_ended_by_the_next() {
             expect_flushed(&lab, &space).await?;
             lab.check_and_close(spaces).await
         });
-        judged.unwrap_or_else(|error| panic!("{kind:?}, cut {offset}: {error}"));
-        crowded += found.get();
+        verified.unwrap_or_else(|error| panic!("{kind:?}, cut {offset}: {error}"));
+        backing_full += found.get();
     }
-    assert!(crowded > 4, "rows were cut between their new slabs and their old ones: {crowded}");
+    assert!(backing_full > 4, "rows were cut between their new slabs and their old ones: {backing_full}");
 }
 
 /// Scenario: a rebalance is called off, and a disk leaves before the next one. Rows that lack something are left to those who
@@ -170,7 +170,7 @@ fn rows_that_lack_something_stay_where_they_are() {
     for kind in KINDS.into_iter().skip(1) {
         let bench = Bench::with_profile(6800, 5, || Slow::BRIEFLY.profile());
         let back = bench.disks[1].attach(&bench.world);
-        let judged = bench.run(async move |lab| {
+        let verified = bench.run(async move |lab| {
             let (spaces, space) = with_a_disk_more(&lab, kind).await?;
             let progress = Progress::default();
             let is_even = Cell::new(true);
@@ -185,16 +185,16 @@ fn rows_that_lack_something_stay_where_they_are() {
                 progress.stop();
                 Ok(())
             };
-            beside(vec![Box::pin(even_out), Box::pin(call_off)]).await?;
+            extra(vec![Box::pin(even_out), Box::pin(call_off)]).await?;
             assert_eq!(is_even.get(), spaces.forecast_rebalance(&[]).await?.is_even());
             let pool = spaces.pool();
             let disk = pool.find_disk("disk1")?;
             pool.exclude(disk.slot(), ExcludeReason::Asked).await?;
             let moved_before = spaces.forecast_rebalance(&[]).await?;
-            let on_it = pool.offers_with_absent(Purpose::Claim)[1].free_grains;
+            let on_it = pool.offers_with_absent(Purpose::Claim)[1].free_units;
             spaces.rebalance(&Progress::default()).await?;
             assert_eq!(
-                pool.offers_with_absent(Purpose::Claim)[1].free_grains,
+                pool.offers_with_absent(Purpose::Claim)[1].free_units,
                 on_it,
                 "nothing of it has moved"
             );
@@ -208,14 +208,14 @@ fn rows_that_lack_something_stay_where_they_are() {
             expect_all(&lab, &space).await?;
             lab.check_and_close(spaces).await
         });
-        judged.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+        verified.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
     }
 }
 
 /// Scenario: both copies of all rows lie in what has become one fault domain, and the disk that is added in a second one
 /// is sick. Nothing goes there as long as it is; once it is well, one copy of each row does.
 #[test]
-fn nothing_goes_to_a_sick_disk_to_be_in_another_fault_domain() {
+fn nothing_moves_to_a_failing_disk_for_its_fault_domain() {
     let bench = Bench::new(9230, 3, Bytes::mib(96));
     bench
         .run(async move |lab| {
@@ -230,7 +230,7 @@ fn nothing_goes_to_a_sick_disk_to_be_in_another_fault_domain() {
                 pool.set_fault_domain(&disk, 1).await?;
             }
             let third = pool.add_device(Rc::clone(&lab.devices[2]), &[], 2).await?;
-            third.set_ailment(Some(Ailment::Sick));
+            third.set_ailment(Some(Ailment::Failing));
             spaces.rebalance(&Progress::default()).await?;
             assert!(!pool.holds_rows(&third), "it is sick");
             third.set_ailment(None);

@@ -10,7 +10,7 @@ use dolmen_pool::ExcludeReason;
 use dolmen_space::{Emptied, Progress, Resiliency, Space, Spaces};
 use dolmen_units::Bytes;
 
-use crate::harness::pace::{Slow, beside, pause, text};
+use crate::harness::slow_disks::{Slow, extra, pause, text};
 use crate::harness::{Bench, Lab, Outcome};
 
 const KINDS: [(&str, Resiliency); 3] = [
@@ -48,37 +48,37 @@ async fn expect_mirror(lab: &Lab, mirror: &Space) -> Outcome {
 #[test]
 fn what_has_a_place_elsewhere_does_not_wait_for_what_has_none() {
     let bench = Bench::with_profile(6400, 3, || Slow::BRIEFLY.profile());
-    let judged = bench.run(async move |lab| {
+    let verified = bench.run(async move |lab| {
         let (spaces, made) = fill(&lab).await?;
         let pool = spaces.pool();
-        let gone = pool.find_disk("disk2")?;
-        pool.exclude(gone.slot(), ExcludeReason::Asked).await?;
-        let meant = spaces.rebuildable(&gone, &[]).await?;
+        let freed = pool.find_disk("disk2")?;
+        pool.exclude(freed.slot(), ExcludeReason::Asked).await?;
+        let meant = spaces.rebuildable(&freed, &[]).await?;
         let is_meant: Vec<bool> = made.iter().map(|space| meant.contains(&space.id())).collect();
         assert_eq!(is_meant, [true, false, false]);
         let progress = Progress::default();
         let rebuild = async {
-            let rebuilt = spaces.rebuild_without(&gone, &meant, || true, &progress).await;
+            let rebuilt = spaces.rebuild_without(&freed, &meant, || true, &progress).await;
             if rebuilt.map_err(text)? == Emptied::All { Ok(()) } else { Err("something is left".to_owned()) }
         };
         let write = async {
             lab.write(&made[0], 0, 4096, 2).await.map_err(text)?;
             lab.write(&made[0], 8 << 20, 4096, 3).await.map_err(text)
         };
-        beside(vec![Box::pin(rebuild), Box::pin(write)]).await?;
-        assert!(progress.done.get() > 0 && spaces.rebuildable(&gone, &[]).await?.is_empty());
-        assert!(pool.is_member(&gone) && pool.is_active(&gone));
+        extra(vec![Box::pin(rebuild), Box::pin(write)]).await?;
+        assert!(progress.done.get() > 0 && spaces.rebuildable(&freed, &[]).await?.is_empty());
+        assert!(pool.is_member(&freed) && pool.is_active(&freed));
         let has_nothing: Vec<bool> =
-            made.iter().map(|space| spaces.has_nothing_on(&gone, space.id())).collect();
+            made.iter().map(|space| spaces.has_nothing_on(&freed, space.id())).collect();
         assert_eq!(has_nothing, [true, false, false]);
-        assert_eq!(spaces.forecast_removal(gone.slot()).await?.stuck.len(), 1);
+        assert_eq!(spaces.forecast_removal(freed.slot()).await?.stuck.len(), 1);
         spaces.flush().await?;
         pool.exclude(pool.find_disk("disk0")?.slot(), ExcludeReason::Asked).await?;
         expect_mirror(&lab, &made[0]).await?;
-        assert!(spaces.has_nothing_on(&gone, made[0].id()));
+        assert!(spaces.has_nothing_on(&freed, made[0].id()));
         Ok(spaces.close().await?)
     });
-    judged.unwrap();
+    verified.unwrap();
 }
 
 /// Scenario: the disk is back somewhere on the way. It goes on with what it still has, lacks nothing once it was brought up to date, and
@@ -90,28 +90,28 @@ fn a_disk_that_is_back_while_some_is_rebuilt_is_a_member_as_before() {
         let bench = Rc::new(Bench::with_profile(6500 + offset, 3, || Slow::WRITES.profile()));
         let inside = Rc::clone(&bench);
         let was_over = Rc::new(Cell::new(false));
-        let told = Rc::clone(&was_over);
-        let judged = bench.run(async move |lab| {
+        let reported = Rc::clone(&was_over);
+        let verified = bench.run(async move |lab| {
             let (spaces, made) = fill(&lab).await?;
-            let gone = spaces.pool().find_disk("disk2")?;
+            let freed = spaces.pool().find_disk("disk2")?;
             inside.disks[2].vanish();
             lab.write(&made[0], 0, 4096, 2).await?;
             spaces.flush().await?;
-            let meant = spaces.rebuildable(&gone, &[]).await?;
+            let meant = spaces.rebuildable(&freed, &[]).await?;
             let (progress, is_over) = (Progress::default(), Cell::new(false));
             let rebuild = async {
-                spaces.rebuild_without(&gone, &meant, || true, &progress).await.map_err(text)?;
+                spaces.rebuild_without(&freed, &meant, || true, &progress).await.map_err(text)?;
                 is_over.set(true);
                 Ok(())
             };
             let come_back = async {
                 pause(&lab, 50 * offset).await;
-                told.set(is_over.get());
+                reported.set(is_over.get());
                 inside.disks[2].come_back();
                 spaces.rejoin(inside.disks[2].attach(&inside.world)).await.map_err(text)?;
                 lab.write(&made[0], 8 << 20, 4096, 3).await.map_err(text)
             };
-            beside(vec![Box::pin(rebuild), Box::pin(come_back)]).await?;
+            extra(vec![Box::pin(rebuild), Box::pin(come_back)]).await?;
             spaces.resync(&Progress::default()).await?;
             expect_mirror(&lab, &made[0]).await?;
             for space in &made[1..] {
@@ -120,7 +120,7 @@ fn a_disk_that_is_back_while_some_is_rebuilt_is_a_member_as_before() {
             drop(made);
             lab.check_and_close(spaces).await
         });
-        judged.unwrap_or_else(|error| panic!("after {offset}: {error}"));
+        verified.unwrap_or_else(|error| panic!("after {offset}: {error}"));
         ends[usize::from(was_over.get())] += 1;
     }
     assert!(ends[0] > 3 && ends[1] > 0, "it was to be back in the midst of it, and behind it: {ends:?}");

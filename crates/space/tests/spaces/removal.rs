@@ -12,7 +12,7 @@ use dolmen_pool::{ExcludeReason, PoolError, Purpose};
 use dolmen_space::{Progress, Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
 
-use crate::harness::pace::{ROWS, Slow, beside, expect_all, pause, text, write_on};
+use crate::harness::slow_disks::{ROWS, Slow, expect_all, extra, pause, text, write_on};
 use crate::harness::{Bench, Lab, Outcome, ROW};
 
 const SIZE: Bytes = Bytes::mib(16);
@@ -74,7 +74,7 @@ async fn lose_others(lab: &Lab, spaces: &Rc<Spaces>, space: &Space, resiliency: 
 fn a_disk_leaves_and_redundancy_stays() {
     for kind in KINDS {
         let bench = Bench::with_profile(6000, 5, || Slow::BRIEFLY.profile());
-        let judged = bench.run(async move |lab| {
+        let verified = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let space = space_of(&lab, &spaces, kind).await?;
             fill(&lab, &spaces, &space).await?;
@@ -87,9 +87,9 @@ fn a_disk_leaves_and_redundancy_stays() {
             let progress = Progress::default();
             let drain = async {
                 assert!(spaces.drain_disk(&disk, &progress).await.map_err(text)?, "something is left");
-                pool.strike(&disk).await.map_err(text)
+                pool.evict(&disk).await.map_err(text)
             };
-            beside(vec![Box::pin(drain), Box::pin(write_on(&lab, &space))]).await?;
+            extra(vec![Box::pin(drain), Box::pin(write_on(&lab, &space))]).await?;
             assert!(!pool.is_member(&disk) && pool.disks().len() == 4);
             assert_eq!((progress.done.get(), progress.total.get()), (forecast.rows, forecast.rows));
             spaces.flush().await?;
@@ -97,7 +97,7 @@ fn a_disk_leaves_and_redundancy_stays() {
             crate::harness::check(&spaces).await?;
             lose_others(&lab, &spaces, &space, kind.0).await
         });
-        judged.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+        verified.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
     }
 }
 
@@ -106,7 +106,7 @@ fn a_disk_leaves_and_redundancy_stays() {
 fn a_disk_that_is_lost_is_rebuilt_on_the_others() {
     for kind in KINDS {
         let bench = Bench::new(6100, 5, Bytes::mib(96));
-        let judged = bench.run(async move |lab| {
+        let verified = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let space = space_of(&lab, &spaces, kind).await?;
             fill(&lab, &spaces, &space).await?;
@@ -122,17 +122,17 @@ fn a_disk_that_is_lost_is_rebuilt_on_the_others() {
                 assert_eq!(free(), before, "what nobody can give claims nothing");
                 let left = spaces.left_on(disk.id()).unwrap_or_default();
                 assert_eq!(left.iter().map(|space| space.name().to_string()).collect::<Vec<_>>(), ["data"]);
-                assert!(matches!(pool.strike(&disk).await, Err(PoolError::NotReplaced { .. })));
+                assert!(matches!(pool.evict(&disk).await, Err(PoolError::NotReplaced { .. })));
                 spaces.close().await?;
                 return Ok(());
             }
-            pool.strike(&disk).await?;
+            pool.evict(&disk).await?;
             write_on(&lab, &space).await?;
             spaces.flush().await?;
             crate::harness::check(&spaces).await?;
             lose_others(&lab, &spaces, &space, kind.0).await
         });
-        judged.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+        verified.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
     }
 }
 
@@ -154,7 +154,7 @@ fn a_removal_that_power_cuts_short_goes_on() {
                 let drain = async move {
                     draining.pool().retire(&inner).await.unwrap();
                     if draining.drain_disk(&inner, &Progress::default()).await.unwrap() {
-                        draining.pool().strike(&inner).await.unwrap();
+                        draining.pool().evict(&inner).await.unwrap();
                     }
                 };
                 lab.seams.spawner.spawn("drain", Box::pin(drain));
@@ -164,9 +164,9 @@ fn a_removal_that_power_cuts_short_goes_on() {
             })
             .unwrap();
         bench.world.power_cut();
-        let gone = usize::try_from(offset % 5).unwrap();
+        let freed = usize::try_from(offset % 5).unwrap();
         let is_left = bench
-            .run_in(bench.lab_with(|number| number != gone), async move |lab| {
+            .run_in(bench.lab_with(|number| number != freed), async move |lab| {
                 let spaces = lab.open().await?;
                 let space = spaces.find("data")?;
                 for row in 0..ROWS {
@@ -178,22 +178,22 @@ fn a_removal_that_power_cuts_short_goes_on() {
             .map_err(|error| format!("{kind:?}, cut {offset}: {error}"));
         is_left.unwrap();
         let seen = Rc::new(Cell::new(false));
-        let told = Rc::clone(&seen);
-        let judged = bench.run(async move |lab| {
+        let reported = Rc::clone(&seen);
+        let verified = bench.run(async move |lab| {
             let spaces = lab.open().await?;
             let space = spaces.find("data")?;
             spaces.resync(&Progress::default()).await?;
-            told.set(!spaces.drains().is_empty());
+            reported.set(!spaces.drains().is_empty());
             for disk in spaces.drains() {
                 assert!(spaces.drain_disk(&disk, &Progress::default()).await?, "something is left");
-                spaces.pool().strike(&disk).await?;
+                spaces.pool().evict(&disk).await?;
             }
             for row in 0..ROWS {
                 lab.expect(&space, row << 20, 512 << 10, 1).await?;
             }
             lab.check_and_close(spaces).await
         });
-        judged.unwrap_or_else(|error| panic!("{kind:?}, cut {offset}: {error}"));
+        verified.unwrap_or_else(|error| panic!("{kind:?}, cut {offset}: {error}"));
         cuts[usize::from(seen.get())] += 1;
     }
     assert!(cuts[0] > 3 && cuts[1] > 8, "before or behind it all, and within: {cuts:?}");
@@ -233,7 +233,7 @@ fn what_has_nowhere_to_go_is_named_beforehand() {
 fn a_removal_that_is_called_off_leaves_a_disk_like_any_other() {
     for offset in 0..20 {
         let bench = Bench::with_profile(6400 + offset, 4, || Slow::BRIEFLY.profile());
-        let judged = bench.run(async move |lab| {
+        let verified = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let space = space_of(&lab, &spaces, (Resiliency::Mirror { copies: 2 }, None)).await?;
             fill(&lab, &spaces, &space).await?;
@@ -248,14 +248,14 @@ fn a_removal_that_is_called_off_leaves_a_disk_like_any_other() {
                 pause(&lab, 10 * offset).await;
                 pool.reinstate(&disk).await.map_err(text)
             };
-            beside(vec![Box::pin(drain), Box::pin(call_off), Box::pin(write_on(&lab, &space))]).await?;
+            extra(vec![Box::pin(drain), Box::pin(call_off), Box::pin(write_on(&lab, &space))]).await?;
             assert!(pool.is_member(&disk) && spaces.drains().is_empty());
-            assert!(matches!(pool.strike(&disk).await, Err(PoolError::NotReplaced { .. })));
+            assert!(matches!(pool.evict(&disk).await, Err(PoolError::NotReplaced { .. })));
             spaces.flush().await?;
             expect_all(&lab, &space).await?;
             lab.check_and_close(spaces).await
         });
-        judged.unwrap_or_else(|error| panic!("called off after {} ms: {error}", 10 * offset));
+        verified.unwrap_or_else(|error| panic!("called off after {} ms: {error}", 10 * offset));
     }
 }
 
@@ -264,7 +264,7 @@ fn a_removal_that_is_called_off_leaves_a_disk_like_any_other() {
 #[test]
 fn a_removal_that_is_called_off_over_and_over_stops_no_pool() {
     let bench = Bench::with_profile(6450, 4, || Slow::BRIEFLY.profile());
-    let judged = bench.run(async move |lab| {
+    let verified = bench.run(async move |lab| {
         let spaces = lab.create().await?;
         let space = space_of(&lab, &spaces, (Resiliency::Mirror { copies: 2 }, None)).await?;
         fill(&lab, &spaces, &space).await?;
@@ -287,12 +287,12 @@ fn a_removal_that_is_called_off_over_and_over_stops_no_pool() {
             drop(change);
             Ok(())
         };
-        beside(vec![Box::pin(waver), Box::pin(let_go)]).await?;
+        extra(vec![Box::pin(waver), Box::pin(let_go)]).await?;
         assert!(pool.is_member(&disk) && spaces.drains().is_empty());
         lab.expect(&space, 0, 512 << 10, 1).await?;
         lab.check_and_close(spaces).await
     });
-    judged.unwrap();
+    verified.unwrap();
 }
 
 /// Scenario: a disk is wrongly added, takes new rows, and leaves again: the pool has the room that it had.
@@ -311,7 +311,7 @@ fn a_disk_that_was_wrongly_added_leaves_the_room_as_it_was() {
             lab.write(&space, ROWS << 20, 512 << 10, 1).await?;
             spaces.pool().retire(&disk).await?;
             assert!(spaces.drain_disk(&disk, &Progress::default()).await?);
-            spaces.pool().strike(&disk).await?;
+            spaces.pool().evict(&disk).await?;
             space.discard(ROWS << 20, 1 << 20).await?;
             spaces.flush().await?;
             assert_eq!(room(&spaces), before);
@@ -324,14 +324,14 @@ fn a_disk_that_was_wrongly_added_leaves_the_room_as_it_was() {
 /// is whole: neither a removal nor a replacement gives it up, however often they are tried; and when the disk is back, nothing is
 /// lost, and they end.
 #[test]
-fn what_a_disk_that_is_away_has_alone_is_not_given_up() {
+fn sole_copies_on_an_absent_disk_are_not_declared_lost() {
     for is_replaced in [false, true] {
         let bench = Bench::new(6600, 4, Bytes::mib(96));
         let (rotting, away) = (Rc::clone(&bench.disks[0]), Rc::clone(&bench.disks[1]));
         let (back, spare) = (away.attach(&bench.world), bench.disks[3].attach(&bench.world));
         // The mirror lies on two disks; the third comes when one of them is gone.
         let third = bench.disks[2].attach(&bench.world);
-        let judged = bench.run_in(bench.lab_with(|number| number < 2), async move |lab| {
+        let verified = bench.run_in(bench.lab_with(|number| number < 2), async move |lab| {
             let spaces = lab.create().await?;
             let space = lab.space(&spaces, "data", SIZE, Resiliency::Mirror { copies: 2 }).await?;
             fill(&lab, &spaces, &space).await?;
@@ -342,9 +342,9 @@ fn what_a_disk_that_is_away_has_alone_is_not_given_up() {
             write_on(&lab, &space).await?;
             spaces.flush().await?;
             // Block 4 of row 3 was not written since.
-            let rotten = crate::harness::places_of(&rotting, (3 << 8) + 4..(3 << 8) + 5, 1);
-            assert_eq!(rotten.len(), 1);
-            rotting.rot(rotten[0] + 77, 3);
+            let corrupt = crate::harness::places_of(&rotting, (3 << 8) + 4..(3 << 8) + 5, 1);
+            assert_eq!(corrupt.len(), 1);
+            rotting.rot(corrupt[0] + 77, 3);
             let new = match is_replaced {
                 true => Some(pool.add_instead_of(&disk, spare, &[]).await?),
                 false => None,
@@ -367,12 +367,12 @@ fn what_a_disk_that_is_away_has_alone_is_not_given_up() {
             spaces.resync(&progress).await?;
             assert!(end().await?, "all is to be had");
             if new.is_none() {
-                pool.strike(&disk).await?;
+                pool.evict(&disk).await?;
             }
             expect_all(&lab, &space).await?;
             lab.check_and_close(spaces).await
         });
-        judged.unwrap_or_else(|error| panic!("replaced: {is_replaced}: {error}"));
+        verified.unwrap_or_else(|error| panic!("replaced: {is_replaced}: {error}"));
     }
 }
 
@@ -421,7 +421,7 @@ fn the_map_is_sound_while_rows_come_and_go() {
 /// Scenario: a disk that carries the metadata leaves, with others beside it that could. At no time do fewer disks carry it.
 #[test]
 fn another_carries_the_metadata_before_a_disk_that_leaves_stops_to() {
-    let judged = Bench::new(77, 7, Bytes::mib(160)).run(async move |lab| {
+    let verified = Bench::new(77, 7, Bytes::mib(160)).run(async move |lab| {
         let spaces = lab.create().await?;
         let space = space_of(&lab, &spaces, KINDS[2]).await?;
         fill(&lab, &spaces, &space).await?;
@@ -431,25 +431,25 @@ fn another_carries_the_metadata_before_a_disk_that_leaves_stops_to() {
         let disk = pool.disks().into_iter().find(|disk| pool.voters().contains(&disk.id())).unwrap();
         pool.retire(&disk).await?;
         while !spaces.drain_disk(&disk, &Progress::default()).await? {}
-        let (struck, fewest) = (Cell::new(false), Cell::new(count));
-        let strike = async {
-            let done = pool.strike(&disk).await;
-            struck.set(true);
+        let (evicted, fewest) = (Cell::new(false), Cell::new(count));
+        let evict = async {
+            let done = pool.evict(&disk).await;
+            evicted.set(true);
             done
         };
         let watch = async {
-            while !struck.get() {
+            while !evicted.get() {
                 fewest.set(fewest.get().min(pool.voters().len()));
                 sleep(lab.seams.clock.as_ref(), Duration::from_micros(10)).await;
             }
             Ok(())
         };
-        let all: [Task<'_>; 2] = [Box::pin(strike), Box::pin(watch)];
+        let all: [Task<'_>; 2] = [Box::pin(evict), Box::pin(watch)];
         join_all(all).await.into_iter().collect::<Result<(), PoolError>>()?;
         assert_eq!((fewest.get(), pool.voters().len()), (count, count));
         assert!(!pool.voters().contains(&disk.id()));
         drop(space);
         lab.check_and_close(spaces).await
     });
-    judged.unwrap();
+    verified.unwrap();
 }

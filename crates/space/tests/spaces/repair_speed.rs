@@ -12,7 +12,7 @@ use dolmen_buffer::ArenaConfig;
 use dolmen_space::{Progress, Resiliency, Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
 
-use crate::harness::pace::Modelled;
+use crate::harness::slow_disks::Modelled;
 use crate::harness::{Bench, Lab, pattern};
 
 const CAPACITY: Bytes = Bytes::gib(4);
@@ -112,7 +112,7 @@ impl Case {
             assert!(spaces.finish_replacing(&lost, &new, &progress).await?, "everything is moved");
         } else {
             assert!(spaces.drain_disk(&lost, &progress).await?, "everything finds a place");
-            spaces.pool().strike(&lost).await?;
+            spaces.pool().evict(&lost).await?;
         }
         let took = clock.now().since(begun).as_secs_f64();
         lab.expect(&space, 4096, 8192, 1).await?;

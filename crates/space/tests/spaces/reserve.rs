@@ -12,7 +12,7 @@ use dolmen_sim::{Ran, StopAt};
 use dolmen_space::{Progress, Provisioning, Resiliency, Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::Bytes;
 
-use crate::harness::pace::{Slow, beside, text};
+use crate::harness::slow_disks::{Slow, extra, text};
 use crate::harness::{Bench, Lab, Outcome, ROW};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
@@ -63,7 +63,7 @@ fn refusal(error: &SpaceError) -> (Bytes, &'static str) {
 fn what_is_reserved_can_be_written_however_full_the_pool_is() {
     for kind in [Resiliency::Simple, Resiliency::Span, MIRROR, PARITY] {
         let bench = Bench::new(9300, 4, Bytes::mib(96));
-        let judged = bench.run(async move |lab| {
+        let verified = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let (space, other) = (thin(&spaces, "kept", kind).await?, thin(&spaces, "other", kind).await?);
             put(&lab, &space, 7).await?;
@@ -114,7 +114,7 @@ fn what_is_reserved_can_be_written_however_full_the_pool_is() {
             assert!(fill(&lab, &other, full).await? >= full + 4, "others have it");
             lab.check_and_close(spaces).await
         });
-        judged.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+        verified.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
     }
 }
 
@@ -123,7 +123,7 @@ fn what_is_reserved_can_be_written_however_full_the_pool_is() {
 #[test]
 fn a_reserve_is_refused_or_kept_whatever_becomes_of_the_space() {
     let bench = Bench::new(9301, 4, Bytes::mib(96));
-    let judged = bench.run(async move |lab| {
+    let verified = bench.run(async move |lab| {
         let spaces = lab.create().await?;
         let space = thin(&spaces, "kept", MIRROR).await?;
         let (most, why) = refusal(&spaces.set_reserve(&space, Bytes::gib(2)).await.unwrap_err());
@@ -159,7 +159,7 @@ fn a_reserve_is_refused_or_kept_whatever_becomes_of_the_space() {
         assert_eq!(space.reserve(), Bytes::ZERO);
         lab.check_and_close(spaces).await
     });
-    judged.unwrap();
+    verified.unwrap();
 }
 
 /// Reserves, writes all over, discards, and gives the reserve back.
@@ -190,7 +190,7 @@ async fn change_a_reserve(lab: Lab, kind: Resiliency) -> Outcome {
 fn a_reserve_that_was_cut_short_is_whole() {
     for kind in [MIRROR, PARITY] {
         let mut reserves = BTreeSet::new();
-        for steps in (0..).map(|turn| turn * 29) {
+        for steps in (0..).map(|mutex| mutex * 29) {
             let bench = Bench::new(9302 + steps, 3, Bytes::mib(256));
             let made = bench.run(async move |lab| {
                 let spaces = lab.create().await?;
@@ -207,12 +207,12 @@ fn a_reserve_that_was_cut_short_is_whole() {
             }
             bench.world.kill();
             let found = Rc::new(Cell::new(Bytes::ZERO));
-            let tell = Rc::clone(&found);
-            let judged = bench.run(async move |lab| {
+            let report = Rc::clone(&found);
+            let verified = bench.run(async move |lab| {
                 let spaces = lab.open().await?;
                 let space = spaces.find("kept")?;
                 assert_eq!(space.lacks_of_reserve(), Bytes::ZERO);
-                tell.set(space.reserve());
+                report.set(space.reserve());
                 lab.expect(&space, 11 * MIB, 4096, 9).await?;
                 for row in 400..406 {
                     assert!(put(&lab, &space, row).await?);
@@ -220,7 +220,7 @@ fn a_reserve_that_was_cut_short_is_whole() {
                 }
                 lab.check_and_close(spaces).await
             });
-            judged.unwrap_or_else(|error| panic!("{kind:?}, killed after {steps} steps: {error}"));
+            verified.unwrap_or_else(|error| panic!("{kind:?}, killed after {steps} steps: {error}"));
             reserves.insert(found.get());
         }
         assert_eq!(reserves, BTreeSet::from([Bytes::ZERO, Bytes::mib(6), Bytes::mib(2)]), "{kind:?}");
@@ -234,7 +234,7 @@ fn what_is_reserved_can_be_written_while_a_disk_is_away() {
     for kind in [MIRROR, PARITY] {
         let bench = Rc::new(Bench::new(9303, 4, Bytes::mib(96)));
         let outside = Rc::clone(&bench);
-        let judged = bench.run(async move |lab| {
+        let verified = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let (space, other) = (thin(&spaces, "kept", kind).await?, thin(&spaces, "other", kind).await?);
             spaces.set_reserve(&space, Bytes::mib(12)).await?;
@@ -242,8 +242,8 @@ fn what_is_reserved_can_be_written_while_a_disk_is_away() {
             for row in 100..104 {
                 assert!(put(&lab, &space, row).await?);
             }
-            let gone = spaces.pool().find_disk("disk0")?;
-            spaces.pool().exclude(gone.slot(), ExcludeReason::Asked).await?;
+            let freed = spaces.pool().find_disk("disk0")?;
+            spaces.pool().exclude(freed.slot(), ExcludeReason::Asked).await?;
             for row in 100..104 {
                 space.discard(row * MIB, MIB).await?;
             }
@@ -260,14 +260,14 @@ fn what_is_reserved_can_be_written_while_a_disk_is_away() {
             }
             lab.check_and_close(spaces).await
         });
-        judged.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+        verified.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
     }
 }
 
 /// Scenario: power fails while what is reserved is written, and the next opening is without two disks, so that nobody can tell what some
 /// rows hold. Nothing is reserved any more when that is asked for; those rows stay until the disks are back.
 #[test]
-fn rows_that_nobody_can_look_at_do_not_keep_a_reserve_from_being_given_up() {
+fn unreadable_rows_do_not_block_the_release_of_a_reserve() {
     let bench = Bench::new(9360, 4, Bytes::mib(96));
     let written = bench.run(async move |lab| {
         let spaces = lab.create().await?;
@@ -313,7 +313,7 @@ fn rows_that_nobody_can_look_at_do_not_keep_a_reserve_from_being_given_up() {
 fn a_space_with_a_reserve_that_becomes_fixed_has_all_of_its_rows() {
     for kind in [Resiliency::Simple, MIRROR, PARITY] {
         let bench = Bench::new(9340, 4, Bytes::mib(96));
-        let judged = bench.run(async move |lab| {
+        let verified = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let space = lab.space(&spaces, "kept", Bytes::mib(32), kind).await?;
             spaces.set_reserve(&space, Bytes::mib(16)).await?;
@@ -327,7 +327,7 @@ fn a_space_with_a_reserve_that_becomes_fixed_has_all_of_its_rows() {
             assert_eq!(space.claimed(), Bytes::mib(40), "it grew");
             lab.check_and_close(spaces).await
         });
-        judged.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+        verified.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
     }
 }
 
@@ -339,7 +339,7 @@ fn a_disk_with_reserved_rows_is_replaced_while_they_are_written() {
         let bench = Rc::new(Bench::new(9350, 4, Bytes::mib(96)));
         let spare = bench.world.add_disk("spare", crate::harness::file(Bytes::mib(96)));
         let device = spare.attach(&bench.world);
-        let judged = bench.run(async move |lab| {
+        let verified = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let space = thin(&spaces, "kept", kind).await?;
             spaces.set_reserve(&space, Bytes::mib(24)).await?;
@@ -369,17 +369,17 @@ fn a_disk_with_reserved_rows_is_replaced_while_they_are_written() {
             drop(space);
             lab.check_and_close(spaces).await
         });
-        judged.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+        verified.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
     }
 }
 
 /// Scenario: a row that is reserved is discarded while its space is deleted and purged, or ends in front of it: it is kept as another
 /// row in the same place then. Nothing is left of it, whichever comes first.
 #[test]
-fn a_row_that_is_kept_while_its_space_goes_is_not_left_behind() {
+fn a_row_that_is_kept_while_its_space_is_deleted_is_freed() {
     for (goes, offset) in [true, false].into_iter().flat_map(|goes| (0..40).map(move |at| (goes, at))) {
         let bench = Bench::with_profile(9370, 2, || Slow::BRIEFLY.profile());
-        let judged = bench.run(async move |lab| {
+        let verified = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let space = thin(&spaces, "kept", MIRROR).await?;
             spaces.set_reserve(&space, Bytes::mib(3)).await?;
@@ -407,13 +407,13 @@ fn a_row_that_is_kept_while_its_space_goes_is_not_left_behind() {
                     };
                 }
                 spaces.condemn(&space).await.map_err(text)?;
-                let is_all_gone = spaces.purge(&Progress::default()).await.map_err(text)?;
-                if is_all_gone { Ok(()) } else { Err("something is left".to_owned()) }
+                let is_all_lost = spaces.purge(&Progress::default()).await.map_err(text)?;
+                if is_all_lost { Ok(()) } else { Err("something is left".to_owned()) }
             };
-            beside(vec![Box::pin(checkpoint), Box::pin(discard), Box::pin(end)]).await?;
+            extra(vec![Box::pin(checkpoint), Box::pin(discard), Box::pin(end)]).await?;
             drop((space, other));
             lab.check_and_close(spaces).await
         });
-        judged.unwrap_or_else(|error| panic!("it goes: {goes}, after {offset}: {error}"));
+        verified.unwrap_or_else(|error| panic!("it goes: {goes}, after {offset}: {error}"));
     }
 }

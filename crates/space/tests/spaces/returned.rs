@@ -8,14 +8,14 @@ use dolmen_sim::SimDisk;
 use dolmen_space::{Progress, Resiliency, Space};
 use dolmen_units::{Bytes, DiskSlot, HostId};
 
-use crate::harness::pace::CAPACITY;
+use crate::harness::slow_disks::CAPACITY;
 use crate::harness::{Bench, Lab, Outcome};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
 
 /// Two disks of a mirror that went on apart: the first one here, where the first row was written again, the second one on
 /// another host, where somebody confirmed that the rest lives on nowhere else and wrote the second row again.
-fn gone_apart() -> Rc<Bench> {
+fn diverged() -> Rc<Bench> {
     let bench = Rc::new(Bench::new(7, 2, CAPACITY));
     bench
         .run(async move |lab| {
@@ -53,7 +53,7 @@ async fn expect_this_side(lab: &Lab, space: &Space) -> Outcome {
 /// it is brought back and taken in again where the pool is open: it is refused, and the two sides are not merged.
 #[test]
 fn a_disk_that_went_on_elsewhere_is_not_taken_back_in() {
-    let bench = gone_apart();
+    let bench = diverged();
     let outside = Rc::clone(&bench);
     bench
         .run_in(bench.lab_with(|disk| disk == 0), async move |lab| {
@@ -73,7 +73,7 @@ fn a_disk_that_went_on_elsewhere_is_not_taken_back_in() {
 /// The same, and the two sides are opened together, which somebody has to confirm: one is kept, and nothing of the other.
 #[test]
 fn sides_that_went_on_apart_are_not_merged_by_a_confirmation() {
-    let bench = gone_apart();
+    let bench = diverged();
     bench
         .run(async move |lab| {
             assert!(lab.open().await.is_err());
@@ -123,8 +123,8 @@ fn a_disk_that_is_as_it_was_long_ago_is_not_believed() {
             let spaces = lab.open().await?;
             let space = spaces.find("data")?;
             spaces.pool().tend_voters().await?;
-            let gone = (old + 1) % 3;
-            spaces.pool().exclude(DiskSlot(u16::try_from(gone)?), ExcludeReason::Asked).await?;
+            let freed = (old + 1) % 3;
+            spaces.pool().exclude(DiskSlot(u16::try_from(freed)?), ExcludeReason::Asked).await?;
             let mut read = 0;
             for row in 0..ROWS {
                 // Where it cannot be read, its other copy is on the disk that died.
@@ -173,9 +173,9 @@ fn a_disk_that_is_as_it_was_long_ago_gets_what_it_lacks() {
             })
             .unwrap();
         bench.world.kill();
-        for gone in (0..3).filter(|disk| *disk != old) {
+        for freed in (0..3).filter(|disk| *disk != old) {
             let left = Bench { arbiter: bench.arbiter.snapshot(), ..copy_of(&bench) };
-            let judged = left.run_in(left.lab_with(|disk| disk != gone), async move |lab| {
+            let verified = left.run_in(left.lab_with(|disk| disk != freed), async move |lab| {
                 let spaces = lab.open().await?;
                 let space = spaces.find("data")?;
                 lab.expect(&space, 0, 65536, 3).await?;
@@ -186,13 +186,13 @@ fn a_disk_that_is_as_it_was_long_ago_gets_what_it_lacks() {
                 drop(space);
                 lab.check_and_close(spaces).await
             });
-            judged.unwrap_or_else(|error| panic!("disk {old} was old, disk {gone} is gone: {error}"));
+            verified.unwrap_or_else(|error| panic!("disk {old} was old, disk {freed} is gone: {error}"));
         }
     }
 }
 
 /// Scenario: a disk comes back, and an image of it is taken before it is given what it missed. That goes on, the pool is opened
-/// anew, and closed; then the image is put on the disk. When it was taken back in and is up to date again, it can be the only one.
+/// again, and closed; then the image is put on the disk. When it was taken back in and is up to date again, it can be the only one.
 #[test]
 fn an_image_from_within_a_resync_gets_all_that_the_disk_was_given_since() {
     let bench = Rc::new(Bench::new(13, 2, CAPACITY));
@@ -232,7 +232,7 @@ fn an_image_from_within_a_resync_gets_all_that_the_disk_was_given_since() {
         })
         .unwrap();
     bench.world.kill();
-    bench.stands_alone(1, &[(0, 32768, 2), (32768, 32768, 1)]).unwrap();
+    bench.is_complete_alone(1, &[(0, 32768, 2), (32768, 32768, 1)]).unwrap();
 }
 
 /// The same disks in a world of their own.

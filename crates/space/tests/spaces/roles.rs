@@ -13,7 +13,7 @@ use crate::harness::{Bench, ROW};
 fn a_spare_holds_nothing_until_it_takes_the_place_of_a_lost_disk() {
     for kind in [Resiliency::Mirror { copies: 2 }, Resiliency::Parity { parity: 1 }] {
         let bench = Bench::new(9200, 5, Bytes::mib(96));
-        let judged = bench.run(async move |lab| {
+        let verified = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(64), kind);
             (spec.row, spec.interleave, spec.columns) =
@@ -50,7 +50,7 @@ fn a_spare_holds_nothing_until_it_takes_the_place_of_a_lost_disk() {
             pool.set_role(&spare, None).await?;
             pool.retire(&lost).await?;
             assert!(spaces.drain_disk(&lost, &Progress::default()).await?);
-            pool.strike(&lost).await?;
+            pool.evict(&lost).await?;
             assert!(pool.holds_rows(&spare));
             let other = pool.find_disk("disk2")?;
             pool.exclude(other.slot(), ExcludeReason::Asked).await?;
@@ -59,12 +59,12 @@ fn a_spare_holds_nothing_until_it_takes_the_place_of_a_lost_disk() {
             }
             Ok(spaces.close().await?)
         });
-        judged.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+        verified.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
     }
 }
 
 /// Scenario: a disk that is to stay empty dies before anything was moved off it, and the pool is opened without it. It is not taken
-/// for empty: what it had is made anew on the others, and then it is.
+/// for empty: what it had is made again on the others, and then it is.
 #[test]
 fn a_disk_that_dies_while_it_is_emptied_is_not_taken_for_empty() {
     let bench = Bench::new(9201, 5, Bytes::mib(96));
@@ -80,7 +80,7 @@ fn a_disk_that_dies_while_it_is_emptied_is_not_taken_for_empty() {
         Ok(spaces.close().await?)
     });
     made.unwrap();
-    let judged = bench.run_in(bench.lab_with(|disk| disk != 4), async move |lab| {
+    let verified = bench.run_in(bench.lab_with(|disk| disk != 4), async move |lab| {
         let spaces = lab.open().await?;
         let pool = spaces.pool();
         let left = spaces.to_empty();
@@ -96,5 +96,5 @@ fn a_disk_that_dies_while_it_is_emptied_is_not_taken_for_empty() {
         }
         Ok(spaces.close().await?)
     });
-    judged.unwrap();
+    verified.unwrap();
 }

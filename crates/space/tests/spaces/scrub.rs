@@ -10,7 +10,7 @@ use dolmen_block_io::sync::{Either, either};
 use dolmen_space::{Progress, Resiliency, Scrub, ScrubPosition, Spaces, Verification};
 use dolmen_units::Bytes;
 
-use crate::harness::pace::Slow;
+use crate::harness::slow_disks::Slow;
 use crate::harness::{Bench, Lab, Outcome, places_of};
 
 const ROWS: u64 = 6;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_block_io::sync::join_all;
-use dolmen_block_io::{Durability, Moment};
+use dolmen_block_io::{Durability, Instant};
 use dolmen_buffer::ArenaConfig;
 use dolmen_sim::{CommandKind, DiskProfile, LatencyModel, Random, Request};
 use dolmen_space::{Resiliency, Space, SpaceSpec, Spaces};
@@ -36,7 +36,7 @@ const ARENA: ArenaConfig = ArenaConfig { small_count: 4096, medium_count: 128, l
 struct Turning {
     service: Duration,
     times: Rc<Cell<u32>>,
-    free_at: Rc<Cell<Moment>>,
+    free_at: Rc<Cell<Instant>>,
 }
 
 impl Turning {
@@ -102,7 +102,12 @@ struct Seen {
 }
 
 /// Clients that read one place after another until a moment comes.
-async fn read_until(lab: &Lab, space: &Rc<Space>, case: Case, until: Moment) -> Result<Seen, Box<dyn Error>> {
+async fn read_until(
+    lab: &Lab,
+    space: &Rc<Space>,
+    case: Case,
+    until: Instant,
+) -> Result<Seen, Box<dyn Error>> {
     let seen = RefCell::new(Seen::default());
     let clock = &lab.seams.clock;
     let client = async |number: usize| -> Outcome {
@@ -140,14 +145,19 @@ impl Case {
     }
 
     /// What is seen before a disk turns, in the seconds behind that, and in those that follow.
-    async fn live(self, lab: Lab, disks: Vec<Turning>, turn: impl Fn()) -> Result<[Seen; 3], Box<dyn Error>> {
+    async fn live(
+        self,
+        lab: Lab,
+        disks: Vec<Turning>,
+        mutex: impl Fn(),
+    ) -> Result<[Seen; 3], Box<dyn Error>> {
         let spaces = lab.create().await?;
         let space = self.filled(&lab, &spaces).await?;
         disks.iter().for_each(|disk| disk.times.set(1));
         let mut parts = [Seen::default(); 3];
         for (number, (part, lasts)) in parts.iter_mut().zip(PARTS).enumerate() {
             if number == 1 {
-                turn();
+                mutex();
             }
             *part = read_until(&lab, &space, self, lab.seams.clock.now() + lasts).await?;
             part.healed = spaces.counters().healed_blocks;
@@ -166,7 +176,7 @@ impl Case {
     }
 
     /// What is seen where this happens to the disks.
-    fn run_where(self, turn: impl Fn(&[Turning], &Bench) + 'static) -> [Seen; 3] {
+    fn run_where(self, mutex: impl Fn(&[Turning], &Bench) + 'static) -> [Seen; 3] {
         let disks: Vec<Turning> = (0..self.disks).map(|_| Turning::new(self.service)).collect();
         let next = Cell::new(0);
         let bench = Bench::with_profile(1, self.disks, || {
@@ -178,8 +188,8 @@ impl Case {
         let found = Rc::new(Cell::default());
         let (into, inside) = (Rc::clone(&found), Rc::clone(&bench));
         let run = bench.run(async move |lab| {
-            let turned = disks.clone();
-            into.set(self.live(lab, disks, || turn(&turned, &inside)).await?);
+            let flipped_bit = disks.clone();
+            into.set(self.live(lab, disks, || mutex(&flipped_bit, &inside)).await?);
             Ok(())
         });
         run.unwrap();
@@ -191,9 +201,9 @@ impl Case {
             format!("{:6} reads, longest {:6.1} ms", part.reads, part.longest.as_secs_f64() * 1e3)
         };
         let (kind, clients) = (self.resiliency.to_string(), self.clients);
-        let [before, turning, behind] = parts.map(of);
+        let [before, turning, after] = parts.map(of);
         println!(
-            "{:6} {kind:17} {} disks, {clients:2} clients, {what}: {before} | {turning} | {behind}",
+            "{:6} {kind:17} {} disks, {clients:2} clients, {what}: {before} | {turning} | {after}",
             self.name, self.disks
         );
     }
@@ -203,8 +213,8 @@ impl Case {
 #[test]
 fn reads_go_round_a_disk_that_has_become_slow() {
     for case in CASES {
-        let [before, _, behind] = case.run(SLOW);
-        let share = behind.reads as f64 / before.reads as f64;
+        let [before, _, after] = case.run(SLOW);
+        let share = after.reads as f64 / before.reads as f64;
         assert!(share >= SHARE_MIN, "{}, {}: {share:.2} of the reads", case.name, case.resiliency);
     }
 }
@@ -228,14 +238,14 @@ fn no_read_that_heals_waits_for_a_disk_that_hangs() {
     for case in [THREE, Case { clients: 16, ..THREE }, DUAL, Case { name: "solid", service: SOLID, ..DUAL }] {
         let parts = case.run_where(|disks, bench| {
             disks.first().unwrap().times.set(HANGS);
-            let rotten = bench.disks.last().unwrap();
-            let places = places_of(rotten, 0..SIZE.0 / 4096, 1);
+            let corrupt = bench.disks.last().unwrap();
+            let places = places_of(corrupt, 0..SIZE.0 / 4096, 1);
             assert!(places.len() > 1000, "{} places", places.len());
-            places.into_iter().step_by(5).for_each(|at| rotten.rot(at + 77, 3));
+            places.into_iter().step_by(5).for_each(|at| corrupt.rot(at + 77, 3));
         });
-        case.print(&parts, "one hangs, one has rotten blocks");
-        let [before, _, behind] = parts;
-        assert!(before.healed == 0 && behind.healed > 50, "{} blocks are healed", behind.healed);
+        case.print(&parts, "one hangs, one has corrupt blocks");
+        let [before, _, after] = parts;
+        assert!(before.healed == 0 && after.healed > 50, "{} blocks are healed", after.healed);
         expect_within(case, parts, SECOND);
     }
 }

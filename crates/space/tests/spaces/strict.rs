@@ -1,6 +1,6 @@
 //! Strict spaces without parity: what a flush has covered is written over through a write cache.
 //!
-//! What a crash leaves of that, the crash tests show with lives of their own (`DOLMEN_CRASH_LIVES=strict`), and the simulator.
+//! What a crash leaves of that, the crash tests show with lives of their own (`DOLMEN_CRASH_RUNS=strict`), and the simulator.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::rc::Rc;
@@ -73,7 +73,7 @@ fn what_was_flushed_is_written_over_through_the_cache() {
                 assert_eq!(waiting(&spaces).await?, Bytes::ZERO, "{kind}");
                 expect().await?;
                 crate::harness::check(&spaces).await?;
-                assert_eq!((spaces.incidents().len(), spaces.counters().lost_blocks), (0, 0));
+                assert_eq!((spaces.data_loss_events().len(), spaces.counters().lost_blocks), (0, 0));
                 spaces.delete(&space).await?;
                 drop(space);
                 assert!(spaces.write_caches().await?.is_empty());
@@ -177,7 +177,7 @@ fn a_disk_that_missed_what_was_put_in_place_is_brought_up_to_date() {
             lab.expect(&space, 36 * KIB, 4 << 10, 1).await?;
             lab.expect(&space, 40 * KIB, 4 << 10, 4).await?;
             lab.expect(&space, 44 * KIB, 20 << 10, 1).await?;
-            assert_eq!((spaces.incidents().len(), spaces.counters().lost_blocks), (0, 0));
+            assert_eq!((spaces.data_loss_events().len(), spaces.counters().lost_blocks), (0, 0));
             drop(space);
             spaces.close().await?;
             Ok(())

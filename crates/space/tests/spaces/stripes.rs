@@ -12,7 +12,7 @@ use dolmen_sim::{Cut, Fate, FaultKind, Recorder, SimDisk, StateOptions};
 use dolmen_space::{Progress, Resiliency, Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, DiskSlot};
 
-use crate::harness::pace::{Dial, beside, opened, pause, text};
+use crate::harness::slow_disks::{Dial, extra, opened, pause, text};
 use crate::harness::{Bench, Lab, NotedHost, Outcome, ROW};
 
 /// Bytes of an interleave, and of a stripe of two.
@@ -47,7 +47,7 @@ async fn take_in(bench: &Bench, spaces: &Spaces, disks: &[usize]) -> Outcome {
 }
 
 /// Writes a block of the first stripe, which parity is carried over for.
-async fn carry(lab: &Lab, spaces: &Spaces) -> Outcome {
+async fn update_parity(lab: &Lab, spaces: &Spaces) -> Outcome {
     let space = spaces.find("data")?;
     lab.write(&space, 0, 4096, 5).await?;
     space.flush().await?;
@@ -57,12 +57,12 @@ async fn carry(lab: &Lab, spaces: &Spaces) -> Outcome {
 /// The first stripe has this fill, zeros for 0, and every disk may be gone in turn; then also when a block of it was written.
 fn expect(bench: &Bench, fill: u8) {
     expect_both(bench, (fill, fill));
-    let carried = bench.run(async |lab| {
+    let relogged = bench.run(async |lab| {
         let spaces = lab.open().await?;
-        carry(&lab, &spaces).await?;
+        update_parity(&lab, &spaces).await?;
         Ok(spaces.close().await?)
     });
-    carried.unwrap();
+    relogged.unwrap();
     expect_both(bench, (5, fill));
 }
 
@@ -70,20 +70,20 @@ fn expect(bench: &Bench, fill: u8) {
 fn expect_both(bench: &Bench, (first, rest): (u8, u8)) {
     for absent in (0..bench.disks.len()).map(Some).chain([None]) {
         let mode = if absent.is_some() { OpenMode::Read } else { OpenMode::Write };
-        let judged = bench.run_in(bench.lab_with(|disk| Some(disk) != absent), async move |lab| {
+        let verified = bench.run_in(bench.lab_with(|disk| Some(disk) != absent), async move |lab| {
             let spaces = lab.open_as(mode).await?;
             let space = spaces.find("data")?;
             lab.expect(&space, 0, 4096, first).await?;
             lab.expect(&space, 4096, STRIPE - 4096, rest).await?;
             lab.expect(&space, 8 * STRIPE as u64, STRIPE, 9).await?;
-            assert_eq!((spaces.incidents().len(), spaces.counters().lost_blocks), (0, 0));
+            assert_eq!((spaces.data_loss_events().len(), spaces.counters().lost_blocks), (0, 0));
             drop(space);
             match mode {
                 OpenMode::Write => lab.check_and_close(spaces).await,
                 OpenMode::Read | OpenMode::Confirmed => Ok(()),
             }
         });
-        judged.unwrap_or_else(|error| panic!("without disk {absent:?}: {error}"));
+        verified.unwrap_or_else(|error| panic!("without disk {absent:?}: {error}"));
         bench.world.kill();
     }
 }
@@ -143,7 +143,7 @@ fn parts_that_are_under_way_together_form_stripes() {
 
 /// Scenario: the last stripe of a row lacks columns, for the row has no interleave left for them. It comes whole, or in two parts
 /// under way together, and goes in place; power fails at any moment of
-/// that or behind it. Each line of it is there or not, without two disks as with all.
+/// that or behind it. Each stripe of it is there or not, without two disks as with all.
 #[test]
 fn the_short_stripe_at_the_end_of_a_row_is_one() {
     let wide = 5 * INTERLEAVE;
@@ -189,33 +189,33 @@ fn the_short_stripe_at_the_end_of_a_row_is_one() {
         for cut in recorder.cuts().into_iter().filter(|cut| *cut >= begun) {
             for (nth, state) in recorder.states(cut, &StateOptions::default()).take(6).enumerate() {
                 let left = opened(&state, &bench);
-                let judged = expect_lines(&left, first, nth % 8);
-                judged.unwrap_or_else(|error| panic!("{cut:?}, state {nth}: {error}\n{state}"));
+                let verified = expect_stripes(&left, first, nth % 8);
+                verified.unwrap_or_else(|error| panic!("{cut:?}, state {nth}: {error}\n{state}"));
             }
         }
     }
 }
 
-/// Each line of four interleaves from a byte on has fill 1 or none, all of it, without two disks as with all.
-fn expect_lines(bench: &Bench, first: u64, absent: usize) -> Outcome {
+/// Each stripe of four interleaves from a byte on has fill 1 or none, all of it, without two disks as with all.
+fn expect_stripes(bench: &Bench, first: u64, absent: usize) -> Outcome {
     let known: Rc<RefCell<Vec<u8>>> = Rc::default();
-    let gone = [absent, (absent + 3) % bench.disks.len()];
-    for (mode, gone) in [(OpenMode::Write, vec![]), (OpenMode::Read, gone.to_vec())] {
+    let freed = [absent, (absent + 3) % bench.disks.len()];
+    for (mode, freed) in [(OpenMode::Write, vec![]), (OpenMode::Read, freed.to_vec())] {
         let seen = Rc::clone(&known);
-        bench.run_in(bench.lab_with(|disk| !gone.contains(&disk)), async move |lab| {
+        bench.run_in(bench.lab_with(|disk| !freed.contains(&disk)), async move |lab| {
             let spaces = lab.open_as(mode).await?;
             let space = spaces.find("data")?;
             lab.expect(&space, 0, 4096, 9).await?;
             let mut fills = Vec::new();
-            for line in 0..INTERLEAVE / 4096 {
-                let at = first + line * 4096;
+            for stripe in 0..INTERLEAVE / 4096 {
+                let at = first + stripe * 4096;
                 fills.push(u8::from(lab.expect(&space, at, 4096, 0).await.is_err()));
                 for column in 0..4 {
                     lab.expect(&space, at + column * INTERLEAVE, 4096, fills[fills.len() - 1]).await?;
                 }
             }
             if mode == OpenMode::Read {
-                assert_eq!(fills, *seen.borrow(), "without disks {gone:?}");
+                assert_eq!(fills, *seen.borrow(), "without disks {freed:?}");
                 return Ok(());
             }
             *seen.borrow_mut() = fills;
@@ -274,8 +274,8 @@ fn a_stripe_in_flight_waits_for_its_disks_as_a_whole() {
                 let spaces = lab.create().await?;
                 let space = make(&lab, &spaces).await?;
                 lab.write(&space, 0, STRIPE, 1).await?;
-                let gone = holders(&outside, 1);
-                for disk in &gone {
+                let freed = holders(&outside, 1);
+                for disk in &freed {
                     match has_lost {
                         true => outside.disks[*disk].vanish(),
                         false => {
@@ -286,10 +286,10 @@ fn a_stripe_in_flight_waits_for_its_disks_as_a_whole() {
                 }
                 assert!(matches!(space.flush().await, Err(SpaceError::Unflushed { .. })));
                 assert!(matches!(space.read(0, 4096).await, Err(SpaceError::Unreadable { .. })));
-                for disk in gone.iter().filter(|_| has_lost) {
+                for disk in freed.iter().filter(|_| has_lost) {
                     assert!(outside.disks[*disk].return_to(0));
                 }
-                take_in(&outside, &spaces, &gone).await?;
+                take_in(&outside, &spaces, &freed).await?;
                 lab.expect(&space, 0, STRIPE, if has_lost { 0 } else { 1 }).await?;
                 assert_eq!(space.flush().await.is_err(), has_lost);
                 space.flush().await?;
@@ -424,7 +424,7 @@ fn a_stripe_that_failed_was_never_written() {
                     columns.iter().take(count).for_each(|disk| outside.disks[*disk].vanish());
                     Ok(())
                 };
-                let written = beside(vec![Box::pin(writing), Box::pin(leaving)]).await;
+                let written = extra(vec![Box::pin(writing), Box::pin(leaving)]).await;
                 assert_eq!(written.is_ok(), count == 1, "{written:?}");
                 assert!(
                     written.err().is_none_or(|error| error.starts_with("32 KiB at byte 0 of space data"))
@@ -451,8 +451,8 @@ fn a_stripe_that_failed_was_never_written() {
     }
 }
 
-/// Each block of the first stripe has one of these fills, the same as the other of its line, whichever disk is gone.
-fn expect_whole_lines(bench: &Bench, fills: &'static [u8]) -> Outcome {
+/// Each block of the first stripe has one of these fills, the same as the other of its stripe, whichever disk is gone.
+fn expect_whole_stripes(bench: &Bench, fills: &'static [u8]) -> Outcome {
     let found: Rc<RefCell<Vec<u8>>> = Rc::default();
     for absent in [None].into_iter().chain((0..bench.disks.len()).map(Some)) {
         let mode = if absent.is_some() { OpenMode::Read } else { OpenMode::Write };
@@ -472,8 +472,8 @@ fn expect_whole_lines(bench: &Bench, fills: &'static [u8]) -> Outcome {
                     has.ok_or_else(|| format!("without disk {absent:?}, block {block} is lost: {error:?}"));
                 seen.push(has?);
             }
-            if (0..4).any(|line| seen[line] != seen[line + 4]) {
-                return Err(format!("without disk {absent:?}, lines are in parts: {seen:?}").into());
+            if (0..4).any(|stripe| seen[stripe] != seen[stripe + 4]) {
+                return Err(format!("without disk {absent:?}, stripes are in parts: {seen:?}").into());
             }
             if mode == OpenMode::Write {
                 *known.borrow_mut() = seen;
@@ -492,15 +492,15 @@ fn expect_whole_lines(bench: &Bench, fills: &'static [u8]) -> Outcome {
     Ok(())
 }
 
-/// All that may be left from a step on has whole lines.
-fn expect_whole_lines_from(bench: &Bench, recorder: &Recorder, first: Cut, fills: &'static [u8]) {
+/// All that may be left from a step on has whole stripes.
+fn expect_whole_stripes_from(bench: &Bench, recorder: &Recorder, first: Cut, fills: &'static [u8]) {
     let cuts: Vec<Cut> = recorder.cuts().into_iter().filter(|cut| *cut >= first).collect();
     let mut tried = 0;
     for cut in cuts {
         for (nth, state) in recorder.states(cut, &StateOptions::default()).take(12).enumerate() {
             tried += 1;
             let left = opened(&state, bench);
-            if let Err(error) = expect_whole_lines(&left, fills) {
+            if let Err(error) = expect_whole_stripes(&left, fills) {
                 panic!("{cut:?} of {first:?} on, state {nth}: {error}\n{state}");
             }
         }
@@ -541,12 +541,12 @@ fn a_stripe_that_found_no_room_is_whole_or_was_never_written() {
         .unwrap();
     bench.world.kill();
     let (recorder, begun) = recorded.take().unwrap();
-    expect_whole_lines_from(&bench, &recorder, begun, &[0, 1]);
+    expect_whole_stripes_from(&bench, &recorder, begun, &[0, 1]);
 }
 
 /// Scenario: a flush waits for a stripe whose write fails then. It is written once more, and power fails before another flush.
 #[test]
-fn a_stripe_that_failed_before_a_flush_ended_is_no_settled_one() {
+fn a_stripe_that_failed_before_a_flush_ended_is_not_durable() {
     let dial = Dial::default();
     let bench = Rc::new(Bench::with_profile(80, 5, || dial.profile()));
     let (outside, slowly) = (Rc::clone(&bench), dial.clone());
@@ -568,7 +568,7 @@ fn a_stripe_that_failed_before_a_flush_ended_is_no_settled_one() {
                 pause(&lab, 5).await;
                 spaces.flush().await.map_err(text)
             };
-            beside(vec![Box::pin(writing), Box::pin(flushing)]).await?;
+            extra(vec![Box::pin(writing), Box::pin(flushing)]).await?;
             slowly.write.set(0);
             let begun = recorder.now();
             lab.write(&space, 0, STRIPE, 2).await?;
@@ -579,7 +579,7 @@ fn a_stripe_that_failed_before_a_flush_ended_is_no_settled_one() {
         .unwrap();
     bench.world.kill();
     let (recorder, begun) = recorded.take().unwrap();
-    expect_whole_lines_from(&bench, &recorder, begun, &[0, 2]);
+    expect_whole_stripes_from(&bench, &recorder, begun, &[0, 2]);
 }
 
 async fn fill(lab: &Lab, fill: u8) -> dolmen_buffer::Shared {
@@ -618,7 +618,7 @@ fn a_stripe_whose_columns_are_away_goes_to_the_write_cache() {
 /// opening without that disk finds enough of the stripe. It dies, at any step, and the next one has that disk and lacks another:
 /// too little is left, and it is what it was before.
 #[test]
-fn a_decision_that_was_cut_short_is_taken_anew() {
+fn an_interrupted_decision_is_made_again() {
     let bench = Rc::new(Bench::new(91, 6, Bytes::mib(96)));
     let columns: Rc<RefCell<Vec<usize>>> = Rc::default();
     let (outside, known) = (Rc::clone(&bench), Rc::clone(&columns));
@@ -672,14 +672,14 @@ fn a_decision_that_was_cut_short_is_taken_anew() {
             if looked_at.is_ok() && knows_first.get() {
                 continue;
             }
-            let judged = left.run_in(left.lab_with(|disk| disk != third), async |lab| {
+            let verified = left.run_in(left.lab_with(|disk| disk != third), async |lab| {
                 let spaces = lab.open().await?;
                 let space = spaces.find("data")?;
                 lab.expect(&space, 0, WIDE, 0).await?;
                 lab.expect(&space, 8 * WIDE as u64, WIDE, 9).await
             });
             left.world.kill();
-            judged.unwrap_or_else(|error| panic!("{cut:?}: {error}\n{state}"));
+            verified.unwrap_or_else(|error| panic!("{cut:?}: {error}\n{state}"));
             tried += 1;
         }
     }

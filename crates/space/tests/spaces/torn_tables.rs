@@ -24,7 +24,7 @@ fn part(time: u8) -> u64 {
 fn stopped_in_a_write_back(bench: &Bench, steps: u64) -> bool {
     let (is_last, is_over): (Rc<Cell<bool>>, Rc<Cell<bool>>) = Default::default();
     let (lab, last, over) = (bench.lab(), Rc::clone(&is_last), Rc::clone(&is_over));
-    let life = async move {
+    let run = async move {
         let spaces = lab.create().await.unwrap();
         let space = lab.space(&spaces, "data", Bytes::mib(2), Resiliency::Simple).await.unwrap();
         for time in 1..=TIMES {
@@ -36,7 +36,7 @@ fn stopped_in_a_write_back(bench: &Bench, steps: u64) -> bool {
         over.set(true);
         std::future::pending::<()>().await;
     };
-    bench.world.spawn("life", Box::pin(life));
+    bench.world.spawn("run", Box::pin(run));
     bench.world.run_until(|_| is_last.get()).unwrap();
     let begun = bench.world.change_count();
     bench.world.run_until(|world| is_over.get() || world.change_count() >= begun + steps).unwrap();

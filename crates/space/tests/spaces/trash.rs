@@ -87,7 +87,7 @@ fn stage_of(spaces: &Spaces) -> Result<Stage, String> {
 
 /// Opens what a crash has left: the space is at one of these stages, has every byte where it is not condemned, and all room comes
 /// back when it is purged.
-async fn judge(lab: Lab, allowed: BTreeSet<Stage>) -> Outcome {
+async fn verify(lab: Lab, allowed: BTreeSet<Stage>) -> Outcome {
     let spaces = lab.open().await?;
     let stage = stage_of(&spaces)?;
     if !allowed.contains(&stage) {
@@ -124,9 +124,9 @@ async fn judge(lab: Lab, allowed: BTreeSet<Stage>) -> Outcome {
 fn whatever_a_crash_leaves_of_the_trash_is_one_stage_or_the_next() {
     for (resiliency, disks, rows) in [(MIRROR, 2, 12), (PARITY, 3, 4)] {
         let bench = Rc::new(Bench::new(31, disks, Bytes::mib(96)));
-        let told: Rc<RefCell<Vec<(Cut, Cut, Stage)>>> = Rc::default();
+        let reported: Rc<RefCell<Vec<(Cut, Cut, Stage)>>> = Rc::default();
         let recorded = Rc::new(RefCell::new(None));
-        let (outside, stages, record) = (Rc::clone(&bench), Rc::clone(&told), Rc::clone(&recorded));
+        let (outside, stages, record) = (Rc::clone(&bench), Rc::clone(&reported), Rc::clone(&recorded));
         let lived = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let space = filled(&lab, &spaces, ("data", resiliency), rows, 1).await?;
@@ -169,10 +169,10 @@ fn whatever_a_crash_leaves_of_the_trash_is_one_stage_or_the_next() {
         });
         lived.unwrap_or_else(|error| panic!("{resiliency}: {error}"));
         let (recorder, arbiter) = recorded.borrow_mut().take().unwrap();
-        let (mut judged, mut seen) = (0, BTreeMap::new());
+        let (mut verified, mut seen) = (0, BTreeMap::new());
         for cut in recorder.cuts() {
             let mut allowed = BTreeSet::from([Stage::Whole("data")]);
-            for (begun, acked, stage) in told.borrow().iter() {
+            for (begun, acked, stage) in reported.borrow().iter() {
                 if *acked <= cut {
                     allowed.clear();
                 }
@@ -190,12 +190,12 @@ fn whatever_a_crash_leaves_of_the_trash_is_one_stage_or_the_next() {
                 let disks = left.disks.iter().flatten().cloned().collect();
                 let left = Bench { world: left.world, disks, arbiter: arbiter.snapshot() };
                 let allowed = allowed.clone();
-                let outcome = left.run(async move |lab| judge(lab, allowed).await);
+                let outcome = left.run(async move |lab| verify(lab, allowed).await);
                 outcome.unwrap_or_else(|error| panic!("{resiliency}, {cut:?}: {error}\n{state}"));
-                judged += 1;
+                verified += 1;
             }
         }
-        assert!(judged > 60 && seen.len() >= 6, "{judged} states, with {seen:?}");
+        assert!(verified > 60 && seen.len() >= 6, "{verified} states, with {seen:?}");
     }
 }
 
@@ -203,7 +203,7 @@ fn whatever_a_crash_leaves_of_the_trash_is_one_stage_or_the_next() {
 /// restore and a purge of two of them. Each is whole or in the trash with every byte, or gone for good.
 #[test]
 fn a_daemon_that_is_killed_on_the_way_loses_nothing_that_can_be_restored() {
-    let life = async |lab: Lab, acked: Rc<Cell<usize>>| {
+    let run = async |lab: Lab, acked: Rc<Cell<usize>>| {
         let spaces = lab.open().await?;
         let space = spaces.find("data")?;
         spaces.move_to_trash(&space, NOW_S).await?;
@@ -227,7 +227,7 @@ fn a_daemon_that_is_killed_on_the_way_loses_nothing_that_can_be_restored() {
         Stage::Condemned,
     ];
     let mut seen = BTreeSet::new();
-    for steps in (0..).map(|turn| turn * 3) {
+    for steps in (0..).map(|mutex| mutex * 3) {
         let bench = Bench::new(steps, 2, Bytes::mib(96));
         let made = bench.run(async move |lab| {
             let spaces = lab.create().await?;
@@ -236,7 +236,7 @@ fn a_daemon_that_is_killed_on_the_way_loses_nothing_that_can_be_restored() {
         });
         made.unwrap();
         let acked = Rc::new(Cell::new(0));
-        let ran = bench.world.run_to(StopAt::Steps(steps), life(bench.lab(), Rc::clone(&acked))).unwrap();
+        let ran = bench.world.run_to(StopAt::Steps(steps), run(bench.lab(), Rc::clone(&acked))).unwrap();
         if let Ran::Finished(outcome) = ran {
             outcome.unwrap();
             break;
@@ -245,8 +245,9 @@ fn a_daemon_that_is_killed_on_the_way_loses_nothing_that_can_be_restored() {
         let at = acked.get();
         let allowed: BTreeSet<Stage> = stages[at..stages.len().min(at + 2)].iter().copied().collect();
         seen.insert(at);
-        let judged = bench.run(async move |lab| judge(lab, allowed).await);
-        judged.unwrap_or_else(|error| panic!("killed after {steps} steps, with {at} acknowledged: {error}"));
+        let verified = bench.run(async move |lab| verify(lab, allowed).await);
+        verified
+            .unwrap_or_else(|error| panic!("killed after {steps} steps, with {at} acknowledged: {error}"));
     }
     assert_eq!(seen.len(), stages.len(), "{seen:?}");
 }
@@ -312,7 +313,7 @@ fn a_purge_that_was_stopped_or_killed_leaves_nothing_that_can_be_used() {
         let bench = Bench::new(33, 2, Bytes::mib(1024));
         bench.world.set_steps_max(20_000_000);
         let left = Rc::new(Cell::new(0));
-        let tell = Rc::clone(&left);
+        let report = Rc::clone(&left);
         let outcome = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let space = filled(&lab, &spaces, ("data", MIRROR), ROWS, 1).await?;
@@ -320,7 +321,7 @@ fn a_purge_that_was_stopped_or_killed_leaves_nothing_that_can_be_used() {
             spaces.condemn(&space).await?;
             spaces.condemn(&space).await?;
             let back = spaces.restore(&space, None).await;
-            assert!(matches!(back, Err(SpaceError::Gone { .. })), "{back:?}");
+            assert!(matches!(back, Err(SpaceError::Deleted { .. })), "{back:?}");
             let progress = Rc::new(Progress::default());
             if begin == 0 {
                 progress.stop();
@@ -334,7 +335,7 @@ fn a_purge_that_was_stopped_or_killed_leaves_nothing_that_can_be_used() {
                 }),
             );
             let all = spaces.purge(&progress).await?;
-            tell.set(space.claimed().0 / ROW.0);
+            report.set(space.claimed().0 / ROW.0);
             assert_eq!(all, spaces.condemned().is_empty());
             assert_eq!(progress.total.get(), ROWS);
             // The daemon is killed here.
@@ -364,7 +365,7 @@ fn a_purge_that_was_stopped_or_killed_leaves_nothing_that_can_be_used() {
 /// Scenario: a space is deleted for good, from the trash or at once. While the change of the map is under way it is in neither of the
 /// two lists, cannot be restored, and is never missing among what was deleted.
 #[test]
-fn a_space_on_its_way_out_of_the_trash_is_told_of_all_the_time() {
+fn a_space_that_leaves_the_trash_is_listed_all_the_time() {
     for is_trashed in [false, true] {
         let bench = Bench::new(39, 2, Bytes::mib(1024));
         let outcome = bench.run(async move |lab| {
@@ -407,10 +408,10 @@ fn a_purge_that_is_held_frees_nothing_until_it_is_released() {
             progress.hold();
             let (all, held) = (Rc::clone(&spaces), Rc::clone(&progress));
             let ended: Rc<Cell<Option<bool>>> = Rc::default();
-            let tell = Rc::clone(&ended);
-            let task = async move { tell.set(all.purge(&held).await.ok()) };
+            let report = Rc::clone(&ended);
+            let task = async move { report.set(all.purge(&held).await.ok()) };
             lab.seams.spawner.spawn("purge", Box::pin(task));
-            progress.stands().await;
+            progress.halted().await;
             let before = used(&spaces);
             spaces.pool().checkpoint().await?;
             assert_eq!((used(&spaces), progress.done.get(), ended.get()), (before, 0, None));
@@ -537,13 +538,13 @@ fn what_is_in_the_trash_keeps_its_redundancy() {
             let leaving = spaces.pool().find_disk("disk1")?;
             spaces.pool().retire(&leaving).await?;
             assert!(spaces.drain_disk(&leaving, &Progress::default()).await?);
-            spaces.pool().strike(&leaving).await?;
+            spaces.pool().evict(&leaving).await?;
             crate::harness::check(&spaces).await?;
             spaces.restore(&space, None).await?;
             outside.disks[2].vanish();
             lab.write(&other, 0, PIECE, 3).await?;
             expect_all(&lab, &space, 1).await?;
-            assert!(spaces.incidents().is_empty());
+            assert!(spaces.data_loss_events().is_empty());
             Ok(())
         });
         outcome.unwrap_or_else(|error| panic!("{resiliency}: {error}"));
@@ -669,13 +670,13 @@ impl Model {
 }
 
 async fn act(model: &Rc<RefCell<Model>>, lab: &Lab, spaces: &Rc<Spaces>) -> Outcome {
-    let deed = model.borrow_mut().below(9);
+    let operation = model.borrow_mut().below(9);
     let name = model.borrow_mut().name();
     let is_taken = model.borrow().is_taken(&name);
-    match deed {
+    match operation {
         0..=2 => {
             model.borrow_mut().fills += 1;
-            let (fill, resiliency) = (model.borrow().fills, [MIRROR, PARITY][usize::from(deed == 0)]);
+            let (fill, resiliency) = (model.borrow().fills, [MIRROR, PARITY][usize::from(operation == 0)]);
             match filled(lab, spaces, (&name, resiliency), ROWS_OF_MODEL, fill).await {
                 Ok(space) if !is_taken => _ = model.borrow_mut().whole.insert(space.id(), (name, fill)),
                 Ok(_) => return Err("a name was given twice".into()),

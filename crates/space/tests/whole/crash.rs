@@ -4,7 +4,7 @@
 //!
 //! States are drawn, evenly over the kinds of steps, until a budget is spent: `DOLMEN_CRASH_STATES` states for each life
 //! and way of crashing, half as many of pools of more than three disks, or `all`. `DOLMEN_CRASH_SEED` draws others;
-//! `DOLMEN_CRASH_LIVES=parity` takes the lives of these spaces alone. Of a short life nothing is drawn, but which bit of a page
+//! `DOLMEN_CRASH_RUNS=parity` takes the lives of these spaces alone. Of a short life nothing is drawn, but which bit of a page
 //! turns: see [`everything`].
 #![allow(
     clippy::unwrap_used,
@@ -23,11 +23,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Instant as Clock;
 
+use crate::crash_oracle::{Case, Devices, FlippedBit, attach, open_pool, run_for, verify, verify_in};
 use crate::harness::Kind;
-use crate::judge::{Case, Devices, Flipped, attach, judge, judge_in, open_pool, run_for};
-use crate::life::{Life, Plot, parity_of};
-use crate::tape::{BLOCK, Death, Deed, Expected, Instant, Mark, NotingArbiter, Tape, host_with};
-use crate::{judge, life};
+use crate::recorded_run::{RecordedRun, Scenario, parity_of};
+use crate::recording::{
+    BLOCK, Death, Expected, Instant, Mark, NotingArbiter, Operation, Recording, host_with,
+};
+use crate::{crash_oracle, recorded_run};
 use dolmen_pool::{Arbiter, OpenMode};
 use dolmen_sim::{
     BitFlip, CrashState, Cut, DiskIndex, Fate, PendingWrite, Random, Rate, SimDisk, StateOptions, Tearing,
@@ -69,7 +71,7 @@ fn budget() -> u64 {
 /// States of a life of this kind: pools of many disks take longer, and have half as many.
 fn budget_of(kind: Kind) -> u64 {
     let states = budget();
-    if states == u64::MAX || life::disks_of(kind.resiliency) == life::DISKS {
+    if states == u64::MAX || recorded_run::disks_of(kind.resiliency) == recorded_run::DISKS {
         states
     } else {
         states.div_ceil(2)
@@ -82,33 +84,35 @@ fn seed() -> u64 {
 
 /// The spaces whose lives are gone through.
 fn kinds() -> impl Iterator<Item = Kind> {
-    let only = std::env::var("DOLMEN_CRASH_LIVES").unwrap_or_default();
+    let only = std::env::var("DOLMEN_CRASH_RUNS").unwrap_or_default();
     KINDS.into_iter().filter(move |kind| kind.to_string().starts_with(&only))
 }
 
 /// The lives of a kind that are gone through.
-fn plots(kind: Kind) -> impl Iterator<Item = Plot> {
+fn scenarios(kind: Kind) -> impl Iterator<Item = Scenario> {
     let only = std::env::var("DOLMEN_CRASH_PLOT").unwrap_or_default();
-    plots_of(kind).iter().copied().filter(move |plot| format!("{plot:?}").starts_with(&only))
+    scenarios_of(kind).iter().copied().filter(move |scenario| format!("{scenario:?}").starts_with(&only))
 }
 
 /// The lives of a kind.
-fn plots_of(kind: Kind) -> &'static [Plot] {
+fn scenarios_of(kind: Kind) -> &'static [Scenario] {
     match (kind.resiliency, kind.integrity) {
         (Resiliency::Parity { .. }, _) => &[
-            Plot::Blocks,
-            Plot::Owners,
-            Plot::Destage,
-            Plot::Stripes,
-            Plot::Heirs,
-            Plot::Flips,
-            Plot::Converted,
+            Scenario::Blocks,
+            Scenario::Owners,
+            Scenario::Destage,
+            Scenario::Stripes,
+            Scenario::ShadowRows,
+            Scenario::AlternatingSlots,
+            Scenario::Converted,
         ],
-        (_, Integrity::Strict) => &[Plot::Blocks, Plot::Owners, Plot::Destage, Plot::Converted],
-        (_, Integrity::Relaxed) if kind == MIRROR => {
-            &[Plot::Blocks, Plot::Owners, Plot::Shipped, Plot::Converted]
+        (_, Integrity::Strict) => {
+            &[Scenario::Blocks, Scenario::Owners, Scenario::Destage, Scenario::Converted]
         }
-        (_, Integrity::Relaxed) => &[Plot::Blocks, Plot::Owners],
+        (_, Integrity::Relaxed) if kind == MIRROR => {
+            &[Scenario::Blocks, Scenario::Owners, Scenario::Shipped, Scenario::Converted]
+        }
+        (_, Integrity::Relaxed) => &[Scenario::Blocks, Scenario::Owners],
     }
 }
 
@@ -121,20 +125,20 @@ struct Tally {
 }
 
 impl Tally {
-    fn note(&mut self, life: &Life, cut: Cut) {
+    fn note(&mut self, run: &RecordedRun, cut: Cut) {
         self.states += 1;
         self.cuts.insert(cut.0);
-        for step in life.steps_at(cut.0) {
+        for step in run.steps_at(cut.0) {
             *self.steps.entry(step).or_insert(0) += 1;
         }
     }
 }
 
 /// Cuts in an order that visits the kinds of steps in turn, and within a kind draws.
-fn cuts_in_turn(life: &Life, random: &mut Random) -> Vec<Cut> {
+fn cuts_in_order(run: &RecordedRun, random: &mut Random) -> Vec<Cut> {
     let mut by_step: BTreeMap<Vec<&'static str>, Vec<Cut>> = BTreeMap::new();
-    for cut in life.tape.recorder().cuts() {
-        by_step.entry(life.steps_at(cut.0)).or_default().push(cut);
+    for cut in run.recording.recorder().cuts() {
+        by_step.entry(run.steps_at(cut.0)).or_default().push(cut);
     }
     let mut order = Vec::new();
     while !by_step.is_empty() {
@@ -148,13 +152,14 @@ fn cuts_in_turn(life: &Life, random: &mut Random) -> Vec<Cut> {
 }
 
 /// A few states of a cut, by draws; all when the budget is without end.
-fn some_states(life: &Life, cut: Cut, options: &StateOptions, random: &mut Random) -> Vec<CrashState> {
-    let states = life.tape.recorder().states(cut, options);
+fn some_states(run: &RecordedRun, cut: Cut, options: &StateOptions, random: &mut Random) -> Vec<CrashState> {
+    let states = run.recording.recorder().states(cut, options);
     if budget() == u64::MAX {
         return states.collect();
     }
-    let writes: Vec<u64> = life.tape.recorder().pending(cut).iter().map(|write| write.unit_count).collect();
-    let tearing = if options.torn_alike.is_some() { Tearing::Whole } else { options.tearing };
+    let writes: Vec<u64> =
+        run.recording.recorder().pending(cut).iter().map(|write| write.unit_count).collect();
+    let tearing = if options.torn_equally.is_some() { Tearing::Whole } else { options.tearing };
     let count = dolmen_sim::CrashPlan::new(writes, tearing, options.seed).state_count();
     // Drawn within the first thousand: each write of up to ten lands and is lost among them.
     let drawn: BTreeSet<u64> = (0..STATES_OF_A_CUT).map(|_| random.below(count.min(1100))).collect();
@@ -163,15 +168,15 @@ fn some_states(life: &Life, cut: Cut, options: &StateOptions, random: &mut Rando
     kept.map(|(_, state)| state).collect()
 }
 
-fn case(life: &Life, instant: Instant, states: u64) -> Case {
+fn case(run: &RecordedRun, instant: Instant, states: u64) -> Case {
     Case {
-        expected: Expected::at(&life.tape, instant, Death::PowerCut),
-        disks: life.disks,
-        copies: life.kind.resiliency.redundancy() + 1,
-        parity_of: life.parity_of(),
-        gone: BTreeSet::new(),
-        gone_then: BTreeSet::new(),
-        flipped: None,
+        expected: Expected::at(&run.recording, instant, Death::PowerCut),
+        disks: run.disks,
+        copies: run.kind.resiliency.redundancy() + 1,
+        parity_of: run.parity_of(),
+        lost: BTreeSet::new(),
+        absent_then: BTreeSet::new(),
+        flipped_bit: None,
         lost_later: states as usize / 3,
         torn: true,
         torn_headers: false,
@@ -181,25 +186,25 @@ fn case(life: &Life, instant: Instant, states: u64) -> Case {
 
 /// Opens a state at every instant of its cut.
 fn try_state(
-    life: &Life,
+    run: &RecordedRun,
     state: &CrashState,
     tally: &mut Tally,
     change: impl Fn(&mut Case),
 ) -> Result<(), String> {
-    for instant in life.tape.instants(state.cut()) {
-        let mut case = case(life, instant, tally.states);
+    for instant in run.recording.instants(state.cut()) {
+        let mut case = case(run, instant, tally.states);
         change(&mut case);
         let seed = tally.states;
-        tally.note(life, state.cut());
-        let named = life.tape.named(instant);
+        tally.note(run, state.cut());
+        let named = run.recording.named(instant);
         let context = Context(format!(
             "{}, {instant:?}, steps {:?}, {state}, gone {:?}, flipped {:?}",
-            life.kind,
-            life.steps_at(state.cut().0),
-            case.gone,
-            case.flipped
+            run.kind,
+            run.steps_at(state.cut().0),
+            case.lost,
+            case.flipped_bit
         ));
-        judge(&state.reopen(seed), case, life.pool, named)
+        verify(&state.reopen(seed), case, run.pool, named)
             .map_err(|why| format!("{why}\nafter {}", context.0))?;
     }
     Ok(())
@@ -217,27 +222,30 @@ impl Drop for Context {
 }
 
 /// Goes through lives with one way of crashing.
-fn go_through(way: &str, mut attempt: impl FnMut(&Life, Cut, &mut Random, &mut Tally) -> Result<(), String>) {
+fn go_through(
+    way: &str,
+    mut attempt: impl FnMut(&RecordedRun, Cut, &mut Random, &mut Tally) -> Result<(), String>,
+) {
     let begun = Clock::now();
     let mut states = 0;
     println!("{way}: seed {}", seed());
     for kind in kinds() {
-        for plot in plots(kind) {
-            let life = Life::record(kind, plot, seed());
+        for scenario in scenarios(kind) {
+            let run = RecordedRun::record(kind, scenario, seed());
             let mut random = Random::new(seed());
             let mut tally = Tally::default();
-            for cut in cuts_in_turn(&life, &mut random) {
+            for cut in cuts_in_order(&run, &mut random) {
                 if tally.states >= budget_of(kind) {
                     break;
                 }
-                if let Err(why) = attempt(&life, cut, &mut random, &mut tally) {
-                    panic!("{way}, {plot:?}, seed {}: {why}", seed());
+                if let Err(why) = attempt(&run, cut, &mut random, &mut tally) {
+                    panic!("{way}, {scenario:?}, seed {}: {why}", seed());
                 }
             }
             states += tally.states;
-            let all = life.tape.recorder().cuts().len();
+            let all = run.recording.recorder().cuts().len();
             println!(
-                "  {kind}, {plot:?}: {} states, {} of {all} cuts, {} kinds of steps",
+                "  {kind}, {scenario:?}: {} states, {} of {all} cuts, {} kinds of steps",
                 tally.states,
                 tally.cuts.len(),
                 tally.steps.len()
@@ -250,10 +258,10 @@ fn go_through(way: &str, mut attempt: impl FnMut(&Life, Cut, &mut Random, &mut T
 /// Any subset of what no flush covered is lost; every disk is there.
 #[test]
 fn a_power_cut_leaves_every_block_old_or_new() {
-    go_through("whole writes", |life, cut, random, tally| {
+    go_through("whole writes", |run, cut, random, tally| {
         let options = StateOptions { seed: random.next_u64(), ..StateOptions::default() };
-        for state in some_states(life, cut, &options, random) {
-            try_state(life, &state, tally, |_| {})?;
+        for state in some_states(run, cut, &options, random) {
+            try_state(run, &state, tally, |_| {})?;
         }
         Ok(())
     });
@@ -262,12 +270,12 @@ fn a_power_cut_leaves_every_block_old_or_new() {
 /// As many disks as the space survives are gone after the cut, any of them.
 #[test]
 fn a_power_cut_that_takes_disks_along_loses_nothing_flushed() {
-    go_through("disks gone", |life, cut, random, tally| {
+    go_through("disks gone", |run, cut, random, tally| {
         let options = StateOptions { seed: random.next_u64(), ..StateOptions::default() };
-        for state in some_states(life, cut, &options, random) {
-            let gone = draw_gone(life, random);
-            if !gone.is_empty() {
-                try_state(life, &state, tally, |case| case.gone.clone_from(&gone))?;
+        for state in some_states(run, cut, &options, random) {
+            let lost = draw_lost(run, random);
+            if !lost.is_empty() {
+                try_state(run, &state, tally, |case| case.lost.clone_from(&lost))?;
             }
         }
         Ok(())
@@ -275,13 +283,13 @@ fn a_power_cut_that_takes_disks_along_loses_nothing_flushed() {
 }
 
 /// Disks that the space survives: none to as many as it has spare copies.
-fn draw_gone(life: &Life, random: &mut Random) -> BTreeSet<usize> {
-    draw_gone_of(life.disks, life, random)
+fn draw_lost(run: &RecordedRun, random: &mut Random) -> BTreeSet<usize> {
+    draw_lost_of(run.disks, run, random)
 }
 
 /// The same of more disks than the pool began with.
-fn draw_gone_of(disks: usize, life: &Life, random: &mut Random) -> BTreeSet<usize> {
-    (0..life.kind.resiliency.redundancy())
+fn draw_lost_of(disks: usize, run: &RecordedRun, random: &mut Random) -> BTreeSet<usize> {
+    (0..run.kind.resiliency.redundancy())
         .filter_map(|_| (random.below(8) > 0).then(|| random.index(disks)))
         .collect()
 }
@@ -289,15 +297,17 @@ fn draw_gone_of(disks: usize, life: &Life, random: &mut Random) -> BTreeSet<usiz
 /// One write is torn at a sector, or all copies of every block at the same sector, and disks may be gone.
 #[test]
 fn a_torn_block_is_old_or_new_or_listed() {
-    go_through("torn writes", |life, cut, random, tally| {
-        let torn_alike = random.coin().then(|| 1 + random.below(7) as u8);
+    go_through("torn writes", |run, cut, random, tally| {
+        let torn_equally = random.coin().then(|| 1 + random.below(7) as u8);
         let seed = random.next_u64();
-        let options = StateOptions { seed, tearing: Tearing::OneTorn, torn_alike, ..StateOptions::default() };
-        for state in some_states(life, cut, &options, random) {
-            let gone = if random.coin() { draw_gone(life, random) } else { BTreeSet::new() };
-            try_state(life, &state, tally, |case| {
-                case.gone.clone_from(&gone);
-                case.torn_headers = life.plot == Plot::Converted || life.kind.resiliency.parity_columns() > 0;
+        let options =
+            StateOptions { seed, tearing: Tearing::OneTorn, torn_equally, ..StateOptions::default() };
+        for state in some_states(run, cut, &options, random) {
+            let lost = if random.coin() { draw_lost(run, random) } else { BTreeSet::new() };
+            try_state(run, &state, tally, |case| {
+                case.lost.clone_from(&lost);
+                case.torn_headers =
+                    run.scenario == Scenario::Converted || run.kind.resiliency.parity_columns() > 0;
             })?;
         }
         Ok(())
@@ -305,8 +315,8 @@ fn a_torn_block_is_old_or_new_or_listed() {
 }
 
 /// Pages that were ever written, by disk and address.
-fn written_pages(life: &Life) -> BTreeSet<(DiskIndex, u64)> {
-    let recorder = life.tape.recorder();
+fn written_pages(run: &RecordedRun) -> BTreeSet<(DiskIndex, u64)> {
+    let recorder = run.recording.recorder();
     let writes = recorder.cuts().into_iter().flat_map(|cut| recorder.pending(cut));
     writes
         .filter(|write| write.length <= 256 * 1024)
@@ -320,18 +330,18 @@ fn written_pages(life: &Life) -> BTreeSet<(DiskIndex, u64)> {
 /// How every block that was ever written begins, and parity of them, which stands for the first block of its line.
 type Beginnings = BTreeMap<Vec<u8>, (&'static str, u64)>;
 
-fn beginnings(life: &Life) -> Beginnings {
+fn beginnings(run: &RecordedRun) -> Beginnings {
     let mut found = Beginnings::new();
-    for entry in life.tape.entries.borrow().iter() {
-        if let Deed::Put { first, count, fill } = entry.deed {
+    for entry in run.recording.entries.borrow().iter() {
+        if let Operation::Put { first, count, fill } = entry.operation {
             let blocks = (first..first + count).filter(|_| fill != 0);
-            found.extend(blocks.map(|block| (judge::beginning(block, fill), (entry.name, block))));
+            found.extend(blocks.map(|block| (crash_oracle::beginning(block, fill), (entry.name, block))));
         }
     }
-    if let Some(columns) = life.parity_of() {
+    if let Some(columns) = run.parity_of() {
         let of_parity = parities(&found, columns);
-        for (beginning, line) in of_parity {
-            found.entry(beginning).or_insert(line);
+        for (beginning, stripe) in of_parity {
+            found.entry(beginning).or_insert(stripe);
         }
     }
     found
@@ -341,14 +351,14 @@ fn beginnings(life: &Life) -> Beginnings {
 fn parities(blocks: &Beginnings, columns: u64) -> Beginnings {
     let mut lines: BTreeMap<_, BTreeMap<u64, Vec<&Vec<u8>>>> = BTreeMap::new();
     for (beginning, (name, block)) in blocks {
-        let line = lines.entry((*name, judge::line_of(columns, *block))).or_default();
-        line.entry(*block).or_default().push(beginning);
+        let stripe = lines.entry((*name, crash_oracle::stripe_of(columns, *block))).or_default();
+        stripe.entry(*block).or_default().push(beginning);
     }
     let mut found = Beginnings::new();
-    for ((name, _), of_line) in lines {
-        let first = of_line.keys().next().copied().unwrap_or_default();
-        let mut sums = BTreeSet::from([vec![0; judge::BEGINNING]]);
-        for contents in of_line.values() {
+    for ((name, _), of_stripe) in lines {
+        let first = of_stripe.keys().next().copied().unwrap_or_default();
+        let mut sums = BTreeSet::from([vec![0; crash_oracle::BEGINNING]]);
+        for contents in of_stripe.values() {
             let with = |sum: &Vec<u8>, content: &[u8]| -> Vec<u8> {
                 sum.iter().zip(content).map(|(left, right)| left ^ right).collect()
             };
@@ -356,7 +366,7 @@ fn parities(blocks: &Beginnings, columns: u64) -> Beginnings {
             let more: Vec<Vec<u8>> = more.collect();
             sums.extend(more);
         }
-        sums.remove(&vec![0; judge::BEGINNING]);
+        sums.remove(&vec![0; crash_oracle::BEGINNING]);
         found.extend(sums.into_iter().map(|sum| (sum, (name, first))));
     }
     found
@@ -364,7 +374,7 @@ fn parities(blocks: &Beginnings, columns: u64) -> Beginnings {
 
 /// The block that a page of a state holds.
 fn block_at(known: &Beginnings, state: &CrashState, page: (DiskIndex, u64)) -> Option<(&'static str, u64)> {
-    let mut bytes = vec![0; judge::BEGINNING];
+    let mut bytes = vec![0; crash_oracle::BEGINNING];
     state.image(page.0)?.read(page.1, &mut bytes);
     known.get(&bytes).copied()
 }
@@ -373,33 +383,34 @@ fn block_at(known: &Beginnings, state: &CrashState, page: (DiskIndex, u64)) -> O
 #[test]
 fn a_flipped_bit_is_never_believed() {
     let mut looked: Option<((Kind, usize), Vec<(DiskIndex, u64)>, Beginnings)> = None;
-    go_through("a flipped bit", |life, cut, random, tally| {
-        let key = (life.kind, life.tape.entries.borrow().len());
+    go_through("a flipped bit", |run, cut, random, tally| {
+        let key = (run.kind, run.recording.entries.borrow().len());
         if looked.as_ref().is_none_or(|(of, ..)| *of != key) {
-            looked = Some((key, written_pages(life).into_iter().collect(), beginnings(life)));
+            looked = Some((key, written_pages(run).into_iter().collect(), beginnings(run)));
         }
         let Some((_, pages, known)) = &looked else { return Ok(()) };
         let seed = random.next_u64();
         let options = StateOptions { seed, ..StateOptions::default() };
-        let states = some_states(life, cut, &options, &mut Random::new(seed));
+        let states = some_states(run, cut, &options, &mut Random::new(seed));
         for (number, state) in states.iter().enumerate() {
             let data: Vec<_> =
                 pages.iter().filter(|page| block_at(known, state, **page).is_some()).copied().collect();
-            let anywhere = life.kind.resiliency.redundancy() > 0 && random.below(4) == 0;
+            let anywhere = run.kind.resiliency.redundancy() > 0 && random.below(4) == 0;
             let from = if anywhere { pages } else { &data };
             if from.is_empty() {
                 continue;
             }
             let page = from[random.index(from.len())];
             let flip = BitFlip { disk: page.0, at: page.1 + random.below(BLOCK), bit: random.below(8) as u8 };
-            let flipped = block_at(known, state, page);
-            let flipped = flipped.map_or(Flipped::Elsewhere, |(name, block)| Flipped::Block(name, block));
+            let flipped_bit = block_at(known, state, page);
+            let flipped_bit =
+                flipped_bit.map_or(FlippedBit::Elsewhere, |(name, block)| FlippedBit::Block(name, block));
             let options = StateOptions { flip: Some(flip), ..options };
-            let bad = some_states(life, cut, &options, &mut Random::new(seed)).swap_remove(number);
-            let gone = if random.coin() && !anywhere { draw_gone(life, random) } else { BTreeSet::new() };
-            try_state(life, &bad, tally, |case| {
-                case.gone.clone_from(&gone);
-                case.flipped = Some(flipped);
+            let bad = some_states(run, cut, &options, &mut Random::new(seed)).swap_remove(number);
+            let lost = if random.coin() && !anywhere { draw_lost(run, random) } else { BTreeSet::new() };
+            try_state(run, &bad, tally, |case| {
+                case.lost.clone_from(&lost);
+                case.flipped_bit = Some(flipped_bit);
             })?;
         }
         Ok(())
@@ -409,12 +420,12 @@ fn a_flipped_bit_is_never_believed() {
 /// Power fails a second time while the pool is opened, and another disk is gone then.
 #[test]
 fn a_second_crash_during_recovery_changes_nothing() {
-    go_through("crash during recovery", |life, cut, random, tally| {
+    go_through("crash during recovery", |run, cut, random, tally| {
         let options = StateOptions { seed: random.next_u64(), ..StateOptions::default() };
-        for state in some_states(life, cut, &options, random).into_iter().take(1) {
-            let instants = life.tape.instants(state.cut());
+        for state in some_states(run, cut, &options, random).into_iter().take(1) {
+            let instants = run.recording.instants(state.cut());
             let instant = instants[random.index(instants.len())];
-            crash_again(life, &state, instant, random, tally)?;
+            crash_again(run, &state, instant, random, tally)?;
         }
         Ok(())
     });
@@ -422,17 +433,17 @@ fn a_second_crash_during_recovery_changes_nothing() {
 
 /// The tape of an opening of a state.
 fn open_recorded(
-    life: &Life,
+    run: &RecordedRun,
     state: &CrashState,
     instant: Instant,
-    gone: &BTreeSet<usize>,
+    lost: &BTreeSet<usize>,
     seed: u64,
-) -> Result<Rc<Tape>, String> {
+) -> Result<Rc<Recording>, String> {
     let again = state.reopen(seed);
-    again.world.set_arenas(life::ARENAS, life::ARENAS);
-    let tape = Tape::new(Some(again.world.record()));
-    let arbiter = host_with(life.pool, life.tape.named(instant), &tape);
-    let devices = attach(&again.disks, gone, &again.world);
+    again.world.set_arenas(recorded_run::ARENAS, recorded_run::ARENAS);
+    let recording = Recording::new(Some(again.world.record()));
+    let arbiter = host_with(run.pool, run.recording.named(instant), &recording);
+    let devices = attach(&again.disks, lost, &again.world);
     let seams = again.world.seams();
     let opening = async move {
         let arbiter = arbiter as Rc<dyn Arbiter>;
@@ -443,41 +454,41 @@ fn open_recorded(
     };
     // What cannot be opened here is judged by the other tests.
     let _ = again.world.run(opening).map_err(|stuck| stuck.to_string())?;
-    Ok(tape)
+    Ok(recording)
 }
 
 fn crash_again(
-    life: &Life,
+    run: &RecordedRun,
     state: &CrashState,
     instant: Instant,
     random: &mut Random,
     tally: &mut Tally,
 ) -> Result<(), String> {
-    let gone = draw_gone(life, random);
-    let tape = open_recorded(life, state, instant, &gone, random.next_u64())?;
-    let cuts = tape.recorder().cuts();
+    let lost = draw_lost(run, random);
+    let recording = open_recorded(run, state, instant, &lost, random.next_u64())?;
+    let cuts = recording.recorder().cuts();
     for _ in 0..STATES_OF_A_CUT {
         let second = cuts[random.index(cuts.len())];
         let options = StateOptions { seed: random.next_u64(), ..StateOptions::default() };
         let count = dolmen_sim::CrashPlan::new(
-            tape.recorder().pending(second).iter().map(|write| write.unit_count).collect(),
+            recording.recorder().pending(second).iter().map(|write| write.unit_count).collect(),
             Tearing::Whole,
             0,
         )
         .state_count();
         let index = random.below(count.min(600)) as usize;
-        let Some(state_again) = tape.recorder().states(second, &options).nth(index) else { continue };
-        for instant_again in tape.instants(second) {
-            let mut case = case(life, instant, tally.states);
-            case.expected.weak.extend(&gone);
-            case.gone = draw_gone(life, random);
+        let Some(state_again) = recording.recorder().states(second, &options).nth(index) else { continue };
+        for instant_again in recording.instants(second) {
+            let mut case = case(run, instant, tally.states);
+            case.expected.weak.extend(&lost);
+            case.lost = draw_lost(run, random);
             let context = Context(format!(
-                "{:?}, {instant:?}, {state}\nopened without {gone:?}, again at {instant_again:?}, {state_again}\nopened without {:?}",
-                life.steps_at(state.cut().0),
-                case.gone
+                "{:?}, {instant:?}, {state}\nopened without {lost:?}, again at {instant_again:?}, {state_again}\nopened without {:?}",
+                run.steps_at(state.cut().0),
+                case.lost
             ));
-            tally.note(life, state.cut());
-            judge(&state_again.reopen(tally.states), case, life.pool, tape.named(instant_again))
+            tally.note(run, state.cut());
+            verify(&state_again.reopen(tally.states), case, run.pool, recording.named(instant_again))
                 .map_err(|why| format!("{why}\nafter {}", context.0))?;
         }
     }
@@ -487,31 +498,32 @@ fn crash_again(
 /// A disk loses what was cached last, and is gone when the pool is opened. Power fails at every step of that, and then it is
 /// here, as it was, and another one gone: what the opening found in the cache, and had not made durable, counts for nothing.
 #[test]
-fn what_an_opening_finds_cached_is_found_anew_until_it_has_ended() -> Result<(), String> {
-    let life = Life::record(Kind::usual(Resiliency::Parity { parity: 1 }), Plot::Cached, seed());
-    let end = life.tape.recorder().now();
-    let instant = life.tape.end();
+fn cached_content_is_found_again_by_each_opening_until_it_ends() -> Result<(), String> {
+    let run = RecordedRun::record(Kind::usual(Resiliency::Parity { parity: 1 }), Scenario::Cached, seed());
+    let end = run.recording.recorder().now();
+    let instant = run.recording.end();
     let mut tally = Tally::default();
-    for first in 0..life.disks {
-        let gone = BTreeSet::from([first]);
+    for first in 0..run.disks {
+        let lost = BTreeSet::from([first]);
         let has_lost =
             |(write, fate): &(PendingWrite, Fate)| (write.disk.0 == first) == (*fate == Fate::Lost);
-        let mut states = life.tape.recorder().states(end, &StateOptions::default());
+        let mut states = run.recording.recorder().states(end, &StateOptions::default());
         let state = states.find(|state| state.fates().iter().all(has_lost)).unwrap();
-        let tape = open_recorded(&life, &state, instant, &gone, 1)?;
-        for cut in tape.recorder().cuts() {
+        let recording = open_recorded(&run, &state, instant, &lost, 1)?;
+        for cut in recording.recorder().cuts() {
             let is_landed = |(_, fate): &(PendingWrite, Fate)| *fate == Fate::Landed;
-            let mut states = tape.recorder().states(cut, &StateOptions::default());
+            let mut states = recording.recorder().states(cut, &StateOptions::default());
             let Some(again) = states.find(|state| state.fates().iter().all(is_landed)) else { continue };
-            for instant_again in tape.instants(cut) {
-                for then in (0..life.disks).filter(|then| *then != first) {
-                    let mut case = case(&life, instant, tally.states);
-                    case.expected.weak.extend(&gone);
-                    case.gone = BTreeSet::from([then]);
-                    tally.note(&life, end);
-                    judge(&again.reopen(tally.states), case, life.pool, tape.named(instant_again)).map_err(
-                        |why| format!("{why}\nopened without {first}, {again}, then without {then}"),
-                    )?;
+            for instant_again in recording.instants(cut) {
+                for then in (0..run.disks).filter(|then| *then != first) {
+                    let mut case = case(&run, instant, tally.states);
+                    case.expected.weak.extend(&lost);
+                    case.lost = BTreeSet::from([then]);
+                    tally.note(&run, end);
+                    verify(&again.reopen(tally.states), case, run.pool, recording.named(instant_again))
+                        .map_err(|why| {
+                            format!("{why}\nopened without {first}, {again}, then without {then}")
+                        })?;
                 }
             }
         }
@@ -528,15 +540,15 @@ fn a_killed_daemon_loses_nothing_acknowledged() {
     let mut kills = 0;
     println!("killed: seed {}", seed());
     for kind in kinds() {
-        for plot in plots(kind) {
-            let all = Life::record(kind, plot, seed()).world.change_count();
+        for scenario in scenarios(kind) {
+            let all = RecordedRun::record(kind, scenario, seed()).world.change_count();
             let mut random = Random::new(seed());
             let count = budget_of(kind).min(all);
             for number in 0..count {
                 let commands = number * all / count + random.below(all.div_ceil(count)) + 1;
                 kills += 1;
-                if let Err(why) = kill_after(kind, plot, commands, &mut random) {
-                    panic!("killed after {commands} commands, {kind}, {plot:?}, seed {}: {why}", seed());
+                if let Err(why) = kill_after(kind, scenario, commands, &mut random) {
+                    panic!("killed after {commands} commands, {kind}, {scenario:?}, seed {}: {why}", seed());
                 }
             }
         }
@@ -544,30 +556,31 @@ fn a_killed_daemon_loses_nothing_acknowledged() {
     println!("killed: {kills} times in {:?}", begun.elapsed());
 }
 
-fn kill_after(kind: Kind, plot: Plot, commands: u64, random: &mut Random) -> Result<(), String> {
-    let (world, disks, tape) = mortal_world(life::disks_of(kind.resiliency) + plot.further_disks(), random);
-    let (body, arbiter) = life::body(&world, &disks, &tape, kind, plot);
-    let _context = Context(format!("killed after {commands} commands, {kind}, {plot:?}"));
+fn kill_after(kind: Kind, scenario: Scenario, commands: u64, random: &mut Random) -> Result<(), String> {
+    let (world, disks, recording) =
+        mortal_world(recorded_run::disks_of(kind.resiliency) + scenario.further_disks(), random);
+    let (body, arbiter) = recorded_run::body(&world, &disks, &recording, kind, scenario);
+    let _context = Context(format!("killed after {commands} commands, {kind}, {scenario:?}"));
     if let Some(Err(error)) = run_for(&world, commands, body) {
         return Err(error);
     }
-    judge_the_killed(&world, disks, &tape, arbiter, kind.resiliency, random)
+    verify_after_kill(&world, disks, &recording, arbiter, kind.resiliency, random)
 }
 
 /// A world in which what is under way at a kill may land late, its disks, and what notes what was acknowledged.
-fn mortal_world(disks: usize, random: &mut Random) -> (Rc<World>, Vec<Rc<SimDisk>>, Rc<Tape>) {
+fn mortal_world(disks: usize, random: &mut Random) -> (Rc<World>, Vec<Rc<SimDisk>>, Rc<Recording>) {
     let world = Rc::new(World::new(random.next_u64()));
-    world.set_arenas(life::ARENAS, life::ARENAS);
-    let profile = || life::profile().with_late_writes(Rate::one_in(3));
-    let disks = (0..disks).map(|number| world.add_disk(&life::name_of(number), profile())).collect();
-    (world, disks, Tape::new(None))
+    world.set_arenas(recorded_run::ARENAS, recorded_run::ARENAS);
+    let profile = || recorded_run::profile().with_delayed_writes(Rate::one_in(3));
+    let disks = (0..disks).map(|number| world.add_disk(&recorded_run::name_of(number), profile())).collect();
+    (world, disks, Recording::new(None))
 }
 
 /// Kills the process, and holds what the next one finds against what was acknowledged.
-fn judge_the_killed(
+fn verify_after_kill(
     world: &Rc<World>,
     disks: Vec<Rc<SimDisk>>,
-    tape: &Rc<Tape>,
+    recording: &Rc<Recording>,
     arbiter: Rc<NotingArbiter>,
     resiliency: Resiliency,
     random: &mut Random,
@@ -578,27 +591,27 @@ fn judge_the_killed(
         // The locks on members are held until the last command is over; see docs/fault_model.md, Late writes.
         disk.outlast_the_dead();
     }
-    let end = tape.end();
+    let end = recording.end();
     if random.coin() {
         let devices = attach(&disks.iter().cloned().map(Some).collect::<Vec<_>>(), &BTreeSet::new(), world);
         flush_and_fail(world, devices, Rc::clone(&arbiter) as Rc<dyn Arbiter>)?;
     }
     let case = Case {
-        expected: Expected::at(tape, end, Death::Kill),
-        disks: life::disks_of(resiliency),
+        expected: Expected::at(recording, end, Death::Kill),
+        disks: recorded_run::disks_of(resiliency),
         copies: resiliency.redundancy() + 1,
         parity_of: parity_of(resiliency),
-        gone: BTreeSet::new(),
-        gone_then: BTreeSet::new(),
-        flipped: None,
-        lost_later: random.index(life::disks_of(resiliency)),
+        lost: BTreeSet::new(),
+        absent_then: BTreeSet::new(),
+        flipped_bit: None,
+        lost_later: random.index(recorded_run::disks_of(resiliency)),
         torn: true,
         torn_headers: false,
         thorough: true,
     };
     let disks: Vec<_> = disks.into_iter().map(Some).collect();
     let devices = Devices { here: attach(&disks, &BTreeSet::new(), world), later: Vec::new() };
-    judge_in(world, case, devices, arbiter)
+    verify_in(world, case, devices, arbiter)
 }
 
 /// A client finds the next daemon and flushes, and power fails as that is acknowledged: what the first daemon acknowledged has
@@ -629,14 +642,15 @@ fn a_killed_rewrite_leaves_old_or_new() -> Result<(), String> {
         let (mut commands, mut rounds) = (0, 0);
         while rounds < REWRITE_ROUNDS {
             commands += 1;
-            let (world, disks, tape) = mortal_world(life::disks_of(kind.resiliency), &mut random);
-            let (again, arbiter) = life::rewriting(&world, &disks, &tape, kind);
+            let (world, disks, recording) =
+                mortal_world(recorded_run::disks_of(kind.resiliency), &mut random);
+            let (again, arbiter) = recorded_run::rewriting(&world, &disks, &recording, kind);
             if run_for(&world, commands, again).transpose()?.is_some() {
                 (commands, rounds) = (0, rounds + 1);
                 continue;
             }
             kills += 1;
-            judge_the_killed(&world, disks, &tape, arbiter, kind.resiliency, &mut random)
+            verify_after_kill(&world, disks, &recording, arbiter, kind.resiliency, &mut random)
                 .map_err(|why| format!("killed after {commands} commands, {kind}, seed {}: {why}", seed()))?;
         }
     }
@@ -649,7 +663,7 @@ fn a_killed_rewrite_leaves_old_or_new() -> Result<(), String> {
 /// was flushed is there, also with one disk gone for as many as the space survives; nothing stays stale.
 #[test]
 fn a_cut_while_disks_come_and_go_leaves_old_or_new_members() {
-    cut_while_members_change("disks come and go", Plot::Disks, 0);
+    cut_while_members_change("disks come and go", Scenario::Disks, 0);
 }
 
 /// The same while a disk leaves without another in its place, under writes, what it has going to one that was added. It is a
@@ -657,32 +671,32 @@ fn a_cut_while_disks_come_and_go_leaves_old_or_new_members() {
 /// without; and then any one disk may go.
 #[test]
 fn a_cut_while_disks_come_and_go_leaves_a_member_or_all_of_it_elsewhere() {
-    cut_while_members_change("a disk is removed", Plot::Removal, Plot::Removal.further_disks());
+    cut_while_members_change("a disk is removed", Scenario::Removal, Scenario::Removal.further_disks());
 }
 
 /// Cuts a life in which members change, with some of the disks gone: of those that the pool began with, and so many of the others.
-fn cut_while_members_change(way: &str, plot: Plot, further: usize) {
+fn cut_while_members_change(way: &str, scenario: Scenario, further: usize) {
     let begun = Clock::now();
     println!("{way}: seed {}", seed());
     for kind in kinds() {
-        let life = Life::record(kind, plot, seed());
+        let run = RecordedRun::record(kind, scenario, seed());
         let mut random = Random::new(seed());
         let mut tally = Tally::default();
         let every = kind == EVERY_CUT || budget() == u64::MAX;
-        let cuts = cuts_in_turn(&life, &mut random);
-        let cuts = cuts.into_iter().filter(|cut| !life.steps_at(cut.0).is_empty());
+        let cuts = cuts_in_order(&run, &mut random);
+        let cuts = cuts.into_iter().filter(|cut| !run.steps_at(cut.0).is_empty());
         for cut in cuts.take(if every { CUTS_MAX } else { STATES as usize }) {
             let options = StateOptions { seed: random.next_u64(), ..StateOptions::default() };
-            let states = some_states(&life, cut, &options, &mut random);
+            let states = some_states(&run, cut, &options, &mut random);
             for state in states.iter().take(if budget() == u64::MAX { usize::MAX } else { 1 }) {
-                let gone = if random.below(3) == 0 {
-                    draw_gone_of(life.disks + further, &life, &mut random)
+                let lost = if random.below(3) == 0 {
+                    draw_lost_of(run.disks + further, &run, &mut random)
                 } else {
                     BTreeSet::new()
                 };
-                let tried = try_state(&life, state, &mut tally, |case| {
-                    case.gone.clone_from(&gone);
-                    case.thorough |= !gone.is_empty();
+                let tried = try_state(&run, state, &mut tally, |case| {
+                    case.lost.clone_from(&lost);
+                    case.thorough |= !lost.is_empty();
                 });
                 if let Err(why) = tried {
                     panic!("{way}, seed {}: {why}", seed());
@@ -700,10 +714,10 @@ fn cut_while_members_change(way: &str, plot: Plot, further: usize) {
 fn a_cut_within_a_checkpoint_in_parts_loses_nothing_of_map_and_blocks() {
     let begun = Clock::now();
     println!("checkpoints in parts: seed {}", seed());
-    let life = Life::record(MIRROR, Plot::FullMap, seed());
+    let run = RecordedRun::record(MIRROR, Scenario::FullMap, seed());
     let mut random = Random::new(seed());
     let mut tally = Tally::default();
-    let cuts = cuts_in_turn(&life, &mut random).into_iter().filter(|cut| !life.steps_at(cut.0).is_empty());
+    let cuts = cuts_in_order(&run, &mut random).into_iter().filter(|cut| !run.steps_at(cut.0).is_empty());
     let cuts: Vec<Cut> = cuts.collect();
     assert!(cuts.len() > 1000, "{} cuts: checkpoints in one go have some 200", cuts.len());
     for cut in cuts {
@@ -711,9 +725,9 @@ fn a_cut_within_a_checkpoint_in_parts_loses_nothing_of_map_and_blocks() {
             break;
         }
         let options = StateOptions { seed: random.next_u64(), ..StateOptions::default() };
-        for state in some_states(&life, cut, &options, &mut random) {
-            let gone = if random.coin() { draw_gone(&life, &mut random) } else { BTreeSet::new() };
-            if let Err(why) = try_state(&life, &state, &mut tally, |case| case.gone.clone_from(&gone)) {
+        for state in some_states(&run, cut, &options, &mut random) {
+            let lost = if random.coin() { draw_lost(&run, &mut random) } else { BTreeSet::new() };
+            if let Err(why) = try_state(&run, &state, &mut tally, |case| case.lost.clone_from(&lost)) {
                 panic!("a checkpoint in parts, seed {}: {why}", seed());
             }
         }
@@ -722,26 +736,32 @@ fn a_cut_within_a_checkpoint_in_parts_loses_nothing_of_map_and_blocks() {
     println!("checkpoints in parts: {states} states in {:?}, {cuts} cuts", begun.elapsed());
 }
 
-/// Control: a tape that claims a flush was acknowledged when it began. The judge has to find a state that breaks the claim,
+/// Control: a tape that claims a flush was acknowledged when it began. The oracle has to find a state that breaks the claim,
 /// or it would not see a lost flush.
 #[test]
-fn the_judge_sees_a_flush_that_was_not() {
-    let life = Life::record(MIRROR, Plot::Blocks, seed());
-    for entry in life.tape.entries.borrow_mut().iter_mut().filter(|entry| matches!(entry.deed, Deed::Flush)) {
+fn the_oracle_detects_a_missing_flush() {
+    let run = RecordedRun::record(MIRROR, Scenario::Blocks, seed());
+    for entry in run
+        .recording
+        .entries
+        .borrow_mut()
+        .iter_mut()
+        .filter(|entry| matches!(entry.operation, Operation::Flush))
+    {
         entry.acked = Some(Mark { order: entry.begun.order + 1, ..entry.begun });
     }
-    let entries = life.tape.entries.borrow();
+    let entries = run.recording.entries.borrow();
     let flushes: Vec<Cut> = entries
         .iter()
-        .filter(|entry| matches!(entry.deed, Deed::Flush))
+        .filter(|entry| matches!(entry.operation, Operation::Flush))
         .map(|entry| Cut(entry.begun.cut))
         .collect();
     drop(entries);
     let mut tally = Tally::default();
     for cut in flushes {
         // The first state is the one that loses all it can.
-        for state in life.tape.recorder().states(cut, &StateOptions::default()).take(1) {
-            if try_state(&life, &state, &mut tally, |_| {}).is_err() {
+        for state in run.recording.recorder().states(cut, &StateOptions::default()).take(1) {
+            if try_state(&run, &state, &mut tally, |_| {}).is_err() {
                 println!("the lie was seen in state {}", tally.states);
                 return;
             }

@@ -28,7 +28,7 @@ const CAPACITY: Bytes = Bytes::mib(64);
 const ARENAS: ArenaConfig = ArenaConfig { small_count: 256, medium_count: 16, large_count: 6 };
 const BLOCK: usize = 4096;
 
-/// What a person or an accident does.
+/// What a person or an incident does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Act {
     /// Carries a disk to the other host, whatever is open there.
@@ -61,7 +61,7 @@ struct Host {
 
 /// A line of history.
 #[derive(Debug, Clone)]
-struct Line {
+struct HistoryLine {
     tip: u64,
     /// Written behind the tip and not acknowledged.
     maybe: BTreeSet<u64>,
@@ -73,7 +73,7 @@ struct Scene {
     images: Vec<Image>,
     place: Vec<usize>,
     hosts: [Host; 2],
-    lines: Vec<Line>,
+    lines: Vec<HistoryLine>,
     /// Everything that was ever written.
     values: BTreeSet<u64>,
     sessions: usize,
@@ -149,7 +149,7 @@ impl Scene {
             images: start.images.clone(),
             place: vec![0; DISKS],
             hosts: [host(start.arbiter.snapshot()), host(MemoryArbiter::new(HostId([2; 16])))],
-            lines: vec![Line { tip: 1, maybe: BTreeSet::new(), holder: 0 }],
+            lines: vec![HistoryLine { tip: 1, maybe: BTreeSet::new(), holder: 0 }],
             values: BTreeSet::from([1]),
             sessions: 0,
             done: Vec::new(),
@@ -158,12 +158,12 @@ impl Scene {
 
     /// What makes sense now. Disks are alike, so the first to be carried is disk 0, the next new one disk 1.
     fn acts(&self) -> Vec<Act> {
-        let carried: BTreeSet<usize> = self
+        let relogged: BTreeSet<usize> = self
             .done
             .iter()
             .filter_map(|act| if let Act::Carry(disk) = act { Some(*disk) } else { None })
             .collect();
-        let mut acts: Vec<Act> = (0..DISKS.min(carried.len() + 1)).map(Act::Carry).collect();
+        let mut acts: Vec<Act> = (0..DISKS.min(relogged.len() + 1)).map(Act::Carry).collect();
         for host in 0..2 {
             match &self.hosts[host].session {
                 Some(_) => acts.extend([Act::Write(host), Act::Export(host), Act::Crash(host)]),
@@ -196,11 +196,11 @@ impl Scene {
         let from = self.place[disk];
         self.place[disk] = 1 - from;
         let Some(session) = &self.hosts[from].session else { return Ok(()) };
-        if let Some((_, seat)) =
-            session.disks.iter().find(|(number, seat)| *number == disk && !seat.is_absent())
+        if let Some((_, attach)) =
+            session.disks.iter().find(|(number, attach)| *number == disk && !attach.is_absent())
         {
-            seat.vanish();
-            self.images[disk] = seat.truth();
+            attach.vanish();
+            self.images[disk] = attach.truth();
         }
         Ok(())
     }
@@ -244,7 +244,7 @@ impl Scene {
                 world.power_cut();
                 looked
             }
-            Ok((spaces, confirmed)) => self.seat(host, world, disks, spaces?, confirmed),
+            Ok((spaces, confirmed)) => self.attach(host, world, disks, spaces?, confirmed),
         }
     }
 
@@ -258,7 +258,7 @@ impl Scene {
     }
 
     /// A host has the pool open: which line it continues, or that a new one begins.
-    fn seat(
+    fn attach(
         &mut self,
         host: usize,
         world: World,
@@ -286,7 +286,7 @@ impl Scene {
             if !self.values.contains(&value) {
                 return Err(format!("a confirmed opening shows {value}, which nobody wrote"));
             }
-            self.lines.push(Line { tip: value, maybe: BTreeSet::new(), holder: number });
+            self.lines.push(HistoryLine { tip: value, maybe: BTreeSet::new(), holder: number });
             self.lines.len() - 1
         } else {
             let found = self.lines.iter().position(|line| line.tip == value || line.maybe.contains(&value));
@@ -294,7 +294,7 @@ impl Scene {
                 format!("an opening that nobody confirmed shows {value}; the lines are {:?}", self.lines)
             })?
         };
-        self.lines[line] = Line { tip: value, maybe: BTreeSet::new(), holder: number };
+        self.lines[line] = HistoryLine { tip: value, maybe: BTreeSet::new(), holder: number };
         self.hosts[host].session = Some(Session { number, line, world, disks, spaces });
         // Every line gets a tip of its own at once.
         self.write(host)
@@ -363,7 +363,7 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().map_or(default, |text| text.parse().unwrap())
 }
 
-fn told(scene: &Scene, why: &str) -> String {
+fn reported(scene: &Scene, why: &str) -> String {
     format!("{why}\nafter {:?}", scene.done)
 }
 
@@ -378,12 +378,12 @@ fn whatever_two_hosts_do_history_never_goes_on_twice() {
     while let Some(order) = open.pop() {
         let mut scene = Scene::new(&start, 1);
         let verdict = order.iter().try_for_each(|act| scene.act(*act));
-        verdict.unwrap_or_else(|why| panic!("{}", told(&scene, &why)));
+        verdict.unwrap_or_else(|why| panic!("{}", reported(&scene, &why)));
         if (order.len() as u64) < depth {
             open.extend(scene.acts().into_iter().map(|act| [order.as_slice(), &[act]].concat()));
             continue;
         }
-        scene.finish().unwrap_or_else(|why| panic!("{}", told(&scene, &why)));
+        scene.finish().unwrap_or_else(|why| panic!("{}", reported(&scene, &why)));
         orders += 1;
         acts += scene.done.len() as u64;
     }
@@ -413,9 +413,11 @@ fn long_orders_of_acts_keep_history_single() {
                 _ => true,
             });
             let act = choices[random.index(choices.len())];
-            scene.act(act).unwrap_or_else(|why| panic!("walk {walk}, seed {seed}: {}", told(&scene, &why)));
+            scene
+                .act(act)
+                .unwrap_or_else(|why| panic!("walk {walk}, seed {seed}: {}", reported(&scene, &why)));
         }
-        scene.finish().unwrap_or_else(|why| panic!("walk {walk}, seed {seed}: {}", told(&scene, &why)));
+        scene.finish().unwrap_or_else(|why| panic!("walk {walk}, seed {seed}: {}", reported(&scene, &why)));
         acts += scene.done.len();
         confirmed += scene.lines.len() - 1;
     }

@@ -1,13 +1,13 @@
 //! What is true of pools as a whole: over whole lives, at every crash, between two hosts, and where they are large.
 //!
-//! One program for all of it: whoever drives the engine compiles most of it anew, and it is run as users have it.
+//! One program for all of it: whoever drives the engine compiles most of it again, and it is run as users have it.
 
+mod crash_oracle;
 #[path = "../harness/mod.rs"]
 mod harness;
-mod judge;
-mod life;
+mod recorded_run;
+mod recording;
 mod sim;
-mod tape;
 
 mod crash;
 mod futures;

@@ -19,7 +19,7 @@ use dolmen_block_io::{BlockDevice, Durability};
 use dolmen_buffer::ArenaConfig;
 use dolmen_pool::{MemoryArbiter, Pool, Purpose, keys};
 use dolmen_sim::{DiskProfile, LatencyModel, Random, Request, World};
-use dolmen_space::{Provisioning, Resiliency, Space, SpaceSpec, Spaces, slab_grains};
+use dolmen_space::{Provisioning, Resiliency, Space, SpaceSpec, Spaces, slab_units};
 use dolmen_units::{Bytes, HostId, SpaceId};
 
 const DISKS: usize = 240;
@@ -69,13 +69,13 @@ fn mapped_rows() -> u64 {
 async fn fill_the_map(pool: &Rc<Pool>, rows: u64) -> Outcome {
     let mut spec = SpaceSpec::usual("mapped".parse()?, Bytes::gib(2 << 20), Resiliency::Mirror { copies: 2 });
     spec.provisioning = Provisioning::Fixed;
-    let (request, grains) = (spec.check()?, slab_grains(spec.interleave, 0));
+    let (request, units) = (spec.check()?, slab_units(spec.interleave, 0));
     let begun = Instant::now();
     let mut length = 0;
     for first in (0..rows).step_by(ROWS_OF_A_CHANGE as usize) {
         let mut change = pool.change(Purpose::Claim).await;
         for row in first..rows.min(first + ROWS_OF_A_CHANGE) {
-            let (_, claims) = change.place(&request, grains, |_| 0)?;
+            let (_, claims) = change.place(&request, units, |_| 0)?;
             length = 16 + claims.len() * 16 + claims.iter().map(|claim| claim.runs.len() * 12).sum::<usize>();
             change.put(keys::row(MAPPED, row), vec![7; length]);
         }
@@ -122,8 +122,8 @@ fn bench(seek: Duration) -> Bench {
 /// A value of this process in bytes, as the kernel has it.
 fn of_process(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-    let kib: u64 = line.trim_start_matches(':').trim_end_matches("kB").trim().parse().unwrap();
+    let stripe = status.lines().find_map(|stripe| stripe.strip_prefix(name)).unwrap();
+    let kib: u64 = stripe.trim_start_matches(':').trim_end_matches("kB").trim().parse().unwrap();
     kib * 1024
 }
 
@@ -286,7 +286,7 @@ impl Cost {
 fn cost_of_claims(rows: u64) -> Result<(Cost, Cost), Box<dyn std::error::Error>> {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let costs = Rc::new(Cell::new(None));
-    let tell = Rc::clone(&costs);
+    let report = Rc::clone(&costs);
     bench(FLASH).run(async move |lab| {
         let spaces = lab.create().await?;
         let mirror = Resiliency::Mirror { copies: 2 };
@@ -301,8 +301,8 @@ fn cost_of_claims(rows: u64) -> Result<(Cost, Cost), Box<dyn std::error::Error>>
         }
         let claimed = Cost::so_far(&lab.devices);
         spaces.pool().checkpoint().await?;
-        let behind = Cost::so_far(&lab.devices);
-        tell.set(Some((claimed.since(before), behind.since(claimed))));
+        let after = Cost::so_far(&lab.devices);
+        report.set(Some((claimed.since(before), after.since(claimed))));
         lab.hold((spaces, space));
         Ok(())
     })?;
@@ -326,7 +326,7 @@ fn a_claim_costs_the_same_however_many_rows_there_are() -> Outcome {
 /// A space is deleted, and what it had comes back, in a few writes for many of its rows: an opening that finds a deletion cut short
 /// finishes it before anything is served.
 #[test]
-fn many_rows_are_given_back_in_one_change() -> Outcome {
+fn many_rows_are_freed_in_one_change() -> Outcome {
     const ROWS: u64 = 2048;
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     bench(FLASH).run(async move |lab| {

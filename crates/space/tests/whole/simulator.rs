@@ -25,11 +25,11 @@ const SEEDS_FOR_ALL: u64 = 200;
 const SEEDS_FOR_EVERY_LAYOUT: u64 = 20_000;
 /// A disk that remembers fences itself refuses late writes of older epochs. The engine does not ask a disk to: it fences its
 /// own handle, for ever, and takes a disk back in by a new handle, which a disk with a memory of that would refuse too.
-const CANNOT_HAPPEN: FaultKind = FaultKind::FencedLateWrite;
+const CANNOT_HAPPEN: FaultKind = FaultKind::FencedDelayedWrite;
 /// Lines of the trace that a failure shows.
 const TRACE_LINES: usize = 60;
 /// A long run says behind so many seeds how far it is.
-const TOLD_EVERY: usize = 500;
+const REPORTED_EVERY: usize = 500;
 /// Failures after which a run stops.
 const FAILURES_MAX: usize = 20;
 
@@ -75,7 +75,7 @@ fn no_acknowledged_byte_is_lost_or_wrong() {
     for report in &failed {
         let again = run_seed(report.seed, length(), if only.is_some() { 100_000 } else { TRACE_LINES });
         println!("\nseed {}: {}", report.seed, report.failure.as_deref().unwrap_or_default());
-        again.trace.iter().for_each(|line| println!("    {line}"));
+        again.trace.iter().for_each(|stripe| println!("    {stripe}"));
     }
     let seeds: Vec<u64> = failed.iter().map(|report| report.seed).collect();
     assert!(seeds.is_empty(), "failed: {seeds:?}; DOLMEN_SEED=n replays one, of the same DOLMEN_LENGTH");
@@ -100,7 +100,7 @@ fn no_acknowledged_byte_is_lost_or_wrong() {
 /// some flushes ago, and nobody is to expect anything.
 fn can_meet(layout: LayoutKind, kind: FaultKind) -> bool {
     kind != CANNOT_HAPPEN
-        && !(layout.has_one_copy() && matches!(kind, FaultKind::LyingFlush | FaultKind::ReturnedOld))
+        && !(layout.has_one_copy() && matches!(kind, FaultKind::DroppedFlush | FaultKind::ReturnedOld))
 }
 
 /// Over so many seeds, whatever can happen has happened.
@@ -132,7 +132,7 @@ fn run_all(first: u64, count: u64) -> Vec<Report> {
                     }
                     let mut reports = reports.lock().unwrap();
                     reports.push(report);
-                    if reports.len().is_multiple_of(TOLD_EVERY) {
+                    if reports.len().is_multiple_of(REPORTED_EVERY) {
                         println!("{} of {count} seeds", reports.len());
                     }
                 }
@@ -147,8 +147,8 @@ fn run_all(first: u64, count: u64) -> Vec<Report> {
 /// Each of these seeds twice does the same in the same order, whatever runs beside it, and no two of them do the same.
 #[test]
 fn a_seed_repeats_exactly() {
-    let told = |report: &Report| (report.seed, report.trace_hash, report.steps, report.failure.clone());
-    let seen = || -> Vec<_> { run_all(1, SEEDS_TWICE).iter().map(told).collect() };
+    let reported = |report: &Report| (report.seed, report.trace_hash, report.steps, report.failure.clone());
+    let seen = || -> Vec<_> { run_all(1, SEEDS_TWICE).iter().map(reported).collect() };
     let (once, again) = (seen(), seen());
     assert_eq!(once.len() as u64, SEEDS_TWICE);
     assert_eq!(once, again);

@@ -75,9 +75,10 @@ enum Class {
     Fresh,
     /// The same over flushed content: a stream over three rows.
     Whole,
-    /// Whole stripes in no order, over flushed content: they belong to no stream. Each once; until all heirs have their rows' places.
+    /// Whole stripes in no order, over flushed content: they belong to no stream. Each once; until all shadow rows have their rows'
+    /// places.
     Scattered,
-    /// The same, drawn again and again: lines go to and fro between rows and heirs, which stay.
+    /// The same, drawn again and again: lines alternate between rows and shadow rows, which stay.
     Again,
     /// A block of each line, all over it, over flushed content, with a flush for every thousand. As in a space so large that
     /// no two of them meet in a line.
@@ -120,7 +121,7 @@ fn requests(class: Class, columns: u64, row_bytes: u64) -> (Vec<u64>, usize) {
         let length = LARGE / stripe * stripe;
         let of_row = |row: u64| (0..row_bytes / length).map(move |nth| row * row_bytes + nth * length);
         let mut places: Vec<u64> = match class {
-            // Stripes begin anew in each row, and only in order do parts of them come together.
+            // Stripes begin again in each row, and only in order do parts of them come together.
             Class::Scattered | Class::Again => (0..SIZE / row_bytes).flat_map(of_row).collect(),
             _ => (0..SIZE / length).map(|nth| nth * length).collect(),
         };
@@ -137,9 +138,9 @@ fn requests(class: Class, columns: u64, row_bytes: u64) -> (Vec<u64>, usize) {
     let small = SMALL as u64;
     let of_column = INTERLEAVE / small;
     let mut places: Vec<u64> = (0..SIZE / columns / small)
-        .map(|line| {
-            let stripe = line / of_column * columns * INTERLEAVE;
-            stripe + line % columns * INTERLEAVE + line % of_column * small
+        .map(|block_stripe| {
+            let stripe = block_stripe / of_column * columns * INTERLEAVE;
+            stripe + block_stripe % columns * INTERLEAVE + block_stripe % of_column * small
         })
         .collect();
     shuffle(&mut places);
@@ -213,11 +214,11 @@ async fn write_together(
     join_all((0..depth).map(write_on)).await.into_iter().collect()
 }
 
-/// Waits until there are no heirs: what that costs is of what has filled them.
-async fn heirs_end(lab: &Lab, spaces: &Spaces) {
+/// Waits until there are no shadow rows: what that costs is of what has filled them.
+async fn shadows_end(lab: &Lab, spaces: &Spaces) {
     let is_over = || {
         let counters = spaces.counters();
-        counters.heirs_taken_over + counters.heirs_given_back == counters.heirs_made
+        counters.shadows_promoted + counters.shadows_dropped == counters.shadows_made
     };
     while !is_over() {
         sleep(lab.seams.clock.as_ref(), Duration::from_millis(100)).await;
@@ -238,14 +239,14 @@ async fn measure(lab: Lab, kind: Kind, shape: Shape, columns: u8) -> Outcome {
     spaces.flush().await?;
     spaces.pool().checkpoint().await?;
     for class in [Class::Fresh, Class::Whole, Class::Scattered, Class::Again, Class::Small] {
-        heirs_end(&lab, &spaces).await;
+        shadows_end(&lab, &spaces).await;
         spaces.pool().checkpoint().await?;
         let before = Asked::of(&lab);
         let (count, length) = write_class(&lab, &spaces, &space, (class, columns)).await?;
         spaces.flush().await?;
         spaces.destage().await?;
         if class != Class::Again {
-            heirs_end(&lab, &spaces).await;
+            shadows_end(&lab, &spaces).await;
         }
         spaces.pool().checkpoint().await?;
         let asked = Asked::of(&lab).since(before);
@@ -329,9 +330,9 @@ const SINGLE_ON_FILES_MAX: f64 = 1.08;
 /// The same for two streams at once.
 const TWO_STREAMS_MAX: f64 = 1.08;
 /// Bytes for each byte of a stream and of small writes beside it, at most.
-const BESIDE_MAX: f64 = 4.5;
+const CONCURRENT_MAX: f64 = 4.5;
 /// Small writes beside a stream.
-const BESIDE_WRITES: usize = 4096;
+const CONCURRENT_WRITES: usize = 4096;
 
 /// What writes to old content, and how many requests of it are under way together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -355,7 +356,7 @@ impl Load {
             Self::Stripes(_) | Self::Mebibytes(_) if on_files => Some(STREAM_ON_FILES_MAX * stripe),
             Self::Stripes(_) | Self::Mebibytes(_) => Some(STREAM_MAX * stripe),
             Self::Two(_) => Some(TWO_STREAMS_MAX * stripe),
-            Self::WithSmall(_) => Some(BESIDE_MAX),
+            Self::WithSmall(_) => Some(CONCURRENT_MAX),
         }
     }
 }
@@ -377,18 +378,19 @@ async fn write_load(lab: &Lab, space: &Rc<Space>, load: Load, columns: u8) -> Re
         }
         Load::WithSmall(depth) => {
             let (mut random, blocks) = (Random::new(7), SIZE / SMALL as u64);
-            let small: Vec<u64> = (0..BESIDE_WRITES).map(|_| random.below(blocks) * SMALL as u64).collect();
+            let small: Vec<u64> =
+                (0..CONCURRENT_WRITES).map(|_| random.below(blocks) * SMALL as u64).collect();
             let both = [(&large, of_large, depth), (&small, SMALL, 4)];
             let both =
                 both.map(|(places, length, depth)| write_together(lab, space, (places, length), depth));
             join_all(both).await.into_iter().collect::<Outcome>()?;
-            return Ok(SIZE + (BESIDE_WRITES * SMALL) as u64);
+            return Ok(SIZE + (CONCURRENT_WRITES * SMALL) as u64);
         }
     }
     Ok(SIZE)
 }
 
-/// A load over the old content of a space; bytes that disks were given for each that was written, until all heirs have their
+/// A load over the old content of a space; bytes that disks were given for each that was written, until all shadow rows have their
 /// rows' places, and how long clients waited.
 async fn write_over(lab: Lab, thin: Thin, load: Load) -> Result<(f64, Duration), Box<dyn Error>> {
     let spaces = lab.create().await?;
@@ -397,13 +399,13 @@ async fn write_over(lab: Lab, thin: Thin, load: Load) -> Result<(f64, Duration),
     spec.row = thin.row;
     let space = spaces.create(spec).await?;
     write_load(&lab, &space, Load::Stripes(DEPTH), thin.columns).await?;
-    put_all_in_place(&spaces).await?;
+    destage_everything(&spaces).await?;
     let (before, begun) = (Asked::of(&lab), lab.seams.clock.now());
     let length = write_load(&lab, &space, load, thin.columns).await?;
     let took = lab.seams.clock.now().since(begun);
     spaces.flush().await?;
     spaces.destage().await?;
-    heirs_end(&lab, &spaces).await;
+    shadows_end(&lab, &spaces).await;
     spaces.pool().checkpoint().await?;
     let bytes = Asked::of(&lab).since(before).written as f64 / length as f64;
     drop(space);
@@ -452,7 +454,7 @@ fn a_stream_over_old_content_of_a_thin_space_costs_data_and_parity() {
 }
 
 #[test]
-fn streams_beside_others_cost_little_more() {
+fn concurrent_streams_cost_little_more() {
     // Scenario: as before, with two streams at once, and with small writes beside one.
     for thin in [thin(8, 1), thin(12, 2)] {
         for load in [Load::Two(32), Load::Two(4), Load::WithSmall(32), Load::WithSmall(4)] {
@@ -471,20 +473,20 @@ async fn sustain(lab: &Lab) -> Result<Asked, Box<dyn Error>> {
     let in_order: Vec<u64> = (0..SUSTAINED_SIZE / LARGE).map(|nth| nth * LARGE).collect();
     let large = usize::try_from(LARGE)?;
     write_at(lab, &spaces, &space, (&in_order, large), in_order.len()).await?;
-    put_all_in_place(&spaces).await?;
+    destage_everything(&spaces).await?;
     let before = Asked::of(lab);
     let mut random = Random::new(7);
     let blocks = SUSTAINED_SIZE / SMALL as u64;
     let places: Vec<u64> = (0..SUSTAINED_WRITES).map(|_| random.below(blocks) * SMALL as u64).collect();
     write_at(lab, &spaces, &space, (&places, SMALL), FLUSHED_AFTER).await?;
-    put_all_in_place(&spaces).await?;
+    destage_everything(&spaces).await?;
     let asked = Asked::of(lab).since(before);
     drop(space);
     lab.check_and_close(spaces).await?;
     Ok(asked)
 }
 
-async fn put_all_in_place(spaces: &Spaces) -> Outcome {
+async fn destage_everything(spaces: &Spaces) -> Outcome {
     spaces.flush().await?;
     spaces.destage().await?;
     Ok(spaces.pool().checkpoint().await?)

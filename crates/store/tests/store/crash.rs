@@ -253,9 +253,9 @@ fn is_part_of_the_way(content: &Content, old: &Content, new: &Content) -> bool {
     keys.dedup();
     let is_new = |key: &&dolmen_store::Key| content.get(*key) == new.get(*key);
     let before = keys.iter().take_while(|key| is_new(key)).count();
-    let is_old_behind = keys[before..].iter().all(|key| content.get(*key) == old.get(*key));
+    let is_old_after = keys[before..].iter().all(|key| content.get(*key) == old.get(*key));
     let unchanged = old.iter().filter(|(key, value)| new.get(*key) == Some(*value));
-    is_old_behind && unchanged.into_iter().all(|(key, value)| content.get(key) == Some(value))
+    is_old_after && unchanged.into_iter().all(|(key, value)| content.get(key) == Some(value))
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn a_crash_in_a_checkpoint_on_three_disks_leaves_old_or_new_whichever_is_missing
 fn a_checkpoint_that_fails_at_any_command_leaves_the_old_one_and_all_changes() {
     // Scenario: the n-th write or flush of disk 0 fails, once or for ever, with every kind of error. End: the old
     // checkpoint or the new one is on the disks, everything is still in memory, and a second attempt brings it down.
-    for error in [DeviceError::Medium { errno: 5 }, DeviceError::TimedOut, DeviceError::Gone] {
+    for error in [DeviceError::Medium { errno: 5 }, DeviceError::TimedOut, DeviceError::Detached] {
         for lasting in [false, true] {
             for number in 0..6 {
                 fail_at(number, error, lasting);

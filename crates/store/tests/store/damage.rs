@@ -37,7 +37,7 @@ fn a_flipped_bit_in_any_page_of_one_replica_is_healed_by_reading() {
     for page in used_pages(&world) {
         for victim in 0..2 {
             let world = World::on(sound.clone(), &arena());
-            world.disks[victim].flip(PAGES_AT + page * PAGE_BYTES as u64 + 100 + page * 37);
+            world.disks[victim].flip_bit(PAGES_AT + page * PAGE_BYTES as u64 + 100 + page * 37);
             let store = world.open();
             // Page numbers decide which replica is asked first; the other is compared by check.
             let found = world.check(&store);
@@ -66,7 +66,7 @@ fn a_page_that_no_replica_has_is_named_with_every_answer() {
     let mut lost = 0;
     for page in used_pages(&world) {
         let world = World::on(sound.clone(), &arena());
-        world.disks.iter().for_each(|disk| disk.flip(PAGES_AT + page * PAGE_BYTES as u64 + 3000));
+        world.disks.iter().for_each(|disk| disk.flip_bit(PAGES_AT + page * PAGE_BYTES as u64 + 3000));
         let result = world.try_open(&[0, 1], 64).and_then(|(store, _)| {
             let findings = world.check(&store);
             let named = findings
@@ -110,7 +110,7 @@ fn a_stale_or_misdirected_page_is_not_believed() {
 fn a_replica_whose_reads_fail_is_read_around_and_a_dead_one_is_not_written() {
     let (world, content) = filled(2);
     let store = world.open();
-    world.disks[0].reads_fail.set(Some(DeviceError::Gone));
+    world.disks[0].reads_fail.set(Some(DeviceError::Detached));
     world.events.borrow_mut().clear();
     assert!(world.content(&store).unwrap() == content);
     world.check(&store);
@@ -122,7 +122,7 @@ fn a_heal_that_fails_is_made_good_by_the_next_checkpoint() {
     let (world, content) = filled(2);
     let store = world.open();
     for page in used_pages(&world) {
-        world.disks[0].flip(PAGES_AT + page * PAGE_BYTES as u64 + 3000);
+        world.disks[0].flip_bit(PAGES_AT + page * PAGE_BYTES as u64 + 3000);
     }
     world.disks[0].fail_in.set(Some((0, DeviceError::Medium { errno: 5 })));
     assert!(world.content(&store).unwrap() == content);
@@ -138,7 +138,7 @@ fn a_late_heal_never_lands_on_a_reused_page() {
     let (world, _) = filled(2);
     let store = world.open();
     for page in used_pages(&world) {
-        world.disks[0].flip(PAGES_AT + page * PAGE_BYTES as u64 + 3000);
+        world.disks[0].flip_bit(PAGES_AT + page * PAGE_BYTES as u64 + 3000);
     }
     *world.disks[0].held.borrow_mut() = Some(Vec::new());
     world.content(&store).unwrap();

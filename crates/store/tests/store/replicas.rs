@@ -31,7 +31,7 @@ fn a_new_voter_gets_all_and_serves_alone() {
 }
 
 #[test]
-fn a_replica_that_missed_checkpoints_is_told_and_healed_with_what_it_lacks() {
+fn a_replica_that_missed_checkpoints_is_reported_and_healed() {
     let world = World::blank(2, 64);
     world.format();
     fill(&world, &world.open(), 1);
@@ -155,7 +155,7 @@ fn a_failed_replica_is_named_until_the_caller_says_who_goes_on() {
 }
 
 #[test]
-fn a_caller_that_gives_up_waiting_cancels_nothing() {
+fn a_caller_that_stops_waiting_cancels_nothing() {
     let world = World::blank(1, 64);
     world.format();
     let store = world.open();
@@ -177,7 +177,7 @@ fn a_caller_that_gives_up_waiting_cancels_nothing() {
 }
 
 #[test]
-fn changes_during_a_checkpoint_that_fails_win_over_those_it_gives_back() {
+fn changes_during_a_failed_checkpoint_win_over_those_it_returns() {
     let world = World::blank(1, 64);
     world.format();
     let store = world.open();
@@ -220,12 +220,12 @@ fn a_scan_across_a_checkpoint_misses_nothing() {
         world
             .executor
             .spawn("checkpoint", Box::pin(async move { running.checkpoint(anchor(2)).await.unwrap() }));
-        let mut turn = 0;
+        let mut mutex = 0;
         while found.borrow().is_none() || store.stats().checkpoints == 0 {
             if !world.executor.run_one(|_| 0) {
                 // The oldest read first for a while, then the newest: whoever waits then, waits through the other's work.
-                turn += 1;
-                world.disks[0].finish_one_read(if turn < steps { 0 } else { usize::MAX });
+                mutex += 1;
+                world.disks[0].finish_one_read(if mutex < steps { 0 } else { usize::MAX });
             }
         }
         assert!(found.take().unwrap() == content, "schedule {steps}");
@@ -255,7 +255,7 @@ fn areas_and_disks_that_cannot_be_used_are_refused_by_name() {
 }
 
 #[test]
-fn a_disk_that_joins_during_a_checkpoint_has_it_too_or_the_caller_is_told() {
+fn a_disk_that_joins_during_a_checkpoint_has_it_or_the_caller_gets_an_error() {
     for fails in [false, true] {
         let world = World::blank(2, 64);
         world.format();
@@ -274,7 +274,7 @@ fn a_disk_that_joins_during_a_checkpoint_has_it_too_or_the_caller_is_told() {
         while world.executor.run_one(|_| 0) {}
         let result = result.take().unwrap();
         if fails {
-            assert!(matches!(result, Err(CheckpointError::Behind { sequence: 2, .. })), "{result:?}");
+            assert!(matches!(result, Err(CheckpointError::JoinersLackIt { sequence: 2, .. })), "{result:?}");
             assert_eq!(store.stale(), [disk_id(1)]);
         } else {
             assert_eq!(result, Ok(()));

@@ -61,7 +61,7 @@ impl TestDisk {
         })
     }
 
-    pub(crate) fn flip(&self, at: u64) {
+    pub(crate) fn flip_bit(&self, at: u64) {
         self.image.borrow_mut()[usize::try_from(at).unwrap()] ^= 0x10;
     }
 

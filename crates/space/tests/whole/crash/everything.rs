@@ -34,10 +34,10 @@ use dolmen_space::Resiliency;
 use crate::crash::{
     Beginnings, Context, Tally, beginnings, block_at, budget, case, open_recorded, seed, try_state,
 };
+use crate::crash_oracle::{FlippedBit, verify};
 use crate::harness::Kind;
-use crate::judge::{Flipped, judge};
-use crate::life::{Life, Plot};
-use crate::tape::{BLOCK, Death, Expected, Instant, Tape};
+use crate::recorded_run::{RecordedRun, Scenario};
+use crate::recording::{BLOCK, Death, Expected, Instant, Recording};
 
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
 const THREE_COPIES: Resiliency = Resiliency::Mirror { copies: 3 };
@@ -51,21 +51,21 @@ const TORN_AT: u64 = 4;
 const LOOKED_BACK_MAX: usize = 4;
 
 /// Every set of disks that a space survives the loss of, none first.
-fn tolerated(life: &Life) -> Vec<BTreeSet<usize>> {
-    let redundancy = u32::from(life.kind.resiliency.redundancy());
-    let sets = (0u32..1 << life.disks).filter(|set| set.count_ones() <= redundancy);
-    sets.map(|set| (0..life.disks).filter(|disk| set & (1 << disk) != 0).collect()).collect()
+fn tolerated(run: &RecordedRun) -> Vec<BTreeSet<usize>> {
+    let redundancy = u32::from(run.kind.resiliency.redundancy());
+    let sets = (0u32..1 << run.disks).filter(|set| set.count_ones() <= redundancy);
+    sets.map(|set| (0..run.disks).filter(|disk| set & (1 << disk) != 0).collect()).collect()
 }
 
 /// Each choice of landed or lost for the writes to disks that are here, beside those whose fate is given. What disks would have
 /// that are gone makes no difference, and is lost.
 fn choices(
     pending: &[PendingWrite],
-    gone: &BTreeSet<usize>,
+    lost: &BTreeSet<usize>,
     given: &BTreeMap<usize, Fate>,
 ) -> impl Iterator<Item = Vec<Fate>> {
     assert!(pending.len() <= SUBSETS_MAX, "{} writes have too many subsets", pending.len());
-    let is_here = |write: &usize| !gone.contains(&pending[*write].disk.0);
+    let is_here = |write: &usize| !lost.contains(&pending[*write].disk.0);
     let open: Vec<usize> =
         (0..pending.len()).filter(is_here).filter(|write| !given.contains_key(write)).collect();
     let mut fates = vec![Fate::Lost; pending.len()];
@@ -79,8 +79,8 @@ fn choices(
 }
 
 /// How many pending writes are to disks that are here.
-fn here_count(pending: &[PendingWrite], gone: &BTreeSet<usize>) -> u32 {
-    pending.iter().filter(|write| !gone.contains(&write.disk.0)).count() as u32
+fn here_count(pending: &[PendingWrite], lost: &BTreeSet<usize>) -> u32 {
+    pending.iter().filter(|write| !lost.contains(&write.disk.0)).count() as u32
 }
 
 /// What lies in a page that is in flight.
@@ -109,8 +109,8 @@ impl Copy {
         Fate::Torn(Tear::First(self.pages_before * SECTORS + sector))
     }
 
-    fn is_here(&self, gone: &BTreeSet<usize>) -> bool {
-        !gone.contains(&self.disk.0)
+    fn is_here(&self, lost: &BTreeSet<usize>) -> bool {
+        !lost.contains(&self.disk.0)
     }
 }
 
@@ -141,7 +141,7 @@ fn in_flight(recorder: &Recorder, known: &Beginnings, cut: Cut) -> BTreeMap<InFl
 
 /// A short life, and what was tried of it.
 struct Trial {
-    life: Life,
+    run: RecordedRun,
     known: Beginnings,
     losses: Vec<BTreeSet<usize>>,
     cuts: Vec<Cut>,
@@ -151,18 +151,18 @@ struct Trial {
 
 impl Trial {
     fn new(resiliency: Resiliency) -> Self {
-        let life = Life::record(Kind::usual(resiliency), Plot::Short, seed());
-        let (known, losses) = (beginnings(&life), tolerated(&life));
-        let cuts = life.tape.recorder().cuts();
-        Self { life, known, losses, cuts, tally: Tally::default(), begun: Clock::now() }
+        let run = RecordedRun::record(Kind::usual(resiliency), Scenario::Short, seed());
+        let (known, losses) = (beginnings(&run), tolerated(&run));
+        let cuts = run.recording.recorder().cuts();
+        Self { run, known, losses, cuts, tally: Tally::default(), begun: Clock::now() }
     }
 
     fn recorder(&self) -> &Recorder {
-        self.life.tape.recorder()
+        self.run.recording.recorder()
     }
 
     fn instant_count(&self, cut: Cut) -> u64 {
-        self.life.tape.instants(cut).len() as u64
+        self.run.recording.instants(cut).len() as u64
     }
 
     fn in_flight(&self, cut: Cut) -> BTreeMap<InFlight, Vec<Copy>> {
@@ -170,27 +170,27 @@ impl Trial {
     }
 
     /// Copies of blocks in flight on disks that are here.
-    fn copies_of_blocks(&self, cut: Cut, gone: &BTreeSet<usize>) -> Vec<Copy> {
+    fn copies_of_blocks(&self, cut: Cut, lost: &BTreeSet<usize>) -> Vec<Copy> {
         let blocks = self.in_flight(cut).into_iter().filter(|(what, _)| matches!(what, InFlight::Block(..)));
-        blocks.flat_map(|(_, copies)| copies).filter(|copy| copy.is_here(gone)).collect()
+        blocks.flat_map(|(_, copies)| copies).filter(|copy| copy.is_here(lost)).collect()
     }
 
     /// Each cut with each set of disks that may be lost.
     fn cuts_and_losses(&self) -> Vec<(Cut, BTreeSet<usize>)> {
-        let with = |cut: &Cut| self.losses.iter().cloned().map(|gone| (*cut, gone)).collect::<Vec<_>>();
+        let with = |cut: &Cut| self.losses.iter().cloned().map(|lost| (*cut, lost)).collect::<Vec<_>>();
         self.cuts.iter().flat_map(with).collect()
     }
 
     /// What a product comes to that has so many members for each cut and set of disks.
     fn product(&self, members: impl Fn(Cut, &BTreeSet<usize>) -> u64) -> u64 {
-        self.cuts_and_losses().iter().map(|(cut, gone)| self.instant_count(*cut) * members(*cut, gone)).sum()
+        self.cuts_and_losses().iter().map(|(cut, lost)| self.instant_count(*cut) * members(*cut, lost)).sum()
     }
 
     /// Says what was tried, and that nothing was left out.
     fn end(&self, what: &str, expected: u64) {
         println!(
             "everything, {}, {what}: {} states in {:?}, at {} of {} cuts, {} kinds of steps, {} sets of disks lost",
-            self.life.kind,
+            self.run.kind,
             self.tally.states,
             self.begun.elapsed(),
             self.tally.cuts.len(),
@@ -206,12 +206,12 @@ impl Trial {
 /// Opens all that a short life may leave of whole writes.
 fn try_everything(resiliency: Resiliency) -> Result<(), String> {
     let mut trial = Trial::new(resiliency);
-    for (cut, gone) in trial.cuts_and_losses() {
+    for (cut, lost) in trial.cuts_and_losses() {
         let pending = trial.recorder().pending(cut);
-        for fates in choices(&pending, &gone, &BTreeMap::new()) {
+        for fates in choices(&pending, &lost, &BTreeMap::new()) {
             let state = trial.recorder().state(cut, &fates, &StateOptions::default());
-            try_state(&trial.life, &state, &mut trial.tally, |case| {
-                case.gone.clone_from(&gone);
+            try_state(&trial.run, &state, &mut trial.tally, |case| {
+                case.lost.clone_from(&lost);
                 case.torn = false;
                 case.thorough = true;
             })?;
@@ -219,14 +219,14 @@ fn try_everything(resiliency: Resiliency) -> Result<(), String> {
     }
     trial.end(
         "whole writes",
-        trial.product(|cut, gone| 1 << here_count(&trial.recorder().pending(cut), gone)),
+        trial.product(|cut, lost| 1 << here_count(&trial.recorder().pending(cut), lost)),
     );
     Ok(())
 }
 
 /// Sectors at which it is torn while these disks are lost.
-fn sectors_torn(what: InFlight, gone: &BTreeSet<usize>) -> Vec<u64> {
-    match (what, gone.is_empty()) {
+fn sectors_torn(what: InFlight, lost: &BTreeSet<usize>) -> Vec<u64> {
+    match (what, lost.is_empty()) {
         (InFlight::Block(..), true) => (1..SECTORS).collect(),
         (InFlight::Block(..), false) | (InFlight::Page(_), true) => vec![TORN_AT],
         (InFlight::Page(_), false) => Vec::new(),
@@ -237,22 +237,22 @@ fn sectors_torn(what: InFlight, gone: &BTreeSet<usize>) -> Vec<u64> {
 fn tear_everything(resiliency: Resiliency) -> Result<(), String> {
     let mut trial = Trial::new(resiliency);
     let (mut blocks, mut pages) = (0, 0);
-    for (cut, gone) in trial.cuts_and_losses() {
+    for (cut, lost) in trial.cuts_and_losses() {
         for (what, copies) in trial.in_flight(cut) {
             let before = trial.tally.states;
-            for sector in sectors_torn(what, &gone) {
-                tear(&mut trial, cut, &gone, &copies, sector)?;
+            for sector in sectors_torn(what, &lost) {
+                tear(&mut trial, cut, &lost, &copies, sector)?;
             }
             let tried = trial.tally.states - before;
             *if matches!(what, InFlight::Block(..)) { &mut blocks } else { &mut pages } += tried;
         }
     }
-    let expected = trial.product(|cut, gone| {
-        let here = here_count(&trial.recorder().pending(cut), gone);
+    let expected = trial.product(|cut, lost| {
+        let here = here_count(&trial.recorder().pending(cut), lost);
         let torn = trial.in_flight(cut).into_iter().map(|(what, copies)| {
-            let writes = copies.iter().filter(|copy| copy.is_here(gone)).map(|copy| copy.write);
+            let writes = copies.iter().filter(|copy| copy.is_here(lost)).map(|copy| copy.write);
             let writes = writes.collect::<BTreeSet<_>>().len() as u32;
-            if writes == 0 { 0 } else { (sectors_torn(what, gone).len() as u64) << (here - writes) }
+            if writes == 0 { 0 } else { (sectors_torn(what, lost).len() as u64) << (here - writes) }
         });
         torn.sum()
     });
@@ -265,20 +265,20 @@ fn tear_everything(resiliency: Resiliency) -> Result<(), String> {
 fn tear(
     trial: &mut Trial,
     cut: Cut,
-    gone: &BTreeSet<usize>,
+    lost: &BTreeSet<usize>,
     copies: &[Copy],
     sector: u64,
 ) -> Result<(), String> {
-    let here = copies.iter().rev().filter(|copy| copy.is_here(gone));
+    let here = copies.iter().rev().filter(|copy| copy.is_here(lost));
     let torn: BTreeMap<usize, Fate> = here.map(|copy| (copy.write, copy.torn_at(sector))).collect();
     if torn.is_empty() {
         return Ok(());
     }
     let pending = trial.recorder().pending(cut);
-    for fates in choices(&pending, gone, &torn) {
+    for fates in choices(&pending, lost, &torn) {
         let state = trial.recorder().state(cut, &fates, &StateOptions::default());
-        try_state(&trial.life, &state, &mut trial.tally, |case| {
-            case.gone.clone_from(gone);
+        try_state(&trial.run, &state, &mut trial.tally, |case| {
+            case.lost.clone_from(lost);
             case.thorough |= sector == TORN_AT;
         })?;
     }
@@ -295,23 +295,23 @@ fn choices_around(pending: &[PendingWrite], write: usize) -> [Vec<Fate>; 4] {
 }
 
 /// Turns a bit in each copy of each block in flight, and in the pages before and behind it.
-fn flip_everything(resiliency: Resiliency) -> Result<(), String> {
+fn flip_each_bit(resiliency: Resiliency) -> Result<(), String> {
     let mut trial = Trial::new(resiliency);
     let mut random = Random::new(seed());
     let mut tried = [0; 3];
-    for (cut, gone) in trial.cuts_and_losses() {
+    for (cut, lost) in trial.cuts_and_losses() {
         let pending = trial.recorder().pending(cut);
-        for copy in trial.copies_of_blocks(cut, &gone) {
+        for copy in trial.copies_of_blocks(cut, &lost) {
             for fates in choices_around(&pending, copy.write) {
-                for (beside, at) in [copy.at - BLOCK, copy.at, copy.at + BLOCK].into_iter().enumerate() {
+                for (extra, at) in [copy.at - BLOCK, copy.at, copy.at + BLOCK].into_iter().enumerate() {
                     let before = trial.tally.states;
-                    flip(&mut trial, cut, &gone, &fates, (copy.disk, at), &mut random)?;
-                    tried[beside] += trial.tally.states - before;
+                    flip(&mut trial, cut, &lost, &fates, (copy.disk, at), &mut random)?;
+                    tried[extra] += trial.tally.states - before;
                 }
             }
         }
     }
-    let one = trial.product(|cut, gone| 4 * trial.copies_of_blocks(cut, gone).len() as u64);
+    let one = trial.product(|cut, lost| 4 * trial.copies_of_blocks(cut, lost).len() as u64);
     trial.end("a flipped bit before, in and behind a block in flight", 3 * one);
     assert_eq!(tried, [one; 3]);
     Ok(())
@@ -321,22 +321,22 @@ fn flip_everything(resiliency: Resiliency) -> Result<(), String> {
 fn flip(
     trial: &mut Trial,
     cut: Cut,
-    gone: &BTreeSet<usize>,
+    lost: &BTreeSet<usize>,
     fates: &[Fate],
     page: (DiskIndex, u64),
     random: &mut Random,
 ) -> Result<(), String> {
     let sound = trial.recorder().state(cut, fates, &StateOptions::default());
-    let flipped = match block_at(&trial.known, &sound, page) {
-        Some((name, block)) => Flipped::Block(name, block),
-        None => Flipped::Elsewhere,
+    let flipped_bit = match block_at(&trial.known, &sound, page) {
+        Some((name, block)) => FlippedBit::Block(name, block),
+        None => FlippedBit::Elsewhere,
     };
     let flip = BitFlip { disk: page.0, at: page.1 + random.below(BLOCK), bit: random.below(8) as u8 };
     let options = StateOptions { flip: Some(flip), ..StateOptions::default() };
     let state = trial.recorder().state(cut, fates, &options);
-    try_state(&trial.life, &state, &mut trial.tally, |case| {
-        case.gone.clone_from(gone);
-        case.flipped = Some(flipped);
+    try_state(&trial.run, &state, &mut trial.tally, |case| {
+        case.lost.clone_from(lost);
+        case.flipped_bit = Some(flipped_bit);
         case.torn = false;
         case.thorough = true;
     })
@@ -347,31 +347,34 @@ type Crash = (CrashState, Instant);
 
 /// What each of these cuts has left that has lost all it can, or nothing; what is as another one in all that anybody can see is
 /// left out, and counted.
-fn extremes(tape: &Tape, cuts: &[Cut], disks: usize) -> (Vec<Crash>, u64) {
-    let (mut kept, mut alike): (Vec<(Crash, String)>, u64) = (Vec::new(), 0);
+fn extremes(recording: &Recording, cuts: &[Cut], disks: usize) -> (Vec<Crash>, u64) {
+    let (mut kept, mut is_same): (Vec<(Crash, String)>, u64) = (Vec::new(), 0);
     for cut in cuts {
-        let count = tape.recorder().pending(*cut).len();
+        let count = recording.recorder().pending(*cut).len();
         for fate in [Fate::Lost, Fate::Landed] {
-            for instant in tape.instants(*cut) {
-                let state = tape.recorder().state(*cut, &vec![fate; count], &StateOptions::default());
+            for instant in recording.instants(*cut) {
+                let state = recording.recorder().state(*cut, &vec![fate; count], &StateOptions::default());
                 // What was promised by then, to the host as well.
-                let promised =
-                    format!("{:?} {:?}", tape.named(instant), Expected::at(tape, instant, Death::PowerCut));
+                let promised = format!(
+                    "{:?} {:?}",
+                    recording.named(instant),
+                    Expected::at(recording, instant, Death::PowerCut)
+                );
                 let is_like = |((other, _), as_promised): &(Crash, String)| {
-                    *as_promised == promised && are_alike(other, &state, disks)
+                    *as_promised == promised && are_equal(other, &state, disks)
                 };
                 if kept.iter().rev().take(LOOKED_BACK_MAX).any(is_like) {
-                    alike += 1;
+                    is_same += 1;
                 } else {
                     kept.push(((state, instant), promised));
                 }
             }
         }
     }
-    (kept.into_iter().map(|(crash, _)| crash).collect(), alike)
+    (kept.into_iter().map(|(crash, _)| crash).collect(), is_same)
 }
 
-fn are_alike(one: &CrashState, two: &CrashState, disks: usize) -> bool {
+fn are_equal(one: &CrashState, two: &CrashState, disks: usize) -> bool {
     (0..disks).map(DiskIndex).all(|disk| match (one.image(disk), two.image(disk)) {
         (Some(one), Some(two)) => one.is_like(two),
         _ => false,
@@ -383,7 +386,7 @@ fn are_alike(one: &CrashState, two: &CrashState, disks: usize) -> bool {
 fn cuts_to_recover(trial: &Trial) -> Vec<Cut> {
     let mut steps = BTreeSet::new();
     let is_taken = |cut: &Cut| {
-        let begins = steps.insert(trial.life.steps_at(cut.0));
+        let begins = steps.insert(trial.run.steps_at(cut.0));
         begins || budget() == u64::MAX || !trial.copies_of_blocks(*cut, &BTreeSet::new()).is_empty()
     };
     trial.cuts.iter().copied().filter(is_taken).collect()
@@ -392,51 +395,51 @@ fn cuts_to_recover(trial: &Trial) -> Vec<Cut> {
 /// Power fails a second time at each write and flush of an opening, with all disks or without one, and then another is gone.
 fn crash_everything_again(resiliency: Resiliency) -> Result<(), String> {
     let mut trial = Trial::new(resiliency);
-    let first_losses: Vec<_> = trial.losses.iter().filter(|gone| gone.len() <= 1).cloned().collect();
-    let (first, alike) = extremes(&trial.life.tape, &cuts_to_recover(&trial), trial.life.disks);
-    let (mut expected, mut cuts_again, mut alike_again) = (0, 0, 0);
+    let first_losses: Vec<_> = trial.losses.iter().filter(|lost| lost.len() <= 1).cloned().collect();
+    let (first, is_same) = extremes(&trial.run.recording, &cuts_to_recover(&trial), trial.run.disks);
+    let (mut expected, mut cuts_again, mut equal_again) = (0, 0, 0);
     for (state, instant) in &first {
-        for gone in &first_losses {
-            let tape = open_recorded(&trial.life, state, *instant, gone, 1)?;
-            let cuts = tape.recorder().cuts();
-            let (again, left_out) = extremes(&tape, &cuts, trial.life.disks);
-            let instants: usize = cuts.iter().map(|cut| tape.instants(*cut).len()).sum();
+        for lost in &first_losses {
+            let recording = open_recorded(&trial.run, state, *instant, lost, 1)?;
+            let cuts = recording.recorder().cuts();
+            let (again, left_out) = extremes(&recording, &cuts, trial.run.disks);
+            let instants: usize = cuts.iter().map(|cut| recording.instants(*cut).len()).sum();
             assert_eq!(again.len() as u64 + left_out, 2 * instants as u64);
-            let others = (0..trial.life.disks).filter(|disk| !gone.contains(disk));
+            let others = (0..trial.run.disks).filter(|disk| !lost.contains(disk));
             for (crash, then) in others.flat_map(|then| again.iter().map(move |crash| (crash, then))) {
-                judge_again(&mut trial, (state, *instant), gone, &tape, crash, then)?;
+                verify_again(&mut trial, (state, *instant), lost, &recording, crash, then)?;
             }
-            expected += (again.len() * (trial.life.disks - gone.len())) as u64;
-            (cuts_again, alike_again) = (cuts_again + cuts.len(), alike_again + left_out);
+            expected += (again.len() * (trial.run.disks - lost.len())) as u64;
+            (cuts_again, equal_again) = (cuts_again + cuts.len(), equal_again + left_out);
         }
     }
     let openings = first.len() * first_losses.len();
     let what = format!(
-        "a second crash at {cuts_again} cuts of {openings} openings, without what is as another, {alike} and {alike_again}"
+        "a second crash at {cuts_again} cuts of {openings} openings, without what is as another, {is_same} and {equal_again}"
     );
     trial.end(&what, expected);
     Ok(())
 }
 
-fn judge_again(
+fn verify_again(
     trial: &mut Trial,
     (state, instant): (&CrashState, Instant),
-    gone: &BTreeSet<usize>,
-    tape: &Tape,
+    lost: &BTreeSet<usize>,
+    recording: &Recording,
     (again, instant_again): &Crash,
     then: usize,
 ) -> Result<(), String> {
-    let mut case = case(&trial.life, instant, trial.tally.states);
-    case.expected.weak.extend(gone);
-    case.gone = BTreeSet::from([then]);
+    let mut case = case(&trial.run, instant, trial.tally.states);
+    case.expected.weak.extend(lost);
+    case.lost = BTreeSet::from([then]);
     case.torn = false;
     let context = Context(format!(
-        "{}, {instant:?}, {state}\nopened without {gone:?}, again at {instant_again:?}, {again}\nopened without {then}",
-        trial.life.kind
+        "{}, {instant:?}, {state}\nopened without {lost:?}, again at {instant_again:?}, {again}\nopened without {then}",
+        trial.run.kind
     ));
-    trial.tally.note(&trial.life, state.cut());
+    trial.tally.note(&trial.run, state.cut());
     let reopened = again.reopen(trial.tally.states);
-    judge(&reopened, case, trial.life.pool, tape.named(*instant_again))
+    verify(&reopened, case, trial.run.pool, recording.named(*instant_again))
         .map_err(|why| format!("{why}\nafter {}", context.0))
 }
 
@@ -459,17 +462,17 @@ tests! {
     /// Parity, one disk of which may be gone.
     everything_that_a_short_life_may_leave_is_old_or_new_with_parity = try_everything(PARITY);
     /// Torn on both copies at the same sector: old, new, or, of what is written over in place, listed.
-    everything_torn_alike_is_old_or_new_or_listed_with_two_copies = tear_everything(MIRROR);
+    equally_torn_copies_are_old_new_or_listed_with_two_copies = tear_everything(MIRROR);
     /// Torn on all copies at the same sector.
-    everything_torn_alike_is_old_or_new_or_listed_with_three_copies = tear_everything(THREE_COPIES);
+    equally_torn_copies_are_old_new_or_listed_with_three_copies = tear_everything(THREE_COPIES);
     /// Torn data and parity of what is written through a cache: old or new.
-    everything_torn_alike_is_old_or_new_with_parity = tear_everything(PARITY);
+    equally_torn_blocks_are_old_or_new_with_parity = tear_everything(PARITY);
     /// A bit before, in or behind a block in flight, of two copies.
-    no_bit_that_turns_in_or_beside_a_block_in_flight_is_believed_with_two_copies = flip_everything(MIRROR);
+    no_bit_flip_in_or_next_to_a_block_in_flight_counts_with_two_copies = flip_each_bit(MIRROR);
     /// A bit before, in or behind a block in flight, of three copies.
-    no_bit_that_turns_in_or_beside_a_block_in_flight_is_believed_with_three_copies = flip_everything(THREE_COPIES);
+    no_bit_flip_in_or_next_to_a_block_in_flight_counts_with_three_copies = flip_each_bit(THREE_COPIES);
     /// A bit before, in or behind a block in flight, its parity or its copies in the cache.
-    no_bit_that_turns_in_or_beside_a_block_in_flight_is_believed_with_parity = flip_everything(PARITY);
+    no_bit_flip_in_or_next_to_a_block_in_flight_counts_with_parity = flip_each_bit(PARITY);
     /// Two copies: what an opening has decided stands without any one disk, and what it has not is open.
     a_second_crash_at_each_step_of_an_opening_changes_nothing_with_two_copies = crash_everything_again(MIRROR);
     /// Three copies, of which two disks are gone in turn.

@@ -8,46 +8,46 @@ use dolmen_sim::Random;
 use dolmen_space::{Integrity, Layout, Progress, Resiliency, Space, SpaceError};
 use dolmen_units::Bytes;
 
-use super::life::Life;
+use super::daemon_run::DaemonRun;
 use super::tally::{Rare, Work};
 
 /// Converts spaces on the way to another layout, and now and then begins with one.
-pub async fn tend_conversions(life: &Rc<Life>) -> Result<(), String> {
-    if !life.converts {
+pub async fn tend_conversions(run: &Rc<DaemonRun>) -> Result<(), String> {
+    if !run.converts {
         return Ok(());
     }
-    let mut draws = Random::derived(life.seed, 911 ^ life.clock.now().0);
-    for space in life.spaces.list() {
+    let mut draws = Random::derived(run.seed, 911 ^ run.clock.now().0);
+    for space in run.spaces.list() {
         let before = space.layout_before();
         match before {
-            Some(_) => life.note(|tally| tally.saw(Rare::ConversionResumed)),
+            Some(_) => run.note(|tally| tally.saw(Rare::ConversionResumed)),
             None if draws.below(4) > 0 => continue,
             None => {}
         }
         let to = match before {
             Some(before) if draws.below(4) == 0 => {
-                life.note(|tally| tally.saw(Rare::ConversionTurned));
+                run.note(|tally| tally.saw(Rare::ConversionReversed));
                 before
             }
             Some(_) => space.spec().layout(),
-            None => drawn(life, &space, &mut draws),
+            None => drawn(run, &space, &mut draws),
         };
-        survive_less(life, &space, to);
-        if let Err(error) = life.spaces.begin_conversion(&space, to).await {
+        survive_less(run, &space, to);
+        if let Err(error) = run.spaces.begin_conversion(&space, to).await {
             if matches!(error, SpaceError::NoRoomToConvert { .. }) {
-                life.note(|tally| tally.saw(Rare::ConversionRefused));
+                run.note(|tally| tally.saw(Rare::ConversionRefused));
             }
-            life.trouble(format!("beginning to convert {}: {}", space.name(), in_one_line(&error)));
+            run.trouble(format!("beginning to convert {}: {}", space.name(), in_one_line(&error)));
             continue;
         }
-        convert(life, &space).await;
+        convert(run, &space).await;
     }
     Ok(())
 }
 
 /// From here on a space may survive the loss of fewer disks than the one that was made, and nobody may expect more.
-fn survive_less(life: &Life, space: &Space, to: Layout) {
-    let mut oracle = life.oracle.borrow_mut();
+fn survive_less(run: &DaemonRun, space: &Space, to: Layout) {
+    let mut oracle = run.oracle.borrow_mut();
     let name = space.name();
     for model in oracle.models.values_mut().filter(|model| model.name == name.as_str()) {
         model.copies = model.copies.min(to.resiliency.redundancy() + 1);
@@ -55,27 +55,27 @@ fn survive_less(life: &Life, space: &Space, to: Layout) {
 }
 
 /// Goes on with a conversion; whether it has come to its end.
-async fn convert(life: &Rc<Life>, space: &Rc<Space>) -> bool {
+async fn convert(run: &Rc<DaemonRun>, space: &Rc<Space>) -> bool {
     let progress = Progress::default();
-    let before = life.spaces.counters().converted_rows;
-    let done = life.during(Work::Conversion, life.spaces.convert(space, &progress)).await;
-    if life.spaces.counters().converted_rows > before {
-        life.note(|tally| tally.conversions += 1);
+    let before = run.spaces.counters().converted_rows;
+    let done = run.during(Work::Conversion, run.spaces.convert(space, &progress)).await;
+    if run.spaces.counters().converted_rows > before {
+        run.note(|tally| tally.conversions += 1);
     }
     match done {
         Ok(true) => return true,
-        Ok(false) => life.note(|tally| tally.saw(Rare::ConversionWaited)),
-        Err(error) => life.trouble(format!("converting {}: {}", space.name(), in_one_line(&error))),
+        Ok(false) => run.note(|tally| tally.saw(Rare::ConversionWaited)),
+        Err(error) => run.trouble(format!("converting {}: {}", space.name(), in_one_line(&error))),
     }
     false
 }
 
 /// With everything here, conversions come to their end, unless there is no room.
-pub async fn end_conversions(life: &Rc<Life>) -> Result<(), String> {
-    for space in life.spaces.list().into_iter().filter(|space| space.layout_before().is_some()) {
-        match life.spaces.convert(&space, &Progress::default()).await {
+pub async fn end_conversions(run: &Rc<DaemonRun>) -> Result<(), String> {
+    for space in run.spaces.list().into_iter().filter(|space| space.layout_before().is_some()) {
+        match run.spaces.convert(&space, &Progress::default()).await {
             Ok(true) => {}
-            Ok(false) if !life.redundant => {}
+            Ok(false) if !run.redundant => {}
             Err(SpaceError::Pool(PoolError::NoSpace { .. }) | SpaceError::NoSpaceBelow { .. }) => {}
             other => return Err(format!("converting {} does not end: {other:?}", space.name())),
         }
@@ -84,9 +84,9 @@ pub async fn end_conversions(life: &Rc<Life>) -> Result<(), String> {
 }
 
 /// A layout that the disks allow.
-fn drawn(life: &Life, space: &Space, draws: &mut Random) -> Layout {
-    let disks = life.members.borrow().len() as u64;
-    let least = if life.redundant { 2 } else { 0 };
+fn drawn(run: &DaemonRun, space: &Space, draws: &mut Random) -> Layout {
+    let disks = run.members.borrow().len() as u64;
+    let least = if run.redundant { 2 } else { 0 };
     let resiliency = match least + draws.below(6 - least) {
         0 => Resiliency::Simple,
         1 => Resiliency::Span,

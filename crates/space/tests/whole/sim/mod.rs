@@ -11,13 +11,13 @@
 pub mod by_layout;
 pub mod client;
 pub mod conversion;
+pub mod daemon_run;
 pub mod jobs;
-pub mod life;
 pub mod operator;
 pub mod oracle;
 pub mod removal;
 pub mod run;
+pub mod settings;
 pub mod setup;
 pub mod tally;
 pub mod unrest;
-pub mod wishes;

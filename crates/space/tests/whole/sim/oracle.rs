@@ -1,4 +1,4 @@
-//! What every block may hold: the judge of the simulator.
+//! What every block may hold: the oracle of the simulator.
 //!
 //! For each block of each space it keeps the versions that were issued and may still be seen: those a running daemon may
 //! show, and those that a power cut may bring back. A version tells for each sector which operation wrote it; the bytes
@@ -8,12 +8,12 @@
 //! - A killed daemon changes nothing in that.
 //! - After a power cut any version may be there that none made durable has replaced.
 //! - What a read has shown stays, until somebody writes or power fails.
-//! - What recovery took as found of a single copy, and said so, is whatever its place held: its disk may have put a write of
+//! - What recovery accepted unverified of a single copy, and said so, is whatever its place held: its disk may have put a write of
 //!   before elsewhere, and nobody can tell that from a block that tore. The first read decides.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dolmen_block_io::Moment;
+use dolmen_block_io::Instant;
 use dolmen_space::SpaceRange;
 
 pub const BLOCK: usize = 4096;
@@ -63,7 +63,7 @@ struct Block {
     /// It was in flight at a power cut: its sectors may be mixed, if recovery says so.
     mixable: bool,
     /// It was in flight at a power cut, or when its only disk went away, and it was said that its only copy was neither old nor new.
-    as_found: bool,
+    unverified: bool,
     /// The latest of these departures for which that was said.
     excused_at: u64,
 }
@@ -79,7 +79,7 @@ pub struct Model {
     /// Somebody is deleting it.
     pub leaving: bool,
     /// When it was taken out of the trash last.
-    pub restored: Option<Moment>,
+    pub restored: Option<Instant>,
     /// Being resized to this.
     pub resizing: Option<u64>,
     blocks: Vec<Block>,
@@ -126,7 +126,7 @@ struct Seen {
     begun_count: u32,
     in_flight: u16,
     mixable: bool,
-    as_found: bool,
+    unverified: bool,
 }
 
 #[derive(Debug, Default)]
@@ -209,7 +209,7 @@ impl Block {
             }
         }
         self.mixable = false;
-        self.as_found = false;
+        self.unverified = false;
     }
 }
 
@@ -270,7 +270,7 @@ impl Oracle {
     }
 
     /// Whether a change is under way behind this byte.
-    pub fn is_busy_behind(&self, uid: u64, at: u64) -> bool {
+    pub fn is_busy_after(&self, uid: u64, at: u64) -> bool {
         let first = usize::try_from(at).unwrap() / BLOCK;
         self.models
             .get(&uid)
@@ -341,7 +341,7 @@ impl Oracle {
             block.doubt &= !sure;
             // A part of the block leaves the others as they were.
             block.mixable &= block.partial;
-            block.as_found &= block.partial;
+            block.unverified &= block.partial;
         });
     }
 
@@ -443,16 +443,16 @@ impl Oracle {
         }
     }
 
-    /// Recovery may leave blocks undecided: what is taken as found of them is told later, in the life that decides.
+    /// Recovery may leave blocks in doubt: what is accepted unverified of them is told later, in the life that decides.
     pub fn decides_later(&mut self) {
         self.interrupted = true;
     }
 
-    /// Recovery has finished: what it decided stays decided. `taken` names what it took as found, `waiting` what it could not
+    /// Recovery has finished: what it decided stays decided. `taken` names what it accepted unverified, `waiting` what it could not
     /// decide because disks are away.
     pub fn recovered(&mut self, taken: &[SpaceRange], waiting: &[SpaceRange]) {
         let now = self.tick();
-        self.told(taken);
+        self.reported(taken);
         let Some(crash) = self.crash.take() else { return };
         for (uid, index) in std::mem::take(&mut self.dirty) {
             let Some(model) = self.models.get_mut(&uid) else { continue };
@@ -476,7 +476,7 @@ impl Oracle {
             versions.dedup();
             // A mixture of before stays one until the block is written.
             let is_anything = self.damaged && self.tearing && model.copies == 1;
-            block.as_found |= crash == Crash::PowerCut && listed && is_anything;
+            block.unverified |= crash == Crash::PowerCut && listed && is_anything;
             block.mixable |= crash == Crash::PowerCut
                 && self.tearing
                 && versions.len() > 1
@@ -487,16 +487,16 @@ impl Oracle {
         self.interrupted = false;
     }
 
-    /// The daemon has said that it took these ranges as found: of blocks that were on a disk that went away, once for each time that it
-    /// did.
-    pub fn told(&mut self, taken: &[SpaceRange]) {
+    /// The daemon has said that it accepted these ranges unverified: of blocks that were on a disk that went away, once for each
+    /// time that it did.
+    pub fn reported(&mut self, taken: &[SpaceRange]) {
         let is_anything = self.damaged && self.tearing;
         for model in self.models.values_mut().filter(|model| is_anything && model.copies == 1) {
             for index in 0..model.blocks.len() {
                 let Block { doubt, doubted_at, excused_at, .. } = model.blocks[index];
                 if doubt && doubted_at > excused_at && model.is_among(index, taken) {
                     model.blocks[index].excused_at = doubted_at;
-                    model.blocks[index].as_found = true;
+                    model.blocks[index].unverified = true;
                 }
             }
         }
@@ -512,7 +512,7 @@ impl Oracle {
                 begun_count: block.begun_count,
                 in_flight: block.in_flight,
                 mixable: block.mixable,
-                as_found: block.as_found,
+                unverified: block.unverified,
             })
             .collect();
         Some(Reading { uid, at, seen })
@@ -546,14 +546,14 @@ impl Oracle {
                 [usize::try_from(from - reading.at).unwrap()..usize::try_from(to - reading.at).unwrap()];
             let skip = usize::try_from(from - start).unwrap() / SECTOR;
             let block = &mut model.blocks[index];
-            let as_found = block.as_found || seen.as_found;
+            let unverified = block.unverified || seen.unverified;
             let mut allowed = block.current();
             allowed.extend_from_slice(&seen.versions);
             let mut found = Vec::with_capacity(SECTORS);
             for (number, sector) in part.chunks(SECTOR).enumerate() {
                 let place = from / SECTOR as u64 + number as u64;
                 let is_foreign =
-                    || as_found || allowed.iter().any(|version| version[skip + number] == FOREIGN);
+                    || unverified || allowed.iter().any(|version| version[skip + number] == FOREIGN);
                 let stamp = decode(model.uid, place, sector).or_else(|| is_foreign().then_some(FOREIGN));
                 found.push(stamp.ok_or_else(|| {
                     format!("sector {place} of {} holds what nobody wrote there", model.name)
@@ -574,7 +574,7 @@ impl Oracle {
                     || (block.doubt && self.tearing))
                     && (0..found.len())
                         .all(|at| allowed.iter().any(|version| version[skip + at] == found[at]));
-                if !mixed && !as_found {
+                if !mixed && !unverified {
                     return Err(format!(
                         "block {index} of {} shows {found:?} from sector {skip} on, allowed is {allowed:?}; it has {block:?}",
                         model.name
@@ -709,7 +709,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mixture_is_right_only_where_recovery_took_the_block_as_found() {
+    fn a_mixture_is_right_only_where_recovery_accepted_the_block_unverified() {
         let first = [first_block()];
         for listed in [false, true] {
             let (mut oracle, uid) = oracle();
@@ -724,7 +724,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_copy_that_was_taken_as_found_is_whatever_its_place_held() {
+    fn a_single_copy_accepted_unverified_is_whatever_its_place_held() {
         let first = [first_block()];
         for (copies, listed, damaged) in
             [(1, true, true), (1, false, true), (2, true, true), (1, true, false)]
@@ -771,21 +771,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_a_disk_that_was_away_excuses_a_block_once() {
+    fn a_report_about_an_absent_disk_excuses_a_block_once() {
         let mut oracle = Oracle { damaged: true, ..Oracle::new(true) };
         let uid = oracle.add("a", 1 << 20, 1, 512, true);
         write(&mut oracle, uid, true);
         write(&mut oracle, uid, false);
         let mut foreign = vec![0; BLOCK];
         fill(uid, 1 << 19, 1, &mut foreign);
-        oracle.told(&[first_block()]);
+        oracle.reported(&[first_block()]);
         assert!(!shows(&mut oracle, uid, &foreign), "no disk was away");
         oracle.disk_lost(1);
         assert!(!shows(&mut oracle, uid, &foreign), "nothing was said");
-        oracle.told(&[first_block()]);
+        oracle.reported(&[first_block()]);
         assert!(shows(&mut oracle, uid, &foreign));
         let (_, three) = write(&mut oracle, uid, true);
-        oracle.told(&[first_block()]);
+        oracle.reported(&[first_block()]);
         assert!(!shows(&mut oracle, uid, &foreign) && shows(&mut oracle, uid, &three));
     }
 

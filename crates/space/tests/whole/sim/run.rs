@@ -10,7 +10,7 @@ use dolmen_sim::{FaultCounters, FaultKind, FaultRates, Random, World};
 use dolmen_units::HostId;
 
 use super::by_layout::FaultsByLayout;
-use super::life::{Course, Goal, live};
+use super::daemon_run::{Course, Goal, live};
 use super::operator::want_replaced;
 use super::oracle::{Crash, Oracle};
 use super::setup::{Setup, policy, stream};
@@ -101,13 +101,13 @@ pub fn run_seed(seed: u64, length: u64, trace_lines: usize) -> Report {
         removes: setup.removes,
         converts: setup.converts,
         evens: setup.evens,
-        wishes: setup.wishes,
+        settings: setup.settings,
         reserves: RefCell::default(),
         shrinking: Cell::default(),
         pairs: setup.pairs,
         one_suffers: if setup.redundant { !setup.pairs } else { !setup.unrest },
         frail: setup.frail,
-        given_up: Cell::default(),
+        declared_lost: Cell::default(),
         failed: Cell::default(),
         operations_left: Cell::new(setup.operations),
         setup: RefCell::new(setup),
@@ -124,7 +124,7 @@ pub fn run_seed(seed: u64, length: u64, trace_lines: usize) -> Report {
         cache_lost: Cell::new(false),
         wanted: RefCell::default(),
         leaving: RefCell::default(),
-        heirs: RefCell::default(),
+        shadows: RefCell::default(),
         removals: RefCell::default(),
         spares: RefCell::new(spares),
         barred: RefCell::default(),
@@ -134,12 +134,12 @@ pub fn run_seed(seed: u64, length: u64, trace_lines: usize) -> Report {
         works: Cell::new(0),
         left_during: RefCell::default(),
         back_at: RefCell::default(),
-        gone: RefCell::default(),
+        absent: RefCell::default(),
         back_within: RefCell::default(),
         ripe: Cell::new(0),
         departures: Cell::new(0),
-        last_gone: Cell::new(None),
-        life_operations: Cell::new(0),
+        last_lost: Cell::new(None),
+        run_operations: Cell::new(0),
         tally: Cell::default(),
         faults: RefCell::default(),
         ids: RefCell::default(),
@@ -184,12 +184,12 @@ pub fn run_seed(seed: u64, length: u64, trace_lines: usize) -> Report {
 }
 
 impl Run {
-    fn say(&self, what: impl Into<String>) {
-        self.course.say(what);
+    fn log_note(&self, what: impl Into<String>) {
+        self.course.log_note(what);
     }
 
     fn all(&mut self) -> Result<(), String> {
-        self.life(Goal::Serve, 20)?;
+        self.run(Goal::Serve, 20)?;
         loop {
             let tally = self.course.tally.get();
             if self.course.operations_left.get() == 0 && tally.power_cuts > 0 && tally.losses > 0 {
@@ -200,14 +200,14 @@ impl Run {
                 self.course.operations_left.set(self.length * 60);
             }
             let operations = self.length * (20 + self.random.below(180));
-            self.life(Goal::Serve, operations)?;
+            self.run(Goal::Serve, operations)?;
         }
         self.calm();
-        if self.may_stand_without_each() {
-            self.stand_without_each()?;
+        if self.may_check_without_each() {
+            self.check_without_each()?;
         }
-        self.life(Goal::Finish, 0)?;
-        self.life(Goal::Compare, 0)
+        self.run(Goal::Finish, 0)?;
+        self.run(Goal::Compare, 0)
     }
 
     /// Nothing fails from here on, and who is away comes back.
@@ -220,41 +220,41 @@ impl Run {
     }
 
     /// Whether every disk has all that it was told to keep, so that after a resync each may be the one that is left.
-    fn may_stand_without_each(&self) -> bool {
+    fn may_check_without_each(&self) -> bool {
         let faults = self.course.world.fault_counters();
-        let kept_less = [FaultKind::LyingFlush, FaultKind::ReturnedOld, FaultKind::LateWrite];
+        let kept_less = [FaultKind::DroppedFlush, FaultKind::ReturnedOld, FaultKind::DelayedWrite];
         self.course.redundant && kept_less.iter().all(|kind| faults.of(*kind) == 0)
     }
 
     /// Everything is there without any one of the disks: what a resync, a replacement or a write-back left behind on another
     /// would else be healed before anybody saw it.
-    fn stand_without_each(&mut self) -> Result<(), String> {
+    fn check_without_each(&mut self) -> Result<(), String> {
         let course = Rc::clone(&self.course);
         // What faults did to content is mended; what the engine did is not.
         course.world.disks().iter().for_each(|disk| disk.replace_content(disk.truth()));
-        self.life(Goal::Mend, 0)?;
+        self.run(Goal::Mend, 0)?;
         let members = course.members.borrow().clone();
         for index in members {
             course.barred.borrow_mut().insert(index);
-            let stood = self.life(Goal::Without, 0);
-            stood.map_err(|cause| format!("without disk {index}: {cause}"))?;
+            let kept = self.run(Goal::Without, 0);
+            kept.map_err(|cause| format!("without disk {index}: {cause}"))?;
             course.barred.borrow_mut().clear();
-            self.life(Goal::Mend, 0)?;
+            self.run(Goal::Mend, 0)?;
         }
-        course.note(|tally| tally.saw(Rare::StoodWithoutEach));
+        course.note(|tally| tally.saw(Rare::IntactWithoutEach));
         Ok(())
     }
 
     /// One life, with what befalls it.
-    fn life(&mut self, goal: Goal, operations: u64) -> Result<(), String> {
+    fn run(&mut self, goal: Goal, operations: u64) -> Result<(), String> {
         let course = Rc::clone(&self.course);
-        course.note(|tally| tally.lives += 1);
-        course.life_operations.set(operations);
+        course.note(|tally| tally.runs += 1);
+        course.run_operations.set(operations);
         course.serving.set(false);
         course.unnoticed.set(false);
         course.at_work.borrow_mut().clear();
         course.left_during.borrow_mut().clear();
-        course.gone.borrow_mut().clear();
+        course.absent.borrow_mut().clear();
         self.mend_what_is_added();
         self.set_rates(goal);
         let ended: Rc<RefCell<Option<Result<(), String>>>> = Rc::default();
@@ -263,10 +263,10 @@ impl Run {
             let end = live(living, goal).await;
             *into.borrow_mut() = Some(end);
         };
-        course.world.spawn("life", Box::pin(task));
-        self.say(format!("{goal:?} begins"));
+        course.world.spawn("run", Box::pin(task));
+        self.log_note(format!("{goal:?} begins"));
         let over = |course: &Course| ended.borrow().is_some() || course.failure.borrow().is_some();
-        let first = course.tally.get().lives == 1;
+        let first = course.tally.get().runs == 1;
         if goal == Goal::Serve && !first {
             let crash = self.befall(operations, &over)?;
             if let Some(crash) = crash.filter(|_| !over(&course)) {
@@ -279,7 +279,7 @@ impl Run {
         if let Some(Err(cause)) = ended.take() {
             return Err(cause);
         }
-        self.say("closed");
+        self.log_note("closed");
         course.world.kill();
         if goal == Goal::Serve {
             self.between();
@@ -315,7 +315,7 @@ impl Run {
     /// Lets the life run while things happen to it; how it is to end, unless by itself.
     fn befall(&mut self, operations: u64, over: &dyn Fn(&Course) -> bool) -> Result<Option<Crash>, String> {
         let course = Rc::clone(&self.course);
-        let owes_cut = course.tally.get().power_cuts == 0 && course.tally.get().lives > 3;
+        let owes_cut = course.tally.get().power_cuts == 0 && course.tally.get().runs > 3;
         let crash = match self.random.below(10) {
             _ if owes_cut => Some(Crash::PowerCut),
             0..=4 => Some(Crash::PowerCut),
@@ -329,7 +329,7 @@ impl Run {
         }
         for _ in 0..1 + self.random.below(3) {
             let at = self.random.below(operations);
-            self.until(|_| over(&course) || (course.serving.get() && course.life_operations.get() <= at))?;
+            self.until(|_| over(&course) || (course.serving.get() && course.run_operations.get() <= at))?;
             let last = course.world.step_count() + self.random.below(400);
             self.until(|world| over(&course) || world.step_count() >= last)?;
             if over(&course) {
@@ -338,8 +338,8 @@ impl Run {
             self.happen();
         }
         if crash.is_some() {
-            let at = self.random.below(operations.min(course.life_operations.get() + 1));
-            self.until(|_| over(&course) || (course.serving.get() && course.life_operations.get() <= at))?;
+            let at = self.random.below(operations.min(course.run_operations.get() + 1));
+            self.until(|_| over(&course) || (course.serving.get() && course.run_operations.get() <= at))?;
             let steps_max = if course.unrest { self.wait_for_unrest(over)? } else { 600 };
             let last = course.world.step_count() + self.random.below(steps_max);
             self.until(|world| over(&course) || world.step_count() >= last)?;
@@ -364,10 +364,10 @@ impl Run {
     fn happen(&mut self) {
         let course = Rc::clone(&self.course);
         let victim = Rc::clone(&course.disks.borrow()[self.victim.get()]);
-        let owes_loss = course.tally.get().losses == 0 && course.tally.get().lives > 2;
+        let owes_loss = course.tally.get().losses == 0 && course.tally.get().runs > 2;
         match self.random.below(8) {
             _ if victim.is_absent() => {
-                self.say("the lost disk comes back");
+                self.log_note("the lost disk comes back");
                 victim.come_back();
             }
             0..=3 => self.lose(),
@@ -382,7 +382,7 @@ impl Run {
                 };
                 self.spare_used = true;
                 if !course.is_leaving(old) && want_replaced(&course, old) {
-                    self.say(format!("disk {old} is to be replaced"));
+                    self.log_note(format!("disk {old} is to be replaced"));
                 }
             }
             _ => {}
@@ -396,7 +396,7 @@ impl Run {
         if !course.members.borrow().contains(&index) || is_too_much || course.votes_alone(index) {
             return;
         }
-        self.say(format!("disk {index} goes away"));
+        self.log_note(format!("disk {index} goes away"));
         course.leaves(index);
         course.disks.borrow()[index].vanish();
         course.lost_with_cache();
@@ -405,7 +405,10 @@ impl Run {
     fn crash(&mut self, crash: Crash) {
         let course = Rc::clone(&self.course);
         let recovering = !course.serving.get();
-        self.say(format!("{crash:?}, {}", if recovering { "while recovering" } else { "while serving" }));
+        self.log_note(format!(
+            "{crash:?}, {}",
+            if recovering { "while recovering" } else { "while serving" }
+        ));
         self.note_rare(crash, recovering);
         course.hear();
         match crash {
@@ -427,7 +430,7 @@ impl Run {
         let course = Rc::clone(&self.course);
         let cut_again = std::mem::replace(&mut self.recovery_cut, recovering) && recovering;
         let victim = Rc::clone(&course.disks.borrow()[self.victim.get()]);
-        let lies = victim.fault_counters().of(FaultKind::LyingFlush);
+        let lies = victim.fault_counters().of(FaultKind::DroppedFlush);
         let lied = std::mem::replace(&mut self.lies_exposed, lies) < lies;
         let exposed = lied && crash == Crash::PowerCut;
         if exposed {
@@ -453,7 +456,7 @@ impl Run {
                 Rare::CrashOnUsualRows,
                 course.setup.borrow().usual && !course.oracle.borrow().models.is_empty(),
             ),
-            (Rare::LieExposed, exposed),
+            (Rare::DroppedFlushExposed, exposed),
         ];
         course.note(|tally| met.iter().filter(|(_, is)| *is).for_each(|(state, _)| tally.saw(*state)));
     }
@@ -467,12 +470,12 @@ impl Run {
             if course.redundant && !course.pairs && self.random.coin() {
                 let ago = self.random.index(3);
                 if victim.return_to(ago) {
-                    self.say(format!("the lost disk is back as it was {ago} flushes before"));
+                    self.log_note(format!("the lost disk is back as it was {ago} flushes before"));
                     course.rolled_back.set(true);
                     course.note(|tally| tally.returned_old += 1);
                 }
             } else {
-                self.say("the lost disk is back");
+                self.log_note("the lost disk is back");
             }
         }
         let member = course.members.borrow().contains(&self.victim.get());
@@ -484,36 +487,36 @@ impl Run {
             let choice = self.random.index(members.len());
             // Where not all is as it was, no other may suffer than who took the place: it may lack something.
             let may_lack = course.one_suffers && !course.whole.get();
-            let heir = self.heir().filter(|heir| may_lack && members.contains(heir));
-            let victim = heir.unwrap_or(members[choice]);
+            let shadow = self.shadow().filter(|shadow| may_lack && members.contains(shadow));
+            let victim = shadow.unwrap_or(members[choice]);
             self.victim.set(victim);
-            self.lies_exposed = course.disks.borrow()[victim].fault_counters().of(FaultKind::LyingFlush);
+            self.lies_exposed = course.disks.borrow()[victim].fault_counters().of(FaultKind::DroppedFlush);
             drop(members);
-            self.say(format!("disk {} is the one that suffers from here on", self.victim.get()));
+            self.log_note(format!("disk {} is the one that suffers from here on", self.victim.get()));
         }
         let is_away = |index: &usize| course.disks.borrow()[*index].is_absent();
         let members = course.members.borrow().clone();
         if course.pairs && members.len() > 2 && !members.iter().any(is_away) && self.random.coin() {
             course.barred.borrow_mut().clear();
             // Half of the time it is the one that left last.
-            let last = course.last_gone.get().filter(|index| members.contains(index) && self.random.coin());
+            let last = course.last_lost.get().filter(|index| members.contains(index) && self.random.coin());
             let index = last.unwrap_or(members[self.random.index(members.len())]);
             self.keep_out(index);
         }
     }
 
     /// Who took the place of the disk that suffered, or of who took that.
-    fn heir(&self) -> Option<usize> {
-        let heirs = self.course.heirs.borrow();
-        std::iter::successors(heirs.get(&self.victim.get()), |disk| heirs.get(disk))
-            .take(heirs.len())
+    fn shadow(&self) -> Option<usize> {
+        let shadows = self.course.shadows.borrow();
+        std::iter::successors(shadows.get(&self.victim.get()), |disk| shadows.get(disk))
+            .take(shadows.len())
             .last()
             .copied()
     }
 
     /// A disk is kept out of the next life for a while.
     fn keep_out(&self, index: usize) {
-        self.say(format!("disk {index} is kept out"));
+        self.log_note(format!("disk {index} is kept out"));
         self.course.barred.borrow_mut().insert(index);
         self.course.lost.set(true);
         self.course.whole.set(false);

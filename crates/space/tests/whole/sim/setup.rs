@@ -44,7 +44,7 @@ pub struct Setup {
     /// What is where is evened out, and verified.
     pub evens: bool,
     /// People set what is reserved, what is kept, and what disks are for.
-    pub wishes: bool,
+    pub settings: bool,
     /// Two disks may be away at once, and nothing else fails.
     pub pairs: bool,
     /// Some space has one copy, and the disk that suffers damages that too.
@@ -83,7 +83,7 @@ impl Setup {
         let mut rates = rates(redundant, &mut random);
         let mut lies = stream(seed, 902);
         if redundant && lies.below(3) == 0 {
-            rates = rates.with(FaultKind::LyingFlush, Rate::one_in(4 << lies.below(4)));
+            rates = rates.with(FaultKind::DroppedFlush, Rate::one_in(4 << lies.below(4)));
         }
         let mut stirs = stream(seed, 904);
         let unrest = stirs.below(4) > u64::from(!redundant);
@@ -98,8 +98,8 @@ impl Setup {
         if has_one_copy {
             rates = leaving(rates, &mut alone);
         }
-        let slow = slow_stretches(&mut stream(seed, 903));
-        rates = rates.with(FaultKind::SlowStretch, slow);
+        let slow = slow_periods(&mut stream(seed, 903));
+        rates = rates.with(FaultKind::SlowPeriod, slow);
         Self {
             profiles,
             spares,
@@ -108,14 +108,14 @@ impl Setup {
             removes: stream(seed, 907).below(3) > 0,
             converts: stream(seed, 909).below(4) == 0,
             evens: stream(seed, 912).below(3) == 0,
-            wishes: stream(seed, 916).below(3) == 0,
+            settings: stream(seed, 916).below(3) == 0,
             pairs,
             frail,
             tearing,
             clients: 2 + random.index(3),
             operations: 1000 + random.below(200),
             rates,
-            others: FaultRates::NONE.with(FaultKind::SlowStretch, slow),
+            others: FaultRates::NONE.with(FaultKind::SlowPeriod, slow),
             names: 0,
             usual,
             parity: parity(seed),
@@ -211,12 +211,12 @@ fn profile(times: u64, random: &mut Random) -> DiskProfile {
         profile = profile.without_fua();
     }
     profile.hang_limit = Some(Duration::from_millis(400));
-    profile.latency = Rc::new(pace(random));
+    profile.latency = Rc::new(speed(random));
     profile
 }
 
 /// How fast a disk is: most are alike, some take up to twenty times as long as others.
-fn pace(random: &mut Random) -> SimpleLatency {
+fn speed(random: &mut Random) -> SimpleLatency {
     let times = [1, 1, 1, 5, 20][random.index(5)];
     let SimpleLatency { fixed_ns, per_kib_ns, jitter_ns } = SimpleLatency::FAST;
     SimpleLatency { fixed_ns: times * fixed_ns, per_kib_ns: times * per_kib_ns, jitter_ns: times * jitter_ns }
@@ -249,7 +249,7 @@ fn leaving(mut rates: FaultRates, random: &mut Random) -> FaultRates {
 }
 
 /// How often disks become slow for a while; in some worlds never.
-fn slow_stretches(random: &mut Random) -> Rate {
+fn slow_periods(random: &mut Random) -> Rate {
     match random.below(4) {
         0 => Rate::NEVER,
         _ => Rate::one_in(200 << random.below(4)),

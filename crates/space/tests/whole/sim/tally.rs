@@ -36,7 +36,7 @@ impl Default for Met {
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Tally {
     pub operations: u64,
-    pub lives: u64,
+    pub runs: u64,
     pub kills: u64,
     pub power_cuts: u64,
     pub recoveries_cut: u64,
@@ -50,7 +50,7 @@ pub struct Tally {
     pub resizes: u64,
     pub decided: u64,
     pub rewritten: u64,
-    pub taken_as_found: u64,
+    pub accepted_unverified: u64,
     pub mixtures: u64,
     pub blocks_checked: u64,
     pub resynced_blocks: u64,
@@ -82,18 +82,18 @@ pub enum Rare {
     CheckpointUnderLoad,
     /// The log had gone round when a pool was closed.
     LogWrapped,
-    /// A flush failed because an only copy had left with unflushed blocks, whose claims were said again.
-    ClaimsSaidAgain,
-    /// Recovery left blocks undecided because their disks were absent.
-    Undecided,
+    /// A flush failed because an only copy had left with unflushed blocks, whose claims were relogged.
+    CandidatesRelogged,
+    /// Recovery left blocks in doubt because their disks were absent.
+    InDoubt,
     /// Recovery went back to an earlier state of a block.
     Reverted,
     /// Power failed after a flush that had kept nothing.
-    LieExposed,
+    DroppedFlushExposed,
     /// A full pool refused a write.
     NoRoom,
     /// A disk left while a checkpoint was under way.
-    LeftInCheckpoint,
+    DetachedInCheckpoint,
     /// One came back while a checkpoint was under way.
     BackInCheckpoint,
     /// One left and came back within one resync.
@@ -101,9 +101,9 @@ pub enum Rare {
     /// One left and came back within one replacement.
     FlappedInReplacement,
     /// One left while another, or the same, was being taken back in.
-    LeftInRejoin,
+    DetachedInRejoin,
     /// A disk left again within 20 ms of its return.
-    LeftAgainAtOnce,
+    DetachedAgainAtOnce,
     /// More disks were away at once than a space had copies to spare.
     TooManyAway,
     /// A disk that took the place of another was replaced itself.
@@ -119,7 +119,7 @@ pub enum Rare {
     /// One was found in the trash behind an opening.
     FoundInTrash,
     /// What was being deleted when the daemon ended was purged behind the next opening.
-    PurgedBehind,
+    PurgedAfterOpening,
     /// Whole rows were given back while one was.
     DiscardedAtWork,
     /// A space was made smaller while one was.
@@ -133,19 +133,19 @@ pub enum Rare {
     /// Power failed, or the daemon died, while spaces had rows and an interleave that nobody had chosen.
     CrashOnUsualRows,
     /// The pool was compared with each of its disks left out.
-    StoodWithoutEach,
+    IntactWithoutEach,
     /// Recovery found enough of a line with parity that was in flight.
-    LineStood,
+    StripeKept,
     /// Recovery found too little of one, and took it back.
-    LineReverted,
-    /// A row had an heir.
-    HeirMade,
-    /// One took its row's place.
-    HeirTookOver,
+    StripeReverted,
+    /// A row had a shadow row.
+    ShadowMade,
+    /// One was promoted.
+    ShadowPromoted,
     /// Lines were copied to one that its stream had left out.
-    HeirLinesCopied,
+    ShadowStripesCopied,
     /// The pool was opened with one.
-    OpenedWithHeir,
+    OpenedWithShadow,
     /// Power failed while a disk was leaving without another in its place.
     RemovalCut,
     /// A removal that a daemon before had begun went on.
@@ -156,8 +156,8 @@ pub enum Rare {
     RemovalReplaced,
     /// A removal was not begun, because what it would move had nowhere to go.
     RemovalRefused,
-    /// A lost disk was written off, and what it alone had was given up.
-    WrittenOff,
+    /// A lost disk was declared lost, and what it alone had was given up.
+    DeclaredLost,
     /// Rows that a disk could not leave as they were became narrower.
     Narrowed,
     /// A removal left something for later.
@@ -169,15 +169,15 @@ pub enum Rare {
     /// One that had left so was added again.
     RemovedIsBack,
     /// The disk that was leaving so failed, or went, while it was being emptied.
-    LeavingLeft,
+    LeavingDetached,
     /// Another one did.
-    LeftInRemoval,
+    DetachedInRemoval,
     /// One left and came back within one removal.
     FlappedInRemoval,
     /// A space was on its way to another layout when the operator came to it.
     ConversionResumed,
     /// A conversion was turned round.
-    ConversionTurned,
+    ConversionReversed,
     /// One was not begun, because there was no room.
     ConversionRefused,
     /// One left rows for later.
@@ -185,9 +185,9 @@ pub enum Rare {
     /// Power failed while a space was converted.
     ConversionCut,
     /// A disk left while one was.
-    LeftInConversion,
+    DetachedInConversion,
     /// One left while slabs were evened out.
-    LeftInRebalance,
+    DetachedInRebalance,
     /// Power failed while they were.
     RebalanceCut,
     /// Clients went on while everything was verified.
@@ -213,9 +213,9 @@ pub enum Rare {
     /// One came to hold nothing.
     EmptiedByRole,
     /// So did one that is sick.
-    SickEmptied,
+    FailingEmptied,
     /// One that is sick kept what nobody else could take.
-    SickKeepsSome,
+    FailingKeepsSome,
     /// What an absent disk had of spaces that can do without it was rebuilt on the others.
     RebuiltWithout,
     /// Power failed while a disk was emptied.
@@ -234,17 +234,17 @@ impl Rare {
         Self::ReplacementResumed,
         Self::CheckpointUnderLoad,
         Self::LogWrapped,
-        Self::ClaimsSaidAgain,
-        Self::Undecided,
+        Self::CandidatesRelogged,
+        Self::InDoubt,
         Self::Reverted,
-        Self::LieExposed,
+        Self::DroppedFlushExposed,
         Self::NoRoom,
-        Self::LeftInCheckpoint,
+        Self::DetachedInCheckpoint,
         Self::BackInCheckpoint,
         Self::FlappedInResync,
         Self::FlappedInReplacement,
-        Self::LeftInRejoin,
-        Self::LeftAgainAtOnce,
+        Self::DetachedInRejoin,
+        Self::DetachedAgainAtOnce,
         Self::TooManyAway,
         Self::ReplacementReplaced,
         Self::ReplacedCameBack,
@@ -252,41 +252,41 @@ impl Rare {
         Self::DeletedAtWork,
         Self::Restored,
         Self::FoundInTrash,
-        Self::PurgedBehind,
+        Self::PurgedAfterOpening,
         Self::DiscardedAtWork,
         Self::ShrunkAtWork,
         Self::MapHeld,
         Self::CrashAtWork,
         Self::SeveralPages,
         Self::CrashOnUsualRows,
-        Self::StoodWithoutEach,
-        Self::LineStood,
-        Self::LineReverted,
-        Self::HeirMade,
-        Self::HeirTookOver,
-        Self::HeirLinesCopied,
-        Self::OpenedWithHeir,
+        Self::IntactWithoutEach,
+        Self::StripeKept,
+        Self::StripeReverted,
+        Self::ShadowMade,
+        Self::ShadowPromoted,
+        Self::ShadowStripesCopied,
+        Self::OpenedWithShadow,
         Self::RemovalCut,
         Self::RemovalResumed,
         Self::RemovalCalledOff,
         Self::RemovalReplaced,
         Self::RemovalRefused,
-        Self::WrittenOff,
+        Self::DeclaredLost,
         Self::Narrowed,
         Self::RemovalWaited,
         Self::RemovedWhileAway,
         Self::RemovedWithCacheRows,
         Self::RemovedIsBack,
-        Self::LeavingLeft,
-        Self::LeftInRemoval,
+        Self::LeavingDetached,
+        Self::DetachedInRemoval,
         Self::FlappedInRemoval,
         Self::ConversionResumed,
-        Self::ConversionTurned,
+        Self::ConversionReversed,
         Self::ConversionRefused,
         Self::ConversionWaited,
         Self::ConversionCut,
-        Self::LeftInConversion,
-        Self::LeftInRebalance,
+        Self::DetachedInConversion,
+        Self::DetachedInRebalance,
         Self::RebalanceCut,
         Self::ScrubUnderLoad,
         Self::JobHeld,
@@ -299,8 +299,8 @@ impl Rare {
         Self::RoleRefused,
         Self::RoleTaken,
         Self::EmptiedByRole,
-        Self::SickEmptied,
-        Self::SickKeepsSome,
+        Self::FailingEmptied,
+        Self::FailingKeepsSome,
         Self::RebuiltWithout,
         Self::EmptyingCut,
     ];
@@ -319,7 +319,7 @@ impl Tally {
         self.rare.0.iter_mut().zip(other.rare.0).for_each(|(mine, more)| *mine += more);
         let fields: [(&mut u64, u64); 21] = [
             (&mut self.operations, other.operations),
-            (&mut self.lives, other.lives),
+            (&mut self.runs, other.runs),
             (&mut self.kills, other.kills),
             (&mut self.power_cuts, other.power_cuts),
             (&mut self.recoveries_cut, other.recoveries_cut),
@@ -333,7 +333,7 @@ impl Tally {
             (&mut self.resizes, other.resizes),
             (&mut self.decided, other.decided),
             (&mut self.rewritten, other.rewritten),
-            (&mut self.taken_as_found, other.taken_as_found),
+            (&mut self.accepted_unverified, other.accepted_unverified),
             (&mut self.mixtures, other.mixtures),
             (&mut self.blocks_checked, other.blocks_checked),
             (&mut self.resynced_blocks, other.resynced_blocks),

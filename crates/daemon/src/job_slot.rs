@@ -1,0 +1,155 @@
+//! The turn of a pool's jobs: one is at work at a time, in the order of their ranks, and a job yields to one of a higher rank
+//! (docs/design/0011, *Order of jobs*).
+//!
+//! A purge works concurrently with the others, without a turn.
+//!
+//! Invariant: while a job waits to which the one at work yields, that one is held, or is about to be. Between the change of a pool that
+//! an urgent job is begun for and that job's asking for its turn, it is announced.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use dolmen_api::JobKind;
+use dolmen_block_io::sync::Notify;
+
+use crate::job_rate::Course;
+
+/// Order of jobs: a job yields to those of a higher rank, and waits for those of its own that came before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Rank {
+    /// Reads everything, and takes days: nothing is at risk while it waits.
+    Background,
+    /// Moves what could stay where it is.
+    Spread,
+    /// Asked for by a person.
+    Asked,
+    /// Redundancy is whole, and at risk, or a part of it comes back.
+    Pressing,
+    /// Redundancy is not whole before it has ended, or a disk cannot leave.
+    Urgent,
+}
+
+impl Rank {
+    /// Returns the rank of a job of a kind; none for one that takes no turn, because it reads and writes no slabs: a full pool does
+    /// not wait to be given room.
+    pub(crate) fn of(kind: JobKind) -> Option<Self> {
+        match kind {
+            JobKind::Resync | JobKind::Replace | JobKind::Drain => Some(Self::Urgent),
+            JobKind::Empty => Some(Self::Pressing),
+            JobKind::WriteCache | JobKind::Convert => Some(Self::Asked),
+            JobKind::Rebalance => Some(Self::Spread),
+            JobKind::Scrub => Some(Self::Background),
+            JobKind::Purge => None,
+        }
+    }
+}
+
+/// Whether a job of a kind is held while one of a higher rank waits. Rows that are to leave a write cache are not filled while its
+/// job is held, so that one keeps its turn.
+fn yields(kind: JobKind) -> bool {
+    kind != JobKind::WriteCache
+}
+
+/// The turn.
+#[derive(Default)]
+pub(crate) struct JobSlot {
+    is_taken: Cell<bool>,
+    /// Jobs that wait for it: those of the highest rank first, and of those the one that came first.
+    waiting: RefCell<BTreeSet<(Reverse<Rank>, u64)>>,
+    tickets: Cell<u64>,
+    notify: Notify,
+    coming: Rc<Announced>,
+    /// The job that has it.
+    at_work: RefCell<Option<(JobKind, Rank, Rc<Course>)>>,
+}
+
+/// The turn, as long as it lives.
+pub(crate) struct MutexTaken<'a>(&'a JobSlot);
+
+impl Drop for MutexTaken<'_> {
+    fn drop(&mut self) {
+        self.0.at_work.replace(None);
+        self.0.is_taken.set(false);
+        self.0.notify.notify_all();
+    }
+}
+
+/// A job that waits for the turn.
+struct Waiting<'a> {
+    mutex: &'a JobSlot,
+    place: (Reverse<Rank>, u64),
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.mutex.waiting.borrow_mut().remove(&self.place);
+        self.mutex.notify.notify_all();
+    }
+}
+
+/// Urgent jobs that somebody is about to begin.
+#[derive(Default)]
+struct Announced {
+    count: Cell<usize>,
+    /// Rings when one of them asks for its turn, or does not come after all.
+    notify: Notify,
+}
+
+/// An urgent job that somebody is about to begin.
+pub(crate) struct Coming(Rc<Announced>);
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        self.0.count.set(self.0.count.get().saturating_sub(1));
+        self.0.notify.notify_all();
+    }
+}
+
+impl JobSlot {
+    /// Announces an urgent job, before anything of the pool is changed for it and until it asks for its turn: no patient one takes
+    /// that change for the end of its work. Whoever announces waits for no job meanwhile.
+    pub(crate) fn announce(&self) -> Coming {
+        self.coming.count.set(self.coming.count.get() + 1);
+        Coming(Rc::clone(&self.coming))
+    }
+
+    /// Waits until none is announced.
+    pub(crate) async fn nobody_comes(&self) {
+        self.coming.notify.wait_for(|| (self.coming.count.get() == 0).then_some(())).await;
+    }
+
+    /// Waits for the turn; it ends when what is returned is dropped.
+    pub(crate) async fn take(&self, rank: Rank) -> MutexTaken<'_> {
+        let ticket = self.tickets.get();
+        self.tickets.set(ticket + 1);
+        let place = (Reverse(rank), ticket);
+        self.waiting.borrow_mut().insert(place);
+        let waiting = Waiting { mutex: self, place };
+        self.yield_if_asked();
+        let is_next = || !self.is_taken.get() && self.waiting.borrow().first() == Some(&place);
+        self.notify.wait_for(|| is_next().then_some(())).await;
+        self.is_taken.set(true);
+        drop(waiting);
+        MutexTaken(self)
+    }
+
+    /// The job that has the turn begins, or goes on.
+    pub(crate) fn begin(&self, kind: JobKind, rank: Rank, course: &Rc<Course>) {
+        course.go_on();
+        self.at_work.replace(Some((kind, rank, Rc::clone(course))));
+        // Another may have asked between its taking the turn and this.
+        self.yield_if_asked();
+    }
+
+    /// Holds the job at work, if one of a higher rank waits.
+    fn yield_if_asked(&self) {
+        let at_work = self.at_work.borrow();
+        let Some((kind, rank, course)) = at_work.as_ref() else { return };
+        let highest = self.waiting.borrow().first().map(|(rank, _)| rank.0);
+        if yields(*kind) && highest.is_some_and(|highest| highest > *rank) {
+            course.yield_slot();
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! Mutants: each breaks one rule on purpose, and the tests have to find it (`scripts/mutants.txt`, `scripts/incidents.txt`).
+//!
+//! Invariant: a mutant is in builds with debug assertions alone. There [`mutation!`] asks whether the environment variable
+//! `DOLMEN_MUTANT` named it when the process first asked; so one build serves the tests and the mutants. Elsewhere it is the
+//! constant `false`, and neither the names nor the variable are in the program (`scripts/unmutated.sh`).
+
+/// Defines the mutants: what each breaks, its name in code, and the name by which tables and the environment call it.
+macro_rules! mutants {
+    ($($(#[$doc:meta])+ $variant:ident = $name:literal,)+) => {
+        /// A rule that can be broken.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Mutant {
+            $($(#[$doc])+ $variant,)+
+        }
+
+        #[cfg(debug_assertions)]
+        impl Mutant {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant,)+];
+
+            /// Returns the name in `DOLMEN_MUTANT`, `scripts/mutants.txt` and `scripts/incidents.txt`.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+        }
+    };
+}
+
+mutants! {
+    /// The log says *settled* before the disks were flushed.
+    MarkBeforeFlush = "mark-before-flush",
+    /// A flush leaves one disk out.
+    FlushSkipsADisk = "flush-skips-a-disk",
+    /// A flush does not wait for writes that began before it.
+    FlushWaitsForNone = "flush-waits-for-none",
+    /// A flush counts for a write whose record it has not marked.
+    ConcurrentRecordUnmarked = "concurrent-record-unmarked",
+    /// Flushed content is overwritten before the intent is durable.
+    IntentNotWaited = "intent-not-waited",
+    /// Acknowledged content is overwritten before the new record is written.
+    RewriteInParallel = "rewrite-in-parallel",
+    /// What a read brings is not compared with its checksum.
+    ChecksumNotChecked = "checksum-not-checked",
+    /// A bad copy is "healed" with what it holds.
+    HealFromBadCopy = "heal-from-bad-copy",
+    /// A scrub takes a checkpoint before what it has healed is flushed.
+    ScrubCheckpointUnflushed = "scrub-checkpoint-unflushed",
+    /// Nobody commits that a slab misses what was written without its disk.
+    AbsenceNotCommitted = "absence-not-committed",
+    /// A resync leaves out what was written last.
+    ResyncSkipsNewest = "resync-skips-newest",
+    /// A refilled slab is trusted before its content was flushed.
+    TrustBeforeFlush = "trust-before-flush",
+    /// Blocks of a column are counted wrongly at the end of a stretch.
+    RowOffByOne = "row-off-by-one",
+    /// Tables go to their disks before a flush covered what they say.
+    TableBeforeFlush = "table-before-flush",
+    /// The log is trimmed before the tables that take its place were flushed.
+    TableNotFlushed = "table-not-flushed",
+    /// A table page that one slab alone has is believed to be there because its disk said so.
+    SoleTableTrusted = "sole-table-trusted",
+    /// A table page is always written to the same slot, over the one that stands.
+    PageInPlace = "page-in-place",
+    /// Recovery lets the oldest state of a block win.
+    OldestStateWins = "oldest-state-wins",
+    /// What recovery decided is marked settled before it is durable.
+    RecoveryNotFinal = "recovery-not-final",
+    /// Allocation units are handed out again before the commit that freed them is durable.
+    FreeBeforeCommit = "free-before-commit",
+    /// A checkpoint trims what was logged while it was being made.
+    TrimAhead = "trim-ahead",
+    /// A slab whose disk was away while tables were written back counts as having them.
+    MissedTables = "missed-tables",
+    /// A checkpoint trims changes of the map that are durable and not in the map yet.
+    TrimUnapplied = "trim-unapplied",
+    /// A batch of the log counts when one voter has it.
+    OneVoterIsEnough = "one-voter-is-enough",
+    /// A durable batch of the log stays in the disks' caches.
+    DurableIsCached = "durable-is-cached",
+    /// An opening reads the log of one voter only.
+    OneLogIsEnough = "one-log-is-enough",
+    /// The block of a checkpoint is written before its pages were flushed.
+    BlockBeforePages = "block-before-pages",
+    /// A checkpoint in parts says with its first part that it has all changes.
+    PartAnchoredAsWhole = "part-anchored-as-whole",
+    /// A page that a checkpoint gives up is used again by that same checkpoint.
+    PageReusedEarly = "page-reused-early",
+    /// A commit counts when a majority of the voters holds it.
+    CommitByMajority = "commit-by-majority",
+    /// An export writes the disks first and withdraws the host's record last.
+    ExportRecordLast = "export-record-last",
+    /// An opening does not look whether another host has the pool open.
+    NoWatch = "no-watch",
+    /// An opening does not look whether another host began one in the same moment.
+    NoHold = "no-hold",
+    /// A heartbeat does not look whether another host has the pool by now.
+    BlindHeartbeat = "blind-heartbeat",
+    /// A disk that was away decides what is in force.
+    StaleDiskWins = "stale-disk-wins",
+    /// A member whose label is older than its entry takes part.
+    OldMemberTrusted = "old-member-trusted",
+    /// An opening names labels of members before they are durable.
+    MemberNamedEarly = "member-named-early",
+    /// A stamp is committed before the labels that it names are durable.
+    StampBeforeLabels = "stamp-before-labels",
+    /// A disk that comes back to an open pool as it was long ago is filled as if it had only been absent.
+    OldImageAsAbsent = "old-image-as-absent",
+    /// A disk that is taken back in counts before its label says so.
+    ReturnUnstamped = "return-unstamped",
+    /// Some of the disks can be written on a host that does not own them.
+    ForeignHalfWrites = "foreign-half-writes",
+    /// A line that was left half in place is finished without the parity that it had recorded.
+    RedoOfNewDataOnly = "redo-of-new-data-only",
+    /// The difference of parity is applied twice.
+    DifferenceTwice = "difference-twice",
+    /// Parity is computed from whatever the disks have.
+    InputsNotVerified = "inputs-not-verified",
+    /// A discarded block becomes *never* and the parity of its line stays as it was.
+    NeverOnOneColumn = "never-on-one-column",
+    /// A flush that marks the record of lines about to be written in place counts as their end.
+    RedoEndsWithMark = "redo-ends-with-mark",
+    /// Lines are written in place before a flush has covered their record.
+    RedoNotFlushed = "redo-not-flushed",
+    /// What is in flight of a line is decided block by block.
+    StripeInParts = "stripe-in-parts",
+    /// The second parity is computed with the factors of the first.
+    SecondParityAsFirst = "second-parity-as-first",
+    /// The second parity of a line stays as it was when parity is carried on.
+    SecondParityNotUpdated = "second-parity-not-updated",
+    /// A line that was left half in place is finished without its second parity.
+    SecondParityNotRedone = "second-parity-not-redone",
+    /// A strict space is written over in place, as a relaxed one.
+    StrictInPlace = "strict-in-place",
+    /// Copies are put in place before a flush has covered what is cached of them.
+    CopiesBeforeFlush = "copies-before-flush",
+    /// What the cache had of copies ends before they were flushed in their place.
+    CopiesNotFlushed = "copies-not-flushed",
+    /// A shadow row is promoted before what it holds was flushed.
+    ShadowBeforeFlush = "shadow-before-flush",
+    /// A shadow row is promoted before its tables are on its disks.
+    ShadowBeforeTables = "shadow-before-tables",
+    /// A shadow row is promoted while something of that is cached.
+    ShadowBeforeCached = "shadow-before-cached",
+    /// A discard that waited for a row that was moved meanwhile finds nothing to discard.
+    DiscardOfFreedRow = "discard-of-freed-row",
+    /// The parity of a line of a shadow row in which everything was discarded becomes *never*.
+    ShadowForgetsStripes = "shadow-forgets-stripes",
+    /// What is cached is put in place of the row, also where its shadow row has the line.
+    ShadowSkipped = "shadow-skipped",
+    /// A conversion shadow is promoted before what it holds was flushed.
+    ConversionShadowBeforeFlush = "conversion-shadow-before-flush",
+    /// A conversion shadow is promoted before its tables are on its disks.
+    ConversionShadowBeforeTables = "conversion-shadow-before-tables",
+    /// A conversion shadow is promoted while something of it is cached.
+    ConversionShadowWhileCached = "conversion-shadow-while-cached",
+    /// A conversion shadow is promoted without what clients have written meanwhile.
+    ConversionShadowMissesWrites = "conversion-shadow-misses-writes",
+    /// What nobody can read becomes whatever was read, in the conversion shadow of its row.
+    ConversionShadowOfDamage = "conversion-shadow-of-damage",
+    /// A copy on a disk that has become slow is asked like any other.
+    SlowIsAsked = "slow-is-asked",
+    /// A read waits for a disk that does not answer although another has what it wants.
+    HungIsAwaited = "hung-is-awaited",
+    /// What a disk that leaves has is given up before what takes its place is trusted.
+    DroppedUntrusted = "dropped-untrusted",
+    /// What a disk that leaves has is given up although it may be the last good copy.
+    LastCopyDropped = "last-copy-dropped",
+    /// A disk is struck although something lies on it.
+    EvictedWhileNamed = "evicted-while-named",
+    /// Whatever stands in a label where no field is, is passed over.
+    LabelSpareTrusted = "label-spare-trusted",
+    /// A batch of the log counts although it is more than a lap ahead of the tail.
+    BatchBeyondLap = "batch-beyond-lap",
+    /// Where the slabs of a row end is the map's word alone.
+    SlabBeyondItsDisk = "slab-beyond-its-disk",
+    /// A write that finds no room for its row is acknowledged.
+    NoRoomAcknowledged = "no-room-acknowledged",
+    /// A pool that is full takes no change that gives room back.
+    ReleaseNeedsRoom = "release-needs-room",
+    /// A host opens its own pool only with all of its disks.
+    AllOrNothing = "all-or-nothing",
+    /// An opening does not ask the host's record how far the pool had come.
+    ArbiterNotAsked = "arbiter-not-asked",
+    /// A disk that was absent already when its pool was opened is told of to nobody.
+    AbsentUnreported = "absent-unreported",
+    /// A resync copies what a disk has, whether it has missed it or not.
+    ResyncCopiesAll = "resync-copies-all",
+    /// A write cache has one copy, whatever its spaces survive.
+    CacheOfOneCopy = "cache-of-one-copy",
+    /// Something is destroyed whatever name was typed.
+    AnyNameDestroys = "any-name-destroys",
+    /// A disk is emptied only while it is here itself.
+    DrainNeedsItsDisk = "drain-needs-its-disk",
+    /// A disk that is sick keeps what it has.
+    FailingDiskKeepsAll = "failing-disk-keeps-all",
+    /// New rows are laid on disks that are slow or sick as on others.
+    NewRowsAnywhere = "new-rows-anywhere",
+    /// Claims take the room that is kept for the repair of lost disks.
+    KeptRoomIsClaimed = "kept-room-is-claimed",
+    /// A row of a space that it needs for what is reserved for it is given back.
+    ReserveReleased = "reserve-released",
+    /// A row that holds something takes the place of another, as one that is reserved.
+    ReserveTakesWritten = "reserve-takes-written",
+    /// Rows are laid on spares.
+    SpareTakesRows = "spare-takes-rows",
+    /// A row that became another one while it was to be freed counts as freed.
+    RenewedSkipped = "renewed-skipped",
+    /// What another owner left on the disk that takes a lost one's place is taken for what was being written.
+    LostAcceptedUnverified = "lost-accepted-unverified",
+    /// Tables that stood where a slab takes a lost one's place are believed.
+    LostTablesKept = "lost-tables-kept",
+    /// A row is written while what the log says of it is being read, because it cannot be decided.
+    DeferredWhileWritten = "deferred-while-written",
+    /// Nobody says of blocks that were lost with a disk that they are.
+    DeclaredLostUnlogged = "declared-lost-unlogged",
+    /// A recovery takes for what it was a block that is said to be lost.
+    LossForgotten = "loss-forgotten",
+    /// What a slab has that was not filled to its end is lost with the only other one.
+    PartFilledDropped = "part-filled-dropped",
+    /// A line is not where it was, whether or not it is where it should have gone.
+    SwitchByHalves = "switch-by-halves",
+    /// A line goes to the slot that it has left before a flush has covered that it left.
+    SlotBeforeFlush = "slot-before-flush",
+    /// Nobody keeps where a line was, of which nobody can tell whether it is where it went.
+    SourceNotKept = "source-not-kept",
+    /// A shadow row is given back before what came from it was flushed.
+    ShadowDroppedBeforeFlush = "shadow-dropped-before-flush",
+    /// Nobody says that a line is where it was, when it could not go elsewhere.
+    FailedSwitchKeeps = "failed-switch-keeps",
+    /// A recovery writes tables that lack a line before others say where it is.
+    SourceDroppedEarly = "source-dropped-early",
+    /// A file that lies on a space may become a disk of a pool.
+    DiskOnSpace = "disk-on-space",
+    /// A line of the log waits until the one before it was read.
+    LogWaits = "log-waits",
+    /// The host's record of an epoch is written over the one in force.
+    RecordOverInForce = "record-over-in-force",
+    /// A disk that the system does not let the daemon open, for want of descriptors, counts as absent.
+    UnopenedIsAbsent = "unopened-is-absent",
+}
+
+/// Tells whether a mutant is awake in this process: `if mutation!(FlushSkipsADisk) { … }`.
+#[cfg(debug_assertions)]
+#[macro_export]
+macro_rules! mutation {
+    ($mutant:ident) => {
+        $crate::is_awake($crate::Mutant::$mutant)
+    };
+}
+
+/// Tells whether a mutant is awake in this process: none is in a build without debug assertions.
+#[cfg(not(debug_assertions))]
+#[macro_export]
+macro_rules! mutation {
+    ($mutant:ident) => {{
+        const _: $crate::Mutant = $crate::Mutant::$mutant;
+        false
+    }};
+}
+
+#[cfg(debug_assertions)]
+mod awake {
+    use std::sync::atomic::{AtomicU16, Ordering};
+
+    use super::Mutant;
+
+    /// No process has as many mutants.
+    const UNREAD: u16 = u16::MAX;
+    const NONE: u16 = u16::MAX - 1;
+    const _: () = assert!(Mutant::ALL.len() < NONE as usize, "each mutant has a number of its own");
+
+    /// Number of the mutant that is awake; the environment is read once.
+    static AWAKE: AtomicU16 = AtomicU16::new(UNREAD);
+
+    /// Returns whether `DOLMEN_MUTANT` names this mutant; see [`mutation!`](crate::mutation).
+    ///
+    /// # Panics
+    /// When `DOLMEN_MUTANT` names no mutant: a run that wakes nothing must not look like one that found nothing.
+    #[must_use]
+    #[inline]
+    pub fn is_awake(mutant: Mutant) -> bool {
+        match AWAKE.load(Ordering::Relaxed) {
+            NONE => false,
+            UNREAD => read() == Some(mutant),
+            awake => awake == mutant as u16,
+        }
+    }
+
+    #[cold]
+    fn read() -> Option<Mutant> {
+        let found = std::env::var("DOLMEN_MUTANT").ok().map(|name| {
+            let found = Mutant::ALL.iter().copied().find(|mutant| mutant.name() == name);
+            assert!(found.is_some(), "DOLMEN_MUTANT is '{name}', which is the name of no mutant");
+            found
+        });
+        let found = found.flatten();
+        AWAKE.store(found.map_or(NONE, |mutant| mutant as u16), Ordering::Relaxed);
+        found
+    }
+}
+
+#[cfg(debug_assertions)]
+pub use awake::is_awake;
+
+#[cfg(all(test, debug_assertions))]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn lines_of(table: &str) -> Vec<Vec<&str>> {
+        let lines = table.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+        lines.map(|line| line.split('|').map(str::trim).collect()).collect()
+    }
+
+    /// Scenario: a bug is planted that nobody looks for, a line names one that is not there, or two lines are alike. A bug may have
+    /// several lines, where it has to be found in more than one kind of space.
+    #[test]
+    fn every_mutant_has_its_lines_in_a_table() {
+        let lines = lines_of(include_str!("../../../scripts/mutants.txt"));
+        let incidents = lines_of(include_str!("../../../scripts/incidents.txt"));
+        let named = lines.iter().filter_map(|fields| fields.get(1).copied());
+        let named: BTreeSet<&str> =
+            named.chain(incidents.iter().filter_map(|fields| fields.get(2).copied())).collect();
+        let known: BTreeSet<&str> = Mutant::ALL.iter().map(|mutant| mutant.name()).collect();
+        assert_eq!(named, known);
+        let runs: BTreeSet<_> = lines.iter().map(|fields| fields.get(1..4)).collect();
+        assert_eq!(runs.len(), lines.len(), "a bug is looked for twice by one test with the same settings");
+        let runs: BTreeSet<_> = incidents.iter().map(|fields| fields.get(1..3)).collect();
+        assert_eq!(runs.len(), incidents.len(), "a bug is looked for twice by one incident");
+    }
+}
