@@ -12,19 +12,19 @@ pub(crate) struct Finding {
     /// What was found, against what the rule expects.
     pub what: String,
     /// What to do about it.
-    pub remedy: String,
+    pub advice: String,
 }
 
 impl Finding {
     /// A finding at a line of a file.
-    pub(crate) fn new(path: &str, line: usize, what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line, what: what.into(), remedy: remedy.into() }
+    pub(crate) fn new(path: &str, line: usize, what: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), line, what: what.into(), advice: advice.into() }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Line 0 would send an editor nowhere; the first line stands for the whole file.
-        write!(f, "{}:{}: {}; {}", self.path, self.line.max(1), self.what, self.remedy)
+        write!(f, "{}:{}: {}; {}", self.path, self.line.max(1), self.what, self.advice)
     }
 }

@@ -66,8 +66,8 @@ fn check_manifest(tree: &Tree, krate: &Crate, findings: &mut Vec<Finding>) {
     }
     for dependency in krate.dependencies(tree).iter().filter(|dependency| !dependency.inherited) {
         let what = format!("{} has a version of its own here", dependency.package);
-        let remedy = "move it to [workspace.dependencies] and write workspace = true";
-        findings.push(Finding::new(path, dependency.line, what, remedy));
+        let advice = "move it to [workspace.dependencies] and write workspace = true";
+        findings.push(Finding::new(path, dependency.line, what, advice));
     }
 }
 
@@ -86,8 +86,8 @@ fn check_dependency(
         if reaches(tree, house, target, krate.package()) {
             let what =
                 format!("its tests use {}, which itself stands on {}", dependency.package, krate.package());
-            let remedy = "move those tests to the upper crate, or two builds of one crate meet in them";
-            findings.push(Finding::new(&krate.manifest_path, dependency.line, what, remedy));
+            let advice = "move those tests to the upper crate, or two builds of one crate meet in them";
+            findings.push(Finding::new(&krate.manifest_path, dependency.line, what, advice));
         }
         return;
     }
@@ -97,8 +97,8 @@ fn check_dependency(
             "{} (floor {own_name}) uses {} of the higher floor {other_name}",
             krate.name, target.name
         );
-        let remedy = "turn the dependency round, or move what both need to a lower crate";
-        findings.push(Finding::new(&krate.manifest_path, dependency.line, what, remedy));
+        let advice = "turn the dependency round, or move what both need to a lower crate";
+        findings.push(Finding::new(&krate.manifest_path, dependency.line, what, advice));
     }
 }
 

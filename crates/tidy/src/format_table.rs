@@ -43,8 +43,8 @@ pub(crate) fn check(tree: &Tree, files: &[RustFile]) -> Vec<Finding> {
     for subject in types.formats.iter().filter(|subject| !described.contains(&&subject.id)) {
         if documents.iter().any(|(_, text)| names_crate(text, &subject.id.krate)) {
             let what = format!("{} is written to disk but {FOLDER} has no table of it", subject.id.name);
-            let remedy = format!("add a heading with `{}` and its table", subject.id.name);
-            findings.push(Finding::new(&subject.path, subject.line, what, remedy));
+            let advice = format!("add a heading with `{}` and its table", subject.id.name);
+            findings.push(Finding::new(&subject.path, subject.line, what, advice));
         }
     }
     findings
@@ -97,9 +97,9 @@ fn compare(types: &Types, table: &Table<'_>, subject: &FormatStruct, findings: &
             return;
         }
     };
-    let remedy = format!("make the table and {}:{} agree", subject.path, subject.line);
+    let advice = format!("make the table and {}:{} agree", subject.path, subject.line);
     let mut report =
-        |line: usize, what: String| findings.push(Finding::new(table.path, line, what, remedy.as_str()));
+        |line: usize, what: String| findings.push(Finding::new(table.path, line, what, advice.as_str()));
     for (at, (line, row)) in table.rows.iter().enumerate() {
         match (row, fields.get(at)) {
             (Err(why), _) => report(*line, format!("{name}: {why}")),

@@ -8,6 +8,7 @@ mod finding;
 mod floors;
 mod format_table;
 mod house;
+mod invented;
 mod layout;
 mod length;
 mod licences;
@@ -61,6 +62,7 @@ fn check(root: &Path) -> Result<Vec<Finding>> {
     findings.extend(seams::check(&tree, &house, &files));
     findings.extend(length::check(&files));
     findings.extend(words::check(&tree, &files));
+    findings.extend(invented::check(&tree, &files));
     findings.extend(places::check(&tree));
     findings.extend(shell::check(&tree));
     findings.extend(links::check(&tree));

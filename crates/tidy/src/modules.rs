@@ -54,12 +54,12 @@ pub(crate) fn read(tree: &Tree, house: &House) -> (Vec<RustFile>, Vec<Finding>) 
         }
         for (path, text) in tree.ending(".rs").filter(|(path, _)| path.starts_with(&folder)) {
             let Some(test) = walk.reached.get(path) else {
-                let remedy = "name it in a `mod` or delete it";
+                let advice = "name it in a `mod` or delete it";
                 findings.push(Finding::new(
                     path,
                     0,
                     "no `mod` leads to this file, so it is never compiled",
-                    remedy,
+                    advice,
                 ));
                 continue;
             };
@@ -124,22 +124,22 @@ impl Walk<'_> {
         let Ok(file) = syn::parse_file(text) else { return };
         let test = test || file.attrs.iter().any(is_test);
         self.reached.insert(path.to_owned(), test);
-        let beside = path.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
+        let with = path.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
         let below = if at_root || path.ends_with("/mod.rs") {
-            beside.clone()
+            with.clone()
         } else {
             path.strip_suffix(".rs").unwrap_or(path).to_owned()
         };
-        self.items(&file.items, &beside, &below, test);
+        self.items(&file.items, &with, &below, test);
     }
 
-    fn items(&mut self, items: &[syn::Item], beside: &str, below: &str, test: bool) {
+    fn items(&mut self, items: &[syn::Item], with: &str, below: &str, test: bool) {
         for item in items {
             match item {
-                syn::Item::Mod(module) => self.module(module, beside, below, test),
+                syn::Item::Mod(module) => self.module(module, with, below, test),
                 syn::Item::Macro(call) if call.mac.path.is_ident("include") => {
                     if let Ok(name) = call.mac.parse_body::<syn::LitStr>() {
-                        self.file(&format!("{beside}/{}", name.value()), false, test);
+                        self.file(&format!("{with}/{}", name.value()), false, test);
                     }
                 }
                 _ => {}
@@ -147,7 +147,7 @@ impl Walk<'_> {
         }
     }
 
-    fn module(&mut self, module: &syn::ItemMod, beside: &str, below: &str, test: bool) {
+    fn module(&mut self, module: &syn::ItemMod, with: &str, below: &str, test: bool) {
         let test = test || module.attrs.iter().any(is_test);
         let name = module.ident.to_string();
         let name = name.strip_prefix("r#").unwrap_or(&name);
@@ -156,7 +156,7 @@ impl Walk<'_> {
             return self.items(items, &inside, &inside, test);
         }
         match module.attrs.iter().find_map(path_attribute) {
-            Some(path) => self.file(&joined(beside, &path), true, test),
+            Some(path) => self.file(&joined(with, &path), true, test),
             None => {
                 self.file(&format!("{below}/{name}.rs"), false, test);
                 self.file(&format!("{below}/{name}/mod.rs"), false, test);

@@ -23,7 +23,7 @@ pub(crate) fn check(tree: &Tree, house: &House, files: &[RustFile]) -> Vec<Findi
         for dependency in krate.dependencies(tree).iter().filter(|dependency| !dependency.dev) {
             if OUTSIDE_CRATES.contains(&dependency.package.replace('-', "_").as_str()) {
                 let what = format!("{} is no edge crate but uses {}", krate.name, dependency.package);
-                findings.push(Finding::new(&krate.manifest_path, dependency.line, what, SEAM_REMEDY));
+                findings.push(Finding::new(&krate.manifest_path, dependency.line, what, SEAM_ADVICE));
             }
         }
     }
@@ -40,7 +40,7 @@ pub(crate) fn check(tree: &Tree, house: &House, files: &[RustFile]) -> Vec<Findi
     findings
 }
 
-const SEAM_REMEDY: &str = "take BlockDevice, Clock, Entropy or Spawner, or move this to an edge crate";
+const SEAM_ADVICE: &str = "take BlockDevice, Clock, Entropy or Spawner, or move this to an edge crate";
 
 fn text_at(tokens: &[Token], at: usize) -> &str {
     tokens.get(at).map_or("", |token| token.text.as_str())
@@ -68,7 +68,7 @@ fn check_outside(file: &RustFile, findings: &mut Vec<Finding>) {
         };
         for name in names {
             let what = format!("{name} in {}, which is no edge crate", file.krate);
-            findings.push(Finding::new(&file.path, token.line, what, SEAM_REMEDY));
+            findings.push(Finding::new(&file.path, token.line, what, SEAM_ADVICE));
         }
     }
 }
@@ -111,8 +111,8 @@ fn check_no_unsafe(file: &RustFile, findings: &mut Vec<Finding>) {
                 .any(|token| token.text == "unsafe_code");
         if lifted || token.text == "unsafe" {
             let what = format!("unsafe code in {}, which may hold none", file.krate);
-            let remedy = "write it safely, or move it to a crate of edge.unsafe in floors.toml";
-            findings.push(Finding::new(&file.path, token.line, what, remedy));
+            let advice = "write it safely, or move it to a crate of edge.unsafe in floors.toml";
+            findings.push(Finding::new(&file.path, token.line, what, advice));
         }
     }
 }
@@ -123,8 +123,8 @@ fn check_arguments(file: &RustFile, findings: &mut Vec<Finding>) {
         let opens = text_at(&file.tokens, at + 1) == "{" || text_at(&file.tokens, at + 1) == "impl";
         if token.text == "unsafe" && opens && !has_argument(&lines, token.line) {
             let what = "an unsafe block without its argument";
-            let remedy = "write `// SAFETY:` directly above, with why the block's demands hold here";
-            findings.push(Finding::new(&file.path, token.line, what, remedy));
+            let advice = "write `// SAFETY:` directly above, with why the block's demands hold here";
+            findings.push(Finding::new(&file.path, token.line, what, advice));
         }
     }
 }

@@ -50,8 +50,8 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
             ));
         }
         for (at, line) in code_lines(text).iter().enumerate() {
-            for (what, remedy) in breaches(line) {
-                findings.push(Finding::new(path, at + 1, format!("{what} is no POSIX sh"), remedy));
+            for (what, advice) in breaches(line) {
+                findings.push(Finding::new(path, at + 1, format!("{what} is no POSIX sh"), advice));
             }
         }
     }
@@ -67,7 +67,7 @@ fn breaches(line: &str) -> Vec<(String, &'static str)> {
     let mut found: Vec<(String, &'static str)> = PIECES
         .iter()
         .filter(|(piece, _)| line.contains(piece))
-        .map(|(piece, remedy)| ((*piece).to_owned(), *remedy))
+        .map(|(piece, advice)| ((*piece).to_owned(), *advice))
         .collect();
     // `$((` is arithmetic everywhere, `((` alone only in bash; a character class such as [[:digit:]] needs quotes anyway.
     if line.match_indices("((").any(|(at, _)| !line.get(..at).unwrap_or("").ends_with(['$', '('])) {
@@ -89,7 +89,7 @@ fn breaches(line: &str) -> Vec<(String, &'static str)> {
             COMMANDS
                 .iter()
                 .filter(|(name, _)| *name == first)
-                .map(|(name, remedy)| ((*name).to_owned(), *remedy)),
+                .map(|(name, advice)| ((*name).to_owned(), *advice)),
         );
         if first.ends_with("=(") || first.contains("+=") {
             found.push(("an array or +=".to_owned(), "use $@ or a string"));
@@ -109,9 +109,9 @@ fn is_odd_expansion(piece: &str) -> bool {
     if inside.starts_with('!') {
         return true;
     }
-    let behind = inside.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
-    let substring = behind.strip_prefix(':').is_some_and(|rest| !rest.starts_with(['-', '=', '?', '+']));
-    behind.len() < inside.len() && (behind.starts_with(['/', '^', ',', '[', '@']) || substring)
+    let after = inside.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
+    let substring = after.strip_prefix(':').is_some_and(|rest| !rest.starts_with(['-', '=', '?', '+']));
+    after.len() < inside.len() && (after.starts_with(['/', '^', ',', '[', '@']) || substring)
 }
 
 /// The lines with comments and single-quoted text blanked; quotes may reach over several lines.

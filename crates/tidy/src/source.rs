@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_strings_and_code_are_told_apart() {
+    fn comments_strings_and_code_are_reported_apart() {
         for (text, code, comment, string) in [
             ("let a = 1; // why", "let a = 1;", "// why", ""),
             ("a /* x /* y */ z */ b", "a                   b", "/* x /* y */ z */", ""),

@@ -67,7 +67,7 @@ fn is(tokens: &[Token], at: usize, text: &str) -> bool {
 }
 
 /// The place behind the bracket that closes the one at `open`.
-pub(crate) fn behind_group(tokens: &[Token], open: usize) -> usize {
+pub(crate) fn after_group(tokens: &[Token], open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate().skip(open) {
         match token.text.as_str() {
@@ -91,12 +91,12 @@ fn mark_tests(tokens: &mut [Token]) {
             at += 1;
             continue;
         }
-        let behind = behind_group(tokens, open);
-        if !means_test(tokens.get(open + 1..behind.saturating_sub(1)).unwrap_or(&[])) {
-            at = behind;
+        let after = after_group(tokens, open);
+        if !means_test(tokens.get(open + 1..after.saturating_sub(1)).unwrap_or(&[])) {
+            at = after;
             continue;
         }
-        let end = if inner { tokens.len() } else { behind_item(tokens, behind) };
+        let end = if inner { tokens.len() } else { after_item(tokens, after) };
         for token in tokens.iter_mut().take(end).skip(at) {
             token.test = true;
         }
@@ -115,7 +115,7 @@ fn means_test(attribute: &[Token]) -> bool {
 }
 
 /// The place behind the item that starts at `at`, further attributes included.
-fn behind_item(tokens: &[Token], at: usize) -> usize {
+fn after_item(tokens: &[Token], at: usize) -> usize {
     let mut at = at;
     while at < tokens.len() {
         if is(tokens, at, ";") || is(tokens, at, ",") {
@@ -123,7 +123,7 @@ fn behind_item(tokens: &[Token], at: usize) -> usize {
         }
         let brace = is(tokens, at, "{");
         if brace || is(tokens, at, "(") || is(tokens, at, "[") {
-            at = behind_group(tokens, at);
+            at = after_group(tokens, at);
             if brace {
                 return at;
             }
