@@ -1,11 +1,11 @@
 #!/bin/sh
 # results.sh [--seeds N] [--to FILE]
 #
-# Makes the table of results again (docs/results.md): incidents with and without their safeguards, whole lives in the simulator with
+# Makes the table of results again (docs/results.md): incidents with and without their safeguards, simulation runs with
 # what was lost in them, what the tests of speed print in virtual time, and how much disks that come back are written. Takes
 # about half an hour on two cores with 1,000 seeds; what each part prints stands in the logs, whole.
 #
-#   --seeds N    lives in the simulator, from seed 1 on (default: 1000)
+#   --seeds N    runs of the simulator, from seed 1 on (default: 1000)
 #   --to FILE    where the table goes (default: docs/results.md)
 #
 # DOLMEN_STATE   where logs and the record of this run are kept (default: .demo in the checkout)
@@ -71,8 +71,8 @@ count() { sed -n "s/^    $1: \([0-9]*\),\$/\1/p" "$state/simulator/logs/simulato
 note nested "$state/simulator"
 note nested "$state/incidents"
 part 'incidents' incidents env DOLMEN_STATE="$state/incidents" sh scripts/mutants.sh --incidents
-part "simulator: $seeds lives" simulate env DOLMEN_STATE="$state/simulator" sh scripts/simulate.sh --seeds "$seeds"
-for test in slow repair_speed repair_pace; do
+part "simulator: $seeds runs" simulate env DOLMEN_STATE="$state/simulator" sh scripts/simulate.sh --seeds "$seeds"
+for test in slow repair_speed repair_throttle; do
     table spaces "$test"
 done
 table whole write_costs
@@ -98,7 +98,7 @@ $seeds runs from seed 1 on, each with several daemons, clients, faults, kills, p
 
 | client operations | daemons | kills | power cuts | replacements | removals | conversions | blocks compared |
 |--:|--:|--:|--:|--:|--:|--:|--:|
-| $operations | $(count lives) | $(count kills) | $(count power_cuts) | $(count replacements) | $(count removals) | $(count conversions) | $(count blocks_checked) |
+| $operations | $(count runs) | $(count kills) | $(count power_cuts) | $(count replacements) | $(count removals) | $(count conversions) | $(count blocks_checked) |
 
 Runs that lost acknowledged data, or ended with an unsound pool: $(grep -c '^seed [0-9]* failed' "$state/simulator/logs/simulator.log"). With none in $operations operations, fewer than one in $((operations / 3)) loses something, with 95 % confidence (the rule of three).
 
@@ -112,7 +112,7 @@ END
     printf '## Repair\nRates of repairs on modelled disks without clients, compared with the rate of one disk.\n\n'
     figures repair_speed ' of what one takes'
     printf 'Clients during a repair, with and without a limit of their latency, exact in virtual time.\n\n'
-    figures repair_pace ' requests, median '
+    figures repair_throttle ' requests, median '
     printf 'The same on the disk of this machine: a mirror on four files, one of which is replaced again and again (`scripts/repair_latency.sh`).\n\n'
     printf '```text\n%s\n```\n\n' "$(grep -E '^skipped: | median |^   meanwhile ' "$logs/latency.log")"
     printf '## What a write costs\nReads, writes and flushes per client request, and bytes per byte.\n\n'

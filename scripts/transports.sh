@@ -118,7 +118,7 @@ for space in $transports; do
         uring_begin || { skip "$script (FUSE over io_uring is off in this kernel, and DOLMEN_URING=yes did not ask for it)"; exit 0; }
         ;;
     loop) ;;
-    *) die 2 "DOLMEN_TRANSPORTS is '$transports'; $space is no way" ;;
+    *) die 2 "DOLMEN_TRANSPORTS is '$transports'; $space is no transport" ;;
     esac
 done
 : >"$logs/results"

@@ -350,7 +350,7 @@ must 'the first host is gone' strike
 must 'with a disk' take_away c
 must 'the other host starts' at two start
 must 'copies of the disks' keep_copies
-must 'refused, with the transports on named' refused 73 "pool $pool may not be written here
+must 'refused, with the next steps named' refused 73 "pool $pool may not be written here
 --read-only
 --confirmed" import
 must 'the disks are untouched' disks_are_untouched

@@ -141,11 +141,11 @@ size_as() {
 
 # shut WHO WHY: a client is not let in, and the daemon says why.
 shut() {
-    shut_lines=$(grep -c 'a guest was not let in' "$logs/daemon.log")
+    shut_lines=$(grep -c 'a connection was not let in' "$logs/daemon.log")
     refused 1 '' size_as "$1" big || return 1
     eventually 5 later_than "$shut_lines" "$2"
 }
-later_than() { grep 'a guest was not let in' "$logs/daemon.log" | tail -n "+$(($1 + 1))" | grep -q "$2"; }
+later_than() { grep 'a connection was not let in' "$logs/daemon.log" | tail -n "+$(($1 + 1))" | grep -q "$2"; }
 older_tls() { qemu_as alpha 'NORMAL:-VERS-TLS1.3' && refused 1 '' qemu-img info --object "$object" --image-opts "$image"; }
 plaintext() { refused 1 'TLS' nbdinfo --size "nbd://localhost:$port/$pool/big"; }
 qemu_is_told() { refused 1 'begin with STARTTLS' qemu-img info "nbd://localhost:$port/$pool/big"; }

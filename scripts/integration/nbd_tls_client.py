@@ -2,7 +2,7 @@
 half-open connections by the thousand, and extended headers, which no distribution's client speaks yet.
 
 nbd_tls_client.py checks ADDRESS PORT EXPORT PKI [PLAIN_PORT PLAIN_EXPORT]: a space of at least 8 GiB whose content may be
-lost, and a folder with ca-cert.pem, client-cert.pem and client-key.pem; a space on a door without TLS to try limits on.
+lost, and a folder with ca-cert.pem, client-cert.pem and client-key.pem; a space on a listener without TLS to try limits on.
 Each check says what holds; the first that does not ends the program with 1.
 
 nbd_tls_client.py size ADDRESS PORT EXPORT PKI: what a client is told that the space has; 1 if it is not let in. A folder

@@ -120,7 +120,7 @@ class Space:
         self.touched = []
 
     def request(self):
-        """A request that meets none of those under way: mostly small, sometimes a stripe or a discard. A extent in the middle keeps
+        """A request that meets none of those under way: mostly small, sometimes a stripe or a discard. An extent in the middle keeps
         what the filling gave it, however long a storm lasts."""
         quiet = len(self.image) // 2
         quiet_end = quiet + QUIET_BLOCKS * BLOCK

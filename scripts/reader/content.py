@@ -377,7 +377,7 @@ class Reader:
             try:
                 shadow = self.pool.row(shadows, index) if space.has_parity else None
                 if not shadow and any(low <= index <= high for low, high in lost_shadows):
-                    raise Damage("it may have an shadow")
+                    raise Damage("it may have a shadow row")
                 content = RowContent(self, self.pool.row(space, index), shadow)
             except Damage as error:
                 missing.add(start, space.row_length, f"{NO_MAP}: {error}")

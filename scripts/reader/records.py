@@ -96,7 +96,7 @@ class Records:
                 _add_mapping(versions, row, lsn, is_settled, head, rest)
         here = (row.space.id | SHADOWS, row.index)
         for key in [key for key in self.parity if key[:2] == here and not (shadow and key[2] == shadow.id)]:
-            # An shadow that is no more: what was put in place there has ended versions all the same.
+            # A shadow row that is no more: what was put in place there has ended versions all the same.
             try:
                 self._lines(key, row, versions)
             except Problem:

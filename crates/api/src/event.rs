@@ -135,7 +135,7 @@ codes! {
             "`dolmen job resume JOB`"
         }
         JobResumed = "job_resumed" {
-            "A job that was paused goes on when its turn comes."
+            "A job that was paused goes on when the slot is free."
             "Nothing."
             "Nothing."
         }

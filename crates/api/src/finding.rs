@@ -135,7 +135,7 @@ codes! {
             "Add a disk, purge the trash, or trim something; `dolmen df` shows what fits; `dolmen pool set POOL --alert-at` sets other thresholds."
         }
         PoolFilling = "pool_filling" {
-            "At the pace of the last week the pool will be full within two weeks."
+            "At the rate of the last week the pool will be full within two weeks."
             "Nothing: writes go on until it is."
             "Add a disk, purge the trash, or trim something before that; `dolmen df` shows what fits."
         }
@@ -167,7 +167,7 @@ codes! {
         AttachedWaits = "attached_waits" {
             "A space is attached as a block device, and its pool is not open: what is asked of the device waits."
             "It goes on when the pool is opened."
-            "Open its pool, or detach the space, which gives up what waits."
+            "Open its pool, or detach the space, which discards what waits."
         }
         AttachmentEnded = "attachment_ended" {
             "A space was attached in the way that ends with the daemon (loop-uring), and the daemon ended."

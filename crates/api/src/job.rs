@@ -23,7 +23,7 @@ pub enum JobKind {
     Convert,
     /// Gives back the room of spaces that were deleted for good.
     Purge,
-    /// Moves everything off a disk that is sick, to the others, or rebuilds there what one that stays away has of spaces that can do
+    /// Moves everything off a disk that is failing, to the others, or rebuilds there what one that stays away has of spaces that can do
     /// without it; the disk stays in the pool.
     Empty,
 }

@@ -58,7 +58,7 @@ pub struct AttachSpace {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DetachSpace {
-    /// Its name, typed again: what was written and cannot be flushed, because disks are away, is given up.
+    /// Its name, typed again: what was written and cannot be flushed, because disks are away, is discarded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discard_unflushed: Option<String>,
     /// Only tell what would happen.

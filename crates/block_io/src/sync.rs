@@ -1,4 +1,4 @@
-//! Waiting for each other on one thread: a bell, a mutex across awaits, and counted permits. None of it locks anything
+//! Waiting for each other on one thread: a notification, a mutex across awaits, and counted permits. None of it locks anything
 //! that another core could hold.
 
 use std::cell::{Cell, RefCell};

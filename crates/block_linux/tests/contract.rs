@@ -177,8 +177,8 @@ fn a_second_owner_is_refused_until_the_first_has_closed() {
         let second = LinuxDevice::open(&runtime.handle(), &path, OpenOptions::default());
         let message = second.unwrap_err().to_string();
         assert!(message.contains("in use by "), "{message}");
-        let looker = OpenOptions { exclusive: false, read_only: true, ..OpenOptions::default() };
-        assert!(LinuxDevice::open(&runtime.handle(), &path, looker).is_ok());
+        let reader_options = OpenOptions { exclusive: false, read_only: true, ..OpenOptions::default() };
+        assert!(LinuxDevice::open(&runtime.handle(), &path, reader_options).is_ok());
         drop(first);
         assert!(LinuxDevice::open(&runtime.handle(), &path, OpenOptions::default()).is_ok());
     });

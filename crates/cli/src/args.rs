@@ -146,7 +146,7 @@ pub(crate) enum PoolCommand {
     Import(PoolImport),
     /// Destroy a pool and all that it holds
     Destroy(PoolDestroy),
-    /// Add disks to a pool, and move data to them behind that
+    /// Add disks to a pool, and move data to them after that
     Add(PoolAdd),
     /// Move everything off a disk, to the others, and let it leave the pool
     Remove(PoolRemove),
@@ -580,7 +580,7 @@ pub(crate) struct EventsArguments {
     /// Go on with what happens from now on, until interrupted; a restart of the daemon is waited for
     #[arg(short, long)]
     pub follow: bool,
-    /// Only events behind this number; 0 for all that are kept
+    /// Only events after this number; 0 for all that are kept
     #[arg(long, value_name = "NUMBER")]
     pub since: Option<u64>,
     /// Only events of this pool

@@ -79,7 +79,7 @@ pub(crate) struct DiskForget {
     pub pool: Name,
     /// The disk: its path, its id (the first digits will do) or its number in the pool
     pub disk: String,
-    /// Give up what was on it alone, for which the name of the pool has to be typed: it cannot be read before it is written again
+    /// Declare lost what only this disk held, for which the name of the pool has to be typed: it cannot be read before it is written again
     #[arg(long)]
     pub accept_data_loss: bool,
     /// Consent to that.

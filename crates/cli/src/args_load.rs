@@ -59,7 +59,7 @@ pub(crate) enum ReportsError {
     },
     /// More numbers than there is to say.
     #[error(
-        "{found} numbers behind the objects; there are two at most, the seconds between two reports and how many"
+        "{found} numbers after the objects; there are two at most, the seconds between two reports and how many"
     )]
     TooMany {
         /// How many there are.

@@ -35,7 +35,7 @@ pub(crate) struct PlanArguments {
     /// A resiliency to plan for; may be repeated; the usual ones when left out
     #[arg(short, long, value_name = "KIND", allow_hyphen_values = true)]
     pub resiliency: Vec<Layout>,
-    /// A disk to be added behind the others; may be repeated. When left out, one more of each of the largest sizes is
+    /// A disk to be added after the others; may be repeated. When left out, one more of each of the largest sizes is
     /// tried
     #[arg(long, value_name = "DISK", allow_hyphen_values = true)]
     pub add: Vec<String>,

@@ -177,7 +177,7 @@ impl SectorWord {
 /// `dolmen space create`
 #[derive(Debug, Args)]
 pub(crate) struct SpaceCreate {
-    /// The name of the space, behind the pool that it is to lie on
+    /// The name of the space, after the pool that it is to lie on
     #[arg(value_name = "POOL/SPACE")]
     pub space: SpaceName,
     /// Its size, a multiple of 4 KiB, such as 10G

@@ -62,8 +62,8 @@ pub(crate) fn run(
     let reports = Reports::check(&paths_of(&[&arguments.json, &arguments.csv, &arguments.html]), rehearsal)?;
     let installed = Installed::ask()?;
     let runtime = Runtime::new(RuntimeConfig::MODEST)?;
-    let looker = TargetInspector { arguments, profiles: &profiles, runtime: &runtime, client };
-    let mut prepared = look_at(&looker, arguments)?;
+    let inspector = TargetInspector { arguments, profiles: &profiles, runtime: &runtime, client };
+    let mut prepared = look_at(&inspector, arguments)?;
     let mut plan =
         Plan { targets: targets(&prepared), profiles: profiles.clone(), settings: settings(arguments) };
     spare(&reports, &plan.targets)?;
@@ -175,7 +175,7 @@ fn buffered_engine() -> Engine {
     }
 }
 
-fn look_at(looker: &TargetInspector<'_>, arguments: &BenchArguments) -> Result<Vec<Prepared>, CliError> {
+fn look_at(inspector: &TargetInspector<'_>, arguments: &BenchArguments) -> Result<Vec<Prepared>, CliError> {
     let mut all: Vec<Prepared> = Vec::new();
     if let Some(found) = arguments.destroy.iter().find(|name| !arguments.targets.contains(name)) {
         return Err(Refusal::NoneOfThese { found: found.clone() }.into());
@@ -185,7 +185,7 @@ fn look_at(looker: &TargetInspector<'_>, arguments: &BenchArguments) -> Result<V
             let (first, second) = (first.target.name.clone(), name.clone());
             return Err(BenchError::Twice { first, second }.into());
         }
-        let prepared = looker.prepare(name, all.len() + 1)?;
+        let prepared = inspector.prepare(name, all.len() + 1)?;
         if let Some(first) = all.iter().find(|earlier| earlier.identity == prepared.identity) {
             let (first, second) = (first.target.name.clone(), name.clone());
             return Err(BenchError::Twice { first, second }.into());

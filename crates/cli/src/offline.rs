@@ -116,8 +116,8 @@ fn wait_for(
     loop {
         let (clock, checking) = (runtime.seams().clock, Rc::clone(&checking));
         let step = async move {
-            let mutex = poll_fn(|cx| checking.borrow_mut().as_mut().poll(cx));
-            within(clock.as_ref(), clock.now() + TICK, mutex).await
+            let poll = poll_fn(|cx| checking.borrow_mut().as_mut().poll(cx));
+            within(clock.as_ref(), clock.now() + TICK, poll).await
         };
         if let Some(ended) = runtime.run(step) {
             if ticks > 0 && out.messages_kind == Kind::Terminal {

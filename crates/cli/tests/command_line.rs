@@ -157,7 +157,7 @@ fn bad_limits_and_bad_intervals_are_refused_with_the_reason() {
         ("iostat tank 0", "an interval is a number of seconds from 1 to 86400, not 0"),
         ("iostat 1.5", "an interval is a number of seconds from 1 to 86400, not 1.5"),
         ("iostat tank 1 0", "a number of reports is 1 at least, not 0"),
-        ("iostat 1 2 3", "3 numbers behind the objects"),
+        ("iostat 1 2 3", "3 numbers after the objects"),
         ("top -e 0", "expected a number of seconds from 1"),
     ] {
         expect_refused(line, message);

@@ -243,7 +243,7 @@ impl Engine {
             self.keep_history(pool).await;
             let why = format!("{} is back", disk.name());
             self.jobs.stop(pool.id(), JobKind::Drain, Aim::Disk(disk.id()), &why);
-            tracing::info!(disk = disk.name(), "a disk that was given up is back and takes data again");
+            tracing::info!(disk = disk.name(), "a disk that was excluded is back and takes data again");
             self.finish_widths(pool).await;
         }
     }
@@ -275,7 +275,7 @@ impl Engine {
                     break;
                 }
                 Err(error) => {
-                    tracing::info!(disk = disk.name(), %error, "a disk that stays away is not given up");
+                    tracing::info!(disk = disk.name(), %error, "a disk that stays away is not excluded");
                     refused.insert(disk.id(), error);
                 }
             }

@@ -85,8 +85,8 @@ impl Backing {
 
 impl OpenPool {
     /// Notes what was seen of disks, by their names; what is new is logged, once.
-    pub(crate) fn note_plights(&self, seen: &[(String, Backing)]) {
-        let mut known = self.plights.borrow_mut();
+    pub(crate) fn note_backing_states(&self, seen: &[(String, Backing)]) {
+        let mut known = self.backing_states.borrow_mut();
         let mut now = std::collections::BTreeMap::new();
         for disk in self.spaces.pool().disks().iter().filter(|disk| disk.is_present()) {
             let Some((_, backing_state)) = seen.iter().find(|(name, _)| *name == disk.name()) else {
@@ -102,12 +102,12 @@ impl OpenPool {
 
     /// What was seen last of a disk that takes part.
     pub(crate) fn backing_state_of(&self, disk: &Disk) -> Option<Backing> {
-        self.plights.borrow().get(&disk.slot()).copied().filter(|_| disk.is_present())
+        self.backing_states.borrow().get(&disk.slot()).copied().filter(|_| disk.is_present())
     }
 
     /// How an absent disk was cut, where its file is too short to be taken back in.
     pub(crate) fn cut_of_absent(&self, disk: &Disk) -> Option<ExtentError> {
-        let seen_before = || match self.plights.borrow().get(&disk.slot()) {
+        let seen_before = || match self.backing_states.borrow().get(&disk.slot()) {
             Some(Backing::CutTo(found)) => Some(*found),
             Some(Backing::Removed | Backing::Unplugged) | None => None,
         };

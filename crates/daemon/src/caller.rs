@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// Scenario: an asker goes before its question is begun, another while it is being answered, and a third waits. The first question
+    /// Scenario: a requester ends before its request is begun, another while it is being answered, and a third waits. The first question
     /// is not begun, the second is abandoned when it could go on, and the third is answered.
     #[test]
     fn a_question_whose_caller_has_disconnected_is_abandoned() {

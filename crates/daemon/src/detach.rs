@@ -1,7 +1,7 @@
 //! Detaching spaces, also those that cannot be flushed.
 //!
 //! A space whose acknowledged writes are only on disks that are away stays attached, so that whoever flushes it is told.
-//! Where those disks do not come back, a person gives up what was not flushed, by its name; nothing else does, and not
+//! Where those disks do not come back, a person discards unflushed writes, by the name of the space; nothing else does, and not
 //! while somebody uses the device. What can be written is written first, and the kernel gets errors for the rest, so that
 //! ending the device waits for nothing.
 
@@ -38,11 +38,7 @@ impl Obstacle {
     }
 
     fn transports_of(&self, attached: &Shown) -> String {
-        format!(
-            "{}; or {} gives up what was not flushed, -n says what that is",
-            self.instead,
-            attached.transport_of()
-        )
+        format!("{}; or {} discards unflushed writes, -n says which", self.instead, attached.transport_of())
     }
 }
 
@@ -59,7 +55,7 @@ impl Engine {
             && typed != space
         {
             let message = format!(
-                "{typed:?} was typed to give up what was not flushed of {name}: not the same; nothing was changed"
+                "{typed:?} was typed to discard unflushed writes of {name}: not the same; nothing was changed"
             );
             return Err(ErrorBody::new(ErrorCode::NeedsConfirmation, message).on(name));
         }
@@ -92,8 +88,9 @@ impl Engine {
             (Err(_), Some(obstacle)) if !is_excluded => return Err(obstacle.refuse(&attached)),
             (Err(error), None) if !is_excluded => {
                 let found = fault::space(error).on(name.as_str());
-                return Err(found
-                    .hint(format!("try again; {} gives up what was not flushed", attached.transport_of())));
+                return Err(
+                    found.hint(format!("try again; {} discards unflushed writes", attached.transport_of()))
+                );
             }
             (Ok(()) | Err(_), _) => {}
         }
@@ -152,8 +149,7 @@ impl Engine {
         }
         plan.steps.insert(0, format!("lose {}", obstacle.loss));
         (plan.is_reversible, plan.undo) = (false, None);
-        let mut change =
-            planned(plan, format!("{name} would be detached, and what was not flushed given up"));
+        let mut change = planned(plan, format!("{name} would be detached, and unflushed writes discarded"));
         change.warnings.push(format!("{}; nothing is lost if you {} first", obstacle.why, obstacle.instead));
         Ok(change)
     }
@@ -181,7 +177,7 @@ impl Engine {
                 return found;
             }
             found.hint(format!(
-                "`dolmen` says which disks are missing; {} gives up what cannot be written",
+                "`dolmen` says which disks are missing; {} discards what cannot be written",
                 attached.transport_of()
             ))
         })
@@ -192,7 +188,7 @@ impl Engine {
         let plain = format!("`dolmen space detach {}`", attached.name());
         match pool.spaces.get(attached.space().space) {
             Some(space) if is_stuck(pool, &space) => format!(
-                "{}, then {plain}; or {} gives up what was not flushed",
+                "{}, then {plain}; or {} discards unflushed writes",
                 to_attach_absent(pool),
                 attached.transport_of()
             ),
@@ -225,7 +221,7 @@ impl Engine {
             reported.join("; ")
         );
         let hint = format!(
-            "bring the disks back; or {} gives up what was not flushed, for each of them; or hand them over to the next daemon (--hand-over)",
+            "bring the disks back; or {} discards unflushed writes, for each of them; or hand them over to the next daemon (--hand-over)",
             first.transport_of()
         );
         Err(ErrorBody::new(ErrorCode::Busy, message).hint(hint))
@@ -266,5 +262,5 @@ async fn obstacle(pool: &OpenPool, space: &Space) -> Option<Obstacle> {
 }
 
 fn discarded_text(name: &str, why: &str) -> String {
-    format!("what was written to {name} last and not flushed is given up: {why}")
+    format!("unflushed writes to {name} are discarded: {why}")
 }

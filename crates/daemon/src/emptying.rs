@@ -1,4 +1,4 @@
-//! Sick disks are emptied by themselves, where the others have room (docs/design/0022). They stay in their pool: whether one is
+//! Failing disks are emptied by themselves, where the others have room (docs/design/0022). They stay in their pool: whether one is
 //! replaced, removed or used on, a person decides.
 //!
 //! Invariant: what somebody stopped, or what left something, is not begun again before the disk has had as many errors again.
@@ -23,7 +23,7 @@ use crate::job_record::Aim;
 use crate::jobs::{Entry, Outcome, Start};
 use crate::words::counted;
 
-/// How soon, and how seldom, it is looked again whether what a sick disk has fits on the others.
+/// How soon, and how seldom, it is looked again whether what a failing disk has fits on the others.
 const PAUSE_MIN: Duration = Duration::from_secs(2);
 const PAUSE_MAX: Duration = Duration::from_secs(600);
 
@@ -68,7 +68,7 @@ impl Emptyings {
 }
 
 impl OpenPool {
-    /// Whether a disk is here, sick, and a member like others.
+    /// Whether a disk is here, failing, and a member like others.
     pub(crate) fn is_to_be_empty(&self, disk: &Disk) -> bool {
         is_here(disk) && self.is_failing(disk) && self.spaces.pool().is_active(disk)
     }
@@ -80,7 +80,7 @@ impl OpenPool {
         disks
     }
 
-    /// What becomes of what a sick disk has, in words.
+    /// What becomes of what a failing disk has, in words.
     pub(crate) fn outlook_of_failing(&self, disk: &Disk, jobs: &[Job]) -> Option<String> {
         let is_of_it = |job: &&Job| job.kind == JobKind::Empty && job.subject == disk.name();
         if let Some(job) = jobs.iter().find(is_of_it) {
@@ -98,7 +98,7 @@ impl OpenPool {
 }
 
 impl Engine {
-    /// Begins to empty the first sick disk for which that is possible; whether there was one. A pool is emptied of one after
+    /// Begins to empty the first failing disk for which that is possible; whether there was one. A pool is emptied of one after
     /// another.
     pub(crate) async fn empty_if_failing(self: &Rc<Self>, pool: &Rc<OpenPool>) -> bool {
         let failing = pool.to_be_empty();
@@ -127,7 +127,7 @@ impl Engine {
             match fits {
                 Ok(()) => {
                     pool.emptyings.retry();
-                    tracing::warn!(disk = disk.name(), "a disk is sick; what it has goes to the others");
+                    tracing::warn!(disk = disk.name(), "a disk is failing; what it has goes to the others");
                     self.start_emptying(pool, disk, None).await;
                     return true;
                 }

@@ -71,14 +71,14 @@ pub(crate) struct OpenPool {
     /// What people call the bays of disks.
     pub(crate) bays: RefCell<BTreeMap<DiskId, String>>,
     /// What has become of what disks lie on, as it was seen last.
-    pub(crate) plights: RefCell<BTreeMap<DiskSlot, Backing>>,
+    pub(crate) backing_states: RefCell<BTreeMap<DiskSlot, Backing>>,
 }
 
 impl OpenPool {
     pub(crate) fn new(spaces: Rc<Spaces>, mode: ImportMode) -> Rc<Self> {
         let (mutex, job_slot) = (AsyncMutex::default(), JobSlot::default());
         let (history, absences) = (History::default(), Absences::default());
-        let (is_closing, plights) = (Cell::new(false), RefCell::default());
+        let (is_closing, backing_states) = (Cell::new(false), RefCell::default());
         let latencies = DiskLatencies::default();
         let (emptyings, smarts) = (Emptyings::default(), Smarts::default());
         Rc::new(Self {
@@ -95,7 +95,7 @@ impl OpenPool {
             emptyings,
             smarts,
             bays: RefCell::default(),
-            plights,
+            backing_states,
         })
     }
 

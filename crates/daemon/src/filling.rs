@@ -27,7 +27,7 @@ const WEEK_S: u64 = 7 * DAY_S;
 const SPAN_MIN_S: u64 = DAY_S;
 /// One each hour of a week, and some.
 const LOOKS_MAX: usize = 200;
-/// A pool that is full in so many days is told of.
+/// Number of days before a pool is full from which on a warning is reported.
 const DAYS_REPORTED: u64 = 14;
 
 /// How much of a pool was used, and when.
@@ -91,10 +91,10 @@ fn percent_used(used: u64, left: u64) -> u128 {
     u128::from(used) * 100 / u128::from((used + left).max(1))
 }
 
-/// That a threshold is reached, and how far it is from it: a pool that comes and goes around one is told of with another each time.
+/// That a threshold is reached, and how far it is from it: a pool that comes and goes around one is reported with another each time.
 fn reached_text(name: &str, at: u8, used: u64, left: u64) -> String {
     format!(
-        "pool {name}: {} percent of what spaces can claim is used, told from {at} percent on: {} can be claimed still, on all disks together",
+        "pool {name}: {} percent of what spaces can claim is used, warning from {at} percent on: {} can be claimed still, on all disks together",
         percent_used(used, left),
         Bytes(left)
     )
@@ -175,20 +175,20 @@ impl Engine {
         }
         let before = inner.alert_at().await.map_err(|error| fault::pool(&error))?;
         if before == after {
-            let text = format!("pool {name} is told of {} already", in_words(&after));
+            let text = format!("pool {name} warns {} already", in_words(&after));
             return Ok(planned(pool.plan(Undo::NotNeeded, Vec::new()), text));
         }
         let listed: Vec<String> = before.iter().map(ToString::to_string).collect();
         let listed = if listed.is_empty() { "never".to_owned() } else { listed.join(",") };
-        let steps = vec![format!("tell of {}, where {} was told of", in_words(&after), in_words(&before))];
+        let steps = vec![format!("warn {}, instead of {}", in_words(&after), in_words(&before))];
         let plan = pool.plan(Undo::By(format!("dolmen pool set {name} --alert-at {listed}")), steps);
         if request.dry_run {
-            return Ok(planned(plan, format!("it would be told of pool {name} {}", in_words(&after))));
+            return Ok(planned(plan, format!("pool {name} would warn {}", in_words(&after))));
         }
         inner.set_alert_at(&after).await.map_err(|error| fault::pool(&error))?;
         pool.filling.thresholds.replace(after.clone());
         pool.filling.is_known.set(true);
-        Ok(made(plan, format!("it is told of pool {name} {}", in_words(&after))))
+        Ok(made(plan, format!("pool {name} warns {}", in_words(&after))))
     }
 }
 
@@ -197,7 +197,7 @@ fn in_words(percents: &[u8]) -> String {
         return "at no fullness".to_owned();
     }
     let listed: Vec<String> = percents.iter().map(|percent| format!("{percent} %")).collect();
-    format!("from {} on", listed.join(" and "))
+    format!("at {}", listed.join(" and "))
 }
 
 #[cfg(test)]
@@ -254,7 +254,7 @@ mod tests {
         }
         assert_eq!(
             reached_text("tank", 80, 89 << 20, 11 << 20),
-            "pool tank: 89 percent of what spaces can claim is used, told from 80 percent on: 11 MiB can be claimed still, on all disks together"
+            "pool tank: 89 percent of what spaces can claim is used, warning from 80 percent on: 11 MiB can be claimed still, on all disks together"
         );
         assert_eq!(reached(&[], 100, 0), None);
         assert_eq!(reached(&[1], 0, 0), None, "of no disks");

@@ -59,8 +59,8 @@ impl Engine {
         if !alone.is_nothing() {
             undo = Undo::ByNothing;
             let parts = alone.in_words(&pool, &disk);
-            steps.insert(0, format!("give up {parts}"));
-            on_it = format!("it gives up {parts}");
+            steps.insert(0, format!("declare lost {parts}"));
+            on_it = format!("declared lost: {parts}");
         }
         let plan = figures_of_removing(&pool, &forecast, &narrower).plan(undo, steps);
         if request.dry_run {
@@ -100,17 +100,17 @@ impl Engine {
         }
         let parts = alone.in_words(pool, disk);
         let takes = format!("let {} take the place of {} without that", new.name(), disk.name());
-        let plan = pool.plan(Undo::ByNothing, vec![format!("give up {parts}"), takes]);
+        let plan = pool.plan(Undo::ByNothing, vec![format!("declare lost {parts}"), takes]);
         if request.dry_run {
             return Ok(planned(
                 plan,
-                format!("{} would be waited for no longer, and give up {parts}", disk.name()),
+                format!("{} would be waited for no longer; declared lost: {parts}", disk.name()),
             ));
         }
         check_consent(pool, request)?;
         pool.spaces.pool().declare_lost(disk).await.map_err(|error| fault::pool(&error))?;
         self.go_on_replacing(pool).await;
-        Ok(made(plan, format!("{} is waited for no longer, and gives up {parts}", disk.name())))
+        Ok(made(plan, format!("{} is waited for no longer; declared lost: {parts}", disk.name())))
     }
 }
 
@@ -144,7 +144,7 @@ impl Alone {
         others.retain(|other| !is_here(other) && other.id() != disk.id() && !is_off(other));
         let others: Vec<String> = others.iter().map(|other| other.name()).collect();
         format!(
-            "{text}; but what {} may have of them is waited for, unless it is given up as well",
+            "{text}; but what {} may have of them is waited for, unless it is declared lost as well",
             others.join(", ")
         )
     }
@@ -154,15 +154,14 @@ fn check_consent(pool: &OpenPool, request: &ForgetDisk) -> Answer<()> {
     check_typed(request.destroy.as_deref(), pool.name().as_str(), "what a lost disk alone had of pool")
 }
 
-/// Gives up what disks that are declared lost alone had, and tells of it in the log; what there is to say of it, behind what was
-/// done.
+/// Declares lost what only disks that are declared lost had, and logs it; returns the text that follows what was done.
 pub(crate) async fn abandon(owner: &OpenPool, disk: &Disk, progress: &Progress) -> Answer<String> {
     if is_here(disk) || !owner.spaces.pool().is_declared_lost(disk) {
         return Ok(String::new());
     }
     let excluded = owner.spaces.declare_rows_lost(progress).await.map_err(|error| fault::space(&error))?;
     for range in excluded.lost.iter().take(LOGGED_MAX) {
-        tracing::error!(pool = %owner.name(), disk = disk.name(), %range, "what nobody has any more was given up");
+        tracing::error!(pool = %owner.name(), disk = disk.name(), %range, "content without any copy was declared lost");
     }
     Ok(in_words(&excluded))
 }
@@ -180,7 +179,7 @@ fn in_words(excluded: &DeclaredLost) -> String {
     match reported.is_empty() {
         true => String::new(),
         false => {
-            format!("; given up, and not to be read before it is written again: {}", reported.join(", "))
+            format!("; declared lost, and not readable before it is written again: {}", reported.join(", "))
         }
     }
 }
@@ -252,12 +251,12 @@ fn would_be_lost(pool: &OpenPool, disk: &Rc<Disk>, lost: &Lost) -> ErrorBody {
         .map(|disk| format!("`dolmen disk forget {name} {} --accept-data-loss`", disk.slot().0))
         .collect();
     let mut abandon = format!(
-        "; if {is_lost} lost for good, {} {} up those parts and nothing else",
+        "; if {is_lost} lost for good, {} {} lost those parts and nothing else",
         forgets.join(" and "),
-        if forgets.len() == 1 { "gives" } else { "give" }
+        if forgets.len() == 1 { "declares" } else { "declare" }
     );
     if !purges.is_empty() {
-        abandon += &format!("; {} the whole of what has them", purges.join(", "));
+        abandon += &format!("; for the whole of what has them: {}", purges.join(", "));
     }
     ErrorBody::new(ErrorCode::NoSuchDevice, message).hint(format!("{attach}{abandon}"))
 }

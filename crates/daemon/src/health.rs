@@ -92,7 +92,7 @@ fn for_disks_with_errors(open: &OpenPool, jobs: &[Job]) -> Vec<Advice> {
     todo
 }
 
-/// What to do about a disk that is sick, and what is being done.
+/// What to do about a disk that is failing, and what is being done.
 fn for_failing(open: &OpenPool, disk: &Disk, jobs: &[Job]) -> String {
     let (name, slot) = (open.name(), disk.slot().0);
     let outlook = open.outlook_of_failing(disk, jobs).map(|text| format!("{text}; ")).unwrap_or_default();

@@ -317,7 +317,7 @@ impl Engine {
         if !entry.is_paused() {
             return Ok(self.unchanged(&entry, format!("{what} is not paused")));
         }
-        let steps = vec![format!("go on with {what} when its turn comes")];
+        let steps = vec![format!("go on with {what} when the slot is free")];
         let plan = self.plan_of(&entry, Undo::By(format!("dolmen job pause {id}")), steps);
         if request.dry_run {
             return Ok(planned(plan, format!("{what} would go on")));

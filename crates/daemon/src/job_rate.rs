@@ -148,7 +148,7 @@ impl JobRate {
         self.last = Some((now, bytes));
     }
 
-    /// Begins again behind a pause: that is no slow stretch.
+    /// Begins again behind a pause: that is no slow period.
     pub(crate) fn pause(&mut self) {
         (self.last, self.rows.begun, self.bytes.begun, self.rate) = (None, None, None, 0);
     }

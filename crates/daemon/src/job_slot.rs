@@ -1,10 +1,10 @@
-//! The turn of a pool's jobs: one is at work at a time, in the order of their ranks, and a job yields to one of a higher rank
+//! The slot of a pool's jobs: one is at work at a time, in the order of their ranks, and a job yields to one of a higher rank
 //! (docs/design/0011, *Order of jobs*).
 //!
-//! A purge works concurrently with the others, without a turn.
+//! A purge works concurrently with the others, without the slot.
 //!
 //! Invariant: while a job waits to which the one at work yields, that one is held, or is about to be. Between the change of a pool that
-//! an urgent job is begun for and that job's asking for its turn, it is announced.
+//! an urgent job is begun for and that job's request for the slot, it is announced.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -32,7 +32,7 @@ pub(crate) enum Rank {
 }
 
 impl Rank {
-    /// Returns the rank of a job of a kind; none for one that takes no turn, because it reads and writes no slabs: a full pool does
+    /// Returns the rank of a job of a kind; none for one that takes no slot, because it reads and writes no slabs: a full pool does
     /// not wait to be given room.
     pub(crate) fn of(kind: JobKind) -> Option<Self> {
         match kind {
@@ -47,12 +47,12 @@ impl Rank {
 }
 
 /// Whether a job of a kind is held while one of a higher rank waits. Rows that are to leave a write cache are not filled while its
-/// job is held, so that one keeps its turn.
+/// job is held, so that one keeps the slot.
 fn yields(kind: JobKind) -> bool {
     kind != JobKind::WriteCache
 }
 
-/// The turn.
+/// The slot.
 #[derive(Default)]
 pub(crate) struct JobSlot {
     is_taken: Cell<bool>,
@@ -65,10 +65,10 @@ pub(crate) struct JobSlot {
     at_work: RefCell<Option<(JobKind, Rank, Rc<Course>)>>,
 }
 
-/// The turn, as long as it lives.
-pub(crate) struct MutexTaken<'a>(&'a JobSlot);
+/// The slot, held until dropped.
+pub(crate) struct SlotGuard<'a>(&'a JobSlot);
 
-impl Drop for MutexTaken<'_> {
+impl Drop for SlotGuard<'_> {
     fn drop(&mut self) {
         self.0.at_work.replace(None);
         self.0.is_taken.set(false);
@@ -76,16 +76,16 @@ impl Drop for MutexTaken<'_> {
     }
 }
 
-/// A job that waits for the turn.
+/// A job that waits for the slot.
 struct Waiting<'a> {
-    mutex: &'a JobSlot,
+    slot: &'a JobSlot,
     place: (Reverse<Rank>, u64),
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.mutex.waiting.borrow_mut().remove(&self.place);
-        self.mutex.notify.notify_all();
+        self.slot.waiting.borrow_mut().remove(&self.place);
+        self.slot.notify.notify_all();
     }
 }
 
@@ -93,7 +93,7 @@ impl Drop for Waiting<'_> {
 #[derive(Default)]
 struct Announced {
     count: Cell<usize>,
-    /// Rings when one of them asks for its turn, or does not come after all.
+    /// Rings when one of them asks for the slot, or does not come after all.
     notify: Notify,
 }
 
@@ -108,7 +108,7 @@ impl Drop for Coming {
 }
 
 impl JobSlot {
-    /// Announces an urgent job, before anything of the pool is changed for it and until it asks for its turn: no patient one takes
+    /// Announces an urgent job, before anything of the pool is changed for it and until it asks for the slot: no patient one takes
     /// that change for the end of its work. Whoever announces waits for no job meanwhile.
     pub(crate) fn announce(&self) -> Coming {
         self.coming.count.set(self.coming.count.get() + 1);
@@ -121,18 +121,18 @@ impl JobSlot {
     }
 
     /// Waits for the turn; it ends when what is returned is dropped.
-    pub(crate) async fn take(&self, rank: Rank) -> MutexTaken<'_> {
+    pub(crate) async fn take(&self, rank: Rank) -> SlotGuard<'_> {
         let ticket = self.tickets.get();
         self.tickets.set(ticket + 1);
         let place = (Reverse(rank), ticket);
         self.waiting.borrow_mut().insert(place);
-        let waiting = Waiting { mutex: self, place };
+        let waiting = Waiting { slot: self, place };
         self.yield_if_asked();
         let is_next = || !self.is_taken.get() && self.waiting.borrow().first() == Some(&place);
         self.notify.wait_for(|| is_next().then_some(())).await;
         self.is_taken.set(true);
         drop(waiting);
-        MutexTaken(self)
+        SlotGuard(self)
     }
 
     /// The job that has the turn begins, or goes on.

@@ -28,7 +28,7 @@ use crate::engine::{Engine, OpenPool};
 use crate::job_rate::{Course, JobRate};
 use crate::job_record::{Aim, JobFiles, Recorded, RecordedJob, kept, seconds_now};
 use crate::job_share;
-use crate::job_slot::{MutexTaken, Rank};
+use crate::job_slot::{Rank, SlotGuard};
 use crate::scrub::RecordedScrub;
 
 /// Jobs that ended and are still remembered, at most.
@@ -96,7 +96,7 @@ impl Times {
 struct AtWork<'a> {
     pool: &'a OpenPool,
     /// None of a job that works concurrently with the others.
-    slot: Option<MutexTaken<'a>>,
+    slot: Option<SlotGuard<'a>>,
 }
 
 impl Drop for AtWork<'_> {
@@ -301,7 +301,7 @@ impl Entry {
         self.notify.notify_all();
     }
 
-    /// Lets it go on, when its turn comes.
+    /// Lets it go on, when the slot is free.
     pub(crate) fn resume(&self) {
         self.is_paused.set(false);
         match self.has_slot.get() {
@@ -580,7 +580,7 @@ impl Jobs {
         unfinished.iter().filter(|entry| entry.is_at_work()).map(|entry| entry.view(now)).collect()
     }
 
-    /// Whether a job of this kind is at work, waits for its turn, or is paused. With a disk, one for that disk.
+    /// Whether a job of this kind is at work, waits for the slot, or is paused. With a disk, one for that disk.
     pub(crate) fn is_taken(&self, pool: PoolId, kind: JobKind, aim: Option<Aim>) -> bool {
         let is_meant = |entry: &Rc<Entry>| {
             entry.kind == kind && entry.is_taken() && aim.is_none_or(|aim| aim == entry.aim)
@@ -588,7 +588,7 @@ impl Jobs {
         self.unfinished_of(pool).iter().any(is_meant)
     }
 
-    /// Whether a job of this kind is at work, or waits for its turn.
+    /// Whether a job of this kind is at work, or waits for the slot.
     pub(crate) fn is_at_work(&self, pool: PoolId, kind: JobKind) -> bool {
         self.unfinished_of(pool).iter().any(|entry| entry.kind == kind && entry.is_at_work())
     }
@@ -720,7 +720,7 @@ impl Engine {
         let (pool, clock) = (Rc::clone(pool), Rc::clone(&self.seams.clock));
         let coming = (entry.rank() == Some(Rank::Urgent)).then(|| pool.job_slot.announce());
         let task = async move {
-            // It asks for its turn before anybody else goes on.
+            // It asks for the slot before anybody else goes on.
             drop(coming);
             let outcome = started.work(&pool, clock.as_ref(), work).await;
             started.conclude(outcome, clock.now());
@@ -871,7 +871,7 @@ mod tests {
         });
     }
 
-    /// Scenario: a scrub is at work, and a sick disk is to be emptied; in the midst of that a resync comes. It is done first, then
+    /// Scenario: a scrub is at work, and a failing disk is to be emptied; in the midst of that a resync comes. It is done first, then
     /// the emptying, then the scrub.
     #[test]
     fn an_emptying_goes_before_what_can_wait_and_makes_way_for_what_restores_redundancy() {
@@ -917,9 +917,9 @@ mod tests {
     }
 
     /// Scenario: another size of a write cache is at work when a resync comes, and a scrub waits for longer than that. The write cache
-    /// keeps its turn, since rows that are to leave it are not filled meanwhile; then the resync goes first.
+    /// keeps the slot, since rows that are to leave it are not filled meanwhile; then the resync goes first.
     #[test]
-    fn another_size_of_a_write_cache_keeps_its_mutex() {
+    fn another_size_of_a_write_cache_keeps_its_slot() {
         in_a_world(|seams, devices| async move {
             let pool = open_pool(&seams, &devices[..2]).await;
             let order = Rc::new(RefCell::new(Vec::new()));
@@ -937,7 +937,7 @@ mod tests {
         });
     }
 
-    /// Scenario: two sick disks of a pool are emptied at once, because one of the jobs was paused when the other began. The second
+    /// Scenario: two failing disks of a pool are emptied at once, because one of the jobs was paused when the other began. The second
     /// waits until the first is done, and both end.
     #[test]
     fn of_two_emptyings_none_holds_the_other() {

@@ -87,7 +87,7 @@ async fn check_that_it_is_there(pool: &OpenPool, offers: &[Offer], losses: u32) 
     let beyond = beyond_repair(pool, offers, losses);
     if !beyond.is_empty() {
         let message = format!(
-            "rows of {beyond} need more disks than would be left behind the loss of {}; nothing was changed",
+            "rows of {beyond} need more disks than would be left after the loss of {}; nothing was changed",
             counted(losses as usize, "disk", "disks")
         );
         let hint = format!("add a disk first: `dolmen pool add {name} DISK`; or keep room for fewer");

@@ -3,9 +3,9 @@
 //! ```text
 //! clients of the API ─ control thread (HTTP, tokio) ─ mailbox ─┐
 //! NBD clients ─────────────────────────────────────────────────┤
-//! NBD clients with TLS ─ TLS acceptor ─ carrier ─ socket pairs ──────┤ engine thread (io_uring): pools, spaces, jobs
+//! NBD clients with TLS ─ TLS acceptor ─ proxy ─ socket pairs ──┤ engine thread (io_uring): pools, spaces, jobs
 //! kernel ─ /dev/fuse ─ reading threads ─ mailbox ──────────────┤
-//! kernel ─ ublk devices ─ threads ─ mailbox ────────────────────┘     │ awaited
+//! kernel ─ ublk devices ─ threads ─ mailbox ──────────────────┘     │ awaited
 //!                                      file worker (own files) · device worker (devices) · watcher (files of disks) · SMART worker (smartctl) · locator (lights) · rooms (room of pools)
 //! ```
 //!
@@ -256,8 +256,8 @@ fn engine_thread(config: Config, host: HostId, ready: &SyncSender<Result<Caller,
     let made = Runtime::new(config.runtime).map_err(DaemonError::from);
     let made = made.and_then(|runtime| {
         let [file_worker, device_worker, watch_worker] =
-            ["scribe", "rejoin disks", "looker"].map(IoWorker::start);
-        let [smart_worker, locator, rooms] = ["asker", "locator", "rooms"].map(IoWorker::start);
+            ["file I/O", "rejoin disks", "watcher"].map(IoWorker::start);
+        let [smart_worker, locator, rooms] = ["SMART", "locator", "rooms"].map(IoWorker::start);
         Ok((runtime, file_worker?, device_worker?, watch_worker?, smart_worker?, locator?, rooms?))
     });
     let (runtime, file_worker, device_worker, watch_worker, smart_worker, locator, rooms) = match made {

@@ -41,7 +41,7 @@ pub(crate) const VISITS_OF_ORIGIN_MAX: usize = 128;
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 /// How often the dates of certificates are looked at while their files stay as they are.
 const DATES_EVERY: Duration = Duration::from_secs(3600);
-/// How long the carrier has to deliver the last words of sessions that have ended.
+/// How long the TLS proxy has to deliver the last words of sessions that have ended.
 const END_LIMIT: Duration = Duration::from_secs(3);
 const ADVICE_TLS: &str = "name a certificate, its key and the authority of your clients: --tls-cert FILE --tls-key FILE --client-ca FILE; or listen on 127.0.0.1";
 
@@ -84,7 +84,7 @@ impl Network {
 /// An open listener.
 struct OpenListener {
     tls: Option<TlsFiles>,
-    /// Ends the listener of a listener without TLS.
+    /// Ends the accept loop of a listener without TLS.
     closed: Rc<(Cell<bool>, Notify)>,
     /// The listening socket. Whoever accepts from it lets go of it a moment after it was told to; shut down here, it
     /// listens no more at once, and the address is free for the next listener.
@@ -113,7 +113,7 @@ pub(crate) struct Listeners {
 
 impl fmt::Debug for Listeners {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Doors").field("visits", &self.visits).finish_non_exhaustive()
+        f.debug_struct("Listeners").field("visits", &self.visits).finish_non_exhaustive()
     }
 }
 
@@ -296,7 +296,7 @@ impl Engine {
             let taking = NbdServer::take_clients(&listener, clock.as_ref(), welcome);
             first_of(sign.1.wait_for(|| sign.0.get().then_some(())), taking).await;
         };
-        self.seams.spawner.spawn("door", Box::pin(listening));
+        self.seams.spawner.spawn("listener", Box::pin(listening));
     }
 
     /// Serves a client that came through a listener, or tells it why not.
@@ -365,7 +365,7 @@ impl Engine {
                 sleep(clock.as_ref(), TRY_AGAIN).await;
             }
         };
-        self.seams.spawner.spawn("doors", Box::pin(keeping));
+        self.seams.spawner.spawn("listeners", Box::pin(keeping));
     }
 
     async fn open_wanted_listeners(self: &Rc<Self>) {

@@ -44,7 +44,7 @@ type Renamed = (String, String);
 struct Seen {
     renamed: Vec<Renamed>,
     /// By the names that they had until now.
-    plights: Vec<(String, Backing)>,
+    backing_states: Vec<(String, Backing)>,
 }
 
 /// Follows disks for as long as the engine lives.
@@ -58,7 +58,7 @@ pub(crate) async fn follow(engine: Weak<Engine>, watch_worker: IoWorker, clock: 
         // Where it cannot be told, they keep their names, and are what they were.
         let Ok((seen, places)) = looked else { continue };
         engine.open_pools().iter().for_each(|pool| {
-            pool.note_plights(&seen.plights);
+            pool.note_backing_states(&seen.backing_states);
             pool.note_places(&places);
         });
         for (old, new) in seen.renamed {
@@ -110,11 +110,11 @@ fn look_at(held: &[Held]) -> io::Result<Seen> {
     let mut missed = Vec::new();
     for disk in held {
         if is_unplugged(disk.identity) {
-            seen.plights.push((disk.name.clone(), Backing::Unplugged));
+            seen.backing_states.push((disk.name.clone(), Backing::Unplugged));
         } else if identity(Path::new(&disk.name)) == Some(disk.identity) {
             let status = fs::metadata(path_of(Path::new(&disk.name)));
             let cut = status.ok().and_then(|status| cut_short(disk, &status));
-            seen.plights.extend(cut.map(|cut| (disk.name.clone(), cut)));
+            seen.backing_states.extend(cut.map(|cut| (disk.name.clone(), cut)));
         } else {
             missed.push(disk);
         }
@@ -135,9 +135,9 @@ fn look_for(missed: &[&Held], seen: &mut Seen) -> io::Result<()> {
         let is_removed = status.is_file() && status.nlink() == 0;
         let backing_state = if is_removed { Some(Backing::Removed) } else { cut_short(disk, &status) };
         if let Some(backing_state) =
-            backing_state.filter(|_| !seen.plights.iter().any(|(name, _)| *name == disk.name))
+            backing_state.filter(|_| !seen.backing_states.iter().any(|(name, _)| *name == disk.name))
         {
-            seen.plights.push((disk.name.clone(), backing_state));
+            seen.backing_states.push((disk.name.clone(), backing_state));
         }
         // One that was deleted has no name any more, and is not what this says.
         let new = fs::read_link(&link).ok().filter(|path| identity(path) == Some(is));
@@ -189,7 +189,7 @@ mod tests {
         fs::write(path("usurped"), "another").unwrap();
         let mut found = look_at(&held).unwrap();
         found.renamed.sort();
-        assert_eq!(found.plights, [(shown("deleted"), Backing::Removed)]);
+        assert_eq!(found.backing_states, [(shown("deleted"), Backing::Removed)]);
         assert_eq!(found.renamed, [(shown("moved"), shown("here")), (shown("usurped"), shown("there"))]);
         drop(files);
     }
@@ -228,7 +228,7 @@ mod tests {
         fs::rename(path("cut and moved"), path("here")).unwrap();
         let found = look_at(&held).unwrap();
         let cut = |name: &str, to| (shown(name), Backing::CutTo(Bytes(to)));
-        assert_eq!(found.plights, [cut("cut", 99), cut("cut and moved", 0)]);
+        assert_eq!(found.backing_states, [cut("cut", 99), cut("cut and moved", 0)]);
         assert_eq!(found.renamed, [(shown("cut and moved"), shown("here"))]);
     }
 }

@@ -181,13 +181,13 @@ enum SlotResult {
 /// Lets what is more urgent be done before the end: what a disk that is about to leave has was left alone, and makes the others
 /// uneven when it comes there.
 async fn let_go_first(pool: &OpenPool, course: &Course) -> SlotResult {
-    let mut mutex = SlotResult::Kept;
+    let mut result = SlotResult::Kept;
     loop {
         pool.job_slot.nobody_comes().await;
         if !course.yields() {
-            return mutex;
+            return result;
         }
-        mutex = SlotResult::Back;
+        result = SlotResult::Back;
         if !pool.spaces.wait_while_held(&course.progress).await {
             return SlotResult::Ended;
         }

@@ -93,7 +93,7 @@ impl Engine {
             role => format!("keep {} in the pool, where it {}", disk.name(), role_in_words(role)),
         };
         let excluded = match pool.spaces.pool().is_declared_lost(&disk) {
-            true => ", and what was given up by then stays lost",
+            true => ", and what was declared lost by then stays lost",
             false => "",
         };
         let steps = vec![format!("{stays}; what was moved stays where it is{excluded}")];
@@ -126,7 +126,7 @@ impl Engine {
         }
     }
 
-    /// Whether a removal is at work, waits for its turn, or is paused.
+    /// Whether a removal is at work, waits for the slot, or is paused.
     fn is_draining(&self, pool: &OpenPool) -> bool {
         self.jobs.is_taken(pool.id(), JobKind::Drain, None)
     }

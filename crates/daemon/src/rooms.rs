@@ -75,7 +75,7 @@ pub(crate) struct Rooms {
     computed: Cell<u64>,
 }
 
-/// A computation whose asker still waits.
+/// A computation whose requester still waits.
 struct UnderWay<'a> {
     rooms: &'a Rooms,
     kind: Kind,
@@ -236,7 +236,7 @@ mod tests {
         rooms
     }
 
-    /// Scenario: forty spaces of two kinds of rows are asked for, by four askers at once, and once more later; then an allocation
+    /// Scenario: forty spaces of two kinds of rows are asked for, by four requests at once, and once more later; then an allocation
     /// unit is claimed. Each kind is computed once for each state of the disks, on the other thread, and says what a filling here
     /// says.
     #[test]
@@ -254,13 +254,13 @@ mod tests {
                 found
             }
         };
-        let mut askers: Vec<Pin<Box<dyn Future<Output = _>>>> = Vec::new();
+        let mut requests: Vec<Pin<Box<dyn Future<Output = _>>>> = Vec::new();
         for _ in 0..4 {
-            askers.push(Box::pin(ask(Rc::clone(&offers))));
+            requests.push(Box::pin(ask(Rc::clone(&offers))));
         }
         let mut answers = Vec::new();
-        while !askers.is_empty() {
-            askers.retain_mut(|smart_worker| poll(smart_worker).map(|answer| answers.push(answer)).is_none());
+        while !requests.is_empty() {
+            requests.retain_mut(|request| poll(request).map(|answer| answers.push(answer)).is_none());
         }
         assert_eq!((rooms.computed.get(), fillings_here()), (2, 0));
         let expected: Vec<Bytes> = specs.iter().map(|spec| Kind::of(spec).unwrap().fill(&offers)).collect();
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!((rooms.computed.get(), fillings_here()), (4, 40));
     }
 
-    /// Scenario: one of two askers of the same goes before it is computed, and then both of another. The one that stays is answered;
+    /// Scenario: one of two requests of the same goes before it is computed, and then both of another. The one that stays is answered;
     /// what nobody waits for is not computed, and can be asked for again.
     #[test]
     fn what_nobody_waits_for_is_abandoned_and_others_are_answered() {

@@ -183,7 +183,7 @@ fn median(mut all: Vec<u64>) -> Option<u64> {
 }
 
 impl OpenPool {
-    /// Looks how fast disks are, and has those that are slow or sick asked, and given new slabs, only where nobody else is.
+    /// Looks how fast disks are, and has those that are slow or failing asked, and given new slabs, only where nobody else is.
     pub(crate) fn tend_slow_disks(&self, now: Instant) {
         let disks = self.spaces.pool().disks();
         self.latencies.look(&disks, now);

@@ -126,7 +126,7 @@ impl Shown {
     /// How that ends.
     pub(crate) fn to_go_on(&self) -> String {
         format!(
-            "open the pool of {}, and it goes on; {} gives up what waits",
+            "open the pool of {}, and it goes on; {} discards what waits",
             self.name(),
             self.transport_of()
         )

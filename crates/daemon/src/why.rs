@@ -310,7 +310,7 @@ impl Engine {
             let others = self.jobs.of_pool(job.pool, self.seams.clock.now());
             let running =
                 others.iter().filter(|other| other.state == JobState::Running && other.id != job.id);
-            causes.extend(running.map(|other| fact(format!("another job has its turn: {}", doing(other)))));
+            causes.extend(running.map(|other| fact(format!("another job has the slot: {}", doing(other)))));
         }
         let running = (view.state == JobState::Running).then(|| doing(&view));
         Why {

@@ -623,7 +623,7 @@ impl Files {
                     return Err(DetachError::Unwritten { link: attached.link, source });
                 }
                 (Err(error), Unwritten::Abandoned) => {
-                    tracing::warn!(link = %attached.link.display(), %error, "what was written last is given up, as was asked for");
+                    tracing::warn!(link = %attached.link.display(), %error, "unflushed writes are discarded, as requested");
                 }
             }
             if device.clear()? == Cleared::InUse {

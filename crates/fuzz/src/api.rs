@@ -126,7 +126,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         "{}",
         r#"{"name":"back"}"#,
         "{ }",
-        r#"{"way":"ublk"}"#,
+        r#"{"transport":"ublk"}"#,
         r#"{"dry_run":true}"#,
         r#"{"read_only":true,"network":{"listen":"127.0.0.1:10809","tls":{"certificate":"/c","key":"/k","client_ca":"/a"},"allow":["me"]}}"#,
         r#"{"priority":"low","latency_limit_ms":20}"#,

@@ -164,9 +164,9 @@ mutants! {
     SlowIsAsked = "slow-is-asked",
     /// A read waits for a disk that does not answer although another has what it wants.
     HungIsAwaited = "hung-is-awaited",
-    /// What a disk that leaves has is given up before what takes its place is trusted.
+    /// What a disk that leaves has is dropped before what takes its place is trusted.
     DroppedUntrusted = "dropped-untrusted",
-    /// What a disk that leaves has is given up although it may be the last good copy.
+    /// What a disk that leaves has is dropped although it may be the last good copy.
     LastCopyDropped = "last-copy-dropped",
     /// A disk is struck although something lies on it.
     EvictedWhileNamed = "evicted-while-named",
@@ -184,7 +184,7 @@ mutants! {
     AllOrNothing = "all-or-nothing",
     /// An opening does not ask the host's record how far the pool had come.
     ArbiterNotAsked = "arbiter-not-asked",
-    /// A disk that was absent already when its pool was opened is told of to nobody.
+    /// A disk that was absent already when its pool was opened is not reported.
     AbsentUnreported = "absent-unreported",
     /// A resync copies what a disk has, whether it has missed it or not.
     ResyncCopiesAll = "resync-copies-all",
@@ -194,9 +194,9 @@ mutants! {
     AnyNameDestroys = "any-name-destroys",
     /// A disk is emptied only while it is here itself.
     DrainNeedsItsDisk = "drain-needs-its-disk",
-    /// A disk that is sick keeps what it has.
+    /// A disk that is failing keeps what it has.
     FailingDiskKeepsAll = "failing-disk-keeps-all",
-    /// New rows are laid on disks that are slow or sick as on others.
+    /// New rows are laid on disks that are slow or failing as on others.
     NewRowsAnywhere = "new-rows-anywhere",
     /// Claims take the room that is kept for the repair of lost disks.
     KeptRoomIsClaimed = "kept-room-is-claimed",

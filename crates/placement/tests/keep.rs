@@ -268,7 +268,7 @@ fn two_enclosures_of_several_disks_keep_room_within_each() {
     }
 }
 
-/// Disks that are left out, because they are slow, sick or in pieces, are members all the same: rows of the others are no wider than
+/// Disks that are left out, because they are slow, failing or in pieces, are members all the same: rows of the others are no wider than
 /// can be repaired on them alone, and keep as much free.
 #[test]
 fn rows_that_leave_a_disk_out_can_be_repaired_without_it() {

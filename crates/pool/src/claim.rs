@@ -36,16 +36,16 @@ impl Change<'_> {
         slab_units: impl Fn(Bytes) -> u64,
         own: impl Fn(DiskSlot) -> u64,
     ) -> Result<Placed, PoolError> {
-        let mutex = self.pool.order_number.get();
-        self.pool.order_number.set(mutex + 1);
+        let rotation = self.pool.order_number.get();
+        self.pool.order_number.set(rotation + 1);
         let lacks_domains = self.lacks_domains(request.resiliency());
         // Fault domains that are absent come back, and a row with all copies in one would stay so.
-        if lacks_domains && let Some(placed) = self.place_degraded(request, &slab_units, mutex) {
+        if lacks_domains && let Some(placed) = self.place_degraded(request, &slab_units, rotation) {
             return Ok(placed);
         }
-        match self.place_here(&self.placer(request, &slab_units), &own, mutex) {
+        match self.place_here(&self.placer(request, &slab_units), &own, rotation) {
             Err(refused @ PoolError::NoSpace { .. }) if !lacks_domains => {
-                self.place_degraded(request, &slab_units, mutex).ok_or(refused)
+                self.place_degraded(request, &slab_units, rotation).ok_or(refused)
             }
             other => other,
         }
@@ -62,16 +62,16 @@ impl Change<'_> {
         if self.lacks_domains(request.resiliency()) {
             return None;
         }
-        let mutex = self.pool.order_number.get();
+        let rotation = self.pool.order_number.get();
         let others = self.pool.offers(self.purpose).into_iter().map(|offer| offer.slot);
         let left_out: Vec<DiskSlot> = others.filter(|slot| !among.contains(slot)).collect();
         let placer = self.placer(request, &slab_units);
         let own = |_| 0;
-        let placed = match self.place_sparing(&placer, &own, mutex, &left_out) {
+        let placed = match self.place_sparing(&placer, &own, rotation, &left_out) {
             Some(placed) => placed,
-            None => self.place_without(left_out, &placer, &own, mutex).ok()?,
+            None => self.place_without(left_out, &placer, &own, rotation).ok()?,
         };
-        self.pool.order_number.set(mutex + 1);
+        self.pool.order_number.set(rotation + 1);
         Some(placed)
     }
 
@@ -94,16 +94,16 @@ impl Change<'_> {
         self.pool.domains(|_| true) >= copies
     }
 
-    /// A row on disks that are here; on those that are slow or sick where it cannot be laid otherwise.
+    /// A row on disks that are here; on those that are slow or failing where it cannot be laid otherwise.
     fn place_here(
         &mut self,
         placer: &Placer,
         own: &impl Fn(DiskSlot) -> u64,
-        mutex: u64,
+        rotation: u64,
     ) -> Result<Placed, PoolError> {
-        match self.place_sparing(placer, own, mutex, &[]) {
+        match self.place_sparing(placer, own, rotation, &[]) {
             Some(placed) => Ok(placed),
-            None => self.place_without(Vec::new(), placer, own, mutex),
+            None => self.place_without(Vec::new(), placer, own, rotation),
         }
     }
 
@@ -113,13 +113,13 @@ impl Change<'_> {
         mut left_out: Vec<DiskSlot>,
         placer: &Placer,
         own: &impl Fn(DiskSlot) -> u64,
-        mutex: u64,
+        rotation: u64,
     ) -> Result<Placed, PoolError> {
         // A disk whose free allocation units lie in too many pieces for one slab is left out and the choice made again.
         loop {
             let mut offers = self.pool.offers(self.purpose);
             offers.iter_mut().for_each(|offer| offer.space_rows = own(offer.slot));
-            let placement = placer.place_without(&offers, &left_out, mutex);
+            let placement = placer.place_without(&offers, &left_out, rotation);
             let placement =
                 placement.map_err(|source| PoolError::NoSpace { name: self.pool.name.clone(), source })?;
             let mut claims = Vec::with_capacity(placement.slabs.len());
@@ -144,7 +144,7 @@ impl Change<'_> {
         &mut self,
         request: &Request,
         slab_units: &impl Fn(Bytes) -> u64,
-        mutex: u64,
+        rotation: u64,
     ) -> Option<Placed> {
         let Resiliency::Striped { copies } = request.resiliency() else { return None };
         if !self.pool.disks().iter().any(|disk| self.pool.takes_rows(disk) && !disk.is_present()) {
@@ -160,7 +160,7 @@ impl Change<'_> {
             for width in widths.into_iter().flatten() {
                 let striped = Resiliency::Striped { copies: here };
                 let fewer = Request::new(striped, width, request.row(), request.interleave()).ok()?;
-                let placed = self.place_here(&Placer::new(fewer, slab_units), &|_| 0, mutex);
+                let placed = self.place_here(&Placer::new(fewer, slab_units), &|_| 0, rotation);
                 let Ok((placement, claims)) = placed else { continue };
                 match self.take_further(&whole, &placement.slabs, (here, copies)) {
                     Some(further) => return Some(with_further((placement, claims), further, copies)),

@@ -28,7 +28,7 @@ pub enum DiskState {
 /// What is known against a disk that is here. Whoever finds that out says so ([`Disk::set_ailment`]); the pool decides nothing by
 /// itself.
 ///
-/// The order is that in which disks are done without: a sick one before a slow one.
+/// The order is that in which disks are done without: a failing one before a slow one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ailment {
     /// It takes much longer than the others.

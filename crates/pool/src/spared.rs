@@ -1,4 +1,4 @@
-//! Disks that are known to be slow or sick get new slabs last (docs/design/0022).
+//! Disks that are known to be slow or failing get new slabs last (docs/design/0022).
 //!
 //! Invariants:
 //! - What can be laid with them is laid, and with the same redundancy: they are tried last, and not left out.
@@ -33,7 +33,7 @@ impl Pool {
         self.disk(slot).filter(|disk| disk.is_present()).and_then(|disk| disk.ailment())
     }
 
-    /// Ways to do without disks that are slow or sick, the best first; none where all are well.
+    /// Ways to do without disks that are slow or failing, the best first; none where all are well.
     fn sparings(&self) -> Vec<Sparing> {
         if mutation!(NewRowsAnywhere) {
             return Vec::new();
@@ -75,16 +75,16 @@ fn data_units(placement: &Placement) -> u64 {
 }
 
 impl Change<'_> {
-    /// A row for which disks that are slow or sick are done without, on some of those that are here; nothing where none is, or no
+    /// A row for which disks that are slow or failing are done without, on some of those that are here; nothing where none is, or no
     /// such row can be laid.
     pub(crate) fn place_sparing(
         &mut self,
         placer: &Placer,
         own: &impl Fn(DiskSlot) -> u64,
-        mutex: u64,
+        rotation: u64,
         left_out: &[DiskSlot],
     ) -> Option<Placed> {
-        self.pool.sparings().into_iter().find_map(|way| self.place_by(&way, placer, own, mutex, left_out))
+        self.pool.sparings().into_iter().find_map(|way| self.place_by(&way, placer, own, rotation, left_out))
     }
 
     fn place_by(
@@ -92,7 +92,7 @@ impl Change<'_> {
         way: &Sparing,
         placer: &Placer,
         own: &impl Fn(DiskSlot) -> u64,
-        mutex: u64,
+        rotation: u64,
         left_out: &[DiskSlot],
     ) -> Option<Placed> {
         let all = without(self.pool.offers(self.purpose), &left_out.iter().copied().collect());
@@ -105,7 +105,7 @@ impl Change<'_> {
         let is_priced = way.spared.len() > way.at_any_price.len();
         let before = is_priced.then(|| fits(all));
         let out = left_out.iter().chain(&way.spared).copied().collect();
-        let (placement, claims) = self.place_without(out, placer, own, mutex).ok()?;
+        let (placement, claims) = self.place_without(out, placer, own, rotation).ok()?;
         if let Some(before) = before {
             let after = fits(without(self.pool.offers(self.purpose), &left_out.iter().copied().collect()));
             let own = data_units(&placement);
@@ -117,7 +117,7 @@ impl Change<'_> {
         Some((placement, claims))
     }
 
-    /// How gladly a disk is chosen for a further copy: a sick one last.
+    /// How gladly a disk is chosen for a further copy: a failing one last.
     pub(crate) fn fitness(&self, slot: DiskSlot) -> std::cmp::Reverse<Option<Ailment>> {
         std::cmp::Reverse(self.pool.ailment_of(slot))
     }

@@ -722,7 +722,7 @@ fn resolve_shadows(newest: &mut Newest) {
     }
 }
 
-/// Shadow rows of rows of a space that stand beside their rows.
+/// Shadow rows of a space that exist in addition to their rows.
 fn unpromoted_shadows(newest: &Newest, id: SpaceId) -> Vec<(u64, &Vec<Held>)> {
     let is_of = |key: &(SpaceId, u64)| purpose_of(key.0) == Purpose::ShadowRows(id);
     newest.iter().filter(|(key, _)| is_of(key)).map(|((_, index), slabs)| (*index, slabs)).collect()

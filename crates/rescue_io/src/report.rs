@@ -58,7 +58,7 @@ fn device_lines(device: &DeviceScan, text: &mut String) {
     }
     for slabs in &device.slabs {
         let purpose = match slabs.purpose {
-            "shadow_rows" => ", shadow rows of rows",
+            "shadow_rows" => ", shadow rows",
             "conversion_shadows" => ", conversion shadows of rows",
             "write_cache" => ", a write cache",
             _ => "",

@@ -558,7 +558,7 @@ impl SimDisk {
         }
     }
 
-    /// A write that survived its asker takes effect, unless it is fenced.
+    /// A write that survived its issuer takes effect, unless it is fenced.
     pub(crate) fn land_delayed(&self, number: u64) {
         let Some(delayed) = self.state.borrow_mut().delayed.remove(&number) else { return };
         let at = delayed.content.at;

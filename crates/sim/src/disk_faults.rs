@@ -131,7 +131,7 @@ impl SimDisk {
     }
 
     /// Resets the disk: commands under way and the next flush are answered
-    /// [`CacheLost`](DeviceError::CacheLost), cached writes may be gone, and no late write lands any more.
+    /// [`CacheLost`](DeviceError::CacheLost), cached writes may be gone, and no delayed write lands any more.
     pub fn reset(&self) {
         self.end_flights(DeviceError::CacheLost);
         self.lose_cache();

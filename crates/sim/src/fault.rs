@@ -52,7 +52,7 @@ pub enum FaultKind {
     Reset,
     /// A write of a dead process, or one that was given up, took effect later. Drawn per write in flight at a kill.
     DelayedWrite,
-    /// A late write was refused because its epoch had been fenced.
+    /// A delayed write was refused because its epoch had been fenced.
     FencedDelayedWrite,
     /// Power failed.
     PowerCut,
@@ -108,15 +108,15 @@ impl fmt::Display for FaultKind {
             Self::WriteError => "write error",
             Self::FlushError => "flush error",
             Self::Slow => "slow",
-            Self::SlowPeriod => "slow stretch",
+            Self::SlowPeriod => "slow period",
             Self::Hung => "hung",
             Self::Vanished => "vanished",
             Self::CameBack => "came back",
             Self::ReturnedOld => "returned old",
             Self::NoSpace => "no space",
             Self::Reset => "reset",
-            Self::DelayedWrite => "late write",
-            Self::FencedDelayedWrite => "late write fenced",
+            Self::DelayedWrite => "delayed write",
+            Self::FencedDelayedWrite => "delayed write fenced",
             Self::PowerCut => "power cut",
             Self::ClockJump => "clock jump",
         })

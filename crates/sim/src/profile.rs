@@ -68,7 +68,7 @@ impl LatencyModel for SimpleLatency {
 pub enum FenceScope {
     /// The handle alone, as a driver does: writes that another handle left under way still land, however late.
     Handle,
-    /// The disk, as persistent reservations do: late writes with an older token are refused.
+    /// The disk, as persistent reservations do: delayed writes with an older token are refused.
     Disk,
 }
 
@@ -83,7 +83,7 @@ pub struct DiskProfile {
     pub rates: FaultRates,
     /// Who remembers a fence.
     pub fence_scope: FenceScope,
-    /// The longest that a late write waits after the disk was attached again.
+    /// The longest that a delayed write waits after the disk was attached again.
     pub delayed_by_max: Duration,
     /// After how long a hung command is answered as timed out; `None` leaves it until it is released.
     pub hang_limit: Option<Duration>,

@@ -202,7 +202,7 @@ impl Space {
         Ok(())
     }
 
-    /// Whether a conversion shadow can are promoted now. The caller holds the lock of all of the row.
+    /// Whether a conversion shadow can be promoted now. The caller holds the lock of all of the row.
     fn is_conversion_shadow_ready(&self, conversion_shadows: &Space, one: &ConversionShadow) -> bool {
         let ConversionShadow { row, conversion_shadow, watch, is_left } = one;
         let known = self.rows.borrow().get(&row.index).cloned().flatten();

@@ -125,7 +125,7 @@ impl Spaces {
         let mut claims = self.pool().offers(Purpose::Claim);
         claims.retain(|offer| offer.slot != without);
         let placer = placer_of(&space.spec())?.no_wider_than_claims(&claims);
-        let (mutex, mut forecast) = (self.pool().next_in_order(), ConversionForecast::default());
+        let (rotation, mut forecast) = (self.pool().next_in_order(), ConversionForecast::default());
         space
             .for_each_record(|index, record| {
                 if !record.columns.iter().flatten().any(|slab| slab.disk == without) {
@@ -133,7 +133,7 @@ impl Spaces {
                     return;
                 }
                 // The old row is given back when the new one has its place.
-                match placer.place(offers, mutex + index) {
+                match placer.place(offers, rotation + index) {
                     Ok(placed) => {
                         forecast.rows += 1;
                         forecast.claimed.0 += take(offers, &placed);
@@ -157,7 +157,7 @@ impl Spaces {
         let placer = placer_of(&spec)?;
         let mut offers = self.offers_with_cache(spec.write_cache())?;
         offers.extend_from_slice(more);
-        let (mutex, number, leaving) =
+        let (rotation, number, leaving) =
             (self.pool().next_in_order(), space.number_of(to), self.leaving_slots());
         let mut forecast = ConversionForecast::default();
         space
@@ -167,7 +167,7 @@ impl Spaces {
                     return;
                 }
                 let old = release(&mut offers, record);
-                let placed = placer.place(&offers, mutex + index);
+                let placed = placer.place(&offers, rotation + index);
                 let before = space.layout_of(record.layout);
                 match placed {
                     Ok(placed) if !is_as_wanted(record, (before, to), &placed, &leaving) => {
@@ -516,7 +516,7 @@ impl Spaces {
         space.check_stays()?;
         let ended = Layouts { before: None, ..layouts };
         change.put(keys::space(space.id()), space.spec().encode(Standing::Whole, ended));
-        // Shadow rows of rows that are none any more. Where it was turned round, rows that never moved may have theirs still.
+        // Shadow rows of rows that no longer exist. Where it was turned round, rows that never moved may have theirs still.
         let shadows = space.shadows.space().filter(|shadows| shadows.layouts.get().now != layouts.now);
         if let Some(shadows) = &shadows
             && !self.pool().scan(keys::rows(shadows.id(), 0..u64::MAX), 1).await?.is_empty()

@@ -1,12 +1,12 @@
-//! A disk that is sick is emptied and stays in the pool (docs/design/0022): what it has goes to the others, as with one that leaves
+//! A disk that is failing is emptied and stays in the pool (docs/design/0022): what it has goes to the others, as with one that leaves
 //! (`removal`). Of one that stays away, and that the others could not do without, what has a place elsewhere is rebuilt there
 //! (docs/design/0015).
 //!
 //! Invariants:
-//! - Nothing of it goes to another disk that is known to be sick.
+//! - Nothing of it goes to another disk that is known to be failing.
 //! - Each row is where it was or elsewhere, with the redundancy that it had; whoever ends it early leaves it at that.
 //!
-//! Left to others: whether a disk is sick, and whether it is to be emptied (the daemon).
+//! Left to others: whether a disk is failing, and whether it is to be emptied (the daemon).
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -35,8 +35,8 @@ pub fn write_cache_rows(
 ) -> Result<WriteCacheRows, NoRoom> {
     let spec = cache_spec(redundancy, pool);
     let mut cache = WriteCacheRows { rows: Vec::new(), left: offers.to_vec() };
-    for mutex in 0..spec.size.0 / spec.row_bytes().0 {
-        match cache.add(&spec, first_in_order + mutex, &is_fast) {
+    for nth in 0..spec.size.0 / spec.row_bytes().0 {
+        match cache.add(&spec, first_in_order + nth, &is_fast) {
             Some(placed) => placed?,
             None => break,
         }
@@ -48,10 +48,10 @@ pub fn write_cache_rows(
 pub(crate) fn cache_rows(pool: &Pool, spec: &SpaceSpec, most: u64) -> u64 {
     let mut cache = WriteCacheRows { rows: Vec::new(), left: pool.offers(Purpose::Claim) };
     let mut yields = (pool.next_in_order()..).zip(0..most);
-    let is_there = |cache: &mut WriteCacheRows, mutex| {
-        matches!(cache.add(spec, mutex, &|slot| is_fast(pool, slot)), Some(Ok(())))
+    let is_there = |cache: &mut WriteCacheRows, rotation| {
+        matches!(cache.add(spec, rotation, &|slot| is_fast(pool, slot)), Some(Ok(())))
     };
-    yields.find(|(mutex, _)| !is_there(&mut cache, *mutex)).map_or(most, |(_, rows)| rows)
+    yields.find(|(rotation, _)| !is_there(&mut cache, *rotation)).map_or(most, |(_, rows)| rows)
 }
 
 /// Whether seeks cost no time on a disk that is here.
@@ -95,7 +95,7 @@ impl WriteCacheRows {
     fn add(
         &mut self,
         spec: &SpaceSpec,
-        mutex: u64,
+        rotation: u64,
         is_fast: &impl Fn(DiskSlot) -> bool,
     ) -> Option<Result<(), NoRoom>> {
         // Its size and its rows are within every limit.
@@ -105,9 +105,9 @@ impl WriteCacheRows {
             let claimable = placer.claimable(&self.left);
             let offers: Vec<Offer> =
                 claimable.into_iter().filter(|offer| fast.contains(&offer.slot)).collect();
-            placer.place(&offers, mutex).ok()
+            placer.place(&offers, rotation).ok()
         });
-        let placement = match on_fast.map_or_else(|| placer.place(&self.left, mutex), Ok) {
+        let placement = match on_fast.map_or_else(|| placer.place(&self.left, rotation), Ok) {
             Ok(placement) => placement,
             Err(error) => return Some(Err(error)),
         };

@@ -8,7 +8,7 @@
 //! place a stripe at a time. The code is docs/design/0004: `cache` and `mapping` hold what is cached, `relog` says it again to the
 //! log, `destage` puts it in place, `stripe_read` computes what is gone, `replay` finds it all again after a crash; `cache_size`
 //! makes the cache larger and smaller. Whole stripes go in place at once where nothing was (`full_stripe`, `forming`); what a
-//! stream (`streams`) of them brings over old content goes to shadow rows of rows (`shadow_rows`), which is promoted (`promote`,
+//! stream (`streams`) of them brings over old content goes to shadow rows (`shadow_rows`), which are promoted (`promote`,
 //! docs/design/0007); single ones alternate between the two (`slot_switch`, `drop_shadow`, docs/design/0026).
 //!
 //! The order of writes, and what a crash leaves behind, is docs/design/0002; the code that carries it:

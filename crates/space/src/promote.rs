@@ -51,7 +51,7 @@ enum Ending {
 }
 
 impl Space {
-    /// Has the shadow rows of rows take their places, behind those who asked for it.
+    /// Promotes the shadow rows of rows in a task of its own, after those requested before.
     pub(crate) fn promote_soon(&self, rows: &[u64]) {
         if self.shadows.is_ending.get() || rows.is_empty() {
             return;
@@ -63,8 +63,8 @@ impl Space {
         }
     }
 
-    /// Has the shadow rows of rows take their places or give their stripes back, those that can now; whether any did. One
-    /// checkpoint does for all of them.
+    /// Promotes the shadow rows of rows or drops their stripes, where that can be done now; returns whether any did. One
+    /// checkpoint covers all of them.
     ///
     /// # Errors
     /// [`SpaceError`]: what stands in the way. Rows and shadow rows are as they were.
@@ -284,7 +284,7 @@ impl Space {
         parity
     }
 
-    /// Whether a shadow row can are promoted now. The caller holds the lock of all of it.
+    /// Whether a shadow row can be promoted now. The caller holds the lock of all of it.
     #[pooled]
     async fn is_ready(&self, cache: &Cache, row: &Rc<Row>, shadow: &Rc<Row>) -> Result<bool, SpaceError> {
         let is_shadow = row.shadow().is_some_and(|other| Rc::ptr_eq(&other, shadow));
@@ -305,7 +305,7 @@ impl Space {
         Ok(!is_untabled || mutation!(ShadowBeforeFlush) || mutation!(ShadowBeforeTables))
     }
 
-    /// The shadow row is promoted, if nothing has come between; whether it did.
+    /// Promotes the shadow row, if nothing has come between; returns whether it did.
     #[pooled]
     async fn change_places(
         &self,
@@ -395,7 +395,7 @@ impl Shared {
         counts.flatten().unwrap_or(0) + 1
     }
 
-    /// Has shadow rows of all spaces are promoted or give their stripes back, which gives room back; whether any did.
+    /// Promotes shadow rows of all spaces, or drops their stripes, to free room; returns whether any did.
     #[pooled]
     pub(crate) async fn promote_or_drop_shadows(&self) -> bool {
         let spaces = self.spaces.borrow().upgrade();

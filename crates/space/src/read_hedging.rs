@@ -66,9 +66,9 @@ impl Space {
         extra: Option<DiskSlot>,
     ) -> Option<(Rc<Disk>, Places)> {
         row.with_slabs(column, |slabs| {
-            let mutex = usize::try_from(row.index % 64).unwrap_or(0) + range.first as usize / 64;
+            let rotation = usize::try_from(row.index % 64).unwrap_or(0) + range.first as usize / 64;
             let count = slabs.len().max(1);
-            let order = (0..count).map(|step| (mutex + step) % count);
+            let order = (0..count).map(|step| (rotation + step) % count);
             let readable: SmallVec<[(Rc<Disk>, &Slab); 4]> = order
                 .filter_map(|at| {
                     let slab = slabs.get(at).filter(|slab| Some(slab.disk) != extra)?;

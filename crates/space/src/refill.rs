@@ -242,13 +242,13 @@ impl Spaces {
         let declared_lost = Cell::new(result.unreadable);
         let done = RefCell::new(Vec::with_capacity(rows.len()));
         let work = async |_: usize| {
-            while let Some(mutex) = schedule.next().await {
+            while let Some(next) = schedule.next().await {
                 if !progress.goes_on() {
                     schedule.end();
                     break;
                 }
-                let Some((space, index)) = rows.get(mutex.at) else { continue };
-                let mut of_row = RowOfLot { at: mutex.at, refilled: None, result: Resynced::default() };
+                let Some((space, index)) = rows.get(next.at) else { continue };
+                let mut of_row = RowOfLot { at: next.at, refilled: None, result: Resynced::default() };
                 let filling = Filling { declared_lost: &declared_lost, progress };
                 match space.fill_row(*index, filling, &mut of_row.result).await {
                     Ok(refilled) => of_row.refilled = refilled,

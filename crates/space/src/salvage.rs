@@ -301,7 +301,7 @@ pub fn without_cache(mut spec: SpaceSpec) -> SpaceSpec {
 pub enum Purpose {
     /// People's.
     People,
-    /// Shadow rows of rows of a space.
+    /// Shadow rows of a space.
     ShadowRows(SpaceId),
     /// Conversion shadows of rows of a space that is converted.
     ConversionShadows(SpaceId),

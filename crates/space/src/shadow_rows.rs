@@ -1,4 +1,4 @@
-//! Shadow rows of rows: what whole stripes bring over old content of a row with parity goes, stripe by stripe, to a row of the same
+//! Shadow rows: what whole stripes bring over old content of a row with parity goes, stripe by stripe, to a row of the same
 //! shape. That of a stream is promoted by one change of the map (docs/design/0007); of single stripes, stripes alternate between
 //! the two (docs/design/0026).
 //!
@@ -219,7 +219,7 @@ impl ShadowRows {
         drop(self.mutex.take().await);
     }
 
-    /// Has no shadow row is promoted from now on, and waits for the one that is at it. They stay shadow rows.
+    /// Promotes no shadow row from now on, and waits for the promotion under way. They stay shadow rows.
     pub(crate) async fn end(&self) {
         self.is_ending.set(true);
         self.notify.notify_all();
@@ -515,7 +515,7 @@ impl Space {
     }
 
     /// The row with this index, if a stream that goes on in it from a byte of it on has use for a shadow row, and there is none; or
-    /// one that a stream has filled before, which is to is promoted first.
+    /// one that a stream has filled before, which is to be promoted first.
     #[pooled]
     async fn lacks_shadow(
         &self,
@@ -603,7 +603,7 @@ impl Space {
         }
     }
 
-    /// Claims a shadow row for a row, behind the one that it has if that can is promoted now.
+    /// Claims a shadow row for a row, behind the one that it has if that can be promoted now.
     async fn claim_next(&self, mut row: Rc<Row>, within: u64, stream: StreamName) -> Result<(), SpaceError> {
         let index = row.index;
         if row.shadow().is_some() {
@@ -618,7 +618,7 @@ impl Space {
         self.claim_in_order(&row, stream).await
     }
 
-    /// Has shadow rows are promoted, and waits for one of them; whether that is none any more.
+    /// Promotes shadow rows, and waits for one of them; returns whether that is none any more.
     async fn promote_now(&self, rows: &[u64], awaited: u64) -> bool {
         self.promote_soon(rows);
         self.shadows

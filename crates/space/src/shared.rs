@@ -141,9 +141,9 @@ pub struct SpaceCounters {
     pub lost_pages: u64,
     /// Blocks copied to a disk that had missed them.
     pub resynced_blocks: u64,
-    /// Shadow rows of rows that were claimed.
+    /// Shadow rows that were claimed.
     pub shadows_made: u64,
-    /// Of all shadow rows, those that was promoted.
+    /// Of all shadow rows, those that were promoted.
     pub shadows_promoted: u64,
     /// Stripes that were copied to shadow rows, because nobody had brought them, or back to rows.
     pub shadow_stripes_copied: u64,

@@ -3,7 +3,7 @@
 //! Invariant: what is chosen obeys the rules of placement as far as the members allow, but that two columns of a row without
 //! parity may share a disk where all others are taken.
 //!
-//! A disk that is known to be sick is chosen where no other can be, and a slow one where no other that has no slab of the row; a
+//! A disk that is known to be failing is chosen where no other can be, and a slow one where no other that has no slab of the row; a
 //! rebalance chooses neither (docs/design/0022).
 //!
 //! Left to others: moving them (`removal`, `rebalance`).

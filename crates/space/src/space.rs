@@ -644,12 +644,12 @@ impl Space {
 }
 
 /// The column of each slab of a placement. With parity, those that are as long as a parity column take turns at being one.
-fn columns_in_order(slabs: &[SlabPlace], data: u32, mutex: u64) -> Vec<u32> {
+fn columns_in_order(slabs: &[SlabPlace], data: u32, rotation: u64) -> Vec<u32> {
     let mut columns: Vec<u32> = slabs.iter().map(|slab| slab.column).collect();
     let Some(parity) = slabs.iter().find(|slab| slab.column >= data) else { return columns };
     let as_long = |at: &usize| slabs.get(*at).is_some_and(|slab| slab.units == parity.units);
     let is_same: Vec<usize> = (0..slabs.len()).filter(as_long).collect();
-    let shift = usize::try_from(mutex % is_same.len() as u64).unwrap_or(0);
+    let shift = usize::try_from(rotation % is_same.len() as u64).unwrap_or(0);
     for (at, taken) in is_same.iter().zip(is_same.iter().cycle().skip(shift)) {
         if let (Some(column), Some(slab)) = (columns.get_mut(*at), slabs.get(*taken)) {
             *column = slab.column;

@@ -269,8 +269,8 @@ impl Spaces {
     pub(crate) fn rows_that_fit(&self, spec: &SpaceSpec) -> Result<u64, SpaceError> {
         let units = slab_units(spec.interleave, u32::from(spec.resiliency.parity_columns()));
         let first = self.claimed_first(spec.write_cache())?;
-        let mutex = self.pool().next_in_order() + first.rows.len() as u64;
-        Ok(Placer::new(spec.check()?, units).usable_from(&first.left, mutex).rows)
+        let rotation = self.pool().next_in_order() + first.rows.len() as u64;
+        Ok(Placer::new(spec.check()?, units).usable_from(&first.left, rotation).rows)
     }
 
     /// What disks offer to a space, once it has the write cache of this redundancy, if it needs one.
@@ -288,9 +288,9 @@ impl Spaces {
         let Some(redundancy) = write_cache.filter(is_missing) else {
             return Ok(WriteCacheRows { rows: Vec::new(), left: offers });
         };
-        let mutex = self.pool().next_in_order();
+        let rotation = self.pool().next_in_order();
         let is_fast = |slot| is_fast(self.pool(), slot);
-        let cache = write_cache_rows(&offers, redundancy, self.data_bytes(), mutex, is_fast);
+        let cache = write_cache_rows(&offers, redundancy, self.data_bytes(), rotation, is_fast);
         Ok(cache.map_err(|source| PoolError::NoSpace { name: self.pool().name().clone(), source })?)
     }
 
@@ -902,7 +902,7 @@ async fn load_shadows(shared: &Rc<Shared>, spaces: &BTreeMap<SpaceId, Rc<Space>>
     for (id, hidden) in spaces {
         let Some(owner) = is_of_shadows(*id).then(|| seen_as(*id)) else { continue };
         let Some(space) = spaces.get(&owner) else {
-            let what = format!("shadow rows of rows of space {owner}, which is none");
+            let what = format!("shadow rows of space {owner}, which does not exist");
             return Err(dolmen_pool::PoolError::Corrupt { name: shared.pool_name().clone(), what }.into());
         };
         space.load_shadows(hidden).await?;

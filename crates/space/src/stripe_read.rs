@@ -327,9 +327,9 @@ impl Space {
         let pool = &self.shared.pool;
         let length = lines.len() * BLOCK;
         let columns = row.shape.columns();
-        let mutex = usize::try_from(row.index % 64).unwrap_or(0);
+        let rotation = usize::try_from(row.index % 64).unwrap_or(0);
         let mut sources: SmallVec<[RunSource; 16]> = SmallVec::new();
-        for other in (0..columns).map(|nth| (mutex + nth) % columns).filter(|other| *other != column) {
+        for other in (0..columns).map(|nth| (rotation + nth) % columns).filter(|other| *other != column) {
             let mut states = lines.iter().map(|stripe| stripe.get(other).copied().unwrap_or_default());
             if states.clone().all(|state| state == BlockState::Never) {
                 sources.push(RunSource { column: other, place: None });

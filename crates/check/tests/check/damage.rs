@@ -417,9 +417,9 @@ fn an_unsound_member_is_reported_as_such() {
 fn a_check_survives_any_content_of_the_metadata() {
     let sound = Bench::new(1, Resiliency::Simple, End::Closed);
     let used = blocks(&sound.disks[0], Bytes::mib(16), is_used);
-    for (mutex, at) in used.iter().enumerate().step_by(used.len().div_ceil(16)) {
+    for (attempt, at) in used.iter().enumerate().step_by(used.len().div_ceil(16)) {
         let bench = Bench::new(1, Resiliency::Simple, End::Closed);
-        bench.disks[0].poke(at + (mutex as u64 * 37) % 4000, &[0x5a; 4]);
+        bench.disks[0].poke(at + (attempt as u64 * 37) % 4000, &[0x5a; 4]);
         // That it ends, and that the disk is as before, is asserted by the bench itself.
         drop(bench.check(bench.devices()));
     }

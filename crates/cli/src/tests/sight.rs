@@ -42,7 +42,7 @@ fn asked(fake: &Fake) -> Vec<String> {
 /// one has more; then some are kept no more; then numbers begin again.
 #[test]
 fn a_follower_gets_each_event_once_and_gaps_are_reported() {
-    let fake = in_sequence(|mutex| match mutex {
+    let fake = in_sequence(|attempt| match attempt {
         0 => Some(events(1..3, 2, 0)),
         1 => Some(events(3..3, 2, 0)),
         2 => Some(events(3..4, 4, 0)),
@@ -72,8 +72,8 @@ fn a_follower_gets_each_event_once_and_gaps_are_reported() {
 
 #[test]
 fn programs_get_the_documents_of_events() {
-    let fake = in_sequence(|mutex| {
-        (mutex < 3).then(|| if mutex == 1 { events(3..3, 2, 0) } else { events(1..3, 2, 0) })
+    let fake = in_sequence(|attempt| {
+        (attempt < 3).then(|| if attempt == 1 { events(3..3, 2, 0) } else { events(1..3, 2, 0) })
     });
     let ended = fake.run("events -f -o json", &NOBODY);
     let documents: Vec<Value> =
@@ -165,9 +165,9 @@ fn a_watched_status_repeats_until_the_reader_closes() {
     let play = || {
         let count = AtomicUsize::new(0);
         Fake::play(move |line, _| match (line, count.load(Ordering::Relaxed)) {
-            ("GET /v1/status", mutex) => {
-                count.store(mutex + 1, Ordering::Relaxed);
-                if mutex == 1 { Reply::Bytes(Vec::new()) } else { status(&format!("look {mutex}")) }
+            ("GET /v1/status", attempt) => {
+                count.store(attempt + 1, Ordering::Relaxed);
+                if attempt == 1 { Reply::Bytes(Vec::new()) } else { status(&format!("look {attempt}")) }
             }
             _ => refuse(404, "no_such_route", "there are no devices", "devices"),
         })

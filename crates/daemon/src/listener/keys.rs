@@ -61,8 +61,8 @@ pub(crate) enum KeysError {
         path.display()
     )]
     Owner { role: Role, path: PathBuf, uid: u32 },
-    #[error("the {role} {} has mode {mode:04o}: others can {what} it; chmod {safeguard} it", path.display())]
-    Mode { role: Role, path: PathBuf, mode: u32, what: &'static str, safeguard: &'static str },
+    #[error("the {role} {} has mode {mode:04o}: others can {what} it; chmod {fix} it", path.display())]
+    Mode { role: Role, path: PathBuf, mode: u32, what: &'static str, fix: &'static str },
     #[error("the {role} {} holds no {wanted} in PEM form", path.display())]
     Nothing { role: Role, path: PathBuf, wanted: &'static str },
     #[error("the {role} {} is not in PEM form: {cause}", path.display())]
@@ -182,10 +182,10 @@ fn check_access(role: Role, path: &Path, metadata: &fs::Metadata) -> Result<(), 
         return Err(KeysError::Owner { role, path, uid });
     }
     if mode & MODE_WRITTEN_BY_OTHERS != 0 {
-        return Err(KeysError::Mode { role, path, mode, what: "write", safeguard: "go-w" });
+        return Err(KeysError::Mode { role, path, mode, what: "write", fix: "go-w" });
     }
     if role == Role::Key && mode & MODE_READ_BY_ALL != 0 {
-        return Err(KeysError::Mode { role, path, mode, what: "read", safeguard: "o=" });
+        return Err(KeysError::Mode { role, path, mode, what: "read", fix: "o=" });
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The carrier: a thread that deciphers what clients of TLS listeners send, and enciphers what they are answered.
+//! The proxy: a thread that deciphers what clients of TLS listeners send, and enciphers what they are answered.
 //!
 //! Each connection is a TLS stream on one side and a socket pair on the other, whose far end the engine serves like any
 //! client's socket. Nothing is kept here but what is on its way: a side that takes nothing makes the other one wait.
@@ -56,13 +56,13 @@ pub(crate) struct Arrival {
     pub(crate) names: Vec<String>,
 }
 
-/// The way to the carrier. Its thread ends when this is gone, and the connections have ended or had the time to.
+/// The channel to the proxy. Its thread ends when this is gone, and the connections have ended or had the time to.
 pub(crate) struct ProxyOrders {
     admitted: mpsc::Sender<Admitted>,
 }
 
 impl ProxyOrders {
-    /// Hands a client over; it is closed when the carrier cannot take it.
+    /// Hands a client over; it is closed when the proxy cannot take it.
     pub(crate) fn hand(&self, client: Admitted) -> Result<(), ()> {
         self.admitted.try_send(client).map_err(drop)
     }

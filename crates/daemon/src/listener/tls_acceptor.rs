@@ -1,6 +1,6 @@
 //! The TLS acceptor: a thread that receives connections on TLS listeners, hears their prelude, and shakes hands.
 //!
-//! Who proves who it is is handed to the carrier; nobody else gets further than this thread, which holds no data of a
+//! A client that proves its identity is handed to the proxy; no other gets further than this thread, which holds no data of a
 //! space. It runs at a lower priority than those who carry data: a handshake costs arithmetic, and anybody may ask for
 //! one.
 
@@ -64,7 +64,7 @@ pub(crate) struct TlsAcceptor {
 }
 
 impl TlsAcceptor {
-    /// Starts the TLS acceptor and the carrier. Both end when the TLS acceptor is gone and connections have ended; what is awaited
+    /// Starts the TLS acceptor and the proxy. Both end when the TLS acceptor is gone and connections have ended; what is awaited
     /// is that end.
     pub(crate) fn start(engine: Mailbox<Arrival>) -> Result<(Self, Awaited<()>), DaemonError> {
         let (proxy, ended) = proxy::start(engine)?;
@@ -167,7 +167,7 @@ enum AdmissionError {
     Slow,
     #[error("there were too many connections from there")]
     BackingFull,
-    #[error("the carrier takes no more connections at the moment")]
+    #[error("the TLS proxy is full")]
     NoProxy,
 }
 

@@ -197,7 +197,7 @@ impl World {
         Nbd::connect(&self.folder.path().join("run/nbd.sock"), "tank/m")
     }
 
-    /// Waits until no job runs or waits for its turn, and returns the last.
+    /// Waits until no job runs or waits for the slot, and returns the last.
     pub(crate) fn last_job(&self) -> Value {
         eventually("jobs end", || {
             let jobs = self.get("/v1/jobs")["jobs"].as_array().unwrap().clone();

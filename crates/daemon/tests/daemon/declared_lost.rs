@@ -61,7 +61,7 @@ fn refused(world: &World, path: &str, request: &Value) -> String {
     refused["message"].as_str().unwrap().to_owned()
 }
 
-/// Writing mends what was given up: all of it can be read then, and nothing is the matter any more.
+/// Writing mends what was declared lost: all of it can be read then, and nothing is the matter any more.
 fn mend(world: &World) {
     let mut client = client(world);
     client.write(0, &pattern(3, SIZE));
@@ -81,14 +81,17 @@ fn data_of_a_lost_disk_alone_is_declared_lost_when_its_pool_is_named() {
     let mut world = world_without_d2();
     let forget = "/v1/pools/tank/disks/2/forget";
     let hint = world.refused(forget, &json!({}))["hint"].as_str().unwrap().to_owned();
-    assert!(hint.contains("`dolmen disk forget tank 2 --accept-data-loss` gives up those parts"), "{hint}");
+    assert!(
+        hint.contains("`dolmen disk forget tank 2 --accept-data-loss` declares lost those parts"),
+        "{hint}"
+    );
     let lost = unreadable(&world);
     assert!(!lost.is_empty() && lost.len() < SIZE / MIB, "{lost:?}");
     let planned = world.post(forget, &json!({"accept_data_loss": true, "dry_run": true}));
     assert_eq!((&planned["is_changed"], &planned["plan"]["is_reversible"]), (&json!(false), &json!(false)));
     let step = planned["plan"]["steps"][0].as_str().unwrap();
     assert!(
-        step.starts_with("give up parts of tank/s in bytes ") && step.contains("written again"),
+        step.starts_with("declare lost parts of tank/s in bytes ") && step.contains("written again"),
         "{step}"
     );
     assert!(refused(&world, forget, &json!({"accept_data_loss": true})).contains("of pool tank"));
@@ -104,7 +107,7 @@ fn data_of_a_lost_disk_alone_is_declared_lost_when_its_pool_is_named() {
     assert_eq!(unreadable(&world), lost);
     expect(&world);
     let reported = world.get("/v1/jobs").to_string();
-    assert!(reported.contains("given up, and not to be read before it is written again: "), "{reported}");
+    assert!(reported.contains("declared lost, and not readable before it is written again: "), "{reported}");
     let runs = lost.iter().filter(|at| **at == 0 || !lost.contains(&(**at - 1))).count();
     let reported = format!("space tank/s has lost data in {runs} places, first: ");
     let status = world.get("/v1/status").to_string();

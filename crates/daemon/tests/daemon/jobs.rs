@@ -80,7 +80,7 @@ pub(crate) fn paused(world: &mut World, begin: impl Fn(&mut World, u32) -> Value
     panic!("every job ended before it was paused");
 }
 
-/// Waits until no job runs or waits for its turn.
+/// Waits until no job runs or waits for the slot.
 pub(crate) fn idle(world: &World) {
     eventually("jobs end", || {
         let jobs = world.get("/v1/jobs")["jobs"].clone();

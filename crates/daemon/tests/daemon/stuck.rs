@@ -63,7 +63,7 @@ fn is_configured(device: &Path) -> bool {
 fn what_cannot_be_flushed_is_detached_once_that_is_confirmed() {
     // Scenario: a space whose last writes are on a disk that is gone is neither detached, nor deleted, exported or ended with
     // its daemon, and each says what helps; a dry run says what is lost; another name is none; while a process has the
-    // device open, it is refused. Then it is given up, its device is gone, and the space can be deleted.
+    // device open, it is refused. Then its unflushed writes are discarded, its device is detached, and the space can be deleted.
     let _mounts = mounts::mounting();
     let Some((cleaned, device)) = stuck() else { return };
     let world = &cleaned.0;
@@ -98,7 +98,7 @@ fn what_cannot_be_flushed_is_detached_once_that_is_confirmed() {
     assert_eq!(error["code"], "busy");
     assert!(error["message"].as_str().unwrap().contains(&open.id().to_string()), "{error}");
     let change = world.post(DETACH, &sure);
-    assert!(change["warnings"][0].as_str().unwrap().contains("given up"), "{change}");
+    assert!(change["warnings"][0].as_str().unwrap().contains("discarded"), "{change}");
     assert!(!is_configured(&device));
     world.post("/v1/pools/tank/spaces/s/delete", &json!({"purge": true, "destroy": "s"}));
     world.post("/v1/pools/tank/export", &json!({}));

@@ -185,7 +185,7 @@ pub(crate) fn ended(world: &World, id: &Value) -> Value {
     patiently("a job ends", || Some(job(world, id)).filter(|job| !is_at_it(job)))
 }
 
-/// Waits until no job runs or waits for its turn.
+/// Waits until no job runs or waits for the slot.
 pub(crate) fn idle(world: &World) {
     patiently("jobs end", || (!jobs(world).iter().any(is_at_it)).then_some(()));
 }

@@ -44,8 +44,8 @@ fn reseal(bytes: &mut [u8]) {
     BatchHeader::mut_from_prefix(bytes).unwrap().0.checksum = U64::new(sum);
 }
 
-// Each batch in turn is destroyed on both copies: it is damage exactly when it was durable or durable and a later
-// batch says so; when one copy is left, nothing is missing and healing gives it to the other.
+// Each batch in turn is destroyed on both copies: it is damage exactly when the durable mark covers it, or a later
+// batch names it as durable; when one copy is left, nothing is missing and healing gives it to the other.
 #[test]
 fn a_missing_batch_is_damage_exactly_when_it_was_marked_or_durable() {
     for lsn in 1..=10u64 {

@@ -49,7 +49,7 @@ fn a_dead_process_reaches_no_disk() {
 }
 
 /// A write is left in flight by a process that dies, and the next process fences and overwrites; what is there in the
-/// end, and how often a late write was let through.
+/// end, and how often a delayed write was let through.
 fn after_a_late_write(scope: FenceScope) -> (u8, u64) {
     let profile = DiskProfile { fence_scope: scope, ..profile() }.with_delayed_writes(Rate::ALWAYS);
     let bench = Bench::new(1, profile);
@@ -63,7 +63,7 @@ fn after_a_late_write(scope: FenceScope) -> (u8, u64) {
     let mut buffer = seams.data.try_take(4096).unwrap();
     buffer.fill(2);
     let overwrite = write(device.as_ref(), Epoch(2), 0, buffer.freeze(), Durability::Durable);
-    // The late write has up to 50 ms, the new one takes less than 0.1 ms.
+    // The delayed write has up to 50 ms, the new one takes less than 0.1 ms.
     assert_eq!(bench.world.run(overwrite).unwrap(), Ok(()));
     bench.world.run_until_idle().unwrap();
     (blocks(&bench.disk.truth(), 1)[0], bench.disk.fault_counters().of(FaultKind::DelayedWrite))

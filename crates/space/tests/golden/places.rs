@@ -361,7 +361,7 @@ impl Row {
                         {
                             let table = self.table_of(slab, block as u64);
                             let column = (slab.column + all - table) % all;
-                            (0..=self.parity).filter(|mutex| good((column + mutex) % all) > 0).count() <= 1
+                            (0..=self.parity).filter(|nth| good((column + nth) % all) > 0).count() <= 1
                         }
                         _ if self.parity > 0 => missing >= self.parity,
                         _ => good(slab.column) <= 1,

@@ -102,8 +102,8 @@ pub struct Modelled {
 impl Modelled {
     /// About as a hard disk.
     pub fn spinning() -> Self {
-        let mutex = Duration::from_millis(8);
-        Self::new(200_000_000, [mutex, mutex, Duration::ZERO])
+        let seek = Duration::from_millis(8);
+        Self::new(200_000_000, [seek, seek, Duration::ZERO])
     }
 
     /// About as a solid-state disk.

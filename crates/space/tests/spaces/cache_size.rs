@@ -668,6 +668,6 @@ fn a_cache_that_shrinks_goes_with_its_last_space() {
                 drop(space);
                 lab.check_and_close(spaces).await
             })
-            .unwrap_or_else(|error| panic!("moment {instant}: {error}"));
+            .unwrap_or_else(|error| panic!("at {instant}: {error}"));
     }
 }

@@ -197,11 +197,7 @@ fn a_slab_that_joins_during_destaging_gets_what_is_written() {
                 extra(vec![Box::pin(destaging), Box::pin(moving)]).await?;
                 lab.expect(&space, 0, 64 * 1024, 1).await?;
                 let seen = spaces.verify(&Progress::default()).await?;
-                assert_eq!(
-                    (seen.is_sound(), spaces.counters().checksum_errors),
-                    (true, 0),
-                    "moment {instant}"
-                );
+                assert_eq!((seen.is_sound(), spaces.counters().checksum_errors), (true, 0), "at {instant}");
                 drop(space);
                 lab.check_and_close(spaces).await
             })

@@ -368,7 +368,7 @@ fn rows_become_as_wide_as_the_pool() {
         .unwrap();
 }
 
-/// Scenario: a stream has left shadow rows of rows behind, which hold newer content than the rows. The space is laid again as it
+/// Scenario: a stream has left shadow rows behind, which hold newer content than the rows. The space is laid again as it
 /// is, where nothing has to move; in another run it is on its way to something else, and turned round before a row has moved. What
 /// the shadow rows hold stays, also behind an opening, and all room has an owner.
 #[test]

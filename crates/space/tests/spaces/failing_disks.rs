@@ -1,4 +1,4 @@
-//! New slabs go to disks that are slow or sick last, and a sick one is emptied (docs/design/0022).
+//! New slabs go to disks that are slow or failing last, and a failing one is emptied (docs/design/0022).
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::cell::Cell;
@@ -107,7 +107,7 @@ fn a_slow_disk_gets_new_rows_last_and_as_much_fits() {
     }
 }
 
-/// Scenario: the same with disks that are sick. They are used where a row cannot be laid otherwise, and no write is refused that
+/// Scenario: the same with disks that are failing. They are used where a row cannot be laid otherwise, and no write is refused that
 /// found a place otherwise.
 #[test]
 fn a_failing_disk_gets_new_rows_only_where_no_other_can() {
@@ -125,7 +125,7 @@ fn a_failing_disk_gets_new_rows_only_where_no_other_can() {
     }
 }
 
-/// Scenario: all disks of one enclosure are slow, or sick. Copies are in two enclosures all the same.
+/// Scenario: all disks of one enclosure are slow, or failing. Copies are in two enclosures all the same.
 #[test]
 fn copies_stay_apart_where_a_whole_enclosure_ails() {
     for ailment in [Ailment::Slow, Ailment::Failing] {
@@ -155,7 +155,7 @@ fn copies_stay_apart_where_a_whole_enclosure_ails() {
     }
 }
 
-/// Scenario: a sick disk is emptied while clients write, spaces of every kind on it, and another one is sick, too. Everything is
+/// Scenario: a failing disk is emptied while clients write, spaces of every kind on it, and another one is failing, too. Everything is
 /// there, nothing is left on the one and nothing was moved to the other, and as many disks may be lost as before.
 #[test]
 fn a_failing_disk_is_emptied_and_redundancy_stays() {
@@ -165,7 +165,7 @@ fn a_failing_disk_is_emptied_and_redundancy_stays() {
             let spaces = lab.create().await?;
             let pool = spaces.pool();
             let from = if kind.0 == Resiliency::Span { "disk0" } else { "disk1" };
-            // Sick before there is anything: new rows leave it alone, and moves have to.
+            // Failing before there is anything: new rows leave it alone, and moves have to.
             ail(pool, &["disk5"], Ailment::Failing)?;
             let space = space_of(&spaces, SIZE, kind).await?;
             for row in 0..ROWS {
@@ -200,7 +200,7 @@ fn a_failing_disk_is_emptied_and_redundancy_stays() {
 }
 
 /// Scenario: the emptying of a disk is called off in the midst. Everything is there, each row as redundant as before, and a
-/// rebalance behind it leaves no slab too many, and puts nothing on the sick disk.
+/// rebalance behind it leaves no slab too many, and puts nothing on the failing disk.
 #[test]
 fn an_emptying_that_is_called_off_leaves_rows_whole() {
     let bench = Bench::with_profile(7500, 5, || Slow::WRITES.profile());
@@ -242,7 +242,7 @@ fn an_emptying_that_is_called_off_leaves_rows_whole() {
     verified.unwrap();
 }
 
-/// Scenario: there is no room for what a sick disk has but on another sick one. The forecast says so.
+/// Scenario: there is no room for what a failing disk has but on another failing one. The forecast says so.
 #[test]
 fn what_fits_nowhere_is_foreseen() {
     let bench = Bench::new(7600, 3, Bytes::mib(96));

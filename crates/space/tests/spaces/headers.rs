@@ -117,7 +117,7 @@ fn a_header_of_another_slab_and_one_that_cannot_be_read_are_found_and_healed() {
         .unwrap();
 }
 
-/// Scenario: power fails right behind the change of the map by which shadow rows was promoted, before a flush. Headers of
+/// Scenario: power fails right behind the change of the map by which shadow rows were promoted, before a flush. Headers of
 /// these slabs name the space of shadow rows: none of them is called wrong, and all are as the map says behind a verification.
 #[test]
 fn a_leftover_header_of_a_shadow_row_is_not_called_wrong() {

@@ -290,7 +290,7 @@ fn stripes_with_small_changes_are_whole_without_the_disks_that_parity_covers() {
     const STRIPES: u64 = 8;
     for (parity, disks) in asked([(1, 5), (2, 6)]) {
         let bench = Rc::new(Bench::new(10, disks, Bytes::mib(192)));
-        let changed = |stripe: u64, mutex: u64| stripe * STRIPE + (stripe + mutex) % 4 * (16 << 10) + 4096;
+        let changed = |stripe: u64, round: u64| stripe * STRIPE + (stripe + round) % 4 * (16 << 10) + 4096;
         bench
             .run(async move |lab| {
                 let spaces = lab.create().await?;
@@ -301,9 +301,9 @@ fn stripes_with_small_changes_are_whole_without_the_disks_that_parity_covers() {
                 lab.write(&space, 0, usize::try_from(STRIPES * STRIPE)?, 3).await?;
                 spaces.flush().await?;
                 spaces.destage().await?;
-                for mutex in 0..2 {
+                for round in 0..2 {
                     for stripe in 0..STRIPES {
-                        lab.write(&space, changed(stripe, mutex), 4096, 4).await?;
+                        lab.write(&space, changed(stripe, round), 4096, 4).await?;
                     }
                     spaces.destage().await?;
                 }
@@ -317,7 +317,7 @@ fn stripes_with_small_changes_are_whole_without_the_disks_that_parity_covers() {
                     let spaces = lab.open().await?;
                     let space = spaces.find("data")?;
                     for at in (0..STRIPES * STRIPE).step_by(4096) {
-                        let is_changed = (0..2).any(|mutex| changed(at / STRIPE, mutex) == at);
+                        let is_changed = (0..2).any(|round| changed(at / STRIPE, round) == at);
                         lab.expect(&space, at, 4096, if is_changed { 4 } else { 3 }).await?;
                     }
                     spaces.close().await?;
@@ -346,10 +346,10 @@ fn many_writers_at_once_come_to_an_end() {
                 let (lab, space) = (lab.clone(), Rc::clone(&both[writer % 2]));
                 let mut random = Random::new(seed * 100 + writer as u64);
                 async move {
-                    for mutex in 0..800 {
+                    for nth in 0..800 {
                         let at = (random.below(512) * 8 + (writer / 2) as u64) * 8192;
                         lab.write(&space, at, 8192, 2).await.map_err(|error| error.to_string())?;
-                        if mutex % 100 == writer {
+                        if nth % 100 == writer {
                             space.flush().await.map_err(|error| error.to_string())?;
                         }
                     }

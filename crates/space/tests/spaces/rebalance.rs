@@ -213,7 +213,7 @@ fn rows_that_lack_something_stay_where_they_are() {
 }
 
 /// Scenario: both copies of all rows lie in what has become one fault domain, and the disk that is added in a second one
-/// is sick. Nothing goes there as long as it is; once it is well, one copy of each row does.
+/// is failing. Nothing goes there as long as it is; once it is well, one copy of each row does.
 #[test]
 fn nothing_moves_to_a_failing_disk_for_its_fault_domain() {
     let bench = Bench::new(9230, 3, Bytes::mib(96));
@@ -232,7 +232,7 @@ fn nothing_moves_to_a_failing_disk_for_its_fault_domain() {
             let third = pool.add_device(Rc::clone(&lab.devices[2]), &[], 2).await?;
             third.set_ailment(Some(Ailment::Failing));
             spaces.rebalance(&Progress::default()).await?;
-            assert!(!pool.holds_rows(&third), "it is sick");
+            assert!(!pool.holds_rows(&third), "it is failing");
             third.set_ailment(None);
             spaces.rebalance(&Progress::default()).await?;
             assert!(pool.holds_rows(&third), "it is well");

@@ -1,4 +1,4 @@
-//! Shadow rows of rows: streams over old content, what lies in the row and in its shadow row, and the change of the two
+//! Shadow rows: streams over old content, what lies in the row and in its shadow row, and the change of the two
 //! (docs/design/0007).
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::cast_possible_truncation)]
 

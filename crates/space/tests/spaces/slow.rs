@@ -149,7 +149,7 @@ impl Case {
         self,
         lab: Lab,
         disks: Vec<Turning>,
-        mutex: impl Fn(),
+        change: impl Fn(),
     ) -> Result<[Seen; 3], Box<dyn Error>> {
         let spaces = lab.create().await?;
         let space = self.filled(&lab, &spaces).await?;
@@ -157,7 +157,7 @@ impl Case {
         let mut parts = [Seen::default(); 3];
         for (number, (part, lasts)) in parts.iter_mut().zip(PARTS).enumerate() {
             if number == 1 {
-                mutex();
+                change();
             }
             *part = read_until(&lab, &space, self, lab.seams.clock.now() + lasts).await?;
             part.healed = spaces.counters().healed_blocks;
@@ -176,7 +176,7 @@ impl Case {
     }
 
     /// What is seen where this happens to the disks.
-    fn run_where(self, mutex: impl Fn(&[Turning], &Bench) + 'static) -> [Seen; 3] {
+    fn run_where(self, change: impl Fn(&[Turning], &Bench) + 'static) -> [Seen; 3] {
         let disks: Vec<Turning> = (0..self.disks).map(|_| Turning::new(self.service)).collect();
         let next = Cell::new(0);
         let bench = Bench::with_profile(1, self.disks, || {
@@ -189,7 +189,7 @@ impl Case {
         let (into, inside) = (Rc::clone(&found), Rc::clone(&bench));
         let run = bench.run(async move |lab| {
             let flipped_bit = disks.clone();
-            into.set(self.live(lab, disks, || mutex(&flipped_bit, &inside)).await?);
+            into.set(self.live(lab, disks, || change(&flipped_bit, &inside)).await?);
             Ok(())
         });
         run.unwrap();

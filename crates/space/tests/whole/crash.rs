@@ -588,7 +588,7 @@ fn verify_after_kill(
     world.kill();
     for disk in &disks {
         disk.come_back();
-        // The locks on members are held until the last command is over; see docs/fault_model.md, Late writes.
+        // The locks on members are held until the last command is over; see docs/fault_model.md, Delayed writes.
         disk.outlast_the_dead();
     }
     let end = recording.end();

@@ -631,7 +631,7 @@ impl Driver {
         recorder.put("a", a, 700, 2).await?;
         recorder.put("a", a, 300, 1).await?;
         let idle = sleep(self.seams().clock.as_ref(), IDLE);
-        recorder.step("two shadow rows is promoted together", idle).await;
+        recorder.step("two shadow rows are promoted together", idle).await;
         let after = spaces.counters();
         assert_eq!(after.shadows_made - before.shadows_made, 2);
         assert_eq!(after.shadows_promoted - before.shadows_promoted, 2);

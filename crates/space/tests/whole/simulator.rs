@@ -23,7 +23,7 @@ const SEEDS_TWICE: u64 = 8;
 const SEEDS_FOR_ALL: u64 = 200;
 /// Seeds over which every kind of fault has to be met by every layout.
 const SEEDS_FOR_EVERY_LAYOUT: u64 = 20_000;
-/// A disk that remembers fences itself refuses late writes of older epochs. The engine does not ask a disk to: it fences its
+/// A disk that remembers fences itself refuses delayed writes of older epochs. The engine does not ask a disk to: it fences its
 /// own handle, for ever, and takes a disk back in by a new handle, which a disk with a memory of that would refuse too.
 const CANNOT_HAPPEN: FaultKind = FaultKind::FencedDelayedWrite;
 /// Lines of the trace that a failure shows.

@@ -220,12 +220,12 @@ fn a_scan_across_a_checkpoint_misses_nothing() {
         world
             .executor
             .spawn("checkpoint", Box::pin(async move { running.checkpoint(anchor(2)).await.unwrap() }));
-        let mut mutex = 0;
+        let mut reads = 0;
         while found.borrow().is_none() || store.stats().checkpoints == 0 {
             if !world.executor.run_one(|_| 0) {
                 // The oldest read first for a while, then the newest: whoever waits then, waits through the other's work.
-                mutex += 1;
-                world.disks[0].finish_one_read(if mutex < steps { 0 } else { usize::MAX });
+                reads += 1;
+                world.disks[0].finish_one_read(if reads < steps { 0 } else { usize::MAX });
             }
         }
         assert!(found.take().unwrap() == content, "schedule {steps}");

@@ -64,11 +64,11 @@ async fn resize_write_caches(run: &Rc<DaemonRun>) -> Result<(), String> {
     let sizes = |caches: Vec<WriteCache>| caches.into_iter().map(|cache| (cache.redundancy, cache.size));
     let seen = async || run.spaces.write_caches().await.map(sizes).map_err(|error| in_one_line(&error));
     for (redundancy, before) in seen().await? {
-        let mutex = run.clock.now().0 / 1000 % 7;
-        let size = Bytes(Bytes::mib(4 + u64::from(redundancy) + mutex).0.max(before.0 / 2));
+        let variant = run.clock.now().0 / 1000 % 7;
+        let size = Bytes(Bytes::mib(4 + u64::from(redundancy) + variant).0.max(before.0 / 2));
         // From little or much on, held back or not.
-        let rate = mutex.is_multiple_of(3).then_some(Bytes::mib(1 + mutex));
-        let drain = WriteCacheDrain { fill: 5 + u8::try_from(mutex).unwrap_or(0) * 12, rate };
+        let rate = variant.is_multiple_of(3).then_some(Bytes::mib(1 + variant));
+        let drain = WriteCacheDrain { fill: 5 + u8::try_from(variant).unwrap_or(0) * 12, rate };
         if let Err(error) = run.spaces.set_write_cache_drain(redundancy, drain).await {
             run.trouble(format!("another drain of a write cache: {}", in_one_line(&error)));
         }

@@ -1,5 +1,5 @@
 //! What people set while clients work: room that is reserved for spaces, room that is kept for repair, disks that are spares or
-//! stay empty, and disks that turn out to be sick.
+//! stay empty, and disks that turn out to be failing.
 
 use std::rc::Rc;
 
@@ -203,7 +203,7 @@ async fn empty_those_without_rows(run: &Rc<DaemonRun>) -> Result<(), String> {
     Ok(())
 }
 
-/// A disk is known to be sick, or to be slow.
+/// A disk is known to be failing, or to be slow.
 fn mark_failing(run: &DaemonRun, draws: &mut Random) {
     let disks = run.spaces.pool().disks();
     if let Some(disk) = disks.get(draws.index(disks.len())) {

@@ -212,9 +212,9 @@ pub enum Rare {
     RoleTaken,
     /// One came to hold nothing.
     EmptiedByRole,
-    /// So did one that is sick.
+    /// So did one that is failing.
     FailingEmptied,
-    /// One that is sick kept what nobody else could take.
+    /// One that is failing kept what nobody else could take.
     FailingKeepsSome,
     /// What an absent disk had of spaces that can do without it was rebuilt on the others.
     RebuiltWithout,
