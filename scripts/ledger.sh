@@ -44,7 +44,7 @@ list() {
     crash_kinds)
         sed -n '/^const KINDS/,/^];/{s/Resiliency:://;s/^ *Kind::\(.*\),$/space \1/p;s/^ *MIRROR,$/space usual(Mirror { copies: 2 })/p;}' \
             crates/space/tests/whole/crash.rs &&
-            variants life Plot && variants death Death &&
+            variants life Scenario && variants death Death &&
             grep -E '^space/whole crash::|^journal/.*crash|^store/.*crash|^check/.*crash' "$now/tests.txt" | sed 's/^/test /'
         ;;
     models) grep -E '^[a-z_]*/[a-z_]* .*model::|^proof/|^space/whole hosts::|^interleavings/' "$now/tests.txt" ;;

@@ -8,7 +8,7 @@ names=$(sed -n 's/^    [A-Z][A-Za-z]* = "\([a-z-]*\)",$/\1/p' "$root/crates/muta
 status=0
 for program in "$@"; do
     [ -f "$program" ] || { printf 'unmutated.sh: %s is not there\n' "$program" >&2; exit 1; }
-    found=$(printf '%s\nDOLMEN_BUG\n' "$names" | LC_ALL=C grep -aoF -f - "$program" | sort -u | head -n 5 | tr '\n' ' ')
+    found=$(printf '%s\nDOLMEN_MUTANT\n' "$names" | LC_ALL=C grep -aoF -f - "$program" | sort -u | head -n 5 | tr '\n' ' ')
     if [ -n "$found" ]; then
         printf 'FAILED %s holds mutants: %s\n' "$program" "$found"
         status=1

@@ -107,7 +107,7 @@ impl Space {
         }
         let Some(parts) = self.parts_of_stripes(shadow, lines).await? else { return Ok(false) };
         let slot = self.slot_of(row, lines.blocks(), &parts).await?;
-        let is_back = matches!(&slot, Slot::SlotSwitch { source, .. } if Rc::ptr_eq(source, shadow));
+        let is_back = matches!(&slot, Slot::Switch { source, .. } if Rc::ptr_eq(source, shadow));
         if !is_back || !self.write_to_slot(row, slot, lines, parts).await? {
             return Ok(false);
         }

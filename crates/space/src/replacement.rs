@@ -127,7 +127,7 @@ impl Spaces {
     /// of `new` by `old` moves back what was moved, and strikes `new`.
     ///
     /// # Errors
-    /// As [`Pool::reverse_replacement`](dolmen_pool::Pool::turn_back).
+    /// As [`Pool::reverse_replacement`](dolmen_pool::Pool::reverse_replacement).
     #[pooled]
     pub async fn call_off(&self, old: &Disk, new: &Disk) -> Result<(), SpaceError> {
         self.pool().reverse_replacement(old, new).await?;

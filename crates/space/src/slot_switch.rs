@@ -47,7 +47,7 @@ pub(crate) enum Slot {
     /// To the row or its shadow row, whatever the other has of them.
     In(Rc<Row>),
     /// To the one, and the other says that it has them no more.
-    SlotSwitch { target: Rc<Row>, source: Rc<Row> },
+    Switch { target: Rc<Row>, source: Rc<Row> },
 }
 
 /// What is known of a slot.
@@ -121,7 +121,7 @@ impl Space {
         let is_open = goes && row.moved.has_open(range, &self.shared) && !mutation!(SlotBeforeFlush);
         Ok(match self.freedom_of(&target, parts).await? {
             Freedom::Free | Freedom::Unflushed if is_open => Slot::AfterFlush,
-            Freedom::Free if goes => Slot::SlotSwitch { target, source },
+            Freedom::Free if goes => Slot::Switch { target, source },
             Freedom::Free => Slot::In(target),
             Freedom::Unflushed => Slot::AfterFlush,
             // A stream has brought them, and left what the row had.
@@ -215,7 +215,7 @@ impl Space {
     ) -> Result<bool, SpaceError> {
         let (target, source) = match slot {
             Slot::In(target) => (target, None),
-            Slot::SlotSwitch { target, source } => (target, Some(source)),
+            Slot::Switch { target, source } => (target, Some(source)),
             Slot::None | Slot::Apart | Slot::AfterFlush | Slot::OfStream | Slot::Detached(_) => {
                 return Ok(false);
             }

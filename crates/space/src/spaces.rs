@@ -134,7 +134,7 @@ impl Spaces {
         self.shared.throttle.set(job_share);
     }
 
-    /// What [`set_job_share`](Self::set_effort) said last.
+    /// What [`set_job_share`](Self::set_job_share) said last.
     #[must_use]
     pub fn job_share(&self) -> JobShare {
         self.shared.throttle.job_share()

@@ -267,7 +267,7 @@ fn a_replacement_is_called_off_while_it_runs_and_with_the_next_daemon() {
     let call_off = "/v1/pools/tank/disks/0/replace/cancel";
     assert_eq!(world.refused(call_off, &json!({}))["code"], "bad_request", "nothing is being replaced");
     let [begun, asked, answer] = called_off(&world, &wrong);
-    assert!(asked["plan"]["steps"].to_string().contains(&format!("strike {wrong}")), "{asked}");
+    assert!(asked["plan"]["steps"].to_string().contains(&format!("evict {wrong}")), "{asked}");
     assert_eq!(answer["job"]["subject"], format!("{wrong} by {}", world.disk("d0")), "{answer}");
     world.kill();
     world.start();

@@ -55,7 +55,7 @@ fn remove(world: &World, disk: &str) -> String {
 }
 
 /// Scenario: a disk is added to a pool whose rows are as wide as it was, and what is there becomes wider by itself, and takes less
-/// room. Then the disk is to leave again: rows become as narrow as they were, and it is struck. A disk that is added so that all
+/// room. Then the disk is to leave again: rows become as narrow as they were, and it is evicted. A disk that is added so that all
 /// stays widens nothing, and leaves at once.
 #[test]
 fn rows_become_as_wide_as_the_pool_and_a_disk_that_was_added_leaves_again() {
@@ -84,7 +84,7 @@ fn rows_become_as_wide_as_the_pool_and_a_disk_that_was_added_leaves_again() {
 
     let planned = world.post(&remove(&world, &d4), &dry(json!({})));
     let steps = planned["plan"]["steps"].to_string();
-    assert!(steps.contains("of tank/p narrower") && steps.contains("strike"), "{steps}");
+    assert!(steps.contains("of tank/p narrower") && steps.contains("evict"), "{steps}");
     assert_eq!(footprint(&world), wide);
     let begun = world.post(&remove(&world, &d4), &json!({}));
     assert_eq!(begun["plan"], planned["plan"]);

@@ -39,7 +39,7 @@ async fn change_a_fixed_space(lab: Lab) -> Outcome {
 #[test]
 fn a_change_of_a_space_that_was_cut_short_is_whole_or_nothing() {
     let (mut freed, mut sizes) = (0, BTreeSet::new());
-    for steps in (0..).map(|attempt| attempt * 13) {
+    for steps in (0..).step_by(13) {
         let bench = Bench::new(steps, 3, Bytes::mib(96));
         bench.run(async move |lab| Ok(lab.create().await?.close().await?)).unwrap();
         let body = change_a_fixed_space(bench.lab());

@@ -190,7 +190,7 @@ async fn change_a_reserve(lab: Lab, kind: Resiliency) -> Outcome {
 fn a_reserve_that_was_cut_short_is_whole() {
     for kind in [MIRROR, PARITY] {
         let mut reserves = BTreeSet::new();
-        for steps in (0..).map(|attempt| attempt * 29) {
+        for steps in (0..).step_by(29) {
             let bench = Bench::new(9302 + steps, 3, Bytes::mib(256));
             let made = bench.run(async move |lab| {
                 let spaces = lab.create().await?;
