@@ -15,7 +15,7 @@ codes! {
             "Nothing. Where the one before was killed, its log may say why."
         }
         DaemonEnded = "daemon_ended" {
-            "The daemon ended as it was told to; all pools were closed."
+            "The daemon ended as requested; all pools were closed."
             "The next daemon opens them again."
             "Nothing."
         }
@@ -160,7 +160,7 @@ codes! {
             "`dolmen why OBJECT` shows the causes, and what to do."
         }
         TroubleGrew = "trouble_grew" {
-            "There is twice as much as was told of what is the matter, or more; `finding` says what."
+            "What is the matter has at least doubled since it was reported; `finding` says what."
             "See the explanation of the finding."
             "`dolmen why OBJECT` shows the causes, and what to do."
         }

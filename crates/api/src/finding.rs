@@ -116,7 +116,7 @@ codes! {
         }
         SpaceAcceptedUnverified = "space_accepted_unverified" {
             "Blocks that were being written when power failed were accepted unverified, because no second copy could tell."
-            "Their copies were made alike."
+            "Their copies were made the same."
             "See whether the content is sound, with the check of its file system for instance; `dolmen pool acknowledge POOL` ends the warning."
         }
         SpaceCorruptHere = "space_corrupt_here" {

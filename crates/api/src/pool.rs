@@ -278,7 +278,7 @@ pub struct SetRepairAfter {
     pub dry_run: bool,
 }
 
-/// Sets from how full on it is told that a pool fills up.
+/// Sets the percents of fullness at which a pool warns.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetAlertAt {

@@ -102,7 +102,7 @@ pub(crate) fn parse_fill(text: &str) -> Result<u8, FillError> {
 #[error("up to four percents from 1 to 99, separated by commas, or never")]
 pub(crate) struct AlertAtError;
 
-/// Percents from which on something is told.
+/// Percents at which a pool warns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AlertAt(pub Vec<u8>);
 

@@ -260,7 +260,7 @@ change!(
     /// Sets what a disk is to its pool: a member that takes rows, a spare, or one that stays empty.
     post_disk_role, "/v1/pools/{pool}/disks/{disk}/role", SetDiskRole, set_disk_role, "pool" pool, "disk" disk);
 change!(
-    /// Sets from which percents on it is told that a pool fills up.
+    /// Sets the percents of fullness at which a pool warns.
     post_alert_at, "/v1/pools/{pool}/alert_at", SetAlertAt, set_alert_at, "pool" pool);
 change!(
     /// Sets for how many lost disks a pool keeps room.

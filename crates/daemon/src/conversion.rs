@@ -282,7 +282,7 @@ async fn plan_of(
         Some(Provisioning::Fixed) => steps.push(format!("keep all rows of {name}, which it has by now")),
         Some(Provisioning::Thin) => steps.push(format!(
             "give back rows of {name} that hold nothing; how many those are is found out on the way, so that more may be usable \
-             afterwards than is told here"
+             afterwards than is reported here"
         )),
         None => {}
     }

@@ -1,6 +1,6 @@
 //! How full a pool is, and when it will be: thresholds that people set, and the pace of the last week (docs/design/0023).
 //!
-//! Of a pool that nothing thin can grow in nothing is told: that it is full is what somebody wanted.
+//! A pool in which nothing thin can grow is not reported: that it is full was intended.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -41,7 +41,7 @@ pub(crate) struct Look {
 #[derive(Debug, Default)]
 pub(crate) struct Filling {
     looks: RefCell<Vec<Look>>,
-    /// Percents from which on people are told, ascending.
+    /// Percents of fullness at which the pool warns, ascending.
     thresholds: RefCell<Vec<u8>>,
     is_known: Cell<bool>,
 }
@@ -160,7 +160,7 @@ impl OpenPool {
 }
 
 impl Engine {
-    /// Sets from which percents on it is told that a pool fills up.
+    /// Sets the percents of fullness at which a pool warns.
     pub(crate) async fn set_alert_at(self: Rc<Self>, name: String, request: SetAlertAt) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
         let _exclusive = self.lock_for_change(&pool).await?;

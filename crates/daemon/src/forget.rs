@@ -1,5 +1,5 @@
-//! A disk that is gone for good is forgotten (docs/design/0023): first it is told, range by range, what was on it alone. That is given
-//! up only when somebody asks for it, with the name of the pool typed (docs/design/0025).
+//! A disk that is lost for good is forgotten (docs/design/0023): the answer first lists, range by range, what was on it alone. That
+//! is declared lost only on request, with the name of the pool typed (docs/design/0025).
 
 use std::rc::Rc;
 

@@ -350,7 +350,7 @@ impl CrashState {
         self.disks.get(disk.0)?.image.as_ref()
     }
 
-    /// A new world of the seed with these disks. Late writes land once their disk is attached.
+    /// A new world of the seed with these disks. Delayed writes land once their disk is attached.
     #[must_use]
     pub fn reopen(&self, seed: u64) -> Reopened {
         let world = World::new(seed);

@@ -210,8 +210,8 @@ struct Outcomes {
     wrong: Vec<String>,
 }
 
-/// Turns each of some bits by itself, and judges what becomes of it.
-fn judge_each<'a>(bits: impl Iterator<Item = &'a FlippedBit>, seed: u64) -> Outcomes {
+/// Flips each of some bits by itself, and checks the outcome.
+fn check_each<'a>(bits: impl Iterator<Item = &'a FlippedBit>, seed: u64) -> Outcomes {
     let images = images();
     let mut outcomes = Outcomes::default();
     for FlippedBit { image, name, flip } in bits {
@@ -249,7 +249,7 @@ fn a_bit_flip_anywhere_is_healed_or_named() {
     let meant: Vec<&FlippedBit> =
         bits.iter().filter(|one| only.as_ref().is_none_or(|only| *only == one.name)).collect();
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    let work = |worker: usize| judge_each(meant.iter().copied().skip(worker).step_by(workers), seed);
+    let work = |worker: usize| check_each(meant.iter().copied().skip(worker).step_by(workers), seed);
     let all: Vec<Outcomes> = std::thread::scope(|scope| {
         let work = &work;
         let workers: Vec<_> = (0..workers).map(|worker| scope.spawn(move || work(worker))).collect();
