@@ -9,6 +9,7 @@
 //!
 //! Left to others: disks that no other host can reach, of which nothing is asked (`Geometry::shareable`).
 
+use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use dolmen_disk::{Contents, Generation, Label, look};
 use dolmen_epoch::Owner;
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
-use dolmen_units::{DiskSlot, EpochId};
+use dolmen_units::{DiskId, DiskSlot, EpochId};
 
 use crate::discover::Candidate;
 use crate::disk::Disk;
@@ -83,8 +84,11 @@ async fn check_unchanged(seams: &Seams, candidate: &Candidate) -> Result<(), Ope
     Err(OpenError::OpenElsewhere { name, disk: candidate.device.name(), by })
 }
 
-async fn check_all_unchanged(seams: &Seams, candidates: &[Candidate]) -> Result<(), OpenError> {
-    let shared = candidates.iter().filter(|candidate| is_shareable(candidate));
+async fn check_all_unchanged<'a>(
+    seams: &Seams,
+    candidates: impl Iterator<Item = &'a Candidate>,
+) -> Result<(), OpenError> {
+    let shared = candidates.filter(|candidate| is_shareable(candidate));
     let checked = join_all(shared.map(|candidate| check_unchanged(seams, candidate))).await;
     checked.into_iter().collect()
 }
@@ -101,21 +105,27 @@ pub(crate) async fn watch(seams: &Seams, candidates: &[Candidate]) -> Result<(),
     let end = seams.clock.now() + WATCH;
     while seams.clock.now() < end {
         sleep(seams.clock.as_ref(), BEAT).await;
-        check_all_unchanged(seams, candidates).await?;
+        check_all_unchanged(seams, candidates.iter()).await?;
     }
     Ok(())
 }
 
-/// Waits until whoever began to open the pool in the same moment has written its labels too.
+/// Waits until whoever began to open the pool in the same moment has written its labels too. A disk in `unlabelled` did not take
+/// the label that this host wrote, so its label differs without another host; the voters that took theirs are compared.
 ///
 /// # Errors
 /// [`OpenError::OpenElsewhere`] if a label is not what this host wrote.
-pub(crate) async fn hold(seams: &Seams, candidates: &[Candidate]) -> Result<(), OpenError> {
+pub(crate) async fn hold(
+    seams: &Seams,
+    candidates: &[Candidate],
+    unlabelled: &BTreeSet<DiskId>,
+) -> Result<(), OpenError> {
     if mutation!(NoHold) || !candidates.iter().any(is_shareable) {
         return Ok(());
     }
     sleep(seams.clock.as_ref(), HOLD).await;
-    check_all_unchanged(seams, candidates).await
+    let labelled = candidates.iter().filter(|candidate| !unlabelled.contains(&candidate.label.disk));
+    check_all_unchanged(seams, labelled).await
 }
 
 impl Pool {

@@ -7,7 +7,7 @@
 //! A crash anywhere before the new epoch is in force leaves the old one and a log that reads the same.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use dolmen_block_io::Seams;
@@ -112,8 +112,19 @@ async fn open_in(
         watch(seams, &candidates).await?;
     }
     let named = members.iter().map(|member| (member.disk, member.sequence)).collect();
-    let opening =
-        Opening { seams, name, arbiter, candidates, left_out, build_on, named, highest, confirmed, company };
+    let opening = Opening {
+        seams,
+        name,
+        arbiter,
+        candidates,
+        left_out,
+        build_on,
+        named,
+        unlabelled: BTreeSet::new(),
+        highest,
+        confirmed,
+        company,
+    };
     let strays = opening.left_out.clone();
     let opened = match mode {
         OpenMode::Read => opening.read(read_only.as_ref()).await,
@@ -336,6 +347,8 @@ struct Opening<'a> {
     build_on: EpochRecord,
     /// Labels of members that are known to be durable.
     named: Named,
+    /// Disks whose label could not be written: what their labels say is not known.
+    unlabelled: BTreeSet<DiskId>,
     highest: Epoch,
     /// A person confirmed what the rule forbids: a new line of history begins.
     confirmed: bool,
@@ -513,10 +526,19 @@ impl Opening<'_> {
             if let Err(error) = &written {
                 tracing::warn!(disk = %candidate.device.name(), %error, "the label of a member could not be written");
             }
-            written.is_ok().then_some((candidate.label.disk, candidate.label.sequence))
+            let (disk, sequence) = (candidate.label.disk, candidate.label.sequence);
+            written.map(|()| (disk, sequence)).map_err(|_| disk)
         });
-        let renewed = join_all(renewed).await;
-        self.named.extend(renewed.into_iter().flatten());
+        for one in join_all(renewed).await {
+            match one {
+                Ok((disk, sequence)) => {
+                    self.named.insert(disk, sequence);
+                }
+                Err(disk) => {
+                    self.unlabelled.insert(disk);
+                }
+            }
+        }
     }
 
     /// Installs the opening's epoch on the sources that are sound. A voter that fails once the host's record names the
@@ -556,7 +578,7 @@ impl Opening<'_> {
                 continue;
             }
             if self.company == Company::Unknown {
-                hold(self.seams, &self.candidates).await?;
+                hold(self.seams, &self.candidates, &self.unlabelled).await?;
             }
             self.arbiter.record(self.pool_id(), pending.epoch.id()).await?;
             if kind == Kind::Forced {
@@ -590,6 +612,7 @@ impl Opening<'_> {
                 write_label(self.seams, candidate.device.as_ref(), self.highest, &candidate.label).await;
             if let Err(error) = written {
                 tracing::warn!(disk = %candidate.device.name(), %error, "a voter could not take the new epoch");
+                self.unlabelled.insert(candidate.label.disk);
                 return Err(candidate.label.disk);
             }
             self.named.insert(candidate.label.disk, candidate.label.sequence);

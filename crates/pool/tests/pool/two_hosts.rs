@@ -15,7 +15,7 @@ use dolmen_pool::{
     Arbiter, CreateOptions, HOLD, MemoryArbiter, OpenError, OpenMode, OpenOptions, Opened, Pool, PoolState,
     Purpose, WATCH, create, discover, keys, open,
 };
-use dolmen_sim::{DiskProfile, SimDisk, World};
+use dolmen_sim::{DiskProfile, FaultKind, FaultRates, Rate, SimDisk, World};
 use dolmen_units::{Bytes, Epoch, HostId};
 
 const ARENAS: ArenaConfig = ArenaConfig { small_count: 256, medium_count: 32, large_count: 12 };
@@ -121,11 +121,15 @@ struct Scene {
 }
 
 fn scene(seed: u64, profile: impl Fn() -> DiskProfile) -> Scene {
+    scene_of(seed, DISKS, profile)
+}
+
+fn scene_of(seed: u64, count: usize, profile: impl Fn() -> DiskProfile) -> Scene {
     let world = World::new(seed);
     world.set_arenas(ARENAS, ARENAS);
     world.set_steps_max(20_000_000);
     let disks: Vec<Rc<SimDisk>> =
-        (0..DISKS).map(|number| world.add_disk(&format!("disk{number}"), profile())).collect();
+        (0..count).map(|number| world.add_disk(&format!("disk{number}"), profile())).collect();
     let (present, goes_on) = (Rc::new(Cell::new(false)), Rc::new(Notify::new()));
     let halting = |disk: &Rc<SimDisk>| {
         let halting = Rc::new(Halting {
@@ -236,6 +240,26 @@ fn of_two_hosts_that_open_at_once_one_goes_on_at_most() {
     }
     println!("first {first_has}, second {second_has}, nobody {nobody_has}");
     assert!(first_has > 0, "no offset at which anybody gets it");
+}
+
+#[test]
+fn a_disk_that_takes_no_label_is_not_taken_for_another_host() {
+    // Scenario: an exported pool is moved to another host. One disk can be read and not written, with a vote or without. The
+    // opening writes and holds; the label of that disk differs, although no other host writes. The pool opens without waiting
+    // for a repair, and serves.
+    for (seed, failing) in (0..16).flat_map(|seed| [(2000 + seed, 0), (2000 + seed, 6)]) {
+        let scene = scene_of(seed, 7, || DiskProfile::new(Bytes::mib(64)).shareable());
+        let [first, second] = scene.hosts.clone();
+        let disk = Rc::clone(&scene.disks[failing]);
+        let body = async move {
+            first.create().await.export().await.unwrap();
+            disk.set_rates(FaultRates::NONE.with(FaultKind::WriteError, Rate::one_in(1)));
+            let opened = second.open(OpenMode::Write).await;
+            let opened = opened.unwrap_or_else(|error| panic!("seed {seed}, {failing} fails: {error}"));
+            assert!(commit(&opened.pool).await, "{:?}", opened.pool.state());
+        };
+        scene.world.run(body).unwrap();
+    }
 }
 
 #[test]
