@@ -91,6 +91,8 @@ pub struct Disk {
     flushed: Cell<u64>,
     /// What `activity` was when it got its last label.
     stamped: Cell<u64>,
+    /// The newest epoch that was written to its label as pending, or may have been.
+    pended: Cell<Epoch>,
     /// The turn to write its label.
     pub(crate) label_mutex: AsyncMutex,
     under_way: Cell<u32>,
@@ -123,6 +125,7 @@ impl Disk {
             seating: Cell::new(1),
             flushed: Cell::new(0),
             stamped: Cell::new(0),
+            pended: Cell::default(),
             label_mutex: AsyncMutex::default(),
             under_way: Cell::new(0),
             counters: Cell::default(),
@@ -347,6 +350,16 @@ impl Disk {
     /// Notes that its label is durable.
     pub(crate) fn end_stamp(&self, begun: u64) {
         self.stamped.set(begun);
+    }
+
+    /// Whether its label may hold an epoch as pending that is later than the one in force. The caller holds the label's mutex.
+    pub(crate) fn is_pending_after(&self, in_force: Epoch) -> bool {
+        self.pended.get() > in_force
+    }
+
+    /// Notes that its label is about to be written with a pending epoch.
+    pub(crate) fn begin_pending(&self, pending: Epoch) {
+        self.pended.set(pending);
     }
 
     fn begin(self: &Rc<Self>, wrote: bool) -> UnderWay {

@@ -673,6 +673,7 @@ impl Pool {
     ) -> Result<(), PoolError> {
         let _exclusive = disk.label_mutex.take().await;
         let (device, label) = self.next_label(disk, base, pending)?;
+        pending.iter().for_each(|pending| disk.begin_pending(pending.epoch.number()));
         let written = write_label(&self.seams, device.as_ref(), self.highest.get(), &label).await;
         written.map_err(|source| PoolError::Label { name: self.name.clone(), source })?;
         self.name_label(&label);
@@ -697,6 +698,12 @@ impl Pool {
     /// Writes the label of a disk that says what it said before, and is of another time. The caller holds the epoch turn.
     pub(crate) async fn renew_one_label(&self, disk: &Rc<Disk>, now: &Generation) -> Result<(), PoolError> {
         let _exclusive = disk.label_mutex.take().await;
+        self.renew_exclusively(disk, now).await
+    }
+
+    /// As [`renew_one_label`](Self::renew_one_label). The caller holds the mutex of the label, and knows that the label holds no
+    /// pending epoch that is still to come into force.
+    pub(crate) async fn renew_exclusively(&self, disk: &Rc<Disk>, now: &Generation) -> Result<(), PoolError> {
         let (device, label) = self.next_label(disk, now, None)?;
         let written = renew_label(&self.seams, device.as_ref(), self.highest.get(), &label).await;
         written.map_err(|source| PoolError::Label { name: self.name.clone(), source })?;

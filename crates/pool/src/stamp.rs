@@ -10,6 +10,8 @@
 //!
 //! A member whose label cannot be written is named as before, and stays: its next write tells. A voter leaves, as with a heartbeat.
 //!
+//! Invariant: a stamp of a member never replaces a label with a pending epoch that may still come into force.
+//!
 //! Invariant: nothing waits for a stamp but the next one and the end of the pool, and the turn for epochs is held for the voters alone.
 
 use std::rc::{Rc, Weak};
@@ -64,9 +66,16 @@ impl Pool {
     }
 
     async fn stamp_member(&self, disk: &Rc<Disk>) {
+        let _exclusive = disk.label_mutex.take().await;
+        // From here on nothing else writes this label. A change of epoch that elects the disk writes its pending label first,
+        // under the same mutex: a stamp over that would leave a voter without the epoch that comes into force.
         let now = self.now.borrow().clone();
+        let is_elected = now.epoch.voters().contains(&disk.id()) || disk.is_pending_after(now.epoch.number());
+        if is_elected {
+            return;
+        }
         let stamped = disk.begin_stamp();
-        match self.renew_one_label(disk, &now).await {
+        match self.renew_exclusively(disk, &now).await {
             Ok(()) => disk.end_stamp(stamped),
             Err(error) => {
                 disk.note(|counters| counters.write_errors += 1);
