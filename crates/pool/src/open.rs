@@ -226,6 +226,12 @@ async fn choose(
         candidates.iter().map(|candidate| &candidate.label).chain(unfit.iter().map(|one| &one.label));
     let members = members_of(labels, &build_on);
     let (candidates, left_out) = without_strays(candidates, &build_on, &members);
+    // A disk that was absent when the pool was renamed has the name of before.
+    let holder = candidates.iter().find(|candidate| {
+        build_on.voters().contains(&candidate.label.disk)
+            && generation_of(&candidate.label, &build_on).is_some()
+    });
+    let name = holder.map_or(name, |candidate| candidate.label.pool_name.clone());
     let company = if named == Some(build_on.id()) { Company::Alone } else { Company::Unknown };
     Ok(Choice { name, candidates, unfit, left_out, build_on, members, highest, read_only, company })
 }
