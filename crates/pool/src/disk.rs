@@ -81,6 +81,8 @@ pub struct Disk {
     last_name: RefCell<String>,
     /// Why its device cannot be used although it is here.
     unfit: RefCell<Option<String>>,
+    /// Whether it was left out because it is as it was before.
+    old: Cell<bool>,
     /// Whether it failed in a way that it leaves for. It keeps its seat where the pool stops before it has left.
     failed: Cell<bool>,
     token: Cell<Epoch>,
@@ -115,6 +117,7 @@ impl Disk {
         Rc::new(Self {
             last_name: RefCell::new(last_name),
             unfit: RefCell::default(),
+            old: Cell::default(),
             failed: Cell::default(),
             slot: member.slot,
             id: member.disk,
@@ -225,6 +228,16 @@ impl Disk {
         *self.unfit.borrow_mut() = Some(why.to_string());
     }
 
+    pub(crate) fn note_old(&self) {
+        self.old.set(true);
+    }
+
+    /// Whether the opening left it out because it is as it was before, and it has not been taken back in since.
+    #[must_use]
+    pub fn is_left_out_as_old(&self) -> bool {
+        self.old.get()
+    }
+
     /// The device's geometry, while it is here.
     #[must_use]
     pub fn geometry(&self) -> Option<Geometry> {
@@ -273,6 +286,7 @@ impl Disk {
     pub(crate) fn attachment(&self, device: Rc<dyn BlockDevice>, extent: Extent) {
         *self.last_name.borrow_mut() = device.name();
         *self.unfit.borrow_mut() = None;
+        self.old.set(false);
         self.failed.set(false);
         *self.attachment.borrow_mut() = Some(Attachment::new(device, extent));
         self.seating.set(self.seating.get() + 1);

@@ -144,6 +144,9 @@ async fn open_in(
         tracing::warn!(pool = %pool.name(), disk = %one.name, why = %one.why, "a disk is left out");
         if let Some(disk) = pool.disks().into_iter().find(|disk| disk.id() == one.disk) {
             disk.note_unfit(one.name, &one.why);
+            if one.why.is_old() {
+                disk.note_old();
+            }
         }
     }
     Ok(Opened { pool, blocks, read_only })

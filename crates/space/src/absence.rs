@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
-use dolmen_pool::{Purpose, keys};
+use dolmen_pool::{Pool, Purpose, keys};
 use dolmen_store::Key;
 use dolmen_units::{DiskSlot, Epoch, Name};
 
@@ -69,7 +69,7 @@ impl Shared {
         slot: DiskSlot,
         since: Epoch,
     ) -> Result<(), SpaceError> {
-        self.mark_slabs(rows.iter(), |row| marked_old(row, slot, since)).await
+        self.mark_slabs(rows.iter(), |row| marked_old(&self.pool, row, slot, since)).await
     }
 
     /// Marks slabs stale, in as few changes as will do.
@@ -129,21 +129,20 @@ impl Shared {
 }
 
 impl Spaces {
-    /// Spaces of which a disk has something that no disk here holds: should it be as it was before, what it has of these is as
+    /// Spaces of which a disk has something that no other disk holds, here or absent: should it be as it was before, what it has of these is as
     /// old as it is, once it is taken back in.
     ///
     /// # Errors
     /// [`SpaceError`].
     pub async fn alone_on(&self, slot: DiskSlot) -> Result<Vec<Name>, SpaceError> {
         let mut names = Vec::new();
-        let is_here =
-            |slab: &Slab| slab.disk != slot && slab.stale.is_none() && slab.present(self.pool()).is_some();
+        let is_held = |slab: &Slab| slab.stale.is_none() && is_other_holder(self.pool(), slab, slot);
         for space in self.all() {
             let mut is_alone = false;
             let look = |_, record: &RowRecord| {
                 let is_there =
                     |slabs: &Slabs| slabs.iter().any(|slab| slab.disk == slot && slab.stale.is_none());
-                let is_elsewhere = |column| can_be_had(&record.shape, &record.columns, column, is_here);
+                let is_elsewhere = |column| can_be_had(&record.shape, &record.columns, column, is_held);
                 let mut columns = record.columns.iter().enumerate();
                 is_alone |= columns.any(|(column, slabs)| is_there(slabs) && !is_elsewhere(column));
             };
@@ -156,11 +155,18 @@ impl Spaces {
     }
 }
 
+/// Whether a slab is on another disk that has what its record says. A disk that was left out as old has not: it would have the
+/// content of another old disk replaced by its own.
+fn is_other_holder(pool: &Pool, slab: &Slab, slot: DiskSlot) -> bool {
+    let is_old = || pool.disk(slab.disk).is_some_and(|disk| disk.is_left_out_as_old());
+    slab.disk != slot && !is_old()
+}
+
 /// The row as it is when slabs on a disk lack what was written since an epoch, and the edits that say so.
-fn marked_old(row: &Row, slot: DiskSlot, since: Epoch) -> Option<(RowRecord, Edits)> {
+fn marked_old(pool: &Pool, row: &Row, slot: DiskSlot, since: Epoch) -> Option<(RowRecord, Edits)> {
     let mut record = row.record();
     let mut is_changed = false;
-    let is_elsewhere = |column| row.has_blocks_on(column, |slab| slab.disk != slot);
+    let is_elsewhere = |column| row.has_blocks_on(column, |slab| is_other_holder(pool, slab, slot));
     for (_, slabs) in record.columns.iter_mut().enumerate().filter(|(column, _)| is_elsewhere(*column)) {
         let lacks_less = |slab: &&mut Slab| slab.disk == slot && slab.stale.is_none_or(|known| known > since);
         for slab in slabs.iter_mut().filter(lacks_less) {

@@ -199,6 +199,46 @@ fn an_old_member_gets_all_of_it_when_it_is_taken_back_in() {
     }
 }
 
+/// Scenario: two disks are put back as they were at different times, the second one older, and are left out. They are taken back
+/// in one after the other. Rows of which only these two have copies keep the content of the first: the second counted as a
+/// holder while it was absent, and the first was overwritten with its content.
+#[test]
+fn of_two_old_disks_the_one_taken_back_in_first_is_kept() {
+    let bench = Bench::new(29, DISKS, CAPACITY);
+    let mut images = Vec::new();
+    for what in 1..=3 {
+        bench.run(|lab| write_all(lab, what)).unwrap();
+        bench.world.kill();
+        images.push(bench.disks.iter().map(|disk| disk.truth()).collect::<Vec<Image>>());
+    }
+    let pairs = (0..DISKS).flat_map(|second| (0..second).map(move |first| (first, second)));
+    let kept = Rc::new(Cell::new(0));
+    for (first, second) in pairs {
+        let put = [(first, &images[1][first]), (second, &images[0][second])];
+        let (left, count) = (copy_of(&bench, &put), Rc::clone(&kept));
+        let outside = Rc::clone(&left);
+        let outcome = left.run(async move |lab| {
+            let spaces = lab.open().await?;
+            assert_eq!(called_old(&spaces)?, BTreeSet::from([first, second]));
+            for disk in [first, second] {
+                spaces.rejoin(outside.disks[disk].attach(&outside.world)).await?;
+                spaces.resync(&Progress::default()).await?;
+            }
+            let space = spaces.find("m")?;
+            for row in 0..ROWS {
+                is_one_of(&lab, &space, row, &[3, 2]).await?;
+                count.set(count.get() + u64::from(lab.expect(&space, row << 20, PIECE, 2).await.is_ok()));
+            }
+            drop(space);
+            lab.hold(spaces);
+            Ok(())
+        });
+        left.world.kill();
+        outcome.unwrap_or_else(|error| panic!("{first} and {second} are old: {error}"));
+    }
+    assert_eq!(kept.get(), ROWS, "each row has both copies on one pair of disks");
+}
+
 /// Leaves an open pool, which is written to without the disk, and comes back with what `content` makes of it; is filled then. The
 /// pool as the crash leaves it.
 fn back_while_open(old: usize, content: impl Fn(&SimDisk) -> Image + 'static) -> Rc<Bench> {
