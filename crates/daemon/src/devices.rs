@@ -170,20 +170,31 @@ impl Engine {
         }))
     }
 
-    /// Looks at devices, without locking any of them. One that may not be opened because too many files are open is no device
+    /// Looks at devices, without locking any of them. Of several paths to one medium, the first that can be read counts. One that may not be opened because too many files are open is no device
     /// without a label: nothing is concluded from the others then.
     pub(crate) async fn look_at(&self, paths: &[PathBuf]) -> Answer<Found> {
         let options = OpenOptions { read_only: true, exclusive: false, ..OpenOptions::default() };
         let mut devices: Vec<Rc<dyn BlockDevice>> = Vec::new();
-        for path in paths {
-            match LinuxDevice::open(&self.handle, path, options) {
-                Ok(device) => devices.push(device),
-                Err(error) if is_unopened(&error) => {
-                    let message =
-                        format!("{} places where disks may be cannot be looked at: {error}", paths.len());
-                    return Err(ErrorBody::new(ErrorCode::Io, message));
+        for alternates in by_medium(paths) {
+            let mut left = alternates.len();
+            for path in alternates {
+                left -= 1;
+                match LinuxDevice::open(&self.handle, path, options) {
+                    // A path that cannot be read does not hide another one to the same medium.
+                    Ok(device) if left > 0 && look(&self.seams, device.as_ref()).await.is_err() => {
+                        tracing::debug!(path = %path.display(), "cannot be read; another path to the same disk is tried");
+                    }
+                    Ok(device) => {
+                        devices.push(device);
+                        break;
+                    }
+                    Err(error) if is_unopened(&error) => {
+                        let message =
+                            format!("{} places where disks may be cannot be looked at: {error}", paths.len());
+                        return Err(ErrorBody::new(ErrorCode::Io, message));
+                    }
+                    Err(error) => tracing::debug!(path = %path.display(), %error, "not looked at"),
                 }
-                Err(error) => tracing::debug!(path = %path.display(), %error, "not looked at"),
             }
         }
         Ok(discover(&self.seams, &devices).await)
@@ -243,9 +254,24 @@ impl Engine {
     pub(crate) async fn devices(self: Rc<Self>) -> Answer<dolmen_api::Devices> {
         let places: Vec<PathBuf> =
             self.places(&[]).into_iter().filter(|path| self.pool_with(path).is_none()).collect();
-        let mut devices = join_all(places.iter().map(|path| self.describe(path))).await;
+        let alternates = by_medium(&places);
+        let mut devices = join_all(alternates.iter().map(|paths| self.describe_first(paths))).await;
+        let mut devices: Vec<Device> = devices.drain(..).flatten().collect();
         devices.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(dolmen_api::Devices { schema: dolmen_api::SCHEMA, devices })
+    }
+
+    /// Describes a medium by the first of its paths that can be read, or else by the first.
+    async fn describe_first(&self, paths: &[&Path]) -> Option<Device> {
+        let mut first = None;
+        for path in paths {
+            let device = self.describe(path).await;
+            if device.state != DeviceState::Unfit {
+                return Some(device);
+            }
+            first.get_or_insert(device);
+        }
+        first
     }
 
     pub(crate) async fn describe(&self, path: &Path) -> Device {
@@ -309,6 +335,20 @@ fn listed_twice(first: &Path, again: &Path) -> ErrorBody {
 /// Whether two paths lead to one medium.
 fn are_one(one: Option<&Medium>, other: Option<&Medium>) -> bool {
     matches!((one, other), (Some(one), Some(other)) if one.overlaps(other))
+}
+
+/// Groups paths by the medium that they lead to, in the order in which they are named. A disk and its partition are two media: their
+/// labels decide which of them is the disk of a pool.
+fn by_medium(paths: &[PathBuf]) -> Vec<Vec<&Path>> {
+    let mut groups: Vec<(Option<Medium>, Vec<&Path>)> = Vec::new();
+    for path in paths {
+        let medium = Medium::at(path);
+        match groups.iter_mut().find(|(before, _)| medium.is_some() && *before == medium) {
+            Some((_, group)) => group.push(path),
+            None => groups.push((medium, vec![path])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
 }
 
 /// Two paths to one medium: copies on both would be one copy.
@@ -408,7 +448,9 @@ pub fn unused_disks() -> Vec<UnusedDisk> {
     });
     let places = known(places);
     let folder = |path: &Path| fs::canonicalize(Path::new(BLOCK_CLASS).join(path.file_name()?)).ok();
-    let found = places.into_iter().filter_map(|path| Some((folder(&path)?, path))).collect();
+    let first =
+        by_medium(&places).into_iter().filter_map(|paths| paths.first().map(|path| path.to_path_buf()));
+    let found = first.filter_map(|path| Some((folder(&path)?, path))).collect();
     let sized = |(own, path): (PathBuf, PathBuf)| {
         let sectors: u64 = fs::read_to_string(own.join("size")).ok()?.trim().parse().ok()?;
         Some(UnusedDisk { path, size: Bytes(sectors.checked_mul(SECTOR_BYTES)?) })
@@ -490,14 +532,12 @@ fn known(found: std::io::Result<Vec<PathBuf>>) -> Vec<PathBuf> {
 struct Places<'a> {
     stacks: &'a DeviceStacks<'a>,
     seen: BTreeSet<Identity>,
-    /// Of block devices and of what they show. Of a disk with several paths, the one that was named first is looked at.
-    media: Vec<Medium>,
     found: Vec<PathBuf>,
 }
 
 impl<'a> Places<'a> {
     fn new(stacks: &'a DeviceStacks<'a>) -> Self {
-        Self { stacks, seen: BTreeSet::new(), media: Vec::new(), found: Vec::new() }
+        Self { stacks, seen: BTreeSet::new(), found: Vec::new() }
     }
 
     /// Whether a path is, or lies on, an attached space: reading it would wait for this very thread, or for a daemon that
@@ -524,12 +564,6 @@ impl<'a> Places<'a> {
         if !self.seen.insert(identity) {
             return;
         }
-        let medium = Medium::at(&path);
-        if self.media.iter().any(|before| are_one(Some(before), medium.as_ref())) {
-            tracing::debug!(path = %path.display(), "not looked at: another path leads to the same disk");
-            return;
-        }
-        self.media.extend(medium);
         // Names are text; what opens a device knows what they stand for.
         self.found.push(PathBuf::from(name_of(&path)));
     }

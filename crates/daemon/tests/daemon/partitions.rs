@@ -145,3 +145,23 @@ fn partitions_are_disks_of_a_pool() {
     world.post("/v1/pools/tank/spaces/m/unserve", &json!({}));
     world.post("/v1/pools/tank/destroy", &json!({"destroy": "tank"}));
 }
+
+/// Scenario: a pool has the second partitions of two disks, of which nothing is mounted. Another host, with another state folder, finds
+/// it by looking at all of both disks: the whole of a disk does not hide its partitions.
+#[test]
+fn a_disk_does_not_hide_its_partitions() {
+    let world = World::new(0);
+    let (Some(a), Some(b)) = (Disk::new(&world, "a"), Disk::new(&world, "b")) else { return };
+    let mut stage = (world, a, b);
+    let (world, a, b) = (&mut stage.0, &stage.1, &stage.2);
+    world.post("/v1/pools", &json!({"name": "tank", "disks": [a.part(2), b.part(2)]}));
+    world.post("/v1/pools/tank/export", &json!({}));
+    let paths = [&a.0, &b.0, &a.part(2), &b.part(2)];
+    world.post("/v1/pools/import", &json!({"pool": "tank", "paths": paths}));
+    assert_eq!(world.get("/v1/status")["health"], "healthy");
+    let disks = world.get("/v1/pools/tank/disks")["disks"].clone();
+    for path in [a.part(2), b.part(2)] {
+        assert!(disks.as_array().unwrap().iter().any(|disk| disk["path"] == path), "{disks}");
+    }
+    world.post("/v1/pools/tank/destroy", &json!({"destroy": "tank"}));
+}
