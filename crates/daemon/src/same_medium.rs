@@ -2,7 +2,8 @@
 //!
 //! A pool that had one medium twice would count copies on it twice. A second path tells itself by what the medium says of itself,
 //! not by its name: the file that a loop device shows, and the worldwide name of a disk. Serial numbers that are no worldwide names
-//! do not count: cheap bridges give one number to all disks behind them.
+//! do not count: cheap bridges give one number to all disks behind them. Some give a placeholder in the form of a worldwide name, which
+//! does not count either. Two paths to one disk agree on its size as well.
 //!
 //! Nothing is opened and nothing is written: all of it is read from sysfs.
 
@@ -19,14 +20,16 @@ const BLOCK_NUMBERS: &str = "/sys/dev/block";
 const LAYERS_MAX: usize = 8;
 /// Beginnings of names that are given to one disk in the world.
 const WORLDWIDE: [&str; 3] = ["naa.", "eui.", "uuid."];
+/// Fewest digits of a worldwide name that are not filler.
+const DIGITS_MIN: usize = 3;
 
 /// What holds the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Base {
     /// A block device, by its number.
     Device(u64),
-    /// A disk that says which one it is, whatever its number here.
-    Disk(String),
+    /// A disk that reports a worldwide name, whatever its number here, and its size in sectors.
+    Disk { name: String, sectors: Option<u64> },
     /// A file, by its file system and inode.
     File { device: u64, inode: u64 },
     /// A file that cannot be looked at, by what the kernel calls it.
@@ -95,8 +98,21 @@ fn of_device(folder: &Path, number: u64, layers: usize) -> Medium {
         return below.part(figure("loop/offset").unwrap_or(0), limit);
     }
     let name = read("wwid").or_else(|| read("device/wwid"));
-    let worldwide = name.filter(|name| WORLDWIDE.iter().any(|begin| name.starts_with(begin)));
-    Medium::whole(worldwide.map_or(Base::Device(number), Base::Disk))
+    let worldwide = name.filter(|name| is_worldwide(name));
+    let disk = |name| Base::Disk { name, sectors: figure("size") };
+    Medium::whole(worldwide.map_or(Base::Device(number), disk))
+}
+
+/// Returns whether a name is given to one disk in the world: by its form, and not a placeholder of a cheap bridge or controller, such
+/// as zeros with a one at the end, or digits that count up.
+fn is_worldwide(name: &str) -> bool {
+    let Some(digits) = WORLDWIDE.iter().find_map(|begin| name.strip_prefix(begin)) else { return false };
+    let digits: Vec<char> = digits.chars().filter(char::is_ascii_hexdigit).collect();
+    // The first digit of an NAA name is its format.
+    let own = digits.get(usize::from(name.starts_with("naa."))..).unwrap_or_default();
+    let differ = |filler: char| own.iter().filter(|digit| digit.to_ascii_lowercase() != filler).count();
+    let counts_up = own.iter().collect::<String>().contains("123456789");
+    differ('0') >= DIGITS_MIN && differ('f') >= DIGITS_MIN && !counts_up
 }
 
 /// The number of a device, by its folder in sysfs.
@@ -129,16 +145,47 @@ mod tests {
         let disk = |name: &str, number, file: &str, wwid: &str| {
             of_device(&folder(sys.path(), name, &[(file, wwid)]), number, LAYERS_MAX)
         };
-        let (a, again) =
-            (disk("sda", 1, "device/wwid", "naa.5000c5"), disk("sdb", 2, "device/wwid", "naa.5000c5"));
-        let other = disk("sdc", 3, "device/wwid", "naa.5000c6");
-        let (flash, too) = (disk("nvme0n1", 4, "wwid", "eui.01"), disk("nvme1n1", 5, "wwid", "eui.01"));
+        let (a, again) = (
+            disk("sda", 1, "device/wwid", "naa.5000c500a1b2c3d4"),
+            disk("sdb", 2, "device/wwid", "naa.5000c500a1b2c3d4"),
+        );
+        let other = disk("sdc", 3, "device/wwid", "naa.5000c500a1b2c3d5");
+        let (flash, too) = (
+            disk("nvme0n1", 4, "wwid", "eui.002538b471b00a01"),
+            disk("nvme1n1", 5, "wwid", "eui.002538b471b00a01"),
+        );
         let serial = "t10.USB     Bridge  0123456789";
         let (one, two) = (disk("sdd", 6, "device/wwid", serial), disk("sde", 7, "device/wwid", serial));
         let nameless = of_device(&sys.path().join("vda"), 8, LAYERS_MAX);
         assert!(a.overlaps(&again) && flash.overlaps(&too) && nameless.overlaps(&nameless));
         assert!(![&other, &flash, &one, &nameless].iter().any(|medium| medium.overlaps(&a)));
         assert!(!one.overlaps(&two));
+    }
+
+    /// Scenario: bridges report placeholders as worldwide names of their disks, and two disks of different sizes report one name. All of
+    /// them are different disks.
+    #[test]
+    fn a_placeholder_is_no_worldwide_name() {
+        let sys = tempfile::tempdir().unwrap();
+        let disk = |name: &str, number, wwid: &str, sectors: &str| {
+            let files = [("device/wwid", wwid), ("size", sectors)];
+            of_device(&folder(sys.path(), name, &files), number, LAYERS_MAX)
+        };
+        for wwid in [
+            "naa.5000000000000001",
+            "naa.0000000000000000",
+            "eui.0000000000000000",
+            "eui.0100000000000000",
+            "naa.ffffffffffffffff",
+            "naa.5012345678900000",
+            "uuid.00000000-0000-0000-0000-000000000000",
+        ] {
+            let (one, two) = (disk("sda", 1, wwid, "2048"), disk("sdb", 2, wwid, "2048"));
+            assert!(!one.overlaps(&two), "{wwid}");
+        }
+        let sized = |name, number, sectors| disk(name, number, "naa.5000c500a1b2c3d4", sectors);
+        assert!(sized("sdc", 3, "2048").overlaps(&sized("sdd", 4, "2048")));
+        assert!(!sized("sdc", 3, "2048").overlaps(&sized("sdd", 4, "4096")));
     }
 
     /// Scenario: partitions of a disk by both of its paths, and loop devices over parts of a file, which overlap or do not.
@@ -148,7 +195,7 @@ mod tests {
         let (first, second) = (sys.path().join("sda"), sys.path().join("sdb"));
         for disk in [&first, &second] {
             let name = disk.file_name().unwrap().to_str().unwrap();
-            folder(sys.path(), name, &[("device/wwid", "naa.1"), ("dev", "8:0")]);
+            folder(sys.path(), name, &[("device/wwid", "naa.5000c500a1b2c3d4"), ("dev", "8:0")]);
         }
         let part = |disk: &Path, name: &str, start: &str, size: &str| {
             of_device(
