@@ -275,7 +275,7 @@ pub(crate) struct Mount {
     pub(crate) file_system: String,
     /// What is mounted, in the words of whoever did it.
     source: String,
-    /// The options of the file system.
+    /// The options of the file system, with the escapes of the kernel: an escaped comma does not end an option.
     options: String,
 }
 
@@ -300,14 +300,10 @@ impl Mount {
 
     /// Folders of other file systems that this one shows, as far as it names them.
     pub(crate) fn folders_below(&self) -> Vec<PathBuf> {
-        let named: Vec<&str> = match self.file_system.as_str() {
-            "overlay" => {
-                let options = self.options.split(',').filter_map(|option| option.split_once('='));
-                let layers = options.filter(|(name, _)| matches!(*name, "lowerdir" | "upperdir" | "workdir"));
-                layers.flat_map(|(_, folders)| folders.split(':')).collect()
-            }
-            "ecryptfs" => vec![&self.source],
-            _ if self.is_fuse() => self.source.split(':').collect(),
+        let named: Vec<String> = match self.file_system.as_str() {
+            "overlay" => layers_in(&self.options),
+            "ecryptfs" => vec![self.source.clone()],
+            _ if self.is_fuse() => self.source.split(':').map(str::to_owned).collect(),
             _ => Vec::new(),
         };
         // `host:/folder` lies elsewhere, whatever is at that folder here.
@@ -328,11 +324,48 @@ impl Mount {
         // Optional fields end with a hyphen.
         let mut after = fields.skip_while(|field| *field != "-").skip(1);
         let file_system = after.next()?.to_owned();
-        let mut text =
-            || after.next().map(|text| unescape(text).to_string_lossy().into_owned()).unwrap_or_default();
-        let (source, options) = (text(), text());
+        let source = after.next().map(plain).unwrap_or_default();
+        let options = after.next().unwrap_or_default().to_owned();
         Some(Self { id, parent, number, at, file_system, source, options })
     }
+}
+
+/// Returns the folders that options of an overlay name, as `lowerdir=A:B` or one by one as `lowerdir+=A`. A folder with escapes of its
+/// own is named with and without them: kernels differ in which of them they show.
+fn layers_in(options: &str) -> Vec<String> {
+    let mut folders = Vec::new();
+    for (name, value) in options.split(',').filter_map(|option| option.split_once('=')) {
+        let value = plain(value);
+        match name {
+            "lowerdir" => folders.extend(split_layers(&value)),
+            "lowerdir+" | "datadir+" | "upperdir" | "workdir" => folders.push(value),
+            _ => {}
+        }
+    }
+    let without = |folder: &String| folder.replace("\\:", ":").replace("\\,", ",").replace("\\\\", "\\");
+    let bare: Vec<String> = folders.iter().filter(|folder| folder.contains('\\')).map(without).collect();
+    folders.extend(bare);
+    folders
+}
+
+/// Splits a list of folders at its colons, but not at those behind a backslash.
+fn split_layers(list: &str) -> Vec<String> {
+    let mut folders = vec![String::new()];
+    let mut is_escaped = false;
+    for letter in list.chars() {
+        if letter == ':' && !is_escaped {
+            folders.push(String::new());
+        } else if let Some(folder) = folders.last_mut() {
+            folder.push(letter);
+        }
+        is_escaped = letter == '\\' && !is_escaped;
+    }
+    folders
+}
+
+/// Returns a text of the kernel's tables without its escapes.
+fn plain(text: &str) -> String {
+    unescape(text).to_string_lossy().into_owned()
 }
 
 fn mounts() -> Vec<Mount> {
@@ -402,6 +435,26 @@ fn unescape(text: &str) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Scenario: overlays are mounted by the older call and by the newer one; names of folders have colons and commas.
+    #[test]
+    fn all_layers_of_an_overlay_are_named() {
+        let folders = |options: &str| {
+            let line = format!("40 1 0:50 / /over rw - overlay over {options}");
+            let below = Mount::parse(&line).unwrap().folders_below();
+            below.into_iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            folders("rw,lowerdir=/a:/b,upperdir=/c:c,workdir=/d"),
+            ["/a", "/b", "/c:c", "/d"].map(str::to_owned)
+        );
+        assert_eq!(
+            folders("rw,lowerdir+=/a:a,lowerdir+=/b\\054b,datadir+=/c"),
+            ["/a:a", "/b,b", "/c"].map(str::to_owned)
+        );
+        let escaped = folders("rw,lowerdir=/a\\134:a:/b\\134\\054b");
+        assert!(["/a:a", "/b,b"].iter().all(|path| escaped.iter().any(|one| one == path)), "{escaped:?}");
+    }
 
     #[test]
     fn mount_points_are_read_with_their_escapes() {
