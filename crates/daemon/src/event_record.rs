@@ -16,8 +16,8 @@ use crate::files::{FILE_BYTES_MAX, write_durably};
 use crate::io_worker::IoWorker;
 use crate::job_record::{Content, read, seconds_now};
 
-/// The version of the file.
-const VERSION: u32 = 1;
+/// The version of the file: 2 since the names of its fields changed.
+const VERSION: u32 = 2;
 const FILE: &str = "events.json";
 /// Events that are kept, at most; the oldest go first.
 const EVENTS_MAX: usize = 1000;
@@ -241,7 +241,8 @@ mod tests {
     fn a_record_reads_back_and_what_makes_no_sense_is_kept_aside() {
         let sound = String::from_utf8(record(vec![event(3, "a"), event(4, "b")], 4).text().unwrap()).unwrap();
         let skips = String::from_utf8(record(vec![event(3, "a"), event(5, "b")], 5).text().unwrap()).unwrap();
-        let other = sound.replace("\"version\":1", "\"version\":2");
+        let other = sound.replace("\"version\":2", "\"version\":1");
+        assert_ne!(other, sound);
         for (text, last, count) in
             [(sound.as_str(), 4, 2), (&sound[..60], NOW, 0), (&other, NOW, 0), (&skips, NOW, 0), ("", NOW, 0)]
         {

@@ -25,8 +25,8 @@ use crate::filling::Look;
 use crate::io_worker::IoWorker;
 use crate::slow::Slow;
 
-/// The version of the files.
-const VERSION: u32 = 1;
+/// The version of the files: 2 since the names of its fields changed.
+const VERSION: u32 = 2;
 /// Ranges that are kept, at most; those noted first go first.
 const RANGES_MAX: usize = 1000;
 /// Bytes that are read at once to see whether a range is still lost.
@@ -173,6 +173,20 @@ struct Recorded {
     filled: Vec<Look>,
 }
 
+#[derive(Deserialize)]
+struct Versioned {
+    version: u32,
+}
+
+/// Returns what a file says; nothing but the version of one of another version, whose fields have other names.
+fn parse(text: &str) -> serde_json::Result<Recorded> {
+    let Versioned { version } = serde_json::from_str(text)?;
+    if version != VERSION {
+        return Ok(Recorded { version, disks: Vec::new(), ranges: Vec::new(), filled: Vec::new() });
+    }
+    serde_json::from_str(text)
+}
+
 /// The files.
 #[derive(Debug)]
 pub(crate) struct Histories {
@@ -194,7 +208,7 @@ impl Histories {
         let path = self.path(pool);
         let shown = path.display().to_string();
         let text = self.file_worker.run(move || read_if_any(&path)).await;
-        let parsed = text.map(|text| text.map(|text| serde_json::from_str::<Recorded>(&text)));
+        let parsed = text.map(|text| text.map(|text| parse(&text)));
         match parsed {
             Ok(None) => None,
             Ok(Some(Ok(recorded))) if recorded.version == VERSION => Some(recorded),
@@ -203,7 +217,7 @@ impl Histories {
                     path = shown,
                     found = recorded.version,
                     expected = VERSION,
-                    "a later version wrote the history of a pool; it begins again"
+                    "another version wrote the history of a pool; it begins again"
                 );
                 None
             }
