@@ -12,6 +12,7 @@ use std::{fs, io};
 use dolmen_api::{ErrorBody, ErrorCode};
 use dolmen_block_linux::{DeviceStacks, OnSpace, unescaped};
 use dolmen_mutation::mutation;
+use dolmen_ublk::{Abandoned, ClearError};
 
 use crate::caller::Answer;
 use crate::engine::Engine;
@@ -43,10 +44,21 @@ pub(crate) fn check_own_folder(folder: &Path, run: &Path, option: &'static str) 
     let Some(device) = found.and_then(|found| found.device) else { return Ok(()) };
     let name = device.file_name().unwrap_or_default();
     let backing = fs::read(Path::new("/sys/block").join(name).join("loop/backing_file")).unwrap_or_default();
-    if !Path::new(OsStr::from_bytes(&backing)).starts_with(run) {
+    if !Path::new(OsStr::from_bytes(&backing)).starts_with(run) && !is_unserved(&device) {
         return Ok(());
     }
     Err(DaemonError::OnOwnSpace { path: folder.to_path_buf(), device, option })
+}
+
+/// Returns whether a device is a ublk device of a space that no daemon serves. A ublk device names no run folder; but this daemon
+/// serves nothing yet, so that its own devices are among these, and a folder on any of them would not answer.
+fn is_unserved(device: &Path) -> bool {
+    match Abandoned::find(device) {
+        Ok(_) => true,
+        // The kernel may not have noticed yet that the server has ended.
+        Err(ClearError::Served { pid, .. }) => !Path::new("/proc").join(pid.to_string()).exists(),
+        Err(_) => false,
+    }
 }
 
 impl Engine {

@@ -48,8 +48,8 @@ pub enum DaemonError {
         /// What it holds.
         found: String,
     },
-    /// A folder of its own lies on a space that it serves.
-    #[error("the folder {} lies on a space of this very daemon ({}), which would wait for itself; choose another {option}, on a disk of the system", path.display(), device.display())]
+    /// A folder of its own lies on a space that only it serves, or that no daemon serves.
+    #[error("the folder {} lies on a space of this very daemon or of none that runs ({}): the daemon would wait for itself; choose another {option}, on a disk of the system", path.display(), device.display())]
     OnOwnSpace {
         /// The folder.
         path: PathBuf,
