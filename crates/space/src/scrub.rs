@@ -54,6 +54,23 @@ pub struct Scrub {
     checkpoint: Cell<ScrubPosition>,
     /// Number of checkpoints so far.
     checkpoints: Cell<u64>,
+    /// Number of requests to read everything again. The list of a lap that began before the last of them is out of date.
+    generation: Cell<u64>,
+    /// Last of the rows that are under way.
+    under_way: Cell<Option<ScrubPlace>>,
+    /// Whether everything that was asked for has been read.
+    is_complete: Cell<bool>,
+}
+
+/// Reason why a lap ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LapEnd {
+    /// All of its rows are read.
+    Read,
+    /// Its list of rows is out of date.
+    OutOfDate,
+    /// The scrub was stopped.
+    Stopped,
 }
 
 impl Scrub {
@@ -76,14 +93,25 @@ impl Scrub {
         self.checkpoints.get()
     }
 
-    /// Has it read everything from now on: what lies before its position is read in another lap.
+    /// Has it read everything from now on: what was claimed since its lap began is read in this lap, and what lies before its position
+    /// or is under way in another lap.
     pub fn read_all_again(&self) {
         let position = self.position.get();
-        let another = (position.next > ScrubPlace::default()).then_some(position.next);
-        // The row at the position may be under way, so that the other lap ends with it.
+        let is_begun = position.next > ScrubPlace::default();
+        // A row under way may lie in the space after that of the position.
+        let another = self.under_way.get().max(is_begun.then_some(position.next));
         self.position.set(ScrubPosition { another, last: None, ..position });
         self.checkpoint.set(ScrubPosition { another, last: None, ..self.checkpoint.get() });
         self.checkpoints.set(self.checkpoints.get() + 1);
+        self.generation.set(self.generation.get() + 1);
+        self.is_complete.set(false);
+    }
+
+    /// Returns whether everything that was asked for has been read. A later [`read_all_again`](Self::read_all_again) asks for more, and
+    /// only another call of [`Spaces::scrub`] reads it.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.is_complete.get()
     }
 
     fn set_next(&self, next: ScrubPlace) {
@@ -131,23 +159,33 @@ impl Spaces {
     ) -> Result<bool, SpaceError> {
         let mut noting = Noting { healed: self.healed_blocks(), note };
         loop {
-            let is_at_end = self.read_lap(scrub, progress, rows_at_a_time, &mut noting).await?;
-            let begins_another = is_at_end && scrub.begin_another();
+            match self.read_lap(scrub, progress, rows_at_a_time, &mut noting).await? {
+                LapEnd::OutOfDate => continue,
+                LapEnd::Stopped => {
+                    self.checkpoint(scrub, &mut noting).await?;
+                    return Ok(false);
+                }
+                LapEnd::Read => {}
+            }
+            scrub.is_complete.set(!scrub.begin_another());
             self.checkpoint(scrub, &mut noting).await?;
-            if !begins_another {
-                return Ok(is_at_end);
+            // While the checkpoint was taken, everything may have been asked for again.
+            if scrub.is_complete() {
+                return Ok(true);
             }
         }
     }
 
-    /// Reads what is left of a lap; whether it came to its end.
+    /// Reads what is left of a lap; returns why it ended.
     async fn read_lap(
         &self,
         scrub: &Scrub,
         progress: &Progress,
         rows_at_a_time: NonZeroUsize,
         noting: &mut Noting<impl FnMut(Verification)>,
-    ) -> Result<bool, SpaceError> {
+    ) -> Result<LapEnd, SpaceError> {
+        let generation = scrub.generation.get();
+        let is_out_of_date = || scrub.generation.get() != generation;
         let clock = Rc::clone(&self.shared.pool.seams().clock);
         let lap = self.rows_left(scrub, progress).await?;
         let mut last_checkpoint = clock.now();
@@ -159,8 +197,12 @@ impl Spaces {
                     last_checkpoint = clock.now();
                 }
                 if !progress.may_go_on(&self.shared.closing).await {
-                    return Ok(false);
+                    return Ok(LapEnd::Stopped);
                 }
+                if is_out_of_date() {
+                    return Ok(LapEnd::OutOfDate);
+                }
+                scrub.under_way.set(together.last().map(|row| ScrubPlace { space: space.id(), row: *row }));
                 let looked_at = together.iter().map(|index| verify_one(&space, *index, progress));
                 for verdict in join_all(looked_at).await {
                     let verdict = verdict?;
@@ -172,9 +214,10 @@ impl Spaces {
                 }
                 let read = together.last().map_or(0, |index| index + 1);
                 scrub.set_next(ScrubPlace { space: space.id(), row: read });
+                scrub.under_way.set(None);
             }
         }
-        Ok(true)
+        Ok(if is_out_of_date() { LapEnd::OutOfDate } else { LapEnd::Read })
     }
 
     /// Rows of a lap that are left, in order. Sets how far the scrub is in one step, so that every observer sees one total.

@@ -130,6 +130,53 @@ fn a_scrub_that_is_to_read_all_again_reads_what_was_before_it() {
     }
 }
 
+/// Scenario: everything is to be read again three times while a scrub runs: before its first row is read, in its first lap and in its
+/// second. Rows are claimed after the lap began, and everything is damaged before the last request. The scrub heals all of it.
+#[test]
+fn a_second_request_to_read_all_again_is_met_in_the_second_lap() {
+    let bench = bench(84);
+    let disk = Rc::clone(&bench.disks[0]);
+    bench
+        .run(async move |lab| {
+            let spaces = make(&lab).await?;
+            let (scrub, progress) = (Scrub::default(), Progress::default());
+            let until = async |is_reached: &dyn Fn() -> bool| {
+                while !is_reached() {
+                    sleep(lab.seams.clock.as_ref(), Duration::from_micros(200)).await;
+                }
+            };
+            let mut work = std::pin::pin!(spaces.scrub(&scrub, &progress, |_| {}));
+            let requests = async {
+                until(&|| progress.total.get() > 0).await;
+                scrub.read_all_again();
+                until(&|| progress.done.get() > 2).await;
+                scrub.read_all_again();
+                until(&|| scrub.checkpoint().last.is_some()).await;
+                let late =
+                    lab.space(&spaces, "late", Bytes::mib(2), Resiliency::Mirror { copies: 2 }).await?;
+                lab.write(&late, 0, 1 << 20, 3).await?;
+                spaces.flush().await?;
+                assert!(scrub.checkpoint().last.is_some(), "the second lap has ended");
+                for fill in 1..=3 {
+                    places_of(&disk, 0..1536, fill).iter().for_each(|at| disk.rot(at + 77, 3));
+                }
+                scrub.read_all_again();
+                Ok::<(), Any>(())
+            };
+            match either(work.as_mut(), requests).await {
+                Either::First(is_at_end) => panic!("it ended before the requests: {is_at_end:?}"),
+                Either::Second(requested) => requested?,
+            }
+            assert!(!scrub.is_complete());
+            assert!(work.await? && scrub.is_complete());
+            assert_eq!(spaces.verify(&Progress::default()).await?.healed, 0, "damage was left out");
+            scrub.read_all_again();
+            assert!(!scrub.is_complete(), "a request after the end is lost");
+            lab.check_and_close(Rc::clone(&spaces)).await
+        })
+        .unwrap();
+}
+
 /// Scenario: a bit of each block turns on one disk, and a scrub mends that on its way. At each of its checkpoints everything that was
 /// mended before is flushed: a scrub that resumes there after a power cut does not read it again.
 #[test]
