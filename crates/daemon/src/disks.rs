@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use dolmen_api::{
-    Change, DeviceState, Disks, ErrorBody, ErrorCode, JobKind, OnlineDisk, Plan, ReplaceDisk, SCHEMA, Simple,
+    Change, DeviceState, Disks, ErrorBody, ErrorCode, Job, JobKind, JobState, OnlineDisk, Plan, ReplaceDisk,
+    SCHEMA, Simple,
 };
 use dolmen_block_io::BlockDevice;
 use dolmen_block_linux::{name_of, path_of};
@@ -432,9 +433,10 @@ impl Engine {
             let scrub = self.verify_all(&pool).await;
             change.warnings.push(format!(
                 "{}: something else was written over that, and perhaps over what else is on the disk; all of pool {name} is \
-                 verified by job {}, behind what brings the disk up to date",
+                 verified by job {}{}",
                 lost_labels_text(&disk),
-                scrub.id
+                scrub.id,
+                when_verified(&scrub)
             ));
             change.job.get_or_insert(scrub);
         }
@@ -642,6 +644,14 @@ fn not_taken_back(pool: &OpenPool, disk: &Disk, why: &PoolError) -> ErrorBody {
         }
         _ => error,
     }
+}
+
+/// Returns when a scrub verifies a pool: one that a person has paused stays so.
+fn when_verified(scrub: &Job) -> String {
+    if scrub.state != JobState::Paused {
+        return ", behind what brings the disk up to date".to_owned();
+    }
+    format!(", which is paused and verifies nothing before `dolmen job resume {}` resumes it", scrub.id)
 }
 
 /// That a disk has left the pool: nothing takes it back in with what it holds.

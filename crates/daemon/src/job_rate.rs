@@ -23,6 +23,8 @@ pub(crate) struct Course {
     /// Position of a scrub, and what it has found before that.
     pub(crate) scrub: Scrub,
     pub(crate) found: RefCell<ScrubFindings>,
+    /// Whether a scrub has read everything, and only has to report it: it cannot be joined.
+    pub(crate) is_ending: Cell<bool>,
     /// Whether it is held because another job goes before it.
     yields: Cell<bool>,
 }

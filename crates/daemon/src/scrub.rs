@@ -229,7 +229,8 @@ impl Engine {
     /// Returns the scrub of a pool that has not ended, and is not about to.
     pub(crate) fn scrub_of(&self, pool: &OpenPool) -> Option<Rc<Entry>> {
         let unfinished = self.jobs.unfinished_of(pool.id());
-        unfinished.into_iter().find(|entry| entry.kind == JobKind::Scrub && !entry.is_to_stop())
+        let is_joinable = |entry: &Rc<Entry>| !entry.is_to_stop() && !entry.course().is_ending.get();
+        unfinished.into_iter().find(|entry| entry.kind == JobKind::Scrub && is_joinable(entry))
     }
 
     /// Joins a scrub that runs or waits; refuses where a person has paused it.
@@ -281,7 +282,7 @@ async fn scrub(pool: &OpenPool, course: &Course, note: &str) -> Answer<Outcome> 
     let spaces = &pool.spaces;
     course.found.borrow_mut().add_absent(absent_names(pool));
     course.bytes_max.set(spaces.kept().iter().map(|space| space.claimed().0).sum());
-    let is_at_end = spaces.scrub(&course.scrub, &course.progress, |seen| {
+    let note_seen = |seen: Verification| {
         // One in the trash may have the name of another: the larger size is what both may have lost.
         let mut kept = spaces.kept();
         kept.sort_by_key(|space| space.size());
@@ -290,9 +291,17 @@ async fn scrub(pool: &OpenPool, course: &Course, note: &str) -> Answer<Outcome> 
         found.add(&seen, &sizes);
         // What came back meanwhile was not read from its beginning, and what left not to its end.
         found.add_absent(absent_names(pool));
-    });
-    let is_at_end = is_at_end.await.map_err(|error| fault::space(&error))?;
-    pool.look_again().await;
+    };
+    let is_at_end = loop {
+        let is_at_end = spaces.scrub(&course.scrub, &course.progress, note_seen).await;
+        let is_at_end = is_at_end.map_err(|error| fault::space(&error))?;
+        pool.look_again().await;
+        // While it looked, everything may have been asked for again. From here on nothing waits until the job has its outcome.
+        if !is_at_end || course.scrub.is_complete() {
+            break is_at_end;
+        }
+    };
+    course.is_ending.set(true);
     let found = course.found.borrow().clone();
     let notes = format!("{}{note}", found.not_verified());
     if !is_at_end {
