@@ -433,9 +433,8 @@ impl Engine {
             let scrub = self.verify_all(&pool).await;
             change.warnings.push(format!(
                 "{}: something else was written over that, and perhaps over what else is on the disk; all of pool {name} is \
-                 verified by job {}{}",
+                 verified {}",
                 lost_labels_text(&disk),
-                scrub.id,
                 when_verified(&scrub)
             ));
             change.job.get_or_insert(scrub);
@@ -649,9 +648,10 @@ fn not_taken_back(pool: &OpenPool, disk: &Disk, why: &PoolError) -> ErrorBody {
 /// Returns when a scrub verifies a pool: one that a person has paused stays so.
 fn when_verified(scrub: &Job) -> String {
     if scrub.state != JobState::Paused {
-        return ", behind what brings the disk up to date".to_owned();
+        return format!("by job {}, behind what brings the disk up to date", scrub.id);
     }
-    format!(", which is paused and verifies nothing before `dolmen job resume {}` resumes it", scrub.id)
+    let id = scrub.id;
+    format!("by job {id}, which is paused and verifies nothing before `dolmen job resume {id}` resumes it")
 }
 
 /// That a disk has left the pool: nothing takes it back in with what it holds.
