@@ -203,7 +203,7 @@ impl<S: Exports + 'static> Server<S> {
     }
 
     /// Tells a client, in answer to whatever it asks for, why it is not served, until it leaves or its time for the
-    /// handshake is over. Beyond [`REFUSED_MAX`](crate::TURNED_AWAY_MAX) at a time, clients are closed without a word.
+    /// handshake is over. Beyond [`REFUSED_MAX`](crate::REFUSED_MAX) at a time, clients are closed without a word.
     ///
     /// # Errors
     /// [`SessionError::Refused`], unless the server stops.

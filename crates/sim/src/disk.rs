@@ -157,7 +157,7 @@ impl SimDisk {
     }
 
     /// Opens the disk for the process that lives now. Writes of dead processes that were left under way land from now
-    /// on. Commands to a disk that is away are answered [`Gone`](dolmen_block_io::DeviceError::Gone).
+    /// on. Commands to a disk that is away are answered [`Detached`](dolmen_block_io::DeviceError::Detached).
     ///
     /// # Panics
     /// When the disk belongs to another world.

@@ -142,7 +142,7 @@ impl SimDisk {
         self.note_fault(FaultKind::Reset, 0);
     }
 
-    /// Takes the disk away, power and all: its handles answer [`Gone`](DeviceError::Gone) for ever.
+    /// Takes the disk away, power and all: its handles answer [`Detached`](DeviceError::Detached) for ever.
     pub fn vanish(&self) {
         self.close_ports();
         self.end_flights(DeviceError::Detached);

@@ -128,7 +128,7 @@ impl Shared {
         self.is_being_deferred(row) || !self.is_decidable(row, column) || self.is_in_doubt(row, column, block)
     }
 
-    /// As [`leave_in_doubt`](Self::leave_undecided), for what is out of reach of some ranges, or was left while it was written. The
+    /// As [`leave_in_doubt`](Self::leave_in_doubt), for what is out of reach of some ranges, or was left while it was written. The
     /// caller holds their lock, and the ticket under which they were recorded last.
     pub(crate) async fn leave_what_is_away(
         &self,

@@ -139,7 +139,7 @@ impl Cache {
         Ok(())
     }
 
-    /// As [`leave_in_doubt`](Self::leave_undecided), for what was left before the blocks were known to be written.
+    /// As [`leave_in_doubt`](Self::leave_in_doubt), for what was left before the blocks were known to be written.
     pub(crate) async fn defer_what_left(
         &self,
         at: usize,

@@ -81,7 +81,7 @@ pub struct Course {
     /// Whether spaces are converted.
     pub converts: bool,
     pub evens: bool,
-    /// Whether people set things: see [`tend_settings`](super::wishes::tend_wishes).
+    /// Whether people set things: see [`tend_settings`](super::settings::tend_settings).
     pub settings: bool,
     /// What is reserved for spaces, by their numbers.
     pub reserves: RefCell<BTreeMap<u64, Reserved>>,
