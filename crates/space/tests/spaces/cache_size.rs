@@ -649,8 +649,6 @@ fn a_cache_that_shrinks_goes_with_its_last_space() {
                 let resizing = async {
                     match spaces.resize_write_cache(1, Bytes::mib(4), &progress).await {
                         Ok(_) | Err(SpaceError::Deleted { .. }) => Ok(()),
-                        // Known fault KF-264: refused as full while others write, although all disks are here.
-                        Err(SpaceError::CacheFull { .. }) => Ok(()),
                         Err(error) => Err(text(error)),
                     }
                 };
