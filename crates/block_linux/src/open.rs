@@ -149,6 +149,18 @@ pub enum FileLimit {
     System,
 }
 
+impl FileLimit {
+    /// Returns the limit that kept a file from being opened, if it was one.
+    #[must_use]
+    pub fn reached(error: &std::io::Error) -> Option<Self> {
+        match Errno::from_io_error(error)? {
+            Errno::MFILE => Some(Self::Process(getrlimit(Resource::Nofile).current)),
+            Errno::NFILE => Some(Self::System),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for FileLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -283,11 +295,12 @@ fn refused(path: &Path, error: Errno) -> OpenError {
         Errno::NOENT | Errno::NOTDIR => OpenError::NotFound { path },
         Errno::ACCESS | Errno::PERM => OpenError::Denied { path },
         Errno::ROFS => OpenError::ReadOnly { path },
-        Errno::MFILE => {
-            let limit = FileLimit::Process(getrlimit(Resource::Nofile).current);
-            OpenError::TooManyFiles { path, limit }
+        error => {
+            let source = error.into();
+            match FileLimit::reached(&source) {
+                Some(limit) => OpenError::TooManyFiles { path, limit },
+                None => OpenError::System { path, source },
+            }
         }
-        Errno::NFILE => OpenError::TooManyFiles { path, limit: FileLimit::System },
-        error => OpenError::System { path, source: error.into() },
     }
 }

@@ -4,13 +4,15 @@
 //! below, so that a full one keeps no disk from leaving. A file that cannot be read is an error and never "no record": a
 //! pool must not be taken for a stranger's because of a bad sector.
 
+use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use dolmen_block_linux::FileLimit;
 use dolmen_pool::{Arbiter, ArbiterError, LocalFuture};
 use dolmen_units::{EpochId, HostId, PoolId};
 
-use crate::epoch_record;
+use crate::epoch_record::{self, RecordError};
 use crate::files::remove_durably;
 use crate::io_worker::IoWorker;
 
@@ -32,6 +34,13 @@ impl FileArbiter {
     }
 }
 
+/// Returns the error of a record that could not be read, written or removed.
+fn failed(doing: &'static str, pool: PoolId, cause: String, error: &io::Error) -> ArbiterError {
+    let remedy = FileLimit::reached(error)
+        .map_or_else(|| "make its folder writable".to_owned(), |limit| limit.to_string());
+    ArbiterError { doing, pool, cause: format!("{cause}; {remedy}, then try again") }
+}
+
 impl Arbiter for FileArbiter {
     fn host(&self) -> HostId {
         self.host
@@ -39,12 +48,19 @@ impl Arbiter for FileArbiter {
 
     fn named(&self, pool: PoolId) -> LocalFuture<'_, Result<Option<EpochId>, ArbiterError>> {
         let path = self.path(pool);
-        let failed = move |cause: String| ArbiterError { doing: "reading", pool, cause };
         Box::pin(async move {
             let shown = path.display().to_string();
             let read = self.file_worker.run(move || Ok(epoch_record::read(&path, pool))).await;
-            let read = read.map_err(|error| failed(format!("{shown}: {error}")))?;
-            read.map_err(|error| failed(format!("{shown}: {error}")))
+            match read.unwrap_or_else(|error| Err(error.into())) {
+                Ok(named) => Ok(named),
+                Err(RecordError::System(error)) => {
+                    Err(failed("reading", pool, format!("{shown}: {error}"), &error))
+                }
+                // Its text says what to do.
+                Err(error) => {
+                    Err(ArbiterError { doing: "reading", pool, cause: format!("{shown}: {error}") })
+                }
+            }
         })
     }
 
@@ -52,7 +68,7 @@ impl Arbiter for FileArbiter {
         let path = self.path(pool);
         Box::pin(async move {
             let written = self.file_worker.run(move || epoch_record::write(&path, pool, epoch)).await;
-            written.map_err(|error| ArbiterError { doing: "writing", pool, cause: error.to_string() })
+            written.map_err(|error| failed("writing", pool, error.to_string(), &error))
         })
     }
 
@@ -60,7 +76,7 @@ impl Arbiter for FileArbiter {
         let path = self.path(pool);
         Box::pin(async move {
             let removed = self.file_worker.run(move || remove_durably(&path)).await;
-            removed.map_err(|error| ArbiterError { doing: "removing", pool, cause: error.to_string() })
+            removed.map_err(|error| failed("removing", pool, error.to_string(), &error))
         })
     }
 }

@@ -13,13 +13,13 @@ pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// A record that could not be read or made durable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{doing} the host's record of pool {pool} failed: {cause}; make its folder writable, then try again")]
+#[error("{doing} the host's record of pool {pool} failed: {cause}")]
 pub struct ArbiterError {
     /// What was tried.
     pub doing: &'static str,
     /// For which pool.
     pub pool: PoolId,
-    /// What the system said.
+    /// What the system said, and what the user can do about it.
     pub cause: String,
 }
 

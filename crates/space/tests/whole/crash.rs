@@ -4,8 +4,8 @@
 //!
 //! States are drawn, evenly over the kinds of steps, until a budget is spent: `DOLMEN_CRASH_STATES` states for each life
 //! and way of crashing, half as many of pools of more than three disks, or `all`. `DOLMEN_CRASH_SEED` draws others;
-//! `DOLMEN_CRASH_RUNS=parity` takes the lives of these spaces alone. Of a short life nothing is drawn, but which bit of a page
-//! turns: see [`everything`].
+//! `DOLMEN_CRASH_RUNS=parity` takes these spaces alone, `DOLMEN_CRASH_SCENARIO=Destage` these scenarios. Of a short life nothing
+//! is drawn, but which bit of a page turns: see [`everything`].
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -82,16 +82,31 @@ fn seed() -> u64 {
     std::env::var("DOLMEN_CRASH_SEED").ok().map_or(1, |seed| seed.parse().unwrap())
 }
 
-/// The spaces whose lives are gone through.
-fn kinds() -> impl Iterator<Item = Kind> {
+/// The spaces whose lives are gone through. A variable that names none fails: a run over nothing would pass.
+fn kinds() -> Vec<Kind> {
     let only = std::env::var("DOLMEN_CRASH_RUNS").unwrap_or_default();
-    KINDS.into_iter().filter(move |kind| kind.to_string().starts_with(&only))
+    let kinds: Vec<Kind> = KINDS.into_iter().filter(|kind| kind.to_string().starts_with(&only)).collect();
+    assert!(!kinds.is_empty(), "DOLMEN_CRASH_RUNS={only} names no space");
+    let scenario = scenario_asked();
+    assert!(
+        kinds.iter().flat_map(|&kind| scenarios_of(kind)).any(|one| is_asked(*one, &scenario)),
+        "DOLMEN_CRASH_SCENARIO={scenario} names no scenario of these spaces"
+    );
+    kinds
+}
+
+fn scenario_asked() -> String {
+    std::env::var("DOLMEN_CRASH_SCENARIO").unwrap_or_default()
+}
+
+fn is_asked(scenario: Scenario, asked: &str) -> bool {
+    format!("{scenario:?}").starts_with(asked)
 }
 
 /// The lives of a kind that are gone through.
 fn scenarios(kind: Kind) -> impl Iterator<Item = Scenario> {
-    let only = std::env::var("DOLMEN_CRASH_PLOT").unwrap_or_default();
-    scenarios_of(kind).iter().copied().filter(move |scenario| format!("{scenario:?}").starts_with(&only))
+    let asked = scenario_asked();
+    scenarios_of(kind).iter().copied().filter(move |&scenario| is_asked(scenario, &asked))
 }
 
 /// The lives of a kind.
