@@ -1,7 +1,7 @@
 #!/bin/sh
 # fuzz.sh TARGET [--seconds N] [--merge] [-- OPTION...]: fuzzes one target of crate `fuzz`, led by coverage, with libFuzzer.
 #
-# It begins with the corpus that is kept, and with what runs before this one have found (crates/fuzz/corpus and .demo/fuzz). An
+# It begins with the corpus that is kept, and with what runs before this one have found (tools/fuzz/corpus and .demo/fuzz). An
 # input that breaks something is left in .demo/fuzz/TARGET.broken, and told. --merge adds the smallest inputs that reach
 # something new to the corpus that is kept, and fuzzes nothing. Options behind -- are libFuzzer's.
 #
@@ -12,7 +12,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 . "$root/scripts/lib.sh"
 target=${1:-}
-[ -d "$root/crates/fuzz/corpus/$target" ] && [ -n "$target" ] || die 2 "fuzz.sh TARGET, one of $(cd "$root/crates/fuzz/corpus" && echo *)"
+[ -d "$root/tools/fuzz/corpus/$target" ] && [ -n "$target" ] || die 2 "fuzz.sh TARGET, one of $(cd "$root/tools/fuzz/corpus" && echo *)"
 shift
 seconds=60
 merge=no
@@ -28,7 +28,7 @@ take_state
 need_rust
 have c++ || need g++ || die 1 'libFuzzer needs a C++ compiler'
 
-kept=$root/crates/fuzz/corpus/$target
+kept=$root/tools/fuzz/corpus/$target
 found=$state/fuzz/$target
 mkdir -p "$found" "$found.broken"
 

@@ -29,8 +29,8 @@ rows() {
 
 # variants LABEL ENUM: `LABEL Variant` for each variant of an enum of the crates.
 variants() {
-    variants_file=$(grep -rlE "enum $2 \{" crates --include=*.rs | head -n 1)
-    [ -n "$variants_file" ] || { printf 'ledger: no enum %s in crates; name its successor in scripts/ledger.sh\n' "$2" >&2; return 1; }
+    variants_file=$(grep -rlE "enum $2 \{" crates tools --include=*.rs | head -n 1)
+    [ -n "$variants_file" ] || { printf 'ledger: no enum %s in crates and tools; name its successor in scripts/ledger.sh\n' "$2" >&2; return 1; }
     sed -n "/enum $2 {/,/^}/s/^    \([A-Z][A-Za-z0-9]*\).*/$1 \1/p" "$variants_file"
 }
 

@@ -215,6 +215,9 @@ fetch_crates() {
 
 # --- programs of tests -------------------------------------------------------------------------------------------
 
+# folder_of CRATE: where it lies.
+folder_of() { if [ -d "$root/tools/$1" ]; then say "$root/tools/$1"; else say "$root/crates/$1"; fi; }
+
 # list_tests FILE: puts `program crate/name-of-the-program test` into FILE for each test of the workspace, from what a build of
 # the tests says; where they are built already that takes seconds.
 list_tests() {
@@ -223,7 +226,7 @@ list_tests() {
     while IFS= read -r list_program; do
         case $list_program in /*) ;; *) list_program=$root/$list_program ;; esac
         # The file that cargo keeps beside a program names its sources; the first crate among them is its own.
-        list_crate=$(tr ' ' '\n' <"$list_program.d" | sed -n 's,^crates/\([a-z_]*\)/.*,\1,p' | head -n 1)
+        list_crate=$(tr ' ' '\n' <"$list_program.d" | sed -n 's,^\(crates\|tools\)/\([a-z_]*\)/.*,\2,p' | head -n 1)
         list_name=$(basename "$list_program" | sed 's/-[0-9a-f]*$//')
         [ "$list_name" != "dolmen_$list_crate" ] || ! grep -q '/src/lib\.rs' "$list_program.d" || list_name=lib
         "$list_program" --list 2>/dev/null | sed -n "s,^\(.*\): test\$,$list_program $list_crate/$list_name \1,p"

@@ -135,7 +135,7 @@ END
 
 # The folders of the crates that the simulator is built of.
 of_engine=$(cargo tree --locked --offline --package dolmen-space --edges all --prefix none |
-    sed -n 's,.* (.*/\(crates/[a-z_]*\)).*,\1,p' | sort -u)
+    sed -n 's,.* (.*/\(\(crates\|tools\)/[a-z_]*\)).*,\1,p' | sort -u)
 [ -n "$of_engine" ] || die 1 'cargo tree names no crates of the simulator'
 
 # engine: the last commit that changed what is run, and whether that stands there still.

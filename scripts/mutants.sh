@@ -54,14 +54,14 @@ rows() {
 # changed_files: those that differ from the newest commit with a recorded full pass; fails where there is none to compare with.
 changed_files() {
     base=$(sed -n 's/^commit \([0-9a-f]*\)$/\1/p' docs/proof/full_pass.txt 2>/dev/null | head -n 1)
-    [ -n "$base" ] && git cat-file -e "$base^{commit}" 2>/dev/null && git diff --name-only "$base" -- crates
+    [ -n "$base" ] && git cat-file -e "$base^{commit}" 2>/dev/null && git diff --name-only "$base" -- crates tools
 }
 
 # is_changed MUTANT TEST: so is a file that asks for the mutant, or one that has the test.
 is_changed() {
     [ -s "$state/changed" ] || return 1
     changed_name=$(sed -n "s/^    \([A-Z][A-Za-z]*\) = \"$1\",\$/\1/p" crates/mutation/src/lib.rs)
-    grep -rlE "mutation!\($changed_name\)|fn $2[a-z_0-9]*\(" crates --include=*.rs | grep -qxFf "$state/changed"
+    grep -rlE "mutation!\($changed_name\)|fn $2[a-z_0-9]*\(" crates tools --include=*.rs | grep -qxFf "$state/changed"
 }
 
 # is_drawn ROW: it is of the fifth that this commit draws.

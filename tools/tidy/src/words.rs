@@ -44,7 +44,7 @@ const SYNONYMS: [Synonym; 11] = [
         word: "chunk",
         instead: "interleave or slab",
         place: Place::Prose,
-        except: &["crates/nbd/", "crates/fuzz/src/nbd/", "docs/design/"],
+        except: &["crates/nbd/", "tools/fuzz/src/nbd/", "docs/design/"],
     },
     everywhere("resilver", "repair or resync"),
     everywhere("resilvering", "repair or resync"),
@@ -59,7 +59,7 @@ const SYNONYMS: [Synonym; 11] = [
 const UNFINISHED: [&str; 4] =
     [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X"), concat!("HA", "CK")];
 /// This crate names what it forbids.
-const OWN: &str = "crates/tidy/";
+const OWN: &str = "tools/tidy/";
 
 /// Checks Rust files by view, and documents and scripts whole.
 pub(crate) fn check(tree: &Tree, files: &[RustFile]) -> Vec<Finding> {

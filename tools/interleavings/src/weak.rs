@@ -5,7 +5,7 @@ mod cores {
     pub(super) use loom::sync::atomic::{AtomicBool, Ordering};
 }
 
-#[path = "../../block_io/src/queued.rs"]
+#[path = "../../../crates/block_io/src/queued.rs"]
 mod queued;
 
 use loom::sync::Arc;

@@ -15,18 +15,18 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 
 /// The list of names that stay.
-const ALLOWED: &str = "crates/tidy/words_allowed.toml";
+const ALLOWED: &str = "tools/tidy/words_allowed.toml";
 /// Files that name what is refused, and data under names that were given to it elsewhere.
 const EXEMPT: [&str; 6] = [
-    "crates/tidy/src/invented.rs",
+    "tools/tidy/src/invented.rs",
     ALLOWED,
     "crates/space/tests/golden/images/",
-    "crates/fuzz/corpus/",
+    "tools/fuzz/corpus/",
     "docs/proof/ledger/",
     "Cargo.lock",
 ];
 /// Folders whose files are named by their subject.
-const NAMED: [&str; 3] = ["crates/", "scripts/", "docs/"];
+const NAMED: [&str; 4] = ["crates/", "tools/", "scripts/", "docs/"];
 
 /// A word, in all its forms, and the term that replaces it.
 struct Invented {
@@ -48,7 +48,7 @@ const fn word_in(only: &'static [&'static str], forms: &'static str, instead: &'
 const SPACE: &[&str] = &["crates/space/src/"];
 const ENGINE: &[&str] =
     &["crates/block_io/", "crates/journal/", "crates/store/", "crates/pool/", "crates/space/"];
-const SIMULATED: &[&str] = &["crates/space/tests/", "crates/fuzz/", "crates/sim/"];
+const SIMULATED: &[&str] = &["crates/space/tests/", "tools/fuzz/", "tools/sim/"];
 
 /// Refused in names.
 const WORDS: [Invented; 40] = [
@@ -91,7 +91,7 @@ const WORDS: [Invented; 40] = [
     word_in(SPACE, "stretch stretches home homes", "extent or run; main location"),
     word_in(ENGINE, "turn turns moment moments", "mutex; LSN, flush point or `Instant`"),
     word_in(SIMULATED, "life lives", "simulation run"),
-    word_in(&["crates/space/", "crates/proof/"], "flip flips flipped", "alternating slots, switch of a slot"),
+    word_in(&["crates/space/", "tools/proof/"], "flip flips flipped", "alternating slots, switch of a slot"),
 ];
 
 /// Refused in prose and messages: words side by side, lower case.

@@ -145,7 +145,7 @@ mod tests {
             (FLOORS, DRAWING),
             ("crates/units/Cargo.toml", units),
             ("crates/cli/Cargo.toml", cli),
-            ("crates/sim/Cargo.toml", &sim),
+            ("tools/sim/Cargo.toml", &sim),
         ])
     }
 

@@ -87,7 +87,10 @@ fn look(size: u64) {
 /// The frames of a stack that lie in the project, without this file, as `file:line` from the innermost out.
 fn frames_of(stack: &str) -> String {
     let places = stack.lines().filter_map(|line| line.trim().strip_prefix("at "));
-    let ours = places.filter_map(|place| place.split_once("crates/").map(|(_, rest)| rest));
+    let ours = places.filter_map(|place| {
+        let below = place.split_once("crates/").or_else(|| place.split_once("tools/"));
+        below.map(|(_, rest)| rest)
+    });
     let frames = ours.filter(|place| !place.contains("bench_io/src/heap.rs") && place.contains("/src/"));
     // A registry's sources stand in folders of versions, which no crate of the project has.
     let frames = frames.filter(|place| place.split('/').nth(1) == Some("src"));
@@ -146,7 +149,7 @@ mod tests {
 
     #[test]
     fn only_frames_of_the_project_are_reported() {
-        let stack = "0: a\n at /r/crates/bench_io/src/heap.rs:70:5\n 1: b\n at ./crates/space/src/write.rs:120:9\n \
+        let stack = "0: a\n at /r/tools/bench_io/src/heap.rs:70:5\n 1: b\n at ./crates/space/src/write.rs:120:9\n \
                      2: c\n at /reg/smallvec-1.0/src/lib.rs:3:1\n 3: d\n at ./crates/space/src/write.rs:60:1";
         assert_eq!(frames_of(stack), "space/src/write.rs:120 < space/src/write.rs:60");
     }

@@ -7,6 +7,9 @@ use serde::Deserialize;
 /// Where the floors are drawn.
 pub(crate) const FLOORS: &str = "floors.toml";
 
+/// Where crates lie: those of the product, and tools to build, prove and measure it.
+const FOLDERS: [&str; 2] = ["crates/", "tools/"];
+
 /// The content of `floors.toml`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -43,8 +46,10 @@ pub(crate) struct Edge {
 /// A crate of the workspace.
 #[derive(Debug)]
 pub(crate) struct Crate {
-    /// The name of its folder below `crates/`.
+    /// The name of its folder.
     pub name: String,
+    /// Its folder, relative to the root, with a slash at the end.
+    pub folder: String,
     /// Its manifest, relative to the root.
     pub manifest_path: String,
     /// What the manifest says.
@@ -76,17 +81,13 @@ impl House {
             )),
         }
         for (path, text) in tree.ending("/Cargo.toml") {
-            let Some(name) = path.strip_prefix("crates/").and_then(|rest| rest.strip_suffix("/Cargo.toml"))
-            else {
-                continue;
-            };
-            if name.contains('/') {
-                continue;
-            }
+            let Some(folder) = path.strip_suffix("Cargo.toml") else { continue };
+            let Some(name) = name_of(folder) else { continue };
             match text.parse() {
                 Ok(manifest) => {
                     house.crates.push(Crate {
                         name: name.to_owned(),
+                        folder: folder.to_owned(),
                         manifest_path: path.to_owned(),
                         manifest,
                     });
@@ -113,6 +114,12 @@ impl House {
     pub(crate) fn may_be_unsafe(&self, name: &str) -> bool {
         self.floors.edge.unsafe_crates.iter().any(|c| c == name)
     }
+}
+
+/// Returns the name of the crate that lies in a folder; `None` where no crate of the workspace does.
+fn name_of(folder: &str) -> Option<&str> {
+    let below = FOLDERS.iter().find_map(|folders| folder.strip_prefix(folders))?;
+    below.strip_suffix('/').filter(|name| !name.contains('/'))
 }
 
 fn unreadable(path: &str, error: &toml::de::Error) -> Finding {

@@ -47,7 +47,7 @@ pub(crate) fn read(tree: &Tree, house: &House) -> (Vec<RustFile>, Vec<Finding>) 
     let mut files = Vec::new();
     let mut findings = Vec::new();
     for krate in &house.crates {
-        let folder = format!("crates/{}/", krate.name);
+        let folder = krate.folder.clone();
         let mut walk = Walk { tree, reached: BTreeMap::new() };
         for (root, test) in roots(tree, &folder, &krate.manifest) {
             walk.file(&root, true, test);

@@ -21,16 +21,16 @@ mod runtime {
     }
 }
 
-#[path = "../../fuse/src/board.rs"]
+#[path = "../../../crates/fuse/src/board.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod board;
-#[path = "../../block_linux/src/mailbox.rs"]
+#[path = "../../../crates/block_linux/src/mailbox.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod mailbox;
-#[path = "../../block_linux/src/park.rs"]
+#[path = "../../../crates/block_linux/src/park.rs"]
 #[allow(dead_code)]
 mod park;
-#[path = "../../fuse/src/slots.rs"]
+#[path = "../../../crates/fuse/src/slots.rs"]
 #[allow(dead_code)]
 mod slots;
 
