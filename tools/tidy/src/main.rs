@@ -18,8 +18,10 @@ mod places;
 mod seams;
 mod shell;
 mod source;
+mod structure;
 mod tokens;
 mod tree;
+mod uses;
 mod words;
 
 use anyhow::{Context, Result, bail};
@@ -33,10 +35,13 @@ fn main() -> Result<ExitCode> {
         Some(root) => PathBuf::from(root),
         None => find_root(&std::env::current_dir().context("asking for the current folder")?)?,
     };
-    let findings = check(&root)?;
+    let (findings, counted) = check(&root)?;
     let mut out = std::io::stdout().lock();
     for finding in &findings {
         writeln!(out, "{finding}").context("printing")?;
+    }
+    for line in &counted {
+        writeln!(out, "{line}").context("printing")?;
     }
     writeln!(out, "tidy: {} found", findings.len()).context("printing")?;
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -53,7 +58,8 @@ fn find_root(start: &Path) -> Result<PathBuf> {
     }
 }
 
-fn check(root: &Path) -> Result<Vec<Finding>> {
+/// Returns what is wrong, and lines of what was counted.
+fn check(root: &Path) -> Result<(Vec<Finding>, Vec<String>)> {
     let tree = tree::Tree::read(root)?;
     let (house, mut findings) = house::House::read(&tree);
     let (files, orphans) = modules::read(&tree, &house);
@@ -61,6 +67,8 @@ fn check(root: &Path) -> Result<Vec<Finding>> {
     findings.extend(floors::check(&tree, &house));
     findings.extend(seams::check(&tree, &house, &files));
     findings.extend(length::check(&files));
+    let (breaches, counted) = structure::check(&tree, &house, &files);
+    findings.extend(breaches);
     findings.extend(words::check(&tree, &files));
     findings.extend(invented::check(&tree, &files));
     findings.extend(places::check(&tree));
@@ -70,5 +78,5 @@ fn check(root: &Path) -> Result<Vec<Finding>> {
     findings.extend(licences::check(&licences::read(root)));
     findings.sort();
     findings.dedup();
-    Ok(findings)
+    Ok((findings, counted))
 }
