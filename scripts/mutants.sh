@@ -113,7 +113,7 @@ export DOLMEN_OWNER="$owner" DOLMEN_STATE="$state"
 attend -- xargs -a "$state/rows" -d '\n' -n 1 -P "$jobs" sh "$scripts/mutant.sh" >"$state/said" 2>&1
 cat "$state/said"
 say "mutants took $(($(now) - begun)) s"
-passed=$(grep -c '^  [a-z_]* .* killed ' "$state/said")
+passed=$(grep -cE '^  [a-z_]+ +[a-z0-9-]+ +killed +[0-9(]' "$state/said")
 failed=$(($(wc -l <"$state/rows") - passed))
 say "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]
