@@ -39,6 +39,7 @@ struct Free {
 /// The free blocks of one size.
 struct List {
     first: Cell<Option<NonNull<Free>>>,
+    bytes: Cell<usize>,
 }
 
 struct Lists {
@@ -49,7 +50,7 @@ struct Lists {
 thread_local! {
     static LISTS: Lists = const {
         Lists {
-            lists: [const { List { first: Cell::new(None) } }; CLASSES],
+            lists: [const { List { first: Cell::new(None), bytes: Cell::new(0) } }; CLASSES],
             figures: Cell::new(Figures { made: 0, lent_bytes: 0, peak_bytes: 0, free_bytes: 0 }),
         }
     };
@@ -109,18 +110,26 @@ fn make(class: Class) -> NonNull<u8> {
     block
 }
 
+impl List {
+    fn pop(&self, class: Class) -> Option<NonNull<u8>> {
+        let free = self.first.get()?;
+        // SAFETY: a block in a list is free, and holds a `Free` since `release` wrote it.
+        self.first.set(unsafe { free.as_ref() }.next);
+        self.bytes.set(self.bytes.get() - class.bytes());
+        Some(free.cast())
+    }
+}
+
 impl Lists {
     fn take(&self, class: Class) -> NonNull<u8> {
         let mut figures = self.figures.get();
         figures.lent_bytes += class.bytes();
         figures.peak_bytes = figures.peak_bytes.max(figures.lent_bytes);
         let list = class.list(self);
-        let block = match list.first.get() {
-            Some(free) => {
-                // SAFETY: a block in a list is free, and holds a `Free` since `release` wrote it.
-                list.first.set(unsafe { free.as_ref() }.next);
+        let block = match list.pop(class) {
+            Some(block) => {
                 figures.free_bytes -= class.bytes();
-                free.cast()
+                block
             }
             None => {
                 figures.made += 1;
@@ -138,29 +147,40 @@ impl Lists {
         // A future may end on another thread than the one that it was made on, as tests of tasks do.
         figures.lent_bytes = figures.lent_bytes.saturating_sub(class.bytes());
         let list = class.list(self);
-        if figures.free_bytes + class.bytes() > FREE_BYTES_MAX {
-            // SAFETY: `make` allocated the block with this layout, and the caller does not use it again.
-            unsafe { dealloc(block.as_ptr(), class.layout()) };
-        } else {
-            let free = block.cast::<Free>();
-            // SAFETY: the block is aligned and large enough for a `Free`, and nothing else uses it.
-            unsafe { free.write(Free { next: list.first.get() }) };
-            list.first.set(Some(free));
-            figures.free_bytes += class.bytes();
+        let free = block.cast::<Free>();
+        // SAFETY: the block is aligned and large enough for a `Free`, and nothing else uses it.
+        unsafe { free.write(Free { next: list.first.get() }) };
+        list.first.set(Some(free));
+        list.bytes.set(list.bytes.get() + class.bytes());
+        figures.free_bytes += class.bytes();
+        while figures.free_bytes > FREE_BYTES_MAX {
+            figures.free_bytes -= self.shrink_longest();
         }
         self.figures.set(figures);
+    }
+
+    /// Returns one block of the list with the most bytes to the allocator, and its length. So a size that was in use once makes
+    /// room for the sizes in use now, which find their blocks in their lists again.
+    #[cold]
+    #[inline(never)]
+    fn shrink_longest(&self) -> usize {
+        let longest = self.lists.iter().enumerate().max_by_key(|(_, list)| list.bytes.get());
+        let Some((number, list)) = longest else { return 0 };
+        let class = Class(number);
+        let Some(block) = list.pop(class) else { unreachable!("lists over their limit hold a block") };
+        // SAFETY: `make` allocated the block with this layout, and it is in no list any more.
+        unsafe { dealloc(block.as_ptr(), class.layout()) };
+        class.bytes()
     }
 }
 
 impl Drop for Lists {
     fn drop(&mut self) {
         for (number, list) in self.lists.iter().enumerate() {
-            let layout = Class(number).layout();
-            while let Some(free) = list.first.get() {
-                // SAFETY: as in `take`.
-                list.first.set(unsafe { free.as_ref() }.next);
+            let class = Class(number);
+            while let Some(block) = list.pop(class) {
                 // SAFETY: `make` allocated the block with this layout, and it is in no list any more.
-                unsafe { dealloc(free.as_ptr().cast(), layout) };
+                unsafe { dealloc(block.as_ptr(), class.layout()) };
             }
         }
     }

@@ -10,7 +10,7 @@
 //! Invariants:
 //! - A future has at most [`FUTURE_BYTES_MAX`] bytes; the build of a larger one fails.
 //! - A block belongs to one `Pooled` or to the list of one thread, never to both.
-//! - The lists of a thread hold at most [`FREE_BYTES_MAX`] bytes; what is returned beyond them goes to the allocator.
+//! - The lists of a thread hold at most [`FREE_BYTES_MAX`] bytes; beyond them the longest list returns blocks to the allocator.
 #![allow(unsafe_code)]
 
 mod blocks;
@@ -230,6 +230,29 @@ mod tests {
         let lent: Vec<_> = (0..2 * FREE_BYTES_MAX / 256).map(|_| counter.wait()).collect();
         drop(lent);
         assert_eq!(figures().free_bytes, FREE_BYTES_MAX);
+    }
+
+    /// A size that was in use once gives way to one that is in use now, which then asks the allocator for nothing.
+    #[test]
+    fn a_size_in_use_has_room_beside_one_that_was() {
+        let counter = Counter(Cell::new(0));
+        let past: Vec<_> = (0..2 * FREE_BYTES_MAX / 256).map(|_| counter.wait()).collect();
+        drop(past);
+        let large = || {
+            Pooled::new(async {
+                let kept = [0_u8; 4000];
+                std::future::ready(()).await;
+                std::hint::black_box(&kept);
+            })
+        };
+        let lend = || drop((0..100).map(|_| large()).collect::<Vec<_>>());
+        lend();
+        let made = figures().made;
+        for _ in 0..100 {
+            lend();
+        }
+        assert_eq!(figures().made, made);
+        assert!(figures().free_bytes <= FREE_BYTES_MAX);
     }
 
     /// A handle is three words, so that callers do not hold the state of what they call.
