@@ -234,7 +234,7 @@ mod tests {
 
     /// A size that was in use once gives way to one that is in use now, which then asks the allocator for nothing.
     #[test]
-    fn a_size_in_use_has_room_beside_one_that_was() {
+    fn a_size_in_use_finds_room_after_another_was_busy() {
         let counter = Counter(Cell::new(0));
         let past: Vec<_> = (0..2 * FREE_BYTES_MAX / 256).map(|_| counter.wait()).collect();
         drop(past);
