@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, Job, JobKind, Simple};
+use dolmen_pool::DamagedLabels;
 use dolmen_space::{Scrub, ScrubPlace, ScrubPosition, SpaceRange, Verification};
 use dolmen_units::{Bytes, Name, SpaceId};
 use serde::{Deserialize, Serialize};
@@ -292,6 +293,7 @@ async fn scrub(pool: &OpenPool, course: &Course, note: &str) -> Answer<Outcome> 
         // What came back meanwhile was not read from its beginning, and what left not to its end.
         found.add_absent(absent_names(pool));
     };
+    let labels = noted(&spaces.pool().verify_labels().await);
     let is_at_end = loop {
         let is_at_end = spaces.scrub(&course.scrub, &course.progress, note_seen).await;
         let is_at_end = is_at_end.map_err(|error| fault::space(&error))?;
@@ -303,7 +305,7 @@ async fn scrub(pool: &OpenPool, course: &Course, note: &str) -> Answer<Outcome> 
     };
     course.is_ending.set(true);
     let found = course.found.borrow().clone();
-    let notes = format!("{}{note}", found.not_verified());
+    let notes = format!("{labels}{}{note}", found.not_verified());
     if !is_at_end {
         let reported = found.reported().unwrap_or_else(|error| error.message);
         return Ok(Outcome::CalledOff(format!("called off; by then {reported}{notes}")));
@@ -315,6 +317,24 @@ async fn scrub(pool: &OpenPool, course: &Course, note: &str) -> Answer<Outcome> 
             Err(error)
         }
     }
+}
+
+/// Says of which disks copies of the label were damaged; empty where none was.
+fn noted(damaged: &[DamagedLabels]) -> String {
+    let names = |is_mended: bool| -> String {
+        let of = damaged.iter().filter(|damaged| damaged.is_mended == is_mended);
+        of.map(|damaged| damaged.disk.name()).collect::<Vec<_>>().join(", ")
+    };
+    let (mended, left) = (names(true), names(false));
+    let mended = if mended.is_empty() {
+        String::new()
+    } else {
+        format!("; copies of the labels of {mended} were damaged, and are rewritten")
+    };
+    if left.is_empty() {
+        return mended;
+    }
+    format!("{mended}; copies of the labels of {left} are damaged and cannot be rewritten: replace the disk")
 }
 
 #[cfg(test)]

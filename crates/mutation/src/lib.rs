@@ -232,6 +232,8 @@ mutants! {
     FailedSwitchKeeps = "failed-switch-keeps",
     /// A recovery writes tables that lack a line before others say where it is.
     SourceDroppedEarly = "source-dropped-early",
+    /// A scrub leaves damaged copies of labels as they are.
+    ScrubSkipsLabels = "scrub-skips-labels",
     /// A file that lies on a space may become a disk of a pool.
     DiskOnSpace = "disk-on-space",
     /// A line of the log waits until the one before it was read.

@@ -4,5 +4,6 @@ mod changes;
 mod corrupt_log;
 mod degraded;
 mod input;
+mod labels;
 mod scale;
 mod two_hosts;
