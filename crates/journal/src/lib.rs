@@ -4,11 +4,16 @@
 //! batch is *written* when every copy completed it, *durable* when it was written as a durable write. One order, the
 //! [`Lsn`], covers everything.
 //!
+//! ```text
+//! ring  │ trimmed │ tail … durable mark │ … last durable batch │ cached batches, may be lost │ free │
+//!                   nothing may be missing  this batch exists      a missing one is a hole
+//! ```
+//!
 //! Order of writes, and what a crash leaves:
 //!
 //! | step | after a crash here |
 //! |---|---|
-//! | batch *n* goes to every copy | some copies may have it: the union takes it, or nobody has it and nobody was told |
+//! | batch *n* goes to every copy | some copies have it: the union takes it; or none has it, and it was not acknowledged |
 //! | every copy completed it | cached: it may be lost although *n* + 1 survives, a *hole*; durable: no loss of fewer than all copies removes it |
 //! | batch *n* + 1 goes out | it names the last durable LSN before it and the durable mark: what they cover and no copy has is *damage* |
 //! | [`recover`] reads every copy, [`Recovered::heal`] writes the union to all, flushes | repeated; nothing was served yet |
@@ -16,7 +21,7 @@
 //!
 //! A batch counts only if its epoch is the one that owned its LSN, its LSN and position are not below the tail, and
 //! it stands at the address that it names. So neither an earlier lap, nor an opener that never came to be in force,
-//! nor a misdirected write is believed.
+//! nor a misdirected write counts.
 //!
 //! Invariants: one batch is under way at a time; LSNs and positions grow together; no live batch is overwritten; no
 //! batch straddles the ring's end; a batch is acknowledged only when every copy of the log has it.

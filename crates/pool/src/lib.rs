@@ -6,6 +6,13 @@
 //!
 //! What spaces and rows mean is not known here: they are keys, values and runs of allocation units.
 //!
+//! ```text
+//! open:       labels ─ epoch decides ─ newest checkpoint ─ all voters' rings: the union ─ old members out
+//!             ─ heal logs ─ pend ─ arbiter ─ settle ─ list holes ─ recovery of spaces ─ checkpoint ─ serve
+//! change:     one record in one batch, durable on every voter ─ overlay of the map
+//! checkpoint: tables of spaces ─ changed pages to free places, flush ─ block to slot n mod 2, flush ─ trim log
+//! ```
+//!
 //! Write order of everything durable: labels and the arbiter as in crate `epoch`, the log before the map, the map before
 //! the log is trimmed (docs/design/0001). Where another host may reach the disks, `hosts` keeps two of them apart.
 //!

@@ -4,6 +4,19 @@
 //! table that says of every block whether it was written, and what its checksum is. Reading and writing index the row and
 //! do arithmetic; nothing finer is mapped.
 //!
+//! ```text
+//! request ─ log room, limits ─ row: look up or claim ─ lock blocks, ticket ─ class of the write
+//!    ├ fresh        data ∥ record            never written, as a flush has covered
+//!    ├ rewrite      record, then data        unflushed content below
+//!    ├ overwrite    durable record, data     flushed content below
+//!    ├ whole stripe data + parity ∥ record   fresh, or in the other slot: the shadow row
+//!    └ cached       cache block ∥ mapping    else in strict rows; destage: redo, flush, in place, flush, done
+//!  ─ all copies; a failed disk leaves by a new epoch, and its slab is stale on record ─ acknowledge
+//!
+//! flush:    close batch ─ wait for earlier writes ─ flush every written disk ─ durable mark ─ acknowledge
+//! recovery: blocks that the log names ─ newest candidate that a copy verifies ─ checkpoint ─ serve
+//! ```
+//!
 //! Rows with parity have no copies: what is written to them lies in a *write cache* of mirrored rows first, and is put in
 //! place a stripe at a time. The code is docs/design/0004: `cache` and `mapping` hold what is cached, `relog` says it again to the
 //! log, `destage` puts it in place, `stripe_read` computes what is gone, `replay` finds it all again after a crash; `cache_size`

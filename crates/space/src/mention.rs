@@ -1,6 +1,6 @@
 //! Where the log speaks of rows. What it says of their blocks is expanded a few rows at a time: an extent says a block in four
-//! bytes, or thousands of discarded ones in none, and each takes some 80 once it can be decided on (docs/design/0002, under
-//! recovery).
+//! bytes, or thousands of discarded ones in none, and each takes some 80 once it can be decided on (docs/design/0002,
+//! *Recovery*).
 
 use std::ops::Range;
 

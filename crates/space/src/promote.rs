@@ -1,4 +1,4 @@
-//! Shadow rows are promoted (docs/design/0007, *Taking over*), or give their stripes back where those are fewer (`drop_shadow`).
+//! Shadow rows are promoted (docs/design/0007, *Promotion*), or give their stripes back where those are fewer (`drop_shadow`).
 //!
 //! 1. What is cached of the row is put in place; what the shadow row lacks is copied, verified, stripe by stripe.
 //! 2. A flush covers that, and the shadow row's tables are written: a checkpoint does both, for all shadow rows that are due.

@@ -1,5 +1,5 @@
 //! What a crash leaves of the write cache: mappings are found in the log, and stripes that may be half in place are finished from
-//! the content that the cache has of them (docs/design/0004, under recovery).
+//! the content that the cache has of them (docs/design/0004, *Recovery*).
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
