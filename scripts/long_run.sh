@@ -1,16 +1,16 @@
 #!/bin/sh
 # long_run.sh [--seeds N] [--part N] [--length N] [--to FILE]
 #
-# Many lives in the simulator, part by part: goes on behind the last part that the page has, adds each part to the page as it ends,
-# and can be stopped and killed at any moment: what is lost then is the part that ran. A part in which a life failed is on the page
-# too, and nothing is begun behind it before somebody has looked, and says --behind-failures.
+# Many runs of the simulator, part by part: continues after the last part on record, adds each part to the record as it ends, and can
+# be stopped and killed at any moment; that loses the part that ran. A part with a failed run is on record too, and no further part
+# begins without --behind-failures.
 #
 #   --seeds N    the last seed (default: 20000; of length 5 these are more than 100 million operations of clients, and take
 #                about three hours on two cores)
 #   --part N     seeds of a part (default: 500)
-#   --length N   how many times as long as usual each life is (default: 5)
-#   --to FILE    the page (default: docs/long-run.md)
-#   --behind-failures   go on although lives of a part have failed
+#   --length N   how many times as long as usual each run is (default: 5)
+#   --to FILE    the record (default: docs/proof/long_run.txt)
+#   --behind-failures   continue although runs of a part have failed
 #
 # DOLMEN_STATE   where logs and the record of this run are kept (default: .demo in the checkout)
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -19,7 +19,7 @@ cd "$root" || exit 1
 last=20000
 part=500
 length=5
-to=docs/long-run.md
+to=docs/proof/long_run.txt
 stops=yes
 
 while [ $# -gt 0 ]; do
@@ -102,18 +102,19 @@ write_page() {
         "$logs/head" "$layouts")
     lives=$(awk -F'|' '{ split($2, seeds, "–"); sum += seeds[2] - seeds[1] + 1 } END { printf "%.0f", sum }' "$parts_now")
     cat <<END
-# The long run
+The long run
 
-Made by \`scripts/long_run.sh\`, part by part. Each seed is a simulation run of a pool on modelled disks: several daemons, with clients, faults, kills, power cuts, and an oracle of every acknowledged byte. \`DOLMEN_SEED=n DOLMEN_LENGTH=m\` replays one. A part with a failed run is repeated with the fixed code; failed runs on the way are not counted. So the parts are of the commits that they name, not one sample of one engine.
+Record of \`scripts/long_run.sh\`, which reads it to continue. Each seed is a simulation run of a pool on modelled disks: several daemons, with clients, faults, kills, power cuts, and an oracle of every acknowledged byte. \`DOLMEN_SEED=n DOLMEN_LENGTH=m\` replays one. A part with a failed run is repeated with the fixed code; failed runs on the way are not counted. So the parts are of the commits that they name, not one sample of one engine.
 
-**$lives runs, $operations client operations, $lost runs that lost acknowledged data or ended with an unsound pool.** With none in n, fewer than one in n/3 is lost, with 95 % confidence (the rule of three): here one in $((operations / 3)) operations. Faults and states that no run met: ${unmet:-none}. Faults that no space of a layout met: ${unmet_by_layout:-none} (\`can_meet\` in \`crates/space/tests/whole/simulator.rs\` lists which cannot).
+Sum: $lives runs, $operations client operations, $lost runs that lost acknowledged data or ended with an unsound pool. With none in n, fewer than one in n/3 is lost, with 95 % confidence (the rule of three): here one in $((operations / 3)) operations. Faults and states that no run met: ${unmet:-none}.
+
+Faults that no space of a layout met: ${unmet_by_layout:-none} (\`can_meet\` in \`crates/space/tests/whole/simulator.rs\` lists which cannot).
 
 | seeds | length | commit | operations | seconds | day | failed |
 |--:|--:|--|--:|--:|--|--:|
 $(cat "$parts_now")
 
-## Faults
-Each counted where it took effect.
+Faults, each counted where it took effect.
 
 \`\`\`faults
 $(cat "$faults")
@@ -126,7 +127,8 @@ $head_of_layouts
 $(cat "$layouts")
 \`\`\`
 
-## Rare states
+Rare states:
+
 \`\`\`states
 $(cat "$states")
 \`\`\`

@@ -1,12 +1,13 @@
 #!/bin/sh
-# results.sh [--seeds N] [--to FILE]
+# results.sh [--only PART]... [--seeds N] [--to FILE]
 #
-# Makes the table of results again (docs/results.md): incidents with and without their safeguards, simulation runs with
-# what was lost in them, what the tests of speed print in virtual time, and how much disks that come back are written. Takes
-# about half an hour on two cores with 1,000 seeds; what each part prints stands in the logs, whole.
+# Makes the page of results again (docs/results.md), a section for each part. A section that is not made keeps what the page has.
+# Each names its commit and its day. What each part prints is in the logs, whole.
 #
+#   --only PART  a part: incidents, simulation, slow, repair, writes, io, sustained or parity; may be repeated (default: all but
+#                sustained, about half an hour on two cores with 1,000 seeds; sustained takes as long again, and 23 GiB)
 #   --seeds N    runs of the simulator, from seed 1 on (default: 1000)
-#   --to FILE    where the table goes (default: docs/results.md)
+#   --to FILE    the page (default: docs/results.md)
 #
 # DOLMEN_STATE   where logs and the record of this run are kept (default: .demo in the checkout)
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -14,12 +15,20 @@ cd "$root" || exit 1
 . "$root/scripts/lib.sh"
 seeds=1000
 to=docs/results.md
+parts=
 
 while [ $# -gt 0 ]; do
     case $1 in
     -h | --help)
         sed -n '2,/^root=/s/^# \{0,1\}//p' "$0"
         exit 0
+        ;;
+    --only)
+        case ${2-} in
+        incidents | simulation | slow | repair | writes | io | sustained | parity) parts="$parts $2" ;;
+        *) die 2 "--only takes a part, not '${2-}'; see $0 --help" ;;
+        esac
+        shift 2
         ;;
     --seeds)
         is_number "${2-}" || die 2 "--seeds takes a number from 1 on, not '${2-}'"
@@ -34,19 +43,24 @@ while [ $# -gt 0 ]; do
     *) die 2 "no option $1; see $0 --help" ;;
     esac
 done
+: "${parts:=incidents simulation slow repair writes io parity}"
 
 take_state
 need_rust
 fetch_crates
 failed=0
+commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
 
-# part TITLE LOG COMMAND...: runs a part; it failed where the command did.
-part() {
-    part_log=$logs/$2.log
+# is_made PART: whether this run makes it.
+is_made() { case " $parts " in *" $1 "*) return 0 ;; *) return 1 ;; esac }
+
+# run TITLE LOG COMMAND...: runs a command of a part; the part failed where the command did.
+run() {
+    run_log=$logs/$2.log
     say "$1"
     shift 2
-    attend -- "$@" >"$part_log" 2>&1 || {
-        say "  failed; all that it said is in $part_log"
+    attend -- "$@" >"$run_log" 2>&1 || {
+        say "  failed; all of its output is in $run_log"
         failed=$((failed + 1))
     }
 }
@@ -54,7 +68,7 @@ part() {
 # table PROGRAM MODULE: runs the tests of crate space that print figures of one kind, with the engine built as for users.
 table() {
     # shellcheck disable=SC2086 # a list of words
-    part "space: $2" "results-$2" cargo test --release --locked $as_users --test "$1" -- \
+    run "space: $2" "results-$2" cargo test --release --locked $as_users --test "$1" -- \
         --nocapture --test-threads 1 "$2::"
 }
 
@@ -68,32 +82,31 @@ figures() {
 # count NAME: a number of the simulator's tally.
 count() { sed -n "s/^    $1: \([0-9]*\),\$/\1/p" "$state/simulator/logs/simulator.log" | head -n 1; }
 
-note nested "$state/simulator"
-note nested "$state/incidents"
-part 'incidents' incidents env DOLMEN_STATE="$state/incidents" sh scripts/mutants.sh --incidents
-part "simulator: $seeds runs" simulate env DOLMEN_STATE="$state/simulator" sh scripts/simulate.sh --seeds "$seeds"
-for test in slow repair_speed repair_throttle; do
-    table spaces "$test"
-done
-table whole write_costs
-note nested "$state/latency"
-part 'clients beside repairs on the disk of this machine' latency env DOLMEN_STATE="$state/latency" sh scripts/repair_latency.sh
+# section PART TITLE: what the part's function prints, or what the page has under that title.
+section() {
+    printf '## %s\n' "$2"
+    if is_made "$1"; then
+        printf 'Of commit %s, %s, %s processors. ' "$commit" "$(date -u +%Y-%m-%d)" "$(nproc)"
+        "show_$1"
+    else
+        awk -v title="## $2" '/^## / { own = $0 == title; next } own' "$to"
+    fi
+}
 
-operations=$(count operations)
-{
+show_incidents() {
     cat <<END
-# Results
-
-Made by \`scripts/results.sh --seeds $seeds\` on $(date -u +%Y-%m-%d), of commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown), with $(nproc) processors.
-
-## Incident scenarios
 Each is a test against the daemon, and fails without its safeguard ([incidents](incidents.md)).
 
 \`\`\`text
 $(grep -E '^  incident |passed, ' "$logs/incidents.log")
 \`\`\`
 
-## Simulation runs
+END
+}
+
+show_simulation() {
+    operations=$(count operations)
+    cat <<END
 $seeds runs from seed 1 on, each with several daemons, clients, faults, kills, power cuts, and an oracle of every acknowledged byte.
 
 | client operations | daemons | kills | power cuts | replacements | removals | conversions | blocks compared |
@@ -102,21 +115,91 @@ $seeds runs from seed 1 on, each with several daemons, clients, faults, kills, p
 
 Runs that lost acknowledged data, or ended with an unsound pool: $(grep -c '^seed [0-9]* failed' "$state/simulator/logs/simulator.log"). With none in $operations operations, fewer than one in $((operations / 3)) loses something, with 95 % confidence (the rule of three).
 
-The [long run](long-run.md): $(sed -n 's/^\*\*\(.*\)\*\*.*/\1/p' docs/long-run.md) That page counts faults by kind and by layout, and rare states.
-
-## Slow and hung disks
-Modelled disks, in virtual time: three seconds before a disk becomes slow or hangs, five seconds from then on, and three more ([0021](design/0021-slow-disks.md)).
-
 END
+}
+
+# The long run is made by a script of its own; its record is summed up here.
+show_long_run() {
+    printf '## The long run\n'
+    printf 'By `scripts/long_run.sh`, part by part; [its record](proof/long_run.txt) has commits, faults by layout, and rare states. '
+    sed -n 's/^Sum: //p' docs/proof/long_run.txt
+    printf '\n```text\n'
+    sed -n '/^```faults$/,/^```$/{/^```/d;p;}' docs/proof/long_run.txt
+    printf '```\n\n'
+}
+
+show_slow() {
+    printf 'Modelled disks, in virtual time: three seconds before a disk becomes slow or hangs, five seconds from then on, and three more ([0021](design/0021-slow-disks.md)).\n\n'
     figures slow ' times slower: '
-    printf '## Repair\nRates of repairs on modelled disks without clients, compared with the rate of one disk.\n\n'
+}
+
+show_repair() {
+    printf 'Rates of repairs on modelled disks without clients, compared with the rate of one disk ([0013](design/0013-repair-speed.md)).\n\n'
     figures repair_speed ' of what one takes'
-    printf 'Clients during a repair, with and without a limit of their latency, exact in virtual time.\n\n'
+    printf 'Clients during a repair, with and without a limit of their latency, exact in virtual time ([0014](design/0014-throttle.md)).\n\n'
     figures repair_throttle ' requests, median '
     printf 'The same on the disk of this machine: a mirror on four files, one of which is replaced again and again (`scripts/repair_latency.sh`).\n\n'
     printf '```text\n%s\n```\n\n' "$(grep -E '^skipped: | median |^   meanwhile ' "$logs/latency.log")"
-    printf '## What a write costs\nReads, writes and flushes per client request, and bytes per byte.\n\n'
+}
+
+show_writes() {
+    printf 'Reads, writes and flushes per client request, and bytes per byte. *Scattered*: whole stripes over old content in random order, each once. *Again*: the same, each place six times on average.\n\n'
     figures write_costs '^(space|simple|span|mirror|parity|dual|strict|sustained)'
-} >"$to.new" && mv "$to.new" "$to"
+}
+
+# The columns of the benchmark's table that are counts, and so do not depend on other work on the machine.
+show_io() {
+    printf 'Commands per client I/O of 4 KiB to a mirror of 2 on three files, with three voters ([columns](bench_io.md)).\n\n'
+    printf '```text\n'
+    grep -E '^ *(what|fresh|rewrite|overwrite|warm read|cold read) ' "$logs/io.log" | cut -c1-27,86-92,111-117,125-131,138-167,178-187
+    printf '```\n\n'
+}
+
+show_sustained() {
+    printf 'Random writes of 4 KiB to a parity space of 4 + 1 columns and 16 GiB, until write cache and log are empty ([method](bench_io.md)).\n\n'
+    printf '```text\n'
+    grep -v -E '^ *(Compiling|Finished|Running) ' "$logs/sustained.log"
+    printf '```\n\n'
+}
+
+show_parity() {
+    printf 'GB/s in one thread, by kernel, for 8 data columns ([columns](erasure.md)).\n\n'
+    grep -E '^\| what |^\|---|^\|[^|]*\| 8 \+ ' "$logs/parity.log"
+    printf '\n'
+}
+
+note nested "$state/simulator"
+note nested "$state/incidents"
+note nested "$state/latency"
+! is_made incidents ||
+    run 'incidents' incidents env DOLMEN_STATE="$state/incidents" sh scripts/mutants.sh --incidents
+! is_made simulation ||
+    run "simulator: $seeds runs" simulate env DOLMEN_STATE="$state/simulator" sh scripts/simulate.sh --seeds "$seeds"
+! is_made slow || table spaces slow
+! is_made repair || {
+    table spaces repair_speed
+    table spaces repair_throttle
+    run 'clients during repairs on the disk of this machine' latency \
+        env DOLMEN_STATE="$state/latency" sh scripts/repair_latency.sh
+}
+! is_made writes || table whole write_costs
+! is_made io ||
+    run 'commands per I/O' io cargo run -q --release --locked -p dolmen-bench-io -- --layout mirror2 --size 4K --seconds 0.1
+! is_made sustained ||
+    run 'sustained random writes' sustained cargo run -q --release --locked -p dolmen-bench-io -- sustained --limit 5.5
+! is_made parity || run 'parity kernels' parity cargo run -q --release --locked -p dolmen-erasure --example figures
+
+{
+    printf '# Results\n\nMade by `scripts/results.sh`, a section for each part; `--only PART` makes one again.\n\n'
+    section incidents 'Incident scenarios'
+    section simulation 'Simulation runs'
+    show_long_run
+    section slow 'Slow and hung disks'
+    section repair 'Repair'
+    section writes 'What a write costs'
+    section io 'Cost per I/O'
+    section sustained 'Sustained random writes'
+    section parity 'Parity kernels'
+} | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}' >"$to.new" && mv "$to.new" "$to"
 say "$to"
 [ "$failed" -eq 0 ] || die 1 "$failed parts failed"
