@@ -177,7 +177,7 @@ pub struct ServeNetwork {
     pub allow: Vec<String>,
 }
 
-/// Serves a space over NBD on the daemon's own socket for that, and on a network where it is told to.
+/// Serves a space over NBD on the daemon's own socket for that, and on a network where the request says so.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServeSpace {

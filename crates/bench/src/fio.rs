@@ -354,7 +354,7 @@ fn samples_in(log: &str, interval_ms: u32, moved: u64) -> Vec<Sample> {
 mod tests {
     use super::*;
 
-    /// What is no document is told apart from a document that tells of a failure.
+    /// What is no document is distinguished from a document that tells of a failure.
     #[test]
     fn answers_without_figures_are_named() {
         let message = |text: &str| read(text, "", 100).unwrap_err().to_string();

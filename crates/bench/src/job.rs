@@ -47,7 +47,7 @@ impl Engine {
     }
 }
 
-/// A target that `fio` cannot be told of.
+/// A target that `fio` cannot address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
     /// Its path has a character with a meaning in job files. Links are followed before, so that one does not help.
@@ -88,7 +88,7 @@ pub struct Fill {
 /// The job file of a step.
 ///
 /// # Errors
-/// When `fio` cannot be told of the target.
+/// When `fio` cannot address the target.
 pub fn step_job(plan: &Plan, step: &Step) -> Result<String, JobError> {
     let mut text = String::new();
     let (Some(target), Some(profile)) = (plan.targets.get(step.target), plan.profiles.get(step.profile))
@@ -100,7 +100,7 @@ pub fn step_job(plan: &Plan, step: &Step) -> Result<String, JobError> {
     put(&mut text, "lat_percentiles", 1);
     put(&mut text, "clat_percentiles", 0);
     put(&mut text, "percentile_list", PERCENTILES);
-    // fio up to 3.33 takes addresses from a seed of its own, unless it is told not to (axboe/fio, issue 1502).
+    // fio up to 3.33 takes addresses from a seed of its own, unless an option forbids it (axboe/fio, issue 1502).
     put(&mut text, "randrepeat", 0);
     put(&mut text, "randseed", seed_of(step));
     put(&mut text, "norandommap", 1);
@@ -128,7 +128,7 @@ pub fn step_job(plan: &Plan, step: &Step) -> Result<String, JobError> {
 /// The job file that writes a part of a target once.
 ///
 /// # Errors
-/// When `fio` cannot be told of the target.
+/// When `fio` cannot address the target.
 pub fn fill_job(plan: &Plan, target: &Target, fill: Fill) -> Result<String, JobError> {
     let mut text = String::new();
     common(&mut text, target, &plan.settings)?;

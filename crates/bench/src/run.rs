@@ -56,14 +56,14 @@ pub trait Generator {
     /// Why it cannot.
     type Error: std::error::Error;
 
-    /// Runs a job to its end. When it was told to stop, it ends the job and returns [`Halt::Interrupted`]; what the job
+    /// Runs a job to its end. After a request to stop it ends the job and returns [`Halt::Interrupted`]; what the job
     /// printed by then is worth nothing.
     ///
     /// # Errors
     /// When there is no answer.
     fn run(&mut self, order: &Order<'_>) -> Result<Answer, Halt<Self::Error>>;
 
-    /// The share of all processors, in per cent, that others use while no job runs; nothing where that cannot be told.
+    /// The share of all processors, in per cent, that others use while no job runs; nothing where that is unknown.
     fn idle_percent(&mut self) -> Option<f64>;
 }
 

@@ -64,7 +64,7 @@ pub enum Durability {
     Durable,
 }
 
-/// Why a device did not do what it was told.
+/// Why a device did not carry out a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     /// The medium could not be read or written there. Other addresses may work.
@@ -175,7 +175,7 @@ pub struct IoCounters {
 /// A disk, or anything that behaves like one.
 ///
 /// The contract, which `conformance` tests of every implementor:
-/// - `submit` never blocks and never fails by itself; whatever is wrong is told by the completion.
+/// - `submit` never blocks and never fails by itself; the completion reports whatever is wrong.
 /// - The command takes effect whether or not the returned [`Submission`] is polled or dropped. Dropping it does not
 ///   cancel anything; the device owns the memory until completion.
 /// - Commands that are under way at the same time take effect in any order, in units of

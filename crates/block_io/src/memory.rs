@@ -180,7 +180,7 @@ impl fmt::Debug for MemoryDevice {
     }
 }
 
-/// A clock that stands still until it is told to go on.
+/// A clock that stands still until a test advances it.
 #[derive(Debug)]
 pub struct MemoryClock {
     now: Cell<Instant>,

@@ -122,7 +122,7 @@ impl Semaphore {
 
     /// Takes `count` permits when all who asked before have theirs.
     ///
-    /// A waiter whose future is dropped gives up its place.
+    /// A waiter whose future is dropped releases its place.
     pub async fn acquire(&self, count: u64) -> Permit<'_> {
         let ticket = self.next_ticket.get();
         self.next_ticket.set(ticket + 1);

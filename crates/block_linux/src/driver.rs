@@ -37,7 +37,7 @@ pub(crate) enum Sync {
     Data,
 }
 
-/// How a range of a file is given up.
+/// How a range of a file is freed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Allocate {
     /// It reads as zeros and keeps its space.
@@ -128,10 +128,10 @@ pub(crate) trait Driver {
     /// Queues a request. Its memory and its file stay valid until `poll_once` has reported its key.
     fn push(&mut self, key: RequestKey, request: Request);
 
-    /// Asks for a request to be given up, if that is possible; its answer comes in any case.
+    /// Asks for a request to be cancelled, if that is possible; its answer comes in any case.
     fn cancel(&mut self, key: RequestKey);
 
-    /// Hands over what is queued, waits as told, and appends the answers that are there.
+    /// Hands over what is queued, waits as requested, and appends the answers that are there.
     fn poll_once(&mut self, wait: Wait, answers: &mut Vec<(RequestKey, i32)>);
 
     /// Makes a file known; the place in the driver's table, if it has one and it is not full.

@@ -15,7 +15,7 @@ pub(crate) fn device_error(errno: i32) -> DeviceError {
         libc::EINVAL => DeviceError::Misaligned,
         libc::EFBIG => DeviceError::OutOfRange,
         // EIO, ENODATA (a read that can never succeed), EILSEQ and EBADMSG (an integrity check of the block layer),
-        // EREMOTEIO (a target that gave up), and whatever a driver makes up: the address failed, others may work.
+        // EREMOTEIO (a target that timed out), and whatever a driver makes up: the address failed, others may work.
         errno => DeviceError::Medium { errno },
     }
 }

@@ -39,7 +39,7 @@ const _: () = assert!(
 const _: () =
     assert!(BLOCK as u64 == BLOCK_BYTES && SECTOR as u64 == SECTOR_BYTES, "the same units as the engine's");
 
-/// What is believed about writes of one engine block at a power failure.
+/// What is assumed about writes of one engine block at a power failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BlockAtomicity {
     /// Disks as they report it; files are assumed to write a block wholly or not at all.

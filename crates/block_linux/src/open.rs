@@ -33,7 +33,7 @@ pub struct OpenOptions {
     pub exclusive: bool,
     /// How long a command may take.
     pub command_limit: Duration,
-    /// What is believed about writes of one block at a power failure.
+    /// What is assumed about writes of one block at a power failure.
     pub atomicity: BlockAtomicity,
 }
 

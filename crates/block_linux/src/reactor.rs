@@ -5,7 +5,7 @@
 //! entry stays until the kernel lets go of it.
 //!
 //! A request under way holds its file, and a file holds the reactor. So a reactor is not dropped, nor the memory that
-//! the kernel may still write to, before the last answer has come; when one never comes, that memory is given up.
+//! the kernel may still write to, before the last answer has come; when one never comes, that memory is leaked.
 //!
 //! Invariant: no waker, no buffer and no file is dropped while the table or the driver is borrowed, because each of
 //! them may call back.
@@ -265,7 +265,7 @@ impl Reactor {
     pub(crate) fn poll_once(&self, wait: Wait) {
         let mut answers = self.answers.take();
         self.driver.borrow_mut().poll_once(wait, &mut answers);
-        // Before anybody is told: a wake-up by this very thread need not go through the kernel.
+        // Before any waker is called: a wake-up by this very thread need not go through the kernel.
         self.parker.awake();
         for (key, answer) in answers.drain(..) {
             self.take_answer(key, answer);
@@ -360,7 +360,7 @@ impl Reactor {
         }
     }
 
-    /// Takes no more requests, gives up those on sockets, and waits until the kernel has let go of the rest, but not
+    /// Takes no more requests, cancels those on sockets, and waits until the kernel has let go of the rest, but not
     /// longer than `limit`. Returns how many it still holds.
     pub(crate) fn close(&self, limit: Duration) -> usize {
         self.closed.set(true);
@@ -434,7 +434,7 @@ fn pieces((address, len): (*mut u8, usize)) -> impl Iterator<Item = (*mut u8, us
         .map(move |start| (address.wrapping_add(start), REGION_BYTES_MAX.min(len - start)))
 }
 
-/// The wait for a request's answer. Dropping it gives up a request that may be recalled, and lets any other go on; the
+/// The wait for a request's answer. Dropping it cancels a request that may be recalled, and lets any other go on; the
 /// memory stays with the request in both cases.
 pub(crate) struct Answer {
     reactor: Rc<Reactor>,

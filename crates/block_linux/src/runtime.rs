@@ -114,7 +114,7 @@ pub struct RuntimeCounters {
 }
 
 /// The runtime of one core. Dropping it drops its tasks and waits, within a limit, for the kernel to let go of their
-/// buffers; what it does not let go of is given up, not freed.
+/// buffers; what it does not release is leaked, not freed.
 pub struct Runtime {
     handle: Handle,
     close_limit: Duration,

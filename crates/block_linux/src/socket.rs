@@ -20,7 +20,7 @@ use crate::reactor::OpenFile;
 use crate::runtime::Handle;
 use crate::work::{SEND_PARTS_MAX, Work};
 
-/// Why a socket did not do what it was told.
+/// Why a socket did not carry out a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SocketError {
     /// The other side is gone.

@@ -9,7 +9,7 @@ use crate::driver::RequestKey;
 use crate::reactor::OpenFile;
 use crate::work::Work;
 
-/// Who is told of the answer.
+/// The receiver of the answer.
 pub(crate) enum Waiter {
     Device(CompletionKey),
     Future(Option<Waker>),

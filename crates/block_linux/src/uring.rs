@@ -282,7 +282,7 @@ impl Driver for Uring {
 
     fn forget(&mut self, slot: u32) {
         if let Err(error) = self.ring.submitter().register_files_update(slot, &[-1]) {
-            // The place is given up rather than lent again with another file still in it.
+            // The place is abandoned rather than lent again with another file still in it.
             tracing::warn!(%error, slot, "a file stays in the ring's table and is closed with the ring");
             return;
         }

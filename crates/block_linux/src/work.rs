@@ -212,7 +212,7 @@ impl Work {
         }
     }
 
-    /// Whether giving up the wait may give up the request: nothing that reaches a disk is ever recalled.
+    /// Whether the end of the wait may cancel the request: nothing that reaches a disk is ever recalled.
     pub(crate) fn is_recallable(&self) -> bool {
         match self {
             Self::Accept | Self::Receive { .. } => true,

@@ -80,7 +80,7 @@ impl Buffer {
         self.hold.place.len = u32::try_from(len).unwrap_or(self.hold.place.len);
     }
 
-    /// Gives up the right to write, for handles that can be cloned.
+    /// Drops the right to write, for handles that can be cloned.
     #[must_use]
     pub fn freeze(self) -> Shared {
         Shared { hold: self.hold }

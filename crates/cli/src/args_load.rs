@@ -1,4 +1,4 @@
-//! What `dolmen iostat` and `dolmen top` are told.
+//! Arguments of `dolmen iostat` and `dolmen top`.
 
 use std::time::Duration;
 

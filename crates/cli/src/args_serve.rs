@@ -1,4 +1,4 @@
-//! What `dolmen serve` is told.
+//! Arguments of `dolmen serve`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Changes: asked for, confirmed where data would be lost, and told about.
+//! Changes: asked for, confirmed where data would be lost, and reported.
 
 use std::path::PathBuf;
 
@@ -97,7 +97,7 @@ impl Session<'_, '_> {
         document.value
     }
 
-    /// Waits for the job that carries a change on, unless told otherwise.
+    /// Waits for the job that carries a change on, unless an option forbids it.
     pub(crate) fn wait_for(&mut self, change: &Change, waiting: &Waiting) -> Result<(), CliError> {
         let Some(job) = &change.job else { return Ok(()) };
         if waiting.no_wait {

@@ -93,7 +93,7 @@ impl Follower {
     fn look(&mut self, session: &mut Session<'_, '_>, arguments: &EventsArguments) -> Result<(), CliError> {
         let document = match ask(session, arguments, self.last) {
             Ok(document) => document,
-            // The next one knows what was told, and goes on with the numbers.
+            // The next one knows what was reported, and goes on with the numbers.
             Err(error) if is_away(&error) => {
                 if !std::mem::replace(&mut self.is_waiting, true) {
                     session.out.print(format_args!("{}; waiting for a daemon", error.in_one_line()));

@@ -20,7 +20,7 @@ const REST: Duration = Duration::from_secs(1);
 pub(crate) struct ApiSocket {
     listener: UnixListener,
     path: PathBuf,
-    /// Whether it was told that clients cannot be taken, or that the socket cannot be made again.
+    /// Whether the log has that clients cannot be taken, or that the socket cannot be made again.
     is_reported: bool,
 }
 

@@ -203,7 +203,7 @@ impl Histories {
         self.folder.join(format!("{pool}.json"))
     }
 
-    /// What is on record. What cannot be read is told, and is no history.
+    /// What is on record. What cannot be read is logged, and is no history.
     async fn read(&self, pool: PoolId) -> Option<Recorded> {
         let path = self.path(pool);
         let shown = path.display().to_string();
@@ -251,13 +251,13 @@ impl Histories {
 pub(crate) struct History {
     /// Errors of disks that a person has seen: only those beyond them are a warning. The counters themselves stay.
     pub(crate) acknowledged: RefCell<BTreeMap<DiskId, DiskCounters>>,
-    /// What people are told of, joined where it can be.
+    /// What is reported to people, joined where it can be.
     ranges: RefCell<Vec<DataLossEvent>>,
     /// The engine's list at the last look.
     of_engine: RefCell<Vec<DataLossEvent>>,
     /// What is on record.
     written: RefCell<Vec<u8>>,
-    /// Whether writing it failed the last time, so that it is told once.
+    /// Whether writing it failed the last time, so that it is logged once.
     is_failing: Cell<bool>,
 }
 

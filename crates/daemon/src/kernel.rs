@@ -264,7 +264,7 @@ impl Engine {
     }
 
     /// Whether requests for a space wait, because its pool should be open and is not: file systems on it go on when it is, as behind
-    /// a restart of the daemon. They fail where a person gave up what waits.
+    /// a restart of the daemon. They fail where a person cleared what waits.
     fn waits_for_pool(&self, key: SpaceKey) -> bool {
         self.closed.borrow().contains_key(&key.pool) && !self.transports.is_excluded(key)
     }

@@ -70,7 +70,7 @@ impl Remembered {
         }
     }
 
-    /// Who may still be there of those that were told of writes while it was open.
+    /// Who may still be there of the clients whose writes were acknowledged while it was open.
     pub(crate) fn clients(&self) -> Clients {
         match self.boot.is_some() && self.boot == boot_id() {
             true => Clients::MayLive,
@@ -113,7 +113,7 @@ impl Ledger {
         self.file_worker.run(move || remove_durably(&path)).await
     }
 
-    /// All pools that were open. A file that cannot be read is told, and passed over.
+    /// All pools that were open. A file that cannot be read is logged, and passed over.
     pub(crate) async fn all(&self) -> io::Result<Vec<(PoolId, Remembered)>> {
         let folder = self.folder.clone();
         self.file_worker.run(move || read_all(&folder)).await

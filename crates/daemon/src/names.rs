@@ -55,7 +55,7 @@ pub(crate) async fn follow(engine: Weak<Engine>, watch_worker: IoWorker, clock: 
         let Some(places) = engine.upgrade().map(|engine| engine.places_of_absent()) else { return };
         let looked = watch_worker.run(move || Ok((look_at(&held)?, look_for_absent(places)))).await;
         let Some(engine) = engine.upgrade() else { return };
-        // Where it cannot be told, they keep their names, and are what they were.
+        // Where it is unknown, they keep their names, and are what they were.
         let Ok((seen, places)) = looked else { continue };
         engine.open_pools().iter().for_each(|pool| {
             pool.note_backing_states(&seen.backing_states);

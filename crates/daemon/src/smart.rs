@@ -3,7 +3,7 @@
 //! It may hang for as long as the disk does. It is asked on a thread of its own, on which nothing else waits, one disk after
 //! another, with a time limit; a disk whose last question still hangs is not asked again.
 //!
-//! Invariant: nothing depends on an answer but what is told, the score, and whether the disk counts as failing.
+//! Invariant: nothing depends on an answer but reports, the score, and whether the disk counts as failing.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

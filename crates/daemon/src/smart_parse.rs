@@ -1,4 +1,4 @@
-//! The answer of `smartctl --json -a`, which comes from a program, and through it from a disk: nothing in it is believed to be of
+//! The answer of `smartctl --json -a`, which comes from a program, and through it from a disk: nothing in it is assumed to be of
 //! any length or kind.
 
 use dolmen_api::Smart;
@@ -15,7 +15,7 @@ const UNCORRECTABLE: u64 = 198;
 /// Makers put other things above the count in the 48 bits of an attribute.
 const COUNT_BITS: u64 = 0xffff_ffff;
 
-/// What an answer says; or why nothing can be told, in words.
+/// What an answer says; or why nothing is known, in words.
 pub(crate) fn parse(answer: &[u8]) -> Result<Smart, String> {
     if answer.len() > ANSWER_BYTES_MAX {
         return Err(format!("smartctl's answer is longer than {ANSWER_BYTES_MAX} bytes"));

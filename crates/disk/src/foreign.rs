@@ -44,7 +44,7 @@ const fn known(what: &'static str, at: usize, magic: &'static [u8]) -> Signature
     Signature { what, at, magic }
 }
 
-/// Formats that are told by bytes at a fixed place from the start.
+/// Formats that are recognised by bytes at a fixed place from the start.
 const FRONT: &[Signature] = &[
     known("an XFS file system", 0, b"XFSB"),
     known("a LUKS encrypted volume", 0, b"LUKS\xba\xbe"),

@@ -24,7 +24,7 @@ pub enum History {
     Holds,
     /// The label's epoch is in the past of that epoch.
     Past,
-    /// The label's epoch belongs to another side, or cannot be told.
+    /// The label's epoch belongs to another side, or is unknown.
     Apart,
 }
 

@@ -235,7 +235,7 @@ impl EpochRecord {
         self.0.spans.iter().rev().find(|span| span.first <= lsn).map(|span| span.epoch)
     }
 
-    /// Whether `other` is surely this epoch or in its past. False also when it merely cannot be told.
+    /// Whether `other` is surely this epoch or in its past. False also when that is merely unknown.
     #[must_use]
     pub fn continues(&self, other: &Self) -> bool {
         let same_line = self.fork() == other.fork() && other.number() <= self.number();

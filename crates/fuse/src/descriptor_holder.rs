@@ -8,7 +8,7 @@
 //! It survives the daemon: a session of its own, deaf to hang-ups and to SIGINT and SIGTERM (at shutdown the system's
 //! manager sends those to all at once, while file systems on attached spaces are still to be unmounted), exempt from the
 //! out-of-memory killer. All its memory is locked before it answers its first request, and it allocates none after, so it
-//! needs no memory that only the daemon could free. It ends when it is told to, or when the folder has been unmounted.
+//! needs no memory that only the daemon could free. It ends on request, or when the folder has been unmounted.
 //! Under systemd the unit must say `KillMode=process`, or stopping the daemon stops the descriptor holder too.
 //!
 //! The conversation, over `SOCK_SEQPACKET`: one question per connection; one byte asks, one byte answers,

@@ -167,11 +167,11 @@ fn init(ticket: Ticket) {
     };
     let (shared, resends) = (std::sync::Arc::clone(ticket.shared()), flags & flag::HAS_RESEND != 0);
     if goes_over_rings {
-        // Told before it is recorded: the rings are registered then, which the kernel refuses before it has the answer.
+        // Answered before it is recorded: the rings are registered then, which the kernel refuses before it has the answer.
         answer(ticket, &reply);
         shared.set_negotiated(minor, resends);
     } else {
-        // Recorded before it is told: a daemon that takes over must know it whenever the kernel does.
+        // Recorded before it is answered: a daemon that takes over must know it whenever the kernel does.
         shared.set_negotiated(minor, resends);
         answer(ticket, &reply);
     }

@@ -585,7 +585,7 @@ impl Files {
         if let Err(error) = self.put_folder_back() {
             tracing::debug!(%space, %error, "the folder of a space that was resized is not mounted");
         }
-        // The kernel believes attributes for no time at all: looking at the file makes it learn the new length.
+        // The kernel caches attributes for no time at all: looking at the file makes it learn the new length.
         let looked = fs::metadata(self.at.join(file_name(&attachment)));
         if let Err(error) = looked {
             tracing::debug!(%space, %error, "looking at the file of a space that was resized");

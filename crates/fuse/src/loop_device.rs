@@ -65,7 +65,7 @@ struct Configuration {
 
 const _: () = assert!(size_of::<Info>() == 232 && size_of::<Configuration>() == 304);
 
-/// Why a loop device did not do what it was told.
+/// Why a loop device did not carry out a request.
 #[derive(Debug, thiserror::Error)]
 pub enum LoopError {
     /// The kernel has no loop devices, or their module is not loaded.
@@ -209,7 +209,7 @@ impl LoopDevice {
         })
     }
 
-    /// Configures a free device, which `record` is told of before it is taken.
+    /// Configures a free device, which `record` gets before it is taken.
     pub(crate) fn configure<E: From<LoopError>>(
         plan: &Plan<'_>,
         mut record: impl FnMut(Self) -> Result<(), E>,
@@ -302,7 +302,7 @@ impl LoopDevice {
     }
 
     /// What tells the device from what it is with another file under it, `None` when there is none: somebody else may have
-    /// taken the number a moment after it was given up. The kernel counts each change of a disk since 5.15; before, the
+    /// taken the number a moment after it was released. The kernel counts each change of a disk since 5.15; before, the
     /// file's path has to do.
     fn incarnation(self) -> Option<String> {
         let file = fs::read_to_string(self.sysfs("loop/backing_file")).ok()?;

@@ -12,7 +12,7 @@ use crate::wire::{Attributes, ROOT_NODE};
 const FILE_MODE: u32 = libc::S_IFREG | 0o600;
 /// A folder that only its owner may enter.
 pub(crate) const FOLDER_MODE: u32 = libc::S_IFDIR | 0o700;
-/// The block that file systems are told to use, and the granularity of discards.
+/// The block that is announced to file systems, and the granularity of discards.
 pub(crate) const BLOCK_BYTES: u32 = 4096;
 
 /// The file of an attached space.

@@ -175,7 +175,7 @@ impl Region {
         Ok(region)
     }
 
-    /// Maps the region of a daemon that died. Nothing in it is believed before it was checked.
+    /// Maps the region of a daemon that died. Nothing in it counts before it was checked.
     pub(crate) fn adopt(file: OwnedFd) -> Result<Self, RegionError> {
         let mut head = [0u8; 20];
         let read = rustix::io::pread(&file, &mut head, 0).unwrap_or(0);
@@ -282,7 +282,7 @@ impl Region {
         self.state(index).store(ARMED, Ordering::Release);
     }
 
-    /// Records the result, before it is told.
+    /// Records the result, before it is answered.
     pub(crate) fn note_answer(&self, index: usize, error: i32) {
         self.error(index).store(error, Ordering::Relaxed);
         self.state(index).store(ANSWERING, Ordering::Release);

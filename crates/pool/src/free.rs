@@ -122,7 +122,7 @@ impl FreeMap {
     ///
     /// # Errors
     /// [`NotOwned`], with nothing changed. Free maps and rows are read from disks, each for itself: that they fit each other is
-    /// known to nobody before a row is given up, and data would be handed out twice where they do not.
+    /// unknown before a row is freed, and data would be handed out twice where they do not.
     pub(crate) fn give(&mut self, run: Run) -> Result<(), NotOwned> {
         let end = run.first.checked_add(run.count).filter(|end| *end <= self.units).ok_or(NotOwned)?;
         let before = self.runs.range(..end).next_back();

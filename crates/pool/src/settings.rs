@@ -16,7 +16,7 @@ const REPAIR_AFTER_USUAL: Duration = Duration::from_secs(30 * 60);
 
 /// Lost disks for which room is kept (docs/design/0023).
 const KEEP_ROOM_FOR: u64 = 2;
-/// Percents from which on people are told that the pool fills up, a byte each.
+/// Percents from which on the status reports that the pool fills up, a byte each.
 const ALERT_AT: u64 = 3;
 /// The most of these.
 pub const ALERTS_MAX: usize = 4;
@@ -84,7 +84,7 @@ impl Pool {
         change.commit().await.map(drop)
     }
 
-    /// Percents of use from which on people are told, ascending.
+    /// Percents of use from which on the status reports it, ascending.
     ///
     /// # Errors
     /// [`PoolError`] when the map cannot be read. A number that makes no sense is none.

@@ -31,7 +31,7 @@ pub enum BadKind {
     NoGoodCopy,
     /// The disks that may have it are not here, or give nothing.
     Absent,
-    /// Nothing is known of it: no copy of its table can be believed.
+    /// Nothing is known of it: no copy of its table counts.
     TableLost,
     /// Nothing is known of it: its part of the map cannot be read.
     MapLost,

@@ -1,9 +1,9 @@
-//! Which slabs of a row have what was written last, told by their tables alone.
+//! Which slabs of a row have what was written last, by their tables alone.
 //!
 //! With a map, a slab that missed writes is marked there. Without one, pages of tables tell: each counts its writes. A slab that
 //! was moved away, or whose disk was away, has pages with lower generations than the others have.
 //!
-//! Invariant: a slab that is behind by more than a crash in a write-back explains is never believed, whatever else is there.
+//! Invariant: a slab that is behind by more than a crash in a write-back explains never counts, whatever else is there.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -31,7 +31,7 @@ pub(crate) struct Weighed {
 /// What came of weighing the slabs of a row.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Weights {
-    /// Slabs, by their place among those given, that are not to be believed.
+    /// Slabs, by their place among those given, that do not count.
     pub(crate) stale: Vec<usize>,
     /// Pages of which a copy is torn that may have been the newest: column, index.
     pub(crate) doubtful: Vec<(usize, usize)>,
@@ -131,8 +131,8 @@ fn decide(shape: RowShape, slabs: &[Weighed], pages: &BTreeMap<(usize, usize), V
         };
         let epoch = |copy: &PageCopy| slabs.get(copy.slab).map(|slab| slab.epoch);
         let written = copies.iter().filter(trusted).filter_map(epoch).max();
-        // What the bad slot of a copy said may have been newer than what is believed, unless its sound slot is older. Of a slab
-        // without any sound page, its header tells whether it was given up before the others were written.
+        // What the bad slot of a copy said may have been newer than what counts, unless its sound slot is older. Of a slab
+        // without any sound page, its header tells whether it was dropped before the others were written.
         let hides = |copy: &&PageCopy| {
             let may_be_newer = copy.newest.is_none_or(|sound| sound >= believed);
             let is_in_use = is_here(copy.slab) || epoch(copy) >= written;

@@ -220,7 +220,7 @@ pub(crate) fn export_document(
     Ok(serde_json::to_string(&document)?)
 }
 
-/// Ranges that are told one by one; more are in the list.
+/// Ranges that are listed one by one; more are in the list.
 const REPORTED: usize = 10;
 
 /// What came out, for people.

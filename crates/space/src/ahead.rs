@@ -4,8 +4,8 @@
 //! Stripes go to their places in the order of addresses, which is none in the cache: one after another, each block would cost a
 //! read of its own.
 //!
-//! Invariant: nothing depends on it. What was read is what is kept, and is believed only with the checksum of its mapping; what
-//! could not be read is read again, by whoever needs it, and told then.
+//! Invariant: nothing depends on it. What was read is what is kept, and counts only with the checksum of its mapping; what
+//! could not be read is read again, by the task that needs it, and reported then.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! A rate that is kept to, whoever asks how much (docs/design/0017).
 //!
 //! A bucket gives out so much in a second, and holds what it gives in a tenth of a second, full at first. Who wants more than it
-//! holds goes when it is full, and what is missing is owed: those behind wait for it. Each asks once and is told its place in all
+//! holds goes when it is full, and what is missing is owed: those behind wait for it. Each asks once and gets its place in all
 //! that was ever asked for; when its turn comes follows from that and the rate, so nobody waits for anybody in front, and another
 //! rate counts at once for all that wait.
 //!

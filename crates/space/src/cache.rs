@@ -157,7 +157,7 @@ pub(crate) struct Cache {
     pub(crate) rows: RefCell<BTreeMap<(SpaceId, u64), Rc<Row>>>,
     /// Stripes that may be half in place, for want of columns.
     pub(crate) unfinished: RefCell<Vec<Redo>>,
-    /// Stripes that are recorded and not in place yet, but for those that were given up meanwhile.
+    /// Stripes that are recorded and not in place yet, but for those that were abandoned meanwhile.
     pub(crate) recorded: RefCell<Vec<Redo>>,
     /// What the log has to say of versions that came to nothing, before their places are filled again; with their checksums.
     pub(crate) declared_lost: RefCell<Vec<(Mapping, u32)>>,

@@ -1,7 +1,7 @@
 //! How large write caches are: when they are made, as they are seen, and changed while clients write (docs/design/0004, *Room*).
 //!
 //! - Growing: rows behind the end of the hidden space are claimed, then its size is made durable, then they are filled.
-//! - Shrinking: rows at the end are given up, which takes them from everybody who looks for room; what they hold is put in
+//! - Shrinking: rows at the end are closed, so that no task finds room there; what they hold is put in
 //!   place; they are discarded, and a flush covers that; then the size is made durable, and they are freed.
 //!
 //! Invariants:
@@ -166,7 +166,7 @@ impl Cache {
         self.notify.notify_all();
     }
 
-    /// Gives up the rows from one on: they count no more as room, and are emptied before others.
+    /// Closes the rows from one on: they count no more as room, and are emptied before others.
     fn retire_from(self: &Rc<Self>, first: u64) -> DeclaredLost {
         let is_meant = |segment: &&mut Segment| segment.row.index >= first;
         self.segments.borrow_mut().iter_mut().filter(is_meant).for_each(|one| one.is_retiring = true);
@@ -307,7 +307,7 @@ impl Cache {
     }
 }
 
-/// Rows that are given up; whoever drops it before they went has them back.
+/// Rows that are closed; dropping it before they are freed opens them again.
 struct DeclaredLost {
     cache: Rc<Cache>,
     is_done: bool,

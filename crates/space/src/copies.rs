@@ -2,7 +2,7 @@
 //! *Copies that are brought to other disks*).
 //!
 //! Invariants:
-//! - A copy is given up only when the row has all of its copies on disks that are here, and none of its blocks was found without
+//! - A copy is dropped only when the row has all of its copies on disks that are here, and none of its blocks was found without
 //!   a good one.
 //! - Nobody brings rows with the cache's turn in hand: that takes a checkpoint, which takes the turn.
 //! - A row that could not be brought is not tried again under the same epoch, so nobody waits for it.
@@ -215,7 +215,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Gives up slabs that a row has beyond its copies, among those that may be.
+    /// Drops slabs that a row has beyond its copies, among those that may be.
     async fn drop_surplus(&self, row: &Rc<Row>, may_go: impl Fn(&Slab) -> bool) -> Result<(), SpaceError> {
         let pool = &self.shared().pool;
         let slabs = row.with_slabs(0, <[Slab]>::to_vec);
@@ -233,7 +233,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Brings a row whose copies have been away for long, and gives up what a row has beyond its copies since its disks are back.
+    /// Brings a row whose copies have been away for long, and drops what a row has beyond its copies since its disks are back.
     ///
     /// # Errors
     /// [`SpaceError`] when the pool has stopped.

@@ -210,7 +210,7 @@ impl Cache {
         // The next round brings them.
         has_done |= self.waits_for_copies.get();
         if !has_done && self.has_recyclable() {
-            // What was given up is not covered yet, then its discard.
+            // What was abandoned is not covered yet, then its discard.
             self.shared().force_flush().await?;
             has_done = self.recycle().await?;
             self.shared().force_flush().await?;

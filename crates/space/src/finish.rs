@@ -1,6 +1,6 @@
 //! Changes of spaces that were cut short, finished before anything is served.
 //!
-//! A change of a space is many commits, one a row. What the daemon's end leaves of it is told by the map alone, and is made
+//! A change of a space is many commits, one a row. The map alone shows what the daemon's end leaves of it, and is made
 //! whole or nothing at the next opening:
 //!
 //! | what the map says | what was cut short | what is done |

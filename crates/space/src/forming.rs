@@ -221,7 +221,7 @@ impl Forming {
         Some(Ok(stripes.swap_remove(nth)))
     }
 
-    /// Gives up a stripe that somebody waits for; not where it is being written.
+    /// Abandons a stripe that a task waits for; not where it is being written.
     fn abandon(&self, reported: &Rc<SharedOutcome>) {
         let mut stripes = self.stripes.borrow_mut();
         if let Some(nth) = stripes.iter().position(|stripe| Rc::ptr_eq(&stripe.reported, reported)) {

@@ -154,7 +154,7 @@ impl Shared {
         wrong
     }
 
-    /// Whether all headers that should be there are, as far as can be told now.
+    /// Whether all headers that should be there are, as far as is known now.
     async fn has_sound_headers(&self, row: &Rc<Row>) -> bool {
         for headed in self.expected(row) {
             if !matches!(self.find_header(row, &headed).await, Found::Sound | Found::Unresponsive) {

@@ -85,7 +85,7 @@ impl Row {
         Watch { row: Rc::clone(self), moving }
     }
 
-    /// Notes that blocks are about to change. The caller holds their lock, or nobody is told of the row yet.
+    /// Notes that blocks are about to change. The caller holds their lock, or no task knows the row yet.
     pub(crate) fn touch(&self, range: Range) {
         let moving = self.moving.borrow();
         let Some(moving) = &*moving else { return };

@@ -171,7 +171,7 @@ impl Shared {
             let rest = left.split_off(*length);
             let (part, result) = disk.read_within(*at, left, within).await;
             if result.is_err() {
-                // What comes back of a read that was given up is other memory, and belongs to none of the parts.
+                // What comes back of a read that timed out is other memory, and belongs to none of the parts.
                 drop((read, part, rest));
                 return (self.pool.seams().data.take_or_make(whole), result);
             }

@@ -152,7 +152,7 @@ impl Cache {
     }
 
     /// Notes that blocks of a row of the cache are left in doubt: what lies there is not covered by the flush that passes over
-    /// them, and the log is told so.
+    /// them, and the log says so.
     #[pooled]
     pub(crate) async fn leave_in_doubt(
         &self,
@@ -194,7 +194,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Gives up stripes that are recorded and that need what is at these places, and says that their records are void: before a
+    /// Abandons stripes that are recorded and that need what is at these places, and says that their records are void: before a
     /// flush marks these.
     pub(crate) async fn abandon_recorded(&self, is_there: impl Fn(Place) -> bool) -> Result<(), SpaceError> {
         let is_left = |redo: &Redo| redo.own_places().any(&is_there);

@@ -43,7 +43,7 @@ impl Terms {
     }
 }
 
-/// A request of a client that has begun. Dropped without being told how it ended, it counts as one that failed.
+/// A request of a client that has begun. Dropped without an end, it counts as one that failed.
 pub struct Request<'a> {
     space: &'a Space,
     started: Started,

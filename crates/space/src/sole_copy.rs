@@ -19,7 +19,7 @@ use crate::spaces::Spaces;
 pub struct Lost {
     /// In order, none touching the next.
     pub ranges: BTreeMap<SpaceId, Vec<Range<Bytes>>>,
-    /// Whether what is on its way is lost too, in a write cache, a stream or a conversion: whose that is is not told.
+    /// Whether what is on its way is lost too, in a write cache, a stream or a conversion: whose that is is unknown.
     pub on_its_way: bool,
 }
 
@@ -75,7 +75,7 @@ impl Spaces {
         self.lost_where(|record| is_on(record, disk) && is_lost(self.pool(), record)).await
     }
 
-    /// Of these, what is given up at once when the disk is declared lost beside those that are; the rest waits for others that are
+    /// Of these, what is lost at once when the disk is declared lost beside those that are; the rest waits for others that are
     /// away.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Streams: requests that go on where others ended, told by the order in which they arrive (docs/design/0007).
+//! Streams: requests that go on where others ended, recognised by the order in which they arrive (docs/design/0007).
 //!
 //! Whoever has many requests under way gives them in about the order of their addresses, and they end in any. So what counts is
 //! that they have come, and requests that come before others of lower addresses wait for these here.

@@ -190,7 +190,7 @@ impl Spaces {
     }
 
     /// Reads and verifies every block of every copy, tables and headers of slabs, and heals what can be healed. Held and stopped
-    /// between rows; what was seen by then is told.
+    /// between rows; what was seen by then is reported.
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
@@ -217,7 +217,7 @@ impl Spaces {
         Ok(Verification { was_stopped: !is_at_end, ..all })
     }
 
-    /// Verifies a row of which something was given up, heals what can be healed, and adds what is lost to ranges.
+    /// Verifies a row of which something was declared lost, heals what can be healed, and adds what is lost to ranges.
     pub(crate) async fn verify_declared_lost(
         &self,
         space: &Rc<Space>,

@@ -136,7 +136,7 @@ impl Bitmap {
     }
 }
 
-/// Pages that a checkpoint takes and gives up, beside what stays untouched under it.
+/// Pages that a checkpoint takes and frees, beside what stays untouched under it.
 #[derive(Debug)]
 pub(crate) struct Allocation {
     /// Pages that must not be written: in use by what may be opened after a crash, or taken already.
@@ -170,7 +170,7 @@ impl Allocation {
         self.blocked.pages() - self.blocked.used()
     }
 
-    /// Gives up a page; whether it was in use. It is not taken again by this checkpoint.
+    /// Frees a page; whether it was in use. It is not taken again by this checkpoint.
     pub(crate) fn release(&mut self, page: u64) -> bool {
         if mutation!(PageReusedEarly) {
             self.blocked.remove(page);
@@ -208,7 +208,7 @@ mod tests {
             let mut base = Bitmap::new(pages);
             used.iter().for_each(|page| prop_assert_none(base.insert(*page)));
             let mut allocation = Allocation::new(&base, None, cursor);
-            // What a checkpoint gives up is still needed by the one before it.
+            // What a checkpoint frees is still needed by the one before it.
             used.iter().step_by(2).for_each(|page| assert!(allocation.release(*page)));
             let mut taken = BTreeSet::new();
             while let Some(page) = allocation.take() {

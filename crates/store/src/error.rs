@@ -233,13 +233,13 @@ pub(crate) const PAGES_MIN: u64 = 16;
 pub struct Failure {
     /// Which disk.
     pub disk: DiskId,
-    /// What it was told.
+    /// The command.
     pub step: Step,
     /// What it answered.
     pub source: DeviceError,
 }
 
-/// What a replica was told to do when it failed.
+/// The command at which a replica failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Erase a checkpoint block that must not count.

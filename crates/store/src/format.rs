@@ -39,7 +39,7 @@ pub(crate) const KIND_LEAF: u8 = 1;
 pub(crate) const KIND_INNER: u8 = 2;
 pub(crate) const KIND_BITMAP: u8 = 3;
 
-/// A page's name in its parent: a stale or misdirected page is never believed, because all three must agree.
+/// A page's name in its parent: a stale or misdirected page never counts, because all three must agree.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(crate) struct RawPointer {

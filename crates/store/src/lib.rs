@@ -19,11 +19,11 @@
 //! overwritten by an attempt, and no number stands for two contents.
 //!
 //! Invariants:
-//! - A page is believed only if its number, its checkpoint and its checksum are those that its parent names.
+//! - A page counts only if its number, its checkpoint and its checksum are those that its parent names.
 //! - A page that a reader may still use is not written: readers pin their checkpoint, and the next but one waits for
 //!   them.
 //! - A page is healed only while its checkpoint is pinned, so a late heal never lands on a page that was reused.
-//! - What is written belongs to a task of its own: a caller that gives up waiting cancels nothing half-way.
+//! - What is written belongs to a task of its own: a caller that stops waiting cancels nothing half-way.
 //! - Memory is bounded by the cache, the overlay (which the caller bounds by its log) and a constant.
 //!
 //! Left to others: which disks are replicas, when to checkpoint, and how full the area may become ([`Store::room`]).

@@ -198,7 +198,7 @@ impl<'a> Merge<'a> {
         (may_take && upper.is_none_or(|upper| **key < upper)).then_some((**key, *change))
     }
 
-    /// Whether another change may be taken. Once it may not, none is: pages that are given up are not taken again.
+    /// Whether another change may be taken. Once it may not, none is: freed pages are not taken again.
     fn may_take(&self) -> bool {
         let is_ample = self.reach == Reach::Whole || self.allocation.left() >= self.finish_pages;
         is_ample || !self.has_taken

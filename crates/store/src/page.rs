@@ -96,7 +96,7 @@ impl Shape {
     }
 }
 
-/// What a page must be to be believed.
+/// What a page must be to count.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expect {
     pub(crate) pool: PoolId,
@@ -190,7 +190,7 @@ fn narrow(number: usize) -> U16 {
 }
 
 impl Page {
-    /// Believes nothing: every field, the order of the keys and the unused bytes are checked.
+    /// Trusts nothing: every field, the order of the keys and the unused bytes are checked.
     pub(crate) fn parse(bytes: &[u8], expect: &Expect) -> Result<Self, Defect> {
         let (header, _) = RawPageHeader::ref_from_prefix(bytes).map_err(|_| Defect::Magic)?;
         check_header(header, bytes, expect)?;

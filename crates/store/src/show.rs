@@ -1,6 +1,6 @@
 //! Checkpoint blocks and pages by themselves, for whoever prints them or looks for what is left of a map (docs/design/0019).
 //!
-//! In a map that is whole a block and a page are believed because something else names them. Here nothing does: they are sound by
+//! In a map that is whole a block and a page count because something else names them. Here nothing does: they are sound by
 //! their own word, and whether they are of the map that counts, the caller has to tell.
 
 use dolmen_units::{DiskId, PoolId};

@@ -518,7 +518,7 @@ impl Devices {
         inner.note(&attachment)?;
         let report =
             |inner: &Inner| inner.queues.get(&space).into_iter().for_each(|queue| queue.set_size(size.0));
-        // Requests are never refused for a length that the kernel believes in.
+        // Requests are never refused for a length that the kernel has.
         if grows {
             report(&inner);
         }
@@ -551,7 +551,7 @@ impl Devices {
                 attached.refuse_if_used()?;
                 let stopped = self.control.stop(attachment.device());
                 stopped.map_err(|error| attachment.failed("stopping", error))?;
-                // It is given up here: until nobody has the device open any more, its number is not free.
+                // It is released here: until no process has the device open any more, its number is not free.
                 drop(claim);
             }
         }

@@ -61,7 +61,7 @@ pub struct QueueCounters {
 pub(crate) enum Partitions {
     /// It may.
     Shown,
-    /// It must not: the queue's thread gives up that right.
+    /// It must not: the queue's thread drops that right.
     Hidden,
 }
 

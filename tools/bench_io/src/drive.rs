@@ -30,7 +30,7 @@ pub(crate) struct Span {
     pub(crate) operations_max: Option<u64>,
     pub(crate) warmup: u64,
     pub(crate) time_max: Duration,
-    /// Allocations whose places are to be told.
+    /// Allocations whose places are reported.
     pub(crate) traced: u64,
 }
 

@@ -9,7 +9,7 @@ use std::backtrace::Backtrace;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-/// Frames of the project that a place is told by, the innermost first.
+/// Frames of the project that identify a place, the innermost first.
 const FRAMES_MAX: usize = 6;
 
 /// What a thread asked of the allocator.
@@ -21,7 +21,7 @@ pub(crate) struct Heap {
 
 thread_local! {
     static HEAP: Cell<Heap> = const { Cell::new(Heap { allocations: 0, bytes: 0 }) };
-    /// Allocations whose place is still to be told.
+    /// Allocations whose place is not reported yet.
     static WANTED: Cell<u64> = const { Cell::new(0) };
     static LOOKING: Cell<bool> = const { Cell::new(false) };
     static PLACES: RefCell<BTreeMap<String, Heap>> = const { RefCell::new(BTreeMap::new()) };

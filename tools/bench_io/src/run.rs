@@ -38,7 +38,7 @@ pub(crate) struct Precision {
     pub(crate) time_max: Duration,
     /// I/Os of a round, at most, where the case itself sets no limit.
     pub(crate) operations_max: Option<u64>,
-    /// Allocations per case whose places are told.
+    /// Allocations per case whose places are reported.
     pub(crate) traced: u64,
 }
 

@@ -19,7 +19,7 @@ use crate::random::Random;
 pub(crate) enum EventAction {
     /// A command is answered. The number tells it from a later command in the same slot.
     Complete { disk: usize, slot: usize, number: u64 },
-    /// A hung command is given up.
+    /// A hung command times out.
     TimeOut { disk: usize, slot: usize, number: u64 },
     /// A write takes effect although nobody waits for it any more.
     LandDelayed { disk: usize, number: u64 },

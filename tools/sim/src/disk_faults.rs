@@ -16,7 +16,7 @@ impl SimDisk {
         Fate::drawn(content.unit_count(self.atomic_bytes()), &mut self.faults.random.borrow_mut())
     }
 
-    /// Ends all commands under way, in the order they were submitted, and closes the handles if told so.
+    /// Ends all commands under way, in the order they were submitted, and closes the handles if asked.
     fn take_down_flights(&self) -> Vec<Flight> {
         let mut state = self.state.borrow_mut();
         let mut flights: Vec<Flight> = state.flights.iter_mut().filter_map(Option::take).collect();

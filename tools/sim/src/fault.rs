@@ -38,7 +38,7 @@ pub enum FaultKind {
     Slow,
     /// For a stretch of time some or all kinds of commands took 10 to 1,000 times as long. Drawn per command, while none lasts.
     SlowPeriod,
-    /// A command was not answered until released or given up. Drawn per command.
+    /// A command was not answered until released or timed out. Drawn per command.
     Hung,
     /// The disk went away. Drawn per command.
     Vanished,
@@ -50,7 +50,7 @@ pub enum FaultKind {
     NoSpace,
     /// The disk was reset: cached writes may be gone, and it says so. Drawn per command.
     Reset,
-    /// A write of a dead process, or one that was given up, took effect later. Drawn per write in flight at a kill.
+    /// A write of a dead process, or one that timed out, took effect later. Drawn per write in flight at a kill.
     DelayedWrite,
     /// A delayed write was refused because its epoch had been fenced.
     FencedDelayedWrite,

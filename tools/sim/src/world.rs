@@ -22,13 +22,13 @@ use crate::random::{Random, Rate, SeededEntropy, Seeds};
 use crate::recorder::{Recorder, Recording};
 use crate::trace::{DiskIndex, Trace, TraceEvent};
 
-/// Steps of one run, unless told otherwise: far more than a test needs, so reaching it means that something spins.
+/// Steps of one run, unless set otherwise: far more than a test needs, so reaching it means that something spins.
 const STEPS_MAX: u64 = 50_000_000;
 /// How often a core is too busy to run a task that is ready, so that a disk moves first.
 const BUSY_CORE: Rate = Rate::one_in(16);
 /// How long a core is busy, at most: no alarm of seconds rings because of it.
 const BUSY_MAX: Duration = Duration::from_micros(200);
-/// The arenas of a process unless told otherwise: small, because their memory is cleared for each world.
+/// The arenas of a process unless set otherwise: small, because their memory is cleared for each world.
 const DATA_ARENA: ArenaConfig = ArenaConfig { small_count: 256, medium_count: 8, large_count: 4 };
 const METADATA_ARENA: ArenaConfig = ArenaConfig { small_count: 256, medium_count: 8, large_count: 1 };
 

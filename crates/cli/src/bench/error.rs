@@ -181,7 +181,7 @@ pub(crate) enum BenchError {
     /// It cannot be carried out.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// `fio` cannot be told of a target.
+    /// `fio` cannot address a target.
     #[error(transparent)]
     Job(#[from] JobError),
 }

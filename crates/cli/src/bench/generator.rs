@@ -114,7 +114,7 @@ impl Fio {
             .spawn()
     }
 
-    /// Waits for the end; nothing when it was told to stop.
+    /// Waits for the end; nothing after a request to stop.
     fn wait(&self, child: &mut Child) -> io::Result<Option<ExitStatus>> {
         loop {
             if let Some(status) = child.try_wait()? {

@@ -124,7 +124,7 @@ impl ClientCertVerifier for Authorities {
         if counting().count() == self.authorities.len() {
             return Ok(verified);
         }
-        // Which of them it was signed by is not told, and two may have one key: those that count have to be enough.
+        // Which of them signed it is unknown, and two may have one key: those that count have to be enough.
         let of_counting = verifier(counting().map(|authority| &authority.certificate), &self.provider);
         let of_counting = of_counting.map_err(|_| self.out_of_date(seconds))?;
         let verified = of_counting.verify_client_cert(end_entity, intermediates, now);
@@ -197,7 +197,7 @@ mod tests {
         Authorities::new("clients.pem".into(), certificates, Arc::new(default_provider())).unwrap()
     }
 
-    /// What a client is told so many seconds after 1970; nothing if it is let in.
+    /// The refusal of a client so many seconds after 1970; nothing if it is admitted.
     fn reported(authorities: &Authorities, client: &CertificateDer<'_>, seconds: u64) -> Option<String> {
         let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         let refused = authorities.verify_client_cert(client, &[], now).err()?;

@@ -184,7 +184,7 @@ fn unless_blocked<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 struct State {
     /// The client sends no more.
     client_ended: bool,
-    /// The engine was told so.
+    /// The engine knows.
     engine_notified: bool,
     /// The engine sends no more: the session has ended.
     engine_ended: bool,

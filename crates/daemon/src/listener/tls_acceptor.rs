@@ -47,7 +47,7 @@ const NICER: i32 = 5;
 /// Names that one certificate may carry and that are looked at.
 const NAMES_MAX: usize = 64;
 
-/// What the TLS acceptor is told.
+/// A message to the TLS acceptor.
 pub(crate) enum Order {
     /// Take connections there, with these keys.
     Open { at: SocketAddr, listener: net::TcpListener, files: TlsFiles, keys: Keys },
@@ -128,7 +128,7 @@ impl OpenListener {
                 self.renew(keys);
             }
             Err(error) => {
-                // Told once for this content of the files.
+                // Logged once for this content of the files.
                 self.stamps.set(stamps);
                 let error = dolmen_causes::in_one_line(&error);
                 tracing::error!(endpoint = %self.at, error, "the certificates have changed and cannot be used; the ones before stay in use");

@@ -1,4 +1,4 @@
-//! Events: what happened is told once, in order, also over kills (docs/design/0016).
+//! Events: what happened is reported once, in order, also over kills (docs/design/0016).
 
 use std::fs;
 

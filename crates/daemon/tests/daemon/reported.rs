@@ -1,4 +1,4 @@
-//! What people are told: of errors and damage over restarts, of disks that come and go, of a pool that has stopped.
+//! What is reported to people: errors and damage over restarts, of disks that come and go, of a pool that has stopped.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -208,7 +208,7 @@ fn a_renamed_disk_is_called_by_its_new_name() {
 #[test]
 fn a_pool_that_has_stopped_says_so_to_whoever_tries_to_mend_it() {
     // Scenario: the host's record cannot be written when the pool needs a new epoch. Whoever takes a disk in, or imports the
-    // pool, is told that it has stopped, and what helps.
+    // pool, gets the answer that it has stopped, and what helps.
     let world = World::new(3);
     world.make_tank(&["d0", "d1"]);
     fs::rename(world.folder.path().join("state/epochs"), world.folder.path().join("elsewhere")).unwrap();

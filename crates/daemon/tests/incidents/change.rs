@@ -51,7 +51,7 @@ impl Bench {
             spec
         };
         make_space(&machine.world, "m", 64, mirror());
-        // One copy alone: whatever is believed too early is missed.
+        // One copy alone: whatever counts too early is missed.
         make_space(&machine.world, "s", 64, json!({"resiliency": "simple", "columns": 1}));
         make_space(&machine.world, "p", 32, narrow(parity()));
         let mut contents = [Content::new("m", 64), Content::new("s", 64), Content::new("p", 32)];

@@ -107,7 +107,7 @@ fn incident_03_wrong_disk() {
     assert_eq!(df(&world, "free_bytes"), room, "there is less room than before the disk was added");
 }
 
-/// The incident: a server is started with a disk missing, and what should run does not, or runs and nobody is told. Expected: the
+/// The incident: a server is started with a disk missing, and what should run does not, or runs without a report. Expected: the
 /// pool is open and its spaces are served by the next daemon alone, and can be read and written; the status warns, names the disk
 /// and says what to do, although no event has told of it to this daemon; and so does that behind it.
 #[test]

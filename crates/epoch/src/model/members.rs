@@ -5,7 +5,7 @@
 //! or not, cut behind each step), written to, stamped, closed or killed; a member leaves, is detached, is put back from an image
 //! that was taken at any time, is taken back in (cut behind each step), and is filled. What must hold:
 //!
-//! - **nothing old is believed**: a member that takes part holds each write that was served, or is on record as lacking it. Excused is
+//! - **nothing old counts**: a member that takes part holds each write that was served, or is on record as lacking it. Excused is
 //!   an image that was taken after the last label of its disk that the metadata names: nothing tells it from its disk;
 //! - **no sound member is called old**: one that was not put back from an image takes part.
 
@@ -460,7 +460,7 @@ fn shipped(depth: usize) -> World {
     }
 }
 
-/// Every order of events: no image of before is believed, and no sound member is called old.
+/// Every order of events: no image of before counts, and no sound member is called old.
 #[test]
 fn no_order_of_events_believes_an_image_of_before_or_drops_a_sound_member() {
     let depth = super::depth(5);
@@ -495,7 +495,7 @@ fn control_a_label_that_is_not_above_the_entry_fails() {
     assert_found(World { numbers: Numbers::AboveItsOwn, ..shipped(7) }, "a sound member is called old");
 }
 
-/// Control: a disk that counts before it has a label of its own is called old behind a crash, or an image of it is believed.
+/// Control: a disk that counts before it has a label of its own is called old behind a crash, or an image of it counts.
 #[test]
 fn control_a_disk_that_counts_before_it_has_its_label_fails() {
     let (states, violation) = explore(World { back: Return::LabelLast, ..shipped(7) });

@@ -62,7 +62,7 @@ async fn change_and_checkpoint(pool: Rc<Pool>, seams: Seams, committed: Rc<[Cell
 }
 
 /// Scenario: three clients and a checkpointer, cut by a kill or a power cut at a step that is drawn; every counter is then
-/// at least what its client was told, and at most one further.
+/// at least what its client got acknowledged, and at most one further.
 #[test]
 fn a_checkpoint_includes_every_change_that_it_trims() {
     let mut reported = 0;

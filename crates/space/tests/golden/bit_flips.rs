@@ -1,4 +1,4 @@
-//! Bits that turn on the disks of an image: what of it may be lost, and that nothing wrong is believed.
+//! Bits that turn on the disks of an image: what of it may be lost, and that nothing wrong is served.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

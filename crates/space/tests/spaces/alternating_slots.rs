@@ -156,7 +156,7 @@ fn a_shadow_row_ends_the_cheaper_way() {
 }
 
 /// Scenario: a pool with little room; single stripes of many rows are written. Their shadow rows take no more than is free beside
-/// them, the write cache takes the other stripes, and when rows are claimed until nothing is free, all shadow rows are given up for
+/// them, the write cache takes the other stripes, and when rows are claimed until nothing is free, all shadow rows are dropped for
 /// them.
 #[test]
 fn shadow_rows_for_single_stripes_leave_the_last_room_to_writes() {

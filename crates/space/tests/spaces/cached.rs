@@ -114,7 +114,7 @@ fn a_cached_write_that_left_with_its_copies_goes_back_in_time() {
     bench.run(async move |lab| expect_one(&lab, lab.open().await?).await).unwrap();
 }
 
-/// Scenario: an acknowledged write left with both copies of its cache row, and is given up. Its place in the cache is filled again,
+/// Scenario: an acknowledged write left with both copies of its cache row, and is abandoned. Its place in the cache is filled again,
 /// with the same content for another block, and the daemon is killed: the block stays what it was.
 #[test]
 fn an_abandoned_cached_write_does_not_come_back_with_its_place() {

@@ -171,7 +171,7 @@ fn a_half_destaged_stripe_is_finished_with_all_possible_copies() {
 
 /// Scenario: a disk with copies of all rows of the cache stays away. A while later its copies are on another disk, and the disk
 /// that had the only ones may be lost: what was cached is there. The first disk comes back: its copies are nobody's, and what
-/// it has is not believed.
+/// it has does not count.
 #[test]
 fn copies_that_stay_away_are_brought_to_another_disk() {
     let bench = Rc::new(bench_of(72, 5, &Dial::default()));
@@ -219,7 +219,7 @@ fn copies_that_stay_away_are_brought_to_another_disk() {
         .unwrap();
 }
 
-/// Scenario: the disk is back when its copies have another place but not all of them were given up: a row has one copy too many
+/// Scenario: the disk is back when its copies have another place but not all of them were dropped: a row has one copy too many
 /// then, and gives it up.
 #[test]
 fn a_row_of_the_cache_has_no_more_copies_than_it_needs() {

@@ -154,7 +154,7 @@ async fn declare_lost(spaces: &Rc<Spaces>, names: &[&str]) -> Result<DeclaredLos
     leave(spaces).await
 }
 
-/// Has those leave that are about to, and gives up what was declared lost.
+/// Has those leave that are about to, and exchanges what was declared lost.
 async fn leave(spaces: &Rc<Spaces>) -> Result<DeclaredLost, Box<dyn Error>> {
     let declared_lost = spaces.declare_rows_lost(&Progress::default()).await?;
     // A row that lacks several copies keeps its slabs on lost disks until it has all of the others.
@@ -234,7 +234,7 @@ fn what_lost_disks_alone_had_is_an_error_and_nothing_else_is() {
 }
 
 /// Scenario: of two disks that are away one is declared lost. What the other may have is waited for, and comes back with it; what
-/// the first alone had is given up.
+/// the first alone had is declared lost.
 #[test]
 fn what_may_come_back_is_not_declared_lost() {
     let bench = Bench::new(7910, 6, Bytes::mib(96));
@@ -347,7 +347,7 @@ fn what_is_out_of_date_is_not_believed_by_its_own_table() {
     verified.unwrap();
 }
 
-/// Scenario: the same, and that disk leaves once more, anywhere while what the other one had is given up, and comes back. Nothing more is
+/// Scenario: the same, and that disk leaves once more, anywhere while the other one is declared lost, and comes back. Nothing more is
 /// lost for that.
 #[test]
 fn a_disk_that_leaves_while_it_is_asked_for_what_it_has_is_not_passed_over() {
@@ -562,7 +562,7 @@ fn what_is_written_over_what_was_lost_is_not_what_somebody_else_left_there() {
 }
 
 /// Scenario: a row lay on a disk, went to another one, was written over there, and comes back to the very place because that one
-/// is lost. What its tables said when it lay there first is not believed.
+/// is lost. What its tables said when it lay there first does not count.
 #[test]
 fn tables_of_before_are_not_believed() {
     let bench = Bench::new(7940, 3, Bytes::mib(96));
@@ -809,7 +809,7 @@ fn what_a_new_disk_was_given_is_not_declared_lost() {
     verified.unwrap();
 }
 
-/// Scenario: the replacement is called off behind that. The old disk is a member like any other, and nothing is given up of it, also
+/// Scenario: the replacement is called off behind that. The old disk is a member like any other, and nothing of it is declared lost, also
 /// when it is replaced after all.
 #[test]
 fn a_replacement_that_is_called_off_is_not_declared_lost() {

@@ -16,7 +16,7 @@ use crate::harness::{Bench, check};
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
 
 /// A disk with bad sectors is replaced where nothing else has what is on them: the replacement ends, those blocks are known as
-/// lost, and everything else is there. Where a disk can read next to nothing, the replacement waits, and nothing is given up.
+/// lost, and everything else is there. Where a disk can read next to nothing, the replacement waits, and nothing is declared lost.
 #[test]
 fn bad_sectors_keep_no_replacement_waiting() {
     for (bad, ends) in [(3, true), (30, false)] {

@@ -1,4 +1,4 @@
-//! Writes that a disk was given up for and that land late: over what was written since, before the disk is back and behind that.
+//! Writes for which a disk was excluded and that land late: over what was written since, before the disk is back and behind that.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::print_stdout)]
 
 use std::cell::Cell;
@@ -27,10 +27,10 @@ const KINDS: [Kind; 3] = [
     Kind::usual(Resiliency::Parity { parity: 1 }),
 ];
 const LENGTH: usize = 8192;
-/// After how long a command is given up.
+/// After how long a command times out.
 const WAIT_MAX: Duration = Duration::from_millis(400);
 
-/// When what was given up takes effect.
+/// When what timed out takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Landing {
     /// While the disk is away, behind newer writes.
@@ -173,7 +173,7 @@ fn live_all(landing: Landing) -> Seen {
 }
 
 /// Scenario: all commands to a disk hang from a moment on, within writes, flushes, or a checkpoint. They are timed out, the disk
-/// leaves, and the pool goes on: everything is written again. Then what the disk was given up for lands. The disk comes back and
+/// leaves, and the pool goes on: everything is written again. Then the write for which the disk was excluded lands. The disk comes back and
 /// gets what it missed: nothing old is read, then or from that disk without the others.
 #[test]
 fn a_write_that_lands_late_while_its_disk_is_away_is_never_read() {

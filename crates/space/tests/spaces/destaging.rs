@@ -66,7 +66,7 @@ async fn write_stripe(lab: Lab) -> Outcome {
     Ok(())
 }
 
-/// Scenario: the sectors of both copies of a cached block go bad. It is lost, which the space is told, and waits no more; the
+/// Scenario: the sectors of both copies of a cached block go bad. It is lost, which the space records, and waits no more; the
 /// rest of its stripe is there, and the block is whole again with the next write.
 #[test]
 fn a_cached_block_with_unreadable_copies_is_lost_and_does_not_wait() {

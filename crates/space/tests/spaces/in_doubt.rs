@@ -183,7 +183,7 @@ fn a_checkpoint_does_not_override_new_records_of_blocks_out_of_reach() {
 }
 
 /// Scenario: a row has no tables yet and one of its two disks is away. What is written to the other column goes to its disk's pages,
-/// by one write-back after another, and nobody believes them, since the row has not all. The daemon is killed, and the next one, which
+/// by one write-back after another, and they do not count, since the row has not all. The daemon is killed, and the next one, which
 /// has both disks, begins with blank pages and writes them; it is killed after so many commands, before the log is trimmed perhaps.
 /// What the log says of generations is not of more than the pages have.
 #[test]

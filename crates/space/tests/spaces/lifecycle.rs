@@ -216,8 +216,8 @@ fn a_scrub_mends_tables_that_are_in_memory() {
     bench.is_complete_alone(0, &[(0, 256 * 1024, 3), (2 << 20, 4096, 3)]).unwrap();
 }
 
-/// The file system below a disk is full: whoever needs new room is told so, and nothing else fails. Tables of rows that are
-/// there have their room, so no sound disk is given up for them.
+/// The file system below a disk is full: a task that needs new room gets an error, and nothing else fails. Tables of rows that are
+/// there have their room, so no sound disk is excluded for them.
 #[test]
 fn no_room_below_a_disk_fails_writes_and_not_the_disk() {
     let bench = Bench::new(41, 2, Bytes::mib(96));
@@ -258,7 +258,7 @@ impl LatencyModel for SlowFlushes {
 }
 
 /// Slabs move to another disk while the tables of their rows are written for the first time: wherever in that the new slab
-/// comes, it gets both slots of every page, so that it is believed alone. Each disk is then missing once.
+/// comes, it gets both slots of every page, so that it counts alone. Each disk is then missing once.
 #[test]
 fn a_slab_that_joins_while_tables_are_first_written_is_complete() {
     for seed in 0..20 {

@@ -697,7 +697,7 @@ fn a_replacement_ends_while_a_row_is_written_without_a_pause() {
 
 /// Scenario: of a mirror with four copies one disk is away for long, so that a replacement does not end, and what replaces is
 /// replaced itself; then another disk is replaced as well, for which the column has no place. When the disk is back, all
-/// replacements end, in whichever order they are gone on with: none gives up a slab for those of disks that go to one place.
+/// replacements end, in whichever order they are gone on with: none drops a slab for those of disks that go to one place.
 #[test]
 fn replacements_that_have_one_target_leave_a_place_for_the_others() {
     for order in [[0, 2, 4], [0, 4, 2], [2, 0, 4], [2, 4, 0], [4, 0, 2], [4, 2, 0]] {

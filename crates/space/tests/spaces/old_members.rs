@@ -473,7 +473,7 @@ fn a_stamp_that_hangs_on_a_disk_holds_up_no_change_of_epoch() {
 }
 
 /// Scenario: power fails at each step in which an old disk is taken back in. Until it counts it is called old; when it takes part,
-/// it is believed where it has what it lacked, and nowhere else, also when another disk is gone.
+/// it counts where it has what it lacked, and nowhere else, also when another disk is gone.
 #[test]
 fn power_cut_while_an_old_member_is_taken_back_in_believes_nothing_of_before() {
     let (bench, images) = filled(28);

@@ -19,7 +19,7 @@ use crate::harness::{Bench, Lab, ROW};
 const MIRROR: Resiliency = Resiliency::Mirror { copies: 2 };
 
 /// Scenario: a disk that is here and sound is being replaced, and the new one dies at every stage of that at which nothing on the
-/// old one was given up. It has everything, so everything is read.
+/// old one was dropped. It has everything, so everything is read.
 #[test]
 fn a_new_disk_that_dies_within_a_replacement_takes_nothing_along() {
     let mut failed = Vec::new();
@@ -47,7 +47,7 @@ fn a_new_disk_that_dies_within_a_replacement_takes_nothing_along() {
                 };
                 let dies = async {
                     pause(&lab, 100 * offset).await;
-                    // Once a row is given up on the old disk, the new one has the only copy of it.
+                    // Once a slab is dropped on the old disk, the new one has the only copy of it.
                     if !ended.get() && progress.done.get() < 40 {
                         report.set(Some(0));
                         spare.vanish();

@@ -152,7 +152,7 @@ fn a_table_that_the_last_copy_lost_is_not_given_to_the_others() {
 }
 
 /// A disk gives all that it has to another. Wherever that stands, a client writes, and the new disk loses the tables of it: as long
-/// as the old one has them too, nobody misses them. It is given up when the new one has them.
+/// as the old one has them too, nobody misses them. It is dropped when the new one has them.
 #[test]
 fn a_table_that_the_new_disk_lost_is_kept_on_the_old_one() {
     let mut lost = [0, 0];

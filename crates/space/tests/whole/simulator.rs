@@ -15,7 +15,7 @@ use crate::sim::run::{Report, run_seed_caught as run_seed};
 use crate::sim::tally::{Rare, Tally};
 use dolmen_sim::{FaultCounters, FaultKind};
 
-/// Seeds that run unless told otherwise.
+/// Seeds that run unless set otherwise.
 const SEEDS: u64 = 12;
 /// Seeds that are run twice.
 const SEEDS_TWICE: u64 = 8;

@@ -205,7 +205,7 @@ fn a_crash_in_a_checkpoint_on_one_disk_leaves_old_or_new() {
 }
 
 /// The area has no room for two trees of this size, so the search for free pages goes round and comes by those that this
-/// very checkpoint gives up, and which belong to the tree that stands. The checkpoint is made in parts. Wherever it is cut,
+/// very checkpoint frees, and which belong to the tree that stands. The checkpoint is made in parts. Wherever it is cut,
 /// the anchor is the old one and every key before some place has its new value and every other its old one, so that the
 /// changes made once more give the new content; or all of it is there, with the new anchor.
 #[test]

@@ -1,4 +1,4 @@
-//! Disks that record what they were told and fail when asked to, and a store on them.
+//! Disks that record their commands and fail when asked to, and a store on them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

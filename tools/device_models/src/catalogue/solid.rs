@@ -28,7 +28,7 @@ pub(super) const INTEL_S3700: FlashParameters = FlashParameters {
 };
 
 /// Samsung SSD 850 PRO, 512 GB: SATA 6 Gb/s. The sheet tells what one command at a time gets (10,000 reads and 36,000
-/// writes a second), and the overheads follow from that. Flash timings and steady random writes are not told: those
+/// writes a second), and the overheads follow from that. Flash timings and steady random writes are not stated: those
 /// here are assumed, and the random writes are those of a fresh device.
 pub(super) const SAMSUNG_850PRO: FlashParameters = FlashParameters {
     capacity_bytes: 512 * GB,
@@ -50,7 +50,7 @@ pub(super) const SAMSUNG_850PRO: FlashParameters = FlashParameters {
     buffer: WriteBuffer::Volatile,
 };
 
-/// Micron 5100 MAX, 960 GB: SATA 6 Gb/s. Its flash timings are not told; those here are assumed.
+/// Micron 5100 MAX, 960 GB: SATA 6 Gb/s. Its flash timings are not stated; those here are assumed.
 pub(super) const MICRON_5100MAX: FlashParameters = FlashParameters {
     capacity_bytes: 960 * GB,
     interface_bytes_per_second: 560 * MB,

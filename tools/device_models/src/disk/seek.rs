@@ -10,7 +10,7 @@ use super::parameters::Seeks;
 use crate::error::{ParameterError, within};
 use crate::time::mul_div;
 
-/// Longest seek that is believed, in nanoseconds.
+/// Longest seek that is accepted, in nanoseconds.
 const SEEK_NS_MAX: u64 = 1_000_000_000;
 /// Fixed point of distances.
 const ONE: u64 = 1 << 32;

@@ -307,7 +307,7 @@ impl Engine {
     }
 }
 
-/// A request: what is given to the disks, and what is told when they have it.
+/// A request: what is given to the disks, and what is acknowledged when they have it.
 #[derive(Default)]
 struct Request {
     begin: Steps,

@@ -46,7 +46,7 @@ enum Place {
         column: usize,
         slot: u8,
     },
-    /// A record, told apart by who wrote it: 1 is the epoch that crashed, 2 the one that recovery opens.
+    /// A record, distinguished by its writer: 1 is the epoch that crashed, 2 the one that recovery opens.
     Log {
         lsn: u8,
         epoch: u8,

@@ -1,4 +1,4 @@
-//! Recovery: what it believes, what it writes, and what is read afterwards.
+//! Recovery: what counts, what it writes, and what is read afterwards.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ impl Log {
     /// Takes what the newest epoch's spans accept: the first epoch's records before `span`, the second's from
     /// there on.
     fn read(world: World, media: &Disks, live: Mask, span: Span) -> Self {
-        // Where the copies are is told by the map, which is on more disks than any of them.
+        // The map says where the copies are, which is on more disks than any of them.
         let disks: Vec<usize> = world.disks_of(live).collect();
         let tails = disks.iter().filter_map(|disk| match media.read(*disk, Place::Tail)?[0] {
             Value::Tail { up_to, version } => Some((up_to, version)),

@@ -36,7 +36,7 @@ enum Place {
     Page {
         slot: u8,
     },
-    /// A record, told apart by who wrote it: 1 is the epoch that crashed, 2 the one that recovery opens.
+    /// A record, distinguished by its writer: 1 is the epoch that crashed, 2 the one that recovery opens.
     Log {
         lsn: u8,
         epoch: u8,

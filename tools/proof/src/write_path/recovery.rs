@@ -1,4 +1,4 @@
-//! Recovery: what it believes, what it writes, and what is read afterwards.
+//! Recovery: what counts, what it writes, and what is read afterwards.
 
 use std::collections::BTreeMap;
 

@@ -34,7 +34,7 @@ impl Bench {
         (self.disk.attach(&self.world), self.world.seams())
     }
 
-    /// Writes blocks full of a byte, one after the other, and flushes if told so.
+    /// Writes blocks full of a byte, one after the other, and flushes if asked.
     fn write_all(&self, blocks: &[(u64, u8)], durability: Durability) {
         let (device, seams) = self.open();
         let blocks = blocks.to_vec();

@@ -1,7 +1,7 @@
 //! Faults by layouts: how often each kind of fault struck while the pool held a space of each layout.
 //!
 //! A space lies on nearly all disks of so small a pool, so what befalls a disk befalls it; but which of several spaces a fault
-//! met is not told.
+//! met is unknown.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::ops::AddAssign;
 use dolmen_sim::{FaultCounters, FaultKind};
 use dolmen_space::{Integrity, Layout, Resiliency, Spaces};
 
-/// Layouts that faults are told apart by.
+/// Layouts by which faults are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LayoutKind {
     Simple,

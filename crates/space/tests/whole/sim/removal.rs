@@ -272,7 +272,7 @@ async fn may_be_declared_lost(run: &DaemonRun, disk: &Disk) -> Result<bool, Stri
     Ok(!lost.on_its_way && lost.ranges.keys().all(|id| of_one_copy.contains(id)))
 }
 
-/// Gives up what a disk that is declared lost has alone.
+/// Exchanges what a disk that is declared lost has alone.
 async fn declare_lost(run: &Rc<DaemonRun>, disk: &Disk) -> Result<(), String> {
     if disk.is_present() || !run.spaces.pool().is_declared_lost(disk) {
         return Ok(());

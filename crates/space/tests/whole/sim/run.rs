@@ -434,7 +434,7 @@ impl Run {
         let lied = std::mem::replace(&mut self.lies_exposed, lies) < lies;
         let exposed = lied && crash == Crash::PowerCut;
         if exposed {
-            // What the disk said was durable is gone, and nobody is told: it is as good as damaged.
+            // What the disk said was durable is lost without a report: it is as good as damaged.
             course.rolled_back.set(true);
         }
         let cuts = |work: Work| !recovering && course.at_work.borrow().values().any(|other| *other == work);

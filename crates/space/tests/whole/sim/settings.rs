@@ -12,7 +12,7 @@ use dolmen_units::Bytes;
 use super::daemon_run::DaemonRun;
 use super::tally::{Rare, Work};
 
-/// Disks that take rows below which none is told to take none.
+/// Disks that take rows below which no disk gets a role.
 const TAKING_MIN: usize = 3;
 
 /// What is known of what is reserved for a space.

@@ -156,7 +156,7 @@ pub enum Rare {
     RemovalReplaced,
     /// A removal was not begun, because what it would move had nowhere to go.
     RemovalRefused,
-    /// A lost disk was declared lost, and what it alone had was given up.
+    /// A lost disk was declared lost, and what it alone had was exchanged.
     DeclaredLost,
     /// Rows that a disk could not leave as they were became narrower.
     Narrowed,
@@ -202,7 +202,7 @@ pub enum Rare {
     ReserveRefused,
     /// Power failed while it was.
     ReserveCut,
-    /// A pool was told to keep room for repair.
+    /// A pool was set to keep room for repair.
     RoomKept,
     /// A disk became a spare, or stays empty.
     RoleGiven,
