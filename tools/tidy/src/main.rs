@@ -4,6 +4,7 @@
 //! there was any. Each check is a pure function of the text of the project, in a file of its own with planted
 //! breaches as its tests.
 
+mod document_words;
 mod finding;
 mod floors;
 mod format_table;
@@ -74,6 +75,7 @@ fn check(root: &Path) -> Result<(Vec<Finding>, Vec<String>)> {
     findings.extend(places::check(&tree));
     findings.extend(shell::check(&tree));
     findings.extend(links::check(&tree));
+    findings.extend(document_words::check(&tree));
     findings.extend(format_table::check(&tree, &files));
     findings.extend(licences::check(&licences::read(root)));
     findings.sort();

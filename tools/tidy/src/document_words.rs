@@ -1,0 +1,61 @@
+//! Rule: documents that a newcomer reads whole keep within a number of words, and so does each row of the known faults.
+
+use crate::finding::Finding;
+use crate::tree::Tree;
+
+/// Words of a whole document, at most.
+const DOCUMENTS: [(&str, usize); 3] =
+    [("README.md", 1000), ("ARCHITECTURE.md", 3000), ("docs/where_things_go.md", 300)];
+/// The table of known faults.
+const FAULTS: &str = "docs/known_faults.md";
+/// Words of a row of that table, at most; the bars between its cells do not count.
+const FAULT_WORDS_MAX: usize = 40;
+/// The beginning of such a row.
+const FAULT_ROW: &str = "| KF-";
+
+/// Counts the words of the documents, drawings included, and those of each known fault.
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, most) in DOCUMENTS {
+        let count = tree.text(path).unwrap_or_default().split_whitespace().count();
+        if count > most {
+            let what = format!("{count} words, at most {most} are allowed");
+            findings.push(Finding::new(path, 0, what, "say it shorter, or move it to a page of its own"));
+        }
+    }
+    let rows = tree.text(FAULTS).unwrap_or_default().lines().enumerate();
+    for (at, row) in rows.filter(|(_, line)| line.starts_with(FAULT_ROW)) {
+        let count = row.split_whitespace().filter(|word| *word != "|").count();
+        if count > FAULT_WORDS_MAX {
+            let what = format!("{count} words in a known fault, at most {FAULT_WORDS_MAX} are allowed");
+            findings.push(Finding::new(FAULTS, at + 1, what, "say it shorter, and link to a note"));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(count: usize) -> String {
+        "word ".repeat(count)
+    }
+
+    #[test]
+    fn a_document_above_its_limit_is_found_and_one_at_it_is_not() {
+        for (path, most) in DOCUMENTS {
+            assert_eq!(check(&Tree::of(&[(path, &words(most))])), []);
+            let found = check(&Tree::of(&[(path, &words(most + 1))]));
+            assert!(found.len() == 1 && found[0].path == path, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_row_of_the_known_faults_above_its_limit_is_found_and_other_text_is_not() {
+        let row = |count| format!("{}\n| KF-001 | {}| low | none |\n", words(100), words(count - 3));
+        assert_eq!(check(&Tree::of(&[(FAULTS, &row(FAULT_WORDS_MAX))])), []);
+        let found = check(&Tree::of(&[(FAULTS, &row(FAULT_WORDS_MAX + 1))]));
+        assert!(found.len() == 1 && found[0].line == 2, "{found:?}");
+    }
+}
