@@ -142,6 +142,8 @@ mutants! {
     ShadowBeforeFlush = "shadow-before-flush",
     /// A shadow row is promoted before its tables are on its disks.
     ShadowBeforeTables = "shadow-before-tables",
+    /// A shadow row is promoted although it lacks more columns than its row.
+    PromotionDegrades = "promotion-degrades",
     /// A shadow row is promoted while something of that is cached.
     ShadowBeforeCached = "shadow-before-cached",
     /// A discard that waited for a row that was moved meanwhile finds nothing to discard.
