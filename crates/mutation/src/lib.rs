@@ -108,6 +108,8 @@ mutants! {
     StampBeforeLabels = "stamp-before-labels",
     /// A disk that comes back to an open pool as it was long ago is filled as if it had only been absent.
     OldImageAsAbsent = "old-image-as-absent",
+    /// A row that takes a place while a returned disk is being distrusted keeps its trust in that disk.
+    DistrustScansOnce = "distrust-scans-once",
     /// A disk that is taken back in counts before its label says so.
     ReturnUnstamped = "return-unstamped",
     /// Some of the disks can be written on a host that does not own them.

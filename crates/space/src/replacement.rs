@@ -21,6 +21,9 @@ use crate::spaces::Spaces;
 /// How often rows are looked for on a disk that is being replaced, because others have come up where nobody looked.
 const PASSES_MAX: usize = 8;
 
+/// A space, and the index of a row in it.
+pub(crate) type PlaceOfRow = (Rc<Space>, u64);
+
 impl Spaces {
     /// Moves every slab of one disk to another: refilled from the copies that hold everything, the old slab itself among
     /// them if its disk is here. Redundancy is never lower on the way; killed, it goes on when called again. Whether nothing
@@ -159,20 +162,8 @@ impl Spaces {
     }
 
     /// Rows with a slab on a disk.
-    pub(crate) async fn rows_on(&self, slot: DiskSlot) -> Result<Vec<(Rc<Space>, u64)>, SpaceError> {
-        let mut rows = Vec::new();
-        for space in self.all() {
-            let mut found = Vec::new();
-            space
-                .for_each_record(|index, record| {
-                    if record.columns.iter().flatten().any(|slab| slab.disk == slot) {
-                        found.push(index);
-                    }
-                })
-                .await?;
-            rows.extend(found.into_iter().map(|index| (Rc::clone(&space), index)));
-        }
-        Ok(rows)
+    pub(crate) async fn rows_on(&self, slot: DiskSlot) -> Result<Vec<PlaceOfRow>, SpaceError> {
+        rows_of_spaces_on(self.all(), slot).await
     }
 
     /// Puts a prepared device in the place of a disk: it joins the pool, gets all of the old disk's slabs, and the old
@@ -220,4 +211,24 @@ impl Spaces {
         self.pool().tend_voters().await?;
         Ok(moved)
     }
+}
+
+/// Rows of some spaces with a slab on a disk, in the order of the spaces.
+pub(crate) async fn rows_of_spaces_on(
+    spaces: Vec<Rc<Space>>,
+    slot: DiskSlot,
+) -> Result<Vec<PlaceOfRow>, SpaceError> {
+    let mut rows = Vec::new();
+    for space in spaces {
+        let mut found = Vec::new();
+        space
+            .for_each_record(|index, record| {
+                if record.columns.iter().flatten().any(|slab| slab.disk == slot) {
+                    found.push(index);
+                }
+            })
+            .await?;
+        rows.extend(found.into_iter().map(|index| (Rc::clone(&space), index)));
+    }
+    Ok(rows)
 }
