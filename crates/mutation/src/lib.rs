@@ -144,6 +144,8 @@ mutants! {
     ShadowBeforeFlush = "shadow-before-flush",
     /// A shadow row is promoted before its tables are on its disks.
     ShadowBeforeTables = "shadow-before-tables",
+    /// A promotion does not mark slabs of the shadow row that miss table pages.
+    PromotionMarksNothing = "promotion-marks-nothing",
     /// A shadow row is promoted although it lacks more columns than its row.
     PromotionDegrades = "promotion-degrades",
     /// A shadow row is promoted while something of that is cached.

@@ -356,7 +356,11 @@ impl Space {
         if row.freed.get() || shadow.freed.get() || !self.may_replace(shadow, row, cause) {
             return Ok(false);
         }
-        let (old, record) = (row.record(), shadow.record());
+        // A write-back may be about to mark slabs that missed pages: it passes over rows that are detached, so this change marks
+        // those of the shadow row.
+        let with_absences = self.shared.with_absences(shadow).filter(|_| !mutation!(PromotionMarksNothing));
+        let record = with_absences.map_or_else(|| shadow.record(), |(record, _)| record);
+        let old = row.record();
         for slab in old.columns.iter().flatten() {
             change.release(slab.disk, &slab.runs);
             change.delete(keys::stale(slab.disk, self.id(), row.index));
@@ -519,6 +523,7 @@ mod tests {
     use super::*;
     use crate::harness::{Bench, ROW};
     use crate::progress::Progress;
+    use crate::row::Slab;
 
     fn disks_of(row: &Row) -> BTreeSet<DiskSlot> {
         row.record().columns.iter().flatten().map(|slab| slab.disk).collect()
@@ -565,5 +570,33 @@ mod tests {
                 })
                 .unwrap_or_else(|error| panic!("for room {for_room}: {error}"));
         }
+    }
+
+    /// Scenario: a write-back has given all pages of a shadow row to its disks but one, which has failed, and has yet to mark what
+    /// is there. The shadow row is promoted in between: the row in its place says that the slab missed them.
+    #[test]
+    fn a_promotion_while_missed_pages_are_marked_marks_them_itself() {
+        let bench = Rc::new(Bench::new(52, 3, Bytes::mib(128)));
+        let outside = Rc::clone(&bench);
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = lab.with_shadow(&spaces, ROW.0).await?;
+                spaces.pool().checkpoint().await?;
+                spaces.pool().exclude(DiskSlot(2), ExcludeReason::Asked).await?;
+                assert!(space.promote(&[0], EndCause::Unused).await?, "it lacks no more than its row");
+                let row = space.row(0).await?.ok_or("there is a row")?;
+                let trusted = |slab: &Slab| slab.disk == DiskSlot(2) && slab.stale.is_none();
+                assert_eq!(row.count_columns(trusted), 0, "a slab that missed pages is trusted");
+                let stale = spaces.stale_rows().await?;
+                assert!(stale.contains(&(space.id(), 0)), "{stale:?}");
+                spaces.rejoin(outside.disks[2].attach(&outside.world)).await?;
+                spaces.resync(&Progress::default()).await?;
+                assert!(spaces.stale_rows().await?.is_empty());
+                lab.expect(&space, 0, ROW.0 as usize, 2).await?;
+                drop((space, row));
+                lab.check_and_close(spaces).await
+            })
+            .unwrap();
     }
 }
