@@ -144,6 +144,10 @@ mutants! {
     ShadowBeforeFlush = "shadow-before-flush",
     /// A shadow row is promoted before its tables are on its disks.
     ShadowBeforeTables = "shadow-before-tables",
+    /// A conversion shadow is promoted while its own lock is held.
+    ConversionShadowUnlocked = "conversion-shadow-unlocked",
+    /// A row that was promoted or freed since it was looked up is freed all the same.
+    FreeWithoutRecheck = "free-without-recheck",
     /// A promotion does not mark slabs of the shadow row that miss table pages.
     PromotionMarksNothing = "promotion-marks-nothing",
     /// A shadow row is promoted although it lacks more columns than its row.
