@@ -71,6 +71,8 @@ impl Spaces {
             }
             if let Some(row) = space.in_doubt_row(*index).await? {
                 self.shared.gate().await?;
+                // A refill writes to the slabs that it found: none is dropped or claimed meanwhile.
+                let _exclusive = self.shared.refill_mutex.take().await;
                 space.add_slab(&row, (from, to), |_| true).await?;
                 if is_refilled(self.pool(), &row, from) {
                     refilled.insert((space.id(), *index));
@@ -87,6 +89,7 @@ impl Spaces {
             // What nobody else has whole may be whole there, or on a disk that is away; what is here is healed from it.
             let is_whole = resynced.lost_blocks == 0 && refilled.contains(&(space.id(), *index));
             let may_go = is_whole || space.can_do_without_absent(*index).await?;
+            let _exclusive = self.shared.refill_mutex.take().await;
             if !may_go || !space.drop_slab(&row, from).await? {
                 left.insert(space.id());
             }
