@@ -144,6 +144,8 @@ mutants! {
     ShadowBeforeFlush = "shadow-before-flush",
     /// A shadow row is promoted before its tables are on its disks.
     ShadowBeforeTables = "shadow-before-tables",
+    /// A replacement knows the rows that were filled from nothing by their place.
+    ReplacedByPlace = "replaced-by-place",
     /// A refill goes on with a slab that its row has dropped.
     RefillOfADroppedSlab = "refill-of-a-dropped-slab",
     /// A conversion shadow is promoted while its own lock is held.

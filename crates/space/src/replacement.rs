@@ -8,12 +8,13 @@ use std::rc::Rc;
 
 use dolmen_block_io::BlockDevice;
 use dolmen_future_pool::pooled;
+use dolmen_mutation::mutation;
 use dolmen_pool::{Disk, Purpose};
-use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskId, DiskSlot, SpaceId};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskId, DiskSlot, RowId, SpaceId};
 
 use crate::error::SpaceError;
 use crate::progress::Progress;
-use crate::row::Slabs;
+use crate::row::{Row, Slabs};
 use crate::slab_targets::is_refilled;
 use crate::space::Space;
 use crate::spaces::Spaces;
@@ -64,6 +65,8 @@ impl Spaces {
         // Whoever chose the disk before it was retired has put that on record then.
         drop(self.pool().change(Purpose::Release).await);
         let rows = self.rows_on(from).await?;
+        // By identity: another row may take the place meanwhile, and nothing says that its slab was filled from nothing.
+        let identity = |row: &Row| if mutation!(ReplacedByPlace) { RowId(row.index) } else { row.id };
         let mut refilled = BTreeSet::new();
         for (space, index) in &rows {
             if !progress.may_go_on(&self.shared.closing).await || !goes_on() {
@@ -75,7 +78,7 @@ impl Spaces {
                 let _exclusive = self.shared.refill_mutex.take().await;
                 space.add_slab(&row, (from, to), |_| true).await?;
                 if is_refilled(self.pool(), &row, from) {
-                    refilled.insert((space.id(), *index));
+                    refilled.insert(identity(&row));
                 }
             }
         }
@@ -87,7 +90,7 @@ impl Spaces {
             }
             let Some(row) = space.in_doubt_row(*index).await? else { continue };
             // What nobody else has whole may be whole there, or on a disk that is away; what is here is healed from it.
-            let is_whole = resynced.lost_blocks == 0 && refilled.contains(&(space.id(), *index));
+            let is_whole = resynced.lost_blocks == 0 && refilled.contains(&identity(&row));
             let may_go = is_whole || space.can_do_without_absent(*index).await?;
             let _exclusive = self.shared.refill_mutex.take().await;
             if !may_go || !space.drop_slab(&row, from).await? {
@@ -234,4 +237,74 @@ pub(crate) async fn rows_of_spaces_on(
         rows.extend(found.into_iter().map(|index| (Rc::clone(&space), index)));
     }
     Ok(rows)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use std::time::Duration;
+
+    use dolmen_block_io::sleep;
+
+    use super::*;
+    use crate::harness::slow_disks::{Slow, Task, extra, text};
+    use crate::harness::{Bench, ROW, places_of};
+    use crate::promote::EndCause;
+    use crate::resync::Resynced;
+
+    /// Scenario: a disk is replaced on which a row and its shadow row lie. An earlier try has filled the slab of the shadow row, where
+    /// a block rots, as does another one of its stripe. The shadow row is promoted while the row is filled. The old slab, which alone
+    /// has the block, is not dropped before the row is verified and healed.
+    #[test]
+    fn a_row_promoted_while_its_disk_is_replaced_is_verified_first() {
+        let bench = Rc::new(Bench::with_profile(56, 3, || Slow::BRIEFLY.profile()));
+        let spare = bench.world.add_disk("spare", Slow::BRIEFLY.profile());
+        let (device, outside) = (spare.attach(&bench.world), Rc::clone(&bench));
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = lab.with_shadow(&spaces, ROW.0).await?;
+                spaces.pool().checkpoint().await?;
+                let row = space.row(0).await?.ok_or("there is a row")?;
+                let shadow = row.shadow().ok_or("there is a shadow row")?;
+                let hidden = space.shadows.space().ok_or("there is a hidden space")?;
+                let disks: Vec<DiskSlot> =
+                    (0..2).map(|column| shadow.with_slabs(column, |slabs| slabs[0].disk)).collect();
+                let old = spaces.pool().disk(disks[0]).ok_or("it is a member")?;
+                let new = spaces.pool().add_instead_of(&old, device, &[]).await?;
+                let (from, to) = (old.slot(), new.slot());
+                let mut result = Resynced::default();
+                assert!(hidden.add_slab(&shadow, (from, to), |_| true).await?);
+                let refilled = hidden.refill_row(0, &mut result).await?.ok_or("it was filled")?;
+                spaces.shared.trust_all(&[(hidden, refilled)], &mut result).await?;
+                let next = &outside.disks[usize::from(disks[1].0)];
+                for (disk, blocks) in [(&spare, 0..1), (next, 4..5)] {
+                    let places = places_of(disk, blocks, 2);
+                    assert!(!places.is_empty());
+                    places.into_iter().for_each(|at| disk.rot(at + 77, 3));
+                }
+                let progress = Progress::default();
+                let replace: Task<'_> = Box::pin(async {
+                    spaces.move_slabs_once((from, to), &progress).await.map_err(text)?;
+                    Ok(())
+                });
+                let promote: Task<'_> = Box::pin(async {
+                    while row.count_columns(|slab| slab.disk == to) == 0 {
+                        sleep(lab.seams.clock.as_ref(), Duration::from_micros(50)).await;
+                    }
+                    progress.hold();
+                    space.promote(&[0], EndCause::Unused).await.map_err(text)?;
+                    progress.release();
+                    Ok(())
+                });
+                extra(vec![replace, promote]).await?;
+                assert_eq!(spaces.counters().shadows_promoted, 1);
+                let read = lab.expect(&space, 0, 1 << 20, 2).await;
+                read.map_err(|error| format!("the last copy was dropped: {error}"))?;
+                drop((space, row, shadow));
+                spaces.close().await?;
+                Ok(())
+            })
+            .unwrap();
+    }
 }
