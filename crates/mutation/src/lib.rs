@@ -108,6 +108,8 @@ mutants! {
     StampBeforeLabels = "stamp-before-labels",
     /// A disk that comes back to an open pool as it was long ago is filled as if it had only been absent.
     OldImageAsAbsent = "old-image-as-absent",
+    /// A row that takes a place while a returned disk is being distrusted keeps its trust in that disk.
+    DistrustScansOnce = "distrust-scans-once",
     /// A disk that is taken back in counts before its label says so.
     ReturnUnstamped = "return-unstamped",
     /// Some of the disks can be written on a host that does not own them.
@@ -142,6 +144,18 @@ mutants! {
     ShadowBeforeFlush = "shadow-before-flush",
     /// A shadow row is promoted before its tables are on its disks.
     ShadowBeforeTables = "shadow-before-tables",
+    /// A replacement knows the rows that were filled from nothing by their place.
+    ReplacedByPlace = "replaced-by-place",
+    /// A refill goes on with a slab that its row has dropped.
+    RefillOfADroppedSlab = "refill-of-a-dropped-slab",
+    /// A conversion shadow is promoted while its own lock is held.
+    ConversionShadowUnlocked = "conversion-shadow-unlocked",
+    /// A row that was promoted or freed since it was looked up is freed all the same.
+    FreeWithoutRecheck = "free-without-recheck",
+    /// A promotion does not mark slabs of the shadow row that miss table pages.
+    PromotionMarksNothing = "promotion-marks-nothing",
+    /// A shadow row is promoted although it lacks more columns than its row.
+    PromotionDegrades = "promotion-degrades",
     /// A shadow row is promoted while something of that is cached.
     ShadowBeforeCached = "shadow-before-cached",
     /// A discard that waited for a row that was moved meanwhile finds nothing to discard.

@@ -72,6 +72,11 @@ impl Shared {
         self.mark_slabs(rows.iter(), |row| marked_old(&self.pool, row, slot, since)).await
     }
 
+    /// Returns whether a row says what [`mark_old`](Self::mark_old) has it say.
+    pub(crate) fn is_marked_old(&self, row: &Row, slot: DiskSlot, since: Epoch) -> bool {
+        marked_old(&self.pool, row, slot, since).is_none()
+    }
+
     /// Marks slabs stale, in as few changes as will do.
     async fn mark_slabs<'a>(
         &self,

@@ -246,7 +246,14 @@ impl Space {
         one: &ConversionShadow,
     ) -> Result<bool, SpaceError> {
         let ConversionShadow { row, conversion_shadow, .. } = one;
-        let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
+        let whole = Range { first: 0, count: row.shape.row_blocks() };
+        let _guard = row.locks.lock(whole).await;
+        // A scrub or a free of the shadow holds its own lock. The holder may wait for a flush, and the flush for the lock of the row:
+        // this waits for neither.
+        let shadow_guard = conversion_shadow.locks.try_lock(whole);
+        if shadow_guard.is_none() && !mutation!(ConversionShadowUnlocked) {
+            return Ok(false);
+        }
         // A write-back that is under way may have taken pages since.
         let _tables = self.shared.table_mutex.take().await;
         let mut change = self.shared.pool.change(Purpose::Release).await;

@@ -669,3 +669,53 @@ fn take(offers: &mut [Offer], placed: &Placement) -> u64 {
     }
     all
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
+mod tests {
+    use super::*;
+    use crate::harness::{Bench, ROW};
+    use crate::spec::Resiliency;
+
+    /// Scenario: a conversion shadow is ready. A scrub holds its lock: it is not promoted meanwhile. Then it is, and a free that has
+    /// looked it up before frees nothing: its allocation units are those of the row in its place.
+    #[test]
+    fn freeing_a_shadow_while_it_is_promoted_frees_nothing() {
+        let bench = Bench::new(55, 4, Bytes::mib(128));
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let mirror = Resiliency::Mirror { copies: 2 };
+                let space = lab.space(&spaces, "data", Bytes::mib(8), mirror).await?;
+                lab.write(&space, 0, 256 << 10, 1).await?;
+                spaces.flush().await?;
+                let to = Layout { resiliency: Resiliency::Mirror { copies: 3 }, ..space.spec().layout() };
+                spaces.begin_conversion(&space, to).await?;
+                let shadows = spaces.conversion_shadows_for(&space).await?;
+                let begun = spaces.begin_conversion_shadow(&space, &shadows, 0).await?;
+                let Begun::ConversionShadow(one) = begun else { return Err("the row is to move".into()) };
+                let one = [one];
+                let all = Range { first: 0, count: one[0].row.shape.row_blocks() };
+                space
+                    .copy_to_conversion_shadows(&shadows, &one, vec![vec![all]], &Progress::default())
+                    .await?;
+                spaces.destage_conversion_shadows(&one).await?;
+                let [one] = one;
+                let shadow = Rc::clone(&one.conversion_shadow);
+                let scrub = shadow.locks.lock(Range { first: 3, count: 1 }).await;
+                let is_promoted = space.change_to_conversion_shadow(&shadows, &one).await?;
+                assert!(!is_promoted, "a conversion shadow was promoted while its lock was held");
+                drop(scrub);
+                assert!(space.change_to_conversion_shadow(&shadows, &one).await?);
+                shadows.free_row(&shadow).await?;
+                let findings = spaces.check_map().await?;
+                assert!(findings.is_empty(), "the free took what the row has: {findings:?}");
+                lab.expect(&space, 0, 256 << 10, 1).await?;
+                lab.expect(&space, 256 << 10, (ROW.0 - (256 << 10)) as usize, 0).await?;
+                drop((space, shadows, shadow, one));
+                assert!(spaces.convert(&spaces.find("data")?, &Progress::default()).await?);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap();
+    }
+}

@@ -17,7 +17,7 @@ use dolmen_pool::{Change, Claim, Disk, ExcludeReason, Pool, Purpose, keys};
 use dolmen_units::{DiskSlot, Epoch, SpaceId};
 use smallvec::SmallVec;
 
-use crate::cache::is_of_conversion_shadows;
+use crate::cache::{is_of_conversion_shadows, seen_as};
 use crate::error::SpaceError;
 use crate::locks::Range;
 use crate::progress::Progress;
@@ -104,7 +104,12 @@ impl Spaces {
                 })
                 .await?;
             if is_of_conversion_shadows(space.id()) {
-                // They are begun again.
+                // They are begun again, but not while the conversion is about to promote one.
+                let owner = self.spaces.borrow().get(&seen_as(space.id())).cloned();
+                let _conversion = match &owner {
+                    Some(owner) => Some(owner.conversion_mutex.take().await),
+                    None => None,
+                };
                 space.free_rows(&rows).await?;
                 continue;
             }

@@ -23,6 +23,7 @@ use crate::error::SpaceError;
 use crate::full_stripe::PARITY_BYTES_MAX;
 use crate::layout::BLOCK;
 use crate::locks::Range;
+use crate::promote::EndCause;
 use crate::read_hedging::HedgeDelay;
 use crate::record::BlockState;
 use crate::row::Row;
@@ -39,12 +40,16 @@ impl Space {
     /// # Errors
     /// [`SpaceError`]: what stands in the way. Each stripe is in the row or in the shadow row.
     #[pooled]
-    pub(crate) async fn bring_back(&self, index: u64) -> Result<Option<(Rc<Row>, Rc<Row>)>, SpaceError> {
+    pub(crate) async fn bring_back(
+        &self,
+        index: u64,
+        cause: EndCause,
+    ) -> Result<Option<(Rc<Row>, Rc<Row>)>, SpaceError> {
         let row = self.row(index).await?;
         let Some((row, shadow)) = row.and_then(|row| Some((Rc::clone(&row), row.shadow()?))) else {
             return Ok(None);
         };
-        if !self.shadows.alternates(&row) {
+        if !self.shadows.alternates(&row) || !self.may_replace(&row, &shadow, cause) {
             return Ok(None);
         }
         let lines = self.stripes_of_shadow(&shadow).await?;
@@ -62,7 +67,8 @@ impl Space {
         let is_short = self.shared.stripes.all() < row.shape.columns() as u64;
         let longest = if is_short { 1 } else { PARITY_BYTES_MAX / BLOCK };
         for run in runs_of(&row, &lines, longest) {
-            if self.shadows.is_ending.get() || !self.switch_back(&row, &shadow, run).await? {
+            let is_hindered = self.shadows.is_ending.get() || !self.may_replace(&row, &shadow, cause);
+            if is_hindered || !self.switch_back(&row, &shadow, run).await? {
                 return Ok(None);
             }
         }
@@ -162,6 +168,7 @@ impl Space {
         &self,
         row: &Rc<Row>,
         shadow: &Rc<Row>,
+        cause: EndCause,
     ) -> Result<bool, SpaceError> {
         let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
         let is_shadow = row.shadow().is_some_and(|other| Rc::ptr_eq(&other, shadow));
@@ -187,7 +194,7 @@ impl Space {
             return Ok(false);
         }
         let mut change = self.shared.pool.change(Purpose::Release).await;
-        if row.freed.get() || shadow.freed.get() {
+        if row.freed.get() || shadow.freed.get() || !self.may_replace(row, shadow, cause) {
             return Ok(false);
         }
         self.release_shadow(&mut change, shadow).await?;
@@ -219,4 +226,50 @@ fn runs_of(row: &Row, lines: &[u32], longest: usize) -> Vec<Range> {
         }
     }
     runs
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
+mod tests {
+    use dolmen_pool::ExcludeReason;
+    use dolmen_units::Bytes;
+
+    use crate::harness::{Bench, ROW};
+    use crate::promote::EndCause;
+
+    /// Scenario: a stripe of a row has gone to its shadow row, and a disk leaves that only the row is on. The stripe does not come back:
+    /// the shadow row, which has all its disks, gets the others and is promoted.
+    #[test]
+    fn a_shadow_is_not_dropped_while_its_row_lacks_a_disk() {
+        let bench = Bench::new(57, 6, Bytes::mib(128));
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = lab.parity_space(&spaces, (2, 1)).await?;
+                lab.stream(&space, 0..ROW.0, 1).await?;
+                spaces.flush().await?;
+                spaces.destage().await?;
+                spaces.pool().checkpoint().await?;
+                lab.write(&space, 0, 32 << 10, 2).await?;
+                spaces.flush().await?;
+                let row = space.row(0).await?.ok_or("there is a row")?;
+                let shadow = row.shadow().ok_or("there is a shadow row")?;
+                let of_shadow = shadow.record();
+                let is_shared = |slot| of_shadow.columns.iter().flatten().any(|slab| slab.disk == slot);
+                let record = row.record();
+                let away =
+                    record.columns.iter().flatten().map(|slab| slab.disk).find(|slot| !is_shared(*slot));
+                let away = away.ok_or("they lie on the same disks")?;
+                spaces.pool().exclude(away, ExcludeReason::Asked).await?;
+                assert!(space.promote(&[0], EndCause::Unused).await?, "the shadow row lacks nothing");
+                let counters = spaces.counters();
+                let ended = (counters.shadows_dropped, counters.shadows_promoted);
+                assert_eq!(ended, (0, 1), "the shadow row was dropped, and its row lacks a column");
+                lab.expect(&space, 0, 32 << 10, 2).await?;
+                lab.expect(&space, 32 << 10, (ROW.0 as usize) - (32 << 10), 1).await?;
+                drop((space, row, shadow));
+                lab.check_and_close(spaces).await
+            })
+            .unwrap();
+    }
 }

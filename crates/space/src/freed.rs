@@ -111,7 +111,8 @@ impl Space {
         let _tables = self.shared.table_mutex.take().await;
         let mut change = self.shared.pool.change(Purpose::Release).await;
         let (mut count, mut freed) = (0, Vec::with_capacity(rows.len()));
-        for row in rows {
+        // A row that was freed or promoted since the caller looked has its allocation units no longer.
+        for row in rows.iter().filter(|row| !row.freed.get() || mutation!(FreeWithoutRecheck)) {
             let record = row.record();
             change.delete(keys::row(self.id(), row.index));
             for slab in record.columns.iter().flatten() {
@@ -125,6 +126,9 @@ impl Space {
                 self.release_shadow(&mut change, shadow).await?;
             }
             freed.push((*row, record, shadow));
+        }
+        if freed.is_empty() {
+            return Ok(());
         }
         // Whoever waits for a row's lock must look it up again, and find nothing.
         let set_deleting = |is_deleting| {

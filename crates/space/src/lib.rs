@@ -42,6 +42,13 @@
 //! - Nothing is acknowledged while a disk that missed it counts as holding it.
 //! - A ticket is never held while waiting for room in the log: making room waits for tickets.
 
+#[cfg(test)]
+extern crate self as dolmen_space;
+/// The bench of the integration tests, for tests that call what the crate keeps to itself.
+#[cfg(test)]
+#[path = "../tests/harness/mod.rs"]
+mod harness;
+
 mod absence;
 mod ahead;
 mod bucket;

@@ -42,6 +42,15 @@ const STRIPES_TOGETHER: u64 = 64;
 /// How often it is begun again, because something came between.
 const TRIES: usize = 3;
 
+/// Cause of the end of shadow rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EndCause {
+    /// They are idle, or a stream asks for others.
+    Unused,
+    /// A claim lacks their room.
+    LackOfRoom,
+}
+
 /// How a shadow row ends, once a checkpoint has come.
 enum Ending {
     /// It is promoted.
@@ -69,19 +78,19 @@ impl Space {
     /// # Errors
     /// [`SpaceError`]: what stands in the way. Rows and shadow rows are as they were.
     #[pooled]
-    pub(crate) async fn promote(&self, rows: &[u64]) -> Result<bool, SpaceError> {
+    pub(crate) async fn promote(&self, rows: &[u64], cause: EndCause) -> Result<bool, SpaceError> {
         // Two at once would bring stripes of one row alternately.
         let _exclusive = self.shadows.ending_mutex.take().await;
         let (mut left, mut has_any) = (rows.to_vec(), false);
         for _ in 0..TRIES {
             let mut prepared = Vec::new();
             for index in std::mem::take(&mut left) {
-                let back = self.bring_back(index).await;
+                let back = self.bring_back(index, cause).await;
                 if let Some((row, shadow)) = self.unless_hindered(index, back) {
                     prepared.push(Ending::Dropped { row, shadow });
                     continue;
                 }
-                let of_row = self.prepare(index).await;
+                let of_row = self.prepare(index, cause).await;
                 let of_row = self.unless_hindered(index, of_row);
                 prepared.extend(of_row.map(|(cache, row, shadow)| Ending::Promote { cache, row, shadow }));
             }
@@ -101,10 +110,10 @@ impl Space {
                 }
                 let (index, done) = match &ending {
                     Ending::Promote { cache, row, shadow } => {
-                        (row.index, self.change_places(cache, row, shadow).await)
+                        (row.index, self.change_places(cache, (row, shadow), cause).await)
                     }
                     Ending::Dropped { row, shadow } => {
-                        (row.index, self.remove_empty_shadow(row, shadow).await)
+                        (row.index, self.remove_empty_shadow(row, shadow, cause).await)
                     }
                 };
                 match self.unless_hindered(index, done.map(Some)) {
@@ -128,12 +137,19 @@ impl Space {
     /// Puts what is cached of a row in place, and copies what its shadow row lacks: the two, if a checkpoint is all that they need
     /// then.
     #[pooled]
-    async fn prepare(&self, index: u64) -> Result<Option<(Rc<Cache>, Rc<Row>, Rc<Row>)>, SpaceError> {
+    async fn prepare(
+        &self,
+        index: u64,
+        cause: EndCause,
+    ) -> Result<Option<(Rc<Cache>, Rc<Row>, Rc<Row>)>, SpaceError> {
         let row = self.row(index).await?;
         let Some((row, shadow)) = row.and_then(|row| Some((Rc::clone(&row), row.shadow()?))) else {
             return Ok(None);
         };
         let Some(cache) = self.cache_of(&row) else { return Ok(None) };
+        if !self.may_replace(&shadow, &row, cause) {
+            return Ok(None);
+        }
         if !mutation!(ShadowBeforeCached) {
             cache.empty_row(&row).await?;
             if !row.mappings.is_empty() {
@@ -142,6 +158,18 @@ impl Space {
             }
         }
         Ok(self.copy_to_shadow(&cache, &row, &shadow).await?.then_some((cache, row, shadow)))
+    }
+
+    /// Returns whether one of a row and its shadow row may get all content of the other one, which goes then. The row that stays
+    /// lacks no more columns than the row that goes, so that redundancy is no lower afterwards. For room that a claim lacks, it is
+    /// enough that what stays can be decoded.
+    pub(crate) fn may_replace(&self, stays: &Row, goes: &Row, cause: EndCause) -> bool {
+        let lacking = |row: &Row| {
+            let columns = row.count_columns(|slab| slab.readable(&self.shared.pool).is_some());
+            row.shape.columns().saturating_sub(columns)
+        };
+        let is_spared = cause == EndCause::LackOfRoom && lacking(stays) <= stays.shape.parity_columns();
+        lacking(stays) <= lacking(goes) || is_spared || mutation!(PromotionDegrades)
     }
 
     /// Stripes of a row that hold something and that its shadow row lacks.
@@ -310,8 +338,8 @@ impl Space {
     async fn change_places(
         &self,
         cache: &Rc<Cache>,
-        row: &Rc<Row>,
-        shadow: &Rc<Row>,
+        (row, shadow): (&Rc<Row>, &Rc<Row>),
+        cause: EndCause,
     ) -> Result<bool, SpaceError> {
         let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
         if !self.is_ready(cache, row, shadow).await? {
@@ -325,10 +353,14 @@ impl Space {
             return Ok(false);
         }
         let mut change = self.shared.pool.change(Purpose::Release).await;
-        if row.freed.get() || shadow.freed.get() {
+        if row.freed.get() || shadow.freed.get() || !self.may_replace(shadow, row, cause) {
             return Ok(false);
         }
-        let (old, record) = (row.record(), shadow.record());
+        // A write-back may be about to mark slabs that missed pages: it passes over rows that are detached, so this change marks
+        // those of the shadow row.
+        let with_absences = self.shared.with_absences(shadow).filter(|_| !mutation!(PromotionMarksNothing));
+        let record = with_absences.map_or_else(|| shadow.record(), |(record, _)| record);
+        let old = row.record();
         for slab in old.columns.iter().flatten() {
             change.release(slab.disk, &slab.runs);
             change.delete(keys::stale(slab.disk, self.id(), row.index));
@@ -407,7 +439,7 @@ impl Shared {
             // Some at a time: each may have a row to copy. Where something stands in the way of all of them, the next.
             for some in space.shadows.idlest(usize::MAX).chunks(FREED_TOGETHER) {
                 // Whoever wanted room hears that there is none.
-                if space.promote(some).await.unwrap_or(false) {
+                if space.promote(some, EndCause::LackOfRoom).await.unwrap_or(false) {
                     has_freed = true;
                     break;
                 }
@@ -427,7 +459,7 @@ async fn promote_all(space: Weak<Space>) {
             space.shadows.notify.notify_all();
             return;
         }
-        if let Err(error) = space.promote(&next).await {
+        if let Err(error) = space.promote(&next, EndCause::Unused).await {
             tracing::debug!(space = %space.name(), error = %in_one_line(&error), "shadow rows cannot take over now");
         }
         // Those that are none any more are not among the others.
@@ -477,5 +509,94 @@ impl Cache {
     /// Whether stripes of a row or of its shadow row may be half in place.
     pub(crate) fn has_unfinished_pair(&self, row: &Row) -> bool {
         self.unfinished.borrow().iter().any(|redo| redo.row.is_paired_with(row))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use dolmen_pool::ExcludeReason;
+    use dolmen_units::{Bytes, DiskSlot};
+
+    use super::*;
+    use crate::harness::{Bench, ROW};
+    use crate::progress::Progress;
+    use crate::row::Slab;
+
+    fn disks_of(row: &Row) -> BTreeSet<DiskSlot> {
+        row.record().columns.iter().flatten().map(|slab| slab.disk).collect()
+    }
+
+    /// Scenario: a stream has brought a part of a row to a shadow row, and a disk leaves that only the shadow row is on. The shadow
+    /// row is not promoted, and the row tolerates the loss of another disk. It is promoted for room that a claim lacks, or once
+    /// the disk is back.
+    #[test]
+    fn a_promotion_waits_for_a_disk_that_its_shadow_lacks() {
+        for for_room in [false, true] {
+            let bench = Rc::new(Bench::new(51, 6, Bytes::mib(128)));
+            let outside = Rc::clone(&bench);
+            bench
+                .run(async move |lab| {
+                    let spaces = lab.create().await?;
+                    let end = ROW.0 / 2;
+                    let space = lab.with_shadow(&spaces, end).await?;
+                    let row = space.row(0).await?.ok_or("there is a row")?;
+                    let shadow = row.shadow().ok_or("there is a shadow row")?;
+                    let away = disks_of(&shadow).difference(&disks_of(&row)).next().copied();
+                    let away = away.ok_or("they lie on the same disks")?;
+                    let next =
+                        disks_of(&shadow).into_iter().find(|slot| *slot != away).ok_or("it has columns")?;
+                    spaces.pool().exclude(away, ExcludeReason::Asked).await?;
+                    let promoted = space.promote(&[0], EndCause::Unused).await?;
+                    assert!(!promoted, "the shadow row was promoted and lacks a column");
+                    if for_room {
+                        assert!(space.promote(&[0], EndCause::LackOfRoom).await?, "a claim lacks room");
+                    } else {
+                        spaces.pool().exclude(next, ExcludeReason::Asked).await?;
+                        lab.expect(&space, end, (ROW.0 - end) as usize, 1).await?;
+                        for slot in [away, next] {
+                            spaces.rejoin(outside.disks[usize::from(slot.0)].attach(&outside.world)).await?;
+                        }
+                        spaces.resync(&Progress::default()).await?;
+                        assert!(space.promote(&[0], EndCause::Unused).await?, "all disks are here");
+                    }
+                    assert_eq!(spaces.counters().shadows_promoted, 1);
+                    lab.expect(&space, 0, end as usize, 2).await?;
+                    lab.expect(&space, end, (ROW.0 - end) as usize, 1).await?;
+                    drop((space, row, shadow));
+                    lab.check_and_close(spaces).await
+                })
+                .unwrap_or_else(|error| panic!("for room {for_room}: {error}"));
+        }
+    }
+
+    /// Scenario: a write-back has given all pages of a shadow row to its disks but one, which has failed, and has yet to mark what
+    /// is there. The shadow row is promoted in between: the row in its place says that the slab missed them.
+    #[test]
+    fn a_promotion_while_missed_pages_are_marked_marks_them_itself() {
+        let bench = Rc::new(Bench::new(52, 3, Bytes::mib(128)));
+        let outside = Rc::clone(&bench);
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = lab.with_shadow(&spaces, ROW.0).await?;
+                spaces.pool().checkpoint().await?;
+                spaces.pool().exclude(DiskSlot(2), ExcludeReason::Asked).await?;
+                assert!(space.promote(&[0], EndCause::Unused).await?, "it lacks no more than its row");
+                let row = space.row(0).await?.ok_or("there is a row")?;
+                let trusted = |slab: &Slab| slab.disk == DiskSlot(2) && slab.stale.is_none();
+                assert_eq!(row.count_columns(trusted), 0, "a slab that missed pages is trusted");
+                let stale = spaces.stale_rows().await?;
+                assert!(stale.contains(&(space.id(), 0)), "{stale:?}");
+                spaces.rejoin(outside.disks[2].attach(&outside.world)).await?;
+                spaces.resync(&Progress::default()).await?;
+                assert!(spaces.stale_rows().await?.is_empty());
+                lab.expect(&space, 0, ROW.0 as usize, 2).await?;
+                drop((space, row));
+                lab.check_and_close(spaces).await
+            })
+            .unwrap();
     }
 }

@@ -463,6 +463,9 @@ impl Refill<'_> {
         self.look_up_tables().await?;
         let filled = join_all((0..RUNS_AT_A_TIME).map(|_| self.runs())).await;
         filled.into_iter().collect::<Result<(), SpaceError>>()?;
+        if !self.is_slab_of_row() {
+            return Ok(false);
+        }
         if self.space.has_unfinished(self.row) {
             // What was read beside them may be of no stripe that there is.
             return Ok(false);
@@ -485,6 +488,11 @@ impl Refill<'_> {
             }
         }
         Ok(true)
+    }
+
+    /// Returns whether the row still has the slab.
+    fn is_slab_of_row(&self) -> bool {
+        self.row.has_slab(self.column, self.slab)
     }
 
     /// Reads the tables that copying needs, so that heads do not go to them and back on the way.
@@ -578,6 +586,11 @@ impl Refill<'_> {
         let _memory = space.shared.refills.take(frames_of_run(row)).await;
         let _guard = row.locks.lock(hull(row, column, run)).await;
         if row.freed.get() {
+            return Ok(());
+        }
+        // A slab that was dropped has no allocation units any more. Whoever drops one holds the lock of the whole row.
+        if !self.is_slab_of_row() && !mutation!(RefillOfADroppedSlab) {
+            self.is_over.set(true);
             return Ok(());
         }
         let whole = space.read_verified(row, column, run).await?;
@@ -678,5 +691,48 @@ fn frames_of_run(row: &Row) -> u64 {
     match row.has_parity() {
         true => row.shape.data_columns() as u64 + 1,
         false => 1,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use dolmen_units::Bytes;
+
+    use super::*;
+    use crate::harness::Bench;
+    use crate::spec::Resiliency;
+
+    /// Scenario: a slab was added to a row, and is dropped again before a refill that has found it begins to write. The refill
+    /// writes nothing to it: its allocation units may be those of another row by now.
+    #[test]
+    fn a_refill_ends_with_its_slab() {
+        let bench = Bench::new(53, 3, Bytes::mib(128));
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space =
+                    lab.space(&spaces, "data", Bytes::mib(8), Resiliency::Mirror { copies: 2 }).await?;
+                lab.write(&space, 0, 256 << 10, 1).await?;
+                spaces.flush().await?;
+                let row = space.row(0).await?.ok_or("there is a row")?;
+                let slots: Vec<DiskSlot> =
+                    row.with_slabs(0, |slabs| slabs.iter().map(|slab| slab.disk).collect());
+                let to = (0..3).map(DiskSlot).find(|slot| !slots.contains(slot)).ok_or("a disk is free")?;
+                let from = *slots.first().ok_or("the row has slabs")?;
+                assert!(space.add_slab(&row, (from, to), |column| column == 0).await?);
+                let slab = row.with_slabs(0, |slabs| slabs.iter().find(|slab| slab.disk == to).cloned());
+                let slab = slab.ok_or("a slab was added")?;
+                assert!(space.drop_slab(&row, to).await?, "the others hold everything");
+                let (declared_lost, progress) = (Cell::new(0), Progress::default());
+                let filling = Filling { declared_lost: &declared_lost, progress: &progress };
+                let mut result = Resynced::default();
+                let filled = space.fill_slab((&row, 0, &slab), filling, &mut result).await?;
+                assert_eq!(result.blocks, 0, "blocks were written to a slab that was dropped");
+                assert!(!filled, "nothing there is to be trusted");
+                drop((space, row));
+                lab.check_and_close(spaces).await
+            })
+            .unwrap();
     }
 }

@@ -8,18 +8,22 @@ use std::rc::Rc;
 
 use dolmen_block_io::BlockDevice;
 use dolmen_future_pool::pooled;
+use dolmen_mutation::mutation;
 use dolmen_pool::{Disk, Purpose};
-use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskId, DiskSlot, SpaceId};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskId, DiskSlot, RowId, SpaceId};
 
 use crate::error::SpaceError;
 use crate::progress::Progress;
-use crate::row::Slabs;
+use crate::row::{Row, Slabs};
 use crate::slab_targets::is_refilled;
 use crate::space::Space;
 use crate::spaces::Spaces;
 
 /// How often rows are looked for on a disk that is being replaced, because others have come up where nobody looked.
 const PASSES_MAX: usize = 8;
+
+/// A space, and the index of a row in it.
+pub(crate) type PlaceOfRow = (Rc<Space>, u64);
 
 impl Spaces {
     /// Moves every slab of one disk to another: refilled from the copies that hold everything, the old slab itself among
@@ -61,6 +65,8 @@ impl Spaces {
         // Whoever chose the disk before it was retired has put that on record then.
         drop(self.pool().change(Purpose::Release).await);
         let rows = self.rows_on(from).await?;
+        // By identity: another row may take the place meanwhile, and nothing says that its slab was filled from nothing.
+        let identity = |row: &Row| if mutation!(ReplacedByPlace) { RowId(row.index) } else { row.id };
         let mut refilled = BTreeSet::new();
         for (space, index) in &rows {
             if !progress.may_go_on(&self.shared.closing).await || !goes_on() {
@@ -68,9 +74,11 @@ impl Spaces {
             }
             if let Some(row) = space.in_doubt_row(*index).await? {
                 self.shared.gate().await?;
+                // A refill writes to the slabs that it found: none is dropped or claimed meanwhile.
+                let _exclusive = self.shared.refill_mutex.take().await;
                 space.add_slab(&row, (from, to), |_| true).await?;
                 if is_refilled(self.pool(), &row, from) {
-                    refilled.insert((space.id(), *index));
+                    refilled.insert(identity(&row));
                 }
             }
         }
@@ -82,8 +90,9 @@ impl Spaces {
             }
             let Some(row) = space.in_doubt_row(*index).await? else { continue };
             // What nobody else has whole may be whole there, or on a disk that is away; what is here is healed from it.
-            let is_whole = resynced.lost_blocks == 0 && refilled.contains(&(space.id(), *index));
+            let is_whole = resynced.lost_blocks == 0 && refilled.contains(&identity(&row));
             let may_go = is_whole || space.can_do_without_absent(*index).await?;
+            let _exclusive = self.shared.refill_mutex.take().await;
             if !may_go || !space.drop_slab(&row, from).await? {
                 left.insert(space.id());
             }
@@ -159,20 +168,8 @@ impl Spaces {
     }
 
     /// Rows with a slab on a disk.
-    pub(crate) async fn rows_on(&self, slot: DiskSlot) -> Result<Vec<(Rc<Space>, u64)>, SpaceError> {
-        let mut rows = Vec::new();
-        for space in self.all() {
-            let mut found = Vec::new();
-            space
-                .for_each_record(|index, record| {
-                    if record.columns.iter().flatten().any(|slab| slab.disk == slot) {
-                        found.push(index);
-                    }
-                })
-                .await?;
-            rows.extend(found.into_iter().map(|index| (Rc::clone(&space), index)));
-        }
-        Ok(rows)
+    pub(crate) async fn rows_on(&self, slot: DiskSlot) -> Result<Vec<PlaceOfRow>, SpaceError> {
+        rows_of_spaces_on(self.all(), slot).await
     }
 
     /// Puts a prepared device in the place of a disk: it joins the pool, gets all of the old disk's slabs, and the old
@@ -219,5 +216,95 @@ impl Spaces {
         }
         self.pool().tend_voters().await?;
         Ok(moved)
+    }
+}
+
+/// Rows of some spaces with a slab on a disk, in the order of the spaces.
+pub(crate) async fn rows_of_spaces_on(
+    spaces: Vec<Rc<Space>>,
+    slot: DiskSlot,
+) -> Result<Vec<PlaceOfRow>, SpaceError> {
+    let mut rows = Vec::new();
+    for space in spaces {
+        let mut found = Vec::new();
+        space
+            .for_each_record(|index, record| {
+                if record.columns.iter().flatten().any(|slab| slab.disk == slot) {
+                    found.push(index);
+                }
+            })
+            .await?;
+        rows.extend(found.into_iter().map(|index| (Rc::clone(&space), index)));
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use std::time::Duration;
+
+    use dolmen_block_io::sleep;
+
+    use super::*;
+    use crate::harness::slow_disks::{Slow, Task, extra, text};
+    use crate::harness::{Bench, ROW, places_of};
+    use crate::promote::EndCause;
+    use crate::resync::Resynced;
+
+    /// Scenario: a disk is replaced on which a row and its shadow row lie. An earlier try has filled the slab of the shadow row, where
+    /// a block rots, as does another one of its stripe. The shadow row is promoted while the row is filled. The old slab, which alone
+    /// has the block, is not dropped before the row is verified and healed.
+    #[test]
+    fn a_row_promoted_while_its_disk_is_replaced_is_verified_first() {
+        let bench = Rc::new(Bench::with_profile(56, 3, || Slow::BRIEFLY.profile()));
+        let spare = bench.world.add_disk("spare", Slow::BRIEFLY.profile());
+        let (device, outside) = (spare.attach(&bench.world), Rc::clone(&bench));
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let space = lab.with_shadow(&spaces, ROW.0).await?;
+                spaces.pool().checkpoint().await?;
+                let row = space.row(0).await?.ok_or("there is a row")?;
+                let shadow = row.shadow().ok_or("there is a shadow row")?;
+                let hidden = space.shadows.space().ok_or("there is a hidden space")?;
+                let disks: Vec<DiskSlot> =
+                    (0..2).map(|column| shadow.with_slabs(column, |slabs| slabs[0].disk)).collect();
+                let old = spaces.pool().disk(disks[0]).ok_or("it is a member")?;
+                let new = spaces.pool().add_instead_of(&old, device, &[]).await?;
+                let (from, to) = (old.slot(), new.slot());
+                let mut result = Resynced::default();
+                assert!(hidden.add_slab(&shadow, (from, to), |_| true).await?);
+                let refilled = hidden.refill_row(0, &mut result).await?.ok_or("it was filled")?;
+                spaces.shared.trust_all(&[(hidden, refilled)], &mut result).await?;
+                let next = &outside.disks[usize::from(disks[1].0)];
+                for (disk, blocks) in [(&spare, 0..1), (next, 4..5)] {
+                    let places = places_of(disk, blocks, 2);
+                    assert!(!places.is_empty());
+                    places.into_iter().for_each(|at| disk.rot(at + 77, 3));
+                }
+                let progress = Progress::default();
+                let replace: Task<'_> = Box::pin(async {
+                    spaces.move_slabs_once((from, to), &progress).await.map_err(text)?;
+                    Ok(())
+                });
+                let promote: Task<'_> = Box::pin(async {
+                    while row.count_columns(|slab| slab.disk == to) == 0 {
+                        sleep(lab.seams.clock.as_ref(), Duration::from_micros(50)).await;
+                    }
+                    progress.hold();
+                    space.promote(&[0], EndCause::Unused).await.map_err(text)?;
+                    progress.release();
+                    Ok(())
+                });
+                extra(vec![replace, promote]).await?;
+                assert_eq!(spaces.counters().shadows_promoted, 1);
+                let read = lab.expect(&space, 0, 1 << 20, 2).await;
+                read.map_err(|error| format!("the last copy was dropped: {error}"))?;
+                drop((space, row, shadow));
+                spaces.close().await?;
+                Ok(())
+            })
+            .unwrap();
     }
 }

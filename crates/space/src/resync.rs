@@ -90,7 +90,7 @@ impl Space {
     ) -> Result<bool, SpaceError> {
         // What a write-back has put there goes, and comes again before the slab is trusted.
         let _exclusive = self.shared.table_mutex.take().await;
-        if row.freed.get() {
+        if row.freed.get() || !row.has_slab(column, slab) {
             return Ok(true);
         }
         let failed = self.take_table_room(&row.shape, &[(column, slab.clone())]).await?;
@@ -107,10 +107,10 @@ impl Space {
     pub(crate) async fn pair_slots(
         &self,
         row: &Rc<Row>,
-        column: usize,
+        holder: usize,
         slab: &Slab,
     ) -> Result<(), SpaceError> {
-        for (column, place) in row.tables_on(column) {
+        for (column, place) in row.tables_on(holder) {
             let mut indexes = 0..row.map(column).pages();
             while !indexes.is_empty() {
                 let first = indexes.start;
@@ -119,7 +119,7 @@ impl Space {
                     pages.push(self.shared.page(row, column, index).await?);
                 }
                 let _exclusive = self.shared.table_mutex.take().await;
-                if row.freed.get() {
+                if row.freed.get() || !row.has_slab(holder, slab) {
                     return Ok(());
                 }
                 let mut index = first;

@@ -390,6 +390,13 @@ impl Row {
         action(self.columns.borrow().get(column).map_or(&[], |slabs| slabs.as_slice()))
     }
 
+    /// Returns whether a slab still belongs to a column, whatever it misses by now.
+    pub(crate) fn has_slab(&self, column: usize, slab: &Slab) -> bool {
+        self.with_slabs(column, |slabs| {
+            slabs.iter().any(|other| (other.disk, &other.runs) == (slab.disk, &slab.runs))
+        })
+    }
+
     /// Does something with every slab that has the table of a column, and the place of that table.
     pub(crate) fn for_each_table(&self, column: usize, mut action: impl FnMut(&Slab, TablePlace)) {
         let columns = self.columns.borrow();

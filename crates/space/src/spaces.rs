@@ -23,9 +23,11 @@ use crate::forecast::{WriteCacheRows, is_fast, write_cache_rows};
 use crate::layout::slab_units;
 use crate::layouts::Layouts;
 use crate::limits::Limits;
+use crate::locks::Range;
 use crate::progress::Progress;
 use crate::recovery::{Recovery, recover};
 use crate::refill::{neediest_first, next_lot, not_begun, of_spaces};
+use crate::replacement::{PlaceOfRow, rows_of_spaces_on};
 use crate::replay::FINISHED_TOGETHER;
 use crate::reserve::unless_full;
 use crate::resync::{Refilled, Resynced};
@@ -843,15 +845,50 @@ impl Spaces {
 
     /// Commits that a disk lacks everything, wherever another copy has it. Since when it is out of date does not bound what it
     /// lacks: later than that, a resync or a move may have given it what had been written long before.
+    ///
+    /// A shadow row may be promoted meanwhile. Hidden spaces are scanned first: the scan of the user space finds what was promoted
+    /// before it. What is promoted later is at a place that is on the list, and is looked up there again.
     async fn distrust(&self, slot: DiskSlot) -> Result<(), SpaceError> {
-        for together in self.rows_on(slot).await?.chunks(ROWS_DISTRUSTED_TOGETHER) {
-            let mut rows = Vec::with_capacity(together.len());
-            for (space, index) in together {
-                rows.extend(space.in_doubt_row(*index).await?);
+        let hidden_first = self.all().into_iter().rev().collect();
+        let places = rows_of_spaces_on(hidden_first, slot).await?;
+        for together in places.chunks(ROWS_DISTRUSTED_TOGETHER) {
+            let mut left = together.to_vec();
+            while !left.is_empty() {
+                left = self.distrust_places(left, slot).await?;
             }
-            self.shared.mark_old(&rows, slot, FIRST_EPOCH).await?;
         }
         Ok(())
+    }
+
+    /// Marks the rows at some places, and their shadow rows. Returns the places where another row took over before it was marked.
+    async fn distrust_places(
+        &self,
+        places: Vec<PlaceOfRow>,
+        slot: DiskSlot,
+    ) -> Result<Vec<PlaceOfRow>, SpaceError> {
+        let (mut rows, mut at) = (Vec::new(), Vec::new());
+        for (space, index) in places {
+            // A shadow row is promoted to the place of its row.
+            let owner = self.spaces.borrow().get(&seen_as(space.id())).cloned();
+            let space = owner.filter(|_| is_of_shadows(space.id())).unwrap_or(space);
+            let Some(row) = space.in_doubt_row(index).await? else { continue };
+            let shadow = row.shadow();
+            for row in [Some(row), shadow].into_iter().flatten() {
+                rows.push(row);
+                at.push((Rc::clone(&space), index));
+            }
+        }
+        self.shared.mark_old(&rows, slot, FIRST_EPOCH).await?;
+        let mut left = Vec::new();
+        for (row, place) in rows.iter().zip(at) {
+            if self.shared.is_marked_old(row, slot, FIRST_EPOCH) || mutation!(DistrustScansOnce) {
+                continue;
+            }
+            // The exchange holds this lock until the row in its place is known.
+            drop(row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await);
+            left.push(place);
+        }
+        Ok(left)
     }
 
     async fn shadows_end(&self) {
@@ -994,5 +1031,62 @@ pub fn parse_resiliency(text: &str, copies: Option<u8>) -> Result<Resiliency, Sp
         _ => {
             Err(SpaceError::Unsupported { what: "this resiliency", instead: "choose simple, span or mirror" })
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use std::cell::Cell;
+
+    use dolmen_pool::ExcludeReason;
+
+    use super::*;
+    use crate::harness::slow_disks::{Slow, Task, extra, pause, text};
+    use crate::harness::{Bench, ROW};
+    use crate::promote::EndCause;
+
+    /// Scenario: a disk as it was long ago is about to be taken back in, and all that it has is marked. A shadow row on it is promoted
+    /// meanwhile, at any moment. The row in its place does not trust the disk.
+    #[test]
+    fn a_disk_as_it_was_before_is_not_trusted_for_a_row_promoted_meanwhile() {
+        let met = Rc::new(Cell::new(0));
+        for offset in 0..60 {
+            let bench = Bench::with_profile(54, 3, || Slow::BRIEFLY.profile());
+            let met = Rc::clone(&met);
+            bench
+                .run(async move |lab| {
+                    let spaces = lab.create().await?;
+                    let space = lab.with_shadow(&spaces, ROW.0).await?;
+                    let old = DiskSlot(2);
+                    spaces.pool().exclude(old, ExcludeReason::Asked).await?;
+                    let promote: Task<'_> = Box::pin(async {
+                        space.promote(&[0], EndCause::Unused).await.map_err(text)?;
+                        Ok(())
+                    });
+                    let distrust: Task<'_> = Box::pin(async {
+                        pause(&lab, offset).await;
+                        let before = spaces.counters().shadows_promoted;
+                        spaces.distrust(old).await.map_err(text)?;
+                        met.set(met.get() + (spaces.counters().shadows_promoted - before));
+                        Ok(())
+                    });
+                    extra(vec![promote, distrust]).await?;
+                    assert_eq!(spaces.counters().shadows_promoted, 1);
+                    let row = space.row(0).await?.ok_or("there is a row")?;
+                    let since = |slab: &crate::row::Slab| slab.disk == old && slab.stale == Some(FIRST_EPOCH);
+                    assert_eq!(
+                        row.count_columns(since),
+                        1,
+                        "content of before is trusted: {:?}",
+                        row.record()
+                    );
+                    drop((space, row));
+                    spaces.close().await?;
+                    Ok(())
+                })
+                .unwrap_or_else(|error| panic!("after {offset} ms: {error}"));
+        }
+        assert!(met.get() > 0, "no promotion came in between");
     }
 }

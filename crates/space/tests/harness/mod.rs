@@ -17,6 +17,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
+use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{BlockDevice, Durability, Seams};
 use dolmen_buffer::ArenaConfig;
 use dolmen_disk::Extent;
@@ -312,6 +313,38 @@ impl Lab {
             )
             .into()),
         }
+    }
+
+    /// Makes a space with parity, of short rows and so many columns with data.
+    pub async fn parity_space(
+        &self,
+        spaces: &Spaces,
+        (columns, parity): (u8, u8),
+    ) -> Result<Rc<Space>, Box<dyn Error>> {
+        let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(8), Resiliency::Parity { parity });
+        (spec.row, spec.columns, spec.interleave) = (Some(ROW), Some(columns), Bytes::kib(16));
+        Ok(spaces.create(spec).await?)
+    }
+
+    /// Writes a range by requests of 64 KiB that are under way together, which makes them a stream.
+    pub async fn stream(&self, space: &Space, range: std::ops::Range<u64>, fill: u8) -> Outcome {
+        let requests = range.step_by(64 << 10).map(|at| self.write(space, at, 64 << 10, fill));
+        join_all(requests).await.into_iter().collect()
+    }
+
+    /// Makes a space whose first row holds fill 1, and has a shadow row that a stream of fill 2 has brought up to a byte.
+    pub async fn with_shadow(&self, spaces: &Spaces, end: u64) -> Result<Rc<Space>, Box<dyn Error>> {
+        let space = self.parity_space(spaces, (2, 1)).await?;
+        self.stream(&space, 0..ROW.0, 1).await?;
+        spaces.flush().await?;
+        spaces.destage().await?;
+        spaces.pool().checkpoint().await?;
+        self.stream(&space, 0..end, 2).await?;
+        spaces.flush().await?;
+        if spaces.counters().shadows_made != 1 {
+            return Err("the row has no shadow row".into());
+        }
+        Ok(space)
     }
 
     /// Keeps what a daemon has open until it dies with its world: nothing of it is closed.
