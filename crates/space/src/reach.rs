@@ -17,13 +17,14 @@ use smallvec::smallvec;
 
 use crate::cache::shadows_of;
 use crate::error::SpaceError;
+use crate::layout::Covered;
 use crate::locks::Range;
 use crate::read::matches_state;
 use crate::read_hedging::HedgeDelay;
 use crate::record::BlockState;
 use crate::recovery::{
-    Candidate, Covered, Restating, RowCandidates, RowKey, collect, encode_candidates, give_to_all,
-    is_only_lost, is_out_of_reach, keep_latest,
+    Candidate, Restating, RowCandidates, RowKey, collect, encode_candidates, give_to_all, is_only_lost,
+    is_out_of_reach, keep_latest,
 };
 use crate::row::Row;
 use crate::shared::{Shared, place_in_page};

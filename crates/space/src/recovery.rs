@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use crate::cache::{Cache, seen_as};
 use crate::error::{SpaceError, UnreadableReason};
 use crate::in_flight::{Source, decide_sources, decide_stripes, log_moved};
+use crate::layout::Covered;
 use crate::locks::Range;
 use crate::mention::Mentions;
 use crate::pages::{Knowledge, PageOnDisk};
@@ -570,15 +571,6 @@ pub(crate) enum Restating {
     Supersedes,
     /// They are the last that it says.
     Again,
-}
-
-/// Since when a flush covers what is claimed to be durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Covered {
-    /// Since before it is said: it counts at once.
-    Before,
-    /// By the flush that follows: it counts with that one's mark.
-    ByTheNextFlush,
 }
 
 /// Candidates as records: those that a flush has covered count as such again once the next flush has, the others stay

@@ -13,9 +13,9 @@ use dolmen_units::{DiskSlot, Epoch};
 
 use crate::error::SpaceError;
 use crate::format::PAGE_BYTES;
+use crate::layout::Covered;
 use crate::locks::Range;
 use crate::record::BlockState;
-use crate::recovery::Covered;
 use crate::row::{Row, RowRecord, SLABS_MAX, Slab, TablePlace};
 use crate::shared::{ROWS_BYTES_MAX, Shared, place_in_page};
 use crate::space::Space;

@@ -22,6 +22,7 @@ use crate::error::{SpaceError, UnreadableReason};
 use crate::format::{PAGE_BYTES, STATE_VALID};
 use crate::full_stripe::PARITY_BYTES_MAX;
 use crate::in_flight::decide_sources;
+use crate::layout::Covered;
 use crate::locks::Range;
 use crate::log_forward::InDoubt;
 use crate::minimum_rate::MinimumRates;
@@ -29,8 +30,8 @@ use crate::progress::Closing;
 use crate::reach::BlocksOfRows;
 use crate::record::{BlockExtent, BlockState, Stamp};
 use crate::recovery::{
-    Below, Covered, Recovery, Restating, RowCandidates, RowKey, Unfound, abandon, encode_candidates,
-    note_all_unfound, recover_row,
+    Below, Recovery, Restating, RowCandidates, RowKey, Unfound, abandon, encode_candidates, note_all_unfound,
+    recover_row,
 };
 use crate::row::Row;
 use crate::space::Space;

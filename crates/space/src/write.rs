@@ -15,11 +15,10 @@ use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Lsn};
 use smallvec::SmallVec;
 
 use crate::error::SpaceError;
-use crate::layout::BLOCK;
+use crate::layout::{BLOCK, Covered};
 use crate::locks::Range;
 use crate::promise::Reserved;
 use crate::record::{BlockState, Mapping, void_redos};
-use crate::recovery::Covered;
 use crate::request::Request;
 use crate::row::{Row, Slab};
 use crate::shared::{Shared, by_page, place_in_page, push_extent};

@@ -3,6 +3,7 @@
 use dolmen_placement::{PARITY_DATA_COLUMNS_MIN, PARITY_MAX};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes};
 
+use super::Holders;
 use crate::format::{PAGE_BYTES, PAGE_ENTRIES};
 use crate::locks::Range;
 
@@ -72,6 +73,11 @@ impl Shape {
         self.parity_columns as usize
     }
 
+    /// Returns the columns that are computed from the others.
+    pub(crate) fn computed_columns(&self) -> std::ops::Range<usize> {
+        self.data_columns()..self.columns()
+    }
+
     /// Blocks of the row.
     pub(crate) fn row_blocks(&self) -> u32 {
         self.row_blocks
@@ -128,9 +134,8 @@ impl Shape {
 
     /// The columns whose slabs have the table of a column, and which of their tables it is: its own, and with parity those
     /// behind it, in a circle.
-    pub(crate) fn table_holders(&self, column: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
-        let (columns, copies) = (self.columns(), self.parity_columns() + 1);
-        (0..copies).map(move |table| ((column + table) % columns, table))
+    pub(crate) fn table_holders(&self, column: usize) -> Holders {
+        Holders::circle(column, self.columns(), self.parity_columns() + 1)
     }
 }
 
