@@ -766,7 +766,7 @@ impl Space {
         let may_go = self.shared.pool.features() & FEATURE_SLOTS != 0;
         let kind = if may_go { Kind::Found } else { Kind::OfStream };
         for (index, record) in found {
-            let row = self.in_doubt_row(index).await?.filter(|row| row.shape == record.shape);
+            let row = self.in_doubt_row(index).await?.filter(|row| *row.shape == record.shape);
             let Some(row) = row else {
                 let what =
                     format!("a shadow row of row {index} of space {} that is of no such row", self.name());

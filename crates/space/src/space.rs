@@ -461,7 +461,7 @@ impl Space {
     /// Called for the hidden space of shadow rows.
     #[pooled]
     pub(crate) async fn claim_shadow(&self, row: &Rc<Row>) -> Result<Option<Rc<Row>>, SpaceError> {
-        let (shape, index) = (row.shape, row.index);
+        let (shape, index) = (*row.shape.geometry(), row.index);
         let width = u32::try_from(shape.data_columns()).unwrap_or(u32::MAX);
         let parity = u32::try_from(shape.parity_columns()).unwrap_or(u32::MAX);
         let code = dolmen_placement::Resiliency::Parity { parity };
