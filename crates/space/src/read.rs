@@ -18,7 +18,7 @@ use crate::locks::Range;
 use crate::mapping::Content;
 use crate::read_hedging::HedgeDelay;
 use crate::record::{BlockState, Place};
-use crate::resync::{RUN_BLOCKS, hull};
+use crate::resync::RUN_BLOCKS;
 use crate::row::Row;
 use crate::shared::{DataLossEvent, DataLossKind, place_in_page};
 use crate::space::Space;
@@ -427,10 +427,8 @@ impl Space {
         row_block: u32,
         into: &mut [u8],
     ) -> Result<(), SpaceError> {
-        let range = match row.has_parity() {
-            true => hull(row, 0, Range { first: row.shape.locate(row_block).block, count: 1 }),
-            false => Range { first: row_block, count: 1 },
-        };
+        let spot = row.shape.locate(row_block);
+        let range = row.shape.lock_range(spot.column, Range { first: spot.block, count: 1 });
         loop {
             let Some(row) = self.row(row.index).await? else {
                 self.check_stays()?;

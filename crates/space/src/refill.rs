@@ -30,7 +30,7 @@ use crate::progress::Progress;
 use crate::read::matches_state;
 use crate::read_hedging::HedgeDelay;
 use crate::record::BlockState;
-use crate::resync::{RUN_BLOCKS, Refilled, RefilledSlab, Resynced, hull};
+use crate::resync::{RUN_BLOCKS, Refilled, RefilledSlab, Resynced};
 use crate::row::{Row, Slab};
 use crate::shared::{DataLossKind, place_in_page};
 use crate::space::Space;
@@ -576,7 +576,7 @@ impl Refill<'_> {
     async fn run(&self, run: Range) -> Result<(), SpaceError> {
         let Self { space, row, column, .. } = *self;
         let _memory = space.shared.refills.take(frames_of_run(row)).await;
-        let _guard = row.locks.lock(hull(row, column, run)).await;
+        let _guard = row.locks.lock(row.shape.lock_range(column, run)).await;
         if row.freed.get() {
             return Ok(());
         }

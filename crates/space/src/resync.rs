@@ -163,7 +163,8 @@ impl Space {
         for (column, _) in row.tables_on(holder) {
             let firsts = (0..row.map(column).pages()).map(|index| index * crate::format::PAGE_ENTRIES);
             let firsts: Vec<u32> = firsts.filter_map(|first| u32::try_from(first).ok()).collect();
-            let locked = firsts.iter().map(|first| hull(row, column, Range { first: *first, count: 1 }));
+            let locked =
+                firsts.iter().map(|first| row.shape.lock_range(column, Range { first: *first, count: 1 }));
             let _guard = row.locks.lock_all(&locked.collect::<Vec<_>>()).await;
             if row.freed.get() {
                 return Ok(());
@@ -414,16 +415,6 @@ impl Space {
         }
         Ok(!left)
     }
-}
-
-/// The smallest range of a row that holds blocks of a column that follow each other; with parity, whatever shares it with them.
-pub(crate) fn hull(row: &Row, column: usize, run: Range) -> Range {
-    if row.shape.parity_columns() > 0 {
-        return row.shape.stripes_of(run);
-    }
-    let first = row.shape.row_block(column, run.first);
-    let last = row.shape.row_block(column, run.first + run.count.saturating_sub(1));
-    Range { first, count: last - first + 1 }
 }
 
 impl Shared {

@@ -19,7 +19,7 @@ use crate::progress::Progress;
 use crate::read::{is_silence, matches_state};
 use crate::read_hedging::HedgeDelay;
 use crate::record::BlockState;
-use crate::resync::{RUN_BLOCKS, hull};
+use crate::resync::RUN_BLOCKS;
 use crate::row::{Row, Slab};
 use crate::scrub::Scrub;
 use crate::space::Space;
@@ -346,7 +346,7 @@ impl Space {
     ) -> Result<(), SpaceError> {
         let place_of =
             |block| row.index * row.bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES;
-        let _guard = row.locks.lock(hull(row, column, run)).await;
+        let _guard = row.locks.lock(row.shape.lock_range(column, run)).await;
         if row.freed.get() {
             return Ok(());
         }
