@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use crate::cache::{Cache, seen_as};
 use crate::error::{SpaceError, UnreadableReason};
 use crate::in_flight::{Source, decide_sources, decide_stripes, log_moved};
-use crate::layout::Covered;
+use crate::layout::{Covered, Unit};
 use crate::locks::Range;
 use crate::mention::Mentions;
 use crate::pages::{Knowledge, PageOnDisk};
@@ -420,7 +420,7 @@ pub(crate) async fn recover_row(
         }
     }
     note_bases(shared, row, &mut open, below).await;
-    if row.has_parity() {
+    if row.shape.unit() == Unit::Stripe {
         let sources = decide_stripes(shared, space, row, open, &held, &mut left, recovery).await?;
         shared.note_dirty(row);
         return Ok((left, sources));

@@ -435,6 +435,11 @@ impl Row {
         })
     }
 
+    /// Returns whether all of it can be had from slabs that are as wanted.
+    pub(crate) fn is_decodable_from(&self, is_wanted: impl Fn(&Slab) -> bool) -> bool {
+        self.shape.decodable_without(columns_without(&self.columns.borrow(), is_wanted))
+    }
+
     /// Columns with a slab that is as wanted.
     pub(crate) fn count_columns(&self, is_wanted: impl Fn(&Slab) -> bool) -> usize {
         self.columns.borrow().iter().filter(|slabs| slabs.iter().any(&is_wanted)).count()
