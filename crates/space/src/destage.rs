@@ -33,7 +33,7 @@ use smallvec::SmallVec;
 use crate::cache::{BlocksOfRows, Cache, Filling};
 use crate::cached_read::CachedRead;
 use crate::error::SpaceError;
-use crate::layout::BLOCK;
+use crate::layout::{BLOCK, Unit};
 use crate::locks::{Range, RangeGuard};
 use crate::mapping::{Content, Version};
 use crate::read_hedging::HedgeDelay;
@@ -536,7 +536,7 @@ impl Cache {
         self.resolve_in_doubt(row, block).await?;
         let versions = row.mappings.versions(block);
         let may_go = |version: &&Version| {
-            self.is_covered(version) || (!row.has_parity() && mutation!(CopiesBeforeFlush))
+            self.is_covered(version) || (row.shape.unit() == Unit::Block && mutation!(CopiesBeforeFlush))
         };
         let Some(version) = versions.iter().rfind(may_go).copied() else {
             return Ok(None);
@@ -621,7 +621,7 @@ impl Cache {
         for slot in failed {
             pool.exclude(slot, ExcludeReason::MissedWrite).await?;
         }
-        if rows.iter().any(|row| row.has_parity()) || !mutation!(CopiesNotFlushed) {
+        if rows.iter().any(|row| row.shape.unit() == Unit::Stripe) || !mutation!(CopiesNotFlushed) {
             pool.flush_disks().await?;
         }
         // One that left and came back may have lost what it was given.

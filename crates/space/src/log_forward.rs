@@ -146,7 +146,7 @@ impl<'a> OfTables<'a> {
         // in place with parity was flushed before its table said so, but for stripes in flight.
         let (before, later) = if shared.recovering.get() {
             (candidates, RowCandidates::new())
-        } else if row.has_parity() {
+        } else if row.shape.covered() == Covered::Before {
             let in_flight = shared.unflushed_of(row);
             candidates.into_iter().partition(|(place, _)| !in_flight.contains(place))
         } else {

@@ -178,13 +178,14 @@ impl Space {
             }
             let held = self.shared.tickets.begin();
             // What is in place with parity was flushed before its table said so, but for stripes in flight.
-            let in_flight = if row.has_parity() { self.shared.unflushed_of(row) } else { BTreeSet::new() };
-            let covered = |block| match row.has_parity() && !in_flight.contains(&(column, block)) {
-                true => Covered::Before,
-                false => Covered::ByTheNextFlush,
+            let is_before = row.shape.covered() == Covered::Before;
+            let in_flight = if is_before { self.shared.unflushed_of(row) } else { BTreeSet::new() };
+            let covered = |block| match in_flight.contains(&(column, block)) {
+                true => Covered::ByTheNextFlush,
+                false => row.shape.covered(),
             };
             self.shared.record_blocks_again(row, (column, &firsts), covered, held.ticket()).await?;
-            for first in firsts.into_iter().filter(|_| !row.has_parity()) {
+            for first in firsts.into_iter().filter(|_| !is_before) {
                 self.shared.note_unflushed(held.ticket(), row, column, Range { first, count: 1 });
             }
         }
