@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 
 use crate::cache::is_of_conversion_shadows;
 use crate::error::SpaceError;
+use crate::layout::Overwrites;
 use crate::locks::Range;
 use crate::progress::Progress;
 use crate::read::{is_silence, matches_state};
@@ -220,7 +221,9 @@ impl Space {
     /// Whether of a row that is given up it is said what is lost. Of one that has a write cache, or parity, it is not: what is written over
     /// there is never taken as it is found.
     fn logs_what_is_lost(&self, row: &Row) -> bool {
-        !row.has_parity() && self.cache_of(row).is_none() && !mutation!(DeclaredLostUnlogged)
+        row.shape.overwrites() == Overwrites::InPlace
+            && self.cache_of(row).is_none()
+            && !mutation!(DeclaredLostUnlogged)
     }
 
     /// The pages of some columns of a row that can be had, with column and number.

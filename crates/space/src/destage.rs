@@ -336,7 +336,8 @@ impl Cache {
         if !mutation!(CopiesBeforeFlush) {
             self.shared().flush().await?;
         }
-        let (chosen, copied): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|(row, _)| row.has_parity());
+        let is_of_stripes = |(row, _): &(Rc<Row>, _)| row.shape.unit() == Unit::Stripe;
+        let (chosen, copied): (Vec<_>, Vec<_>) = chosen.into_iter().partition(is_of_stripes);
         // By themselves: a flush, for which parity waits with locks in hand, may want the locks of these.
         let has_done = !copied.is_empty() && self.destage_copies(copied).await?;
         if chosen.is_empty() {
@@ -576,7 +577,7 @@ impl Cache {
     async fn write_main(&self, prepared: &[Prepared]) -> Result<bool, SpaceError> {
         let (done, left) = self.put_out(prepared).await?;
         // Copies stay cached, which is all that they need.
-        let of_parity = left.into_iter().filter(|redo| redo.row.has_parity());
+        let of_parity = left.into_iter().filter(|redo| redo.row.shape.unit() == Unit::Stripe);
         of_parity.for_each(|redo| self.leave_unfinished(redo.clone()));
         Ok(done > 0)
     }
@@ -703,7 +704,7 @@ impl Cache {
                 push_extent(&mut body, extent, &[block.state], page.durable_generation());
                 entries.push((page, entry, block.state));
             }
-            if !redo.row.has_parity() {
+            if redo.row.shape.unit() == Unit::Block {
                 // It says which versions end.
                 push_redo(&mut *body, RedoHead { covered: true, ..redo.head() }, &redo.blocks);
             }

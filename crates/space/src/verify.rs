@@ -13,7 +13,7 @@ use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Name};
 use crate::cache::Cache;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::header::WrongHeader;
-use crate::layout::BLOCK;
+use crate::layout::{BLOCK, Overwrites};
 use crate::locks::Range;
 use crate::progress::Progress;
 use crate::read::{is_silence, matches_state};
@@ -405,7 +405,7 @@ impl Space {
     /// Whether what lies in place of a block of copies counts for nothing: a flush has covered what the write cache has of it, and
     /// it may be half in place.
     pub(crate) fn is_superseded(&self, row: &Row, row_block: u32) -> bool {
-        if row.has_parity() || row.mappings.is_empty() {
+        if row.shape.overwrites() == Overwrites::Cached || row.mappings.is_empty() {
             return false;
         }
         let cache = self.cache_of(row);

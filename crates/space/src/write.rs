@@ -15,7 +15,7 @@ use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Lsn};
 use smallvec::SmallVec;
 
 use crate::error::SpaceError;
-use crate::layout::{BLOCK, Covered};
+use crate::layout::{BLOCK, Covered, Overwrites, Unit};
 use crate::locks::Range;
 use crate::promise::Reserved;
 use crate::record::{BlockState, Mapping, void_redos};
@@ -208,7 +208,7 @@ impl Space {
 
     /// Writes `data`, whatever it is, from byte `at` on. The caller has checked the range.
     pub(crate) async fn store(&self, at: u64, data: &Bytes_) -> Result<(), SpaceError> {
-        if self.has_parity() {
+        if self.has_stripes() {
             return self.store_with_parity(at, data).await;
         }
         self.shared.gate().await?;
@@ -279,9 +279,9 @@ impl Space {
         }
     }
 
-    /// Whether some of its rows have parity.
-    fn has_parity(&self) -> bool {
-        [0, 1].into_iter().any(|layout| self.resiliency_of(layout).parity_columns() > 0)
+    /// Whether some of its rows are written in stripes.
+    fn has_stripes(&self) -> bool {
+        [0, 1].into_iter().any(|layout| self.resiliency_of(layout).layout().unit() == Unit::Stripe)
     }
 
     /// Whether something that is written to it goes to a write cache first.
@@ -292,7 +292,7 @@ impl Space {
     /// Whether a write to blocks of a row looks as if it had to go to the write cache. Called without any lock: it may be
     /// otherwise by the time that it is written.
     async fn seems_cached(&self, row: &Rc<Row>, range: Range) -> Result<bool, SpaceError> {
-        if row.has_parity() || row.mappings.has_any_of(range) {
+        if row.shape.overwrites() == Overwrites::Cached || row.mappings.has_any_of(range) {
             return Ok(true);
         }
         let ranges = ranges_of(row, range);
