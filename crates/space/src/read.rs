@@ -323,7 +323,7 @@ impl Space {
             let chosen = self.choose_copy(&run.row, run.column, rest).filter(|(disk, _)| !is_slow(disk));
             let Some((disk, (at, length))) = chosen.and_then(|(disk, places)| Some((disk, *places.first()?)))
             else {
-                if row.has_parity() || run.row.id != row.id {
+                if row.shape.is_computable() || run.row.id != row.id {
                     return self.read_run_again(row, (run, states), done, memory, into).await;
                 }
                 let first = rest.first as usize;
@@ -404,11 +404,11 @@ impl Space {
         piece: (u32, &[BlockState]),
         into: &mut [u8],
     ) -> Result<bool, SpaceError> {
-        if !run.row.has_parity() {
+        if !run.row.shape.is_computable() {
             return Ok(false);
         }
         // Who was late is asked last the next time, if there are others.
-        for _ in 0..=run.row.shape.parity_columns() {
+        for _ in 0..=run.row.shape.losses() {
             match self.rebuild_run(&run.row, run.column, piece, HedgeDelay::Short, into).await {
                 Ok(Rebuilt::TimedOut) => {}
                 Ok(rebuilt) => return Ok(rebuilt == Rebuilt::Whole),
@@ -469,7 +469,7 @@ impl Space {
             }
             None => {}
         }
-        if !row.has_parity() {
+        if !row.shape.is_computable() {
             return self.read_copied_block(row, row_block, HedgeDelay::Short, into).await;
         }
         let spot = row.shape.locate(row_block);

@@ -424,7 +424,7 @@ impl Space {
                 return Ok(Some(buffer.freeze()));
             }
         }
-        if !row.has_parity() {
+        if !row.shape.is_computable() {
             return Ok(None);
         }
         let Some(mut buffer) = pool.seams().metadata.try_take(length) else { return Ok(None) };
@@ -490,7 +490,8 @@ impl Refill<'_> {
     /// Reads the tables that copying needs, so that heads do not go to them and back on the way.
     async fn look_up_tables(&self) -> Result<(), SpaceError> {
         let row = self.row;
-        let columns = (0..row.shape.columns()).filter(|column| row.has_parity() || *column == self.column);
+        let is_needed = |column: &usize| row.shape.is_computable() || *column == self.column;
+        let columns = (0..row.shape.columns()).filter(is_needed);
         for column in columns {
             for index in 0..row.map(column).pages() {
                 self.space.shared.page(row, column, index).await?;
@@ -599,7 +600,7 @@ impl Refill<'_> {
             return Ok(());
         }
         let mut buffer = space.shared.pool.seams().metadata.take(BLOCK).await;
-        let read = match row.has_parity() {
+        let read = match row.shape.is_computable() {
             true => space.read_main(row, (column, block), HedgeDelay::Long, &mut buffer).await,
             false => space.read_copied_block(row, row_block, HedgeDelay::Long, &mut buffer).await,
         };

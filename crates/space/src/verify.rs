@@ -372,7 +372,7 @@ impl Space {
             let mut read = Ok(());
             if suspect {
                 let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
-                read = match row.has_parity() {
+                read = match row.shape.is_computable() {
                     true => self.read_main(row, (column, block), HedgeDelay::Long, &mut buffer).await,
                     false => {
                         self.read_copied_block(
