@@ -41,7 +41,7 @@ use crate::record::{BlockState, Place, RedoBlock, RedoHead, done as done_record,
 use crate::row::{Row, Slab};
 use crate::shared::{RECORD_BYTES_MAX, place_in_page, push_extent};
 use crate::space::Space;
-use crate::stripe_read::{Found, StripeStates, code_of, encode};
+use crate::stripe_read::{Found, StripeStates};
 
 /// Stripes that are put in place between two flushes, at most.
 const STRIPES_MAX: usize = 128;
@@ -916,9 +916,7 @@ async fn update_parity(
         if mutation!(SecondParityNotUpdated) {
             parity.iter_mut().skip(1).for_each(|block| *block = None);
         }
-        code_of(&row.shape)
-            .update(&changes, &mut parity)
-            .unwrap_or_else(|error| panic!("blocks of a stripe are blocks: {error}"));
+        row.shape.update(&changes, &mut parity);
     }
     true
 }
@@ -950,7 +948,7 @@ async fn encode_fully(
     };
     let blocks: SmallVec<[Option<&[u8]>; 12]> = (0..data).map(bytes_of).collect();
     let mut parity: SmallVec<[Option<&mut [u8]>; 2]> = into.chunks_exact_mut(BLOCK).map(Some).collect();
-    encode(&row.shape, &blocks, &mut parity);
+    row.shape.encode(&blocks, &mut parity);
     Ok(())
 }
 

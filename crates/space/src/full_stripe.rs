@@ -20,13 +20,12 @@ use smallvec::SmallVec;
 use crate::cache::CACHED_BYTES_MAX;
 use crate::error::SpaceError;
 use crate::forming::{Active, Pieces};
-use crate::layout::{BLOCK, Shape};
+use crate::layout::{BLOCK, RowShape, Shape};
 use crate::locks::Range;
 use crate::row::Row;
 use crate::shadow_rows::Followed;
 use crate::slot_switch::Slot;
 use crate::space::Space;
-use crate::stripe_read::encode;
 use crate::write::{Part, Parts};
 
 /// Bytes of parity of one column that are computed as one piece, at most: a frame.
@@ -303,7 +302,7 @@ impl Space {
     }
 
     /// Whole stripes cut into parts of columns, with their parity; `None` where there is no memory for it now.
-    fn with_parity(&self, shape: &Shape, range: Range, data: &Pieces) -> Option<Parts> {
+    fn with_parity(&self, shape: &RowShape, range: Range, data: &Pieces) -> Option<Parts> {
         let of_interleave = interleave_bytes(shape);
         // What the others have not counts as zeros.
         let columns = shape.data_columns().min(data.len() / of_interleave);
@@ -331,7 +330,7 @@ impl Space {
             let length = PARITY_BYTES_MAX.min(of_column - first);
             let arena = &self.shared.pool.seams().metadata;
             let mut parity: SmallVec<[_; 2]> = SmallVec::new();
-            for _ in 0..shape.parity_columns() {
+            for _ in shape.computed_columns() {
                 parity.push(arena.try_take(length)?);
             }
             let mut done = 0;
@@ -344,7 +343,7 @@ impl Space {
                     blocks.iter().map(|block| block.get(..run)).chain(repeat_n(None, lacking)).collect();
                 let mut into: SmallVec<[Option<&mut [u8]>; 2]> =
                     parity.iter_mut().map(|buffer| buffer.get_mut(done..done + run)).collect();
-                encode(shape, &blocks, &mut into);
+                shape.encode(&blocks, &mut into);
                 done += run;
             }
             for (column, buffer) in (shape.data_columns()..).zip(parity) {

@@ -34,7 +34,7 @@ mod span;
 #[cfg(test)]
 mod tests;
 
-use dolmen_erasure::Plan;
+use dolmen_erasure::{Change, Plan};
 use dolmen_placement::{COPIES_MAX, DUAL_PARITY_DATA_COLUMNS_MAX, PARITY_MAX, Resiliency as Code};
 use dolmen_units::Bytes;
 use smallvec::SmallVec;
@@ -145,6 +145,10 @@ pub(crate) trait Layout: Sync {
 
     /// Computes the columns that are computed from all others, with a place for each as [`dolmen_erasure::Code::encode`] wants them.
     fn encode(&self, _shape: &Shape, _data: &[Option<&[u8]>], _into: &mut [Option<&mut [u8]>]) {}
+
+    /// Carries a change of blocks into the columns that are computed from them, with a place for each as
+    /// [`dolmen_erasure::Code::update`] wants them.
+    fn update(&self, _shape: &Shape, _changes: &[Change<'_>], _into: &mut [Option<&mut [u8]>]) {}
 
     /// Returns how wanted columns of a stripe follow from given ones; `None` where they do not.
     fn rebuild(&self, _shape: &Shape, _given: &[usize], _wanted: &[usize]) -> Option<Plan> {
@@ -437,6 +441,11 @@ impl RowShape {
     /// See [`Layout::encode`].
     pub(crate) fn encode(&self, data: &[Option<&[u8]>], into: &mut [Option<&mut [u8]>]) {
         self.layout.encode(&self.shape, data, into);
+    }
+
+    /// See [`Layout::update`].
+    pub(crate) fn update(&self, changes: &[Change<'_>], into: &mut [Option<&mut [u8]>]) {
+        self.layout.update(&self.shape, changes, into);
     }
 
     /// See [`Layout::rebuild`].

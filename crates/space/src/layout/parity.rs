@@ -3,7 +3,7 @@
 //! A *stripe* is the block with the same number of each column. Any data columns' worth of its blocks gives the others. So a block
 //! never changes alone: a write replaces a whole stripe, or goes to the write cache, which destages stripes.
 
-use dolmen_erasure::{Code as ErasureCode, Plan, Shape as CodeShape};
+use dolmen_erasure::{Change, Code as ErasureCode, Plan, Shape as CodeShape};
 use dolmen_mutation::mutation;
 use dolmen_placement::{
     DUAL_PARITY_DATA_COLUMNS_MAX, PARITY_DATA_COLUMNS_MIN, PARITY_MAX, Resiliency as Code,
@@ -131,6 +131,12 @@ impl Layout for Parity {
         }
     }
 
+    fn update(&self, shape: &Shape, changes: &[Change<'_>], into: &mut [Option<&mut [u8]>]) {
+        code_of(shape)
+            .update(changes, into)
+            .unwrap_or_else(|error| panic!("blocks of a stripe are blocks: {error}"));
+    }
+
     fn rebuild(&self, shape: &Shape, given: &[usize], wanted: &[usize]) -> Option<Plan> {
         code_of(shape).plan(given, wanted).ok()
     }
@@ -146,7 +152,7 @@ impl Layout for Parity {
 }
 
 /// Returns the code of a shape's parity.
-pub(super) fn code_of(shape: &Shape) -> ErasureCode {
+fn code_of(shape: &Shape) -> ErasureCode {
     let columns =
         CodeShape { data_count: shape.data_columns(), parity_count: shape.computed_columns().len() };
     ErasureCode::new(columns).unwrap_or_else(|error| panic!("a shape keeps to the limits of codes: {error}"))
