@@ -75,7 +75,8 @@ enum Exchanged {
 /// The columns of a row that are to be given up; none where they can be had, or may be.
 fn columns_to_declare_lost(pool: &Pool, record: &RowRecord) -> Vec<usize> {
     let columns = missing(pool, record, |disk| pool.is_declared_lost(disk));
-    if columns.len() > record.shape.parity_columns() { columns } else { Vec::new() }
+    let is_decodable = record.row_shape().decodable_without(columns.iter().copied());
+    if is_decodable { Vec::new() } else { columns }
 }
 
 fn is_lost_with_its_disk(pool: &Pool, slab: &Slab) -> bool {

@@ -116,13 +116,7 @@ fn redundancy_left(pool: &Pool, row: &Row) -> usize {
     let readable = |column| {
         row.with_slabs(column, |slabs| slabs.iter().filter(|slab| slab.readable(pool).is_some()).count())
     };
-    let columns = 0..row.shape.columns();
-    match row.has_parity() {
-        true => {
-            columns.filter(|column| readable(*column) > 0).count().saturating_sub(row.shape.data_columns())
-        }
-        false => columns.map(readable).min().unwrap_or(0).saturating_sub(1),
-    }
+    row.shape.losses_left(readable)
 }
 
 /// What came of a row of a lot.

@@ -152,6 +152,11 @@ impl RowRecord {
         RowShape::unnamed(copies, self.shape)
     }
 
+    /// Returns whether its content is lost with all slabs that are not good.
+    pub(crate) fn is_lost_without(&self, is_good: impl Fn(&Slab) -> bool) -> bool {
+        !self.row_shape().decodable_without(columns_without(&self.columns, is_good))
+    }
+
     /// The value of the row's key.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let raw = RawRow {

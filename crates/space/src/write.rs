@@ -741,14 +741,9 @@ pub(crate) fn blocks_of(start: u64, end: u64) -> Range {
     Range { first: u32::try_from(first).unwrap_or(0), count: u32::try_from(last - first).unwrap_or(0) }
 }
 
-/// Whether what is written can be had although parts of it are not there: whole stripes lack no more columns than they have
-/// parity.
+/// Whether what is written can be had although parts of it are not there.
 fn can_do_without<'a>(row: &Row, parts: impl Iterator<Item = (&'a Part, bool)>) -> bool {
-    let mut lacking: SmallVec<[usize; 4]> =
-        parts.filter(|(_, good)| !good).map(|(part, _)| part.column).collect();
-    lacking.sort_unstable();
-    lacking.dedup();
-    lacking.len() <= row.shape.parity_columns()
+    row.shape.decodable_without(parts.filter(|(_, good)| !good).map(|(part, _)| part.column))
 }
 
 /// Where parts are: columns, and blocks of them.
