@@ -1,6 +1,6 @@
 //! Where a block of a row is: arithmetic alone, for layouts that stripe columns, and keep copies or parity of them.
 
-use dolmen_placement::{PARITY_DATA_COLUMNS_MIN, PARITY_MAX};
+use dolmen_placement::{Code, PARITY_DATA_COLUMNS_MIN, PARITY_MAX, Placement};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes};
 
 use super::Holders;
@@ -125,6 +125,20 @@ impl Shape {
         let first = run.first / self.interleave_blocks * stripe;
         let last = (run.first + run.count.max(1) - 1) / self.interleave_blocks * stripe;
         Range { first, count: (last + stripe).min(self.row_blocks) - first }
+    }
+
+    /// Returns the shape of rows of such a length and interleave for which slabs were placed, if the lengths fit each other.
+    pub(crate) fn placed(row: Bytes, interleave: Bytes, placement: &Placement) -> Option<Self> {
+        let (data, parity) = match placement.code {
+            Code::Striped { .. } => (placement.columns, 0),
+            Code::Parity { data, parity } => (data, parity),
+        };
+        Self::new(row, interleave, data, parity)
+    }
+
+    /// Returns how many allocation units a slab of such rows takes, by the bytes of data in it.
+    pub(crate) fn slab_units(&self) -> impl Fn(Bytes) -> u64 + Copy + use<> {
+        slab_units(self.interleave(), self.parity_columns)
     }
 
     /// How the slabs of a column are used.
