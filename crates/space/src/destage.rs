@@ -872,7 +872,8 @@ async fn compute(
 fn is_update_cheaper(row: &Row, (dirty, before): (&[Dirty], &StripeStates)) -> bool {
     let is_valid = |column: &usize| matches!(before.get(*column), Some(BlockState::Valid(_)));
     let is_dirty = |column: &usize| dirty.iter().any(|one| one.column == *column);
-    let relogged = dirty.iter().filter(|one| is_valid(&one.column)).count() + row.shape.parity_columns();
+    let relogged =
+        dirty.iter().filter(|one| is_valid(&one.column)).count() + row.shape.computed_columns().len();
     let supersedes =
         (0..row.shape.data_columns()).filter(|column| is_valid(column) && !is_dirty(column)).count();
     relogged <= supersedes

@@ -297,7 +297,7 @@ impl StripeInFlight<'_> {
 
     /// Memory for each copy, what is rebuilt, and one to give; taken in one go, as many look beside each other. Tables take no more.
     fn frames(&self) -> u64 {
-        let mut frames = self.row.shape.parity_columns() as u64 + 1;
+        let mut frames = self.row.shape.computed_columns().len() as u64 + 1;
         self.row.for_each_slab(|_, _| frames += 1);
         frames
     }

@@ -670,8 +670,5 @@ fn disks_at_work(pool: &Pool, row: &Row) -> BTreeSet<DiskSlot> {
 
 /// Frames that one run of a row takes while it is copied: the run itself, and with parity those that it is computed from.
 fn frames_of_run(row: &Row) -> u64 {
-    match row.has_parity() {
-        true => row.shape.data_columns() as u64 + 1,
-        false => 1,
-    }
+    row.shape.sources() as u64 + 1
 }
