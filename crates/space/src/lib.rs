@@ -57,7 +57,6 @@ mod gather;
 mod header;
 mod in_flight;
 mod kept;
-#[expect(dead_code, reason = "callers ask it from the next steps on (0031, step L6)")]
 mod layout;
 mod layouts;
 mod limits;

@@ -295,7 +295,7 @@ impl Space {
         if row.shape.overwrites() == Overwrites::Cached || row.mappings.has_any_of(range) {
             return Ok(true);
         }
-        let ranges = ranges_of(row, range);
+        let ranges = row.shape.parts_of(range);
         let pages = match self.pages_of(row, ranges.iter().copied()).await {
             Ok(pages) => pages,
             // Whoever writes in place says what is the matter with it.
@@ -749,19 +749,6 @@ fn can_do_without<'a>(row: &Row, parts: impl Iterator<Item = (&'a Part, bool)>) 
 /// Where parts are: columns, and blocks of them.
 pub(crate) fn places_of(parts: &Parts) -> impl Iterator<Item = (usize, Range)> + '_ {
     parts.iter().map(|part| (part.column, part.range))
-}
-
-/// Where blocks of a row are: columns, and blocks of them that follow each other.
-fn ranges_of(row: &Row, range: Range) -> SmallVec<[(usize, Range); 2]> {
-    let mut ranges = SmallVec::new();
-    let (mut block, end) = (range.first, range.first + range.count);
-    while block < end {
-        let spot = row.shape.locate(block);
-        let count = spot.contiguous.min(end - block);
-        ranges.push((spot.column, Range { first: spot.block, count }));
-        block += count;
-    }
-    ranges
 }
 
 /// Cuts a write into parts that lie in one piece in one column.

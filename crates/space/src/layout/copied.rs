@@ -1,9 +1,8 @@
 //! Rules of rows whose columns stand alone: a block has one place on each slab of its column, and nothing else depends on it.
 
 use dolmen_mutation::mutation;
-use smallvec::SmallVec;
 
-use super::plan::{Content, Order, PartPlan, PlannedWrite, RowFacts, WritePlan};
+use super::plan::{Content, Order, PlannedWrite, RowFacts, WritePlan};
 use super::{COLUMNS_MAX, Layout, LayoutFault, ReadPlan, Redundancy, RowShape, SlabSet};
 use crate::locks::Range;
 
@@ -21,7 +20,7 @@ pub(super) fn lock_range(first: u32, row_block: impl Fn(u32) -> u32, run: Range)
 
 /// Plans a write: to the write cache where the cache has something of it or the space is strict, else to its place.
 pub(super) fn plan_write(shape: &RowShape, write: &PlannedWrite, now: &RowFacts) -> WritePlan {
-    let parts = || parts_of(shape, write.blocks);
+    let parts = || shape.parts_of(write.blocks);
     match now.content {
         _ if now.is_cached => WritePlan::Cached(write.blocks),
         Content::Flushed if now.is_strict => WritePlan::Cached(write.blocks),
@@ -29,19 +28,6 @@ pub(super) fn plan_write(shape: &RowShape, write: &PlannedWrite, now: &RowFacts)
         Content::Unflushed => WritePlan::InPlace { parts: parts(), order: Order::RecordFirst },
         Content::Nothing => WritePlan::Fresh(parts()),
     }
-}
-
-/// Returns where blocks of a row are: columns, and runs of them.
-pub(super) fn parts_of(shape: &RowShape, blocks: Range) -> PartPlan {
-    let mut parts = SmallVec::new();
-    let (mut block, end) = (blocks.first, blocks.first + blocks.count);
-    while block < end {
-        let spot = shape.locate(block);
-        let count = spot.contiguous.min(end - block);
-        parts.push((spot.column, Range { first: spot.block, count }));
-        block += count;
-    }
-    parts
 }
 
 pub(super) fn plan_read(shape: &RowShape, column: usize, lost: SlabSet) -> ReadPlan {

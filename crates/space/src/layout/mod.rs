@@ -25,6 +25,10 @@
 mod copied;
 mod mirror;
 mod parity;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the new loop of the writer plans with it (0031, step L13)")
+)]
 mod plan;
 #[cfg(test)]
 mod rotated_mirror;
@@ -47,11 +51,7 @@ use parity::Parity;
 use simple::Simple;
 use span::Span;
 
-#[cfg_attr(
-    not(test),
-    expect(unused_imports, reason = "the writer plans with them when its loop is cut (0031, step L13)")
-)]
-pub(crate) use plan::{Content, Order, PartPlan, PlannedWrite, RowFacts, Slot, StripeSlot, WritePlan};
+pub(crate) use plan::{PlannedWrite, RowFacts, WritePlan};
 pub use shape::slab_units;
 pub(crate) use shape::{BLOCK, BLOCKS_MAX, Shape, SlabMap, Spot};
 
@@ -270,6 +270,9 @@ impl LayoutFault {
     }
 }
 
+/// Columns with runs of their blocks.
+pub(crate) type PartPlan = SmallVec<[(usize, Range); 4]>;
+
 /// A set of slabs of a row. The slab that is copy `k` of column `c` has the number `c * copies + k`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct SlabSet(u64);
@@ -363,11 +366,6 @@ impl RowShape {
         self.layout.check(self)
     }
 
-    /// Returns the layout.
-    pub(crate) fn layout(&self) -> &'static dyn Layout {
-        self.layout
-    }
-
     /// Returns the slabs of each column, not counted those that are about to replace one.
     pub(crate) fn copies(&self) -> usize {
         self.copies
@@ -386,6 +384,19 @@ impl RowShape {
     /// See [`Layout::row_block`].
     pub(crate) fn row_block(&self, column: usize, block: u32) -> u32 {
         self.layout.row_block(self, column, block)
+    }
+
+    /// Returns where blocks of the row are: columns, and runs of their blocks.
+    pub(crate) fn parts_of(&self, blocks: Range) -> PartPlan {
+        let mut parts = PartPlan::new();
+        let (mut block, end) = (blocks.first, blocks.first + blocks.count);
+        while block < end {
+            let spot = self.locate(block);
+            let count = spot.contiguous.min(end - block);
+            parts.push((spot.column, Range { first: spot.block, count }));
+            block += count;
+        }
+        parts
     }
 
     /// See [`Layout::lock_range`].
@@ -414,6 +425,10 @@ impl RowShape {
     }
 
     /// See [`Layout::plan_write`].
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the new loop of the writer plans with it (0031, step L13)")
+    )]
     pub(crate) fn plan_write(&self, write: &PlannedWrite, now: &RowFacts) -> WritePlan {
         self.layout.plan_write(self, write, now)
     }
@@ -491,12 +506,9 @@ impl std::fmt::Debug for RowShape {
 impl Resiliency {
     /// Returns the layout of rows with this resiliency.
     pub(crate) fn layout(self) -> &'static dyn Layout {
-        match self {
-            Self::Simple => &Simple,
-            Self::Span => &Span,
-            Self::Mirror { .. } => &Mirror,
-            Self::Parity { .. } => &Parity,
-        }
+        let code = self.number();
+        let layout = LAYOUTS.iter().find(|layout| layout.code() == code);
+        *layout.unwrap_or_else(|| panic!("{self} has a line in the table of layouts"))
     }
 
     /// Returns how many disks rows with this resiliency may lose.

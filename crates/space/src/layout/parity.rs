@@ -91,7 +91,7 @@ impl Layout for Parity {
             (StripeSlot::Other, _) => Slot::Other { switches_from_own: now.content != Content::Nothing },
             _ => return WritePlan::Cached(write.blocks),
         };
-        let mut parts = copied::parts_of(shape, write.blocks);
+        let mut parts = shape.parts_of(write.blocks);
         if !mutation!(PlanMissesParity) {
             let rows =
                 Range { first: shape.locate(first).block, count: blocks_of_column(shape, write.blocks) };

@@ -2,12 +2,8 @@
 //!
 //! The executor that carries plans out comes with the new loop of the writer; until then the tests are their one caller.
 
-use smallvec::SmallVec;
-
+use super::PartPlan;
 use crate::locks::Range;
-
-/// Columns with runs of their blocks.
-pub(crate) type PartPlan = SmallVec<[(usize, Range); 4]>;
 
 /// A write of whole blocks of one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dolmen_units::{BLOCK_BYTES, Bytes};
 use proptest::prelude::*;
 
+use super::plan::{Content, Order, Slot, StripeSlot};
 use super::*;
 
 const SLABS_MAX: u32 = 14;
@@ -76,7 +77,7 @@ fn every_layout_has_a_number_a_name_and_shapes() {
     let codes: BTreeSet<u8> = LAYOUTS.iter().map(|layout| layout.code()).collect();
     let names: BTreeSet<&str> = LAYOUTS.iter().map(|layout| layout.name()).collect();
     assert_eq!((codes.len(), names.len()), (LAYOUTS.len(), LAYOUTS.len()));
-    let found: BTreeSet<u8> = shapes().iter().map(|shape| shape.layout().code()).collect();
+    let found: BTreeSet<u8> = shapes().iter().map(|shape| shape.layout.code()).collect();
     assert_eq!(found, codes);
     let all = [
         Resiliency::Simple,
