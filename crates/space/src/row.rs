@@ -391,11 +391,6 @@ impl Row {
         self.layout.get()
     }
 
-    /// Whether it has parity columns.
-    pub(crate) fn has_parity(&self) -> bool {
-        self.shape.parity_columns() > 0
-    }
-
     /// Whether every page of its tables is on its disks.
     pub(crate) fn is_formatted(&self) -> bool {
         self.formatted.get()
