@@ -130,6 +130,14 @@ mutants! {
     StripeInParts = "stripe-in-parts",
     /// The second parity is computed with the factors of the first.
     SecondParityAsFirst = "second-parity-as-first",
+    /// A loss is judged by the number of columns that lack a slab, not by the columns that lack all.
+    DecodableByCount = "decodable-by-count",
+    /// A change of a block with parity locks that block alone.
+    LockRangeShort = "lock-range-short",
+    /// A block with parity counts as one that stands alone.
+    UnitOfCopies = "unit-of-copies",
+    /// A plan of whole stripes leaves their parity out.
+    PlanMissesParity = "plan-misses-parity",
     /// The second parity of a line stays as it was when parity is carried on.
     SecondParityNotUpdated = "second-parity-not-updated",
     /// A line that was left half in place is finished without its second parity.

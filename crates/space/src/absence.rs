@@ -147,7 +147,7 @@ impl Spaces {
             let look = |_, record: &RowRecord| {
                 let is_there =
                     |slabs: &Slabs| slabs.iter().any(|slab| slab.disk == slot && slab.stale.is_none());
-                let is_elsewhere = |column| can_be_had(&record.shape, &record.columns, column, is_held);
+                let is_elsewhere = |column| can_be_had(&record.row_shape(), &record.columns, column, is_held);
                 let mut columns = record.columns.iter().enumerate();
                 is_alone |= columns.any(|(column, slabs)| is_there(slabs) && !is_elsewhere(column));
             };

@@ -142,7 +142,7 @@ impl Cache {
         self.space().for_each_record(note).await?;
         let live: u64 = self.segments.borrow().iter().map(|segment| u64::from(segment.live)).sum();
         Ok(WriteCache {
-            redundancy: self.space().spec().resiliency.redundancy(),
+            redundancy: self.space().spec().resiliency.losses(),
             size: self.space().size(),
             waiting: Bytes(live * BLOCK_BYTES),
             footprint,

@@ -26,7 +26,6 @@ use crate::moving::Watch;
 use crate::progress::Progress;
 use crate::read::{READ_BYTES_MAX, Segment, Segments};
 use crate::record::BlockState;
-use crate::resync::hull;
 use crate::row::Row;
 use crate::shared::{place_in_page, push_extent};
 use crate::space::Space;
@@ -163,12 +162,11 @@ impl Space {
     /// its stripe is of.
     #[pooled]
     async fn lose_block(&self, row: &Rc<Row>, block: u32) -> Result<(), SpaceError> {
-        let range = Range { first: block, count: 1 };
-        let columns = row.shape.parity_columns() + 1;
+        let columns = row.shape.computed_columns().len() + 1;
         let _log_room = self.shared.room_for(u32::try_from(columns).unwrap_or(1)).await?;
         let spot = row.shape.locate(block);
         let stripe = Range { first: spot.block, count: 1 };
-        let _guard = row.locks.lock(if row.has_parity() { hull(row, 0, stripe) } else { range }).await;
+        let _guard = row.locks.lock(row.shape.lock_range(spot.column, stripe)).await;
         if row.mappings.newest(block).is_some() || self.shared.is_deferred(row) {
             // It was there when it was read first: another draft begins without it.
             return Err(self.shared.unreadable(

@@ -27,7 +27,6 @@ use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskSlot};
 use crate::cache::conversion_shadows_of;
 use crate::conversion_shadow::ConversionShadow;
 use crate::error::SpaceError;
-use crate::layout::slab_units;
 use crate::layouts::{Layout, Layouts};
 use crate::limits::Limits;
 use crate::locks::Range;
@@ -612,7 +611,7 @@ pub(crate) fn laid(space: &Space, to: Layout) -> SpaceSpec {
 }
 
 fn placer_of(spec: &SpaceSpec) -> Result<Placer, SpaceError> {
-    let units = slab_units(spec.interleave, u32::from(spec.resiliency.parity_columns()));
+    let units = spec.resiliency.slab_units(spec.interleave);
     Ok(Placer::new(spec.check()?, units))
 }
 

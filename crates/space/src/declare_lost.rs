@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 
 use crate::cache::{is_of_conversion_shadows, seen_as};
 use crate::error::SpaceError;
+use crate::layout::Overwrites;
 use crate::locks::Range;
 use crate::progress::Progress;
 use crate::read::{is_silence, matches_state};
@@ -74,7 +75,8 @@ enum Exchanged {
 /// The columns of a row that are to be given up; none where they can be had, or may be.
 fn columns_to_declare_lost(pool: &Pool, record: &RowRecord) -> Vec<usize> {
     let columns = missing(pool, record, |disk| pool.is_declared_lost(disk));
-    if columns.len() > record.shape.parity_columns() { columns } else { Vec::new() }
+    let is_decodable = record.row_shape().decodable_without(columns.iter().copied());
+    if is_decodable { Vec::new() } else { columns }
 }
 
 fn is_lost_with_its_disk(pool: &Pool, slab: &Slab) -> bool {
@@ -225,7 +227,9 @@ impl Space {
     /// Whether of a row that is given up it is said what is lost. Of one that has a write cache, or parity, it is not: what is written over
     /// there is never taken as it is found.
     fn logs_what_is_lost(&self, row: &Row) -> bool {
-        !row.has_parity() && self.cache_of(row).is_none() && !mutation!(DeclaredLostUnlogged)
+        row.shape.overwrites() == Overwrites::InPlace
+            && self.cache_of(row).is_none()
+            && !mutation!(DeclaredLostUnlogged)
     }
 
     /// The pages of some columns of a row that can be had, with column and number.

@@ -33,7 +33,7 @@ use smallvec::SmallVec;
 use crate::cache::{BlocksOfRows, Cache, Filling};
 use crate::cached_read::CachedRead;
 use crate::error::SpaceError;
-use crate::layout::BLOCK;
+use crate::layout::{BLOCK, Unit};
 use crate::locks::{Range, RangeGuard};
 use crate::mapping::{Content, Version};
 use crate::read_hedging::HedgeDelay;
@@ -41,7 +41,7 @@ use crate::record::{BlockState, Place, RedoBlock, RedoHead, done as done_record,
 use crate::row::{Row, Slab};
 use crate::shared::{RECORD_BYTES_MAX, place_in_page, push_extent};
 use crate::space::Space;
-use crate::stripe_read::{Found, StripeStates, code_of, encode};
+use crate::stripe_read::{Found, StripeStates};
 
 /// Stripes that are put in place between two flushes, at most.
 const STRIPES_MAX: usize = 128;
@@ -336,7 +336,8 @@ impl Cache {
         if !mutation!(CopiesBeforeFlush) {
             self.shared().flush().await?;
         }
-        let (chosen, copied): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|(row, _)| row.has_parity());
+        let is_of_stripes = |(row, _): &(Rc<Row>, _)| row.shape.unit() == Unit::Stripe;
+        let (chosen, copied): (Vec<_>, Vec<_>) = chosen.into_iter().partition(is_of_stripes);
         // By themselves: a flush, for which parity waits with locks in hand, may want the locks of these.
         let has_done = !copied.is_empty() && self.destage_copies(copied).await?;
         if chosen.is_empty() {
@@ -536,7 +537,7 @@ impl Cache {
         self.resolve_in_doubt(row, block).await?;
         let versions = row.mappings.versions(block);
         let may_go = |version: &&Version| {
-            self.is_covered(version) || (!row.has_parity() && mutation!(CopiesBeforeFlush))
+            self.is_covered(version) || (row.shape.unit() == Unit::Block && mutation!(CopiesBeforeFlush))
         };
         let Some(version) = versions.iter().rfind(may_go).copied() else {
             return Ok(None);
@@ -576,7 +577,7 @@ impl Cache {
     async fn write_main(&self, prepared: &[Prepared]) -> Result<bool, SpaceError> {
         let (done, left) = self.put_out(prepared).await?;
         // Copies stay cached, which is all that they need.
-        let of_parity = left.into_iter().filter(|redo| redo.row.has_parity());
+        let of_parity = left.into_iter().filter(|redo| redo.row.shape.unit() == Unit::Stripe);
         of_parity.for_each(|redo| self.leave_unfinished(redo.clone()));
         Ok(done > 0)
     }
@@ -621,7 +622,7 @@ impl Cache {
         for slot in failed {
             pool.exclude(slot, ExcludeReason::MissedWrite).await?;
         }
-        if rows.iter().any(|row| row.has_parity()) || !mutation!(CopiesNotFlushed) {
+        if rows.iter().any(|row| row.shape.unit() == Unit::Stripe) || !mutation!(CopiesNotFlushed) {
             pool.flush_disks().await?;
         }
         // One that left and came back may have lost what it was given.
@@ -703,7 +704,7 @@ impl Cache {
                 push_extent(&mut body, extent, &[block.state], page.durable_generation());
                 entries.push((page, entry, block.state));
             }
-            if !redo.row.has_parity() {
+            if redo.row.shape.unit() == Unit::Block {
                 // It says which versions end.
                 push_redo(&mut *body, RedoHead { covered: true, ..redo.head() }, &redo.blocks);
             }
@@ -871,7 +872,8 @@ async fn compute(
 fn is_update_cheaper(row: &Row, (dirty, before): (&[Dirty], &StripeStates)) -> bool {
     let is_valid = |column: &usize| matches!(before.get(*column), Some(BlockState::Valid(_)));
     let is_dirty = |column: &usize| dirty.iter().any(|one| one.column == *column);
-    let relogged = dirty.iter().filter(|one| is_valid(&one.column)).count() + row.shape.parity_columns();
+    let relogged =
+        dirty.iter().filter(|one| is_valid(&one.column)).count() + row.shape.computed_columns().len();
     let supersedes =
         (0..row.shape.data_columns()).filter(|column| is_valid(column) && !is_dirty(column)).count();
     relogged <= supersedes
@@ -915,9 +917,7 @@ async fn update_parity(
         if mutation!(SecondParityNotUpdated) {
             parity.iter_mut().skip(1).for_each(|block| *block = None);
         }
-        code_of(&row.shape)
-            .update(&changes, &mut parity)
-            .unwrap_or_else(|error| panic!("blocks of a stripe are blocks: {error}"));
+        row.shape.update(&changes, &mut parity);
     }
     true
 }
@@ -949,7 +949,7 @@ async fn encode_fully(
     };
     let blocks: SmallVec<[Option<&[u8]>; 12]> = (0..data).map(bytes_of).collect();
     let mut parity: SmallVec<[Option<&mut [u8]>; 2]> = into.chunks_exact_mut(BLOCK).map(Some).collect();
-    encode(&row.shape, &blocks, &mut parity);
+    row.shape.encode(&blocks, &mut parity);
     Ok(())
 }
 

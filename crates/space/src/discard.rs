@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 
 use crate::cache::is_hidden;
 use crate::error::{SpaceError, UnreadableReason};
+use crate::layout::Overwrites;
 use crate::locks::Range;
 use crate::mapping::Content;
 use crate::record::{BlockState, Stamp};
@@ -289,7 +290,7 @@ impl Space {
     /// Whether no block of a row holds anything.
     #[pooled]
     pub(crate) async fn is_unused(&self, row: &Rc<Row>) -> Result<bool, SpaceError> {
-        if row.has_parity() || !row.mappings.is_empty() {
+        if row.shape.overwrites() == Overwrites::Cached || !row.mappings.is_empty() {
             for block in 0..row.shape.row_blocks() {
                 if self.is_data(row, u64::from(block)).await? {
                     return Ok(false);
@@ -389,5 +390,5 @@ impl Space {
 /// Whether a discard of blocks of a row is one more version of them in the write cache: always where parity changes with it,
 /// else where they have versions there, which would come to light.
 fn is_discarded_in_cache(row: &Row, range: Range) -> bool {
-    row.has_parity() || row.mappings.has_any_of(range)
+    row.shape.overwrites() == Overwrites::Cached || row.mappings.has_any_of(range)
 }

@@ -30,7 +30,6 @@ use crate::row::Row;
 use crate::shared::place_in_page;
 use crate::slot_switch::Slot;
 use crate::space::Space;
-use crate::stripe_read::encode;
 use crate::write::{Part, Parts};
 
 impl Space {
@@ -148,13 +147,13 @@ impl Space {
             data.push(Some(buffer));
         }
         let mut parity: SmallVec<[Buffer; 2]> = SmallVec::new();
-        for _ in 0..shape.parity_columns() {
+        for _ in shape.computed_columns() {
             parity.push(memory.take(length).await);
         }
         let blocks: SmallVec<[Option<&[u8]>; 12]> = data.iter().map(Option::as_deref).collect();
         let mut into: SmallVec<[Option<&mut [u8]>; 2]> =
             parity.iter_mut().map(|buffer| Some(&mut **buffer)).collect();
-        encode(shape, &blocks, &mut into);
+        shape.encode(&blocks, &mut into);
         drop((blocks, into));
         let with_data = data.into_iter().enumerate().filter_map(|(column, buffer)| Some((column, buffer?)));
         let all = with_data.chain((shape.data_columns()..).zip(parity));

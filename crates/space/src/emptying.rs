@@ -76,7 +76,7 @@ impl Spaces {
     pub async fn rebuildable(&self, disk: &Disk, more: &[Offer]) -> Result<BTreeSet<SpaceId>, SpaceError> {
         let stuck = self.forecast_removal_with(disk.slot(), more).await?.stuck;
         let mut spaces = self.look_who_is_on(disk).await?;
-        spaces.retain(|space| space.spec().resiliency.redundancy() > 0 && !stuck.contains_key(&space.id()));
+        spaces.retain(|space| space.spec().resiliency.losses() > 0 && !stuck.contains_key(&space.id()));
         Ok(spaces.into_iter().map(|space| space.id()).collect())
     }
 

@@ -20,6 +20,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::error::SpaceError;
 use crate::full_stripe::stripe_at;
+use crate::layout::Unit;
 use crate::space::Space;
 
 /// How long a part waits, at most.
@@ -252,7 +253,7 @@ impl Space {
         if is_alone || !is_aligned || !is_part || has_no_others {
             return Ok(false);
         }
-        if !row.has_parity() || self.location_of_new(&row, start).await?.is_none() {
+        if row.shape.unit() == Unit::Block || self.location_of_new(&row, start).await?.is_none() {
             return Ok(false);
         }
         match self.forming.add((index, start), length, (offset, content)) {

@@ -20,13 +20,12 @@ use smallvec::SmallVec;
 use crate::cache::CACHED_BYTES_MAX;
 use crate::error::SpaceError;
 use crate::forming::{Active, Pieces};
-use crate::layout::{BLOCK, Shape};
+use crate::layout::{BLOCK, RowShape, Shape, Unit};
 use crate::locks::Range;
 use crate::row::Row;
 use crate::shadow_rows::Followed;
 use crate::slot_switch::Slot;
 use crate::space::Space;
-use crate::stripe_read::encode;
 use crate::write::{Part, Parts};
 
 /// Bytes of parity of one column that are computed as one piece, at most: a frame.
@@ -146,7 +145,7 @@ impl Space {
     async fn part_length(&self, index: u64, within: u64, length: usize) -> Result<usize, SpaceError> {
         let usual = length.min(CACHED_BYTES_MAX);
         let row = self.row_for_write(index).await?;
-        if !row.has_parity() {
+        if row.shape.unit() == Unit::Block {
             return Ok(usual);
         }
         let (start, stripe) = stripe_at(&row.shape, within);
@@ -164,7 +163,7 @@ impl Space {
             return Ok(usual);
         }
         // What one request has under way is bounded by the memory for parity, but a stripe is not divided.
-        let parity = interleave_bytes(&row.shape) * row.shape.parity_columns();
+        let parity = interleave_bytes(&row.shape) * row.shape.computed_columns().len();
         let most = (CACHED_BYTES_MAX / stripe).min(CACHED_BYTES_MAX / 4 / parity).max(1);
         let mut count = 1;
         // They go out as one as far as they go to one place.
@@ -246,7 +245,7 @@ impl Space {
     async fn try_stripes(&self, index: u64, within: u64, data: &Pieces) -> Result<Tried, SpaceError> {
         let row = self.row_for_write(index).await?;
         let (start, stripe) = stripe_at(&row.shape, within);
-        if !row.has_parity() || within != start || !data.len().is_multiple_of(stripe) {
+        if row.shape.unit() == Unit::Block || within != start || !data.len().is_multiple_of(stripe) {
             return Ok(Tried::NoSlot);
         }
         if row.shadow().is_none() && self.location_of_new(&row, within).await?.is_none() {
@@ -256,7 +255,7 @@ impl Space {
         let blocks = |bytes: u64| u32::try_from(bytes / BLOCK_BYTES).unwrap_or(u32::MAX);
         let range = Range { first: blocks(within), count: blocks(data.len() as u64) };
         let lines = blocks((data.len() / stripe * interleave_bytes(&row.shape)) as u64);
-        let parity_blocks = lines * u32::try_from(row.shape.parity_columns()).unwrap_or(1);
+        let parity_blocks = lines * u32::try_from(row.shape.computed_columns().len()).unwrap_or(1);
         let _frames = self.shared.stripes.take(frames_of(&row.shape, lines)).await;
         let Some(parts) = self.with_parity(&row.shape, range, data) else { return Ok(Tried::NoSlot) };
         // The other slot says a few words more.
@@ -303,7 +302,7 @@ impl Space {
     }
 
     /// Whole stripes cut into parts of columns, with their parity; `None` where there is no memory for it now.
-    fn with_parity(&self, shape: &Shape, range: Range, data: &Pieces) -> Option<Parts> {
+    fn with_parity(&self, shape: &RowShape, range: Range, data: &Pieces) -> Option<Parts> {
         let of_interleave = interleave_bytes(shape);
         // What the others have not counts as zeros.
         let columns = shape.data_columns().min(data.len() / of_interleave);
@@ -331,7 +330,7 @@ impl Space {
             let length = PARITY_BYTES_MAX.min(of_column - first);
             let arena = &self.shared.pool.seams().metadata;
             let mut parity: SmallVec<[_; 2]> = SmallVec::new();
-            for _ in 0..shape.parity_columns() {
+            for _ in shape.computed_columns() {
                 parity.push(arena.try_take(length)?);
             }
             let mut done = 0;
@@ -344,7 +343,7 @@ impl Space {
                     blocks.iter().map(|block| block.get(..run)).chain(repeat_n(None, lacking)).collect();
                 let mut into: SmallVec<[Option<&mut [u8]>; 2]> =
                     parity.iter_mut().map(|buffer| buffer.get_mut(done..done + run)).collect();
-                encode(shape, &blocks, &mut into);
+                shape.encode(&blocks, &mut into);
                 done += run;
             }
             for (column, buffer) in (shape.data_columns()..).zip(parity) {
@@ -372,5 +371,5 @@ fn interleave_bytes(shape: &Shape) -> usize {
 /// Frames that the parity of so many stripes takes.
 fn frames_of(shape: &Shape, lines: u32) -> u64 {
     let of_column = u64::from(lines) * BLOCK_BYTES;
-    of_column.div_ceil(PARITY_BYTES_MAX as u64) * shape.parity_columns() as u64
+    of_column.div_ceil(PARITY_BYTES_MAX as u64) * shape.computed_columns().len() as u64
 }

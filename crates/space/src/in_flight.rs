@@ -27,7 +27,7 @@ use crate::recovery::{Candidate, OpenBlock, Recovery, RowCandidates, give_to_all
 use crate::row::{Row, Slab};
 use crate::shared::{RECORD_BYTES_MAX, Shared, place_in_page, push_extent};
 use crate::space::Space;
-use crate::stripe_read::{StripeStates, code_of};
+use crate::stripe_read::StripeStates;
 use crate::tickets::Held;
 
 /// Stripes that are decided beside each other.
@@ -297,7 +297,7 @@ impl StripeInFlight<'_> {
 
     /// Memory for each copy, what is rebuilt, and one to give; taken in one go, as many look beside each other. Tables take no more.
     fn frames(&self) -> u64 {
-        let mut frames = self.row.shape.parity_columns() as u64 + 1;
+        let mut frames = self.row.shape.computed_columns().len() as u64 + 1;
         self.row.for_each_slab(|_, _| frames += 1);
         frames
     }
@@ -382,7 +382,7 @@ impl StripeInFlight<'_> {
         let given: SmallVec<[usize; 16]> = known.iter().map(|(column, _)| *column).collect();
         let mut made: SmallVec<[Buffer; 4]> = SmallVec::new();
         for (column, state) in &missing {
-            let Ok(plan) = code_of(&self.row.shape).plan(&given, &[*column]) else { return Ok(false) };
+            let Some(plan) = self.row.shape.rebuild(&given, &[*column]) else { return Ok(false) };
             let bytes_of = |source: &usize| {
                 known.iter().find(|(other, _)| other == source).and_then(|(_, bytes)| *bytes)
             };

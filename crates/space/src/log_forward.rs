@@ -15,9 +15,10 @@ use smallvec::smallvec;
 use crate::cache::Cache;
 use crate::error::SpaceError;
 use crate::format::PAGE_ENTRIES;
+use crate::layout::Covered;
 use crate::locks::{Range, RangeGuard};
 use crate::record::extents;
-use crate::recovery::{Candidate, Covered, Restating, RowCandidates, RowKey, encode_candidates};
+use crate::recovery::{Candidate, Restating, RowCandidates, RowKey, encode_candidates};
 use crate::relog::Cached;
 use crate::row::Row;
 use crate::shared::{RECORD_BYTES_MAX, Shared, place_in_page};
@@ -145,7 +146,7 @@ impl<'a> OfTables<'a> {
         // in place with parity was flushed before its table said so, but for stripes in flight.
         let (before, later) = if shared.recovering.get() {
             (candidates, RowCandidates::new())
-        } else if row.has_parity() {
+        } else if row.shape.covered() == Covered::Before {
             let in_flight = shared.unflushed_of(row);
             candidates.into_iter().partition(|(place, _)| !in_flight.contains(place))
         } else {

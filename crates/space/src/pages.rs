@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 
 use crate::error::{SpaceError, UnreadableReason};
 use crate::format::PAGE_BYTES;
+use crate::layout::Unit;
 use crate::log_forward::Homeless;
 use crate::read::is_silence;
 use crate::read_hedging::{HedgeDelay, hedge_delay};
@@ -632,9 +633,9 @@ impl Shared {
     /// columns as there are of data: what was written in place there was written in whole stripes.
     pub(crate) fn is_decidable(&self, row: &Row, column: usize) -> bool {
         let is_here = |slab: &Slab| slab.stale.is_none() && slab.present(&self.pool).is_some();
-        match row.has_parity() {
-            true => row.count_columns(is_here) >= row.shape.data_columns(),
-            false => row.with_slabs(column, |slabs| slabs.iter().any(is_here)),
+        match row.shape.unit() {
+            Unit::Stripe => row.is_decodable_from(is_here),
+            Unit::Block => row.with_slabs(column, |slabs| slabs.iter().any(is_here)),
         }
     }
 

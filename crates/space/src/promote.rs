@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 use crate::cache::Cache;
 use crate::destage::{Prepared, Redo, stripes};
 use crate::error::SpaceError;
-use crate::layout::{BLOCK, Shape};
+use crate::layout::{BLOCK, RowShape};
 use crate::locks::Range;
 use crate::read_hedging::HedgeDelay;
 use crate::record::{BlockState, Place, RedoBlock};
@@ -32,7 +32,7 @@ use crate::row::{Row, RowRecord};
 use crate::shadow_rows::FREED_TOGETHER;
 use crate::shared::Shared;
 use crate::space::Space;
-use crate::stripe_read::{StripeStates, encode};
+use crate::stripe_read::StripeStates;
 
 /// Data of a stripe, by column; `None` where there is none.
 type StripeData = SmallVec<[Option<Buffer>; 12]>;
@@ -299,15 +299,15 @@ impl Space {
     }
 
     /// Parity of the data of a stripe.
-    async fn parity_of(&self, shape: &Shape, data: &StripeData) -> SmallVec<[Buffer; 2]> {
+    async fn parity_of(&self, shape: &RowShape, data: &StripeData) -> SmallVec<[Buffer; 2]> {
         let mut parity: SmallVec<[Buffer; 2]> = SmallVec::new();
-        for _ in 0..shape.parity_columns() {
+        for _ in shape.computed_columns() {
             parity.push(self.shared.pool.seams().metadata.take(BLOCK).await);
         }
         let bytes: SmallVec<[Option<&[u8]>; 12]> = data.iter().map(Option::as_deref).collect();
         let mut into: SmallVec<[Option<&mut [u8]>; 2]> =
             parity.iter_mut().map(|buffer| Some(&mut **buffer)).collect();
-        encode(shape, &bytes, &mut into);
+        shape.encode(&bytes, &mut into);
         drop(into);
         parity
     }

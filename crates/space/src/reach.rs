@@ -17,13 +17,14 @@ use smallvec::smallvec;
 
 use crate::cache::shadows_of;
 use crate::error::SpaceError;
+use crate::layout::Covered;
 use crate::locks::Range;
 use crate::read::matches_state;
 use crate::read_hedging::HedgeDelay;
 use crate::record::BlockState;
 use crate::recovery::{
-    Candidate, Covered, Restating, RowCandidates, RowKey, collect, encode_candidates, give_to_all,
-    is_only_lost, is_out_of_reach, keep_latest,
+    Candidate, Restating, RowCandidates, RowKey, collect, encode_candidates, give_to_all, is_only_lost,
+    is_out_of_reach, keep_latest,
 };
 use crate::row::Row;
 use crate::shared::{Shared, place_in_page};
@@ -297,7 +298,7 @@ impl Space {
             || decided.iter().flat_map(|(column, blocks)| blocks.iter().map(move |block| (*column, *block)));
         // Nothing of a stripe with parity was ever there, as a flush has covered: behind one that is under way, which covers the
         // record that it was written, that must not count as what was there before.
-        let covered = if row.has_parity() { Covered::Before } else { Covered::ByTheNextFlush };
+        let covered = row.shape.covered();
         self.shared.record_again(row, places(), covered, held.ticket()).await?;
         // The copies that they were given to may have left by now.
         in_doubt

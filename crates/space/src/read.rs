@@ -18,7 +18,7 @@ use crate::locks::Range;
 use crate::mapping::Content;
 use crate::read_hedging::HedgeDelay;
 use crate::record::{BlockState, Place};
-use crate::resync::{RUN_BLOCKS, hull};
+use crate::resync::RUN_BLOCKS;
 use crate::row::Row;
 use crate::shared::{DataLossEvent, DataLossKind, place_in_page};
 use crate::space::Space;
@@ -323,7 +323,7 @@ impl Space {
             let chosen = self.choose_copy(&run.row, run.column, rest).filter(|(disk, _)| !is_slow(disk));
             let Some((disk, (at, length))) = chosen.and_then(|(disk, places)| Some((disk, *places.first()?)))
             else {
-                if row.has_parity() || run.row.id != row.id {
+                if row.shape.is_computable() || run.row.id != row.id {
                     return self.read_run_again(row, (run, states), done, memory, into).await;
                 }
                 let first = rest.first as usize;
@@ -404,11 +404,11 @@ impl Space {
         piece: (u32, &[BlockState]),
         into: &mut [u8],
     ) -> Result<bool, SpaceError> {
-        if !run.row.has_parity() {
+        if !run.row.shape.is_computable() {
             return Ok(false);
         }
         // Who was late is asked last the next time, if there are others.
-        for _ in 0..=run.row.shape.parity_columns() {
+        for _ in 0..=run.row.shape.losses() {
             match self.rebuild_run(&run.row, run.column, piece, HedgeDelay::Short, into).await {
                 Ok(Rebuilt::TimedOut) => {}
                 Ok(rebuilt) => return Ok(rebuilt == Rebuilt::Whole),
@@ -427,10 +427,8 @@ impl Space {
         row_block: u32,
         into: &mut [u8],
     ) -> Result<(), SpaceError> {
-        let range = match row.has_parity() {
-            true => hull(row, 0, Range { first: row.shape.locate(row_block).block, count: 1 }),
-            false => Range { first: row_block, count: 1 },
-        };
+        let spot = row.shape.locate(row_block);
+        let range = row.shape.lock_range(spot.column, Range { first: spot.block, count: 1 });
         loop {
             let Some(row) = self.row(row.index).await? else {
                 self.check_stays()?;
@@ -471,7 +469,7 @@ impl Space {
             }
             None => {}
         }
-        if !row.has_parity() {
+        if !row.shape.is_computable() {
             return self.read_copied_block(row, row_block, HedgeDelay::Short, into).await;
         }
         let spot = row.shape.locate(row_block);

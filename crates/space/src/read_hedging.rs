@@ -84,7 +84,7 @@ impl Space {
 
     /// Whether what a disk has of a column comes sooner when it is computed from the others.
     pub(crate) fn is_better_computed(&self, row: &Row, column: usize, disk: &Disk) -> bool {
-        row.has_parity() && self.shared.comes_sooner_elsewhere(row, column, disk)
+        row.shape.is_computable() && self.shared.comes_sooner_elsewhere(row, column, disk)
     }
 
     /// How long each copy of a block is waited for by somebody who looks at all that are here: `None` for as long as it takes, zero for
@@ -140,7 +140,8 @@ impl Shared {
         // Most reads end here: nobody else has to be looked at.
         if hedge_delay(own) == READ_HEDGE_DELAY {
             let is_other = |slab: &Slab| slab.disk != disk.slot() && slab.readable(&self.pool).is_some();
-            let has_others = row.has_parity() || row.with_slabs(column, |slabs| slabs.iter().any(is_other));
+            let has_others =
+                row.shape.is_computable() || row.with_slabs(column, |slabs| slabs.iter().any(is_other));
             return has_others.then_some(READ_HEDGE_DELAY);
         }
         let others = self.latency_without(row, column, disk)?;
@@ -205,11 +206,11 @@ impl Shared {
                 here.map(|disk| disk.read_latency()).min()
             })
         };
-        if !row.has_parity() {
+        if !row.shape.is_computable() {
             return fastest(column);
         }
         let others = (0..row.shape.columns()).filter(|other| *other != column);
-        nth_fastest(others.filter_map(fastest), row.shape.data_columns())
+        nth_fastest(others.filter_map(fastest), row.shape.sources())
     }
 }
 

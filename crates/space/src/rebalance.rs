@@ -19,6 +19,7 @@ use dolmen_pool::{Disk, Pool};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskSlot, Epoch};
 
 use crate::error::SpaceError;
+use crate::layout::{Apart, Spread};
 use crate::progress::Progress;
 use crate::refill::next_lot;
 use crate::resync::Resynced;
@@ -83,7 +84,7 @@ impl Spaces {
         for space in self.made_by_people() {
             space
                 .for_each_record(|_, record| {
-                    if space.resiliency_of(record.layout).redundancy() == 0 {
+                    if space.resiliency_of(record.layout).losses() == 0 {
                         return;
                     }
                     let mut slabs = record
@@ -245,7 +246,7 @@ fn move_of(
     let copies = usize::from(resiliency.copies());
     let is_whole = |slabs: &Slabs| slabs.len() == copies && slabs.iter().all(|slab| is_durable(pool, slab));
     // Rows of a span fill one disk before the next, so that little is lost with a disk.
-    if *resiliency == Resiliency::Span || !record.columns.iter().all(is_whole) {
+    if resiliency.layout().spread() == Spread::DiskByDisk || !record.columns.iter().all(is_whole) {
         return None;
     }
     let columns = record.columns.iter().enumerate();
@@ -257,7 +258,7 @@ fn move_of(
         let to = targets_for_slabs.choose_apart(pool, record, *column, *from)?;
         Some(Move { column: *column, from: *from, to })
     };
-    if resiliency.redundancy() > 0
+    if resiliency.losses() > 0
         && let Some(found) = slabs.iter().find_map(apart)
     {
         return Some(found);
@@ -305,9 +306,9 @@ fn surplus_of(
     }
     let apart_without = |slabs: &Slabs, freed: &Slab| {
         // Copies have to be apart from those of their column, columns with parity from all of the row.
-        let all: Vec<&Slab> = match record.shape.parity_columns() {
-            0 => slabs.iter().collect(),
-            _ => record.columns.iter().flatten().collect(),
+        let all: Vec<&Slab> = match record.row_shape().placement().apart {
+            Apart::Column => slabs.iter().collect(),
+            Apart::Row => record.columns.iter().flatten().collect(),
         };
         let rest = || all.iter().filter(|slab| !std::ptr::eq(**slab, freed)).map(|slab| slab.disk);
         let disks: BTreeSet<DiskSlot> = rest().collect();

@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use crate::cache::{Cache, seen_as};
 use crate::error::{SpaceError, UnreadableReason};
 use crate::in_flight::{Source, decide_sources, decide_stripes, log_moved};
+use crate::layout::{Covered, Unit};
 use crate::locks::Range;
 use crate::mention::Mentions;
 use crate::pages::{Knowledge, PageOnDisk};
@@ -419,7 +420,7 @@ pub(crate) async fn recover_row(
         }
     }
     note_bases(shared, row, &mut open, below).await;
-    if row.has_parity() {
+    if row.shape.unit() == Unit::Stripe {
         let sources = decide_stripes(shared, space, row, open, &held, &mut left, recovery).await?;
         shared.note_dirty(row);
         return Ok((left, sources));
@@ -570,15 +571,6 @@ pub(crate) enum Restating {
     Supersedes,
     /// They are the last that it says.
     Again,
-}
-
-/// Since when a flush covers what is claimed to be durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Covered {
-    /// Since before it is said: it counts at once.
-    Before,
-    /// By the flush that follows: it counts with that one's mark.
-    ByTheNextFlush,
 }
 
 /// Candidates as records: those that a flush has covered count as such again once the next flush has, the others stay

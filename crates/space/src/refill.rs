@@ -30,7 +30,7 @@ use crate::progress::Progress;
 use crate::read::matches_state;
 use crate::read_hedging::HedgeDelay;
 use crate::record::BlockState;
-use crate::resync::{RUN_BLOCKS, Refilled, RefilledSlab, Resynced, hull};
+use crate::resync::{RUN_BLOCKS, Refilled, RefilledSlab, Resynced};
 use crate::row::{Row, Slab};
 use crate::shared::{DataLossKind, place_in_page};
 use crate::space::Space;
@@ -116,13 +116,7 @@ fn redundancy_left(pool: &Pool, row: &Row) -> usize {
     let readable = |column| {
         row.with_slabs(column, |slabs| slabs.iter().filter(|slab| slab.readable(pool).is_some()).count())
     };
-    let columns = 0..row.shape.columns();
-    match row.has_parity() {
-        true => {
-            columns.filter(|column| readable(*column) > 0).count().saturating_sub(row.shape.data_columns())
-        }
-        false => columns.map(readable).min().unwrap_or(0).saturating_sub(1),
-    }
+    row.shape.losses_left(readable)
 }
 
 /// What came of a row of a lot.
@@ -424,7 +418,7 @@ impl Space {
                 return Ok(Some(buffer.freeze()));
             }
         }
-        if !row.has_parity() {
+        if !row.shape.is_computable() {
             return Ok(None);
         }
         let Some(mut buffer) = pool.seams().metadata.try_take(length) else { return Ok(None) };
@@ -498,7 +492,8 @@ impl Refill<'_> {
     /// Reads the tables that copying needs, so that heads do not go to them and back on the way.
     async fn look_up_tables(&self) -> Result<(), SpaceError> {
         let row = self.row;
-        let columns = (0..row.shape.columns()).filter(|column| row.has_parity() || *column == self.column);
+        let is_needed = |column: &usize| row.shape.is_computable() || *column == self.column;
+        let columns = (0..row.shape.columns()).filter(is_needed);
         for column in columns {
             for index in 0..row.map(column).pages() {
                 self.space.shared.page(row, column, index).await?;
@@ -584,7 +579,7 @@ impl Refill<'_> {
     async fn run(&self, run: Range) -> Result<(), SpaceError> {
         let Self { space, row, column, .. } = *self;
         let _memory = space.shared.refills.take(frames_of_run(row)).await;
-        let _guard = row.locks.lock(hull(row, column, run)).await;
+        let _guard = row.locks.lock(row.shape.lock_range(column, run)).await;
         if row.freed.get() {
             return Ok(());
         }
@@ -612,7 +607,7 @@ impl Refill<'_> {
             return Ok(());
         }
         let mut buffer = space.shared.pool.seams().metadata.take(BLOCK).await;
-        let read = match row.has_parity() {
+        let read = match row.shape.is_computable() {
             true => space.read_main(row, (column, block), HedgeDelay::Long, &mut buffer).await,
             false => space.read_copied_block(row, row_block, HedgeDelay::Long, &mut buffer).await,
         };
@@ -688,10 +683,7 @@ fn disks_at_work(pool: &Pool, row: &Row) -> BTreeSet<DiskSlot> {
 
 /// Frames that one run of a row takes while it is copied: the run itself, and with parity those that it is computed from.
 fn frames_of_run(row: &Row) -> u64 {
-    match row.has_parity() {
-        true => row.shape.data_columns() as u64 + 1,
-        false => 1,
-    }
+    row.shape.sources() as u64 + 1
 }
 
 #[cfg(test)]

@@ -312,8 +312,8 @@ impl Space {
             }
         }
         let is_good = |slab: &Slab| slab.readable(pool).is_some();
-        let mut columns = 0..record.columns.len();
-        columns.all(|column| can_be_had(&record.shape, &record.columns, column, is_good)).then_some(record)
+        let (shape, mut columns) = (record.row_shape(), 0..record.columns.len());
+        columns.all(|column| can_be_had(&shape, &record.columns, column, is_good)).then_some(record)
     }
 
     /// Claims rows that hold nothing until there are as many as its reserve takes.

@@ -13,9 +13,9 @@ use dolmen_units::{DiskSlot, Epoch};
 
 use crate::error::SpaceError;
 use crate::format::PAGE_BYTES;
+use crate::layout::Covered;
 use crate::locks::Range;
 use crate::record::BlockState;
-use crate::recovery::Covered;
 use crate::row::{Row, RowRecord, SLABS_MAX, Slab, TablePlace};
 use crate::shared::{ROWS_BYTES_MAX, Shared, place_in_page};
 use crate::space::Space;
@@ -163,7 +163,8 @@ impl Space {
         for (column, _) in row.tables_on(holder) {
             let firsts = (0..row.map(column).pages()).map(|index| index * crate::format::PAGE_ENTRIES);
             let firsts: Vec<u32> = firsts.filter_map(|first| u32::try_from(first).ok()).collect();
-            let locked = firsts.iter().map(|first| hull(row, column, Range { first: *first, count: 1 }));
+            let locked =
+                firsts.iter().map(|first| row.shape.lock_range(column, Range { first: *first, count: 1 }));
             let _guard = row.locks.lock_all(&locked.collect::<Vec<_>>()).await;
             if row.freed.get() {
                 return Ok(());
@@ -177,13 +178,14 @@ impl Space {
             }
             let held = self.shared.tickets.begin();
             // What is in place with parity was flushed before its table said so, but for stripes in flight.
-            let in_flight = if row.has_parity() { self.shared.unflushed_of(row) } else { BTreeSet::new() };
-            let covered = |block| match row.has_parity() && !in_flight.contains(&(column, block)) {
-                true => Covered::Before,
-                false => Covered::ByTheNextFlush,
+            let is_before = row.shape.covered() == Covered::Before;
+            let in_flight = if is_before { self.shared.unflushed_of(row) } else { BTreeSet::new() };
+            let covered = |block| match in_flight.contains(&(column, block)) {
+                true => Covered::ByTheNextFlush,
+                false => row.shape.covered(),
             };
             self.shared.record_blocks_again(row, (column, &firsts), covered, held.ticket()).await?;
-            for first in firsts.into_iter().filter(|_| !row.has_parity()) {
+            for first in firsts.into_iter().filter(|_| !is_before) {
                 self.shared.note_unflushed(held.ticket(), row, column, Range { first, count: 1 });
             }
         }
@@ -414,16 +416,6 @@ impl Space {
         }
         Ok(!left)
     }
-}
-
-/// The smallest range of a row that holds blocks of a column that follow each other; with parity, whatever shares it with them.
-pub(crate) fn hull(row: &Row, column: usize, run: Range) -> Range {
-    if row.shape.parity_columns() > 0 {
-        return row.shape.stripes_of(run);
-    }
-    let first = row.shape.row_block(column, run.first);
-    let last = row.shape.row_block(column, run.first + run.count.saturating_sub(1));
-    Range { first, count: last - first + 1 }
 }
 
 impl Shared {

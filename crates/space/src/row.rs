@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::cache::{is_of_shadows, seen_as, shadows_of};
 use crate::format::{RawRow, RawRun, RawSlab, VERSION};
-use crate::layout::{Shape, SlabMap};
+use crate::layout::{ReadPlan, RowShape, Shape, SlabMap, SlabSet};
 use crate::locks::RangeLocks;
 use crate::mapping::Mappings;
 use crate::moving::Moving;
@@ -101,7 +101,7 @@ impl TablePlace {
 
 /// Whether the blocks of a column can be had from slabs that are good.
 pub(crate) fn can_be_had(
-    shape: &Shape,
+    shape: &RowShape,
     columns: &[Slabs],
     column: usize,
     is_good: impl Fn(&Slab) -> bool,
@@ -110,8 +110,16 @@ pub(crate) fn can_be_had(
     if columns.get(column).is_some_and(is_held) {
         return true;
     }
-    shape.parity_columns() > 0
-        && columns.iter().filter(|slabs| is_held(slabs)).count() >= shape.data_columns()
+    shape.plan_read(column, SlabSet::of_columns(shape, columns_without(columns, is_good))) != ReadPlan::Lost
+}
+
+/// Returns the columns none of whose slabs is good.
+pub(crate) fn columns_without(
+    columns: &[Slabs],
+    is_good: impl Fn(&Slab) -> bool,
+) -> impl Iterator<Item = usize> {
+    let columns = columns.iter().enumerate();
+    columns.filter(move |(_, slabs)| !slabs.iter().any(&is_good)).map(|(column, _)| column)
 }
 
 /// The slabs of one column.
@@ -136,6 +144,17 @@ impl RowRecord {
     /// Whether any slab on a disk misses something: then the row is on record among those of that disk.
     pub(crate) fn is_stale_on(&self, disk: DiskSlot) -> bool {
         self.columns.iter().flatten().any(|slab| slab.disk == disk && slab.stale.is_some())
+    }
+
+    /// Returns its shape with its layout.
+    pub(crate) fn row_shape(&self) -> RowShape {
+        let copies = self.columns.iter().map(SmallVec::len).min().unwrap_or(1);
+        RowShape::unnamed(copies, self.shape)
+    }
+
+    /// Returns whether its content is lost with all slabs that are not good.
+    pub(crate) fn is_lost_without(&self, is_good: impl Fn(&Slab) -> bool) -> bool {
+        !self.row_shape().decodable_without(columns_without(&self.columns, is_good))
     }
 
     /// The value of the row's key.
@@ -195,13 +214,15 @@ impl RowRecord {
         if columns.iter().any(SmallVec::is_empty) {
             return Err(BadRow);
         }
-        Ok(Self {
+        let record = Self {
             id: RowId(raw.row.get()),
             formatted: raw.formatted == 1,
             layout: raw.layout,
             shape,
             columns,
-        })
+        };
+        record.row_shape().check().map_err(|_| BadRow)?;
+        Ok(record)
     }
 }
 
@@ -232,7 +253,7 @@ pub(crate) struct Row {
     pub(crate) space: SpaceId,
     pub(crate) index: u64,
     pub(crate) id: RowId,
-    pub(crate) shape: Shape,
+    pub(crate) shape: RowShape,
     columns: RefCell<Vec<Slabs>>,
     formatted: Cell<bool>,
     /// Which layout of its space it has.
@@ -297,7 +318,7 @@ impl Row {
             space,
             index,
             id: record.id,
-            shape: record.shape,
+            shape: record.row_shape(),
             pages: pages.collect(),
             columns: RefCell::new(record.columns),
             formatted: Cell::new(record.formatted),
@@ -353,7 +374,7 @@ impl Row {
             id: self.id,
             formatted: self.formatted.get(),
             layout: self.layout.get(),
-            shape: self.shape,
+            shape: *self.shape.geometry(),
             columns: self.columns.borrow().clone(),
         }
     }
@@ -368,11 +389,6 @@ impl Row {
     /// Which layout of its space it has.
     pub(crate) fn layout(&self) -> u8 {
         self.layout.get()
-    }
-
-    /// Whether it has parity columns.
-    pub(crate) fn has_parity(&self) -> bool {
-        self.shape.parity_columns() > 0
     }
 
     /// Whether every page of its tables is on its disks.
@@ -424,6 +440,11 @@ impl Row {
         can_be_had(&self.shape, &self.columns.borrow(), column, |slab| {
             slab.stale.is_none() && is_wanted(slab)
         })
+    }
+
+    /// Returns whether all of it can be had from slabs that are as wanted.
+    pub(crate) fn is_decodable_from(&self, is_wanted: impl Fn(&Slab) -> bool) -> bool {
+        self.shape.decodable_without(columns_without(&self.columns.borrow(), is_wanted))
     }
 
     /// Columns with a slab that is as wanted.

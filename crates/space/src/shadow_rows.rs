@@ -34,7 +34,7 @@ use dolmen_units::BLOCK_BYTES;
 use crate::cache::{is_hidden, shadows_of};
 use crate::error::{SpaceError, UnreadableReason};
 use crate::full_stripe::stripe_at;
-use crate::layout::Shape;
+use crate::layout::{Shape, Unit};
 use crate::limits::Limits;
 use crate::locks::Range;
 use crate::record::BlockState;
@@ -418,7 +418,9 @@ impl Space {
     #[pooled]
     pub(crate) async fn provide_slots(&self, index: u64, within: u64, length: u64) -> Result<(), SpaceError> {
         let lacks = async {
-            let Some(row) = self.row(index).await?.filter(|row| row.has_parity()) else { return Ok(None) };
+            let Some(row) = self.row(index).await?.filter(|row| row.shape.unit() == Unit::Stripe) else {
+                return Ok(None);
+            };
             if row.shadow().is_some() || is_hidden(self.id()) {
                 return Ok(None);
             }
@@ -527,7 +529,9 @@ impl Space {
             return Ok(None);
         }
         let lacks = async {
-            let Some(row) = self.row(index).await?.filter(|row| row.has_parity()) else { return Ok(None) };
+            let Some(row) = self.row(index).await?.filter(|row| row.shape.unit() == Unit::Stripe) else {
+                return Ok(None);
+            };
             let has_use = row.shadow().is_none() || self.shadows.is_whole(index);
             if !has_use || !self.is_stripe_over_old(&row, within).await? {
                 return Ok(None);
@@ -766,7 +770,7 @@ impl Space {
         let may_go = self.shared.pool.features() & FEATURE_SLOTS != 0;
         let kind = if may_go { Kind::Found } else { Kind::OfStream };
         for (index, record) in found {
-            let row = self.in_doubt_row(index).await?.filter(|row| row.shape == record.shape);
+            let row = self.in_doubt_row(index).await?.filter(|row| *row.shape == record.shape);
             let Some(row) = row else {
                 let what =
                     format!("a shadow row of row {index} of space {} that is of no such row", self.name());

@@ -22,6 +22,7 @@ use crate::error::{SpaceError, UnreadableReason};
 use crate::format::{PAGE_BYTES, STATE_VALID};
 use crate::full_stripe::PARITY_BYTES_MAX;
 use crate::in_flight::decide_sources;
+use crate::layout::{Covered, Unit};
 use crate::locks::Range;
 use crate::log_forward::InDoubt;
 use crate::minimum_rate::MinimumRates;
@@ -29,8 +30,8 @@ use crate::progress::Closing;
 use crate::reach::BlocksOfRows;
 use crate::record::{BlockExtent, BlockState, Stamp};
 use crate::recovery::{
-    Below, Covered, Recovery, Restating, RowCandidates, RowKey, Unfound, abandon, encode_candidates,
-    note_all_unfound, recover_row,
+    Below, Recovery, Restating, RowCandidates, RowKey, Unfound, abandon, encode_candidates, note_all_unfound,
+    recover_row,
 };
 use crate::row::Row;
 use crate::space::Space;
@@ -784,7 +785,7 @@ impl Shared {
         for (row, blocks) in rows {
             // With parity these are stripes in flight, which nobody writes over before a flush has covered them; and who puts
             // others in place waits for this flush, with locks of the row.
-            if !row.has_parity() {
+            if row.shape.unit() == Unit::Block {
                 // Stripes that failed may be tried again while this waits for locks: what is said of them then is the newest.
                 if std::mem::take(&mut has_unlocked) && !body.is_empty() {
                     self.record(&body, Wait::Written).await?;
@@ -800,7 +801,8 @@ impl Shared {
             }
             for (place, ticket) in blocks {
                 // Of a write that failed; said already, and the next one may be on its way to the log.
-                if row.has_parity() && row.state_in_memory(*place) == Some(BlockState::Never) {
+                if row.shape.unit() == Unit::Stripe && row.state_in_memory(*place) == Some(BlockState::Never)
+                {
                     continue;
                 }
                 self.restate(row, *place, Covered::ByTheNextFlush, *ticket, &mut body).await?;
@@ -810,7 +812,7 @@ impl Shared {
                 }
             }
             self.note_dirty(row);
-            has_unlocked |= row.has_parity();
+            has_unlocked |= row.shape.unit() == Unit::Stripe;
             // What is in the body is still locked when it is appended: a write in between would be recorded before it.
             if body.is_empty() {
                 guards.clear();

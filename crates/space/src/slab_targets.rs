@@ -14,6 +14,7 @@ use dolmen_placement::{DomainId, Offer};
 use dolmen_pool::{Ailment, Pool, Purpose};
 use dolmen_units::{DiskSlot, Epoch};
 
+use crate::layout::Apart;
 use crate::row::{Row, RowRecord, Slab, Slabs};
 
 /// The disks that can take slabs, and what is left of them.
@@ -118,10 +119,10 @@ impl SlabTargets {
         column: usize,
         from: DiskSlot,
     ) -> bool {
-        let is_parity = record.shape.parity_columns() > 0;
+        let is_apart = record.row_shape().placement().apart == Apart::Row;
         let columns = record.columns.iter().enumerate();
         let extra: BTreeSet<DomainId> = columns
-            .filter(|(other, _)| is_parity || *other == column)
+            .filter(|(other, _)| is_apart || *other == column)
             .flat_map(|(_, slabs)| slabs.iter())
             .filter(|slab| slab.disk != from)
             .filter_map(|slab| pool.domain_of(slab.disk))
@@ -145,9 +146,9 @@ impl SlabTargets {
         let both = |slab: &Slab| [slab.disk, pool.destination(slab.disk)];
         let of_row: BTreeSet<DiskSlot> =
             record.columns.iter().flatten().filter(elsewhere).flat_map(both).collect();
-        let of_column: BTreeSet<DiskSlot> = match record.shape.parity_columns() {
-            0 => record.columns.get(column)?.iter().filter(elsewhere).flat_map(both).collect(),
-            _ => of_row.clone(),
+        let of_column: BTreeSet<DiskSlot> = match record.row_shape().placement().apart {
+            Apart::Column => record.columns.get(column)?.iter().filter(elsewhere).flat_map(both).collect(),
+            Apart::Row => of_row.clone(),
         };
         let joining = |slot| self.offers.iter().find(|offer| offer.slot == slot).map(|offer| offer.domain);
         let domain_of = |slot| pool.domain_of(pool.destination(slot)).or_else(|| joining(slot));

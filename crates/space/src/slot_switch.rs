@@ -18,10 +18,10 @@ use dolmen_journal::Wait;
 use dolmen_mutation::mutation;
 
 use crate::error::SpaceError;
+use crate::layout::Covered;
 use crate::locks::Range;
 use crate::reach::BlocksOfRows;
 use crate::record::BlockState;
-use crate::recovery::Covered;
 use crate::row::Row;
 use crate::shared::{FlushPoint, Shared, by_page, place_in_page, push_extent};
 use crate::space::Space;

@@ -33,9 +33,7 @@ impl Lost {
 
 /// Whether a row cannot be read in whole from disks that are here and up to date.
 pub(crate) fn is_lost(pool: &Pool, record: &RowRecord) -> bool {
-    let is_good = |slab: &Slab| slab.stale.is_none() && slab.present(pool).is_some();
-    let lacking = record.columns.iter().filter(|slabs| !slabs.iter().any(is_good)).count();
-    lacking > record.shape.parity_columns()
+    record.is_lost_without(|slab| slab.stale.is_none() && slab.present(pool).is_some())
 }
 
 /// Columns of a row that nobody can give any more when absent disks that are declared lost do not come back: none of their slabs
@@ -85,7 +83,7 @@ impl Spaces {
         let pool = self.pool();
         let is_off = |other: &Disk| other.id() == disk.id() || pool.is_declared_lost(other);
         self.lost_where(|record| {
-            is_on(record, disk) && missing(pool, record, is_off).len() > record.shape.parity_columns()
+            is_on(record, disk) && !record.row_shape().decodable_without(missing(pool, record, is_off))
         })
         .await
     }

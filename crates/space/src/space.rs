@@ -9,7 +9,7 @@ use dolmen_block_io::Meter;
 use dolmen_block_io::sync::AsyncMutex;
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
-use dolmen_placement::{Code, Request, SlabPlace, Width};
+use dolmen_placement::{Request, SlabPlace, Width};
 use dolmen_pool::{Change, Claim, ExcludeReason, PoolError, Purpose, keys};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot, Epoch, Name, RowId, SpaceId};
 use smallvec::SmallVec;
@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use crate::cache::{Cache, is_of_conversion_shadows, is_of_shadows, seen_as};
 use crate::error::SpaceError;
 use crate::forming::Forming;
-use crate::layout::{Shape, slab_units};
+use crate::layout::{Shape, Spread};
 use crate::layouts::{Layout, Layouts};
 use crate::locks::Range;
 use crate::request::Terms;
@@ -436,13 +436,9 @@ impl Space {
             Some(placed) => placed,
             None => change.place(&request, units, |slot| own.get(&slot).copied().unwrap_or(0))?,
         };
-        let (data, parity) = match placement.code {
-            Code::Striped { .. } => (placement.columns, 0),
-            Code::Parity { data, parity } => (data, parity),
-        };
-        let shape = Shape::new(Bytes(self.row_bytes), self.spec.borrow().interleave, data, parity);
+        let shape = Shape::placed(Bytes(self.row_bytes), self.spec.borrow().interleave, &placement);
         let Some(shape) = shape else { panic!("placement keeps to the limits of the request") };
-        let columns = columns_in_order(&placement.slabs, data, index);
+        let columns = columns_in_order(&placement.slabs, width_of(&shape), index);
         let placed = (columns.as_slice(), claims.as_slice());
         let record = match self.claimed_row(&mut change, (id, index), (layout, shape), placed).await? {
             Ok(record) => record,
@@ -461,10 +457,8 @@ impl Space {
     /// Called for the hidden space of shadow rows.
     #[pooled]
     pub(crate) async fn claim_shadow(&self, row: &Rc<Row>) -> Result<Option<Rc<Row>>, SpaceError> {
-        let (shape, index) = (row.shape, row.index);
-        let width = u32::try_from(shape.data_columns()).unwrap_or(u32::MAX);
-        let parity = u32::try_from(shape.parity_columns()).unwrap_or(u32::MAX);
-        let code = dolmen_placement::Resiliency::Parity { parity };
+        let (shape, index) = (*row.shape.geometry(), row.index);
+        let (code, width) = (row.shape.placement().code, width_of(&shape));
         let request = Request::new(code, Width::Columns(width), Bytes(self.row_bytes), shape.interleave());
         let Ok(request) = request else { return Ok(None) };
         let mut change = self.shared.pool.change(Purpose::Claim).await;
@@ -472,13 +466,12 @@ impl Space {
             return Ok(None);
         }
         let id = RowId(change.number(keys::counter(COUNTER_ROW)).await?);
-        let (placement, claims) = match change.place(&request, slab_units(shape.interleave(), parity), |_| 0)
-        {
+        let (placement, claims) = match change.place(&request, shape.slab_units(), |_| 0) {
             Ok(placed) => placed,
             Err(PoolError::NoSpace { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        if placement.code != (Code::Parity { data: width, parity }) {
+        if Shape::placed(Bytes(self.row_bytes), shape.interleave(), &placement) != Some(shape) {
             return Ok(None);
         }
         let columns = columns_in_order(&placement.slabs, width, index);
@@ -531,7 +524,7 @@ impl Space {
     /// How many allocation units its slabs take, by the bytes of data in them.
     pub(crate) fn slab_units(&self) -> impl Fn(Bytes) -> u64 + Copy + use<> {
         let spec = self.spec.borrow();
-        slab_units(spec.interleave, u32::from(spec.resiliency.parity_columns()))
+        spec.resiliency.slab_units(spec.interleave)
     }
 
     /// Claims every row that does not exist: for fixed provisioning. None that is there takes the place of another one for that.
@@ -552,7 +545,9 @@ impl Space {
 
     /// A span fills the disk that it has most on; what it has is counted once.
     async fn load_own(&self) -> Result<(), SpaceError> {
-        if self.spec.borrow().resiliency != Resiliency::Span || !self.own.borrow().is_empty() {
+        if self.spec.borrow().resiliency.layout().spread() != Spread::DiskByDisk
+            || !self.own.borrow().is_empty()
+        {
             return Ok(());
         }
         let mut own: BTreeMap<DiskSlot, u64> = BTreeMap::new();
@@ -685,4 +680,8 @@ impl fmt::Debug for Space {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Space({}, {}, {})", self.id, self.name(), self.size())
     }
+}
+/// Returns the data columns of rows of a shape, as placement counts them.
+fn width_of(shape: &Shape) -> u32 {
+    u32::try_from(shape.data_columns()).unwrap_or(u32::MAX)
 }

@@ -20,7 +20,6 @@ use crate::cache_size::{WriteCache, cache_spec};
 use crate::drain::settings_of;
 use crate::error::SpaceError;
 use crate::forecast::{WriteCacheRows, is_fast, write_cache_rows};
-use crate::layout::slab_units;
 use crate::layouts::Layouts;
 use crate::limits::Limits;
 use crate::locks::Range;
@@ -240,7 +239,7 @@ impl Spaces {
     /// the others are too small for it.
     fn check_voters(&self, spec: &SpaceSpec) -> Result<(), SpaceError> {
         let (small, found) = (self.pool().too_small_to_vote(), self.pool().voters().len());
-        let redundancy = usize::from(spec.resiliency.redundancy());
+        let redundancy = usize::from(spec.resiliency.losses());
         if small.is_empty() || redundancy == 0 || found > redundancy {
             return Ok(());
         }
@@ -254,7 +253,7 @@ impl Spaces {
 
     /// Refuses a space whose rows need disks that have to be left for their repair.
     fn check_repairable(&self, spec: &SpaceSpec) -> Result<(), SpaceError> {
-        let units = slab_units(spec.interleave, u32::from(spec.resiliency.parity_columns()));
+        let units = spec.resiliency.slab_units(spec.interleave);
         let losses = self.pool().keeps_room_for();
         let offers = self.pool().offers_keeping(losses);
         if Placer::new(spec.check()?, units).repairable(&offers) >= losses {
@@ -269,7 +268,7 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`] when the space cannot be, or its write cache finds no room.
     pub(crate) fn rows_that_fit(&self, spec: &SpaceSpec) -> Result<u64, SpaceError> {
-        let units = slab_units(spec.interleave, u32::from(spec.resiliency.parity_columns()));
+        let units = spec.resiliency.slab_units(spec.interleave);
         let first = self.claimed_first(spec.write_cache())?;
         let rotation = self.pool().next_in_order() + first.rows.len() as u64;
         Ok(Placer::new(spec.check()?, units).usable_from(&first.left, rotation).rows)

@@ -7,7 +7,6 @@ use std::time::Duration;
 use dolmen_block_io::DeviceError;
 use dolmen_block_io::sync::join_all;
 use dolmen_buffer::Buffer;
-use dolmen_erasure::{Code, Shape as CodeShape};
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
 use dolmen_pool::Disk;
@@ -15,7 +14,7 @@ use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
 
 use crate::error::{SpaceError, UnreadableReason};
-use crate::layout::{BLOCK, Shape};
+use crate::layout::BLOCK;
 use crate::locks::Range;
 use crate::read::{Copy, is_silence, matches_state};
 use crate::read_hedging::{HedgeDelay, is_much_slower, nth_fastest, second_hedge_delay};
@@ -120,24 +119,6 @@ impl RunSource {
             }
         }
         Some(RunContent::Blocks(buffer))
-    }
-}
-
-/// The code that a shape's parity is of.
-pub(crate) fn code_of(shape: &Shape) -> Code {
-    let columns = CodeShape { data_count: shape.data_columns(), parity_count: shape.parity_columns() };
-    Code::new(columns).unwrap_or_else(|error| panic!("a shape keeps to the limits of codes: {error}"))
-}
-
-/// Computes parity of all data of stripes of a shape, with a place for each column as [`Code::encode`] wants them.
-pub(crate) fn encode(shape: &Shape, data: &[Option<&[u8]>], parity: &mut [Option<&mut [u8]>]) {
-    code_of(shape)
-        .encode(data, parity)
-        .unwrap_or_else(|error| panic!("blocks of a stripe are blocks: {error}"));
-    if mutation!(SecondParityAsFirst)
-        && let [Some(first), Some(second)] = parity
-    {
-        second.copy_from_slice(first);
     }
 }
 
@@ -254,7 +235,7 @@ impl Space {
             (false, false) => UnreadableReason::NoGoodCopy,
         };
         let error = || self.shared.unreadable(row, column, stripe as usize, why);
-        let Ok(plan) = code_of(&row.shape).plan(&given, &[column]) else { return Err(error()) };
+        let Some(plan) = row.shape.rebuild(&given, &[column]) else { return Err(error()) };
         let bytes_of = |source: &usize| {
             known.iter().find(|(other, _)| other == source).and_then(|(_, found)| found.bytes())
         };
@@ -292,7 +273,7 @@ impl Space {
         let is_short = wait == HedgeDelay::Short && !mutation!(HungIsAwaited);
         let (within, is_timed_out) = (within.filter(|_| is_short), Cell::new(false));
         let given: SmallVec<[usize; 16]> = sources.iter().map(|source| source.column).collect();
-        let Ok(plan) = code_of(&row.shape).plan(&given, &[column]) else { return Ok(Rebuilt::Not) };
+        let Some(plan) = row.shape.rebuild(&given, &[column]) else { return Ok(Rebuilt::Not) };
         let read = join_all(
             sources
                 .into_iter()

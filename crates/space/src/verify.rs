@@ -13,13 +13,13 @@ use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Name};
 use crate::cache::Cache;
 use crate::error::{SpaceError, UnreadableReason};
 use crate::header::WrongHeader;
-use crate::layout::BLOCK;
+use crate::layout::{BLOCK, Overwrites};
 use crate::locks::Range;
 use crate::progress::Progress;
 use crate::read::{is_silence, matches_state};
 use crate::read_hedging::HedgeDelay;
 use crate::record::BlockState;
-use crate::resync::{RUN_BLOCKS, hull};
+use crate::resync::RUN_BLOCKS;
 use crate::row::{Row, Slab};
 use crate::scrub::Scrub;
 use crate::space::Space;
@@ -346,7 +346,7 @@ impl Space {
     ) -> Result<(), SpaceError> {
         let place_of =
             |block| row.index * row.bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES;
-        let _guard = row.locks.lock(hull(row, column, run)).await;
+        let _guard = row.locks.lock(row.shape.lock_range(column, run)).await;
         if row.freed.get() {
             return Ok(());
         }
@@ -372,7 +372,7 @@ impl Space {
             let mut read = Ok(());
             if suspect {
                 let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
-                read = match row.has_parity() {
+                read = match row.shape.is_computable() {
                     true => self.read_main(row, (column, block), HedgeDelay::Long, &mut buffer).await,
                     false => {
                         self.read_copied_block(
@@ -405,7 +405,7 @@ impl Space {
     /// Whether what lies in place of a block of copies counts for nothing: a flush has covered what the write cache has of it, and
     /// it may be half in place.
     pub(crate) fn is_superseded(&self, row: &Row, row_block: u32) -> bool {
-        if row.has_parity() || row.mappings.is_empty() {
+        if row.shape.overwrites() == Overwrites::Cached || row.mappings.is_empty() {
             return false;
         }
         let cache = self.cache_of(row);

@@ -15,11 +15,10 @@ use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Lsn};
 use smallvec::SmallVec;
 
 use crate::error::SpaceError;
-use crate::layout::BLOCK;
+use crate::layout::{BLOCK, Covered, Overwrites, Unit};
 use crate::locks::Range;
 use crate::promise::Reserved;
 use crate::record::{BlockState, Mapping, void_redos};
-use crate::recovery::Covered;
 use crate::request::Request;
 use crate::row::{Row, Slab};
 use crate::shared::{Shared, by_page, place_in_page, push_extent};
@@ -209,7 +208,7 @@ impl Space {
 
     /// Writes `data`, whatever it is, from byte `at` on. The caller has checked the range.
     pub(crate) async fn store(&self, at: u64, data: &Bytes_) -> Result<(), SpaceError> {
-        if self.has_parity() {
+        if self.has_stripes() {
             return self.store_with_parity(at, data).await;
         }
         self.shared.gate().await?;
@@ -280,9 +279,9 @@ impl Space {
         }
     }
 
-    /// Whether some of its rows have parity.
-    fn has_parity(&self) -> bool {
-        [0, 1].into_iter().any(|layout| self.resiliency_of(layout).parity_columns() > 0)
+    /// Whether some of its rows are written in stripes.
+    fn has_stripes(&self) -> bool {
+        [0, 1].into_iter().any(|layout| self.resiliency_of(layout).layout().unit() == Unit::Stripe)
     }
 
     /// Whether something that is written to it goes to a write cache first.
@@ -293,10 +292,10 @@ impl Space {
     /// Whether a write to blocks of a row looks as if it had to go to the write cache. Called without any lock: it may be
     /// otherwise by the time that it is written.
     async fn seems_cached(&self, row: &Rc<Row>, range: Range) -> Result<bool, SpaceError> {
-        if row.has_parity() || row.mappings.has_any_of(range) {
+        if row.shape.overwrites() == Overwrites::Cached || row.mappings.has_any_of(range) {
             return Ok(true);
         }
-        let ranges = ranges_of(row, range);
+        let ranges = row.shape.parts_of(range);
         let pages = match self.pages_of(row, ranges.iter().copied()).await {
             Ok(pages) => pages,
             // Whoever writes in place says what is the matter with it.
@@ -742,32 +741,14 @@ pub(crate) fn blocks_of(start: u64, end: u64) -> Range {
     Range { first: u32::try_from(first).unwrap_or(0), count: u32::try_from(last - first).unwrap_or(0) }
 }
 
-/// Whether what is written can be had although parts of it are not there: whole stripes lack no more columns than they have
-/// parity.
+/// Whether what is written can be had although parts of it are not there.
 fn can_do_without<'a>(row: &Row, parts: impl Iterator<Item = (&'a Part, bool)>) -> bool {
-    let mut lacking: SmallVec<[usize; 4]> =
-        parts.filter(|(_, good)| !good).map(|(part, _)| part.column).collect();
-    lacking.sort_unstable();
-    lacking.dedup();
-    lacking.len() <= row.shape.parity_columns()
+    row.shape.decodable_without(parts.filter(|(_, good)| !good).map(|(part, _)| part.column))
 }
 
 /// Where parts are: columns, and blocks of them.
 pub(crate) fn places_of(parts: &Parts) -> impl Iterator<Item = (usize, Range)> + '_ {
     parts.iter().map(|part| (part.column, part.range))
-}
-
-/// Where blocks of a row are: columns, and blocks of them that follow each other.
-fn ranges_of(row: &Row, range: Range) -> SmallVec<[(usize, Range); 2]> {
-    let mut ranges = SmallVec::new();
-    let (mut block, end) = (range.first, range.first + range.count);
-    while block < end {
-        let spot = row.shape.locate(block);
-        let count = spot.contiguous.min(end - block);
-        ranges.push((spot.column, Range { first: spot.block, count }));
-        block += count;
-    }
-    ranges
 }
 
 /// Cuts a write into parts that lie in one piece in one column.

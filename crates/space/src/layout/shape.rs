@@ -1,8 +1,9 @@
 //! Where a block of a row is: arithmetic alone, for layouts that stripe columns, and keep copies or parity of them.
 
-use dolmen_placement::{PARITY_DATA_COLUMNS_MIN, PARITY_MAX};
+use dolmen_placement::{Code, PARITY_DATA_COLUMNS_MIN, PARITY_MAX, Placement};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes};
 
+use super::Holders;
 use crate::format::{PAGE_BYTES, PAGE_ENTRIES};
 use crate::locks::Range;
 
@@ -72,6 +73,11 @@ impl Shape {
         self.parity_columns as usize
     }
 
+    /// Returns the columns that are computed from the others.
+    pub(crate) fn computed_columns(&self) -> std::ops::Range<usize> {
+        self.data_columns()..self.columns()
+    }
+
     /// Blocks of the row.
     pub(crate) fn row_blocks(&self) -> u32 {
         self.row_blocks
@@ -121,6 +127,20 @@ impl Shape {
         Range { first, count: (last + stripe).min(self.row_blocks) - first }
     }
 
+    /// Returns the shape of rows of such a length and interleave for which slabs were placed, if the lengths fit each other.
+    pub(crate) fn placed(row: Bytes, interleave: Bytes, placement: &Placement) -> Option<Self> {
+        let (data, parity) = match placement.code {
+            Code::Striped { .. } => (placement.columns, 0),
+            Code::Parity { data, parity } => (data, parity),
+        };
+        Self::new(row, interleave, data, parity)
+    }
+
+    /// Returns how many allocation units a slab of such rows takes, by the bytes of data in it.
+    pub(crate) fn slab_units(&self) -> impl Fn(Bytes) -> u64 + Copy + use<> {
+        slab_units(self.interleave(), self.parity_columns)
+    }
+
     /// How the slabs of a column are used.
     pub(crate) fn slab_map(&self, column: usize) -> SlabMap {
         SlabMap::new(self.column_blocks(column), self.interleave_blocks, self.parity_columns)
@@ -128,9 +148,8 @@ impl Shape {
 
     /// The columns whose slabs have the table of a column, and which of their tables it is: its own, and with parity those
     /// behind it, in a circle.
-    pub(crate) fn table_holders(&self, column: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
-        let (columns, copies) = (self.columns(), self.parity_columns() + 1);
-        (0..copies).map(move |table| ((column + table) % columns, table))
+    pub(crate) fn table_holders(&self, column: usize) -> Holders {
+        Holders::circle(column, self.columns(), self.parity_columns() + 1)
     }
 }
 
