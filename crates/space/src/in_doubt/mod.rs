@@ -9,6 +9,8 @@
 //! - [`decide`] asserts this for the input at hand. The tests of each table enumerate all inputs.
 
 pub(crate) mod blocks;
+pub(crate) mod sources;
+pub(crate) mod stripes;
 
 /// A rule of a table.
 pub(crate) struct Rule<F: 'static, D: 'static> {
@@ -55,6 +57,8 @@ mod tests {
         }
         count
     }
+
+    pub(super) const BOTH: [bool; 2] = [false, true];
 
     const OVERLAPPING: &[Rule<u8, u8>] = &[
         Rule { label: "low", when: |number| *number < 3, then: |_| 0 },
