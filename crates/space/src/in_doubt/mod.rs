@@ -9,8 +9,10 @@
 //! - [`decide`] asserts this for the input at hand. The tests of each table enumerate all inputs.
 
 pub(crate) mod blocks;
+pub(crate) mod redos;
 pub(crate) mod sources;
 pub(crate) mod stripes;
+pub(crate) mod versions;
 
 /// A rule of a table.
 pub(crate) struct Rule<F: 'static, D: 'static> {
