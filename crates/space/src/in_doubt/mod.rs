@@ -9,6 +9,7 @@
 //! - [`decide`] asserts this for the input at hand. The tests of each table enumerate all inputs.
 
 pub(crate) mod blocks;
+pub(crate) mod failed_writes;
 pub(crate) mod pages;
 pub(crate) mod redos;
 pub(crate) mod sources;
