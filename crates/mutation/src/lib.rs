@@ -66,6 +66,8 @@ mutants! {
     PageInPlace = "page-in-place",
     /// Recovery lets the oldest state of a block win.
     OldestStateWins = "oldest-state-wins",
+    /// Two rules of the table for blocks in doubt match one input.
+    RuleOverlaps = "rule-overlaps",
     /// What recovery decided is marked settled before it is durable.
     RecoveryNotFinal = "recovery-not-final",
     /// Allocation units are handed out again before the commit that freed them is durable.

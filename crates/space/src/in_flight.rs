@@ -18,6 +18,8 @@ use dolmen_mutation::mutation;
 use smallvec::SmallVec;
 
 use crate::error::{SpaceError, UnreadableReason};
+use crate::in_doubt::sources::{SOURCES, SourceDecision, SourceFacts, TargetParity};
+use crate::in_doubt::stripes::{Columns, Newest, STRIPES, StripeDecision, StripeFacts, Tables};
 use crate::layout::BLOCK;
 use crate::locks::Range;
 use crate::read::{Copy, is_silence, matches_state};
@@ -212,15 +214,39 @@ pub(crate) async fn log_moved(shared: &Shared, sources: &[Source]) -> Result<(),
 
 /// Whether the row or shadow row beside one has a stripe, once that is decided and while somebody here can tell.
 async fn other_has(shared: &Shared, row: &Row, stripe: u32) -> Result<Option<bool>, SpaceError> {
-    let Some(partner) = row.partner() else { return Ok(Some(false)) };
+    let facts = SourceFacts { has_partner: false, is_target_deferred: false, parity: TargetParity::Unread };
+    let agrees = |facts: SourceFacts, is: &[SourceDecision]| {
+        let (rule, decision) = crate::in_doubt::decide(SOURCES, &facts);
+        debug_assert!(is.contains(&decision), "{rule} says {decision:?} of {facts:?}");
+    };
+    let Some(partner) = row.partner() else {
+        agrees(facts, &[SourceDecision::Stands]);
+        return Ok(Some(false));
+    };
     let parity = row.shape.data_columns();
+    let facts = SourceFacts { has_partner: true, ..facts };
     if shared.is_in_doubt(&partner, parity, stripe) {
+        agrees(SourceFacts { is_target_deferred: true, ..facts }, &[SourceDecision::Defer]);
         return Ok(None);
     }
+    agrees(facts, &[SourceDecision::ReadTarget]);
     let (index, entry) = place_in_page(stripe);
     match shared.page(&partner, parity, index).await {
-        Ok(page) => Ok(Some(matches!(page.state(entry), BlockState::Valid(_)))),
-        Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => Ok(None),
+        Ok(page) => {
+            let has = matches!(page.state(entry), BlockState::Valid(_));
+            let parity = match page.state(entry) {
+                BlockState::Never => TargetParity::Never,
+                BlockState::Damaged => TargetParity::Damaged,
+                BlockState::Valid(_) => TargetParity::Valid,
+            };
+            let stands: &[_] = &[SourceDecision::Stands, SourceDecision::StandsAlone];
+            agrees(SourceFacts { parity, ..facts }, if has { &[SourceDecision::Switched] } else { stands });
+            Ok(Some(has))
+        }
+        Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => {
+            agrees(SourceFacts { parity: TargetParity::Away, ..facts }, &[SourceDecision::Defer]);
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }
@@ -237,31 +263,46 @@ struct StripeInFlight<'a> {
 
 impl StripeInFlight<'_> {
     /// What its blocks are, if enough disks answer; what that took.
+    #[expect(clippy::too_many_lines, reason = "a table decides beside it, until it decides alone")]
     #[pooled]
     async fn decide(&self, without_table: &BTreeSet<u32>) -> Result<(Decided, Recovery), SpaceError> {
         let mut part = Recovery::default();
+        let mut facts = self.facts(without_table);
+        let agrees = |facts: &StripeFacts, is: StripeDecision| {
+            let (rule, decision) = crate::in_doubt::decide(STRIPES, facts);
+            debug_assert_eq!(decision, is, "{rule} of {facts:?}");
+        };
         if without_table.contains(&self.stripe) {
+            agrees(&facts, StripeDecision::Defer);
             return Ok((Decided::NotYet, part));
         }
+        agrees(&facts, StripeDecision::ReadTables);
         let _frames = self.shared.looks.take(self.frames()).await;
         let Some((before, written)) = self.before_and_written().await? else {
+            facts.tables = Tables::BaseAway;
+            agrees(&facts, StripeDecision::Defer);
             return Ok((Decided::NotYet, part));
         };
+        self.add_tables(&mut facts, &before, &written);
         let was_in_flight = self.was_in_flight();
         let is_nothing = self.blocks.iter().all(|block| block.newest() == BlockState::Never);
         let had_stripe =
             before.get(self.row.shape.data_columns()).is_some_and(|state| *state != BlockState::Never);
         if is_nothing && had_stripe && self.row.partner().is_some() {
+            agrees(&facts, StripeDecision::ByTarget);
             return Ok((Decided::ByPartner(before), part));
         }
         if is_nothing || (before == written && !was_in_flight) {
+            agrees(&facts, StripeDecision::Newest);
             return Ok((Decided::Is(written), part));
         }
         let data = self.row.shape.data_columns();
         // Nothing is read for what could not be told from it.
         if self.row.count_columns(|slab| self.is_here(slab)) < data {
+            agrees(&facts, StripeDecision::Defer);
             return Ok((Decided::NotYet, part));
         }
+        agrees(&facts, StripeDecision::ReadColumns);
         let copies = self.copies_of(&written).await;
         if mutation!(StripeInParts) {
             let is_good = |copies: &SmallVec<[Copy; 4]>, state: BlockState| {
@@ -273,9 +314,13 @@ impl StripeInFlight<'_> {
             return Ok((Decided::Is(states.collect()), part));
         }
         if self.count_asked(&written, &copies) < data {
+            facts.columns = Columns::TooFew;
+            agrees(&facts, StripeDecision::Defer);
             return Ok((Decided::NotYet, part));
         }
         if self.make_whole(&written, &copies, &mut part).await? {
+            facts.columns = Columns::Decodable;
+            agrees(&facts, StripeDecision::Whole);
             part.decided += data as u64;
             part.whole_stripes += 1;
             return Ok((Decided::Is(written), part));
@@ -286,6 +331,14 @@ impl StripeInFlight<'_> {
         if self.blocks.iter().any(|block| block.candidates.iter().any(Candidate::was_deferred)) {
             part.went_back += data as u64;
         }
+        facts.columns = Columns::NotDecodable;
+        agrees(
+            &facts,
+            match was_in_flight {
+                true => StripeDecision::RevertedInFlight,
+                false => StripeDecision::Reverted,
+            },
+        );
         // Nothing goes in place at once but over what was never written. Whatever else is said to have been there is of a write
         // that failed while a flush waited for it, or of a decision that was cut short, and was never served.
         let was = |state: &BlockState| match state {
@@ -293,6 +346,36 @@ impl StripeInFlight<'_> {
             state => *state,
         };
         Ok((Decided::Is(before.iter().map(was).collect()), part))
+    }
+
+    /// Facts that cost no read.
+    fn facts(&self, without_table: &BTreeSet<u32>) -> StripeFacts {
+        let data = self.row.shape.data_columns();
+        StripeFacts {
+            tables: if without_table.contains(&self.stripe) { Tables::ColumnAway } else { Tables::Unread },
+            newest: Newest::Changed,
+            had_parity: false,
+            has_partner: self.row.partner().is_some(),
+            was_in_flight: self.was_in_flight(),
+            is_enough_here: self.row.count_columns(|slab| self.is_here(slab)) >= data,
+            columns: Columns::Unread,
+        }
+    }
+
+    /// Adds what tables and log say.
+    fn add_tables(&self, facts: &mut StripeFacts, before: &StripeStates, written: &StripeStates) {
+        facts.tables = Tables::Known;
+        let parity = before.get(self.row.shape.data_columns());
+        facts.had_parity = parity.is_some_and(|state| *state != BlockState::Never);
+        facts.newest = match self.blocks.iter().all(|block| block.newest() == BlockState::Never) {
+            true => Newest::Never,
+            false if before == written => Newest::AsBase,
+            false => Newest::Changed,
+        };
+        // Disks may have come or gone since.
+        let data = self.row.shape.data_columns();
+        facts.is_enough_here = self.row.count_columns(|slab| self.is_here(slab)) >= data;
+        facts.has_partner = self.row.partner().is_some();
     }
 
     /// Memory for each copy, what is rebuilt, and one to give; taken in one go, as many look beside each other. Tables take no more.

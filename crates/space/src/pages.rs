@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 
 use crate::error::{SpaceError, UnreadableReason};
 use crate::format::PAGE_BYTES;
+use crate::in_doubt::pages::{PAGES, PageCopies, PageDecision, PageFacts, TrustedHolders};
 use crate::layout::Unit;
 use crate::log_forward::Homeless;
 use crate::read::is_silence;
@@ -128,6 +129,23 @@ pub(crate) enum Knowledge {
     AtLeast(u16),
 }
 
+fn agrees(facts: PageFacts, is: PageDecision) {
+    let (rule, decision) = crate::in_doubt::decide(PAGES, &facts);
+    debug_assert_eq!(decision, is, "{rule} of {facts:?}");
+}
+
+/// Returns how many of the trusted slabs that should have a page have answered, of which these copies were found.
+fn trusted_holders(row: &Row, column: usize, found: &[FoundPage]) -> TrustedHolders {
+    let was_read = |slab: &Slab| found.iter().any(|copy| copy.slab.disk == slab.disk);
+    if row.has_table_on(column, |slab| slab.stale.is_none() && !was_read(slab)) {
+        return TrustedHolders::SomeSilent;
+    }
+    match found.iter().any(|copy| copy.slab.stale.is_none()) {
+        true => TrustedHolders::AllAnswered,
+        false => TrustedHolders::None,
+    }
+}
+
 /// The slot that a generation of a page is written to.
 fn slot_of(page: &Page, generation: u64) -> u64 {
     let main_location = !page.is_unpaired() && mutation!(PageInPlace);
@@ -190,6 +208,14 @@ impl Shared {
         index: usize,
         knowledge: Knowledge,
     ) -> Result<Option<Rc<Page>>, SpaceError> {
+        let facts = PageFacts {
+            is_formatted: true,
+            is_overtaken: false,
+            is_detached: false,
+            copies: PageCopies::Unread,
+        };
+        agrees(facts, PageDecision::ReadCopies);
+        agrees(PageFacts { is_formatted: false, ..facts }, PageDecision::Blank);
         let seals = row.seals.get();
         let is_overtaken = || row.seals.get() != seals || row.page(column, index).is_some();
         let believed = |copy: &FoundPage| copy.slab.stale.is_none() && copy.is_believed(knowledge);
@@ -199,14 +225,27 @@ impl Shared {
             Knowledge::AtLeast(_) => self.find_page(row, column, index, HedgeDelay::Long).await.0,
         };
         if is_overtaken() {
+            agrees(PageFacts { is_overtaken: true, ..facts }, PageDecision::Again);
             return Ok(None);
         }
+        let is_detached = row.freed.get();
+        let facts = match found.iter().any(&believed) {
+            true => PageFacts { copies: PageCopies::Current, is_detached, ..facts },
+            false => PageFacts {
+                copies: PageCopies::NoneCurrent(trusted_holders(row, column, &found)),
+                is_detached,
+                ..facts
+            },
+        };
         let newest = found.iter_mut().filter(|copy| believed(copy)).max_by_key(|copy| copy.generation());
         let Some((page, generation)) =
             newest.and_then(|copy| copy.newest.take().inspect(|_| copy.whole = true))
         else {
-            return self.no_page(row, column, index, &found).map(Some);
+            let page = self.no_page(row, column, index, &found);
+            agrees(facts, if page.is_ok() { PageDecision::Lost } else { PageDecision::Away });
+            return page.map(Some);
         };
+        agrees(facts, PageDecision::Newest);
         // Its own copy has given its page away. The others are as good if they have the same one and both slots; a copy
         // that was torn in a write-back is mended by the next one, which recovery asks for.
         let quiet = knowledge == Knowledge::Quiet;

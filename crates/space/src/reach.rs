@@ -17,6 +17,7 @@ use smallvec::smallvec;
 
 use crate::cache::shadows_of;
 use crate::error::SpaceError;
+use crate::in_doubt::failed_writes::{FAILED_WRITES, FailedCopies, FailedDecision, FailedFacts};
 use crate::layout::Covered;
 use crate::locks::Range;
 use crate::read::matches_state;
@@ -319,11 +320,20 @@ impl Space {
         old: BlockState,
         new: BlockState,
     ) -> Result<Option<BlockState>, SpaceError> {
+        let facts = FailedFacts { was_never: old == BlockState::Never, copies: FailedCopies::Unread };
+        let agrees = |facts: FailedFacts, is: FailedDecision| {
+            let (rule, decision) = crate::in_doubt::decide(FAILED_WRITES, &facts);
+            debug_assert_eq!(decision, is, "{rule} of {facts:?}");
+        };
         if old == BlockState::Never {
+            agrees(facts, FailedDecision::Never);
             return Ok(Some(old));
         }
+        debug_assert!(!row.has_parity(), "a stripe was written over {old:?}");
+        agrees(facts, FailedDecision::ReadCopies);
         let copies = self.read_copies(row, column, block, HedgeDelay::Long).await;
         if is_out_of_reach(&copies) {
+            agrees(FailedFacts { copies: FailedCopies::Silent, ..facts }, FailedDecision::Defer);
             return Ok(None);
         }
         for state in [old, new] {
@@ -331,10 +341,15 @@ impl Space {
                 .iter()
                 .find(|copy| copy.trusted && copy.result.is_ok() && matches_state(&copy.bytes, state));
             if let Some(good) = good {
+                match state == old {
+                    true => agrees(FailedFacts { copies: FailedCopies::Old, ..facts }, FailedDecision::Old),
+                    false => agrees(FailedFacts { copies: FailedCopies::New, ..facts }, FailedDecision::New),
+                }
                 give_to_all(&self.shared, self, &copies, &good.bytes).await?;
                 return Ok(Some(state));
             }
         }
+        agrees(FailedFacts { copies: FailedCopies::Neither, ..facts }, FailedDecision::Defer);
         Ok(None)
     }
 }

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 
 use crate::cache::{Cache, seen_as};
 use crate::error::{SpaceError, UnreadableReason};
+use crate::in_doubt::blocks::{BLOCKS, Base, BlockDecision, BlockFacts, Copies, FirstMatch, LostClaims};
 use crate::in_flight::{Source, decide_sources, decide_stripes, log_moved};
 use crate::layout::{Covered, Unit};
 use crate::locks::Range;
@@ -670,6 +671,7 @@ fn minimum_generations(candidates: &RowCandidates) -> BTreeMap<(usize, usize), u
 }
 
 /// The state of a block in flight, given to all copies that are here; `None` while no disk is here that could tell.
+#[expect(clippy::too_many_lines, reason = "a table decides beside it, until it decides alone")]
 #[pooled]
 async fn decide(
     shared: &Shared,
@@ -680,8 +682,14 @@ async fn decide(
     open: &[Candidate],
     recovery: &mut Recovery,
 ) -> Result<Option<BlockState>, SpaceError> {
+    let unread = facts_of((space, row, column), durable, open, None);
+    debug_assert_eq!(crate::in_doubt::decide(BLOCKS, &unread).1, BlockDecision::ReadCopies);
     let copies = space.read_copies(row, column, block, HedgeDelay::Long).await;
+    let facts = facts_of((space, row, column), durable, open, Some(&copies));
+    let (rule, decision) = crate::in_doubt::decide(BLOCKS, &facts);
+    let agrees = |is: bool| debug_assert!(is, "{rule} says {decision:?} of {facts:?}");
     if is_out_of_reach(&copies) {
+        agrees(decision == BlockDecision::Defer);
         return Ok(None);
     }
     recovery.decided += 1;
@@ -694,7 +702,13 @@ async fn decide(
     for state in candidates {
         let reverted = u64::from(known != state);
         let went_back = u64::from(has_reverted(open, state));
+        let is_agreed = match decision {
+            BlockDecision::Stands => reverted == 0 && went_back == 0,
+            BlockDecision::Reverted => reverted == 1,
+            _ => false,
+        };
         if state == BlockState::Never {
+            agrees(is_agreed);
             recovery.reverted += reverted;
             recovery.went_back += went_back;
             return Ok(Some(state));
@@ -702,6 +716,7 @@ async fn decide(
         // A copy that misses other writes is as good for a block that it has.
         let good = copies.iter().find(|copy| copy.result.is_ok() && matches_state(&copy.bytes, state));
         if let Some(good) = good {
+            agrees(is_agreed);
             recovery.rewritten += u64::from(give_to_all(shared, space, &copies, &good.bytes).await?);
             recovery.reverted += reverted;
             recovery.went_back += went_back;
@@ -710,14 +725,15 @@ async fn decide(
     }
     recovery.went_back += u64::from(open.iter().any(Candidate::was_deferred));
     if !open.iter().any(|candidate| candidate.intent) {
-        return Ok(Some(without_copy(
-            shared,
-            (space, row),
-            (column, block),
-            &copies,
-            (known, open),
-            recovery,
-        )));
+        let (state, kind) =
+            without_copy(shared, (space, row), (column, block), &copies, (known, open), recovery);
+        agrees(match decision {
+            BlockDecision::DeclaredLost => state == BlockState::Damaged && kind == DataLossKind::Lost,
+            BlockDecision::CorruptHere => state == known && kind == DataLossKind::CorruptHere,
+            BlockDecision::Corrupt => state == known && kind == DataLossKind::Lost,
+            _ => false,
+        });
+        return Ok(Some(state));
     }
     let found = copies.iter().find(|copy| copy.trusted && copy.result.is_ok());
     let relaxed = space.integrity_of(row.layout()) == Integrity::Relaxed;
@@ -726,6 +742,7 @@ async fn decide(
         && !open.iter().any(|candidate| candidate.state == BlockState::Damaged);
     match found.filter(|_| relaxed && is_known) {
         Some(found) => {
+            agrees(decision == BlockDecision::AcceptedUnverified);
             recovery.accepted_unverified += 1;
             shared.count(|counters| counters.accepted_unverified += 1);
             shared.note_data_loss(data_loss(space, row, (column, block), DataLossKind::AcceptedUnverified));
@@ -733,9 +750,71 @@ async fn decide(
             Ok(Some(BlockState::Valid(dolmen_checksum::crc32c(&found.bytes))))
         }
         None => {
+            agrees(decision == BlockDecision::Torn);
             note_lost(shared, data_loss(space, row, (column, block), DataLossKind::Lost), recovery);
             Ok(Some(BlockState::Damaged))
         }
+    }
+}
+
+/// Facts about a block with this base and these claims that no flush has covered, and about its copies once they were read.
+fn facts_of(
+    (space, row, column): (&Space, &Row, usize),
+    base: BlockState,
+    open: &[Candidate],
+    copies: Option<&[Copy]>,
+) -> BlockFacts {
+    let is_lost = |candidate: &Candidate| candidate.state == BlockState::Damaged;
+    let lost = match open.iter().filter(|candidate| is_lost(candidate)).count() {
+        0 => LostClaims::None,
+        count if count == open.len() => LostClaims::All,
+        _ if open.last().is_some_and(is_lost) => LostClaims::Last,
+        _ => LostClaims::Earlier,
+    };
+    let lost = match lost {
+        LostClaims::Last | LostClaims::All if mutation!(LossForgotten) => LostClaims::Earlier,
+        lost => lost,
+    };
+    let read = copies.unwrap_or_default();
+    let has_answered = |copy: &&Copy| !copy.result.is_err_and(is_silence);
+    let was_read = |slot| read.iter().filter(has_answered).any(|copy| copy.disk.slot() == slot);
+    BlockFacts {
+        base: match base {
+            BlockState::Never => Base::Never,
+            BlockState::Damaged => Base::Damaged,
+            BlockState::Valid(_) => Base::Valid,
+        },
+        copies: match copies {
+            None => Copies::Unread,
+            Some(copies) if is_out_of_reach(copies) => Copies::Silent,
+            Some(copies) => Copies::Read(first_match(base, open, copies)),
+        },
+        lost,
+        has_intent: open.iter().any(Candidate::has_intent),
+        is_relaxed: space.integrity_of(row.layout()) == Integrity::Relaxed,
+        is_readable: read.iter().any(|copy| copy.trusted && copy.result.is_ok()),
+        may_be_elsewhere: row.may_have_other_good(column, was_read),
+        has_cache: space.cache_of(row).is_some(),
+    }
+}
+
+/// Returns the newest candidate that a copy has.
+fn first_match(base: BlockState, open: &[Candidate], copies: &[Copy]) -> FirstMatch {
+    let known = newest_known(base, open);
+    let mut newest_first: SmallVec<[(BlockState, FirstMatch); 8]> =
+        open.iter().rev().map(|candidate| (candidate.state, FirstMatch::Older)).collect();
+    newest_first.push((base, FirstMatch::Base));
+    if mutation!(OldestStateWins) {
+        newest_first.reverse();
+    }
+    let has_copy = |state: BlockState| {
+        let is_good = |copy: &Copy| copy.result.is_ok() && matches_state(&copy.bytes, state);
+        state == BlockState::Never || copies.iter().any(is_good)
+    };
+    match newest_first.into_iter().find(|(state, _)| has_copy(*state)) {
+        Some((state, _)) if state == known => FirstMatch::NewestKnown,
+        Some((_, which)) => which,
+        None => FirstMatch::None,
     }
 }
 
@@ -748,7 +827,7 @@ fn without_copy(
     copies: &[Copy],
     (known, open): (BlockState, &[Candidate]),
     recovery: &mut Recovery,
-) -> BlockState {
+) -> (BlockState, DataLossKind) {
     let has_answered = |copy: &&Copy| !copy.result.is_err_and(is_silence);
     let was_read = |slot| copies.iter().filter(has_answered).any(|copy| copy.disk.slot() == slot);
     let is_elsewhere = row.may_have_other_good(column, was_read);
@@ -767,7 +846,7 @@ fn without_copy(
     } else {
         note_unfound(shared, data_loss, recovery);
     }
-    state
+    (state, kind)
 }
 
 /// Whether a block that is in this state has lost what it was when it was left in doubt.

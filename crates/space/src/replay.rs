@@ -14,6 +14,8 @@ use crate::cache::{Cache, is_of_shadows, may_hold, seen_as};
 use crate::cached_read::CachedRead;
 use crate::destage::{Prepared, Redo};
 use crate::error::SpaceError;
+use crate::in_doubt::redos::{REDOS, RedoContent, RedoCopies, RedoDecision, RedoFacts, RedoRow};
+use crate::in_doubt::versions::{PlaceState, VERSIONS, VersionDecision, VersionFacts, VersionKind};
 use crate::layout::{BLOCK, Shape};
 use crate::locks::Range;
 use crate::mapping::{Content, IN_DOUBT, Version};
@@ -309,15 +311,45 @@ async fn load_versions(
 ) -> Result<Loaded, SpaceError> {
     let mut loaded = Loaded::Whole;
     let marked = versions.iter().rfind(|(_, version)| version.is_marked).map(|(since, _)| *since);
+    for (since, recorded) in versions {
+        let facts = recorded.facts(cache, *since, marked);
+        let (rule, decision) = crate::in_doubt::decide(VERSIONS, &facts);
+        let is_superseded = marked.is_some_and(|marked| *since < marked);
+        debug_assert_eq!(decision == VersionDecision::Superseded, is_superseded, "{rule} of {facts:?}");
+    }
     for (since, recorded) in versions.range(marked.unwrap_or_default()..) {
         let mut ticket = None;
+        let mut facts = recorded.facts(cache, *since, marked);
+        let agrees = |facts: VersionFacts, is: VersionDecision| {
+            let (rule, decision) = crate::in_doubt::decide(VERSIONS, &facts);
+            debug_assert_eq!(decision, is, "{rule} of {facts:?}");
+        };
         if !recorded.is_marked
             && let Content::Cached { place, checksum } = recorded.content
         {
             let state = match cache.is_out_of_reach(place) {
-                true => None,
-                false => cache.state_in_reach(place).await?,
+                true => {
+                    agrees(facts, VersionDecision::InDoubt);
+                    None
+                }
+                false => {
+                    agrees(facts, VersionDecision::ReadPlace);
+                    cache.state_in_reach(place).await?
+                }
             };
+            facts.place = match state {
+                None => PlaceState::Unknown,
+                Some(state) if may_hold(state, checksum) => PlaceState::MayHold,
+                Some(_) => PlaceState::CannotHold,
+            };
+            agrees(
+                facts,
+                match state {
+                    None => VersionDecision::InDoubt,
+                    Some(state) if may_hold(state, checksum) => VersionDecision::Unflushed,
+                    Some(_) => VersionDecision::Void,
+                },
+            );
             // What is found to be whole is no more than found until recovery has made it durable.
             ticket = match state {
                 None => Some(IN_DOUBT),
@@ -329,6 +361,8 @@ async fn load_versions(
                     continue;
                 }
             };
+        } else {
+            agrees(facts, VersionDecision::Covered);
         }
         // What took its place stands.
         loaded = Loaded::Whole;
@@ -337,6 +371,20 @@ async fn load_versions(
         cache.add_recovered(row, block, version);
     }
     Ok(loaded)
+}
+
+impl Recorded {
+    /// Facts about a version with this first record that cost no read; the newest marked one has the other.
+    fn facts(&self, cache: &Cache, since: Lsn, marked: Option<Lsn>) -> VersionFacts {
+        let place = self.content.place();
+        VersionFacts {
+            is_superseded: marked.is_some_and(|marked| since < marked),
+            is_marked: self.is_marked,
+            kind: if place.is_some() { VersionKind::Cached } else { VersionKind::Discard },
+            is_in_reach: place.is_some_and(|place| !cache.is_out_of_reach(place)),
+            place: PlaceState::Unread,
+        }
+    }
 }
 
 impl Cache {
@@ -397,28 +445,47 @@ impl Cache {
         Ok(has_done)
     }
 
+    #[expect(clippy::too_many_lines, reason = "a table decides beside it, until it decides alone")]
     #[pooled]
     async fn finish_stripe(&self, redo: Redo) -> Result<bool, SpaceError> {
         let row = Rc::clone(&redo.row);
+        let agrees = |facts: RedoFacts, is: RedoDecision| {
+            let (rule, decision) = crate::in_doubt::decide(REDOS, &facts);
+            debug_assert_eq!(decision, is, "{rule} of {facts:?}");
+        };
+        let mut facts = RedoFacts {
+            row: RedoRow::Attached,
+            is_done: false,
+            has_columns: true,
+            is_row_deferred: false,
+            content: RedoContent::Unread,
+            copies: RedoCopies::All,
+        };
         let Some(space) = self.owner(row.space).filter(|_| !row.freed.get()) else {
+            agrees(RedoFacts { row: RedoRow::Detached, ..facts }, RedoDecision::Void);
             self.forget_redo(&redo);
             return Ok(false);
         };
         let pool = &self.shared().pool;
         let is_had = |column| row.has_blocks_on(column, |slab| slab.present(pool).is_some());
         if !(0..row.shape.columns()).all(is_had) {
+            agrees(RedoFacts { has_columns: false, ..facts }, RedoDecision::Wait);
             self.leave_unfinished(redo);
             return Ok(false);
         }
+        agrees(facts, RedoDecision::TakeLock);
         let _guard = row.locks.lock(row.shape.stripes_of(Range { first: redo.stripe, count: 1 })).await;
+        facts.row = RedoRow::Locked;
         if row.freed.get() {
             self.forget_redo(&redo);
             return Ok(false);
         }
         if self.shared().is_deferred(&row) {
+            agrees(RedoFacts { is_row_deferred: true, ..facts }, RedoDecision::Wait);
             self.leave_unfinished(redo);
             return Ok(false);
         }
+        agrees(facts, RedoDecision::ReadContent);
         let parity = row.shape.data_columns();
         let mut found: Vec<Option<dolmen_buffer::Shared>> = Vec::new();
         let mut is_lost = false;
@@ -439,6 +506,7 @@ impl Cache {
                         Found::Good(buffer) => Some(buffer),
                         Found::Never | Found::Damaged | Found::Bad if !is_away => None,
                         Found::Never | Found::Damaged | Found::Bad | Found::Away => {
+                            agrees(RedoFacts { content: RedoContent::Away, ..facts }, RedoDecision::Wait);
                             self.leave_unfinished(redo);
                             return Ok(false);
                         }
@@ -466,9 +534,29 @@ impl Cache {
         let finished = Redo { blocks, ..redo.clone() };
         let is_kept = |place: &Place| finished.own_places().any(|other| other == *place);
         redo.own_places().filter(|place| !is_kept(place)).for_each(|place| self.count_dead(place));
+        facts.content = if is_lost { RedoContent::Lost } else { RedoContent::Complete };
+        facts.copies = self.copies_of(&finished, &found);
+        let is = match (facts.copies, is_lost) {
+            (RedoCopies::FewerThanRoom, _) => RedoDecision::Move,
+            (RedoCopies::FewerThanDisks, _) => RedoDecision::WaitForCopies,
+            (RedoCopies::All | RedoCopies::AsManyAsPossible, true) => RedoDecision::Lost,
+            (RedoCopies::All | RedoCopies::AsManyAsPossible, false) => RedoDecision::Complete,
+        };
+        agrees(facts, is);
         match self.with_all_copies(finished, &found).await? {
             Some(redo) => self.destage(vec![Prepared { redo, contents: found }]).await,
             None => Ok(false),
+        }
+    }
+
+    /// Copies that the cache rows have of a redo's content.
+    fn copies_of(&self, redo: &Redo, contents: &[Option<dolmen_buffer::Shared>]) -> RedoCopies {
+        let count = u32::try_from(contents.iter().flatten().count()).unwrap_or(u32::MAX);
+        match () {
+            () if self.is_whole(redo) => RedoCopies::All,
+            () if self.has_whole_room_for_parity(count) => RedoCopies::FewerThanRoom,
+            () if self.can_be_brought_any() => RedoCopies::FewerThanDisks,
+            () => RedoCopies::AsManyAsPossible,
         }
     }
 
