@@ -18,7 +18,7 @@ use smallvec::smallvec;
 use crate::cache::shadows_of;
 use crate::error::SpaceError;
 use crate::in_doubt::failed_writes::{FAILED_WRITES, FailedCopies, FailedDecision, FailedFacts};
-use crate::layout::Covered;
+use crate::layout::{Covered, Unit};
 use crate::locks::Range;
 use crate::read::matches_state;
 use crate::read_hedging::HedgeDelay;
@@ -329,7 +329,7 @@ impl Space {
             agrees(facts, FailedDecision::Never);
             return Ok(Some(old));
         }
-        debug_assert!(!row.has_parity(), "a stripe was written over {old:?}");
+        debug_assert!(row.shape.unit() == Unit::Block, "a stripe was written over {old:?}");
         agrees(facts, FailedDecision::ReadCopies);
         let copies = self.read_copies(row, column, block, HedgeDelay::Long).await;
         if is_out_of_reach(&copies) {

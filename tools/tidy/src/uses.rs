@@ -1,7 +1,7 @@
 //! Which module of a crate uses which, from its `use` items and from paths in its code.
 
 use crate::modules::RustFile;
-use crate::tokens::Token;
+use crate::tokens::{Token, after_group};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A chain of re-exports longer than this is a circle.
@@ -115,12 +115,21 @@ impl Modules {
 fn paths(tokens: &[Token]) -> Vec<Path> {
     let mut found = Vec::new();
     let mut at = 0;
+    // Where the modules end that stand in the file and are open.
+    let mut inline: Vec<usize> = Vec::new();
     while at < tokens.len() {
+        inline.retain(|end| at < *end);
+        if text(tokens, at) == "mod" && text(tokens, at + 2) == "{" {
+            inline.push(after_group(tokens, at + 2));
+        }
+        let of_file = |segments: Vec<String>| of_file(segments, inline.len());
         if text(tokens, at) == "use" {
             let before = at.checked_sub(1).map_or("", |before| text(tokens, before));
             let public = matches!(before, "pub" | ")");
             let mut items = Vec::new();
             at = use_tree(tokens, at + 1, &[], &mut items);
+            let items =
+                items.into_iter().filter_map(|(segments, known_as)| Some((of_file(segments)?, known_as)));
             found.extend(items.into_iter().map(|(segments, known_as)| Path {
                 segments,
                 known_as: Some(known_as),
@@ -136,12 +145,22 @@ fn paths(tokens: &[Token]) -> Vec<Path> {
                 segments.push(text(tokens, at + 2).to_owned());
                 at += 3;
             }
-            found.push(Path { segments, known_as: None, public: false });
+            found.extend(of_file(segments).map(|segments| Path { segments, known_as: None, public: false }));
             continue;
         }
         at += 1;
     }
     found
+}
+
+/// Returns a path in a module that stands in a file, `depth` modules deep, as the file would write it; `None` for one that stays
+/// in such a module.
+fn of_file(segments: Vec<String>, depth: usize) -> Option<Vec<String>> {
+    if depth == 0 || segments.first().is_some_and(|first| first == "crate") {
+        return Some(segments);
+    }
+    let supers = segments.iter().take_while(|segment| *segment == "super").count();
+    (supers > depth).then(|| segments.get(depth..).map(<[String]>::to_vec)).flatten()
 }
 
 /// Reads a tree of a `use` item from `at`, and returns the place behind it.

@@ -2,7 +2,7 @@
 //!
 //! The executor that carries plans out comes with the new loop of the writer; until then the tests are their one caller.
 
-use super::PartPlan;
+use super::shape::PartPlan;
 use crate::locks::Range;
 
 /// A write of whole blocks of one row.

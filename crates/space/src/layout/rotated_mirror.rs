@@ -2,7 +2,8 @@
 
 use dolmen_placement::{COPIES_MAX, Resiliency as Code};
 
-use super::{Apart, Layout, LayoutFault, Placement, RowShape, Spot, copied};
+use super::shape::Spot;
+use super::{Apart, Layout, LayoutFault, Placement, RowShape, copied};
 
 pub(super) struct RotatedMirror;
 

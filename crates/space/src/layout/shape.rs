@@ -2,8 +2,8 @@
 
 use dolmen_placement::{Code, PARITY_DATA_COLUMNS_MIN, PARITY_MAX, Placement};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes};
+use smallvec::SmallVec;
 
-use super::Holders;
 use crate::format::{PAGE_BYTES, PAGE_ENTRIES};
 use crate::locks::Range;
 
@@ -208,6 +208,33 @@ impl SlabMap {
 pub fn slab_units(interleave: Bytes, parity_columns: u32) -> impl Fn(Bytes) -> u64 + Copy {
     let blocks = |bytes: Bytes| u32::try_from(bytes.0 / BLOCK_BYTES).unwrap_or(u32::MAX);
     move |data| SlabMap::new(blocks(data), blocks(interleave), parity_columns).units()
+}
+
+/// Columns with runs of their blocks.
+pub(crate) type PartPlan = SmallVec<[(usize, Range); 4]>;
+
+/// Columns whose slabs hold a table, each with the number of that table among its tables.
+#[derive(Debug, Clone)]
+pub(crate) struct Holders {
+    column: usize,
+    columns: usize,
+    tables: std::ops::Range<usize>,
+}
+
+impl Holders {
+    /// Returns a column and those after it, in a circle of `columns`: as many as there are `tables`.
+    fn circle(column: usize, columns: usize, tables: usize) -> Self {
+        Self { column, columns, tables: 0..tables }
+    }
+}
+
+impl Iterator for Holders {
+    type Item = (usize, usize);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let table = self.tables.next()?;
+        Some(((self.column + table) % self.columns, table))
+    }
 }
 
 #[cfg(test)]

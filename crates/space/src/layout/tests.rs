@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use dolmen_units::{BLOCK_BYTES, Bytes};
 use proptest::prelude::*;
 
-use super::plan::{Content, Order, Slot, StripeSlot};
+use super::plan::{Content, Order, PlannedWrite, RowFacts, Slot, StripeSlot, WritePlan};
+use super::shape::PartPlan;
 use super::*;
+use crate::locks::Range;
 
 const SLABS_MAX: u32 = 14;
 const INTERLEAVE: u32 = 2;
