@@ -92,7 +92,10 @@ class RowContent:
             elif self._count_there(line, written) >= needed:
                 decided = written
             else:
-                decided = [NEVER if in_flight and is_valid(state) else state for state in before]
+                decided = [NEVER if in_flight else state for state in before]
+                if any(one.state == DAMAGED for of_block in claims.values() for one in of_block):
+                    # What was declared lost stays so; a block that is damaged for want of its table was never written.
+                    decided = [DAMAGED if state == DAMAGED else is_now for state, is_now in zip(before, decided)]
             for column, state in enumerate(decided):
                 if line < self.row.lengths[column]:
                     self.states[column][line] = state
@@ -102,6 +105,12 @@ class RowContent:
         for line, before in self.sources.items():
             parity = other.states[self.row.data_columns][line]
             if parity is NEVER:
+                continue
+            if parity == DAMAGED:
+                # The table of the target was lost: the source has the line.
+                for column in range(self.row.columns):
+                    if line < self.row.lengths[column]:
+                        other.states[column][line] = NEVER
                 continue
             for column in range(self.row.columns):
                 if line < self.row.lengths[column]:
@@ -135,7 +144,8 @@ class RowContent:
                 return state
         if not any(claim.intent for claim in claims):
             return newest_known(candidates)
-        if self.row.laid.integrity == RELAXED and base != DAMAGED:
+        is_known = base != DAMAGED and all(claim.state != DAMAGED for claim in claims)
+        if self.row.laid.integrity == RELAXED and is_known:
             self.as_found.append((column, block))
             return next(checksum for trusted, checksum in copies if trusted)
         return DAMAGED

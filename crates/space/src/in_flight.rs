@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 
 use crate::error::{SpaceError, UnreadableReason};
 use crate::in_doubt::sources::{SOURCES, SourceDecision, SourceFacts, TargetParity};
-use crate::in_doubt::stripes::{Columns, Newest, STRIPES, StripeDecision, StripeFacts, Tables};
+use crate::in_doubt::stripes::{Columns, Damaged, Newest, STRIPES, StripeDecision, StripeFacts, Tables};
 use crate::layout::BLOCK;
 use crate::locks::Range;
 use crate::read::{Copy, is_silence, matches_state};
@@ -40,6 +40,9 @@ type Copies = Vec<SmallVec<[Copy; 4]>>;
 
 /// Blocks of a stripe whose content is known, by column: `None` for zeros.
 type Known<'a> = SmallVec<[(usize, Option<&'a [u8]>); 16]>;
+
+/// Blocks of a stripe that were computed, by column.
+type Made = SmallVec<[(usize, Buffer); 4]>;
 
 /// What became of a stripe.
 enum Decided {
@@ -137,8 +140,16 @@ pub(crate) async fn decide_sources(
     let held = shared.tickets.begin();
     let mut freed = Vec::new();
     for source in sources {
-        match other_has(shared, &source.row, source.stripe).await? {
-            Some(false) if !mutation!(SwitchByHalves) => {
+        let (rule, decision) = decide_source(shared, &source.row, source.stripe).await?;
+        tracing::trace!(rule, row = source.row.index, stripe = source.stripe, "a stripe that was left");
+        let decision = match decision {
+            SourceDecision::Stands | SourceDecision::StandsAlone if mutation!(SwitchByHalves) => {
+                SourceDecision::Switched
+            }
+            decision => decision,
+        };
+        match decision {
+            SourceDecision::Stands | SourceDecision::StandsAlone => {
                 let Source { row, stripe, blocks, before } = source;
                 let stripe = StripeInFlight { shared, space, row: &row, stripe, blocks };
                 // A slab that was filled since has been given nothing of it.
@@ -146,10 +157,15 @@ pub(crate) async fn decide_sources(
                 stripe.make_whole(&before, &stripe.copies_of(&before).await, recovery).await?;
                 all_are(&stripe.blocks, &before, shared, &row, &held);
                 shared.note_dirty(&row);
+                if decision == SourceDecision::StandsAlone {
+                    clear_target(shared, &row, stripe.stripe, &held).await?;
+                }
             }
-            Some(_) if mutation!(SourceDroppedEarly) => source.is_deleting(shared),
-            Some(_) => freed.push(source),
-            None => leave_all(&source.blocks, &source.row, left, recovery),
+            SourceDecision::Switched if mutation!(SourceDroppedEarly) => source.is_deleting(shared),
+            SourceDecision::Switched => freed.push(source),
+            SourceDecision::ReadTarget | SourceDecision::Defer => {
+                leave_all(&source.blocks, &source.row, left, recovery);
+            }
         }
     }
     Ok(freed)
@@ -212,43 +228,55 @@ pub(crate) async fn log_moved(shared: &Shared, sources: &[Source]) -> Result<(),
     Ok(())
 }
 
-/// Whether the row or shadow row beside one has a stripe, once that is decided and while somebody here can tell.
-async fn other_has(shared: &Shared, row: &Row, stripe: u32) -> Result<Option<bool>, SpaceError> {
-    let facts = SourceFacts { has_partner: false, is_target_deferred: false, parity: TargetParity::Unread };
-    let agrees = |facts: SourceFacts, is: &[SourceDecision]| {
-        let (rule, decision) = crate::in_doubt::decide(SOURCES, &facts);
-        debug_assert!(is.contains(&decision), "{rule} says {decision:?} of {facts:?}");
-    };
-    let Some(partner) = row.partner() else {
-        agrees(facts, &[SourceDecision::Stands]);
-        return Ok(Some(false));
-    };
+/// Decides about a slot of a row by what the row or shadow row beside it has of the stripe.
+async fn decide_source(
+    shared: &Shared,
+    row: &Row,
+    stripe: u32,
+) -> Result<(&'static str, SourceDecision), SpaceError> {
     let parity = row.shape.data_columns();
-    let facts = SourceFacts { has_partner: true, ..facts };
-    if shared.is_in_doubt(&partner, parity, stripe) {
-        agrees(SourceFacts { is_target_deferred: true, ..facts }, &[SourceDecision::Defer]);
-        return Ok(None);
-    }
-    agrees(facts, &[SourceDecision::ReadTarget]);
+    let partner = row.partner();
+    let mut facts = SourceFacts {
+        has_partner: partner.is_some(),
+        is_target_deferred: partner
+            .as_ref()
+            .is_some_and(|partner| shared.is_in_doubt(partner, parity, stripe)),
+        parity: TargetParity::Unread,
+    };
+    let decided = crate::in_doubt::decide(SOURCES, &facts);
+    let Some(partner) = partner.filter(|_| decided.1 == SourceDecision::ReadTarget) else {
+        return Ok(decided);
+    };
     let (index, entry) = place_in_page(stripe);
-    match shared.page(&partner, parity, index).await {
-        Ok(page) => {
-            let has = matches!(page.state(entry), BlockState::Valid(_));
-            let parity = match page.state(entry) {
-                BlockState::Never => TargetParity::Never,
-                BlockState::Damaged => TargetParity::Damaged,
-                BlockState::Valid(_) => TargetParity::Valid,
-            };
-            let stands: &[_] = &[SourceDecision::Stands, SourceDecision::StandsAlone];
-            agrees(SourceFacts { parity, ..facts }, if has { &[SourceDecision::Switched] } else { stands });
-            Ok(Some(has))
-        }
-        Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => {
-            agrees(SourceFacts { parity: TargetParity::Away, ..facts }, &[SourceDecision::Defer]);
-            Ok(None)
-        }
-        Err(error) => Err(error),
+    facts.parity = match shared.page(&partner, parity, index).await {
+        Ok(page) => match page.state(entry) {
+            BlockState::Never => TargetParity::Never,
+            BlockState::Damaged => TargetParity::Damaged,
+            BlockState::Valid(_) => TargetParity::Valid,
+        },
+        Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => TargetParity::Away,
+        Err(error) => return Err(error),
+    };
+    Ok(crate::in_doubt::decide(SOURCES, &facts))
+}
+
+/// Notes that a stripe is not in the row beside this one, whose table of it is lost: else reads would go there, and fail.
+async fn clear_target(shared: &Shared, row: &Row, stripe: u32, held: &Held) -> Result<(), SpaceError> {
+    let Some(target) = row.partner() else { return Ok(()) };
+    let (index, entry) = place_in_page(stripe);
+    let columns = (0..target.shape.columns()).filter(|column| stripe < target.shape.column_blocks(*column));
+    for column in columns {
+        let page = match shared.page(&target, column, index).await {
+            Ok(page) => page,
+            // Parity alone tells which of the two rows has the stripe.
+            Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => continue,
+            Err(error) => return Err(error),
+        };
+        page.set(entry, BlockState::Never, shared.stamp(), shared.now(held));
+        shared.note_unflushed(held.ticket(), &target, column, Range { first: stripe, count: 1 });
     }
+    shared.note_dirty(&target);
+    Ok(())
 }
 
 /// A stripe of which the log says what no flush has covered.
@@ -263,100 +291,99 @@ struct StripeInFlight<'a> {
 
 impl StripeInFlight<'_> {
     /// What its blocks are, if enough disks answer; what that took.
-    #[expect(clippy::too_many_lines, reason = "a table decides beside it, until it decides alone")]
     #[pooled]
     async fn decide(&self, without_table: &BTreeSet<u32>) -> Result<(Decided, Recovery), SpaceError> {
         let mut part = Recovery::default();
-        let mut facts = self.facts(without_table);
-        let agrees = |facts: &StripeFacts, is: StripeDecision| {
-            let (rule, decision) = crate::in_doubt::decide(STRIPES, facts);
-            debug_assert_eq!(decision, is, "{rule} of {facts:?}");
-        };
-        if without_table.contains(&self.stripe) {
-            agrees(&facts, StripeDecision::Defer);
-            return Ok((Decided::NotYet, part));
-        }
-        agrees(&facts, StripeDecision::ReadTables);
-        let _frames = self.shared.looks.take(self.frames()).await;
-        let Some((before, written)) = self.before_and_written().await? else {
-            facts.tables = Tables::BaseAway;
-            agrees(&facts, StripeDecision::Defer);
-            return Ok((Decided::NotYet, part));
-        };
-        self.add_tables(&mut facts, &before, &written);
-        let was_in_flight = self.was_in_flight();
-        let is_nothing = self.blocks.iter().all(|block| block.newest() == BlockState::Never);
-        let had_stripe =
-            before.get(self.row.shape.data_columns()).is_some_and(|state| *state != BlockState::Never);
-        if is_nothing && had_stripe && self.row.partner().is_some() {
-            agrees(&facts, StripeDecision::ByTarget);
-            return Ok((Decided::ByPartner(before), part));
-        }
-        if is_nothing || (before == written && !was_in_flight) {
-            agrees(&facts, StripeDecision::Newest);
-            return Ok((Decided::Is(written), part));
-        }
         let data = self.row.shape.data_columns();
-        // Nothing is read for what could not be told from it.
-        if self.row.count_columns(|slab| self.is_here(slab)) < data {
-            agrees(&facts, StripeDecision::Defer);
-            return Ok((Decided::NotYet, part));
-        }
-        agrees(&facts, StripeDecision::ReadColumns);
-        let copies = self.copies_of(&written).await;
-        if mutation!(StripeInParts) {
-            let is_good = |copies: &SmallVec<[Copy; 4]>, state: BlockState| {
-                copies.iter().any(|copy| copy.result.is_ok() && matches_state(&copy.bytes, state))
-            };
-            let states = written.iter().zip(&copies);
-            let states = states
-                .map(|(state, copies)| if is_good(copies, *state) { *state } else { BlockState::Never });
-            return Ok((Decided::Is(states.collect()), part));
-        }
-        if self.count_asked(&written, &copies) < data {
-            facts.columns = Columns::TooFew;
-            agrees(&facts, StripeDecision::Defer);
-            return Ok((Decided::NotYet, part));
-        }
-        if self.make_whole(&written, &copies, &mut part).await? {
-            facts.columns = Columns::Decodable;
-            agrees(&facts, StripeDecision::Whole);
-            part.decided += data as u64;
-            part.whole_stripes += 1;
-            return Ok((Decided::Is(written), part));
-        }
-        part.decided += data as u64;
-        part.reverted += data as u64;
+        let mut facts = self.facts(without_table);
+        let mut frames = None;
+        let (mut before, mut written) = (StripeStates::new(), StripeStates::new());
+        let (mut copies, mut made) = (Copies::new(), None);
+        let (rule, decision) = loop {
+            match crate::in_doubt::decide(STRIPES, &facts) {
+                (_, StripeDecision::ReadTables) => {
+                    frames = Some(self.shared.looks.take(self.frames()).await);
+                    match self.before_and_written().await? {
+                        None => facts.tables = Tables::BaseAway,
+                        Some(states) => {
+                            (before, written) = states;
+                            self.add_tables(&mut facts, &before, &written);
+                        }
+                    }
+                }
+                (_, StripeDecision::ReadColumns) => {
+                    copies = self.copies_of(&written).await;
+                    if mutation!(StripeInParts) {
+                        return Ok((Decided::Is(in_parts(&written, &copies)), part));
+                    }
+                    made = match self.count_asked(&written, &copies) < data {
+                        true => None,
+                        false => Some(self.rebuild(&written, &copies).await),
+                    };
+                    facts.columns = match &made {
+                        None => Columns::TooFew,
+                        Some(None) => Columns::NotDecodable,
+                        Some(Some(_)) => Columns::Decodable,
+                    };
+                }
+                decided => break decided,
+            }
+        };
+        tracing::trace!(rule, row = self.row.index, stripe = self.stripe, "a stripe in doubt");
+        let decided = match decision {
+            StripeDecision::ReadTables | StripeDecision::ReadColumns | StripeDecision::Defer => {
+                Decided::NotYet
+            }
+            StripeDecision::ByTarget => Decided::ByPartner(before),
+            StripeDecision::Newest => Decided::Is(written),
+            StripeDecision::Whole => {
+                self.give(&written, &copies, &made.flatten().unwrap_or_default(), &mut part).await?;
+                part.decided += data as u64;
+                part.whole_stripes += 1;
+                Decided::Is(written)
+            }
+            StripeDecision::RevertedInFlight { damaged } => {
+                self.count_reverted(&mut part);
+                // Nothing goes in place at once but over what was never written. Whatever else is said to have been there is of
+                // a write that failed while a flush waited for it, or of a decision that was cut short, and was never served.
+                let was = |state: &BlockState| match state {
+                    BlockState::Damaged if damaged == Damaged::Stays => BlockState::Damaged,
+                    BlockState::Never | BlockState::Valid(_) | BlockState::Damaged => BlockState::Never,
+                };
+                Decided::Is(before.iter().map(was).collect())
+            }
+            StripeDecision::Reverted => {
+                self.count_reverted(&mut part);
+                Decided::Is(before)
+            }
+        };
+        drop(frames);
+        Ok((decided, part))
+    }
+
+    fn count_reverted(&self, part: &mut Recovery) {
+        let data = self.row.shape.data_columns() as u64;
+        part.decided += data;
+        part.reverted += data;
         part.reverted_stripes += 1;
         if self.blocks.iter().any(|block| block.candidates.iter().any(Candidate::was_deferred)) {
-            part.went_back += data as u64;
+            part.went_back += data;
         }
-        facts.columns = Columns::NotDecodable;
-        agrees(
-            &facts,
-            match was_in_flight {
-                true => StripeDecision::RevertedInFlight,
-                false => StripeDecision::Reverted,
-            },
-        );
-        // Nothing goes in place at once but over what was never written. Whatever else is said to have been there is of a write
-        // that failed while a flush waited for it, or of a decision that was cut short, and was never served.
-        let was = |state: &BlockState| match state {
-            BlockState::Valid(_) if was_in_flight => BlockState::Never,
-            state => *state,
-        };
-        Ok((Decided::Is(before.iter().map(was).collect()), part))
     }
 
     /// Facts that cost no read.
     fn facts(&self, without_table: &BTreeSet<u32>) -> StripeFacts {
         let data = self.row.shape.data_columns();
+        let has_lost = |block: &OpenBlock| {
+            block.candidates.iter().any(|candidate| candidate.state() == BlockState::Damaged)
+        };
         StripeFacts {
             tables: if without_table.contains(&self.stripe) { Tables::ColumnAway } else { Tables::Unread },
             newest: Newest::Changed,
             had_parity: false,
             has_partner: self.row.partner().is_some(),
             was_in_flight: self.was_in_flight(),
+            has_lost_claim: self.blocks.iter().any(has_lost),
             is_enough_here: self.row.count_columns(|slab| self.is_here(slab)) >= data,
             columns: Columns::Unread,
         }
@@ -449,23 +476,27 @@ impl StripeInFlight<'_> {
         copies: &Copies,
         part: &mut Recovery,
     ) -> Result<bool, SpaceError> {
-        let good = |column: usize, state: BlockState| {
-            let mut copies = copies.get(column).into_iter().flatten();
-            copies.find(|copy| copy.result.is_ok() && matches_state(&copy.bytes, state))
-        };
+        let Some(made) = self.rebuild(written, copies).await else { return Ok(false) };
+        self.give(written, copies, &made, part).await?;
+        Ok(true)
+    }
+
+    /// Computes the blocks that no copy has, by column; `None` if too few columns have what was written.
+    #[pooled]
+    async fn rebuild(&self, written: &StripeStates, copies: &Copies) -> Option<Made> {
         let mut known: Known<'_> = SmallVec::new();
         let mut missing: SmallVec<[(usize, BlockState); 16]> = SmallVec::new();
         for (column, state) in written.iter().enumerate() {
-            match (state, good(column, *state)) {
+            match (state, good_copy(copies, column, *state)) {
                 (BlockState::Never, _) => known.push((column, None)),
                 (BlockState::Valid(_), Some(copy)) => known.push((column, Some(&copy.bytes))),
                 (BlockState::Valid(_) | BlockState::Damaged, _) => missing.push((column, *state)),
             }
         }
         let given: SmallVec<[usize; 16]> = known.iter().map(|(column, _)| *column).collect();
-        let mut made: SmallVec<[Buffer; 4]> = SmallVec::new();
+        let mut made = Made::new();
         for (column, state) in &missing {
-            let Some(plan) = self.row.shape.rebuild(&given, &[*column]) else { return Ok(false) };
+            let plan = self.row.shape.rebuild(&given, &[*column])?;
             let bytes_of = |source: &usize| {
                 known.iter().find(|(other, _)| other == source).and_then(|(_, bytes)| *bytes)
             };
@@ -474,19 +505,45 @@ impl StripeInFlight<'_> {
             plan.reconstruct(&sources, &mut [&mut *buffer])
                 .unwrap_or_else(|error| panic!("blocks of a stripe are blocks: {error}"));
             if !matches_state(&buffer, *state) {
-                return Ok(false);
+                return None;
             }
-            made.push(buffer);
+            made.push((*column, buffer));
         }
-        for ((column, _), content) in missing.iter().zip(&made) {
+        Some(made)
+    }
+
+    /// Gives all copies what was written: of some columns what was computed, of the others what a copy has.
+    #[pooled]
+    async fn give(
+        &self,
+        written: &StripeStates,
+        copies: &Copies,
+        made: &Made,
+        part: &mut Recovery,
+    ) -> Result<(), SpaceError> {
+        for (column, content) in made {
             let copies = copies.get(*column).map(SmallVec::as_slice).unwrap_or_default();
             let is_given = give_to_all(self.shared, self.space, copies, content).await?;
             part.rewritten += u64::from(is_given);
         }
-        for (column, content) in known {
-            let (Some(content), Some(copies)) = (content, copies.get(column)) else { continue };
-            part.rewritten += u64::from(give_to_all(self.shared, self.space, copies, content).await?);
+        for (column, state) in written.iter().enumerate() {
+            let good = good_copy(copies, column, *state).filter(|_| *state != BlockState::Never);
+            let (Some(good), Some(copies)) = (good, copies.get(column)) else { continue };
+            part.rewritten += u64::from(give_to_all(self.shared, self.space, copies, &good.bytes).await?);
         }
-        Ok(true)
+        Ok(())
     }
+}
+
+/// Returns a copy that has this state.
+fn good_copy(copies: &Copies, column: usize, state: BlockState) -> Option<&Copy> {
+    let mut copies = copies.get(column).into_iter().flatten();
+    copies.find(|copy| copy.result.is_ok() && matches_state(&copy.bytes, state))
+}
+
+/// What a mutant takes a stripe for: each block that a copy has, whatever became of the others.
+fn in_parts(written: &StripeStates, copies: &Copies) -> StripeStates {
+    let states = written.iter().enumerate();
+    let is_good = |column: usize, state: BlockState| good_copy(copies, column, state).is_some();
+    states.map(|(column, state)| if is_good(column, *state) { *state } else { BlockState::Never }).collect()
 }

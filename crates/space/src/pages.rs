@@ -129,11 +129,6 @@ pub(crate) enum Knowledge {
     AtLeast(u16),
 }
 
-fn agrees(facts: PageFacts, is: PageDecision) {
-    let (rule, decision) = crate::in_doubt::decide(PAGES, &facts);
-    debug_assert_eq!(decision, is, "{rule} of {facts:?}");
-}
-
 /// Returns how many of the trusted slabs that should have a page have answered, of which these copies were found.
 fn trusted_holders(row: &Row, column: usize, found: &[FoundPage]) -> TrustedHolders {
     let was_read = |slab: &Slab| found.iter().any(|copy| copy.slab.disk == slab.disk);
@@ -187,9 +182,6 @@ impl Shared {
             if let Some(page) = row.page(column, index) {
                 return Ok(page);
             }
-            if !row.is_formatted() {
-                return Ok(self.keep(row, column, index, Page::blank()));
-            }
             // A turn that comes to nothing is one in which somebody else had the page or wrote it.
             if let Some(page) = self.load_page(row, column, index, knowledge).await? {
                 return Ok(page);
@@ -208,44 +200,52 @@ impl Shared {
         index: usize,
         knowledge: Knowledge,
     ) -> Result<Option<Rc<Page>>, SpaceError> {
-        let facts = PageFacts {
-            is_formatted: true,
+        let seals = row.seals.get();
+        let is_overtaken = || row.seals.get() != seals || row.page(column, index).is_some();
+        let believed = |copy: &FoundPage| copy.slab.stale.is_none() && copy.is_believed(knowledge);
+        let mut facts = PageFacts {
+            is_formatted: row.is_formatted(),
             is_overtaken: false,
             is_detached: false,
             copies: PageCopies::Unread,
         };
-        agrees(facts, PageDecision::ReadCopies);
-        agrees(PageFacts { is_formatted: false, ..facts }, PageDecision::Blank);
-        let seals = row.seals.get();
-        let is_overtaken = || row.seals.get() != seals || row.page(column, index).is_some();
-        let believed = |copy: &FoundPage| copy.slab.stale.is_none() && copy.is_believed(knowledge);
-        // A recovery wants all that there is.
-        let mut found = match knowledge {
-            Knowledge::Quiet => self.find_page_soon(row, column, index, believed).await,
-            Knowledge::AtLeast(_) => self.find_page(row, column, index, HedgeDelay::Long).await.0,
+        let mut found = Vec::new();
+        let (rule, decision) = loop {
+            match crate::in_doubt::decide(PAGES, &facts) {
+                (_, PageDecision::ReadCopies) => {
+                    // A recovery wants all that there is.
+                    found = match knowledge {
+                        Knowledge::Quiet => self.find_page_soon(row, column, index, believed).await,
+                        Knowledge::AtLeast(_) => self.find_page(row, column, index, HedgeDelay::Long).await.0,
+                    };
+                    facts.is_overtaken = is_overtaken();
+                    facts.is_detached = row.freed.get();
+                    facts.copies = match found.iter().any(believed) {
+                        true => PageCopies::Current,
+                        false => PageCopies::NoneCurrent(trusted_holders(row, column, &found)),
+                    };
+                }
+                decided => break decided,
+            }
         };
-        if is_overtaken() {
-            agrees(PageFacts { is_overtaken: true, ..facts }, PageDecision::Again);
-            return Ok(None);
-        }
-        let is_detached = row.freed.get();
-        let facts = match found.iter().any(&believed) {
-            true => PageFacts { copies: PageCopies::Current, is_detached, ..facts },
-            false => PageFacts {
-                copies: PageCopies::NoneCurrent(trusted_holders(row, column, &found)),
-                is_detached,
-                ..facts
-            },
+        tracing::trace!(rule, row = row.index, column, index, "a page");
+        let newest = match decision {
+            PageDecision::Blank => return Ok(Some(self.keep(row, column, index, Page::blank()))),
+            PageDecision::Again => return Ok(None),
+            PageDecision::ReadCopies | PageDecision::Away => {
+                let first = crate::format::PAGE_ENTRIES * index;
+                return Err(self.unreadable(row, column, first, UnreadableReason::Absent));
+            }
+            PageDecision::Lost => return Ok(Some(self.lost_page(row, column, index, &found))),
+            PageDecision::Newest => {
+                found.iter_mut().filter(|copy| believed(copy)).max_by_key(|copy| copy.generation())
+            }
         };
-        let newest = found.iter_mut().filter(|copy| believed(copy)).max_by_key(|copy| copy.generation());
         let Some((page, generation)) =
             newest.and_then(|copy| copy.newest.take().inspect(|_| copy.whole = true))
         else {
-            let page = self.no_page(row, column, index, &found);
-            agrees(facts, if page.is_ok() { PageDecision::Lost } else { PageDecision::Away });
-            return page.map(Some);
+            unreachable!("a page that is believed has a generation");
         };
-        agrees(facts, PageDecision::Newest);
         // Its own copy has given its page away. The others are as good if they have the same one and both slots; a copy
         // that was torn in a write-back is mended by the next one, which recovery asks for.
         let quiet = knowledge == Knowledge::Quiet;
@@ -275,21 +275,38 @@ impl Shared {
         (column, index): (usize, usize),
         in_memory: &Page,
     ) -> PageOnDisk {
-        if !row.is_formatted() {
-            return PageOnDisk::Blank;
-        }
         let [low, high, ..] = in_memory.durable_generation().to_le_bytes();
         let knowledge = Knowledge::AtLeast(u16::from_le_bytes([low, high]));
-        let (found, _) = self.find_page(row, column, index, HedgeDelay::Long).await;
-        let mut answers = found.into_iter().filter(|copy| copy.slab.stale.is_none()).peekable();
-        if answers.peek().is_none() {
-            return PageOnDisk::Away;
+        let believed = |copy: &FoundPage| copy.slab.stale.is_none() && copy.is_believed(knowledge);
+        let mut facts = PageFacts {
+            is_formatted: row.is_formatted(),
+            is_overtaken: false,
+            is_detached: false,
+            copies: PageCopies::Unread,
+        };
+        let mut found = Vec::new();
+        let decision = loop {
+            match crate::in_doubt::decide(PAGES, &facts).1 {
+                PageDecision::ReadCopies => {
+                    found = self.find_page(row, column, index, HedgeDelay::Long).await.0;
+                    facts.copies = match found.iter().any(believed) {
+                        true => PageCopies::Current,
+                        false => PageCopies::NoneCurrent(trusted_holders(row, column, &found)),
+                    };
+                }
+                decision => break decision,
+            }
+        };
+        match decision {
+            PageDecision::Blank => PageOnDisk::Blank,
+            PageDecision::ReadCopies | PageDecision::Again | PageDecision::Away => PageOnDisk::Away,
+            PageDecision::Lost => PageOnDisk::Lost,
+            PageDecision::Newest => {
+                let newest = found.into_iter().filter(believed).filter_map(|copy| copy.newest);
+                let newest = newest.max_by_key(|(_, generation)| *generation);
+                newest.map_or(PageOnDisk::Lost, |(page, _)| PageOnDisk::Found(Box::new(page)))
+            }
         }
-        let newest = answers
-            .filter(|copy| copy.is_believed(knowledge))
-            .filter_map(|copy| copy.newest)
-            .max_by_key(|(_, generation)| *generation);
-        newest.map_or(PageOnDisk::Lost, |(page, _)| PageOnDisk::Found(Box::new(page)))
     }
 
     /// Looks at all copies of a page, also of one that is in memory: what is believed only while nobody reads it from a disk
@@ -343,25 +360,8 @@ impl Shared {
         Ok(())
     }
 
-    /// No copy of a page can be believed.
-    fn no_page(
-        &self,
-        row: &Rc<Row>,
-        column: usize,
-        index: usize,
-        found: &[FoundPage],
-    ) -> Result<Rc<Page>, SpaceError> {
-        // A copy that was not looked at and holds everything may be the one that is sound.
-        let was_read = |slot| found.iter().any(|copy| copy.slab.disk == slot);
-        let is_away = row.has_table_on(column, |slab| slab.stale.is_none() && !was_read(slab.disk));
-        if row.freed.get() || is_away || !found.iter().any(|copy| copy.slab.stale.is_none()) {
-            return Err(self.unreadable(
-                row,
-                column,
-                crate::format::PAGE_ENTRIES * index,
-                UnreadableReason::Absent,
-            ));
-        }
+    /// Returns a page that calls all its blocks damaged, and notes that: no copy of it can be believed.
+    fn lost_page(&self, row: &Rc<Row>, column: usize, index: usize, found: &[FoundPage]) -> Rc<Page> {
         let generation = found.iter().filter_map(FoundPage::generation).max().unwrap_or(0);
         self.count(|counters| counters.lost_pages += 1);
         for blocks in ranges_of_page(&row.shape, column, index) {
@@ -375,7 +375,7 @@ impl Shared {
             });
         }
         self.note_dirty(row);
-        Ok(self.keep(row, column, index, Page::lost(generation)))
+        self.keep(row, column, index, Page::lost(generation))
     }
 
     fn keep(&self, row: &Rc<Row>, column: usize, index: usize, page: Page) -> Rc<Page> {

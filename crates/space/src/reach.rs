@@ -13,14 +13,14 @@ use dolmen_journal::Wait;
 use dolmen_mutation::mutation;
 use dolmen_pool::{ExcludeReason, RecordedBlocks};
 use dolmen_units::{BLOCK_BYTES, SpaceId};
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::cache::shadows_of;
 use crate::error::SpaceError;
 use crate::in_doubt::failed_writes::{FAILED_WRITES, FailedCopies, FailedDecision, FailedFacts};
 use crate::layout::{Covered, Unit};
 use crate::locks::Range;
-use crate::read::matches_state;
+use crate::read::{Copy, matches_state};
 use crate::read_hedging::HedgeDelay;
 use crate::record::BlockState;
 use crate::recovery::{
@@ -320,36 +320,47 @@ impl Space {
         old: BlockState,
         new: BlockState,
     ) -> Result<Option<BlockState>, SpaceError> {
-        let facts = FailedFacts { was_never: old == BlockState::Never, copies: FailedCopies::Unread };
-        let agrees = |facts: FailedFacts, is: FailedDecision| {
-            let (rule, decision) = crate::in_doubt::decide(FAILED_WRITES, &facts);
-            debug_assert_eq!(decision, is, "{rule} of {facts:?}");
-        };
-        if old == BlockState::Never {
-            agrees(facts, FailedDecision::Never);
-            return Ok(Some(old));
-        }
-        debug_assert!(row.shape.unit() == Unit::Block, "a stripe was written over {old:?}");
-        agrees(facts, FailedDecision::ReadCopies);
-        let copies = self.read_copies(row, column, block, HedgeDelay::Long).await;
-        if is_out_of_reach(&copies) {
-            agrees(FailedFacts { copies: FailedCopies::Silent, ..facts }, FailedDecision::Defer);
-            return Ok(None);
-        }
-        for state in [old, new] {
-            let good = copies
-                .iter()
-                .find(|copy| copy.trusted && copy.result.is_ok() && matches_state(&copy.bytes, state));
-            if let Some(good) = good {
-                match state == old {
-                    true => agrees(FailedFacts { copies: FailedCopies::Old, ..facts }, FailedDecision::Old),
-                    false => agrees(FailedFacts { copies: FailedCopies::New, ..facts }, FailedDecision::New),
+        let mut facts = FailedFacts { was_never: old == BlockState::Never, copies: FailedCopies::Unread };
+        // Stripes go to slots that were never written: of one that failed there is nothing to take back.
+        assert!(
+            row.shape.unit() == Unit::Block || facts.was_never,
+            "row {} had a stripe written over {old:?}",
+            row.index
+        );
+        let mut copies = SmallVec::new();
+        let decision = loop {
+            match crate::in_doubt::decide(FAILED_WRITES, &facts) {
+                (_, FailedDecision::ReadCopies) => {
+                    copies = self.read_copies(row, column, block, HedgeDelay::Long).await;
+                    facts.copies = match good_copy(&copies, [old, new]) {
+                        _ if is_out_of_reach(&copies) => FailedCopies::Silent,
+                        None => FailedCopies::Neither,
+                        Some((state, _)) if state == old => FailedCopies::Old,
+                        Some(_) => FailedCopies::New,
+                    };
                 }
+                (rule, decision) => {
+                    tracing::trace!(rule, row = row.index, column, block, "a block of a failed write");
+                    break decision;
+                }
+            }
+        };
+        match decision {
+            FailedDecision::ReadCopies | FailedDecision::Defer => Ok(None),
+            FailedDecision::Never => Ok(Some(BlockState::Never)),
+            FailedDecision::Old | FailedDecision::New => {
+                let Some((state, good)) = good_copy(&copies, [old, new]) else { return Ok(None) };
                 give_to_all(&self.shared, self, &copies, &good.bytes).await?;
-                return Ok(Some(state));
+                Ok(Some(state))
             }
         }
-        agrees(FailedFacts { copies: FailedCopies::Neither, ..facts }, FailedDecision::Defer);
-        Ok(None)
     }
+}
+
+/// Returns the first of these states that a trusted copy has, and that copy.
+fn good_copy(copies: &[Copy], states: [BlockState; 2]) -> Option<(BlockState, &Copy)> {
+    states.into_iter().find_map(|state| {
+        let is_good = |copy: &&Copy| copy.trusted && copy.result.is_ok() && matches_state(&copy.bytes, state);
+        copies.iter().find(is_good).map(|good| (state, good))
+    })
 }

@@ -524,10 +524,7 @@ impl OpenBlock {
         let mut part = Recovery::default();
         let open: SmallVec<[Candidate; 4]> =
             candidates.iter().filter(|candidate| !candidate.durable).copied().collect();
-        let decided = match *base {
-            Some(base) => decide(shared, space, row, (*column, *block), base, &open, &mut part).await?,
-            None => None,
-        };
+        let decided = decide(shared, space, row, (*column, *block), *base, &open, &mut part).await?;
         Ok((decided, part))
     }
 }
@@ -670,97 +667,78 @@ fn minimum_generations(candidates: &RowCandidates) -> BTreeMap<(usize, usize), u
     minimum_rates
 }
 
-/// The state of a block in flight, given to all copies that are here; `None` while no disk is here that could tell.
-#[expect(clippy::too_many_lines, reason = "a table decides beside it, until it decides alone")]
+/// The state of a block in doubt, given to all copies that are here; `None` while no disk is here that could tell.
 #[pooled]
 async fn decide(
     shared: &Shared,
     space: &Space,
     row: &Rc<Row>,
     (column, block): (usize, u32),
-    durable: BlockState,
+    base: Option<BlockState>,
     open: &[Candidate],
     recovery: &mut Recovery,
 ) -> Result<Option<BlockState>, SpaceError> {
-    let unread = facts_of((space, row, column), durable, open, None);
-    debug_assert_eq!(crate::in_doubt::decide(BLOCKS, &unread).1, BlockDecision::ReadCopies);
-    let copies = space.read_copies(row, column, block, HedgeDelay::Long).await;
-    let facts = facts_of((space, row, column), durable, open, Some(&copies));
-    let (rule, decision) = crate::in_doubt::decide(BLOCKS, &facts);
-    let agrees = |is: bool| debug_assert!(is, "{rule} says {decision:?} of {facts:?}");
-    if is_out_of_reach(&copies) {
-        agrees(decision == BlockDecision::Defer);
-        return Ok(None);
-    }
+    let mut read = None;
+    let (rule, decision) = loop {
+        let facts = facts_of((space, row, column), base, open, read.as_deref());
+        match crate::in_doubt::decide(BLOCKS, &facts) {
+            (_, BlockDecision::ReadCopies) => {
+                read = Some(space.read_copies(row, column, block, HedgeDelay::Long).await);
+            }
+            decided => break decided,
+        }
+    };
+    tracing::trace!(rule, space = %space.name(), row = row.index, column, block, "a block in doubt");
+    let (Some(base), Some(copies)) = (base, read) else { return Ok(None) };
+    let newest = newest_known(base, open);
+    let is_reverted = decision == BlockDecision::Reverted;
+    let found = match decision {
+        BlockDecision::ReadCopies | BlockDecision::Defer => return Ok(None),
+        BlockDecision::Stands | BlockDecision::Reverted => first_match(base, open, &copies),
+        BlockDecision::AcceptedUnverified => {
+            let readable = copies.iter().find(|copy| copy.trusted && copy.result.is_ok());
+            readable.map(|copy| (BlockState::Valid(dolmen_checksum::crc32c(&copy.bytes)), Some(copy)))
+        }
+        BlockDecision::Torn | BlockDecision::DeclaredLost => Some((BlockState::Damaged, None)),
+        BlockDecision::CorruptHere | BlockDecision::Corrupt => Some((newest, None)),
+    };
+    let (state, good) = found.unwrap_or((newest, None));
     recovery.decided += 1;
-    let mut candidates: SmallVec<[BlockState; 8]> =
-        open.iter().rev().map(|candidate| candidate.state).chain([durable]).collect();
-    if mutation!(OldestStateWins) {
-        candidates.reverse();
+    recovery.reverted += u64::from(is_reverted);
+    recovery.went_back += u64::from(has_reverted(open, state, decision));
+    if let Some(good) = good {
+        recovery.rewritten += u64::from(give_to_all(shared, space, &copies, &good.bytes).await?);
     }
-    let known = newest_known(durable, open);
-    for state in candidates {
-        let reverted = u64::from(known != state);
-        let went_back = u64::from(has_reverted(open, state));
-        let is_agreed = match decision {
-            BlockDecision::Stands => reverted == 0 && went_back == 0,
-            BlockDecision::Reverted => reverted == 1,
-            _ => false,
-        };
-        if state == BlockState::Never {
-            agrees(is_agreed);
-            recovery.reverted += reverted;
-            recovery.went_back += went_back;
-            return Ok(Some(state));
-        }
-        // A copy that misses other writes is as good for a block that it has.
-        let good = copies.iter().find(|copy| copy.result.is_ok() && matches_state(&copy.bytes, state));
-        if let Some(good) = good {
-            agrees(is_agreed);
-            recovery.rewritten += u64::from(give_to_all(shared, space, &copies, &good.bytes).await?);
-            recovery.reverted += reverted;
-            recovery.went_back += went_back;
-            return Ok(Some(state));
-        }
-    }
-    recovery.went_back += u64::from(open.iter().any(Candidate::was_deferred));
-    if !open.iter().any(|candidate| candidate.intent) {
-        let (state, kind) =
-            without_copy(shared, (space, row), (column, block), &copies, (known, open), recovery);
-        agrees(match decision {
-            BlockDecision::DeclaredLost => state == BlockState::Damaged && kind == DataLossKind::Lost,
-            BlockDecision::CorruptHere => state == known && kind == DataLossKind::CorruptHere,
-            BlockDecision::Corrupt => state == known && kind == DataLossKind::Lost,
-            _ => false,
-        });
-        return Ok(Some(state));
-    }
-    let found = copies.iter().find(|copy| copy.trusted && copy.result.is_ok());
-    let relaxed = space.integrity_of(row.layout()) == Integrity::Relaxed;
-    // What is found may be older than anything that was flushed if nobody knows what that was.
-    let is_known = durable != BlockState::Damaged
-        && !open.iter().any(|candidate| candidate.state == BlockState::Damaged);
-    match found.filter(|_| relaxed && is_known) {
-        Some(found) => {
-            agrees(decision == BlockDecision::AcceptedUnverified);
+    let event = |kind| data_loss(space, row, (column, block), kind);
+    match decision {
+        BlockDecision::ReadCopies
+        | BlockDecision::Defer
+        | BlockDecision::Stands
+        | BlockDecision::Reverted => {}
+        BlockDecision::AcceptedUnverified => {
             recovery.accepted_unverified += 1;
             shared.count(|counters| counters.accepted_unverified += 1);
-            shared.note_data_loss(data_loss(space, row, (column, block), DataLossKind::AcceptedUnverified));
-            recovery.rewritten += u64::from(give_to_all(shared, space, &copies, &found.bytes).await?);
-            Ok(Some(BlockState::Valid(dolmen_checksum::crc32c(&found.bytes))))
+            shared.note_data_loss(event(DataLossKind::AcceptedUnverified));
         }
-        None => {
-            agrees(decision == BlockDecision::Torn);
-            note_lost(shared, data_loss(space, row, (column, block), DataLossKind::Lost), recovery);
-            Ok(Some(BlockState::Damaged))
+        BlockDecision::Torn => note_lost(shared, event(DataLossKind::Lost), recovery),
+        BlockDecision::DeclaredLost | BlockDecision::CorruptHere | BlockDecision::Corrupt => {
+            let is_here = decision == BlockDecision::CorruptHere;
+            let data_loss = event(if is_here { DataLossKind::CorruptHere } else { DataLossKind::Lost });
+            if space.cache_of(row).is_some() {
+                // The write cache may stand in for it, and it be half in place.
+                shared.unfound.borrow_mut().push(Unfound { row: Rc::clone(row), column, block, data_loss });
+            } else {
+                note_unfound(shared, data_loss, recovery);
+            }
         }
     }
+    Ok(Some(state))
 }
 
 /// Facts about a block with this base and these claims that no flush has covered, and about its copies once they were read.
 fn facts_of(
     (space, row, column): (&Space, &Row, usize),
-    base: BlockState,
+    base: Option<BlockState>,
     open: &[Candidate],
     copies: Option<&[Copy]>,
 ) -> BlockFacts {
@@ -780,14 +758,15 @@ fn facts_of(
     let was_read = |slot| read.iter().filter(has_answered).any(|copy| copy.disk.slot() == slot);
     BlockFacts {
         base: match base {
-            BlockState::Never => Base::Never,
-            BlockState::Damaged => Base::Damaged,
-            BlockState::Valid(_) => Base::Valid,
+            None => Base::Unknown,
+            Some(BlockState::Never) => Base::Never,
+            Some(BlockState::Damaged) => Base::Damaged,
+            Some(BlockState::Valid(_)) => Base::Valid,
         },
         copies: match copies {
             None => Copies::Unread,
             Some(copies) if is_out_of_reach(copies) => Copies::Silent,
-            Some(copies) => Copies::Read(first_match(base, open, copies)),
+            Some(copies) => Copies::Read(match_of(base.unwrap_or(BlockState::Damaged), open, copies)),
         },
         lost,
         has_intent: open.iter().any(Candidate::has_intent),
@@ -798,60 +777,40 @@ fn facts_of(
     }
 }
 
-/// Returns the newest candidate that a copy has.
-fn first_match(base: BlockState, open: &[Candidate], copies: &[Copy]) -> FirstMatch {
-    let known = newest_known(base, open);
-    let mut newest_first: SmallVec<[(BlockState, FirstMatch); 8]> =
-        open.iter().rev().map(|candidate| (candidate.state, FirstMatch::Older)).collect();
-    newest_first.push((base, FirstMatch::Base));
-    if mutation!(OldestStateWins) {
-        newest_first.reverse();
-    }
-    let has_copy = |state: BlockState| {
-        let is_good = |copy: &Copy| copy.result.is_ok() && matches_state(&copy.bytes, state);
-        state == BlockState::Never || copies.iter().any(is_good)
+/// Returns the newest candidate that a copy has, with that copy. *Never* needs none.
+fn first_match<'a>(
+    base: BlockState,
+    open: &[Candidate],
+    copies: &'a [Copy],
+) -> Option<(BlockState, Option<&'a Copy>)> {
+    let states = || open.iter().map(|candidate| candidate.state);
+    let matches = |state: BlockState| {
+        // A copy that misses other writes is as good for a block that it has.
+        let is_good = |copy: &&Copy| copy.result.is_ok() && matches_state(&copy.bytes, state);
+        let good = copies.iter().find(is_good).filter(|_| state != BlockState::Never);
+        (state == BlockState::Never || good.is_some()).then_some((state, good))
     };
-    match newest_first.into_iter().find(|(state, _)| has_copy(*state)) {
-        Some((state, _)) if state == known => FirstMatch::NewestKnown,
-        Some((_, which)) => which,
+    match mutation!(OldestStateWins) {
+        false => states().rev().chain([base]).find_map(matches),
+        true => [base].into_iter().chain(states()).find_map(matches),
+    }
+}
+
+/// Returns which candidate the first match is.
+fn match_of(base: BlockState, open: &[Candidate], copies: &[Copy]) -> FirstMatch {
+    match first_match(base, open, copies) {
         None => FirstMatch::None,
+        Some((state, _)) if state == newest_known(base, open) => FirstMatch::NewestKnown,
+        Some((state, _)) if open.iter().any(|candidate| candidate.state == state) => FirstMatch::Older,
+        Some(_) => FirstMatch::Base,
     }
 }
 
-/// What a block is that nobody was writing over, and of which no copy that is here is good. It is what is known of it, for another copy
-/// may have that; and lost if it was said to be, and none may.
-fn without_copy(
-    shared: &Shared,
-    (space, row): (&Space, &Rc<Row>),
-    (column, block): (usize, u32),
-    copies: &[Copy],
-    (known, open): (BlockState, &[Candidate]),
-    recovery: &mut Recovery,
-) -> (BlockState, DataLossKind) {
-    let has_answered = |copy: &&Copy| !copy.result.is_err_and(is_silence);
-    let was_read = |slot| copies.iter().filter(has_answered).any(|copy| copy.disk.slot() == slot);
-    let is_elsewhere = row.may_have_other_good(column, was_read);
-    let is_cached = space.cache_of(row).is_some();
-    let is_logged_lost =
-        open.last().is_some_and(|candidate| !candidate.is_written()) && !mutation!(LossForgotten);
-    let state = if is_logged_lost && !is_elsewhere && !is_cached { BlockState::Damaged } else { known };
-    let kind = match is_elsewhere && state != BlockState::Damaged {
-        true => DataLossKind::CorruptHere,
-        false => DataLossKind::Lost,
-    };
-    let data_loss = data_loss(space, row, (column, block), kind);
-    if is_cached {
-        // The write cache may stand in for it, and it be half in place.
-        shared.unfound.borrow_mut().push(Unfound { row: Rc::clone(row), column, block, data_loss });
-    } else {
-        note_unfound(shared, data_loss, recovery);
-    }
-    (state, kind)
-}
-
-/// Whether a block that is in this state has lost what it was when it was left in doubt.
-fn has_reverted(open: &[Candidate], state: BlockState) -> bool {
-    open.iter().rev().take_while(|candidate| candidate.state != state).any(Candidate::was_deferred)
+/// Returns whether a block that is in this state has lost what it was when it was left in doubt.
+fn has_reverted(open: &[Candidate], state: BlockState, decision: BlockDecision) -> bool {
+    let is_found = matches!(decision, BlockDecision::Stands | BlockDecision::Reverted);
+    let newer = open.iter().rev().take_while(|candidate| !is_found || candidate.state != state);
+    newer.into_iter().any(Candidate::was_deferred)
 }
 
 /// A block of a strict space that no copy here verifies.

@@ -312,58 +312,27 @@ async fn load_versions(
     let mut loaded = Loaded::Whole;
     let marked = versions.iter().rfind(|(_, version)| version.is_marked).map(|(since, _)| *since);
     for (since, recorded) in versions {
-        let facts = recorded.facts(cache, *since, marked);
-        let (rule, decision) = crate::in_doubt::decide(VERSIONS, &facts);
-        let is_superseded = marked.is_some_and(|marked| *since < marked);
-        debug_assert_eq!(decision == VersionDecision::Superseded, is_superseded, "{rule} of {facts:?}");
-    }
-    for (since, recorded) in versions.range(marked.unwrap_or_default()..) {
-        let mut ticket = None;
         let mut facts = recorded.facts(cache, *since, marked);
-        let agrees = |facts: VersionFacts, is: VersionDecision| {
-            let (rule, decision) = crate::in_doubt::decide(VERSIONS, &facts);
-            debug_assert_eq!(decision, is, "{rule} of {facts:?}");
+        let (rule, decision) = loop {
+            match crate::in_doubt::decide(VERSIONS, &facts) {
+                (_, VersionDecision::ReadPlace) => facts.place = recorded.state_of_place(cache).await?,
+                decided => break decided,
+            }
         };
-        if !recorded.is_marked
-            && let Content::Cached { place, checksum } = recorded.content
-        {
-            let state = match cache.is_out_of_reach(place) {
-                true => {
-                    agrees(facts, VersionDecision::InDoubt);
-                    None
-                }
-                false => {
-                    agrees(facts, VersionDecision::ReadPlace);
-                    cache.state_in_reach(place).await?
-                }
-            };
-            facts.place = match state {
-                None => PlaceState::Unknown,
-                Some(state) if may_hold(state, checksum) => PlaceState::MayHold,
-                Some(_) => PlaceState::CannotHold,
-            };
-            agrees(
-                facts,
-                match state {
-                    None => VersionDecision::InDoubt,
-                    Some(state) if may_hold(state, checksum) => VersionDecision::Unflushed,
-                    Some(_) => VersionDecision::Void,
-                },
-            );
+        tracing::trace!(rule, row = row.index, block, since = %since, "a version");
+        let ticket = match decision {
+            VersionDecision::Superseded => continue,
+            VersionDecision::Covered => None,
             // What is found to be whole is no more than found until recovery has made it durable.
-            ticket = match state {
-                None => Some(IN_DOUBT),
-                Some(state) if may_hold(state, checksum) => Some(now),
-                Some(_) => {
-                    if recorded.was_deferred {
-                        loaded = Loaded::Reverted;
-                    }
-                    continue;
+            VersionDecision::Unflushed => Some(now),
+            VersionDecision::InDoubt | VersionDecision::ReadPlace => Some(IN_DOUBT),
+            VersionDecision::Void => {
+                if recorded.was_deferred {
+                    loaded = Loaded::Reverted;
                 }
-            };
-        } else {
-            agrees(facts, VersionDecision::Covered);
-        }
+                continue;
+            }
+        };
         // What took its place stands.
         loaded = Loaded::Whole;
         let version =
@@ -384,6 +353,16 @@ impl Recorded {
             is_in_reach: place.is_some_and(|place| !cache.is_out_of_reach(place)),
             place: PlaceState::Unread,
         }
+    }
+
+    /// Reads what the table of the cache row says of a version's block.
+    async fn state_of_place(&self, cache: &Cache) -> Result<PlaceState, SpaceError> {
+        let Content::Cached { place, checksum } = self.content else { return Ok(PlaceState::CannotHold) };
+        Ok(match cache.state_in_reach(place).await? {
+            None => PlaceState::Unknown,
+            Some(state) if may_hold(state, checksum) => PlaceState::MayHold,
+            Some(_) => PlaceState::CannotHold,
+        })
     }
 }
 
@@ -445,52 +424,86 @@ impl Cache {
         Ok(has_done)
     }
 
-    #[expect(clippy::too_many_lines, reason = "a table decides beside it, until it decides alone")]
     #[pooled]
     async fn finish_stripe(&self, redo: Redo) -> Result<bool, SpaceError> {
         let row = Rc::clone(&redo.row);
-        let agrees = |facts: RedoFacts, is: RedoDecision| {
-            let (rule, decision) = crate::in_doubt::decide(REDOS, &facts);
-            debug_assert_eq!(decision, is, "{rule} of {facts:?}");
+        let mut facts = self.redo_facts(&redo);
+        let (mut guard, mut found, mut finished) = (None, Vec::new(), redo.clone());
+        let (rule, decision) = loop {
+            match (crate::in_doubt::decide(REDOS, &facts), self.owner(row.space)) {
+                ((_, RedoDecision::TakeLock), _) => {
+                    let lines = row.shape.stripes_of(Range { first: redo.stripe, count: 1 });
+                    guard = Some(row.locks.lock(lines).await);
+                    facts.row = if row.freed.get() { RedoRow::Detached } else { RedoRow::Locked };
+                    facts.is_row_deferred = self.shared().is_deferred(&row);
+                }
+                ((_, RedoDecision::ReadContent), Some(space)) => {
+                    facts.content = self.read_redo(&space, &mut finished, &mut found).await?;
+                    facts.copies = self.copies_of(&finished, &found);
+                }
+                (decided, _) => break decided,
+            }
         };
-        let mut facts = RedoFacts {
-            row: RedoRow::Attached,
+        tracing::trace!(rule, row = row.index, stripe = redo.stripe, "a redo");
+        let _guard = guard;
+        match decision {
+            RedoDecision::Void | RedoDecision::Done => {
+                self.forget_redo(&redo);
+                Ok(false)
+            }
+            RedoDecision::TakeLock | RedoDecision::ReadContent | RedoDecision::Wait => {
+                self.leave_unfinished(redo);
+                Ok(false)
+            }
+            RedoDecision::WaitForCopies => {
+                self.note_lost_of(&redo, &finished);
+                self.waits_for_copies.set(true);
+                self.leave_unfinished(finished);
+                Ok(false)
+            }
+            RedoDecision::Move => {
+                self.note_lost_of(&redo, &finished);
+                match self.with_all_copies(finished, &found).await? {
+                    Some(redo) => self.destage(vec![Prepared { redo, contents: found }]).await,
+                    None => Ok(false),
+                }
+            }
+            RedoDecision::Lost | RedoDecision::Complete => {
+                self.note_lost_of(&redo, &finished);
+                self.destage(vec![Prepared { redo: finished, contents: found }]).await
+            }
+        }
+    }
+
+    /// Facts about a redo that cost no read.
+    fn redo_facts(&self, redo: &Redo) -> RedoFacts {
+        let row = &redo.row;
+        let pool = &self.shared().pool;
+        let is_had = |column| row.has_blocks_on(column, |slab| slab.present(pool).is_some());
+        let is_attached = self.owner(row.space).is_some() && !row.freed.get();
+        RedoFacts {
+            row: if is_attached { RedoRow::Attached } else { RedoRow::Detached },
             is_done: false,
-            has_columns: true,
+            has_columns: (0..row.shape.columns()).all(is_had),
             is_row_deferred: false,
             content: RedoContent::Unread,
             copies: RedoCopies::All,
-        };
-        let Some(space) = self.owner(row.space).filter(|_| !row.freed.get()) else {
-            agrees(RedoFacts { row: RedoRow::Detached, ..facts }, RedoDecision::Void);
-            self.forget_redo(&redo);
-            return Ok(false);
-        };
-        let pool = &self.shared().pool;
-        let is_had = |column| row.has_blocks_on(column, |slab| slab.present(pool).is_some());
-        if !(0..row.shape.columns()).all(is_had) {
-            agrees(RedoFacts { has_columns: false, ..facts }, RedoDecision::Wait);
-            self.leave_unfinished(redo);
-            return Ok(false);
         }
-        agrees(facts, RedoDecision::TakeLock);
-        let _guard = row.locks.lock(row.shape.stripes_of(Range { first: redo.stripe, count: 1 })).await;
-        facts.row = RedoRow::Locked;
-        if row.freed.get() {
-            self.forget_redo(&redo);
-            return Ok(false);
-        }
-        if self.shared().is_deferred(&row) {
-            agrees(RedoFacts { is_row_deferred: true, ..facts }, RedoDecision::Wait);
-            self.leave_unfinished(redo);
-            return Ok(false);
-        }
-        agrees(facts, RedoDecision::ReadContent);
+    }
+
+    /// Reads the content of a redo, from the cache or from its place. What is lost becomes damaged, and parity with it. Ends at
+    /// the first block that may be on disks that are away.
+    #[pooled]
+    async fn read_redo(
+        &self,
+        space: &Space,
+        redo: &mut Redo,
+        found: &mut Vec<Option<dolmen_buffer::Shared>>,
+    ) -> Result<RedoContent, SpaceError> {
+        let row = Rc::clone(&redo.row);
         let parity = row.shape.data_columns();
-        let mut found: Vec<Option<dolmen_buffer::Shared>> = Vec::new();
         let mut is_lost = false;
-        let mut blocks = redo.blocks.clone();
-        for block in &mut blocks {
+        for block in &mut redo.blocks {
             let is_left_out = is_left_out(block.column, parity);
             let (BlockState::Valid(checksum), false) = (block.state, is_left_out) else {
                 found.push(None);
@@ -506,9 +519,7 @@ impl Cache {
                         Found::Good(buffer) => Some(buffer),
                         Found::Never | Found::Damaged | Found::Bad if !is_away => None,
                         Found::Never | Found::Damaged | Found::Bad | Found::Away => {
-                            agrees(RedoFacts { content: RedoContent::Away, ..facts }, RedoDecision::Wait);
-                            self.leave_unfinished(redo);
-                            return Ok(false);
+                            return Ok(RedoContent::Away);
                         }
                     }
                 }
@@ -516,37 +527,31 @@ impl Cache {
             if content.is_none() {
                 is_lost = true;
                 block.state = BlockState::Damaged;
-                if let Some(since) = block.since {
-                    self.note_lost(&row, row.shape.row_block(block.column, redo.stripe), since);
-                }
             }
             found.push(content.map(Buffer::freeze));
         }
-        if is_lost {
-            // Nobody knows what parity should be of.
-            for (block, content) in blocks.iter_mut().zip(&mut found) {
-                if block.column >= parity {
-                    (block.state, *content) = (BlockState::Damaged, None);
-                }
+        if !is_lost {
+            return Ok(RedoContent::Complete);
+        }
+        // Nobody knows what parity should be of.
+        for (block, content) in redo.blocks.iter_mut().zip(found) {
+            if block.column >= parity {
+                (block.state, *content) = (BlockState::Damaged, None);
             }
         }
-        // Places of what is lost are nobody's from here on.
-        let finished = Redo { blocks, ..redo.clone() };
+        Ok(RedoContent::Lost)
+    }
+
+    /// Notes what is lost of a redo, once all of it was read. Places of what is lost are free from here on.
+    fn note_lost_of(&self, redo: &Redo, finished: &Redo) {
+        for (was, is) in redo.blocks.iter().zip(&finished.blocks) {
+            let is_lost = was.state != BlockState::Damaged && is.state == BlockState::Damaged;
+            if let Some(since) = was.since.filter(|_| is_lost) {
+                self.note_lost(&redo.row, redo.row.shape.row_block(was.column, redo.stripe), since);
+            }
+        }
         let is_kept = |place: &Place| finished.own_places().any(|other| other == *place);
         redo.own_places().filter(|place| !is_kept(place)).for_each(|place| self.count_dead(place));
-        facts.content = if is_lost { RedoContent::Lost } else { RedoContent::Complete };
-        facts.copies = self.copies_of(&finished, &found);
-        let is = match (facts.copies, is_lost) {
-            (RedoCopies::FewerThanRoom, _) => RedoDecision::Move,
-            (RedoCopies::FewerThanDisks, _) => RedoDecision::WaitForCopies,
-            (RedoCopies::All | RedoCopies::AsManyAsPossible, true) => RedoDecision::Lost,
-            (RedoCopies::All | RedoCopies::AsManyAsPossible, false) => RedoDecision::Complete,
-        };
-        agrees(facts, is);
-        match self.with_all_copies(finished, &found).await? {
-            Some(redo) => self.destage(vec![Prepared { redo, contents: found }]).await,
-            None => Ok(false),
-        }
     }
 
     /// Copies that the cache rows have of a redo's content.
@@ -569,20 +574,7 @@ impl Cache {
         redo: Redo,
         contents: &[Option<dolmen_buffer::Shared>],
     ) -> Result<Option<Redo>, SpaceError> {
-        if self.is_whole(&redo) {
-            return Ok(Some(redo));
-        }
         let bytes: Vec<&dolmen_buffer::Shared> = contents.iter().flatten().collect();
-        let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        if !self.has_whole_room_for_parity(count) {
-            if !self.can_be_brought_any() {
-                // Nowhere it would have more.
-                return Ok(Some(redo));
-            }
-            self.waits_for_copies.set(true);
-            self.leave_unfinished(redo);
-            return Ok(None);
-        }
         let mut buffer = self.shared().pool.seams().metadata.take(bytes.len() * BLOCK).await;
         for (to, from) in buffer.chunks_exact_mut(BLOCK).zip(bytes) {
             to.copy_from_slice(from);

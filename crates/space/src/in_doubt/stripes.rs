@@ -46,6 +46,8 @@ pub(crate) struct StripeFacts {
     pub(crate) has_partner: bool,
     /// The stripe was written as a whole, to a slot that was never written.
     pub(crate) was_in_flight: bool,
+    /// A claim says that a block is damaged: nothing is *never* that was declared lost.
+    pub(crate) has_lost_claim: bool,
     /// As many columns as there are data columns have a trusted slab here.
     pub(crate) is_enough_here: bool,
     pub(crate) columns: Columns,
@@ -67,9 +69,17 @@ pub(crate) enum StripeDecision {
     /// The newest states are the stripe; columns that lack them are rewritten.
     Whole,
     /// The stripe is what it was; content that was valid before the slot was written is *never*.
-    RevertedInFlight,
+    RevertedInFlight { damaged: Damaged },
     /// The stripe is what it was.
     Reverted,
+}
+
+/// Fate of blocks of a stripe in flight that the table calls damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Damaged {
+    Stays,
+    /// The table was lost, and the slot was never written before.
+    IsNever,
 }
 
 fn is_source(facts: &StripeFacts) -> bool {
@@ -145,7 +155,9 @@ pub(crate) const STRIPES: &[Rule<StripeFacts, StripeDecision>] = &[
     Rule {
         label: "S9 reverted-in-flight",
         when: |facts| is_read(facts, Columns::NotDecodable) && facts.was_in_flight,
-        then: |_| StripeDecision::RevertedInFlight,
+        then: |facts| StripeDecision::RevertedInFlight {
+            damaged: if facts.has_lost_claim { Damaged::Stays } else { Damaged::IsNever },
+        },
     },
     Rule {
         label: "S10 reverted",
@@ -171,7 +183,7 @@ mod tests {
             .iter()
             .flat_map(|t| NEWEST.iter().flat_map(move |n| COLUMNS.iter().map(move |c| (*t, *n, *c))))
         {
-            for bits in 0..16_u8 {
+            for bits in 0..32_u8 {
                 let bit = |nth: u8| bits & (1 << nth) != 0;
                 all.push(StripeFacts {
                     tables,
@@ -180,6 +192,7 @@ mod tests {
                     has_partner: bit(1),
                     was_in_flight: bit(2),
                     is_enough_here: bit(3),
+                    has_lost_claim: bit(4),
                     columns,
                 });
             }
@@ -190,7 +203,7 @@ mod tests {
     /// Every input of the table: one rule matches it, and each rule matches an input.
     #[test]
     fn one_rule_matches_each_input_about_a_stripe() {
-        assert_eq!(assert_one_rule_matches(STRIPES, all()), 4 * 3 * 4 * 16);
+        assert_eq!(assert_one_rule_matches(STRIPES, all()), 4 * 3 * 4 * 32);
     }
 
     /// A stripe that enough columns cannot tell is never reverted, and a stripe is reverted only after its columns were read.
@@ -198,10 +211,23 @@ mod tests {
     fn a_stripe_is_reverted_only_when_enough_columns_deny_it() {
         for facts in all() {
             let (label, decision) = decide(STRIPES, &facts);
-            let is_reverted = matches!(decision, StripeDecision::Reverted | StripeDecision::RevertedInFlight);
+            let is_reverted =
+                matches!(decision, StripeDecision::Reverted | StripeDecision::RevertedInFlight { .. });
             let is_denied = facts.columns == Columns::NotDecodable && facts.is_enough_here;
             assert!(!is_reverted || is_denied && facts.tables == Tables::Known, "{label}: {facts:?}");
             assert!(decision != StripeDecision::Whole || facts.columns == Columns::Decodable, "{label}");
+        }
+    }
+
+    /// A damaged block becomes *never* only in a stripe in flight of which no claim says that it was lost.
+    #[test]
+    fn a_declared_loss_is_never_forgotten() {
+        for facts in all() {
+            if let (label, StripeDecision::RevertedInFlight { damaged: Damaged::IsNever }) =
+                decide(STRIPES, &facts)
+            {
+                assert!(facts.was_in_flight && !facts.has_lost_claim, "{label}: {facts:?}");
+            }
         }
     }
 
