@@ -106,6 +106,22 @@ mutants! {
     MemberNamedEarly = "member-named-early",
     /// A stamp is committed before the labels that it names are durable.
     StampBeforeLabels = "stamp-before-labels",
+    /// An opening does not compare the voters' labels with those that the host's record names.
+    StaleLabelsTrusted = "stale-labels-trusted",
+    /// The host's record names labels before they are durable.
+    LabelsRecordedEarly = "labels-recorded-early",
+    /// A stamp writes labels without looking whether another host has the pool by now.
+    BlindStamp = "blind-stamp",
+    /// An opening writes labels without looking whether another host wrote some since it watched.
+    BlindOpening = "blind-opening",
+    /// The label after a failed write goes to the slot of the newest durable label.
+    LabelOverDurable = "label-over-durable",
+    /// A stamp overwrites the pending label of a disk that is being elected.
+    StampOverPending = "stamp-over-pending",
+    /// A disk that was left out as an old one counts as a holder while it is absent.
+    OldDiskAsHolder = "old-disk-as-holder",
+    /// The hold compares labels that could not be written.
+    HoldOfUnlabelled = "hold-of-unlabelled",
     /// A disk that comes back to an open pool as it was long ago is filled as if it had only been absent.
     OldImageAsAbsent = "old-image-as-absent",
     /// A disk that is taken back in counts before its label says so.

@@ -17,13 +17,14 @@ use dolmen_placement::DomainId;
 use dolmen_store::Replica;
 use dolmen_units::{Bytes, DISKS_MAX, DiskId, DiskSlot, Epoch, EpochId, Lsn};
 
+use crate::arbiter::HostRecord;
 use crate::change::Purpose;
 use crate::create::metadata_needed;
 use crate::disk::Disk;
 use crate::error::PoolError;
 use crate::free::FreeMap;
 use crate::keys;
-use crate::members::raised;
+use crate::members::{labels_of, raised};
 use crate::pool::{ExcludeReason, Pool, domain_of};
 
 /// Disks that carry log and metadata when there are enough of them: more than the largest redundancy of any space
@@ -634,7 +635,8 @@ impl Pool {
     ) -> Result<(EpochId, Epoch, Vec<LogCopy>), PoolError> {
         let id = generation.epoch.id();
         if let Owner::Host(_) = owner {
-            let recorded = self.arbiter.record(self.id, id).await;
+            let labels = labels_of(generation.epoch.voters(), &self.named.borrow());
+            let recorded = self.arbiter.record(self.id, HostRecord { epoch: id, labels }).await;
             recorded.map_err(|source| PoolError::Arbiter { name: self.name.clone(), source })?;
         }
         for disk in self.disks() {

@@ -41,6 +41,11 @@ pub fn members_of<'a>(labels: impl Iterator<Item = &'a Label> + Clone, epoch: &E
     members
 }
 
+/// Returns the labels of voters that are known to be durable, for the record of the host.
+pub(crate) fn labels_of(voters: &[DiskId], named: &Named) -> Named {
+    voters.iter().filter_map(|voter| Some((*voter, named.get(voter).copied()?))).collect()
+}
+
 /// Has entries name labels that are known to be durable.
 pub(crate) fn raise(members: &mut [Member], named: &Named) {
     for member in members {

@@ -14,14 +14,16 @@ use dolmen_block_io::Seams;
 use dolmen_block_io::sync::{AsyncMutex, Notify, join_all};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Extent, ExtentError, FEATURE_ENTRIES, Generation, Label, Member, write_label};
-use dolmen_epoch::{Decision, DiskView, EpochRecord, Kind, Owner, ReadOnlyReason, Successor, next};
+use dolmen_epoch::{
+    Decision, DiskView, EpochRecord, Kind, Owner, ReadOnlyReason, Successor, labels_before_record, next,
+};
 use dolmen_future_pool::pooled;
 use dolmen_journal::{Class, Log, LogCopy, Owner as SpanOwner, Place, Recovered, Wait, recover};
 use dolmen_mutation::mutation;
 use dolmen_store::{Replica, Store, StoreOptions};
 use dolmen_units::{DiskId, Epoch, Lsn, Name, PoolId};
 
-use crate::arbiter::Arbiter;
+use crate::arbiter::{Arbiter, HostRecord};
 use crate::change::decode_edits;
 use crate::checkpoint::LogNeed;
 use crate::create::{areas, metadata_needed};
@@ -32,7 +34,7 @@ use crate::error::{OpenError, PoolError, StrayReason};
 use crate::free::{FreeMap, Run};
 use crate::hosts::{hold, watch};
 use crate::keys;
-use crate::members::{Named, generation_of, members_of, raised, stray_reason};
+use crate::members::{Named, generation_of, labels_of, members_of, raise, raised, stray_reason};
 use crate::pool::{Pool, PoolState, RECORD_BLOCKS, RECORD_META, RECORD_OPEN, RecordedBlocks, RecoveredBlock};
 use crate::stamp::STAMP_EVERY;
 
@@ -216,18 +218,27 @@ async fn choose(
     check_candidates(&candidates)?;
     let views: Vec<DiskView> = candidates.iter().map(view_of).collect();
     let (candidates, unfit) = without_unfit(candidates)?;
-    let named = arbiter.named(pool).await?;
-    let (build_on, highest, read_only) = match dolmen_epoch::decide(arbiter.host(), named, &views) {
+    let record = arbiter.named(pool).await?;
+    let named = record.as_ref().map(|record| record.epoch);
+    let (build_on, highest, mut read_only) = match dolmen_epoch::decide(arbiter.host(), named, &views) {
         Decision::Write { build_on, highest } => (build_on, highest, None),
         Decision::ReadOnly { newest, highest, reason } => (newest, highest, Some(reason)),
         Decision::Nothing => return Err(OpenError::NoMetadata { name }),
     };
+    let labels =
+        candidates.iter().map(|candidate| &candidate.label).chain(unfit.iter().map(|one| &one.label));
+    let mut members = members_of(labels, &build_on);
+    // Labels of another epoch say nothing of this one.
+    let of_epoch = record.as_ref().filter(|record| record.epoch == build_on.id());
+    if let Some(record) = of_epoch.filter(|_| !mutation!(StaleLabelsTrusted)) {
+        match before_record(&candidates, &build_on, record) {
+            None => raise(&mut members, &record.labels),
+            Some(reason) => read_only = read_only.or(Some(reason)),
+        }
+    }
     if let (Some(source), OpenMode::Write) = (&read_only, mode) {
         return Err(OpenError::ReadOnly { name, source: source.clone() });
     }
-    let labels =
-        candidates.iter().map(|candidate| &candidate.label).chain(unfit.iter().map(|one| &one.label));
-    let members = members_of(labels, &build_on);
     let (candidates, left_out) = without_strays(candidates, &build_on, &members);
     // A disk that was absent when the pool was renamed has the name of before.
     let holder = candidates.iter().find(|candidate| {
@@ -237,6 +248,20 @@ async fn choose(
     let name = holder.map_or(name, |candidate| candidate.label.pool_name.clone());
     let company = if named == Some(build_on.id()) { Company::Alone } else { Company::Unknown };
     Ok(Choice { name, candidates, unfit, left_out, build_on, members, highest, read_only, company })
+}
+
+/// Returns the reason to open read-only when all voters here are older than the host's record says.
+fn before_record(
+    candidates: &[Candidate],
+    build_on: &EpochRecord,
+    record: &HostRecord,
+) -> Option<ReadOnlyReason> {
+    let labels = candidates
+        .iter()
+        .map(|candidate| &candidate.label)
+        .filter(|label| build_on.voters().contains(&label.disk) && generation_of(label, build_on).is_some());
+    let labels: Vec<(DiskId, u64)> = labels.map(|label| (label.disk, label.sequence)).collect();
+    labels_before_record(build_on.id(), &labels, &record.labels)
 }
 
 /// A device that was cut short: it counts as absent, but its label is believed where it says what it knew of.
@@ -589,7 +614,9 @@ impl Opening<'_> {
             if self.company == Company::Unknown {
                 hold(self.seams, &self.candidates, &self.unlabelled).await?;
             }
-            self.arbiter.record(self.pool_id(), pending.epoch.id()).await?;
+            let labels = labels_of(pending.epoch.voters(), &self.named);
+            let record = HostRecord { epoch: pending.epoch.id(), labels };
+            self.arbiter.record(self.pool_id(), record).await?;
             if kind == Kind::Forced {
                 return Ok(pending);
             }

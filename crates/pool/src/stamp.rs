@@ -1,12 +1,14 @@
 //! Stamps: while a pool is open, its members get a later label now and then, so that an image from before is told (docs/design/0027).
 //!
 //! Order of a stamp: (1) members without a vote that were written to get a later label each, (2) so do the voters, and (3) the
-//! voters once more. The second and third round name, in the members' table, what the rounds before have made durable.
+//! voters once more. The second and third round name, in the members' table, what the rounds before have made durable. (4) The
+//! host's record names the voters' labels of the second round, so that images of all voters of one moment are told as well.
 //!
 //! | crash | what is found |
 //! |---|---|
 //! | within (1) | labels that are later than the entries name: nothing is called old |
 //! | within (2) or (3) | voters that name different labels; each was durable before, so the latest one counts |
+//! | before or within (4) | a record that names earlier labels, which the voters have or have overwritten with later ones |
 //!
 //! A member whose label cannot be written is named as before, and stays: its next write tells. A voter leaves, as with a heartbeat.
 //!
@@ -18,14 +20,21 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use dolmen_block_io::sync::join_all;
+use dolmen_block_io::within;
+use dolmen_causes::in_one_line;
+use dolmen_epoch::Owner;
 use dolmen_mutation::mutation;
 use dolmen_units::DiskSlot;
 
+use crate::arbiter::HostRecord;
 use crate::disk::Disk;
+use crate::members::labels_of;
 use crate::pool::{ExcludeReason, Pool};
 
 /// How often members are stamped, at most. What a disk was given since is not told from an image that was taken since.
 pub(crate) const STAMP_EVERY: Duration = Duration::from_secs(600);
+/// How long a stamp waits for the host's record.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Pool {
     /// Whether the pool was written to, and the last stamp is long ago. Asked whenever the log was written.
@@ -53,9 +62,43 @@ impl Pool {
             self.stamp_voters().await;
         }
         join_all(others.iter().map(|disk| self.stamp_member(disk))).await;
-        for _ in 0..2 {
-            self.stamp_voters().await;
+        if mutation!(LabelsRecordedEarly) {
+            self.name_ahead(&self.disks());
+            self.record_labels(self.voter_labels()).await;
         }
+        self.stamp_voters().await;
+        // The labels of this round: where those of the next one rot, these are there still.
+        let durable = self.voter_labels();
+        self.stamp_voters().await;
+        self.record_labels(durable).await;
+    }
+
+    /// Returns the epoch in force and the labels of its voters that are known to be durable.
+    fn voter_labels(&self) -> HostRecord {
+        let now = self.now.borrow();
+        let labels = labels_of(now.epoch.voters(), &self.named.borrow());
+        HostRecord { epoch: now.epoch.id(), labels }
+    }
+
+    /// Has the host's record name labels of the voters. A record that cannot be written names those of before, which stays true.
+    /// A folder that does not answer holds up the end of the pool for [`RECORD_TIMEOUT`], and no I/O.
+    async fn record_labels(&self, record: HostRecord) {
+        let mutex = self.epoch_mutex.take().await;
+        // A later epoch has its own record, which must not be replaced with this one.
+        let is_owner = matches!(self.now.borrow().epoch.owner(), Owner::Host(_));
+        if self.writable_log().is_err() || !is_owner || self.now.borrow().epoch.id() != record.epoch {
+            return;
+        }
+        // Begun with the turn for epochs in hand, and waited for without: records are written in the order of the calls.
+        let recording = self.arbiter.record(self.id, record);
+        drop(mutex);
+        let clock = self.seams.clock.as_ref();
+        let why = match within(clock, clock.now() + RECORD_TIMEOUT, recording).await {
+            Some(Ok(())) => return,
+            Some(Err(error)) => in_one_line(&error),
+            None => format!("it took longer than {} s", RECORD_TIMEOUT.as_secs()),
+        };
+        tracing::warn!(pool = %self.name, why, "the host's record names older labels of the disks than it could; the next stamp writes it again");
     }
 
     /// The mutant: the next labels of disks count as durable.

@@ -3,6 +3,7 @@
 mod changes;
 mod corrupt_log;
 mod degraded;
+mod host_record;
 mod input;
 mod scale;
 mod two_hosts;
