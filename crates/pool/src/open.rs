@@ -10,8 +10,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use dolmen_block_io::Seams;
 use dolmen_block_io::sync::{AsyncMutex, Notify, join_all};
+use dolmen_block_io::{Seams, flush};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Extent, ExtentError, FEATURE_ENTRIES, Generation, Label, Member, write_label};
 use dolmen_epoch::{
@@ -34,7 +34,9 @@ use crate::error::{OpenError, PoolError, StrayReason};
 use crate::free::{FreeMap, Run};
 use crate::hosts::{hold, watch};
 use crate::keys;
-use crate::members::{Named, generation_of, labels_of, members_of, raise, raised, stray_reason};
+use crate::members::{
+    Named, generation_of, labels_of, members_of, raise, raised, sequence_after, stray_reason,
+};
 use crate::pool::{Pool, PoolState, RECORD_BLOCKS, RECORD_META, RECORD_OPEN, RecordedBlocks, RecoveredBlock};
 use crate::stamp::STAMP_EVERY;
 
@@ -491,7 +493,8 @@ impl Opening<'_> {
         self.check_sources()?;
         let read = self.read_metadata(Epoch(u64::MAX)).await?;
         let blocks = replay(&read)?;
-        let healthy = self.heal(&read).await;
+        let healed = self.heal(&read).await;
+        let healthy = self.flush_found_labels(healed).await;
         self.renew_members(&read.generation.members, &healthy).await;
         let generation = self.install(&read, healthy).await?;
         let id = generation.epoch.id();
@@ -540,6 +543,30 @@ impl Opening<'_> {
         healthy
     }
 
+    /// Makes the labels durable that were found and that no table names: who wrote them may have ended before the flush. So the
+    /// label that was found is the newest durable one, and the next goes to the other slot. Returns the voters without those
+    /// that could not be flushed.
+    async fn flush_found_labels(&mut self, mut voters: Vec<DiskId>) -> Vec<DiskId> {
+        let newest = |disk: &DiskId| self.named.get(disk).copied().unwrap_or_default();
+        let is_unnamed = |candidate: &&Candidate| candidate.label.sequence > newest(&candidate.label.disk);
+        let flushed = self.candidates.iter().filter(is_unnamed).map(async |candidate| {
+            let flushed = flush(candidate.device.as_ref(), self.highest).await;
+            (candidate.label.disk, candidate.label.sequence, flushed)
+        });
+        for (disk, sequence, flushed) in join_all(flushed).await {
+            match flushed {
+                Ok(()) => {
+                    self.named.insert(disk, sequence);
+                }
+                Err(error) => {
+                    tracing::warn!(%disk, %error, "the label of a disk could not be flushed");
+                    voters.retain(|voter| *voter != disk);
+                }
+            }
+        }
+        voters
+    }
+
     /// Gives the members without a vote that are here a later label each, which the epoch of this opening names: an image from
     /// before is told by that. What the label says of epochs stays as it is. A member whose label cannot be written is named
     /// as before.
@@ -549,7 +576,8 @@ impl Opening<'_> {
             members.iter().any(|member| member.disk == disk) && !voters.contains(&disk)
         };
         for candidate in self.candidates.iter_mut().filter(|candidate| is_meant(candidate)) {
-            candidate.label.sequence += 1;
+            let label = &mut candidate.label;
+            label.sequence = sequence_after(label.sequence, label.disk, &self.named);
         }
         let renewed = self.candidates.iter().filter(|candidate| is_meant(candidate)).map(async |candidate| {
             let written = if mutation!(MemberNamedEarly) {
@@ -640,7 +668,8 @@ impl Opening<'_> {
             if !pending.epoch.voters().contains(&candidate.label.disk) {
                 continue;
             }
-            candidate.label.sequence += 1;
+            candidate.label.sequence =
+                sequence_after(candidate.label.sequence, candidate.label.disk, &self.named);
             candidate.label.features = features;
             candidate.label.base = raised(base, &self.named);
             candidate.label.pending = next.map(|next| raised(next, &self.named));

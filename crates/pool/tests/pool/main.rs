@@ -5,5 +5,6 @@ mod corrupt_log;
 mod degraded;
 mod host_record;
 mod input;
+mod labels;
 mod scale;
 mod two_hosts;
