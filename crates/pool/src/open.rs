@@ -9,11 +9,14 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::time::Duration;
 
 use dolmen_block_io::sync::{AsyncMutex, Notify, join_all};
-use dolmen_block_io::{Seams, flush};
+use dolmen_block_io::{DeviceError, Seams, flush, within};
 use dolmen_causes::in_one_line;
-use dolmen_disk::{Extent, ExtentError, FEATURE_ENTRIES, Generation, Label, Member, write_label};
+use dolmen_disk::{
+    Extent, ExtentError, FEATURE_ENTRIES, Generation, Label, LabelIoError, Member, write_label,
+};
 use dolmen_epoch::{
     Decision, DiskView, EpochRecord, Kind, Owner, ReadOnlyReason, Successor, labels_before_record, next,
 };
@@ -32,7 +35,7 @@ use crate::disk::Disk;
 use crate::epochs::mark_absent;
 use crate::error::{OpenError, PoolError, StrayReason};
 use crate::free::{FreeMap, Run};
-use crate::hosts::{hold, watch};
+use crate::hosts::{check_labelled, hold, watch};
 use crate::keys;
 use crate::members::{
     Named, generation_of, labels_of, members_of, raise, raised, sequence_after, stray_reason,
@@ -42,6 +45,8 @@ use crate::stamp::STAMP_EVERY;
 
 /// Pages of the metadata map that are kept in memory, at most: 64 MiB.
 const CACHE_PAGES_MAX: usize = 4096;
+/// How long an opening waits for the label of a member without a vote: one that hangs holds up no opening.
+const RENEW_TIMEOUT: Duration = Duration::from_secs(10);
 /// Entries that one step of a scan reads.
 const SCAN_STEP: usize = 1024;
 
@@ -108,8 +113,18 @@ async fn open_in(
     mode: OpenMode,
     known: Option<Company>,
 ) -> Result<Opened, OpenError> {
-    let Choice { name, candidates, unfit, left_out, build_on, members, highest, read_only, company } =
-        choose(&*arbiter, candidates, mode).await?;
+    let Choice {
+        name,
+        candidates,
+        unfit,
+        left_out,
+        build_on,
+        members,
+        highest,
+        read_only,
+        company,
+        recorded,
+    } = choose(&*arbiter, candidates, mode).await?;
     let company = known.unwrap_or(company);
     let confirmed = read_only.is_some();
     if company == Company::Unknown && mode != OpenMode::Read {
@@ -128,6 +143,7 @@ async fn open_in(
         highest,
         confirmed,
         company,
+        recorded,
     };
     let strays = opening.left_out.clone();
     let opened = match mode {
@@ -199,6 +215,7 @@ struct Choice {
     highest: Epoch,
     read_only: Option<ReadOnlyReason>,
     company: Company,
+    recorded: Option<HostRecord>,
 }
 
 /// Whether another host may be at the disks that an opening is about to write to.
@@ -249,7 +266,8 @@ async fn choose(
     });
     let name = holder.map_or(name, |candidate| candidate.label.pool_name.clone());
     let company = if named == Some(build_on.id()) { Company::Alone } else { Company::Unknown };
-    Ok(Choice { name, candidates, unfit, left_out, build_on, members, highest, read_only, company })
+    let recorded = record;
+    Ok(Choice { name, candidates, unfit, left_out, build_on, members, highest, read_only, company, recorded })
 }
 
 /// Returns the reason to open read-only when all voters here are older than the host's record says.
@@ -389,6 +407,8 @@ struct Opening<'a> {
     /// A person confirmed what the rule forbids: a new line of history begins.
     confirmed: bool,
     company: Company,
+    /// The host's record before this opening.
+    recorded: Option<HostRecord>,
 }
 
 /// What was read of a pool before anything is written.
@@ -550,7 +570,16 @@ impl Opening<'_> {
         let newest = |disk: &DiskId| self.named.get(disk).copied().unwrap_or_default();
         let is_unnamed = |candidate: &&Candidate| candidate.label.sequence > newest(&candidate.label.disk);
         let flushed = self.candidates.iter().filter(is_unnamed).map(async |candidate| {
-            let flushed = flush(candidate.device.as_ref(), self.highest).await;
+            let flushing = flush(candidate.device.as_ref(), self.highest);
+            let clock = self.seams.clock.as_ref();
+            // A voter is waited for: its log was, too.
+            let flushed = match voters.contains(&candidate.label.disk) {
+                true => flushing.await,
+                false => {
+                    let in_time = within(clock, clock.now() + RENEW_TIMEOUT, flushing).await;
+                    in_time.unwrap_or(Err(DeviceError::TimedOut))
+                }
+            };
             (candidate.label.disk, candidate.label.sequence, flushed)
         });
         for (disk, sequence, flushed) in join_all(flushed).await {
@@ -583,7 +612,13 @@ impl Opening<'_> {
             let written = if mutation!(MemberNamedEarly) {
                 Ok(())
             } else {
-                write_label(self.seams, candidate.device.as_ref(), self.highest, &candidate.label).await
+                let clock = self.seams.clock.as_ref();
+                let writing = write_label(self.seams, candidate.device.as_ref(), self.highest, &candidate.label);
+                within(clock, clock.now() + RENEW_TIMEOUT, writing).await.unwrap_or_else(|| {
+                    let device = candidate.device.name();
+                    let source = DeviceError::TimedOut;
+                    Err(LabelIoError { device, doing: "writing the label", at: 0, source })
+                })
             };
             if let Err(error) = &written {
                 tracing::warn!(disk = %candidate.device.name(), %error, "the label of a member could not be written");
@@ -635,6 +670,8 @@ impl Opening<'_> {
             // A confirmed opening is in force at once: its labels never speak of an epoch that may not have been.
             let (base, next) =
                 if kind == Kind::Forced { (&pending, None) } else { (&built_on, Some(&pending)) };
+            // Healing, flushes and labels of other members came since the watch, and each may have taken long.
+            self.check_alone().await?;
             if let Err(failed) = self.label(&pending, base, next).await {
                 voters.retain(|voter| *voter != failed);
                 continue;
@@ -645,6 +682,12 @@ impl Opening<'_> {
             let labels = labels_of(pending.epoch.voters(), &self.named);
             let record = HostRecord { epoch: pending.epoch.id(), labels };
             self.arbiter.record(self.pool_id(), record).await?;
+            if let Err(refused) = self.check_alone().await {
+                // The epoch was never in force: nothing was acknowledged under it, and no label calls it settled. A record of it would keep
+                // this host from the pool.
+                self.restore_record().await?;
+                return Err(refused);
+            }
             if kind == Kind::Forced {
                 return Ok(pending);
             }
@@ -654,6 +697,23 @@ impl Opening<'_> {
             }
             (built_on, kind) = (pending, Kind::Change);
         }
+    }
+
+    /// Fails if another host wrote labels since the watch. An opening that knows itself alone does not look.
+    async fn check_alone(&self) -> Result<(), OpenError> {
+        if self.company == Company::Alone || mutation!(BlindOpening) {
+            return Ok(());
+        }
+        check_labelled(self.seams, &self.candidates, &self.unlabelled).await
+    }
+
+    /// Has the host's record name what it named before this opening.
+    async fn restore_record(&self) -> Result<(), OpenError> {
+        match &self.recorded {
+            Some(record) => self.arbiter.record(self.pool_id(), record.clone()).await?,
+            None => self.arbiter.withdraw(self.pool_id()).await?,
+        }
+        Ok(())
     }
 
     /// Writes labels to the voters of `pending`; the one that failed otherwise.

@@ -14,8 +14,12 @@
 //!
 //! Invariant: a stamp of a member never replaces a label with a pending epoch that may still come into force.
 //!
-//! Invariant: nothing waits for a stamp but the next one and the end of the pool, and the turn for epochs is held for the voters alone.
+//! Invariant: a stamp writes no label of a pool that another host has taken, as far as the voters' labels tell.
+//!
+//! Invariant: nothing waits for a stamp but the next one and the end of the pool. The turn for epochs is held for the voters alone,
+//! and no longer than [`EPOCH_MUTEX_MAX`] while they are written.
 
+use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -33,6 +37,8 @@ use crate::pool::{ExcludeReason, Pool};
 
 /// How often members are stamped, at most. What a disk was given since is not told from an image that was taken since.
 pub(crate) const STAMP_EVERY: Duration = Duration::from_secs(600);
+/// How long a stamp of voters holds the turn for epochs: a voter that leaves because it hangs needs that turn.
+const EPOCH_MUTEX_MAX: Duration = Duration::from_secs(2);
 /// How long a stamp waits for the host's record.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -52,6 +58,9 @@ impl Pool {
         let _stamp = self.stamp_mutex.take().await;
         self.stamp_due.set(self.seams.clock.now() + STAMP_EVERY);
         if self.writable_log().is_err() {
+            return;
+        }
+        if self.is_taken().await {
             return;
         }
         let voters = self.voters();
@@ -101,6 +110,23 @@ impl Pool {
         tracing::warn!(pool = %self.name, why, "the host's record names older labels of the disks than it could; the next stamp writes it again");
     }
 
+    /// Looks whether another host has written a voter's label, and stops the pool if so: a stamp would wipe out what that host
+    /// wrote, and both would go on.
+    async fn is_taken(self: &Rc<Self>) -> bool {
+        let _exclusive = self.epoch_mutex.take().await;
+        self.latch_if_taken().await
+    }
+
+    /// As [`is_taken`](Self::is_taken). The caller holds the turn for epochs.
+    async fn latch_if_taken(&self) -> bool {
+        if mutation!(BlindStamp) {
+            return false;
+        }
+        let taken = self.foreign_writer().await;
+        taken.iter().for_each(|cause| self.latch(cause.clone()));
+        taken.is_some()
+    }
+
     /// The mutant: the next labels of disks count as durable.
     fn name_ahead(&self, disks: &[Rc<Disk>]) {
         let sequences = self.sequences.borrow();
@@ -114,7 +140,7 @@ impl Pool {
         // under the same mutex: a stamp over that would leave a voter without the epoch that comes into force.
         let now = self.now.borrow().clone();
         let is_elected = now.epoch.voters().contains(&disk.id()) || disk.is_pending_after(now.epoch.number());
-        if is_elected {
+        if is_elected && !mutation!(StampOverPending) {
             return;
         }
         let stamped = disk.begin_stamp();
@@ -129,27 +155,48 @@ impl Pool {
 
     async fn stamp_voters(self: &Rc<Self>) {
         let mutex = self.epoch_mutex.take().await;
-        if self.writable_log().is_err() {
+        if self.writable_log().is_err() || self.latch_if_taken().await {
             return;
         }
-        let now = self.now.borrow().clone();
-        let voters = self.disks().into_iter().filter(|disk| now.epoch.voters().contains(&disk.id()));
-        let voters: Vec<Rc<Disk>> = voters.filter(|disk| disk.is_present()).collect();
-        let failed = join_all(voters.iter().map(async |disk| {
-            disk.note_other_write();
-            let renewed = self.renew_one_label(disk, &now).await;
-            renewed.err().map(|error| {
-                tracing::warn!(pool = %self.name, disk = %disk.name(), %error, "a stamp could not be written");
-                disk.slot()
-            })
-        }))
-        .await;
+        let voters = self.voters();
+        let voters: Vec<Rc<Disk>> = self
+            .disks()
+            .into_iter()
+            .filter(|disk| disk.is_present() && voters.contains(&disk.id()))
+            .collect();
+        let mut stamping = pin!(join_all(voters.iter().map(|disk| self.stamp_voter(disk))));
+        // A voter that hangs keeps its label's mutex, and the others theirs no longer than their labels take.
+        let clock = self.seams.clock.as_ref();
+        let in_time = within(clock, clock.now() + EPOCH_MUTEX_MAX, &mut stamping).await;
         drop(mutex);
+        let failed = match in_time {
+            Some(failed) => failed,
+            None => stamping.await,
+        };
         let failed: Vec<DiskSlot> = failed.into_iter().flatten().collect();
         for slot in failed {
             // Should that fail, the pool is latched already.
             let _ = self.exclude(slot, ExcludeReason::MissedCommit).await;
         }
+    }
+}
+
+impl Pool {
+    /// Gives a voter a later label; its slot if that failed.
+    async fn stamp_voter(&self, disk: &Rc<Disk>) -> Option<DiskSlot> {
+        let _exclusive = disk.label_mutex.take().await;
+        // The turn for epochs may have gone on to a change of epoch, while this waited for a label that hung.
+        let now = self.now.borrow().clone();
+        let is_voter = disk.is_present() && now.epoch.voters().contains(&disk.id());
+        if !is_voter || disk.is_pending_after(now.epoch.number()) {
+            return None;
+        }
+        disk.note_other_write();
+        let renewed = self.renew_exclusively(disk, &now).await;
+        renewed.err().map(|error| {
+            tracing::warn!(pool = %self.name, disk = %disk.name(), %error, "a stamp could not be written");
+            disk.slot()
+        })
     }
 }
 

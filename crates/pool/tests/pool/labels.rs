@@ -258,3 +258,25 @@ fn a_label_never_goes_over_the_newest_durable_one() {
         assert!(bench.durable.iter().all(|slots| slots.durable.get().is_some()), "no label was seen");
     }
 }
+
+#[test]
+fn a_voter_that_hangs_while_it_is_stamped_can_leave_at_once() {
+    // Scenario: a voter hangs when it is to be stamped. It leaves as soon as that is asked for, long before its command is given
+    // up, and the pool goes on: the stamp does not hold the turn for epochs.
+    let bench = Bench::new(50);
+    bench.run(async move |lab| {
+        let pool = lab.create().await;
+        lab.pause(Duration::from_secs(700)).await;
+        // The log of the other voters says that the stamp is due; the label is the next that this one gets.
+        lab.slots[1].hangs.set(true);
+        assert!(commit(&pool).await);
+        lab.pause(Duration::from_millis(100)).await;
+        let begun = lab.seams.clock.now();
+        pool.exclude(DiskSlot(1), ExcludeReason::Asked).await.unwrap();
+        assert!(
+            lab.seams.clock.now().since(begun) < Duration::from_secs(5),
+            "a stamp held the turn for epochs"
+        );
+        assert!(commit(&pool).await, "{:?}", pool.state());
+    });
+}

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use dolmen_block_io::sync::{Notify, join_all};
 use dolmen_block_io::{
-    BlockDevice, Command, Completions, Geometry, Instant, IoCounters, Outcome, Seams, Submission, sleep,
+    Action, BlockDevice, Command, Completions, Geometry, Instant, IoCounters, Outcome, Seams, Submission,
+    sleep,
 };
 use dolmen_buffer::ArenaConfig;
+use dolmen_disk::{Contents, look, write_label};
 use dolmen_pool::{
     Arbiter, CreateOptions, HOLD, MemoryArbiter, OpenError, OpenMode, OpenOptions, Opened, Pool, PoolState,
     Purpose, WATCH, create, discover, keys, open,
@@ -341,6 +343,122 @@ fn a_pool_is_whole_wherever_its_heartbeat_is_cut() {
             let opened = host.open(OpenMode::Write).await.unwrap();
             let kept = opened.pool.get(&keys::space(dolmen_units::SpaceId(9))).await.unwrap();
             assert_eq!(kept, Some(vec![1]));
+        };
+        scene.world.run(body).unwrap();
+    }
+}
+
+/// Writes the label of a disk as another host would, and returns its number.
+async fn write_as_another(seams: &Seams, device: &dyn BlockDevice) -> u64 {
+    let Contents::Member { mut label, .. } = look(seams, device).await.unwrap() else { panic!("no label") };
+    label.sequence += 1;
+    label.heartbeat += 1000;
+    write_label(seams, device, Epoch(u64::MAX), &label).await.unwrap();
+    label.heartbeat
+}
+
+async fn heartbeat_of(seams: &Seams, device: &dyn BlockDevice) -> u64 {
+    let Contents::Member { label, .. } = look(seams, device).await.unwrap() else { panic!("no label") };
+    label.heartbeat
+}
+
+#[test]
+fn a_stamp_leaves_the_label_of_another_host() {
+    // Scenario: another host writes the label of a voter between two heartbeats, and the owner closes the pool at once, which
+    // stamps. The owner stops, and the label of the other host stays as it is.
+    let scene = shared(300);
+    let [first, second] = scene.hosts.clone();
+    let body = async move {
+        let (seams, device) = (&second.seams, second.devices[0].as_ref());
+        let pool = first.create().await;
+        assert!(commit(&pool).await);
+        sleep(seams.clock.as_ref(), Duration::from_millis(700)).await;
+        let written = write_as_another(seams, device).await;
+        let _ = pool.close().await;
+        assert!(matches!(pool.state(), PoolState::Latched(_)), "{:?}", pool.state());
+        assert_eq!(heartbeat_of(seams, device).await, written, "a stamp went over the label of another host");
+    };
+    scene.world.run(body).unwrap();
+}
+
+/// A device that passes writes on after a while.
+struct Late {
+    inner: Rc<dyn BlockDevice>,
+    completions: Rc<Completions>,
+    seams: Seams,
+    by: Duration,
+}
+
+impl BlockDevice for Late {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    fn submit(&self, command: Command) -> Submission {
+        if !matches!(command.action, Action::Write { .. }) {
+            return self.inner.submit(command);
+        }
+        let (key, submission) = self.completions.begin();
+        let (inner, completions) = (Rc::clone(&self.inner), Rc::clone(&self.completions));
+        let (clock, by) = (Rc::clone(&self.seams.clock), self.by);
+        let pass_on = async move {
+            sleep(clock.as_ref(), by).await;
+            let Outcome { result, payload } = inner.submit(command).await;
+            completions.complete(key, Outcome { result, payload });
+        };
+        self.seams.spawner.spawn("late write", Box::pin(pass_on));
+        submission
+    }
+
+    fn fence(&self, epoch: Epoch) {
+        self.inner.fence(epoch);
+    }
+
+    fn counters(&self) -> IoCounters {
+        self.inner.counters()
+    }
+}
+
+#[test]
+fn an_opening_that_was_slow_after_its_watch_looks_again() {
+    // Scenario: a pool is opened on another host. After the watch, a disk without a vote takes long for its label, and meanwhile
+    // the first host writes the label of a voter. The opening is refused, and that label stays as it is. Without another host,
+    // it succeeds.
+    for is_taken in [true, false] {
+        let scene = scene_of(301, 7, || DiskProfile::new(Bytes::mib(64)).shareable());
+        let [first, mut second] = scene.hosts.clone();
+        let inner = Rc::clone(&second.devices[6]);
+        let (seams, by) = (second.seams.clone(), Duration::from_secs(60));
+        second.devices[6] = Rc::new(Late { inner, completions: Completions::new(), seams, by });
+        let devices = first.devices.clone();
+        let body = async move {
+            first.create().await.export().await.unwrap();
+            let (seams, clock) = (first.seams.clone(), Rc::clone(&first.seams.clock));
+            let written = Rc::new(Cell::new(None));
+            if is_taken {
+                let (written, clock) = (Rc::clone(&written), Rc::clone(&clock));
+                let voter = Rc::clone(&devices[0]);
+                let taking = async move {
+                    sleep(clock.as_ref(), WATCH + Duration::from_secs(5)).await;
+                    written.set(Some(write_as_another(&seams, voter.as_ref()).await));
+                };
+                first.seams.spawner.spawn("another host", Box::pin(taking));
+            }
+            let opened = second.open(OpenMode::Write).await;
+            assert_eq!(
+                is_open_elsewhere(&opened),
+                is_taken,
+                "opened over the label of another host: {opened:?}"
+            );
+            assert_eq!(opened.is_ok(), !is_taken, "{opened:?}");
+            if let Some(written) = written.get() {
+                let found = heartbeat_of(&first.seams, devices[0].as_ref()).await;
+                assert_eq!(found, written, "an opening went over the label of another host");
+            }
         };
         scene.world.run(body).unwrap();
     }
