@@ -44,7 +44,7 @@ pub use checkpoint::{LogNeed, TableOwner};
 pub use create::{
     AbsentMember, CHECKPOINT_BYTES, CreateOptions, areas, check_devices, create, create_as, metadata_lengths,
 };
-pub use discover::{Candidate, Found, discover, owner_of};
+pub use discover::{Candidate, Found, discover, name_of, owner_of};
 pub use disk::{Ailment, Disk, DiskCounters, DiskState};
 pub use dolmen_epoch::{ChangeError, VOTERS_MAX};
 pub use error::{CreateError, OpenError, PoolError, StrayReason};

@@ -15,7 +15,8 @@ use dolmen_block_io::sync::{AsyncMutex, Notify, join_all};
 use dolmen_block_io::{DeviceError, Seams, flush, within};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{
-    Extent, ExtentError, FEATURE_ENTRIES, Generation, Label, LabelIoError, Member, write_label,
+    Contents, Extent, ExtentError, FEATURE_ENTRIES, Generation, Label, LabelIoError, Member, look,
+    write_label,
 };
 use dolmen_epoch::{
     Decision, DiskView, EpochRecord, Kind, Owner, ReadOnlyReason, Successor, labels_before_record, next,
@@ -113,6 +114,10 @@ async fn open_in(
     mode: OpenMode,
     known: Option<Company>,
 ) -> Result<Opened, OpenError> {
+    let chosen = match mode {
+        OpenMode::Read => choose_to_read(seams, &*arbiter, candidates).await?,
+        OpenMode::Write | OpenMode::Confirmed => choose(&*arbiter, candidates, mode).await?,
+    };
     let Choice {
         name,
         candidates,
@@ -124,7 +129,7 @@ async fn open_in(
         read_only,
         company,
         recorded,
-    } = choose(&*arbiter, candidates, mode).await?;
+    } = chosen;
     let company = known.unwrap_or(company);
     let confirmed = read_only.is_some();
     if company == Company::Unknown && mode != OpenMode::Read {
@@ -224,6 +229,34 @@ enum Company {
     /// This host's record names the epoch that they are in: nobody has opened the pool since.
     Alone,
     Unknown,
+}
+
+/// As [`choose`], of a pool that may be open for writing elsewhere: a label that was read before a stamp, and the voters' labels
+/// from after it, make a sound disk look old. So where a disk is left out, and labels have changed since, they are read once more.
+#[pooled]
+async fn choose_to_read(
+    seams: &Seams,
+    arbiter: &dyn Arbiter,
+    candidates: Vec<Candidate>,
+) -> Result<Choice, OpenError> {
+    let chosen = choose(arbiter, candidates.clone(), OpenMode::Read).await;
+    if chosen.as_ref().is_ok_and(|chosen| chosen.left_out.is_empty() && chosen.read_only.is_none()) {
+        return chosen;
+    }
+    let again = join_all(candidates.iter().map(|candidate| look_again(seams, candidate))).await;
+    let is_changed =
+        again.iter().zip(&candidates).any(|(again, before)| again.label.sequence != before.label.sequence);
+    if is_changed { choose(arbiter, again, OpenMode::Read).await } else { chosen }
+}
+
+/// Returns a candidate with the label that its disk has now, or as it is where that cannot be read.
+async fn look_again(seams: &Seams, candidate: &Candidate) -> Candidate {
+    match look(seams, candidate.device.as_ref()).await {
+        Ok(Contents::Member { label, .. }) if label.disk == candidate.label.disk => {
+            Candidate { label: *label, ..candidate.clone() }
+        }
+        _ => candidate.clone(),
+    }
 }
 
 #[pooled]

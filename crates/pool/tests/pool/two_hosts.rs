@@ -15,7 +15,7 @@ use dolmen_buffer::ArenaConfig;
 use dolmen_disk::{Contents, look, write_label};
 use dolmen_pool::{
     Arbiter, CreateOptions, HOLD, MemoryArbiter, OpenError, OpenMode, OpenOptions, Opened, Pool, PoolState,
-    Purpose, WATCH, create, discover, keys, open,
+    Purpose, WATCH, create, discover, keys, name_of, open,
 };
 use dolmen_sim::{DiskProfile, FaultKind, FaultRates, Rate, SimDisk, World};
 use dolmen_units::{Bytes, Epoch, HostId};
@@ -462,4 +462,61 @@ fn an_opening_that_was_slow_after_its_watch_looks_again() {
         };
         scene.world.run(body).unwrap();
     }
+}
+
+#[test]
+fn a_pool_that_is_open_elsewhere_is_read_with_labels_of_one_moment() {
+    // Scenario: the label of a disk without a vote is read, the owner gives that disk a later one and names it, and then the
+    // labels of the others are read. An opening for reading reads them once more, and no sound disk is called old.
+    let scene = scene_of(302, 7, || DiskProfile::new(Bytes::mib(64)).shareable());
+    let [first, second] = scene.hosts.clone();
+    let body = async move {
+        let pool = first.create().await;
+        let found =
+            async || discover(&second.seams, &second.devices).await.pools.into_values().next().unwrap();
+        let before = found().await;
+        // More than the time between two stamps.
+        sleep(first.seams.clock.as_ref(), Duration::from_secs(700)).await;
+        assert!(commit(&pool).await);
+        sleep(first.seams.clock.as_ref(), Duration::from_secs(5)).await;
+        let mut mixed = found().await;
+        mixed[6] = before[6].clone();
+        assert!(mixed[6].label.sequence < found().await[6].label.sequence, "it got no later label");
+        let arbiter = Rc::clone(&second.arbiter) as Rc<dyn Arbiter>;
+        let options = OpenOptions { mode: OpenMode::Read };
+        let opened = open(&second.seams, arbiter, mixed, &options).await.unwrap();
+        let old: Vec<String> = opened
+            .pool
+            .disks()
+            .iter()
+            .filter(|disk| disk.is_left_out_as_old())
+            .map(|disk| disk.name())
+            .collect();
+        assert!(old.is_empty(), "sound disks are called old: {old:?}");
+    };
+    scene.world.run(body).unwrap();
+}
+
+#[test]
+fn the_name_of_a_pool_is_that_of_a_voter_of_its_newest_epoch() {
+    // Scenario: labels of one pool with different names: an absent disk has the name of before, and may come first.
+    let scene = scene_of(303, 6, || DiskProfile::new(Bytes::mib(64)));
+    let [first, _] = scene.hosts.clone();
+    let body = async move {
+        let pool = first.create().await;
+        let found = async || discover(&first.seams, &first.devices).await.pools.into_values().next().unwrap();
+        let mut before = found().await;
+        before[0].label.pool_name = "before".parse().unwrap();
+        pool.exclude(dolmen_units::DiskSlot(0), dolmen_pool::ExcludeReason::Asked).await.unwrap();
+        pool.close().await.unwrap();
+        let mut candidates = found().await;
+        candidates[0] = before[0].clone();
+        // Members without a vote say less than voters.
+        candidates[5].label.pool_name = "other".parse().unwrap();
+        for _ in 0..candidates.len() {
+            assert_eq!(name_of(&candidates).map(ToString::to_string), Some("tank".to_owned()));
+            candidates.rotate_left(1);
+        }
+    };
+    scene.world.run(body).unwrap();
 }
