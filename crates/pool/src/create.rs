@@ -377,14 +377,23 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes a device back that is a member and was away.
+    /// Takes a device back that is a member and was away. `seen` is what the caller found on it, and has acted upon: all of an
+    /// old disk is stale by now.
     ///
     /// # Errors
-    /// [`PoolError::NoSuchDisk`] when it is no absent member, or what the pool says.
+    /// [`PoolError::NoSuchDisk`] when it is no absent member, [`PoolError::Stray`] when it is an old disk and was none when it was
+    /// seen, or what the pool says.
     #[pooled]
-    pub async fn readmit(self: &Rc<Self>, device: Rc<dyn BlockDevice>) -> Result<Rc<Disk>, PoolError> {
-        let AbsentMember { disk: known, label, lost_labels, .. } =
+    pub async fn readmit(
+        self: &Rc<Self>,
+        device: Rc<dyn BlockDevice>,
+        seen: &AbsentMember,
+    ) -> Result<Rc<Disk>, PoolError> {
+        let AbsentMember { disk: known, label, lost_labels, old } =
             self.absent_member(device.as_ref()).await?;
+        if let (Some(why), None) = (old, &seen.old) {
+            return Err(PoolError::Stray { name: self.name.clone(), disk: device.name(), why });
+        }
         // Those that are written now stand where they stood.
         known.note_lost_labels(&lost_labels);
         let joining = Joining::Back(&label);
