@@ -116,10 +116,6 @@ mutants! {
     BlindOpening = "blind-opening",
     /// The label after a failed write goes to the slot of the newest durable label.
     LabelOverDurable = "label-over-durable",
-    /// A stamp overwrites the pending label of a disk that is being elected.
-    StampOverPending = "stamp-over-pending",
-    /// A disk that was left out as an old one counts as a holder while it is absent.
-    OldDiskAsHolder = "old-disk-as-holder",
     /// The hold compares labels that could not be written.
     HoldOfUnlabelled = "hold-of-unlabelled",
     /// A disk that comes back to an open pool as it was long ago is filled as if it had only been absent.

@@ -159,7 +159,7 @@ impl Spaces {
 /// content of another old disk replaced by its own.
 fn is_other_holder(pool: &Pool, slab: &Slab, slot: DiskSlot) -> bool {
     let is_old = || pool.disk(slab.disk).is_some_and(|disk| disk.is_left_out_as_old());
-    slab.disk != slot && (mutation!(OldDiskAsHolder) || !is_old())
+    slab.disk != slot && !is_old()
 }
 
 /// The row as it is when slabs on a disk lack what was written since an epoch, and the edits that say so.
