@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_block_linux::FileLimit;
-use dolmen_pool::{Arbiter, ArbiterError, LocalFuture};
-use dolmen_units::{EpochId, HostId, PoolId};
+use dolmen_pool::{Arbiter, ArbiterError, HostRecord, LocalFuture};
+use dolmen_units::{HostId, PoolId};
 
 use crate::epoch_record::{self, RecordError};
 use crate::files::remove_durably;
@@ -46,7 +46,7 @@ impl Arbiter for FileArbiter {
         self.host
     }
 
-    fn named(&self, pool: PoolId) -> LocalFuture<'_, Result<Option<EpochId>, ArbiterError>> {
+    fn named(&self, pool: PoolId) -> LocalFuture<'_, Result<Option<HostRecord>, ArbiterError>> {
         let path = self.path(pool);
         Box::pin(async move {
             let shown = path.display().to_string();
@@ -64,18 +64,21 @@ impl Arbiter for FileArbiter {
         })
     }
 
-    fn record(&self, pool: PoolId, epoch: EpochId) -> LocalFuture<'_, Result<(), ArbiterError>> {
+    fn record(&self, pool: PoolId, record: HostRecord) -> LocalFuture<'_, Result<(), ArbiterError>> {
         let path = self.path(pool);
+        // Begun at the call: a record of a later epoch must not be overwritten with one that was asked for before it.
+        let writing = self.file_worker.run(move || epoch_record::write(&path, pool, &record));
         Box::pin(async move {
-            let written = self.file_worker.run(move || epoch_record::write(&path, pool, epoch)).await;
+            let written = writing.await;
             written.map_err(|error| failed("writing", pool, error.to_string(), &error))
         })
     }
 
     fn withdraw(&self, pool: PoolId) -> LocalFuture<'_, Result<(), ArbiterError>> {
         let path = self.path(pool);
+        let removing = self.file_worker.run(move || remove_durably(&path));
         Box::pin(async move {
-            let removed = self.file_worker.run(move || remove_durably(&path)).await;
+            let removed = removing.await;
             removed.map_err(|error| failed("removing", pool, error.to_string(), &error))
         })
     }

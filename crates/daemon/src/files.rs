@@ -117,11 +117,18 @@ pub(crate) fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Removes a file durably; one that is not there is as good.
+/// Removes a file durably; one that is not there is as good. The folder is synced in either case: an earlier removal may have
+/// failed at its sync, and a power cut would bring the file back.
 pub(crate) fn remove_durably(path: &Path) -> io::Result<()> {
+    let not_there = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
     match fs::remove_file(path) {
-        Ok(()) => File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if !not_there(&error) => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    match File::open(path.parent().unwrap_or(Path::new("/"))) {
+        Ok(folder) => folder.sync_all(),
+        // Without a folder there is no file.
+        Err(error) if not_there(&error) => Ok(()),
         Err(error) => Err(error),
     }
 }
@@ -213,6 +220,7 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         remove_durably(&path).unwrap();
         remove_durably(&path).unwrap();
+        remove_durably(&folder.path().join("none").join("file")).unwrap();
         assert_eq!(read_if_any(&path).unwrap(), None);
     }
 }

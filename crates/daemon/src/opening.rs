@@ -12,7 +12,8 @@ use dolmen_block_linux::Listener;
 use dolmen_causes::in_one_line;
 use dolmen_nbd::Access;
 use dolmen_pool::{
-    Candidate, Found, OpenError, OpenMode, OpenOptions, Opened, PoolState, Purpose, foresee, open, owner_of,
+    Candidate, Found, OpenError, OpenMode, OpenOptions, Opened, PoolState, Purpose, foresee, name_of, open,
+    owner_of,
 };
 use dolmen_space::{Clients, Spaces};
 use dolmen_units::{Name, PoolId};
@@ -391,7 +392,7 @@ impl Engine {
         let (id, candidates) = self.choose(&request, &named, &found)?;
         let paths = paths_of(candidates);
         let left_out = unusable_at(&asked, &found);
-        let own = candidates.first().map(|first| first.label.pool_name.to_string()).unwrap_or_default();
+        let own = name_of(candidates).map(ToString::to_string).unwrap_or_default();
         let rename = request.rename.as_deref().map(parse_name).transpose()?;
         let name = rename.as_ref().map_or_else(|| own.clone(), ToString::to_string);
         self.check_name_is_free(id, &name)?;
@@ -604,7 +605,7 @@ fn step_of_renaming(own: &str, name: &str, mode: ImportMode) -> Option<String> {
 
 /// A pool by its name and identity, for people who have several of one name.
 fn named_by_id(id: PoolId, candidates: &[Candidate]) -> String {
-    let name = candidates.first().map(|first| first.label.pool_name.to_string()).unwrap_or_default();
+    let name = name_of(candidates).map(ToString::to_string).unwrap_or_default();
     format!("{name} ({id})")
 }
 

@@ -13,6 +13,9 @@ use crate::format::{
     RawSpan,
 };
 
+/// The largest sequence of a label: half of what its field holds. No disk ever gets as many labels, and the numbers after it exist.
+pub const SEQUENCE_MAX: u64 = u64::MAX / 2;
+
 /// What a pool does with a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberState {
@@ -323,7 +326,7 @@ impl Label {
             pool: PoolId(raw.pool),
             pool_name: pool_name.ok_or(value("name of the pool", 0))?,
             disk: DiskId(raw.disk),
-            sequence: raw.sequence.get(),
+            sequence: checked_sequence(raw.sequence.get(), at)?,
             extent,
             log: Bytes(log),
             pages: Bytes(pages),
@@ -332,6 +335,14 @@ impl Label {
             base,
             pending,
         })
+    }
+}
+
+/// Checks the number of a label. After the largest one there is no next, and the disk could get no label any more.
+fn checked_sequence(found: u64, at: u64) -> Result<u64, LabelError> {
+    match found <= SEQUENCE_MAX {
+        true => Ok(found),
+        false => Err(LabelError::Limit { at, field: "sequence", found, limit: SEQUENCE_MAX }),
     }
 }
 
@@ -419,7 +430,7 @@ impl RawMember {
             fault_domain: self.fault_domain.get(),
             left: Epoch(self.left.get()),
             successor: self.successor.get().checked_sub(1).map(DiskSlot),
-            sequence: self.sequence.get(),
+            sequence: checked_sequence(self.sequence.get(), at)?,
         })
     }
 }
@@ -545,6 +556,20 @@ mod tests {
             assert!(bytes.len() <= LABEL_BYTES_MAX && bytes.len().is_multiple_of(4096));
             assert_eq!(Label::parse(&bytes, 65536), Ok(label));
         }
+    }
+
+    /// Scenario: a sealed label, or an entry in it, has a number after which there is none. It is refused by the name of the field.
+    #[test]
+    fn a_label_whose_number_leaves_none_for_the_next_is_refused() {
+        let largest = Label { sequence: SEQUENCE_MAX, ..sample(2, false) };
+        assert_eq!(Label::parse(&largest.encode(65536), 65536), Ok(largest));
+        let found = u64::MAX;
+        let refused = Err(LabelError::Limit { at: 65536, field: "sequence", found, limit: SEQUENCE_MAX });
+        let label = Label { sequence: found, ..sample(2, false) };
+        assert_eq!(Label::parse(&label.encode(65536), 65536), refused);
+        let mut label = sample(2, false);
+        label.base.members[1].sequence = found;
+        assert_eq!(Label::parse(&label.encode(65536), 65536), refused);
     }
 
     #[test]

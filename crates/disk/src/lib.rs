@@ -24,5 +24,5 @@ pub use format::{
     FEATURE_ENTRIES, FEATURE_LAYOUTS, FEATURE_LIMITS, FEATURE_SHADOWS, FEATURE_SLOTS, FEATURE_TRASH,
     FEATURES_COMPAT, FEATURES_INCOMPAT, FEATURES_RO_COMPAT, FORMAT_VERSION, LABEL_BYTES_MAX,
 };
-pub use label::{Generation, Label, LabelError, Member, MemberState};
+pub use label::{Generation, Label, LabelError, Member, MemberState, SEQUENCE_MAX};
 pub use label_io::{Contents, LOOK_TIMEOUT, LabelIoError, look, renew_label, wipe, write_label};

@@ -1,5 +1,7 @@
 //! What a set of present disks allows a host to do.
 
+use std::collections::BTreeMap;
+
 use dolmen_mutation::mutation;
 use dolmen_units::{DiskId, Epoch, EpochId, HostId};
 
@@ -126,6 +128,20 @@ pub enum ReadOnlyReason {
         /// A disk of the other side.
         disk: DiskId,
     },
+    /// The labels of all voters here are older than those that this host's record names: the disks were put back together.
+    #[error(
+        "this host's record names label {recorded} of disk {disk} in epoch {epoch}, and that disk and all others here that carry the metadata have older labels (disk {disk} has {label}), so they are as they were earlier; it may only be read. Attach the disks that have the newer labels, or confirm; confirming loses everything written since the older labels"
+    )]
+    LabelsBeforeRecord {
+        /// The epoch in force.
+        epoch: EpochId,
+        /// A voter that is here.
+        disk: DiskId,
+        /// Sequence of its newest label.
+        label: u64,
+        /// Sequence of the label that the record names.
+        recorded: u64,
+    },
 }
 
 /// How far an epoch's record reached, as far as the present disks tell.
@@ -190,6 +206,23 @@ pub fn decide(host: HostId, arbiter: Option<EpochId>, present: &[DiskView]) -> D
         }
     }
     decision(in_force, verify.in_force(in_force).or_else(|| verify.contradiction(in_force)))
+}
+
+/// Returns the reason to open read-only when every voter here has a label older than the one that the host's record names for
+/// it. `labels` are the newest labels of the voters here that hold `epoch`. Where one of them is as new as its record, that
+/// one has the metadata, and the older ones are old disks (docs/design/0027).
+#[must_use]
+pub fn labels_before_record(
+    epoch: EpochId,
+    labels: &[(DiskId, u64)],
+    recorded: &BTreeMap<DiskId, u64>,
+) -> Option<ReadOnlyReason> {
+    let before = |(disk, label): &(DiskId, u64)| {
+        let recorded = recorded.get(disk).copied().filter(|recorded| label < recorded)?;
+        Some(ReadOnlyReason::LabelsBeforeRecord { epoch, disk: *disk, label: *label, recorded })
+    };
+    let all: Option<Vec<ReadOnlyReason>> = labels.iter().map(before).collect();
+    all?.into_iter().next()
 }
 
 /// The question, so that its parts need not be handed around one by one.
@@ -384,6 +417,26 @@ mod tests {
 
     fn durable(disks: &[u8], base: &EpochRecord) -> Vec<DiskView> {
         disks.iter().map(|&index| DiskView { disk: disk(index), base: base.clone(), pending: None }).collect()
+    }
+
+    /// Labels of voters here, compared with the record: only where all are older, the set may not be written.
+    #[test]
+    fn labels_are_before_the_record_only_where_all_voters_here_are() {
+        let epoch = first().id();
+        let recorded: BTreeMap<DiskId, u64> = [(disk(1), 5), (disk(2), 7)].into();
+        let found = |labels: &[(u8, u64)]| {
+            let labels: Vec<(DiskId, u64)> =
+                labels.iter().map(|(index, label)| (disk(*index), *label)).collect();
+            labels_before_record(epoch, &labels, &recorded)
+        };
+        for labels in
+            [&[][..], &[(1, 5)], &[(1, 6), (2, 7)], &[(1, 4), (2, 7)], &[(2, 6), (1, 5)], &[(1, 4), (3, 0)]]
+        {
+            assert_eq!(found(labels), None, "{labels:?}");
+        }
+        let reason = ReadOnlyReason::LabelsBeforeRecord { epoch, disk: disk(1), label: 4, recorded: 5 };
+        assert_eq!(found(&[(1, 4)]), Some(reason.clone()));
+        assert_eq!(found(&[(1, 4), (2, 6)]), Some(reason));
     }
 
     fn reason(host: HostId, arbiter: Option<&EpochRecord>, present: &[DiskView]) -> ReadOnlyReason {

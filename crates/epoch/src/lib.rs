@@ -54,7 +54,7 @@ mod model;
 mod record;
 
 pub use change::{ChangeError, Kind, Successor, commit_counts, next};
-pub use decide::{Decision, DiskView, ReadOnlyReason, decide};
+pub use decide::{Decision, DiskView, ReadOnlyReason, decide, labels_before_record};
 pub use member::{
     Attendance, Claim, Entry, Facts, History, LabelAge, Standing, Vote, next_sequence, standing,
 };

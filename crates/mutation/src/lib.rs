@@ -108,6 +108,18 @@ mutants! {
     MemberNamedEarly = "member-named-early",
     /// A stamp is committed before the labels that it names are durable.
     StampBeforeLabels = "stamp-before-labels",
+    /// An opening does not compare the voters' labels with those that the host's record names.
+    StaleLabelsTrusted = "stale-labels-trusted",
+    /// The host's record names labels before they are durable.
+    LabelsRecordedEarly = "labels-recorded-early",
+    /// A stamp writes labels without looking whether another host has the pool by now.
+    BlindStamp = "blind-stamp",
+    /// An opening writes labels without looking whether another host wrote some since it watched.
+    BlindOpening = "blind-opening",
+    /// The label after a failed write goes to the slot of the newest durable label.
+    LabelOverDurable = "label-over-durable",
+    /// The hold compares labels that could not be written.
+    HoldOfUnlabelled = "hold-of-unlabelled",
     /// A disk that comes back to an open pool as it was long ago is filled as if it had only been absent.
     OldImageAsAbsent = "old-image-as-absent",
     /// A row that takes a place while a returned disk is being distrusted keeps its trust in that disk.

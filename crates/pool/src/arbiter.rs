@@ -6,7 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use dolmen_units::{EpochId, HostId, PoolId};
+use dolmen_units::{DiskId, EpochId, HostId, PoolId};
 
 /// A future of this thread.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -23,16 +23,33 @@ pub struct ArbiterError {
     pub cause: String,
 }
 
-/// Names the epoch in force of each pool that this host owns. Every change is durable when its future completes.
+/// Record of a host about a pool that it owns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostRecord {
+    /// The epoch in force.
+    pub epoch: EpochId,
+    /// Sequence of a label of each voter of that epoch. Each label was durable when it was recorded (docs/design/0027).
+    pub labels: BTreeMap<DiskId, u64>,
+}
+
+impl From<EpochId> for HostRecord {
+    /// Returns a record that names no labels.
+    fn from(epoch: EpochId) -> Self {
+        Self { epoch, labels: BTreeMap::new() }
+    }
+}
+
+/// Names the epoch in force of each pool that this host owns. Every change is durable when its future completes. Changes of
+/// one pool take effect in the order of the calls, also where a future is dropped or not yet polled.
 pub trait Arbiter {
     /// Who this host is.
     fn host(&self) -> HostId;
 
-    /// The epoch on record, if this host has the pool.
-    fn named(&self, pool: PoolId) -> LocalFuture<'_, Result<Option<EpochId>, ArbiterError>>;
+    /// Returns the record, if this host has the pool.
+    fn named(&self, pool: PoolId) -> LocalFuture<'_, Result<Option<HostRecord>, ArbiterError>>;
 
-    /// Records an epoch.
-    fn record(&self, pool: PoolId, epoch: EpochId) -> LocalFuture<'_, Result<(), ArbiterError>>;
+    /// Replaces the record.
+    fn record(&self, pool: PoolId, record: HostRecord) -> LocalFuture<'_, Result<(), ArbiterError>>;
 
     /// Forgets the pool: it is exported or destroyed.
     fn withdraw(&self, pool: PoolId) -> LocalFuture<'_, Result<(), ArbiterError>>;
@@ -42,7 +59,7 @@ pub trait Arbiter {
 #[derive(Debug)]
 pub struct MemoryArbiter {
     host: HostId,
-    records: RefCell<BTreeMap<PoolId, EpochId>>,
+    records: RefCell<BTreeMap<PoolId, HostRecord>>,
 }
 
 impl MemoryArbiter {
@@ -64,13 +81,13 @@ impl Arbiter for MemoryArbiter {
         self.host
     }
 
-    fn named(&self, pool: PoolId) -> LocalFuture<'_, Result<Option<EpochId>, ArbiterError>> {
-        let named = self.records.borrow().get(&pool).copied();
+    fn named(&self, pool: PoolId) -> LocalFuture<'_, Result<Option<HostRecord>, ArbiterError>> {
+        let named = self.records.borrow().get(&pool).cloned();
         Box::pin(async move { Ok(named) })
     }
 
-    fn record(&self, pool: PoolId, epoch: EpochId) -> LocalFuture<'_, Result<(), ArbiterError>> {
-        self.records.borrow_mut().insert(pool, epoch);
+    fn record(&self, pool: PoolId, record: HostRecord) -> LocalFuture<'_, Result<(), ArbiterError>> {
+        self.records.borrow_mut().insert(pool, record);
         Box::pin(async { Ok(()) })
     }
 

@@ -12,7 +12,7 @@ use dolmen_disk::{
     Contents, Extent, FEATURE_ENTRIES, Generation, LOG_BYTES_MAX, LOG_BYTES_MIN, Label, METADATA_AT, Member,
     MemberState, look, wipe, write_label,
 };
-use dolmen_epoch::{EpochRecord, Owner, next_sequence};
+use dolmen_epoch::{EpochRecord, Owner};
 use dolmen_future_pool::pooled;
 use dolmen_journal::Ring;
 use dolmen_store::{Area, Replica, Store};
@@ -377,17 +377,25 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes a device back that is a member and was away.
+    /// Takes a device back that is a member and was away. `seen` is what the caller found on it, and has acted upon: all of an
+    /// old disk is stale by now.
     ///
     /// # Errors
-    /// [`PoolError::NoSuchDisk`] when it is no absent member, or what the pool says.
+    /// [`PoolError::NoSuchDisk`] when it is no absent member, [`PoolError::Stray`] when it is an old disk and was none when it was
+    /// seen, or what the pool says.
     #[pooled]
-    pub async fn readmit(self: &Rc<Self>, device: Rc<dyn BlockDevice>) -> Result<Rc<Disk>, PoolError> {
-        let AbsentMember { disk: known, label, lost_labels, .. } =
+    pub async fn readmit(
+        self: &Rc<Self>,
+        device: Rc<dyn BlockDevice>,
+        seen: &AbsentMember,
+    ) -> Result<Rc<Disk>, PoolError> {
+        let AbsentMember { disk: known, label, lost_labels, old } =
             self.absent_member(device.as_ref()).await?;
+        if let (Some(why), None) = (old, &seen.old) {
+            return Err(PoolError::Stray { name: self.name.clone(), disk: device.name(), why });
+        }
         // Those that are written now stand where they stood.
         known.note_lost_labels(&lost_labels);
-        self.count_from(&label);
         let joining = Joining::Back(&label);
         let disk = self.admit(device, label.extent, (known.member(), joining), None).await?;
         // It may have left before its room was on record.
@@ -395,15 +403,6 @@ impl Pool {
         self.take_back_returned().await?;
         self.tend_voters().await?;
         Ok(disk)
-    }
-
-    /// Has labels of a disk that comes back go on above the label that it has and those that the pool knows of, and to the other
-    /// slot than the one that it has.
-    fn count_from(&self, label: &Label) {
-        let named = self.named.borrow().get(&label.disk).copied();
-        let mut sequences = self.sequences.borrow_mut();
-        let known = sequences.get(&label.disk).copied().max(named).unwrap_or(0);
-        sequences.insert(label.disk, next_sequence(label.sequence, known) - 1);
     }
 
     /// The absent member that a device is.

@@ -8,7 +8,7 @@ use dolmen_block_io::{BlockDevice, Seams};
 use dolmen_disk::{Contents, Label, LabelError, LabelIoError, look};
 use dolmen_epoch::Owner;
 use dolmen_future_pool::pooled;
-use dolmen_units::{HostId, PoolId};
+use dolmen_units::{HostId, Name, PoolId};
 
 /// A device that says it belongs to a pool.
 #[derive(Clone)]
@@ -36,6 +36,17 @@ pub fn owner_of(candidates: &[Candidate]) -> Option<HostId> {
         Owner::Host(host) => Some(host),
         Owner::Exported => None,
     }
+}
+
+/// Returns the name of a pool, by the label of a voter of the newest epoch here. A disk that was absent when the pool was renamed
+/// has the name of before. Where no voter is here, another disk that knows that epoch counts.
+#[must_use]
+pub fn name_of(candidates: &[Candidate]) -> Option<&Name> {
+    let newest = candidates.iter().max_by_key(|candidate| {
+        let epoch = &candidate.label.base.epoch;
+        (epoch.number(), epoch.voters().contains(&candidate.label.disk))
+    });
+    newest.map(|candidate| &candidate.label.pool_name)
 }
 
 /// What was found on a set of devices.

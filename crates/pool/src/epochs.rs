@@ -9,7 +9,7 @@ use dolmen_block_io::BlockDevice;
 use dolmen_block_io::sync::{Permit, join_all};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Extent, Generation, Label, Member, MemberState, renew_label, write_label};
-use dolmen_epoch::{EpochRecord, Kind, Owner, SPANS_MAX, Successor, next};
+use dolmen_epoch::{EpochRecord, Kind, Owner, SPANS_MAX, Successor, next, next_sequence};
 use dolmen_future_pool::pooled;
 use dolmen_journal::LogCopy;
 use dolmen_mutation::mutation;
@@ -17,13 +17,14 @@ use dolmen_placement::DomainId;
 use dolmen_store::Replica;
 use dolmen_units::{Bytes, DISKS_MAX, DiskId, DiskSlot, Epoch, EpochId, Lsn};
 
+use crate::arbiter::HostRecord;
 use crate::change::Purpose;
 use crate::create::metadata_needed;
 use crate::disk::Disk;
 use crate::error::PoolError;
 use crate::free::FreeMap;
 use crate::keys;
-use crate::members::raised;
+use crate::members::{labels_of, raised, sequence_after};
 use crate::pool::{ExcludeReason, Pool, domain_of};
 
 /// Disks that carry log and metadata when there are enough of them: more than the largest redundancy of any space
@@ -167,13 +168,14 @@ impl Pool {
     /// as it is: until that epoch, the disk is absent.
     async fn renew_returning(&self, disk: &Disk, joining: Joining<'_>) -> Result<(), PoolError> {
         let Joining::Back(label) = joining else { return Ok(()) };
+        let sequence = self.count_returning(label);
         if mutation!(ReturnUnstamped) {
             return Ok(());
         }
         let Some(device) = disk.device() else { return Ok(()) };
         let _exclusive = disk.label_mutex.take().await;
         disk.note_other_write();
-        let label = Label { sequence: self.count_label(disk), ..label.clone() };
+        let label = Label { sequence, ..label.clone() };
         let written = write_label(&self.seams, device.as_ref(), self.highest.get(), &label).await;
         written.map_err(|source| PoolError::Label { name: self.name.clone(), source })?;
         self.name_label(&label);
@@ -634,7 +636,8 @@ impl Pool {
     ) -> Result<(EpochId, Epoch, Vec<LogCopy>), PoolError> {
         let id = generation.epoch.id();
         if let Owner::Host(_) = owner {
-            let recorded = self.arbiter.record(self.id, id).await;
+            let labels = labels_of(generation.epoch.voters(), &self.named.borrow());
+            let recorded = self.arbiter.record(self.id, HostRecord { epoch: id, labels }).await;
             recorded.map_err(|source| PoolError::Arbiter { name: self.name.clone(), source })?;
         }
         for disk in self.disks() {
@@ -691,8 +694,19 @@ impl Pool {
     fn count_label(&self, disk: &Disk) -> u64 {
         let mut sequences = self.sequences.borrow_mut();
         let sequence = sequences.entry(disk.id()).or_insert(0);
-        *sequence += 1;
+        *sequence = sequence_after(*sequence, disk.id(), &self.named.borrow());
         *sequence
+    }
+
+    /// The number of the next label of a disk that comes back: above the label that it has and those that the pool knows of, and
+    /// for the other slot than the one that it has.
+    fn count_returning(&self, label: &Label) -> u64 {
+        let named = self.named.borrow().get(&label.disk).copied();
+        let mut sequences = self.sequences.borrow_mut();
+        let known = sequences.get(&label.disk).copied().max(named).unwrap_or(0);
+        let sequence = next_sequence(label.sequence, known);
+        sequences.insert(label.disk, sequence);
+        sequence
     }
 
     /// Writes the label of a disk that says what it said before, and is of another time. The caller holds the epoch turn.

@@ -84,6 +84,20 @@ async fn check_unchanged(seams: &Seams, candidate: &Candidate) -> Result<(), Ope
     Err(OpenError::OpenElsewhere { name, disk: candidate.device.name(), by })
 }
 
+/// Fails if the label of a shareable disk is not what this host knows; disks in `unlabelled` may have either of two labels.
+///
+/// # Errors
+/// [`OpenError::OpenElsewhere`].
+pub(crate) async fn check_labelled(
+    seams: &Seams,
+    candidates: &[Candidate],
+    unlabelled: &BTreeSet<DiskId>,
+) -> Result<(), OpenError> {
+    let is_labelled =
+        |candidate: &&Candidate| mutation!(HoldOfUnlabelled) || !unlabelled.contains(&candidate.label.disk);
+    check_all_unchanged(seams, candidates.iter().filter(is_labelled)).await
+}
+
 async fn check_all_unchanged<'a>(
     seams: &Seams,
     candidates: impl Iterator<Item = &'a Candidate>,
@@ -124,8 +138,7 @@ pub(crate) async fn hold(
         return Ok(());
     }
     sleep(seams.clock.as_ref(), HOLD).await;
-    let labelled = candidates.iter().filter(|candidate| !unlabelled.contains(&candidate.label.disk));
-    check_all_unchanged(seams, labelled).await
+    check_labelled(seams, candidates, unlabelled).await
 }
 
 impl Pool {
@@ -153,9 +166,8 @@ impl Pool {
         let now = self.now.borrow().clone();
         let disks = self.shared_voters();
         // All of them before any is written: a heartbeat would wipe out what the other host has written to the next.
-        let looked = join_all(disks.iter().map(|disk| self.who_else_wrote(disk, &now))).await;
-        if let Some(by) = looked.into_iter().flatten().next() {
-            return Err(format!("{by} has opened it while this host stood still or was cut off"));
+        if let Some(cause) = self.foreign_writer().await.filter(|_| !mutation!(BlindHeartbeat)) {
+            return Err(cause);
         }
         self.heartbeat.set(self.heartbeat.get() + 1);
         let failed = join_all(disks.iter().map(|disk| self.renew(disk, &now))).await;
@@ -165,6 +177,15 @@ impl Pool {
             let _ = self.exclude(slot, ExcludeReason::MissedCommit).await;
         }
         Ok(())
+    }
+
+    /// Returns the reason to stop, if another host has written the label of a voter. The caller holds the turn for epochs.
+    pub(crate) async fn foreign_writer(&self) -> Option<String> {
+        let now = self.now.borrow().clone();
+        let disks = self.shared_voters();
+        let looked = join_all(disks.iter().map(|disk| self.who_else_wrote(disk, &now))).await;
+        let by = looked.into_iter().flatten().next()?;
+        Some(format!("{by} has opened it while this host stood still or was cut off"))
     }
 
     /// Whoever wrote the label of a disk, if it was not this host.
@@ -181,7 +202,7 @@ impl Pool {
             // What this host wrote before its last label, which rotted.
             std::cmp::Ordering::Less => false,
         };
-        (is_foreign && !mutation!(BlindHeartbeat)).then(|| writer(&label))
+        is_foreign.then(|| writer(&label))
     }
 
     /// Writes the label of a disk again; its slot if that failed.

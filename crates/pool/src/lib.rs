@@ -45,16 +45,16 @@ mod settings;
 mod spared;
 mod stamp;
 
-pub use arbiter::{Arbiter, ArbiterError, LocalFuture, MemoryArbiter};
+pub use arbiter::{Arbiter, ArbiterError, HostRecord, LocalFuture, MemoryArbiter};
 pub use bays::BAY_BYTES_MAX;
 pub use change::{Change, Claim, Purpose, decode_edits};
 pub use checkpoint::{LogNeed, TableOwner};
 pub use create::{
     AbsentMember, CHECKPOINT_BYTES, CreateOptions, areas, check_devices, create, create_as, metadata_lengths,
 };
-pub use discover::{Candidate, Found, discover, owner_of};
+pub use discover::{Candidate, Found, discover, name_of, owner_of};
 pub use disk::{Ailment, Disk, DiskCounters, DiskState};
-pub use dolmen_epoch::ChangeError;
+pub use dolmen_epoch::{ChangeError, VOTERS_MAX};
 pub use error::{CreateError, OpenError, PoolError, StrayReason};
 pub use free::{RUNS_MAX, Run};
 pub use hosts::{HOLD, WATCH};

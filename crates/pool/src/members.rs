@@ -8,13 +8,23 @@
 use std::collections::BTreeMap;
 
 use dolmen_disk::{Generation, Label, Member};
-use dolmen_epoch::{Claim, Entry, EpochRecord, LabelAge, Standing, standing};
+use dolmen_epoch::{Claim, Entry, EpochRecord, LabelAge, Standing, next_sequence, standing};
+use dolmen_mutation::mutation;
 use dolmen_units::DiskId;
 
 use crate::error::StrayReason;
 
 /// Labels that are known to be durable, by their disks: the sequence of the newest one.
 pub(crate) type Named = BTreeMap<DiskId, u64>;
+
+/// Returns the sequence of a disk's next label, after the last that was given out. Its slot is not the one of the newest durable
+/// label: after a write that failed, one more would go over the only good label.
+pub(crate) fn sequence_after(last: u64, disk: DiskId, named: &Named) -> u64 {
+    if mutation!(LabelOverDurable) {
+        return last + 1;
+    }
+    next_sequence(named.get(&disk).copied().unwrap_or_default(), last)
+}
 
 /// What a label says of an epoch.
 pub(crate) fn generation_of<'a>(label: &'a Label, epoch: &EpochRecord) -> Option<&'a Generation> {
@@ -39,6 +49,11 @@ pub fn members_of<'a>(labels: impl Iterator<Item = &'a Label> + Clone, epoch: &E
     }
     raise(&mut members, &named);
     members
+}
+
+/// Returns the labels of voters that are known to be durable, for the record of the host.
+pub(crate) fn labels_of(voters: &[DiskId], named: &Named) -> Named {
+    voters.iter().filter_map(|voter| Some((*voter, named.get(voter).copied()?))).collect()
 }
 
 /// Has entries name labels that are known to be durable.

@@ -9,19 +9,25 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::time::Duration;
 
-use dolmen_block_io::Seams;
 use dolmen_block_io::sync::{AsyncMutex, Notify, join_all};
+use dolmen_block_io::{DeviceError, Seams, flush, within};
 use dolmen_causes::in_one_line;
-use dolmen_disk::{Extent, ExtentError, FEATURE_ENTRIES, Generation, Label, Member, write_label};
-use dolmen_epoch::{Decision, DiskView, EpochRecord, Kind, Owner, ReadOnlyReason, Successor, next};
+use dolmen_disk::{
+    Contents, Extent, ExtentError, FEATURE_ENTRIES, Generation, Label, LabelIoError, Member, look,
+    write_label,
+};
+use dolmen_epoch::{
+    Decision, DiskView, EpochRecord, Kind, Owner, ReadOnlyReason, Successor, labels_before_record, next,
+};
 use dolmen_future_pool::pooled;
 use dolmen_journal::{Class, Log, LogCopy, Owner as SpanOwner, Place, Recovered, Wait, recover};
 use dolmen_mutation::mutation;
 use dolmen_store::{Replica, Store, StoreOptions};
 use dolmen_units::{DiskId, Epoch, Lsn, Name, PoolId};
 
-use crate::arbiter::Arbiter;
+use crate::arbiter::{Arbiter, HostRecord};
 use crate::change::decode_edits;
 use crate::checkpoint::LogNeed;
 use crate::create::{areas, metadata_needed};
@@ -30,14 +36,18 @@ use crate::disk::Disk;
 use crate::epochs::mark_absent;
 use crate::error::{OpenError, PoolError, StrayReason};
 use crate::free::{FreeMap, Run};
-use crate::hosts::{hold, watch};
+use crate::hosts::{check_labelled, hold, watch};
 use crate::keys;
-use crate::members::{Named, generation_of, members_of, raised, stray_reason};
+use crate::members::{
+    Named, generation_of, labels_of, members_of, raise, raised, sequence_after, stray_reason,
+};
 use crate::pool::{Pool, PoolState, RECORD_BLOCKS, RECORD_META, RECORD_OPEN, RecordedBlocks, RecoveredBlock};
 use crate::stamp::STAMP_EVERY;
 
 /// Pages of the metadata map that are kept in memory, at most: 64 MiB.
 const CACHE_PAGES_MAX: usize = 4096;
+/// How long an opening waits for the label of a member without a vote: one that hangs holds up no opening.
+const RENEW_TIMEOUT: Duration = Duration::from_secs(10);
 /// Entries that one step of a scan reads.
 const SCAN_STEP: usize = 1024;
 
@@ -104,8 +114,22 @@ async fn open_in(
     mode: OpenMode,
     known: Option<Company>,
 ) -> Result<Opened, OpenError> {
-    let Choice { name, candidates, unfit, left_out, build_on, members, highest, read_only, company } =
-        choose(&*arbiter, candidates, mode).await?;
+    let chosen = match mode {
+        OpenMode::Read => choose_to_read(seams, &*arbiter, candidates).await?,
+        OpenMode::Write | OpenMode::Confirmed => choose(&*arbiter, candidates, mode).await?,
+    };
+    let Choice {
+        name,
+        candidates,
+        unfit,
+        left_out,
+        build_on,
+        members,
+        highest,
+        read_only,
+        company,
+        recorded,
+    } = chosen;
     let company = known.unwrap_or(company);
     let confirmed = read_only.is_some();
     if company == Company::Unknown && mode != OpenMode::Read {
@@ -124,6 +148,7 @@ async fn open_in(
         highest,
         confirmed,
         company,
+        recorded,
     };
     let strays = opening.left_out.clone();
     let opened = match mode {
@@ -195,6 +220,7 @@ struct Choice {
     highest: Epoch,
     read_only: Option<ReadOnlyReason>,
     company: Company,
+    recorded: Option<HostRecord>,
 }
 
 /// Whether another host may be at the disks that an opening is about to write to.
@@ -203,6 +229,34 @@ enum Company {
     /// This host's record names the epoch that they are in: nobody has opened the pool since.
     Alone,
     Unknown,
+}
+
+/// As [`choose`], of a pool that may be open for writing elsewhere: a label that was read before a stamp, and the voters' labels
+/// from after it, make a sound disk look old. So where a disk is left out, and labels have changed since, they are read once more.
+#[pooled]
+async fn choose_to_read(
+    seams: &Seams,
+    arbiter: &dyn Arbiter,
+    candidates: Vec<Candidate>,
+) -> Result<Choice, OpenError> {
+    let chosen = choose(arbiter, candidates.clone(), OpenMode::Read).await;
+    if chosen.as_ref().is_ok_and(|chosen| chosen.left_out.is_empty() && chosen.read_only.is_none()) {
+        return chosen;
+    }
+    let again = join_all(candidates.iter().map(|candidate| look_again(seams, candidate))).await;
+    let is_changed =
+        again.iter().zip(&candidates).any(|(again, before)| again.label.sequence != before.label.sequence);
+    if is_changed { choose(arbiter, again, OpenMode::Read).await } else { chosen }
+}
+
+/// Returns a candidate with the label that its disk has now, or as it is where that cannot be read.
+async fn look_again(seams: &Seams, candidate: &Candidate) -> Candidate {
+    match look(seams, candidate.device.as_ref()).await {
+        Ok(Contents::Member { label, .. }) if label.disk == candidate.label.disk => {
+            Candidate { label: *label, ..candidate.clone() }
+        }
+        _ => candidate.clone(),
+    }
 }
 
 #[pooled]
@@ -216,18 +270,27 @@ async fn choose(
     check_candidates(&candidates)?;
     let views: Vec<DiskView> = candidates.iter().map(view_of).collect();
     let (candidates, unfit) = without_unfit(candidates)?;
-    let named = arbiter.named(pool).await?;
-    let (build_on, highest, read_only) = match dolmen_epoch::decide(arbiter.host(), named, &views) {
+    let record = arbiter.named(pool).await?;
+    let named = record.as_ref().map(|record| record.epoch);
+    let (build_on, highest, mut read_only) = match dolmen_epoch::decide(arbiter.host(), named, &views) {
         Decision::Write { build_on, highest } => (build_on, highest, None),
         Decision::ReadOnly { newest, highest, reason } => (newest, highest, Some(reason)),
         Decision::Nothing => return Err(OpenError::NoMetadata { name }),
     };
+    let labels =
+        candidates.iter().map(|candidate| &candidate.label).chain(unfit.iter().map(|one| &one.label));
+    let mut members = members_of(labels, &build_on);
+    // Labels of another epoch say nothing of this one.
+    let of_epoch = record.as_ref().filter(|record| record.epoch == build_on.id());
+    if let Some(record) = of_epoch.filter(|_| !mutation!(StaleLabelsTrusted)) {
+        match before_record(&candidates, &build_on, record) {
+            None => raise(&mut members, &record.labels),
+            Some(reason) => read_only = read_only.or(Some(reason)),
+        }
+    }
     if let (Some(source), OpenMode::Write) = (&read_only, mode) {
         return Err(OpenError::ReadOnly { name, source: source.clone() });
     }
-    let labels =
-        candidates.iter().map(|candidate| &candidate.label).chain(unfit.iter().map(|one| &one.label));
-    let members = members_of(labels, &build_on);
     let (candidates, left_out) = without_strays(candidates, &build_on, &members);
     // A disk that was absent when the pool was renamed has the name of before.
     let holder = candidates.iter().find(|candidate| {
@@ -236,7 +299,22 @@ async fn choose(
     });
     let name = holder.map_or(name, |candidate| candidate.label.pool_name.clone());
     let company = if named == Some(build_on.id()) { Company::Alone } else { Company::Unknown };
-    Ok(Choice { name, candidates, unfit, left_out, build_on, members, highest, read_only, company })
+    let recorded = record;
+    Ok(Choice { name, candidates, unfit, left_out, build_on, members, highest, read_only, company, recorded })
+}
+
+/// Returns the reason to open read-only when all voters here are older than the host's record says.
+fn before_record(
+    candidates: &[Candidate],
+    build_on: &EpochRecord,
+    record: &HostRecord,
+) -> Option<ReadOnlyReason> {
+    let labels = candidates
+        .iter()
+        .map(|candidate| &candidate.label)
+        .filter(|label| build_on.voters().contains(&label.disk) && generation_of(label, build_on).is_some());
+    let labels: Vec<(DiskId, u64)> = labels.map(|label| (label.disk, label.sequence)).collect();
+    labels_before_record(build_on.id(), &labels, &record.labels)
 }
 
 /// A device that was cut short: it counts as absent, but its label is believed where it says what it knew of.
@@ -362,6 +440,8 @@ struct Opening<'a> {
     /// A person confirmed what the rule forbids: a new line of history begins.
     confirmed: bool,
     company: Company,
+    /// The host's record before this opening.
+    recorded: Option<HostRecord>,
 }
 
 /// What was read of a pool before anything is written.
@@ -466,7 +546,8 @@ impl Opening<'_> {
         self.check_sources()?;
         let read = self.read_metadata(Epoch(u64::MAX)).await?;
         let blocks = replay(&read)?;
-        let healthy = self.heal(&read).await;
+        let healed = self.heal(&read).await;
+        let healthy = self.flush_found_labels(healed).await;
         self.renew_members(&read.generation.members, &healthy).await;
         let generation = self.install(&read, healthy).await?;
         let id = generation.epoch.id();
@@ -515,6 +596,39 @@ impl Opening<'_> {
         healthy
     }
 
+    /// Makes the labels durable that were found and that no table names: who wrote them may have ended before the flush. So the
+    /// label that was found is the newest durable one, and the next goes to the other slot. Returns the voters without those
+    /// that could not be flushed.
+    async fn flush_found_labels(&mut self, mut voters: Vec<DiskId>) -> Vec<DiskId> {
+        let newest = |disk: &DiskId| self.named.get(disk).copied().unwrap_or_default();
+        let is_unnamed = |candidate: &&Candidate| candidate.label.sequence > newest(&candidate.label.disk);
+        let flushed = self.candidates.iter().filter(is_unnamed).map(async |candidate| {
+            let flushing = flush(candidate.device.as_ref(), self.highest);
+            let clock = self.seams.clock.as_ref();
+            // A voter is waited for: its log was, too.
+            let flushed = match voters.contains(&candidate.label.disk) {
+                true => flushing.await,
+                false => {
+                    let in_time = within(clock, clock.now() + RENEW_TIMEOUT, flushing).await;
+                    in_time.unwrap_or(Err(DeviceError::TimedOut))
+                }
+            };
+            (candidate.label.disk, candidate.label.sequence, flushed)
+        });
+        for (disk, sequence, flushed) in join_all(flushed).await {
+            match flushed {
+                Ok(()) => {
+                    self.named.insert(disk, sequence);
+                }
+                Err(error) => {
+                    tracing::warn!(%disk, %error, "the label of a disk could not be flushed");
+                    voters.retain(|voter| *voter != disk);
+                }
+            }
+        }
+        voters
+    }
+
     /// Gives the members without a vote that are here a later label each, which the epoch of this opening names: an image from
     /// before is told by that. What the label says of epochs stays as it is. A member whose label cannot be written is named
     /// as before.
@@ -524,13 +638,20 @@ impl Opening<'_> {
             members.iter().any(|member| member.disk == disk) && !voters.contains(&disk)
         };
         for candidate in self.candidates.iter_mut().filter(|candidate| is_meant(candidate)) {
-            candidate.label.sequence += 1;
+            let label = &mut candidate.label;
+            label.sequence = sequence_after(label.sequence, label.disk, &self.named);
         }
         let renewed = self.candidates.iter().filter(|candidate| is_meant(candidate)).map(async |candidate| {
             let written = if mutation!(MemberNamedEarly) {
                 Ok(())
             } else {
-                write_label(self.seams, candidate.device.as_ref(), self.highest, &candidate.label).await
+                let clock = self.seams.clock.as_ref();
+                let writing = write_label(self.seams, candidate.device.as_ref(), self.highest, &candidate.label);
+                within(clock, clock.now() + RENEW_TIMEOUT, writing).await.unwrap_or_else(|| {
+                    let device = candidate.device.name();
+                    let source = DeviceError::TimedOut;
+                    Err(LabelIoError { device, doing: "writing the label", at: 0, source })
+                })
             };
             if let Err(error) = &written {
                 tracing::warn!(disk = %candidate.device.name(), %error, "the label of a member could not be written");
@@ -582,6 +703,8 @@ impl Opening<'_> {
             // A confirmed opening is in force at once: its labels never speak of an epoch that may not have been.
             let (base, next) =
                 if kind == Kind::Forced { (&pending, None) } else { (&built_on, Some(&pending)) };
+            // Healing, flushes and labels of other members came since the watch, and each may have taken long.
+            self.check_alone().await?;
             if let Err(failed) = self.label(&pending, base, next).await {
                 voters.retain(|voter| *voter != failed);
                 continue;
@@ -589,7 +712,15 @@ impl Opening<'_> {
             if self.company == Company::Unknown {
                 hold(self.seams, &self.candidates, &self.unlabelled).await?;
             }
-            self.arbiter.record(self.pool_id(), pending.epoch.id()).await?;
+            let labels = labels_of(pending.epoch.voters(), &self.named);
+            let record = HostRecord { epoch: pending.epoch.id(), labels };
+            self.arbiter.record(self.pool_id(), record).await?;
+            if let Err(refused) = self.check_alone().await {
+                // The epoch was never in force: nothing was acknowledged under it, and no label calls it settled. A record of it would keep
+                // this host from the pool.
+                self.restore_record().await?;
+                return Err(refused);
+            }
             if kind == Kind::Forced {
                 return Ok(pending);
             }
@@ -599,6 +730,23 @@ impl Opening<'_> {
             }
             (built_on, kind) = (pending, Kind::Change);
         }
+    }
+
+    /// Fails if another host wrote labels since the watch. An opening that knows itself alone does not look.
+    async fn check_alone(&self) -> Result<(), OpenError> {
+        if self.company == Company::Alone || mutation!(BlindOpening) {
+            return Ok(());
+        }
+        check_labelled(self.seams, &self.candidates, &self.unlabelled).await
+    }
+
+    /// Has the host's record name what it named before this opening.
+    async fn restore_record(&self) -> Result<(), OpenError> {
+        match &self.recorded {
+            Some(record) => self.arbiter.record(self.pool_id(), record.clone()).await?,
+            None => self.arbiter.withdraw(self.pool_id()).await?,
+        }
+        Ok(())
     }
 
     /// Writes labels to the voters of `pending`; the one that failed otherwise.
@@ -613,7 +761,8 @@ impl Opening<'_> {
             if !pending.epoch.voters().contains(&candidate.label.disk) {
                 continue;
             }
-            candidate.label.sequence += 1;
+            candidate.label.sequence =
+                sequence_after(candidate.label.sequence, candidate.label.disk, &self.named);
             candidate.label.features = features;
             candidate.label.base = raised(base, &self.named);
             candidate.label.pending = next.map(|next| raised(next, &self.named));

@@ -1,31 +1,46 @@
 //! Stamps: while a pool is open, its members get a later label now and then, so that an image from before is told (docs/design/0027).
 //!
 //! Order of a stamp: (1) members without a vote that were written to get a later label each, (2) so do the voters, and (3) the
-//! voters once more. The second and third round name, in the members' table, what the rounds before have made durable.
+//! voters once more. The second and third round name, in the members' table, what the rounds before have made durable. (4) The
+//! host's record names the voters' labels of the second round, so that images of all voters of one moment are told as well.
 //!
 //! | crash | what is found |
 //! |---|---|
 //! | within (1) | labels that are later than the entries name: nothing is called old |
 //! | within (2) or (3) | voters that name different labels; each was durable before, so the latest one counts |
+//! | before or within (4) | a record that names earlier labels, which the voters have or have overwritten with later ones |
 //!
 //! A member whose label cannot be written is named as before, and stays: its next write tells. A voter leaves, as with a heartbeat.
 //!
 //! Invariant: a stamp of a member never replaces a label with a pending epoch that may still come into force.
 //!
-//! Invariant: nothing waits for a stamp but the next one and the end of the pool, and the turn for epochs is held for the voters alone.
+//! Invariant: a stamp writes no label of a pool that another host has taken, as far as the voters' labels tell.
+//!
+//! Invariant: nothing waits for a stamp but the next one and the end of the pool. The turn for epochs is held for the voters alone,
+//! and no longer than [`EPOCH_MUTEX_MAX`] while they are written.
 
+use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use dolmen_block_io::sync::join_all;
+use dolmen_block_io::within;
+use dolmen_causes::in_one_line;
+use dolmen_epoch::Owner;
 use dolmen_mutation::mutation;
 use dolmen_units::DiskSlot;
 
+use crate::arbiter::HostRecord;
 use crate::disk::Disk;
+use crate::members::labels_of;
 use crate::pool::{ExcludeReason, Pool};
 
 /// How often members are stamped, at most. What a disk was given since is not told from an image that was taken since.
 pub(crate) const STAMP_EVERY: Duration = Duration::from_secs(600);
+/// How long a stamp of voters holds the turn for epochs: a voter that leaves because it hangs needs that turn.
+const EPOCH_MUTEX_MAX: Duration = Duration::from_secs(2);
+/// How long a stamp waits for the host's record.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Pool {
     /// Whether the pool was written to, and the last stamp is long ago. Asked whenever the log was written.
@@ -45,6 +60,9 @@ impl Pool {
         if self.writable_log().is_err() {
             return;
         }
+        if self.is_taken().await {
+            return;
+        }
         let voters = self.voters();
         let mut others = self.disks();
         others.retain(|disk| disk.is_present() && !voters.contains(&disk.id()) && disk.needs_stamp());
@@ -53,9 +71,60 @@ impl Pool {
             self.stamp_voters().await;
         }
         join_all(others.iter().map(|disk| self.stamp_member(disk))).await;
-        for _ in 0..2 {
-            self.stamp_voters().await;
+        if mutation!(LabelsRecordedEarly) {
+            self.name_ahead(&self.disks());
+            self.record_labels(self.voter_labels()).await;
         }
+        self.stamp_voters().await;
+        // The labels of this round: where those of the next one rot, these are there still.
+        let durable = self.voter_labels();
+        self.stamp_voters().await;
+        self.record_labels(durable).await;
+    }
+
+    /// Returns the epoch in force and the labels of its voters that are known to be durable.
+    fn voter_labels(&self) -> HostRecord {
+        let now = self.now.borrow();
+        let labels = labels_of(now.epoch.voters(), &self.named.borrow());
+        HostRecord { epoch: now.epoch.id(), labels }
+    }
+
+    /// Has the host's record name labels of the voters. A record that cannot be written names those of before, which stays true.
+    /// A folder that does not answer holds up the end of the pool for [`RECORD_TIMEOUT`], and no I/O.
+    async fn record_labels(&self, record: HostRecord) {
+        let mutex = self.epoch_mutex.take().await;
+        // A later epoch has its own record, which must not be replaced with this one.
+        let is_owner = matches!(self.now.borrow().epoch.owner(), Owner::Host(_));
+        if self.writable_log().is_err() || !is_owner || self.now.borrow().epoch.id() != record.epoch {
+            return;
+        }
+        // Begun with the turn for epochs in hand, and waited for without: records are written in the order of the calls.
+        let recording = self.arbiter.record(self.id, record);
+        drop(mutex);
+        let clock = self.seams.clock.as_ref();
+        let why = match within(clock, clock.now() + RECORD_TIMEOUT, recording).await {
+            Some(Ok(())) => return,
+            Some(Err(error)) => in_one_line(&error),
+            None => format!("it took longer than {} s", RECORD_TIMEOUT.as_secs()),
+        };
+        tracing::warn!(pool = %self.name, why, "the host's record names older labels of the disks than it could; the next stamp writes it again");
+    }
+
+    /// Looks whether another host has written a voter's label, and stops the pool if so: a stamp would wipe out what that host
+    /// wrote, and both would go on.
+    async fn is_taken(self: &Rc<Self>) -> bool {
+        let _exclusive = self.epoch_mutex.take().await;
+        self.latch_if_taken().await
+    }
+
+    /// As [`is_taken`](Self::is_taken). The caller holds the turn for epochs.
+    async fn latch_if_taken(&self) -> bool {
+        if mutation!(BlindStamp) {
+            return false;
+        }
+        let taken = self.foreign_writer().await;
+        taken.iter().for_each(|cause| self.latch(cause.clone()));
+        taken.is_some()
     }
 
     /// The mutant: the next labels of disks count as durable.
@@ -86,27 +155,48 @@ impl Pool {
 
     async fn stamp_voters(self: &Rc<Self>) {
         let mutex = self.epoch_mutex.take().await;
-        if self.writable_log().is_err() {
+        if self.writable_log().is_err() || self.latch_if_taken().await {
             return;
         }
-        let now = self.now.borrow().clone();
-        let voters = self.disks().into_iter().filter(|disk| now.epoch.voters().contains(&disk.id()));
-        let voters: Vec<Rc<Disk>> = voters.filter(|disk| disk.is_present()).collect();
-        let failed = join_all(voters.iter().map(async |disk| {
-            disk.note_other_write();
-            let renewed = self.renew_one_label(disk, &now).await;
-            renewed.err().map(|error| {
-                tracing::warn!(pool = %self.name, disk = %disk.name(), %error, "a stamp could not be written");
-                disk.slot()
-            })
-        }))
-        .await;
+        let voters = self.voters();
+        let voters: Vec<Rc<Disk>> = self
+            .disks()
+            .into_iter()
+            .filter(|disk| disk.is_present() && voters.contains(&disk.id()))
+            .collect();
+        let mut stamping = pin!(join_all(voters.iter().map(|disk| self.stamp_voter(disk))));
+        // A voter that hangs keeps its label's mutex, and the others theirs no longer than their labels take.
+        let clock = self.seams.clock.as_ref();
+        let in_time = within(clock, clock.now() + EPOCH_MUTEX_MAX, &mut stamping).await;
         drop(mutex);
+        let failed = match in_time {
+            Some(failed) => failed,
+            None => stamping.await,
+        };
         let failed: Vec<DiskSlot> = failed.into_iter().flatten().collect();
         for slot in failed {
             // Should that fail, the pool is latched already.
             let _ = self.exclude(slot, ExcludeReason::MissedCommit).await;
         }
+    }
+}
+
+impl Pool {
+    /// Gives a voter a later label; its slot if that failed.
+    async fn stamp_voter(&self, disk: &Rc<Disk>) -> Option<DiskSlot> {
+        let _exclusive = disk.label_mutex.take().await;
+        // The turn for epochs may have gone on to a change of epoch, while this waited for a label that hung.
+        let now = self.now.borrow().clone();
+        let is_voter = disk.is_present() && now.epoch.voters().contains(&disk.id());
+        if !is_voter || disk.is_pending_after(now.epoch.number()) {
+            return None;
+        }
+        disk.note_other_write();
+        let renewed = self.renew_exclusively(disk, &now).await;
+        renewed.err().map(|error| {
+            tracing::warn!(pool = %self.name, disk = %disk.name(), %error, "a stamp could not be written");
+            disk.slot()
+        })
     }
 }
 

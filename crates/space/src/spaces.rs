@@ -837,7 +837,7 @@ impl Spaces {
         if absent.old.is_some() && !mutation!(OldImageAsAbsent) {
             self.distrust(absent.disk.slot()).await?;
         }
-        let disk = self.pool().readmit(device).await?;
+        let disk = self.pool().readmit(device, &absent).await?;
         self.decide_what_waited().await?;
         Ok(disk)
     }

@@ -58,7 +58,7 @@ impl Lab {
     pub(crate) fn on_record(self, named: Option<(PoolId, EpochId)>) -> Self {
         if let Some((pool, epoch)) = named {
             // It takes effect at the call; the future has nothing left to do.
-            drop(self.arbiter.record(pool, epoch));
+            drop(self.arbiter.record(pool, epoch.into()));
         }
         self
     }

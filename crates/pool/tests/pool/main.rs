@@ -3,7 +3,9 @@
 mod changes;
 mod corrupt_log;
 mod degraded;
+mod host_record;
 mod input;
+mod label_scrub;
 mod labels;
 mod scale;
 mod two_hosts;

@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use dolmen_block_io::sync::{Notify, join_all};
 use dolmen_block_io::{
-    BlockDevice, Command, Completions, Geometry, Instant, IoCounters, Outcome, Seams, Submission, sleep,
+    Action, BlockDevice, Command, Completions, Geometry, Instant, IoCounters, Outcome, Seams, Submission,
+    sleep,
 };
 use dolmen_buffer::ArenaConfig;
+use dolmen_disk::{Contents, look, write_label};
 use dolmen_pool::{
     Arbiter, CreateOptions, HOLD, MemoryArbiter, OpenError, OpenMode, OpenOptions, Opened, Pool, PoolState,
-    Purpose, WATCH, create, discover, keys, open,
+    Purpose, WATCH, create, discover, keys, name_of, open,
 };
 use dolmen_sim::{DiskProfile, FaultKind, FaultRates, Rate, SimDisk, World};
 use dolmen_units::{Bytes, Epoch, HostId};
@@ -344,4 +346,177 @@ fn a_pool_is_whole_wherever_its_heartbeat_is_cut() {
         };
         scene.world.run(body).unwrap();
     }
+}
+
+/// Writes the label of a disk as another host would, and returns its number.
+async fn write_as_another(seams: &Seams, device: &dyn BlockDevice) -> u64 {
+    let Contents::Member { mut label, .. } = look(seams, device).await.unwrap() else { panic!("no label") };
+    label.sequence += 1;
+    label.heartbeat += 1000;
+    write_label(seams, device, Epoch(u64::MAX), &label).await.unwrap();
+    label.heartbeat
+}
+
+async fn heartbeat_of(seams: &Seams, device: &dyn BlockDevice) -> u64 {
+    let Contents::Member { label, .. } = look(seams, device).await.unwrap() else { panic!("no label") };
+    label.heartbeat
+}
+
+#[test]
+fn a_stamp_leaves_the_label_of_another_host() {
+    // Scenario: another host writes the label of a voter between two heartbeats, and the owner closes the pool at once, which
+    // stamps. The owner stops, and the label of the other host stays as it is.
+    let scene = shared(300);
+    let [first, second] = scene.hosts.clone();
+    let body = async move {
+        let (seams, device) = (&second.seams, second.devices[0].as_ref());
+        let pool = first.create().await;
+        assert!(commit(&pool).await);
+        sleep(seams.clock.as_ref(), Duration::from_millis(700)).await;
+        let written = write_as_another(seams, device).await;
+        let _ = pool.close().await;
+        assert!(matches!(pool.state(), PoolState::Latched(_)), "{:?}", pool.state());
+        assert_eq!(heartbeat_of(seams, device).await, written, "a stamp went over the label of another host");
+    };
+    scene.world.run(body).unwrap();
+}
+
+/// A device that passes writes on after a while.
+struct Late {
+    inner: Rc<dyn BlockDevice>,
+    completions: Rc<Completions>,
+    seams: Seams,
+    by: Duration,
+}
+
+impl BlockDevice for Late {
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+
+    fn submit(&self, command: Command) -> Submission {
+        if !matches!(command.action, Action::Write { .. }) {
+            return self.inner.submit(command);
+        }
+        let (key, submission) = self.completions.begin();
+        let (inner, completions) = (Rc::clone(&self.inner), Rc::clone(&self.completions));
+        let (clock, by) = (Rc::clone(&self.seams.clock), self.by);
+        let pass_on = async move {
+            sleep(clock.as_ref(), by).await;
+            let Outcome { result, payload } = inner.submit(command).await;
+            completions.complete(key, Outcome { result, payload });
+        };
+        self.seams.spawner.spawn("late write", Box::pin(pass_on));
+        submission
+    }
+
+    fn fence(&self, epoch: Epoch) {
+        self.inner.fence(epoch);
+    }
+
+    fn counters(&self) -> IoCounters {
+        self.inner.counters()
+    }
+}
+
+#[test]
+fn an_opening_that_was_slow_after_its_watch_looks_again() {
+    // Scenario: a pool is opened on another host. After the watch, a disk without a vote takes long for its label, and meanwhile
+    // the first host writes the label of a voter. The opening is refused, and that label stays as it is. Without another host,
+    // it succeeds.
+    for is_taken in [true, false] {
+        let scene = scene_of(301, 7, || DiskProfile::new(Bytes::mib(64)).shareable());
+        let [first, mut second] = scene.hosts.clone();
+        let inner = Rc::clone(&second.devices[6]);
+        let (seams, by) = (second.seams.clone(), Duration::from_secs(60));
+        second.devices[6] = Rc::new(Late { inner, completions: Completions::new(), seams, by });
+        let devices = first.devices.clone();
+        let body = async move {
+            first.create().await.export().await.unwrap();
+            let (seams, clock) = (first.seams.clone(), Rc::clone(&first.seams.clock));
+            let written = Rc::new(Cell::new(None));
+            if is_taken {
+                let (written, clock) = (Rc::clone(&written), Rc::clone(&clock));
+                let voter = Rc::clone(&devices[0]);
+                let taking = async move {
+                    sleep(clock.as_ref(), WATCH + Duration::from_secs(5)).await;
+                    written.set(Some(write_as_another(&seams, voter.as_ref()).await));
+                };
+                first.seams.spawner.spawn("another host", Box::pin(taking));
+            }
+            let opened = second.open(OpenMode::Write).await;
+            assert_eq!(
+                is_open_elsewhere(&opened),
+                is_taken,
+                "opened over the label of another host: {opened:?}"
+            );
+            assert_eq!(opened.is_ok(), !is_taken, "{opened:?}");
+            if let Some(written) = written.get() {
+                let found = heartbeat_of(&first.seams, devices[0].as_ref()).await;
+                assert_eq!(found, written, "an opening went over the label of another host");
+            }
+        };
+        scene.world.run(body).unwrap();
+    }
+}
+
+#[test]
+fn a_pool_that_is_open_elsewhere_is_read_with_labels_of_one_moment() {
+    // Scenario: the label of a disk without a vote is read, the owner gives that disk a later one and names it, and then the
+    // labels of the others are read. An opening for reading reads them once more, and no sound disk is called old.
+    let scene = scene_of(302, 7, || DiskProfile::new(Bytes::mib(64)).shareable());
+    let [first, second] = scene.hosts.clone();
+    let body = async move {
+        let pool = first.create().await;
+        let found =
+            async || discover(&second.seams, &second.devices).await.pools.into_values().next().unwrap();
+        let before = found().await;
+        // More than the time between two stamps.
+        sleep(first.seams.clock.as_ref(), Duration::from_secs(700)).await;
+        assert!(commit(&pool).await);
+        sleep(first.seams.clock.as_ref(), Duration::from_secs(5)).await;
+        let mut mixed = found().await;
+        mixed[6] = before[6].clone();
+        assert!(mixed[6].label.sequence < found().await[6].label.sequence, "it got no later label");
+        let arbiter = Rc::clone(&second.arbiter) as Rc<dyn Arbiter>;
+        let options = OpenOptions { mode: OpenMode::Read };
+        let opened = open(&second.seams, arbiter, mixed, &options).await.unwrap();
+        let old: Vec<String> = opened
+            .pool
+            .disks()
+            .iter()
+            .filter(|disk| disk.is_left_out_as_old())
+            .map(|disk| disk.name())
+            .collect();
+        assert!(old.is_empty(), "sound disks are called old: {old:?}");
+    };
+    scene.world.run(body).unwrap();
+}
+
+#[test]
+fn the_name_of_a_pool_is_that_of_a_voter_of_its_newest_epoch() {
+    // Scenario: labels of one pool with different names: an absent disk has the name of before, and may come first.
+    let scene = scene_of(303, 6, || DiskProfile::new(Bytes::mib(64)));
+    let [first, _] = scene.hosts.clone();
+    let body = async move {
+        let pool = first.create().await;
+        let found = async || discover(&first.seams, &first.devices).await.pools.into_values().next().unwrap();
+        let mut before = found().await;
+        before[0].label.pool_name = "before".parse().unwrap();
+        pool.exclude(dolmen_units::DiskSlot(0), dolmen_pool::ExcludeReason::Asked).await.unwrap();
+        pool.close().await.unwrap();
+        let mut candidates = found().await;
+        candidates[0] = before[0].clone();
+        // Members without a vote say less than voters.
+        candidates[5].label.pool_name = "other".parse().unwrap();
+        for _ in 0..candidates.len() {
+            assert_eq!(name_of(&candidates).map(ToString::to_string), Some("tank".to_owned()));
+            candidates.rotate_left(1);
+        }
+    };
+    scene.world.run(body).unwrap();
 }

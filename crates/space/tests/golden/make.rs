@@ -220,7 +220,7 @@ impl Maker {
 
     fn named(&self, pool: PoolId) -> EpochId {
         let arbiter = Rc::clone(&self.bench.arbiter);
-        self.bench.world.run(async move { arbiter.named(pool).await }).unwrap().unwrap().unwrap()
+        self.bench.world.run(async move { arbiter.named(pool).await }).unwrap().unwrap().unwrap().epoch
     }
 
     async fn space(&self, spaces: &Spaces, number: u8, plan: Plan) -> Outcome {

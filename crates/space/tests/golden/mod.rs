@@ -56,7 +56,7 @@ impl Golden {
         let disks = disks.collect();
         let arbiter = MemoryArbiter::new(self.content.host);
         // It takes effect at the call; the future has nothing left to do.
-        drop(arbiter.record(self.content.pool, self.content.epoch));
+        drop(arbiter.record(self.content.pool, self.content.epoch.into()));
         Bench { world, disks, arbiter: Rc::clone(&arbiter) }
     }
 }

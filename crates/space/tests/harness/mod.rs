@@ -22,12 +22,12 @@ use dolmen_block_io::{BlockDevice, Durability, Seams};
 use dolmen_buffer::ArenaConfig;
 use dolmen_disk::Extent;
 use dolmen_pool::{
-    Arbiter, ArbiterError, CreateOptions, LocalFuture, MemoryArbiter, OpenMode, OpenOptions, Opened, create,
-    discover, open,
+    Arbiter, ArbiterError, CreateOptions, HostRecord, LocalFuture, MemoryArbiter, OpenMode, OpenOptions,
+    Opened, create, discover, open,
 };
 use dolmen_sim::{CrashState, Cut, DiskProfile, Recorder, SimDisk, World};
 use dolmen_space::{Clients, Integrity, Resiliency, Segment, Space, SpaceSpec, Spaces};
-use dolmen_units::{Bytes, EpochId, HostId, PoolId};
+use dolmen_units::{Bytes, HostId, PoolId};
 
 pub mod slow_disks;
 
@@ -200,12 +200,12 @@ impl Arbiter for NotedHost {
         self.inner.host()
     }
 
-    fn named(&self, pool: PoolId) -> LocalFuture<'_, Result<Option<EpochId>, ArbiterError>> {
+    fn named(&self, pool: PoolId) -> LocalFuture<'_, Result<Option<HostRecord>, ArbiterError>> {
         self.inner.named(pool)
     }
 
-    fn record(&self, pool: PoolId, epoch: EpochId) -> LocalFuture<'_, Result<(), ArbiterError>> {
-        let recorded = self.inner.record(pool, epoch);
+    fn record(&self, pool: PoolId, record: HostRecord) -> LocalFuture<'_, Result<(), ArbiterError>> {
+        let recorded = self.inner.record(pool, record);
         self.note();
         recorded
     }

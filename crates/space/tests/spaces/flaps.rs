@@ -7,11 +7,11 @@ use std::time::Duration;
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{sleep, within};
 use dolmen_pool::{
-    Arbiter, ArbiterError, CreateOptions, ExcludeReason, LocalFuture, MemoryArbiter, PoolState,
+    Arbiter, ArbiterError, CreateOptions, ExcludeReason, HostRecord, LocalFuture, MemoryArbiter, PoolState,
 };
 use dolmen_sim::{BitFlip, DiskIndex};
 use dolmen_space::{DataLossKind, Progress, Resiliency, SpaceError, SpaceSpec, Spaces, UnreadableReason};
-use dolmen_units::{Bytes, DiskSlot, EpochId, HostId, PoolId};
+use dolmen_units::{Bytes, DiskSlot, HostId, PoolId};
 
 use crate::harness::slow_disks::{CAPACITY, Dial, PowerCut, Slow, Task, extra, pause, text};
 use crate::harness::{Bench, Lab, check, places_of};
@@ -214,16 +214,16 @@ impl Arbiter for Full {
         self.inner.host()
     }
 
-    fn named(&self, pool: PoolId) -> LocalFuture<'_, Result<Option<EpochId>, ArbiterError>> {
+    fn named(&self, pool: PoolId) -> LocalFuture<'_, Result<Option<HostRecord>, ArbiterError>> {
         self.inner.named(pool)
     }
 
-    fn record(&self, pool: PoolId, epoch: EpochId) -> LocalFuture<'_, Result<(), ArbiterError>> {
+    fn record(&self, pool: PoolId, record: HostRecord) -> LocalFuture<'_, Result<(), ArbiterError>> {
         if self.is_full.get() {
             let error = ArbiterError { doing: "writing", pool, cause: "no space left".to_owned() };
             return Box::pin(async move { Err(error) });
         }
-        self.inner.record(pool, epoch)
+        self.inner.record(pool, record)
     }
 
     fn withdraw(&self, pool: PoolId) -> LocalFuture<'_, Result<(), ArbiterError>> {

@@ -588,7 +588,8 @@ fn a_disk_that_comes_back_while_it_is_replaced_stays_retired() {
                 };
                 let rejoin = async {
                     pause(&lab, 1000).await;
-                    pool.readmit(back).await.map(drop).map_err(text)
+                    let seen = pool.absent_member(back.as_ref()).await.map_err(text)?;
+                    pool.readmit(back, &seen).await.map(drop).map_err(text)
                 };
                 extra(vec![Box::pin(begin), Box::pin(rejoin)]).await?;
                 report.set(pool.replacements().len() == 1);
@@ -627,7 +628,9 @@ fn a_disk_that_comes_back_while_it_is_evicted_leaves_no_residue() {
             let rejoin = async {
                 pause(&lab, 300).await;
                 // It may be struck before it is back.
-                drop(pool.readmit(back).await);
+                if let Ok(seen) = pool.absent_member(back.as_ref()).await {
+                    drop(pool.readmit(back, &seen).await);
+                }
                 Ok(())
             };
             extra(vec![Box::pin(evict), Box::pin(rejoin)]).await?;

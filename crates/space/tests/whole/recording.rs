@@ -18,7 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use dolmen_block_io::{Durability, Seams};
-use dolmen_pool::{Arbiter, ArbiterError, LocalFuture, MemoryArbiter, Pool, PoolError, Purpose, keys};
+use dolmen_pool::{
+    Arbiter, ArbiterError, HostRecord, LocalFuture, MemoryArbiter, Pool, PoolError, Purpose, keys,
+};
 use dolmen_sim::{Cut, Recorder, World};
 use dolmen_space::{Space, SpaceError, SpaceSpec, Spaces};
 use dolmen_units::{Bytes, EpochId, HostId, PoolId, SpaceId};
@@ -219,15 +221,15 @@ impl Arbiter for NotingArbiter {
         self.inner.host()
     }
 
-    fn named(&self, pool: PoolId) -> LocalFuture<'_, Result<Option<EpochId>, ArbiterError>> {
+    fn named(&self, pool: PoolId) -> LocalFuture<'_, Result<Option<HostRecord>, ArbiterError>> {
         self.inner.named(pool)
     }
 
-    fn record(&self, pool: PoolId, epoch: EpochId) -> LocalFuture<'_, Result<(), ArbiterError>> {
+    fn record(&self, pool: PoolId, record: HostRecord) -> LocalFuture<'_, Result<(), ArbiterError>> {
         self.pool.set(pool);
         let mark = self.recording.mark();
-        self.recording.epochs.borrow_mut().push((mark, Some(epoch)));
-        self.inner.record(pool, epoch)
+        self.recording.epochs.borrow_mut().push((mark, Some(record.epoch)));
+        self.inner.record(pool, record)
     }
 
     fn withdraw(&self, pool: PoolId) -> LocalFuture<'_, Result<(), ArbiterError>> {
@@ -243,7 +245,7 @@ pub fn host_with(pool: PoolId, named: Option<EpochId>, recording: &Rc<Recording>
     arbiter.pool.set(pool);
     if let Some(epoch) = named {
         // It takes effect at the call; the future has nothing left to do.
-        drop(arbiter.inner.record(pool, epoch));
+        drop(arbiter.inner.record(pool, epoch.into()));
         recording.epochs.borrow_mut().push((Mark { cut: 0, order: 0 }, Some(epoch)));
     }
     arbiter

@@ -270,7 +270,7 @@ async fn make(bench: Bench) -> Result<Option<(PoolId, EpochId)>, Failure> {
     }
     let pool = spaces.pool().id();
     spaces.close().await?;
-    Ok(bench.arbiter.named(pool).await?.map(|epoch| (pool, epoch)))
+    Ok(bench.arbiter.named(pool).await?.map(|record| (pool, record.epoch)))
 }
 
 fn made() -> Rc<Made> {

@@ -127,7 +127,7 @@ fn make(end: End) -> Base {
         assert!(verified.lost.is_empty(), "{verified:?}");
         assert!(!has_twins(&spaces).await, "nothing would be demanded of what is written");
         let pool = spaces.pool().id();
-        bench.arbiter.named(pool).await.ok().flatten().map(|epoch| (pool, epoch))
+        bench.arbiter.named(pool).await.ok().flatten().map(|record| (pool, record.epoch))
     });
     let images = lab.images();
     Base { structures: structures_of(&images), images, named: found, entries }
