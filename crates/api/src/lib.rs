@@ -91,6 +91,8 @@ mod transport;
 mod trash;
 mod why;
 
+use std::path::{Path, PathBuf};
+
 pub use code::{CodeKind, Explanation, all_codes};
 pub use counter::{Counters, DiskTally, PoolTally, SpaceTally};
 pub use error::{ErrorBody, ErrorCode, ErrorDocument};
@@ -128,12 +130,27 @@ pub use why::{Cause, Why};
 pub const SCHEMA: u32 = 1;
 /// The version of the API: the first part of every path.
 pub const API_VERSION: u32 = 1;
+/// Folder in which the daemon keeps what it has to remember, unless a setting names another.
+pub const STATE_FOLDER: &str = "/var/lib/dolmen";
+/// Folder of the daemon's sockets and locks, unless a setting names another.
+pub const RUN_FOLDER: &str = "/run/dolmen";
+/// Name of the API's socket in the run folder.
+pub const SOCKET_NAME: &str = "dolmen.sock";
 /// Where the daemon listens when nobody says otherwise.
 pub const SOCKET_PATH: &str = "/run/dolmen/dolmen.sock";
 /// The setting in the environment that names another socket.
 pub const SOCKET_VARIABLE: &str = "DOLMEN_SOCKET";
 /// The longest body of a request that the daemon reads.
 pub const REQUEST_BYTES_MAX: usize = 256 * 1024;
+
+/// Returns the lock file of a socket, which holds the process id of its daemon: two daemons with different state may still be
+/// given one socket.
+#[must_use]
+pub fn socket_lock(socket: &Path) -> PathBuf {
+    let mut name = socket.file_name().unwrap_or_default().to_os_string();
+    name.push(".lock");
+    socket.with_file_name(name)
+}
 
 /// The schema that every document says of itself.
 pub(crate) const fn schema() -> u32 {

@@ -11,7 +11,6 @@ use dolmen_api::{
     SetKeepRoom, SetLimits, SetRepairAfter, SetReserve, Shutdown, Simple, SpaceDocument, Spaces, Status,
     Transport, Trash, Why,
 };
-use dolmen_daemon::daemon_at;
 use dolmen_units::Name;
 
 use crate::args::{
@@ -34,6 +33,7 @@ use crate::events;
 use crate::jobs::{show_job, show_jobs, watch};
 use crate::pools::{show_devices, show_disks, show_other_pools, show_pool, show_pools};
 use crate::room::show_df;
+use crate::service::daemon_at;
 use crate::spaces::{show_space, show_spaces};
 use crate::status::show_status;
 use crate::top;

@@ -8,8 +8,7 @@ use std::rc::Rc;
 use dolmen_api::SpaceDocument;
 use dolmen_bench::{Cache, CacheSize, Path as Access, Profile, Target, TargetPath};
 use dolmen_block_io::BlockDevice;
-use dolmen_block_linux::{LinuxDevice, OpenOptions, Runtime, in_use};
-use dolmen_daemon::is_read_only;
+use dolmen_block_linux::{LinuxDevice, OpenOptions, Runtime, in_use, is_read_only};
 use dolmen_disk::{Contents, look, signature_of};
 use dolmen_units::{BLOCK_BYTES, Bytes};
 
