@@ -118,7 +118,6 @@ use dolmen_units::HostId;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub use config::{Config, DESCRIPTOR_HOLDER_COMMAND, LINKS_FOLDER, Scan, TRASH_AFTER};
-pub use control::openapi;
 pub use dolmen_fuse::{DescriptorHolderProgram, keep};
 pub use error::DaemonError;
 pub use log::{LogEnd, init_logging};
