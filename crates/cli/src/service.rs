@@ -167,7 +167,7 @@ mod tests {
     /// Scenario: the program is beside the command, in a usual folder, in both, and nowhere. The one beside comes first; the refusal
     /// names all folders.
     #[test]
-    fn the_program_beside_the_command_comes_first() {
+    fn the_program_next_to_the_command_comes_first() {
         let folder = tempfile::tempdir().unwrap();
         let (own, usual) = (folder.path().join("own"), folder.path().join("usual"));
         for folder in [&own, &usual] {
