@@ -1,7 +1,7 @@
 #!/bin/sh
 # build_time.sh [--jobs N]
 #
-# How long the build takes that ./demo begins with, from nothing: builds the program as ./demo does in a folder of its own,
+# How long the build takes that ./demo begins with, from nothing: builds the programs as ./demo does in a folder of its own,
 # prints the time and the crates that took longest, and removes the folder. Nothing is fetched meanwhile. Other work on the
 # machine makes all of it longer; processor seconds are affected least.
 #
@@ -45,7 +45,7 @@ used() { awk '{ print $14 + $15 + $16 + $17 }' "/proc/$$/stat"; }
 used_before=$(used)
 began=$(now)
 # shellcheck disable=SC2086 # a list of words
-attend -- env CARGO_TARGET_DIR="$own" cargo build --release --locked --offline --timings --jobs "$jobs" $as_users --bin dolmen \
+attend -- env CARGO_TARGET_DIR="$own" cargo build --release --locked --offline --timings --jobs "$jobs" $as_users --bin dolmen --bin dolmend \
     >"$log" 2>&1 || die 1 "the build failed; what it said is in $log"
 took=$(($(now) - began))
 processor=$((($(used) - used_before) / 100))
@@ -62,7 +62,7 @@ units=$(awk '
 [ -n "$units" ] || die 1 "$report has no units that this script can read"
 rm -rf "$own"
 printf '%s\n' "$units" | head -n "$shown" | awk '{ seconds = $1; $1 = ""; printf "%7.1f s %s\n", seconds, $0 }'
-say "clean release build of the program: $took s with $jobs jobs on $(nproc) processors, $processor processor seconds"
+say "clean release build of the programs: $took s with $jobs jobs on $(nproc) processors, $processor processor seconds"
 slowest=$(printf '%s\n' "$units" | awk 'NR == 1 { printf "%d", $1 + 0.5 }')
 [ "$took" -le "${DOLMEN_BUILD_SECONDS:-$took}" ] || die 1 "the build took $took s, not $DOLMEN_BUILD_SECONDS at most"
 [ "$slowest" -le "${DOLMEN_CRATE_SECONDS:-$slowest}" ] || die 1 "the slowest crate took $slowest s, not $DOLMEN_CRATE_SECONDS at most"

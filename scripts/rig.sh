@@ -1,8 +1,9 @@
 # Shared by the demo and the integration scripts, which source it behind lib.sh: telling and checking, a daemon of their
 # own on files as disks, spaces attached and mounted, real files in them. All of it lies below $run and in the record.
 
-# DOLMEN_BIN names a program that was built elsewhere, for machines without Rust.
+# DOLMEN_BIN names a program that was built elsewhere, for machines without Rust; the daemon's program lies beside it.
 bin=${DOLMEN_BIN:-${CARGO_TARGET_DIR:-$root/target}/release/dolmen}
+daemon_bin=$(dirname "$bin")/dolmend
 run=$state/run
 socket=$run/api
 disks=$run/disks
@@ -122,8 +123,8 @@ knows_filesystem() { grep -qw "$1" /proc/filesystems || as_root modprobe "$1" 2>
 build() {
     say 'building'
     # shellcheck disable=SC2086 # a list of words
-    attend -- cargo build --release --locked $as_users --bin dolmen || die 1 'the build failed'
-    [ -x "$bin" ] || die 1 "the build made no $bin"
+    attend -- cargo build --release --locked $as_users --bin dolmen --bin dolmend || die 1 'the build failed'
+    for build_made in "$bin" "$daemon_bin"; do [ -x "$build_made" ] || die 1 "the build made no $build_made"; done
 }
 
 # make_run MIB: the folder for everything, on a file system with that much room.
@@ -151,6 +152,7 @@ can_go() {
 take_program() {
     if [ -n "${DOLMEN_BIN:-}" ]; then
         "$bin" --version >/dev/null || die 2 "DOLMEN_BIN is '$DOLMEN_BIN', which does not run here"
+        "$daemon_bin" --version >/dev/null || die 2 "DOLMEN_BIN is '$DOLMEN_BIN'; $daemon_bin, which belongs to it, does not run here"
         take_state
         return
     fi
@@ -248,7 +250,7 @@ daemon_stop() { send TERM "$daemon_pid" && daemon_ends; }
 # The daemon itself, where something stands between.
 daemon_self() {
     for self_pid in $(members "$daemon_pid" "$daemon_started"); do
-        [ "$(as_root readlink "/proc/$self_pid/exe")" != "$(readlink -f "$bin")" ] || echo "$self_pid"
+        [ "$(as_root readlink "/proc/$self_pid/exe")" != "$(readlink -f "$daemon_bin")" ] || echo "$self_pid"
     done
 }
 

@@ -201,6 +201,17 @@ impl Event {
     }
 }
 
+/// The query of a question about events.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct EventsQuery {
+    /// Number of the last event that the caller knows; events from the first on without it.
+    #[serde(default)]
+    pub since: u64,
+    /// Pool whose events are listed; those of all pools without it.
+    #[serde(default)]
+    pub pool: Option<String>,
+}
+
 /// Events with numbers behind the one that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Events {

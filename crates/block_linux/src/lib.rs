@@ -2,6 +2,7 @@
 //!
 //! - [`Runtime`] runs the tasks of one thread, submits their requests in batches and reaps the answers.
 //! - [`LinuxDevice`] is a disk, a partition or a file; [`in_use()`] says whether the kernel uses it already.
+//! - [`unused_disks()`] lists the disks that nothing uses; [`MediumExtent`] tells whether two paths lead to one.
 //! - [`DeviceStacks`] follows what a path lies on, down to an attached space.
 //! - [`Listener`] and [`Socket`] are streams with payloads in the arena's buffers.
 //! - [`Mailbox`] is how other threads reach the runtime.
@@ -25,6 +26,7 @@ mod geometry;
 mod holder;
 mod in_use;
 mod mailbox;
+mod medium;
 mod open;
 mod park;
 mod path_name;
@@ -35,6 +37,7 @@ mod socket;
 mod stack;
 mod table;
 mod threads;
+mod unused;
 mod uring;
 mod work;
 
@@ -44,6 +47,7 @@ pub use geometry::BlockAtomicity;
 pub use holder::Holder;
 pub use in_use::{InUse, SPACES_FILE_SYSTEM, Use, in_use, mounted_elsewhere};
 pub use mailbox::{Awaited, Inbox, MAILBOX_MESSAGES_MAX, Mailbox, NoReply, PostError, Reply, reply};
+pub use medium::{MediumExtent, by_medium};
 pub use open::{FileLimit, OpenError, OpenOptions};
 pub use path_name::{name_of, path_of, unescaped};
 pub use runtime::{
@@ -52,3 +56,4 @@ pub use runtime::{
 };
 pub use socket::{Family, Listener, SEND_PIECES_MAX, Socket, SocketError};
 pub use stack::{DeviceStacks, IsSpace, OnSpace};
+pub use unused::{UnusedDisk, is_read_only, unused_devices, unused_disks};

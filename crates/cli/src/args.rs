@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use dolmen_daemon::STATE_FOLDER;
+use dolmen_api::STATE_FOLDER;
 use dolmen_units::{Bytes, Name};
 
 use crate::args_bench::BenchArguments;

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use dolmen_api::{Change, ErrorCode, Job, Plan};
+use dolmen_api::{Change, ErrorCode, Job, Plan, Verb};
 use dolmen_units::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::args::{Format, Waiting};
-use crate::client::{Client, Document, Intent};
+use crate::client::{Call, Client, Document, Intent, call};
 use crate::confirm::{Consent, Danger, Refusal, ask, decide};
 use crate::error::CliError;
 use crate::jobs::{PollInterval, watch};
@@ -33,8 +33,13 @@ pub(crate) struct ChangeSequence(Vec<(String, Value)>);
 
 impl ChangeSequence {
     /// A further one, if there is one.
-    pub(crate) fn then(mut self, path: String, request: Option<impl Serialize>) -> Result<Self, CliError> {
+    pub(crate) fn then<V: Verb<Answer = Change>>(
+        mut self,
+        values: V::Values<'_>,
+        request: Option<V::Request>,
+    ) -> Result<Self, CliError> {
         if let Some(request) = request {
+            let path = call::<V>(values).path;
             let request = serde_json::to_value(request);
             let request =
                 request.map_err(|source| CliError::Request { asked: format!("POST {path}"), source })?;
@@ -54,13 +59,22 @@ impl Session<'_, '_> {
     }
 
     /// Asks for a change and tells what came of it.
-    pub(crate) fn change(
+    pub(crate) fn change<V: Verb<Answer = Change>>(
+        &mut self,
+        call: &Call<V>,
+        request: &V::Request,
+        intent: Intent,
+    ) -> Result<Change, CliError> {
+        self.change_at(&call.path, request, intent)
+    }
+
+    fn change_at(
         &mut self,
         path: &str,
         request: &impl Serialize,
         intent: Intent,
     ) -> Result<Change, CliError> {
-        let document = self.client.change(path, request, intent)?;
+        let document = self.client.change_at(path, request, intent)?;
         Ok(self.print(document, intent, |change| Some(change.message.clone())))
     }
 
@@ -73,11 +87,11 @@ impl Session<'_, '_> {
     ) -> Result<Option<Change>, CliError> {
         // The first one is refused by itself.
         for (path, request) in changes.0.iter().skip(1) {
-            self.client.change(path, request, Intent::DryRun)?;
+            self.client.change_at(path, request, Intent::DryRun)?;
         }
         let mut last = None;
         for (path, request) in &changes.0 {
-            last = Some(self.change(path, request, intent)?);
+            last = Some(self.change_at(path, request, intent)?);
         }
         Ok(last)
     }
@@ -111,22 +125,22 @@ impl Session<'_, '_> {
 
     /// Asks for a change that destroys something with a name, after that name was given or typed. A dry run comes first: nobody
     /// is asked about what is not there, and a name that was given to a dry run is judged as it would be without.
-    pub(crate) fn destroy<R: Serialize>(
+    pub(crate) fn destroy<V: Verb<Answer = Change>>(
         &mut self,
-        path: &str,
+        call: &Call<V>,
         danger: &Danger<'_>,
         given: Option<&str>,
-        request: impl Fn(Option<String>) -> R,
+        request: impl Fn(Option<String>) -> V::Request,
         intent: Intent,
     ) -> Result<Change, CliError> {
-        let plan = self.client.change(path, &request(None), Intent::DryRun)?;
+        let plan = self.client.change(call, &request(None), Intent::DryRun)?;
         if intent == Intent::DryRun {
             given.map(|given| decide(self.out, danger, Some(given))).transpose()?;
             return Ok(self.print(plan, intent, |_| None));
         }
         // Where there was something to lose by the time of the change after all, the daemon refuses it without a name.
         if plan.value.plan.is_reversible {
-            return self.change(path, &request(None), intent);
+            return self.change(call, &request(None), intent);
         }
         if decide(self.out, danger, given)? == Consent::ToBeAsked {
             plan.value.plan.steps.iter().for_each(|step| self.out.print(format_args!("  {step}")));
@@ -134,21 +148,21 @@ impl Session<'_, '_> {
             ask(self.out, danger)?;
         }
         let name = danger.name.rsplit('/').next().unwrap_or(danger.name);
-        self.change(path, &request(Some(name.to_owned())), intent)
+        self.change(call, &request(Some(name.to_owned())), intent)
     }
 
     /// Asks for a change that takes disks in. The daemon refuses disks with content before it writes anything; each of
     /// them is asked about, and the change is asked for again with what was consented to.
-    pub(crate) fn take_in<R: Serialize>(
+    pub(crate) fn take_in<V: Verb<Answer = Change>>(
         &mut self,
-        path: &str,
+        call: &Call<V>,
         disks: &Disks,
-        request: impl Fn(&[String]) -> R,
+        request: impl Fn(&[String]) -> V::Request,
         intent: Intent,
     ) -> Result<Change, CliError> {
         let mut consented = disks.consented.clone();
         loop {
-            let body = match self.client.change(path, &request(&consented), intent) {
+            let body = match self.client.change(call, &request(&consented), intent) {
                 Ok(document) => {
                     return Ok(self.print(document, intent, |change| Some(change.message.clone())));
                 }

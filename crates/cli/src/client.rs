@@ -1,11 +1,16 @@
 //! The daemon's API as functions: requests written, answers read, versions compared.
 //!
+//! Method, path, request and answer of each verb come from the table of `dolmen_api`.
+//!
 //! Invariant: everything that changes anything goes through [`Client::change`], which alone writes `dry_run` into a
 //! request. No command can forget it.
 
+use std::marker::PhantomData;
 use std::path::Path;
 
-use dolmen_api::{API_VERSION, Change, ErrorBody, ErrorCode, ErrorDocument, ExitCode, SCHEMA, Version};
+use dolmen_api::{
+    Change, ErrorBody, ErrorCode, ErrorDocument, ExitCode, Nothing, SCHEMA, Verb, query_of, verb,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -37,6 +42,19 @@ struct Envelope {
     schema: u32,
 }
 
+/// A verb with the values of its path.
+#[derive(Debug, Clone)]
+pub(crate) struct Call<V> {
+    /// The path, with the version of the API.
+    pub path: String,
+    verb: PhantomData<V>,
+}
+
+/// Gives a verb the values of its path.
+pub(crate) fn call<V: Verb>(values: V::Values<'_>) -> Call<V> {
+    Call { path: V::DECLARATION.path_of(values.as_ref()), verb: PhantomData }
+}
+
 /// Speaks with the daemon.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
@@ -54,19 +72,43 @@ impl Client {
         &self.peer.socket
     }
 
-    /// Looks at a resource; `path` stands behind the version, and begins with a slash.
-    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Document<T>, CliError> {
-        self.ask(Method::Get, path, None)
+    /// Asks a question.
+    pub(crate) fn look<V: Verb<Request = Nothing>>(
+        &self,
+        call: &Call<V>,
+    ) -> Result<Document<V::Answer>, CliError> {
+        self.ask(Method::Get, &call.path, None)
+    }
+
+    /// Asks a question that has a query.
+    pub(crate) fn look_for<V: Verb>(
+        &self,
+        call: &Call<V>,
+        query: &V::Request,
+    ) -> Result<Document<V::Answer>, CliError> {
+        let unwritable = |source| CliError::Request { asked: format!("GET {}", call.path), source };
+        let query = query_of(query).map_err(unwritable)?;
+        self.ask(Method::Get, &format!("{}{query}", call.path), None)
     }
 
     /// Asks for a change, or for its plan.
-    pub(crate) fn change(
+    pub(crate) fn change<V: Verb<Answer = Change>>(
+        &self,
+        call: &Call<V>,
+        request: &V::Request,
+        intent: Intent,
+    ) -> Result<Document<Change>, CliError> {
+        self.change_at(&call.path, request, intent)
+    }
+
+    /// Asks for a change at a path that a verb has given.
+    pub(crate) fn change_at(
         &self,
         path: &str,
         request: &impl Serialize,
         intent: Intent,
     ) -> Result<Document<Change>, CliError> {
-        let asked = format!("POST /v{API_VERSION}{path}");
+        let asked = format!("POST {path}");
         let unwritable = |source| CliError::Request { asked: asked.clone(), source };
         let mut body = serde_json::to_value(request).map_err(unwritable)?;
         let Value::Object(fields) = &mut body else { unreachable!("every request is a struct") };
@@ -85,9 +127,8 @@ impl Client {
         path: &str,
         body: Option<&[u8]>,
     ) -> Result<Document<T>, CliError> {
-        let full = format!("/v{API_VERSION}{path}");
-        let asked = format!("{} {full}", method.word());
-        let answer = self.peer.ask(method, &full, body)?;
+        let asked = format!("{} {path}", method.word());
+        let answer = self.peer.ask(method, path, body)?;
         if !(200..300).contains(&answer.status) {
             return Err(self.refusal(&asked, &answer));
         }
@@ -168,14 +209,9 @@ impl Client {
 
     /// What the daemon says of itself, as far as that can be read in any version of the API.
     fn version(&self) -> Option<String> {
-        let answer = self.peer.ask(Method::Get, &format!("/v{API_VERSION}/version"), None).ok()?;
+        let answer = self.peer.ask(Method::Get, &call::<verb::ShowVersion>([]).path, None).ok()?;
         let value: Value = serde_json::from_slice(&answer.body).ok()?;
         value.get("daemon").and_then(Value::as_str).map(str::to_owned)
-    }
-
-    /// The daemon's version document.
-    pub(crate) fn version_document(&self) -> Result<Document<Version>, CliError> {
-        self.get("/version")
     }
 }
 
@@ -190,19 +226,4 @@ fn exit_of(status: u16) -> ExitCode {
         507 => ExitCode::Io,
         _ => ExitCode::Internal,
     }
-}
-
-/// A part of a path: what is not a letter, a digit or one of `-._` is percent-encoded.
-pub(crate) fn segment(text: &str) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    let digit = |value: u8| DIGITS.get(usize::from(value)).map_or('0', |digit| char::from(*digit));
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_') {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.extend(['%', digit(byte >> 4), digit(byte & 15)]);
-        }
-    }
-    encoded
 }

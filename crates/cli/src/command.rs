@@ -5,20 +5,18 @@ use std::time::Duration;
 
 use dolmen_api::{
     AddDisks, AttachSpace, AttachedBy, Change, ConvertSpace, CreatePool, CreateSpace, DeleteSpace, Destroy,
-    DetachSpace, Devices, Df, Disks as DiskList, DrainWriteCache, ExitCode, Health, ImportMode, ImportPool,
-    Integrity, JobDocument, JobPriority, JobState, Jobs, LocateDisk, OnlineDisk, Pool, PoolDocument, Pools,
-    PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace, SetAlertAt, SetJob,
-    SetKeepRoom, SetLimits, SetRepairAfter, SetReserve, Shutdown, Simple, SpaceDocument, Spaces, Status,
-    Transport, Trash, Why,
+    DetachSpace, DrainWriteCache, ExitCode, Health, ImportMode, ImportPool, Integrity, JobPriority, JobState,
+    LocateDisk, OnlineDisk, Pool, PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache,
+    RestoreSpace, SetAlertAt, SetJob, SetKeepRoom, SetLimits, SetRepairAfter, SetReserve, Shutdown, Simple,
+    Transport, verb,
 };
-use dolmen_daemon::daemon_at;
 use dolmen_units::Name;
 
 use crate::args::{
-    Command, DiskCommand, DiskOnline, DiskReplace, Format, JobCommand, JobSet, JobsArguments, PoolAdd,
-    PoolCommand, PoolCreate, PoolDestroy, PoolFilter, PoolImport, PoolRebalance, PoolRemove, PoolSet,
-    PriorityWord, ScrubArguments, StatusArguments, StopArguments, TrashCommand, TrashPurge, TrashRestore,
-    Waiting, WhyArguments,
+    Command, DiskCommand, DiskOnline, DiskReplace, Format, JobChange, JobCommand, JobSet, JobsArguments,
+    PoolAdd, PoolCommand, PoolCreate, PoolDestroy, PoolFilter, PoolImport, PoolRebalance, PoolRemove,
+    PoolSet, PriorityWord, ScrubArguments, StatusArguments, StopArguments, TrashCommand, TrashPurge,
+    TrashRestore, Waiting, WhyArguments,
 };
 use crate::args_serve::ServeArguments;
 use crate::args_space::{
@@ -26,7 +24,7 @@ use crate::args_space::{
     SpaceCreate, SpaceDelete, SpaceSet, TransportWord,
 };
 use crate::change::{ChangeSequence, Disks, Session, absolute};
-use crate::client::{Document, Intent, segment};
+use crate::client::{Intent, call};
 use crate::confirm::Danger;
 use crate::disk_set::{disk_forget, disk_retire, disk_set, in_enclosures};
 use crate::error::CliError;
@@ -34,6 +32,7 @@ use crate::events;
 use crate::jobs::{show_job, show_jobs, watch};
 use crate::pools::{show_devices, show_disks, show_other_pools, show_pool, show_pools};
 use crate::room::show_df;
+use crate::service::daemon_at;
 use crate::spaces::{show_space, show_spaces};
 use crate::status::show_status;
 use crate::top;
@@ -54,8 +53,8 @@ pub(crate) fn run(session: &mut Session<'_, '_>, command: Command) -> Result<Exi
         Command::Trash(command) => trash(session, command)?,
         Command::Serve(arguments) => serve(session, &arguments)?,
         Command::Unserve(arguments) => {
-            let path = format!("{}/unserve", space_path(&arguments.space));
-            session.change(&path, &Simple::default(), arguments.dry.intent())?;
+            let asked = call::<verb::UnserveSpace>(space_words(&arguments.space));
+            session.change(&asked, &Simple::default(), arguments.dry.intent())?;
         }
         Command::Df(filter) => df(session, &filter)?,
         Command::Jobs(arguments) => jobs(session, &arguments)?,
@@ -80,12 +79,8 @@ pub(crate) fn run(session: &mut Session<'_, '_>, command: Command) -> Result<Exi
     Ok(ExitCode::Ok)
 }
 
-fn pool_path(pool: &dolmen_units::Name) -> String {
-    format!("/pools/{pool}")
-}
-
-fn space_path(name: &SpaceName) -> String {
-    format!("/pools/{}/spaces/{}", name.pool, name.space)
+fn space_words(name: &SpaceName) -> [&str; 2] {
+    [name.pool.as_str(), name.space.as_str()]
 }
 
 /// The exit code answers for scripts what the first word answers for people; a warning is no failure.
@@ -96,7 +91,7 @@ fn status(session: &mut Session<'_, '_>, arguments: StatusArguments) -> Result<E
 }
 
 fn status_once(session: &mut Session<'_, '_>) -> Result<ExitCode, CliError> {
-    let document: Document<Status> = session.client.get("/status")?;
+    let document = session.client.look(&call::<verb::ShowStatus>([]))?;
     session.show(&document, show_status);
     if document.value.pools.is_empty() {
         // Who has none at all may have just moved their disks here.
@@ -112,25 +107,24 @@ fn pool(session: &mut Session<'_, '_>, command: PoolCommand) -> Result<(), CliEr
     match command {
         PoolCommand::Create(arguments) => pool_create(session, &arguments),
         PoolCommand::List => {
-            let document: Document<Pools> = session.client.get("/pools")?;
+            let document = session.client.look(&call::<verb::ListPools>([]))?;
             session.show(&document, show_pools);
             show_others(session, &document.value.pools);
             Ok(())
         }
         PoolCommand::Show(target) => {
-            let document: Document<PoolDocument> = session.client.get(&pool_path(&target.pool))?;
+            let document = session.client.look(&call::<verb::ShowPool>([target.pool.as_str()]))?;
             if session.format == Format::Json {
                 session.show(&document, |_, _| {});
                 return Ok(());
             }
-            let spaces: Document<Spaces> =
-                session.client.get(&format!("{}/spaces", pool_path(&target.pool)))?;
+            let spaces = session.client.look(&call::<verb::ListSpaces>([target.pool.as_str()]))?;
             show_pool(&document.value, &spaces.value, session.out);
             Ok(())
         }
         PoolCommand::Export(arguments) => {
-            let path = format!("{}/export", pool_path(&arguments.pool));
-            session.change(&path, &Simple::default(), arguments.dry.intent()).map(drop)
+            let asked = call::<verb::ExportPool>([arguments.pool.as_str()]);
+            session.change(&asked, &Simple::default(), arguments.dry.intent()).map(drop)
         }
         PoolCommand::Import(arguments) => pool_import(session, &arguments),
         PoolCommand::Destroy(arguments) => pool_destroy(session, &arguments),
@@ -139,8 +133,8 @@ fn pool(session: &mut Session<'_, '_>, command: PoolCommand) -> Result<(), CliEr
         PoolCommand::Rebalance(arguments) => pool_rebalance(session, &arguments),
         PoolCommand::Set(arguments) => pool_set(session, &arguments),
         PoolCommand::Acknowledge(arguments) => {
-            let path = format!("{}/acknowledge", pool_path(&arguments.pool));
-            session.change(&path, &Simple::default(), arguments.dry.intent()).map(drop)
+            let asked = call::<verb::AcknowledgeErrors>([arguments.pool.as_str()]);
+            session.change(&asked, &Simple::default(), arguments.dry.intent()).map(drop)
         }
     }
 }
@@ -151,7 +145,7 @@ fn show_others(session: &mut Session<'_, '_>, open: &[Pool]) {
         return;
     }
     // What was asked for is answered, whether or not the devices can be looked at.
-    let devices: Result<Document<Devices>, CliError> = session.client.get("/devices");
+    let devices = session.client.look(&call::<verb::ListDevices>([]));
     devices.iter().for_each(|devices| show_other_pools(&devices.value, open, session.out));
 }
 
@@ -166,13 +160,17 @@ fn pool_create(session: &mut Session<'_, '_>, arguments: &PoolCreate) -> Result<
         enclosures: enclosures.clone(),
         dry_run: false,
     };
-    session.take_in("/pools", &disks, request, arguments.dry.intent()).map(drop)
+    session.take_in(&call::<verb::CreatePool>([]), &disks, request, arguments.dry.intent()).map(drop)
 }
 
 fn pool_remove(session: &mut Session<'_, '_>, arguments: &PoolRemove) -> Result<(), CliError> {
-    let path = format!("{}/remove", disk_path(&arguments.pool, &arguments.disk));
-    let path = if arguments.cancel { format!("{path}/cancel") } else { path };
-    let change = session.change(&path, &Simple::default(), arguments.dry.intent())?;
+    let word = disk_word(&arguments.disk);
+    let (disk, request, intent) =
+        ([arguments.pool.as_str(), &word], Simple::default(), arguments.dry.intent());
+    let change = match arguments.cancel {
+        true => session.change(&call::<verb::CancelRemove>(disk), &request, intent)?,
+        false => session.change(&call::<verb::RemoveDisk>(disk), &request, intent)?,
+    };
     session.wait_for(&change, &arguments.waiting)
 }
 
@@ -187,24 +185,24 @@ fn pool_add(session: &mut Session<'_, '_>, arguments: &PoolAdd) -> Result<(), Cl
         enclosures: enclosures.clone(),
         dry_run: false,
     };
-    let path = format!("{}/disks", pool_path(&arguments.pool));
-    let change = session.take_in(&path, &disks, request, arguments.dry.intent())?;
+    let asked = call::<verb::AddDisks>([arguments.pool.as_str()]);
+    let change = session.take_in(&asked, &disks, request, arguments.dry.intent())?;
     // The disks are in the pool; what is there may go on moving for hours.
     session.wait_for(&change, &Waiting { no_wait: true })
 }
 
 fn pool_rebalance(session: &mut Session<'_, '_>, arguments: &PoolRebalance) -> Result<(), CliError> {
-    let path = format!("{}/rebalance", pool_path(&arguments.pool));
     if arguments.cancel {
-        let path = format!("{path}/cancel");
-        return session.change(&path, &Simple::default(), arguments.dry.intent()).map(drop);
+        let asked = call::<verb::CancelRebalance>([arguments.pool.as_str()]);
+        return session.change(&asked, &Simple::default(), arguments.dry.intent()).map(drop);
     }
-    let change = session.change(&path, &Simple::default(), arguments.dry.intent())?;
+    let asked = call::<verb::RebalancePool>([arguments.pool.as_str()]);
+    let change = session.change(&asked, &Simple::default(), arguments.dry.intent())?;
     session.wait_for(&change, &arguments.waiting)
 }
 
 fn pool_set(session: &mut Session<'_, '_>, arguments: &PoolSet) -> Result<(), CliError> {
-    let path = pool_path(&arguments.pool);
+    let pool = [arguments.pool.as_str()];
     let survives = arguments.survives;
     let is_drain = arguments.write_cache_fill.is_some() || arguments.write_cache_drain.is_some();
     let drain = is_drain.then(|| DrainWriteCache {
@@ -222,11 +220,11 @@ fn pool_set(session: &mut Session<'_, '_>, arguments: &PoolSet) -> Result<(), Cl
     let resize =
         arguments.write_cache.map(|size| ResizeWriteCache { size_bytes: size.0, survives, dry_run: false });
     let changes = ChangeSequence::default()
-        .then(format!("{path}/write_cache/drain"), drain)?
-        .then(format!("{path}/repair_after"), repair_after)?
-        .then(format!("{path}/keep_room"), keep_room)?
-        .then(format!("{path}/alert_at"), alert_at)?
-        .then(format!("{path}/write_cache/resize"), resize)?;
+        .then::<verb::DrainWriteCache>(pool, drain)?
+        .then::<verb::SetRepairAfter>(pool, repair_after)?
+        .then::<verb::SetKeepRoom>(pool, keep_room)?
+        .then::<verb::SetAlertAt>(pool, alert_at)?
+        .then::<verb::ResizeWriteCache>(pool, resize)?;
     let last = session.change_in_sequence(&changes, arguments.dry.intent())?;
     last.map_or(Ok(()), |change| session.wait_for(&change, &arguments.waiting))
 }
@@ -251,16 +249,16 @@ fn pool_import(session: &mut Session<'_, '_>, arguments: &PoolImport) -> Result<
         rename: arguments.rename.as_ref().map(ToString::to_string),
         dry_run: false,
     };
-    session.change("/pools/import", &request, arguments.dry.intent()).map(drop)
+    session.change(&call::<verb::ImportPool>([]), &request, arguments.dry.intent()).map(drop)
 }
 
 fn pool_destroy(session: &mut Session<'_, '_>, arguments: &PoolDestroy) -> Result<(), CliError> {
     let object = format!("pool {}", arguments.pool);
     let danger = Danger { object: &object, name: arguments.pool.as_str(), alias: None };
-    let path = format!("{}/destroy", pool_path(&arguments.pool));
+    let asked = call::<verb::DestroyPool>([arguments.pool.as_str()]);
     let given = arguments.consent.destroy.as_deref();
     let request = |destroy| Destroy { destroy, dry_run: false };
-    session.destroy(&path, &danger, given, request, arguments.dry.intent()).map(drop)
+    session.destroy(&asked, &danger, given, request, arguments.dry.intent()).map(drop)
 }
 
 fn disk(session: &mut Session<'_, '_>, command: DiskCommand) -> Result<(), CliError> {
@@ -272,13 +270,15 @@ fn disk(session: &mut Session<'_, '_>, command: DiskCommand) -> Result<(), CliEr
         DiskCommand::Retire(arguments) => disk_retire(session, &arguments),
         DiskCommand::Forget(arguments) => disk_forget(session, &arguments),
         DiskCommand::Offline(arguments) => {
-            let path = format!("{}/offline", disk_path(&arguments.pool, &arguments.disk));
-            session.change(&path, &Simple::default(), arguments.dry.intent()).map(drop)
+            let word = disk_word(&arguments.disk);
+            let asked = call::<verb::OfflineDisk>([arguments.pool.as_str(), &word]);
+            session.change(&asked, &Simple::default(), arguments.dry.intent()).map(drop)
         }
         DiskCommand::Locate(arguments) => {
-            let path = format!("{}/locate", disk_path(&arguments.pool, &arguments.disk));
+            let word = disk_word(&arguments.disk);
+            let asked = call::<verb::LocateDisk>([arguments.pool.as_str(), &word]);
             let request = LocateDisk { off: arguments.off, seconds: arguments.seconds, dry_run: false };
-            session.change(&path, &request, arguments.dry.intent()).map(drop)
+            session.change(&asked, &request, arguments.dry.intent()).map(drop)
         }
     }
 }
@@ -286,32 +286,34 @@ fn disk(session: &mut Session<'_, '_>, command: DiskCommand) -> Result<(), CliEr
 fn disk_list(session: &mut Session<'_, '_>, filter: &PoolFilter) -> Result<(), CliError> {
     if let Some(pool) = &filter.pool {
         if session.format == Format::Json {
-            let document: Document<DiskList> = session.client.get(&format!("{}/disks", pool_path(pool)))?;
+            let document = session.client.look(&call::<verb::ListDisks>([pool.as_str()]))?;
             session.show(&document, |_, _| {});
             return Ok(());
         }
-        let document: Document<PoolDocument> = session.client.get(&pool_path(pool))?;
+        let document = session.client.look(&call::<verb::ShowPool>([pool.as_str()]))?;
         show_disks(std::iter::once(&document.value.pool), session.out);
         return Ok(());
     }
-    let pools: Document<Pools> = session.client.get("/pools")?;
-    let devices: Document<Devices> = session.client.get("/devices")?;
+    let pools = session.client.look(&call::<verb::ListPools>([]))?;
+    let devices = session.client.look(&call::<verb::ListDevices>([]))?;
     session.show(&pools, |pools, out| show_disks(pools.pools.iter(), out));
     session.show(&devices, show_devices);
     Ok(())
 }
 
-pub(crate) fn disk_path(pool: &dolmen_units::Name, disk: &str) -> String {
-    // A path is meant from here, where the person is, not from the daemon's working folder.
+/// Returns the word for a disk that the daemon understands: a path is meant from here, not from the daemon's working folder.
+pub(crate) fn disk_word(disk: &str) -> String {
     let is_relative_path = disk.contains('/') && !disk.starts_with('/');
     let absolute = is_relative_path.then(|| absolute(&disk.into()).ok()).flatten();
-    format!("{}/disks/{}", pool_path(pool), segment(absolute.as_deref().unwrap_or(disk)))
+    absolute.unwrap_or_else(|| disk.to_owned())
 }
 
 fn disk_replace(session: &mut Session<'_, '_>, arguments: &DiskReplace) -> Result<(), CliError> {
-    let path = format!("{}/replace", disk_path(&arguments.pool, &arguments.old));
+    let word = disk_word(&arguments.old);
+    let disk = [arguments.pool.as_str(), &word];
     let change = if arguments.cancel {
-        session.change(&format!("{path}/cancel"), &Simple::default(), arguments.dry.intent())?
+        let asked = call::<verb::CancelReplace>(disk);
+        session.change(&asked, &Simple::default(), arguments.dry.intent())?
     } else {
         let disks = Disks::read(arguments.new.as_slice(), &arguments.consent.destroy)?;
         let with = disks.absolute.concat();
@@ -320,7 +322,7 @@ fn disk_replace(session: &mut Session<'_, '_>, arguments: &DiskReplace) -> Resul
             destroy: destroy.to_vec(),
             dry_run: false,
         };
-        session.take_in(&path, &disks, request, arguments.dry.intent())?
+        session.take_in(&call::<verb::ReplaceDisk>(disk), &disks, request, arguments.dry.intent())?
     };
     session.wait_for(&change, &arguments.waiting)
 }
@@ -328,8 +330,8 @@ fn disk_replace(session: &mut Session<'_, '_>, arguments: &DiskReplace) -> Resul
 fn disk_online(session: &mut Session<'_, '_>, arguments: &DiskOnline) -> Result<(), CliError> {
     let path = arguments.path.as_ref().map(absolute).transpose()?;
     let request = OnlineDisk { path, dry_run: false };
-    let path = format!("{}/online", disk_path(&arguments.pool, &arguments.disk));
-    let change = session.change(&path, &request, arguments.dry.intent())?;
+    let asked = call::<verb::OnlineDisk>([arguments.pool.as_str(), &disk_word(&arguments.disk)]);
+    let change = session.change(&asked, &request, arguments.dry.intent())?;
     session.wait_for(&change, &arguments.waiting)
 }
 
@@ -337,30 +339,31 @@ fn space(session: &mut Session<'_, '_>, command: SpaceCommand) -> Result<(), Cli
     match command {
         SpaceCommand::Create(arguments) => space_create(session, &arguments),
         SpaceCommand::List(filter) => {
-            let path =
-                filter.pool.map_or("/spaces".to_owned(), |pool| format!("{}/spaces", pool_path(&pool)));
-            let document: Document<Spaces> = session.client.get(&path)?;
+            let document = match &filter.pool {
+                Some(pool) => session.client.look(&call::<verb::ListSpaces>([pool.as_str()]))?,
+                None => session.client.look(&call::<verb::ListAllSpaces>([]))?,
+            };
             session.show(&document, show_spaces);
             Ok(())
         }
         SpaceCommand::Show(target) => {
-            let document: Document<SpaceDocument> = session.client.get(&space_path(&target.space))?;
+            let document = session.client.look(&call::<verb::ShowSpace>(space_words(&target.space)))?;
             session.show(&document, show_space);
             Ok(())
         }
         SpaceCommand::Set(arguments) => space_set(session, &arguments),
         SpaceCommand::Resize(arguments) => {
             let request = ResizeSpace { size_bytes: arguments.size.0, dry_run: false };
-            let path = format!("{}/resize", space_path(&arguments.space));
-            session.change(&path, &request, arguments.dry.intent()).map(drop)
+            let asked = call::<verb::ResizeSpace>(space_words(&arguments.space));
+            session.change(&asked, &request, arguments.dry.intent()).map(drop)
         }
         SpaceCommand::Convert(arguments) => space_convert(session, &arguments),
         SpaceCommand::Delete(arguments) => space_delete(session, &arguments),
         SpaceCommand::Attach(arguments) => attach(session, &arguments),
         SpaceCommand::Detach(arguments) => {
-            let path = format!("{}/detach", space_path(&arguments.space));
+            let asked = call::<verb::DetachSpace>(space_words(&arguments.space));
             let request = DetachSpace { discard_unflushed: arguments.discard_unflushed, dry_run: false };
-            session.change(&path, &request, arguments.dry.intent()).map(drop)
+            session.change(&asked, &request, arguments.dry.intent()).map(drop)
         }
         SpaceCommand::Clear(_) => {
             unreachable!("commands that need no daemon are carried out before there is a session")
@@ -383,8 +386,8 @@ fn space_create(session: &mut Session<'_, '_>, arguments: &SpaceCreate) -> Resul
         sector_bytes: arguments.sector.map(|sector| sector.bytes()),
         dry_run: false,
     };
-    let path = format!("{}/spaces", pool_path(&arguments.space.pool));
-    session.change(&path, &request, arguments.dry.intent()).map(drop)
+    let asked = call::<verb::CreateSpace>([arguments.space.pool.as_str()]);
+    session.change(&asked, &request, arguments.dry.intent()).map(drop)
 }
 
 fn space_convert(session: &mut Session<'_, '_>, arguments: &SpaceConvert) -> Result<(), CliError> {
@@ -401,8 +404,8 @@ fn space_convert(session: &mut Session<'_, '_>, arguments: &SpaceConvert) -> Res
         provisioning: arguments.provisioning.map(ProvisioningWord::when),
         dry_run: false,
     };
-    let path = format!("{}/convert", space_path(&arguments.space));
-    let change = session.change(&path, &request, arguments.dry.intent())?;
+    let asked = call::<verb::ConvertSpace>(space_words(&arguments.space));
+    let change = session.change(&asked, &request, arguments.dry.intent())?;
     session.wait_for(&change, &arguments.waiting)
 }
 
@@ -410,14 +413,14 @@ fn space_delete(session: &mut Session<'_, '_>, arguments: &SpaceDelete) -> Resul
     let full = arguments.space.to_string();
     let object = format!("space {full}");
     let danger = Danger { object: &object, name: &full, alias: Some(arguments.space.space.as_str()) };
-    let path = format!("{}/delete", space_path(&arguments.space));
+    let asked = call::<verb::DeleteSpace>(space_words(&arguments.space));
     if !arguments.purge {
         let request = DeleteSpace::default();
-        return session.change(&path, &request, arguments.dry.intent()).map(drop);
+        return session.change(&asked, &request, arguments.dry.intent()).map(drop);
     }
     let given = arguments.consent.destroy.as_deref();
     let request = |destroy| DeleteSpace { purge: true, destroy, dry_run: false };
-    let change = session.destroy(&path, &danger, given, request, arguments.dry.intent())?;
+    let change = session.destroy(&asked, &danger, given, request, arguments.dry.intent())?;
     wait_for_room(session, &change, &arguments.waiting)
 }
 
@@ -433,8 +436,10 @@ fn wait_for_room(session: &mut Session<'_, '_>, change: &Change, waiting: &Waiti
 fn trash(session: &mut Session<'_, '_>, command: TrashCommand) -> Result<(), CliError> {
     match command {
         TrashCommand::List(filter) => {
-            let path = filter.pool.map_or("/trash".to_owned(), |pool| format!("{}/trash", pool_path(&pool)));
-            let document: Document<Trash> = session.client.get(&path)?;
+            let document = match &filter.pool {
+                Some(pool) => session.client.look(&call::<verb::ListTrash>([pool.as_str()]))?,
+                None => session.client.look(&call::<verb::ListAllTrash>([]))?,
+            };
             session.show(&document, show_trash);
             Ok(())
         }
@@ -444,10 +449,9 @@ fn trash(session: &mut Session<'_, '_>, command: TrashCommand) -> Result<(), Cli
 }
 
 fn trash_restore(session: &mut Session<'_, '_>, arguments: &TrashRestore) -> Result<(), CliError> {
-    let SpaceName { pool, space } = &arguments.space;
     let request = RestoreSpace { name: arguments.name.as_ref().map(ToString::to_string), dry_run: false };
-    let path = format!("{}/trash/{space}/restore", pool_path(pool));
-    session.change(&path, &request, arguments.dry.intent()).map(drop)
+    let asked = call::<verb::RestoreSpace>(space_words(&arguments.space));
+    session.change(&asked, &request, arguments.dry.intent()).map(drop)
 }
 
 fn trash_purge(session: &mut Session<'_, '_>, arguments: &TrashPurge) -> Result<(), CliError> {
@@ -471,7 +475,7 @@ fn trash_purge(session: &mut Session<'_, '_>, arguments: &TrashPurge) -> Result<
         Some(one) => Danger { object: &one.object, name: &one.full, alias: Some(&one.name) },
         None => Danger { object: &whole, name: pool.as_str(), alias: None },
     };
-    let path = format!("{}/trash/purge", pool_path(pool));
+    let asked = call::<verb::PurgeTrash>([pool.as_str()]);
     let given = arguments.consent.destroy.as_deref();
     let request = |destroy| PurgeTrash {
         spaces: spaces.clone(),
@@ -479,7 +483,7 @@ fn trash_purge(session: &mut Session<'_, '_>, arguments: &TrashPurge) -> Result<
         destroy,
         dry_run: false,
     };
-    let change = session.destroy(&path, &danger, given, request, arguments.dry.intent())?;
+    let change = session.destroy(&asked, &danger, given, request, arguments.dry.intent())?;
     wait_for_room(session, &change, &arguments.waiting)
 }
 
@@ -492,7 +496,7 @@ struct InTrash {
 
 /// The space in the trash that is meant by a name or a number, a name first, as the daemon finds it; it refuses what is not there.
 fn in_trash(session: &Session<'_, '_>, pool: &Name, meant: &str) -> Result<InTrash, CliError> {
-    let trash: Document<Trash> = session.client.get(&format!("{}/trash", pool_path(pool)))?;
+    let trash = session.client.look(&call::<verb::ListTrash>([pool.as_str()]))?;
     let here = || trash.value.spaces.iter().filter(|space| space.can_be_restored);
     let found = here().find(|space| space.name == meant);
     let found = found.or_else(|| here().find(|space| space.id.to_string() == meant));
@@ -504,7 +508,7 @@ fn in_trash(session: &Session<'_, '_>, pool: &Name, meant: &str) -> Result<InTra
 
 /// Prints the path alone, for scripts, and tells the rest as messages.
 fn space_set(session: &mut Session<'_, '_>, arguments: &SpaceSet) -> Result<(), CliError> {
-    let (path, intent) = (space_path(&arguments.space), arguments.dry.intent());
+    let (space, intent) = (space_words(&arguments.space), arguments.dry.intent());
     let iops = |limit: Option<IopsLimit>| limit.map(|IopsLimit(limit)| limit);
     let rate = |limit: Option<RateLimit>| limit.map(|RateLimit(limit)| limit);
     let limits = SetLimits {
@@ -518,14 +522,14 @@ fn space_set(session: &mut Session<'_, '_>, arguments: &SpaceSet) -> Result<(), 
     let reserve = arguments.reserve.map(|Reserve(bytes)| SetReserve { bytes, dry_run: false });
     let rename = arguments.name.as_ref().map(|name| RenameSpace { name: name.to_string(), dry_run: false });
     let changes = ChangeSequence::default()
-        .then(format!("{path}/reserve"), reserve)?
-        .then(format!("{path}/limits"), limits)?
-        .then(format!("{path}/rename"), rename)?;
+        .then::<verb::SetReserve>(space, reserve)?
+        .then::<verb::SetLimits>(space, limits)?
+        .then::<verb::RenameSpace>(space, rename)?;
     session.change_in_sequence(&changes, intent).map(drop)
 }
 
 fn attach(session: &mut Session<'_, '_>, arguments: &AttachArguments) -> Result<(), CliError> {
-    let (path, intent) = (format!("{}/attach", space_path(&arguments.space)), arguments.dry.intent());
+    let (asked, intent) = (call::<verb::AttachSpace>(space_words(&arguments.space)), arguments.dry.intent());
     let transport = match arguments.transport {
         TransportWord::Auto => Transport::Auto,
         TransportWord::Ublk => Transport::Ublk,
@@ -533,7 +537,7 @@ fn attach(session: &mut Session<'_, '_>, arguments: &AttachArguments) -> Result<
         TransportWord::LoopUring => Transport::LoopUring,
     };
     let request = AttachSpace { transport, dry_run: false };
-    let document = session.client.change(&path, &request, intent)?;
+    let document = session.client.change(&asked, &request, intent)?;
     let change = session.print(document, intent, |change| {
         change.attachment.as_ref().map(|attachment| attachment.path.clone())
     });
@@ -554,8 +558,8 @@ fn attach(session: &mut Session<'_, '_>, arguments: &AttachArguments) -> Result<
 
 /// Prints the address alone, for scripts.
 fn serve(session: &mut Session<'_, '_>, arguments: &ServeArguments) -> Result<(), CliError> {
-    let (path, intent) = (format!("{}/serve", space_path(&arguments.space)), arguments.dry.intent());
-    let document = session.client.change(&path, &arguments.request()?, intent)?;
+    let (asked, intent) = (call::<verb::ServeSpace>(space_words(&arguments.space)), arguments.dry.intent());
+    let document = session.client.change(&asked, &arguments.request()?, intent)?;
     session.print(document, intent, |change| {
         let export = change.export.as_ref()?;
         let network = export.network.as_ref().filter(|_| arguments.listen.is_some());
@@ -568,7 +572,7 @@ fn df(session: &mut Session<'_, '_>, filter: &PoolFilter) -> Result<(), CliError
     let pools = match &filter.pool {
         Some(pool) => vec![pool.to_string()],
         None => {
-            let document: Document<Pools> = session.client.get("/pools")?;
+            let document = session.client.look(&call::<verb::ListPools>([]))?;
             let open = document.value.pools.into_iter();
             open.filter(|pool| pool.state != dolmen_api::PoolState::Closed).map(|pool| pool.name).collect()
         }
@@ -577,7 +581,7 @@ fn df(session: &mut Session<'_, '_>, filter: &PoolFilter) -> Result<(), CliError
         session.out.line("no pool is open");
     }
     for (at, pool) in pools.iter().enumerate() {
-        let document: Document<Df> = session.client.get(&format!("/pools/{}/df", segment(pool)))?;
+        let document = session.client.look(&call::<verb::ShowRoom>([pool]))?;
         if at > 0 && session.format == Format::Text {
             session.out.line("");
         }
@@ -590,11 +594,11 @@ fn jobs(session: &mut Session<'_, '_>, arguments: &JobsArguments) -> Result<(), 
     match arguments.job {
         Some(job) if arguments.wait => watch(session, job, None)?,
         Some(job) => {
-            let document: Document<JobDocument> = session.client.get(&format!("/jobs/{job}"))?;
+            let document = session.client.look(&call::<verb::ShowJob>([&job.to_string()]))?;
             session.show(&document, show_job);
         }
         None => {
-            let document: Document<Jobs> = session.client.get("/jobs")?;
+            let document = session.client.look(&call::<verb::ListJobs>([]))?;
             session.show(&document, show_jobs);
         }
     }
@@ -602,14 +606,20 @@ fn jobs(session: &mut Session<'_, '_>, arguments: &JobsArguments) -> Result<(), 
 }
 
 fn job(session: &mut Session<'_, '_>, command: &JobCommand) -> Result<(), CliError> {
-    let (change, verb) = match command {
-        JobCommand::Pause(change) => (change, "pause"),
-        JobCommand::Resume(change) => (change, "resume"),
-        JobCommand::Stop(change) => (change, "stop"),
+    let request = Simple::default();
+    match command {
+        JobCommand::Pause(JobChange { job, dry }) => {
+            session.change(&call::<verb::PauseJob>([&job.to_string()]), &request, dry.intent())
+        }
+        JobCommand::Resume(JobChange { job, dry }) => {
+            session.change(&call::<verb::ResumeJob>([&job.to_string()]), &request, dry.intent())
+        }
+        JobCommand::Stop(JobChange { job, dry }) => {
+            session.change(&call::<verb::StopJob>([&job.to_string()]), &request, dry.intent())
+        }
         JobCommand::Set(arguments) => return job_set(session, arguments),
-    };
-    let path = format!("/jobs/{}/{verb}", change.job);
-    session.change(&path, &Simple::default(), change.dry.intent()).map(drop)
+    }
+    .map(drop)
 }
 
 fn job_set(session: &mut Session<'_, '_>, arguments: &JobSet) -> Result<(), CliError> {
@@ -622,7 +632,9 @@ fn job_set(session: &mut Session<'_, '_>, arguments: &JobSet) -> Result<(), CliE
         latency_limit_ms: arguments.latency_limit.map(LatencyLimit::ms),
         dry_run: false,
     };
-    session.change(&format!("/jobs/{}/set", arguments.job), &request, arguments.dry.intent()).map(drop)
+    session
+        .change(&call::<verb::SetJob>([&arguments.job.to_string()]), &request, arguments.dry.intent())
+        .map(drop)
 }
 
 fn why(session: &mut Session<'_, '_>, arguments: &WhyArguments) -> Result<(), CliError> {
@@ -630,21 +642,21 @@ fn why(session: &mut Session<'_, '_>, arguments: &WhyArguments) -> Result<(), Cl
     let path = Path::new(&arguments.object);
     let is_path = arguments.object.starts_with(['/', '.']);
     let object = if is_path { absolute(&path.to_path_buf())? } else { arguments.object.clone() };
-    let document: Document<Why> = session.client.get(&format!("/why/{}", segment(&object)))?;
+    let document = session.client.look(&call::<verb::ExplainObject>([&object]))?;
     session.show(&document, show_why);
     Ok(())
 }
 
 fn scrub(session: &mut Session<'_, '_>, arguments: &ScrubArguments) -> Result<(), CliError> {
-    let path = format!("{}/scrub", pool_path(&arguments.pool));
-    let change = session.change(&path, &Simple::default(), arguments.dry.intent())?;
+    let asked = call::<verb::ScrubPool>([arguments.pool.as_str()]);
+    let change = session.change(&asked, &Simple::default(), arguments.dry.intent())?;
     session.wait_for(&change, &arguments.waiting)
 }
 
 fn stop(session: &mut Session<'_, '_>, arguments: &StopArguments) -> Result<(), CliError> {
     let request = Shutdown { hand_over: arguments.hand_over, dry_run: false };
     let daemon = daemon_at(session.client.socket());
-    session.change("/shutdown", &request, arguments.dry.intent())?;
+    session.change(&call::<verb::StopDaemon>([]), &request, arguments.dry.intent())?;
     if arguments.dry.intent() == Intent::DryRun {
         return Ok(());
     }
@@ -668,7 +680,7 @@ fn version(session: &mut Session<'_, '_>) -> Result<ExitCode, CliError> {
             dolmen_api::API_VERSION
         ));
     }
-    let document = session.client.version_document()?;
+    let document = session.client.look(&call::<verb::ShowVersion>([]))?;
     session.show(&document, |version, out| {
         out.line(format_args!("daemon {}, API {}", version.daemon, version.api));
     });

@@ -2,18 +2,20 @@
 
 use std::path::PathBuf;
 
-use dolmen_api::{DiskRole, ForgetDisk, SetDisk, SetDiskRole, SetEnclosure};
+use dolmen_api::{DiskRole, ForgetDisk, SetDisk, SetDiskRole, SetEnclosure, verb};
 use dolmen_units::Name;
 
 use crate::args_disk::{DiskForget, DiskRetire, DiskSet};
 use crate::change::{ChangeSequence, Session};
-use crate::command::disk_path;
+use crate::client::call;
+use crate::command::disk_word;
 use crate::confirm::Danger;
 use crate::error::CliError;
 
 /// `dolmen disk set`
 pub(crate) fn disk_set(session: &mut Session<'_, '_>, arguments: &DiskSet) -> Result<(), CliError> {
-    let path = disk_path(&arguments.pool, &arguments.disk);
+    let word = disk_word(&arguments.disk);
+    let disk = [arguments.pool.as_str(), &word];
     let enclosure = (arguments.enclosure.is_some() || arguments.alone).then(|| {
         let name = arguments.enclosure.as_ref().map(ToString::to_string);
         SetEnclosure { name, dry_run: false }
@@ -26,9 +28,9 @@ pub(crate) fn disk_set(session: &mut Session<'_, '_>, arguments: &DiskSet) -> Re
     };
     let role = role.map(|role| SetDiskRole { role, dry_run: false });
     let changes = ChangeSequence::default()
-        .then(format!("{path}/enclosure"), enclosure)?
-        .then(format!("{path}/set"), bay)?
-        .then(format!("{path}/role"), role)?;
+        .then::<verb::SetEnclosure>(disk, enclosure)?
+        .then::<verb::SetDisk>(disk, bay)?
+        .then::<verb::SetDiskRole>(disk, role)?;
     let last = session.change_in_sequence(&changes, arguments.dry.intent())?;
     last.map_or(Ok(()), |change| session.wait_for(&change, &arguments.waiting))
 }
@@ -55,25 +57,25 @@ pub(crate) fn in_enclosures(disks: &[PathBuf], all: Option<&Name>) -> (Vec<PathB
 /// `dolmen disk retire`
 pub(crate) fn disk_retire(session: &mut Session<'_, '_>, arguments: &DiskRetire) -> Result<(), CliError> {
     let role = if arguments.cancel { DiskRole::Member } else { DiskRole::Retired };
-    let path = format!("{}/role", disk_path(&arguments.pool, &arguments.disk));
+    let asked = call::<verb::SetDiskRole>([arguments.pool.as_str(), &disk_word(&arguments.disk)]);
     let request = SetDiskRole { role, dry_run: false };
-    let change = session.change(&path, &request, arguments.dry.intent())?;
+    let change = session.change(&asked, &request, arguments.dry.intent())?;
     session.wait_for(&change, &arguments.waiting)
 }
 
 /// `dolmen disk forget`
 pub(crate) fn disk_forget(session: &mut Session<'_, '_>, arguments: &DiskForget) -> Result<(), CliError> {
-    let path = format!("{}/forget", disk_path(&arguments.pool, &arguments.disk));
+    let asked = call::<verb::ForgetDisk>([arguments.pool.as_str(), &disk_word(&arguments.disk)]);
     let intent = arguments.dry.intent();
     if !arguments.accept_data_loss {
-        let change = session.change(&path, &ForgetDisk::default(), intent)?;
+        let change = session.change(&asked, &ForgetDisk::default(), intent)?;
         return session.wait_for(&change, &arguments.waiting);
     }
     let object = format!("pool {} that disk {} alone had", arguments.pool, arguments.disk);
     let danger = Danger { object: &object, name: arguments.pool.as_str(), alias: None };
     let request = |destroy| ForgetDisk { accept_data_loss: true, destroy, dry_run: false };
     let given = arguments.consent.destroy.as_deref();
-    let change = session.destroy(&path, &danger, given, request, intent)?;
+    let change = session.destroy(&asked, &danger, given, request, intent)?;
     session.wait_for(&change, &arguments.waiting)
 }
 

@@ -13,6 +13,7 @@ use crate::confirm::Refusal;
 use crate::http::HttpError;
 use crate::plan::PlanError;
 use crate::reports::ReportError;
+use crate::service::ServiceError;
 use dolmen_causes::causes_of;
 
 /// Why a command was not carried out.
@@ -169,9 +170,9 @@ pub(crate) enum CliError {
         /// What the system said.
         source: io::Error,
     },
-    /// The daemon in this process did not start, or ended.
+    /// The daemon's program cannot be started.
     #[error(transparent)]
-    Service(#[from] dolmen_daemon::DaemonError),
+    Service(#[from] ServiceError),
     /// A check has no engine to run on.
     #[error(transparent)]
     Runtime(#[from] dolmen_block_linux::RuntimeError),
@@ -261,6 +262,7 @@ impl CliError {
             Self::Answer { .. } => {
                 Some("see what the daemon logs; `dolmen version` shows both versions".to_owned())
             }
+            Self::Service(error) => Some(error.hint()),
             Self::Clear(error) => crate::clear::hint(error),
             Self::Plan(error) => error.hint(),
             Self::Bench(error) => error.hint(),
@@ -295,7 +297,6 @@ impl CliError {
             | Self::Write { .. }
             | Self::Request { .. }
             | Self::Table { .. }
-            | Self::Service(_)
             | Self::Runtime(_)
             | Self::Open(_)
             | Self::Check(_) => None,

@@ -1,10 +1,10 @@
 //! Events: listed, and followed until somebody has seen enough.
 
-use dolmen_api::{ErrorCode, Event, Events};
+use dolmen_api::{ErrorCode, Event, Events, EventsQuery, verb};
 
 use crate::args::{EventsArguments, Format};
 use crate::change::Session;
-use crate::client::{Document, segment};
+use crate::client::{Document, call};
 use crate::error::CliError;
 use crate::http::HttpError;
 use crate::out::Out;
@@ -35,8 +35,8 @@ fn ask(
     arguments: &EventsArguments,
     since: u64,
 ) -> Result<Document<Events>, CliError> {
-    let pool = arguments.pool.as_ref().map(|pool| format!("&pool={}", segment(pool.as_str())));
-    session.client.get(&format!("/events?since={since}{}", pool.unwrap_or_default()))
+    let query = EventsQuery { since, pool: arguments.pool.as_ref().map(ToString::to_string) };
+    session.client.look_for(&call::<verb::ListEvents>([]), &query)
 }
 
 /// The last of many, where nobody has said where to begin.

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use dolmen_api::{Eta, Job, JobDocument, JobPriority, JobState, Jobs, duration};
+use dolmen_api::{Eta, Job, JobDocument, JobPriority, JobState, Jobs, duration, verb};
 use dolmen_units::Bytes;
 
 use crate::change::Session;
+use crate::client::call;
 use crate::error::CliError;
 use crate::out::{Kind, Out};
 use crate::paint::Tone;
@@ -92,11 +93,12 @@ pub(crate) fn show_job(document: &JobDocument, out: &mut Out<'_>) {
 
 /// Watches a job until it ends. Who knows its pool already knows that there is such a job, too.
 pub(crate) fn watch(session: &mut Session<'_, '_>, id: u64, pool: Option<&str>) -> Result<(), CliError> {
-    let path = format!("/jobs/{id}");
+    let number = id.to_string();
+    let asked = call::<verb::ShowJob>([&number]);
     let mut teller = Teller::default();
     let mut pool = pool.map(str::to_owned);
     loop {
-        let document = session.client.get::<JobDocument>(&path);
+        let document = session.client.look(&asked);
         let document = document.map_err(|error| {
             teller.end_line(session.out);
             match pool.clone() {

@@ -3,7 +3,7 @@
 //! `args` is the one definition that parser, help, manual and completion come from; `command` turns each command into
 //! requests; `client` speaks the API over `http`; `change` has what all changes share: plans, consent (`confirm`) and
 //! jobs to wait for (`jobs`). `offline` checks disks and `plan` plans for them without a daemon,
-//! `bench` measures what is there, `service` is the daemon itself. The rest shows
+//! `bench` measures what is there, `service` executes the daemon's program. The rest shows
 //! documents as text.
 //!
 //! Invariants:
@@ -64,17 +64,12 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use client::Client;
 use dolmen_api::{ErrorBody, ErrorCode, ErrorDocument, ExitCode};
-use dolmen_daemon::DESCRIPTOR_HOLDER_COMMAND;
 use error::CliError;
 use http::Peer;
 use jobs::PollInterval;
 use out::Out;
 
 fn main() -> std::process::ExitCode {
-    // The daemon starts this program again under a name of its own to keep attached spaces alive; no person does.
-    if std::env::args_os().nth(1).is_some_and(|first| first == DESCRIPTOR_HOLDER_COMMAND) {
-        return dolmen_daemon::keep().into();
-    }
     let arguments = match parse(std::env::args_os()) {
         Ok(arguments) => arguments,
         Err(error) => {

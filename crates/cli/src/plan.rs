@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use dolmen_api::ExitCode;
-use dolmen_daemon::unused_disks;
+use dolmen_block_linux::unused_disks;
 use dolmen_disk::DISK_BYTES_MIN;
 use dolmen_plan::{Disk, DiskList, Disks, Layout, ListError, Plan, PlanRequest, page};
 use dolmen_space::SPACE_BYTES_MAX;
@@ -49,6 +49,12 @@ pub(crate) enum PlanError {
         /// The size.
         found: Bytes,
     },
+    /// The disks of the machine cannot be told from attached spaces.
+    #[error("--here: the table of mounts cannot be read, and with it which disks nothing uses")]
+    Mounts {
+        /// The system's reason.
+        source: std::io::Error,
+    },
     /// None of the machine's disks is free.
     #[error(
         "--here: this machine has no disk of at least {DISK_BYTES_MIN} that nobody uses; type the disks instead"
@@ -75,6 +81,7 @@ impl PlanError {
             | Self::Space { .. }
             | Self::NoneHere
             | Self::Impossible { .. } => ExitCode::Usage,
+            Self::Mounts { .. } => ExitCode::Io,
             Self::Read { source, .. } => match source.kind() {
                 std::io::ErrorKind::PermissionDenied => ExitCode::Permission,
                 std::io::ErrorKind::NotFound
@@ -91,6 +98,7 @@ impl PlanError {
             Self::Read { .. } => Some(
                 "name a text file with disks such as 8TB or 3x4TB@shelf2, one or more to a line".to_owned(),
             ),
+            Self::Mounts { .. } => Some("type the disks instead".to_owned()),
             Self::List(_)
             | Self::TooLong { .. }
             | Self::Space { .. }
@@ -174,7 +182,9 @@ fn read_file(path: &Path) -> Result<String, PlanError> {
 
 fn add_here(list: &mut DiskList, out: &mut Out<'_>) -> Result<(), PlanError> {
     let mut found = 0;
-    for disk in unused_disks() {
+    let disks =
+        unused_disks(&dolmen_ublk::is_attached_space).map_err(|source| PlanError::Mounts { source })?;
+    for disk in disks {
         let path = disk.path.display().to_string();
         if disk.size < DISK_BYTES_MIN {
             out.print(format_args!("{path} is left out: it has {}, less than a disk of a pool", disk.size));

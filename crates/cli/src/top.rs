@@ -3,13 +3,13 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
-use dolmen_api::Figures;
+use dolmen_api::verb;
 use dolmen_units::Bytes;
 
 use crate::args::Format;
 use crate::args_load::{IostatArguments, TopArguments};
 use crate::change::Session;
-use crate::client::Document;
+use crate::client::call;
 use crate::error::CliError;
 use crate::jobs::PollInterval;
 use crate::load::{Look, Report, Row, disk_table, space_table};
@@ -20,7 +20,7 @@ use crate::words::{count, date, seconds_now};
 const ROWS_MAX: usize = 15;
 
 fn look(session: &Session<'_, '_>) -> Result<Look, CliError> {
-    let document: Document<Figures> = session.client.get("/figures")?;
+    let document = session.client.look(&call::<verb::ShowFigures>([]))?;
     Ok(Look::new(&document.value))
 }
 

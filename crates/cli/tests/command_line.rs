@@ -274,3 +274,10 @@ fn check_reports_what_it_cannot_open() {
         assert!(text(&output.stderr).contains(message), "{path}: {}", text(&output.stderr));
     }
 }
+
+/// Scenario: a dependency brings the daemon into the command line, and with it the daemon's build time. Cargo.toml does not name it.
+#[test]
+fn the_command_line_does_not_link_the_daemon() {
+    let manifest = include_str!("../Cargo.toml");
+    assert!(manifest.contains("dolmen-api") && !manifest.contains("dolmen-daemon"), "{manifest}");
+}

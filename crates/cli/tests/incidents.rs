@@ -1,6 +1,8 @@
-//! Incidents of people at the command line, against a daemon of this very program (docs/incidents.md).
+//! Incidents of people at the command line, against a daemon that `dolmen daemon` starts (docs/incidents.md).
 // Helpers of tests unwrap as tests do; another process is waited for.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+mod support;
 
 use std::fs;
 use std::path::Path;
@@ -20,6 +22,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        support::check_daemon_program();
         let folder = tempfile::tempdir().unwrap();
         for name in ["a", "b", "c", "d"] {
             fs::File::create(folder.path().join(name)).unwrap().set_len(200 << 20).unwrap();

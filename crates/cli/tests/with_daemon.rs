@@ -1,6 +1,8 @@
-//! The life of a pool by commands alone: a daemon of this very program, disks that are files, no root.
+//! The life of a pool by commands alone: a daemon that `dolmen daemon` starts, disks that are files, no root.
 // Helpers of tests unwrap as tests do; another process is waited for.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+mod support;
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -13,6 +15,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        support::check_daemon_program();
         let folder = tempfile::tempdir().unwrap();
         for name in ["a", "b", "c", "new"] {
             std::fs::File::create(folder.path().join(name)).unwrap().set_len(200 << 20).unwrap();
@@ -118,4 +121,49 @@ fn commands_create_and_destroy_a_pool() {
         assert!(bench.run("check a c new", 0).0.ends_with("clean: no findings\n"));
     }
     assert!(bench.run("check a new", 1).0.contains("D105 tank: "), "a missing disk is a finding");
+}
+
+/// Scenario: a script starts `dolmen daemon` with relative folders, and a supervisor watches the process that it started. That
+/// process is the daemon's program, answers at the socket of the environment, ends with success on SIGTERM, and ends with the
+/// status of the refusal where another daemon has the state.
+#[test]
+fn the_process_of_dolmen_daemon_is_the_daemon() {
+    let mut bench = Bench::new();
+    let pid = bench.daemon.as_ref().unwrap().id();
+    let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap();
+    assert_eq!(program.file_name().unwrap(), "dolmend", "{}", program.display());
+    assert!(bench.folder.path().join("state/run/lock").exists(), "the run folder follows from the state");
+    let (status, _) = bench.run("-o json status", 0);
+    assert!(status.contains(&format!("\"pid\":{pid},")), "{status}");
+    let (_, refused) = bench.run("daemon --state state --socket other --named-only", 75);
+    assert!(refused.contains("is held by another daemon"), "{refused}");
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(bench.daemon.as_ref().unwrap()),
+        rustix::process::Signal::TERM,
+    )
+    .unwrap();
+    assert!(bench.daemon.take().unwrap().wait().unwrap().success());
+}
+
+/// Scenario: the command is installed without the daemon's program. `dolmen daemon` ends with 69, names the folders that it looked
+/// in, and says what to install; the rest of the command works.
+#[test]
+fn a_command_without_the_daemon_program_says_what_to_install() {
+    let folder = tempfile::tempdir().unwrap();
+    let alone = folder.path().join("dolmen");
+    std::fs::copy(env!("CARGO_BIN_EXE_dolmen"), &alone).unwrap();
+    let usual = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
+    if usual.iter().any(|folder| Path::new(folder).join("dolmend").exists()) {
+        println!("skipped: a daemon is installed on this machine, and would be started");
+        return;
+    }
+    let output = Command::new(&alone).arg("daemon").env_clear().output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(69), "{message}");
+    let folder = folder.path().to_str().unwrap();
+    assert!(
+        message.starts_with(&format!("dolmen: starting the daemon: no program dolmend in {folder}, ")),
+        "{message}"
+    );
+    assert!(message.contains("\nhint: install dolmend"), "{message}");
 }

@@ -3,14 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use dolmen_api::{RUN_FOLDER, STATE_FOLDER};
 use dolmen_block_linux::{CLOSE_LIMIT, DriverChoice, RuntimeConfig};
 use dolmen_buffer::ArenaConfig;
 use dolmen_fuse::DescriptorHolderProgram;
-
-/// Where the daemon keeps what it remembers, when nobody says otherwise.
-pub const STATE_FOLDER: &str = "/var/lib/dolmen";
-/// Where its sockets are, when nobody says otherwise.
-pub const RUN_FOLDER: &str = "/run/dolmen";
 
 /// Where the kernel shows devices.
 pub(crate) const SYS_FOLDER: &str = "/sys";

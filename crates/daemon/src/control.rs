@@ -1,35 +1,33 @@
 //! The API: HTTP/1.1 on a Unix socket, on a thread of its own. Every request becomes a message to the engine.
+//!
+//! Method and path of each verb, its request and its answer stand in the table of `dolmen_api`; here is what the engine does for it.
 
-use std::future::IntoFuture;
+use std::future::{Future, IntoFuture};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Bytes;
 use axum::extract::connect_info::ConnectInfo;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRequestParts, Query, RawPathParams, Request, State};
+use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
 use axum::serve::IncomingStream;
-use axum::{Json, body::Bytes};
+use axum::{Json, Router};
 use dolmen_api::{
-    AddDisks, AttachSpace, Attachments, Change, ConvertSpace, Counters, CreatePool, CreateSpace, DeleteSpace,
-    Destroy, DetachSpace, Devices, Df, Disks, DrainWriteCache, ErrorBody, ErrorCode, ErrorDocument, Events,
-    Exports, Figures, ForgetDisk, ImportPool, JobDocument, Jobs, LocateDisk, OnlineDisk, PoolDocument, Pools,
-    PurgeTrash, REQUEST_BYTES_MAX, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace,
-    ServeSpace, SetAlertAt, SetDisk, SetDiskRole, SetEnclosure, SetJob, SetKeepRoom, SetLimits,
-    SetRepairAfter, SetReserve, Shutdown, Simple, SpaceDocument, Spaces, Status, Trash, Version, Why,
-    read_request,
+    Change, ErrorBody, ErrorCode, ErrorDocument, OPENAPI_PATH, REQUEST_BYTES_MAX, Shutdown, Verb, VerbId,
+    openapi, read_request, verb,
 };
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tokio::sync::{Notify, Semaphore};
-use utoipa::OpenApi;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::api_socket::ApiSocket;
 use crate::caller::{Answer, Caller};
+use crate::engine::Engine;
 use crate::health::version;
 
 /// Requests that are carried out at a time; more wait.
@@ -72,293 +70,189 @@ impl IntoResponse for Failure {
     }
 }
 
-type Out<T> = Result<Json<T>, Failure>;
-
-fn out<T>(answer: Answer<T>) -> Out<T> {
+/// Puts the answer of the engine into a response.
+fn out<T: Serialize>(answer: Answer<T>) -> Result<Json<T>, Failure> {
     answer.map(Json).map_err(Failure)
 }
 
-/// The document in a body.
-fn parse<T: DeserializeOwned + Serialize>(body: &Bytes) -> Result<T, Failure> {
-    read_request(body).map_err(|error| {
-        let message = format!("the request cannot be read: {error}; nothing was changed");
-        Failure(ErrorBody::new(ErrorCode::BadRequest, message))
+fn unreadable(why: &dyn std::fmt::Display) -> Failure {
+    let message = format!("the request cannot be read: {why}; nothing was changed");
+    Failure(ErrorBody::new(ErrorCode::BadRequest, message))
+}
+
+/// Values of the parameters of a verb's path.
+struct Values<T>(T);
+
+impl<T: TryFrom<Vec<String>>> FromRequestParts<App> for Values<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
+        let found = RawPathParams::from_request_parts(parts, app).await;
+        let found = found.map_err(|rejection| unreadable(&rejection.body_text()))?;
+        let values: Vec<String> = found.iter().map(|(_, value)| value.to_owned()).collect();
+        let count = values.len();
+        let values = T::try_from(values);
+        values
+            .map(Values)
+            .map_err(|_| unreadable(&format!("its path has {count} parameters, which do not fit the verb")))
+    }
+}
+
+/// Answers a question on the engine's thread, which abandons it when the client has gone.
+fn question<V, F, A>(make: F) -> MethodRouter<App>
+where
+    V: Verb,
+    F: Fn(Rc<Engine>, V::Owned, V::Request) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = Answer<V::Answer>> + 'static,
+{
+    get(
+        async move |State(app): State<App>,
+                    Values(values): Values<V::Owned>,
+                    query: Result<Query<V::Request>, QueryRejection>| {
+            let Query(request) = query.map_err(|rejection| unreadable(&rejection.body_text()))?;
+            out(app.caller.question(move |engine| make(engine, values, request)).await)
+        },
+    )
+}
+
+/// Answers a question without the engine.
+fn at_once<V, F, A>(make: F) -> MethodRouter<App>
+where
+    V: Verb,
+    F: Fn() -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = Answer<V::Answer>> + Send + 'static,
+{
+    get(async move || out(make().await))
+}
+
+/// Carries out a change on the engine's thread, whether or not the client waits for it.
+fn change<V, F, A>(make: F) -> MethodRouter<App>
+where
+    V: Verb<Answer = Change>,
+    F: Fn(Rc<Engine>, V::Owned, V::Request) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = Answer<Change>> + 'static,
+{
+    post(async move |State(app): State<App>, Values(values): Values<V::Owned>, body: Bytes| {
+        let request: V::Request = read_request(&body).map_err(|error| unreadable(&error))?;
+        out(app.caller.change(move |engine| make(engine, values, request)).await)
     })
 }
 
-macro_rules! asked {
-    ($(#[$doc:meta])* $name:ident, $path:literal, $answer:ty, $method:ident $(, $text:literal $part:ident: $kind:ty)*) => {
-        $(#[$doc])*
-        #[utoipa::path(get, path = $path, $(params(($text = $kind, Path)),)*
-            responses((status = 200, body = $answer), (status = "default", body = ErrorDocument)))]
-        async fn $name(State(app): State<App> $(, Path($part): Path<$kind>)*) -> Out<$answer> {
-            out(app.caller.question(move |engine| engine.$method($($part),*)).await)
+/// Ends the daemon behind a change that has succeeded.
+fn ending<V, F, A>(make: F) -> MethodRouter<App>
+where
+    V: Verb<Answer = Change, Request = Shutdown>,
+    F: Fn(Rc<Engine>, V::Owned, Shutdown) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = Answer<Change>> + 'static,
+{
+    post(async move |State(app): State<App>, Values(values): Values<V::Owned>, body: Bytes| {
+        let request: Shutdown = read_request(&body).map_err(|error| unreadable(&error))?;
+        let answer = app.caller.ask(move |engine| make(engine, values, request)).await;
+        if answer.is_ok() && !request.dry_run {
+            app.end.notify_one();
+        }
+        out(answer)
+    })
+}
+
+/// Returns the number of a job.
+fn number_of_job(text: &str) -> Answer<u64> {
+    text.parse().map_err(|_| {
+        let message = format!("the number of a job was expected, and {text:?} was found");
+        ErrorBody::new(ErrorCode::BadRequest, message).on(text).hint("`dolmen jobs` shows all of them")
+    })
+}
+
+/// Chooses the handler of a verb by its id. The compiler refuses a verb without one, and one of other types.
+macro_rules! handlers {
+    ($id:expr; $($verb:ident: $kind:ident($make:expr);)*) => {
+        match $id {
+            $(VerbId::$verb => $kind::<verb::$verb, _, _>($make),)*
         }
     };
 }
 
-macro_rules! change {
-    ($(#[$doc:meta])* $name:ident, $path:literal, $request:ty, $method:ident) => {
-        $(#[$doc])*
-        #[utoipa::path(post, path = $path, request_body = $request,
-            responses((status = 200, body = Change), (status = "default", body = ErrorDocument)))]
-        async fn $name(State(app): State<App>, body: Bytes) -> Out<Change> {
-            let request: $request = parse(&body)?;
-            out(app.caller.change(move |engine| engine.$method(request)).await)
-        }
-    };
-    ($(#[$doc:meta])* $name:ident, $path:literal, $request:ty, $method:ident, $ta:literal $a:ident) => {
-        $(#[$doc])*
-        #[utoipa::path(post, path = $path, request_body = $request, params(($ta = String, Path)),
-            responses((status = 200, body = Change), (status = "default", body = ErrorDocument)))]
-        async fn $name(State(app): State<App>, Path($a): Path<String>, body: Bytes) -> Out<Change> {
-            let request: $request = parse(&body)?;
-            out(app.caller.change(move |engine| engine.$method($a, request)).await)
-        }
-    };
-    ($(#[$doc:meta])* $name:ident, $path:literal, $request:ty, $method:ident, $ta:literal $a:ident, $tb:literal $b:ident) => {
-        $(#[$doc])*
-        #[utoipa::path(post, path = $path, request_body = $request,
-            params(($ta = String, Path), ($tb = String, Path)),
-            responses((status = 200, body = Change), (status = "default", body = ErrorDocument)))]
-        async fn $name(State(app): State<App>, Path(($a, $b)): Path<(String, String)>, body: Bytes) -> Out<Change> {
-            let request: $request = parse(&body)?;
-            out(app.caller.change(move |engine| engine.$method($a, $b, request)).await)
-        }
-    };
-}
+#[rustfmt::skip] // one line for each verb
+fn handler(id: VerbId) -> MethodRouter<App> {
+    handlers! { id;
+        ShowVersion: at_once(async || Ok(version()));
+        ShowStatus: question(|engine, [], _| engine.status());
+        ExplainObject: question(|engine, [object], _| engine.why(object));
+        ListEvents: question(|engine, [], query| engine.list_events(query.since, query.pool));
+        ShowCounters: question(|engine, [], _| engine.counters());
+        ShowFigures: question(|engine, [], _| engine.figures());
+        StopDaemon: ending(|engine, [], request| engine.shutdown(request));
 
-asked!(
-    /// The state of everything.
-    get_status, "/v1/status", Status, status);
-asked!(
-    /// All pools.
-    get_pools, "/v1/pools", Pools, pools);
-asked!(
-    /// One pool.
-    get_pool, "/v1/pools/{pool}", PoolDocument, show_pool, "pool" pool: String);
-asked!(
-    /// The disks of a pool.
-    get_disks, "/v1/pools/{pool}/disks", Disks, disks, "pool" pool: String);
-asked!(
-    /// Where the bytes of a pool are.
-    get_df, "/v1/pools/{pool}/df", Df, df, "pool" pool: String);
-asked!(
-    /// The spaces of a pool.
-    get_spaces, "/v1/pools/{pool}/spaces", Spaces, spaces, "pool" pool: String);
-asked!(
-    /// What is in the trash of a pool.
-    get_trash, "/v1/pools/{pool}/trash", Trash, trash, "pool" pool: String);
-asked!(
-    /// What is in the trash of all pools.
-    get_all_trash, "/v1/trash", Trash, all_trash);
-asked!(
-    /// All spaces.
-    get_all_spaces, "/v1/spaces", Spaces, all_spaces);
-asked!(
-    /// Devices that belong to no open pool.
-    get_devices, "/v1/devices", Devices, devices);
-asked!(
-    /// Spaces that are attached as block devices.
-    get_attachments, "/v1/attachments", Attachments, attachments);
-asked!(
-    /// Spaces that are served over NBD.
-    get_exports, "/v1/exports", Exports, exports);
-asked!(
-    /// Jobs that run, wait, or ended lately.
-    get_jobs, "/v1/jobs", Jobs, jobs);
-asked!(
-    /// One job.
-    get_job, "/v1/jobs/{id}", JobDocument, job, "id" id: u64);
-asked!(
-    /// Why a pool, a disk, a space or a job is as it is.
-    get_why, "/v1/why/{object}", Why, why, "object" object: String);
+        ListDevices: question(|engine, [], _| engine.devices());
+        ListAttachments: question(|engine, [], _| engine.attachments());
+        ListExports: question(|engine, [], _| engine.exports());
 
-/// Which events are asked for.
-#[derive(Debug, Deserialize)]
-struct EventQuery {
-    #[serde(default)]
-    since: u64,
-    pool: Option<String>,
-}
+        ListPools: question(|engine, [], _| engine.pools());
+        CreatePool: change(|engine, [], request| engine.create_pool(request));
+        ImportPool: change(|engine, [], request| engine.import_pool(request));
+        ShowPool: question(|engine, [pool], _| engine.show_pool(pool));
+        ShowRoom: question(|engine, [pool], _| engine.df(pool));
+        ExportPool: change(|engine, [pool], request| engine.export_pool(pool, request));
+        DestroyPool: change(|engine, [pool], request| engine.destroy_pool(pool, request));
+        ScrubPool: change(|engine, [pool], request| engine.scrub(pool, request));
+        ResyncPool: change(|engine, [pool], request| engine.resync(pool, request));
+        RebalancePool: change(|engine, [pool], request| engine.rebalance(pool, request));
+        CancelRebalance: change(|engine, [pool], request| engine.cancel_rebalance(pool, request));
+        AcknowledgeErrors: change(|engine, [pool], request| engine.acknowledge(pool, request));
+        ResizeWriteCache: change(|engine, [pool], request| engine.resize_write_cache(pool, request));
+        DrainWriteCache: change(|engine, [pool], request| engine.drain_write_cache(pool, request));
+        SetRepairAfter: change(|engine, [pool], request| engine.set_repair_after(pool, request));
+        SetKeepRoom: change(|engine, [pool], request| engine.set_keep_room(pool, request));
+        SetAlertAt: change(|engine, [pool], request| engine.set_alert_at(pool, request));
 
-/// What has happened, behind an event that is known already.
-#[utoipa::path(get, path = "/v1/events", params(
-    ("since" = Option<u64>, Query, description = "the number of the last event that is known; from the first on without it"),
-    ("pool" = Option<String>, Query, description = "only of this pool")),
-    responses((status = 200, body = Events), (status = "default", body = ErrorDocument)))]
-async fn get_events(State(app): State<App>, query: Result<Query<EventQuery>, QueryRejection>) -> Out<Events> {
-    let Query(EventQuery { since, pool }) = query.map_err(|rejection| {
-        let message = format!("the request cannot be read: {}", rejection.body_text());
-        Failure(ErrorBody::new(ErrorCode::BadRequest, message))
-    })?;
-    out(app.caller.ask(move |engine| engine.list_events(since, pool)).await)
-}
+        ListDisks: question(|engine, [pool], _| engine.disks(pool));
+        AddDisks: change(|engine, [pool], request| engine.add_disks(pool, request));
+        ReplaceDisk: change(|engine, [pool, disk], request| engine.replace_disk(pool, disk, request));
+        CancelReplace: change(|engine, [pool, disk], request| engine.cancel_replace(pool, disk, request));
+        RemoveDisk: change(|engine, [pool, disk], request| engine.remove_disk(pool, disk, request));
+        CancelRemove: change(|engine, [pool, disk], request| engine.cancel_remove(pool, disk, request));
+        OnlineDisk: change(|engine, [pool, disk], request| engine.online_disk(pool, disk, request));
+        OfflineDisk: change(|engine, [pool, disk], request| engine.offline_disk(pool, disk, request));
+        LocateDisk: change(|engine, [pool, disk], request| engine.locate_disk(pool, disk, request));
+        SetDisk: change(|engine, [pool, disk], request| engine.set_disk(pool, disk, request));
+        SetDiskRole: change(|engine, [pool, disk], request| engine.set_disk_role(pool, disk, request));
+        SetEnclosure: change(|engine, [pool, disk], request| engine.set_enclosure(pool, disk, request));
+        ForgetDisk: change(|engine, [pool, disk], request| engine.forget_disk(pool, disk, request));
 
-asked!(
-    /// What was counted since the daemon was started.
-    get_counters, "/v1/counters", Counters, counters);
-asked!(
-    /// What was asked of spaces and disks since they are counted, and how long it took.
-    get_figures, "/v1/figures", Figures, figures);
+        ListAllSpaces: question(|engine, [], _| engine.all_spaces());
+        ListSpaces: question(|engine, [pool], _| engine.spaces(pool));
+        ShowSpace: question(|engine, [pool, space], _| engine.show_space(pool, space));
+        CreateSpace: change(|engine, [pool], request| engine.create_space(pool, request));
+        ResizeSpace: change(|engine, [pool, space], request| engine.resize_space(pool, space, request));
+        ConvertSpace: change(|engine, [pool, space], request| engine.convert_space(pool, space, request));
+        RenameSpace: change(|engine, [pool, space], request| engine.rename_space(pool, space, request));
+        SetLimits: change(|engine, [pool, space], request| engine.set_limits(pool, space, request));
+        SetReserve: change(|engine, [pool, space], request| engine.set_reserve(pool, space, request));
+        DeleteSpace: change(|engine, [pool, space], request| engine.delete_space(pool, space, request));
+        AttachSpace: change(|engine, [pool, space], request| engine.attach_space(pool, space, request));
+        DetachSpace: change(|engine, [pool, space], request| engine.detach_space(pool, space, request));
+        ServeSpace: change(|engine, [pool, space], request| engine.serve_space(pool, space, request));
+        UnserveSpace: change(|engine, [pool, space], request| engine.unserve_space(pool, space, request));
 
-change!(
-    /// Has a job stand until it is resumed.
-    post_job_pause, "/v1/jobs/{id}/pause", Simple, pause_job, "id" id);
-change!(
-    /// Lets a job that was paused go on.
-    post_job_resume, "/v1/jobs/{id}/resume", Simple, resume_job, "id" id);
-change!(
-    /// Ends a job before it is done.
-    post_job_stop, "/v1/jobs/{id}/stop", Simple, stop_job, "id" id);
-change!(
-    /// Sets how a job shares the disks with clients.
-    post_job_set, "/v1/jobs/{id}/set", SetJob, set_job, "id" id);
-change!(
-    /// Makes a pool.
-    post_pool, "/v1/pools", CreatePool, create_pool);
-change!(
-    /// Opens a pool that is not open here.
-    post_import, "/v1/pools/import", ImportPool, import_pool);
-change!(
-    /// Gives a pool up, so that any host may open it.
-    post_export, "/v1/pools/{pool}/export", Simple, export_pool, "pool" pool);
-change!(
-    /// Destroys a pool.
-    post_destroy, "/v1/pools/{pool}/destroy", Destroy, destroy_pool, "pool" pool);
-change!(
-    /// Reads and verifies everything in a pool.
-    post_scrub, "/v1/pools/{pool}/scrub", Simple, scrub, "pool" pool);
-change!(
-    /// Moves slabs from full disks to emptier ones.
-    post_rebalance, "/v1/pools/{pool}/rebalance", Simple, rebalance, "pool" pool);
-change!(
-    /// Calls a rebalance off.
-    post_rebalance_cancel, "/v1/pools/{pool}/rebalance/cancel", Simple, cancel_rebalance, "pool" pool);
-change!(
-    /// Ends the warning about errors of disks that somebody has seen.
-    post_acknowledge, "/v1/pools/{pool}/acknowledge", Simple, acknowledge, "pool" pool);
-change!(
-    /// Copies what disks have missed.
-    post_resync, "/v1/pools/{pool}/resync", Simple, resync, "pool" pool);
-change!(
-    /// Gives a write cache another size.
-    post_write_cache, "/v1/pools/{pool}/write_cache/resize", ResizeWriteCache, resize_write_cache, "pool" pool);
-change!(
-    /// Sets from how much on a write cache is emptied, and how fast.
-    post_write_cache_drain, "/v1/pools/{pool}/write_cache/drain", DrainWriteCache, drain_write_cache, "pool" pool);
-change!(
-    /// Sets how long a disk may be absent before what it had is rebuilt on the others.
-    post_repair_after, "/v1/pools/{pool}/repair_after", SetRepairAfter, set_repair_after, "pool" pool);
-change!(
-    /// Says what a disk is in: an enclosure, a shelf, whatever may fail as one.
-    post_enclosure, "/v1/pools/{pool}/disks/{disk}/enclosure", SetEnclosure, set_enclosure, "pool" pool, "disk" disk);
-change!(
-    /// Does without a disk that is gone for good; what was on it alone is given up only when that is asked for.
-    post_forget, "/v1/pools/{pool}/disks/{disk}/forget", ForgetDisk, forget_disk, "pool" pool, "disk" disk);
-change!(
-    /// Sets what a disk is to its pool: a member that takes rows, a spare, or one that stays empty.
-    post_disk_role, "/v1/pools/{pool}/disks/{disk}/role", SetDiskRole, set_disk_role, "pool" pool, "disk" disk);
-change!(
-    /// Sets the percents of fullness at which a pool warns.
-    post_alert_at, "/v1/pools/{pool}/alert_at", SetAlertAt, set_alert_at, "pool" pool);
-change!(
-    /// Sets for how many lost disks a pool keeps room.
-    post_keep_room, "/v1/pools/{pool}/keep_room", SetKeepRoom, set_keep_room, "pool" pool);
-change!(
-    /// Adds disks to a pool.
-    post_disks, "/v1/pools/{pool}/disks", AddDisks, add_disks, "pool" pool);
-change!(
-    /// Puts another disk in the place of one.
-    post_replace, "/v1/pools/{pool}/disks/{disk}/replace", ReplaceDisk, replace_disk, "pool" pool, "disk" disk);
-change!(
-    /// Calls a replacement off.
-    post_cancel, "/v1/pools/{pool}/disks/{disk}/replace/cancel", Simple, cancel_replace, "pool" pool, "disk" disk);
-change!(
-    /// Moves everything off a disk, to the others, and strikes it from the pool.
-    post_remove, "/v1/pools/{pool}/disks/{disk}/remove", Simple, remove_disk, "pool" pool, "disk" disk);
-change!(
-    /// Calls the removal of a disk off.
-    post_remove_cancel, "/v1/pools/{pool}/disks/{disk}/remove/cancel", Simple, cancel_remove, "pool" pool, "disk" disk);
-change!(
-    /// Takes a disk that was away back in.
-    post_online, "/v1/pools/{pool}/disks/{disk}/online", OnlineDisk, online_disk, "pool" pool, "disk" disk);
-change!(
-    /// Lets go of a disk that stays a member.
-    post_offline, "/v1/pools/{pool}/disks/{disk}/offline", Simple, offline_disk, "pool" pool, "disk" disk);
-change!(
-    /// Has a disk show where it is, or ends that.
-    post_locate, "/v1/pools/{pool}/disks/{disk}/locate", LocateDisk, locate_disk, "pool" pool, "disk" disk);
-change!(
-    /// Changes what people note of a disk.
-    post_set_disk, "/v1/pools/{pool}/disks/{disk}/set", SetDisk, set_disk, "pool" pool, "disk" disk);
-change!(
-    /// Makes a space.
-    post_space, "/v1/pools/{pool}/spaces", CreateSpace, create_space, "pool" pool);
-change!(
-    /// Changes the size of a space.
-    post_resize, "/v1/pools/{pool}/spaces/{space}/resize", ResizeSpace, resize_space, "pool" pool, "space" space);
-change!(
-    /// Converts a space while it is used.
-    post_convert, "/v1/pools/{pool}/spaces/{space}/convert", ConvertSpace, convert_space, "pool" pool, "space" space);
-change!(
-    /// Gives a space another name.
-    post_rename, "/v1/pools/{pool}/spaces/{space}/rename", RenameSpace, rename_space, "pool" pool, "space" space);
-change!(
-    /// Sets what a space may have of its pool's disks, and what others leave to it.
-    post_limits, "/v1/pools/{pool}/spaces/{space}/limits", SetLimits, set_limits, "pool" pool, "space" space);
-change!(
-    /// Reserves room for a thin space.
-    post_reserve, "/v1/pools/{pool}/spaces/{space}/reserve", SetReserve, set_reserve, "pool" pool, "space" space);
-change!(
-    /// Deletes a space: into the trash, or for good.
-    post_delete, "/v1/pools/{pool}/spaces/{space}/delete", DeleteSpace, delete_space, "pool" pool, "space" space);
-change!(
-    /// Takes a space out of the trash.
-    post_restore, "/v1/pools/{pool}/trash/{space}/restore", RestoreSpace, restore_space, "pool" pool, "space" space);
-change!(
-    /// Deletes spaces in the trash for good.
-    post_purge, "/v1/pools/{pool}/trash/purge", PurgeTrash, purge_trash, "pool" pool);
-change!(
-    /// Attaches a space as a block device.
-    post_attach, "/v1/pools/{pool}/spaces/{space}/attach", AttachSpace, attach_space, "pool" pool, "space" space);
-change!(
-    /// Detaches a space.
-    post_detach, "/v1/pools/{pool}/spaces/{space}/detach", DetachSpace, detach_space, "pool" pool, "space" space);
-change!(
-    /// Serves a space over NBD.
-    post_serve, "/v1/pools/{pool}/spaces/{space}/serve", ServeSpace, serve_space, "pool" pool, "space" space);
-change!(
-    /// Serves a space no more.
-    post_unserve, "/v1/pools/{pool}/spaces/{space}/unserve", Simple, unserve_space, "pool" pool, "space" space);
+        ListAllTrash: question(|engine, [], _| engine.all_trash());
+        ListTrash: question(|engine, [pool], _| engine.trash(pool));
+        RestoreSpace: change(|engine, [pool, space], request| engine.restore_space(pool, space, request));
+        PurgeTrash: change(|engine, [pool], request| engine.purge_trash(pool, request));
 
-/// Who answers.
-#[utoipa::path(get, path = "/v1/version", responses((status = 200, body = Version)))]
-async fn get_version() -> Json<Version> {
-    Json(version())
-}
-
-/// One space.
-#[utoipa::path(get, path = "/v1/pools/{pool}/spaces/{space}",
-    params(("pool" = String, Path), ("space" = String, Path)),
-    responses((status = 200, body = SpaceDocument), (status = "default", body = ErrorDocument)))]
-async fn get_space(
-    State(app): State<App>,
-    Path((pool, space)): Path<(String, String)>,
-) -> Out<SpaceDocument> {
-    out(app.caller.ask(move |engine| engine.show_space(pool, space)).await)
-}
-
-/// Ends the daemon, or says what stands in the way.
-#[utoipa::path(post, path = "/v1/shutdown", request_body = Shutdown,
-    responses((status = 200, body = Change), (status = "default", body = ErrorDocument)))]
-async fn post_shutdown(State(app): State<App>, body: Bytes) -> Out<Change> {
-    let request: Shutdown = parse(&body)?;
-    let answer = app.caller.ask(move |engine| engine.shutdown(request)).await;
-    if answer.is_ok() && !request.dry_run {
-        app.end.notify_one();
+        ListJobs: question(|engine, [], _| engine.jobs());
+        ShowJob: question(|engine, [job], _| async move { engine.job(number_of_job(&job)?).await });
+        PauseJob: change(|engine, [job], request| engine.pause_job(job, request));
+        ResumeJob: change(|engine, [job], request| engine.resume_job(job, request));
+        StopJob: change(|engine, [job], request| engine.stop_job(job, request));
+        SetJob: change(|engine, [job], request| engine.set_job(job, request));
     }
-    out(answer)
+}
+
+/// Returns the routes of all verbs, which the table of the API names.
+fn router() -> Router<App> {
+    VerbId::ALL
+        .iter()
+        .fold(Router::new(), |router, verb| router.route(&verb.declaration().route(), handler(*verb)))
 }
 
 async fn no_such_route(request: Request) -> Failure {
@@ -405,85 +299,6 @@ async fn gate(
     refused
 }
 
-/// What `openapi.json` says of the whole.
-#[derive(OpenApi)]
-#[openapi(info(
-    title = "Dolmen",
-    description = "Pools, disks and spaces of this host. JSON over HTTP/1.1 on a Unix socket."
-))]
-struct Description;
-
-fn router() -> OpenApiRouter<App> {
-    OpenApiRouter::with_openapi(Description::openapi())
-        .routes(routes!(get_version))
-        .routes(routes!(get_status))
-        .routes(routes!(get_pools, post_pool))
-        .routes(routes!(post_import))
-        .routes(routes!(get_pool))
-        .routes(routes!(post_export))
-        .routes(routes!(post_destroy))
-        .routes(routes!(post_scrub))
-        .routes(routes!(post_resync))
-        .routes(routes!(post_rebalance))
-        .routes(routes!(post_rebalance_cancel))
-        .routes(routes!(post_acknowledge))
-        .routes(routes!(post_write_cache))
-        .routes(routes!(post_write_cache_drain))
-        .routes(routes!(post_repair_after))
-        .routes(routes!(post_keep_room))
-        .routes(routes!(post_alert_at))
-        .routes(routes!(post_disk_role))
-        .routes(routes!(post_forget))
-        .routes(routes!(post_enclosure))
-        .routes(routes!(get_disks, post_disks))
-        .routes(routes!(post_replace))
-        .routes(routes!(post_cancel))
-        .routes(routes!(post_remove))
-        .routes(routes!(post_remove_cancel))
-        .routes(routes!(post_online))
-        .routes(routes!(post_offline))
-        .routes(routes!(post_locate))
-        .routes(routes!(post_set_disk))
-        .routes(routes!(get_df))
-        .routes(routes!(get_spaces, post_space))
-        .routes(routes!(get_space))
-        .routes(routes!(post_resize))
-        .routes(routes!(post_convert))
-        .routes(routes!(post_rename))
-        .routes(routes!(post_limits))
-        .routes(routes!(post_reserve))
-        .routes(routes!(post_delete))
-        .routes(routes!(get_trash))
-        .routes(routes!(post_restore))
-        .routes(routes!(post_purge))
-        .routes(routes!(get_all_trash))
-        .routes(routes!(post_attach))
-        .routes(routes!(post_detach))
-        .routes(routes!(post_serve))
-        .routes(routes!(post_unserve))
-        .routes(routes!(get_all_spaces))
-        .routes(routes!(get_devices))
-        .routes(routes!(get_attachments))
-        .routes(routes!(get_exports))
-        .routes(routes!(get_jobs))
-        .routes(routes!(get_job))
-        .routes(routes!(post_job_pause))
-        .routes(routes!(post_job_resume))
-        .routes(routes!(post_job_stop))
-        .routes(routes!(post_job_set))
-        .routes(routes!(get_why))
-        .routes(routes!(get_events))
-        .routes(routes!(get_counters))
-        .routes(routes!(get_figures))
-        .routes(routes!(post_shutdown))
-}
-
-/// The OpenAPI description of the API, as JSON.
-#[must_use]
-pub fn openapi() -> String {
-    router().into_openapi().to_json().unwrap_or_default()
-}
-
 /// Answers requests until somebody has ended the engine. `signals` completes each time the system asks for the end.
 pub(crate) async fn serve(
     listener: ApiSocket,
@@ -496,14 +311,10 @@ pub(crate) async fn serve(
         end: Arc::clone(&end),
         requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
     };
-    let (routes, description) = router().split_for_parts();
-    let description = description.to_json().unwrap_or_default();
-    let described =
-        axum::routing::get(
-            move || async move { ([(header::CONTENT_TYPE, "application/json")], description) },
-        );
-    let routes = routes
-        .route("/v1/openapi.json", described)
+    let description = openapi();
+    let described = get(async move || ([(header::CONTENT_TYPE, "application/json")], description));
+    let routes = router()
+        .route(OPENAPI_PATH, described)
         .fallback(no_such_route)
         .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
         .layer(middleware::from_fn_with_state(app.clone(), gate))

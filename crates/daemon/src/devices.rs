@@ -14,21 +14,22 @@ use dolmen_api::{Device, DeviceState, ErrorBody, ErrorCode};
 use dolmen_block_io::BlockDevice;
 use dolmen_block_io::sleep;
 use dolmen_block_io::sync::join_all;
-use dolmen_block_linux::{DeviceStacks, LinuxDevice, OpenError, OpenOptions, in_use, name_of, path_of};
+use dolmen_block_linux::{
+    DeviceStacks, LinuxDevice, MediumExtent, OpenError, OpenOptions, by_medium, in_use, is_read_only,
+    name_of, path_of, unused_devices,
+};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Contents, Extent, Label, look};
 use dolmen_mutation::mutation;
 use dolmen_pool::{Found, discover};
-use dolmen_units::{Bytes, DISKS_MAX, PoolId, SECTOR_BYTES};
+use dolmen_units::{Bytes, DISKS_MAX, PoolId};
 
-use crate::below::{space_in, with_stacks};
+use crate::below::space_in;
 use crate::caller::Answer;
 use crate::config::Scan;
 use crate::engine::Engine;
 use crate::fault;
-use crate::same_medium::Medium;
 
-const BLOCK_CLASS: &str = "/sys/class/block";
 /// Files of one folder that are looked at, at most.
 const FOLDER_FILES_MAX: usize = 4096;
 /// Smaller files cannot be disks.
@@ -103,9 +104,9 @@ impl Engine {
             let message = format!("{} disks are more than the {DISKS_MAX} that a pool can have", paths.len());
             return Err(ErrorBody::new(ErrorCode::BadRequest, message));
         }
-        let mut seen: Vec<(Option<Identity>, Option<Medium>, &PathBuf)> = Vec::new();
+        let mut seen: Vec<(Option<Identity>, Option<MediumExtent>, &PathBuf)> = Vec::new();
         for path in paths {
-            let (identity, medium) = (identity(path), Medium::at(path));
+            let (identity, medium) = (identity(path), MediumExtent::at(path));
             for (other, before, first) in &seen {
                 if *other == identity {
                     return Err(listed_twice(first, path));
@@ -122,7 +123,7 @@ impl Engine {
     /// The name of the open pool that has the device at this path.
     pub(crate) fn pool_with(&self, path: &Path) -> Option<String> {
         let wanted = identity(path);
-        if let Some(pool) = Medium::at(path).and_then(|medium| self.members.pool_on(&medium))
+        if let Some(pool) = MediumExtent::at(path).and_then(|medium| self.members.pool_on(&medium))
             && let Some(pool) = self.pools.borrow().get(&pool)
         {
             return Some(pool.name());
@@ -333,22 +334,8 @@ fn listed_twice(first: &Path, again: &Path) -> ErrorBody {
 }
 
 /// Whether two paths lead to one medium.
-fn are_one(one: Option<&Medium>, other: Option<&Medium>) -> bool {
+fn are_one(one: Option<&MediumExtent>, other: Option<&MediumExtent>) -> bool {
     matches!((one, other), (Some(one), Some(other)) if one.overlaps(other))
-}
-
-/// Groups paths by the medium that they lead to, in the order in which they are named. A disk and its partition are two media: their
-/// labels decide which of them is the disk of a pool.
-fn by_medium(paths: &[PathBuf]) -> Vec<Vec<&Path>> {
-    let mut groups: Vec<(Option<Medium>, Vec<&Path>)> = Vec::new();
-    for path in paths {
-        let medium = Medium::at(path);
-        match groups.iter_mut().find(|(before, _)| medium.is_some() && *before == medium) {
-            Some((_, group)) => group.push(path),
-            None => groups.push((medium, vec![path])),
-        }
-    }
-    groups.into_iter().map(|(_, group)| group).collect()
 }
 
 /// Two paths to one medium: copies on both would be one copy.
@@ -428,43 +415,6 @@ pub(crate) fn identity(path: &Path) -> Option<Identity> {
     Some(if block { (true, status.rdev(), 0) } else { (false, status.dev(), status.ino()) })
 }
 
-/// A disk of the system that nobody uses.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnusedDisk {
-    /// Its device.
-    pub path: PathBuf,
-    /// Its size.
-    pub size: Bytes,
-}
-
-/// The disks of the system that nobody uses, as a daemon would find them, without opening any. A partition is listed only
-/// where its whole disk is not.
-#[must_use]
-pub fn unused_disks() -> Vec<UnusedDisk> {
-    let places = with_stacks(|stacks| {
-        let mut places = Places::new(stacks);
-        places.add_disks();
-        places.found
-    });
-    let places = known(places);
-    let folder = |path: &Path| fs::canonicalize(Path::new(BLOCK_CLASS).join(path.file_name()?)).ok();
-    let first =
-        by_medium(&places).into_iter().filter_map(|paths| paths.first().map(|path| path.to_path_buf()));
-    let found = first.filter_map(|path| Some((folder(&path)?, path))).collect();
-    let sized = |(own, path): (PathBuf, PathBuf)| {
-        let sectors: u64 = fs::read_to_string(own.join("size")).ok()?.trim().parse().ok()?;
-        Some(UnusedDisk { path, size: Bytes(sectors.checked_mul(SECTOR_BYTES)?) })
-    };
-    without_parts(found).into_iter().filter_map(sized).collect()
-}
-
-/// Devices with their folders in sysfs, less the partitions of others: a partition's folder lies in that of its disk.
-fn without_parts(found: Vec<(PathBuf, PathBuf)>) -> Vec<(PathBuf, PathBuf)> {
-    let folders: BTreeSet<PathBuf> = found.iter().map(|(folder, _)| folder.clone()).collect();
-    let is_whole = |folder: &Path| !folder.parent().is_some_and(|whole| folders.contains(whole));
-    found.into_iter().filter(|(folder, _)| is_whole(folder)).collect()
-}
-
 /// Allocates the parts of files that hold labels, log and metadata, so that a file system that fills up below stops no
 /// more than the claims of data. Content is left as it is.
 pub(crate) fn allocate_metadata(paths: &[PathBuf], extents: &[Extent]) -> Answer<()> {
@@ -506,19 +456,6 @@ fn no_room_for_metadata(path: &Path, extent: &Extent, error: std::io::Error) -> 
 pub(crate) fn is_immutable(path: &Path) -> bool {
     let flags = fs::File::open(path_of(path)).ok().and_then(|file| rustix::fs::ioctl_getflags(&file).ok());
     flags.is_some_and(|flags| flags.contains(rustix::fs::IFlags::IMMUTABLE))
-}
-
-/// Whether it is a block device that takes no writes. It can be opened for writing all the same, and the other disks
-/// named beside it would have been wiped by the time that its first write fails.
-#[must_use]
-pub fn is_read_only(path: &Path) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    let Ok(status) = fs::metadata(path) else { return false };
-    if !status.file_type().is_block_device() {
-        return false;
-    }
-    let (major, minor) = (rustix::fs::major(status.rdev()), rustix::fs::minor(status.rdev()));
-    fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro")).is_ok_and(|text| text.trim() == "1")
 }
 
 /// Returns the places that were found; none where it is not known what they lie on.
@@ -581,19 +518,10 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The disks and partitions of the system; not those that daemons provide.
+    /// Adds the disks and partitions of the system that nothing uses; not those that daemons provide.
     fn add_disks(&mut self) {
-        let entries = fs::read_dir(BLOCK_CLASS).into_iter().flatten().flatten().take(FOLDER_FILES_MAX);
-        let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
-        names.sort();
-        for name in names {
-            let folder = Path::new(BLOCK_CLASS).join(&name);
-            let read = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_default();
-            let is_empty = matches!(read("size").trim(), "" | "0");
-            let path = Path::new("/dev").join(&name);
-            if !is_empty && !self.is_on_space(&path) && matches!(in_use(&path), Ok(None)) {
-                self.add(&path);
-            }
+        for path in unused_devices(&|path| self.is_on_space(path)) {
+            self.add(&path);
         }
     }
 }
@@ -630,17 +558,5 @@ mod tests {
         );
         let error = too_many_files("tank", &refused, 4).to_string();
         assert!(error.contains("3 of its 4 disks") && error.matches("/a").count() <= 1, "{error}");
-    }
-
-    #[test]
-    fn a_partition_is_listed_where_its_disk_is_not() {
-        let device = |folder: &str, path: &str| (PathBuf::from(folder), PathBuf::from(path));
-        let found = vec![
-            device("/sys/devices/0/block/sda", "/dev/sda"),
-            device("/sys/devices/0/block/sda/sda1", "/dev/sda1"),
-            device("/sys/devices/1/block/sdb/sdb2", "/dev/sdb2"),
-        ];
-        let paths: Vec<PathBuf> = without_parts(found).into_iter().map(|(_, path)| path).collect();
-        assert_eq!(paths, [PathBuf::from("/dev/sda"), PathBuf::from("/dev/sdb2")]);
     }
 }

@@ -11,7 +11,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `config`, `error`, `process`, `files`, `log` | settings, reasons not to run, the process, locks and own files, what is logged |
+//! | `config`, `settings`, `error`, `process`, `files`, `log` | settings and the command line that gives them, reasons not to run, the process, locks and own files, what is logged |
 //! | `control`, `api_socket` | the API's routes |
 //! | `caller`, `engine`, `io_worker` | messages to the engine's thread, what it owns, threads for what blocks |
 //! | `arbiter`, `epoch_record`, `ledger`, `history` | which epoch is in force; which pools were open, and what of them was served; what was found damaged |
@@ -21,7 +21,7 @@
 //! | `trash`, `trash_age` | spaces that were deleted: listed, restored, purged; how long they were there |
 //! | `watch`, `names`, `backing_state` | what is done without being asked for |
 //! | `findings`, `why`, `events`, `event_record` | what is the matter, why, and what has happened |
-//! | `rooms`, `same_medium` | room of pools, computed on another thread; which medium a path leads to |
+//! | `rooms` | room of pools, computed on another thread |
 //! | `plan`, `view`, `figures`, `health`, `fault`, `words` | what is told: plans, state, load, health, errors, and how |
 //!
 //! Invariant: the engine's thread never waits for another thread of the daemon; it awaits.
@@ -86,8 +86,8 @@ mod reserve;
 mod resync;
 mod roles;
 mod rooms;
-mod same_medium;
 mod scrub;
+mod settings;
 mod shutdown;
 mod slow;
 mod smart;
@@ -112,18 +112,16 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use dolmen_api::socket_lock;
 use dolmen_block_linux::Runtime;
 use dolmen_units::HostId;
 use tokio::signal::unix::{SignalKind, signal};
 
-pub use config::{
-    Config, DESCRIPTOR_HOLDER_COMMAND, LINKS_FOLDER, RUN_FOLDER, STATE_FOLDER, Scan, TRASH_AFTER,
-};
-pub use control::openapi;
-pub use devices::{UnusedDisk, is_read_only, unused_disks};
+pub use config::{Config, DESCRIPTOR_HOLDER_COMMAND, LINKS_FOLDER, Scan, TRASH_AFTER};
 pub use dolmen_fuse::{DescriptorHolderProgram, keep};
 pub use error::DaemonError;
 pub use log::{LogEnd, init_logging};
+pub use settings::{HELP, SettingError, read_settings};
 
 use crate::api_socket::ApiSocket;
 use crate::caller::Caller;
@@ -188,23 +186,6 @@ pub fn run(config: &Config) -> Result<(), DaemonError> {
     let _ = fs::remove_file(&config.socket);
     engine.join().map_err(|_| DaemonError::EngineLost)?;
     ended.map_err(|source| DaemonError::Thread { name: "control", source })
-}
-
-/// The lock that goes with a socket: two daemons with different state may still be given the same one.
-fn socket_lock(socket: &Path) -> PathBuf {
-    let mut name = socket.file_name().unwrap_or_default().to_os_string();
-    name.push(".lock");
-    socket.with_file_name(name)
-}
-
-/// The process that holds the socket, while it lives and where this one may know.
-#[must_use]
-pub fn daemon_at(socket: &Path) -> Option<u32> {
-    let pid: u32 = fs::read_to_string(socket_lock(socket)).ok()?.trim().parse().ok()?;
-    let status = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // What is left of one until its parent looks holds nothing any more. The name before the state may hold anything.
-    let state = status.rsplit(") ").next()?;
-    (!state.starts_with('Z')).then_some(pid)
 }
 
 /// The longest path of a socket: `sun_path` of unix(7), less the zero at its end.

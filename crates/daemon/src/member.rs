@@ -12,12 +12,11 @@ use dolmen_block_io::{
     Action, BlockDevice, Clock, Command, Completions, DeviceError, Geometry, IoCounters, IoKind, Meter,
     Outcome, Payload, Submission,
 };
-use dolmen_block_linux::LinuxDevice;
+use dolmen_block_linux::{LinuxDevice, MediumExtent};
 use dolmen_units::{Epoch, PoolId};
 
 use crate::devices::{Identity, identity};
 use crate::names::Held;
-use crate::same_medium::Medium;
 
 /// A disk that can be taken away.
 pub(crate) struct MemberDevice {
@@ -28,7 +27,7 @@ pub(crate) struct MemberDevice {
     name: RefCell<String>,
     /// What it was when it was opened, whatever it is called.
     identity: Option<Identity>,
-    medium: Option<Medium>,
+    medium: Option<MediumExtent>,
     geometry: Geometry,
     /// What was asked of the device, kept when it is gone.
     counters: Cell<IoCounters>,
@@ -40,7 +39,7 @@ pub(crate) struct MemberDevice {
 impl MemberDevice {
     fn new(device: Rc<LinuxDevice>, pool: PoolId, clock: Rc<dyn Clock>) -> Rc<Self> {
         let (name, geometry) = (device.name(), device.geometry());
-        let (identity, medium) = (identity(Path::new(&name)), Medium::at(Path::new(&name)));
+        let (identity, medium) = (identity(Path::new(&name)), MediumExtent::at(Path::new(&name)));
         let refused = Completions::new();
         Rc::new(Self {
             device: RefCell::new(Some(device)),
@@ -149,7 +148,7 @@ impl Members {
     }
 
     /// Returns the pool that has a disk on this medium, by whatever path.
-    pub(crate) fn pool_on(&self, medium: &Medium) -> Option<PoolId> {
+    pub(crate) fn pool_on(&self, medium: &MediumExtent) -> Option<PoolId> {
         let given = self.given.borrow();
         let mut held =
             given.iter().filter_map(Weak::upgrade).filter(|member| member.device.borrow().is_some());

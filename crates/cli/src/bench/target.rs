@@ -5,11 +5,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use dolmen_api::SpaceDocument;
+use dolmen_api::verb;
 use dolmen_bench::{Cache, CacheSize, Path as Access, Profile, Target, TargetPath};
 use dolmen_block_io::BlockDevice;
-use dolmen_block_linux::{LinuxDevice, OpenOptions, Runtime, in_use};
-use dolmen_daemon::is_read_only;
+use dolmen_block_linux::{LinuxDevice, OpenOptions, Runtime, in_use, is_read_only};
 use dolmen_disk::{Contents, look, signature_of};
 use dolmen_units::{BLOCK_BYTES, Bytes};
 
@@ -18,7 +17,7 @@ use super::file::{OwnFile, check_growth, check_room, direct_unit, takes_direct};
 use super::machine::memory;
 use super::nbd::{Address, Server};
 use crate::args_bench::BenchArguments;
-use crate::client::Client;
+use crate::client::{Client, call};
 use crate::error::CliError;
 use crate::values::SpaceName;
 
@@ -107,8 +106,8 @@ impl TargetInspector<'_> {
         let space: SpaceName = name.parse().map_err(|error: crate::values::ParseSpaceNameError| {
             BenchError::Name { target: name.to_owned(), why: error.to_string() }
         })?;
-        let asked = format!("/pools/{}/spaces/{}", space.pool, space.space);
-        let document: SpaceDocument = self.client.get(&asked)?.value;
+        let asked = call::<verb::ShowSpace>([space.pool.as_str(), space.space.as_str()]);
+        let document = self.client.look(&asked)?.value;
         match (document.space.attached_at, document.space.served_at) {
             (Some(path), _) => Ok(self.path(name, Path::new(&path), number)?),
             (None, Some(uri)) => Ok(self.nbd(name, &uri)?),

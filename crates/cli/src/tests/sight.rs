@@ -62,7 +62,7 @@ fn a_follower_gets_each_event_once_and_gaps_are_reported() {
         "{}",
         ended.results
     );
-    let path = |since| format!("GET /v1/events?since={since}&pool=tank");
+    let path = |since| format!("GET /v1/events?pool=tank&since={since}");
     assert_eq!(asked(&fake), [0, 2, 2, 4, 4, 4, 5, 9, 0, 1].map(path));
     assert!(ended.messages.contains("warning: 3 events before these are kept no more"), "{}", ended.messages);
     assert!(ended.messages.contains("has begun again"), "{}", ended.messages);

@@ -9,6 +9,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::declared::check_declared;
+
 /// Polls of something that should happen soon, a twentieth of a second apart.
 const POLLS_MAX: u32 = 400;
 
@@ -156,7 +158,9 @@ impl World {
         let text = String::from_utf8(text).ok()?;
         let (head, body) = text.split_once("\r\n\r\n")?;
         let status = head.split(' ').nth(1)?.parse().ok()?;
-        Some((status, serde_json::from_str(body).ok()?))
+        let answer = serde_json::from_str(body).ok()?;
+        check_declared(method, path, status, &answer);
+        Some((status, answer))
     }
 
     pub(crate) fn get(&self, path: &str) -> Value {

@@ -13,6 +13,8 @@ mod converted;
 #[cfg(test)]
 mod cut;
 #[cfg(test)]
+mod declared;
+#[cfg(test)]
 mod declared_lost;
 #[cfg(test)]
 mod dirty;
@@ -80,5 +82,7 @@ mod stuck;
 mod trash;
 #[cfg(test)]
 mod two_paths;
+#[cfg(test)]
+mod verbs;
 #[cfg(test)]
 mod widened;

@@ -69,10 +69,10 @@ const PLANNED_ELSEWHERE: [(&str, &str); 12] = [
     ),
     ("/v1/pools/{pool}/disks/{disk}/forget", "a_ghost_is_forgotten_only_where_nothing_was_on_it_alone"),
     ("/v1/pools/{pool}/acknowledge", "healed_errors_are_a_warning_until_somebody_has_seen_them"),
-    ("/v1/jobs/{id}/pause", "a_job_that_is_paused_stands_in_nobodys_way_and_goes_on_when_it_is_resumed"),
-    ("/v1/jobs/{id}/resume", "a_job_that_is_paused_stands_in_nobodys_way_and_goes_on_when_it_is_resumed"),
-    ("/v1/jobs/{id}/stop", "a_job_that_is_stopped_is_called_off_and_stays_so"),
-    ("/v1/jobs/{id}/set", "what_a_job_leaves_to_clients_is_set_and_survives_a_restart"),
+    ("/v1/jobs/{job}/pause", "a_job_that_is_paused_stands_in_nobodys_way_and_goes_on_when_it_is_resumed"),
+    ("/v1/jobs/{job}/resume", "a_job_that_is_paused_stands_in_nobodys_way_and_goes_on_when_it_is_resumed"),
+    ("/v1/jobs/{job}/stop", "a_job_that_is_stopped_is_called_off_and_stays_so"),
+    ("/v1/jobs/{job}/set", "what_a_job_leaves_to_clients_is_set_and_survives_a_restart"),
     ("/v1/pools/{pool}/rebalance", "disks_that_are_added_are_filled_unless_rows_are_to_stay"),
     ("/v1/pools/{pool}/rebalance/cancel", "a_rebalance_is_paused_over_a_kill_resumed_and_called_off"),
     ("/v1/pools/import", "a_dry_run_of_an_import_is_refused_as_the_import_is"),
@@ -170,7 +170,7 @@ fn no_request_with_dry_run_changes_the_state() {
     world.post("/v1/pools/tank/destroy", &dry(json!({})));
     assert_eq!(state(), before);
     let tried: Vec<&str> = requests.iter().map(|(path, _)| *path).chain(["/v1/pools/tank/destroy"]).collect();
-    let described: Value = serde_json::from_str(&dolmen_daemon::openapi()).unwrap();
+    let described: Value = serde_json::from_str(&dolmen_api::openapi()).unwrap();
     let changes =
         described["paths"].as_object().unwrap().iter().filter(|(_, verbs)| verbs["post"].is_object());
     let untried: Vec<&String> = changes
@@ -403,7 +403,7 @@ fn the_description_of_the_api_names_every_path_of_its_documents_page() {
     let world = World::new(0);
     let (status, described) = world.try_ask("GET", "/v1/openapi.json", b"").unwrap();
     assert_eq!(status, 200);
-    assert_eq!(described, serde_json::from_str::<Value>(&dolmen_daemon::openapi()).unwrap());
+    assert_eq!(described, serde_json::from_str::<Value>(&dolmen_api::openapi()).unwrap());
     for path in [
         "/v1/version",
         "/v1/status",
@@ -415,8 +415,8 @@ fn the_description_of_the_api_names_every_path_of_its_documents_page() {
         "/v1/pools/{pool}/disks/{disk}/replace",
         "/v1/pools/{pool}/disks/{disk}/replace/cancel",
         "/v1/pools/{pool}/spaces/{space}/resize",
-        "/v1/jobs/{id}",
-        "/v1/jobs/{id}/set",
+        "/v1/jobs/{job}",
+        "/v1/jobs/{job}/set",
         "/v1/attachments",
         "/v1/exports",
         "/v1/counters",

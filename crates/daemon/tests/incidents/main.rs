@@ -15,6 +15,9 @@ mod change;
 #[path = "../daemon/client.rs"]
 mod client;
 #[cfg(test)]
+#[path = "../daemon/declared.rs"]
+mod declared;
+#[cfg(test)]
 mod disks;
 #[cfg(test)]
 mod dying;

@@ -38,20 +38,22 @@ enum Base {
 
 /// A range of what holds the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Medium {
+pub struct MediumExtent {
     base: Base,
     first: u64,
     end: u64,
 }
 
-impl Medium {
+impl MediumExtent {
     /// Returns what a path leads to; none where nothing is there that could be a disk.
-    pub(crate) fn at(path: &Path) -> Option<Self> {
+    #[must_use]
+    pub fn at(path: &Path) -> Option<Self> {
         Self::of(path, LAYERS_MAX)
     }
 
-    /// Whether bytes of one are bytes of the other.
-    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+    /// Returns whether bytes of one are bytes of the other.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
         self.base == other.base && self.first < other.end && other.first < self.end
     }
 
@@ -83,7 +85,7 @@ impl Medium {
 }
 
 /// What a block device is, by its folder in sysfs.
-fn of_device(folder: &Path, number: u64, layers: usize) -> Medium {
+fn of_device(folder: &Path, number: u64, layers: usize) -> MediumExtent {
     let read = |name: &str| fs::read_to_string(folder.join(name)).ok().map(|text| text.trim_end().to_owned());
     let figure = |name: &str| read(name).and_then(|text| text.trim().parse::<u64>().ok());
     if let (Some(_), Some(start), Some(disk)) = (read("partition"), figure("start"), folder.parent()) {
@@ -92,15 +94,15 @@ fn of_device(folder: &Path, number: u64, layers: usize) -> Medium {
         return whole.part(start.saturating_mul(SECTOR_BYTES), length);
     }
     if let Some(file) = read("loop/backing_file") {
-        let below = layers.checked_sub(1).and_then(|layers| Medium::of(&PathBuf::from(&file), layers));
+        let below = layers.checked_sub(1).and_then(|layers| MediumExtent::of(&PathBuf::from(&file), layers));
         let limit = figure("loop/sizelimit").filter(|limit| *limit > 0);
-        let below = below.unwrap_or(Medium::whole(Base::Hidden(file)));
+        let below = below.unwrap_or(MediumExtent::whole(Base::Hidden(file)));
         return below.part(figure("loop/offset").unwrap_or(0), limit);
     }
     let name = read("wwid").or_else(|| read("device/wwid"));
     let worldwide = name.filter(|name| is_worldwide(name));
     let disk = |name| Base::Disk { name, sectors: figure("size") };
-    Medium::whole(worldwide.map_or(Base::Device(number), disk))
+    MediumExtent::whole(worldwide.map_or(Base::Device(number), disk))
 }
 
 /// Returns whether a name is given to one disk in the world: by its form, and not a placeholder of a cheap bridge or controller, such
@@ -120,6 +122,21 @@ fn number_of(folder: &Path) -> Option<u64> {
     let text = fs::read_to_string(folder.join("dev")).ok()?;
     let (major, minor) = text.trim().split_once(':')?;
     Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// Groups paths by the medium that they lead to, in the order in which they are named. A disk and its partition are two media: their
+/// labels decide which of them is the disk of a pool.
+#[must_use]
+pub fn by_medium(paths: &[PathBuf]) -> Vec<Vec<&Path>> {
+    let mut groups: Vec<(Option<MediumExtent>, Vec<&Path>)> = Vec::new();
+    for path in paths {
+        let medium = MediumExtent::at(path);
+        match groups.iter_mut().find(|(before, _)| medium.is_some() && *before == medium) {
+            Some((_, group)) => group.push(path),
+            None => groups.push((medium, vec![path])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
 }
 
 #[cfg(test)]
@@ -219,10 +236,10 @@ mod tests {
         let (all, begin, end) =
             (shown("loop0", "0", "0"), shown("loop1", "0", "4096"), shown("loop2", "4096", "0"));
         assert!(all.overlaps(&begin) && all.overlaps(&end) && !begin.overlaps(&end));
-        assert!(all.overlaps(&Medium::at(&file).unwrap()));
+        assert!(all.overlaps(&MediumExtent::at(&file).unwrap()));
         fs::hard_link(&file, sys.path().join("link")).unwrap();
-        assert!(end.overlaps(&Medium::at(&sys.path().join("link")).unwrap()));
-        assert_eq!(Medium::at(sys.path()), None);
+        assert!(end.overlaps(&MediumExtent::at(&sys.path().join("link")).unwrap()));
+        assert_eq!(MediumExtent::at(sys.path()), None);
         fs::remove_file(&file).unwrap();
         assert!(shown("loop3", "0", "0").overlaps(&shown("loop4", "0", "0")));
     }
