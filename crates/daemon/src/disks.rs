@@ -22,8 +22,8 @@ use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
 use crate::findings::lost_labels_text;
 use crate::forget::abandon;
-use crate::job_record::Aim;
-use crate::jobs::{Outcome, Start};
+use crate::jobs::record::Aim;
+use crate::jobs::registry::{Outcome, Start};
 use crate::plan::{Figures, Undo, made, offer_of, planned, usual_room};
 use crate::words::counted;
 

@@ -19,8 +19,8 @@ use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::{FAILING_ERRORS, is_here};
-use crate::job_record::Aim;
-use crate::jobs::{Entry, Outcome, Start};
+use crate::jobs::record::Aim;
+use crate::jobs::registry::{Entry, Outcome, Start};
 use crate::words::counted;
 
 /// How soon, and how seldom, it is looked again whether what a failing disk has fits on the others.

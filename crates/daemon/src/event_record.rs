@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::{FILE_BYTES_MAX, write_durably};
 use crate::io_worker::IoWorker;
-use crate::job_record::{Content, read, seconds_now};
+use crate::jobs::record::{Content, read, seconds_now};
 
 /// The version of the file: 2 since the names of its fields changed.
 const VERSION: u32 = 2;

@@ -24,8 +24,8 @@ use crate::event_record::{
 };
 use crate::findings::findings_at_a_glance;
 use crate::health::not_open;
-use crate::job_record::{kept, seconds_now};
-use crate::jobs::{Entry, has_ended};
+use crate::jobs::record::{kept, seconds_now};
+use crate::jobs::registry::{Entry, has_ended};
 
 /// The pause between two looks, at the least.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

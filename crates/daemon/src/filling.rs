@@ -16,7 +16,7 @@ use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::found;
-use crate::job_record::seconds_now;
+use crate::jobs::record::seconds_now;
 use crate::plan::{Undo, made, planned};
 
 const HOUR_S: u64 = 3600;

@@ -12,7 +12,7 @@ use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::is_here;
-use crate::job_record::Aim;
+use crate::jobs::record::Aim;
 use crate::plan::{Undo, check_typed, made, planned};
 use crate::removal::{check_that_it_is_alone, figures_of_removing, steps_of_removing};
 use crate::trash::{called, to_lose};

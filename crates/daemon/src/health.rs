@@ -18,7 +18,7 @@ use crate::findings::{
     found, is_only_backing_full, short_of_room, slow_disks, to_attach_absent, unseen_errors,
     waiting_removals, waiting_replacements, without_labels,
 };
-use crate::jobs::Entry;
+use crate::jobs::registry::Entry;
 use crate::keep_room::room_advice;
 use crate::reserve::reserve_advice;
 use crate::rooms::yield_now;

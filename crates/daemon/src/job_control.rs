@@ -15,9 +15,9 @@ use crate::caller::Answer;
 use crate::conversion::full_name;
 use crate::engine::{Engine, OpenPool};
 use crate::findings::is_here;
-use crate::job_record::{Aim, seconds_now};
-use crate::job_share;
-use crate::jobs::Entry;
+use crate::jobs::record::{Aim, seconds_now};
+use crate::jobs::registry::Entry;
+use crate::jobs::share as job_share;
 use crate::plan::{Figures, Undo, made, planned};
 use crate::trash::to_go_on;
 

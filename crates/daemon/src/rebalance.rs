@@ -9,9 +9,9 @@ use dolmen_space::RebalanceForecast;
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::job_rate::Course;
-use crate::job_record::Aim;
-use crate::jobs::{Entry, Outcome, Start};
+use crate::jobs::course::Course;
+use crate::jobs::record::Aim;
+use crate::jobs::registry::{Entry, Outcome, Start};
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::words::counted;
 

@@ -9,9 +9,9 @@ use dolmen_space::{Resynced, Spaces};
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::job_rate::Course;
-use crate::job_record::Aim;
-use crate::jobs::{Outcome, Start};
+use crate::jobs::course::Course;
+use crate::jobs::record::Aim;
+use crate::jobs::registry::{Outcome, Start};
 use crate::words::counted;
 
 impl Engine {

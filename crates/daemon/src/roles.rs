@@ -12,7 +12,7 @@ use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::is_here;
-use crate::job_record::Aim;
+use crate::jobs::record::Aim;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::removal::{check_that_it_fits, check_that_it_may_leave, steps_of_moving};
 

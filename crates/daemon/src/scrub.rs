@@ -14,9 +14,9 @@ use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::absent_names;
-use crate::job_rate::Course;
-use crate::job_record::{Aim, TEXT_BYTES_MAX, kept};
-use crate::jobs::{Entry, Outcome, Start};
+use crate::jobs::course::Course;
+use crate::jobs::record::{Aim, TEXT_BYTES_MAX, kept};
+use crate::jobs::registry::{Entry, Outcome, Start};
 use crate::plan::{Undo, made, planned};
 use crate::words::counted;
 

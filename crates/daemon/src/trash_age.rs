@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::write_durably;
 use crate::io_worker::IoWorker;
-use crate::job_record::{Content, read, seconds_now};
+use crate::jobs::record::{Content, read, seconds_now};
 
 /// The version of the file.
 const VERSION: u32 = 1;

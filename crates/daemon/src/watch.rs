@@ -13,7 +13,7 @@ use dolmen_block_io::{Clock, Instant, sleep};
 use dolmen_pool::{Disk, PoolState};
 
 use crate::engine::{Engine, OpenPool};
-use crate::job_record::Aim;
+use crate::jobs::record::Aim;
 
 /// How often a pool is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

@@ -13,7 +13,7 @@ use dolmen_space::{ConversionForecast, Progress, RemovalForecast, Space, SpaceEr
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::job_record::Aim;
+use crate::jobs::record::Aim;
 use crate::removal::has_no_room;
 use crate::words::counted;
 

@@ -9,8 +9,8 @@ use dolmen_units::Bytes;
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::job_record::Aim;
-use crate::jobs::{Entry, Outcome, Start};
+use crate::jobs::record::Aim;
+use crate::jobs::registry::{Entry, Outcome, Start};
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 
 pub(crate) fn view_write_cache(cache: &WriteCache) -> dolmen_api::WriteCache {

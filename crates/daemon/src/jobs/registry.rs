@@ -25,10 +25,10 @@ use dolmen_units::PoolId;
 
 use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
-use crate::job_rate::{Course, JobRate};
-use crate::job_record::{Aim, JobFiles, Recorded, RecordedJob, kept, seconds_now};
-use crate::job_share;
-use crate::job_slot::{Rank, SlotGuard};
+use crate::jobs::course::{Course, JobRate};
+use crate::jobs::record::{Aim, JobFiles, Recorded, RecordedJob, kept, seconds_now};
+use crate::jobs::share as job_share;
+use crate::jobs::slot::{Rank, SlotGuard};
 use crate::scrub::RecordedScrub;
 
 /// Jobs that ended and are still remembered, at most.

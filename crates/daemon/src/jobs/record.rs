@@ -18,8 +18,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::config::POOLS_MAX;
 use crate::files::{FILE_BYTES_MAX, read_if_any, write_durably};
 use crate::io_worker::IoWorker;
-use crate::job_share;
-use crate::jobs::{ENDED_MAX, UNFINISHED_MAX};
+use crate::jobs::registry::{ENDED_MAX, UNFINISHED_MAX};
+use crate::jobs::share as job_share;
 use crate::scrub::{RecordedScrub, SCRUB_TEXT_MAX};
 
 /// The version of the file.

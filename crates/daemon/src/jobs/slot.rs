@@ -14,7 +14,7 @@ use std::rc::Rc;
 use dolmen_api::JobKind;
 use dolmen_block_io::sync::Notify;
 
-use crate::job_rate::Course;
+use crate::jobs::course::Course;
 
 /// Order of jobs: a job yields to those of a higher rank, and waits for those of its own that came before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
