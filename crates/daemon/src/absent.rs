@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_api::{Change, ErrorBody, ErrorCode, JobKind, SetRepairAfter, duration};
+use dolmen_api::{Change, ErrorBody, ErrorCode, SetRepairAfter, duration};
 use dolmen_block_io::Instant;
 use dolmen_causes::in_one_line;
 use dolmen_placement::Offer;
@@ -14,15 +14,16 @@ use dolmen_pool::{Disk, Pool, PoolState};
 use dolmen_space::{Emptied, Progress};
 use dolmen_units::{DiskId, Epoch, SpaceId};
 
-use crate::caller::Answer;
+use crate::answer::Answer;
+use crate::emptying::EmptyJob;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::is_here;
-use crate::jobs::record::Aim;
-use crate::jobs::registry::{Entry, Outcome, Start};
+use crate::jobs::aim::Aim;
+use crate::jobs::entry::{Entry, Outcome, Start};
 use crate::names::Occupant;
 use crate::plan::{Undo, made, planned};
-use crate::removal::{check_that_it_is_alone, check_that_it_may_leave};
+use crate::removal::{DrainJob, check_that_it_is_alone, check_that_it_may_leave};
 use crate::widening::narrowings;
 
 /// How soon, and how seldom, it is tried to give a disk up for which the others had no room.
@@ -242,7 +243,7 @@ impl Engine {
             pool.absences.take_back(disk.id());
             self.keep_history(pool).await;
             let why = format!("{} is back", disk.name());
-            self.jobs.stop(pool.id(), JobKind::Drain, Aim::Disk(disk.id()), &why);
+            self.jobs.stop(pool.id(), &DrainJob, Aim::Disk(disk.id()), &why);
             tracing::info!(disk = disk.name(), "a disk that was excluded is back and takes data again");
             self.finish_widths(pool).await;
         }
@@ -255,7 +256,7 @@ impl Engine {
             return Vec::new();
         };
         // One leaves after another; one that waits for others may go on when they are given up.
-        let is_leaving = self.jobs.is_at_work(pool.id(), JobKind::Drain);
+        let is_leaving = self.jobs.is_at_work(pool.id(), &DrainJob);
         let long = pool
             .away(now)
             .into_iter()
@@ -299,7 +300,7 @@ impl Engine {
         let aim = Aim::Disk(disk.id());
         let is_free = check_that_it_is_alone(pool, disk).is_ok()
             && self.check_job_room(pool).is_ok()
-            && !self.jobs.is_taken(pool.id(), JobKind::Empty, Some(aim))
+            && !self.jobs.is_taken(pool.id(), &EmptyJob, Some(aim))
             && !pool.absences.is_stopped(disk.id());
         // What could not be rebuilt cannot be before disks come or go.
         let tried = pool.absences.tried.borrow().get(&disk.id()).copied();
@@ -352,7 +353,7 @@ impl Engine {
         spaces: BTreeSet<SpaceId>,
         again: Option<Rc<Entry>>,
     ) {
-        let start = Start { kind: JobKind::Empty, subject: disk.name(), aim: Aim::Disk(disk.id()), again };
+        let start = Start { kind: &EmptyJob, subject: disk.name(), aim: Aim::Disk(disk.id()), again };
         let (owner, disk) = (Rc::clone(pool), Rc::clone(disk));
         self.start_job(pool, start, move |course| async move {
             course.bytes_max.set(owner.bytes_on(&disk));

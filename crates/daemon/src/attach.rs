@@ -16,7 +16,7 @@ use dolmen_pool::PoolState;
 use dolmen_space::{Segment, Space};
 use dolmen_ublk::{Devices, RecordFile};
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::plan::{Undo, made, planned};

@@ -6,7 +6,7 @@ use dolmen_api::{Change, ErrorBody, ErrorCode, SetDisk};
 use dolmen_pool::Disk;
 use dolmen_units::DiskId;
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::plan::{Undo, made, planned};

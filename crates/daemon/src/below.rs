@@ -14,7 +14,7 @@ use dolmen_block_linux::{DeviceStacks, OnSpace, unescaped};
 use dolmen_mutation::mutation;
 use dolmen_ublk::{Abandoned, ClearError};
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::engine::Engine;
 use crate::error::DaemonError;
 

@@ -3,22 +3,87 @@
 
 use std::rc::Rc;
 
-use dolmen_api::{Change, ConvertSpace, ErrorBody, ErrorCode, Job, JobKind, JobState, Plan, ResiliencyKind};
-use dolmen_pool::PoolError;
+use dolmen_api::{Change, ConvertSpace, ErrorBody, ErrorCode, JobState, Plan, ResiliencyKind, Simple};
+use dolmen_pool::{LocalFuture, PoolError};
 use dolmen_space::{
-    ConversionForecast, Integrity, Layout, Provisioning, Resiliency, Space, SpaceError, SpaceSpec,
+    ConversionForecast, Integrity, JobShare, Layout, Provisioning, Resiliency, Space, SpaceError, SpaceSpec,
 };
 use dolmen_units::Bytes;
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
+use crate::job::{Ending, Job, Standing};
+use crate::jobs::aim::Aim;
 use crate::jobs::course::Course;
-use crate::jobs::record::Aim;
-use crate::jobs::registry::{Entry, Outcome, Start};
+use crate::jobs::entry::{Entry, Outcome, Start};
+use crate::jobs::kind::{Kind, Rank};
+use crate::jobs::share;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::view::resiliency_of;
 use crate::words::counted;
+
+/// Moves the rows of a space to another layout.
+pub(crate) struct ConvertJob;
+
+impl Kind for ConvertJob {
+    fn word(&self) -> &'static str {
+        "convert"
+    }
+
+    fn doing(&self) -> &'static str {
+        "converting"
+    }
+
+    fn rank(&self) -> Option<Rank> {
+        Some(Rank::Asked)
+    }
+
+    fn usual_share(&self) -> JobShare {
+        share::PATIENT
+    }
+
+    fn is_about(&self, aim: Aim) -> bool {
+        matches!(aim, Aim::Space { .. })
+    }
+}
+
+impl Job for ConvertJob {
+    fn standing<'a>(&'a self, pool: &'a OpenPool, entry: &'a Entry) -> LocalFuture<'a, Standing> {
+        let is_lost = matches!(entry.aim, Aim::Space { id, .. } if pool.spaces.get(id).is_none());
+        Box::pin(async move {
+            match is_lost {
+                true => Standing::Ended(JobState::CalledOff, "its space is there no more"),
+                false => Standing::GoesOn,
+            }
+        })
+    }
+
+    fn resume<'a>(
+        &'a self,
+        engine: &'a Rc<Engine>,
+        pool: &'a Rc<OpenPool>,
+        entry: &'a Rc<Entry>,
+    ) -> LocalFuture<'a, ()> {
+        Box::pin(async move {
+            engine.go_on_converting(pool, entry).await;
+        })
+    }
+
+    fn ending(&self, engine: &Engine, entry: &Entry) -> Ending {
+        let undo = engine.undo_of_conversion(entry);
+        Ending { step: "rows that were moved stay as they are, and so do the others", undo }
+    }
+
+    fn stop<'a>(
+        &'a self,
+        engine: &'a Rc<Engine>,
+        entry: &'a Rc<Entry>,
+        request: Simple,
+    ) -> LocalFuture<'a, Answer<Change>> {
+        Box::pin(engine.stop_asked(self, entry, request))
+    }
+}
 
 /// What a space is to be.
 struct ConversionRequest {
@@ -106,18 +171,29 @@ impl Engine {
         space: &Rc<Space>,
         provisioning: Option<Provisioning>,
         again: Option<Rc<Entry>>,
-    ) -> Job {
+    ) -> dolmen_api::Job {
         let (owner, converted) = (Rc::clone(pool), Rc::clone(space));
         let layout = space.spec().layout();
         let is_laid_so = space.layout_before().is_none_or(|before| before == layout);
         let words = aim_in_words(layout, provisioning, is_laid_so);
         let subject = format!("space {} to {words}", full_name(pool, space));
         let aim = Aim::Space { id: space.id(), provisioning };
-        let start = Start { kind: JobKind::Convert, subject, aim, again };
+        let start = Start { kind: &ConvertJob, subject, aim, again };
         self.start_job(pool, start, move |course: Rc<Course>| async move {
             convert(&owner, &converted, provisioning, &course).await
         })
         .await
+    }
+
+    /// How a conversion that is stopped goes on.
+    fn undo_of_conversion(&self, entry: &Entry) -> Undo {
+        let (Aim::Space { id, .. }, Some(pool)) = (entry.aim, self.open_pool_of(entry.pool)) else {
+            return Undo::NotNeeded;
+        };
+        let space = pool.spaces.get(id);
+        space.map_or(Undo::NotNeeded, |space| {
+            Undo::By(format!("dolmen space convert {}, which goes on with it", full_name(&pool, &space)))
+        })
     }
 
     /// Goes on with a conversion that is on record, if its space is there.

@@ -12,8 +12,8 @@ use dolmen_pool::PoolState;
 use dolmen_space::Space;
 use dolmen_units::{BLOCK_BYTES, Bytes};
 
+use crate::answer::Answer;
 use crate::attach::{Leave, detach_fault, refusal};
-use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::{absent_names, to_attach_absent};

@@ -21,8 +21,8 @@ use dolmen_mutation::mutation;
 use dolmen_pool::{Found, discover};
 use dolmen_units::{Bytes, DISKS_MAX, PoolId, SECTOR_BYTES};
 
+use crate::answer::Answer;
 use crate::below::{space_in, with_stacks};
-use crate::caller::Answer;
 use crate::config::Scan;
 use crate::engine::Engine;
 use crate::fault;

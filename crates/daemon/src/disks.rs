@@ -5,26 +5,24 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use dolmen_api::{
-    Change, DeviceState, Disks, ErrorBody, ErrorCode, Job, JobKind, JobState, OnlineDisk, Plan, ReplaceDisk,
-    SCHEMA, Simple,
+    Change, DeviceState, Disks, ErrorBody, ErrorCode, Job, JobState, OnlineDisk, Plan, ReplaceDisk, SCHEMA,
+    Simple,
 };
 use dolmen_block_io::BlockDevice;
 use dolmen_block_linux::{name_of, path_of};
 use dolmen_disk::{Contents, Extent, look};
 use dolmen_pool::{CreateError, Disk, PoolError, PoolState, StrayReason, check_devices, keys};
-use dolmen_space::Progress;
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, Epoch};
 
+use crate::answer::Answer;
 use crate::below::is_on_space;
-use crate::caller::Answer;
 use crate::devices::allocate_metadata;
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
 use crate::findings::lost_labels_text;
-use crate::forget::abandon;
-use crate::jobs::record::Aim;
-use crate::jobs::registry::{Outcome, Start};
+use crate::jobs::aim::Aim;
 use crate::plan::{Figures, Undo, made, offer_of, planned, usual_room};
+use crate::replacement::ReplaceJob;
 use crate::words::counted;
 
 /// What the label at a path says of a pool.
@@ -69,7 +67,7 @@ impl Engine {
         };
         let begun = pool.spaces.pool().replacements().into_iter().find(part_of);
         if let Some((one, other)) = begun {
-            let is_taken = self.jobs.is_taken(pool.id(), JobKind::Replace, None);
+            let is_taken = self.jobs.is_taken(pool.id(), &ReplaceJob, None);
             if one.slot() == old.slot() && !is_taken {
                 if !Self::find_disk(&pool, &request.with).is_ok_and(|named| named.slot() == other.slot()) {
                     let message = format!(
@@ -220,7 +218,7 @@ impl Engine {
         pool.spaces.call_off(&old, &new).await.map_err(|error| fault::space(&error))?;
         // The job of the replacement ends before this one begins.
         let why = format!("{} is not replaced by {} any more", old.name(), new.name());
-        self.jobs.stop(pool.id(), JobKind::Replace, Aim::Disk(new.id()), &why);
+        self.jobs.stop(pool.id(), &ReplaceJob, Aim::Disk(new.id()), &why);
         let mut change = made(plan, format!("{subject} is called off"));
         change.job = Some(self.start_replacing(&pool, new, old).await);
         Ok(change)
@@ -262,77 +260,6 @@ impl Engine {
         let new = added.map_err(|error| fault::pool(&error))?;
         self.remember(pool).await;
         Ok(Some(self.start_replacing(pool, Rc::clone(old), new).await))
-    }
-
-    /// Goes on with replacements that were begun before the pool was opened, or that had to wait for a disk. Whether one was
-    /// begun that can move something: it brings up to date whatever is here.
-    pub(crate) async fn go_on_replacing(self: &Rc<Self>, pool: &Rc<OpenPool>) -> bool {
-        let mut is_begun = false;
-        for (old, new) in pool.spaces.pool().replacements() {
-            if !self.jobs.is_taken(pool.id(), JobKind::Replace, Some(Aim::Disk(new.id()))) {
-                is_begun |= new.is_present();
-                self.start_replacing(pool, old, new).await;
-            }
-        }
-        is_begun
-    }
-
-    /// The job that moves everything and strikes the old disk.
-    async fn start_replacing(
-        self: &Rc<Self>,
-        pool: &Rc<OpenPool>,
-        old: Rc<Disk>,
-        new: Rc<Disk>,
-    ) -> dolmen_api::Job {
-        let subject = format!("{} by {}", old.name(), new.name());
-        let start = Start { kind: JobKind::Replace, subject, aim: Aim::Disk(new.id()), again: None };
-        let (engine, owner) = (Rc::clone(self), Rc::clone(pool));
-        self.start_job(pool, start, move |course| async move {
-            course.bytes_max.set(owner.bytes_on(&old));
-            let result = engine.move_all(&owner, &old, &new, &course.progress).await;
-            engine.remember(&owner).await;
-            result
-        })
-        .await
-    }
-
-    async fn move_all(
-        &self,
-        owner: &OpenPool,
-        old: &Rc<Disk>,
-        new: &Disk,
-        progress: &Progress,
-    ) -> Answer<Outcome> {
-        let pool = owner.spaces.pool();
-        let name = old.name();
-        let is_wanted = || {
-            let is_so = |(one, other): &(Rc<Disk>, Rc<Disk>)| one.id() == old.id() && other.id() == new.id();
-            // It may have been called off, and begun again, by another job, before this one noticed.
-            !progress.is_to_stop() && pool.replacements().iter().any(is_so)
-        };
-        let called_off =
-            || Ok(Outcome::CalledOff(format!("{name} is not replaced by {} any more", new.name())));
-        if !is_wanted() {
-            return called_off();
-        }
-        if !new.is_present() {
-            let off = format!("{} is not here to take the place of {name}", new.name());
-            return Ok(Outcome::Put { off, waits_for: new.name() });
-        }
-        let excluded = abandon(owner, old, progress).await?;
-        let moved = owner.spaces.move_slabs(old.slot(), new.slot(), progress).await;
-        if !is_wanted() {
-            return called_off();
-        }
-        if !moved.map_err(|error| fault::space(&error))? {
-            return Ok(put_off(owner, old, new));
-        }
-        match self.evict(owner, old, is_wanted).await? {
-            Some(notes) => {
-                Ok(Outcome::Done(format!("{} has taken the place of {name}{notes}{excluded}", new.name())))
-            }
-            None => called_off(),
-        }
     }
 
     /// Strikes a disk that holds nothing any more, and gives its device free; what went wrong behind that, in words, or `None` when
@@ -596,32 +523,6 @@ fn only_on(old: &Disk, new: &Disk) -> ErrorBody {
         "take {} back in with `dolmen disk online` first, or let the replacement end",
         old.name()
     ))
-}
-
-/// That a replacement waits for what only absent disks have.
-fn put_off(owner: &OpenPool, old: &Disk, new: &Disk) -> Outcome {
-    let left = owner.spaces.left_on(old.id()).unwrap_or_default();
-    let left: Vec<String> = left.iter().map(|space| space.name().to_string()).collect();
-    let left = left.join(", ");
-    let pool = owner.spaces.pool();
-    let has = format!("{} has all that could be read", new.name());
-    // One that is declared lost is waited for by nobody.
-    let (first, others): (Vec<_>, Vec<_>) = pool
-        .disks()
-        .into_iter()
-        .filter(|disk| !disk.is_present() && !pool.is_declared_lost(disk))
-        .partition(|disk| disk.id() == old.id());
-    let absent: Vec<String> = first.iter().chain(&others).map(|disk| disk.name()).collect();
-    if absent.is_empty() {
-        let off = format!("{has}; the rest, of {left}, could not be moved, although no disk is waited for");
-        return Outcome::Put { off, waits_for: "another try, which is made by itself".to_owned() };
-    }
-    let waits_for = absent.join(" or ");
-    let off = format!(
-        "{has}; the rest, of {left}, waits for {waits_for}: take what is absent back in, delete what waits, or give it up \
-         with `dolmen disk forget --accept-data-loss`, and it goes on by itself"
-    );
-    Outcome::Put { off, waits_for }
 }
 
 /// Nothing leads out of a replacement whose disk has too little room, so none is begun.

@@ -8,19 +8,22 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_api::{Job, JobKind};
+use dolmen_api::{Change, JobState, Simple};
 use dolmen_block_io::Instant;
 use dolmen_mutation::mutation;
-use dolmen_pool::{Disk, PoolState};
+use dolmen_pool::{Disk, LocalFuture, PoolState};
 use dolmen_space::{Emptied, Progress};
 use dolmen_units::DiskId;
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::{FAILING_ERRORS, is_here};
-use crate::jobs::record::Aim;
-use crate::jobs::registry::{Entry, Outcome, Start};
+use crate::job::{Ending, Job, Standing, disk_of};
+use crate::jobs::aim::Aim;
+use crate::jobs::entry::{Entry, Outcome, Start};
+use crate::jobs::kind::{Kind, Rank};
+use crate::plan::Undo;
 use crate::words::counted;
 
 /// How soon, and how seldom, it is looked again whether what a failing disk has fits on the others.
@@ -67,6 +70,92 @@ impl Emptyings {
     }
 }
 
+/// Moves everything off a disk that is failing, to the others, or rebuilds there what one that stays away has of spaces that can do
+/// without it; the disk stays in the pool.
+pub(crate) struct EmptyJob;
+
+impl Kind for EmptyJob {
+    fn word(&self) -> &'static str {
+        "empty"
+    }
+
+    fn doing(&self) -> &'static str {
+        "emptying"
+    }
+
+    fn rank(&self) -> Option<Rank> {
+        Some(Rank::Pressing)
+    }
+
+    fn fills_slabs(&self) -> bool {
+        true
+    }
+
+    fn is_about(&self, aim: Aim) -> bool {
+        matches!(aim, Aim::Disk(_))
+    }
+}
+
+impl Job for EmptyJob {
+    fn standing<'a>(&'a self, pool: &'a OpenPool, entry: &'a Entry) -> LocalFuture<'a, Standing> {
+        let Aim::Disk(id) = entry.aim else { return Box::pin(async { Standing::GoesOn }) };
+        let (disk, is_paused) = (disk_of(pool, id), entry.is_paused());
+        Box::pin(async move {
+            match disk {
+                // What is rebuilt of one that is away is begun again when that is time, but for what somebody has paused.
+                Some(disk) if !is_here(&disk) && pool.spaces.pool().is_active(&disk) => match is_paused {
+                    true => Standing::GoesOn,
+                    false => Standing::Ended(JobState::CalledOff, "its disk is away by now"),
+                },
+                Some(disk) if pool.is_to_be_empty(&disk) => Standing::GoesOn,
+                Some(_) | None => Standing::Ended(
+                    JobState::CalledOff,
+                    "its disk is well by now, or none of the pool any more",
+                ),
+            }
+        })
+    }
+
+    fn resume<'a>(
+        &'a self,
+        engine: &'a Rc<Engine>,
+        pool: &'a Rc<OpenPool>,
+        entry: &'a Rc<Entry>,
+    ) -> LocalFuture<'a, ()> {
+        Box::pin(async move {
+            if let Aim::Disk(failing) = entry.aim {
+                engine.go_on_emptying(pool, failing, entry).await;
+            }
+        })
+    }
+
+    fn ending(&self, engine: &Engine, entry: &Entry) -> Ending {
+        let step = match engine.is_of_absent(entry) {
+            true => {
+                "what was rebuilt stays where it is, and nothing more is rebuilt by itself before the disk has been back"
+            }
+            false => {
+                "what was moved stays where it is, and it is not begun again before more happens; `dolmen pool remove` empties \
+                 the disk nevertheless, and takes it out"
+            }
+        };
+        Ending { step, undo: Undo::NotNeeded }
+    }
+
+    fn note_stop<'a>(&'a self, engine: &'a Engine, entry: &'a Entry) -> LocalFuture<'a, ()> {
+        Box::pin(engine.hold_off_emptying(entry))
+    }
+
+    fn stop<'a>(
+        &'a self,
+        engine: &'a Rc<Engine>,
+        entry: &'a Rc<Entry>,
+        request: Simple,
+    ) -> LocalFuture<'a, Answer<Change>> {
+        Box::pin(engine.stop_asked(self, entry, request))
+    }
+}
+
 impl OpenPool {
     /// Whether a disk is here, failing, and a member like others.
     pub(crate) fn is_to_be_empty(&self, disk: &Disk) -> bool {
@@ -81,8 +170,9 @@ impl OpenPool {
     }
 
     /// What becomes of what a failing disk has, in words.
-    pub(crate) fn outlook_of_failing(&self, disk: &Disk, jobs: &[Job]) -> Option<String> {
-        let is_of_it = |job: &&Job| job.kind == JobKind::Empty && job.subject == disk.name();
+    pub(crate) fn outlook_of_failing(&self, disk: &Disk, jobs: &[dolmen_api::Job]) -> Option<String> {
+        let is_of_it =
+            |job: &&dolmen_api::Job| job.kind.as_str() == EmptyJob.word() && job.subject == disk.name();
         if let Some(job) = jobs.iter().find(is_of_it) {
             return Some(format!("what it has is moved to the other disks (job {})", job.id));
         }
@@ -103,7 +193,7 @@ impl Engine {
     pub(crate) async fn empty_if_failing(self: &Rc<Self>, pool: &Rc<OpenPool>) -> bool {
         let failing = pool.to_be_empty();
         pool.emptyings.forget_all_but(&failing);
-        if mutation!(FailingDiskKeepsAll) || self.jobs.is_at_work(pool.id(), JobKind::Empty) {
+        if mutation!(FailingDiskKeepsAll) || self.jobs.is_at_work(pool.id(), &EmptyJob) {
             return false;
         }
         let now = self.seams.clock.now();
@@ -114,14 +204,14 @@ impl Engine {
         let mut has_refused = false;
         for disk in failing {
             // What is paused of one disk keeps no other from being emptied.
-            let is_taken = || self.jobs.is_taken(pool.id(), JobKind::Empty, Some(Aim::Disk(disk.id())));
+            let is_taken = || self.jobs.is_taken(pool.id(), &EmptyJob, Some(Aim::Disk(disk.id())));
             let is_held_off = pool.emptyings.is_held_off(disk.id(), pool.errors_of(&disk));
             if is_held_off || is_taken() || pool.bytes_on(&disk) == 0 {
                 continue;
             }
             let fits = self.check_that_it_fits(pool, &disk).await;
             // Somebody may have resumed one meanwhile.
-            if is_taken() || self.jobs.is_at_work(pool.id(), JobKind::Empty) {
+            if is_taken() || self.jobs.is_at_work(pool.id(), &EmptyJob) {
                 return false;
             }
             match fits {
@@ -177,7 +267,7 @@ impl Engine {
     }
 
     async fn start_emptying(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: Rc<Disk>, again: Option<Rc<Entry>>) {
-        let start = Start { kind: JobKind::Empty, subject: disk.name(), aim: Aim::Disk(disk.id()), again };
+        let start = Start { kind: &EmptyJob, subject: disk.name(), aim: Aim::Disk(disk.id()), again };
         let owner = Rc::clone(pool);
         self.start_job(pool, start, move |course| async move {
             course.bytes_max.set(owner.bytes_on(&disk));
@@ -186,10 +276,17 @@ impl Engine {
         .await;
     }
 
+    /// Whether a job is about a disk that is away.
+    fn is_of_absent(&self, entry: &Entry) -> bool {
+        let pool = self.pools.borrow().get(&entry.pool).cloned();
+        let is_meant = |disk: &Rc<Disk>| entry.aim == Aim::Disk(disk.id()) && !is_here(disk);
+        pool.is_some_and(|pool| pool.spaces.pool().disks().iter().any(is_meant))
+    }
+
     /// Whoever stops the emptying of a disk wants it to stay as it is, also over restarts.
     pub(crate) async fn hold_off_emptying(&self, entry: &Entry) {
         let pool = self.pools.borrow().get(&entry.pool).cloned();
-        let (JobKind::Empty, Aim::Disk(id), Some(pool)) = (entry.kind, entry.aim, pool) else { return };
+        let (Aim::Disk(id), Some(pool)) = (entry.aim, pool) else { return };
         let disk = pool.spaces.pool().disks().into_iter().find(|disk| disk.id() == id);
         match disk {
             Some(disk) if is_here(&disk) => pool.emptyings.hold_off(id, pool.errors_of(&disk)),

@@ -7,7 +7,7 @@ use dolmen_api::{Change, ErrorBody, ErrorCode, Finding, FindingCode, Health, Obj
 use dolmen_pool::{Disk, Pool};
 use dolmen_units::Name;
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::found;

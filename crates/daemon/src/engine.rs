@@ -20,9 +20,10 @@ use dolmen_space::{Space, Spaces};
 use dolmen_units::{DiskId, DiskSlot, HostId, Name, PoolId};
 
 use crate::absent::Absences;
+use crate::answer::Answer;
 use crate::arbiter::FileArbiter;
 use crate::backing_state::Backing;
-use crate::caller::{Answer, Work};
+use crate::caller::Work;
 use crate::config::{Config, POOLS_MAX};
 use crate::emptying::Emptyings;
 use crate::event_record::EventFile;
@@ -31,6 +32,7 @@ use crate::fault;
 use crate::filling::Filling;
 use crate::history::{Histories, History};
 use crate::io_worker::IoWorker;
+use crate::job_table::kind_of;
 use crate::jobs::record::JobFiles;
 use crate::jobs::registry::Jobs;
 use crate::jobs::slot::JobSlot;
@@ -58,7 +60,7 @@ pub(crate) struct OpenPool {
     /// Changes of this pool, one at a time.
     pub(crate) mutex: AsyncMutex,
     /// Jobs of this pool, one at a time.
-    pub(crate) job_slot: JobSlot,
+    pub(crate) job_slot: Rc<JobSlot>,
     pub(crate) is_closing: Cell<bool>,
     pub(crate) history: History,
     pub(crate) absences: Absences,
@@ -76,7 +78,7 @@ pub(crate) struct OpenPool {
 
 impl OpenPool {
     pub(crate) fn new(spaces: Rc<Spaces>, mode: ImportMode) -> Rc<Self> {
-        let (mutex, job_slot) = (AsyncMutex::default(), JobSlot::default());
+        let (mutex, job_slot) = (AsyncMutex::default(), Rc::new(JobSlot::new(Rc::clone(&spaces))));
         let (history, absences) = (History::default(), Absences::default());
         let (is_closing, backing_states) = (Cell::new(false), RefCell::default());
         let latencies = DiskLatencies::default();
@@ -175,7 +177,7 @@ impl Engine {
             histories: Histories::new(config.history_folder(), Rc::clone(&file_worker)),
             events: Events::new(EventFile::new(config.state.clone(), Rc::clone(&file_worker))),
             trash_ages: TrashAges::new(&config.state, Rc::clone(&file_worker)),
-            jobs: Rc::new(Jobs::new(JobFiles::new(config.state.clone(), file_worker))),
+            jobs: Rc::new(Jobs::new(JobFiles::new(config.state.clone(), file_worker, kind_of))),
             arbiter: Rc::new(arbiter),
             transports,
             listeners,

@@ -17,15 +17,15 @@ use dolmen_api::{ErrorBody, ErrorCode, Event, EventCode, Finding, FindingCode, J
 use dolmen_block_io::sleep;
 use dolmen_units::{Bytes, PoolId};
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::event_record::{
     EventFile, Recorded, ReportedDisk, ReportedJob, ReportedPool, ReportedSpace, Trouble,
 };
 use crate::findings::findings_at_a_glance;
 use crate::health::not_open;
+use crate::jobs::entry::{Entry, has_ended};
 use crate::jobs::record::{kept, seconds_now};
-use crate::jobs::registry::{Entry, has_ended};
 
 /// The pause between two looks, at the least.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use dolmen_api::{DiskFigures, IoFigures, LatencyBucket, Load, SCHEMA, SpaceFigures};
 use dolmen_block_io::Instant;
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 
 impl Engine {

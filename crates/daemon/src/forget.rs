@@ -3,18 +3,18 @@
 
 use std::rc::Rc;
 
-use dolmen_api::{Change, ErrorBody, ErrorCode, ForgetDisk, JobKind};
+use dolmen_api::{Change, ErrorBody, ErrorCode, ForgetDisk};
 use dolmen_pool::Disk;
 use dolmen_space::{DeclaredLost, Lost, Progress, Space, SpaceRange};
 use dolmen_units::{Bytes, Name};
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::is_here;
-use crate::jobs::record::Aim;
+use crate::jobs::aim::Aim;
 use crate::plan::{Undo, check_typed, made, planned};
-use crate::removal::{check_that_it_is_alone, figures_of_removing, steps_of_removing};
+use crate::removal::{DrainJob, check_that_it_is_alone, figures_of_removing, steps_of_removing};
 use crate::trash::{called, to_lose};
 use crate::widening::narrowings;
 
@@ -79,7 +79,7 @@ impl Engine {
         pool.absences.take_back(disk.id());
         self.keep_history(&pool).await;
         let mut change = made(plan, format!("{} is being forgotten; {on_it}", disk.name()));
-        if !self.jobs.is_taken(pool.id(), JobKind::Drain, Some(Aim::Disk(disk.id()))) {
+        if !self.jobs.is_taken(pool.id(), &DrainJob, Some(Aim::Disk(disk.id()))) {
             change.job = Some(self.start_draining(&pool, disk).await);
         }
         Ok(change)

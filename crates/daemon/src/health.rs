@@ -3,14 +3,14 @@
 use std::rc::Rc;
 
 use dolmen_api::{
-    API_VERSION, ErrorBody, ErrorCode, Finding, FindingCode, Health, Job, JobKind, JobState, Object, SCHEMA,
-    Status, Version,
+    API_VERSION, ErrorBody, ErrorCode, Finding, FindingCode, Health, Job, JobState, Object, SCHEMA, Status,
+    Version,
 };
 use dolmen_block_io::Instant;
 use dolmen_pool::{Disk, PoolState};
 use dolmen_space::{DataLossKind, Space};
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::enclosure::apart_advice;
 use crate::engine::{ClosedPool, Engine, OpenPool};
 use crate::fault;
@@ -18,10 +18,13 @@ use crate::findings::{
     found, is_only_backing_full, short_of_room, slow_disks, to_attach_absent, unseen_errors,
     waiting_removals, waiting_replacements, without_labels,
 };
-use crate::jobs::registry::Entry;
+use crate::job_table::kind_of;
+use crate::jobs::entry::Entry;
+use crate::jobs::kind::Kind;
 use crate::keep_room::room_advice;
 use crate::reserve::reserve_advice;
 use crate::rooms::yield_now;
+use crate::scrub::ScrubJob;
 use crate::slow::Slow;
 use crate::words::counted;
 
@@ -30,7 +33,8 @@ pub(crate) fn doing(job: &Job) -> String {
     let mut state =
         if job.state == JobState::Waiting { "waiting".to_owned() } else { format!("{percent} %") };
     state.extend(job.eta.map(|eta| format!(", still takes {}", eta.words())));
-    format!("{} {} (job {}, {state})", job.kind.doing(), job.subject, job.id)
+    let doing = kind_of(&job.kind).map_or("at work on", Kind::doing);
+    format!("{doing} {} (job {}, {state})", job.subject, job.id)
 }
 
 /// How a job that stands goes on.
@@ -121,7 +125,7 @@ fn for_slow_disks(open: &OpenPool) -> Vec<Advice> {
 /// What to do about disks that were taken in without one of their labels.
 fn for_disks_without_labels(open: &OpenPool, jobs: &[Job]) -> Vec<Advice> {
     let name = open.name();
-    let scrub = jobs.iter().find(|job| job.kind == JobKind::Scrub);
+    let scrub = jobs.iter().find(|job| job.kind.as_str() == ScrubJob.word());
     let verify = match scrub {
         Some(job) => format!("wait for job {}, which verifies all that it holds", job.id),
         None => {
@@ -218,7 +222,7 @@ pub(crate) async fn advice(open: &OpenPool, jobs: &[Job], now: Instant) -> Vec<A
             return vec![Advice::new(FindingCode::PoolStopped, pool, to_attach_absent(open))];
         }
     }
-    let is_replacing = jobs.iter().any(|job| matches!(job.kind, JobKind::Replace | JobKind::Drain));
+    let is_replacing = jobs.iter().any(|job| kind_of(&job.kind).is_some_and(Kind::takes_disk_out));
     let is_missed =
         |disk: &&Rc<Disk>| !disk.is_present() && !is_replacing && !open.spaces.pool().is_declared_lost(disk);
     for disk in open.spaces.pool().disks().iter().filter(is_missed) {

@@ -1,47 +1,47 @@
 //! What people and restarts do with jobs: listed, paused, resumed, stopped, set, gone on with (docs/design/0011).
 
+use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_api::{
-    Change, DiskRole, ErrorBody, ErrorCode, JobDocument, JobKind, JobState, Plan, SCHEMA, SetDiskRole,
-    SetJob, Simple,
-};
+use dolmen_api::{Change, ErrorBody, ErrorCode, JobDocument, JobState, Plan, SCHEMA, SetJob, Simple};
 use dolmen_block_io::within;
-use dolmen_pool::Disk;
-use dolmen_units::{DiskId, PoolId};
+use dolmen_units::PoolId;
 
-use crate::caller::Answer;
-use crate::conversion::full_name;
+use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
-use crate::findings::is_here;
-use crate::jobs::record::{Aim, seconds_now};
-use crate::jobs::registry::Entry;
+use crate::job::{Ending, Job, Standing};
+use crate::job_table::job_of;
+use crate::jobs::course::Course;
+use crate::jobs::entry::{Entry, Outcome, Start};
+use crate::jobs::record::seconds_now;
+use crate::jobs::registry::JobPool;
 use crate::jobs::share as job_share;
 use crate::plan::{Figures, Undo, made, planned};
-use crate::trash::to_go_on;
 
 /// How long an answer waits for what is under way of a job that is to pause or to end.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a pool says of a job for which nobody works.
-enum Standing {
-    /// It goes on.
-    GoesOn,
-    /// It has ended, and its end is not on record.
-    Ended(JobState, &'static str),
-}
-
-impl Standing {
-    fn ended(is_done: bool) -> Self {
-        match is_done {
-            true => Self::Ended(JobState::Done, "it had ended when the daemon looked for it"),
-            false => Self::Ended(JobState::CalledOff, "it is wanted no more"),
-        }
-    }
-}
-
 impl Engine {
+    /// Begins a job of a pool, or goes on with one that was left over and is about the same.
+    pub(crate) async fn start_job<F>(
+        &self,
+        pool: &OpenPool,
+        start: Start,
+        work: impl FnOnce(Rc<Course>) -> F + 'static,
+    ) -> dolmen_api::Job
+    where
+        F: Future<Output = Answer<Outcome>> + 'static,
+    {
+        let of = JobPool { id: pool.id(), name: pool.name(), slot: Rc::clone(&pool.job_slot) };
+        self.jobs.start(&self.seams, of, start, work).await
+    }
+
+    /// Refuses another job while too many have not ended.
+    pub(crate) fn check_job_room(&self, pool: &OpenPool) -> Answer<()> {
+        self.jobs.check_room(pool.id(), &pool.name())
+    }
+
     /// Takes over what the last daemon has left on record.
     pub(crate) async fn recall_jobs(&self) {
         self.jobs.recall().await;
@@ -63,70 +63,12 @@ impl Engine {
         self.jobs.keep().await;
     }
 
-    /// What a pool says of one of its jobs.
-    async fn standing(&self, pool: &OpenPool, entry: &Entry) -> Standing {
-        let inner = pool.spaces.pool();
-        let disk = |wanted: DiskId| inner.disks().into_iter().find(|disk| disk.id() == wanted);
-        match (entry.kind, entry.aim) {
-            (JobKind::Convert, Aim::Space { id, .. }) if pool.spaces.get(id).is_none() => {
-                Standing::Ended(JobState::CalledOff, "its space is there no more")
-            }
-            (JobKind::Replace, Aim::Disk(new)) => {
-                let begun = inner.replacements();
-                if begun.iter().any(|(_, other)| other.id() == new) {
-                    return Standing::GoesOn;
-                }
-                let is_turned = begun.iter().any(|(one, _)| one.id() == new);
-                Standing::ended(disk(new).is_some() && !is_turned)
-            }
-            (JobKind::Drain, Aim::Disk(leaving)) => match disk(leaving) {
-                Some(disk) if inner.is_drained(&disk) => Standing::GoesOn,
-                Some(disk) if inner.role_of(&disk).is_some() => match inner.holds_rows(&disk) {
-                    true => Standing::GoesOn,
-                    false => Standing::Ended(JobState::Done, "it holds nothing any more"),
-                },
-                left => Standing::ended(left.is_none()),
-            },
-            (JobKind::Resync, _) => match pool.spaces.is_stale().await {
-                Ok(false) => Standing::Ended(JobState::Done, "nothing is left to be brought up to date"),
-                Ok(true) | Err(_) => Standing::GoesOn,
-            },
-            // What is rebuilt of one that is away is begun again when that is time, but for what somebody has paused.
-            (JobKind::Empty, Aim::Disk(gone))
-                if disk(gone).is_some_and(|disk| !is_here(&disk) && inner.is_active(&disk)) =>
-            {
-                match entry.is_paused() {
-                    true => Standing::GoesOn,
-                    false => Standing::Ended(JobState::CalledOff, "its disk is away by now"),
-                }
-            }
-            (JobKind::Empty, Aim::Disk(failing))
-                if !disk(failing).is_some_and(|disk| pool.is_to_be_empty(&disk)) =>
-            {
-                Standing::Ended(JobState::CalledOff, "its disk is well by now, or none of the pool any more")
-            }
-            (JobKind::Purge, _) if pool.spaces.condemned().is_empty() => {
-                Standing::Ended(JobState::Done, "nothing is left to be purged")
-            }
-            (
-                JobKind::Scrub
-                | JobKind::WriteCache
-                | JobKind::Rebalance
-                | JobKind::Replace
-                | JobKind::Drain
-                | JobKind::Convert
-                | JobKind::Purge
-                | JobKind::Empty,
-                _,
-            ) => Standing::GoesOn,
-        }
-    }
-
     /// Ends jobs of an open pool for which nobody works and that the pool knows nothing of any more.
     pub(crate) async fn end_what_is_over(&self, pool: &OpenPool) {
         let idle = |entry: &Rc<Entry>| !entry.is_in_hand();
         for entry in self.jobs.unfinished_of(pool.id()).into_iter().filter(idle) {
-            if let Standing::Ended(state, why) = self.standing(pool, &entry).await
+            if let Some(job) = job_of(&entry.kind.wire())
+                && let Standing::Ended(state, why) = job.standing(pool, &entry).await
                 && !entry.has_ended()
                 && !entry.is_in_hand()
             {
@@ -160,52 +102,16 @@ impl Engine {
     /// Goes on with jobs that only the record knows.
     pub(crate) async fn go_on_with_asked(self: &Rc<Self>, pool: &Rc<OpenPool>) {
         for entry in self.jobs.unfinished_of(pool.id()) {
-            if self.jobs.is_left(&entry) && !entry.is_paused() {
-                self.go_on_with_one(pool, &entry).await;
+            if self.jobs.is_left(&entry) && !entry.is_paused() && !entry.kind.is_known_to_pool() {
+                self.take_up(pool, &entry).await;
             }
-        }
-    }
-
-    /// Goes on with a job that only the record knows.
-    async fn go_on_with_one(self: &Rc<Self>, pool: &Rc<OpenPool>, entry: &Rc<Entry>) {
-        match (entry.kind, entry.aim) {
-            (JobKind::Scrub, _) => match self.scrub_of(pool).filter(|other| other.id < entry.id) {
-                Some(other) => {
-                    entry.end(JobState::CalledOff, format!("job {} verifies the same", other.id));
-                }
-                None => drop(self.start_scrub(pool, Some(Rc::clone(entry))).await),
-            },
-            (JobKind::Rebalance, _) => {
-                self.start_rebalance(pool, Some(Rc::clone(entry))).await;
-            }
-            (JobKind::WriteCache, Aim::WriteCache { survives, size }) => {
-                self.start_resizing(pool, (survives, size), Some(Rc::clone(entry))).await;
-            }
-            (JobKind::Convert, Aim::Space { .. }) => self.go_on_converting(pool, entry).await,
-            (JobKind::Empty, Aim::Disk(failing)) => self.go_on_emptying(pool, failing, entry).await,
-            (
-                JobKind::Resync
-                | JobKind::Replace
-                | JobKind::Drain
-                | JobKind::WriteCache
-                | JobKind::Convert
-                | JobKind::Purge
-                | JobKind::Empty,
-                _,
-            ) => {}
         }
     }
 
     /// Goes on with a job for which nobody works, as its pool needs it.
     async fn take_up(self: &Rc<Self>, pool: &Rc<OpenPool>, entry: &Rc<Entry>) {
-        match entry.kind {
-            JobKind::Scrub | JobKind::WriteCache | JobKind::Rebalance | JobKind::Convert | JobKind::Empty => {
-                self.go_on_with_one(pool, entry).await;
-            }
-            JobKind::Resync => drop(self.resync_if_needed(pool).await),
-            JobKind::Replace => drop(self.go_on_replacing(pool).await),
-            JobKind::Drain => self.go_on_draining(pool).await,
-            JobKind::Purge => drop(self.purge_if_needed(pool).await),
+        if let Some(job) = job_of(&entry.kind.wire()) {
+            job.resume(self, pool, entry).await;
         }
     }
 
@@ -246,7 +152,7 @@ impl Engine {
         Err(ErrorBody::new(ErrorCode::BadRequest, message).on(id).hint(hint))
     }
 
-    fn open_pool_of(&self, pool: PoolId) -> Option<Rc<OpenPool>> {
+    pub(crate) fn open_pool_of(&self, pool: PoolId) -> Option<Rc<OpenPool>> {
         self.pools.borrow().get(&pool).cloned()
     }
 
@@ -355,7 +261,8 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("{what} would have {words}")));
         }
-        entry.set_job_share(self.open_pool_of(entry.pool).as_deref(), after);
+        let pool = self.open_pool_of(entry.pool);
+        entry.set_job_share(pool.as_deref().map(|pool| pool.job_slot.as_ref()), after);
         let recorded = self.jobs.record().await;
         let mut change = self.stated(&entry, plan, format!("{what} has {words}"));
         change.warnings.extend(
@@ -375,86 +282,21 @@ impl Engine {
             return Ok(self.unchanged(&entry, format!("{} {is} called off already", entry.what())));
         }
         let entry = self.job_to_change(&id).await?;
-        match (entry.kind, entry.aim) {
-            (JobKind::Resync, _) => Err(ErrorBody::new(
-                ErrorCode::BadRequest,
-                format!(
-                    "{} cannot be stopped: pool {} lacks copies until it is done, and would begin it again; nothing was changed",
-                    entry.what(),
-                    entry.pool_name
-                ),
-            )
-            .on(id.as_str())
-            .hint(format!("`dolmen job pause {id}` holds it until it is resumed"))),
-            (JobKind::Replace | JobKind::Drain, Aim::Disk(disk)) => {
-                let Some(pool) = self.open_pool_of(entry.pool) else { return Err(not_open(&entry)) };
-                if let Some(kept) = with_role(&pool, disk).filter(|_| entry.kind == JobKind::Drain) {
-                    let role = SetDiskRole { role: DiskRole::Member, dry_run: request.dry_run };
-                    return self.set_disk_role(pool.name(), kept, role).await;
-                }
-                let slot = slot_to_cancel(&pool, entry.kind, disk).ok_or_else(|| ending(&entry))?;
-                let pool = pool.name();
-                match entry.kind {
-                    JobKind::Replace => self.cancel_replace(pool, slot, request).await,
-                    _ => self.cancel_remove(pool, slot, request).await,
-                }
-            }
-            (
-                JobKind::Scrub
-                | JobKind::WriteCache
-                | JobKind::Rebalance
-                | JobKind::Convert
-                | JobKind::Replace
-                | JobKind::Drain
-                | JobKind::Purge
-                | JobKind::Empty,
-                _,
-            ) => self.stop_asked(&entry, request).await,
+        match job_of(&entry.kind.wire()) {
+            Some(job) => job.stop(&self, &entry, request).await,
+            None => Err(ending(&entry)),
         }
     }
 
-    /// Whether a job is about a disk that is away.
-    fn is_of_absent(&self, entry: &Entry) -> bool {
-        let pool = self.pools.borrow().get(&entry.pool).cloned();
-        let is_meant = |disk: &Rc<Disk>| entry.aim == Aim::Disk(disk.id()) && !is_here(disk);
-        pool.is_some_and(|pool| pool.spaces.pool().disks().iter().any(is_meant))
-    }
-
     /// Ends a job that only somebody's request has begun.
-    async fn stop_asked(&self, entry: &Entry, request: Simple) -> Answer<Change> {
+    pub(crate) async fn stop_asked(&self, job: &dyn Job, entry: &Entry, request: Simple) -> Answer<Change> {
         let what = entry.what();
-        let (step, undo) = match entry.kind {
-            JobKind::Purge => {
-                ("what it has freed is free, and what is left cannot be restored", self.undo_of_purge(entry))
-            }
-            JobKind::WriteCache => ("the write cache keeps the size that it has", Undo::NotNeeded),
-            JobKind::Rebalance => (
-                "what was moved stays where it is",
-                Undo::By(format!("dolmen pool rebalance {}", entry.pool_name)),
-            ),
-            JobKind::Convert => (
-                "rows that were moved stay as they are, and so do the others",
-                self.undo_of_conversion(entry),
-            ),
-            JobKind::Empty if self.is_of_absent(entry) => (
-                "what was rebuilt stays where it is, and nothing more is rebuilt by itself before the disk has been back",
-                Undo::NotNeeded,
-            ),
-            JobKind::Empty => (
-                "what was moved stays where it is, and it is not begun again before more happens; `dolmen pool remove` empties \
-                 the disk nevertheless, and takes it out",
-                Undo::NotNeeded,
-            ),
-            _ => (
-                "what it has healed stays healed",
-                Undo::By(format!("dolmen scrub {}, which begins again", entry.pool_name)),
-            ),
-        };
+        let Ending { step, undo } = job.ending(self, entry);
         let plan = self.plan_of(entry, undo, vec![format!("end {what}; {step}")]);
         if request.dry_run {
             return Ok(planned(plan, format!("{what} would be called off")));
         }
-        self.hold_off_emptying(entry).await;
+        job.note_stop(self, entry).await;
         entry.stop("it was called off");
         let limit = self.seams.clock.now() + TIMEOUT;
         let _ = within(self.seams.clock.as_ref(), limit, entry.ends()).await;
@@ -470,53 +312,13 @@ impl Engine {
     }
 }
 
-impl Engine {
-    /// How a conversion that is stopped goes on.
-    fn undo_of_conversion(&self, entry: &Entry) -> Undo {
-        let (Aim::Space { id, .. }, Some(pool)) = (entry.aim, self.open_pool_of(entry.pool)) else {
-            return Undo::NotNeeded;
-        };
-        let space = pool.spaces.get(id);
-        space.map_or(Undo::NotNeeded, |space| {
-            Undo::By(format!("dolmen space convert {}, which goes on with it", full_name(&pool, &space)))
-        })
-    }
-
-    /// How a purge that is stopped goes on.
-    fn undo_of_purge(&self, entry: &Entry) -> Undo {
-        let condemned = self.open_pool_of(entry.pool).map(|pool| pool.spaces.condemned());
-        let first = condemned.and_then(|condemned| condemned.first().map(|space| space.id().0));
-        first.map_or(Undo::NotNeeded, |first| {
-            Undo::By(to_go_on(&entry.pool_name, first).trim_matches('`').to_owned())
-        })
-    }
-}
-
-/// The number of the disk, if it is to be empty because of its role, and not to leave.
-fn with_role(pool: &OpenPool, disk: DiskId) -> Option<String> {
-    let to_empty = pool.spaces.to_empty();
-    to_empty.iter().find(|emptied| emptied.id() == disk).map(|emptied| emptied.slot().0.to_string())
-}
-
-/// The number of the disk whose replacement, or removal, is called off.
-fn slot_to_cancel(pool: &OpenPool, kind: JobKind, disk: DiskId) -> Option<String> {
-    let inner = pool.spaces.pool();
-    let slot = |disk: &Rc<Disk>| disk.slot().0.to_string();
-    match kind {
-        JobKind::Replace => {
-            inner.replacements().iter().find(|(_, new)| new.id() == disk).map(|(old, _)| slot(old))
-        }
-        _ => pool.spaces.drains().iter().find(|leaving| leaving.id() == disk).map(slot),
-    }
-}
-
-fn ending(entry: &Entry) -> ErrorBody {
+pub(crate) fn ending(entry: &Entry) -> ErrorBody {
     let message = format!("{} is ending already; nothing was changed", entry.what());
     let hint = format!("`dolmen jobs {}` shows what comes of it", entry.id);
     ErrorBody::new(ErrorCode::Busy, message).on(entry.id.to_string()).hint(hint)
 }
 
-fn not_open(entry: &Entry) -> ErrorBody {
+pub(crate) fn not_open(entry: &Entry) -> ErrorBody {
     let message = format!("pool {} is not open; nothing was changed", entry.pool_name);
     let hint = format!("attach its disks, then `dolmen pool import --pool {}`", entry.pool_name);
     ErrorBody::new(ErrorCode::NoSuchPool, message).on(entry.id.to_string()).hint(hint)

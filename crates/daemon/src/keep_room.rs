@@ -8,7 +8,7 @@ use dolmen_pool::{KEEP_ROOM_FOR_MAX, PoolState};
 use dolmen_space::{Resiliency, Space, SpaceSpec, slab_units};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::found;

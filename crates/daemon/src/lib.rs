@@ -29,6 +29,7 @@
 //! Invariant: nothing is told to be done before what has to survive the daemon is on record.
 
 mod absent;
+mod answer;
 mod api_socket;
 mod arbiter;
 mod attach;
@@ -58,7 +59,9 @@ mod forget;
 mod health;
 mod history;
 mod io_worker;
+mod job;
 mod job_control;
+mod job_table;
 mod jobs;
 mod keep_room;
 mod kernel;
@@ -76,8 +79,10 @@ mod opening;
 mod plan;
 mod pools;
 mod process;
+mod purge;
 mod rebalance;
 mod removal;
+mod replacement;
 mod reserve;
 mod resync;
 mod roles;
@@ -89,6 +94,8 @@ mod slow;
 mod smart;
 mod smart_parse;
 mod spaces;
+#[cfg(test)]
+mod test_job;
 mod transports;
 mod trash;
 mod trash_age;

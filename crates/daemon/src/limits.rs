@@ -6,7 +6,7 @@ use dolmen_api::{Change, SetLimits, SpaceLimits};
 use dolmen_space::Limits;
 use dolmen_units::Bytes;
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::engine::Engine;
 use crate::fault;
 use crate::plan::{Undo, made, planned};

@@ -24,7 +24,7 @@ use dolmen_nbd::Entrance;
 use dolmen_nbd::option::RefusedOption;
 use serde::{Deserialize, Serialize};
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::engine::Engine;
 use crate::error::DaemonError;
 use crate::listener::keys::{Keys, Stamps, load};

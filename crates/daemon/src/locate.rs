@@ -18,7 +18,7 @@ use dolmen_block_io::{Instant, read, sleep};
 use dolmen_pool::Disk;
 use dolmen_units::{BLOCK_BYTES, DiskId, Epoch};
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::io_worker::IoWorker;
 use crate::plan::{Undo, made, planned};

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use dolmen_api::{Change, ErrorBody, ErrorCode, Simple, duration};
 use dolmen_pool::{Disk, ExcludeReason};
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::absent_with;

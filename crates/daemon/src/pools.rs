@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_api::{
-    AddDisks, Change, CreatePool, Destroy, ErrorBody, ErrorCode, EventCode, ImportMode, Job, JobKind,
-    PoolDocument, SCHEMA, Simple,
+    AddDisks, Change, CreatePool, Destroy, ErrorBody, ErrorCode, EventCode, ImportMode, Job, PoolDocument,
+    SCHEMA, Simple,
 };
 use dolmen_block_io::BlockDevice;
 use dolmen_pool::{
@@ -16,16 +16,19 @@ use dolmen_pool::{
 use dolmen_space::{Clients, DataLossEvent, RebalanceForecast, Space};
 use dolmen_units::{Bytes, DiskId, Epoch, PoolId};
 
-use crate::caller::Answer;
+use crate::answer::Answer;
+use crate::conversion::ConvertJob;
 use crate::devices::allocate_metadata;
 use crate::enclosure::{Domains, check_count};
 use crate::engine::{ClosedPool, Engine, OpenPool, parse_name};
 use crate::fault;
 use crate::findings::{errors_text, lost_labels_text, slow_disks, unseen_errors, without_labels};
 use crate::history::is_unreadable;
+use crate::jobs::kind::Kind as _;
 use crate::ledger::Remembered;
 use crate::plan::{Figures, Undo, check_typed, made, offer_of, planned, usual_room};
 use crate::rebalance::{forecast, steps_after};
+use crate::resync::ResyncJob;
 use crate::widening::{Widening, widenings};
 use crate::words::{clients_of, counted};
 
@@ -470,8 +473,9 @@ impl Engine {
         let known: Vec<u64> = jobs().map(|job| job.id).collect();
         self.widen_after(pool, wider, change).await;
         let first = change.job.as_ref().map(|job| job.id);
-        let is_further =
-            |job: &Job| job.kind == JobKind::Convert && Some(job.id) != first && !known.contains(&job.id);
+        let is_further = |job: &Job| {
+            job.kind.as_str() == ConvertJob.word() && Some(job.id) != first && !known.contains(&job.id)
+        };
         change.further_jobs = jobs().filter(is_further).collect();
         if !following.is_even() {
             self.rebalance_after_adding(pool, change).await;
@@ -555,7 +559,7 @@ impl Engine {
         if request.dry_run || !is_stale {
             return Ok(planned(plan, format!("{rows} of pool {name} to be brought up to date")));
         }
-        if self.jobs.is_taken(pool.id(), JobKind::Resync, None) {
+        if self.jobs.is_taken(pool.id(), &ResyncJob, None) {
             return Ok(planned(
                 plan,
                 format!("{rows} of pool {name} are being brought up to date already, or that is paused"),

@@ -2,18 +2,78 @@
 
 use std::rc::Rc;
 
-use dolmen_api::{Change, ErrorBody, ErrorCode, Job, JobKind, Simple};
+use dolmen_api::{Change, ErrorBody, ErrorCode, Simple};
 use dolmen_placement::Offer;
-use dolmen_space::RebalanceForecast;
+use dolmen_pool::LocalFuture;
+use dolmen_space::{JobShare, RebalanceForecast};
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
+use crate::job::{Ending, Job};
+use crate::jobs::aim::Aim;
 use crate::jobs::course::Course;
-use crate::jobs::record::Aim;
-use crate::jobs::registry::{Entry, Outcome, Start};
+use crate::jobs::entry::{Entry, Outcome, Start};
+use crate::jobs::kind::{Kind, Rank};
+use crate::jobs::share;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::words::counted;
+
+/// Moves slabs from full disks to emptier ones.
+pub(crate) struct RebalanceJob;
+
+impl Kind for RebalanceJob {
+    fn word(&self) -> &'static str {
+        "rebalance"
+    }
+
+    fn doing(&self) -> &'static str {
+        "evening out"
+    }
+
+    fn rank(&self) -> Option<Rank> {
+        Some(Rank::Spread)
+    }
+
+    fn usual_share(&self) -> JobShare {
+        share::PATIENT
+    }
+
+    fn fills_slabs(&self) -> bool {
+        true
+    }
+
+    fn is_about(&self, aim: Aim) -> bool {
+        aim == Aim::Pool
+    }
+}
+
+impl Job for RebalanceJob {
+    fn resume<'a>(
+        &'a self,
+        engine: &'a Rc<Engine>,
+        pool: &'a Rc<OpenPool>,
+        entry: &'a Rc<Entry>,
+    ) -> LocalFuture<'a, ()> {
+        Box::pin(async move {
+            engine.start_rebalance(pool, Some(Rc::clone(entry))).await;
+        })
+    }
+
+    fn ending(&self, _engine: &Engine, entry: &Entry) -> Ending {
+        let undo = Undo::By(format!("dolmen pool rebalance {}", entry.pool_name));
+        Ending { step: "what was moved stays where it is", undo }
+    }
+
+    fn stop<'a>(
+        &'a self,
+        engine: &'a Rc<Engine>,
+        entry: &'a Rc<Entry>,
+        request: Simple,
+    ) -> LocalFuture<'a, Answer<Change>> {
+        Box::pin(engine.stop_asked(self, entry, request))
+    }
+}
 
 impl Engine {
     /// Moves slabs from full disks to emptier ones.
@@ -45,7 +105,7 @@ impl Engine {
     pub(crate) async fn cancel_rebalance(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
         let unfinished = self.jobs.unfinished_of(pool.id());
-        let Some(entry) = unfinished.iter().find(|entry| entry.kind == JobKind::Rebalance) else {
+        let Some(entry) = unfinished.iter().find(|entry| entry.is(&RebalanceJob)) else {
             let message = format!("pool {name} is not being evened out; nothing was changed");
             return Err(ErrorBody::new(ErrorCode::BadRequest, message)
                 .on(name.as_str())
@@ -57,7 +117,7 @@ impl Engine {
     /// The rebalance of a pool that has not ended, and is not about to.
     fn rebalance_of(&self, pool: &OpenPool) -> Option<Rc<Entry>> {
         let unfinished = self.jobs.unfinished_of(pool.id());
-        unfinished.into_iter().find(|entry| entry.kind == JobKind::Rebalance && !entry.is_to_stop())
+        unfinished.into_iter().find(|entry| entry.is(&RebalanceJob) && !entry.is_to_stop())
     }
 
     /// Begins a rebalance behind a change that has added disks, unless one is there that fills them, too.
@@ -90,10 +150,14 @@ impl Engine {
     }
 
     /// The job that evens everything out, or goes on with that.
-    pub(crate) async fn start_rebalance(&self, pool: &Rc<OpenPool>, again: Option<Rc<Entry>>) -> Job {
+    pub(crate) async fn start_rebalance(
+        &self,
+        pool: &Rc<OpenPool>,
+        again: Option<Rc<Entry>>,
+    ) -> dolmen_api::Job {
         let owner = Rc::clone(pool);
         let subject = format!("pool {}", pool.name());
-        let start = Start { kind: JobKind::Rebalance, subject, aim: Aim::Pool, again };
+        let start = Start { kind: &RebalanceJob, subject, aim: Aim::Pool, again };
         self.start_job(pool, start, move |course| async move { even_out(&owner, &course).await }).await
     }
 }

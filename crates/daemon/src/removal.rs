@@ -2,21 +2,110 @@
 
 use std::rc::Rc;
 
-use dolmen_api::{Change, ErrorBody, ErrorCode, Job, JobKind, Simple};
-use dolmen_pool::Disk;
+use dolmen_api::{Change, DiskRole, ErrorBody, ErrorCode, JobState, SetDiskRole, Simple};
+use dolmen_pool::{Disk, LocalFuture};
 use dolmen_space::{ConversionForecast, Progress, RemovalForecast, Space};
+use dolmen_units::DiskId;
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::forget::abandon;
-use crate::jobs::record::Aim;
-use crate::jobs::registry::{Outcome, Start};
+use crate::job::{Ending, Job, Standing, disk_of};
+use crate::job_control::{ending, not_open};
+use crate::jobs::aim::Aim;
+use crate::jobs::entry::{Entry, Outcome, Start};
+use crate::jobs::kind::{Kind, Rank};
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::roles::in_words as role_in_words;
 use crate::trash::called;
 use crate::widening::{Narrowings, narrow, narrowings};
 use crate::words::counted;
+
+/// Moves everything off a disk, to the others.
+pub(crate) struct DrainJob;
+
+impl Kind for DrainJob {
+    fn word(&self) -> &'static str {
+        "drain"
+    }
+
+    fn doing(&self) -> &'static str {
+        "draining"
+    }
+
+    fn rank(&self) -> Option<Rank> {
+        Some(Rank::Urgent)
+    }
+
+    fn is_known_to_pool(&self) -> bool {
+        true
+    }
+
+    fn takes_disk_out(&self) -> bool {
+        true
+    }
+
+    fn is_about(&self, aim: Aim) -> bool {
+        matches!(aim, Aim::Disk(_))
+    }
+}
+
+impl Job for DrainJob {
+    fn standing<'a>(&'a self, pool: &'a OpenPool, entry: &'a Entry) -> LocalFuture<'a, Standing> {
+        let Aim::Disk(leaving) = entry.aim else { return Box::pin(async { Standing::GoesOn }) };
+        let inner = pool.spaces.pool();
+        let standing = match disk_of(pool, leaving) {
+            Some(disk) if inner.is_drained(&disk) => Standing::GoesOn,
+            Some(disk) if inner.role_of(&disk).is_some() => match inner.holds_rows(&disk) {
+                true => Standing::GoesOn,
+                false => Standing::Ended(JobState::Done, "it holds nothing any more"),
+            },
+            left => Standing::ended(left.is_none()),
+        };
+        Box::pin(async { standing })
+    }
+
+    fn resume<'a>(
+        &'a self,
+        engine: &'a Rc<Engine>,
+        pool: &'a Rc<OpenPool>,
+        _entry: &'a Rc<Entry>,
+    ) -> LocalFuture<'a, ()> {
+        Box::pin(async move {
+            engine.go_on_draining(pool).await;
+        })
+    }
+
+    fn ending(&self, _engine: &Engine, _entry: &Entry) -> Ending {
+        Ending { step: "what was moved stays where it is", undo: Undo::NotNeeded }
+    }
+
+    fn stop<'a>(
+        &'a self,
+        engine: &'a Rc<Engine>,
+        entry: &'a Rc<Entry>,
+        request: Simple,
+    ) -> LocalFuture<'a, Answer<Change>> {
+        Box::pin(async move {
+            let Aim::Disk(disk) = entry.aim else { return Err(ending(entry)) };
+            let Some(pool) = engine.open_pool_of(entry.pool) else { return Err(not_open(entry)) };
+            if let Some(kept) = slot_with_role(&pool, disk) {
+                let role = SetDiskRole { role: DiskRole::Member, dry_run: request.dry_run };
+                return Rc::clone(engine).set_disk_role(pool.name(), kept, role).await;
+            }
+            let drains = pool.spaces.drains();
+            let leaving = drains.iter().find(|leaving| leaving.id() == disk).ok_or_else(|| ending(entry))?;
+            Rc::clone(engine).cancel_remove(pool.name(), leaving.slot().0.to_string(), request).await
+        })
+    }
+}
+
+/// Returns the number of the disk, if it is to be empty because of its role, and not to leave.
+fn slot_with_role(pool: &OpenPool, disk: DiskId) -> Option<String> {
+    let to_empty = pool.spaces.to_empty();
+    to_empty.iter().find(|emptied| emptied.id() == disk).map(|emptied| emptied.slot().0.to_string())
+}
 
 impl Engine {
     /// Moves everything off a disk, to the others, and strikes it from the pool.
@@ -105,7 +194,7 @@ impl Engine {
         pool.spaces.pool().reinstate(&disk).await.map_err(|error| fault::pool(&error).on(disk.name()))?;
         pool.absences.take_back(disk.id());
         let aim = Aim::Disk(disk.id());
-        self.jobs.stop(pool.id(), JobKind::Drain, aim, &format!("{} is not removed any more", disk.name()));
+        self.jobs.stop(pool.id(), &DrainJob, aim, &format!("{} is not removed any more", disk.name()));
         self.jobs.keep().await;
         self.finish_widths(&pool).await;
         Ok(made(plan, format!("the removal of {} is called off", disk.name())))
@@ -115,12 +204,12 @@ impl Engine {
     pub(crate) async fn go_on_draining(self: &Rc<Self>, pool: &Rc<OpenPool>) {
         self.reinstate_returned(pool).await;
         for disk in pool.spaces.drains() {
-            if !self.jobs.is_taken(pool.id(), JobKind::Drain, Some(Aim::Disk(disk.id()))) {
+            if !self.jobs.is_taken(pool.id(), &DrainJob, Some(Aim::Disk(disk.id()))) {
                 self.start_draining(pool, disk).await;
             }
         }
         for disk in pool.spaces.to_empty() {
-            if !self.jobs.is_taken(pool.id(), JobKind::Drain, Some(Aim::Disk(disk.id()))) {
+            if !self.jobs.is_taken(pool.id(), &DrainJob, Some(Aim::Disk(disk.id()))) {
                 self.start_draining(pool, disk).await;
             }
         }
@@ -128,12 +217,15 @@ impl Engine {
 
     /// Whether a removal is at work, waits for the slot, or is paused.
     fn is_draining(&self, pool: &OpenPool) -> bool {
-        self.jobs.is_taken(pool.id(), JobKind::Drain, None)
+        self.jobs.is_taken(pool.id(), &DrainJob, None)
     }
 
-    pub(crate) async fn start_draining(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: Rc<Disk>) -> Job {
-        let start =
-            Start { kind: JobKind::Drain, subject: disk.name(), aim: Aim::Disk(disk.id()), again: None };
+    pub(crate) async fn start_draining(
+        self: &Rc<Self>,
+        pool: &Rc<OpenPool>,
+        disk: Rc<Disk>,
+    ) -> dolmen_api::Job {
+        let start = Start { kind: &DrainJob, subject: disk.name(), aim: Aim::Disk(disk.id()), again: None };
         let (engine, owner) = (Rc::clone(self), Rc::clone(pool));
         self.start_job(pool, start, move |course| async move {
             course.bytes_max.set(owner.bytes_on(&disk));

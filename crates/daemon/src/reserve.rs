@@ -6,7 +6,7 @@ use dolmen_api::{Change, Finding, FindingCode, Health, Object, SetReserve};
 use dolmen_space::{Space, SpaceSpec};
 use dolmen_units::Bytes;
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::found;

@@ -2,19 +2,19 @@
 
 use std::rc::Rc;
 
-use dolmen_api::{Change, DiskRole, ErrorBody, ErrorCode, JobKind, SetDiskRole};
+use dolmen_api::{Change, DiskRole, ErrorBody, ErrorCode, SetDiskRole};
 use dolmen_causes::in_one_line;
 use dolmen_placement::Offer;
 use dolmen_pool::{Disk, Role};
 use dolmen_space::RemovalForecast;
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::is_here;
-use crate::jobs::record::Aim;
+use crate::jobs::aim::Aim;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
-use crate::removal::{check_that_it_fits, check_that_it_may_leave, steps_of_moving};
+use crate::removal::{DrainJob, check_that_it_fits, check_that_it_may_leave, steps_of_moving};
 
 impl Engine {
     /// Sets what a disk is to the pool: one that takes rows, a spare, or one that stays empty.
@@ -67,12 +67,10 @@ impl Engine {
         match after {
             None => {
                 let why = format!("{} takes data again", disk.name());
-                self.jobs.stop(pool.id(), JobKind::Drain, aim, &why);
+                self.jobs.stop(pool.id(), &DrainJob, aim, &why);
                 self.jobs.keep().await;
             }
-            Some(_)
-                if inner.holds_rows(&disk) && !self.jobs.is_taken(pool.id(), JobKind::Drain, Some(aim)) =>
-            {
+            Some(_) if inner.holds_rows(&disk) && !self.jobs.is_taken(pool.id(), &DrainJob, Some(aim)) => {
                 change.job = Some(self.start_draining(&pool, disk).await);
             }
             Some(_) => {}

@@ -2,21 +2,28 @@
 //!
 //! Invariant: the findings of a job are those of all rows before the checkpoint of its scrub, over restarts as well.
 
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use dolmen_api::{Change, ErrorBody, ErrorCode, Job, JobKind, Simple};
-use dolmen_space::{Scrub, ScrubPlace, ScrubPosition, SpaceRange, Verification};
+use dolmen_api::{Change, ErrorBody, ErrorCode, JobState, Simple};
+use dolmen_pool::LocalFuture;
+use dolmen_space::{JobShare, Scrub, ScrubPlace, ScrubPosition, SpaceRange, Verification};
 use dolmen_units::{Bytes, Name, SpaceId};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::absent_names;
+use crate::job::{Ending, Job};
+use crate::jobs::aim::Aim;
 use crate::jobs::course::Course;
-use crate::jobs::record::{Aim, TEXT_BYTES_MAX, kept};
-use crate::jobs::registry::{Entry, Outcome, Start};
+use crate::jobs::entry::{Entry, Outcome, Start};
+use crate::jobs::kind::{Kind, OwnState, Rank};
+use crate::jobs::record::{OWN_TEXT_MAX, TEXT_BYTES_MAX, kept};
+use crate::jobs::share;
 use crate::plan::{Undo, made, planned};
 use crate::words::counted;
 
@@ -29,12 +36,110 @@ const OUT_OF_REACH_MAX: usize = 64;
 /// Absent disks that a scrub names; it counts the others.
 const ABSENT_NAMED_MAX: usize = 8;
 /// Text of what a scrub has found in the record of jobs, at most.
-pub(crate) const SCRUB_TEXT_MAX: usize =
+const SCRUB_TEXT_MAX: usize =
     1024 + (LOST_MAX + OUT_OF_REACH_MAX) * 256 + ABSENT_NAMED_MAX * 6 * TEXT_BYTES_MAX;
+const _: () = assert!(SCRUB_TEXT_MAX <= OWN_TEXT_MAX, "the record of a scrub fits that of jobs");
 /// Name under which the sum of further spaces is kept; no space can have it.
 const OTHER_SPACES: &str = "…";
 /// Note of a scrub that was cut short and went on.
 const RESUMED: &str = "; resumed where it was interrupted";
+
+/// Reads and verifies everything.
+pub(crate) struct ScrubJob;
+
+impl Kind for ScrubJob {
+    fn word(&self) -> &'static str {
+        "scrub"
+    }
+
+    fn doing(&self) -> &'static str {
+        "verifying"
+    }
+
+    fn rank(&self) -> Option<Rank> {
+        Some(Rank::Background)
+    }
+
+    fn usual_share(&self) -> JobShare {
+        share::PATIENT
+    }
+
+    fn own_state(&self) -> Option<Rc<dyn OwnState>> {
+        Some(Rc::new(ScrubState::default()))
+    }
+
+    fn recalled_state(&self, recorded: &Value) -> Option<Rc<dyn OwnState>> {
+        let recorded: RecordedScrub = serde_json::from_value(recorded.clone()).ok()?;
+        Some(Rc::new(recorded.resume()))
+    }
+
+    fn is_about(&self, aim: Aim) -> bool {
+        aim == Aim::Pool
+    }
+}
+
+impl Job for ScrubJob {
+    fn resume<'a>(
+        &'a self,
+        engine: &'a Rc<Engine>,
+        pool: &'a Rc<OpenPool>,
+        entry: &'a Rc<Entry>,
+    ) -> LocalFuture<'a, ()> {
+        Box::pin(async move {
+            match engine.scrub_of(pool).filter(|other| other.id < entry.id) {
+                Some(other) => {
+                    entry.end(JobState::CalledOff, format!("job {} verifies the same", other.id));
+                }
+                None => drop(engine.start_scrub(pool, Some(Rc::clone(entry))).await),
+            }
+        })
+    }
+
+    fn ending(&self, _engine: &Engine, entry: &Entry) -> Ending {
+        let undo = Undo::By(format!("dolmen scrub {}, which begins again", entry.pool_name));
+        Ending { step: "what it has healed stays healed", undo }
+    }
+
+    fn stop<'a>(
+        &'a self,
+        engine: &'a Rc<Engine>,
+        entry: &'a Rc<Entry>,
+        request: Simple,
+    ) -> LocalFuture<'a, Answer<Change>> {
+        Box::pin(engine.stop_asked(self, entry, request))
+    }
+}
+
+/// State of a scrub in addition to its progress.
+#[derive(Default)]
+pub(crate) struct ScrubState {
+    /// Its position.
+    scrub: Scrub,
+    /// What it has found before that.
+    found: RefCell<ScrubFindings>,
+    /// Whether it has read everything, and only has to report that: it cannot be joined.
+    is_ending: Cell<bool>,
+}
+
+impl ScrubState {
+    fn at(position: ScrubPosition, found: ScrubFindings) -> Self {
+        Self { scrub: Scrub::at(position), found: RefCell::new(found), is_ending: Cell::default() }
+    }
+}
+
+impl OwnState for ScrubState {
+    fn checkpoints(&self) -> u64 {
+        self.scrub.checkpoints()
+    }
+
+    fn recorded(&self) -> Value {
+        serde_json::to_value(RecordedScrub::of(self)).unwrap_or(Value::Null)
+    }
+
+    fn resumed(&self) -> Rc<dyn OwnState> {
+        Rc::new(Self::at(self.scrub.checkpoint(), self.found.borrow().clone()))
+    }
+}
 
 /// A range of a space that no copy can give.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +158,7 @@ struct Sum {
 
 /// Findings of a scrub so far. Bounded, whatever it finds.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(crate) struct ScrubFindings {
+struct ScrubFindings {
     blocks: u64,
     /// Copies of blocks that were bad, and are good now.
     healed: u64,
@@ -70,7 +175,7 @@ pub(crate) struct ScrubFindings {
 
 /// Position and findings of a scrub, as they are on record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RecordedScrub {
+struct RecordedScrub {
     next: (u64, u64),
     last: Option<(u64, u64)>,
     another: Option<(u64, u64)>,
@@ -78,18 +183,18 @@ pub(crate) struct RecordedScrub {
 }
 
 impl RecordedScrub {
-    pub(crate) fn of(course: &Course) -> Self {
-        let ScrubPosition { next, last, another } = course.scrub.checkpoint();
+    fn of(state: &ScrubState) -> Self {
+        let ScrubPosition { next, last, another } = state.scrub.checkpoint();
         let pair = |place: ScrubPlace| (place.space.0, place.row);
-        let found = course.found.borrow().clone();
+        let found = state.found.borrow().clone();
         Self { next: pair(next), last: last.map(pair), another: another.map(pair), found }
     }
 
-    /// Returns a scrub that resumes there, and what it has found before.
-    pub(crate) fn resume(self) -> (Scrub, ScrubFindings) {
+    /// Returns the state of a scrub that resumes there.
+    fn resume(self) -> ScrubState {
         let place = |(space, row)| ScrubPlace { space: SpaceId(space), row };
         let (next, last, another) = (place(self.next), self.last.map(place), self.another.map(place));
-        (Scrub::at(ScrubPosition { next, last, another }), self.found)
+        ScrubState::at(ScrubPosition { next, last, another }, self.found)
     }
 }
 
@@ -229,8 +334,10 @@ impl Engine {
     /// Returns the scrub of a pool that has not ended, and is not about to.
     pub(crate) fn scrub_of(&self, pool: &OpenPool) -> Option<Rc<Entry>> {
         let unfinished = self.jobs.unfinished_of(pool.id());
-        let is_joinable = |entry: &Rc<Entry>| !entry.is_to_stop() && !entry.course().is_ending.get();
-        unfinished.into_iter().find(|entry| entry.kind == JobKind::Scrub && is_joinable(entry))
+        let is_joinable = |entry: &Rc<Entry>| {
+            !entry.is_to_stop() && state_of(entry.course()).is_none_or(|state| !state.is_ending.get())
+        };
+        unfinished.into_iter().find(|entry| entry.is(&ScrubJob) && is_joinable(entry))
     }
 
     /// Joins a scrub that runs or waits; refuses where a person has paused it.
@@ -258,19 +365,21 @@ impl Engine {
 
     /// Has everything of a pool verified from now on: by the scrub that is under way, which reads again what it has read before, or
     /// by another one.
-    pub(crate) async fn verify_all(&self, pool: &Rc<OpenPool>) -> Job {
+    pub(crate) async fn verify_all(&self, pool: &Rc<OpenPool>) -> dolmen_api::Job {
         let Some(entry) = self.scrub_of(pool) else { return self.start_scrub(pool, None).await };
-        entry.course().scrub.read_all_again();
+        if let Some(state) = state_of(entry.course()) {
+            state.scrub.read_all_again();
+        }
         self.jobs.keep().await;
         entry.view(self.seams.clock.now())
     }
 
     /// The job that verifies everything, or resumes that under its number.
-    pub(crate) async fn start_scrub(&self, pool: &Rc<OpenPool>, again: Option<Rc<Entry>>) -> Job {
+    pub(crate) async fn start_scrub(&self, pool: &Rc<OpenPool>, again: Option<Rc<Entry>>) -> dolmen_api::Job {
         let scrubbed = Rc::clone(pool);
         let is_resumed = again.is_some();
         let subject = format!("pool {}", pool.name());
-        let start = Start { kind: JobKind::Scrub, subject, aim: Aim::Pool, again };
+        let start = Start { kind: &ScrubJob, subject, aim: Aim::Pool, again };
         let job = self.start_job(pool, start, move |course| async move {
             scrub(&scrubbed, &course, if is_resumed { RESUMED } else { "" }).await
         });
@@ -278,31 +387,37 @@ impl Engine {
     }
 }
 
+/// Returns what a job keeps as a scrub.
+fn state_of(course: &Course) -> Option<&ScrubState> {
+    course.own()
+}
+
 async fn scrub(pool: &OpenPool, course: &Course, note: &str) -> Answer<Outcome> {
-    let spaces = &pool.spaces;
-    course.found.borrow_mut().add_absent(absent_names(pool));
+    let (spaces, begun) = (&pool.spaces, ScrubState::default());
+    let state = state_of(course).unwrap_or(&begun);
+    state.found.borrow_mut().add_absent(absent_names(pool));
     course.bytes_max.set(spaces.kept().iter().map(|space| space.claimed().0).sum());
     let note_seen = |seen: Verification| {
         // One in the trash may have the name of another: the larger size is what both may have lost.
         let mut kept = spaces.kept();
         kept.sort_by_key(|space| space.size());
         let sizes = kept.iter().map(|space| (space.name(), space.size())).collect();
-        let mut found = course.found.borrow_mut();
+        let mut found = state.found.borrow_mut();
         found.add(&seen, &sizes);
         // What came back meanwhile was not read from its beginning, and what left not to its end.
         found.add_absent(absent_names(pool));
     };
     let is_at_end = loop {
-        let is_at_end = spaces.scrub(&course.scrub, &course.progress, note_seen).await;
+        let is_at_end = spaces.scrub(&state.scrub, &course.progress, note_seen).await;
         let is_at_end = is_at_end.map_err(|error| fault::space(&error))?;
         pool.look_again().await;
         // While it looked, everything may have been asked for again. From here on nothing waits until the job has its outcome.
-        if !is_at_end || course.scrub.is_complete() {
+        if !is_at_end || state.scrub.is_complete() {
             break is_at_end;
         }
     };
-    course.is_ending.set(true);
-    let found = course.found.borrow().clone();
+    state.is_ending.set(true);
+    let found = state.found.borrow().clone();
     let notes = format!("{}{note}", found.not_verified());
     if !is_at_end {
         let reported = found.reported().unwrap_or_else(|error| error.message);
@@ -372,7 +487,7 @@ mod tests {
             (0..count).map(range).collect::<Vec<_>>()
         };
         let seen = Verification { lost: ranges(200), out_of_reach: ranges(200), ..Verification::default() };
-        let course = Course::default();
+        let course = ScrubState::default();
         course.found.borrow_mut().add(&seen, &BTreeMap::new());
         course
             .found
@@ -381,7 +496,7 @@ mod tests {
         let recorded = RecordedScrub::of(&course);
         let text = serde_json::to_string(&recorded).unwrap();
         assert!(text.len() <= SCRUB_TEXT_MAX, "{} bytes", text.len());
-        let found = serde_json::from_str::<RecordedScrub>(&text).unwrap().resume().1;
+        let found = serde_json::from_str::<RecordedScrub>(&text).unwrap().resume().found.into_inner();
         assert_eq!(found, *course.found.borrow());
         let reported = found.reported().unwrap_err().message;
         assert!(reported.contains(", and more; out of reach: "), "{reported}");
@@ -399,11 +514,11 @@ mod tests {
             ScrubPosition { next: place(3, 9), last: None, another: Some(place(2, 1)) },
             ScrubPosition { next: place(1, 0), last: Some(place(2, 1)), another: None },
         ] {
-            let course = Course::of_scrub(Scrub::at(position), ScrubFindings::default());
+            let course = ScrubState::at(position, ScrubFindings::default());
             course.found.borrow_mut().blocks = 7;
             let text = serde_json::to_string(&RecordedScrub::of(&course)).unwrap();
-            let (scrub, found) = serde_json::from_str::<RecordedScrub>(&text).unwrap().resume();
-            assert_eq!((scrub.checkpoint(), found.blocks), (position, 7));
+            let resumed = serde_json::from_str::<RecordedScrub>(&text).unwrap().resume();
+            assert_eq!((resumed.scrub.checkpoint(), resumed.found.borrow().blocks), (position, 7));
         }
     }
 }

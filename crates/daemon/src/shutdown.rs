@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use dolmen_api::{Change, Shutdown};
 
+use crate::answer::Answer;
 use crate::attach::Leave;
-use crate::caller::Answer;
 use crate::engine::Engine;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::words::clients_of;

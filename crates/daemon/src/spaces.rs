@@ -12,7 +12,7 @@ use dolmen_pool::PoolState;
 use dolmen_space::{Integrity, Provisioning, Resiliency, Space, SpaceError, SpaceSpec};
 use dolmen_units::Bytes;
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
 use crate::listeners::Network;

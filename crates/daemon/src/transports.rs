@@ -19,8 +19,8 @@ use dolmen_space::Space;
 use dolmen_ublk::{Devices, DevicesConfig, RecordFile, TakenUp, Waiting};
 use dolmen_units::PoolId;
 
+use crate::answer::Answer;
 use crate::attach::start_fault;
-use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::io_worker::IoWorker;
 use crate::kernel::{Asked, EngineHost};

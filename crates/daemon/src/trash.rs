@@ -8,19 +8,17 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_api::{
-    Change, DeleteSpace, ErrorBody, ErrorCode, Job, JobKind, PurgeTrash, RestoreSpace, SCHEMA, Trash,
-    TrashedSpace,
+    Change, DeleteSpace, ErrorBody, ErrorCode, Job, PurgeTrash, RestoreSpace, SCHEMA, Trash, TrashedSpace,
 };
 use dolmen_block_io::within;
 use dolmen_pool::{PoolError, PoolState};
 use dolmen_space::{Space, SpaceError};
 use dolmen_units::Bytes;
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
-use crate::jobs::record::{Aim, seconds_now};
-use crate::jobs::registry::{Outcome, Start};
+use crate::jobs::record::seconds_now;
 use crate::plan::{Figures, Undo, check_typed, made, planned, usual_room};
 use crate::spaces::full_name;
 use crate::view::resiliency_of;
@@ -364,45 +362,6 @@ impl Engine {
         change.job = Some(entry.view(self.seams.clock.now()));
     }
 
-    /// The job that gives back the room of all that is condemned; the one that is at it, or is paused, if there is one.
-    pub(crate) async fn start_purge(&self, pool: &Rc<OpenPool>) -> Job {
-        let unfinished = self.jobs.unfinished_of(pool.id());
-        let is_at_it = unfinished
-            .iter()
-            .find(|entry| entry.kind == JobKind::Purge && entry.is_taken() && !entry.is_to_stop());
-        if let Some(entry) = is_at_it {
-            return entry.view(self.seams.clock.now());
-        }
-        let owner = Rc::clone(pool);
-        let subject = what_is_purged(pool, &pool.spaces.condemned());
-        let start = Start { kind: JobKind::Purge, subject, aim: Aim::Pool, again: None };
-        self.start_job(pool, start, move |course| async move {
-            let done = owner.spaces.purge(&course.progress).await.map_err(|error| fault::space(&error))?;
-            let rows = counted(course.progress.done.get(), "row", "rows");
-            if done {
-                return Ok(Outcome::Done(format!("{rows} given back")));
-            }
-            let condemned = owner.spaces.condemned();
-            let left = counted(condemned.len(), "space", "spaces");
-            let first = condemned.first().map_or(0, |space| space.id().0);
-            Ok(Outcome::CalledOff(format!(
-                "{rows} given back; what is left of {left} takes room until {}, or until the pool is opened again",
-                to_go_on(&owner.name(), first)
-            )))
-        })
-        .await
-    }
-
-    /// Goes on with what was purged in part.
-    pub(crate) async fn purge_if_needed(&self, pool: &Rc<OpenPool>) -> Option<Job> {
-        let is_writable = pool.spaces.pool().state() == PoolState::Writable;
-        let is_left = is_writable && !pool.spaces.condemned().is_empty();
-        if !is_left || self.jobs.is_taken(pool.id(), JobKind::Purge, None) {
-            return None;
-        }
-        Some(self.start_purge(pool).await)
-    }
-
     /// Counts how long spaces are in the trash, and purges those whose time is over.
     pub(crate) async fn tend_trash(&self, pool: &Rc<OpenPool>) {
         let now = self.seams.clock.now();
@@ -451,7 +410,7 @@ fn releases(footprint: Bytes) -> String {
 }
 
 /// Spaces that are purged, in words: one by its name and its number, which tells it from others that had the name.
-fn what_is_purged(pool: &OpenPool, spaces: &[Rc<Space>]) -> String {
+pub(crate) fn what_is_purged(pool: &OpenPool, spaces: &[Rc<Space>]) -> String {
     match spaces {
         [one] => format!("space {} (number {})", full_name(pool, one), one.id().0),
         several => format!("{} of pool {}", counted(several.len(), "space", "spaces"), pool.name()),

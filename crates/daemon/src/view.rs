@@ -11,8 +11,8 @@ use dolmen_placement::Offer;
 use dolmen_pool::{PoolState as State, Role};
 use dolmen_space::{Integrity, Layout, Provisioning, Resiliency, Space};
 
+use crate::answer::Answer;
 use crate::backing_state::Backing;
-use crate::caller::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::{is_here, pool_health, space_health};

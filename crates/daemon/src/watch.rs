@@ -8,12 +8,18 @@ use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use dolmen_api::{Job, JobKind, JobState};
+use dolmen_api::JobState;
 use dolmen_block_io::{Clock, Instant, sleep};
 use dolmen_pool::{Disk, PoolState};
 
+use crate::conversion::ConvertJob;
 use crate::engine::{Engine, OpenPool};
-use crate::jobs::record::Aim;
+use crate::jobs::aim::Aim;
+use crate::jobs::entry::Entry;
+use crate::jobs::kind::{Kind, Rank};
+use crate::removal::DrainJob;
+use crate::replacement::ReplaceJob;
+use crate::resync::ResyncJob;
 
 /// How often a pool is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -95,8 +101,8 @@ impl Engine {
     /// Begins what a pool needs most and is not at yet, if it takes writes.
     async fn tend(self: &Rc<Self>, pool: &Rc<OpenPool>, pauses: &mut Pauses) {
         let is_at_it = || {
-            let jobs = self.jobs.of_pool(pool.id(), self.seams.clock.now());
-            jobs.iter().any(|job| matches!(job.kind, JobKind::Resync | JobKind::Replace | JobKind::Drain))
+            let jobs = self.jobs.at_work(pool.id());
+            jobs.iter().any(|entry| entry.kind.rank() == Some(Rank::Urgent))
         };
         if is_at_it() {
             return;
@@ -111,7 +117,7 @@ impl Engine {
             return;
         }
         let put_off = self.conversion_put_off(pool);
-        let is_converting = put_off.is_some() || self.jobs.is_at_work(pool.id(), JobKind::Convert);
+        let is_converting = put_off.is_some() || self.jobs.is_at_work(pool.id(), &ConvertJob);
         for (is_left, pause) in [
             (needs.is_stale || needs.is_replacing, &mut pauses.repair),
             (needs.is_draining, &mut pauses.removal),
@@ -145,19 +151,19 @@ impl Engine {
     /// What a pool needs that nobody is at, or has paused.
     async fn needs_of(&self, pool: &OpenPool) -> Needs {
         // What is paused stands for what the pool would begin by itself.
-        let is_free = |kind, aim| !self.jobs.is_taken(pool.id(), kind, aim);
+        let is_free = |kind: &dyn Kind, aim| !self.jobs.is_taken(pool.id(), kind, aim);
         // What a rebalance is filling, or the emptying of a disk, lacks everything meanwhile, and is no matter of anybody else.
-        let jobs = self.jobs.of_pool(pool.id(), self.seams.clock.now());
-        let moves = |job: &Job| matches!(job.kind, JobKind::Rebalance | JobKind::Empty);
-        let is_moving = jobs.iter().any(|job| moves(job) && job.state == JobState::Running);
+        let jobs = self.jobs.at_work(pool.id());
+        let is_running = |entry: &Entry| entry.state() == JobState::Running;
+        let is_moving = jobs.iter().any(|entry| entry.kind.fills_slabs() && is_running(entry));
         let is_stale =
-            !is_moving && is_free(JobKind::Resync, None) && pool.spaces.is_stale().await.unwrap_or_default();
+            !is_moving && is_free(&ResyncJob, None) && pool.spaces.is_stale().await.unwrap_or_default();
         let is_for = |disk: &Disk| Some(Aim::Disk(disk.id()));
         let begun = pool.spaces.pool().replacements();
-        let is_replacing = begun.iter().any(|(_, new)| is_free(JobKind::Replace, is_for(new)));
+        let is_replacing = begun.iter().any(|(_, new)| is_free(&ReplaceJob, is_for(new)));
         let mut emptied = pool.spaces.drains();
         emptied.extend(pool.spaces.to_empty());
-        let is_draining = emptied.iter().any(|disk| is_free(JobKind::Drain, is_for(disk)));
+        let is_draining = emptied.iter().any(|disk| is_free(&DrainJob, is_for(disk)));
         Needs { is_stale, is_replacing, is_draining }
     }
 }

@@ -8,12 +8,12 @@ use dolmen_api::{
 use dolmen_pool::Disk;
 use dolmen_space::Space;
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::engine::{ClosedPool, Engine, OpenPool};
 use crate::findings::{errors_text, is_here, may_have_part, pool_findings};
 use crate::health::{Advice, advice, doing, not_open, to_open, to_resume};
+use crate::jobs::entry::Entry;
 use crate::jobs::record::seconds_now;
-use crate::jobs::registry::Entry;
 
 /// What is known of a pool when it is asked why.
 struct Scene<'a> {

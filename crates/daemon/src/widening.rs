@@ -4,17 +4,18 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use dolmen_api::{Change, JobKind, JobState};
+use dolmen_api::{Change, JobState};
 use dolmen_causes::in_one_line;
 use dolmen_placement::Offer;
 use dolmen_pool::{Disk, PoolError};
 use dolmen_space::{ConversionForecast, Progress, RemovalForecast, Space, SpaceError};
 
-use crate::caller::Answer;
+use crate::answer::Answer;
+use crate::conversion::ConvertJob;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::jobs::record::Aim;
-use crate::removal::has_no_room;
+use crate::jobs::aim::Aim;
+use crate::removal::{DrainJob, has_no_room};
 use crate::words::counted;
 
 /// How often rows are looked for that a disk cannot leave.
@@ -171,10 +172,10 @@ impl Engine {
         let mut jobs = self.jobs.on_record();
         jobs.retain(|entry| {
             let is_of_space = matches!(entry.aim, Aim::Space { id: of, .. } if of == id);
-            entry.pool == pool.id() && (entry.kind == JobKind::Drain || is_of_space)
+            entry.pool == pool.id() && (entry.is(&DrainJob) || is_of_space)
         });
         let last = jobs.iter().max_by_key(|entry| entry.id);
-        last.is_some_and(|last| last.kind == JobKind::Convert && last.state() == JobState::CalledOff)
+        last.is_some_and(|last| last.is(&ConvertJob) && last.state() == JobState::CalledOff)
     }
 
     /// Begins to widen rows behind a change that has added disks. What cannot be begun is said, and stays as it is.

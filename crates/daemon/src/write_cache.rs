@@ -2,15 +2,18 @@
 
 use std::rc::Rc;
 
-use dolmen_api::{Change, DrainWriteCache, ErrorBody, ErrorCode, Job, JobKind, ResizeWriteCache};
+use dolmen_api::{Change, DrainWriteCache, ErrorBody, ErrorCode, ResizeWriteCache, Simple};
+use dolmen_pool::LocalFuture;
 use dolmen_space::{SpaceError, WriteCache, WriteCacheDrain, WriteCacheResize};
 use dolmen_units::Bytes;
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::jobs::record::Aim;
-use crate::jobs::registry::{Entry, Outcome, Start};
+use crate::job::{Ending, Job};
+use crate::jobs::aim::Aim;
+use crate::jobs::entry::{Entry, Outcome, Start};
+use crate::jobs::kind::{Kind, Rank};
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 
 pub(crate) fn view_write_cache(cache: &WriteCache) -> dolmen_api::WriteCache {
@@ -96,6 +99,64 @@ fn step_of(name: &str, change: &WriteCacheResize, waiting: Bytes) -> Vec<String>
         format!("put in place what lies in the part of {name} that goes, {waiting} at most"),
         format!("make it smaller, from {before} to {after}, and give {} on disks back", change.released()),
     ]
+}
+
+/// Gives a write cache another size.
+pub(crate) struct WriteCacheJob;
+
+impl Kind for WriteCacheJob {
+    fn word(&self) -> &'static str {
+        "write_cache"
+    }
+
+    fn doing(&self) -> &'static str {
+        "changing the size of"
+    }
+
+    fn rank(&self) -> Option<Rank> {
+        Some(Rank::Asked)
+    }
+
+    fn verb(&self) -> &'static str {
+        "resize"
+    }
+
+    /// Rows that are to leave a write cache are not filled while its job is held, so it keeps the slot.
+    fn yields(&self) -> bool {
+        false
+    }
+
+    fn is_about(&self, aim: Aim) -> bool {
+        matches!(aim, Aim::WriteCache { .. })
+    }
+}
+
+impl Job for WriteCacheJob {
+    fn resume<'a>(
+        &'a self,
+        engine: &'a Rc<Engine>,
+        pool: &'a Rc<OpenPool>,
+        entry: &'a Rc<Entry>,
+    ) -> LocalFuture<'a, ()> {
+        Box::pin(async move {
+            if let Aim::WriteCache { survives, size } = entry.aim {
+                engine.start_resizing(pool, (survives, size), Some(Rc::clone(entry))).await;
+            }
+        })
+    }
+
+    fn ending(&self, _engine: &Engine, _entry: &Entry) -> Ending {
+        Ending { step: "the write cache keeps the size that it has", undo: Undo::NotNeeded }
+    }
+
+    fn stop<'a>(
+        &'a self,
+        engine: &'a Rc<Engine>,
+        entry: &'a Rc<Entry>,
+        request: Simple,
+    ) -> LocalFuture<'a, Answer<Change>> {
+        Box::pin(engine.stop_asked(self, entry, request))
+    }
 }
 
 impl Engine {
@@ -185,10 +246,10 @@ impl Engine {
         pool: &Rc<OpenPool>,
         (survives, size): (u8, Bytes),
         again: Option<Rc<Entry>>,
-    ) -> Job {
+    ) -> dolmen_api::Job {
         let (spaces, name) = (Rc::clone(&pool.spaces), name_of(&pool.name(), survives));
         let aim = Aim::WriteCache { survives, size };
-        let start = Start { kind: JobKind::WriteCache, subject: name.clone(), aim, again };
+        let start = Start { kind: &WriteCacheJob, subject: name.clone(), aim, again };
         self.start_job(pool, start, move |course| async move {
             match spaces.resize_write_cache(survives, size, &course.progress).await {
                 Ok(changed) => Ok(Outcome::Done(format!("{name} has {} now", changed.after))),

@@ -1,13 +1,16 @@
 //! How fast a job has been, and how long it may still take.
 
-use std::cell::{Cell, RefCell};
+use std::any::Any;
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_api::Eta;
 use dolmen_block_io::Instant;
-use dolmen_space::{Progress, Scrub};
+use dolmen_space::Progress;
+use serde_json::Value;
 
-use crate::scrub::ScrubFindings;
+use crate::jobs::kind::OwnState;
 
 /// The shortest stretch that says anything.
 const SAMPLE_MIN: Duration = Duration::from_millis(500);
@@ -20,29 +23,43 @@ pub(crate) struct Course {
     pub(crate) progress: Progress,
     /// Bytes that it copies or verifies, at most; zero where nobody knows. Known when it begins, and the same until it ends.
     pub(crate) bytes_max: Cell<u64>,
-    /// Position of a scrub, and what it has found before that.
-    pub(crate) scrub: Scrub,
-    pub(crate) found: RefCell<ScrubFindings>,
-    /// Whether a scrub has read everything, and only has to report it: it cannot be joined.
-    pub(crate) is_ending: Cell<bool>,
+    /// State of its own, of a kind that has one.
+    own: Option<Rc<dyn OwnState>>,
     /// Whether it is held because another job goes before it.
     yields: Cell<bool>,
 }
 
 impl Course {
-    /// Returns the course of a scrub that has found so much before.
-    pub(crate) fn of_scrub(scrub: Scrub, found: ScrubFindings) -> Self {
-        Self { scrub, found: RefCell::new(found), ..Self::default() }
+    /// Returns the course of a job with this state of its own.
+    pub(crate) fn with(own: Option<Rc<dyn OwnState>>) -> Self {
+        Self { own, ..Self::default() }
     }
 
-    /// Returns the course of the same scrub in another process, or after its pool was closed: it resumes at its last checkpoint.
-    pub(crate) fn resumed(&self) -> Self {
-        let resumed = Self::of_scrub(Scrub::at(self.scrub.checkpoint()), self.found.borrow().clone());
+    /// Returns the state of its own, if it is such a one.
+    pub(crate) fn own<T: OwnState>(&self) -> Option<&T> {
+        let own: &dyn Any = self.own.as_deref()?;
+        own.downcast_ref()
+    }
+
+    /// Returns what goes on record of the state of its own.
+    pub(crate) fn recorded(&self) -> Option<Value> {
+        self.own.as_deref().map(OwnState::recorded)
+    }
+
+    /// Returns the number of checkpoints of its own state.
+    pub(crate) fn checkpoints(&self) -> u64 {
+        self.own.as_deref().map_or(0, OwnState::checkpoints)
+    }
+
+    /// Returns the course of the same job in another process, or after its pool was closed, where it resumes at its last
+    /// checkpoint; none for one that begins anew.
+    pub(crate) fn resumed(&self) -> Option<Self> {
+        let resumed = Self::with(Some(self.own.as_deref()?.resumed()));
         resumed.bytes_max.set(self.bytes_max.get());
         resumed.progress.total.set(self.progress.total.get());
         resumed.progress.done.set(self.progress.done.get());
         resumed.progress.bytes.set(self.progress.bytes.get());
-        resumed
+        Some(resumed)
     }
 
     /// Holds it for a job that goes before it.

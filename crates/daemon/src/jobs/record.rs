@@ -4,23 +4,26 @@
 //! Two small files, each replaced whole. Nothing in here decides anything about data: what a pool has to go on with stands on
 //! its disks. A file that cannot be used is named in the log and kept aside; numbers go on from the other one.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use dolmen_api::{JobKind, JobPriority, JobState};
 use dolmen_space::{JobShare, Provisioning};
-use dolmen_units::{Bytes, DiskId, PoolId, SpaceId};
+use dolmen_units::{Bytes, PoolId, SpaceId};
 use rustix::time::{ClockId, clock_gettime};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use crate::config::POOLS_MAX;
 use crate::files::{FILE_BYTES_MAX, read_if_any, write_durably};
 use crate::io_worker::IoWorker;
-use crate::jobs::registry::{ENDED_MAX, UNFINISHED_MAX};
+use crate::jobs::aim::Aim;
+use crate::jobs::kind::{Kind, Lookup, OwnState};
+use crate::jobs::limits::{ENDED_MAX, UNFINISHED_MAX};
 use crate::jobs::share as job_share;
-use crate::scrub::{RecordedScrub, SCRUB_TEXT_MAX};
 
 /// The version of the file.
 const VERSION: u32 = 1;
@@ -30,10 +33,12 @@ const NUMBER_FILE: &str = "job-number";
 pub(crate) const TEXT_BYTES_MAX: usize = 512;
 /// What a job takes in the file, at most: each byte of a text may need six.
 const JOB_TEXT_MAX: usize = 1024 + 2 * 6 * TEXT_BYTES_MAX;
+/// What the state of its own of a job takes in the file, at most; of a pool one job at a time has such a state.
+pub(crate) const OWN_TEXT_MAX: usize = 48 << 10;
 /// Jobs that nobody asked for and that are not counted with the others, for each pool.
 const BY_ITSELF_MAX: usize = 3;
 const _: () = assert!(
-    ((ENDED_MAX + UNFINISHED_MAX + BY_ITSELF_MAX * POOLS_MAX) * JOB_TEXT_MAX + POOLS_MAX * SCRUB_TEXT_MAX)
+    ((ENDED_MAX + UNFINISHED_MAX + BY_ITSELF_MAX * POOLS_MAX) * JOB_TEXT_MAX + POOLS_MAX * OWN_TEXT_MAX)
         as u64
         <= FILE_BYTES_MAX,
     "a file that was written is read whole"
@@ -52,19 +57,6 @@ struct RecordedSpace {
     id: u64,
     #[serde(default)]
     provisioning: Option<dolmen_api::Provisioning>,
-}
-
-/// What a job is about, beside its pool. What was put off, or went on when the daemon ended, is found again by it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Aim {
-    /// All of the pool.
-    Pool,
-    /// The disk that a replacement fills, or that is removed or emptied.
-    Disk(DiskId),
-    /// The size that the write cache for spaces that survive the loss of so many disks is to have.
-    WriteCache { survives: u8, size: Bytes },
-    /// The space that is converted, and whether it is to be thin or fixed behind that.
-    Space { id: SpaceId, provisioning: Option<Provisioning> },
 }
 
 /// A job as it is on record.
@@ -88,9 +80,6 @@ pub(crate) struct RecordedJob {
     /// The same; 0 for no limit.
     #[serde(default, deserialize_with = "if_known")]
     latency_limit_ms: Option<u64>,
-    /// Where a scrub that has not ended resumes; missing, or none that this version knows: at its beginning.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "if_known")]
-    pub(crate) scrub: Option<RecordedScrub>,
     #[serde(default)]
     pub(crate) began_s: Option<u64>,
     #[serde(default)]
@@ -107,11 +96,14 @@ pub(crate) struct RecordedJob {
     pub(crate) total_bytes: u64,
     #[serde(default)]
     pub(crate) done_bytes: u64,
+    /// State of its own, of a job that has not ended, under the word of its kind; in addition, fields of later versions.
+    #[serde(flatten)]
+    own: BTreeMap<String, Value>,
 }
 
 impl RecordedJob {
     /// A job of a pool, with what it is about.
-    pub(crate) fn new(id: u64, (pool, pool_name): (PoolId, &str), kind: JobKind, aim: Aim) -> Self {
+    pub(crate) fn new(id: u64, (pool, pool_name): (PoolId, &str), kind: &dyn Kind, aim: Aim) -> Self {
         let (disk, write_cache, space) = match aim {
             Aim::Pool => (None, None, None),
             Aim::Disk(disk) => (Some(disk.to_string()), None, None),
@@ -130,7 +122,7 @@ impl RecordedJob {
             id,
             pool: pool.to_string(),
             pool_name: pool_name.to_owned(),
-            kind,
+            kind: kind.wire(),
             subject: String::new(),
             disk,
             write_cache,
@@ -138,7 +130,6 @@ impl RecordedJob {
             state: JobState::Waiting,
             priority: None,
             latency_limit_ms: None,
-            scrub: None,
             began_s: None,
             ended_s: None,
             ran_s: 0,
@@ -147,12 +138,22 @@ impl RecordedJob {
             rows_done: 0,
             total_bytes: 0,
             done_bytes: 0,
+            own: BTreeMap::new(),
         }
     }
 
     /// How it shares the disks with clients.
-    pub(crate) fn job_share(&self) -> JobShare {
-        job_share::recorded(self.kind, self.priority, self.latency_limit_ms)
+    pub(crate) fn job_share(&self, kind: &dyn Kind) -> JobShare {
+        job_share::recorded(kind.usual_share(), self.priority, self.latency_limit_ms)
+    }
+
+    /// Returns the state of its own, unless there is none that this version knows.
+    pub(crate) fn own_state(&self, kind: &dyn Kind) -> Option<Rc<dyn OwnState>> {
+        self.own.get(kind.word()).and_then(|recorded| kind.recalled_state(recorded))
+    }
+
+    pub(crate) fn set_own_state(&mut self, recorded: Value) {
+        self.own.insert(self.kind.as_str().to_owned(), recorded);
     }
 
     pub(crate) fn set_job_share(&mut self, job_share: JobShare) {
@@ -166,32 +167,29 @@ impl RecordedJob {
     }
 
     /// What it is about, unless that does not fit what it does.
-    pub(crate) fn aim(&self) -> Option<Aim> {
-        match (self.kind, &self.disk, self.write_cache, self.space) {
-            (JobKind::Scrub | JobKind::Resync | JobKind::Rebalance | JobKind::Purge, None, None, None) => {
-                Some(Aim::Pool)
+    pub(crate) fn aim(&self, kind: &dyn Kind) -> Option<Aim> {
+        let aim = match (&self.disk, self.write_cache, self.space) {
+            (None, None, None) => Aim::Pool,
+            (Some(disk), None, None) => Aim::Disk(disk.parse().ok()?),
+            (None, Some(RecordedSize { survives, size_bytes }), None) => {
+                Aim::WriteCache { survives, size: Bytes(size_bytes) }
             }
-            (JobKind::Replace | JobKind::Drain | JobKind::Empty, Some(disk), None, None) => {
-                disk.parse().ok().map(Aim::Disk)
-            }
-            (JobKind::WriteCache, None, Some(RecordedSize { survives, size_bytes }), None) => {
-                Some(Aim::WriteCache { survives, size: Bytes(size_bytes) })
-            }
-            (JobKind::Convert, None, None, Some(RecordedSpace { id, provisioning })) => {
+            (None, None, Some(RecordedSpace { id, provisioning })) => {
                 let provisioning = provisioning.map(|provisioning| match provisioning {
                     dolmen_api::Provisioning::Thin => Provisioning::Thin,
                     dolmen_api::Provisioning::Fixed => Provisioning::Fixed,
                 });
-                Some(Aim::Space { id: SpaceId(id), provisioning })
+                Aim::Space { id: SpaceId(id), provisioning }
             }
-            _ => None,
-        }
+            (Some(_) | None, _, _) => return None,
+        };
+        kind.is_about(aim).then_some(aim)
     }
 }
 
 /// A value of a record, unless it is none that this version knows: nothing is lost with it but a wish.
 fn if_known<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Option<T>, D::Error> {
-    let value = serde_json::Value::deserialize(from)?;
+    let value = Value::deserialize(from)?;
     Ok(serde_json::from_value(value).ok())
 }
 
@@ -235,7 +233,7 @@ enum Unfit {
     Number(#[from] std::num::ParseIntError),
 }
 
-fn parse(text: &str) -> Result<Recorded, Unfit> {
+fn parse(text: &str, kinds: Lookup) -> Result<Recorded, Unfit> {
     let Versioned { version } = serde_json::from_str(text)?;
     if version != VERSION {
         return Err(Unfit::Version { found: version });
@@ -244,7 +242,8 @@ fn parse(text: &str) -> Result<Recorded, Unfit> {
     let mut before = 0;
     for job in &recorded.jobs {
         let is_next = job.id > before && job.id <= recorded.last;
-        if !is_next || job.pool().is_none() || job.aim().is_none() {
+        let aim = kinds(&job.kind).and_then(|kind| job.aim(kind));
+        if !is_next || job.pool().is_none() || aim.is_none() {
             return Err(Unfit::Job { id: job.id });
         }
         before = job.id;
@@ -295,10 +294,10 @@ pub(crate) fn read<T, E: std::error::Error + 'static>(
     Content::Unusable
 }
 
-fn read_all(folder: &Path, now_s: u64) -> Found {
+fn read_all(folder: &Path, now_s: u64, kinds: Lookup) -> Found {
     let number = |text: &str| text.trim().parse::<u64>().map_err(Unfit::from);
     let number = read("jobs", &folder.join(NUMBER_FILE), now_s, number);
-    let recorded = read("jobs", &folder.join(JOBS_FILE), now_s, parse);
+    let recorded = read("jobs", &folder.join(JOBS_FILE), now_s, |text| parse(text, kinds));
     let is_new = matches!((&number, &recorded), (Content::Missing, Content::Missing));
     let number = if let Content::Usable(number) = number { Some(number) } else { None };
     let recorded = if let Content::Usable(recorded) = recorded { Some(recorded) } else { None };
@@ -313,11 +312,17 @@ fn read_all(folder: &Path, now_s: u64) -> Found {
 pub(crate) struct JobFiles {
     folder: PathBuf,
     file_worker: Rc<IoWorker>,
+    kinds: Lookup,
 }
 
 impl JobFiles {
-    pub(crate) fn new(folder: PathBuf, file_worker: Rc<IoWorker>) -> Self {
-        Self { folder, file_worker }
+    pub(crate) fn new(folder: PathBuf, file_worker: Rc<IoWorker>, kinds: Lookup) -> Self {
+        Self { folder, file_worker, kinds }
+    }
+
+    /// Returns the kind that records call so.
+    pub(crate) fn kind_of(&self, kind: &JobKind) -> Option<&'static dyn Kind> {
+        (self.kinds)(kind)
     }
 
     /// What is on record.
@@ -325,8 +330,8 @@ impl JobFiles {
     /// # Errors
     /// When nobody could look.
     pub(crate) async fn read(&self) -> io::Result<Found> {
-        let folder = self.folder.clone();
-        self.file_worker.run(move || Ok(read_all(&folder, seconds_now()))).await
+        let (folder, kinds) = (self.folder.clone(), self.kinds);
+        self.file_worker.run(move || Ok(read_all(&folder, seconds_now(), kinds))).await
     }
 
     /// Puts the last number that was given on record.
@@ -358,12 +363,20 @@ mod tests {
     use std::fs;
 
     use dolmen_space::Priority;
+    use dolmen_units::DiskId;
 
     use super::*;
+    use crate::conversion::ConvertJob;
+    use crate::job_table::kind_of;
+    use crate::rebalance::RebalanceJob;
+    use crate::removal::DrainJob;
+    use crate::replacement::ReplaceJob;
+    use crate::scrub::ScrubJob;
+    use crate::write_cache::WriteCacheJob;
 
     const NOW: u64 = 1_700_000_000;
 
-    fn job(id: u64, kind: JobKind, aim: Aim) -> RecordedJob {
+    fn job(id: u64, kind: &dyn Kind, aim: Aim) -> RecordedJob {
         RecordedJob {
             subject: "d".to_owned(),
             result: Some("3 slabs\n\u{7}".to_owned()),
@@ -374,11 +387,11 @@ mod tests {
 
     fn all() -> Vec<RecordedJob> {
         vec![
-            job(2, JobKind::Scrub, Aim::Pool),
-            job(3, JobKind::Replace, Aim::Disk(DiskId([2; 16]))),
-            job(7, JobKind::WriteCache, Aim::WriteCache { survives: 2, size: Bytes::mib(64) }),
-            job(8, JobKind::Rebalance, Aim::Pool),
-            job(9, JobKind::Convert, Aim::Space { id: SpaceId(3), provisioning: Some(Provisioning::Fixed) }),
+            job(2, &ScrubJob, Aim::Pool),
+            job(3, &ReplaceJob, Aim::Disk(DiskId([2; 16]))),
+            job(7, &WriteCacheJob, Aim::WriteCache { survives: 2, size: Bytes::mib(64) }),
+            job(8, &RebalanceJob, Aim::Pool),
+            job(9, &ConvertJob, Aim::Space { id: SpaceId(3), provisioning: Some(Provisioning::Fixed) }),
         ]
     }
 
@@ -388,37 +401,41 @@ mod tests {
 
     #[test]
     fn a_record_reads_back_and_what_makes_no_sense_is_refused() {
-        let recorded = parse(&text(9, all())).unwrap();
+        let recorded = parse(&text(9, all()), kind_of).unwrap();
         assert_eq!((recorded.last, &recorded.jobs), (9, &all()));
-        assert_eq!(recorded.jobs[1].aim(), Some(Aim::Disk(DiskId([2; 16]))));
+        assert_eq!(recorded.jobs[1].aim(&ReplaceJob), Some(Aim::Disk(DiskId([2; 16]))));
         let mut backwards = all();
         backwards.reverse();
-        let stranger = RecordedJob { pool: "tank".to_owned(), ..job(2, JobKind::Scrub, Aim::Pool) };
-        let aimless = job(2, JobKind::Drain, Aim::Pool);
+        let stranger = RecordedJob { pool: "tank".to_owned(), ..job(2, &ScrubJob, Aim::Pool) };
+        let aimless = job(2, &DrainJob, Aim::Pool);
         for (last, jobs) in [(8, all()), (9, backwards), (9, vec![stranger]), (9, vec![aimless])] {
-            assert!(matches!(parse(&text(last, jobs)), Err(Unfit::Job { .. })));
+            assert!(matches!(parse(&text(last, jobs), kind_of), Err(Unfit::Job { .. })));
         }
-        assert!(matches!(parse("{\"version\":2,\"all\":[]}"), Err(Unfit::Version { found: 2 })));
-        assert!(matches!(parse(&text(9, all())[..80]), Err(Unfit::Json(_))));
+        assert!(matches!(parse("{\"version\":2,\"all\":[]}", kind_of), Err(Unfit::Version { found: 2 })));
+        assert!(matches!(parse(&text(9, all())[..80], kind_of), Err(Unfit::Json(_))));
     }
 
     /// Scenario: a record of an earlier version, without an effort; and one of a later version, with words that are none here.
     #[test]
     fn an_unknown_priority_is_the_default_and_refuses_nothing() {
-        let usual = job_share::usual(JobKind::Scrub);
-        let mut set = job(2, JobKind::Scrub, Aim::Pool);
-        assert_eq!(set.job_share(), usual);
+        let usual = ScrubJob.usual_share();
+        let mut set = job(2, &ScrubJob, Aim::Pool);
+        assert_eq!(set.job_share(&ScrubJob), usual);
         let high = JobShare { priority: Priority::High, latency_limit: None };
         set.set_job_share(high);
         let written = text(2, vec![set]);
-        assert_eq!(parse(&written).unwrap().jobs[0].job_share(), high);
+        assert_eq!(parse(&written, kind_of).unwrap().jobs[0].job_share(&ScrubJob), high);
         for (one, other) in [
             (r#""priority":"high","latency_limit_ms":0"#, r#""none":0"#),
             (r#""priority":"high","latency_limit_ms":0"#, r#""priority":"utmost","latency_limit_ms":"1s""#),
             (r#""priority":"high","latency_limit_ms":0"#, r#""priority":7,"latency_limit_ms":-5"#),
         ] {
             assert!(written.contains(one), "{written}");
-            assert_eq!(parse(&written.replace(one, other)).unwrap().jobs[0].job_share(), usual, "{other}");
+            assert_eq!(
+                parse(&written.replace(one, other), kind_of).unwrap().jobs[0].job_share(&ScrubJob),
+                usual,
+                "{other}"
+            );
         }
     }
 
@@ -442,7 +459,7 @@ mod tests {
             for (name, content) in [(NUMBER_FILE, number), (JOBS_FILE, jobs)] {
                 content.iter().for_each(|content| fs::write(folder.path().join(name), content).unwrap());
             }
-            let found = read_all(folder.path(), NOW);
+            let found = read_all(folder.path(), NOW, kind_of);
             assert_eq!((found.last, found.jobs.len()), (expected, count), "{number:?} {jobs:?}");
             let left = fs::read_dir(folder.path()).unwrap().count();
             assert_eq!(left, usize::from(number.is_some()) + usize::from(jobs.is_some()));

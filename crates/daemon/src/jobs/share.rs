@@ -2,35 +2,23 @@
 
 use std::time::Duration;
 
-use dolmen_api::{ErrorBody, ErrorCode, JobKind, JobPriority, SetJob};
+use dolmen_api::{ErrorBody, ErrorCode, JobPriority, SetJob};
 use dolmen_space::{JobShare, Priority};
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 
 /// The longest latency limit; the shortest is a millisecond.
 const LIMIT_MS_MAX: u64 = 60_000;
 /// The latency limit of what can wait.
 const USUAL_LIMIT: Duration = Duration::from_millis(50);
 
-/// The effort of a job of which nobody has said anything.
-pub(crate) fn usual(kind: JobKind) -> JobShare {
-    match kind {
-        // Redundancy is to be whole again in a time that has a bound.
-        JobKind::Resync
-        | JobKind::Replace
-        | JobKind::Drain
-        | JobKind::WriteCache
-        | JobKind::Purge
-        | JobKind::Empty => JobShare { priority: Priority::Normal, latency_limit: None },
-        JobKind::Scrub | JobKind::Rebalance | JobKind::Convert => {
-            JobShare { priority: Priority::Low, latency_limit: Some(USUAL_LIMIT) }
-        }
-    }
-}
+/// Share of what restores redundancy or room, which is to end in a time that has a bound.
+pub(crate) const NORMAL: JobShare = JobShare { priority: Priority::Normal, latency_limit: None };
+/// Share of what can wait.
+pub(crate) const PATIENT: JobShare = JobShare { priority: Priority::Low, latency_limit: Some(USUAL_LIMIT) };
 
 /// The effort that is on record, as far as it can be one; the rest is as usual.
-pub(crate) fn recorded(kind: JobKind, priority: Option<JobPriority>, limit_ms: Option<u64>) -> JobShare {
-    let usual = usual(kind);
+pub(crate) fn recorded(usual: JobShare, priority: Option<JobPriority>, limit_ms: Option<u64>) -> JobShare {
     JobShare {
         priority: priority.map_or(usual.priority, priority_for),
         latency_limit: limit_ms.and_then(limit_of).unwrap_or(usual.latency_limit),
@@ -142,12 +130,12 @@ mod tests {
 
     #[test]
     fn what_is_on_record_and_cannot_be_is_as_usual() {
-        let usual = usual(JobKind::Scrub);
-        assert_eq!(recorded(JobKind::Scrub, None, Some(u64::MAX)), usual);
+        let usual = PATIENT;
+        assert_eq!(recorded(usual, None, Some(u64::MAX)), usual);
         assert_eq!(
-            recorded(JobKind::Scrub, Some(JobPriority::High), None),
+            recorded(usual, Some(JobPriority::High), None),
             JobShare { priority: Priority::High, ..usual }
         );
-        assert_eq!(recorded(JobKind::Scrub, None, Some(0)), JobShare { latency_limit: None, ..usual });
+        assert_eq!(recorded(usual, None, Some(0)), JobShare { latency_limit: None, ..usual });
     }
 }

@@ -11,50 +11,16 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use dolmen_api::JobKind;
 use dolmen_block_io::sync::Notify;
+use dolmen_space::{JobShare, Spaces};
 
 use crate::jobs::course::Course;
-
-/// Order of jobs: a job yields to those of a higher rank, and waits for those of its own that came before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Rank {
-    /// Reads everything, and takes days: nothing is at risk while it waits.
-    Background,
-    /// Moves what could stay where it is.
-    Spread,
-    /// Asked for by a person.
-    Asked,
-    /// Redundancy is whole, and at risk, or a part of it comes back.
-    Pressing,
-    /// Redundancy is not whole before it has ended, or a disk cannot leave.
-    Urgent,
-}
-
-impl Rank {
-    /// Returns the rank of a job of a kind; none for one that takes no slot, because it reads and writes no slabs: a full pool does
-    /// not wait to be given room.
-    pub(crate) fn of(kind: JobKind) -> Option<Self> {
-        match kind {
-            JobKind::Resync | JobKind::Replace | JobKind::Drain => Some(Self::Urgent),
-            JobKind::Empty => Some(Self::Pressing),
-            JobKind::WriteCache | JobKind::Convert => Some(Self::Asked),
-            JobKind::Rebalance => Some(Self::Spread),
-            JobKind::Scrub => Some(Self::Background),
-            JobKind::Purge => None,
-        }
-    }
-}
-
-/// Whether a job of a kind is held while one of a higher rank waits. Rows that are to leave a write cache are not filled while its
-/// job is held, so that one keeps the slot.
-fn yields(kind: JobKind) -> bool {
-    kind != JobKind::WriteCache
-}
+use crate::jobs::kind::{Kind, Rank};
 
 /// The slot.
-#[derive(Default)]
 pub(crate) struct JobSlot {
+    /// The spaces of the pool, which share its disks with the job at work.
+    spaces: Rc<Spaces>,
     is_taken: Cell<bool>,
     /// Jobs that wait for it: those of the highest rank first, and of those the one that came first.
     waiting: RefCell<BTreeSet<(Reverse<Rank>, u64)>>,
@@ -62,7 +28,14 @@ pub(crate) struct JobSlot {
     notify: Notify,
     coming: Rc<Announced>,
     /// The job that has it.
-    at_work: RefCell<Option<(JobKind, Rank, Rc<Course>)>>,
+    at_work: RefCell<Option<Running>>,
+}
+
+/// The job that has the slot.
+struct Running {
+    kind: &'static dyn Kind,
+    rank: Rank,
+    course: Rc<Course>,
 }
 
 /// The slot, held until dropped.
@@ -108,6 +81,24 @@ impl Drop for Coming {
 }
 
 impl JobSlot {
+    /// The slot of a pool.
+    pub(crate) fn new(spaces: Rc<Spaces>) -> Self {
+        Self {
+            spaces,
+            is_taken: Cell::default(),
+            waiting: RefCell::default(),
+            tickets: Cell::default(),
+            notify: Notify::new(),
+            coming: Rc::default(),
+            at_work: RefCell::default(),
+        }
+    }
+
+    /// Sets how the pool shares its disks between jobs and clients.
+    pub(crate) fn set_job_share(&self, job_share: JobShare) {
+        self.spaces.set_job_share(job_share);
+    }
+
     /// Announces an urgent job, before anything of the pool is changed for it and until it asks for the slot: no patient one takes
     /// that change for the end of its work. Whoever announces waits for no job meanwhile.
     pub(crate) fn announce(&self) -> Coming {
@@ -136,9 +127,9 @@ impl JobSlot {
     }
 
     /// The job that has the turn begins, or goes on.
-    pub(crate) fn begin(&self, kind: JobKind, rank: Rank, course: &Rc<Course>) {
+    pub(crate) fn begin(&self, kind: &'static dyn Kind, rank: Rank, course: &Rc<Course>) {
         course.go_on();
-        self.at_work.replace(Some((kind, rank, Rc::clone(course))));
+        self.at_work.replace(Some(Running { kind, rank, course: Rc::clone(course) }));
         // Another may have asked between its taking the turn and this.
         self.yield_if_asked();
     }
@@ -146,9 +137,9 @@ impl JobSlot {
     /// Holds the job at work, if one of a higher rank waits.
     fn yield_if_asked(&self) {
         let at_work = self.at_work.borrow();
-        let Some((kind, rank, course)) = at_work.as_ref() else { return };
+        let Some(Running { kind, rank, course }) = at_work.as_ref() else { return };
         let highest = self.waiting.borrow().first().map(|(rank, _)| rank.0);
-        if yields(*kind) && highest.is_some_and(|highest| highest > *rank) {
+        if kind.yields() && highest.is_some_and(|highest| highest > *rank) {
             course.yield_slot();
         }
     }
