@@ -1,6 +1,5 @@
 //! Disks that stay away: once a set time has passed, what they had is rebuilt on the others (docs/design/0015).
 
-use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -10,119 +9,26 @@ use dolmen_api::{Change, ErrorBody, ErrorCode, SetRepairAfter, duration};
 use dolmen_block_io::Instant;
 use dolmen_causes::in_one_line;
 use dolmen_placement::Offer;
-use dolmen_pool::{Disk, Pool, PoolState};
+use dolmen_pool::{Disk, PoolState};
 use dolmen_space::{Emptied, Progress};
-use dolmen_units::{DiskId, Epoch, SpaceId};
+use dolmen_units::{DiskId, SpaceId};
 
 use crate::answer::Answer;
 use crate::emptying::EmptyJob;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::findings::is_here;
 use crate::jobs::aim::Aim;
 use crate::jobs::entry::{Entry, Outcome, Start};
-use crate::names::Occupant;
+use crate::leaving::{check_that_it_is_alone, check_that_it_may_leave};
+use crate::narrowing::narrowings;
 use crate::plan::{Undo, made, planned};
-use crate::removal::{DrainJob, check_that_it_is_alone, check_that_it_may_leave};
-use crate::widening::narrowings;
+use crate::removal::DrainJob;
+use crate::state::failing::is_here;
+use crate::state::places::Occupant;
 
 /// How soon, and how seldom, it is tried to give a disk up for which the others had no room.
 const PAUSE_MIN: Duration = Duration::from_secs(2);
 const PAUSE_MAX: Duration = Duration::from_secs(600);
-
-/// What this daemon has seen of absent disks of a pool.
-#[derive(Default)]
-pub(crate) struct Absences {
-    since: RefCell<BTreeMap<DiskId, Instant>>,
-    /// How long one may be away, as it was at the last look; `None` for ever.
-    limit: Cell<Option<Duration>>,
-    /// Members that the pool does without because they stayed away, and that no person removed.
-    excluded: RefCell<BTreeSet<DiskId>>,
-    /// Why those that have been away for too long were not given up, at the last try.
-    refused: RefCell<BTreeMap<DiskId, ErrorBody>>,
-    /// Those of which something was rebuilt although they were not given up.
-    rebuilt: RefCell<BTreeSet<DiskId>>,
-    /// Those of which something was left that could have been rebuilt, and the epoch in which that was tried.
-    tried: RefCell<BTreeMap<DiskId, Epoch>>,
-    /// Those of which somebody wants nothing rebuilt.
-    stopped: RefCell<BTreeSet<DiskId>>,
-    /// Disks that somebody let go of, as far as this daemon knows.
-    let_go: RefCell<BTreeSet<DiskId>>,
-    /// What is where absent disks were, as it was seen last.
-    places: RefCell<BTreeMap<DiskId, Occupant>>,
-    /// When that is tried again, and how long the pause was.
-    next: Cell<(Instant, Duration)>,
-}
-
-impl Absences {
-    /// Whether the pool gave a disk up by itself.
-    pub(crate) fn is_excluded(&self, disk: DiskId) -> bool {
-        self.excluded.borrow().contains(&disk)
-    }
-
-    pub(crate) fn note_let_go(&self, disk: DiskId) {
-        self.let_go.borrow_mut().insert(disk);
-    }
-
-    /// Whether somebody let go of it, and it has not been back since.
-    pub(crate) fn is_let_go(&self, disk: DiskId) -> bool {
-        self.let_go.borrow().contains(&disk)
-    }
-
-    /// Whether anything is where an absent disk was; nothing where nobody has looked yet.
-    pub(crate) fn is_something_at_its_path(&self, disk: DiskId) -> Option<bool> {
-        self.places.borrow().get(&disk).map(|occupant| *occupant != Occupant::Nothing)
-    }
-
-    /// What is where an absent disk was; nothing where nobody has looked yet.
-    pub(crate) fn at_place_of(&self, disk: DiskId) -> Option<Occupant> {
-        self.places.borrow().get(&disk).copied()
-    }
-
-    /// Has nothing of a disk rebuilt before it has been back.
-    pub(crate) fn note_stopped(&self, disk: DiskId) {
-        self.stopped.borrow_mut().insert(disk);
-    }
-
-    /// Whether somebody wants that.
-    pub(crate) fn is_stopped(&self, disk: DiskId) -> bool {
-        self.stopped.borrow().contains(&disk)
-    }
-
-    /// Has what was refused tried again, at once.
-    pub(crate) fn retry(&self) {
-        self.refused.borrow_mut().clear();
-        self.next.take();
-    }
-
-    pub(crate) fn abandon(&self, disk: DiskId) {
-        self.excluded.borrow_mut().insert(disk);
-    }
-
-    pub(crate) fn take_back(&self, disk: DiskId) {
-        self.excluded.borrow_mut().remove(&disk);
-    }
-
-    /// What becomes of an absent disk if nobody does anything, in words.
-    pub(crate) fn outlook(&self, pool: &Pool, disk: &Disk, now: Instant) -> Option<String> {
-        let limit =
-            self.limit.get().filter(|_| pool.state() == PoolState::Writable && pool.is_active(disk))?;
-        if let Some(why) = self.refused.borrow().get(&disk.id()) {
-            let why = why.message.trim_end_matches("; nothing was changed");
-            let what = match self.rebuilt.borrow().contains(&disk.id()) {
-                true => "of what it had, some is rebuilt on other disks, and the rest is not",
-                false => "what it had is not rebuilt on other disks",
-            };
-            return Some(format!("{what}: {why}"));
-        }
-        let away = self.since.borrow().get(&disk.id()).map(|since| now.since(*since)).unwrap_or_default();
-        let when = match limit.saturating_sub(away).as_secs() {
-            0 => "as soon as that can be begun".to_owned(),
-            left => format!("in {}", duration(left)),
-        };
-        Some(format!("else what it had is rebuilt on the other disks {when}, if they have room"))
-    }
-}
 
 impl OpenPool {
     /// Where absent disks were, as far as that is a path.

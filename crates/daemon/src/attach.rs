@@ -9,19 +9,19 @@ use std::rc::Rc;
 
 use dolmen_api::{AttachSpace, AttachedBy, Attachments, Change, ErrorBody, ErrorCode, SCHEMA, Transport};
 use dolmen_block_linux::DriverChoice;
-use dolmen_fuse::{
-    Access, AttachError, DetachError, Holder, LoopError, MountError, RingsUnusable, StartError, Wanted,
-};
+use dolmen_fuse::{Access, AttachError, DetachError, Holder, Wanted};
 use dolmen_pool::PoolState;
 use dolmen_space::{Segment, Space};
 use dolmen_ublk::{Devices, RecordFile};
 
 use crate::answer::Answer;
+use crate::attach_fault::{body, loop_fault, rings_fault};
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::plan::{Undo, made, planned};
 use crate::spaces::two_sides;
-use crate::transports::{Makers, Refused, Shown, key_of};
+use crate::state::transports::{Makers, Refused, Shown};
+use crate::transports::key_of;
 
 /// What is looked at for a table of partitions: both kinds begin within the first two blocks.
 const TABLE_BYTES: usize = 8192;
@@ -318,58 +318,6 @@ fn attached_text(shown: &Shown, by: &[Holder]) -> String {
     } else {
         format!("space {link} is attached, {}", holders_text(by))
     }
-}
-
-fn body(code: ErrorCode, error: &dyn std::error::Error) -> ErrorBody {
-    ErrorBody::new(code, error.to_string()).caused_by(error)
-}
-
-pub(crate) fn start_fault(error: &StartError) -> ErrorBody {
-    match error {
-        StartError::Mount(inner) => mount_fault(inner),
-        StartError::Rings(inner) => rings_fault(inner),
-        StartError::NotNegotiated { .. } => body(ErrorCode::Missing, error),
-        StartError::Setting { .. } => body(ErrorCode::Config, error),
-        StartError::System { .. }
-        | StartError::DescriptorHolder(_)
-        | StartError::Region(_)
-        | StartError::Ledger(_) => body(ErrorCode::Io, error),
-    }
-}
-
-fn rings_fault(error: &RingsUnusable) -> ErrorBody {
-    let code = match error {
-        RingsUnusable::Fuse(inner) => return mount_fault(inner),
-        RingsUnusable::Absent
-        | RingsUnusable::Off
-        | RingsUnusable::NoRing { .. }
-        | RingsUnusable::Processors { .. } => ErrorCode::Missing,
-        RingsUnusable::Switch { .. } => ErrorCode::Io,
-    };
-    body(code, error)
-        .hint("attach it without --transport: the fastest way that works and survives the daemon is taken")
-}
-
-const ADVICE: &str = "run the daemon as root with the modules fuse and loop loaded, or use `dolmen serve`";
-
-fn mount_fault(error: &MountError) -> ErrorBody {
-    let code = match error {
-        MountError::NoFuse { .. } => ErrorCode::Missing,
-        MountError::NotPermitted { .. } => ErrorCode::Permission,
-        MountError::Failed { .. } => ErrorCode::Io,
-        MountError::Occupied { .. } => ErrorCode::Busy,
-    };
-    body(code, error).hint(ADVICE)
-}
-
-fn loop_fault(error: &LoopError) -> ErrorBody {
-    let code = match error {
-        LoopError::NoLoop { .. } | LoopError::NotDirect { .. } => ErrorCode::Missing,
-        LoopError::NotPermitted { .. } => ErrorCode::Permission,
-        LoopError::Contended => ErrorCode::Busy,
-        LoopError::Failed { .. } => ErrorCode::Io,
-    };
-    body(code, error).hint(ADVICE)
 }
 
 fn attach_fault(error: &AttachError) -> ErrorBody {

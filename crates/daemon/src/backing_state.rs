@@ -6,82 +6,15 @@
 
 use std::rc::Rc;
 
-use dolmen_api::{BackingState, Finding, FindingCode, Health, Object};
+use dolmen_api::{Finding, Health, Object};
 use dolmen_disk::{Extent, ExtentError};
 use dolmen_pool::Disk;
-use dolmen_units::Bytes;
 
+use crate::advice::Advice;
 use crate::engine::OpenPool;
-use crate::findings::found;
-use crate::health::Advice;
-use crate::names::Occupant;
-
-/// What has become of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Backing {
-    /// The file has no name any more.
-    Removed,
-    /// The file is no longer than this.
-    CutTo(Bytes),
-    /// The device is gone.
-    Unplugged,
-}
-
-impl Backing {
-    /// As the API has it.
-    pub(crate) fn kind(self) -> BackingState {
-        match self {
-            Self::Removed => BackingState::Removed,
-            Self::CutTo(_) => BackingState::CutShort,
-            Self::Unplugged => BackingState::Unplugged,
-        }
-    }
-
-    fn code(self) -> FindingCode {
-        match self {
-            Self::Removed => FindingCode::DiskFileRemoved,
-            Self::CutTo(_) => FindingCode::DiskCutShort,
-            Self::Unplugged => FindingCode::DiskUnplugged,
-        }
-    }
-
-    /// What that means for a disk.
-    fn why(self, disk: &Disk) -> String {
-        let name = disk.name();
-        match self {
-            Self::Removed => format!(
-                "the file of {name} was removed: what is on it can be read and written for as long as this daemon runs, and is \
-                 lost when it ends"
-            ),
-            Self::CutTo(found) => format!(
-                "the file of {name} was cut to {found} of {}: what was behind that is lost, and the disk leaves with the next \
-                 flush",
-                disk.member().capacity
-            ),
-            Self::Unplugged => {
-                format!(
-                    "the device of {name} is gone: the disk leaves with the next command that it is given"
-                )
-            }
-        }
-    }
-
-    /// What to do about it.
-    fn todo(self, open: &OpenPool, disk: &Disk) -> String {
-        let (pool, slot, called) = (open.name(), disk.slot().0, open.called(disk));
-        match self {
-            Self::Removed => format!(
-                "`dolmen disk replace {pool} {slot} NEW` before this daemon ends, which moves what {called} has to another disk"
-            ),
-            Self::CutTo(_) => format!(
-                "`dolmen disk replace {pool} {slot} NEW`, which makes what {called} had again from the other disks"
-            ),
-            Self::Unplugged => format!(
-                "attach {called} again and `dolmen disk online {pool} {slot}`, or `dolmen disk replace {pool} {slot} NEW`"
-            ),
-        }
-    }
-}
+use crate::finding::found;
+use crate::state::backing::Backing;
+use crate::state::places::Occupant;
 
 impl OpenPool {
     /// Notes what was seen of disks, by their names; what is new is logged, once.
@@ -139,7 +72,11 @@ impl OpenPool {
         let advice = |disk: &Rc<Disk>| {
             let backing_state = self.backing_state_of(disk)?;
             let object = Object::disk(name.as_str(), disk.slot().0);
-            Some(Advice::new(backing_state.code(), object, backing_state.todo(self, disk)))
+            Some(Advice::new(
+                backing_state.code(),
+                object,
+                backing_state.todo(&name, &self.called(disk), disk),
+            ))
         };
         disks.iter().filter_map(advice).collect()
     }

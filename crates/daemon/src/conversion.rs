@@ -20,7 +20,7 @@ use crate::jobs::entry::{Entry, Outcome, Start};
 use crate::jobs::kind::{Kind, Rank};
 use crate::jobs::share;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
-use crate::view::resiliency_of;
+use crate::resiliency::resiliency_of;
 use crate::words::counted;
 
 /// Moves the rows of a space to another layout.

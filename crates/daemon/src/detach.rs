@@ -18,7 +18,8 @@ use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::findings::{absent_names, to_attach_absent};
 use crate::plan::{Figures, Undo, made, planned};
-use crate::transports::{Shown, key_of};
+use crate::state::transports::Shown;
+use crate::transports::key_of;
 
 /// What stands in the way of a flush.
 struct Obstacle {

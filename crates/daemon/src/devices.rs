@@ -5,15 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_api::{Device, DeviceState, ErrorBody, ErrorCode};
-use dolmen_block_io::BlockDevice;
-use dolmen_block_io::sleep;
 use dolmen_block_io::sync::join_all;
+use dolmen_block_io::{BlockDevice, sleep};
 use dolmen_block_linux::{DeviceStacks, LinuxDevice, OpenError, OpenOptions, in_use, name_of, path_of};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Contents, Extent, Label, look};
@@ -26,6 +25,7 @@ use crate::below::{space_in, with_stacks};
 use crate::config::Scan;
 use crate::engine::Engine;
 use crate::fault;
+use crate::identity::{Identity, identity};
 use crate::same_medium::Medium;
 
 const BLOCK_CLASS: &str = "/sys/class/block";
@@ -417,17 +417,6 @@ fn held_elsewhere(pool: &str, held: Vec<String>) -> ErrorBody {
     error.hint(format!("if that is another daemon, ask it: `dolmen pool export {pool}` with its --socket; or end that process"))
 }
 
-/// See [`identity`].
-pub(crate) type Identity = (bool, u64, u64);
-
-/// What tells one device from another: the number of a block device, the file system and inode of a file.
-pub(crate) fn identity(path: &Path) -> Option<Identity> {
-    use std::os::unix::fs::FileTypeExt;
-    let status = fs::metadata(path_of(path)).ok()?;
-    let block = status.file_type().is_block_device();
-    Some(if block { (true, status.rdev(), 0) } else { (false, status.dev(), status.ino()) })
-}
-
 /// A disk of the system that nobody uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnusedDisk {
@@ -500,12 +489,6 @@ fn no_room_for_metadata(path: &Path, extent: &Extent, error: std::io::Error) -> 
     ErrorBody::new(ErrorCode::NoSpace, message)
         .on(name)
         .hint("make room on the file system below, or use another disk")
-}
-
-/// Whether it is a file that nobody may write to, root included.
-pub(crate) fn is_immutable(path: &Path) -> bool {
-    let flags = fs::File::open(path_of(path)).ok().and_then(|file| rustix::fs::ioctl_getflags(&file).ok());
-    flags.is_some_and(|flags| flags.contains(rustix::fs::IFlags::IMMUTABLE))
 }
 
 /// Whether it is a block device that takes no writes. It can be opened for writing all the same, and the other disks

@@ -3,13 +3,10 @@
 //!
 //! Invariant: what somebody stopped, or what left something, is not begun again before the disk has had as many errors again.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_api::{Change, JobState, Simple};
-use dolmen_block_io::Instant;
 use dolmen_mutation::mutation;
 use dolmen_pool::{Disk, LocalFuture, PoolState};
 use dolmen_space::{Emptied, Progress};
@@ -18,57 +15,17 @@ use dolmen_units::DiskId;
 use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::findings::{FAILING_ERRORS, is_here};
 use crate::job::{Ending, Job, Standing, disk_of};
 use crate::jobs::aim::Aim;
-use crate::jobs::entry::{Entry, Outcome, Start};
+use crate::jobs::entry::{Entry, JobView, Outcome, Start};
 use crate::jobs::kind::{Kind, Rank};
 use crate::plan::Undo;
+use crate::state::failing::is_here;
 use crate::words::counted;
 
 /// How soon, and how seldom, it is looked again whether what a failing disk has fits on the others.
 const PAUSE_MIN: Duration = Duration::from_secs(2);
 const PAUSE_MAX: Duration = Duration::from_secs(600);
-
-/// What is known of the emptying of a pool's disks.
-#[derive(Default)]
-pub(crate) struct Emptyings {
-    /// How many errors a disk had when it was stopped, or left something.
-    held_off: RefCell<BTreeMap<DiskId, u64>>,
-    /// Why what a disk has does not fit on the others, at the last try.
-    refused: RefCell<BTreeMap<DiskId, String>>,
-    /// When that is tried again, and how long the pause was.
-    next: Cell<(Instant, Duration)>,
-}
-
-impl Emptyings {
-    /// What goes on record of a disk.
-    pub(crate) fn held_off(&self, disk: DiskId) -> Option<u64> {
-        self.held_off.borrow().get(&disk).copied()
-    }
-
-    /// Has it not begun again before the disk has had as many errors again.
-    pub(crate) fn hold_off(&self, disk: DiskId, errors: u64) {
-        self.held_off.borrow_mut().insert(disk, errors);
-    }
-
-    /// Whether nothing has happened since that a new try would be for.
-    fn is_held_off(&self, disk: DiskId, errors: u64) -> bool {
-        self.held_off(disk).is_some_and(|then| errors < then.saturating_add(then.max(FAILING_ERRORS)))
-    }
-
-    /// Has what did not fit tried again, at once.
-    pub(crate) fn retry(&self) {
-        self.refused.borrow_mut().clear();
-        self.next.take();
-    }
-
-    fn forget_all_but(&self, failing: &[Rc<Disk>]) {
-        let is_failing = |id: &DiskId| failing.iter().any(|disk| disk.id() == *id);
-        self.held_off.borrow_mut().retain(|id, _| is_failing(id));
-        self.refused.borrow_mut().retain(|id, _| is_failing(id));
-    }
-}
 
 /// Moves everything off a disk that is failing, to the others, or rebuilds there what one that stays away has of spaces that can do
 /// without it; the disk stays in the pool.
@@ -170,9 +127,8 @@ impl OpenPool {
     }
 
     /// What becomes of what a failing disk has, in words.
-    pub(crate) fn outlook_of_failing(&self, disk: &Disk, jobs: &[dolmen_api::Job]) -> Option<String> {
-        let is_of_it =
-            |job: &&dolmen_api::Job| job.kind.as_str() == EmptyJob.word() && job.subject == disk.name();
+    pub(crate) fn outlook_of_failing(&self, disk: &Disk, jobs: &[JobView]) -> Option<String> {
+        let is_of_it = |job: &&JobView| job.kind.word() == EmptyJob.word() && job.subject == disk.name();
         if let Some(job) = jobs.iter().find(is_of_it) {
             return Some(format!("what it has is moved to the other disks (job {})", job.id));
         }

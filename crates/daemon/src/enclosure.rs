@@ -7,11 +7,11 @@ use dolmen_api::{Change, ErrorBody, ErrorCode, Finding, FindingCode, Health, Obj
 use dolmen_pool::{Disk, Pool};
 use dolmen_units::Name;
 
+use crate::advice::Advice;
 use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::findings::found;
-use crate::health::Advice;
+use crate::finding::found;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::words::counted;
 

@@ -2,7 +2,6 @@
 //!
 //! A pool in which nothing thin can grow is not reported: that it is full was intended.
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, Finding, FindingCode, Health, Object, SetAlertAt};
@@ -10,86 +9,14 @@ use dolmen_placement::{Offer, Placer};
 use dolmen_pool::{DiskState, PoolState};
 use dolmen_space::{Resiliency, SpaceSpec, slab_units};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
-use serde::{Deserialize, Serialize};
 
 use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::findings::found;
+use crate::finding::found;
 use crate::jobs::record::seconds_now;
 use crate::plan::{Undo, made, planned};
-
-const HOUR_S: u64 = 3600;
-const DAY_S: u64 = 24 * HOUR_S;
-/// How long a look at a pool is kept, and how long a pace is reckoned from at most.
-const WEEK_S: u64 = 7 * DAY_S;
-/// Looks of less than this together say nothing of a pace.
-const SPAN_MIN_S: u64 = DAY_S;
-/// One each hour of a week, and some.
-const LOOKS_MAX: usize = 200;
-/// Number of days before a pool is full from which on a warning is reported.
-const DAYS_REPORTED: u64 = 14;
-
-/// How much of a pool was used, and when.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Look {
-    at_s: u64,
-    used: u64,
-}
-
-/// What is known of how a pool fills.
-#[derive(Debug, Default)]
-pub(crate) struct Filling {
-    looks: RefCell<Vec<Look>>,
-    /// Percents of fullness at which the pool warns, ascending.
-    thresholds: RefCell<Vec<u8>>,
-    is_known: Cell<bool>,
-}
-
-impl Filling {
-    /// Keeps one look an hour, of a week. A clock that went back forgets what is of the future.
-    pub(crate) fn note(&self, now_s: u64, used: u64) {
-        let mut looks = self.looks.borrow_mut();
-        looks.retain(|look| look.at_s <= now_s && look.at_s + WEEK_S >= now_s);
-        if looks.last().is_none_or(|last| last.at_s + HOUR_S <= now_s) {
-            looks.push(Look { at_s: now_s, used });
-        }
-        let surplus = looks.len().saturating_sub(LOOKS_MAX);
-        looks.drain(..surplus);
-    }
-
-    pub(crate) fn looks(&self) -> Vec<Look> {
-        self.looks.borrow().clone()
-    }
-
-    pub(crate) fn recall(&self, looks: &[Look]) {
-        let mut known = looks.to_vec();
-        known.sort_by_key(|look| look.at_s);
-        self.looks.replace(known);
-    }
-
-    /// Days until `left` bytes more are used at the pace of the last week; `None` where it does not grow, or too little is known.
-    fn days_left(&self, now_s: u64, used: u64, left: u64) -> Option<u64> {
-        let looks = self.looks.borrow();
-        let first = looks.iter().find(|look| look.at_s <= now_s && look.at_s + WEEK_S >= now_s)?;
-        let (span_s, grown) = (now_s - first.at_s, used.saturating_sub(first.used));
-        if span_s < SPAN_MIN_S || grown == 0 {
-            return None;
-        }
-        let seconds = u128::from(left) * u128::from(span_s) / u128::from(grown);
-        u64::try_from(seconds / u128::from(DAY_S)).ok()
-    }
-}
-
-/// The highest threshold that is reached.
-fn reached(thresholds: &[u8], used: u64, left: u64) -> Option<u8> {
-    let percent = percent_used(used, left);
-    thresholds.iter().copied().filter(|at| u128::from(*at) <= percent).max()
-}
-
-fn percent_used(used: u64, left: u64) -> u128 {
-    u128::from(used) * 100 / u128::from((used + left).max(1))
-}
+use crate::state::filling::{DAYS_REPORTED, percent_used, reached};
 
 /// That a threshold is reached, and how far it is from it: a pool that comes and goes around one is reported with another each time.
 fn reached_text(name: &str, at: u8, used: u64, left: u64) -> String {
@@ -203,6 +130,7 @@ fn in_words(percents: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::filling::{DAY_S, Filling, HOUR_S, LOOKS_MAX, WEEK_S};
 
     const GIB: u64 = 1 << 30;
 

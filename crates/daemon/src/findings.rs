@@ -11,24 +11,19 @@ use dolmen_units::{Bytes, SpaceId};
 
 use crate::enclosure::rows_share;
 use crate::engine::OpenPool;
+use crate::finding::found;
 use crate::keep_room::room_used;
 use crate::plan::{Offered, room_for};
 use crate::reserve::lacks_reserve;
 use crate::rooms::yield_now;
-use crate::slow::Slow;
+use crate::state::failing::{FAILING_ERRORS, is_here};
+use crate::state::latencies::Slow;
 use crate::words::counted;
 
 /// Ranges of lost data that are named one by one.
 const PLACES_MAX: usize = 3;
-/// So many errors of reading make a disk one that is asked only where nobody else has what it has.
-pub(crate) const FAILING_ERRORS: u64 = 10;
 /// A pool is nearly full for a thin space when what it can still take is below this part of what it has.
 const NEAR_PARTS: u64 = 10;
-
-/// Whether a disk takes part. One that failed keeps its seat in a pool that stopped for it, and takes part no more.
-pub(crate) fn is_here(disk: &Disk) -> bool {
-    disk.is_present() && !disk.has_failed()
-}
 
 pub(crate) fn absent_names(open: &OpenPool) -> Vec<String> {
     let disks = open.spaces.pool().disks();
@@ -506,9 +501,4 @@ fn waiting(open: &OpenPool) -> Vec<Finding> {
         findings.push(found(FindingCode::RemovalWaits, Health::Warning, object, text));
     }
     findings
-}
-
-/// A finding of which there cannot be more or less.
-pub(crate) fn found(code: FindingCode, health: Health, object: Object, text: String) -> Finding {
-    Finding { code, health, object, text, amount: 0 }
 }

@@ -5,23 +5,21 @@ use std::rc::Rc;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, ForgetDisk};
 use dolmen_pool::Disk;
-use dolmen_space::{DeclaredLost, Lost, Progress, Space, SpaceRange};
-use dolmen_units::{Bytes, Name};
+use dolmen_space::{Lost, Space};
 
 use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::findings::is_here;
 use crate::jobs::aim::Aim;
+use crate::leaving::{check_that_it_is_alone, figures_of_removing, steps_of_removing};
+use crate::narrowing::narrowings;
 use crate::plan::{Undo, check_typed, made, planned};
-use crate::removal::{DrainJob, check_that_it_is_alone, figures_of_removing, steps_of_removing};
+use crate::removal::DrainJob;
+use crate::state::failing::is_here;
 use crate::trash::{called, to_lose};
-use crate::widening::narrowings;
 
 /// Ranges that are named one by one, of each space.
 const RANGES_MAX: usize = 8;
-/// Ranges that are told in the log of the daemon when they are lost.
-const LOGGED_MAX: usize = 64;
 
 impl Engine {
     /// Does without a disk that is gone: what it had is rebuilt on the others. Where something was on it alone, nothing is done unless
@@ -152,36 +150,6 @@ impl Alone {
 
 fn check_consent(pool: &OpenPool, request: &ForgetDisk) -> Answer<()> {
     check_typed(request.destroy.as_deref(), pool.name().as_str(), "what a lost disk alone had of pool")
-}
-
-/// Declares lost what only disks that are declared lost had, and logs it; returns the text that follows what was done.
-pub(crate) async fn abandon(owner: &OpenPool, disk: &Disk, progress: &Progress) -> Answer<String> {
-    if is_here(disk) || !owner.spaces.pool().is_declared_lost(disk) {
-        return Ok(String::new());
-    }
-    let excluded = owner.spaces.declare_rows_lost(progress).await.map_err(|error| fault::space(&error))?;
-    for range in excluded.lost.iter().take(LOGGED_MAX) {
-        tracing::error!(pool = %owner.name(), disk = disk.name(), %range, "content without any copy was declared lost");
-    }
-    Ok(in_words(&excluded))
-}
-
-fn in_words(excluded: &DeclaredLost) -> String {
-    let mut of_spaces: Vec<(&Name, Bytes)> = Vec::new();
-    for SpaceRange { space, length, .. } in &excluded.lost {
-        match of_spaces.last_mut().filter(|(last, _)| *last == space) {
-            Some((_, sum)) => *sum = *sum + *length,
-            None => of_spaces.push((space, *length)),
-        }
-    }
-    let reported: Vec<String> =
-        of_spaces.iter().map(|(space, bytes)| format!("{bytes} of {space}")).collect();
-    match reported.is_empty() {
-        true => String::new(),
-        false => {
-            format!("; declared lost, and not readable before it is written again: {}", reported.join(", "))
-        }
-    }
 }
 
 fn check_that_it_is_absent(pool: &OpenPool, disk: &Rc<Disk>, request: &ForgetDisk) -> Answer<()> {

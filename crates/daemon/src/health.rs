@@ -3,38 +3,36 @@
 use std::rc::Rc;
 
 use dolmen_api::{
-    API_VERSION, ErrorBody, ErrorCode, Finding, FindingCode, Health, Job, JobState, Object, SCHEMA, Status,
+    API_VERSION, ErrorBody, ErrorCode, Finding, FindingCode, Health, JobState, Object, SCHEMA, Status,
     Version,
 };
 use dolmen_block_io::Instant;
 use dolmen_pool::{Disk, PoolState};
 use dolmen_space::{DataLossKind, Space};
 
+use crate::advice::Advice;
 use crate::answer::Answer;
 use crate::enclosure::apart_advice;
 use crate::engine::{ClosedPool, Engine, OpenPool};
 use crate::fault;
+use crate::finding::found;
 use crate::findings::{
-    found, is_only_backing_full, short_of_room, slow_disks, to_attach_absent, unseen_errors,
-    waiting_removals, waiting_replacements, without_labels,
+    is_only_backing_full, short_of_room, slow_disks, to_attach_absent, unseen_errors, waiting_removals,
+    waiting_replacements, without_labels,
 };
-use crate::job_table::kind_of;
-use crate::jobs::entry::Entry;
-use crate::jobs::kind::Kind;
+use crate::jobs::entry::{Entry, JobView};
 use crate::keep_room::room_advice;
 use crate::reserve::reserve_advice;
 use crate::rooms::yield_now;
-use crate::scrub::ScrubJob;
-use crate::slow::Slow;
+use crate::state::latencies::Slow;
 use crate::words::counted;
 
-pub(crate) fn doing(job: &Job) -> String {
+pub(crate) fn doing(job: &JobView) -> String {
     let percent = job.done_percent().unwrap_or_default();
     let mut state =
         if job.state == JobState::Waiting { "waiting".to_owned() } else { format!("{percent} %") };
     state.extend(job.eta.map(|eta| format!(", still takes {}", eta.words())));
-    let doing = kind_of(&job.kind).map_or("at work on", Kind::doing);
-    format!("{doing} {} (job {}, {state})", job.subject, job.id)
+    format!("{} {} (job {}, {state})", job.kind.doing(), job.subject, job.id)
 }
 
 /// How a job that stands goes on.
@@ -43,30 +41,8 @@ pub(crate) fn to_resume(entry: &Entry) -> Option<String> {
     is_paused.then(|| format!("`dolmen job resume {}`: {} is paused", entry.id, entry.what()))
 }
 
-/// What to do, and about what.
-#[derive(Debug, Clone)]
-pub(crate) struct Advice {
-    about: Vec<(FindingCode, Object)>,
-    pub(crate) text: String,
-}
-
-impl Advice {
-    pub(crate) fn new(code: FindingCode, object: Object, text: String) -> Self {
-        Self { about: vec![(code, object)], text }
-    }
-
-    fn for_disk(open: &OpenPool, code: FindingCode, disk: &Disk, text: String) -> Self {
-        Self::new(code, Object::disk(open.name(), disk.slot().0), text)
-    }
-
-    /// Whether it is about this.
-    pub(crate) fn is_for(&self, finding: &Finding) -> bool {
-        self.about.iter().any(|(code, object)| *code == finding.code && *object == finding.object)
-    }
-}
-
 /// What to do about disks that are here and had errors.
-fn for_disks_with_errors(open: &OpenPool, jobs: &[Job]) -> Vec<Advice> {
+fn for_disks_with_errors(open: &OpenPool, jobs: &[JobView]) -> Vec<Advice> {
     let (name, mut todo) = (open.name(), Vec::new());
     let (backing_full, failing): (Vec<_>, Vec<_>) =
         unseen_errors(open).into_iter().partition(|(_, errors)| is_only_backing_full(errors));
@@ -97,7 +73,7 @@ fn for_disks_with_errors(open: &OpenPool, jobs: &[Job]) -> Vec<Advice> {
 }
 
 /// What to do about a disk that is failing, and what is being done.
-fn for_failing(open: &OpenPool, disk: &Disk, jobs: &[Job]) -> String {
+fn for_failing(open: &OpenPool, disk: &Disk, jobs: &[JobView]) -> String {
     let (name, slot) = (open.name(), disk.slot().0);
     let outlook = open.outlook_of_failing(disk, jobs).map(|text| format!("{text}; ")).unwrap_or_default();
     format!(
@@ -123,9 +99,9 @@ fn for_slow_disks(open: &OpenPool) -> Vec<Advice> {
 }
 
 /// What to do about disks that were taken in without one of their labels.
-fn for_disks_without_labels(open: &OpenPool, jobs: &[Job]) -> Vec<Advice> {
+fn for_disks_without_labels(open: &OpenPool, jobs: &[JobView]) -> Vec<Advice> {
     let name = open.name();
-    let scrub = jobs.iter().find(|job| job.kind.as_str() == ScrubJob.word());
+    let scrub = jobs.iter().find(|job| job.kind.verifies_all());
     let verify = match scrub {
         Some(job) => format!("wait for job {}, which verifies all that it holds", job.id),
         None => {
@@ -207,7 +183,7 @@ fn for_absent(open: &OpenPool, disk: &Disk, now: Instant) -> String {
 }
 
 /// What somebody should do about a pool, its disks and its spaces.
-pub(crate) async fn advice(open: &OpenPool, jobs: &[Job], now: Instant) -> Vec<Advice> {
+pub(crate) async fn advice(open: &OpenPool, jobs: &[JobView], now: Instant) -> Vec<Advice> {
     let name = open.name();
     let mut todo = Vec::new();
     let pool = Object::pool(name.as_str());
@@ -222,7 +198,7 @@ pub(crate) async fn advice(open: &OpenPool, jobs: &[Job], now: Instant) -> Vec<A
             return vec![Advice::new(FindingCode::PoolStopped, pool, to_attach_absent(open))];
         }
     }
-    let is_replacing = jobs.iter().any(|job| kind_of(&job.kind).is_some_and(Kind::takes_disk_out));
+    let is_replacing = jobs.iter().any(|job| job.kind.takes_disk_out());
     let is_missed =
         |disk: &&Rc<Disk>| !disk.is_present() && !is_replacing && !open.spaces.pool().is_declared_lost(disk);
     for disk in open.spaces.pool().disks().iter().filter(is_missed) {

@@ -4,7 +4,7 @@
 
 use std::rc::Rc;
 
-use dolmen_api::{Change, JobState, Simple};
+use dolmen_api::{Change, ErrorBody, ErrorCode, JobState, Simple};
 use dolmen_pool::{Disk, LocalFuture};
 use dolmen_units::DiskId;
 
@@ -78,4 +78,18 @@ pub(crate) trait Job: Kind {
 /// Returns a disk of a pool.
 pub(crate) fn disk_of(pool: &OpenPool, wanted: DiskId) -> Option<Rc<Disk>> {
     pool.spaces.pool().disks().into_iter().find(|disk| disk.id() == wanted)
+}
+
+/// Refuses a change of a job that ends already.
+pub(crate) fn ending(entry: &Entry) -> ErrorBody {
+    let message = format!("{} is ending already; nothing was changed", entry.what());
+    let hint = format!("`dolmen jobs {}` shows what comes of it", entry.id);
+    ErrorBody::new(ErrorCode::Busy, message).on(entry.id.to_string()).hint(hint)
+}
+
+/// Refuses a change of a job whose pool is not open.
+pub(crate) fn not_open(entry: &Entry) -> ErrorBody {
+    let message = format!("pool {} is not open; nothing was changed", entry.pool_name);
+    let hint = format!("attach its disks, then `dolmen pool import --pool {}`", entry.pool_name);
+    ErrorBody::new(ErrorCode::NoSuchPool, message).on(entry.id.to_string()).hint(hint)
 }

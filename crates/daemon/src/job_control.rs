@@ -10,7 +10,7 @@ use dolmen_units::PoolId;
 
 use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
-use crate::job::{Ending, Job, Standing};
+use crate::job::{Ending, Job, Standing, ending};
 use crate::job_table::job_of;
 use crate::jobs::course::Course;
 use crate::jobs::entry::{Entry, Outcome, Start};
@@ -310,16 +310,4 @@ impl Engine {
         };
         Ok(self.stated(entry, plan, message))
     }
-}
-
-pub(crate) fn ending(entry: &Entry) -> ErrorBody {
-    let message = format!("{} is ending already; nothing was changed", entry.what());
-    let hint = format!("`dolmen jobs {}` shows what comes of it", entry.id);
-    ErrorBody::new(ErrorCode::Busy, message).on(entry.id.to_string()).hint(hint)
-}
-
-pub(crate) fn not_open(entry: &Entry) -> ErrorBody {
-    let message = format!("pool {} is not open; nothing was changed", entry.pool_name);
-    let hint = format!("attach its disks, then `dolmen pool import --pool {}`", entry.pool_name);
-    ErrorBody::new(ErrorCode::NoSuchPool, message).on(entry.id.to_string()).hint(hint)
 }

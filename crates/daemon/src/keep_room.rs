@@ -8,11 +8,11 @@ use dolmen_pool::{KEEP_ROOM_FOR_MAX, PoolState};
 use dolmen_space::{Resiliency, Space, SpaceSpec, slab_units};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
 
+use crate::advice::Advice;
 use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::findings::found;
-use crate::health::Advice;
+use crate::finding::found;
 use crate::plan::{Figures, Undo, made, planned, repairable_for, usual_room};
 use crate::words::counted;
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::{boot_id, read_if_any, remove_durably, write_durably};
 use crate::io_worker::IoWorker;
-use crate::listeners::Network;
+use crate::network::Network;
 
 /// The version of the files.
 const VERSION: u32 = 1;

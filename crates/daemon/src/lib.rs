@@ -15,9 +15,11 @@
 //! | `control`, `api_socket` | the API's routes |
 //! | `caller`, `engine`, `io_worker` | messages to the engine's thread, what it owns, threads for what blocks |
 //! | `arbiter`, `epoch_record`, `ledger`, `history` | which epoch is in force; which pools were open, and what of them was served; what was found damaged |
-//! | `member`, `devices`, `below`, `opening`, `pools`, `disks`, `spaces`, `limits`, `reserve`, `jobs`, `scrub`, `shutdown` | what can be asked for |
+//! | `member`, `devices`, `below`, `opening`, `pools`, `disks`, `spaces`, `limits`, `reserve`, `scrub`, `shutdown` | what can be asked for |
 //! | `attach`, `transports`, `kernel`, `worker_pool`, `nbd`, `listeners`, `listener` | the ways in |
 //! | `absent`, `offline` | disks that stay away, and disks that are let go of |
+//! | `job`, `job_table`, `jobs`, `job_control` | what a job is, the table of jobs, the service of jobs, and requests for them |
+//! | `state` | what the engine keeps of all pools and of each; it knows neither the engine nor an open pool |
 //! | `trash`, `trash_age` | spaces that were deleted: listed, restored, purged; how long they were there |
 //! | `watch`, `names`, `backing_state` | what is done without being asked for |
 //! | `findings`, `why`, `events`, `event_record` | what is the matter, why, and what has happened |
@@ -29,10 +31,12 @@
 //! Invariant: nothing is told to be done before what has to survive the daemon is on record.
 
 mod absent;
+mod advice;
 mod answer;
 mod api_socket;
 mod arbiter;
 mod attach;
+mod attach_fault;
 mod backing_state;
 mod bay;
 mod below;
@@ -40,6 +44,7 @@ mod caller;
 mod config;
 mod control;
 mod conversion;
+mod declared_lost;
 mod detach;
 mod devices;
 mod disks;
@@ -54,10 +59,12 @@ mod fault;
 mod figures;
 mod files;
 mod filling;
+mod finding;
 mod findings;
 mod forget;
 mod health;
 mod history;
+mod identity;
 mod io_worker;
 mod job;
 mod job_control;
@@ -65,6 +72,8 @@ mod job_table;
 mod jobs;
 mod keep_room;
 mod kernel;
+mod kernel_host;
+mod leaving;
 mod ledger;
 mod limits;
 mod listener;
@@ -73,7 +82,9 @@ mod locate;
 mod log;
 mod member;
 mod names;
+mod narrowing;
 mod nbd;
+mod network;
 mod offline;
 mod opening;
 mod plan;
@@ -84,16 +95,19 @@ mod rebalance;
 mod removal;
 mod replacement;
 mod reserve;
+mod resiliency;
 mod resync;
 mod roles;
 mod rooms;
 mod same_medium;
 mod scrub;
+mod serve;
 mod shutdown;
 mod slow;
 mod smart;
 mod smart_parse;
 mod spaces;
+mod state;
 #[cfg(test)]
 mod test_job;
 mod transports;
@@ -130,16 +144,19 @@ pub use log::{LogEnd, init_logging};
 
 use crate::api_socket::ApiSocket;
 use crate::caller::Caller;
-use crate::engine::Engine;
+use crate::engine::{Engine, Services};
 use crate::files::{Deadline, Lock, host_id, make_folder};
 use crate::io_worker::IoWorker;
-use crate::kernel::EngineHost;
-use crate::listeners::Listeners;
-use crate::locate::Locates;
+use crate::job_table::kind_of;
+use crate::jobs::record::JobFiles;
+use crate::jobs::registry::Jobs;
+use crate::kernel_host::EngineHost;
 use crate::names::follow;
 use crate::rooms::Rooms;
 use crate::smart::follow_smart;
-use crate::transports::Transports;
+use crate::state::listeners::Listeners;
+use crate::state::locates::Locates;
+use crate::state::transports::Transports;
 
 /// The setting in the environment that says what is logged, as `tracing-subscriber` reads it.
 pub const LOG_VARIABLE: &str = "DOLMEN_LOG";
@@ -277,15 +294,11 @@ fn engine_thread(config: Config, host: HostId, ready: &SyncSender<Result<Caller,
     let (admitted, arrivals) = handle.mailbox();
     let transports = Transports::new(EngineHost::new(kernel), device_worker);
     let listeners = Listeners::new(admitted);
-    let engine = Engine::new(
-        handle,
-        Rc::new(config),
-        host,
-        Rc::new(file_worker),
-        transports,
-        listeners,
-        Locates::new(locator),
-    );
+    let file_worker = Rc::new(file_worker);
+    let job_files = JobFiles::new(config.state.clone(), Rc::clone(&file_worker), kind_of);
+    let jobs = Rc::new(Jobs::new(job_files));
+    let services = Services { transports, listeners, locates: Locates::new(locator), jobs };
+    let engine = Engine::new(handle, Rc::new(config), host, file_worker, services);
     let following = follow(Rc::downgrade(&engine), watch_worker, runtime.seams().clock);
     runtime.seams().spawner.spawn("names", Box::pin(following));
     let asking = follow_smart(Rc::downgrade(&engine), smart_worker, runtime.seams().clock);

@@ -3,40 +3,33 @@
 //! Which listeners should be open follows from what is served. A listener without TLS is a listener of the engine's own, on
 //! loopback alone; one with TLS is the TLS acceptor's, whose connections arrive here once they have proved who they are.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use dolmen_api::{ErrorBody, ErrorCode, NetworkExport, ServeNetwork, TlsFiles};
+use dolmen_api::{ErrorBody, ErrorCode, NetworkExport, TlsFiles};
 use dolmen_block_io::sync::Notify;
-use dolmen_block_io::{Instant, sleep, within};
-use dolmen_block_linux::{Awaited, Inbox, Listener, Mailbox, Socket};
+use dolmen_block_io::{sleep, within};
+use dolmen_block_linux::{Inbox, Listener, Socket};
 use dolmen_causes::in_one_line;
 use dolmen_nbd::Entrance;
-use dolmen_nbd::option::RefusedOption;
-use serde::{Deserialize, Serialize};
 
 use crate::answer::Answer;
 use crate::engine::Engine;
-use crate::error::DaemonError;
 use crate::listener::keys::{Keys, Stamps, load};
 use crate::listener::pending::Origin;
 use crate::listener::proxy::Arrival;
-use crate::listener::tls_acceptor::{Order, TlsAcceptor};
+use crate::listener::tls_acceptor::Order;
 use crate::nbd::{Client, NbdServer, Served, Visitor, report_end};
+use crate::network::Network;
+use crate::state::listeners::{OpenListener, Watched};
 
-/// Connections over all listeners: a quarter of all places stays with the Unix socket.
-pub(crate) const VISITS_MAX: usize = 192;
-/// Connections over all listeners from one origin.
-pub(crate) const VISITS_OF_ORIGIN_MAX: usize = 128;
 /// How often a listener that cannot be opened is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 /// How often the dates of certificates are looked at while their files stay as they are.
@@ -44,137 +37,6 @@ const DATES_EVERY: Duration = Duration::from_secs(3600);
 /// How long the TLS proxy has to deliver the last words of sessions that have ended.
 const END_LIMIT: Duration = Duration::from_secs(3);
 const ADVICE_TLS: &str = "name a certificate, its key and the authority of your clients: --tls-cert FILE --tls-key FILE --client-ca FILE; or listen on 127.0.0.1";
-
-/// Where on a network a space is served, and to whom. Of the keys there are the paths alone, also on record.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Network {
-    pub(crate) listen: SocketAddr,
-    tls: Option<TlsFiles>,
-    pub(crate) allow: Vec<String>,
-}
-
-impl Network {
-    pub(crate) fn parse(request: ServeNetwork) -> Answer<Self> {
-        let ServeNetwork { listen, tls, allow } = request;
-        match listen.parse() {
-            Ok(listen) => Ok(Self { listen, tls, allow }),
-            Err(_) => {
-                let message = format!("{listen:?} is no address and port; nothing was changed");
-                Err(ErrorBody::new(ErrorCode::BadRequest, message)
-                    .hint("such as 10.0.0.1:10809 or [fd00::1]:10809"))
-            }
-        }
-    }
-}
-
-impl Network {
-    /// The options of `dolmen serve` that ask for it, each behind a space.
-    pub(crate) fn options(&self) -> String {
-        let mut options = format!(" --listen {}", self.listen);
-        if let Some(TlsFiles { certificate, key, client_ca }) = &self.tls {
-            for (option, file) in [("tls-cert", certificate), ("tls-key", key), ("client-ca", client_ca)] {
-                options.push_str(&format!(" --{option} {}", file.display()));
-            }
-        }
-        self.allow.iter().for_each(|name| options.push_str(&format!(" --allow {name}")));
-        options
-    }
-}
-
-/// An open listener.
-struct OpenListener {
-    tls: Option<TlsFiles>,
-    /// Ends the accept loop of a listener without TLS.
-    closed: Rc<(Cell<bool>, Notify)>,
-    /// The listening socket. Whoever accepts from it lets go of it a moment after it was told to; shut down here, it
-    /// listens no more at once, and the address is free for the next listener.
-    socket: OwnedFd,
-}
-
-/// What is known of the files of a listener.
-struct Watched {
-    stamps: Stamps,
-    at: Instant,
-    /// How long that is so, if the files stay as they are.
-    fresh_for: Duration,
-    /// What will keep clients out, or does already.
-    warnings: Vec<String>,
-}
-
-/// What the engine knows of listeners.
-pub(crate) struct Listeners {
-    open: RefCell<BTreeMap<SocketAddr, OpenListener>>,
-    problems: RefCell<BTreeMap<SocketAddr, String>>,
-    watched: RefCell<BTreeMap<SocketAddr, Watched>>,
-    tls_acceptor: RefCell<Option<(TlsAcceptor, Awaited<()>)>>,
-    arrivals: Mailbox<Arrival>,
-    visits: Rc<Visits>,
-}
-
-impl fmt::Debug for Listeners {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listeners").field("visits", &self.visits).finish_non_exhaustive()
-    }
-}
-
-/// Connections that came through listeners, by origin.
-#[derive(Debug, Default)]
-struct Visits {
-    of_origins: RefCell<BTreeMap<Origin, usize>>,
-    count: Cell<usize>,
-}
-
-/// One of them.
-struct Visit {
-    visits: Rc<Visits>,
-    origin: Origin,
-}
-
-impl Visits {
-    /// Counts one more, or says which limit is in its way.
-    fn begin(self: &Rc<Self>, origin: Origin) -> Result<Visit, RefusedOption> {
-        let mut of_origins = self.of_origins.borrow_mut();
-        if of_origins.get(&origin).copied().unwrap_or(0) >= VISITS_OF_ORIGIN_MAX {
-            return Err(RefusedOption::FullForAddress { connections_max: VISITS_OF_ORIGIN_MAX });
-        }
-        if self.count.get() >= VISITS_MAX {
-            return Err(RefusedOption::Full { connections_max: VISITS_MAX });
-        }
-        *of_origins.entry(origin).or_default() += 1;
-        self.count.set(self.count.get() + 1);
-        Ok(Visit { visits: Rc::clone(self), origin })
-    }
-}
-
-impl Drop for Visit {
-    fn drop(&mut self) {
-        let mut of_origins = self.visits.of_origins.borrow_mut();
-        self.visits.count.set(self.visits.count.get() - 1);
-        if let Some(count) = of_origins.get_mut(&self.origin) {
-            *count -= 1;
-            if *count == 0 {
-                of_origins.remove(&self.origin);
-            }
-        }
-    }
-}
-
-impl Listeners {
-    pub(crate) fn new(arrivals: Mailbox<Arrival>) -> Self {
-        let (open, problems, watched, tls_acceptor, visits) = Default::default();
-        Self { open, problems, watched, tls_acceptor, arrivals, visits }
-    }
-
-    /// The TLS acceptor, who is there from the first listener with TLS on.
-    fn tls_acceptor(&self) -> Result<TlsAcceptor, DaemonError> {
-        if let Some((tls_acceptor, _)) = self.tls_acceptor.borrow().as_ref() {
-            return Ok(tls_acceptor.clone());
-        }
-        let (tls_acceptor, ended) = TlsAcceptor::start(self.arrivals.clone())?;
-        *self.tls_acceptor.borrow_mut() = Some((tls_acceptor.clone(), ended));
-        Ok(tls_acceptor)
-    }
-}
 
 fn refused(code: ErrorCode, at: SocketAddr, message: String) -> ErrorBody {
     ErrorBody::new(code, message).on(at.to_string())
@@ -486,7 +348,10 @@ async fn first_of(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
 
 #[cfg(test)]
 mod tests {
+    use dolmen_nbd::option::RefusedOption;
+
     use super::*;
+    use crate::state::listeners::{VISITS_MAX, VISITS_OF_ORIGIN_MAX, Visits};
 
     fn network(listen: &str, is_tls: bool) -> Network {
         let file = || std::path::PathBuf::from("/nowhere");

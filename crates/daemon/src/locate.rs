@@ -5,10 +5,6 @@
 //! - It ends by itself: with its time, the disk, the pool or the daemon. A light that a daemon left on is put out with `--off`.
 //! - The reads are few, and what becomes of them says nothing of the disk.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,12 +12,12 @@ use std::time::Duration;
 use dolmen_api::{Change, ErrorBody, ErrorCode, LocateDisk, duration};
 use dolmen_block_io::{Instant, read, sleep};
 use dolmen_pool::Disk;
-use dolmen_units::{BLOCK_BYTES, DiskId, Epoch};
+use dolmen_units::{BLOCK_BYTES, Epoch};
 
 use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
-use crate::io_worker::IoWorker;
 use crate::plan::{Undo, made, planned};
+use crate::state::locates::is_block_device;
 
 /// How long reads go on, and how long they pause.
 const BURST: Duration = Duration::from_secs(1);
@@ -29,65 +25,6 @@ const BURST: Duration = Duration::from_secs(1);
 const READ_EVERY: Duration = Duration::from_millis(25);
 /// Far apart on the disk, so that it does not answer from its memory.
 const STRIDE: u64 = 7_919;
-
-/// Which disks show where they are.
-pub(crate) struct Locates {
-    /// Asks the kernel for lights, which may take its time.
-    file_worker: IoWorker,
-    /// Each with what ends it.
-    shown: RefCell<BTreeMap<DiskId, Rc<Cell<bool>>>>,
-}
-
-impl Locates {
-    pub(crate) fn new(file_worker: IoWorker) -> Self {
-        Self { file_worker, shown: RefCell::default() }
-    }
-
-    /// Ends what a disk shows; whether it did.
-    fn end(&self, disk: DiskId) -> bool {
-        let ended = self.shown.borrow_mut().remove(&disk);
-        ended.is_some_and(|is_over| !is_over.replace(true))
-    }
-
-    fn begin(&self, disk: DiskId) -> Rc<Cell<bool>> {
-        self.end(disk);
-        let is_over = Rc::new(Cell::new(false));
-        self.shown.borrow_mut().insert(disk, Rc::clone(&is_over));
-        is_over
-    }
-
-    async fn light_of(&self, path: PathBuf, sys: PathBuf) -> Option<PathBuf> {
-        self.file_worker.run(move || Ok(light_of(&path, &sys))).await.ok().flatten()
-    }
-
-    async fn set(&self, light: PathBuf, state: &'static str) -> std::io::Result<()> {
-        self.file_worker.run(move || fs::write(light, state)).await
-    }
-}
-
-fn is_block_device(path: &Path) -> bool {
-    path.metadata().is_ok_and(|found| found.file_type().is_block_device())
-}
-
-/// The file that puts the light of a disk's place on and out.
-fn light_of(path: &Path, sys: &Path) -> Option<PathBuf> {
-    let real = path.canonicalize().ok()?;
-    let is_device = is_block_device(&real);
-    // A file may be called as a disk is. In a folder that stands for the kernel's, everything is what it is called.
-    if !is_device && sys == Path::new(crate::config::SYS_FOLDER) {
-        return None;
-    }
-    let entry = sys.join("class/block").join(real.file_name()?);
-    let whole = match entry.join("partition").exists() {
-        true => entry.canonicalize().ok()?.parent()?.to_path_buf(),
-        false => entry,
-    };
-    let places = fs::read_dir(whole.join("device")).ok()?.flatten();
-    let mut lights = places
-        .filter(|place| place.file_name().to_string_lossy().starts_with("enclosure_device:"))
-        .map(|place| place.path().join("locate"));
-    lights.find(|light| light.exists())
-}
 
 impl Engine {
     /// Has a disk show where it is, or ends that.
@@ -236,8 +173,11 @@ async fn read_somewhere(seams: &dolmen_block_io::Seams, disk: &Disk, now: Instan
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::fs;
     use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::state::locates::light_of;
 
     /// Scenario: a disk in an enclosure, a partition of it, a disk beside it, and a file that is called as the disk is on a system
     /// that has one of that name.

@@ -15,9 +15,9 @@ use dolmen_block_io::{
 use dolmen_block_linux::LinuxDevice;
 use dolmen_units::{Epoch, PoolId};
 
-use crate::devices::{Identity, identity};
-use crate::names::Held;
+use crate::identity::{Identity, identity};
 use crate::same_medium::Medium;
+use crate::state::places::Held;
 
 /// A disk that can be taken away.
 pub(crate) struct MemberDevice {

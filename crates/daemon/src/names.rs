@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -15,26 +15,16 @@ use dolmen_block_io::{Clock, sleep};
 use dolmen_block_linux::{name_of, path_of};
 use dolmen_units::Bytes;
 
-use crate::backing_state::Backing;
 use crate::below::is_on_space;
-use crate::devices::{Identity, identity};
 use crate::engine::Engine;
+use crate::identity::{Identity, identity};
 use crate::io_worker::IoWorker;
+use crate::state::backing::Backing;
+use crate::state::places::{Held, Occupant};
 
 /// How often it is looked whether disks are where they were.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 const OWN_FILES: &str = "/proc/self/fd";
-
-/// A disk in use.
-#[derive(Debug, Clone)]
-pub(crate) struct Held {
-    /// What it is called.
-    pub(crate) name: String,
-    /// What it is.
-    pub(crate) identity: Identity,
-    /// How long it was when it was opened.
-    pub(crate) capacity: Bytes,
-}
 
 /// A new name in the place of an old one.
 type Renamed = (String, String);
@@ -77,16 +67,6 @@ impl Engine {
     fn places_of_absent(&self) -> Vec<PathBuf> {
         self.open_pools().iter().flat_map(|pool| pool.places_of_absent()).collect()
     }
-}
-
-/// What is at a place where a disk was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Occupant {
-    Nothing,
-    /// A file of this length.
-    File(Bytes),
-    /// A device, or what else is no file.
-    Other,
 }
 
 fn look_for_absent(places: Vec<PathBuf>) -> BTreeMap<PathBuf, Occupant> {

@@ -23,7 +23,7 @@ use dolmen_pool::PoolError;
 use dolmen_space::{READ_BYTES_MAX, Segment, Space, SpaceError, Spaces};
 use dolmen_units::{PoolId, SpaceId};
 
-use crate::listeners::Network;
+use crate::network::Network;
 
 const _: () = assert!(PIECE_BYTES_MAX <= READ_BYTES_MAX as u64, "a piece is one read of a space");
 

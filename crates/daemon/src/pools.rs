@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_api::{
-    AddDisks, Change, CreatePool, Destroy, ErrorBody, ErrorCode, EventCode, ImportMode, Job, PoolDocument,
-    SCHEMA, Simple,
+    AddDisks, Change, CreatePool, Destroy, ErrorBody, ErrorCode, EventCode, ImportMode, PoolDocument, SCHEMA,
+    Simple,
 };
 use dolmen_block_io::BlockDevice;
 use dolmen_pool::{
@@ -23,12 +23,13 @@ use crate::enclosure::{Domains, check_count};
 use crate::engine::{ClosedPool, Engine, OpenPool, parse_name};
 use crate::fault;
 use crate::findings::{errors_text, lost_labels_text, slow_disks, unseen_errors, without_labels};
-use crate::history::is_unreadable;
+use crate::jobs::entry::JobView;
 use crate::jobs::kind::Kind as _;
 use crate::ledger::Remembered;
 use crate::plan::{Figures, Undo, check_typed, made, offer_of, planned, usual_room};
 use crate::rebalance::{forecast, steps_after};
 use crate::resync::ResyncJob;
+use crate::state::history::is_unreadable;
 use crate::widening::{Widening, widenings};
 use crate::words::{clients_of, counted};
 
@@ -473,10 +474,10 @@ impl Engine {
         let known: Vec<u64> = jobs().map(|job| job.id).collect();
         self.widen_after(pool, wider, change).await;
         let first = change.job.as_ref().map(|job| job.id);
-        let is_further = |job: &Job| {
-            job.kind.as_str() == ConvertJob.word() && Some(job.id) != first && !known.contains(&job.id)
+        let is_further = |job: &JobView| {
+            job.kind.word() == ConvertJob.word() && Some(job.id) != first && !known.contains(&job.id)
         };
-        change.further_jobs = jobs().filter(is_further).collect();
+        change.further_jobs = jobs().filter(is_further).map(|view| view.job).collect();
         if !following.is_even() {
             self.rebalance_after_adding(pool, change).await;
         }

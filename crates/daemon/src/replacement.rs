@@ -7,11 +7,10 @@ use dolmen_pool::{Disk, LocalFuture};
 use dolmen_space::Progress;
 
 use crate::answer::Answer;
+use crate::declared_lost::abandon;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::forget::abandon;
-use crate::job::{Ending, Job, Standing, disk_of};
-use crate::job_control::{ending, not_open};
+use crate::job::{Ending, Job, Standing, disk_of, ending, not_open};
 use crate::jobs::aim::Aim;
 use crate::jobs::entry::{Entry, Outcome, Start};
 use crate::jobs::kind::{Kind, Rank};

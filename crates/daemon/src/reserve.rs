@@ -6,11 +6,11 @@ use dolmen_api::{Change, Finding, FindingCode, Health, Object, SetReserve};
 use dolmen_space::{Space, SpaceSpec};
 use dolmen_units::Bytes;
 
+use crate::advice::Advice;
 use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::findings::found;
-use crate::health::Advice;
+use crate::finding::found;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 
 impl Engine {

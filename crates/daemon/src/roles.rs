@@ -11,10 +11,11 @@ use dolmen_space::RemovalForecast;
 use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::findings::is_here;
 use crate::jobs::aim::Aim;
+use crate::leaving::{check_that_it_fits, check_that_it_may_leave, role_in_words, steps_of_moving};
 use crate::plan::{Figures, Undo, made, planned, usual_room};
-use crate::removal::{DrainJob, check_that_it_fits, check_that_it_may_leave, steps_of_moving};
+use crate::removal::DrainJob;
+use crate::state::failing::is_here;
 
 impl Engine {
     /// Sets what a disk is to the pool: one that takes rows, a spare, or one that stays empty.
@@ -31,7 +32,7 @@ impl Engine {
         inner.check_writable().map_err(|error| fault::pool(&error))?;
         let (before, after) = (inner.role_of(&disk), role_of(request.role));
         if before == after {
-            let text = format!("{} {} already", disk.name(), in_words(after));
+            let text = format!("{} {} already", disk.name(), role_in_words(after));
             return Ok(planned(pool.plan(Undo::NotNeeded, Vec::new()), text));
         }
         check_that_it_may(&pool, &disk, after).map_err(|error| error.on(what.as_str()))?;
@@ -52,17 +53,22 @@ impl Engine {
             self.check_job_room(&pool)?;
             steps.push(steps_of_moving(&pool, &disk, &forecast));
         }
-        steps.push(format!("note that {} {}, where it {}", disk.name(), in_words(after), in_words(before)));
+        steps.push(format!(
+            "note that {} {}, where it {}",
+            disk.name(),
+            role_in_words(after),
+            role_in_words(before)
+        ));
         let left = room_after(&pool, &disk, after, &forecast);
         let figures = Figures { before: usual_room(&pool.offers()), after: left, moved: forecast.moved.0 };
         let plan = figures.plan(undo, steps);
         if request.dry_run {
-            return Ok(planned(plan, format!("{} would be one that {}", disk.name(), in_words(after))));
+            return Ok(planned(plan, format!("{} would be one that {}", disk.name(), role_in_words(after))));
         }
         let _coming = pool.job_slot.announce();
         inner.set_role(&disk, after).await.map_err(|error| fault::pool(&error).on(disk.name()))?;
         pool.absences.retry();
-        let mut change = made(plan, format!("{} {}", disk.name(), in_words(after)));
+        let mut change = made(plan, format!("{} {}", disk.name(), role_in_words(after)));
         let aim = Aim::Disk(disk.id());
         match after {
             None => {
@@ -139,14 +145,6 @@ fn role_of(role: DiskRole) -> Option<Role> {
         DiskRole::Member => None,
         DiskRole::Spare => Some(Role::Spare),
         DiskRole::Retired => Some(Role::Idle),
-    }
-}
-
-pub(crate) fn in_words(role: Option<Role>) -> &'static str {
-    match role {
-        None => "takes data",
-        Some(Role::Spare) => "is a spare, which takes the place of a disk that is lost",
-        Some(Role::Idle) => "is retired: it holds nothing, and stays a member",
     }
 }
 

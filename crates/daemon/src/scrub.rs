@@ -64,6 +64,10 @@ impl Kind for ScrubJob {
         share::PATIENT
     }
 
+    fn verifies_all(&self) -> bool {
+        true
+    }
+
     fn own_state(&self) -> Option<Rc<dyn OwnState>> {
         Some(Rc::new(ScrubState::default()))
     }

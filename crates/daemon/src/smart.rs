@@ -5,156 +5,38 @@
 //!
 //! Invariant: nothing depends on an answer but what is told, the score, and whether the disk counts as failing.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Read};
+use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use dolmen_api::{Finding, FindingCode, Health, Object, Smart};
-use dolmen_block_io::{Clock, Instant, sleep};
+use dolmen_block_io::{Clock, sleep};
 use dolmen_pool::Disk;
 use dolmen_units::DiskId;
 
+use crate::advice::Advice;
 use crate::engine::{Engine, OpenPool};
-use crate::findings::found;
-use crate::health::Advice;
+use crate::finding::found;
 use crate::io_worker::IoWorker;
+use crate::jobs::entry::JobView;
 use crate::smart_parse::{ANSWER_BYTES_MAX, parse};
+use crate::state::smarts::{Defects, NAMED_LIMIT, SmartState};
 
 /// How often it is looked whether a disk is to be asked.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// How often a disk is asked.
-const ASK_EVERY: Duration = Duration::from_secs(30 * 60);
 /// How long an answer may take. Disks that have to spin up take a dozen seconds.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
-/// The same for a program that somebody named, which is there to speak for others.
-const NAMED_LIMIT: Duration = Duration::from_secs(2);
 /// Where it is, if not by `PATH`: services often have no folders of administrators in theirs.
 const USUAL_PLACES: [&str; 2] = ["/usr/sbin/smartctl", "/sbin/smartctl"];
 /// Devices that lie on others, or on nothing, and have nothing to say.
 const WITHOUT_SMART: [&str; 8] = ["loop", "dm-", "md", "zram", "ram", "nbd", "ublkb", "rbd"];
-
-/// What is known of what a disk says.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum SmartState {
-    This(Smart),
-    /// Why nothing is known.
-    Nothing(String),
-}
-
-/// What is known of a disk, and since when.
-struct Known {
-    asked: Instant,
-    /// The name by which it was asked.
-    name: String,
-    /// The last that it said.
-    smart: Option<Smart>,
-    /// Why it said nothing when it was asked last.
-    silence: Option<String>,
-}
-
-/// Defects of a disk.
-pub(crate) struct Defects {
-    pub(crate) disk: Rc<Disk>,
-    /// Those that nobody has acknowledged.
-    pub(crate) unseen: u64,
-    pub(crate) all: u64,
-}
-
-/// What the disks of a pool have said.
-#[derive(Default)]
-pub(crate) struct Smarts {
-    known: RefCell<BTreeMap<DiskId, Known>>,
-    /// Disks that said that they fail, and nothing else since; also to a daemon before.
-    failing: RefCell<BTreeSet<DiskId>>,
-    /// How many defects of a disk somebody has acknowledged.
-    acknowledged: RefCell<BTreeMap<DiskId, u64>>,
-}
-
-impl Smarts {
-    /// What a disk has said of itself, though it may be silent by now.
-    pub(crate) fn of(&self, disk: DiskId) -> Option<Smart> {
-        self.known.borrow().get(&disk)?.smart.clone()
-    }
-
-    /// Why nothing was said when it was asked last.
-    pub(crate) fn silence_of(&self, disk: DiskId) -> Option<String> {
-        self.known.borrow().get(&disk)?.silence.clone()
-    }
-
-    /// Whether it said that it fails, and has not said otherwise since.
-    pub(crate) fn is_failing(&self, disk: DiskId) -> bool {
-        self.failing.borrow().contains(&disk)
-    }
-
-    /// Takes over that a disk had said so to a daemon before.
-    pub(crate) fn recall_failing(&self, disk: DiskId) {
-        self.failing.borrow_mut().insert(disk);
-    }
-
-    fn defects(&self, disk: DiskId) -> u64 {
-        self.of(disk).map_or(0, |smart| smart.defects())
-    }
-
-    /// Defects that nobody has acknowledged.
-    pub(crate) fn unseen_defects(&self, disk: DiskId) -> u64 {
-        self.defects(disk).saturating_sub(self.acknowledged(disk))
-    }
-
-    pub(crate) fn acknowledged(&self, disk: DiskId) -> u64 {
-        self.acknowledged.borrow().get(&disk).copied().unwrap_or_default()
-    }
-
-    /// Counts so many defects as seen.
-    pub(crate) fn acknowledge(&self, disk: DiskId, defects: u64) {
-        self.acknowledged.borrow_mut().insert(disk, defects);
-    }
-
-    fn note(&self, disk: DiskId, at: Instant, name: String, stated: SmartState) {
-        let mut known = self.known.borrow_mut();
-        let before = known.remove(&disk);
-        let (smart, silence) = match stated {
-            SmartState::This(smart) => {
-                self.note_failing(disk, &name, &smart);
-                // Of those that are gone, as many more are new.
-                if let Some(acknowledged) = self.acknowledged.borrow_mut().get_mut(&disk) {
-                    *acknowledged = smart.defects().min(*acknowledged);
-                }
-                (Some(smart), None)
-            }
-            SmartState::Nothing(why) => {
-                if before.as_ref().is_none_or(|before| before.silence.as_ref() != Some(&why)) {
-                    tracing::info!(disk = name, why, "no SMART");
-                }
-                // What it said before stands until it says otherwise.
-                (before.and_then(|before| before.smart), Some(why))
-            }
-        };
-        known.insert(disk, Known { asked: at, name, smart, silence });
-    }
-
-    fn note_failing(&self, disk: DiskId, name: &str, smart: &Smart) {
-        let mut failing = self.failing.borrow_mut();
-        match smart.is_failing() {
-            true if failing.insert(disk) => tracing::warn!(disk = name, ?smart, "a disk says that it fails"),
-            true => {}
-            false => drop(failing.remove(&disk)),
-        }
-    }
-
-    fn is_due(&self, disk: &Disk, now: Instant) -> bool {
-        let known = self.known.borrow();
-        let is_due = |known: &Known| now.since(known.asked) >= ASK_EVERY || known.name != disk.name();
-        known.get(&disk.id()).is_none_or(is_due)
-    }
-}
 
 impl OpenPool {
     /// Disks that are here and say that they fail, or have lost more places than anybody has acknowledged.
@@ -207,7 +89,7 @@ impl OpenPool {
     }
 
     /// What to do about it.
-    pub(crate) fn smart_advice(&self, jobs: &[dolmen_api::Job]) -> Vec<Advice> {
+    pub(crate) fn smart_advice(&self, jobs: &[JobView]) -> Vec<Advice> {
         let name = self.name();
         let disks = self.spaces.pool().disks();
         let advice = |finding: Finding| {
@@ -410,10 +292,11 @@ fn end(mut child: Child) -> Arc<AtomicBool> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::time::Instant;
+
+    use super::*;
 
     fn script(folder: &Path, text: &str) -> PathBuf {
         let path = folder.join("smartctl");

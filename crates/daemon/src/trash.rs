@@ -20,8 +20,8 @@ use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
 use crate::jobs::record::seconds_now;
 use crate::plan::{Figures, Undo, check_typed, made, planned, usual_room};
+use crate::resiliency::resiliency_of;
 use crate::spaces::full_name;
-use crate::view::resiliency_of;
 use crate::words::counted;
 
 /// How long an answer waits for the room of what is purged: that of a small space is there with it.

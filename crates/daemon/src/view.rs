@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use dolmen_api::{
     Counters, Df, Disk, DiskRoom, DiskState, DiskTally, Export, Exports, Fits, FormerLayout, Health, Pool,
-    PoolState, PoolTally, ResiliencyKind, SCHEMA, SpaceTally,
+    PoolState, PoolTally, SCHEMA, SpaceTally,
 };
 use dolmen_disk::MemberState;
 use dolmen_placement::Offer;
@@ -12,25 +12,20 @@ use dolmen_pool::{PoolState as State, Role};
 use dolmen_space::{Integrity, Layout, Provisioning, Resiliency, Space};
 
 use crate::answer::Answer;
-use crate::backing_state::Backing;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::findings::{is_here, pool_health, space_health};
+use crate::findings::{pool_health, space_health};
 use crate::health::not_open;
 use crate::keep_room::kept_bytes;
 use crate::limits::view_limits;
 use crate::nbd::Served;
 use crate::plan::{Offered, usable, usable_fixed};
+use crate::resiliency::{integrity_of, resiliency_of};
 use crate::rooms::{fillings_here, yield_now};
-use crate::slow::Slow;
+use crate::state::backing::Backing;
+use crate::state::failing::is_here;
+use crate::state::latencies::Slow;
 use crate::write_cache::view_write_cache;
-
-fn integrity_of(integrity: Integrity) -> dolmen_api::Integrity {
-    match integrity {
-        Integrity::Relaxed => dolmen_api::Integrity::Relaxed,
-        Integrity::Strict => dolmen_api::Integrity::Strict,
-    }
-}
 
 /// What rows have that have not been moved yet.
 fn former(layout: Layout) -> FormerLayout {
@@ -41,15 +36,6 @@ fn former(layout: Layout) -> FormerLayout {
         columns: layout.columns,
         interleave_bytes: layout.interleave.0,
         integrity: integrity_of(layout.integrity),
-    }
-}
-
-pub(crate) fn resiliency_of(resiliency: Resiliency) -> ResiliencyKind {
-    match resiliency {
-        Resiliency::Simple => ResiliencyKind::Simple,
-        Resiliency::Span => ResiliencyKind::Span,
-        Resiliency::Mirror { .. } => ResiliencyKind::Mirror,
-        Resiliency::Parity { .. } => ResiliencyKind::Parity,
     }
 }
 

@@ -2,18 +2,18 @@
 
 use std::rc::Rc;
 
-use dolmen_api::{
-    Cause, ErrorBody, ErrorCode, Finding, FindingCode, Health, Job, JobState, Object, SCHEMA, Why,
-};
+use dolmen_api::{Cause, ErrorBody, ErrorCode, Finding, FindingCode, Health, JobState, Object, SCHEMA, Why};
 use dolmen_pool::Disk;
 use dolmen_space::Space;
 
+use crate::advice::Advice;
 use crate::answer::Answer;
 use crate::engine::{ClosedPool, Engine, OpenPool};
-use crate::findings::{errors_text, is_here, may_have_part, pool_findings};
-use crate::health::{Advice, advice, doing, not_open, to_open, to_resume};
-use crate::jobs::entry::Entry;
+use crate::findings::{errors_text, may_have_part, pool_findings};
+use crate::health::{advice, doing, not_open, to_open, to_resume};
+use crate::jobs::entry::{Entry, JobView};
 use crate::jobs::record::seconds_now;
+use crate::state::failing::is_here;
 
 /// What is known of a pool when it is asked why.
 struct Scene<'a> {
@@ -21,7 +21,7 @@ struct Scene<'a> {
     open: &'a OpenPool,
     findings: Vec<Finding>,
     advice: Vec<Advice>,
-    jobs: Vec<Job>,
+    jobs: Vec<JobView>,
 }
 
 /// A cause that comes from nothing else.
@@ -284,7 +284,7 @@ impl Engine {
     }
 
     async fn why_job(&self, job: &Entry) -> Why {
-        let view = job.view(self.seams.clock.now());
+        let view = job.shown(self.seams.clock.now());
         let (state, health) = match view.state {
             JobState::Waiting => ("waits", Health::Healthy),
             JobState::Running => ("is running", Health::Healthy),

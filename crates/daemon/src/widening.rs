@@ -1,25 +1,20 @@
 //! Rows become as wide as their pool by themselves: wider behind the adding of disks, and narrower where a disk could not leave
 //! otherwise (docs/design/0020).
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dolmen_api::{Change, JobState};
 use dolmen_causes::in_one_line;
 use dolmen_placement::Offer;
-use dolmen_pool::{Disk, PoolError};
-use dolmen_space::{ConversionForecast, Progress, RemovalForecast, Space, SpaceError};
+use dolmen_space::{ConversionForecast, Space};
 
 use crate::answer::Answer;
 use crate::conversion::ConvertJob;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::jobs::aim::Aim;
-use crate::removal::{DrainJob, has_no_room};
+use crate::removal::DrainJob;
 use crate::words::counted;
-
-/// How often rows are looked for that a disk cannot leave.
-const PASSES: usize = 4;
 
 /// A space that takes less room once its rows are as wide as the pool.
 pub(crate) struct Widening {
@@ -64,93 +59,6 @@ impl Widening {
             self.name(pool)
         )
     }
-}
-
-/// What it takes to lay rows again that a disk cannot leave as they are.
-#[derive(Default)]
-pub(crate) struct Narrowings {
-    pub(crate) spaces: Vec<(Rc<Space>, ConversionForecast)>,
-    /// What the other disks have to offer once everything has left the disk.
-    pub(crate) left: Vec<Offer>,
-}
-
-/// Spaces with rows that a disk cannot leave as they are, and that can be laid without it: all of those that leave their width to
-/// the pool, one after another, in what the rows that can leave have left. Where some cannot, the disk has to stay.
-pub(crate) async fn narrowings(
-    pool: &OpenPool,
-    disk: &Disk,
-    forecast: &RemovalForecast,
-) -> Answer<Narrowings> {
-    let left = forecast.left.iter().filter(|offer| offer.slot != disk.slot()).copied().collect();
-    let mut found = Narrowings { spaces: Vec::new(), left };
-    let spaces = pool.spaces.kept();
-    for id in forecast.stuck.keys() {
-        let space = spaces.iter().find(|space| space.id() == *id && space.trashed_at().is_none());
-        let Some(space) = space.filter(|space| may_be_narrowed(space)) else {
-            return Err(has_no_room(pool, disk, forecast));
-        };
-        let narrowed = pool.spaces.forecast_narrowing_to(space, disk.slot(), &mut found.left).await;
-        let narrowed = narrowed.map_err(|error| fault::space(&error))?;
-        if narrowed.stuck > 0 {
-            return Err(has_no_room(pool, disk, forecast));
-        }
-        found.spaces.push((Rc::clone(space), narrowed));
-    }
-    Ok(found)
-}
-
-/// Lays rows that a disk cannot leave as they are without it, as long as there are some for which that helps, and it is wanted. What
-/// has no room now stays as it is, and is tried again with the disk.
-pub(crate) async fn narrow(
-    pool: &OpenPool,
-    disk: &Disk,
-    progress: &Progress,
-    is_wanted: impl Fn() -> bool,
-) -> Result<(), SpaceError> {
-    let mut before = BTreeMap::new();
-    // One that was on its way to be wider has rows of both widths behind the first pass.
-    for _ in 0..PASSES {
-        let stuck = pool.spaces.forecast_removal(disk.slot()).await?.stuck;
-        for space in pool.spaces.list() {
-            let rows = stuck.get(&space.id());
-            // Where the pass before changed nothing, the next one does not either.
-            if rows.is_none() || rows == before.get(&space.id()) || !may_be_narrowed(&space) {
-                continue;
-            }
-            let forecast = pool.spaces.forecast_narrowing(&space, disk.slot()).await?;
-            if forecast.rows == 0 || forecast.stuck > 0 {
-                continue;
-            }
-            match lay_again(pool, &space, progress).await {
-                // Rows that can leave as they are do, and make room perhaps.
-                Ok(())
-                | Err(SpaceError::Pool(PoolError::NoSpace { .. }) | SpaceError::NoSpaceBelow { .. }) => {}
-                Err(error) => return Err(error),
-            }
-            if !is_wanted() {
-                return Ok(());
-            }
-        }
-        if stuck.is_empty() || stuck == before {
-            break;
-        }
-        before = stuck;
-    }
-    Ok(())
-}
-
-/// Whether a space leaves its width to the pool, and is on its way to no other layout: whoever stopped that decides on it.
-fn may_be_narrowed(space: &Space) -> bool {
-    space.spec().columns.is_none()
-        && space.layout_before().is_none_or(|before| before == space.spec().layout())
-}
-
-/// Has the rows of a space be as wide as its pool is now, as far as they can be.
-async fn lay_again(pool: &OpenPool, space: &Rc<Space>, progress: &Progress) -> Result<(), SpaceError> {
-    if space.layout_before().is_none() {
-        pool.spaces.begin_conversion(space, space.spec().layout()).await?;
-    }
-    pool.spaces.convert(space, progress).await.map(drop)
 }
 
 impl Engine {

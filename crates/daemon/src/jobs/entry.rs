@@ -5,6 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -90,6 +91,20 @@ impl Drop for AtWork<'_> {
             return;
         }
         self.slot_of_pool.set_job_share(JobShare::default());
+    }
+}
+
+/// A job as documents show it, with its kind.
+pub(crate) struct JobView {
+    pub(crate) kind: &'static dyn Kind,
+    pub(crate) job: Job,
+}
+
+impl Deref for JobView {
+    type Target = Job;
+
+    fn deref(&self) -> &Job {
+        &self.job
     }
 }
 
@@ -439,6 +454,11 @@ impl Entry {
         let mut rate = self.rate.get();
         rate.sample(now, &self.course.progress);
         self.rate.set(rate);
+    }
+
+    /// Returns it as documents show it, with its kind.
+    pub(crate) fn shown(&self, now: Instant) -> JobView {
+        JobView { kind: self.kind, job: self.view(now) }
     }
 
     pub(crate) fn view(&self, now: Instant) -> Job {

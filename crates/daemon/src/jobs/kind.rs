@@ -81,6 +81,11 @@ pub(crate) trait Kind: Sync {
         false
     }
 
+    /// Returns whether a job of this kind verifies all that its pool holds.
+    fn verifies_all(&self) -> bool {
+        false
+    }
+
     /// Returns whether slabs that a running job of this kind fills look stale until it is done with them.
     fn fills_slabs(&self) -> bool {
         false

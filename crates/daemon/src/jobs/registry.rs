@@ -19,7 +19,7 @@ use dolmen_units::PoolId;
 use crate::answer::Answer;
 use crate::jobs::aim::Aim;
 use crate::jobs::course::Course;
-use crate::jobs::entry::{Entry, Outcome, Start};
+use crate::jobs::entry::{Entry, JobView, Outcome, Start};
 use crate::jobs::kind::{Kind, Rank};
 use crate::jobs::limits::{ENDED_MAX, RUNNING_MAX, UNFINISHED_MAX};
 use crate::jobs::record::{JobFiles, Recorded, RecordedJob};
@@ -135,8 +135,8 @@ impl Jobs {
     }
 
     /// The same, as documents show them.
-    pub(crate) fn of_pool(&self, pool: PoolId, now: Instant) -> Vec<Job> {
-        self.at_work(pool).iter().map(|entry| entry.view(now)).collect()
+    pub(crate) fn of_pool(&self, pool: PoolId, now: Instant) -> Vec<JobView> {
+        self.at_work(pool).iter().map(|entry| entry.shown(now)).collect()
     }
 
     /// Whether a job of this kind is at work, waits for the slot, or is paused. With a disk, one for that disk.

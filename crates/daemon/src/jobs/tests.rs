@@ -345,7 +345,11 @@ fn a_job_of_another_kind_needs_only_its_file_and_its_line_of_the_table() {
         let view = counting.view(seams.clock.now());
         assert_eq!((view.kind.as_str(), view.verb()), ("test_only", "count"));
         assert_eq!(counting.what(), "job 2 (count )");
-        assert!(doing(&view).starts_with("counting  (job 2, "), "{}", doing(&view));
+        assert!(
+            doing(&counting.shown(seams.clock.now())).starts_with("counting  (job 2, "),
+            "{}",
+            doing(&counting.shown(seams.clock.now()))
+        );
         let standing = job_of(&view.kind).unwrap().standing(&pool, &counting).await;
         assert!(matches!(standing, Standing::Ended(JobState::Done, "everything is counted")));
         scrub.ends().await;
