@@ -20,27 +20,16 @@ use dolmen_units::{DiskId, DiskSlot, HostId, Name, PoolId};
 
 use crate::answer::Answer;
 use crate::arbiter::FileArbiter;
+use crate::attach::Transports;
 use crate::config::{Config, POOLS_MAX};
-use crate::event_record::EventFile;
+use crate::exports::{Listeners, NbdServer};
 use crate::fault;
 use crate::io_worker::IoWorker;
-use crate::jobs::registry::Jobs;
-use crate::jobs::slot::JobSlot;
-use crate::ledger::{Ledger, Remembered};
-use crate::member::Members;
-use crate::nbd::NbdServer;
-use crate::state::absences::Absences;
-use crate::state::backing::Backing;
-use crate::state::emptyings::Emptyings;
-use crate::state::events::Events;
-use crate::state::filling::Filling;
-use crate::state::history::{Histories, History};
-use crate::state::latencies::DiskLatencies;
-use crate::state::listeners::Listeners;
-use crate::state::locates::Locates;
-use crate::state::smarts::Smarts;
-use crate::state::transports::Transports;
-use crate::trash_age::TrashAges;
+use crate::jobs::{JobSlot, Jobs};
+use crate::state::{
+    Absences, Backing, DiskLatencies, Emptyings, EventFile, Events, Filling, Histories, History, Ledger,
+    Locates, Members, Remembered, Smarts, TrashAges,
+};
 
 /// A pool that is open.
 pub(crate) struct OpenPool {

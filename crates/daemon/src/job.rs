@@ -10,8 +10,7 @@ use dolmen_units::DiskId;
 
 use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
-use crate::jobs::entry::Entry;
-use crate::jobs::kind::Kind;
+use crate::jobs::{Entry, Kind};
 use crate::plan::Undo;
 
 /// What a pool says of a job for which nothing works.

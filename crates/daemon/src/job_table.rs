@@ -2,17 +2,11 @@
 
 use dolmen_api::JobKind;
 
-use crate::conversion::ConvertJob;
-use crate::emptying::EmptyJob;
+use crate::disks::{DrainJob, EmptyJob, ReplaceJob};
 use crate::job::Job;
-use crate::jobs::kind::Kind;
-use crate::purge::PurgeJob;
-use crate::rebalance::RebalanceJob;
-use crate::removal::DrainJob;
-use crate::replacement::ReplaceJob;
-use crate::resync::ResyncJob;
-use crate::scrub::ScrubJob;
-use crate::write_cache::WriteCacheJob;
+use crate::jobs::Kind;
+use crate::pools::{RebalanceJob, ResyncJob};
+use crate::spaces::{ConvertJob, PurgeJob, ScrubJob, WriteCacheJob};
 
 /// All kinds of jobs.
 static JOBS: &[&dyn Job] = &[

@@ -9,117 +9,59 @@
 //!                                      file worker (own files) · device worker (devices) · watcher (files of disks) · SMART worker (smartctl) · locator (lights) · rooms (room of pools)
 //! ```
 //!
-//! | file | what |
+//! | folder or file | what |
 //! |---|---|
-//! | `config`, `error`, `process`, `files`, `log` | settings, reasons not to run, the process, locks and own files, what is logged |
-//! | `control`, `api_socket` | the API's routes |
-//! | `caller`, `engine`, `io_worker` | messages to the engine's thread, what it owns, threads for what blocks |
-//! | `arbiter`, `epoch_record`, `ledger`, `history` | which epoch is in force; which pools were open, and what of them was served; what was found damaged |
-//! | `member`, `devices`, `below`, `opening`, `pools`, `disks`, `spaces`, `limits`, `reserve`, `scrub`, `shutdown` | what can be asked for |
-//! | `attach`, `transports`, `kernel`, `worker_pool`, `nbd`, `listeners`, `listener` | the ways in |
-//! | `absent`, `offline` | disks that stay away, and disks that are let go of |
-//! | `job`, `job_table`, `jobs`, `job_control` | what a job is, the table of jobs, the service of jobs, and requests for them |
+//! | `config`, `error`, `process`, `files`, `log`, `io_worker` | settings, reasons not to run, the process, locks and own files, what is logged, threads for what blocks |
+//! | `arbiter`, `epoch_record` | which epoch is in force |
+//! | `jobs` | the service of jobs: numbers, order, throttling, progress, record |
+//! | `exports`, `attach` | the services of exports and of attached spaces |
 //! | `state` | what the engine keeps of all pools and of each; it knows neither the engine nor an open pool |
-//! | `trash`, `trash_age` | spaces that were deleted: listed, restored, purged; how long they were there |
-//! | `watch`, `names`, `backing_state` | what is done without being asked for |
-//! | `findings`, `why`, `events`, `event_record` | what is the matter, why, and what has happened |
-//! | `rooms`, `same_medium` | room of pools, computed on another thread; which medium a path leads to |
-//! | `plan`, `view`, `figures`, `health`, `fault`, `words` | what is told: plans, state, load, health, errors, and how |
+//! | `engine`, `caller`, `plan`, `rooms` | what the engine's thread owns, messages to it, what changes would do, and the room of pools |
+//! | `job` | what a job says of itself to pools and users |
+//! | `settings`, `health` | what is set of a pool, what is the matter with it, and what to do |
+//! | `spaces`, `disks`, `pools`, `attaching` | what can be asked for, and what is done without being asked for |
+//! | `job_table` | the table of jobs |
+//! | `api` | routes, documents, requests for jobs, events, and what carries requests out |
+//!
+//! Invariant: a folder's face is its `mod.rs`; imports point from the later lines of this table to the earlier ones.
 //!
 //! Invariant: the engine's thread never waits for another thread of the daemon; it awaits.
 //!
 //! Invariant: nothing is told to be done before what has to survive the daemon is on record.
 
-mod absent;
 mod advice;
 mod answer;
-mod api_socket;
+mod api;
 mod arbiter;
 mod attach;
-mod attach_fault;
-mod backing_state;
-mod bay;
-mod below;
+mod attaching;
 mod caller;
 mod config;
-mod control;
-mod conversion;
-mod declared_lost;
-mod detach;
-mod devices;
 mod disks;
-mod emptying;
-mod enclosure;
 mod engine;
 mod epoch_record;
 mod error;
-mod event_record;
-mod events;
+mod exports;
 mod fault;
-mod figures;
 mod files;
-mod filling;
 mod finding;
-mod findings;
-mod forget;
 mod health;
-mod history;
-mod identity;
 mod io_worker;
 mod job;
-mod job_control;
 mod job_table;
 mod jobs;
-mod keep_room;
-mod kernel;
-mod kernel_host;
-mod leaving;
-mod ledger;
-mod limits;
-mod listener;
-mod listeners;
-mod locate;
 mod log;
-mod member;
-mod names;
-mod narrowing;
-mod nbd;
-mod network;
-mod offline;
-mod opening;
 mod plan;
 mod pools;
 mod process;
-mod purge;
-mod rebalance;
-mod removal;
-mod replacement;
-mod reserve;
 mod resiliency;
-mod resync;
-mod roles;
 mod rooms;
-mod same_medium;
-mod scrub;
-mod serve;
-mod shutdown;
-mod slow;
-mod smart;
-mod smart_parse;
+mod settings;
 mod spaces;
 mod state;
 #[cfg(test)]
 mod test_job;
-mod transports;
-mod trash;
-mod trash_age;
-mod view;
-mod watch;
-mod why;
-mod widening;
 mod words;
-mod worker_pool;
-mod write_cache;
 
 use std::fs;
 use std::os::unix::net::UnixListener as StdListener;
@@ -133,30 +75,34 @@ use dolmen_block_linux::Runtime;
 use dolmen_units::HostId;
 use tokio::signal::unix::{SignalKind, signal};
 
+pub use api::openapi;
 pub use config::{
     Config, DESCRIPTOR_HOLDER_COMMAND, LINKS_FOLDER, RUN_FOLDER, STATE_FOLDER, Scan, TRASH_AFTER,
 };
-pub use control::openapi;
-pub use devices::{UnusedDisk, is_read_only, unused_disks};
+pub use disks::{UnusedDisk, is_read_only, unused_disks};
 pub use dolmen_fuse::{DescriptorHolderProgram, keep};
 pub use error::DaemonError;
 pub use log::{LogEnd, init_logging};
 
-use crate::api_socket::ApiSocket;
+use crate::api::ApiSocket;
+use crate::attach::EngineHost;
+use crate::attach::Transports;
 use crate::caller::Caller;
-use crate::engine::{Engine, Services};
-use crate::files::{Deadline, Lock, host_id, make_folder};
+use crate::disks::follow;
+use crate::disks::follow_smart;
+use crate::engine::Engine;
+use crate::engine::Services;
+use crate::exports::Listeners;
+use crate::files::Deadline;
+use crate::files::Lock;
+use crate::files::host_id;
+use crate::files::make_folder;
 use crate::io_worker::IoWorker;
 use crate::job_table::kind_of;
-use crate::jobs::record::JobFiles;
-use crate::jobs::registry::Jobs;
-use crate::kernel_host::EngineHost;
-use crate::names::follow;
+use crate::jobs::JobFiles;
+use crate::jobs::Jobs;
 use crate::rooms::Rooms;
-use crate::smart::follow_smart;
-use crate::state::listeners::Listeners;
-use crate::state::locates::Locates;
-use crate::state::transports::Transports;
+use crate::state::Locates;
 
 /// The setting in the environment that says what is logged, as `tracing-subscriber` reads it.
 pub const LOG_VARIABLE: &str = "DOLMEN_LOG";
@@ -177,7 +123,7 @@ pub fn run(config: &Config) -> Result<(), DaemonError> {
         check_socket(socket, option)?;
     }
     for (folder, option) in [(&config.state, "--state"), (&config.run, "--run")] {
-        below::check_own_folder(folder, &config.run, option)?;
+        disks::check_own_folder(folder, &config.run, option)?;
     }
     let folders = [
         config.state.clone(),
@@ -258,7 +204,7 @@ async fn control(listener: StdListener, path: PathBuf, caller: Caller) -> std::i
             }
         });
     }
-    control::serve(listener, caller, signals).await;
+    api::serve(listener, caller, signals).await;
     Ok(())
 }
 

@@ -10,9 +10,7 @@ use serde_json::Value;
 use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::job::{Ending, Job, Standing};
-use crate::jobs::aim::Aim;
-use crate::jobs::entry::Entry;
-use crate::jobs::kind::{Kind, OwnState, Rank};
+use crate::jobs::{Aim, Entry, Kind, OwnState, Rank};
 use crate::plan::Undo;
 
 /// Counts, and remembers how far it came.

@@ -366,13 +366,10 @@ mod tests {
     use dolmen_units::DiskId;
 
     use super::*;
-    use crate::conversion::ConvertJob;
+    use crate::disks::{DrainJob, ReplaceJob};
     use crate::job_table::kind_of;
-    use crate::rebalance::RebalanceJob;
-    use crate::removal::DrainJob;
-    use crate::replacement::ReplaceJob;
-    use crate::scrub::ScrubJob;
-    use crate::write_cache::WriteCacheJob;
+    use crate::pools::RebalanceJob;
+    use crate::spaces::{ConvertJob, ScrubJob, WriteCacheJob};
 
     const NOW: u64 = 1_700_000_000;
 

@@ -1,27 +1,21 @@
 //! Jobs of a pool of modelled disks: their order, and what stays of them.
 
+use std::cell::RefCell;
+use std::future::Future;
 use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
 
-use dolmen_api::ImportMode;
+use dolmen_api::{ImportMode, JobState};
 use dolmen_block_io::{BlockDevice, Durability, Seams, sleep, within};
 use dolmen_buffer::ArenaConfig;
 use dolmen_pool::{CreateOptions, MemoryArbiter, create};
 use dolmen_sim::{DiskProfile, World};
-use dolmen_space::{Priority, Resiliency, SpaceSpec, Spaces};
-use dolmen_units::{Bytes, HostId};
-
-use std::cell::RefCell;
-use std::future::Future;
-use std::rc::Rc;
-use std::time::Duration;
-
-use dolmen_api::JobState;
-use dolmen_space::JobShare;
-use dolmen_units::PoolId;
+use dolmen_space::{JobShare, Priority, Resiliency, SpaceSpec, Spaces};
+use dolmen_units::{Bytes, HostId, PoolId};
 
 use crate::answer::Answer;
-use crate::conversion::ConvertJob;
-use crate::emptying::EmptyJob;
+use crate::disks::{DrainJob, EmptyJob};
 use crate::engine::OpenPool;
 use crate::health::doing;
 use crate::io_worker::IoWorker;
@@ -34,13 +28,9 @@ use crate::jobs::kind::Kind;
 use crate::jobs::limits::ENDED_MAX;
 use crate::jobs::record::{JobFiles, Recorded, RecordedJob};
 use crate::jobs::registry::Jobs;
-use crate::rebalance::RebalanceJob;
-use crate::rebalance::even_out;
-use crate::removal::DrainJob;
-use crate::resync::ResyncJob;
-use crate::scrub::ScrubJob;
+use crate::pools::{RebalanceJob, ResyncJob, even_out};
+use crate::spaces::{ConvertJob, ScrubJob, WriteCacheJob};
 use crate::test_job::{Count, TestJob};
-use crate::write_cache::WriteCacheJob;
 
 const HIGH: JobShare = JobShare { priority: Priority::High, latency_limit: Some(Duration::from_secs(2)) };
 

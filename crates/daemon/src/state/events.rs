@@ -7,11 +7,10 @@ use std::rc::Rc;
 use dolmen_api::{Event, EventCode, Finding, FindingCode, JobState, Object};
 use dolmen_units::{Bytes, PoolId};
 
-use crate::event_record::{
+use crate::jobs::{Entry, has_ended, kept, seconds_now};
+use crate::state::event_record::{
     EventFile, Recorded, ReportedDisk, ReportedJob, ReportedPool, ReportedSpace, Trouble,
 };
-use crate::jobs::entry::{Entry, has_ended};
-use crate::jobs::record::{kept, seconds_now};
 
 /// Something that has changed.
 pub(crate) type Change = (EventCode, Option<FindingCode>, Object, String);

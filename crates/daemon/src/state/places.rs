@@ -2,7 +2,7 @@
 
 use dolmen_units::Bytes;
 
-use crate::identity::Identity;
+use crate::state::identity::Identity;
 
 /// A disk in use.
 #[derive(Debug, Clone)]
