@@ -13,7 +13,7 @@ use std::time::Duration;
 use dolmen_api::{Device, DeviceState, ErrorBody, ErrorCode};
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{BlockDevice, sleep};
-use dolmen_block_linux::{DeviceStacks, LinuxDevice, OpenError, OpenOptions, in_use, name_of, path_of};
+use dolmen_block_linux::{LinuxDevice, OpenError, OpenOptions, in_use, name_of, path_of};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Contents, Extent, Label, look};
 use dolmen_mutation::mutation;
@@ -22,16 +22,14 @@ use dolmen_units::{Bytes, DISKS_MAX, PoolId, SECTOR_BYTES};
 
 use crate::answer::Answer;
 use crate::config::Scan;
-use crate::disks::below::{space_in, with_stacks};
+use crate::disks::below::with_stacks;
+use crate::disks::folders::add_files;
+use crate::disks::provider::Places;
+use crate::disks::providers::PROVIDERS;
+use crate::disks::system_devices::BLOCK_CLASS;
 use crate::engine::Engine;
 use crate::fault;
 use crate::state::{Identity, Medium, identity};
-
-const BLOCK_CLASS: &str = "/sys/class/block";
-/// Files of one folder that are looked at, at most.
-const FOLDER_FILES_MAX: usize = 4096;
-/// Smaller files cannot be disks.
-const FILE_BYTES_MIN: u64 = 64 << 20;
 
 /// How long to wait before disks that another process holds are tried again.
 const HELD_PAUSE: Duration = Duration::from_millis(100);
@@ -139,7 +137,7 @@ impl Engine {
     /// lies on a space is no such place.
     pub(crate) fn places(&self, hints: &[PathBuf]) -> Vec<PathBuf> {
         let found = self.with_stacks(|stacks| {
-            let mut places = Places::new(stacks);
+            let mut places = Places::new(stacks, PROVIDERS);
             for hint in hints {
                 if places.is_on_space(hint) {
                     continue;
@@ -148,14 +146,14 @@ impl Engine {
                 let hint = &*path_of(hint);
                 let may_be_renamed = !hint.is_dir() && !hint.starts_with("/dev");
                 if let Some(folder) = hint.parent().filter(|_| may_be_renamed) {
-                    places.add_folder(folder);
+                    add_files(folder, &mut places);
                 }
             }
             self.config.look_in.iter().for_each(|place| places.add(place));
             if self.config.scan == Scan::System {
-                places.add_disks();
+                places.scan();
             }
-            places.found
+            places.into_found()
         });
         known(found)
     }
@@ -163,9 +161,9 @@ impl Engine {
     /// What is meant by the disks, files and folders of them that a person names.
     pub(crate) fn places_named(&self, named: &[PathBuf]) -> Vec<PathBuf> {
         known(self.with_stacks(|stacks| {
-            let mut places = Places::new(stacks);
+            let mut places = Places::new(stacks, PROVIDERS);
             named.iter().for_each(|path| places.add(path));
-            places.found
+            places.into_found()
         }))
     }
 
@@ -430,9 +428,9 @@ pub struct UnusedDisk {
 #[must_use]
 pub fn unused_disks() -> Vec<UnusedDisk> {
     let places = with_stacks(|stacks| {
-        let mut places = Places::new(stacks);
-        places.add_disks();
-        places.found
+        let mut places = Places::new(stacks, PROVIDERS);
+        places.scan();
+        places.into_found()
     });
     let places = known(places);
     let folder = |path: &Path| fs::canonicalize(Path::new(BLOCK_CLASS).join(path.file_name()?)).ok();
@@ -509,75 +507,6 @@ fn known(found: std::io::Result<Vec<PathBuf>>) -> Vec<PathBuf> {
         tracing::error!(%error, "the table of mounts cannot be read: no disks are looked for");
         Vec::new()
     })
-}
-
-struct Places<'a> {
-    stacks: &'a DeviceStacks<'a>,
-    seen: BTreeSet<Identity>,
-    found: Vec<PathBuf>,
-}
-
-impl<'a> Places<'a> {
-    fn new(stacks: &'a DeviceStacks<'a>) -> Self {
-        Self { stacks, seen: BTreeSet::new(), found: Vec::new() }
-    }
-
-    /// Whether a path is, or lies on, an attached space: reading it would wait for this very thread, or for a daemon that
-    /// may be gone.
-    fn is_on_space(&self, path: &Path) -> bool {
-        space_in(self.stacks, path).is_some()
-    }
-
-    /// A device, a file, or a folder of files.
-    fn add(&mut self, path: &Path) {
-        if self.is_on_space(path) {
-            tracing::debug!(path = %path.display(), "lies on a space; not looked at");
-            return;
-        }
-        let path = &*path_of(path);
-        let Ok(status) = fs::metadata(path) else { return };
-        if status.is_dir() {
-            return self.add_folder(path);
-        }
-        if status.is_file() && status.len() < FILE_BYTES_MIN {
-            return;
-        }
-        let (Some(identity), Ok(path)) = (identity(path), fs::canonicalize(path)) else { return };
-        if !self.seen.insert(identity) {
-            return;
-        }
-        // Names are text; what opens a device knows what they stand for.
-        self.found.push(PathBuf::from(name_of(&path)));
-    }
-
-    fn add_folder(&mut self, folder: &Path) {
-        let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(FOLDER_FILES_MAX);
-        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-        paths.sort();
-        for path in paths {
-            let large = !self.is_on_space(&path)
-                && fs::metadata(&path).is_ok_and(|status| status.is_file() && status.len() >= FILE_BYTES_MIN);
-            if large {
-                self.add(&path);
-            }
-        }
-    }
-
-    /// The disks and partitions of the system; not those that daemons provide.
-    fn add_disks(&mut self) {
-        let entries = fs::read_dir(BLOCK_CLASS).into_iter().flatten().flatten().take(FOLDER_FILES_MAX);
-        let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
-        names.sort();
-        for name in names {
-            let folder = Path::new(BLOCK_CLASS).join(&name);
-            let read = |file: &str| fs::read_to_string(folder.join(file)).unwrap_or_default();
-            let is_empty = matches!(read("size").trim(), "" | "0");
-            let path = Path::new("/dev").join(&name);
-            if !is_empty && !self.is_on_space(&path) && matches!(in_use(&path), Ok(None)) {
-                self.add(&path);
-            }
-        }
-    }
 }
 
 #[cfg(test)]
