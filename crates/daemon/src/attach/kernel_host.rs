@@ -5,11 +5,10 @@ use std::future::Future;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use dolmen_attach::{Fault, SpaceKey};
 use dolmen_block_io::Durability;
 use dolmen_block_linux::{MAILBOX_MESSAGES_MAX, Mailbox};
-use dolmen_fuse::{
-    ENTRIES_MAX, Fault, FlushRequest, Host, RangeRequest, ReadRequest, SLOTS_MAX, SpaceKey, WriteRequest,
-};
+use dolmen_fuse::{ENTRIES_MAX, FlushRequest, Host, RangeRequest, ReadRequest, SLOTS_MAX, WriteRequest};
 use dolmen_pool::PoolError;
 use dolmen_space::{Segment, Space, SpaceError, Spaces};
 use dolmen_ublk::{DEPTH, DEVICES_MAX, Operation};

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use dolmen_api::{AttachedBy, Attachment, ErrorBody, ErrorCode};
+use dolmen_attach::{Holder, SpaceKey};
 use dolmen_block_io::sync::{AsyncMutex, Notify};
-use dolmen_fuse::{DetachError, Files, Holder, SpaceKey};
+use dolmen_fuse::{DetachError, Files};
 use dolmen_ublk::Devices;
 use dolmen_units::PoolId;
 
@@ -121,7 +122,7 @@ impl Shown {
 
     /// Who uses the device now.
     pub(crate) fn holders(&self) -> Vec<Holder> {
-        dolmen_fuse::holders(self.device())
+        dolmen_attach::holders(self.device())
     }
 
     /// How it is told.

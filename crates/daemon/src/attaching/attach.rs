@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_api::{AttachSpace, AttachedBy, Attachments, Change, ErrorBody, ErrorCode, SCHEMA, Transport};
+use dolmen_attach::{Access, Holder, Wanted};
 use dolmen_block_linux::DriverChoice;
-use dolmen_fuse::{Access, AttachError, DetachError, Holder, Wanted};
+use dolmen_fuse::{AttachError, DetachError};
 use dolmen_pool::PoolState;
 use dolmen_space::{Segment, Space};
 use dolmen_ublk::{Devices, RecordFile};

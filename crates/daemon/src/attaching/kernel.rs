@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::PoisonError;
 
+use dolmen_attach::{Fault, SpaceKey};
 use dolmen_block_linux::Inbox;
-use dolmen_fuse::{Fault, SpaceKey};
 
 use crate::attach::{Asked, Job, WorkerIndex, WorkerPool, ZEROS_BYTES, carry_out};
 use crate::attaching::transports::key_of;

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dolmen_api::{ErrorBody, ErrorCode};
+use dolmen_attach::SpaceKey;
 use dolmen_block_io::sleep;
-use dolmen_fuse::{Files, FilesConfig, Host, LedgerFile, SpaceKey};
+use dolmen_fuse::{Files, FilesConfig, Host, LedgerFile};
 use dolmen_space::Space;
 use dolmen_ublk::{Devices, DevicesConfig, RecordFile, TakenUp, Waiting};
 

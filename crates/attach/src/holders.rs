@@ -13,8 +13,9 @@ use rustix::fs::{AtFlags, CWD, StatxFlags};
 const PROCESSES_MAX: usize = 16;
 /// How often a change of a device is looked for, and the pause between: who looks at a new device, as udev does, has it
 /// open for a moment.
-pub(crate) const LOOKS_MAX: usize = 20;
-pub(crate) const PAUSE: Duration = Duration::from_millis(50);
+pub const LOOKS_MAX: usize = 20;
+/// Pause between two of these looks.
+pub const PAUSE: Duration = Duration::from_millis(50);
 
 /// One user of a block device.
 #[derive(Debug, Clone, PartialEq, Eq)]
