@@ -1,64 +1,28 @@
 //! Jobs: long work with progress.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What a job does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum JobKind {
-    /// Copies what a disk missed while it was away.
-    Resync,
-    /// Moves everything from one disk to another.
-    Replace,
-    /// Moves everything off a disk, to the others.
-    Drain,
-    /// Reads and verifies everything.
-    Scrub,
-    /// Gives a write cache another size.
-    WriteCache,
-    /// Moves slabs from full disks to emptier ones.
-    Rebalance,
-    /// Moves the rows of a space to another layout.
-    Convert,
-    /// Gives back the room of spaces that were deleted for good.
-    Purge,
-    /// Moves everything off a disk that is failing, to the others, or rebuilds there what one that stays away has of spaces that can do
-    /// without it; the disk stays in the pool.
-    Empty,
-}
+/// What a job does, in one word, such as `resync`, `replace`, `drain`, `scrub`, `write_cache`, `rebalance`, `convert`, `purge` or
+/// `empty`. A later daemon may have others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(transparent)]
+#[schema(value_type = String)]
+pub struct JobKind(Cow<'static, str>);
 
 impl JobKind {
-    /// What it is to do, in a word in front of its subject.
+    /// The kind of job that has this word.
     #[must_use]
-    pub const fn verb(self) -> &'static str {
-        match self {
-            Self::Resync => "resync",
-            Self::Replace => "replace",
-            Self::Drain => "drain",
-            Self::Scrub => "scrub",
-            Self::WriteCache => "resize",
-            Self::Rebalance => "rebalance",
-            Self::Convert => "convert",
-            Self::Purge => "purge",
-            Self::Empty => "empty",
-        }
+    pub const fn new(word: &'static str) -> Self {
+        Self(Cow::Borrowed(word))
     }
 
-    /// What it is doing, in words in front of its subject.
+    /// Returns its word.
     #[must_use]
-    pub const fn doing(self) -> &'static str {
-        match self {
-            Self::Resync => "bringing up to date",
-            Self::Replace => "replacing",
-            Self::Drain => "draining",
-            Self::Scrub => "verifying",
-            Self::WriteCache => "changing the size of",
-            Self::Rebalance => "evening out",
-            Self::Convert => "converting",
-            Self::Purge => "purging",
-            Self::Empty => "emptying",
-        }
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 }
 
@@ -110,6 +74,9 @@ pub struct Job {
     pub pool: String,
     /// What it does.
     pub kind: JobKind,
+    /// What it is to do, in a word in front of its subject; absent where that is the word of its kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verb: Option<String>,
     /// What it works on, in words, such as the disks that it moves between.
     pub subject: String,
     /// How far it is.
@@ -157,6 +124,12 @@ pub struct Job {
 }
 
 impl Job {
+    /// Returns what it is to do, in a word in front of its subject.
+    #[must_use]
+    pub fn verb(&self) -> &str {
+        self.verb.as_deref().unwrap_or(self.kind.as_str())
+    }
+
     /// How far it is in percent, as near as rows or bytes tell: rows count when they are done, bytes while they are copied, but of as
     /// many as there may be at most. Only a job that has ended well is complete, also when there was nothing to do. Absent where
     /// nothing is known.
@@ -223,7 +196,8 @@ mod tests {
         Job {
             id: 1,
             pool: "tank".to_owned(),
-            kind: JobKind::Drain,
+            kind: JobKind::new("drain"),
+            verb: None,
             subject: String::new(),
             state,
             is_pausing: false,

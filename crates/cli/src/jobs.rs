@@ -176,7 +176,7 @@ impl Teller {
 
 /// What a job does, in words.
 pub(crate) fn what(job: &Job) -> String {
-    let verb = job.kind.verb();
+    let verb = job.verb();
     if job.subject.is_empty() { verb.to_owned() } else { format!("{verb} {}", job.subject) }
 }
 

@@ -8,10 +8,9 @@ use std::task::Poll;
 use dolmen_api::{ErrorBody, ErrorCode};
 use dolmen_block_linux::{Mailbox, PostError, Reply};
 
+pub(crate) use crate::answer::Answer;
 use crate::engine::Engine;
 
-/// The answer to a request, or why there is none.
-pub(crate) type Answer<T> = Result<T, ErrorBody>;
 /// What the engine is to do.
 pub(crate) type Work = Box<dyn FnOnce(Rc<Engine>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 

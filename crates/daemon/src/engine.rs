@@ -9,47 +9,27 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
 
 use dolmen_api::{ErrorBody, ErrorCode, ImportMode};
-use dolmen_block_io::sync::{AsyncMutex, Notify, Permit};
-use dolmen_block_io::{Instant, Seams, sleep, within};
-use dolmen_block_linux::{Handle, Inbox};
+use dolmen_block_io::sync::{AsyncMutex, Permit};
+use dolmen_block_io::{Instant, Seams};
+use dolmen_block_linux::Handle;
 use dolmen_pool::Arbiter;
 use dolmen_space::{Space, Spaces};
 use dolmen_units::{DiskId, DiskSlot, HostId, Name, PoolId};
 
-use crate::absent::Absences;
+use crate::answer::Answer;
 use crate::arbiter::FileArbiter;
-use crate::backing_state::Backing;
-use crate::caller::{Answer, Work};
+use crate::attach::Transports;
 use crate::config::{Config, POOLS_MAX};
-use crate::emptying::Emptyings;
-use crate::event_record::EventFile;
-use crate::events::Events;
+use crate::exports::{Listeners, NbdServer};
 use crate::fault;
-use crate::filling::Filling;
-use crate::history::{Histories, History};
 use crate::io_worker::IoWorker;
-use crate::job_record::JobFiles;
-use crate::job_slot::JobSlot;
-use crate::jobs::Jobs;
-use crate::kernel::Asked;
-use crate::ledger::{Ledger, Remembered};
-use crate::listener::proxy::Arrival;
-use crate::listeners::Listeners;
-use crate::locate::Locates;
-use crate::member::Members;
-use crate::nbd::NbdServer;
-use crate::slow::DiskLatencies;
-use crate::smart::Smarts;
-use crate::transports::Transports;
-use crate::trash_age::TrashAges;
-
-/// How often the progress of jobs is looked at.
-const TICK: Duration = Duration::from_secs(1);
-/// How long requests wait for the pools that are opened at the start.
-const START_LIMIT: Duration = Duration::from_secs(20);
+use crate::jobs::{JobSlot, Jobs};
+use crate::state::{
+    Absences, Backing, DiskLatencies, Emptyings, EventFile, Events, Filling, Histories, History, Ledger,
+    Locates, Members, Remembered, Smarts, TrashAges,
+};
 
 /// A pool that is open.
 pub(crate) struct OpenPool {
@@ -58,7 +38,7 @@ pub(crate) struct OpenPool {
     /// Changes of this pool, one at a time.
     pub(crate) mutex: AsyncMutex,
     /// Jobs of this pool, one at a time.
-    pub(crate) job_slot: JobSlot,
+    pub(crate) job_slot: Rc<JobSlot>,
     pub(crate) is_closing: Cell<bool>,
     pub(crate) history: History,
     pub(crate) absences: Absences,
@@ -76,7 +56,7 @@ pub(crate) struct OpenPool {
 
 impl OpenPool {
     pub(crate) fn new(spaces: Rc<Spaces>, mode: ImportMode) -> Rc<Self> {
-        let (mutex, job_slot) = (AsyncMutex::default(), JobSlot::default());
+        let (mutex, job_slot) = (AsyncMutex::default(), Rc::new(JobSlot::new(Rc::clone(&spaces))));
         let (history, absences) = (History::default(), Absences::default());
         let (is_closing, backing_states) = (Cell::new(false), RefCell::default());
         let latencies = DiskLatencies::default();
@@ -129,6 +109,14 @@ pub(crate) struct ClosedPool {
     pub(crate) cause: ErrorBody,
 }
 
+/// Services that are there before the engine.
+pub(crate) struct Services {
+    pub(crate) transports: Transports,
+    pub(crate) listeners: Listeners,
+    pub(crate) locates: Locates,
+    pub(crate) jobs: Rc<Jobs>,
+}
+
 /// What the engine's thread owns.
 pub(crate) struct Engine {
     pub(crate) handle: Handle,
@@ -161,10 +149,9 @@ impl Engine {
         config: Rc<Config>,
         host: HostId,
         file_worker: Rc<IoWorker>,
-        transports: Transports,
-        listeners: Listeners,
-        locates: Locates,
+        services: Services,
     ) -> Rc<Self> {
+        let Services { transports, listeners, locates, jobs } = services;
         let seams = handle.seams();
         let arbiter = FileArbiter::new(host, config.arbiter_folder(), Rc::clone(&file_worker));
         Rc::new(Self {
@@ -175,7 +162,7 @@ impl Engine {
             histories: Histories::new(config.history_folder(), Rc::clone(&file_worker)),
             events: Events::new(EventFile::new(config.state.clone(), Rc::clone(&file_worker))),
             trash_ages: TrashAges::new(&config.state, Rc::clone(&file_worker)),
-            jobs: Rc::new(Jobs::new(JobFiles::new(config.state.clone(), file_worker))),
+            jobs,
             arbiter: Rc::new(arbiter),
             transports,
             listeners,
@@ -189,48 +176,6 @@ impl Engine {
             doing: RefCell::default(),
             is_stopping: Cell::new(false),
         })
-    }
-
-    /// Carries out requests until nobody is left who could make one.
-    pub(crate) async fn serve(
-        self: Rc<Self>,
-        mut inbox: Inbox<Work>,
-        kernel: Inbox<Asked>,
-        arrivals: Inbox<Arrival>,
-    ) {
-        self.seams.spawner.spawn("kernel", Box::pin(Rc::clone(&self).serve_kernel(kernel)));
-        self.seams.spawner.spawn("arrivals", Box::pin(Rc::clone(&self).serve_arrivals(arrivals)));
-        let starting = Rc::clone(&self);
-        let started = Rc::new((Cell::new(false), Notify::new()));
-        let ring = Rc::clone(&started);
-        let start = async move {
-            starting.start().await;
-            ring.0.set(true);
-            ring.1.notify_all();
-            // What is not opened yet is not gone.
-            starting.follow_events().await;
-        };
-        self.seams.spawner.spawn("start", Box::pin(start));
-        let ticking = Rc::downgrade(&self);
-        let clock = Rc::clone(&self.seams.clock);
-        let ticker = async move {
-            while let Some(engine) = ticking.upgrade() {
-                engine.jobs.tick(clock.now()).await;
-                drop(engine);
-                sleep(clock.as_ref(), TICK).await;
-            }
-        };
-        self.seams.spawner.spawn("tick", Box::pin(ticker));
-        // Nobody is told that there is no such pool while it is being opened. A disk that hangs does not hold up answers.
-        let limit = self.seams.clock.now() + START_LIMIT;
-        let _ =
-            within(self.seams.clock.as_ref(), limit, started.1.wait_for(|| started.0.get().then_some(())))
-                .await;
-        while let Some(work) = inbox.receive().await {
-            self.seams.spawner.spawn("request", work(Rc::clone(&self)));
-        }
-        // Where nobody has asked for a good end: what is not answered is left to the next daemon, and does not fail.
-        self.transports.makers.borrow().let_go();
     }
 
     /// Refuses changes while the daemon is ending.

@@ -7,7 +7,7 @@ use dolmen_pool::{ChangeError, CreateError, OpenError, PoolError};
 use dolmen_space::{LimitFault, LimitKind, SpaceError};
 use dolmen_units::Bytes;
 
-use crate::devices::is_immutable;
+use crate::state::is_immutable;
 
 fn body(code: ErrorCode, error: &dyn std::error::Error) -> ErrorBody {
     ErrorBody::new(code, error.to_string()).caused_by(error)

@@ -9,100 +9,60 @@
 //!                                      file worker (own files) · device worker (devices) · watcher (files of disks) · SMART worker (smartctl) · locator (lights) · rooms (room of pools)
 //! ```
 //!
-//! | file | what |
+//! | folder or file | what |
 //! |---|---|
-//! | `config`, `settings`, `error`, `process`, `files`, `log` | settings and the command line that gives them, reasons not to run, the process, locks and own files, what is logged |
-//! | `control`, `api_socket` | the API's routes |
-//! | `caller`, `engine`, `io_worker` | messages to the engine's thread, what it owns, threads for what blocks |
-//! | `arbiter`, `epoch_record`, `ledger`, `history` | which epoch is in force; which pools were open, and what of them was served; what was found damaged |
-//! | `member`, `devices`, `below`, `opening`, `pools`, `disks`, `spaces`, `limits`, `reserve`, `jobs`, `scrub`, `shutdown` | what can be asked for |
-//! | `attach`, `transports`, `kernel`, `worker_pool`, `nbd`, `listeners`, `listener` | the ways in |
-//! | `absent`, `offline` | disks that stay away, and disks that are let go of |
-//! | `trash`, `trash_age` | spaces that were deleted: listed, restored, purged; how long they were there |
-//! | `watch`, `names`, `backing_state` | what is done without being asked for |
-//! | `findings`, `why`, `events`, `event_record` | what is the matter, why, and what has happened |
-//! | `rooms` | room of pools, computed on another thread |
-//! | `plan`, `view`, `figures`, `health`, `fault`, `words` | what is told: plans, state, load, health, errors, and how |
+//! | `config`, `arguments`, `error`, `process`, `files`, `log`, `io_worker` | settings and the command line that gives them, reasons not to run, the process, locks and own files, what is logged, threads for what blocks |
+//! | `arbiter`, `epoch_record` | which epoch is in force |
+//! | `jobs` | the service of jobs: numbers, order, throttling, progress, record |
+//! | `exports`, `attach` | the services of exports and of attached spaces |
+//! | `state` | what the engine keeps of all pools and of each; it knows neither the engine nor an open pool |
+//! | `engine`, `caller`, `plan`, `rooms` | what the engine's thread owns, messages to it, what changes would do, and the room of pools |
+//! | `job` | what a job says of itself to pools and users |
+//! | `settings`, `health` | what is set of a pool, what is the matter with it, and what to do |
+//! | `spaces`, `disks`, `pools`, `attaching` | what can be asked for, and what is done without being asked for |
+//! | `job_table` | the table of jobs |
+//! | `api` | routes, documents, requests for jobs, events, and what carries requests out |
+//!
+//! Invariant: a folder's face is its `mod.rs`; imports point from the later lines of this table to the earlier ones.
 //!
 //! Invariant: the engine's thread never waits for another thread of the daemon; it awaits.
 //!
 //! Invariant: nothing is told to be done before what has to survive the daemon is on record.
 
-mod absent;
-mod api_socket;
+mod advice;
+mod answer;
+mod api;
 mod arbiter;
+mod arguments;
 mod attach;
-mod backing_state;
-mod bay;
-mod below;
+mod attaching;
 mod caller;
 mod config;
-mod control;
-mod conversion;
-mod detach;
-mod devices;
 mod disks;
-mod emptying;
-mod enclosure;
 mod engine;
 mod epoch_record;
 mod error;
-mod event_record;
-mod events;
+mod exports;
 mod fault;
-mod figures;
 mod files;
-mod filling;
-mod findings;
-mod forget;
+mod finding;
 mod health;
-mod history;
 mod io_worker;
-mod job_control;
-mod job_rate;
-mod job_record;
-mod job_share;
-mod job_slot;
+mod job;
+mod job_table;
 mod jobs;
-mod keep_room;
-mod kernel;
-mod ledger;
-mod limits;
-mod listener;
-mod listeners;
-mod locate;
 mod log;
-mod member;
-mod names;
-mod nbd;
-mod offline;
-mod opening;
 mod plan;
 mod pools;
 mod process;
-mod rebalance;
-mod removal;
-mod reserve;
-mod resync;
-mod roles;
+mod resiliency;
 mod rooms;
-mod scrub;
 mod settings;
-mod shutdown;
-mod slow;
-mod smart;
-mod smart_parse;
 mod spaces;
-mod transports;
-mod trash;
-mod trash_age;
-mod view;
-mod watch;
-mod why;
-mod widening;
+mod state;
+#[cfg(test)]
+mod test_job;
 mod words;
-mod worker_pool;
-mod write_cache;
 
 use std::fs;
 use std::os::unix::net::UnixListener as StdListener;
@@ -117,24 +77,31 @@ use dolmen_block_linux::Runtime;
 use dolmen_units::HostId;
 use tokio::signal::unix::{SignalKind, signal};
 
+pub use arguments::{HELP, SettingError, read_settings};
 pub use config::{Config, DESCRIPTOR_HOLDER_COMMAND, LINKS_FOLDER, Scan, TRASH_AFTER};
 pub use dolmen_fuse::{DescriptorHolderProgram, keep};
 pub use error::DaemonError;
 pub use log::{LogEnd, init_logging};
-pub use settings::{HELP, SettingError, read_settings};
 
-use crate::api_socket::ApiSocket;
+use crate::api::ApiSocket;
+use crate::attach::EngineHost;
+use crate::attach::Transports;
 use crate::caller::Caller;
+use crate::disks::follow;
+use crate::disks::follow_smart;
 use crate::engine::Engine;
-use crate::files::{Deadline, Lock, host_id, make_folder};
+use crate::engine::Services;
+use crate::exports::Listeners;
+use crate::files::Deadline;
+use crate::files::Lock;
+use crate::files::host_id;
+use crate::files::make_folder;
 use crate::io_worker::IoWorker;
-use crate::kernel::EngineHost;
-use crate::listeners::Listeners;
-use crate::locate::Locates;
-use crate::names::follow;
+use crate::job_table::kind_of;
+use crate::jobs::JobFiles;
+use crate::jobs::Jobs;
 use crate::rooms::Rooms;
-use crate::smart::follow_smart;
-use crate::transports::Transports;
+use crate::state::Locates;
 
 /// The setting in the environment that says what is logged, as `tracing-subscriber` reads it.
 pub const LOG_VARIABLE: &str = "DOLMEN_LOG";
@@ -155,7 +122,7 @@ pub fn run(config: &Config) -> Result<(), DaemonError> {
         check_socket(socket, option)?;
     }
     for (folder, option) in [(&config.state, "--state"), (&config.run, "--run")] {
-        below::check_own_folder(folder, &config.run, option)?;
+        disks::check_own_folder(folder, &config.run, option)?;
     }
     let folders = [
         config.state.clone(),
@@ -219,7 +186,7 @@ async fn control(listener: StdListener, path: PathBuf, caller: Caller) -> std::i
             }
         });
     }
-    control::serve(listener, caller, signals).await;
+    api::serve(listener, caller, signals).await;
     Ok(())
 }
 
@@ -255,15 +222,11 @@ fn engine_thread(config: Config, host: HostId, ready: &SyncSender<Result<Caller,
     let (admitted, arrivals) = handle.mailbox();
     let transports = Transports::new(EngineHost::new(kernel), device_worker);
     let listeners = Listeners::new(admitted);
-    let engine = Engine::new(
-        handle,
-        Rc::new(config),
-        host,
-        Rc::new(file_worker),
-        transports,
-        listeners,
-        Locates::new(locator),
-    );
+    let file_worker = Rc::new(file_worker);
+    let job_files = JobFiles::new(config.state.clone(), Rc::clone(&file_worker), kind_of);
+    let jobs = Rc::new(Jobs::new(job_files));
+    let services = Services { transports, listeners, locates: Locates::new(locator), jobs };
+    let engine = Engine::new(handle, Rc::new(config), host, file_worker, services);
     let following = follow(Rc::downgrade(&engine), watch_worker, runtime.seams().clock);
     runtime.seams().spawner.spawn("names", Box::pin(following));
     let asking = follow_smart(Rc::downgrade(&engine), smart_worker, runtime.seams().clock);

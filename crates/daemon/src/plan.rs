@@ -11,7 +11,7 @@ use dolmen_pool::Purpose;
 use dolmen_space::{LARGE_SPACE_BYTES, Provisioning, Resiliency, Space, SpaceSpec, slab_units};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot, Name};
 
-use crate::caller::Answer;
+use crate::answer::Answer;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::rooms::{usable_for, usable_now};

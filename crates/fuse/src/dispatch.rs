@@ -1,9 +1,9 @@
 //! What each request means: names and attributes are answered here, content goes to the host.
 
+use dolmen_attach::Access;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::host::{FlushRequest, Place, RangeRequest, ReadRequest, WriteRequest};
-use crate::ledger::Access;
 use crate::nodes::{BLOCK_BYTES, File, folder_attributes};
 use crate::session::Ticket;
 use crate::wire::{

@@ -13,10 +13,10 @@
 use std::io;
 use std::ptr::NonNull;
 
+use dolmen_attach::Board;
 use rustix::mm::{MapFlags, ProtFlags};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::board::Board;
 use crate::wire::{FRONT_BYTES, InHead, OutHead, RingHead};
 
 /// Entries of all queues, at most.

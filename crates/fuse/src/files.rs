@@ -7,14 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dolmen_units::{Bytes, Name, SECTOR_BYTES};
+use dolmen_attach::{Access, Holder, SpaceKey, Wanted, holders, lasting_holders, list};
+use dolmen_units::{Bytes, SECTOR_BYTES};
 use rustix::fs::{Mode, OFlags};
 
 use crate::descriptor_holder::{DescriptorHolder, DescriptorHolderError, DescriptorHolderProgram};
-use crate::holders::{Holder, holders, lasting_holders, list};
-use crate::host::SpaceKey;
-use crate::ledger::{Access, Attachment, Ledger, LedgerError, Made};
-use crate::links;
+use crate::ledger::{Attachment, Ledger, LedgerError, Made};
 use crate::loop_device::{Cleared, LoopDevice, LoopError, Plan, Tag};
 use crate::mount::{self, MountError, Mounted};
 use crate::nodes::File;
@@ -71,21 +69,6 @@ impl fmt::Display for Survival {
             None => Ok(()),
         }
     }
-}
-
-/// What to attach.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    /// Which space.
-    pub space: SpaceKey,
-    /// Its pool's name.
-    pub pool_name: Name,
-    /// Its own name.
-    pub space_name: Name,
-    /// Whether it may be written.
-    pub access: Access,
-    /// Its logical sector: 512 or 4096.
-    pub sector_bytes: u32,
 }
 
 /// An attached space.
@@ -466,7 +449,7 @@ impl Files {
                 continue;
             }
             let link = one.link.display();
-            told.push(match links::link(&one.link, &one.device) {
+            told.push(match dolmen_attach::link(&one.link, &one.device) {
                 Ok(()) => format!("the link {link} had been removed, and is there again"),
                 Err(error) => format!("the link {link} was removed, and cannot be made again: {error}"),
             });
@@ -544,7 +527,7 @@ impl Files {
             inner.record(&attachment).map_err(AttachError::from)
         })?;
         let link = link_of(&self.links, &attachment);
-        links::link(&link, &device.path()).map_err(|source| {
+        dolmen_attach::link(&link, &device.path()).map_err(|source| {
             let (name, link) = (name.to_owned(), link.clone());
             AttachError::Link { name, link, source }
         })?;
@@ -630,7 +613,7 @@ impl Files {
                 return Err(attached.busy(attached.holders()));
             }
         }
-        links::unlink(&attached.link, &attached.device);
+        dolmen_attach::unlink(&attached.link, &attached.device);
         self.shared.nodes.remove(attachment.node);
         inner.forget(space)?;
         Ok(())

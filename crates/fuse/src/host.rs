@@ -1,51 +1,9 @@
 //! What the engine offers to attached spaces, and the requests that it is given.
 
-use std::fmt;
-
-use dolmen_units::{Bytes, PoolId, SpaceId};
+use dolmen_attach::{Fault, SpaceKey};
+use dolmen_units::Bytes;
 
 use crate::session::Ticket;
-
-/// A space among all pools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SpaceKey {
-    /// Its pool.
-    pub pool: PoolId,
-    /// The space in that pool.
-    pub space: SpaceId,
-}
-
-impl fmt::Display for SpaceKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of pool {}", self.space, self.pool)
-    }
-}
-
-/// How a request may fail. The file system above sees the error number of the same meaning.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// The content cannot be read or written.
-    Io,
-    /// The pool has no room for the content.
-    NoRoom,
-    /// The space may not be written.
-    ReadOnly,
-    /// The range or the space does not exist.
-    Invalid,
-}
-
-impl Fault {
-    /// The error number.
-    #[must_use]
-    pub fn errno(self) -> i32 {
-        match self {
-            Self::Io => libc::EIO,
-            Self::NoRoom => libc::ENOSPC,
-            Self::ReadOnly => libc::EROFS,
-            Self::Invalid => libc::EINVAL,
-        }
-    }
-}
 
 /// The engine, as attached spaces see it.
 ///

@@ -4,20 +4,9 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use dolmen_attach::{Access, SpaceKey};
 use dolmen_units::{Name, PoolId, SpaceId};
 use serde::{Deserialize, Serialize};
-
-use crate::host::SpaceKey;
-
-/// Whether an attachment may be written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Access {
-    /// It may.
-    ReadWrite,
-    /// It may not: the pool is open read-only, or somebody asked for this.
-    ReadOnly,
-}
 
 /// An attached space, or one that was about to be attached or detached.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -51,16 +51,13 @@
 //! [`Files`], whose lock no reading thread and no answer ever takes.
 #![allow(unsafe_code)]
 
-mod board;
 mod cores;
 mod descriptor_holder;
 mod dispatch;
 mod entries;
 mod files;
-mod holders;
 mod host;
 mod ledger;
-mod links;
 mod loop_device;
 mod mount;
 mod nodes;
@@ -71,17 +68,13 @@ mod slots;
 mod start;
 mod wire;
 
-pub use board::{Board, Wait, enter};
 pub use descriptor_holder::{DescriptorHolderError, DescriptorHolderProgram, keep};
 pub use entries::ENTRIES_MAX;
 pub use files::{
     AttachError, Attached, CloseError, DescriptorHolderHealth, DetachError, Files, Survival, Unanswered,
-    Wanted,
 };
-pub use holders::{Holder, holders, lasting_holders, list, pause};
-pub use host::{Fault, FlushRequest, Host, RangeRequest, ReadRequest, SpaceKey, WriteRequest};
-pub use ledger::{Access, Attachment, Ledger, LedgerError, LedgerFile, Made};
-pub use links::{link, unlink};
+pub use host::{FlushRequest, Host, RangeRequest, ReadRequest, WriteRequest};
+pub use ledger::{Attachment, Ledger, LedgerError, LedgerFile, Made};
 pub use loop_device::LoopError;
 pub use mount::MountError;
 pub use region::{PAYLOAD_BYTES_MAX, RegionError, SLOTS_MAX};

@@ -3,19 +3,17 @@
 //! The device carries a tag, so that a device of ours is never taken for somebody else's, nor the other way round, even
 //! when the file under it is out of sight.
 
-use std::fmt;
-use std::fs;
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
 
+use dolmen_attach::{Access, LOOKS_MAX, PAUSE, pause};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-use crate::holders::{LOOKS_MAX, PAUSE, pause};
-use crate::ledger::{Access, Attachment};
+use crate::ledger::Attachment;
 
 const CONTROL: &str = "/dev/loop-control";
 const CONTROL_GET_FREE: libc::c_ulong = 0x4C82;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::host::SpaceKey;
-use crate::ledger::Access;
+use dolmen_attach::{Access, SpaceKey};
+
 use crate::wire::{Attributes, ROOT_NODE};
 
 /// A regular file that only its owner may read and write.

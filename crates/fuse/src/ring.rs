@@ -8,16 +8,15 @@
 //! ends the connection, and every request fails, now and later. That is why nothing here is kept by a descriptor holder, and why
 //! nobody gets it who has not asked for it by name ([`Channel::Rings`](crate::Channel)).
 
-use std::fs;
-use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::{fs, io};
 
+use dolmen_attach::{Wait, enter};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use zerocopy::IntoBytes;
 
-use crate::board::{Wait, enter};
 use crate::entries::{ENTRIES_MAX, Entries, PARTS};
 use crate::mount::{self, MountError};
 use crate::session::{AbortOnPanic, Shared};

@@ -7,13 +7,13 @@
 //! | a descriptor holder without one (killed between two steps, or the folder was unmounted) | ended; begun again |
 //! | no descriptor holder, the folder mounted; or a folder whose requests went over rings | every request on it has failed already; it is unmounted, unused loop devices are cleared, those in use are reported as stranded, with who uses them |
 
-use std::fs;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use std::{fs, io};
 
+use dolmen_attach::{Holder, holders};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
@@ -21,10 +21,8 @@ use crate::descriptor_holder::{DescriptorHolder, DescriptorHolderError, Descript
 use crate::dispatch::BACKGROUND_MAX;
 use crate::entries::{Entries, EntriesShape};
 use crate::files::{Attached, Files, Inner, Survival, Unanswered, device_of, file_name, link_of, node_of};
-use crate::holders::{Holder, holders};
 use crate::host::Host;
 use crate::ledger::{Attachment, Ledger, LedgerError, Made};
-use crate::links;
 use crate::loop_device::{Cleared, LoopDevice};
 use crate::mount::{self, MountError, Mounted};
 use crate::nodes::Nodes;
@@ -335,7 +333,7 @@ impl Starter {
             match device_of(&attachment, &self.at) {
                 Some(device) => {
                     let link = link_of(&self.config.links, &attachment);
-                    if let Err(error) = links::link(&link, &device.path()) {
+                    if let Err(error) = dolmen_attach::link(&link, &device.path()) {
                         tracing::warn!(link = %link.display(), %error, "renewing the link to an attached space failed; use the loop device");
                     }
                     self.made.attachments.push(attachment);
@@ -359,7 +357,7 @@ impl Starter {
             self.strand_or_clear(attachment.clone());
             let link = link_of(&self.config.links, &attachment);
             if let Some(number) = attachment.loop_number {
-                links::unlink(&link, &LoopDevice { number }.path());
+                dolmen_attach::unlink(&link, &LoopDevice { number }.path());
             }
             self.taken_up.lost.push(attachment);
         }

@@ -11,9 +11,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use dolmen_fuse::{
-    Access, AttachError, CloseError, DescriptorHolderHealth, DetachError, Fault, Holder, Recovery, Unanswered,
-};
+use dolmen_attach::{Access, Fault, Holder};
+use dolmen_fuse::{AttachError, CloseError, DescriptorHolderHealth, DetachError, Recovery, Unanswered};
 use dolmen_units::Bytes;
 use support::{Rig, eventually, key, run, wanted};
 

@@ -252,7 +252,7 @@ fn faults_of_the_space_are_faults_of_the_disk() {
     rig.0.space(1, 8 * MIB);
     rig.start();
     let attached = rig.attach();
-    *rig.0.host.fault.lock().unwrap() = Some(dolmen_fuse::Fault::Io);
+    *rig.0.host.fault.lock().unwrap() = Some(dolmen_attach::Fault::Io);
     let disk = File::options().read(true).write(true).open(&attached.link).unwrap();
     let mut block = vec![0; 4096];
     assert!(disk.read_exact_at(&mut block, MIB).is_err());

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use dolmen_fuse::{Holder, holders, unlink};
+use dolmen_attach::{Holder, holders, unlink};
 use rustix::io::Errno;
 
 use crate::control::{Control, MARK_OF_OURS, Number, Unusable, number_of};

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dolmen_fuse::{Access, Holder, SpaceKey, Wanted, holders, lasting_holders, link, list, unlink};
+use dolmen_attach::{Access, Holder, SpaceKey, Wanted, holders, lasting_holders, link, list, unlink};
 use dolmen_units::{Bytes, SECTOR_BYTES};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -301,7 +301,7 @@ fn open_channel(number: Number) -> Result<OwnedFd, Errno> {
         match opened {
             Err(Errno::BUSY | Errno::NOENT) if looks < LOOKS_MAX => {
                 looks += 1;
-                dolmen_fuse::pause(PAUSE);
+                dolmen_attach::pause(PAUSE);
             }
             other => return other,
         }

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
+use dolmen_attach::{Access, Board, Fault, SpaceKey, Wait, enter};
 use dolmen_block_io::Durability;
-use dolmen_fuse::{Access, Board, Fault, SpaceKey, Wait, enter};
 use io_uring::{IoUring, opcode, squeue, types};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::CapabilitySet;

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use dolmen_fuse::{Access, SpaceKey};
+use dolmen_attach::{Access, SpaceKey};
 use dolmen_units::{Name, PoolId, SpaceId};
 use serde::{Deserialize, Serialize};
 

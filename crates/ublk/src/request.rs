@@ -2,8 +2,8 @@
 
 use std::io::IoSlice;
 
+use dolmen_attach::{Fault, SpaceKey};
 use dolmen_block_io::Durability;
-use dolmen_fuse::{Fault, SpaceKey};
 use dolmen_units::Bytes;
 use rustix::io::Errno;
 

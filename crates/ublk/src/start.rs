@@ -14,7 +14,7 @@ use std::fs;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use dolmen_fuse::{SpaceKey, link};
+use dolmen_attach::{SpaceKey, link};
 use rustix::io::Errno;
 
 use crate::control::{Control, Unusable};
@@ -221,7 +221,7 @@ impl Devices {
                 Ok(()) => return Ok(()),
                 Err(Errno::BUSY) if looks < LOOKS_MAX => {
                     looks += 1;
-                    dolmen_fuse::pause(PAUSE);
+                    dolmen_attach::pause(PAUSE);
                 }
                 Err(error) => return Err(attachment.failed("taking over", error)),
             }

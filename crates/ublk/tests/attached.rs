@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use dolmen_fuse::{Access, Fault, Holder};
+use dolmen_attach::{Access, Fault, Holder};
 use dolmen_ublk::{Abandoned, AttachError, ClearError, DEVICES_MAX, DetachError};
 use dolmen_units::Bytes;
 use support::{Rig, eventually, key, run, wanted};

@@ -1,6 +1,6 @@
 //! In every order of steps, on cores that see each other at once.
 
-/// As `cores` of the crates `fuse` and `block_linux`.
+/// As `cores` of the crates `attach`, `fuse` and `block_linux`.
 mod cores {
     pub(super) use shuttle::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
     pub(super) use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ mod runtime {
     }
 }
 
-#[path = "../../../crates/fuse/src/board.rs"]
+#[path = "../../../crates/attach/src/board.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod board;
 #[path = "../../../crates/block_linux/src/mailbox.rs"]

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+use dolmen_attach::{Access, Fault, SpaceKey, Wanted};
 use dolmen_fuse::{
-    Access, Attached, DescriptorHolderProgram, Fault, Files, FilesConfig, FlushRequest, Host, Ledger,
-    LedgerError, LedgerFile, Made, RangeRequest, ReadRequest, Recovery, SpaceKey, TakenUp, Wanted,
-    WriteRequest,
+    Attached, DescriptorHolderProgram, Files, FilesConfig, FlushRequest, Host, Ledger, LedgerError,
+    LedgerFile, Made, RangeRequest, ReadRequest, Recovery, TakenUp, WriteRequest,
 };
 use dolmen_units::{Bytes, PoolId, SpaceId};
 

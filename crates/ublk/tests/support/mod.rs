@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+use dolmen_attach::{Access, Fault, SpaceKey, Wanted};
 use dolmen_block_io::Durability;
-use dolmen_fuse::{Access, Fault, SpaceKey, Wanted};
 use dolmen_ublk::{
     Abandoned, Attached, Devices, DevicesConfig, Host, Made, Operation, Record, RecordError, RecordFile,
     Request, StartError, TakenUp,
@@ -155,7 +155,7 @@ impl Host for FolderHost {
 }
 
 pub fn nap(span: Duration) {
-    dolmen_fuse::pause(span);
+    dolmen_attach::pause(span);
 }
 
 /// Waits for up to twenty seconds.

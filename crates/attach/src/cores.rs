@@ -1,0 +1,3 @@
+//! What cores share, as `std` has it. Crate `interleavings` puts a model in its place, which runs all orders of threads.
+
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};

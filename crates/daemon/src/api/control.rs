@@ -1,0 +1,342 @@
+//! The API: HTTP/1.1 on a Unix socket, on a thread of its own. Every request becomes a message to the engine.
+//!
+//! Method and path of each verb, its request and its answer stand in the table of `dolmen_api`; here is what the engine does for it.
+
+use std::future::{Future, IntoFuture};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::connect_info::ConnectInfo;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{DefaultBodyLimit, FromRequestParts, Query, RawPathParams, Request, State};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
+use axum::serve::IncomingStream;
+use axum::{Json, Router};
+use dolmen_api::{
+    Change, ErrorBody, ErrorCode, ErrorDocument, OPENAPI_PATH, REQUEST_BYTES_MAX, Shutdown, Verb, VerbId,
+    openapi, read_request, verb,
+};
+use serde::Serialize;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::api::api_socket::ApiSocket;
+use crate::caller::{Answer, Caller};
+use crate::engine::Engine;
+use crate::health::version;
+
+/// Requests that are carried out at a time; more wait.
+const REQUESTS_MAX: usize = 64;
+/// How long answers under way may take to leave at the end.
+const GOODBYE: Duration = Duration::from_secs(3);
+
+#[derive(Clone)]
+struct App {
+    caller: Caller,
+    end: Arc<Notify>,
+    requests: Arc<Semaphore>,
+}
+
+/// Who is at the other end of a connection.
+#[derive(Debug, Clone, Copy)]
+struct Peer {
+    uid: Option<u32>,
+}
+
+impl axum::extract::connect_info::Connected<IncomingStream<'_, ApiSocket>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, ApiSocket>) -> Self {
+        Self { uid: stream.io().peer_cred().ok().map(|credentials| credentials.uid()) }
+    }
+}
+
+/// An error on its way out.
+struct Failure(ErrorBody);
+
+impl From<ErrorBody> for Failure {
+    fn from(error: ErrorBody) -> Self {
+        Self(error)
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (status, Json(ErrorDocument::from(self.0))).into_response()
+    }
+}
+
+/// Puts the answer of the engine into a response.
+fn out<T: Serialize>(answer: Answer<T>) -> Result<Json<T>, Failure> {
+    answer.map(Json).map_err(Failure)
+}
+
+fn unreadable(why: &dyn std::fmt::Display) -> Failure {
+    let message = format!("the request cannot be read: {why}; nothing was changed");
+    Failure(ErrorBody::new(ErrorCode::BadRequest, message))
+}
+
+/// Values of the parameters of a verb's path.
+struct Values<T>(T);
+
+impl<T: TryFrom<Vec<String>>> FromRequestParts<App> for Values<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
+        let found = RawPathParams::from_request_parts(parts, app).await;
+        let found = found.map_err(|rejection| unreadable(&rejection.body_text()))?;
+        let values: Vec<String> = found.iter().map(|(_, value)| value.to_owned()).collect();
+        let count = values.len();
+        let values = T::try_from(values);
+        values
+            .map(Values)
+            .map_err(|_| unreadable(&format!("its path has {count} parameters, which do not fit the verb")))
+    }
+}
+
+/// Answers a question on the engine's thread, which abandons it when the client has gone.
+fn question<V, F, A>(make: F) -> MethodRouter<App>
+where
+    V: Verb,
+    F: Fn(Rc<Engine>, V::Owned, V::Request) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = Answer<V::Answer>> + 'static,
+{
+    get(
+        async move |State(app): State<App>,
+                    Values(values): Values<V::Owned>,
+                    query: Result<Query<V::Request>, QueryRejection>| {
+            let Query(request) = query.map_err(|rejection| unreadable(&rejection.body_text()))?;
+            out(app.caller.question(move |engine| make(engine, values, request)).await)
+        },
+    )
+}
+
+/// Answers a question without the engine.
+fn at_once<V, F, A>(make: F) -> MethodRouter<App>
+where
+    V: Verb,
+    F: Fn() -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = Answer<V::Answer>> + Send + 'static,
+{
+    get(async move || out(make().await))
+}
+
+/// Carries out a change on the engine's thread, whether or not the client waits for it.
+fn change<V, F, A>(make: F) -> MethodRouter<App>
+where
+    V: Verb<Answer = Change>,
+    F: Fn(Rc<Engine>, V::Owned, V::Request) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = Answer<Change>> + 'static,
+{
+    post(async move |State(app): State<App>, Values(values): Values<V::Owned>, body: Bytes| {
+        let request: V::Request = read_request(&body).map_err(|error| unreadable(&error))?;
+        out(app.caller.change(move |engine| make(engine, values, request)).await)
+    })
+}
+
+/// Ends the daemon behind a change that has succeeded.
+fn ending<V, F, A>(make: F) -> MethodRouter<App>
+where
+    V: Verb<Answer = Change, Request = Shutdown>,
+    F: Fn(Rc<Engine>, V::Owned, Shutdown) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = Answer<Change>> + 'static,
+{
+    post(async move |State(app): State<App>, Values(values): Values<V::Owned>, body: Bytes| {
+        let request: Shutdown = read_request(&body).map_err(|error| unreadable(&error))?;
+        let answer = app.caller.ask(move |engine| make(engine, values, request)).await;
+        if answer.is_ok() && !request.dry_run {
+            app.end.notify_one();
+        }
+        out(answer)
+    })
+}
+
+/// Returns the number of a job.
+fn number_of_job(text: &str) -> Answer<u64> {
+    text.parse().map_err(|_| {
+        let message = format!("the number of a job was expected, and {text:?} was found");
+        ErrorBody::new(ErrorCode::BadRequest, message).on(text).hint("`dolmen jobs` shows all of them")
+    })
+}
+
+/// Chooses the handler of a verb by its id. The compiler refuses a verb without one, and one of other types.
+macro_rules! handlers {
+    ($id:expr; $($verb:ident: $kind:ident($make:expr);)*) => {
+        match $id {
+            $(VerbId::$verb => $kind::<verb::$verb, _, _>($make),)*
+        }
+    };
+}
+
+#[rustfmt::skip] // one line for each verb
+fn handler(id: VerbId) -> MethodRouter<App> {
+    handlers! { id;
+        ShowVersion: at_once(async || Ok(version()));
+        ShowStatus: question(|engine, [], _| engine.status());
+        ExplainObject: question(|engine, [object], _| engine.why(object));
+        ListEvents: question(|engine, [], query| engine.list_events(query.since, query.pool));
+        ShowCounters: question(|engine, [], _| engine.counters());
+        ShowFigures: question(|engine, [], _| engine.figures());
+        StopDaemon: ending(|engine, [], request| engine.shutdown(request));
+
+        ListDevices: question(|engine, [], _| engine.devices());
+        ListAttachments: question(|engine, [], _| engine.attachments());
+        ListExports: question(|engine, [], _| engine.exports());
+
+        ListPools: question(|engine, [], _| engine.pools());
+        CreatePool: change(|engine, [], request| engine.create_pool(request));
+        ImportPool: change(|engine, [], request| engine.import_pool(request));
+        ShowPool: question(|engine, [pool], _| engine.show_pool(pool));
+        ShowRoom: question(|engine, [pool], _| engine.df(pool));
+        ExportPool: change(|engine, [pool], request| engine.export_pool(pool, request));
+        DestroyPool: change(|engine, [pool], request| engine.destroy_pool(pool, request));
+        ScrubPool: change(|engine, [pool], request| engine.scrub(pool, request));
+        ResyncPool: change(|engine, [pool], request| engine.resync(pool, request));
+        RebalancePool: change(|engine, [pool], request| engine.rebalance(pool, request));
+        CancelRebalance: change(|engine, [pool], request| engine.cancel_rebalance(pool, request));
+        AcknowledgeErrors: change(|engine, [pool], request| engine.acknowledge(pool, request));
+        ResizeWriteCache: change(|engine, [pool], request| engine.resize_write_cache(pool, request));
+        DrainWriteCache: change(|engine, [pool], request| engine.drain_write_cache(pool, request));
+        SetRepairAfter: change(|engine, [pool], request| engine.set_repair_after(pool, request));
+        SetKeepRoom: change(|engine, [pool], request| engine.set_keep_room(pool, request));
+        SetAlertAt: change(|engine, [pool], request| engine.set_alert_at(pool, request));
+
+        ListDisks: question(|engine, [pool], _| engine.disks(pool));
+        AddDisks: change(|engine, [pool], request| engine.add_disks(pool, request));
+        ReplaceDisk: change(|engine, [pool, disk], request| engine.replace_disk(pool, disk, request));
+        CancelReplace: change(|engine, [pool, disk], request| engine.cancel_replace(pool, disk, request));
+        RemoveDisk: change(|engine, [pool, disk], request| engine.remove_disk(pool, disk, request));
+        CancelRemove: change(|engine, [pool, disk], request| engine.cancel_remove(pool, disk, request));
+        OnlineDisk: change(|engine, [pool, disk], request| engine.online_disk(pool, disk, request));
+        OfflineDisk: change(|engine, [pool, disk], request| engine.offline_disk(pool, disk, request));
+        LocateDisk: change(|engine, [pool, disk], request| engine.locate_disk(pool, disk, request));
+        SetDisk: change(|engine, [pool, disk], request| engine.set_disk(pool, disk, request));
+        SetDiskRole: change(|engine, [pool, disk], request| engine.set_disk_role(pool, disk, request));
+        SetEnclosure: change(|engine, [pool, disk], request| engine.set_enclosure(pool, disk, request));
+        ForgetDisk: change(|engine, [pool, disk], request| engine.forget_disk(pool, disk, request));
+
+        ListAllSpaces: question(|engine, [], _| engine.all_spaces());
+        ListSpaces: question(|engine, [pool], _| engine.spaces(pool));
+        ShowSpace: question(|engine, [pool, space], _| engine.show_space(pool, space));
+        CreateSpace: change(|engine, [pool], request| engine.create_space(pool, request));
+        ResizeSpace: change(|engine, [pool, space], request| engine.resize_space(pool, space, request));
+        ConvertSpace: change(|engine, [pool, space], request| engine.convert_space(pool, space, request));
+        RenameSpace: change(|engine, [pool, space], request| engine.rename_space(pool, space, request));
+        SetLimits: change(|engine, [pool, space], request| engine.set_limits(pool, space, request));
+        SetReserve: change(|engine, [pool, space], request| engine.set_reserve(pool, space, request));
+        DeleteSpace: change(|engine, [pool, space], request| engine.delete_space(pool, space, request));
+        AttachSpace: change(|engine, [pool, space], request| engine.attach_space(pool, space, request));
+        DetachSpace: change(|engine, [pool, space], request| engine.detach_space(pool, space, request));
+        ServeSpace: change(|engine, [pool, space], request| engine.serve_space(pool, space, request));
+        UnserveSpace: change(|engine, [pool, space], request| engine.unserve_space(pool, space, request));
+
+        ListAllTrash: question(|engine, [], _| engine.all_trash());
+        ListTrash: question(|engine, [pool], _| engine.trash(pool));
+        RestoreSpace: change(|engine, [pool, space], request| engine.restore_space(pool, space, request));
+        PurgeTrash: change(|engine, [pool], request| engine.purge_trash(pool, request));
+
+        ListJobs: question(|engine, [], _| engine.jobs());
+        ShowJob: question(|engine, [job], _| async move { engine.job(number_of_job(&job)?).await });
+        PauseJob: change(|engine, [job], request| engine.pause_job(job, request));
+        ResumeJob: change(|engine, [job], request| engine.resume_job(job, request));
+        StopJob: change(|engine, [job], request| engine.stop_job(job, request));
+        SetJob: change(|engine, [job], request| engine.set_job(job, request));
+    }
+}
+
+/// Returns the routes of all verbs, which the table of the API names.
+fn router() -> Router<App> {
+    VerbId::ALL
+        .iter()
+        .fold(Router::new(), |router, verb| router.route(&verb.declaration().route(), handler(*verb)))
+}
+
+async fn no_such_route(request: Request) -> Failure {
+    let path: String = request.uri().path().chars().take(200).collect();
+    let message = format!("{} {path} is not in this version of the API", request.method());
+    let error = ErrorBody::new(ErrorCode::NoSuchRoute, message);
+    Failure(error.hint(format!(
+        "this daemon is version {} and speaks version {} of the API; use a command line of the same version",
+        version().daemon,
+        version().api
+    )))
+}
+
+/// Lets in whom the daemon belongs to, and root; bounds what is under way; and gives every refusal the form of an error
+/// document, those of the HTTP library included.
+async fn gate(
+    State(app): State<App>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let own = rustix::process::geteuid().as_raw();
+    if peer.uid.is_none_or(|uid| uid != 0 && uid != own) {
+        let message = "only root, and the user whose daemon this is, may use it";
+        return Failure(ErrorBody::new(ErrorCode::Permission, message)).into_response();
+    }
+    let line = format!("{} {}", request.method(), request.uri().path());
+    let Ok(_permit) = app.requests.acquire().await else {
+        return Failure(ErrorBody::new(ErrorCode::Stopping, "the daemon is ending")).into_response();
+    };
+    let response = next.run(request).await;
+    let status = response.status();
+    tracing::debug!(line, status = status.as_u16(), "answered");
+    let is_document = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    if status.is_success() || is_document {
+        return response;
+    }
+    let message = format!("{line:.200} was refused: {status}; nothing was changed");
+    let mut refused = Failure(ErrorBody::new(ErrorCode::BadRequest, message)).into_response();
+    *refused.status_mut() = status;
+    refused
+}
+
+/// Answers requests until somebody has ended the engine. `signals` completes each time the system asks for the end.
+pub(crate) async fn serve(
+    listener: ApiSocket,
+    caller: Caller,
+    mut signals: tokio::sync::mpsc::Receiver<&'static str>,
+) {
+    let end = Arc::new(Notify::new());
+    let app = App {
+        caller: caller.clone(),
+        end: Arc::clone(&end),
+        requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
+    };
+    let description = openapi();
+    let described = get(async move || ([(header::CONTENT_TYPE, "application/json")], description));
+    let routes = router()
+        .route(OPENAPI_PATH, described)
+        .fallback(no_such_route)
+        .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(app.clone(), gate))
+        .with_state(app);
+    let ending = Arc::new(Notify::new());
+    let goodbye = Arc::clone(&ending);
+    let server = axum::serve(listener, routes.into_make_service_with_connect_info::<Peer>())
+        .with_graceful_shutdown(async move { goodbye.notified().await })
+        .into_future();
+    let server = tokio::spawn(server);
+    loop {
+        tokio::select! {
+            () = end.notified() => break,
+            Some(name) = signals.recv() => {
+                tracing::info!(signal = name, "asked to end");
+                match caller.ask(|engine| engine.shutdown(Shutdown::default())).await {
+                    Ok(_) => break,
+                    Err(error) => tracing::error!(%error, hint = error.hint, "the daemon goes on"),
+                }
+            }
+        }
+    }
+    ending.notify_one();
+    let _ = tokio::time::timeout(GOODBYE, server).await;
+}

@@ -1,0 +1,78 @@
+//! The end: what is under way is finished, nothing is detached by force, pools are closed clean.
+
+use std::rc::Rc;
+
+use dolmen_api::{Change, Shutdown};
+
+use crate::answer::Answer;
+use crate::attaching::Leave;
+use crate::engine::Engine;
+use crate::plan::{Figures, Undo, made, planned, usual_room};
+use crate::words::clients_of;
+
+impl Engine {
+    /// Ends everything, or says what stands in the way. Once it has succeeded, no pool is open.
+    pub(crate) async fn shutdown(self: Rc<Self>, request: Shutdown) -> Answer<Change> {
+        let _changes = self.changes.take().await;
+        self.check_running()?;
+        let leave = if request.hand_over { Leave::ForTheNext } else { Leave::Nothing };
+        self.check_nothing_used(leave).await?;
+        self.check_all_flushable(leave).await?;
+        let pools = self.open_pools();
+        let mut steps = vec!["finish what clients have asked for".to_owned()];
+        let served = self.nbd.list();
+        let cut_off = served.iter().filter(|served| served.client_count() > 0).map(|served| {
+            let who = clients_of(served.client_count());
+            format!("cut off {who} of {} over NBD, which may connect again to the next daemon", served.name)
+        });
+        steps.extend(cut_off);
+        steps.extend(pools.iter().map(|pool| format!("close pool {}", pool.name())));
+        let all = self.transports.all();
+        let (lasting, mortal): (Vec<_>, Vec<_>) = all.iter().partition(|one| one.survives_daemon());
+        let waiting: Vec<String> = lasting.iter().map(|one| one.device().display().to_string()).collect();
+        steps.extend(mortal.iter().map(|one| format!("detach {}, which ends with the daemon", one.name())));
+        let not_kept = lasting.iter().filter(|_| !request.hand_over);
+        steps.extend(not_kept.map(|one| format!("detach {}, which nobody uses", one.name())));
+        let waits = (request.hand_over && !waiting.is_empty()).then(|| {
+            format!(
+                "keep {} for the next daemon: until it runs their I/O waits, and with it whoever asks for loop devices, as `losetup -a` does",
+                waiting.join(", ")
+            )
+        });
+        steps.extend(waits.clone());
+        let room = pools.iter().map(|pool| usual_room(&pool.offers())).sum();
+        let plan = Figures::of_room(room, room).plan(Undo::By("dolmen daemon".to_owned()), steps);
+        if request.dry_run {
+            return Ok(planned(plan, "the daemon would end"));
+        }
+        self.is_stopping.set(true);
+        let _note = self.note("ending".to_owned());
+        for pool in &pools {
+            pool.is_closing.set(true);
+            pool.spaces.lift_limits();
+            self.jobs.let_go(pool.id());
+            self.remember(pool).await;
+        }
+        let mut change = made(plan, "the daemon has closed its pools and ends");
+        change.warnings.extend(waits);
+        self.nbd.server().stop().await;
+        self.end_listeners().await;
+        change.warnings.extend(self.let_go_of_attachments(leave).await);
+        for pool in pools {
+            let _exclusive = pool.mutex.take().await;
+            // A job that was under way goes on with the next daemon; closing does not wait for it.
+            if let Err(error) = pool.spaces.close().await {
+                tracing::error!(pool = pool.name(), %error, "the pool was not closed clean; the next start recovers it");
+                change.warnings.push(format!("pool {} was not closed clean: {error}", pool.name()));
+            }
+            self.keep_history(&pool).await;
+            self.members.release_all_of(pool.id());
+            self.pools.borrow_mut().remove(&pool.id());
+        }
+        self.trash_ages.write().await;
+        self.events.report_end().await;
+        // Nobody is to find a listener behind which nobody answers.
+        let _ = std::fs::remove_file(&self.nbd.socket);
+        Ok(change)
+    }
+}

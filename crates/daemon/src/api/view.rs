@@ -1,0 +1,372 @@
+//! The state of pools and spaces, as the API shows it.
+
+use std::rc::Rc;
+
+use dolmen_api::{
+    Counters, Df, Disk, DiskRoom, DiskState, DiskTally, Export, Exports, Fits, FormerLayout, Health, Pool,
+    PoolState, PoolTally, SCHEMA, SpaceTally,
+};
+use dolmen_disk::MemberState;
+use dolmen_placement::Offer;
+use dolmen_pool::{PoolState as State, Role};
+use dolmen_space::{Integrity, Layout, Provisioning, Resiliency, Space};
+
+use crate::answer::Answer;
+use crate::engine::{Engine, OpenPool};
+use crate::exports::Served;
+use crate::fault;
+use crate::health::{not_open, pool_health, space_health};
+use crate::plan::{Offered, usable, usable_fixed};
+use crate::resiliency::{integrity_of, resiliency_of};
+use crate::rooms::{fillings_here, yield_now};
+use crate::settings::{kept_bytes, view_limits};
+use crate::spaces::view_write_cache;
+use crate::state::{Backing, Slow, is_here};
+
+/// What rows have that have not been moved yet.
+fn former(layout: Layout) -> FormerLayout {
+    FormerLayout {
+        resiliency: resiliency_of(layout.resiliency),
+        copies: layout.resiliency.copies(),
+        parity: layout.resiliency.parity_columns(),
+        columns: layout.columns,
+        interleave_bytes: layout.interleave.0,
+        integrity: integrity_of(layout.integrity),
+    }
+}
+
+impl Engine {
+    pub(crate) fn view_disks(&self, open: &OpenPool) -> Vec<Disk> {
+        let pool = open.spaces.pool();
+        let voters = pool.voters();
+        let room = pool.room();
+        let view = |disk: &Rc<dolmen_pool::Disk>| {
+            let counters = disk.counters();
+            let here = is_here(disk);
+            let free = room.iter().find(|room| room.slot == disk.slot()).map_or(0, |room| room.free.0);
+            let retired = disk.member().state == MemberState::Retired;
+            let role = pool.role_of(disk);
+            Disk {
+                slot: disk.slot().0,
+                id: disk.id().to_string(),
+                path: here.then(|| disk.name()),
+                last_path: Some(disk.name()).filter(|name| !here && name.starts_with('/')),
+                state: match (here, retired) {
+                    (false, _) => DiskState::Absent,
+                    (true, true) => DiskState::Retired,
+                    (true, false) if role.is_some() && pool.holds_rows(disk) => DiskState::Retired,
+                    (true, false) => match role {
+                        None => DiskState::Present,
+                        Some(Role::Spare) => DiskState::Spare,
+                        Some(Role::Idle) => DiskState::Idle,
+                    },
+                },
+                backing_state: open.backing_state_of(disk).map(Backing::kind),
+                size_bytes: disk.member().capacity.0,
+                data_bytes: disk.data_bytes().0,
+                free_bytes: if here { free } else { 0 },
+                fault_domain: disk.member().fault_domain,
+                enclosure: pool.domain_name(disk.member().fault_domain).map(|name| name.to_string()),
+                is_voter: voters.contains(&disk.id()),
+                read_errors: counters.read_errors,
+                write_errors: counters.write_errors,
+                checksum_errors: counters.checksum_errors,
+                timed_out_reads: counters.timed_out_reads,
+                times_slower: open.latencies.slow(disk.id()).map(Slow::times),
+                score: here.then(|| open.score(disk)),
+                bay: open.bay_of(disk.id()),
+                smart: open.smarts.of(disk.id()).filter(|_| here),
+                smart_silence: open.smarts.silence_of(disk.id()).filter(|_| here),
+            }
+        };
+        pool.disks().iter().map(view).collect()
+    }
+
+    pub(crate) async fn view_pool(&self, open: &OpenPool) -> Answer<Pool> {
+        let pool = open.spaces.pool();
+        let disks = self.view_disks(open);
+        let (health, why) = pool_health(open).await;
+        let (state, state_cause) = match pool.state() {
+            State::Writable => (PoolState::Writable, None),
+            State::ReadOnly(cause) => (PoolState::ReadOnly, Some(cause)),
+            State::Latched(cause) => (PoolState::Stopped, Some(cause)),
+        };
+        let write_caches = open.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
+        // A pool is shown whatever its map holds there.
+        let repair_after = pool.repair_after().await.ok();
+        let (trash_count, trash_bytes) = open.trash_tally().await?;
+        let data_bytes: u64 = disks.iter().map(|disk| disk.data_bytes).sum();
+        let free_bytes: u64 = disks.iter().map(|disk| disk.free_bytes).sum();
+        Ok(Pool {
+            name: open.name(),
+            id: open.id().to_string(),
+            health,
+            why,
+            state,
+            state_cause,
+            epoch: pool.epoch().to_string(),
+            data_bytes,
+            used_bytes: data_bytes.saturating_sub(free_bytes),
+            free_bytes,
+            space_count: open.spaces.list().len() as u64,
+            trash_count,
+            trash_bytes,
+            keep_room_for: pool.keeps_room_for(),
+            has_room_for: open.has_room_for(),
+            repair_after_s: repair_after.map(|after| after.map_or(0, |after| after.as_secs())),
+            write_caches: write_caches.iter().map(view_write_cache).collect(),
+            disks,
+        })
+    }
+
+    /// Pools that should be open and are not.
+    pub(crate) fn view_closed(&self) -> Vec<Pool> {
+        let closed = self.closed.borrow();
+        let view = |(id, closed): (&dolmen_units::PoolId, &crate::engine::ClosedPool)| Pool {
+            name: closed.remembered.name.clone(),
+            id: id.to_string(),
+            health: Health::Unhealthy,
+            why: vec![not_open(closed).text],
+            state: PoolState::Closed,
+            state_cause: Some(closed.cause.to_string()),
+            epoch: String::new(),
+            data_bytes: 0,
+            used_bytes: 0,
+            free_bytes: 0,
+            space_count: 0,
+            trash_count: 0,
+            trash_bytes: 0,
+            keep_room_for: 0,
+            has_room_for: 0,
+            repair_after_s: None,
+            write_caches: Vec::new(),
+            disks: Vec::new(),
+        };
+        closed.iter().map(view).collect()
+    }
+
+    pub(crate) async fn view_spaces(&self, open: &OpenPool) -> Answer<Vec<dolmen_api::Space>> {
+        let (offered, mut spaces) = (open.offered(), Vec::new());
+        for space in open.spaces.list() {
+            yield_now().await;
+            spaces.push(self.view_space_on(open, &space, &offered).await?);
+        }
+        spaces.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(spaces)
+    }
+
+    pub(crate) async fn view_space(&self, open: &OpenPool, space: &Rc<Space>) -> Answer<dolmen_api::Space> {
+        self.view_space_on(open, space, &open.offered()).await
+    }
+
+    async fn view_space_on(
+        &self,
+        open: &OpenPool,
+        space: &Rc<Space>,
+        offered: &Offered,
+    ) -> Answer<dolmen_api::Space> {
+        let spec = space.spec();
+        let footprint = space.footprint().await.map_err(|error| fault::space(&error))?;
+        let (health, why) = space_health(open, space, offered).await;
+        let export = self.nbd.find(open.id(), space.id()).map(|served| self.view_export(&served));
+        Ok(dolmen_api::Space {
+            pool: open.name(),
+            name: spec.name.to_string(),
+            health,
+            why,
+            size_bytes: spec.size.0,
+            resiliency: resiliency_of(spec.resiliency),
+            copies: spec.resiliency.copies(),
+            parity: spec.resiliency.parity_columns(),
+            columns: spec.columns,
+            interleave_bytes: spec.interleave.0,
+            row_bytes: space.row_bytes(),
+            provisioning: match spec.provisioning {
+                Provisioning::Thin => dolmen_api::Provisioning::Thin,
+                Provisioning::Fixed => dolmen_api::Provisioning::Fixed,
+            },
+            integrity: integrity_of(spec.integrity),
+            converted_from: space.layout_before().map(former),
+            sector_bytes: spec.sector.0,
+            limits: view_limits(spec.limits),
+            claimed_bytes: space.claimed().0,
+            footprint_bytes: footprint.total.0,
+            reserve_bytes: space.reserve().0,
+            reserve_unused_bytes: space.blank_bytes().0.min(space.reserve().0),
+            attached_at: self.attached_at(open, space),
+            served_at: export.as_ref().map(|export| export.uri.clone()),
+            network_at: export.and_then(|export| export.network).map(|network| network.uri),
+        })
+    }
+
+    pub(crate) fn view_export(&self, served: &Served) -> Export {
+        let (pool, space) = served.name.split_once('/').unwrap_or(("", served.name.as_str()));
+        let socket = self.nbd.socket.display().to_string();
+        Export {
+            pool: pool.to_owned(),
+            space: space.to_owned(),
+            name: served.name.clone(),
+            uri: format!("nbd+unix:///{}?socket={}", served.name, percent(&socket)),
+            socket,
+            is_read_only: served.access == dolmen_nbd::Access::ReadOnly,
+            client_count: served.client_count(),
+            network: self.view_network(served),
+        }
+    }
+
+    pub(crate) async fn exports(self: Rc<Self>) -> Answer<Exports> {
+        let exports = self.nbd.list().iter().map(|served| self.view_export(served)).collect();
+        Ok(Exports { schema: SCHEMA, exports })
+    }
+
+    pub(crate) async fn df(self: Rc<Self>, name: String) -> Answer<Df> {
+        let open = self.pool(&name)?;
+        let pool = open.spaces.pool();
+        let (mut claimed, mut redundancy, mut promised) = (0, 0, 0);
+        for space in open.spaces.list() {
+            let bytes = space.claimed().0;
+            claimed += bytes;
+            redundancy += space.footprint().await.map_err(|error| fault::space(&error))?.redundancy.0;
+            promised += space.size().0.saturating_sub(bytes);
+        }
+        let caches = open.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
+        let write_cache: u64 = caches.iter().map(|cache| cache.footprint.total.0).sum();
+        let (_, trash) = open.trash_tally().await?;
+        let present: Vec<_> = pool.disks().into_iter().filter(|disk| disk.is_present()).collect();
+        let rooms = pool.room();
+        let room_of = |disk: &dolmen_pool::Disk| rooms.iter().find(|room| room.slot == disk.slot()).copied();
+        let mut disks = Vec::new();
+        let (mut raw, mut metadata, mut tail) = (0, 0, 0);
+        for disk in &present {
+            let (Some(extent), Some(room)) = (disk.extent(), room_of(disk)) else { continue };
+            let raw_bytes = disk.geometry().map_or(extent.capacity.0, |geometry| geometry.capacity.0);
+            let data_end = extent.data_start + room.data.0;
+            raw += raw_bytes;
+            metadata += extent.data_start;
+            tail += raw_bytes.saturating_sub(data_end);
+            disks.push(DiskRoom {
+                slot: disk.slot().0,
+                name: disk.name(),
+                raw_bytes,
+                data_bytes: room.data.0,
+                free_bytes: room.free.0,
+                reserve_bytes: room.reserve.0,
+            });
+        }
+        let data: u64 = disks.iter().map(|disk| disk.data_bytes).sum();
+        let free: u64 = disks.iter().map(|disk| disk.free_bytes).sum();
+        let used = data.saturating_sub(free);
+        Ok(Df {
+            schema: SCHEMA,
+            pool: name,
+            raw_bytes: raw,
+            metadata_bytes: metadata,
+            tail_bytes: tail,
+            data_bytes: data,
+            used_bytes: used,
+            claimed_bytes: claimed,
+            redundancy_bytes: redundancy,
+            write_cache_bytes: write_cache,
+            trash_bytes: trash,
+            tables_bytes: used.saturating_sub(claimed + redundancy + write_cache + trash),
+            free_bytes: free,
+            reserve_bytes: disks.iter().map(|disk| disk.reserve_bytes.min(disk.free_bytes)).sum(),
+            kept_bytes: kept_bytes(&open).0,
+            promised_bytes: promised,
+            fits: self.fits(&open).await,
+            disks,
+        })
+    }
+
+    async fn fits(&self, open: &OpenPool) -> Vec<Fits> {
+        let levels = [
+            Resiliency::Simple,
+            Resiliency::Span,
+            Resiliency::Mirror { copies: 2 },
+            Resiliency::Mirror { copies: 3 },
+            Resiliency::Mirror { copies: 4 },
+            Resiliency::Parity { parity: 1 },
+            Resiliency::Parity { parity: 2 },
+        ];
+        let mut fits = Vec::new();
+        for resiliency in levels {
+            let write_cache = Integrity::usual(resiliency).write_cache(resiliency);
+            // What cannot be made has no room: for want of disks, of fault domains, or of room for its write cache.
+            let can_be_made = open.can_make(resiliency);
+            let offers = open.spaces.offers_with_cache(write_cache).ok().filter(|_| can_be_made);
+            let offers: Rc<[Offer]> = offers.unwrap_or_default().into();
+            fits.push(Fits {
+                resiliency: resiliency_of(resiliency),
+                copies: resiliency.copies(),
+                parity: resiliency.parity_columns(),
+                survives: resiliency.redundancy(),
+                usable_bytes: usable(&offers, resiliency).await.0,
+                usable_fixed_bytes: Some(usable_fixed(&offers, resiliency).await.0),
+            });
+        }
+        fits
+    }
+
+    pub(crate) async fn counters(self: Rc<Self>) -> Answer<Counters> {
+        let counted = self.handle.counters();
+        Ok(Counters {
+            schema: SCHEMA,
+            driver: self.handle.driver_name().to_owned(),
+            messages: counted.messages,
+            unparks: counted.unparks,
+            polls: counted.polls,
+            fillings: fillings_here(),
+            pools: self.open_pools().iter().map(|pool| tally(pool)).collect(),
+        })
+    }
+}
+
+fn tally(open: &OpenPool) -> PoolTally {
+    let spaces = open.spaces.counters();
+    let disk = |disk: &Rc<dolmen_pool::Disk>| {
+        let io = disk.device().map(|device| device.counters()).unwrap_or_default();
+        DiskTally {
+            slot: disk.slot().0,
+            name: disk.name(),
+            reads: io.reads,
+            read_bytes: io.read_bytes,
+            writes: io.writes,
+            write_bytes: io.write_bytes,
+            flushes: io.flushes,
+            durable_writes: io.durable_writes,
+            discards: io.discards,
+            errors: io.errors,
+        }
+    };
+    PoolTally {
+        pool: open.name(),
+        spaces: SpaceTally {
+            fresh_writes: spaces.fresh_writes,
+            rewrites: spaces.rewrites,
+            overwrites: spaces.overwrites,
+            flushes: spaces.flushes,
+            shared_flushes: spaces.shared_flushes,
+            page_reads: spaces.page_reads,
+            page_writes: spaces.page_writes,
+            checksum_errors: spaces.checksum_errors,
+            healed_blocks: spaces.healed_blocks,
+            accepted_unverified_blocks: spaces.accepted_unverified,
+            lost_blocks: spaces.lost_blocks,
+            resynced_blocks: spaces.resynced_blocks,
+        },
+        disks: open.spaces.pool().disks().iter().map(disk).collect(),
+    }
+}
+
+/// A path as it stands in the query of an address.
+fn percent(path: &str) -> String {
+    let mut text = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        let plain = byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'.' | b'-' | b'_' | b'~');
+        match plain {
+            true => text.push(char::from(byte)),
+            false => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}

@@ -1,0 +1,8 @@
+//! Spaces attached to this host, and detached.
+
+mod attach;
+mod detach;
+mod kernel;
+mod transports;
+
+pub(crate) use attach::Leave;

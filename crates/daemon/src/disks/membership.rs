@@ -1,0 +1,611 @@
+//! Disks of a pool: shown, replaced, taken back in.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use dolmen_api::{
+    Change, DeviceState, Disks, ErrorBody, ErrorCode, Job, JobState, OnlineDisk, Plan, ReplaceDisk, SCHEMA,
+    Simple,
+};
+use dolmen_block_io::BlockDevice;
+use dolmen_block_linux::{name_of, path_of};
+use dolmen_disk::{Contents, Extent, look};
+use dolmen_pool::{CreateError, Disk, PoolError, PoolState, StrayReason, check_devices, keys};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, Epoch};
+
+use crate::answer::Answer;
+use crate::disks::below::is_on_space;
+use crate::disks::devices::allocate_metadata;
+use crate::disks::replacement::ReplaceJob;
+use crate::engine::{Engine, OpenPool, parse_name};
+use crate::fault;
+use crate::health::lost_labels_text;
+use crate::jobs::Aim;
+use crate::plan::{Figures, Undo, made, offer_of, planned, usual_room};
+use crate::words::counted;
+
+/// What the label at a path says of a pool.
+enum At {
+    Member(Rc<Disk>, PathBuf),
+    /// It was a disk of the pool, and has left it.
+    Former(PathBuf),
+    Nothing,
+}
+
+impl Engine {
+    pub(crate) async fn disks(self: Rc<Self>, name: String) -> Answer<Disks> {
+        let pool = self.pool(&name)?;
+        Ok(Disks { schema: SCHEMA, disks: self.view_disks(&pool) })
+    }
+
+    pub(crate) fn find_disk(pool: &OpenPool, what: &str) -> Answer<Rc<Disk>> {
+        let found = pool.spaces.pool().find_disk(what).or_else(|error| {
+            // A path that leads to the disk by another name, a link by its serial number for instance.
+            if !Path::new(what).is_absolute() || is_on_space(Path::new(what)) {
+                return Err(error);
+            }
+            let path = std::fs::canonicalize(path_of(Path::new(what))).map_err(|_| error.clone())?;
+            pool.spaces.pool().find_disk(&name_of(&path))
+        });
+        found.map_err(|error| fault::pool(&error).on(what))
+    }
+
+    pub(crate) async fn replace_disk(
+        self: Rc<Self>,
+        name: String,
+        what: String,
+        request: ReplaceDisk,
+    ) -> Answer<Change> {
+        let pool = self.pool_to_change(&name)?;
+        let _exclusive = self.lock_for_change(&pool).await?;
+        self.check_job_room(&pool)?;
+        let old = Self::find_disk(&pool, &what)?;
+        // One whose new disk is gone may be begun again with another.
+        let part_of = |(one, other): &(Rc<Disk>, Rc<Disk>)| {
+            other.is_present() && [one.slot(), other.slot()].contains(&old.slot())
+        };
+        let begun = pool.spaces.pool().replacements().into_iter().find(part_of);
+        if let Some((one, other)) = begun {
+            let is_taken = self.jobs.is_taken(pool.id(), &ReplaceJob, None);
+            if one.slot() == old.slot() && !is_taken {
+                if !Self::find_disk(&pool, &request.with).is_ok_and(|named| named.slot() == other.slot()) {
+                    let message = format!(
+                        "{} is being replaced by {} already, not by {}; nothing was changed",
+                        old.name(),
+                        other.name(),
+                        request.with
+                    );
+                    let hint = format!(
+                        "name {} to go on with that replacement, or call it off: `dolmen disk replace {name} {} --cancel`",
+                        other.name(),
+                        old.slot().0
+                    );
+                    return Err(ErrorBody::new(ErrorCode::Busy, message).on(what).hint(hint));
+                }
+                // Its job ended because of something that may be over.
+                return Ok(self.go_on_with(&pool, one, other, request.dry_run).await);
+            }
+            let message = format!("{} is part of a replacement already; nothing was changed", old.name());
+            return Err(ErrorBody::new(ErrorCode::Busy, message)
+                .on(what)
+                .hint("`dolmen jobs` shows how far it is"));
+        }
+        let disks = self.named_disks(std::slice::from_ref(&request.with), &request.destroy)?;
+        let devices = self.open_all(&disks.paths, pool.id())?;
+        let extents = self.check_for(&pool, &devices, &disks.overwrite).await?;
+        let mut steps = disks.steps("add");
+        let moved = pool.bytes_on(&old);
+        let room = Bytes(extents.iter().map(|extent| extent.unit_count() * ALLOCATION_UNIT_BYTES).sum());
+        if moved > room.0 {
+            return Err(too_small(&old, Bytes(moved), &request.with, room));
+        }
+        steps.extend(steps_of_leaving(&pool, &old, &request.with));
+        let before = pool.offers();
+        let mut after: Vec<_> = before.iter().filter(|offer| offer.slot != old.slot()).copied().collect();
+        let next = pool.spaces.pool().disks().iter().map(|disk| disk.slot().0 + 1).max().unwrap_or(0);
+        after.extend((next..).zip(&extents).map(|(slot, extent)| {
+            let mut offer = offer_of(slot, extent, old.member().fault_domain);
+            offer.free_units = offer.free_units.saturating_sub(moved.div_ceil(ALLOCATION_UNIT_BYTES));
+            offer
+        }));
+        let undo = undo_of_replacing(&pool, &old, &request.with, &disks.overwrite);
+        let figures = Figures { before: usual_room(&before), after: usual_room(&after), moved };
+        let plan = figures.plan(undo, steps);
+        if request.dry_run {
+            return Ok(planned(plan, format!("{} would be replaced by {}", old.name(), request.with)));
+        }
+        allocate_metadata(&disks.paths, &extents)?;
+        let Some(device) = devices.into_iter().next() else {
+            return Err(ErrorBody::new(ErrorCode::BadRequest, "no disk was named"));
+        };
+        let job = self.begin_replace(&pool, &old, device, &disks.overwrite).await?;
+        let mut change = made(plan, format!("{} is being replaced by {}", old.name(), request.with));
+        change.job = job;
+        Ok(change)
+    }
+
+    /// Checks devices that are to become disks of a pool. One that is, or was, a disk of the very pool is called that: it is not
+    /// the pool that would be destroyed.
+    pub(crate) async fn check_for(
+        &self,
+        pool: &OpenPool,
+        devices: &[Rc<dyn BlockDevice>],
+        overwrite: &[String],
+    ) -> Answer<Vec<Extent>> {
+        let error = match check_devices(&self.seams, devices, overwrite).await {
+            Ok(extents) => return Ok(extents),
+            Err(error) => error,
+        };
+        let fault = fault::create(&error);
+        let device = devices.iter().find(|device| Some(device.name()) == fault.object);
+        let is_of_this = matches!(&error, CreateError::Member { pool: id, .. } if *id == pool.id());
+        let Some(device) = device.filter(|_| is_of_this) else { return Err(fault) };
+        let Ok(Contents::Member { label, .. }) = look(&self.seams, device.as_ref()).await else {
+            return Err(fault);
+        };
+        let (name, inner) = (pool.name(), pool.spaces.pool());
+        let known = inner.disks().into_iter().find(|disk| disk.id() == label.disk);
+        let device = device.name();
+        let message = if let Some(known) = known {
+            let slot = known.slot().0;
+            format!(
+                "{device} is disk {slot} of pool {name} itself, which misses it; nothing was written. `dolmen disk online {name} \
+                 {slot}` takes it back in, with what it holds"
+            )
+        } else if inner.is_former_member(&label) {
+            format!(
+                "{device} was a disk of pool {name} and has left it; the pool goes on without it, and what it holds is \
+                 out of date; nothing was written. To take it in as a new one, confirm with --destroy={device}"
+            )
+        } else {
+            return Err(fault);
+        };
+        Err(ErrorBody::new(fault.code, message).on(device))
+    }
+
+    /// Calls a replacement off: what was moved goes back, and the new disk leaves the pool.
+    pub(crate) async fn cancel_replace(
+        self: Rc<Self>,
+        name: String,
+        what: String,
+        request: Simple,
+    ) -> Answer<Change> {
+        let pool = self.pool_to_change(&name)?;
+        let _exclusive = self.lock_for_change(&pool).await?;
+        self.check_job_room(&pool)?;
+        let disk = Self::find_disk(&pool, &what)?;
+        let (old, new) = replacement_of(&pool, &disk)?;
+        if !old.is_present() {
+            return Err(only_on(&old, &new).on(what));
+        }
+        let back = pool.spaces.bytes_to_move(new.slot(), old.slot()).await;
+        let back = back.map_err(|error| fault::space(&error))?;
+        let room = pool.spaces.pool().room().into_iter().find(|room| room.slot == old.slot());
+        let free = room.map_or(Bytes::ZERO, |room| room.free);
+        if back > free {
+            let message = format!(
+                "{back} of what {} has would have to go back to {}, which has room for {free}; nothing was changed",
+                new.name(),
+                old.name()
+            );
+            return Err(ErrorBody::new(ErrorCode::NoSpace, message)
+                .on(what)
+                .hint("purge or trim something first, or let the replacement end"));
+        }
+        let before = pool.offers();
+        let mut after: Vec<_> = before.iter().filter(|offer| offer.slot != new.slot()).copied().collect();
+        after.extend(old.extent().map(|extent| {
+            let mut offer = offer_of(old.slot().0, &extent, old.member().fault_domain);
+            offer.free_units = (free.0 - back.0) / ALLOCATION_UNIT_BYTES;
+            offer
+        }));
+        let steps = vec![
+            format!("move back to {} what {} has", old.name(), new.name()),
+            format!("evict {} from the pool", new.name()),
+        ];
+        let undo = match new.is_present() {
+            true => Undo::By(format!("dolmen disk replace {name} {} {}", old.name(), new.name())),
+            false => Undo::ByNothing,
+        };
+        let figures = Figures { before: usual_room(&before), after: usual_room(&after), moved: back.0 };
+        let plan = figures.plan(undo, steps);
+        let subject = format!("the replacement of {} by {}", old.name(), new.name());
+        if request.dry_run {
+            return Ok(planned(plan, format!("{subject} would be called off")));
+        }
+        let _coming = pool.job_slot.announce();
+        pool.spaces.call_off(&old, &new).await.map_err(|error| fault::space(&error))?;
+        // The job of the replacement ends before this one begins.
+        let why = format!("{} is not replaced by {} any more", old.name(), new.name());
+        self.jobs.stop(pool.id(), &ReplaceJob, Aim::Disk(new.id()), &why);
+        let mut change = made(plan, format!("{subject} is called off"));
+        change.job = Some(self.start_replacing(&pool, new, old).await);
+        Ok(change)
+    }
+
+    /// Begins the job of a replacement once more.
+    async fn go_on_with(
+        self: &Rc<Self>,
+        pool: &Rc<OpenPool>,
+        old: Rc<Disk>,
+        new: Rc<Disk>,
+        dry_run: bool,
+    ) -> Change {
+        let room = usual_room(&pool.offers());
+        let undo = undo_of_replacing(pool, &old, &new.name(), &[]);
+        let figures = Figures { before: room, after: room, moved: pool.bytes_on(&old) };
+        let plan = figures.plan(undo, steps_of_leaving(pool, &old, &new.name()));
+        let message = format!("{} goes on being replaced by {}", old.name(), new.name());
+        if dry_run {
+            return planned(plan, message);
+        }
+        let mut change = made(plan, message);
+        change.job = Some(self.start_replacing(pool, old, new).await);
+        change
+    }
+
+    /// Takes the new disk in. The epoch that does so says what it is for, so what follows goes on with whoever opens the
+    /// pool next when this daemon ends.
+    async fn begin_replace(
+        self: &Rc<Self>,
+        pool: &Rc<OpenPool>,
+        old: &Rc<Disk>,
+        device: Rc<dyn BlockDevice>,
+        overwrite: &[String],
+    ) -> Answer<Option<dolmen_api::Job>> {
+        let inner = pool.spaces.pool();
+        let _coming = pool.job_slot.announce();
+        let added = inner.add_instead_of(old, device, overwrite).await;
+        let new = added.map_err(|error| fault::pool(&error))?;
+        self.remember(pool).await;
+        Ok(Some(self.start_replacing(pool, Rc::clone(old), new).await))
+    }
+
+    /// Strikes a disk that holds nothing any more, and gives its device free; what went wrong behind that, in words, or `None` when
+    /// the disk is to stay after all.
+    pub(crate) async fn evict(
+        &self,
+        owner: &OpenPool,
+        disk: &Rc<Disk>,
+        is_wanted: impl Fn() -> bool,
+    ) -> Answer<Option<String>> {
+        let pool = owner.spaces.pool();
+        // The one that it has now: it may have been away since whoever moved everything off it began.
+        let device = disk.device();
+        match pool.evict(disk).await {
+            Err(PoolError::NotReplaced { .. }) if !is_wanted() => return Ok(None),
+            evicted => evicted.map_err(|error| fault::pool(&error))?,
+        }
+        let mut notes = String::new();
+        if let Err(error) = pool.tend_voters().await {
+            notes.push_str(&format!("; the metadata has too few copies: {error}"));
+        }
+        if let Some(device) = device {
+            // What is left of it must not be taken for a member by the next who looks.
+            let wiped = dolmen_disk::wipe(&self.seams, device.as_ref(), Epoch(u64::MAX)).await;
+            if let Err(error) = wiped {
+                notes.push_str(&format!("; its labels could not be wiped: {error}"));
+            }
+            self.members.release(&device);
+        }
+        Ok(Some(notes))
+    }
+
+    /// Takes a disk that was away back in, and brings it up to date.
+    pub(crate) async fn online_disk(
+        self: Rc<Self>,
+        name: String,
+        what: String,
+        request: OnlineDisk,
+    ) -> Answer<Change> {
+        let pool = self.pool_to_change(&name)?;
+        let _exclusive = self.lock_for_change(&pool).await?;
+        self.check_job_room(&pool)?;
+        let (disk, found_at) = match Self::find_disk(&pool, &what) {
+            Ok(disk) => (disk, None),
+            Err(error) => match self.disk_at(&pool, &what).await {
+                At::Member(disk, at) => (disk, Some(at)),
+                At::Former(at) => return Err(has_left(&pool, &at).on(what)),
+                At::Nothing => return Err(error),
+            },
+        };
+        if let PoolState::Latched(cause) = pool.spaces.pool().state() {
+            return Err(stopped(&pool, cause));
+        }
+        if disk.is_present() {
+            let text = format!("{} takes part already", disk.name());
+            return Ok(planned(pool.plan(Undo::NotNeeded, vec![format!("leave it: {text}")]), text));
+        }
+        let path = match (&request.path, found_at) {
+            (Some(path), _) => self.canonical(path)?,
+            (None, Some(path)) => path,
+            (None, None) => self.find_absent(&pool, &disk).await?,
+        };
+        let device = self.open_for_pool(&path, pool.id())?;
+        let old = match pool.spaces.pool().absent_member(device.as_ref()).await {
+            Ok(absent) if absent.disk.id() == disk.id() => absent.old,
+            Ok(_) | Err(PoolError::NoSuchDisk { .. }) => return Err(not_the_disk(&path, &disk)),
+            Err(error) => return Err(not_taken_back(&pool, &disk, &error)),
+        };
+        let mut plan = pool.plan_of_return(&disk, old.as_ref()).await?;
+        let alone = match old {
+            Some(_) => pool.spaces.alone_on(disk.slot()).await.map_err(|error| fault::space(&error))?,
+            None => Vec::new(),
+        };
+        let as_old = (!alone.is_empty()).then(|| {
+            let names: Vec<String> = alone.iter().map(ToString::to_string).collect();
+            format!("what no other disk here has of {} is as old as {} is", names.join(", "), disk.name())
+        });
+        plan.steps.extend(as_old.clone());
+        if request.dry_run {
+            return Ok(planned(plan, format!("{} would take part again", path.display())));
+        }
+        let known_lost = disk.lost_labels();
+        disk.forget_lost_labels();
+        let rejoined = pool.spaces.rejoin(device).await;
+        let has_lost_labels = !disk.lost_labels().is_empty();
+        disk.note_lost_labels(&known_lost);
+        rejoined.map_err(|error| fault::space(&error))?;
+        self.remember(&pool).await;
+        let job = self.resync_if_needed(&pool).await;
+        self.go_on_replacing(&pool).await;
+        self.go_on_draining(&pool).await;
+        let mut change = made(plan, format!("{} takes part again", path.display()));
+        change.job = job;
+        change.warnings.extend(as_old);
+        if has_lost_labels {
+            // Its new labels do not say it any more.
+            self.keep_history(&pool).await;
+            let scrub = self.verify_all(&pool).await;
+            change.warnings.push(format!(
+                "{}: something else was written over that, and perhaps over what else is on the disk; all of pool {name} is \
+                 verified {}",
+                lost_labels_text(&disk),
+                when_verified(&scrub)
+            ));
+            change.job.get_or_insert(scrub);
+        }
+        change.pool = Some(self.view_pool(&pool).await?);
+        Ok(change)
+    }
+
+    /// The member whose label is at a path. One that was absent when the pool was opened is known by its identity alone.
+    async fn disk_at(&self, pool: &OpenPool, what: &str) -> At {
+        let Ok(path) = self.canonical(what) else { return At::Nothing };
+        let Ok(found) = self.look_at(std::slice::from_ref(&path)).await else { return At::Nothing };
+        let first = found.pools.get(&pool.id()).and_then(|found| found.first());
+        let Some(label) = first.map(|found| &found.label) else { return At::Nothing };
+        let inner = pool.spaces.pool();
+        match inner.disks().into_iter().find(|disk| disk.id() == label.disk) {
+            Some(disk) => At::Member(disk, path),
+            None if inner.is_former_member(label) => At::Former(path),
+            None => At::Nothing,
+        }
+    }
+
+    async fn find_absent(&self, pool: &OpenPool, disk: &Disk) -> Answer<PathBuf> {
+        let hints: Vec<PathBuf> =
+            pool.spaces.pool().disks().iter().map(|disk| PathBuf::from(disk.name())).collect();
+        let found = self.look_at(&self.places(&hints)).await?;
+        let candidates = found.pools.get(&pool.id()).map_or(&[][..], Vec::as_slice);
+        let at = candidates.iter().find(|candidate| candidate.label.disk == disk.id());
+        match at {
+            Some(candidate) => Ok(PathBuf::from(candidate.device.name())),
+            None => Err(self.not_found(pool, disk).await),
+        }
+    }
+
+    /// That an absent disk is nowhere, and what is in its place.
+    async fn not_found(&self, pool: &OpenPool, disk: &Disk) -> ErrorBody {
+        let (name, path) = (disk.name(), PathBuf::from(disk.name()));
+        let error = |message: String| ErrorBody::new(ErrorCode::NoSuchDevice, message).on(name.clone());
+        if let Err(on_space) = self.check_below(&path) {
+            return on_space;
+        }
+        if !path.is_absolute() || !path_of(&path).exists() {
+            return error(format!("{name} was not found anywhere"))
+                .hint("attach it, or name the path where it is now");
+        }
+        let there = self.describe(&path).await;
+        let is_what = match there.state {
+            DeviceState::Empty => "it has no label, and holds nothing that is known".to_owned(),
+            DeviceState::Foreign => format!("it holds {}", there.what),
+            DeviceState::Member if there.has_left => format!("what is there {}", there.what),
+            DeviceState::Member => format!("it is another one, {}", there.what),
+            DeviceState::InUse | DeviceState::Unfit | DeviceState::Unusable => there.what,
+        };
+        let message = format!(
+            "{name} is there, and is not disk {} of pool {} any more: {is_what}",
+            disk.slot().0,
+            pool.name()
+        );
+        error(message).hint(format!(
+            "name the path where the disk is now, if it is elsewhere, or replace it: `dolmen disk replace {} {} NEW`",
+            pool.name(),
+            disk.slot().0
+        ))
+    }
+}
+
+/// That nothing is taken in by a pool that has stopped.
+pub(crate) fn stopped(pool: &OpenPool, cause: String) -> ErrorBody {
+    let name = pool.name();
+    let error = match parse_name(&name) {
+        Ok(name) => fault::pool(&PoolError::Latched { name, cause }),
+        Err(error) => error,
+    };
+    error.on(name)
+}
+
+impl OpenPool {
+    /// Bytes of slabs on a disk; for one that is absent, what its size says it may hold at most.
+    pub(crate) fn bytes_on(&self, disk: &Disk) -> u64 {
+        let room = self.spaces.pool().room().into_iter().find(|room| room.slot == disk.slot());
+        match room {
+            Some(room) if disk.is_present() => room.data.0.saturating_sub(room.free.0),
+            Some(room) => {
+                let extent = Extent::of(disk.member().capacity).ok();
+                extent
+                    .map_or(0, |extent| extent.unit_count() * ALLOCATION_UNIT_BYTES)
+                    .saturating_sub(room.free.0)
+            }
+            None => 0,
+        }
+    }
+
+    /// What follows when a disk that was away is taken back in.
+    /// Of a disk that is as it was before, all that it has is copied.
+    async fn plan_of_return(&self, disk: &Disk, old: Option<&StrayReason>) -> Answer<Plan> {
+        let pool = self.spaces.pool();
+        let missed = pool.scan(keys::stale_on(disk.slot()), usize::MAX).await;
+        let missed = missed.map_err(|error| fault::pool(&error))?;
+        let lengths: BTreeMap<_, _> =
+            self.spaces.kept().iter().map(|space| (space.id().0, space.row_bytes())).collect();
+        let bytes: u64 = missed.iter().filter_map(|(key, _)| lengths.get(&keys::parts(key).1)).sum();
+        // No more than there is room for on it, however long its rows are.
+        let capacity = Extent::of(disk.member().capacity)
+            .map_or(0, |extent| extent.unit_count() * ALLOCATION_UNIT_BYTES);
+        let room = pool.room().into_iter().find(|room| room.slot == disk.slot());
+        let used = capacity.saturating_sub(room.map_or(0, |room| room.free.0));
+        let moved = if old.is_some() { used } else { bytes.min(capacity) };
+        let copy = match (old, missed.len()) {
+            (Some(why), _) => format!("copy all that lies on it, {} at most: {why}", Bytes(moved)),
+            (None, 0) => "copy what it missed".to_owned(),
+            (None, rows) => {
+                format!("copy what it missed of {}, {} at most", counted(rows, "row", "rows"), Bytes(moved))
+            }
+        };
+        let mut steps = vec![format!("take {} back in", disk.name()), copy];
+        let begun = pool.replacements().into_iter();
+        let is_part = |one: &Disk| one.id() == disk.id();
+        steps.extend(
+            begun
+                .filter(|(old, new)| is_part(old) || is_part(new))
+                .map(|(old, new)| format!("go on with the replacement of {} by {}", old.name(), new.name())),
+        );
+        let room = usual_room(&self.offers());
+        let undo = Undo::By(format!("dolmen disk offline {} {}", self.name(), disk.slot().0));
+        Ok(Figures { before: room, after: room, moved }.plan(undo, steps))
+    }
+}
+
+/// The replacement that a disk is part of: as the one that leaves, else as the one that comes.
+fn replacement_of(pool: &OpenPool, disk: &Disk) -> Answer<(Rc<Disk>, Rc<Disk>)> {
+    let begun = pool.spaces.pool().replacements();
+    let leaves = begun.iter().find(|(old, _)| old.id() == disk.id());
+    let comes: Vec<_> = begun.iter().filter(|(_, new)| new.id() == disk.id()).collect();
+    match (leaves, comes.as_slice()) {
+        (Some((old, new)), _) | (None, [(old, new)]) => Ok((Rc::clone(old), Rc::clone(new))),
+        (None, []) => {
+            let message = format!("{} is not being replaced; nothing was changed", disk.name());
+            Err(ErrorBody::new(ErrorCode::BadRequest, message)
+                .on(disk.name())
+                .hint("one that has ended is undone by another, which puts the old disk in the place of the new one"))
+        }
+        (None, several) => {
+            let names: Vec<String> = several.iter().map(|(old, _)| old.name()).collect();
+            let message =
+                format!("{} takes the place of {}; nothing was changed", disk.name(), names.join(" and of "));
+            Err(ErrorBody::new(ErrorCode::BadRequest, message).on(disk.name()).hint("name one of these"))
+        }
+    }
+}
+
+/// What goes back to an absent disk would go nowhere.
+fn only_on(old: &Disk, new: &Disk) -> ErrorBody {
+    let message = format!(
+        "{} is absent, and what {} has by now is the copy that would be lacking; nothing was changed",
+        old.name(),
+        new.name()
+    );
+    ErrorBody::new(ErrorCode::NoSuchDevice, message).hint(format!(
+        "take {} back in with `dolmen disk online` first, or let the replacement end",
+        old.name()
+    ))
+}
+
+/// Nothing leads out of a replacement whose disk has too little room, so none is begun.
+fn too_small(old: &Disk, held: Bytes, with: &str, room: Bytes) -> ErrorBody {
+    let (name, holds) = (old.name(), if old.is_present() { "holds" } else { "may hold" });
+    let message = format!("{name} {holds} {held}, and {with} has room for {room}; nothing was changed");
+    ErrorBody::new(ErrorCode::UnfitDevice, message)
+        .on(with)
+        .hint("name a larger one, or delete or shrink spaces first")
+}
+
+/// Why an absent disk is not taken back in, although it is here.
+fn not_taken_back(pool: &OpenPool, disk: &Disk, why: &PoolError) -> ErrorBody {
+    let error = fault::pool(why).on(disk.name());
+    match why {
+        PoolError::Stray { why: StrayReason::CutShort { .. }, .. } => {
+            let (name, slot) = (pool.name(), disk.slot().0);
+            error.hint(format!("replace it: `dolmen disk replace {name} {slot} NEW`"))
+        }
+        _ => error,
+    }
+}
+
+/// Returns when a scrub verifies a pool: one that a person has paused stays so.
+fn when_verified(scrub: &Job) -> String {
+    if scrub.state != JobState::Paused {
+        return format!("by job {}, behind what brings the disk up to date", scrub.id);
+    }
+    let id = scrub.id;
+    format!("by job {id}, which is paused and verifies nothing before `dolmen job resume {id}` resumes it")
+}
+
+/// That a disk has left the pool: nothing takes it back in with what it holds.
+fn has_left(pool: &OpenPool, path: &std::path::Path) -> ErrorBody {
+    let (name, path) = (pool.name(), path.display());
+    let message = format!(
+        "{path} was a disk of pool {name} and has left it, so it cannot take part again; what it holds is out of date, and the \
+         pool goes on without it; nothing was changed"
+    );
+    let hint = format!(
+        "`dolmen pool add {name} {path} --destroy={path}` takes it in as a new disk, and loses what it holds"
+    );
+    ErrorBody::new(ErrorCode::NoSuchDisk, message).hint(hint)
+}
+
+fn not_the_disk(path: &std::path::Path, disk: &Disk) -> ErrorBody {
+    let message = format!("{} is not {}; nothing was changed", path.display(), disk.name());
+    ErrorBody::new(ErrorCode::UnfitDevice, message)
+        .on(path.display().to_string())
+        .hint("to put another disk in its place, use `dolmen disk replace`")
+}
+
+/// How a replacement is taken back: nothing brings a disk back that is not here, or what the other one held.
+fn undo_of_replacing(pool: &OpenPool, old: &Disk, with: &str, destroyed: &[String]) -> Undo {
+    if !old.is_present() {
+        return Undo::ByNothing;
+    }
+    let (pool, slot, old) = (pool.name(), old.slot().0, old.name());
+    let command = format!(
+        "dolmen disk replace {pool} {slot} --cancel, or, when it has ended, dolmen disk replace {pool} {with} {old}"
+    );
+    Undo::unless_destroying(destroyed, command)
+}
+
+/// What happens to a disk that another replaces.
+fn steps_of_leaving(pool: &OpenPool, old: &Disk, new: &str) -> Vec<String> {
+    let (old_name, evict) = (old.name(), format!("evict {} from the pool", old.name()));
+    if old.is_present() {
+        return vec![format!("move everything that is left on {old_name} to {new}"), evict];
+    }
+    let mut steps = vec![format!("rebuild on {new}, from other copies, what {old_name} held")];
+    let spaces = pool.spaces.kept();
+    // With parity no disk holds anything alone: it is reckoned from the other columns.
+    let single =
+        spaces.iter().filter(|space| space.spec().resiliency.redundancy() == 0 && space.claimed().0 > 0);
+    let names: Vec<String> = single.map(|space| space.name().to_string()).collect();
+    if names.is_empty() {
+        steps.push(evict);
+    } else {
+        steps.push(format!(
+            "what {old_name} alone holds of {} waits for {old_name} to come back; {evict} when nothing waits",
+            names.join(", ")
+        ));
+    }
+    steps
+}

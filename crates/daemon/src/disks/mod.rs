@@ -1,0 +1,36 @@
+//! Disks of pools: looked for, taken in, replaced, removed, emptied, and judged.
+
+mod absent;
+mod backing_state;
+mod below;
+mod declared_lost;
+mod devices;
+mod emptying;
+mod folders;
+mod forget;
+mod image_files;
+mod leaving;
+mod locate;
+mod membership;
+mod names;
+mod offline;
+mod provider;
+mod providers;
+mod removal;
+mod replacement;
+mod roles;
+mod slow;
+mod smart;
+mod smart_parse;
+mod system_devices;
+#[cfg(test)]
+mod test_lists;
+
+pub(crate) use below::check_own_folder;
+pub(crate) use devices::allocate_metadata;
+pub(crate) use emptying::EmptyJob;
+pub(crate) use membership::stopped;
+pub(crate) use names::follow;
+pub(crate) use removal::DrainJob;
+pub(crate) use replacement::ReplaceJob;
+pub(crate) use smart::follow_smart;

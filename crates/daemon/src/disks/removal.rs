@@ -1,0 +1,305 @@
+//! Disks that leave a pool without another in their place: planned, begun, gone on with, called off (docs/design/0010).
+
+use std::rc::Rc;
+
+use dolmen_api::{Change, DiskRole, ErrorBody, ErrorCode, JobState, SetDiskRole, Simple};
+use dolmen_pool::{Disk, LocalFuture};
+use dolmen_space::Progress;
+use dolmen_units::DiskId;
+
+use crate::answer::Answer;
+use crate::disks::declared_lost::abandon;
+use crate::disks::leaving::{
+    check_that_it_may_leave, figures_of_removing, role_in_words, steps_of_removing, undo_of_removing,
+};
+use crate::engine::{Engine, OpenPool};
+use crate::fault;
+use crate::job::{Ending, Job, Standing, disk_of, ending, not_open};
+use crate::jobs::{Aim, Entry, Kind, Outcome, Rank, Start};
+use crate::plan::{Undo, made, planned};
+use crate::spaces::{narrow, narrowings};
+
+/// Moves everything off a disk, to the others.
+pub(crate) struct DrainJob;
+
+impl Kind for DrainJob {
+    fn word(&self) -> &'static str {
+        "drain"
+    }
+
+    fn doing(&self) -> &'static str {
+        "draining"
+    }
+
+    fn rank(&self) -> Option<Rank> {
+        Some(Rank::Urgent)
+    }
+
+    fn is_known_to_pool(&self) -> bool {
+        true
+    }
+
+    fn takes_disk_out(&self) -> bool {
+        true
+    }
+
+    fn is_about(&self, aim: Aim) -> bool {
+        matches!(aim, Aim::Disk(_))
+    }
+}
+
+impl Job for DrainJob {
+    fn standing<'a>(&'a self, pool: &'a OpenPool, entry: &'a Entry) -> LocalFuture<'a, Standing> {
+        let Aim::Disk(leaving) = entry.aim else { return Box::pin(async { Standing::GoesOn }) };
+        let inner = pool.spaces.pool();
+        let standing = match disk_of(pool, leaving) {
+            Some(disk) if inner.is_drained(&disk) => Standing::GoesOn,
+            Some(disk) if inner.role_of(&disk).is_some() => match inner.holds_rows(&disk) {
+                true => Standing::GoesOn,
+                false => Standing::Ended(JobState::Done, "it holds nothing any more"),
+            },
+            left => Standing::ended(left.is_none()),
+        };
+        Box::pin(async { standing })
+    }
+
+    fn resume<'a>(
+        &'a self,
+        engine: &'a Rc<Engine>,
+        pool: &'a Rc<OpenPool>,
+        _entry: &'a Rc<Entry>,
+    ) -> LocalFuture<'a, ()> {
+        Box::pin(async move {
+            engine.go_on_draining(pool).await;
+        })
+    }
+
+    fn ending(&self, _engine: &Engine, _entry: &Entry) -> Ending {
+        Ending { step: "what was moved stays where it is", undo: Undo::NotNeeded }
+    }
+
+    fn stop<'a>(
+        &'a self,
+        engine: &'a Rc<Engine>,
+        entry: &'a Rc<Entry>,
+        request: Simple,
+    ) -> LocalFuture<'a, Answer<Change>> {
+        Box::pin(async move {
+            let Aim::Disk(disk) = entry.aim else { return Err(ending(entry)) };
+            let Some(pool) = engine.open_pool_of(entry.pool) else { return Err(not_open(entry)) };
+            if let Some(kept) = slot_with_role(&pool, disk) {
+                let role = SetDiskRole { role: DiskRole::Member, dry_run: request.dry_run };
+                return Rc::clone(engine).set_disk_role(pool.name(), kept, role).await;
+            }
+            let drains = pool.spaces.drains();
+            let leaving = drains.iter().find(|leaving| leaving.id() == disk).ok_or_else(|| ending(entry))?;
+            Rc::clone(engine).cancel_remove(pool.name(), leaving.slot().0.to_string(), request).await
+        })
+    }
+}
+
+/// Returns the number of the disk, if it is to be empty because of its role, and not to leave.
+fn slot_with_role(pool: &OpenPool, disk: DiskId) -> Option<String> {
+    let to_empty = pool.spaces.to_empty();
+    to_empty.iter().find(|emptied| emptied.id() == disk).map(|emptied| emptied.slot().0.to_string())
+}
+
+impl Engine {
+    /// Moves everything off a disk, to the others, and strikes it from the pool.
+    pub(crate) async fn remove_disk(
+        self: Rc<Self>,
+        name: String,
+        what: String,
+        request: Simple,
+    ) -> Answer<Change> {
+        let pool = self.pool_to_change(&name)?;
+        let _exclusive = self.lock_for_change(&pool).await?;
+        self.check_job_room(&pool)?;
+        let disk = Self::find_disk(&pool, &what)?;
+        // One that waits may be tried again.
+        let is_at_it = self.is_draining(&pool);
+        let leaving = pool.spaces.drains().into_iter().find(|leaving| is_at_it || leaving.id() != disk.id());
+        if let Some(leaving) = leaving {
+            let message = format!("{} is being removed already; nothing was changed", leaving.name());
+            return Err(ErrorBody::new(ErrorCode::Busy, message).on(what).hint(format!(
+                "`dolmen jobs` shows how far that is; one disk leaves after another, or `dolmen pool remove {name} {} --cancel`",
+                leaving.slot().0
+            )));
+        }
+        let forecast = pool.spaces.forecast_removal(disk.slot()).await;
+        let mut forecast = forecast.map_err(|error| fault::space(&error))?;
+        // A spare is for disks that are lost, or that nobody else could do without.
+        let is_spare = pool.spaces.pool().role_of(&disk).is_some();
+        let is_needed = !is_spare && (!disk.is_present() || !forecast.stuck.is_empty());
+        let spare = pool.spare_for(&disk).filter(|_| is_needed);
+        if spare.is_some() {
+            let more = pool.offer_of_spare_for(&disk);
+            let with = pool.spaces.forecast_removal_with(disk.slot(), &more).await;
+            forecast = with.map_err(|error| fault::space(&error))?;
+        }
+        check_that_it_may_leave(&pool, &disk).map_err(|error| error.on(what.as_str()))?;
+        let narrower = narrowings(&pool, &disk, &forecast).await.map_err(|error| error.on(what))?;
+        let mut steps = steps_of_removing(&pool, &disk, &forecast, &narrower);
+        if let Some(spare) = &spare {
+            steps.insert(0, format!("let the spare {} take data in its place", spare.name()));
+        }
+        let plan =
+            figures_of_removing(&pool, &forecast, &narrower).plan(undo_of_removing(&pool, &disk), steps);
+        if request.dry_run {
+            return Ok(planned(plan, format!("{} would be removed", disk.name())));
+        }
+        let _coming = pool.job_slot.announce();
+        self.retire_disk(&pool, &disk, spare.is_some()).await?;
+        // Whatever the pool had made of it by itself, a person wants it gone.
+        pool.absences.take_back(disk.id());
+        self.keep_history(&pool).await;
+        let mut change = made(plan, format!("{} is being removed", disk.name()));
+        change.job = Some(self.start_draining(&pool, disk).await);
+        Ok(change)
+    }
+
+    /// Calls the removal of a disk off: it takes data again, and keeps what was not moved.
+    pub(crate) async fn cancel_remove(
+        self: Rc<Self>,
+        name: String,
+        what: String,
+        request: Simple,
+    ) -> Answer<Change> {
+        let pool = self.pool_to_change(&name)?;
+        let _exclusive = self.lock_for_change(&pool).await?;
+        let disk = Self::find_disk(&pool, &what)?;
+        if !pool.spaces.pool().is_drained(&disk) {
+            let message = format!("{} is not being removed; nothing was changed", disk.name());
+            return Err(ErrorBody::new(ErrorCode::BadRequest, message)
+                .on(what)
+                .hint("one that has left already is added again with `dolmen pool add`"));
+        }
+        let stays = match pool.spaces.pool().role_of(&disk) {
+            None => format!("let {} take data again", disk.name()),
+            role => format!("keep {} in the pool, where it {}", disk.name(), role_in_words(role)),
+        };
+        let excluded = match pool.spaces.pool().is_declared_lost(&disk) {
+            true => ", and what was declared lost by then stays lost",
+            false => "",
+        };
+        let steps = vec![format!("{stays}; what was moved stays where it is{excluded}")];
+        let undo = Undo::By(format!("dolmen pool remove {name} {}", disk.slot().0));
+        let plan = pool.plan(undo, steps);
+        if request.dry_run {
+            return Ok(planned(plan, format!("the removal of {} would be called off", disk.name())));
+        }
+        pool.spaces.pool().reinstate(&disk).await.map_err(|error| fault::pool(&error).on(disk.name()))?;
+        pool.absences.take_back(disk.id());
+        let aim = Aim::Disk(disk.id());
+        self.jobs.stop(pool.id(), &DrainJob, aim, &format!("{} is not removed any more", disk.name()));
+        self.jobs.keep().await;
+        self.finish_widths(&pool).await;
+        Ok(made(plan, format!("the removal of {} is called off", disk.name())))
+    }
+
+    /// Goes on with removals that were begun before the pool was opened, or that had to wait.
+    pub(crate) async fn go_on_draining(self: &Rc<Self>, pool: &Rc<OpenPool>) {
+        self.reinstate_returned(pool).await;
+        for disk in pool.spaces.drains() {
+            if !self.jobs.is_taken(pool.id(), &DrainJob, Some(Aim::Disk(disk.id()))) {
+                self.start_draining(pool, disk).await;
+            }
+        }
+        for disk in pool.spaces.to_empty() {
+            if !self.jobs.is_taken(pool.id(), &DrainJob, Some(Aim::Disk(disk.id()))) {
+                self.start_draining(pool, disk).await;
+            }
+        }
+    }
+
+    /// Whether a removal is at work, waits for the slot, or is paused.
+    fn is_draining(&self, pool: &OpenPool) -> bool {
+        self.jobs.is_taken(pool.id(), &DrainJob, None)
+    }
+
+    pub(crate) async fn start_draining(
+        self: &Rc<Self>,
+        pool: &Rc<OpenPool>,
+        disk: Rc<Disk>,
+    ) -> dolmen_api::Job {
+        let start = Start { kind: &DrainJob, subject: disk.name(), aim: Aim::Disk(disk.id()), again: None };
+        let (engine, owner) = (Rc::clone(self), Rc::clone(pool));
+        self.start_job(pool, start, move |course| async move {
+            course.bytes_max.set(owner.bytes_on(&disk));
+            let result = engine.drain(&owner, &disk, &course.progress).await;
+            if !owner.spaces.pool().is_drained(&disk) {
+                engine.finish_widths(&owner).await;
+            }
+            engine.remember(&owner).await;
+            result
+        })
+        .await
+    }
+
+    async fn drain(&self, owner: &OpenPool, disk: &Rc<Disk>, progress: &Progress) -> Answer<Outcome> {
+        let (pool, name) = (owner.spaces.pool(), disk.name());
+        // It may have been called off, and begun again, by another job, before this one noticed.
+        let is_wanted = || pool.is_to_be_empty(disk) && !progress.is_to_stop();
+        let had_role = pool.role_of(disk).is_some();
+        let left = |notes: &str| format!("{name} holds nothing any more and has left the pool{notes}");
+        let stays = || {
+            // A job that emptied it because of its role strikes it as well.
+            if !progress.is_to_stop() && !pool.disks().iter().any(|other| other.id() == disk.id()) {
+                return Ok(Outcome::Done(left("")));
+            }
+            let does = if had_role { "emptied" } else { "removed" };
+            Ok(Outcome::CalledOff(format!("{name} is not {does} any more")))
+        };
+        if !is_wanted() {
+            return stays();
+        }
+        owner.spaces.forget_left(disk.id());
+        let excluded = abandon(owner, disk, progress).await?;
+        let mut moved = owner.spaces.drain_disk(disk, progress).await;
+        // What can leave as it is has left, and with it the rows of write caches in which others have blocks. A disk that stays with
+        // a role changes no widths: none was given one that rows could not leave as they are.
+        if is_wanted() && matches!(moved, Ok(false)) && pool.is_drained(disk) {
+            // Nothing waits for anybody yet.
+            owner.spaces.forget_left(disk.id());
+            let narrowed = narrow(owner, disk, progress, is_wanted).await;
+            if !is_wanted() {
+                return stays();
+            }
+            narrowed.map_err(|error| fault::space(&error))?;
+            moved = owner.spaces.drain_disk(disk, progress).await;
+        }
+        if !is_wanted() {
+            return stays();
+        }
+        if !moved.map_err(|error| fault::space(&error))? {
+            return Ok(put_off(owner, disk, &excluded));
+        }
+        if !pool.is_drained(disk) {
+            return Ok(Outcome::Done(format!("{name} holds nothing any more, and stays a disk of the pool")));
+        }
+        match self.evict(owner, disk, is_wanted).await? {
+            Some(notes) => Ok(Outcome::Done(left(&(notes + &excluded)))),
+            None => stays(),
+        }
+    }
+}
+
+/// That a removal waits.
+fn put_off(owner: &OpenPool, disk: &Disk, excluded: &str) -> Outcome {
+    let left = owner.spaces.left_on(disk.id()).unwrap_or_default();
+    let left: Vec<String> = left.iter().map(|space| space.name().to_string()).collect();
+    let disks = owner.spaces.pool().disks();
+    // One that is declared lost is waited for by nobody.
+    let may_come_back = |disk: &&Rc<Disk>| !disk.is_present() && !owner.spaces.pool().is_declared_lost(disk);
+    let absent: Vec<String> = disks.iter().filter(may_come_back).map(|disk| disk.name()).collect();
+    let waits_for = match absent.is_empty() {
+        true => "room on the other disks, or for what could not be read to be mended".to_owned(),
+        false => absent.join(" or "),
+    };
+    let off = format!(
+        "what could be moved off {} was; the rest, of {}, waits for {waits_for}, and goes on by itself{excluded}",
+        disk.name(),
+        left.join(", ")
+    );
+    Outcome::Put { off, waits_for }
+}

@@ -1,0 +1,117 @@
+//! Rows become as wide as their pool by themselves: wider behind the adding of disks, and narrower where a disk could not leave
+//! otherwise (docs/design/0020).
+
+use std::rc::Rc;
+
+use dolmen_api::{Change, JobState};
+use dolmen_causes::in_one_line;
+use dolmen_placement::Offer;
+use dolmen_space::{ConversionForecast, Space};
+
+use crate::answer::Answer;
+use crate::disks::DrainJob;
+use crate::engine::{Engine, OpenPool};
+use crate::fault;
+use crate::jobs::Aim;
+use crate::spaces::ConvertJob;
+use crate::words::counted;
+
+/// A space that takes less room once its rows are as wide as the pool.
+pub(crate) struct Widening {
+    space: Rc<Space>,
+    forecast: ConversionForecast,
+}
+
+/// Spaces that leave their width to the pool, and that take less room with these disks beside the others.
+pub(crate) async fn widenings(pool: &OpenPool, more: &[Offer]) -> Answer<Vec<Widening>> {
+    let mut found = Vec::new();
+    for space in pool.spaces.list() {
+        // One that is being converted has its own end, and whoever chose a width keeps it.
+        if space.spec().columns.is_some() || space.layout_before().is_some() {
+            continue;
+        }
+        let forecast =
+            pool.spaces.forecast_widening(&space, more).await.map_err(|error| fault::space(&error))?;
+        if forecast.rows > 0 && forecast.stuck == 0 && forecast.claimed < forecast.freed {
+            found.push(Widening { space, forecast });
+        }
+    }
+    Ok(found)
+}
+
+impl Widening {
+    /// Bytes of data that are moved.
+    pub(crate) fn moved(&self) -> u64 {
+        self.forecast.rows * self.space.row_bytes()
+    }
+
+    fn name(&self, pool: &str) -> String {
+        format!("{pool}/{}", self.space.name())
+    }
+
+    /// What is done, and how that is left out or ended.
+    pub(crate) fn step(&self, pool: &str) -> String {
+        let ConversionForecast { rows, claimed, freed, .. } = self.forecast;
+        format!(
+            "make {} of {} as wide as the pool, so that they take {claimed} and not {freed}, as a job that `dolmen job stop` ends, \
+             and that --stays leaves out",
+            counted(rows, "row", "rows"),
+            self.name(pool)
+        )
+    }
+}
+
+impl Engine {
+    /// Goes on with spaces that are on their way to another width and to nothing else, where nobody is at it: a removal that made
+    /// them narrower was called off. Where a removal is at work still, it ends first.
+    pub(crate) async fn finish_widths(&self, pool: &Rc<OpenPool>) {
+        for space in pool.spaces.list() {
+            let is_width = space.layout_before() == Some(space.spec().layout());
+            let is_left = is_width && self.conversions_of(pool, &space).next().is_none();
+            if is_left && !self.is_widening_stopped(pool, &space) && self.check_job_room(pool).is_ok() {
+                self.start_conversion(pool, &space, None, None).await;
+            }
+        }
+    }
+
+    /// Whether somebody stopped a job that made rows of a space wider, and no removal has touched them since, as far as is on record.
+    fn is_widening_stopped(&self, pool: &OpenPool, space: &Space) -> bool {
+        let id = space.id();
+        let mut jobs = self.jobs.on_record();
+        jobs.retain(|entry| {
+            let is_of_space = matches!(entry.aim, Aim::Space { id: of, .. } if of == id);
+            entry.pool == pool.id() && (entry.is(&DrainJob) || is_of_space)
+        });
+        let last = jobs.iter().max_by_key(|entry| entry.id);
+        last.is_some_and(|last| last.is(&ConvertJob) && last.state() == JobState::CalledOff)
+    }
+
+    /// Begins to widen rows behind a change that has added disks. What cannot be begun is said, and stays as it is.
+    pub(crate) async fn widen_after(
+        &self,
+        pool: &Rc<OpenPool>,
+        widenings: Vec<Widening>,
+        change: &mut Change,
+    ) {
+        for widening in widenings {
+            let (space, name) = (&widening.space, widening.name(&pool.name()));
+            let begun = match self.check_job_room(pool) {
+                Ok(()) => {
+                    let begun = pool.spaces.begin_conversion(space, space.spec().layout()).await;
+                    begun.map_err(|error| in_one_line(&error))
+                }
+                Err(error) => Err(error.message),
+            };
+            match begun {
+                Ok(()) => {
+                    let job = self.start_conversion(pool, space, None, None).await;
+                    change.message.push_str(&format!("; job {} widens rows of {name}", job.id));
+                    change.job.get_or_insert(job);
+                }
+                Err(why) => change.warnings.push(format!(
+                    "rows of {name} stay as wide as they are, because {why}; `dolmen space convert {name}` widens them later"
+                )),
+            }
+        }
+    }
+}

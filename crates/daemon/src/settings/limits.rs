@@ -1,0 +1,116 @@
+//! Limits of spaces: shown, and set while clients use them (docs/design/0017).
+
+use std::rc::Rc;
+
+use dolmen_api::{Change, SetLimits, SpaceLimits};
+use dolmen_space::Limits;
+use dolmen_units::Bytes;
+
+use crate::answer::Answer;
+use crate::engine::Engine;
+use crate::fault;
+use crate::plan::{Undo, made, planned};
+
+/// As documents have them; nothing where there are none.
+pub(crate) fn view_limits(limits: Limits) -> Option<SpaceLimits> {
+    let bytes = |rate: Option<Bytes>| rate.map(|rate| rate.0);
+    let view = SpaceLimits {
+        iops_max: limits.iops_max,
+        iops_min: limits.iops_min,
+        bytes_per_s_max: bytes(limits.rate_max),
+        bytes_per_s_min: bytes(limits.rate_min),
+    };
+    Some(view).filter(|_| !limits.is_none())
+}
+
+/// What they become by a request: what it does not name stays, and what is zero goes.
+fn changed(before: Limits, request: &SetLimits) -> Limits {
+    let one =
+        |asked: Option<u64>, before| asked.map_or(before, |asked| Some(asked).filter(|asked| *asked > 0));
+    let rate = |asked: Option<u64>, before: Option<Bytes>| one(asked, before.map(|rate| rate.0)).map(Bytes);
+    Limits {
+        iops_max: one(request.iops_max, before.iops_max),
+        iops_min: one(request.iops_min, before.iops_min),
+        rate_max: rate(request.bytes_per_s_max, before.rate_max),
+        rate_min: rate(request.bytes_per_s_min, before.rate_min),
+    }
+}
+
+/// What a space has of its pool's disks, in words.
+fn in_words(limits: Limits) -> String {
+    let part = |iops: Option<u64>, rate: Option<Bytes>| {
+        let parts = [iops.map(|iops| format!("{iops} I/Os")), rate.map(|rate| rate.to_string())];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| format!("{} a second", parts.join(" and ")))
+    };
+    let most = part(limits.iops_max, limits.rate_max).map(|most| format!("at most {most}"));
+    let least = part(limits.iops_min, limits.rate_min).map(|least| format!("{least} left to it by others"));
+    let all: Vec<String> = most.into_iter().chain(least).collect();
+    if all.is_empty() { "no limits".to_owned() } else { all.join(", and ") }
+}
+
+/// The command that sets limits to what they were.
+fn undo_of(name: &str, before: Limits, after: Limits) -> String {
+    let bytes = |rate: Option<Bytes>| rate.map(|rate| rate.0);
+    let options = [
+        ("--iops-max", before.iops_max, after.iops_max),
+        ("--iops-min", before.iops_min, after.iops_min),
+        ("--rate-max", bytes(before.rate_max), bytes(after.rate_max)),
+        ("--rate-min", bytes(before.rate_min), bytes(after.rate_min)),
+    ];
+    let mut command = format!("dolmen space set {name}");
+    for (option, before, _) in options.iter().filter(|(_, before, after)| before != after) {
+        let value = before.map_or_else(|| "none".to_owned(), |before| before.to_string());
+        command.push_str(&format!(" {option} {value}"));
+    }
+    command
+}
+
+impl Engine {
+    pub(crate) async fn set_limits(
+        self: Rc<Self>,
+        pool: String,
+        space: String,
+        request: SetLimits,
+    ) -> Answer<Change> {
+        let pool = self.pool_to_change(&pool)?;
+        let _exclusive = self.lock_for_change(&pool).await?;
+        let space = pool.space(&space)?;
+        pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
+        let name = format!("{}/{}", pool.name(), space.name());
+        let before = space.limits();
+        let after = changed(before, &request);
+        let refused = |error| fault::space(&error).on(name.as_str());
+        after.check(&space.name()).map_err(refused)?;
+        if before == after {
+            let plan = pool.plan(Undo::NotNeeded, Vec::new());
+            return Ok(planned(plan, format!("{name} has {} already", in_words(after))));
+        }
+        let steps = vec![format!("give {name} {}, where it has {}", in_words(after), in_words(before))];
+        let plan = pool.plan(Undo::By(undo_of(&name, before, after)), steps);
+        if request.dry_run {
+            return Ok(planned(plan, format!("{name} would have {}", in_words(after))));
+        }
+        pool.spaces.set_limits(&space, after).await.map_err(refused)?;
+        let mut change = made(plan, format!("{name} has {} now", in_words(after)));
+        change.space = Some(self.view_space(&pool, &space).await?);
+        Ok(change)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_named_stays_and_zero_takes_away() {
+        let before = Limits { iops_max: Some(5), rate_min: Some(Bytes::mib(1)), ..Limits::default() };
+        let request = SetLimits { iops_min: Some(2), bytes_per_s_min: Some(0), ..SetLimits::default() };
+        let after = changed(before, &request);
+        assert_eq!(after, Limits { iops_max: Some(5), iops_min: Some(2), ..Limits::default() });
+        assert_eq!(in_words(after), "at most 5 I/Os a second, and 2 I/Os a second left to it by others");
+        assert_eq!(in_words(Limits::default()), "no limits");
+        let undo = undo_of("tank/x", before, after);
+        assert_eq!(undo, "dolmen space set tank/x --iops-min none --rate-min 1048576");
+    }
+}

@@ -1,0 +1,13 @@
+//! What is set of a pool: reserve, room for repair, limits, enclosures, bays, and how full it may be.
+
+mod bay;
+mod enclosure;
+mod filling;
+mod keep_room;
+mod limits;
+mod reserve;
+
+pub(crate) use enclosure::{Domains, apart_advice, check_count, rows_share};
+pub(crate) use keep_room::{kept_bytes, room_advice, room_used};
+pub(crate) use limits::view_limits;
+pub(crate) use reserve::{lacks_reserve, reserve_advice};

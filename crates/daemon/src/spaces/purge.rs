@@ -1,0 +1,121 @@
+//! The room of spaces that were deleted for good is given back (docs/design/0018).
+
+use std::rc::Rc;
+
+use dolmen_api::{Change, JobState, Simple};
+use dolmen_pool::{LocalFuture, PoolState};
+
+use crate::answer::Answer;
+use crate::engine::{Engine, OpenPool};
+use crate::fault;
+use crate::job::{Ending, Job, Standing};
+use crate::jobs::{Aim, Entry, Kind, Outcome, Rank, Start};
+use crate::plan::Undo;
+use crate::spaces::trash::{to_go_on, what_is_purged};
+use crate::words::counted;
+
+/// Gives back the room of spaces that were deleted for good.
+pub(crate) struct PurgeJob;
+
+impl Kind for PurgeJob {
+    fn word(&self) -> &'static str {
+        "purge"
+    }
+
+    fn doing(&self) -> &'static str {
+        "purging"
+    }
+
+    /// It takes no slot: a full pool does not wait to be given room.
+    fn rank(&self) -> Option<Rank> {
+        None
+    }
+
+    fn is_known_to_pool(&self) -> bool {
+        true
+    }
+
+    fn is_about(&self, aim: Aim) -> bool {
+        aim == Aim::Pool
+    }
+}
+
+impl Job for PurgeJob {
+    fn standing<'a>(&'a self, pool: &'a OpenPool, _entry: &'a Entry) -> LocalFuture<'a, Standing> {
+        Box::pin(async {
+            match pool.spaces.condemned().is_empty() {
+                true => Standing::Ended(JobState::Done, "nothing is left to be purged"),
+                false => Standing::GoesOn,
+            }
+        })
+    }
+
+    fn resume<'a>(
+        &'a self,
+        engine: &'a Rc<Engine>,
+        pool: &'a Rc<OpenPool>,
+        _entry: &'a Rc<Entry>,
+    ) -> LocalFuture<'a, ()> {
+        Box::pin(async move {
+            engine.purge_if_needed(pool).await;
+        })
+    }
+
+    fn ending(&self, engine: &Engine, entry: &Entry) -> Ending {
+        let condemned = engine.open_pool_of(entry.pool).map(|pool| pool.spaces.condemned());
+        let first = condemned.and_then(|condemned| condemned.first().map(|space| space.id().0));
+        let undo = first.map_or(Undo::NotNeeded, |first| {
+            Undo::By(to_go_on(&entry.pool_name, first).trim_matches('`').to_owned())
+        });
+        Ending { step: "what it has freed is free, and what is left cannot be restored", undo }
+    }
+
+    fn stop<'a>(
+        &'a self,
+        engine: &'a Rc<Engine>,
+        entry: &'a Rc<Entry>,
+        request: Simple,
+    ) -> LocalFuture<'a, Answer<Change>> {
+        Box::pin(engine.stop_asked(self, entry, request))
+    }
+}
+
+impl Engine {
+    /// The job that gives back the room of all that is condemned; the one that is at it, or is paused, if there is one.
+    pub(crate) async fn start_purge(&self, pool: &Rc<OpenPool>) -> dolmen_api::Job {
+        let unfinished = self.jobs.unfinished_of(pool.id());
+        let is_at_it =
+            unfinished.iter().find(|entry| entry.is(&PurgeJob) && entry.is_taken() && !entry.is_to_stop());
+        if let Some(entry) = is_at_it {
+            return entry.view(self.seams.clock.now());
+        }
+        let owner = Rc::clone(pool);
+        let subject = what_is_purged(pool, &pool.spaces.condemned());
+        let start = Start { kind: &PurgeJob, subject, aim: Aim::Pool, again: None };
+        self.start_job(pool, start, move |course| async move {
+            let done = owner.spaces.purge(&course.progress).await.map_err(|error| fault::space(&error))?;
+            let rows = counted(course.progress.done.get(), "row", "rows");
+            if done {
+                return Ok(Outcome::Done(format!("{rows} given back")));
+            }
+            let condemned = owner.spaces.condemned();
+            let left = counted(condemned.len(), "space", "spaces");
+            let first = condemned.first().map_or(0, |space| space.id().0);
+            Ok(Outcome::CalledOff(format!(
+                "{rows} given back; what is left of {left} takes room until {}, or until the pool is opened again",
+                to_go_on(&owner.name(), first)
+            )))
+        })
+        .await
+    }
+
+    /// Goes on with what was purged in part.
+    pub(crate) async fn purge_if_needed(&self, pool: &Rc<OpenPool>) -> Option<dolmen_api::Job> {
+        let is_writable = pool.spaces.pool().state() == PoolState::Writable;
+        let is_left = is_writable && !pool.spaces.condemned().is_empty();
+        if !is_left || self.jobs.is_taken(pool.id(), &PurgeJob, None) {
+            return None;
+        }
+        Some(self.start_purge(pool).await)
+    }
+}
