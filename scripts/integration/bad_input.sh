@@ -226,15 +226,17 @@ turn_labels() {
 
 copy_disks() { mkdir -p "$run/copies" && cp --sparse=always "$disks"/* "$run/copies/"; }
 # The version stands behind the magic of eight bytes.
-make_newer() {
-    newer=$(($(byte "$run/copies/a" 65544) + 1))
-    for newer_copy in "$run/copies"/*; do
-        for newer_place in $label_places; do
-            put_byte "$newer_copy" $((newer_place + 8)) "$newer" || return 1
+# set_version NUMBER: all labels of the copies have that version.
+set_version() {
+    for version_copy in "$run/copies"/*; do
+        for version_place in $label_places; do
+            put_byte "$version_copy" $((version_place + 8)) "$1" || return 1
         done
     done
     look_at_copies >"$run/look-copies"
 }
+make_newer() { newer=$(($(byte "$run/copies/a" 65544) + 1)) && set_version "$newer"; }
+make_older() { older=$((newer - 2)) && set_version "$older"; }
 look_at_copies() { stat -c '%n %s %b %y' "$run/copies"/*; }
 copies_are_the_same() { look_at_copies | cmp - "$run/look-copies"; }
 
@@ -398,7 +400,7 @@ must 'it is brought up to date by itself' eventually 60 late_is_whole
 must 'all of it is sound' late_is_sound
 must 'the second daemon ends' second_stop
 
-step 'labels of a newer version, and with turned bits'
+step 'labels of another version, and with turned bits'
 must 'exported' leaves
 must 'the daemon ends' daemon_stop
 must 'the check finds the pool clean' cli_check "$disks"/*
@@ -408,6 +410,11 @@ must 'the check says so' refused 1 "$run/copies/a: .*format version $newer, .*us
 must 'the daemon answers' daemon_start
 must 'the import says so' refused 2 "$run/copies/c: .*format version $newer, .*use a newer dolmen" dolmen pool import "$run/copies"
 must 'no pool is made of them' refused 73 "$run/copies/a.*nothing was written.*format version $newer" dolmen pool create other "$run/copies/a"
+must 'the copies are what they were' copies_are_the_same
+must 'their labels say that an older version wrote them' make_older
+must 'the check says so' refused 1 "$run/copies/a: .*belongs to pool .*format $older; .*nothing was changed" cli_check "$run/copies"/*
+must 'the import says so' refused 2 "$run/copies/c: .*belongs to pool .*format $older; .*nothing was changed" dolmen pool import "$run/copies"
+must 'no pool is made of them' refused 73 "$run/copies/a.*nothing was written.*format $older" dolmen pool create other "$run/copies/a"
 must 'the copies are what they were' copies_are_the_same
 must 'in one disk every label has a turned bit' turn_labels "$disks/c"
 must 'the others open without it, and it is named' opens_without_c

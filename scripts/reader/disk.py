@@ -13,7 +13,7 @@ FRONT_AT = 64 * 1024
 METADATA_AT = MEBIBYTE
 LOG_AT = METADATA_AT + 64 * 1024
 MAGIC = b"DOLMENLB"
-VERSION = 2
+VERSION = 3
 # Rows may have shadows, and lines alternate between them; spaces may be in the trash, have limits, and rows of two layouts;
 # entries of members name the label that each of them has at least.
 FEATURES = 1 | 2 | 4 | 8 | 16 | 32
@@ -34,6 +34,10 @@ class Damage(Exception):
 
 class TooNew(Exception):
     """A structure on a disk is of a later version."""
+
+
+class TooOld(Exception):
+    """A label is of an older format."""
 
 
 def text(raw):
@@ -116,7 +120,8 @@ class Label:
         version, length = struct.unpack_from("<II", raw, 8)
         if version > VERSION:
             raise TooNew(version)
-        check(version == VERSION, f"the label has version {version}, which nobody writes any more")
+        if version < VERSION:
+            raise TooOld(f"it belongs to pool {text(raw[88:152])}, which has format {version}; this reader reads format {VERSION}")
         base, pending = struct.unpack_from("<HH", raw, 208)
         check(max(base, pending) <= MEMBERS_MAX, f"the label counts {max(base, pending)} members")
         check(length == -(-(FIXED + MEMBER * (base + pending)) // BLOCK) * BLOCK, f"the label says it has {length} bytes")
@@ -230,6 +235,8 @@ class Disk:
             label = Label(raw, at)
         except TooNew as error:
             too_new[slot] = str(error)
+        except TooOld as error:
+            self.why = self.why or str(error)
         except Damage as error:
             self.why = self.why or str(error)
         else:

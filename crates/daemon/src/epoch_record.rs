@@ -291,13 +291,13 @@ mod tests {
     }
 
     /// Slots below a cache that keeps content which could not be written, as that of the system does.
-    struct BehindCache {
+    struct StaleCache {
         medium: [Option<Vec<u8>>; 2],
         cached: RefCell<[Option<Vec<u8>>; 2]>,
         fails: bool,
     }
 
-    impl Slots for BehindCache {
+    impl Slots for StaleCache {
         fn read(&self, slot: usize) -> Option<Vec<u8>> {
             self.cached.borrow()[slot].clone().or_else(|| self.medium[slot].clone())
         }
@@ -322,7 +322,7 @@ mod tests {
     fn a_record_that_could_not_be_written_does_not_read_as_if_it_had_been() {
         let slot = Some(encode(POOL, &Slot { sequence: 1, record: record(1) }));
         let medium = [slot.clone(), slot];
-        let mut slots = BehindCache { medium, cached: RefCell::default(), fails: true };
+        let mut slots = StaleCache { medium, cached: RefCell::default(), fails: true };
         assert!(overwrite(&mut slots, POOL, &record(2)).is_err());
         assert_eq!(in_force(&slots, POOL).map(|slot| slot.record), Some(record(1)));
         slots.fails = false;

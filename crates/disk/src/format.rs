@@ -7,9 +7,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The first bytes of every label.
 pub(crate) const LABEL_MAGIC: [u8; 8] = *b"DOLMENLB";
-/// The version that this build writes, and the only one it reads. Version 1 counted room in allocation units of 64 KiB: read as
-/// blocks, its map would give away room that is in use.
-pub const FORMAT_VERSION: u32 = 2;
+/// The version that this build writes, and the only one it reads: until 1.0 the format of all structures changes with it, and
+/// nothing reads what an older one left.
+pub const FORMAT_VERSION: u32 = 3;
 /// Features that an older build may ignore.
 pub const FEATURES_COMPAT: u64 = 0;
 /// Features without which a pool may still be read.

@@ -121,13 +121,27 @@ pub enum LabelError {
         /// Where it says it is.
         found: u64,
     },
-    /// Written by a build that uses the disk in another way.
+    /// Written by a later build, which may use the disk in another way.
     #[error(
         "the disk has format version {found}, and this build knows {FORMAT_VERSION}; nothing was changed, use a newer dolmen"
     )]
     Version {
         /// Stored.
         found: u32,
+    },
+    /// Written by an earlier build. Nothing reads that format any more.
+    #[error(
+        "the disk belongs to {}, which has format {found}; this build reads format {known}; nothing was changed; copy the data \
+         out with an older dolmen, or give the disk to a new pool with `dolmen pool create --destroy`",
+        pool_of(pool_name.as_ref())
+    )]
+    OldFormat {
+        /// Name of the pool as the label has it, read without its checksum; none if that is no valid name.
+        pool_name: Option<Name>,
+        /// Stored.
+        found: u32,
+        /// The only version that this build reads.
+        known: u32,
     },
     /// Needs features that this build lacks.
     #[error("the disk uses features {missing:#x} that this build does not know; use a newer dolmen")]
@@ -171,6 +185,17 @@ pub enum LabelError {
         #[from]
         source: RecordError,
     },
+}
+
+/// The words for a pool whose name may not be known.
+fn pool_of(name: Option<&Name>) -> String {
+    name.map_or_else(|| "a pool whose name cannot be read".to_owned(), |name| format!("pool {name}"))
+}
+
+/// Name of the pool, if the field holds a valid one.
+fn parse_pool_name(field: &[u8; 64]) -> Option<Name> {
+    let text: Vec<u8> = field.iter().copied().take_while(|byte| *byte != 0).collect();
+    String::from_utf8(text).ok()?.parse().ok()
 }
 
 impl Label {
@@ -246,8 +271,13 @@ impl Label {
             return Err(LabelError::Absent);
         }
         // The version comes before the checksum: another one may put it elsewhere.
-        if raw.version.get() != FORMAT_VERSION {
-            return Err(LabelError::Version { found: raw.version.get() });
+        let found = raw.version.get();
+        if found > FORMAT_VERSION {
+            return Err(LabelError::Version { found });
+        }
+        if found < FORMAT_VERSION && !mutation!(OldFormatOpened) {
+            let pool_name = parse_pool_name(&raw.pool_name);
+            return Err(LabelError::OldFormat { pool_name, found, known: FORMAT_VERSION });
         }
         let whole = checked_bytes(raw, bytes, at)?;
         if raw.at.get() != at {
@@ -286,11 +316,7 @@ impl Label {
 
     fn from_raw(raw: &RawLabel, tables: &[u8], at: u64) -> Result<Self, LabelError> {
         let value = |field, found: u64| LabelError::Value { at, field, found };
-        if raw.version.get() == 0 {
-            return Err(value("version", 0));
-        }
-        let text: Vec<u8> = raw.pool_name.iter().copied().take_while(|byte| *byte != 0).collect();
-        let pool_name = String::from_utf8(text).ok().and_then(|text| text.parse().ok());
+        let pool_name = parse_pool_name(&raw.pool_name);
         let extent = Extent {
             capacity: Bytes(raw.capacity.get()),
             metadata: Bytes(raw.metadata_length.get()),
@@ -572,13 +598,40 @@ mod tests {
         assert_eq!(Label::parse(&label.encode(65536), 65536), refused);
     }
 
+    /// Scenario: the version is another one, with a checksum that fits and without. A later one is refused with its number, an
+    /// older one with the name of its pool, where that is a name.
     #[test]
     fn another_version_is_refused_by_name() {
-        let mut bytes = sample(2, false).encode(65536);
-        for found in [FORMAT_VERSION - 1, FORMAT_VERSION + 1] {
-            bytes[8..12].copy_from_slice(&found.to_le_bytes());
-            assert_eq!(Label::parse(&bytes, 65536), Err(LabelError::Version { found }));
+        let sound = sample(2, false).encode(65536);
+        let with = |version: u32, name: &[u8], is_sealed: bool| {
+            let mut bytes = sound.clone();
+            bytes[8..12].copy_from_slice(&version.to_le_bytes());
+            bytes[88..88 + name.len()].copy_from_slice(name);
+            if is_sealed {
+                bytes[4088..4096].fill(0);
+                let checksum = crc64(&bytes);
+                bytes[4088..4096].copy_from_slice(&checksum.to_le_bytes());
+            }
+            Label::parse(&bytes, 65536)
+        };
+        let known = FORMAT_VERSION;
+        for is_sealed in [true, false] {
+            let found = FORMAT_VERSION + 1;
+            assert_eq!(with(found, b"tank", is_sealed), Err(LabelError::Version { found }));
+            for found in 0..FORMAT_VERSION {
+                for (name, pool_name) in
+                    [(&b"tank"[..], "tank".parse().ok()), (b"t\x1bnk", None), (b"\xff", None)]
+                {
+                    let expected = LabelError::OldFormat { pool_name, found, known };
+                    assert_eq!(with(found, name, is_sealed), Err(expected));
+                }
+            }
         }
+        let refused = with(2, b"tank", true).unwrap_err().to_string();
+        assert!(
+            refused.contains("belongs to pool tank, which has format 2; this build reads format 3"),
+            "{refused}"
+        );
     }
 
     #[test]

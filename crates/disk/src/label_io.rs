@@ -132,7 +132,12 @@ async fn look_closely(seams: &Seams, device: &dyn BlockDevice) -> Result<Content
         damage.extend(lost.map(|(at, _)| LabelError::Lost { at }));
         return Ok(Contents::Member { label: Box::new(label), copies, damage });
     }
-    if let Some(error) = found.damage.into_iter().next() {
+    // A label of another version says more than one that is damaged: what to do about the disk.
+    let is_of_another =
+        |error: &LabelError| matches!(error, LabelError::Version { .. } | LabelError::OldFormat { .. });
+    let mut damage = found.damage;
+    damage.sort_by_key(|error| !is_of_another(error));
+    if let Some(error) = damage.into_iter().next() {
         return Ok(Contents::Unusable(error));
     }
     if let Some(error) = first_error {

@@ -208,6 +208,8 @@ mutants! {
     EvictedWhileNamed = "evicted-while-named",
     /// Whatever stands in a label where no field is, is passed over.
     LabelSpareTrusted = "label-spare-trusted",
+    /// A label of an older format is read as if it had the format of today.
+    OldFormatOpened = "old-format-opened",
     /// A batch of the log counts although it is more than a lap ahead of the tail.
     BatchBeyondLap = "batch-beyond-lap",
     /// Where the slabs of a row end is the map's word alone.

@@ -117,6 +117,6 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     for at in (0..=255u8).step_by(8) {
         seeds.push(vec![5, 0, 1, 4, at, 0, at % 24]);
     }
-    seeds.push(vec![6, 0, 0].into_iter().chain(*b"DOLMENLB\x02\0\0\0\0\x10\0\0").collect());
+    seeds.push(vec![6, 0, 0].into_iter().chain(*b"DOLMENLB\x03\0\0\0\0\x10\0\0").collect());
     seeds
 }

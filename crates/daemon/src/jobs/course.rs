@@ -52,7 +52,7 @@ impl Course {
     }
 
     /// Returns the course of the same job in another process, or after its pool was closed, where it resumes at its last
-    /// checkpoint; none for one that begins anew.
+    /// checkpoint; none for one that begins again.
     pub(crate) fn resumed(&self) -> Option<Self> {
         let resumed = Self::with(Some(self.own.as_deref()?.resumed()));
         resumed.bytes_max.set(self.bytes_max.get());

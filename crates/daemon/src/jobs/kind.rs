@@ -97,7 +97,7 @@ pub(crate) trait Kind: Sync {
     }
 
     /// Returns the state of a job from its record; none where this version does not know the record, so that the job
-    /// begins anew.
+    /// begins again.
     fn recalled_state(&self, _recorded: &Value) -> Option<Rc<dyn OwnState>> {
         None
     }

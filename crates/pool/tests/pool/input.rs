@@ -9,6 +9,7 @@ use dolmen_block_io::{
     Submission, Zoning,
 };
 use dolmen_buffer::ArenaConfig;
+use dolmen_checksum::crc64;
 use dolmen_disk::{Contents, ExtentError, LabelError, look, write_label};
 use dolmen_pool::{
     Arbiter, CreateError, CreateOptions, MemoryArbiter, OpenError, OpenMode, OpenOptions, check_devices,
@@ -133,18 +134,68 @@ fn a_disk_without_any_sound_label_is_named() {
 fn disks_of_a_later_version_are_refused_by_name() {
     let pool = pool(3, 2);
     let mut images = whole(&pool);
-    // The version stands behind the magic; 2 becomes 3.
-    LABELS.iter().for_each(|at| images.iter_mut().for_each(|(image, _)| image.flip_bit(at + 8, 0)));
+    // The version stands behind the magic; 3 becomes 7.
+    LABELS.iter().for_each(|at| images.iter_mut().for_each(|(image, _)| image.flip_bit(at + 8, 2)));
     let (ending, unusable) = open_images(&pool.arbiter, &images, OpenMode::Write, |device| device);
     assert!(matches!(ending, Err(OpenError::NoDisks)), "{ending:?}");
-    assert_eq!(unusable, vec![LabelError::Version { found: 3 }; 2]);
+    assert_eq!(unusable, vec![LabelError::Version { found: 7 }; 2]);
     let text = unusable[0].to_string();
-    assert!(text.contains("version 3") && text.contains("use a newer dolmen"), "{text}");
+    assert!(text.contains("version 7") && text.contains("use a newer dolmen"), "{text}");
     let refused = refusal(&images, |number| format!("disk{number}"), Zoning::None);
     assert!(
-        matches!(refused, CreateError::Unusable { source: LabelError::Version { found: 3 }, .. }),
+        matches!(refused, CreateError::Unusable { source: LabelError::Version { found: 7 }, .. }),
         "{refused:?}"
     );
+}
+
+/// Gives every label of a disk another version, and the checksum that fits it.
+fn set_version(image: &mut Image, version: u32) {
+    for at in LABELS {
+        let mut head = [0; 16];
+        image.read(at, &mut head);
+        let length = u32::from_le_bytes(head[12..16].try_into().unwrap()) as usize;
+        let mut label = vec![0; length];
+        image.read(at, &mut label);
+        if label.is_empty() {
+            continue;
+        }
+        label[8..12].copy_from_slice(&version.to_le_bytes());
+        label[4088..4096].fill(0);
+        let checksum = crc64(&label);
+        label[4088..4096].copy_from_slice(&checksum.to_le_bytes());
+        image.write(at, &label);
+    }
+}
+
+/// All labels are sound and of an older format, or those of one disk are: each such disk is refused with the name of its pool,
+/// and nothing is changed, neither by an opening in any mode nor by an attempt to make a new pool of the disks.
+#[test]
+fn disks_of_an_older_format_are_refused_by_name_and_stay_as_they_are() {
+    let pool = pool(3, 2);
+    for version in [1, 2] {
+        let mut images = whole(&pool);
+        images.iter_mut().for_each(|(image, _)| set_version(image, version));
+        for mode in [OpenMode::Write, OpenMode::Confirmed, OpenMode::Read] {
+            let (ending, unusable) = open_images(&pool.arbiter, &images, mode, |device| device);
+            assert!(
+                matches!(ending, Err(OpenError::NoDisks)),
+                "a pool of format {version} was opened: {ending:?}"
+            );
+            let expected = LabelError::OldFormat { pool_name: "tank".parse().ok(), found: version, known: 3 };
+            assert_eq!(unusable, vec![expected; 2], "format {version} is not refused by name");
+        }
+        let refused = refusal(&images, |number| format!("disk{number}"), Zoning::None);
+        let CreateError::Unusable { source, .. } = refused else { panic!("{refused:?}") };
+        let text = source.to_string();
+        let says =
+            format!("pool tank, which has format {version}; this build reads format 3; nothing was changed");
+        assert!(text.contains(&says), "{text}");
+    }
+    let mut images = whole(&pool);
+    set_version(&mut images[1].0, 2);
+    let (ending, unusable) = open_images(&pool.arbiter, &images, OpenMode::Write, |device| device);
+    ending.unwrap();
+    assert!(matches!(unusable.as_slice(), [LabelError::OldFormat { .. }]), "{unusable:?}");
 }
 
 /// Any one bit of the labels of one disk turns: the pool opens all the same, for no bit is believed unverified.

@@ -465,7 +465,7 @@ fn an_opening_that_was_slow_after_its_watch_looks_again() {
 }
 
 #[test]
-fn a_pool_that_is_open_elsewhere_is_read_with_labels_of_one_moment() {
+fn a_pool_that_is_open_elsewhere_is_read_with_labels_of_one_stamp() {
     // Scenario: the label of a disk without a vote is read, the owner gives that disk a later one and names it, and then the
     // labels of the others are read. An opening for reading reads them once more, and no sound disk is called old.
     let scene = scene_of(302, 7, || DiskProfile::new(Bytes::mib(64)).shareable());

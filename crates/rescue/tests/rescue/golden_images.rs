@@ -1,4 +1,4 @@
-//! The golden images of format version 1, rescued in every way: nothing that comes out is wrong.
+//! The golden images, rescued in every way: nothing that comes out is wrong.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -6,27 +6,16 @@
     clippy::disallowed_methods
 )]
 
-use std::path::PathBuf;
-
-use crate::golden::content::{Content, SpaceContent};
-use crate::golden::{BLOCK, Golden, stored};
+use crate::golden::content::SpaceContent;
+use crate::golden::make::{EVERY_KIND, SHADOWS, STRICT, Set};
+use crate::golden::{BLOCK, Golden};
 use dolmen_rescue::{BadRange, Options, Piece, RescueMode, Rescued, open};
 use dolmen_space::{Progress, Segment};
 
 /// The images that pools with every kind of space left, each in another way.
 fn images() -> Vec<(String, Golden)> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../space/tests/golden/images");
-    let sets = ["1", "1-strict", "1-heirs"];
-    let of = |set: &str| {
-        let images = stored::unpack(&std::fs::read(folder.join(format!("{set}.images"))).unwrap());
-        let with_content = |(name, disks)| {
-            let name = format!("{set}-{name}");
-            let content = std::fs::read_to_string(folder.join(format!("{name}.content"))).unwrap();
-            (name, Golden { disks, content: Content::parse(&content) })
-        };
-        images.into_iter().map(with_content).collect::<Vec<_>>()
-    };
-    sets.iter().flat_map(|set| of(set)).collect()
+    let sets: [&'static Set; 3] = [&EVERY_KIND, &STRICT, &SHADOWS];
+    sets.iter().flat_map(|set| set.images()).collect()
 }
 
 /// How many blocks of a space came out right, as they were once, and not at all. None is wrong.

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::rc::Rc;
+use std::sync::OnceLock;
 
 use dolmen_block_io::Durability;
 use dolmen_block_io::sync::join_all;
@@ -15,7 +16,7 @@ use dolmen_space::{
 use dolmen_units::{Bytes, EpochId, HostId, PoolId};
 
 use super::content::{Content, SpaceContent, fill_blocks, kind_of};
-use super::{BLOCK, Disk, Golden};
+use super::{BLOCK, Disk, Golden, stored};
 use crate::harness::{Bench, Lab, Outcome};
 
 /// Sizes of the disks in MiB.
@@ -50,6 +51,16 @@ pub struct Set {
     streams: &'static [&'static str],
     /// Those of which single stripes go to shadow rows and back, and the blocks of a stripe.
     slots: &'static [(&'static str, u64)],
+    /// What was made in this run.
+    made: OnceLock<StoredSet>,
+}
+
+/// The images of a set as they are stored.
+pub struct StoredSet {
+    /// All disks of all images.
+    pub images: Vec<u8>,
+    /// What the spaces of each image hold, by its name.
+    pub contents: Vec<(&'static str, String)>,
 }
 
 impl Set {
@@ -57,11 +68,32 @@ impl Set {
     fn shadows(&self) -> u64 {
         (self.streams.len() + self.slots.len()) as u64
     }
+
+    /// Its images as they are stored: made once in each run.
+    pub fn stored(&'static self) -> &'static StoredSet {
+        self.made.get_or_init(|| {
+            let made = make(self);
+            let disks: Vec<(&str, &[Disk])> =
+                made.iter().map(|(name, golden)| (*name, &*golden.disks)).collect();
+            let contents = made.iter().map(|(name, golden)| (*name, golden.content.to_text())).collect();
+            StoredSet { images: stored::pack(&disks), contents }
+        })
+    }
+
+    /// Its images, with their names.
+    pub fn images(&'static self) -> Vec<(String, Golden)> {
+        let StoredSet { images, contents } = self.stored();
+        let with_content = |((name, disks), (of, content)): ((String, Vec<Disk>), &(&str, String))| {
+            assert_eq!(name, *of, "images and contents are in one order");
+            (format!("{}-{name}", self.name), Golden { disks, content: Content::parse(content) })
+        };
+        stored::unpack(images).into_iter().zip(contents).map(with_content).collect()
+    }
 }
 
-/// The first that were made, when the format was frozen.
-pub const FROZEN: Set = Set {
-    name: "1",
+/// Spaces of every resiliency.
+pub static EVERY_KIND: Set = Set {
+    name: "3",
     plans: &PLANS,
     integrity: Integrity::Relaxed,
     redundant: &["two", "three", "four", "parity", "dual", "fixed", "firm"],
@@ -71,11 +103,12 @@ pub const FROZEN: Set = Set {
     drain: None,
     streams: &[],
     slots: &[],
+    made: OnceLock::new(),
 };
 
 /// Strict spaces without parity; and settings of write caches.
-pub const STRICT: Set = Set {
-    name: "1-strict",
+pub static STRICT: Set = Set {
+    name: "3-strict",
     plans: &STRICT_PLANS,
     integrity: Integrity::Strict,
     redundant: &["two", "three", "four", "fixed"],
@@ -85,11 +118,12 @@ pub const STRICT: Set = Set {
     drain: Some(WriteCacheDrain { fill: 60, rate: Some(Bytes::mib(200)) }),
     streams: &[],
     slots: &[],
+    made: OnceLock::new(),
 };
 
 /// Streams over rows with parity, whose shadow rows are there in all images.
-pub const SHADOWS: Set = Set {
-    name: "1-heirs",
+pub static SHADOWS: Set = Set {
+    name: "3-stream",
     plans: &SHADOWS_PLANS,
     integrity: Integrity::Relaxed,
     redundant: &["two", "parity", "twin", "firm"],
@@ -99,11 +133,12 @@ pub const SHADOWS: Set = Set {
     drain: None,
     streams: &["parity", "twin", "firm"],
     slots: &[],
+    made: OnceLock::new(),
 };
 
 /// Single stripes over rows with parity: lines lie in rows and shadow rows, and are on their way alternately.
-pub const SLOTS: Set = Set {
-    name: "1-slots",
+pub static SLOTS: Set = Set {
+    name: "3-slots",
     plans: &SHADOWS_PLANS,
     integrity: Integrity::Relaxed,
     redundant: &["two", "parity", "twin", "firm"],
@@ -113,6 +148,7 @@ pub const SLOTS: Set = Set {
     drain: None,
     streams: &[],
     slots: &[("parity", 20), ("twin", 32), ("firm", 40)],
+    made: OnceLock::new(),
 };
 
 const SHADOWS_PLANS: [Plan; 4] = [

@@ -1,4 +1,4 @@
-//! The golden images: pools as a version of the format left them, kept for ever.
+//! The golden images: pools that come through everything the format has, made in each run until 1.0.
 //!
 //! `stored` is how they are kept, `content` what their spaces hold, `make` how they came about, `places` what stands where on
 //! their disks, `read` how all of it is read and judged, `bit_flips` what comes of bits that turn, `unused` where they turn nothing
