@@ -4,7 +4,7 @@
 //! requests; `client` speaks the API over `http`; `change` has what all changes share: plans, consent (`confirm`) and
 //! jobs to wait for (`jobs`). `offline` checks disks and `plan` plans for them without a daemon,
 //! `bench` measures what is there, `service` executes the daemon's program. The rest shows
-//! documents as text.
+//! documents as text. `habits` gives a hint for words of other systems.
 //!
 //! Invariants:
 //! - Everything is shown through `out`.
@@ -29,6 +29,7 @@ mod disk_set;
 mod error;
 mod events;
 mod explain;
+mod habits;
 mod http;
 mod jobs;
 mod load;
@@ -73,10 +74,15 @@ fn main() -> std::process::ExitCode {
     let arguments = match parse(std::env::args_os()) {
         Ok(arguments) => arguments,
         Err(error) => {
-            if let Some(document) = unread(&error, std::env::args_os().skip(1)) {
+            let hint = habits::hint(&error, std::env::args_os().skip(1));
+            if let Some(document) = unread(&error, hint.as_deref(), std::env::args_os().skip(1)) {
                 Out::with_process_streams(|out| out.line(document));
             }
-            return print_unread(&error);
+            let ended = print_unread(&error);
+            if let Some(hint) = hint {
+                Out::with_process_streams(|out| out.print(format_args!("hint: {hint}")));
+            }
+            return ended;
         }
     };
     Out::with_process_streams(|out| {
@@ -139,7 +145,11 @@ fn parse<T: Into<std::ffi::OsString> + Clone>(
 }
 
 /// The document of an error for programs, where the line that could not be read asks for one; its words go to people as ever.
-fn unread(error: &clap::Error, mut line: impl Iterator<Item = std::ffi::OsString>) -> Option<String> {
+fn unread(
+    error: &clap::Error,
+    hint: Option<&str>,
+    mut line: impl Iterator<Item = std::ffi::OsString>,
+) -> Option<String> {
     let mut is_json = false;
     while let Some(word) = line.next() {
         let word = word.to_string_lossy().into_owned();
@@ -153,7 +163,9 @@ fn unread(error: &clap::Error, mut line: impl Iterator<Item = std::ffi::OsString
     }
     let text = error.render().to_string();
     let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-    let document = ErrorDocument::from(ErrorBody::new(ErrorCode::BadRequest, message));
+    let mut body = ErrorBody::new(ErrorCode::BadRequest, message);
+    body.hint = hint.map(str::to_owned);
+    let document = ErrorDocument::from(body);
     serde_json::to_string(&document).ok()
 }
 
