@@ -42,6 +42,9 @@ pub(crate) struct PlanArguments {
     /// Data of the space whose footprint is shown; usually 1TB
     #[arg(short, long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
     pub size: Option<Bytes>,
+    /// Print all of it: failures that lose data, footprints, and what this version cannot make. Usual with --resiliency
+    #[arg(long)]
+    pub all: bool,
     /// Write the plan as a page with drawings
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,

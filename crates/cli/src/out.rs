@@ -7,6 +7,7 @@ use std::fmt::Display;
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use crate::paint::Paint;
+use crate::table::Table;
 use crate::wrap::{columns_of, cut, hanging};
 
 /// Puts the cursor in the first place of the screen.
@@ -87,6 +88,20 @@ impl Out<'_> {
         let shown = self.results.write_all(harmless(text, self.results_kind, self.paint_results).as_bytes());
         let shown = shown.and_then(|()| self.results.flush());
         self.note(shown);
+    }
+
+    /// Shows a table with spaces in front; at a terminal, within its columns.
+    pub(crate) fn table(&mut self, indent: usize, table: &Table) {
+        self.show(&self.rendered(indent, table));
+    }
+
+    /// Returns what `table` would show.
+    pub(crate) fn rendered(&self, indent: usize, table: &Table) -> String {
+        let columns = self.columns.filter(|_| self.results_kind == Kind::Terminal);
+        match columns {
+            Some(columns) => table.within(columns.saturating_sub(indent)).render(indent, self.paint_results),
+            None => table.render(indent, self.paint_results),
+        }
     }
 
     /// Notes what became of results. `dolmen … | head` is no mistake of anybody's: who stopped reading has seen enough. A file

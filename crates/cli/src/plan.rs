@@ -15,7 +15,7 @@ use crate::args::Format;
 use crate::args_plan::PlanArguments;
 use crate::error::CliError;
 use crate::out::Out;
-use crate::plan_view::show_plan;
+use crate::plan_view::{Detail, show_plan};
 use crate::reports::{Rehearsal, Reports};
 
 /// A list that is longer lists no disks.
@@ -131,7 +131,11 @@ pub(crate) fn run(
                 .map_err(|source| CliError::Request { asked: asked(), source })?;
             out.line(text);
         }
-        Format::Text => show_plan(&plan, &request.layouts, out),
+        Format::Text => {
+            let is_all = arguments.all || !request.layouts.is_empty();
+            let detail = if is_all { Detail::All } else { Detail::OneScreen };
+            show_plan(&plan, &request.layouts, detail, out);
+        }
     }
     Ok(ExitCode::Ok)
 }

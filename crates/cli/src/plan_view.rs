@@ -16,30 +16,57 @@ const FAILED: [&str; 6] = ["1", "2", "3", "4", "5", "6"];
 const DOMAINS: [(u32, &str); 10] =
     [(1, "1"), (2, "2"), (3, "3"), (4, "4"), (5, "5"), (6, "6"), (7, "7"), (9, "9"), (12, "12"), (16, "16")];
 
+/// How much of a plan the text shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// What fits and what one more disk adds, of what this version can make of these disks.
+    OneScreen,
+    /// All of it.
+    All,
+}
+
+impl Detail {
+    fn shows(self, answer: &Answer) -> bool {
+        match self {
+            Self::OneScreen => answer.in_this_version && answer.room.is_some(),
+            Self::All => true,
+        }
+    }
+}
+
 /// Shows a plan. Where resiliencies were asked for by name, the bytes are listed too.
-pub(crate) fn show_plan(plan: &Plan, asked: &[Layout], out: &mut Out<'_>) {
+pub(crate) fn show_plan(plan: &Plan, asked: &[Layout], detail: Detail, out: &mut Out<'_>) {
     let paint = out.paint_results;
     out.line(headline(plan));
-    out.show(&format!("\n{}", room_table(plan).render(0, paint)));
-    for answer in plan.problems() {
+    out.line("");
+    out.table(0, &room_table(plan, detail));
+    for answer in plan.problems().filter(|_| detail == Detail::All) {
         let problem = answer.problem.as_deref().unwrap_or_default();
         out.line(format_args!("{} {problem}", title(answer)));
     }
-    for answer in &plan.answers {
+    for answer in plan.answers.iter().filter(|answer| detail.shows(answer)) {
         for warning in &answer.warnings {
             out.line(format_args!("{}: {warning}", title(answer)));
         }
+    }
+    if detail == Detail::OneScreen {
+        out.line("");
+        out.table(0, &additions_table(plan, detail));
+        out.line("\nfailures that lose data, footprints, and what cannot be made of these disks: `--all`");
+        return;
     }
     if plan.answers.iter().any(|answer| !answer.in_this_version) {
         out.line("* not in this version: planned for, and cannot be made yet");
     }
     if !asked.is_empty() {
-        out.show(&format!("\n{}", bytes_table(plan).render(0, paint)));
+        out.line("");
+        out.table(0, &bytes_table(plan));
     }
     for unit in [Unit::Disks, Unit::Domains] {
-        show_losses(plan, unit, paint, out);
+        show_losses(plan, unit, out);
     }
-    out.show(&format!("\n{}", additions_table(plan).render(0, paint)));
+    out.line("");
+    out.table(0, &additions_table(plan, detail));
     out.show(&format!("\n{}", footprint_text(&plan.footprint, paint)));
 }
 
@@ -66,7 +93,7 @@ fn heals(of: Option<u64>) -> Cell {
     if of == Some(0) { Cell::toned("too few", Tone::Caution) } else { bytes(of) }
 }
 
-fn room_table(plan: &Plan) -> Table {
+fn room_table(plan: &Plan, detail: Detail) -> Table {
     let mut table = Table::new(&[
         ("RESILIENCY", Align::Left),
         ("USABLE", Align::Right),
@@ -78,7 +105,7 @@ fn room_table(plan: &Plan) -> Table {
         ("AT LEAST", Align::Left),
         ("SURVIVES", Align::Left),
     ]);
-    for answer in plan.answers.iter().filter(|answer| answer.room.is_some()) {
+    for answer in plan.answers.iter().filter(|answer| answer.room.is_some() && detail.shows(answer)) {
         let room = answer.room.as_ref();
         let usable = room.map(|room| room.usable_bytes);
         table.row(vec![
@@ -150,7 +177,7 @@ fn share(part: u64, whole: u64) -> String {
     }
 }
 
-fn show_losses(plan: &Plan, unit: Unit, paint: Paint, out: &mut Out<'_>) {
+fn show_losses(plan: &Plan, unit: Unit, out: &mut Out<'_>) {
     let heading = match unit {
         Unit::Disks => "OF ALL SETS OF SO MANY DISKS, LOSE DATA:",
         Unit::Domains => "OF ALL SETS OF SO MANY DOMAINS, LOSE DATA:",
@@ -168,7 +195,8 @@ fn show_losses(plan: &Plan, unit: Unit, paint: Paint, out: &mut Out<'_>) {
         table.row(row);
     }
     if !table.is_empty() {
-        out.show(&format!("\n{}", table.render(0, paint)));
+        out.line("");
+        out.table(0, &table);
     }
 }
 
@@ -176,14 +204,17 @@ fn example(losses: &Losses) -> String {
     if losses.first_losing.is_empty() {
         return String::new();
     }
-    let lost = format!("{} together", losses.first_losing.join(", "));
+    let lost = match losses.first_losing.as_slice() {
+        [one] => one.clone(),
+        several => format!("{} together", several.join(", ")),
+    };
     match losses.first_survived.as_slice() {
         [] => lost,
         survived => format!("{lost}; not {}", survived.join(", ")),
     }
 }
 
-fn additions_table(plan: &Plan) -> Table {
+fn additions_table(plan: &Plan, detail: Detail) -> Table {
     let heading =
         if plan.additions_are_cumulative { "ADDED ONE AFTER ANOTHER" } else { "ONE MORE DISK WOULD BRING" };
     let mut table = Table::new(&[
@@ -195,7 +226,8 @@ fn additions_table(plan: &Plan) -> Table {
     ]);
     let most = plan.answers.iter().map(|answer| answer.additions.len()).max().unwrap_or(0);
     for at in 0..most {
-        for (place, answer) in plan.answers.iter().enumerate() {
+        let shown = plan.answers.iter().filter(|answer| detail.shows(answer));
+        for (place, answer) in shown.enumerate() {
             let Some(added) = answer.additions.get(at) else { continue };
             let is_first = place == 0;
             let name = if is_first { added.name.clone() } else { String::new() };

@@ -32,8 +32,7 @@ pub(crate) fn show_pools(pools: &Pools, out: &mut Out<'_>) {
         out.line("no pools; make one with: dolmen pool create NAME DISK...");
         return;
     }
-    let paint = out.paint_results;
-    out.show(&pool_table(&pools.pools.iter().collect::<Vec<_>>()).render(0, paint));
+    out.table(0, &pool_table(&pools.pools.iter().collect::<Vec<_>>()));
 }
 
 /// Shows which pools the disks belong to that are no part of these, and how they come to be open.
@@ -123,7 +122,8 @@ pub(crate) fn show_pool(document: &PoolDocument, spaces: &Spaces, out: &mut Out<
     let disks: Vec<(&Pool, &Disk)> = pool.disks.iter().map(|disk| (pool, disk)).collect();
     for table in [disk_table(&disks), space_table(&spaces.spaces.iter().collect::<Vec<_>>())] {
         if !table.is_empty() {
-            out.show(&format!("\n{}", table.render(0, paint)));
+            out.line("");
+            out.table(0, &table);
         }
     }
 }
@@ -144,8 +144,7 @@ pub(crate) fn show_disks<'a>(pools: impl Iterator<Item = &'a Pool>, out: &mut Ou
     if disks.is_empty() {
         return out.line("no disks");
     }
-    let paint = out.paint_results;
-    out.show(&disk_table(&disks).render(0, paint));
+    out.table(0, &disk_table(&disks));
 }
 
 /// Shows devices that belong to no open pool.
@@ -168,8 +167,8 @@ pub(crate) fn show_devices(devices: &Devices, out: &mut Out<'_>) {
         ]);
     }
     if !table.is_empty() {
-        let paint = out.paint_results;
-        out.show(&format!("\n{}", table.render(0, paint)));
+        out.line("");
+        out.table(0, &table);
     }
 }
 

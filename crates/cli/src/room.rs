@@ -12,7 +12,7 @@ use crate::words::{count, percent, resiliency};
 pub(crate) fn show_df(df: &Df, out: &mut Out<'_>) {
     let paint = out.paint_results;
     out.line(format_args!("pool {}", df.pool));
-    out.show(&bytes_table(df).render(2, paint));
+    out.table(2, &bytes_table(df));
     out.show(&format!("\n{}", fits_text(df, paint)));
     if df.fits.iter().all(|fits| fits.usable_bytes == 0) {
         out.line(format_args!(
@@ -29,7 +29,8 @@ pub(crate) fn show_df(df: &Df, out: &mut Out<'_>) {
         ));
     }
     if !df.disks.is_empty() {
-        out.show(&format!("\n{}", disks_table(df).render(2, paint)));
+        out.line("");
+        out.table(2, &disks_table(df));
     }
 }
 

@@ -13,8 +13,7 @@ pub(crate) fn show_spaces(spaces: &Spaces, out: &mut Out<'_>) {
     if spaces.spaces.is_empty() {
         return out.line("no spaces; make one with: dolmen space create POOL/SPACE --size SIZE");
     }
-    let paint = out.paint_results;
-    out.show(&space_table(&spaces.spaces.iter().collect::<Vec<_>>()).render(0, paint));
+    out.table(0, &space_table(&spaces.spaces.iter().collect::<Vec<_>>()));
 }
 
 /// Shows a space.

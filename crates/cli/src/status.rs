@@ -42,16 +42,16 @@ pub(crate) fn show_status(status: &Status, out: &mut Out<'_>) {
             POOLS_MAX,
             "pools",
             "dolmen pool list",
-            paint,
+            out,
         ),
-        some_of(disk_table, &failing, DISKS_MAX, "disks", "dolmen disk list", paint),
+        some_of(disk_table, &failing, DISKS_MAX, "disks", "dolmen disk list", out),
         some_of(
             space_table,
             &worst_first(&status.spaces, |space| space.health),
             SPACES_MAX,
             "spaces",
             "dolmen space list",
-            paint,
+            out,
         ),
     ];
     for part in parts.iter().filter(|part| !part.is_empty()) {
@@ -107,14 +107,14 @@ fn some_of<T: Copy>(
     limit: usize,
     nouns: &str,
     command: &str,
-    paint: Paint,
+    out: &Out<'_>,
 ) -> String {
     let shown = all.get(..limit.min(all.len())).unwrap_or_default();
     let table = table(shown);
     if table.is_empty() {
         return String::new();
     }
-    let mut text = table.render(0, paint);
+    let mut text = out.rendered(0, &table);
     if all.len() > limit {
         text.push_str(&format!("and {} more {nouns}: {command}\n", all.len() - limit));
     }

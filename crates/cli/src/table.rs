@@ -2,6 +2,11 @@
 
 use crate::paint::{Paint, Tone};
 
+/// A column of text is cut to this width at least.
+const TEXT_WIDTH_MIN: usize = 12;
+/// Stands where text was cut out.
+const CUT: char = '…';
+
 /// Where the text of a column stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
@@ -32,7 +37,7 @@ impl<T: Into<String>> From<T> for Cell {
 }
 
 /// A table being filled.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Table {
     columns: Vec<(&'static str, Align)>,
     rows: Vec<Vec<Cell>>,
@@ -82,6 +87,33 @@ impl Table {
         lines
     }
 
+    /// The same table with texts cut until it fits into so many columns, the widest first. Numbers stay whole, and so do
+    /// headings; a table of many numbers may stay wider.
+    pub(crate) fn within(&self, columns: usize) -> Self {
+        let mut cut = self.clone();
+        let used: Vec<usize> = (0..self.columns.len()).filter(|at| self.is_used(*at)).collect();
+        let width_of = |table: &Self| -> usize {
+            let widths: usize = used.iter().map(|at| table.width(*at)).sum();
+            widths + 2 * used.len().saturating_sub(1)
+        };
+        loop {
+            let over = width_of(&cut).saturating_sub(columns);
+            let limit = |at: usize| {
+                let (heading, align) = cut.columns.get(at)?;
+                let least = width(heading).max(TEXT_WIDTH_MIN);
+                (*align == Align::Left && cut.width(at) > least).then_some((cut.width(at), least, at))
+            };
+            let Some((wide, least, at)) = used.iter().filter_map(|at| limit(*at)).max() else { return cut };
+            if over == 0 {
+                return cut;
+            }
+            let wanted = wide.saturating_sub(over).max(least);
+            for cell in cut.rows.iter_mut().filter_map(|row| row.get_mut(at)) {
+                cell.text = shortened(&cell.text, wanted);
+            }
+        }
+    }
+
     fn is_used(&self, at: usize) -> bool {
         self.rows.iter().filter_map(|row| row.get(at)).any(|cell| !cell.text.is_empty())
     }
@@ -94,6 +126,19 @@ impl Table {
 
 fn width(text: &str) -> usize {
     text.chars().count()
+}
+
+/// A text in so many places. Its ends stay, which tell paths and names apart; the middle is cut out.
+fn shortened(text: &str, wanted: usize) -> String {
+    let length = width(text);
+    if length <= wanted {
+        return text.to_owned();
+    }
+    let kept = wanted.saturating_sub(1);
+    let tail = kept - kept / 3;
+    let head: String = text.chars().take(kept / 3).collect();
+    let rest: String = text.chars().skip(length - tail).collect();
+    format!("{head}{CUT}{rest}")
 }
 
 /// The field with spaces around it; colour wraps the text alone, so that it cannot shift the next column.
@@ -124,6 +169,28 @@ mod tests {
             sample().render(2, Paint::Never),
             "  NAME        SIZE\n  tank    1.50 GiB\n  größer      12 B\n"
         );
+    }
+
+    /// A path that is too long for the terminal loses its middle; numbers and short columns stay as they are.
+    #[test]
+    fn a_table_is_cut_to_the_width_of_a_terminal() {
+        let mut table = Table::new(&[("DISK", Align::Right), ("STATE", Align::Left), ("PATH", Align::Left)]);
+        let path = "/dev/disk/by-id/scsi-SATA_Maker_Model_S3R1AL-part1";
+        table.row(vec!["10".into(), "present".into(), path.into()]);
+        table.row(vec!["9".into(), "absent".into(), "/dev/sdb".into()]);
+        let whole = table.render(0, Paint::Never);
+        assert_eq!(table.within(200).render(0, Paint::Never), whole);
+        for columns in 27..80 {
+            let lines = table.within(columns).render(0, Paint::Never);
+            assert!(lines.lines().all(|line| width(line) <= columns), "{columns}:\n{lines}");
+            assert!(
+                lines.contains("  10  present  /de") && lines.contains("-part1\n"),
+                "{columns}:\n{lines}"
+            );
+            assert!(lines.contains("   9  absent   /dev/sdb\n"), "{columns}:\n{lines}");
+        }
+        // Nothing is left that could be cut.
+        assert_eq!(table.within(1), table.within(27));
     }
 
     #[test]

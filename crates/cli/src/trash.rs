@@ -33,8 +33,7 @@ pub(crate) fn show_trash(trash: &Trash, out: &mut Out<'_>) {
             stays(space).into(),
         ]);
     }
-    let paint = out.paint_results;
-    out.show(&table.render(0, paint));
+    out.table(0, &table);
 }
 
 /// How long it stays.

@@ -32,6 +32,26 @@ parity       1.80 TiB    65 %       too few  85.7 MiB        2  3 disks   1 disk
     }
 }
 
+/// Without a kind and without --all, a plan fits on a screen and has no layout that cannot be made of these disks by this
+/// version; --all has those, too.
+#[test]
+fn a_plan_fits_on_one_screen_unless_all_is_asked_for() {
+    for disks in ["4x8TB", "3x1TB", "2x8TB 4TB"] {
+        let short = plan(disks).results;
+        assert!(short.lines().count() <= 24, "{short}");
+        for needle in [" *", "FOOTPRINT", "LOSE DATA", "mixed"] {
+            assert!(!short.contains(needle), "{needle}:\n{short}");
+        }
+        assert!(short.contains("ONE MORE DISK WOULD BRING") && short.contains("`--all`"), "{short}");
+        let all = plan(&format!("{disks} --all")).results;
+        for needle in [" *", "FOOTPRINT", "LOSE DATA", "mixed"] {
+            assert!(all.contains(needle), "{needle}:\n{all}");
+        }
+        // The loss of one disk is the loss of that disk alone.
+        assert!(!all.contains("disk1 together"), "{all}");
+    }
+}
+
 #[test]
 fn the_document_has_a_schema_and_exact_figures() {
     let ended = plan("4x1TB@a 4x1TB@b -r mirror -o json");
