@@ -23,6 +23,9 @@ impl Eta {
     #[must_use]
     pub fn words(self) -> String {
         let (earliest, latest) = (duration(self.earliest_s), duration(self.latest_s.max(self.earliest_s)));
+        if self.latest_s <= 1 {
+            return "at most 1 s".to_owned();
+        }
         if earliest == latest { earliest } else { format!("{earliest} to {latest}") }
     }
 }

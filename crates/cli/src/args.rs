@@ -142,7 +142,7 @@ pub(crate) enum PoolCommand {
     Show(PoolTarget),
     /// Close a pool and give it up, so that any host may import it
     Export(PoolChange),
-    /// Open a pool that is on disks of this host
+    /// Open a pool that is on disks of this host; without a name or a path, list those that could be opened
     Import(PoolImport),
     /// Destroy a pool and all that it holds
     Destroy(PoolDestroy),
@@ -220,7 +220,7 @@ pub(crate) enum DiskCommand {
     Replace(DiskReplace),
     /// Take a disk back in that was away, and bring it up to date
     Online(DiskOnline),
-    /// Let go of a disk, to carry it elsewhere or look at it; it stays a disk of the pool
+    /// Take a disk offline, to carry it elsewhere or look at it; it stays a disk of the pool
     Offline(DiskOffline),
     /// Have a disk show where it is: by the light of its place in the enclosure, or else by its own, which blinks
     Locate(DiskLocate),
@@ -253,7 +253,7 @@ pub(crate) struct DestroyName {
     /// The name of what is to be lost, again; without it, it is asked for at the terminal
     #[arg(long, value_name = "NAME")]
     pub destroy: Option<String>,
-    /// Answer yes to questions; the loss of data is none of them and wants the name
+    /// Accepted and without effect: no command asks for a yes, and the loss of data wants the name, by --destroy
     #[arg(short, long, hide_short_help = true)]
     pub yes: bool,
 }
@@ -264,7 +264,7 @@ pub(crate) struct DestroyDisks {
     /// A disk, named as among the disks, whose present content may be lost; may be repeated
     #[arg(long, value_name = "DISK")]
     pub destroy: Vec<PathBuf>,
-    /// Answer yes to questions; the loss of data is none of them and wants the disk's name
+    /// Accepted and without effect: no command asks for a yes, and the loss of data wants the disk's name, by --destroy
     #[arg(short, long, hide_short_help = true)]
     pub yes: bool,
 }
@@ -425,22 +425,24 @@ pub(crate) struct PoolSet {
 
 /// `dolmen pool import`
 #[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("which").multiple(true).args(["paths", "pool"])))]
 pub(crate) struct PoolImport {
-    /// Disks, files, or folders of them, that a disk of the pool is among; the others may be anywhere on the system
-    #[arg(value_name = "PATH")]
+    /// The pool by name, or disks, files, or folders of them, that a disk of it is among; the others may be anywhere on the
+    /// system
+    #[arg(value_name = "POOL|PATH")]
     pub paths: Vec<PathBuf>,
     /// The pool, by name or id, when there is more than one
     #[arg(long, value_name = "POOL")]
     pub pool: Option<String>,
     /// Open it under another name, which it keeps: for a second pool of a name that is taken
-    #[arg(long = "as", value_name = "NAME")]
+    #[arg(long = "as", value_name = "NAME", requires = "which")]
     pub rename: Option<Name>,
     /// Open it for reading only
-    #[arg(long, conflicts_with = "confirmed")]
+    #[arg(long, conflicts_with = "confirmed", requires = "which")]
     pub read_only: bool,
     /// Open it for writing although disks are missing and another host used it last: whoever says so knows that those
     /// disks are not in use elsewhere
-    #[arg(long)]
+    #[arg(long, requires = "which")]
     pub confirmed: bool,
     /// Whether to do it.
     #[command(flatten)]

@@ -229,22 +229,49 @@ fn pool_set(session: &mut Session<'_, '_>, arguments: &PoolSet) -> Result<(), Cl
     last.map_or(Ok(()), |change| session.wait_for(&change, &arguments.waiting))
 }
 
+/// Returns whether a word names a pool: nothing of the kind is there, and it has no slash.
+fn is_no_path(path: &Path) -> bool {
+    path.components().count() == 1 && !path.is_absolute() && !path.starts_with(".") && !path.exists()
+}
+
+/// Lists pools that could be imported, and changes nothing. Programs find them among the devices.
+fn list_importable(session: &mut Session<'_, '_>) -> Result<(), CliError> {
+    let devices: Document<Devices> = session.client.get("/devices")?;
+    if session.format == Format::Json {
+        session.show(&devices, |_, _| {});
+        return Ok(());
+    }
+    let mut pools: Document<Pools> = session.client.get("/pools")?;
+    pools.value.pools.retain(|pool| pool.state != dolmen_api::PoolState::Closed);
+    let ((), listed) = session.out.gather(|out| show_other_pools(&devices.value, &pools.value.pools, out));
+    match listed.is_empty() {
+        true => session.out.line(
+            "no pool can be imported from the disks that the daemon looks at; name others: dolmen pool import PATH...",
+        ),
+        false => session.out.show(&listed),
+    }
+    Ok(())
+}
+
 fn pool_import(session: &mut Session<'_, '_>, arguments: &PoolImport) -> Result<(), CliError> {
     let mode = match (arguments.read_only, arguments.confirmed) {
         (true, _) => ImportMode::Read,
         (false, true) => ImportMode::Confirmed,
         (false, false) => ImportMode::Write,
     };
-    // Nothing of the kind is there, and it looks like a name.
-    let is_no_path =
-        |path: &&PathBuf| path.components().count() == 1 && !path.is_absolute() && !path.exists();
-    if let Some(path) = arguments.paths.iter().find(is_no_path) {
-        let is_pool_named = arguments.pool.is_some();
-        return Err(CliError::NoPath { name: path.display().to_string(), is_pool_named });
+    let (names, paths): (Vec<&PathBuf>, Vec<&PathBuf>) =
+        arguments.paths.iter().partition(|path| is_no_path(path));
+    let named = arguments.pool.iter().cloned().chain(names.iter().map(|name| name.display().to_string()));
+    let named: Vec<String> = named.collect();
+    if named.is_empty() && paths.is_empty() {
+        return list_importable(session);
+    }
+    if let [pool, other, ..] = named.as_slice() {
+        return Err(CliError::NoPath { name: other.clone(), pool: pool.clone() });
     }
     let request = ImportPool {
-        pool: arguments.pool.clone(),
-        paths: arguments.paths.iter().map(absolute).collect::<Result<_, _>>()?,
+        pool: named.into_iter().next(),
+        paths: paths.into_iter().map(absolute).collect::<Result<_, _>>()?,
         mode,
         rename: arguments.rename.as_ref().map(ToString::to_string),
         dry_run: false,

@@ -68,7 +68,7 @@ impl Refusal {
             | Self::Mistyped { expected, .. }
             | Self::NobodyToAsk { expected, .. } => {
                 format!(
-                    "if nobody needs that data any more, say --destroy={expected}; -n shows what would happen"
+                    "if nobody needs that data any more, say --destroy={expected}, for which --yes does not stand; -n shows what would happen"
                 )
             }
             Self::NoneOfThese { .. } => {

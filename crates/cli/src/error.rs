@@ -27,13 +27,13 @@ pub(crate) enum CliError {
         /// That of another.
         other: Name,
     },
-    /// What is to be imported is no path; it may be the name of a pool.
-    #[error("there is no file, folder or device {name} here")]
+    /// Of what is to be imported, one word is no path, and the pool is named by another.
+    #[error("there is no file, folder or device {name} here, and pool {pool} is named already")]
     NoPath {
         /// What was given.
         name: String,
-        /// Whether the pool was named beside it.
-        is_pool_named: bool,
+        /// The pool that was named.
+        pool: String,
     },
     /// The daemon gave no answer.
     #[error(transparent)]
@@ -274,8 +274,8 @@ impl CliError {
             Self::NoSuchCode { nearest, .. } => {
                 Some(format!("the nearest are {}; `dolmen explain` lists all", nearest.join(", ")))
             }
-            Self::NoPath { name, is_pool_named: false } => {
-                Some(format!("a pool is imported by its name with `dolmen pool import --pool {name}`"))
+            Self::NoPath { .. } => {
+                Some("pools are imported one at a time; `dolmen pool import` lists them".to_owned())
             }
             Self::JobPaused { id, .. } => Some(format!("`dolmen job resume {id}` goes on with it")),
             Self::JobCalledOff { id, .. } => Some(format!("`dolmen jobs {id}` shows how far it came")),
@@ -291,8 +291,7 @@ impl CliError {
             }
             Self::SeveralPools { .. } => Some("purge those of one pool after those of the other".to_owned()),
             // These say what to do in their own words.
-            Self::NoPath { is_pool_named: true, .. }
-            | Self::Path { .. }
+            Self::Path { .. }
             | Self::Reports(_)
             | Self::Write { .. }
             | Self::Request { .. }

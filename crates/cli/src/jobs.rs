@@ -66,8 +66,7 @@ pub(crate) fn show_jobs(jobs: &Jobs, out: &mut Out<'_>) {
             job.result.clone().unwrap_or_default().into(),
         ]);
     }
-    let paint = out.paint_results;
-    out.show(&table.render(0, paint));
+    out.table(0, &table);
 }
 
 /// Shows one job.
@@ -214,7 +213,7 @@ fn done(job: &Job) -> String {
 pub(crate) fn progress(job: &Job) -> String {
     let mut line = format!("{:>3} %  {}", job.done_percent().unwrap_or_default(), done(job));
     if job.total_bytes > job.done_bytes && job.state != JobState::Done {
-        line.push_str(&format!(" of at most {}", Bytes(job.total_bytes)));
+        line.push_str(&format!(" of about {}", Bytes(job.total_bytes)));
     }
     match (job.state, &job.waits_for) {
         (_, Some(waits_for)) => line.push_str(&format!(", waiting for {waits_for}")),
@@ -224,7 +223,7 @@ pub(crate) fn progress(job: &Job) -> String {
                 line.push_str(&format!(", {}", rate(job)));
             }
             if let Some(range) = job.eta {
-                line.push_str(&format!(", still takes {}", range.words()));
+                line.push_str(&format!(", {} left", range.words()));
             }
             match (job.is_stopping, job.is_pausing) {
                 (true, _) => line.push_str(", ends when what is under way is done"),
