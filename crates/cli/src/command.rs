@@ -236,12 +236,12 @@ fn is_no_path(path: &Path) -> bool {
 
 /// Lists pools that could be imported, and changes nothing. Programs find them among the devices.
 fn list_importable(session: &mut Session<'_, '_>) -> Result<(), CliError> {
-    let devices: Document<Devices> = session.client.get("/devices")?;
+    let devices = session.client.look(&call::<verb::ListDevices>([]))?;
     if session.format == Format::Json {
         session.show(&devices, |_, _| {});
         return Ok(());
     }
-    let mut pools: Document<Pools> = session.client.get("/pools")?;
+    let mut pools = session.client.look(&call::<verb::ListPools>([]))?;
     pools.value.pools.retain(|pool| pool.state != dolmen_api::PoolState::Closed);
     let ((), listed) = session.out.gather(|out| show_other_pools(&devices.value, &pools.value.pools, out));
     match listed.is_empty() {
