@@ -13,9 +13,10 @@
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::time::Duration;
 
-use dolmen_block_io::Instant;
 use dolmen_block_io::sync::{Either, either};
+use dolmen_block_io::{Instant, sleep};
 use dolmen_causes::in_one_line;
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
@@ -48,6 +49,8 @@ const ROWS_FOR_WRITES_MIN: u64 = 2;
 const USEFUL_PER_NAMED: u64 = 2;
 /// Tries to empty rows that come to nothing one after another before it is said that they cannot be emptied now.
 const TRIES_IN_VAIN_MAX: u32 = 8;
+/// How long to wait after such a try for what holds the rows, where nothing tells its end.
+const PAUSE_IN_VAIN: Duration = Duration::from_millis(50);
 
 /// What the hidden space of a cache is, in a pool of this capacity, when nobody chose its size.
 pub(crate) fn cache_spec(redundancy: u8, pool: Bytes) -> SpaceSpec {
@@ -246,10 +249,17 @@ impl Cache {
             let done = if in_vain > TRIES_IN_VAIN_MAX { Ok(false) } else { self.round_for_room().await };
             match done {
                 Ok(true) => {}
-                Ok(false) if in_vain <= TRIES_IN_VAIN_MAX && self.has_promised() => {
-                    // What they have written may be put in place: they ring when they are done.
+                Ok(false) if in_vain <= TRIES_IN_VAIN_MAX => {
+                    // What clients have reserved may be put in place once it is written: they notify. A deletion whose commit is
+                    // under way holds rows as well, and notifies nothing: another look follows soon.
                     self.waits_for_others.set(true);
-                    either(notify, progress.asked_otherwise()).await;
+                    let asked = either(notify, progress.asked_otherwise());
+                    if self.has_promised() {
+                        asked.await;
+                    } else {
+                        let clock = &self.shared().pool.seams().clock;
+                        either(asked, sleep(clock.as_ref(), PAUSE_IN_VAIN)).await;
+                    }
                 }
                 Ok(false) => return Err(SpaceError::CacheFull { name: self.space().name() }),
                 Err(error) => return Err(error),

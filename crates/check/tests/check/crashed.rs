@@ -58,7 +58,7 @@ fn attach(world: &World, disks: &[Rc<SimDisk>]) -> Vec<Rc<dyn BlockDevice>> {
     disks.iter().map(|disk| disk.attach(world)).collect()
 }
 
-/// A recorded life, and the host that lived it.
+/// A recorded life, and the record of its host from before.
 fn recorded(resiliency: Resiliency) -> (Recorder, Rc<MemoryArbiter>) {
     let world = World::new(5);
     world.set_arenas(ARENAS, ARENAS);
@@ -81,9 +81,11 @@ fn recorded(resiliency: Resiliency) -> (Recorder, Rc<MemoryArbiter>) {
             spaces
         })
         .unwrap();
+    // What the host has on record at the end names labels that a cut before it has not; the record of the beginning holds for all.
+    let before = arbiter.snapshot();
     let recorder = world.record();
     world.run(live(world.seams(), spaces, resiliency)).unwrap();
-    (recorder, arbiter)
+    (recorder, before)
 }
 
 /// What a check of these disks finds.

@@ -346,14 +346,17 @@ fn power_that_fails_leaves_one_size_or_the_other() {
         let done = Rc::new(Cell::new(0));
         let (recorder, marks) = (Rc::new(std::cell::RefCell::new(None)), Rc::new(Cell::new([0; 2])));
         let first = Rc::new(Cell::new(0));
+        // The record of the host at the end names labels that are younger than a cut.
+        let host = Rc::new(std::cell::RefCell::new(None));
         bench
             .run({
                 let (done, recorder, first) = (Rc::clone(&done), Rc::clone(&recorder), Rc::clone(&first));
-                let (marks, outside) = (Rc::clone(&marks), Rc::clone(&bench));
+                let (marks, outside, host) = (Rc::clone(&marks), Rc::clone(&bench), Rc::clone(&host));
                 async move |lab| {
                     let spaces = begin(&lab).await?;
                     first.set(size(&spaces).await?);
                     let record = Rc::new(outside.world.record());
+                    *host.borrow_mut() = Some(outside.arbiter.snapshot());
                     *recorder.borrow_mut() = Some(Rc::clone(&record));
                     let watch = async {
                         for nth in 0..2 {
@@ -372,7 +375,7 @@ fn power_that_fails_leaves_one_size_or_the_other() {
                 }
             })
             .unwrap();
-        let recorder = recorder.take().unwrap();
+        let (recorder, host) = (recorder.take().unwrap(), host.take().unwrap());
         let cuts = recorder.cuts();
         let seen = Rc::new(Cell::new(0));
         let (mut found, mut undone) = (BTreeSet::new(), 0);
@@ -383,7 +386,7 @@ fn power_that_fails_leaves_one_size_or_the_other() {
             let options = StateOptions { seed: nth as u64, ..StateOptions::default() };
             // All of what was not flushed lost, and some of it.
             for state in recorder.states(cuts[nth], &options).step_by(7).take(2) {
-                let left = opened(&state, &bench);
+                let left = Bench { arbiter: host.snapshot(), ..opened(&state, &bench) };
                 let verified = left.run({
                     let (may_be, seen) = (may_be.clone(), Rc::clone(&seen));
                     async move |lab| verify(lab, may_be, seen).await
