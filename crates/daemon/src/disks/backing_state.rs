@@ -13,6 +13,7 @@ use dolmen_pool::Disk;
 use crate::advice::Advice;
 use crate::engine::OpenPool;
 use crate::finding::found;
+use crate::health::only_on;
 use crate::state::{Backing, Occupant};
 
 impl OpenPool {
@@ -74,7 +75,7 @@ impl OpenPool {
             Some(Advice::new(
                 backing_state.code(),
                 object,
-                backing_state.todo(&name, &self.called(disk), disk),
+                backing_state.todo(&name, &self.called(disk), disk, &only_on(self, disk)),
             ))
         };
         disks.iter().filter_map(advice).collect()

@@ -14,7 +14,7 @@ use crate::finding::found;
 use crate::plan::{Offered, room_for};
 use crate::rooms::yield_now;
 use crate::settings::{lacks_reserve, room_used, rows_share};
-use crate::state::{FAILING_ERRORS, Slow, is_here};
+use crate::state::{Backing, FAILING_ERRORS, Slow, is_here};
 use crate::words::counted;
 
 /// Ranges of lost data that are named one by one.
@@ -58,6 +58,26 @@ pub(crate) fn absent_with(open: &OpenPool, space: &Space) -> usize {
     let disks = open.spaces.pool().disks();
     let absent = disks.iter().filter(|disk| !disk.is_present());
     absent.filter(|disk| may_have_part(open, disk, space)).count()
+}
+
+/// Whether a disk that takes part may have data of a space that no other disk has.
+fn may_be_alone_on(open: &OpenPool, disk: &Disk, space: &Space) -> bool {
+    let redundancy = usize::from(space.spec().resiliency.redundancy());
+    space.claimed().0 > 0 && may_have_part(open, disk, space) && absent_with(open, space) + 1 > redundancy
+}
+
+/// Returns names of spaces of which a disk that takes part may have data that no other disk has.
+pub(crate) fn only_on(open: &OpenPool, disk: &Disk) -> Vec<String> {
+    let spaces = open.spaces.list();
+    let alone = spaces.iter().filter(|space| may_be_alone_on(open, disk, space));
+    alone.map(|space| format!("{}/{}", open.name(), space.name())).collect()
+}
+
+/// Returns the disk whose file was cut, and which may have had data of a space that no other disk has.
+fn cut_with_data_of(open: &OpenPool, space: &Space) -> Option<Rc<Disk>> {
+    let is_cut = |disk: &Rc<Disk>| matches!(open.backing_state_of(disk), Some(Backing::CutTo(_)));
+    let disks = open.spaces.pool().disks();
+    disks.into_iter().find(|disk| is_cut(disk) && may_be_alone_on(open, disk, space))
 }
 
 /// Replacements of absent disks that wait for what these alone have, and the spaces that it is part of.
@@ -153,6 +173,13 @@ fn damaged(open: &OpenPool, space: &Space, object: &Object) -> Vec<Finding> {
         let (count, bytes) = (all_lost.clone().count(), all_lost.map(|one| one.length.0).sum());
         let text = format!("space {object} has lost data in {count} places, first: {}", lost.join(", "));
         note(FindingCode::SpaceDataLost, Health::Unhealthy, bytes, text);
+    }
+    if let Some(disk) = cut_with_data_of(open, space) {
+        let text = format!(
+            "space {object} may have lost data: the file of {} was cut, and no other disk has what it had",
+            disk.name()
+        );
+        note(FindingCode::SpaceDataLost, Health::Unhealthy, 0, text);
     }
     let bytes = |kind| of_kind(kind).map(|one| one.length.0).sum();
     let taken = of_kind(DataLossKind::AcceptedUnverified).count();

@@ -54,16 +54,23 @@ impl Backing {
         }
     }
 
-    /// What to do about it.
-    pub(crate) fn todo(self, pool: &str, called: &str, disk: &Disk) -> String {
+    /// Returns what to do about it. Spaces `alone` may have data on the disk that no other disk has.
+    pub(crate) fn todo(self, pool: &str, called: &str, disk: &Disk, alone: &[String]) -> String {
         let slot = disk.slot().0;
         match self {
             Self::Removed => format!(
                 "`dolmen disk replace {pool} {slot} NEW` before this daemon ends, which moves what {called} has to another disk"
             ),
-            Self::CutTo(_) => format!(
-                "`dolmen disk replace {pool} {slot} NEW`, which makes what {called} had again from the other disks"
-            ),
+            Self::CutTo(_) => {
+                let backup = match alone.is_empty() {
+                    true => String::new(),
+                    false => format!("; {} then has to be restored from a backup", alone.join(", ")),
+                };
+                format!(
+                    "`dolmen disk replace {pool} {slot} NEW`, which makes what {called} had again from the other disks, where \
+                     they have it{backup}"
+                )
+            }
             Self::Unplugged => format!(
                 "attach {called} again and `dolmen disk online {pool} {slot}`, or `dolmen disk replace {pool} {slot} NEW`"
             ),

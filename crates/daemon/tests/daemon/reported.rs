@@ -338,6 +338,32 @@ fn a_truncated_disk_is_reported_at_once() {
     assert!(client.read(0, 1 << 20) == pattern(1, 1 << 20));
 }
 
+#[test]
+fn a_truncated_disk_of_a_space_without_redundancy_is_unhealthy_at_once() {
+    // Scenario: a simple space has data on a disk whose file is cut. Before anything is read or written, the status is unhealthy,
+    // names the space, and says that a replacement does not bring its data back; a mirror beside it is not named.
+    let world = World::new(2);
+    world.make_tank(&["d0", "d1"]);
+    world.nbd().write(0, &pattern(1, 1 << 20));
+    let space = json!({"name": "s", "size_bytes": 32 << 20, "resiliency": "simple", "columns": 2});
+    world.post("/v1/pools/tank/spaces", &space);
+    world.post("/v1/pools/tank/spaces/s/serve", &json!({}));
+    let mut client = crate::client::Nbd::connect(&world.folder.path().join("run/nbd.sock"), "tank/s");
+    client.write(0, &pattern(2, 1 << 20));
+    client.flush();
+    let file = fs::OpenOptions::new().write(true).open(world.disk("d1")).unwrap();
+    file.set_len(1 << 20).unwrap();
+    eventually("it is unhealthy", || (health(&world).0 == "unhealthy").then_some(()));
+    let status = world.get("/v1/status");
+    let text = status.to_string();
+    assert!(!text.contains("nothing is lost"), "{text}");
+    assert!(text.contains("space tank/s may have lost data"), "{text}");
+    assert!(text.contains("tank/s then has to be restored from a backup"), "{text}");
+    let spaces = status["spaces"].as_array().unwrap();
+    let of = |name: &str| spaces.iter().find(|space| space["name"] == name).unwrap()["health"].clone();
+    assert_eq!((of("s"), of("m") == "unhealthy"), (json!("unhealthy"), false), "{text}");
+}
+
 /// A daemon that was killed when the disk had left that alone had what was written last, and the disk as it was before that.
 fn killed_with_unflushed() -> World {
     let mut world = World::new(2);
