@@ -274,7 +274,8 @@ impl Engine {
         narrowings(pool, disk, &forecast.map_err(|error| fault::space(&error))?).await?;
         let _coming = pool.job_slot.announce();
         // A spare that held nothing is no loss, and needs none in its place.
-        self.retire_disk(pool, disk, pool.spaces.pool().role_of(disk).is_none()).await?;
+        let spare = pool.spare_for(disk).filter(|_| pool.spaces.pool().role_of(disk).is_none());
+        self.retire_disk(pool, disk, spare).await?;
         pool.absences.abandon(disk.id());
         self.keep_history(pool).await;
         tracing::warn!(disk = disk.name(), "a disk stays away; what it had is rebuilt on the others");

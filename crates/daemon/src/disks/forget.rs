@@ -68,7 +68,8 @@ impl Engine {
         }
         let _coming = pool.job_slot.announce();
         if !pool.spaces.pool().is_drained(&disk) {
-            self.retire_disk(&pool, &disk, pool.spaces.pool().role_of(&disk).is_none()).await?;
+            let spare = pool.spare_for(&disk).filter(|_| pool.spaces.pool().role_of(&disk).is_none());
+            self.retire_disk(&pool, &disk, spare).await?;
         }
         if !alone.is_nothing() {
             pool.spaces.pool().declare_lost(&disk).await.map_err(|error| fault::pool(&error))?;
@@ -154,7 +155,8 @@ fn check_consent(pool: &OpenPool, request: &ForgetDisk) -> Answer<()> {
 fn check_that_it_is_absent(pool: &OpenPool, disk: &Rc<Disk>, request: &ForgetDisk) -> Answer<()> {
     let (name, slot) = (pool.name(), disk.slot().0);
     if is_here(disk) {
-        let message = format!("{} is here, and no ghost; nothing was changed", disk.name());
+        let message =
+            format!("{} is present, and only an absent disk is forgotten; nothing was changed", disk.name());
         return Err(ErrorBody::new(ErrorCode::Busy, message).hint(format!(
             "`dolmen pool remove {name} {slot}` moves what it has to the others first, `dolmen disk retire {name} {slot}` empties it"
         )));

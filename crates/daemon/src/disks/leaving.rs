@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use dolmen_api::{ErrorBody, ErrorCode};
+use dolmen_placement::Offer;
 use dolmen_pool::{Disk, Role};
 use dolmen_space::{ConversionForecast, RemovalForecast, Space};
 
@@ -127,4 +128,9 @@ pub(crate) fn role_in_words(role: Option<Role>) -> &'static str {
         Some(Role::Spare) => "is a spare, which takes the place of a disk that is lost",
         Some(Role::Idle) => "is retired: it holds nothing, and stays a member",
     }
+}
+
+/// Returns what a spare will offer once it takes rows.
+pub(crate) fn offer_of_spare(pool: &OpenPool, spare: Option<&Rc<Disk>>) -> Vec<Offer> {
+    spare.and_then(|spare| pool.spaces.pool().offer_as_member(spare)).into_iter().collect()
 }

@@ -17,6 +17,7 @@ use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, Epoch};
 use crate::answer::Answer;
 use crate::disks::below::is_on_space;
 use crate::disks::devices::allocate_metadata;
+use crate::disks::removal::{SpareToCall, remove_with};
 use crate::disks::replacement::ReplaceJob;
 use crate::engine::{Engine, OpenPool, parse_name};
 use crate::fault;
@@ -31,6 +32,12 @@ enum At {
     /// It was a disk of the pool, and has left it.
     Former(PathBuf),
     Nothing,
+}
+
+/// Returns the spare that is named as the replacement of a disk.
+fn find_spare(pool: &OpenPool, what: &str, old: &Disk) -> Option<Rc<Disk>> {
+    let named = Engine::find_disk(pool, what).ok().filter(|named| named.id() != old.id())?;
+    pool.spares().into_iter().find(|spare| spare.id() == named.id())
 }
 
 impl Engine {
@@ -90,6 +97,9 @@ impl Engine {
             return Err(ErrorBody::new(ErrorCode::Busy, message)
                 .on(what)
                 .hint("`dolmen jobs` shows how far it is"));
+        }
+        if let Some(spare) = find_spare(&pool, &request.with, &old) {
+            return remove_with(&self, &pool, old, what, SpareToCall::This(spare), request.dry_run).await;
         }
         let disks = self.named_disks(std::slice::from_ref(&request.with), &request.destroy)?;
         let devices = self.open_all(&disks.paths, pool.id())?;

@@ -10,7 +10,8 @@ use dolmen_units::DiskId;
 use crate::answer::Answer;
 use crate::disks::declared_lost::abandon;
 use crate::disks::leaving::{
-    check_that_it_may_leave, figures_of_removing, role_in_words, steps_of_removing, undo_of_removing,
+    check_that_it_may_leave, figures_of_removing, offer_of_spare, role_in_words, steps_of_removing,
+    undo_of_removing,
 };
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
@@ -104,6 +105,72 @@ fn slot_with_role(pool: &OpenPool, disk: DiskId) -> Option<String> {
     to_empty.iter().find(|emptied| emptied.id() == disk).map(|emptied| emptied.slot().0.to_string())
 }
 
+/// Which spare takes data in the place of a disk that is removed.
+pub(crate) enum SpareToCall {
+    /// The fittest, where the disk is lost or no other disk can take what it holds.
+    WhereNeeded,
+    /// This one.
+    This(Rc<Disk>),
+}
+
+/// Moves everything off a disk, with a spare in its place where one is called. The pool is locked for the change.
+pub(crate) async fn remove_with(
+    engine: &Rc<Engine>,
+    pool: &Rc<OpenPool>,
+    disk: Rc<Disk>,
+    what: String,
+    call: SpareToCall,
+    dry_run: bool,
+) -> Answer<Change> {
+    let name = pool.name();
+    // One that waits may be tried again.
+    let is_at_it = engine.is_draining(pool);
+    let leaving = pool.spaces.drains().into_iter().find(|leaving| is_at_it || leaving.id() != disk.id());
+    if let Some(leaving) = leaving {
+        let message = format!("{} is being removed already; nothing was changed", leaving.name());
+        return Err(ErrorBody::new(ErrorCode::Busy, message).on(what).hint(format!(
+            "`dolmen jobs` shows how far that is; one disk leaves after another, or `dolmen pool remove {name} {} --cancel`",
+            leaving.slot().0
+        )));
+    }
+    let forecast = pool.spaces.forecast_removal(disk.slot()).await;
+    let mut forecast = forecast.map_err(|error| fault::space(&error))?;
+    // A spare is for disks that are lost, or that no other disk can take the data of.
+    let is_spare = pool.spaces.pool().role_of(&disk).is_some();
+    let is_needed = !is_spare && (!disk.is_present() || !forecast.stuck.is_empty());
+    let deed = match &call {
+        SpareToCall::WhereNeeded => "removed".to_owned(),
+        SpareToCall::This(spare) => format!("replaced by the spare {}", spare.name()),
+    };
+    let spare = match call {
+        SpareToCall::WhereNeeded => pool.spare_for(&disk).filter(|_| is_needed),
+        SpareToCall::This(spare) => Some(spare),
+    };
+    if spare.is_some() {
+        let more = offer_of_spare(pool, spare.as_ref());
+        let with = pool.spaces.forecast_removal_with(disk.slot(), &more).await;
+        forecast = with.map_err(|error| fault::space(&error))?;
+    }
+    check_that_it_may_leave(pool, &disk).map_err(|error| error.on(what.as_str()))?;
+    let narrower = narrowings(pool, &disk, &forecast).await.map_err(|error| error.on(what))?;
+    let mut steps = steps_of_removing(pool, &disk, &forecast, &narrower);
+    if let Some(spare) = &spare {
+        steps.insert(0, format!("let the spare {} take data in its place", spare.name()));
+    }
+    let plan = figures_of_removing(pool, &forecast, &narrower).plan(undo_of_removing(pool, &disk), steps);
+    if dry_run {
+        return Ok(planned(plan, format!("{} would be {deed}", disk.name())));
+    }
+    let _coming = pool.job_slot.announce();
+    engine.retire_disk(pool, &disk, spare).await?;
+    // Whatever the pool had made of it by itself, a person wants it gone.
+    pool.absences.take_back(disk.id());
+    engine.keep_history(pool).await;
+    let mut change = made(plan, format!("{} is being {deed}", disk.name()));
+    change.job = Some(engine.start_draining(pool, disk).await);
+    Ok(change)
+}
+
 impl Engine {
     /// Moves everything off a disk, to the others, and strikes it from the pool.
     pub(crate) async fn remove_disk(
@@ -116,46 +183,7 @@ impl Engine {
         let _exclusive = self.lock_for_change(&pool).await?;
         self.check_job_room(&pool)?;
         let disk = Self::find_disk(&pool, &what)?;
-        // One that waits may be tried again.
-        let is_at_it = self.is_draining(&pool);
-        let leaving = pool.spaces.drains().into_iter().find(|leaving| is_at_it || leaving.id() != disk.id());
-        if let Some(leaving) = leaving {
-            let message = format!("{} is being removed already; nothing was changed", leaving.name());
-            return Err(ErrorBody::new(ErrorCode::Busy, message).on(what).hint(format!(
-                "`dolmen jobs` shows how far that is; one disk leaves after another, or `dolmen pool remove {name} {} --cancel`",
-                leaving.slot().0
-            )));
-        }
-        let forecast = pool.spaces.forecast_removal(disk.slot()).await;
-        let mut forecast = forecast.map_err(|error| fault::space(&error))?;
-        // A spare is for disks that are lost, or that nobody else could do without.
-        let is_spare = pool.spaces.pool().role_of(&disk).is_some();
-        let is_needed = !is_spare && (!disk.is_present() || !forecast.stuck.is_empty());
-        let spare = pool.spare_for(&disk).filter(|_| is_needed);
-        if spare.is_some() {
-            let more = pool.offer_of_spare_for(&disk);
-            let with = pool.spaces.forecast_removal_with(disk.slot(), &more).await;
-            forecast = with.map_err(|error| fault::space(&error))?;
-        }
-        check_that_it_may_leave(&pool, &disk).map_err(|error| error.on(what.as_str()))?;
-        let narrower = narrowings(&pool, &disk, &forecast).await.map_err(|error| error.on(what))?;
-        let mut steps = steps_of_removing(&pool, &disk, &forecast, &narrower);
-        if let Some(spare) = &spare {
-            steps.insert(0, format!("let the spare {} take data in its place", spare.name()));
-        }
-        let plan =
-            figures_of_removing(&pool, &forecast, &narrower).plan(undo_of_removing(&pool, &disk), steps);
-        if request.dry_run {
-            return Ok(planned(plan, format!("{} would be removed", disk.name())));
-        }
-        let _coming = pool.job_slot.announce();
-        self.retire_disk(&pool, &disk, spare.is_some()).await?;
-        // Whatever the pool had made of it by itself, a person wants it gone.
-        pool.absences.take_back(disk.id());
-        self.keep_history(&pool).await;
-        let mut change = made(plan, format!("{} is being removed", disk.name()));
-        change.job = Some(self.start_draining(&pool, disk).await);
-        Ok(change)
+        remove_with(&self, &pool, disk, what, SpareToCall::WhereNeeded, request.dry_run).await
     }
 
     /// Calls the removal of a disk off: it takes data again, and keeps what was not moved.

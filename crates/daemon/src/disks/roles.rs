@@ -9,7 +9,9 @@ use dolmen_pool::{Disk, Role};
 use dolmen_space::RemovalForecast;
 
 use crate::answer::Answer;
-use crate::disks::leaving::{check_that_it_fits, check_that_it_may_leave, role_in_words, steps_of_moving};
+use crate::disks::leaving::{
+    check_that_it_fits, check_that_it_may_leave, offer_of_spare, role_in_words, steps_of_moving,
+};
 use crate::disks::removal::DrainJob;
 use crate::engine::{Engine, OpenPool};
 use crate::fault;
@@ -84,11 +86,17 @@ impl Engine {
         Ok(change)
     }
 
-    /// Retires a disk that is lost or leaves, with a spare in its place if that is asked for and there is one. Where it cannot be
-    /// retired, the spare stays one.
-    pub(crate) async fn retire_disk(&self, pool: &OpenPool, disk: &Rc<Disk>, with_spare: bool) -> Answer<()> {
+    /// Retires a disk that is lost or leaves, with this spare in its place. Where it cannot be retired, the spare stays one.
+    pub(crate) async fn retire_disk(
+        &self,
+        pool: &OpenPool,
+        disk: &Rc<Disk>,
+        spare: Option<Rc<Disk>>,
+    ) -> Answer<()> {
         let inner = pool.spaces.pool();
-        let spare = if with_spare { self.call_spare(pool, disk).await? } else { None };
+        if let Some(spare) = &spare {
+            call(pool, disk, spare).await?;
+        }
         let retired = inner.retire(disk).await.map_err(|error| fault::pool(&error).on(disk.name()));
         if let (Err(_), Some(spare)) = (&retired, spare)
             && let Err(error) = inner.set_role(&spare, Some(Role::Spare)).await
@@ -101,10 +109,16 @@ impl Engine {
     /// Lets a spare take the place of a disk that is lost or leaves, if there is one that does: it takes rows from then on.
     pub(crate) async fn call_spare(&self, pool: &OpenPool, disk: &Disk) -> Answer<Option<Rc<Disk>>> {
         let Some(spare) = pool.spare_for(disk) else { return Ok(None) };
-        pool.spaces.pool().set_role(&spare, None).await.map_err(|error| fault::pool(&error))?;
-        tracing::warn!(disk = disk.name(), spare = spare.name(), "a spare takes the place of a disk");
+        call(pool, disk, &spare).await?;
         Ok(Some(spare))
     }
+}
+
+/// Makes a spare take rows, in the place of a disk.
+async fn call(pool: &OpenPool, disk: &Disk, spare: &Rc<Disk>) -> Answer<()> {
+    pool.spaces.pool().set_role(spare, None).await.map_err(|error| fault::pool(&error))?;
+    tracing::warn!(disk = disk.name(), spare = spare.name(), "a spare takes the place of a disk");
+    Ok(())
 }
 
 impl OpenPool {
@@ -135,8 +149,7 @@ impl OpenPool {
 
     /// What the spare that takes a disk's place will offer.
     pub(crate) fn offer_of_spare_for(&self, disk: &Disk) -> Vec<Offer> {
-        let spare = self.spare_for(disk);
-        spare.and_then(|spare| self.spaces.pool().offer_as_member(&spare)).into_iter().collect()
+        offer_of_spare(self, self.spare_for(disk).as_ref())
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn doing(job: &JobView) -> String {
     let percent = job.done_percent().unwrap_or_default();
     let mut state =
         if job.state == JobState::Waiting { "waiting".to_owned() } else { format!("{percent} %") };
-    state.extend(job.eta.map(|eta| format!(", still takes {}", eta.words())));
+    state.extend(job.eta.map(|eta| format!(", {} left", eta.words())));
     format!("{} {} (job {}, {state})", job.kind.doing(), job.subject, job.id)
 }
 
@@ -158,8 +158,10 @@ fn for_absent(open: &OpenPool, disk: &Disk, now: Instant) -> String {
     }
     let replacements = open.spaces.pool().replacements();
     let begun = replacements.into_iter().find(|(old, new)| old.slot() == disk.slot() && new.is_present());
-    let new = begun.map_or_else(|| "NEW".to_owned(), |(_, new)| new.name());
-    let outlook = open.absences.outlook(open.spaces.pool(), disk, now);
+    let spare = open.spare_for(disk);
+    let new = begun.map(|(_, new)| new).or_else(|| spare.clone());
+    let new = new.map_or_else(|| "NEW".to_owned(), |new| new.name());
+    let outlook = open.absences.outlook(open.spaces.pool(), disk, spare.as_deref(), now);
     let outlook = outlook.map(|text| format!("; {text}")).unwrap_or_default();
     if open.cut_of_absent(disk).is_some() {
         return format!(

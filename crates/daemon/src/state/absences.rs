@@ -84,8 +84,14 @@ impl Absences {
         self.excluded.borrow_mut().remove(&disk);
     }
 
-    /// What becomes of an absent disk if nobody does anything, in words.
-    pub(crate) fn outlook(&self, pool: &Pool, disk: &Disk, now: Instant) -> Option<String> {
+    /// Returns in words what becomes of an absent disk without a command: a spare takes its place, or the others do.
+    pub(crate) fn outlook(
+        &self,
+        pool: &Pool,
+        disk: &Disk,
+        spare: Option<&Disk>,
+        now: Instant,
+    ) -> Option<String> {
         let limit =
             self.limit.get().filter(|_| pool.state() == PoolState::Writable && pool.is_active(disk))?;
         if let Some(why) = self.refused.borrow().get(&disk.id()) {
@@ -101,6 +107,9 @@ impl Absences {
             0 => "as soon as that can be begun".to_owned(),
             left => format!("in {}", duration(left)),
         };
-        Some(format!("else what it had is rebuilt on the other disks {when}, if they have room"))
+        Some(match spare {
+            Some(spare) => format!("else the spare {} takes its place {when}", spare.name()),
+            None => format!("else what it had is rebuilt on the other disks {when}, if they have room"),
+        })
     }
 }

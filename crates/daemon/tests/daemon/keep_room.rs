@@ -115,6 +115,38 @@ fn a_spare_takes_the_place_of_a_lost_disk_by_itself_over_kills() {
 }
 
 #[test]
+fn a_disk_is_replaced_by_a_spare_at_once_when_that_is_asked_for() {
+    // Scenario: a disk is lost, and a spare is a member of the pool. The status names the spare, when it is called and the command
+    // that calls it now. That command, given once, gives the pool its redundancy back, also over a kill.
+    let mut world = full(&["d0", "d1"]);
+    let path = world.disk("d2");
+    world.post("/v1/pools/tank/disks", &json!({"disks": [path], "spare": true}));
+    world.kill();
+    fs::remove_file(world.disk("d0")).unwrap();
+    world.start();
+    let status = eventually("the status names the spare", || {
+        let status = world.get("/v1/status").to_string();
+        status.contains("takes its place in").then_some(status)
+    });
+    assert!(status.contains(&format!("`dolmen disk replace tank 0 {path}`")), "{status}");
+    assert!(status.contains(&format!("else the spare {path} takes its place in ")), "{status}");
+    let replace = "/v1/pools/tank/disks/0/replace";
+    let dry = world.post(replace, &json!({"with": path, "dry_run": true}));
+    assert_eq!((&dry["is_changed"], disk_of(&world, 2)["state"] == "spare"), (&json!(false), true), "{dry}");
+    let begun = world.post(replace, &json!({"with": path}));
+    assert!(begun["message"].as_str().unwrap().ends_with(&format!("is being replaced by the spare {path}")));
+    world.kill();
+    world.start();
+    eventually("the lost disk has left", || disk_of(&world, 0).is_null().then_some(()));
+    idle(&world);
+    assert_eq!(disk_of(&world, 2)["state"], "present");
+    world.kill();
+    fs::remove_file(world.disk("d1")).unwrap();
+    world.start();
+    expect(&world);
+}
+
+#[test]
 fn a_retired_disk_is_emptied_and_stays() {
     // Scenario: a disk is retired, the daemon killed on the way; it ends empty, and a member. It takes data again when it is told
     // to; where the others have no place for what it holds nothing is begun, and the way out is named.
