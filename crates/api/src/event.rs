@@ -69,6 +69,21 @@ codes! {
             "Nothing."
             "It may be taken away, or used for something else."
         }
+        DiskOffline = "disk_offline" {
+            "A disk was taken offline by a command, and may be taken away; the text names the user."
+            "It stays a disk of the pool. What is written meanwhile is copied to it when it is back."
+            "`dolmen disk online POOL DISK` takes it back in."
+        }
+        DiskOnline = "disk_online" {
+            "A disk was taken back in by a command; the text names the user."
+            "A job copies to it what it has missed."
+            "Nothing."
+        }
+        SettingChanged = "setting_changed" {
+            "A setting of a pool, a disk or a space was changed by a command; the text names the user."
+            "It is in force at once, and kept."
+            "Nothing."
+        }
         SpaceCreated = "space_created" {
             "A space was made."
             "Nothing."

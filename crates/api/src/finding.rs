@@ -25,7 +25,7 @@ codes! {
             "Attach its disks, then `dolmen pool import --pool POOL`; if it is gone for good, `dolmen pool export POOL` has it forgotten."
         }
         DiskAbsent = "disk_absent" {
-            "A disk of the pool is not here, has failed, or was let go of. What is written meanwhile it will lack."
+            "A disk of the pool is not here, has failed, or was taken offline. What is written meanwhile it will lack."
             "Spaces go on with their other copies. Once the disk was away for the time that `dolmen pool set --repair-after` gives, usually half an hour, what it had is rebuilt on the others, if they have room."
             "Attach it and `dolmen disk online POOL DISK`, which copies only what it missed; or `dolmen disk replace POOL DISK NEW`."
         }

@@ -5,11 +5,12 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 
-use dolmen_api::{ErrorBody, ErrorCode};
+use dolmen_api::{Change, ErrorBody, ErrorCode};
 use dolmen_block_linux::{Mailbox, PostError, Reply};
 
 pub(crate) use crate::answer::Answer;
 use crate::engine::Engine;
+use crate::state::Asked;
 
 /// What the engine is to do.
 pub(crate) type Work = Box<dyn FnOnce(Rc<Engine>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
@@ -36,16 +37,22 @@ impl Caller {
             .await
     }
 
-    /// Has a change made. What its plan says of room is computed before, on another thread.
-    pub(crate) async fn change<T, F, A>(&self, make: F) -> Answer<T>
+    /// Has a change made, and an event of it where no other one shows it. What its plan says of room is computed before, on
+    /// another thread.
+    pub(crate) async fn change<F, A>(&self, asked: Asked, make: F) -> Answer<Change>
     where
-        T: Send + 'static,
         F: FnOnce(Rc<Engine>) -> A + Send + 'static,
-        A: Future<Output = Answer<T>> + 'static,
+        A: Future<Output = Answer<Change>> + 'static,
     {
         self.ask(async move |engine| {
             engine.know_rooms().await;
-            make(engine).await
+            let answer = make(Rc::clone(&engine)).await;
+            if let Ok(change) = &answer
+                && change.is_changed
+            {
+                engine.events.report_change(&asked, &change.message).await;
+            }
+            answer
         })
         .await
     }

@@ -78,7 +78,7 @@ pub enum CreateError {
     },
     /// A device failed while it was being prepared.
     #[error(
-        "preparing {name} failed; the pool was not made, and the disks named before it may be overwritten already"
+        "preparing {name} failed; it belongs to no pool, and disks named before it may be overwritten already"
     )]
     Device {
         /// Which.

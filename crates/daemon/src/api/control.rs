@@ -29,6 +29,7 @@ use crate::api::api_socket::ApiSocket;
 use crate::caller::{Answer, Caller};
 use crate::engine::Engine;
 use crate::health::version;
+use crate::state::Asked;
 
 /// Requests that are carried out at a time; more wait.
 const REQUESTS_MAX: usize = 64;
@@ -126,16 +127,22 @@ where
 }
 
 /// Carries out a change on the engine's thread, whether or not the client waits for it.
-fn change<V, F, A>(make: F) -> MethodRouter<App>
+fn change<V, F, A>(verb: VerbId, make: F) -> MethodRouter<App>
 where
-    V: Verb<Answer = Change>,
+    V: Verb<Answer = Change, Owned: AsRef<[String]>>,
     F: Fn(Rc<Engine>, V::Owned, V::Request) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = Answer<Change>> + 'static,
 {
-    post(async move |State(app): State<App>, Values(values): Values<V::Owned>, body: Bytes| {
-        let request: V::Request = read_request(&body).map_err(|error| unreadable(&error))?;
-        out(app.caller.change(move |engine| make(engine, values, request)).await)
-    })
+    post(
+        async move |State(app): State<App>,
+                    ConnectInfo(peer): ConnectInfo<Peer>,
+                    Values(values): Values<V::Owned>,
+                    body: Bytes| {
+            let request: V::Request = read_request(&body).map_err(|error| unreadable(&error))?;
+            let asked = Asked { uid: peer.uid, verb, values: values.as_ref().to_vec() };
+            out(app.caller.change(asked, move |engine| make(engine, values, request)).await)
+        },
+    )
 }
 
 /// Ends the daemon behind a change that has succeeded.
@@ -165,9 +172,15 @@ fn number_of_job(text: &str) -> Answer<u64> {
 
 /// Chooses the handler of a verb by its id. The compiler refuses a verb without one, and one of other types.
 macro_rules! handlers {
+    (@change $verb:ident $make:expr) => {
+        change::<verb::$verb, _, _>(VerbId::$verb, $make)
+    };
+    (@$kind:ident $verb:ident $make:expr) => {
+        $kind::<verb::$verb, _, _>($make)
+    };
     ($id:expr; $($verb:ident: $kind:ident($make:expr);)*) => {
         match $id {
-            $(VerbId::$verb => $kind::<verb::$verb, _, _>($make),)*
+            $(VerbId::$verb => handlers!(@$kind $verb $make),)*
         }
     };
 }

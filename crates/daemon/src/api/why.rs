@@ -125,7 +125,7 @@ impl<'a> Scene<'a> {
         let Some(disk) = self.disk(object) else { return causes };
         let (name, absences) = (disk.name(), &self.open.absences);
         if absences.is_let_go(disk.id()) {
-            causes.push(fact("it was let go of with `dolmen disk offline`".to_owned()));
+            causes.push(fact("it was taken offline with `dolmen disk offline`".to_owned()));
         }
         let errors = disk.counters();
         if errors.read_errors + errors.write_errors > 0 {

@@ -34,7 +34,7 @@ impl Engine {
         let undo = Undo::By(format!("dolmen disk online {name} {}", disk.slot().0));
         let plan = figures.plan(undo, steps_of(&pool, &disk).await);
         if request.dry_run {
-            return Ok(planned(plan, format!("{} would be let go of", disk.name())));
+            return Ok(planned(plan, format!("{} would be offline", disk.name())));
         }
         // What only this disk has of unflushed writes would wait for it.
         pool.spaces.flush().await.map_err(|error| fault::space(&error).on(disk.name()))?;
@@ -47,7 +47,7 @@ impl Engine {
         if let Some(device) = device {
             self.members.release(&device);
         }
-        let mut change = made(plan, format!("{} is let go of and may be taken away", disk.name()));
+        let mut change = made(plan, format!("{} is offline and may be taken away", disk.name()));
         change.pool = Some(self.view_pool(&pool).await?);
         Ok(change)
     }
@@ -91,7 +91,7 @@ async fn check_dispensable(pool: &OpenPool, disk: &Disk) -> Answer<()> {
     if !others.any(|other| of.voters().contains(&other.id())) {
         let message = format!("{name} alone carries the metadata of the pool; nothing was changed");
         return Err(ErrorBody::new(ErrorCode::Busy, message)
-            .hint(format!("`dolmen pool export {}` lets go of all of its disks", pool.name())));
+            .hint(format!("`dolmen pool export {}` closes the pool, with all of its disks", pool.name())));
     }
     Ok(())
 }
@@ -99,7 +99,7 @@ async fn check_dispensable(pool: &OpenPool, disk: &Disk) -> Answer<()> {
 async fn steps_of(pool: &OpenPool, disk: &Disk) -> Vec<String> {
     let mut steps = vec![
         "write back and flush what clients were promised".to_owned(),
-        format!("let go of {}; what is written meanwhile is copied to it when it is back", disk.name()),
+        format!("take {} offline; what is written meanwhile is copied to it when it is back", disk.name()),
     ];
     if let Ok(Some(after)) = pool.spaces.pool().repair_after().await {
         steps.push(format!(

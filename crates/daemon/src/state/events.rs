@@ -4,13 +4,65 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use dolmen_api::{Event, EventCode, Finding, FindingCode, JobState, Object};
+use dolmen_api::{Event, EventCode, Finding, FindingCode, JobState, Object, VerbId};
 use dolmen_units::{Bytes, PoolId};
 
 use crate::jobs::{Entry, has_ended, kept, seconds_now};
 use crate::state::event_record::{
     EventFile, Recorded, ReportedDisk, ReportedJob, ReportedPool, ReportedSpace, Trouble,
 };
+
+/// Changes that a comparison with what was reported does not show, or not as a change, and the event of each.
+const RECORDED: [(VerbId, EventCode); 12] = [
+    (VerbId::OfflineDisk, EventCode::DiskOffline),
+    (VerbId::OnlineDisk, EventCode::DiskOnline),
+    (VerbId::SetDisk, EventCode::SettingChanged),
+    (VerbId::SetDiskRole, EventCode::SettingChanged),
+    (VerbId::SetEnclosure, EventCode::SettingChanged),
+    (VerbId::SetLimits, EventCode::SettingChanged),
+    (VerbId::SetReserve, EventCode::SettingChanged),
+    (VerbId::ResizeWriteCache, EventCode::SettingChanged),
+    (VerbId::DrainWriteCache, EventCode::SettingChanged),
+    (VerbId::SetRepairAfter, EventCode::SettingChanged),
+    (VerbId::SetKeepRoom, EventCode::SettingChanged),
+    (VerbId::SetAlertAt, EventCode::SettingChanged),
+];
+
+/// A change as a client asked for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    /// User of the client's process, where the kernel names one.
+    pub uid: Option<u32>,
+    /// The verb.
+    pub verb: VerbId,
+    /// Values of the parameters of its path, in order.
+    pub values: Vec<String>,
+}
+
+impl Asked {
+    fn value(&self, parameter: &str) -> Option<&str> {
+        let mut parameters = self.verb.declaration().parameters.iter().zip(&self.values);
+        parameters.find(|(name, _)| **name == parameter).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns what the path names: a space, a disk by its number, or else the pool.
+    fn object(&self) -> Option<Object> {
+        let pool = self.value("pool")?;
+        Some(match (self.value("space"), self.value("disk").map(str::parse)) {
+            (Some(space), _) => Object::space(pool, space),
+            (None, Some(Ok(slot))) => Object::disk(pool, slot),
+            (None, Some(Err(_)) | None) => Object::pool(pool),
+        })
+    }
+
+    fn user(&self) -> String {
+        match self.uid {
+            Some(0) => "root".to_owned(),
+            Some(uid) => format!("user {uid}"),
+            None => "a user that the kernel did not name".to_owned(),
+        }
+    }
+}
 
 /// Something that has changed.
 pub(crate) type Change = (EventCode, Option<FindingCode>, Object, String);
@@ -99,6 +151,14 @@ impl Events {
         self.record.borrow_mut().reported.pools.retain(|reported| reported.id != id);
         self.leaving.borrow_mut().remove(&pool);
         self.report(change(code, Object::pool(name), text));
+        self.keep().await;
+    }
+
+    /// Reports a change that a client asked for, and its user, where no other event shows the change.
+    pub(crate) async fn report_change(&self, asked: &Asked, message: &str) {
+        let Some((_, code)) = RECORDED.iter().find(|(verb, _)| *verb == asked.verb) else { return };
+        let Some(object) = asked.object() else { return };
+        self.report(change(*code, object, format!("{message} (by {})", asked.user())));
         self.keep().await;
     }
 

@@ -23,7 +23,7 @@ pub(crate) use emptyings::Emptyings;
 #[cfg(test)]
 pub(crate) use event_record::ReportedJob;
 pub(crate) use event_record::{EventFile, ReportedDisk, ReportedPool, ReportedSpace};
-pub(crate) use events::Events;
+pub(crate) use events::{Asked, Events};
 #[cfg(test)]
 pub(crate) use events::{Change, SeenJob, of_disks, of_jobs, of_spaces, of_troubles};
 pub(crate) use failing::{FAILING_ERRORS, is_here};

@@ -96,6 +96,49 @@ fn events_are_reported_once_and_in_order_also_over_kills() {
     assert_eq!(of_tank.len(), follower.seen.len() - 3, "all but the starts of the daemon");
 }
 
+/// Scenario: an administrator takes a disk offline and back, changes limits, a reserve, a bay and settings of the pool, and asks for
+/// two dry runs and one change that changes nothing. Each change is one event that names the user; the rest are none.
+#[test]
+fn changes_of_settings_are_events_that_name_the_user() {
+    let world = World::new(3);
+    world.make_tank(&["d0", "d1", "d2"]);
+    let mut follower = Follower::default();
+    follower.sees(&world, "space_served");
+    let changes = [
+        ("/v1/pools/tank/disks/2/offline", json!({}), "disk_offline", "disk"),
+        ("/v1/pools/tank/disks/2/online", json!({}), "disk_online", "disk"),
+        ("/v1/pools/tank/disks/1/set", json!({"bay": "7"}), "setting_changed", "disk"),
+        ("/v1/pools/tank/spaces/m/limits", json!({"iops_max": 500}), "setting_changed", "space"),
+        ("/v1/pools/tank/spaces/m/reserve", json!({"bytes": 8 << 20}), "setting_changed", "space"),
+        ("/v1/pools/tank/alert_at", json!({"percents": [50]}), "setting_changed", "pool"),
+        ("/v1/pools/tank/repair_after", json!({"seconds": 60}), "setting_changed", "pool"),
+    ];
+    let user = if rustix::process::geteuid().is_root() { "(by root)" } else { "(by user " };
+    for (path, request, code, kind) in changes {
+        let mut dry = request.clone();
+        dry["dry_run"] = json!(true);
+        follower.look(&world);
+        let before = follower.seen.len();
+        world.post(path, &dry);
+        let message = world.post(path, &request)["message"].as_str().unwrap().to_owned();
+        let event = follower.sees(&world, code);
+        assert_eq!(
+            (&event["object"]["kind"], &event["object"]["pool"]),
+            (&json!(kind), &json!("tank")),
+            "{event}"
+        );
+        let text = event["text"].as_str().unwrap();
+        assert!(text.starts_with(&message) && text.contains(user), "{event}");
+        let same = follower.seen[before..].iter().filter(|event| event["code"] == code);
+        assert_eq!(same.count(), 1, "{path}");
+    }
+    follower.look(&world);
+    let before = follower.seen.len();
+    world.post("/v1/pools/tank/repair_after", &json!({"seconds": 60}));
+    follower.look(&world);
+    assert!(follower.seen[before..].iter().all(|event| event["code"] != "setting_changed"));
+}
+
 /// Scenario: the record of events is torn while no daemon runs. It is kept aside, and numbers that were given are not given again.
 #[test]
 fn a_torn_record_is_kept_aside_and_no_number_is_given_twice() {
@@ -172,7 +215,7 @@ fn why_leads_from_a_space_to_what_can_be_done() {
     let texts = chain(cause);
     assert_eq!(texts[0], "space tank/m survives the loss of 0 more disks instead of 1");
     assert!(texts[1].ends_with("d2 of pool tank is absent"), "{texts:?}");
-    assert_eq!(texts[2], "it was let go of with `dolmen disk offline`");
+    assert_eq!(texts[2], "it was taken offline with `dolmen disk offline`");
     let absent = &cause["causes"][0];
     assert!(absent["todo"][0].as_str().unwrap().contains("dolmen disk online tank 2"), "{absent}");
     assert!(absent["causes"][1]["text"].as_str().unwrap().starts_with("there is nothing at /"), "{absent}");
