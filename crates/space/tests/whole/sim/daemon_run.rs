@@ -23,7 +23,7 @@ use super::operator::{is_whole, learn_members, make_whole, missing_disks, rejoin
 use super::oracle::Oracle;
 use super::removal::{Removals, remover};
 use super::settings::{Reserved, verify_reserves};
-use super::setup::{CONTENT, LEAVING, Setup, stream};
+use super::setup::{CONTENT, DAMAGING, LEAVING, Setup, stream};
 use super::tally::{Rare, Tally, Work};
 use super::unrest::unrest;
 
@@ -261,6 +261,17 @@ impl Course {
         self.frail && CONTENT.iter().any(|kind| faults.of(*kind) > 0)
     }
 
+    /// Whether a disk has damaged a copy of what other disks have too.
+    fn is_copy_damaged(&self) -> bool {
+        let faults = self.world.fault_counters();
+        self.redundant && DAMAGING.iter().any(|kind| faults.of(*kind) > 0)
+    }
+
+    /// Tells the oracle what disks have damaged so far.
+    fn note_damage(&self, oracle: &mut Oracle) {
+        (oracle.damaged, oracle.copy_damaged) = (self.is_damaged(), self.is_copy_damaged());
+    }
+
     /// Passes on what the daemon that lives now says that it accepted unverified: of what was on a disk that went away that is
     /// decided while clients are served, and the next daemon does not know.
     pub fn hear(&self) {
@@ -269,7 +280,7 @@ impl Course {
         let relogged = spaces.counters().accepted_unverified;
         if self.heard.replace(relogged) < relogged {
             let mut oracle = self.oracle.borrow_mut();
-            oracle.damaged = self.is_damaged();
+            self.note_damage(&mut oracle);
             oracle.reported(&accepted_unverified(&spaces));
         }
     }
@@ -571,7 +582,7 @@ async fn start(course: &Rc<Course>, seams: &Seams) -> Result<Rc<Spaces>, String>
     let waiting = in_doubt(&spaces).await?;
     course.heard.set(spaces.counters().accepted_unverified);
     let mut oracle = course.oracle.borrow_mut();
-    oracle.damaged = course.is_damaged();
+    course.note_damage(&mut oracle);
     oracle.recovered(&accepted_unverified(&spaces), &waiting);
     drop(oracle);
     Ok(spaces)

@@ -10,6 +10,8 @@
 //! - What a read has shown stays, until somebody writes or power fails.
 //! - What recovery accepted unverified of a single copy, and said so, is whatever its place held: its disk may have put a write of
 //!   before elsewhere, and nobody can tell that from a block that tore. The first read decides.
+//! - So is what recovery accepted unverified of several copies, and said so, once a disk has damaged what it holds: that copy may be
+//!   the accepted one, where the power cut tore the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -143,8 +145,23 @@ pub struct Oracle {
     pub tearing: bool,
     /// Whether a disk has damaged what it holds: what a single copy had may be anything then.
     pub damaged: bool,
+    /// Whether a disk has damaged a copy of what other disks have too.
+    pub copy_damaged: bool,
     pub mixtures: u64,
     pub blocks_checked: u64,
+}
+
+/// In which spaces a block that was accepted unverified may hold what a disk made of it.
+#[derive(Debug, Clone, Copy)]
+struct Damage {
+    of_only_copies: bool,
+    of_copies: bool,
+}
+
+impl Damage {
+    fn is_of(self, copies: u8) -> bool {
+        if copies == 1 { self.of_only_copies } else { self.of_copies }
+    }
 }
 
 impl Block {
@@ -454,6 +471,7 @@ impl Oracle {
         let now = self.tick();
         self.reported(taken);
         let Some(crash) = self.crash.take() else { return };
+        let damage = self.damage();
         for (uid, index) in std::mem::take(&mut self.dirty) {
             let Some(model) = self.models.get_mut(&uid) else { continue };
             let listed = model.is_among(index, taken);
@@ -475,8 +493,7 @@ impl Oracle {
             versions.sort_unstable();
             versions.dedup();
             // A mixture of before stays one until the block is written.
-            let is_anything = self.damaged && self.tearing && model.copies == 1;
-            block.unverified |= crash == Crash::PowerCut && listed && is_anything;
+            block.unverified |= crash == Crash::PowerCut && listed && damage.is_of(model.copies);
             block.mixable |= crash == Crash::PowerCut
                 && self.tearing
                 && versions.len() > 1
@@ -490,8 +507,8 @@ impl Oracle {
     /// The daemon has said that it accepted these ranges unverified: of blocks that were on a disk that went away, once for each
     /// time that it did.
     pub fn reported(&mut self, taken: &[SpaceRange]) {
-        let is_anything = self.damaged && self.tearing;
-        for model in self.models.values_mut().filter(|model| is_anything && model.copies == 1) {
+        let damage = self.damage();
+        for model in self.models.values_mut().filter(|model| damage.is_of(model.copies)) {
             for index in 0..model.blocks.len() {
                 let Block { doubt, doubted_at, excused_at, .. } = model.blocks[index];
                 if doubt && doubted_at > excused_at && model.is_among(index, taken) {
@@ -500,6 +517,10 @@ impl Oracle {
                 }
             }
         }
+    }
+
+    fn damage(&self) -> Damage {
+        Damage { of_only_copies: self.tearing && self.damaged, of_copies: self.tearing && self.copy_damaged }
     }
 
     pub fn read_begins(&self, uid: u64, at: u64, length: u64) -> Option<Reading> {
@@ -746,6 +767,27 @@ mod tests {
                 assert_eq!(shows(&mut oracle, uid, &three), !may_be, "what was read stays");
                 assert_eq!(shows(&mut oracle, uid, &held), may_be, "what was read stays");
             }
+        }
+    }
+
+    #[test]
+    fn a_copy_accepted_unverified_where_the_others_tore_may_be_the_damaged_one() {
+        let first = [first_block()];
+        for (copies, listed, copy_damaged) in
+            [(2, true, true), (3, true, true), (2, false, true), (2, true, false), (1, true, true)]
+        {
+            let mut oracle = Oracle { copy_damaged, ..Oracle::new(true) };
+            let uid = oracle.add("a", 1 << 20, copies, 512, true);
+            write(&mut oracle, uid, true);
+            let (_, mut rotten) = write(&mut oracle, uid, false);
+            rotten[3 * SECTOR + 277] ^= 0x20;
+            oracle.crashed(Crash::PowerCut, false);
+            oracle.recovered(if listed { &first } else { &[] }, &[]);
+            let may_be = copies > 1 && listed && copy_damaged;
+            assert_eq!(shows(&mut oracle, uid, &rotten), may_be, "{copies}, {listed}, {copy_damaged}");
+            let (_, after) = write(&mut oracle, uid, true);
+            assert!(!shows(&mut oracle, uid, &rotten), "a write ends what was accepted unverified");
+            assert!(shows(&mut oracle, uid, &after));
         }
     }
 

@@ -28,6 +28,15 @@ pub const CONTENT: [FaultKind; 6] = [
     FaultKind::MisdirectedRead,
     FaultKind::TornWrite,
 ];
+/// Faults that leave a copy as no client wrote it, or older than what a flush covered. A torn write alone does not.
+pub const DAMAGING: [FaultKind; 6] = [
+    FaultKind::BitRot,
+    FaultKind::LostWrite,
+    FaultKind::MisdirectedWrite,
+    FaultKind::MisdirectedRead,
+    FaultKind::DroppedFlush,
+    FaultKind::ReturnedOld,
+];
 
 /// A seed's draws.
 pub struct Setup {
