@@ -28,7 +28,7 @@ run() {
         is_incident ? $3 ~ "(^|::)" test "$" : index($3, test) { print $2 "|" $1 }' "$state/tests" | sort -u); do
         mkdir -p "$folder"
         # shellcheck disable=SC2086 # a list of words
-        attend below "$folder" -- env -C "$(folder_of "${run_program%%/*}")" -u DOLMEN_MUTANT ${1:+DOLMEN_MUTANT="$1"} $2 TMPDIR="$folder" \
+        attend below "$folder" -- env -C "$(folder_of "${run_program%%/*}")" -u DOLMEN_MUTANT ${1:+DOLMEN_MUTANT="$1"} $2 PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 TMPDIR="$folder" \
             RUST_MIN_STACK="$stack" RUST_BACKTRACE=0 timeout "$seconds" "${run_program#*|}" "$test" --nocapture >>"$3" 2>&1 || status=$?
     done
 }
