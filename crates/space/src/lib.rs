@@ -36,7 +36,19 @@
 //! What clients ask for begins in `request`, which counts it and keeps to the `limits` of spaces: `bucket` to what they may have
 //! at most, `minimum_rate` to what others leave to them (docs/design/0017); `throttle` has jobs give way.
 //!
-//! Invariants:
+//! # Floors
+//! A module uses its own folder and those before it; `tidy` counts what still reaches up.
+//! ```text
+//! format     on-disk structs, errors, specifications      resolution  recovery, redos, what waits for absent disks
+//! in_doubt   tables of rules, pure                        relocation  shadow rows, slabs that move, freed rows
+//! resources  locks, budgets, progress                     policy      conversions, moves, reserve, trash
+//! layout     where blocks lie, what can be decoded        facade      spaces, and what is asked of them
+//! table      rows, pages, mappings
+//! row_io     reads and writes of one row
+//! cache      the write cache of strict rows
+//! ```
+//!
+//! # Invariants
 //! - Writes that overlap are ordered by a lock on their blocks before they fan out to copies.
 //! - A table page on disk says only what a flush has covered.
 //! - Nothing is acknowledged while a disk that missed it counts as holding it.
@@ -49,113 +61,48 @@ extern crate self as dolmen_space;
 #[path = "../tests/harness/mod.rs"]
 mod harness;
 
-mod absence;
-mod ahead;
-mod bucket;
 mod cache;
-mod cache_size;
-mod cached_read;
-mod conversion_shadow;
-mod convert;
-mod copies;
-mod declare_lost;
-mod destage;
-mod discard;
-mod drain;
-mod drop_shadow;
-mod emptying;
-mod error;
-mod fill;
-mod finish;
-mod flow;
-mod forecast;
+mod facade;
 mod format;
-mod forming;
-mod freed;
-mod full_stripe;
-mod gather;
-mod header;
 mod in_doubt;
-mod in_flight;
-mod kept;
 mod layout;
-mod layouts;
-mod limits;
-mod locks;
-mod log_forward;
-mod mapping;
-mod mention;
-mod minimum_rate;
-mod moving;
-mod pages;
-mod progress;
-mod promise;
-mod promote;
-mod provision;
-mod reach;
-mod read;
-mod read_hedging;
-mod rebalance;
-mod record;
-mod recovery;
-mod refill;
-mod relog;
-mod removal;
-mod replacement;
-mod replay;
-mod request;
-mod reserve;
-mod resync;
-mod room;
-mod row;
-pub mod salvage;
-mod scrub;
-mod shadow_rows;
-mod shared;
-mod slab_targets;
-mod slot_switch;
-mod sole_copy;
-mod space;
-mod spaces;
-mod spec;
-mod streams;
-mod stripe_read;
+mod policy;
+mod relocation;
+mod resolution;
+mod resources;
+mod row_io;
 mod table;
-mod throttle;
-mod tickets;
-mod trash;
-mod verify;
-mod write;
 
-pub use cache_size::{WriteCache, WriteCacheResize};
-pub use convert::ConversionForecast;
-pub use declare_lost::DeclaredLost;
-pub use discard::Extent;
-pub use drain::WriteCacheDrain;
-pub use emptying::Emptied;
-pub use error::{CacheLimit, DrainLimit, SpaceError, UnreadableReason};
-pub use flow::FlowView;
-pub use forecast::{WriteCacheRows, write_cache_rows};
-pub use header::{HeaderFault, WrongHeader};
-pub use layout::slab_units;
-pub use layouts::Layout;
-pub use limits::{LimitFault, LimitKind, Limits};
-pub use progress::Progress;
-pub use read::{READ_BYTES_MAX, Segment, Segments};
-pub use rebalance::RebalanceForecast;
-pub use recovery::Recovery;
-pub use removal::{RemovalForecast, StuckRows};
-pub use request::Request;
-pub use resync::Resynced;
-pub use scrub::{SCRUB_CHECKPOINT_EVERY, Scrub, ScrubPlace, ScrubPosition};
-pub use shared::{DataLossEvent, DataLossKind, SpaceCounters};
-pub use sole_copy::Lost;
-pub use space::{Footprint, Space};
-pub use spaces::{Clients, Spaces, new_member, parse_resiliency};
-pub use spec::{
+pub use cache::cache_size::{WriteCache, WriteCacheResize};
+pub use cache::drain::WriteCacheDrain;
+pub use facade::discard::Extent;
+pub use facade::read::{READ_BYTES_MAX, Segment, Segments};
+pub use facade::request::Request;
+pub use facade::scrub::{SCRUB_CHECKPOINT_EVERY, Scrub, ScrubPlace, ScrubPosition};
+pub use facade::shared::{DataLossEvent, DataLossKind, SpaceCounters};
+pub use facade::space::{Footprint, Space};
+pub use facade::spaces::{Clients, Spaces, new_member, parse_resiliency};
+pub use facade::verify::{HEADERS_NAMED_MAX, SpaceRange, Verification};
+pub use format::error::{CacheLimit, DrainLimit, SpaceError, UnreadableReason};
+pub use format::layouts::Layout;
+pub use format::limits::{LimitFault, LimitKind, Limits};
+pub use format::salvage;
+pub use format::spec::{
     INTERLEAVE_BYTES, INTERLEAVE_RANGE, Integrity, LARGE_ROW_BYTES, LARGE_SPACE_BYTES,
     PARITY_INTERLEAVE_BYTES, Provisioning, ROW_BYTES, ROW_BYTES_MIN, Resiliency, SPACE_BYTES_MAX, SpaceSpec,
     THIN_DUAL_PARITY_ROW_BYTES, THIN_ROW_BYTES, THIN_ROWS_MAX,
 };
-pub use throttle::{JobShare, Priority};
-pub use verify::{HEADERS_NAMED_MAX, SpaceRange, Verification};
+pub use layout::slab_units;
+pub use policy::convert::ConversionForecast;
+pub use policy::declare_lost::DeclaredLost;
+pub use policy::emptying::Emptied;
+pub use policy::forecast::{WriteCacheRows, write_cache_rows};
+pub use policy::rebalance::RebalanceForecast;
+pub use policy::removal::{RemovalForecast, StuckRows};
+pub use policy::sole_copy::Lost;
+pub use relocation::resync::Resynced;
+pub use resolution::recovery::Recovery;
+pub use resources::flow::FlowView;
+pub use resources::progress::Progress;
+pub use resources::throttle::{JobShare, Priority};
+pub use row_io::header::{HeaderFault, WrongHeader};

@@ -40,7 +40,7 @@ mod tests;
 
 use dolmen_units::Bytes;
 
-use crate::spec::Resiliency;
+use crate::format::spec::Resiliency;
 
 use mirror::Mirror;
 use parity::Parity;

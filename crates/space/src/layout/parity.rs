@@ -14,7 +14,7 @@ use super::{
     Apart, Covered, Layout, LayoutFault, Overwrites, Placement, ReadPlan, Redundancy, RowShape, Shape,
     SlabSet, Unit, copied,
 };
-use crate::locks::Range;
+use crate::resources::locks::Range;
 
 /// The layout of rows with parity over their columns.
 pub(super) struct Parity;

@@ -3,7 +3,7 @@
 //! The executor that carries plans out comes with the new loop of the writer; until then the tests are their one caller.
 
 use super::shape::PartPlan;
-use crate::locks::Range;
+use crate::resources::locks::Range;
 
 /// A write of whole blocks of one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::plan::{PlannedWrite, RowFacts, WritePlan};
 use super::shape::{Holders, PartPlan, Shape, Spot};
-use crate::locks::Range;
+use crate::resources::locks::Range;
 
 /// Columns of a row, at most.
 pub(super) const COLUMNS_MAX: usize = (DUAL_PARITY_DATA_COLUMNS_MAX + PARITY_MAX) as usize;

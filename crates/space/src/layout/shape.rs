@@ -4,8 +4,8 @@ use dolmen_placement::{Code, PARITY_DATA_COLUMNS_MIN, PARITY_MAX, Placement};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes};
 use smallvec::SmallVec;
 
-use crate::format::{PAGE_BYTES, PAGE_ENTRIES};
-use crate::locks::Range;
+use crate::format::raw::{PAGE_BYTES, PAGE_ENTRIES};
+use crate::resources::locks::Range;
 
 /// Bytes of a block, as lengths in memory are counted.
 pub(crate) const BLOCK: usize = 4096;
@@ -240,7 +240,7 @@ impl Iterator for Holders {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Provisioning, Resiliency, SpaceSpec};
+    use crate::format::spec::{Provisioning, Resiliency, SpaceSpec};
     use dolmen_placement::{Offer, Placer};
     use dolmen_units::DiskSlot;
     use proptest::prelude::*;

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::plan::{Content, Order, PlannedWrite, RowFacts, Slot, StripeSlot, WritePlan};
 use super::shape::PartPlan;
 use super::*;
-use crate::locks::Range;
+use crate::resources::locks::Range;
 
 const SLABS_MAX: u32 = 14;
 const INTERLEAVE: u32 = 2;

@@ -1,0 +1,142 @@
+//! Small writes to the write cache that come together go to its disks as one (docs/design/0004, *Gathering*).
+//!
+//! Each of them has its place before it waits here, and follows the one before it in the same row of the cache. So what comes
+//! while one group is being written is one piece again, with one record that says whose each part is.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use dolmen_block_io::sync::Notify;
+use dolmen_buffer::Shared as Bytes_;
+use dolmen_future_pool::pooled;
+use smallvec::SmallVec;
+
+use crate::cache::write_cache::Cache;
+use crate::facade::write::{RecordExtra, Wrote};
+use crate::format::error::SpaceError;
+use crate::format::record::Mapping;
+use crate::layout::BLOCK;
+
+/// Bytes of a group, at most: a frame. What is longer by itself goes by itself.
+const GROUP_BYTES_MAX: usize = 64 * 1024;
+
+/// A part of a write, with its place in the cache.
+struct Piece {
+    at: usize,
+    block: u32,
+    data: Bytes_,
+    mapping: Mapping,
+    reported: Rc<SharedOutcome>,
+}
+
+/// What has become of a piece, for whoever waits for it.
+#[derive(Default)]
+struct SharedOutcome {
+    outcome: RefCell<Option<Result<Wrote, SpaceError>>>,
+    notify: Notify,
+}
+
+impl SharedOutcome {
+    fn report(&self, outcome: Result<Wrote, SpaceError>) {
+        *self.outcome.borrow_mut() = Some(outcome);
+        self.notify.notify_all();
+    }
+}
+
+/// Pieces that wait to be written.
+#[derive(Default)]
+pub(crate) struct Gathering {
+    waiting: RefCell<VecDeque<Piece>>,
+    is_running: Cell<bool>,
+}
+
+impl Gathering {
+    /// The first of those that wait, with those behind it that follow it in the cache, as many as make up a group.
+    fn next(&self) -> SmallVec<[Piece; 16]> {
+        let mut waiting = self.waiting.borrow_mut();
+        let mut group: SmallVec<[Piece; 16]> = SmallVec::new();
+        let mut bytes = 0;
+        while let Some(piece) = waiting.front() {
+            let follows = group
+                .last()
+                .is_none_or(|last| last.at == piece.at && last.block + last.mapping.count == piece.block);
+            if !follows || (!group.is_empty() && bytes + piece.data.len() > GROUP_BYTES_MAX) {
+                break;
+            }
+            bytes += piece.data.len();
+            group.extend(waiting.pop_front());
+        }
+        group
+    }
+}
+
+impl Cache {
+    /// Writes blocks to their place in the cache, with the record that says whose they are. The caller has taken the place in
+    /// the same step: pieces come in the order of their places.
+    #[pooled]
+    pub(crate) async fn write_mapped(
+        self: &Rc<Self>,
+        (at, block): (usize, u32),
+        data: Bytes_,
+        mapping: Mapping,
+    ) -> Result<Wrote, SpaceError> {
+        if data.len() >= GROUP_BYTES_MAX {
+            return self.write((at, block), &data, RecordExtra::Mappings(&[mapping])).await;
+        }
+        let reported = Rc::new(SharedOutcome::default());
+        let piece = Piece { at, block, data, mapping, reported: Rc::clone(&reported) };
+        self.gathering.waiting.borrow_mut().push_back(piece);
+        if !self.gathering.is_running.replace(true) {
+            let this = Rc::clone(self);
+            let groups = async move {
+                loop {
+                    let group = this.gathering.next();
+                    if group.is_empty() {
+                        break;
+                    }
+                    this.write_group(&group).await;
+                }
+                this.gathering.is_running.set(false);
+            };
+            self.shared().pool.seams().spawner.spawn("gather", Box::pin(groups));
+        }
+        reported.notify.wait_for(|| reported.outcome.borrow_mut().take()).await
+    }
+
+    #[pooled]
+    async fn write_group(&self, group: &[Piece]) {
+        let bytes = group.iter().map(|piece| piece.data.len()).sum();
+        let memory = match group {
+            [_] => None,
+            _ => self.shared().pool.seams().metadata.try_take(bytes),
+        };
+        let (Some(first), Some(mut memory)) = (group.first(), memory) else {
+            // Whoever is alone needs no copy; and where there is no memory, nobody waits for it.
+            for piece in group {
+                let extra = RecordExtra::Mappings(std::slice::from_ref(&piece.mapping));
+                piece.reported.report(self.write((piece.at, piece.block), &piece.data, extra).await);
+            }
+            return;
+        };
+        let mut rest: &mut [u8] = &mut memory;
+        for piece in group {
+            let (to, after) = rest.split_at_mut(piece.data.len());
+            to.copy_from_slice(&piece.data);
+            rest = after;
+        }
+        let mappings: SmallVec<[Mapping; 16]> = group.iter().map(|piece| piece.mapping).collect();
+        let place = (first.at, first.block);
+        let wrote = self.write(place, &memory.freeze(), RecordExtra::Mappings(&mappings)).await;
+        let mut done = 0;
+        for piece in group {
+            let count = piece.data.len() / BLOCK;
+            let part = wrote.as_ref().map_err(SpaceError::clone).map(|all| Wrote {
+                lsn: all.lsn,
+                states: all.states.iter().skip(done).take(count).copied().collect(),
+            });
+            piece.reported.report(part);
+            done += count;
+        }
+    }
+}

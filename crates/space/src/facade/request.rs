@@ -1,0 +1,166 @@
+//! Requests of clients, from their beginning to their end: held back where the space, or another one, has limits; counted
+//! (docs/design/0017); and noted for jobs that share the disks with them (`throttle`).
+//!
+//! Invariant: nobody waits here with a lock, a ticket or room in hand.
+
+use std::cell::Cell;
+
+use dolmen_block_io::{Figures, Instant, IoKind, Started};
+use dolmen_future_pool::pooled;
+
+use crate::facade::space::Space;
+use crate::format::error::SpaceError;
+use crate::format::limits::Limits;
+use crate::policy::minimum_rate::MinimumRate;
+use crate::resources::bucket::{Bucket, reached};
+
+/// What a space may have, and is to get.
+#[derive(Debug, Default)]
+pub(crate) struct Terms {
+    limits: Cell<Limits>,
+    /// Requests in a second.
+    requests: Bucket,
+    /// Bytes in a second.
+    bytes: Bucket,
+    pub(crate) minimum: MinimumRate,
+}
+
+impl Terms {
+    /// These from now on.
+    pub(crate) fn set(&self, limits: Limits, now: Instant) {
+        self.limits.set(limits);
+        self.requests.set(limits.iops_max.unwrap_or(0), now);
+        self.bytes.set(limits.rate_max.map_or(0, |rate| rate.0), now);
+    }
+
+    /// Whether the space has had all that it may have by now.
+    pub(crate) fn is_at_most(&self, now: Instant) -> bool {
+        self.requests.is_empty(now) || self.bytes.is_empty(now)
+    }
+
+    fn has_max(&self) -> bool {
+        self.requests.is_on() || self.bytes.is_on()
+    }
+}
+
+/// A request of a client that has begun. Dropped without an end, it counts as one that failed.
+pub struct Request<'a> {
+    space: &'a Space,
+    started: Started,
+    is_good: Cell<bool>,
+    /// When jobs began to see it, as long as they do.
+    throttled: Cell<Option<Instant>>,
+}
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        let now = self.space.meter.end(self.started, self.is_good.get());
+        let shared = &self.space.shared;
+        if let Some(began) = self.throttled.take() {
+            shared.throttle.end(began, now);
+        }
+        if shared.minimum_rates.is_on() {
+            shared.minimum_rates.look(now, &shared.throttle);
+        }
+    }
+}
+
+impl Request<'_> {
+    /// It waits no more for limits: from this moment on jobs see it.
+    fn go_on(&self, kind: IoKind, now: Instant) {
+        if matches!(kind, IoKind::Read | IoKind::Write) {
+            self.space.shared.throttle.begin();
+            self.throttled.set(Some(now));
+        }
+    }
+
+    /// What of it says how busy disks are has ended; what comes yet is a flush, which says much of how much was written.
+    pub(crate) fn is_stored(&self) {
+        let shared = &self.space.shared;
+        if let Some(began) = self.throttled.take() {
+            shared.throttle.end(began, shared.pool.seams().clock.now());
+        }
+    }
+
+    /// How it ended.
+    pub(crate) fn ended<T>(self, result: Result<T, SpaceError>) -> Result<T, SpaceError> {
+        self.is_good.set(result.is_ok());
+        result
+    }
+}
+
+impl Space {
+    /// A request of a client begins, as soon as it may.
+    pub(crate) async fn asked(&self, kind: IoKind, bytes: u64) -> Request<'_> {
+        let request = self.counted(kind, bytes);
+        let mut now = request.started.began();
+        if kind != IoKind::Flush && self.may_have_to_wait() {
+            now = self.wait_for_limits(kind, bytes, now).await;
+        }
+        request.go_on(kind, now);
+        request
+    }
+
+    /// A request that has waited already, or does not have to, begins.
+    pub(crate) fn asked_after_wait(&self, kind: IoKind, bytes: u64) -> Request<'_> {
+        let request = self.counted(kind, bytes);
+        request.go_on(kind, request.started.began());
+        request
+    }
+
+    fn counted(&self, kind: IoKind, bytes: u64) -> Request<'_> {
+        let started = self.meter.begin(kind, bytes);
+        Request { space: self, started, is_good: Cell::new(false), throttled: Cell::default() }
+    }
+
+    fn may_have_to_wait(&self) -> bool {
+        self.terms.has_max() || self.shared.minimum_rates.is_on()
+    }
+
+    /// Waits as long as the limits of the space ask for, then as long as those of others do; the time behind that.
+    async fn wait_for_limits(&self, kind: IoKind, bytes: u64, now: Instant) -> Instant {
+        let (terms, shared) = (&self.terms, &self.shared);
+        let clock = shared.pool.seams().clock.as_ref();
+        // What is discarded moves no data.
+        let bytes = if kind == IoKind::Discard { 0 } else { bytes };
+        if terms.has_max() {
+            let places = [(&terms.requests, 1), (&terms.bytes, bytes)];
+            reached(clock, &places.map(|(bucket, cost)| (bucket, bucket.ask(cost, now))), || false).await;
+        }
+        if shared.minimum_rates.is_on() {
+            shared.minimum_rates.look(clock.now(), &shared.throttle);
+            shared.minimum_rates.wait(self, bytes, clock).await;
+        }
+        clock.now()
+    }
+
+    /// Waits until the limits let a write of so much through, which [`write_waited`](Self::write_waited) then does: for ways in
+    /// that cannot hold a request while they take in what is to be written.
+    #[pooled]
+    pub async fn wait_to_write(&self, length: u64) {
+        if self.may_have_to_wait() {
+            let now = self.shared.pool.seams().clock.now();
+            self.wait_for_limits(IoKind::Write, length, now).await;
+        }
+    }
+
+    /// What it may have of its pool's disks, and what it is to get.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.terms.limits.get()
+    }
+
+    /// A request to write so much begins, as soon as the limits of the space let it: for [`write_admitted`](Self::write_admitted).
+    /// Whoever takes memory for what is to be written takes it behind this, so that a space that has to wait holds none that others
+    /// need.
+    #[pooled]
+    pub async fn admit_write(&self, length: u64) -> Request<'_> {
+        self.asked(IoKind::Write, length).await
+    }
+
+    /// What clients asked of it since the pool was opened, or it was made, and how long that took.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        self.meter.look()
+    }
+}

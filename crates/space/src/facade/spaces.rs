@@ -1,0 +1,1092 @@
+//! The spaces of an open pool: made, found, changed, repaired, deleted.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use dolmen_block_io::sync::{AsyncMutex, Permit, join_all};
+use dolmen_block_io::{BlockDevice, sleep};
+use dolmen_disk::{FEATURE_LIMITS, Member, MemberState};
+use dolmen_future_pool::pooled;
+use dolmen_mutation::mutation;
+use dolmen_placement::{NoRoom, Offer, Placer, Request};
+use dolmen_pool::{Disk, Opened, Pool, PoolError, PoolState, Purpose, keys};
+use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, Name, SpaceId};
+
+use crate::cache::cache_size::{WriteCache, cache_spec};
+use crate::cache::drain::settings_of;
+use crate::cache::write_cache::{Cache, cache_id, is_hidden, is_of_shadows, seen_as};
+use crate::facade::shared::{AllSpaces, DataLossEvent, Shared, SpaceCounters};
+use crate::facade::space::{COUNTER_SPACE, Space};
+use crate::format::error::SpaceError;
+use crate::format::layouts::Layouts;
+use crate::format::limits::Limits;
+use crate::format::spec::{Provisioning, Resiliency, SpaceSpec, Standing};
+use crate::policy::forecast::{WriteCacheRows, is_fast, write_cache_rows};
+use crate::policy::replacement::{PlaceOfRow, rows_of_spaces_on};
+use crate::policy::reserve::unless_full;
+use crate::relocation::refill::{neediest_first, next_lot, not_begun, of_spaces};
+use crate::relocation::resync::{Refilled, Resynced};
+use crate::resolution::recovery::{Recovery, recover};
+use crate::resolution::replay::FINISHED_TOGETHER;
+use crate::resources::locks::Range;
+use crate::resources::progress::Progress;
+use crate::resources::throttle::JobShare;
+use crate::table::row::Slabs;
+
+/// Rows that waited for a disk and are decided at once: one checkpoint makes all of them durable.
+const ROWS_DECIDED_TOGETHER: usize = 256;
+/// Rows that are looked up together when a disk is not believed any more.
+const ROWS_DISTRUSTED_TOGETHER: usize = 256;
+/// The epoch in which a pool is made: nothing is older.
+const FIRST_EPOCH: Epoch = Epoch(1);
+/// How often idle pages and overfull tables are looked at.
+const TEND_EVERY: Duration = Duration::from_secs(2);
+
+/// Who may still be there of those that were told of writes before the pool was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clients {
+    /// Nobody: the host that they were on has ended with them.
+    Ended,
+    /// Any of them: the daemon alone has ended. What they wrote and is not there has to be told by the next flush.
+    MayLive,
+}
+
+/// The spaces of an open pool.
+pub struct Spaces {
+    pub(crate) shared: Rc<Shared>,
+    pub(crate) spaces: Rc<AllSpaces>,
+    /// Write caches, by the redundancy of the spaces that they are for.
+    pub(crate) caches: RefCell<BTreeMap<u8, Rc<Cache>>>,
+    cache_mutex: AsyncMutex,
+    recovery: Recovery,
+    /// Spaces whose slabs could not all be moved away from a disk, when that was tried last.
+    pub(crate) left: RefCell<BTreeMap<DiskId, BTreeSet<SpaceId>>>,
+}
+
+impl Spaces {
+    /// Recovers the spaces of a pool that was just opened. Nothing of them may be served before.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when the metadata makes no sense or cannot be read.
+    #[pooled]
+    pub async fn start(opened: Opened) -> Result<Rc<Self>, SpaceError> {
+        Self::start_among(opened, Clients::Ended).await
+    }
+
+    /// As [`start`](Self::start), with clients that may have survived whoever had the pool open before.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when the metadata makes no sense or cannot be read.
+    #[pooled]
+    pub async fn start_among(opened: Opened, clients: Clients) -> Result<Rc<Self>, SpaceError> {
+        let pool = Rc::clone(&opened.pool);
+        let shared = Shared::new(Rc::clone(&pool));
+        shared.clients.set(clients);
+        let (mut spaces, mut unfinished) = (BTreeMap::new(), Vec::new());
+        for (key, value) in pool.scan(keys::all(keys::Kind::Space), usize::MAX).await? {
+            let (_, id, _) = keys::parts(&key);
+            let (spec, standing, layouts) =
+                SpaceSpec::parse(&value).ok_or_else(|| dolmen_pool::PoolError::Corrupt {
+                    name: pool.name().clone(),
+                    what: format!("an impossible space {id}"),
+                })?;
+            let space = Space::new(Rc::clone(&shared), SpaceId(id), spec, layouts)?;
+            let count = pool.get(&keys::row_count(SpaceId(id))).await?;
+            space.row_count.set(count.and_then(|count| count.try_into().ok()).map_or(0, u64::from_le_bytes));
+            if !is_hidden(space.id()) {
+                space.load_reserve(&pool).await?;
+            }
+            match standing {
+                Standing::Whole => {}
+                Standing::Trashed { at_s } => space.trashed.set(Some(at_s)),
+                // Those of shadow rows go with the spaces that they are for, and those of people behind the opening.
+                Standing::Unfinished if is_hidden(space.id()) => {
+                    if !is_of_shadows(space.id()) {
+                        unfinished.push(Rc::clone(&space));
+                    }
+                }
+                Standing::Unfinished => space.note_condemned(),
+            }
+            spaces.insert(SpaceId(id), space);
+        }
+        load_shadows(&shared, &spaces).await?;
+        let caches = start_caches(&shared, &spaces).await?;
+        let recovery = recover(&shared, &spaces, opened.blocks).await?;
+        let (spaces, left) = (Rc::new(RefCell::new(spaces)), RefCell::default());
+        *shared.spaces.borrow_mut() = Rc::downgrade(&spaces);
+        let (caches, cache_mutex) = (RefCell::new(caches), AsyncMutex::default());
+        let this = Rc::new(Self { shared, spaces, caches, cache_mutex, recovery, left });
+        this.note_minimums();
+        if this.shared.may_write() {
+            pool.start_voter_tender();
+            this.finish_stripes().await?;
+            this.finish(&unfinished).await;
+        }
+        pool.seams().spawner.spawn("space tender", Box::pin(tend(Rc::downgrade(&this))));
+        Ok(this)
+    }
+
+    /// How the jobs of the pool share its disks with clients from now on: until it is said otherwise, they take all that they
+    /// can get.
+    pub fn set_job_share(&self, job_share: JobShare) {
+        self.shared.throttle.set(job_share);
+    }
+
+    /// What [`set_job_share`](Self::set_job_share) said last.
+    #[must_use]
+    pub fn job_share(&self) -> JobShare {
+        self.shared.throttle.job_share()
+    }
+
+    /// The pool.
+    #[must_use]
+    pub fn pool(&self) -> &Rc<Pool> {
+        &self.shared.pool
+    }
+
+    /// What recovery did when the pool was opened.
+    #[must_use]
+    pub fn recovery(&self) -> Recovery {
+        self.recovery
+    }
+
+    /// What was done since.
+    #[must_use]
+    pub fn counters(&self) -> SpaceCounters {
+        self.shared.counters.get()
+    }
+
+    /// Ranges that were damaged or accepted unverified since the pool was opened, oldest first.
+    #[must_use]
+    pub fn data_loss_events(&self) -> Vec<DataLossEvent> {
+        self.shared.data_loss_events.borrow().iter().cloned().collect()
+    }
+
+    /// All spaces that people made and may use, by id: none that is in the trash or being deleted.
+    #[must_use]
+    pub fn list(&self) -> Vec<Rc<Space>> {
+        self.all().into_iter().filter(|space| space.is_in_use()).collect()
+    }
+
+    /// The space with this id, if it is one of [`list`](Self::list). Takes no memory.
+    #[must_use]
+    pub fn get(&self, id: SpaceId) -> Option<Rc<Space>> {
+        self.spaces.borrow().get(&id).filter(|space| space.is_in_use()).cloned()
+    }
+
+    /// All spaces, the hidden ones behind the others.
+    pub(crate) fn all(&self) -> Vec<Rc<Space>> {
+        self.spaces.borrow().values().cloned().collect()
+    }
+
+    /// The space with this name.
+    ///
+    /// # Errors
+    /// [`SpaceError::NoSuchSpace`].
+    pub fn find(&self, name: &str) -> Result<Rc<Space>, SpaceError> {
+        let found = self.list().into_iter().find(|space| space.name().as_str() == name);
+        found.ok_or_else(|| SpaceError::NoSuchSpace { name: name.to_owned() })
+    }
+
+    /// Checks whether a space could be made, and changes nothing.
+    ///
+    /// # Errors
+    /// The first reason why not.
+    pub fn check_create(&self, spec: &SpaceSpec) -> Result<Request, SpaceError> {
+        if self.find(spec.name.as_str()).is_ok() {
+            return Err(SpaceError::NameTaken { name: spec.name.clone() });
+        }
+        let request = self.check_disks(spec)?;
+        self.check_repairable(spec)?;
+        // Also where it is thin, it needs its write cache at once.
+        self.claimed_first(spec.write_cache())?;
+        let rows = spec.size.0.div_ceil(spec.row_bytes().0);
+        if spec.provisioning == Provisioning::Fixed && self.rows_that_fit(spec)? < rows {
+            return Err(SpaceError::Size {
+                found: spec.size,
+                why: "a fixed space has to fit the pool; make it smaller, thin, or add disks",
+            });
+        }
+        Ok(request)
+    }
+
+    /// Checks whether there are disks for the rows of a space.
+    ///
+    /// # Errors
+    /// [`SpaceError`] names what there is too little of.
+    pub(crate) fn check_disks(&self, spec: &SpaceSpec) -> Result<Request, SpaceError> {
+        let request = spec.check()?;
+        let takes = |disk: &Rc<Disk>| disk.is_present() && self.pool().role_of(disk).is_none();
+        let disks = self.pool().disks().into_iter().filter(takes);
+        let mut domains: Vec<_> = disks.filter_map(|disk| self.pool().domain_of(disk.slot())).collect();
+        domains.sort_unstable();
+        domains.dedup();
+        let needed = spec.domains_needed(request.resiliency().minimum_disks());
+        if (domains.len() as u64) < u64::from(needed) {
+            let what = spec
+                .columns
+                .map_or(format!("{}", spec.resiliency), |c| format!("{} with {c} columns", spec.resiliency));
+            return Err(SpaceError::TooFewDisks { what, needed, found: domains.len() });
+        }
+        self.check_voters(spec)?;
+        Ok(request)
+    }
+
+    /// Refuses a space that survives the loss of as many disks as carry the metadata, where there will not be more of these:
+    /// the others are too small for it.
+    fn check_voters(&self, spec: &SpaceSpec) -> Result<(), SpaceError> {
+        let (small, found) = (self.pool().too_small_to_vote(), self.pool().voters().len());
+        let redundancy = usize::from(spec.resiliency.losses());
+        if small.is_empty() || redundancy == 0 || found > redundancy {
+            return Ok(());
+        }
+        Err(SpaceError::TooFewVoters {
+            what: spec.resiliency.to_string(),
+            found,
+            small: small.iter().map(|disk| disk.name()).collect::<Vec<_>>().join(", "),
+            area: self.pool().voter_metadata_min(),
+        })
+    }
+
+    /// Refuses a space whose rows need disks that have to be left for their repair.
+    fn check_repairable(&self, spec: &SpaceSpec) -> Result<(), SpaceError> {
+        let units = spec.resiliency.slab_units(spec.interleave);
+        let losses = self.pool().keeps_room_for();
+        let offers = self.pool().offers_keeping(losses);
+        if Placer::new(spec.check()?, units).repairable(&offers) >= losses {
+            return Ok(());
+        }
+        let name = self.pool().name().clone();
+        Err(PoolError::NoSpace { name, source: NoRoom::Kept { losses } }.into())
+    }
+
+    /// Rows of a space that the pool's free room holds.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when the space cannot be, or its write cache finds no room.
+    pub(crate) fn rows_that_fit(&self, spec: &SpaceSpec) -> Result<u64, SpaceError> {
+        let units = spec.resiliency.slab_units(spec.interleave);
+        let first = self.claimed_first(spec.write_cache())?;
+        let rotation = self.pool().next_in_order() + first.rows.len() as u64;
+        Ok(Placer::new(spec.check()?, units).usable_from(&first.left, rotation).rows)
+    }
+
+    /// What disks offer to a space, once it has the write cache of this redundancy, if it needs one.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when there is no room for that.
+    pub fn offers_with_cache(&self, write_cache: Option<u8>) -> Result<Vec<Offer>, SpaceError> {
+        Ok(self.claimed_first(write_cache)?.left)
+    }
+
+    /// The write cache of this redundancy, if it is needed and not there.
+    fn claimed_first(&self, write_cache: Option<u8>) -> Result<WriteCacheRows, SpaceError> {
+        let offers = self.pool().offers(Purpose::Claim);
+        let is_missing = |redundancy: &u8| !self.caches.borrow().contains_key(redundancy);
+        let Some(redundancy) = write_cache.filter(is_missing) else {
+            return Ok(WriteCacheRows { rows: Vec::new(), left: offers });
+        };
+        let rotation = self.pool().next_in_order();
+        let is_fast = |slot| is_fast(self.pool(), slot);
+        let cache = write_cache_rows(&offers, redundancy, self.data_bytes(), rotation, is_fast);
+        Ok(cache.map_err(|source| PoolError::NoSpace { name: self.pool().name().clone(), source })?)
+    }
+
+    /// Room for slabs on all members, whether they are here or not.
+    pub(crate) fn data_bytes(&self) -> Bytes {
+        Bytes(self.pool().disks().iter().map(|disk| disk.data_bytes().0).sum())
+    }
+
+    /// Makes a space.
+    ///
+    /// # Errors
+    /// [`SpaceError`]; nothing is left of it then.
+    #[pooled]
+    pub async fn create(&self, spec: SpaceSpec) -> Result<Rc<Space>, SpaceError> {
+        self.check_create(&spec)?;
+        let Some(redundancy) = spec.write_cache() else { return self.make_space(spec).await };
+        // Until it is known that somebody needs the cache, nobody may find that it is not needed.
+        let mutex = self.make_cache(redundancy).await?;
+        let made = self.make_space(spec).await;
+        drop(mutex);
+        if made.is_err() {
+            // Where that fails, the next opening does it.
+            let _ = self.drop_cache(redundancy).await;
+        }
+        made
+    }
+
+    #[pooled]
+    async fn make_space(&self, spec: SpaceSpec) -> Result<Rc<Space>, SpaceError> {
+        let mut change = self.pool().change(Purpose::Claim).await;
+        let id = SpaceId(change.number(keys::counter(COUNTER_SPACE)).await?);
+        // Somebody may have taken the name while this waited for its turn.
+        self.check_name(&spec.name, None)?;
+        let space = Space::new(Rc::clone(&self.shared), id, spec.clone(), Layouts::default())?;
+        let standing = match spec.provisioning {
+            Provisioning::Thin => Standing::Whole,
+            Provisioning::Fixed => Standing::Unfinished,
+        };
+        change.put(keys::space(id), space.encode(&spec, standing));
+        change.commit().await?;
+        // Nobody changes what it is before it is whole.
+        let mutex = space.spec_mutex.take().await;
+        self.adopt(&space);
+        if standing == Standing::Whole {
+            drop(mutex);
+            return Ok(space);
+        }
+        let claimed = self.claim_and_finish(&space, spec).await;
+        drop(mutex);
+        match claimed {
+            Ok(()) => Ok(space),
+            Err(error) => {
+                // The map says that it is unfinished: also where that cannot be cleared away now, nobody uses it.
+                space.freed.set(true);
+                self.delete_but_for_its_cache(&space).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes a space known, and gives it its write cache if it needs one.
+    fn adopt(&self, space: &Rc<Space>) {
+        self.give_caches(space);
+        self.spaces.borrow_mut().insert(space.id(), Rc::clone(space));
+        self.note_minimums();
+    }
+
+    /// Gives a space the write caches that its rows need.
+    pub(crate) fn give_caches(&self, space: &Rc<Space>) {
+        for (layout, redundancy) in space.write_caches() {
+            if let Some(cache) = self.caches.borrow().get(&redundancy) {
+                cache.add_owner(space, layout);
+            }
+        }
+    }
+
+    /// Makes the write cache for spaces of a redundancy, unless there is one; the turn in which it stays.
+    #[pooled]
+    pub(crate) async fn make_cache(&self, redundancy: u8) -> Result<Permit<'_>, SpaceError> {
+        let mutex = self.cache_mutex.take().await;
+        if self.caches.borrow().contains_key(&redundancy) {
+            return Ok(mutex);
+        }
+        let spec = cache_spec(redundancy, self.data_bytes());
+        let id = cache_id(redundancy);
+        let space = Space::new(Rc::clone(&self.shared), id, spec.clone(), Layouts::default())?;
+        let mut change = self.pool().change(Purpose::Claim).await;
+        change.put(keys::space(id), space.encode(&spec, Standing::Unfinished));
+        settings_of(id).into_iter().for_each(|key| change.delete(key));
+        change.commit().await?;
+        self.spaces.borrow_mut().insert(id, Rc::clone(&space));
+        if let Err(error) = self.claim_and_finish(&space, spec).await {
+            self.delete_but_for_its_cache(&space).await?;
+            return Err(error);
+        }
+        let cache = Cache::start(space).await?;
+        self.shared.caches.borrow_mut().push(Rc::downgrade(&cache));
+        self.caches.borrow_mut().insert(redundancy, cache);
+        Ok(mutex)
+    }
+
+    /// Finishes stripes of parity that may be half in place, as far as their disks are here.
+    #[pooled]
+    pub(crate) async fn finish_stripes(&self) -> Result<(), SpaceError> {
+        for cache in self.shared.caches() {
+            // Those that cannot be finished come again behind the others; once each of them was tried is enough.
+            let mut left = cache.unfinished.borrow().len();
+            while left > 0 {
+                match self.pool().wait_for_log().await {
+                    // They wait for room there as well.
+                    Err(PoolError::LogOccupied { .. } | PoolError::MetadataFull { .. }) => return Ok(()),
+                    other => other?,
+                }
+                cache.bring_rows(usize::MAX).await?;
+                let _exclusive = cache.mutex.take().await;
+                cache.make_ready().await?;
+                match cache.finish_stripes().await {
+                    // They wait, and no pool stays closed for it.
+                    Err(error) if !error.may_pass() => return Err(error),
+                    Ok(_) | Err(_) => {}
+                }
+                left = left.saturating_sub(FINISHED_TOGETHER);
+            }
+        }
+        Ok(())
+    }
+
+    /// The write cache that lies in a space.
+    pub(crate) fn cache_in(&self, space: &Space) -> Option<Rc<Cache>> {
+        self.shared.caches().into_iter().find(|cache| cache.space().id() == space.id())
+    }
+
+    /// The write caches.
+    ///
+    /// # Errors
+    /// When the metadata cannot be read.
+    #[pooled]
+    pub async fn write_caches(&self) -> Result<Vec<WriteCache>, SpaceError> {
+        let mut caches = Vec::new();
+        for cache in self.shared.caches() {
+            caches.push(cache.view().await?);
+        }
+        Ok(caches)
+    }
+
+    /// What making a space would claim at once for its write cache: nothing if it has one already.
+    #[must_use]
+    pub fn new_write_cache(&self, spec: &SpaceSpec) -> Option<Bytes> {
+        let missing = spec.write_cache().filter(|redundancy| !self.caches.borrow().contains_key(redundancy));
+        missing.map(|redundancy| cache_spec(redundancy, self.data_bytes()).size)
+    }
+
+    /// Puts everything that is in the write caches in place.
+    ///
+    /// # Errors
+    /// [`SpaceError`]: what stands in the way.
+    #[pooled]
+    pub async fn destage(&self) -> Result<(), SpaceError> {
+        for cache in self.shared.caches() {
+            cache.empty_all().await?;
+        }
+        Ok(())
+    }
+
+    async fn claim_and_finish(&self, space: &Rc<Space>, spec: SpaceSpec) -> Result<(), SpaceError> {
+        space.claim_all().await?;
+        self.put_spec(space, spec).await
+    }
+
+    /// Deletes a space and gives its rows back. Killed half-way, the rest goes with the next [`purge`](Self::purge).
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    #[pooled]
+    pub async fn delete(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
+        self.delete_but_for_its_cache(space).await?;
+        for (_, redundancy) in space.write_caches() {
+            self.drop_cache(redundancy).await?;
+        }
+        Ok(())
+    }
+
+    #[pooled]
+    async fn delete_but_for_its_cache(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
+        self.condemn(space).await?;
+        self.free_condemned(space, &Progress::default()).await.map(drop)
+    }
+
+    /// Deletes the write cache for spaces of a redundancy when none is left that needs it.
+    pub(crate) async fn drop_cache(&self, redundancy: u8) -> Result<(), SpaceError> {
+        let _exclusive = self.cache_mutex.take().await;
+        let needed =
+            self.all().iter().any(|space| space.write_caches().any(|(_, needed)| needed == redundancy));
+        if needed {
+            return Ok(());
+        }
+        let cache = self.caches.borrow_mut().remove(&redundancy);
+        if let Some(cache) = &cache {
+            cache.note_deleting().await;
+            // Whoever was at it is done then. A checkpoint may want the turn while the rows are given back.
+            drop(cache.mutex.take().await);
+        }
+        let hidden = self.spaces.borrow().get(&cache_id(redundancy)).cloned();
+        if let Some(hidden) = hidden {
+            self.delete_but_for_its_cache(&hidden).await?;
+        }
+        // Whoever holds a deleted space holds its cache too.
+        let is_deleting =
+            |other: &Weak<Cache>| cache.as_ref().is_some_and(|cache| other.as_ptr() == Rc::as_ptr(cache));
+        self.shared.caches.borrow_mut().retain(|other| !is_deleting(other));
+        Ok(())
+    }
+
+    /// Changes the size of a space: larger always, smaller where nothing is in the way.
+    ///
+    /// # Errors
+    /// [`SpaceError::NotEmpty`], [`SpaceError::Size`], [`SpaceError::TooLarge`], or what the pool says.
+    #[pooled]
+    pub async fn resize(&self, space: &Rc<Space>, size: Bytes) -> Result<(), SpaceError> {
+        let _exclusive = space.spec_mutex.take().await;
+        space.check_stays()?;
+        let mut spec = space.spec();
+        let before = spec.size;
+        spec.size = size;
+        // The length of rows was fixed when the space was made, whatever its size would ask for now.
+        spec.row = Some(Bytes(space.row_bytes()));
+        spec.check()?;
+        if size < before {
+            let shrunk = self.shrink(space, spec).await;
+            // What went, or was given back on the way to a size that could not be, was a part of what is reserved. Where others
+            // were faster, that is said.
+            let filled = space.fill_reserve().await.or_else(unless_full);
+            return shrunk.and(filled);
+        }
+        self.check_grow(space, size)?;
+        self.put_spec(space, spec.clone()).await?;
+        if spec.provisioning == Provisioning::Fixed
+            && let Err(error) = space.claim_all().await
+        {
+            // As large as it was, unless somebody has used what is new.
+            spec.size = before;
+            let _ = self.shrink(space, spec).await;
+            return Err(error);
+        }
+        space.fill_reserve().await.or_else(unless_full)
+    }
+
+    /// Whether a space can have this size, larger than it has: a fixed one needs all of its rows at once.
+    ///
+    /// # Errors
+    /// [`SpaceError::TooLarge`], or what the pool says.
+    pub fn check_grow(&self, space: &Space, size: Bytes) -> Result<(), SpaceError> {
+        let spec = space.spec();
+        if spec.provisioning == Provisioning::Thin {
+            return Ok(());
+        }
+        let row = space.row_bytes();
+        let (has, needs) = (spec.size.0.div_ceil(row), size.0.div_ceil(row));
+        if needs <= has {
+            return Ok(());
+        }
+        let most = has + self.rows_that_fit(&SpaceSpec { row: Some(Bytes(row)), ..spec.clone() })?;
+        if needs <= most {
+            return Ok(());
+        }
+        Err(SpaceError::TooLarge { name: spec.name, wanted: size, most: Bytes(most * row) })
+    }
+
+    /// Makes a space smaller. Requests behind its new end are refused first, then those that began before end; so what is
+    /// found empty stays empty.
+    #[pooled]
+    async fn shrink(&self, space: &Rc<Space>, spec: SpaceSpec) -> Result<(), SpaceError> {
+        let (wanted, before) = (spec.size, space.size());
+        space.spec.borrow_mut().size = wanted;
+        let shrunk = async {
+            space.claims_end().await;
+            space.writes_end_after(wanted.0).await?;
+            if let Some(used_end) = space.used_end(wanted.0).await? {
+                return Err(SpaceError::NotEmpty { name: spec.name.clone(), wanted, used_end });
+            }
+            self.put_spec(space, spec).await
+        };
+        if let Err(error) = shrunk.await {
+            space.spec.borrow_mut().size = before;
+            return Err(error);
+        }
+        self.free_after(space, wanted).await
+    }
+
+    pub(crate) async fn free_after(&self, space: &Rc<Space>, size: Bytes) -> Result<(), SpaceError> {
+        let first = size.0.div_ceil(space.row_bytes());
+        let mut rows = Vec::new();
+        space.for_each_record(|index, _| rows.push(index)).await?;
+        rows.retain(|index| *index >= first);
+        space.free_rows_decided(&rows).await
+    }
+
+    /// Gives a space another name.
+    ///
+    /// # Errors
+    /// [`SpaceError::NameTaken`] or what the pool says.
+    #[pooled]
+    pub async fn rename(&self, space: &Rc<Space>, name: Name) -> Result<(), SpaceError> {
+        self.check_name(&name, None)?;
+        let _exclusive = space.spec_mutex.take().await;
+        let mut spec = space.spec();
+        spec.name = name;
+        self.put_spec(space, spec).await
+    }
+
+    /// Gives a space other limits, at once.
+    ///
+    /// # Errors
+    /// [`SpaceError::Limit`] or what the pool says; the limits are what they were then.
+    #[pooled]
+    pub async fn set_limits(&self, space: &Rc<Space>, limits: Limits) -> Result<(), SpaceError> {
+        limits.check(&space.name())?;
+        let _exclusive = space.spec_mutex.take().await;
+        if !limits.is_none() {
+            let before = self.shared.stamp();
+            self.pool().require_features(FEATURE_LIMITS).await?;
+            // The next flush behind a change of the epoch relogs all that none has covered: it comes while that is little.
+            if self.shared.stamp() != before {
+                self.shared.force_flush().await?;
+            }
+        }
+        self.put_spec(space, SpaceSpec { limits, ..space.spec() }).await?;
+        space.terms.set(limits, self.pool().seams().clock.now());
+        self.note_minimums();
+        Ok(())
+    }
+
+    /// Lets all that wait go, and keeps to no limits any more: the pool is about to be closed, and that waits for them. The
+    /// limits stay on record.
+    pub fn lift_limits(&self) {
+        let now = self.pool().seams().clock.now();
+        self.all().iter().for_each(|space| space.terms.set(Limits::default(), now));
+        self.note_minimums();
+    }
+
+    /// Finds the spaces that others leave something to.
+    pub(crate) fn note_minimums(&self) {
+        self.shared.minimum_rates.set(self.list().into_iter(), self.pool().seams().clock.now());
+    }
+
+    /// Whether a space may have this name, or `own` keep it.
+    fn check_name(&self, name: &Name, own: Option<SpaceId>) -> Result<(), SpaceError> {
+        match self.find(name.as_str()) {
+            Ok(space) if Some(space.id()) != own => Err(SpaceError::NameTaken { name: name.clone() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Commits what a space is from now on. Whoever calls it has read what it was in the same turn of `spec_mutex`.
+    pub(crate) async fn put_spec(&self, space: &Rc<Space>, spec: SpaceSpec) -> Result<(), SpaceError> {
+        let mut change = self.pool().change(Purpose::Release).await;
+        // While this waited, it may have been deleted, which nobody may take back, and another may have taken the name.
+        space.check_stays()?;
+        // A write cache may be called what people call a space of theirs.
+        if spec.name != space.name() {
+            self.check_name(&spec.name, Some(space.id()))?;
+        }
+        change.put(keys::space(space.id()), space.encode(&spec, Standing::Whole));
+        change.commit().await?;
+        self.shared.note_name(space.id(), spec.name.clone());
+        *space.spec.borrow_mut() = spec;
+        Ok(())
+    }
+
+    /// Makes everything that was acknowledged before durable.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    #[pooled]
+    pub async fn flush(&self) -> Result<(), SpaceError> {
+        self.shared.flush().await
+    }
+
+    /// Rows with a stale slab.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    #[pooled]
+    pub async fn stale_rows(&self) -> Result<Vec<(SpaceId, u64)>, SpaceError> {
+        let found = self.pool().scan(keys::all(keys::Kind::Stale), usize::MAX).await?;
+        let mut rows: Vec<(SpaceId, u64)> = found
+            .iter()
+            .map(|(key, _)| {
+                let (_, space, index) = keys::parts(key);
+                (SpaceId(space), index)
+            })
+            .collect();
+        rows.sort_unstable();
+        rows.dedup();
+        Ok(rows)
+    }
+
+    /// Rows that do not have all of their copies, or columns, whole: those of which a slab lacks something and no other one of
+    /// its column is in its place. A slab that is being filled beside the one that it comes for makes a row no shorter.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    #[pooled]
+    pub async fn short_rows(&self) -> Result<u64, SpaceError> {
+        let stale = self.stale_rows().await?;
+        let mut short = 0;
+        for space in self.all() {
+            let is_whole =
+                |slabs: &Slabs, copies| slabs.iter().filter(|slab| slab.stale.is_none()).count() >= copies;
+            let first = stale.partition_point(|(id, _)| *id < space.id());
+            if stale.get(first).is_none_or(|(id, _)| *id != space.id()) {
+                continue;
+            }
+            space
+                .for_each_record(|index, record| {
+                    let lacks = stale.binary_search(&(space.id(), index)).is_ok();
+                    let copies = space.copies_of(record.layout);
+                    short += u64::from(lacks && !record.columns.iter().all(|slabs| is_whole(slabs, copies)));
+                })
+                .await?;
+        }
+        Ok(short)
+    }
+
+    /// Whether a slab on a disk that is here lacks something that it missed. A resync ends that, unless what it lacks is out
+    /// of reach.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    #[pooled]
+    pub async fn is_stale(&self) -> Result<bool, SpaceError> {
+        for disk in self.pool().disks().iter().filter(|disk| disk.is_present()) {
+            if !self.pool().scan(keys::stale_on(disk.slot()), 1).await?.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Brings every stale slab whose disk is here up to date; held and stopped between batches of rows.
+    ///
+    /// # Errors
+    /// [`SpaceError`]; what was done stays done, and the rest can be tried again.
+    #[pooled]
+    pub async fn resync(&self, progress: &Progress) -> Result<Resynced, SpaceError> {
+        self.resync_while(progress, || true).await
+    }
+
+    /// Brings slabs up to date for as long as `goes_on` and the progress say so; both are asked before each batch of rows.
+    pub(crate) async fn resync_while(
+        &self,
+        progress: &Progress,
+        goes_on: impl Fn() -> bool,
+    ) -> Result<Resynced, SpaceError> {
+        // A claim that began while a disk was absent may have left it a stale slab.
+        for space in self.all() {
+            space.claims_end().await;
+        }
+        self.finish_stripes().await?;
+        let of_space = |(id, index): (SpaceId, u64)| Some((self.spaces.borrow().get(&id).cloned()?, index));
+        let rows: Vec<(Rc<Space>, u64)> = self.stale_rows().await?.into_iter().filter_map(of_space).collect();
+        let rows = neediest_first(rows).await?;
+        progress.total.set(rows.len() as u64);
+        let mut result = Resynced::default();
+        let mut waiting: VecDeque<_> = rows.into();
+        while !waiting.is_empty() {
+            if !progress.may_go_on(&self.shared.closing).await || !goes_on() {
+                break;
+            }
+            let lot = next_lot(&mut waiting).await?;
+            let _exclusive = self.shared.refill_mutex.take().await;
+            let done = self.refill_lot(&lot, progress, &mut result).await?;
+            not_begun(&lot, &done).rev().for_each(|row| waiting.push_front(row));
+            progress.done.set(progress.done.get() + done.len() as u64);
+            let refilled: Vec<(Rc<Space>, Refilled)> = of_spaces(&lot, done).collect();
+            self.shared.trust_all(&refilled, &mut result).await?;
+        }
+        Ok(result)
+    }
+
+    /// Decides the rows that waited for a disk, as far as it can be done now: until then the log keeps what it says of them.
+    #[pooled]
+    async fn decide_what_waited(&self) -> Result<(), SpaceError> {
+        let waiting: Vec<(SpaceId, u64)> = self.shared.deferred.borrow().keys().copied().collect();
+        for some in waiting.chunks(ROWS_DECIDED_TOGETHER) {
+            let decided = join_all(some.iter().map(async |(id, index)| {
+                let space = self.spaces.borrow().get(id).cloned();
+                match space {
+                    Some(space) => space.row(*index).await.map(drop),
+                    None => Ok(()),
+                }
+            }));
+            for result in decided.await {
+                match result {
+                    // Those of another disk go on waiting.
+                    Ok(()) | Err(SpaceError::Unreadable { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a device to the pool.
+    ///
+    /// # Errors
+    /// [`SpaceError`]; nothing was written to the device unless it was fit.
+    #[pooled]
+    pub async fn add(
+        &self,
+        device: Rc<dyn BlockDevice>,
+        overwrite: &[String],
+    ) -> Result<Rc<Disk>, SpaceError> {
+        self.add_in(device, overwrite, 0).await
+    }
+
+    /// As [`add`](Self::add), in a fault domain.
+    ///
+    /// # Errors
+    /// As there.
+    #[pooled]
+    pub async fn add_in(
+        &self,
+        device: Rc<dyn BlockDevice>,
+        overwrite: &[String],
+        fault_domain: u32,
+    ) -> Result<Rc<Disk>, SpaceError> {
+        Ok(self.pool().add_device(device, overwrite, fault_domain).await?)
+    }
+
+    /// Takes a device that belongs to the pool and was away back in; [`resync`](Self::resync) brings it up to date.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    #[pooled]
+    pub async fn rejoin(&self, device: Rc<dyn BlockDevice>) -> Result<Rc<Disk>, SpaceError> {
+        // Blocks that no flush had covered when it left are recorded again before it counts as a copy; so it has to have
+        // left before that.
+        let absent = self.pool().absent_member(device.as_ref()).await?;
+        self.shared.force_flush().await?;
+        // A write-back that passed the disk over has marked its slabs stale when it has ended, and not before.
+        self.pool().checkpoint().await?;
+        if absent.old.is_some() && !mutation!(OldImageAsAbsent) {
+            self.distrust(absent.disk.slot()).await?;
+        }
+        let disk = self.pool().readmit(device, &absent).await?;
+        self.decide_what_waited().await?;
+        Ok(disk)
+    }
+
+    /// Commits that a disk lacks everything, wherever another copy has it. Since when it is out of date does not bound what it
+    /// lacks: later than that, a resync or a move may have given it what had been written long before.
+    ///
+    /// A shadow row may be promoted meanwhile. Hidden spaces are scanned first: the scan of the user space finds what was promoted
+    /// before it. What is promoted later is at a place that is on the list, and is looked up there again.
+    async fn distrust(&self, slot: DiskSlot) -> Result<(), SpaceError> {
+        let hidden_first = self.all().into_iter().rev().collect();
+        let places = rows_of_spaces_on(hidden_first, slot).await?;
+        for together in places.chunks(ROWS_DISTRUSTED_TOGETHER) {
+            let mut left = together.to_vec();
+            while !left.is_empty() {
+                left = self.distrust_places(left, slot).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks the rows at some places, and their shadow rows. Returns the places where another row took over before it was marked.
+    async fn distrust_places(
+        &self,
+        places: Vec<PlaceOfRow>,
+        slot: DiskSlot,
+    ) -> Result<Vec<PlaceOfRow>, SpaceError> {
+        let (mut rows, mut at) = (Vec::new(), Vec::new());
+        for (space, index) in places {
+            // A shadow row is promoted to the place of its row.
+            let owner = self.spaces.borrow().get(&seen_as(space.id())).cloned();
+            let space = owner.filter(|_| is_of_shadows(space.id())).unwrap_or(space);
+            let Some(row) = space.in_doubt_row(index).await? else { continue };
+            let shadow = row.shadow();
+            for row in [Some(row), shadow].into_iter().flatten() {
+                rows.push(row);
+                at.push((Rc::clone(&space), index));
+            }
+        }
+        self.shared.mark_old(&rows, slot, FIRST_EPOCH).await?;
+        let mut left = Vec::new();
+        for (row, place) in rows.iter().zip(at) {
+            if self.shared.is_marked_old(row, slot, FIRST_EPOCH) || mutation!(DistrustScansOnce) {
+                continue;
+            }
+            // The exchange holds this lock until the row in its place is known.
+            drop(row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await);
+            left.push(place);
+        }
+        Ok(left)
+    }
+
+    async fn shadows_end(&self) {
+        for space in self.all() {
+            space.shadows.end().await;
+        }
+    }
+
+    /// Closes the spaces and the pool.
+    ///
+    /// # Errors
+    /// [`SpaceError`]; the next opening recovers then, as after a crash.
+    #[pooled]
+    pub async fn close(&self) -> Result<(), SpaceError> {
+        self.shared.closing.begin();
+        self.shadows_end().await;
+        if self.pool().state() == PoolState::Writable {
+            self.flush().await?;
+        }
+        self.log_reverted();
+        Ok(self.pool().close().await?)
+    }
+
+    /// Closes the spaces and gives the pool up, so that any host may open it.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    #[pooled]
+    pub async fn export(&self) -> Result<(), SpaceError> {
+        self.shared.closing.begin();
+        self.shadows_end().await;
+        self.flush().await?;
+        self.log_reverted();
+        Ok(self.pool().export().await?)
+    }
+
+    /// Logs which spaces close before a flush of a client came that would have told it of what went back.
+    fn log_reverted(&self) {
+        for space in self.list().into_iter().filter(|space| space.has_reverted()) {
+            tracing::error!(pool = %self.pool().name(), space = %space.name(),
+                "acknowledged writes that no flush had covered are what was there before, and no flush came that would have said so");
+        }
+    }
+}
+
+/// The shadow rows of a pool that is being opened, each known to its row.
+async fn load_shadows(shared: &Rc<Shared>, spaces: &BTreeMap<SpaceId, Rc<Space>>) -> Result<(), SpaceError> {
+    for (id, hidden) in spaces {
+        let Some(owner) = is_of_shadows(*id).then(|| seen_as(*id)) else { continue };
+        let Some(space) = spaces.get(&owner) else {
+            let what = format!("shadow rows of space {owner}, which does not exist");
+            return Err(dolmen_pool::PoolError::Corrupt { name: shared.pool_name().clone(), what }.into());
+        };
+        space.load_shadows(hidden).await?;
+    }
+    Ok(())
+}
+
+/// The caches of a pool that is being opened, each known to its spaces.
+#[pooled]
+async fn start_caches(
+    shared: &Rc<Shared>,
+    spaces: &BTreeMap<SpaceId, Rc<Space>>,
+) -> Result<BTreeMap<u8, Rc<Cache>>, SpaceError> {
+    let mut caches = BTreeMap::new();
+    for space in spaces.values() {
+        for (layout, redundancy) in space.write_caches() {
+            if let Some(cache) = caches.get(&redundancy) {
+                Cache::add_owner(cache, space, layout);
+                continue;
+            }
+            let Some(hidden) = spaces.get(&cache_id(redundancy)) else {
+                let what = format!("space {} has no write cache", space.name());
+                return Err(dolmen_pool::PoolError::Corrupt { name: shared.pool_name().clone(), what }.into());
+            };
+            let cache = Cache::start(Rc::clone(hidden)).await?;
+            shared.caches.borrow_mut().push(Rc::downgrade(&cache));
+            cache.add_owner(space, layout);
+            caches.insert(redundancy, cache);
+        }
+    }
+    Ok(caches)
+}
+
+/// Keeps memory in bounds.
+#[pooled]
+async fn tend(weak: Weak<Spaces>) {
+    loop {
+        let Some(spaces) = weak.upgrade().filter(|spaces| !spaces.shared.closing.is_closing()) else {
+            return;
+        };
+        let clock = Rc::clone(&spaces.pool().seams().clock);
+        if spaces.shared.has_many_pages() {
+            spaces.all().iter().for_each(|space| space.trim_pages());
+        }
+        if spaces.shared.has_many_dirty_pages() && spaces.pool().state() == PoolState::Writable {
+            // A failure latches the pool, and everybody is told by that; of a full map, whoever wants room is.
+            let _ = spaces.pool().checkpoint().await;
+        }
+        for cache in spaces.shared.caches().into_iter().filter(|_| spaces.shared.may_write()) {
+            let _ = cache.tend_copies().await;
+        }
+        if spaces.pool().state() == PoolState::Writable {
+            for space in spaces.all() {
+                space.promote_soon(&space.shadows.idle(clock.now()));
+                space.promote_soon(&space.shadows_too_many());
+            }
+        }
+        drop(spaces);
+        sleep(clock.as_ref(), TEND_EVERY).await;
+    }
+}
+
+impl fmt::Debug for Spaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Spaces({} of {:?})", self.spaces.borrow().len(), self.pool())
+    }
+}
+
+/// A member entry for a device that joins.
+#[must_use]
+pub fn new_member(disk: DiskId, slot: DiskSlot, capacity: Bytes, fault_domain: u32) -> Member {
+    let (state, left) = (MemberState::Active, Epoch(0));
+    Member { disk, capacity, slot, state, fault_domain, left, successor: None, sequence: 0 }
+}
+
+/// Words for a resiliency that people type.
+///
+/// # Errors
+/// [`SpaceError::Unsupported`] names what exists.
+pub fn parse_resiliency(text: &str, copies: Option<u8>) -> Result<Resiliency, SpaceError> {
+    match (text, copies) {
+        ("simple", None | Some(1)) => Ok(Resiliency::Simple),
+        ("span", None | Some(1)) => Ok(Resiliency::Span),
+        ("mirror", copies) => Ok(Resiliency::Mirror { copies: copies.unwrap_or(2) }),
+        ("simple" | "span", Some(_)) => Err(SpaceError::Unsupported {
+            what: "more than one copy in a simple or span space",
+            instead: "choose mirror",
+        }),
+        _ => {
+            Err(SpaceError::Unsupported { what: "this resiliency", instead: "choose simple, span or mirror" })
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use std::cell::Cell;
+
+    use dolmen_pool::ExcludeReason;
+
+    use super::*;
+    use crate::harness::slow_disks::{Slow, Task, extra, pause, text};
+    use crate::harness::{Bench, ROW};
+    use crate::relocation::promote::EndCause;
+
+    /// Scenario: a disk as it was long ago is about to be taken back in, and all that it has is marked. A shadow row on it is promoted
+    /// meanwhile, at any moment. The row in its place does not trust the disk.
+    #[test]
+    fn a_disk_as_it_was_before_is_not_trusted_for_a_row_promoted_meanwhile() {
+        let met = Rc::new(Cell::new(0));
+        for offset in 0..60 {
+            let bench = Bench::with_profile(54, 3, || Slow::BRIEFLY.profile());
+            let met = Rc::clone(&met);
+            bench
+                .run(async move |lab| {
+                    let spaces = lab.create().await?;
+                    let space = lab.with_shadow(&spaces, ROW.0).await?;
+                    let old = DiskSlot(2);
+                    spaces.pool().exclude(old, ExcludeReason::Asked).await?;
+                    let promote: Task<'_> = Box::pin(async {
+                        space.promote(&[0], EndCause::Unused).await.map_err(text)?;
+                        Ok(())
+                    });
+                    let distrust: Task<'_> = Box::pin(async {
+                        pause(&lab, offset).await;
+                        let before = spaces.counters().shadows_promoted;
+                        spaces.distrust(old).await.map_err(text)?;
+                        met.set(met.get() + (spaces.counters().shadows_promoted - before));
+                        Ok(())
+                    });
+                    extra(vec![promote, distrust]).await?;
+                    assert_eq!(spaces.counters().shadows_promoted, 1);
+                    let row = space.row(0).await?.ok_or("there is a row")?;
+                    let since =
+                        |slab: &crate::table::row::Slab| slab.disk == old && slab.stale == Some(FIRST_EPOCH);
+                    assert_eq!(
+                        row.count_columns(since),
+                        1,
+                        "content of before is trusted: {:?}",
+                        row.record()
+                    );
+                    drop((space, row));
+                    spaces.close().await?;
+                    Ok(())
+                })
+                .unwrap_or_else(|error| panic!("after {offset} ms: {error}"));
+        }
+        assert!(met.get() > 0, "no promotion came in between");
+    }
+}

@@ -1,0 +1,9 @@
+//! Another row in the place of a row, and another slab in the place of a slab.
+
+pub(crate) mod conversion_shadow;
+pub(crate) mod drop_shadow;
+pub(crate) mod freed;
+pub(crate) mod promote;
+pub(crate) mod refill;
+pub(crate) mod resync;
+pub(crate) mod shadow_rows;

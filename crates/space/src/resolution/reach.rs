@@ -1,0 +1,366 @@
+//! An only copy leaves: blocks that no flush had covered there cannot be told any more, and must not be called flushed.
+//!
+//! The table in memory has their newest state. The disk, when it is back, may hold that or any state since the last flush,
+//! because its cache may be gone. So all that the log says of such a block is kept, as after a crash, and relogged at
+//! every checkpoint; the row is decided when it is next used with its disk there (docs/design/0002).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use dolmen_block_io::{DeviceError, IoKind};
+use dolmen_future_pool::pooled;
+use dolmen_journal::Wait;
+use dolmen_mutation::mutation;
+use dolmen_pool::{ExcludeReason, RecordedBlocks};
+use dolmen_units::{BLOCK_BYTES, SpaceId};
+use smallvec::{SmallVec, smallvec};
+
+use crate::cache::write_cache::shadows_of;
+use crate::facade::read::{Copy, matches_state};
+use crate::facade::shared::{Shared, place_in_page};
+use crate::facade::space::Space;
+use crate::facade::spaces::{Clients, Spaces};
+use crate::format::error::SpaceError;
+use crate::format::record::BlockState;
+use crate::in_doubt::failed_writes::{FAILED_WRITES, FailedCopies, FailedDecision, FailedFacts};
+use crate::layout::{Covered, Unit};
+use crate::resolution::recovery::{
+    Candidate, Restating, RowCandidates, RowKey, collect, encode_candidates, give_to_all, is_only_lost,
+    is_out_of_reach, keep_latest,
+};
+use crate::resources::locks::Range;
+use crate::resources::tickets::Held;
+use crate::row_io::read_hedging::HedgeDelay;
+use crate::table::row::Row;
+
+/// Blocks of rows, by column and block of the column.
+pub(crate) type BlocksOfRows = BTreeMap<RowKey, (Rc<Row>, BTreeSet<(usize, u32)>)>;
+
+/// Blocks of a row, by column.
+type ByColumn = BTreeMap<usize, Vec<u32>>;
+
+impl Shared {
+    /// Keeps all that the log says of blocks that nobody can decide now, and says it again, so that no flush counts them in.
+    /// Their spaces cannot be flushed until the blocks are decided.
+    #[pooled]
+    pub(crate) async fn leave_in_doubt(&self, blocks: BlocksOfRows) -> Result<(), SpaceError> {
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        let sources = self.sources_of(&blocks);
+        for (key, (row, places)) in blocks.into_iter().chain(sources) {
+            let mut leaving = self.leaving.borrow_mut();
+            leaving.entry(key).or_insert_with(|| (row, BTreeSet::new())).1.extend(places);
+        }
+        let _exclusive = self.defer_mutex.take().await;
+        // The log is read once for all that came while it was being read: a disk that leaves fails many writes.
+        let blocks = std::mem::take(&mut *self.leaving.borrow_mut());
+        if blocks.is_empty() {
+            // Done by the one before, unless that failed, which stops the pool.
+            return Ok(self.pool.check_writable()?);
+        }
+        self.deferred_now.replace(blocks.keys().copied().collect());
+        let left = self.leave_all(&blocks).await;
+        self.deferred_now.borrow_mut().clear();
+        left
+    }
+
+    /// The caller has the turn.
+    #[pooled]
+    async fn leave_all(&self, blocks: &BlocksOfRows) -> Result<(), SpaceError> {
+        let mut known: BTreeMap<RowKey, RowCandidates> = BTreeMap::new();
+        let visit =
+            |record: RecordedBlocks<'_>| collect(self, record, |key| blocks.contains_key(key), &mut known);
+        self.pool.recorded_blocks(visit).await?;
+        for (key, (row, wanted)) in blocks.iter().filter(|(_, (row, _))| !row.freed.get()) {
+            let mut candidates = known.remove(key).unwrap_or_default();
+            candidates.retain(|place, _| wanted.contains(place));
+            for (column, block) in wanted {
+                let (index, entry) = place_in_page(*block);
+                let Some(page) = row.page(*column, index) else { continue };
+                // The log cannot say less than the table in memory; were a batch of it lost, the newest state is left.
+                let newest = || smallvec![Candidate::of_table(row.id, &page, entry).in_doubt()];
+                candidates.entry((*column, *block)).or_insert_with(newest);
+            }
+            candidates.values_mut().for_each(keep_latest);
+            // That a block is lost was acknowledged to nobody.
+            let is_missed = candidates.len() < wanted.len()
+                || !candidates.values().all(|candidates| is_only_lost(candidates));
+            if is_missed {
+                tracing::error!(pool = %self.pool.name(), space = %row.space, row = row.index, blocks = candidates.len(),
+                    "unflushed blocks are out of reach");
+            }
+            let relogged = (Restating::Supersedes, Covered::Before);
+            for body in encode_candidates(row.space, row.index, &candidates, relogged) {
+                self.record(&body, Wait::Written).await?;
+            }
+            if row.freed.get() {
+                continue;
+            }
+            if let Some((deciding, _)) = self.deciding.get().filter(|(key, _)| *key == (row.space, row.index))
+            {
+                self.deciding.set(Some((deciding, true)));
+            }
+            {
+                let mut deferred = self.deferred.borrow_mut();
+                Rc::make_mut(deferred.entry((row.space, row.index)).or_default()).extend(candidates);
+            }
+            if is_missed {
+                self.unflushed_away.borrow_mut().insert((row.space, row.index));
+            }
+            if let Some(cache) = self.caches().into_iter().find(|cache| cache.space().id() == row.space) {
+                cache.leave_in_doubt(row, wanted).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether blocks of a row are about to be left in doubt. What the log says of them is being read: nobody may write to the row
+    /// before that is known, although its slabs may be in reach again, because it has got another one meanwhile.
+    pub(crate) fn is_being_deferred(&self, row: &Row) -> bool {
+        if mutation!(DeferredWhileWritten) {
+            return false;
+        }
+        let key = (row.space, row.index, row.id);
+        self.leaving.borrow().contains_key(&key) || self.deferred_now.borrow().contains(&key)
+    }
+
+    /// Whether what was just done to a block is to be left in doubt: it is out of reach, or what was known of it before was left.
+    fn is_to_be_deferred(&self, row: &Row, column: usize, block: u32) -> bool {
+        self.is_being_deferred(row) || !self.is_decidable(row, column) || self.is_in_doubt(row, column, block)
+    }
+
+    /// As [`leave_in_doubt`](Self::leave_in_doubt), for what is out of reach of some ranges, or was left while it was written. The
+    /// caller holds their lock, and the ticket under which they were recorded last.
+    pub(crate) async fn leave_what_is_away(
+        &self,
+        row: &Rc<Row>,
+        ranges: impl Iterator<Item = (usize, Range)>,
+    ) -> Result<(), SpaceError> {
+        let blocks: BTreeSet<(usize, u32)> = ranges
+            .flat_map(|(column, range)| {
+                (range.first..range.first + range.count).map(move |block| (column, block))
+            })
+            .filter(|(column, block)| self.is_to_be_deferred(row, *column, *block))
+            .collect();
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        let key = (row.space, row.index, row.id);
+        self.leave_in_doubt(BTreeMap::from([(key, (Rc::clone(row), blocks))])).await
+    }
+
+    /// Notes that an opening found acknowledged blocks of a space in an earlier state, so that its next flush says so to clients
+    /// that have survived whoever had acknowledged them.
+    pub(crate) fn note_reverted(&self, space: Option<&Rc<Space>>) {
+        let Some(space) = space.filter(|_| self.clients.get() == Clients::MayLive) else { return };
+        if !space.lost_unflushed.replace(true) {
+            tracing::error!(pool = %self.pool.name(), space = %space.name(),
+                "acknowledged writes that no flush had covered are what was there before; the next flush says so");
+        }
+    }
+
+    /// Whether a row has unflushed blocks that are out of reach.
+    pub(crate) fn is_unflushed_away(&self, row: &Row) -> bool {
+        self.unflushed_away.borrow().contains(&(row.space, row.index))
+    }
+
+    /// Rows of a space with unflushed blocks that are out of reach.
+    fn rows_unflushed_away(&self, space: &Space) -> Vec<u64> {
+        let away = self.unflushed_away.borrow();
+        let of = |id: SpaceId| away.range((id, 0)..=(id, u64::MAX)).map(|(_, index)| *index);
+        of(space.id()).chain(of(shadows_of(space.id()))).collect()
+    }
+}
+
+impl Spaces {
+    /// Blocks that no flush has covered and that nobody can decide now, by space and first byte.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    #[pooled]
+    pub async fn in_doubt_blocks(&self) -> Result<Vec<(Rc<Space>, u64)>, SpaceError> {
+        let in_doubt = self.shared.deferred.borrow().clone();
+        let mut blocks = Vec::new();
+        for ((id, index), candidates) in in_doubt {
+            let space = self.all().into_iter().find(|space| space.id() == id);
+            let Some(space) = space else { continue };
+            let Some(row) = space.in_doubt_row(index).await? else { continue };
+            let is_data = |(column, _): &(usize, u32)| *column < row.shape.data_columns();
+            let open = candidates.iter().filter(|(place, candidates)| {
+                is_data(place) && candidates.iter().any(Candidate::is_of_an_open_write)
+            });
+            let place_of = |(column, block): (usize, u32)| {
+                index * space.row_bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES
+            };
+            let mut of_row: Vec<u64> = open.map(|(place, _)| place_of(*place)).collect();
+            of_row.sort_unstable();
+            blocks.extend(of_row.into_iter().map(|at| (Rc::clone(&space), at)));
+        }
+        Ok(blocks)
+    }
+}
+
+impl Space {
+    /// Whether acknowledged blocks are only on disks that left, so that no flush can succeed before those are back. Asking
+    /// changes nothing, and no client misses an error by it.
+    #[must_use]
+    pub fn waits_for_disks(&self) -> bool {
+        let is_cached_away = self.caches().iter().any(|cache| cache.has_in_doubt_of(self.id()));
+        is_cached_away || !self.shared.rows_unflushed_away(self).is_empty()
+    }
+
+    /// Whether the next flush has to tell that acknowledged blocks are not there any more. Asking changes nothing.
+    #[must_use]
+    pub fn has_reverted(&self) -> bool {
+        self.lost_unflushed.get()
+    }
+
+    /// Makes everything that was acknowledged before durable.
+    ///
+    /// # Errors
+    /// [`SpaceError::Unflushed`] while acknowledged blocks are on disks that left, and once if some of them are not there any
+    /// more when the disks are back; and what the pool says.
+    #[pooled]
+    pub async fn flush(&self) -> Result<(), SpaceError> {
+        let request = self.asked(IoKind::Flush, 0).await;
+        let flushed = self.flush_all().await;
+        request.ended(flushed)
+    }
+
+    /// As [`flush`](Self::flush), within a request.
+    #[pooled]
+    pub(crate) async fn flush_all(&self) -> Result<(), SpaceError> {
+        let caches = self.caches();
+        let is_cached_away = || caches.iter().any(|cache| cache.has_in_doubt_of(self.id()));
+        // A row that is decided while this flush is under way may come too late for it.
+        let were_away = !self.shared.rows_unflushed_away(self).is_empty() || is_cached_away();
+        self.shared.flush().await?;
+        for cache in &caches {
+            cache.decide_all_of(self.id()).await?;
+        }
+        for index in self.shared.rows_unflushed_away(self) {
+            match self.row(index).await {
+                Ok(_) | Err(SpaceError::Unreadable { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if were_away {
+            self.shared.force_flush().await?;
+        }
+        let away = !self.shared.rows_unflushed_away(self).is_empty() || is_cached_away();
+        if away || self.lost_unflushed.take() {
+            return Err(SpaceError::Unflushed { name: self.name() });
+        }
+        Ok(())
+    }
+
+    /// After a write that failed on some copies and cannot stand: every block gets what it had, if a copy still has that, or
+    /// else what was written, and all copies the same. The caller holds the blocks' lock and the ticket of the write.
+    #[pooled]
+    pub(crate) async fn resolve_failed_write(
+        &self,
+        row: &Rc<Row>,
+        written: &[(usize, u32, BlockState)],
+        failed: &[(dolmen_units::DiskSlot, DeviceError)],
+        held: &Held,
+    ) -> Result<(), SpaceError> {
+        for (slot, error) in failed {
+            // A device that does not answer may still do what it was told, later.
+            if matches!(
+                error,
+                DeviceError::Detached | DeviceError::TimedOut | DeviceError::Fenced | DeviceError::CacheLost
+            ) {
+                self.shared.pool.exclude(*slot, ExcludeReason::MissedWrite).await?;
+            }
+        }
+        let (mut decided, mut in_doubt) = (ByColumn::new(), BTreeSet::new());
+        for (column, block, new) in written {
+            let (index, entry) = place_in_page(*block);
+            let page = self.shared.page(row, *column, index).await?;
+            match self.old_or_new(row, (*column, *block), page.state(entry), *new).await? {
+                Some(state) => {
+                    page.set(entry, state, self.shared.stamp(), self.shared.now(held));
+                    decided.entry(*column).or_default().push(*block);
+                }
+                None => {
+                    in_doubt.insert((*column, *block));
+                }
+            }
+        }
+        self.shared.commit_absences(row).await?;
+        // Noted before they are recorded: a flush that sees another epoch meanwhile records them again.
+        for (column, blocks) in &decided {
+            for first in blocks {
+                self.shared.note_unflushed(held.ticket(), row, *column, Range { first: *first, count: 1 });
+            }
+        }
+        let places =
+            || decided.iter().flat_map(|(column, blocks)| blocks.iter().map(move |block| (*column, *block)));
+        // Nothing of a stripe with parity was ever there, as a flush has covered: behind one that is under way, which covers the
+        // record that it was written, that must not count as what was there before.
+        let covered = row.shape.covered();
+        self.shared.record_again(row, places(), covered, held.ticket()).await?;
+        // The copies that they were given to may have left by now.
+        in_doubt
+            .extend(places().filter(|(column, block)| self.shared.is_to_be_deferred(row, *column, *block)));
+        if in_doubt.is_empty() {
+            return Ok(());
+        }
+        let key = (row.space, row.index, row.id);
+        self.shared.leave_in_doubt(BTreeMap::from([(key, (Rc::clone(row), in_doubt))])).await
+    }
+
+    /// What a block is after a failed write, on all copies; `None` when no copy that answers has the one or the other.
+    #[pooled]
+    async fn old_or_new(
+        &self,
+        row: &Rc<Row>,
+        (column, block): (usize, u32),
+        old: BlockState,
+        new: BlockState,
+    ) -> Result<Option<BlockState>, SpaceError> {
+        let mut facts = FailedFacts { was_never: old == BlockState::Never, copies: FailedCopies::Unread };
+        // Stripes go to slots that were never written: of one that failed there is nothing to take back.
+        assert!(
+            row.shape.unit() == Unit::Block || facts.was_never,
+            "row {} had a stripe written over {old:?}",
+            row.index
+        );
+        let mut copies = SmallVec::new();
+        let decision = loop {
+            match crate::in_doubt::decide(FAILED_WRITES, &facts) {
+                (_, FailedDecision::ReadCopies) => {
+                    copies = self.read_copies(row, column, block, HedgeDelay::Long).await;
+                    facts.copies = match good_copy(&copies, [old, new]) {
+                        _ if is_out_of_reach(&copies) => FailedCopies::Silent,
+                        None => FailedCopies::Neither,
+                        Some((state, _)) if state == old => FailedCopies::Old,
+                        Some(_) => FailedCopies::New,
+                    };
+                }
+                (rule, decision) => {
+                    tracing::trace!(rule, row = row.index, column, block, "a block of a failed write");
+                    break decision;
+                }
+            }
+        };
+        match decision {
+            FailedDecision::ReadCopies | FailedDecision::Defer => Ok(None),
+            FailedDecision::Never => Ok(Some(BlockState::Never)),
+            FailedDecision::Old | FailedDecision::New => {
+                let Some((state, good)) = good_copy(&copies, [old, new]) else { return Ok(None) };
+                give_to_all(&self.shared, self, &copies, &good.bytes).await?;
+                Ok(Some(state))
+            }
+        }
+    }
+}
+
+/// Returns the first of these states that a trusted copy has, and that copy.
+fn good_copy(copies: &[Copy], states: [BlockState; 2]) -> Option<(BlockState, &Copy)> {
+    states.into_iter().find_map(|state| {
+        let is_good = |copy: &&Copy| copy.trusted && copy.result.is_ok() && matches_state(&copy.bytes, state);
+        copies.iter().find(is_good).map(|good| (state, good))
+    })
+}

@@ -1,0 +1,944 @@
+//! Recovery: what the log says of blocks is decided for good before anything is served.
+//!
+//! Records that a flush has covered are applied as they are. For every block that a later record names, the copies are
+//! read, and the newest state that one of them verifies is given to all; see docs/design/0002 for why this is enough.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use dolmen_block_io::sync::join_all;
+use dolmen_future_pool::pooled;
+use dolmen_mutation::mutation;
+use dolmen_pool::{ExcludeReason, PoolError, RecordedBlocks, RecoveredBlock, keys};
+use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, RowId, SpaceId};
+use smallvec::SmallVec;
+
+use crate::cache::write_cache::{Cache, seen_as};
+use crate::facade::read::{Copy, is_silence, matches_state};
+use crate::facade::shared::{DataLossEvent, DataLossKind, Shared, place_in_page, push_extent};
+use crate::facade::space::Space;
+use crate::format::error::{SpaceError, UnreadableReason};
+use crate::format::record::{BlockExtent, BlockState, ReadBlockExtent, Stamp, extents};
+use crate::format::spec::Integrity;
+use crate::in_doubt::blocks::{BLOCKS, Base, BlockDecision, BlockFacts, Copies, FirstMatch, LostClaims};
+use crate::layout::{Covered, Unit};
+use crate::resolution::in_flight::{Source, decide_sources, decide_stripes, log_moved};
+use crate::resolution::mention::Mentions;
+use crate::resolution::replay::Cached;
+use crate::resources::locks::Range;
+use crate::resources::tickets::Held;
+use crate::row_io::read_hedging::HedgeDelay;
+use crate::table::page::Page;
+use crate::table::pages::{Knowledge, PageOnDisk};
+use crate::table::row::{Row, Slab};
+
+/// What a record says of one block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Candidate {
+    row: RowId,
+    durable: bool,
+    state: BlockState,
+    stamp: Stamp,
+    intent: bool,
+    /// Whether it was said when the only disks that have it had left: who wrote it was told that it was done, or that it failed.
+    left: bool,
+    /// Low bits of the generation that the block's page had on disk at least.
+    generation: u16,
+}
+
+impl Candidate {
+    /// What the table in memory says, which a flush has covered.
+    pub(crate) fn of_table(row: RowId, page: &Page, entry: usize) -> Self {
+        let [low, high, ..] = page.durable_generation().to_le_bytes();
+        let generation = u16::from_le_bytes([low, high]);
+        Self {
+            row,
+            durable: true,
+            state: page.state(entry),
+            stamp: page.stamp(entry),
+            intent: false,
+            left: false,
+            generation,
+        }
+    }
+
+    /// The same, not covered by a flush.
+    pub(crate) fn in_doubt(self) -> Self {
+        Self { durable: false, left: true, ..self }
+    }
+
+    /// Whether it excuses that the block is taken as it is found.
+    pub(crate) fn has_intent(&self) -> bool {
+        self.intent
+    }
+
+    /// That the block is lost, of which this was the last that was known.
+    fn lost(self) -> Self {
+        Self { durable: false, state: BlockState::Damaged, intent: false, ..self }
+    }
+
+    /// What it says.
+    pub(crate) fn state(&self) -> BlockState {
+        self.state
+    }
+
+    /// Whether no flush has covered it.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        !self.durable
+    }
+
+    /// Whether it may be of a write that was acknowledged and that no flush has covered.
+    pub(crate) fn is_of_an_open_write(&self) -> bool {
+        self.is_in_doubt() && self.is_written()
+    }
+
+    /// Whether it is of a write that was left in doubt while the pool was open.
+    pub(crate) fn was_deferred(&self) -> bool {
+        self.left && self.is_written()
+    }
+
+    /// Whether a client may have written it, as nobody has who says that the block is lost.
+    fn is_written(&self) -> bool {
+        self.state != BlockState::Damaged
+    }
+
+    /// Whether another says the same, but for the checksum.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let Self { row, durable, state, stamp, intent, left, generation } = self;
+        let kind = |state: BlockState| state.parts().0;
+        let same = (*row, *durable, *stamp, *intent, *left, *generation)
+            == (other.row, other.durable, other.stamp, other.intent, other.left, other.generation);
+        same && kind(*state) == kind(other.state)
+    }
+}
+
+/// A row as the log names it.
+pub(crate) type RowKey = (SpaceId, u64, RowId);
+
+/// What is claimed of one block, oldest first. Mostly it is one thing.
+pub(crate) type Candidates = SmallVec<[Candidate; 1]>;
+
+/// Everything that the log says of one row.
+pub(crate) type RowCandidates = BTreeMap<(usize, u32), Candidates>;
+
+/// Blocks of a row that are decided beside each other.
+const DECIDED_TOGETHER: usize = 16;
+
+/// What recovery did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Recovery {
+    /// Rows that the log spoke of.
+    pub rows: u64,
+    /// Blocks whose state had to be decided by reading them.
+    pub decided: u64,
+    /// Of them, blocks that had to be rewritten on some copy.
+    pub rewritten: u64,
+    /// Of them, blocks that were accepted unverified.
+    pub accepted_unverified: u64,
+    /// Of them, blocks that are lost.
+    pub damaged: u64,
+    /// Of them, blocks whose last state was on no copy, so that they have an earlier one since the last flush.
+    pub reverted: u64,
+    /// Of all blocks, those that had been left in doubt, and are what they were before, or lost.
+    pub went_back: u64,
+    /// Of them, blocks of which no copy here is good, while disks are away that may have one.
+    pub corrupt_here: u64,
+    /// Blocks whose disks are not here, so that nothing could be decided.
+    pub out_of_reach: u64,
+    /// Stripes with parity that were in flight and stand, because enough of each was there.
+    pub whole_stripes: u64,
+    /// Stripes that were in flight and are what they were before.
+    pub reverted_stripes: u64,
+}
+
+impl Recovery {
+    pub(crate) fn add(&mut self, other: Self) {
+        let Self {
+            rows,
+            decided,
+            rewritten,
+            accepted_unverified,
+            damaged,
+            reverted,
+            went_back,
+            corrupt_here,
+            out_of_reach,
+            whole_stripes,
+            reverted_stripes,
+        } = other;
+        self.rows += rows;
+        self.decided += decided;
+        self.rewritten += rewritten;
+        self.accepted_unverified += accepted_unverified;
+        self.damaged += damaged;
+        self.reverted += reverted;
+        self.went_back += went_back;
+        self.corrupt_here += corrupt_here;
+        self.out_of_reach += out_of_reach;
+        self.whole_stripes += whole_stripes;
+        self.reverted_stripes += reverted_stripes;
+    }
+}
+
+/// Applies and decides all that the log says of blocks, then makes it durable by a checkpoint, which needs no room in the
+/// log. Until that stands, nothing may be served: a crash in between repeats it all from the log.
+#[pooled]
+pub(crate) async fn recover(
+    shared: &Rc<Shared>,
+    spaces: &BTreeMap<SpaceId, Rc<Space>>,
+    blocks: Vec<RecoveredBlock>,
+) -> Result<Recovery, SpaceError> {
+    let mut recovery = Recovery::default();
+    let blocks_of = |space: &SpaceId| spaces.get(space).map_or(0, |space| space.row_bytes() / BLOCK_BYTES);
+    let cached = Cached::of(&blocks, blocks_of).map_err(|lsn| shared.malformed(lsn))?;
+    let mentions = Mentions::of(blocks).map_err(|lsn| shared.malformed(lsn))?;
+    let (rows, freed) = decide_rows(shared, spaces, mentions, &mut recovery).await?;
+    let cached = cached.load(shared, spaces).await?;
+    note_all_unfound(shared, |row| spaces.get(&row.space)?.cache_of(row), &mut recovery);
+    // A disk that failed while copies were made alike has missed what rows before it were given.
+    rows.iter().for_each(|row| mark_absences(shared, row));
+    if !shared.may_write() {
+        // Looked at without changing anything: decisions hold in memory, for as long as the pool is looked at.
+        freed.iter().for_each(|source| source.is_deleting(shared));
+        return Ok(recovery);
+    }
+    // The log keeps what it says of stripes that are in their other slots, and their tables wait, until those say so.
+    freed.iter().for_each(|source| source.keep(shared));
+    let owner: Rc<dyn dolmen_pool::TableOwner> = Rc::clone(shared) as _;
+    shared.pool.set_table_owner(Rc::downgrade(&owner));
+    // Also where nothing was to be decided: each opening leaves an extent of the log to its epoch, and labels have room for
+    // so many of them.
+    drop(shared.tickets.begin());
+    shared.recovering.set(true);
+    let written = shared.pool.checkpoint().await;
+    shared.recovering.set(false);
+    written?;
+    // Not before tables say where these stripes are, and which slabs lack that: the next opening may find fewer copies there, and
+    // take them for what they were.
+    log_moved(shared, &freed).await?;
+    if !rows.is_empty() || !cached.is_empty() {
+        // What had to be carried over because its disks are absent, settled or not, is relogged behind the tail.
+        shared.force_flush().await?;
+    }
+    for cache in shared.caches() {
+        cache.find_room_left().await?;
+    }
+    Ok(recovery)
+}
+
+/// Applies and decides what the log says of rows, a few at a time; those rows, and stripes that are in their other slots.
+#[pooled]
+async fn decide_rows(
+    shared: &Rc<Shared>,
+    spaces: &BTreeMap<SpaceId, Rc<Space>>,
+    mentions: Mentions,
+    recovery: &mut Recovery,
+) -> Result<(Vec<Rc<Row>>, Vec<Source>), SpaceError> {
+    let (mut rows, mut next) = (Vec::new(), 0);
+    let mut sources: BTreeMap<(SpaceId, u64), Vec<Source>> = BTreeMap::new();
+    let mentions = &mentions;
+    loop {
+        let together = mentions.rows_from(next);
+        let Some((_, last)) = together.last() else { break };
+        next = last.end;
+        let known = together
+            .into_iter()
+            .filter_map(|((space, index, id), of_row)| Some((spaces.get(&space)?, index, id, of_row)));
+        let decided = join_all(known.map(|(space, index, id, of_row)| async move {
+            let Some(row) = space.in_doubt_row(index).await?.filter(|row| row.id == id) else {
+                return Ok(None);
+            };
+            // What is said of a shadow row is said of the space whose content it holds.
+            let space = spaces.get(&row.owner()).unwrap_or(space);
+            let mut part = Recovery { rows: 1, ..Recovery::default() };
+            let candidates = mentions.candidates(of_row, |column| row.shape.blocks_of(column));
+            let (left, of_row) =
+                recover_row(shared, space, &row, candidates, Below::Memory, &mut part).await?;
+            Ok::<_, SpaceError>(Some((row, left, of_row, part)))
+        }));
+        for decided in decided.await {
+            let Some((row, left, of_row, part)) = decided? else { continue };
+            recovery.add(part);
+            if part.went_back > 0 {
+                shared.note_reverted(spaces.get(&row.owner()));
+            }
+            note_deferred(shared, (row.space, row.index), left);
+            if !of_row.is_empty() {
+                sources.insert((row.space, row.index), of_row);
+            }
+            rows.push(row);
+        }
+    }
+    // Behind all targets, which are of other rows.
+    let mut freed = Vec::new();
+    for (key, of_row) in sources {
+        let mut left = RowCandidates::new();
+        let Some(space) = spaces.get(&seen_as(key.0)) else { continue };
+        freed.extend(decide_sources(shared, space, of_row, &mut left, recovery).await?);
+        note_deferred(shared, key, left);
+    }
+    Ok((rows, freed))
+}
+
+/// Notes what of a row could not be decided.
+fn note_deferred(shared: &Shared, key: (SpaceId, u64), mut left: RowCandidates) {
+    if left.is_empty() {
+        return;
+    }
+    left.values_mut().for_each(keep_latest);
+    if left.values().flatten().any(Candidate::is_of_an_open_write) {
+        shared.unflushed_away.borrow_mut().insert(key);
+    }
+    Rc::make_mut(shared.deferred.borrow_mut().entry(key).or_default()).extend(left);
+}
+
+/// Says that slabs on absent disks are stale, in memory: the checkpoint at the end makes it durable. A recovery that was cut
+/// short may have got as far as the row, which comes before the index of stale rows in the order of keys, and the disk may
+/// be here again: so the index is told of every slab that the row calls stale.
+fn mark_absences(shared: &Shared, row: &Row) {
+    if let Some((record, edits)) = shared.with_absences(row) {
+        shared.pool.edit_before_checkpoint(edits);
+        row.adopt(record);
+    }
+    let record = row.record();
+    let stale = record.columns.iter().flatten().filter(|slab| slab.stale.is_some());
+    let index = stale.map(|slab| (keys::stale(slab.disk, row.space, row.index), Vec::new()));
+    shared.pool.edit_before_checkpoint(index.collect());
+}
+
+impl Shared {
+    /// The error for a record of blocks that makes no sense.
+    pub(crate) fn malformed(&self, lsn: Lsn) -> PoolError {
+        let what = format!("a malformed record of blocks at {lsn}");
+        PoolError::Corrupt { name: self.pool_name().clone(), what }
+    }
+}
+
+/// Adds what a record says of rows that are wanted.
+pub(crate) fn collect(
+    shared: &Shared,
+    record: RecordedBlocks<'_>,
+    wanted: impl Fn(&RowKey) -> bool,
+    by_row: &mut BTreeMap<RowKey, RowCandidates>,
+) -> Result<(), PoolError> {
+    for read in extents(record.body) {
+        let read = read.ok_or_else(|| shared.malformed(record.lsn))?;
+        let extent = read.extent;
+        let key = (extent.space, extent.row_index, extent.row);
+        if !wanted(&key) {
+            continue;
+        }
+        add_candidates(record.durable, read, u32::MAX, by_row.entry(key).or_default());
+    }
+    Ok(())
+}
+
+/// Adds what an extent of a record says to what is claimed of its row, whose column has so many blocks.
+///
+/// Of content that is relogged the later stamp counts, wherever it stands: of a stripe in flight a flush says under a newer epoch
+/// what a checkpoint or a resync, which looked before, says behind that under the older one. Believed, that would let the disk that
+/// left with the newer epoch do without the block.
+pub(crate) fn add_candidates(
+    is_durable: bool,
+    read: ReadBlockExtent<'_>,
+    blocks: u32,
+    row: &mut RowCandidates,
+) {
+    let extent = read.extent;
+    let durable = (is_durable || extent.covered) && !extent.in_doubt;
+    for number in 0..extent.count.min(blocks.saturating_sub(extent.first)) {
+        let candidates = row.entry((usize::from(extent.column), extent.first + number)).or_default();
+        let state = read.state(number);
+        let same =
+            candidates.iter().filter(|candidate| candidate.row == extent.row && candidate.state == state);
+        let stamp = same.map(|candidate| candidate.stamp).fold(extent.stamp, Stamp::latest);
+        // What a flush has covered replaces everything before it, as does a record that begins again.
+        if durable || extent.supersedes {
+            candidates.clear();
+        }
+        candidates.push(Candidate {
+            row: extent.row,
+            durable,
+            state,
+            stamp,
+            intent: extent.intent,
+            left: extent.in_doubt,
+            generation: extent.generation,
+        });
+    }
+}
+
+/// Where the state of a block is that a flush has covered, when the log does not say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Below {
+    /// In the table in memory, which was just read.
+    Memory,
+    /// In the table on the disks: in memory, later writes have replaced it.
+    Disk,
+}
+
+/// Applies and decides what the log says of one row; what could not be decided because disks are absent, and stripes that are
+/// decided behind the row beside it.
+#[pooled]
+pub(crate) async fn recover_row(
+    shared: &Shared,
+    space: &Space,
+    row: &Rc<Row>,
+    candidates: RowCandidates,
+    below: Below,
+    recovery: &mut Recovery,
+) -> Result<(RowCandidates, Vec<Source>), SpaceError> {
+    let mut left = RowCandidates::new();
+    if below == Below::Memory {
+        // While the pool is open this is committed before.
+        mark_absences(shared, row);
+    }
+    let held = shared.tickets.begin();
+    let minimum_rates = minimum_generations(&candidates);
+    let (mut open, mut out_of_reach) = (Vec::new(), None);
+    for ((column, block), candidates) in candidates {
+        if column >= row.shape.columns() || block >= row.shape.column_blocks(column) {
+            continue;
+        }
+        let (index, entry) = place_in_page(block);
+        let minimum = minimum_rates.get(&(column, index)).copied().unwrap_or_default();
+        // One that nobody can tell stays nowhere: it is looked up once for all of its blocks.
+        let page = match out_of_reach == Some((column, index)) {
+            true => None,
+            false => page_in_reach(shared, row, (column, index), minimum).await?,
+        };
+        let Some(page) = page else {
+            out_of_reach = Some((column, index));
+            recovery.out_of_reach += 1;
+            left.insert((column, block), candidates);
+            continue;
+        };
+        if let Some(durable) = candidates.iter().find(|candidate| candidate.durable) {
+            page.set(entry, durable.state, durable.stamp, shared.now(&held));
+        }
+        if candidates.iter().any(Candidate::is_in_doubt) {
+            open.push(OpenBlock { column, block, page, candidates, base: None });
+        }
+    }
+    note_bases(shared, row, &mut open, below).await;
+    if row.shape.unit() == Unit::Stripe {
+        let sources = decide_stripes(shared, space, row, open, &held, &mut left, recovery).await?;
+        shared.note_dirty(row);
+        return Ok((left, sources));
+    }
+    for together in open.chunks(DECIDED_TOGETHER) {
+        let decided = join_all(together.iter().map(|open| open.decide(shared, space, row)));
+        for (open, decided) in together.iter().zip(decided.await) {
+            let (decided, part) = decided?;
+            recovery.add(part);
+            match decided {
+                Some(decided) => open.is(decided, shared, row, &held),
+                None => {
+                    recovery.out_of_reach += 1;
+                    left.insert((open.column, open.block), open.candidates.clone());
+                }
+            }
+        }
+    }
+    shared.note_dirty(row);
+    Ok((left, Vec::new()))
+}
+
+/// A page of which the log speaks, with the low bits of the generation that it has at least; `None` while no disk is here that
+/// could tell.
+async fn page_in_reach(
+    shared: &Shared,
+    row: &Rc<Row>,
+    (column, index): (usize, usize),
+    minimum: u16,
+) -> Result<Option<Rc<Page>>, SpaceError> {
+    match shared.page_knowing(row, column, index, Knowledge::AtLeast(minimum)).await {
+        Ok(page) => Ok(Some(page)),
+        Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A block of which the log says what no flush has covered.
+pub(crate) struct OpenBlock {
+    pub(crate) column: usize,
+    pub(crate) block: u32,
+    pub(crate) page: Rc<Page>,
+    pub(crate) candidates: Candidates,
+    /// What it was when a flush covered it last; `None` while no disk is here that could tell.
+    pub(crate) base: Option<BlockState>,
+}
+
+/// Notes what blocks were when a flush covered them last. Each page is looked up once for all of its blocks: a row may have
+/// thousands that cannot be decided while disks are away, and everybody who comes asks again.
+#[pooled]
+async fn note_bases(shared: &Shared, row: &Rc<Row>, open: &mut [OpenBlock], below: Below) {
+    let mut latest: Option<((usize, usize), PageOnDisk)> = None;
+    for block in open {
+        let (index, entry) = place_in_page(block.block);
+        if below == Below::Memory || !block.candidates.iter().all(Candidate::is_in_doubt) {
+            block.base = Some(block.page.state(entry));
+            continue;
+        }
+        let place = (block.column, index);
+        let known = match latest.take() {
+            Some((other, known)) if other == place => known,
+            _ => {
+                // Both slots of each copy.
+                let mut frames = 0;
+                row.for_each_table(block.column, |_, _| frames += 2);
+                let _frames = shared.looks.take(frames).await;
+                shared.page_on_disk(row, place, &block.page).await
+            }
+        };
+        block.base = known.state(entry);
+        latest = Some((place, known));
+    }
+}
+
+impl OpenBlock {
+    /// What was said of it last.
+    pub(crate) fn newest(&self) -> BlockState {
+        self.candidates.last().map(|candidate| candidate.state).unwrap_or_default()
+    }
+
+    /// Notes what it is.
+    pub(crate) fn is(&self, decided: BlockState, shared: &Shared, row: &Rc<Row>, held: &Held) {
+        self.page.set(place_in_page(self.block).1, decided, shared.stamp(), shared.now(held));
+        // What the copies were given is in their caches until a flush.
+        let range = Range { first: self.block, count: 1 };
+        shared.note_unflushed(held.ticket(), row, self.column, range);
+    }
+
+    /// Decides what it holds, if its disks answer; what that took.
+    async fn decide(
+        &self,
+        shared: &Shared,
+        space: &Space,
+        row: &Rc<Row>,
+    ) -> Result<(Option<BlockState>, Recovery), SpaceError> {
+        let Self { column, block, candidates, base, .. } = self;
+        // What each slab has and one to give; taken in one go, as many look beside each other.
+        let slabs = row.with_slabs(*column, <[Slab]>::len) as u64;
+        let _frames = shared.looks.take(slabs + 1).await;
+        let mut part = Recovery::default();
+        let open: SmallVec<[Candidate; 4]> =
+            candidates.iter().filter(|candidate| !candidate.durable).copied().collect();
+        let decided = decide(shared, space, row, (*column, *block), *base, &open, &mut part).await?;
+        Ok((decided, part))
+    }
+}
+
+/// Bytes of one record of claims at which it is closed.
+const CANDIDATES_BYTES_MAX: usize = 64 * 1024;
+/// Candidates of blocks that follow each other, times blocks, that are said together.
+const CANDIDATES_TOGETHER_MAX: usize = 4096;
+/// Candidates of one block that are relogged: a record has room for as many. A block that was written over more often since
+/// the last flush, and whose disk kept none of the latest, counts as lost.
+const CANDIDATES_OF_BLOCK_MAX: usize = 1024;
+
+/// Keeps as many candidates of a block as are relogged: what a flush has covered, and the latest.
+pub(crate) fn keep_latest(candidates: &mut Candidates) {
+    let covered = usize::from(candidates.first().is_some_and(|candidate| candidate.durable));
+    let surplus = candidates.len().saturating_sub(CANDIDATES_OF_BLOCK_MAX);
+    candidates.drain(covered..covered + surplus);
+}
+
+/// Whether nothing is claimed of a block since the last flush but that it is lost.
+pub(crate) fn is_only_lost(candidates: &[Candidate]) -> bool {
+    candidates.iter().any(Candidate::is_in_doubt) && !candidates.iter().any(Candidate::is_of_an_open_write)
+}
+
+/// Has nothing that is claimed of a block excuse that it is taken as it is found; and if it is lost, says so behind all of that, which holds
+/// unless a copy turns up. Whether something else is claimed than before.
+pub(crate) fn abandon(candidates: &mut Candidates, is_lost: bool) -> bool {
+    let mut is_changed = candidates.iter().any(Candidate::has_intent);
+    candidates.iter_mut().for_each(|candidate| candidate.intent = false);
+    if let Some(last) = candidates.last().copied().filter(|last| is_lost && last.is_written()) {
+        candidates.push(last.lost());
+        keep_latest(candidates);
+        is_changed = true;
+    }
+    is_changed
+}
+
+/// What records of candidates are to the log before them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Restating {
+    /// They take the place of all that it says of these blocks.
+    Supersedes,
+    /// They are the last that it says.
+    Again,
+}
+
+/// Candidates as records: those that a flush has covered count as such again once the next flush has, the others stay
+/// in doubt. All candidates of a block are in one record, so that none is believed without the others.
+pub(crate) fn encode_candidates(
+    space: SpaceId,
+    row_index: u64,
+    candidates: &RowCandidates,
+    (restating, covered): (Restating, Covered),
+) -> Vec<Vec<u8>> {
+    let mut bodies = vec![Vec::new()];
+    for run in runs_of(candidates) {
+        if bodies.last().is_some_and(|body| body.len() > CANDIDATES_BYTES_MAX) {
+            bodies.push(Vec::new());
+        }
+        let Some(body) = bodies.last_mut() else { continue };
+        for (number, candidate) in run.is_same().iter().enumerate() {
+            let extent = BlockExtent {
+                space,
+                row_index,
+                row: candidate.row,
+                column: u8::try_from(run.column).unwrap_or(0),
+                first: run.first,
+                count: u32::try_from(run.blocks.len()).unwrap_or(0),
+                stamp: candidate.stamp,
+                state: 0,
+                intent: candidate.intent,
+                in_doubt: !candidate.durable,
+                supersedes: number == 0 && restating == Restating::Supersedes,
+                covered: candidate.durable && covered == Covered::Before,
+                generation: 0,
+            };
+            let states: Vec<BlockState> = run
+                .blocks
+                .iter()
+                .filter_map(|block| block.get(number))
+                .map(|candidate| candidate.state)
+                .collect();
+            push_extent(body, extent, &states, u64::from(candidate.generation));
+        }
+    }
+    bodies.retain(|body| !body.is_empty());
+    bodies
+}
+
+/// Blocks that follow each other and of which the same is claimed, but for checksums.
+struct CandidateRun<'a> {
+    column: usize,
+    first: u32,
+    blocks: Vec<&'a [Candidate]>,
+}
+
+impl CandidateRun<'_> {
+    fn is_same(&self) -> &[Candidate] {
+        self.blocks.first().copied().unwrap_or_default()
+    }
+
+    /// Whether a block may be said together with these.
+    fn takes(&self, column: usize, block: u32, candidates: &[Candidate]) -> bool {
+        let count = u32::try_from(self.blocks.len()).unwrap_or(u32::MAX);
+        let follows = self.column == column && self.first.checked_add(count) == Some(block);
+        let room = (self.blocks.len() + 1) * candidates.len().max(1) <= CANDIDATES_TOGETHER_MAX;
+        let same_page = place_in_page(self.first).0 == place_in_page(block).0;
+        let mut pairs = self.is_same().iter().zip(candidates);
+        let is_same =
+            self.is_same().len() == candidates.len() && pairs.all(|(one, other)| one.is_like(other));
+        follows && room && same_page && is_same
+    }
+}
+
+fn runs_of(candidates: &RowCandidates) -> Vec<CandidateRun<'_>> {
+    let mut runs: Vec<CandidateRun<'_>> = Vec::new();
+    for ((column, block), candidates) in candidates {
+        match runs.last_mut().filter(|run| run.takes(*column, *block, candidates)) {
+            Some(run) => run.blocks.push(candidates),
+            None => runs.push(CandidateRun { column: *column, first: *block, blocks: vec![candidates] }),
+        }
+    }
+    runs
+}
+
+/// The generation that each page must have at least: the latest that a record of one of its blocks names.
+fn minimum_generations(candidates: &RowCandidates) -> BTreeMap<(usize, usize), u16> {
+    let mut minimum_rates: BTreeMap<(usize, usize), u16> = BTreeMap::new();
+    for ((column, block), candidates) in candidates {
+        let minimum = minimum_rates
+            .entry((*column, place_in_page(*block).0))
+            .or_insert_with(|| candidates.first().map_or(0, |candidate| candidate.generation));
+        for candidate in candidates {
+            // Which of two is later shows in their difference, since a page is not written 32,768 times in between.
+            if candidate.generation.wrapping_sub(*minimum) < 1 << 15 {
+                *minimum = candidate.generation;
+            }
+        }
+    }
+    minimum_rates
+}
+
+/// The state of a block in doubt, given to all copies that are here; `None` while no disk is here that could tell.
+#[pooled]
+async fn decide(
+    shared: &Shared,
+    space: &Space,
+    row: &Rc<Row>,
+    (column, block): (usize, u32),
+    base: Option<BlockState>,
+    open: &[Candidate],
+    recovery: &mut Recovery,
+) -> Result<Option<BlockState>, SpaceError> {
+    let mut read = None;
+    let (rule, decision) = loop {
+        let facts = facts_of((space, row, column), base, open, read.as_deref());
+        match crate::in_doubt::decide(BLOCKS, &facts) {
+            (_, BlockDecision::ReadCopies) => {
+                read = Some(space.read_copies(row, column, block, HedgeDelay::Long).await);
+            }
+            decided => break decided,
+        }
+    };
+    tracing::trace!(rule, space = %space.name(), row = row.index, column, block, "a block in doubt");
+    let (Some(base), Some(copies)) = (base, read) else { return Ok(None) };
+    let newest = newest_known(base, open);
+    let is_reverted = decision == BlockDecision::Reverted;
+    let found = match decision {
+        BlockDecision::ReadCopies | BlockDecision::Defer => return Ok(None),
+        BlockDecision::Stands | BlockDecision::Reverted => first_match(base, open, &copies),
+        BlockDecision::AcceptedUnverified => {
+            let readable = copies.iter().find(|copy| copy.trusted && copy.result.is_ok());
+            readable.map(|copy| (BlockState::Valid(dolmen_checksum::crc32c(&copy.bytes)), Some(copy)))
+        }
+        BlockDecision::Torn | BlockDecision::DeclaredLost => Some((BlockState::Damaged, None)),
+        BlockDecision::CorruptHere | BlockDecision::Corrupt => Some((newest, None)),
+    };
+    let (state, good) = found.unwrap_or((newest, None));
+    recovery.decided += 1;
+    recovery.reverted += u64::from(is_reverted);
+    recovery.went_back += u64::from(has_reverted(open, state, decision));
+    if let Some(good) = good {
+        recovery.rewritten += u64::from(give_to_all(shared, space, &copies, &good.bytes).await?);
+    }
+    let event = |kind| data_loss(space, row, (column, block), kind);
+    match decision {
+        BlockDecision::ReadCopies
+        | BlockDecision::Defer
+        | BlockDecision::Stands
+        | BlockDecision::Reverted => {}
+        BlockDecision::AcceptedUnverified => {
+            recovery.accepted_unverified += 1;
+            shared.count(|counters| counters.accepted_unverified += 1);
+            shared.note_data_loss(event(DataLossKind::AcceptedUnverified));
+        }
+        BlockDecision::Torn => note_lost(shared, event(DataLossKind::Lost), recovery),
+        BlockDecision::DeclaredLost | BlockDecision::CorruptHere | BlockDecision::Corrupt => {
+            let is_here = decision == BlockDecision::CorruptHere;
+            let data_loss = event(if is_here { DataLossKind::CorruptHere } else { DataLossKind::Lost });
+            if space.cache_of(row).is_some() {
+                // The write cache may stand in for it, and it be half in place.
+                shared.unfound.borrow_mut().push(Unfound { row: Rc::clone(row), column, block, data_loss });
+            } else {
+                note_unfound(shared, data_loss, recovery);
+            }
+        }
+    }
+    Ok(Some(state))
+}
+
+/// Facts about a block with this base and these claims that no flush has covered, and about its copies once they were read.
+fn facts_of(
+    (space, row, column): (&Space, &Row, usize),
+    base: Option<BlockState>,
+    open: &[Candidate],
+    copies: Option<&[Copy]>,
+) -> BlockFacts {
+    let is_lost = |candidate: &Candidate| candidate.state == BlockState::Damaged;
+    let lost = match open.iter().filter(|candidate| is_lost(candidate)).count() {
+        0 => LostClaims::None,
+        count if count == open.len() => LostClaims::All,
+        _ if open.last().is_some_and(is_lost) => LostClaims::Last,
+        _ => LostClaims::Earlier,
+    };
+    let lost = match lost {
+        LostClaims::Last | LostClaims::All if mutation!(LossForgotten) => LostClaims::Earlier,
+        lost => lost,
+    };
+    let read = copies.unwrap_or_default();
+    let has_answered = |copy: &&Copy| !copy.result.is_err_and(is_silence);
+    let was_read = |slot| read.iter().filter(has_answered).any(|copy| copy.disk.slot() == slot);
+    BlockFacts {
+        base: match base {
+            None => Base::Unknown,
+            Some(BlockState::Never) => Base::Never,
+            Some(BlockState::Damaged) => Base::Damaged,
+            Some(BlockState::Valid(_)) => Base::Valid,
+        },
+        copies: match copies {
+            None => Copies::Unread,
+            Some(copies) if is_out_of_reach(copies) => Copies::Silent,
+            Some(copies) => Copies::Read(match_of(base.unwrap_or(BlockState::Damaged), open, copies)),
+        },
+        lost,
+        has_intent: open.iter().any(Candidate::has_intent),
+        is_relaxed: space.integrity_of(row.layout()) == Integrity::Relaxed,
+        is_readable: read.iter().any(|copy| copy.trusted && copy.result.is_ok()),
+        may_be_elsewhere: row.may_have_other_good(column, was_read),
+        has_cache: space.cache_of(row).is_some(),
+    }
+}
+
+/// Returns the newest candidate that a copy has, with that copy. *Never* needs none.
+fn first_match<'a>(
+    base: BlockState,
+    open: &[Candidate],
+    copies: &'a [Copy],
+) -> Option<(BlockState, Option<&'a Copy>)> {
+    let states = || open.iter().map(|candidate| candidate.state);
+    let matches = |state: BlockState| {
+        // A copy that misses other writes is as good for a block that it has.
+        let is_good = |copy: &&Copy| copy.result.is_ok() && matches_state(&copy.bytes, state);
+        let good = copies.iter().find(is_good).filter(|_| state != BlockState::Never);
+        (state == BlockState::Never || good.is_some()).then_some((state, good))
+    };
+    match mutation!(OldestStateWins) {
+        false => states().rev().chain([base]).find_map(matches),
+        true => [base].into_iter().chain(states()).find_map(matches),
+    }
+}
+
+/// Returns which candidate the first match is.
+fn match_of(base: BlockState, open: &[Candidate], copies: &[Copy]) -> FirstMatch {
+    match first_match(base, open, copies) {
+        None => FirstMatch::None,
+        Some((state, _)) if state == newest_known(base, open) => FirstMatch::NewestKnown,
+        Some((state, _)) if open.iter().any(|candidate| candidate.state == state) => FirstMatch::Older,
+        Some(_) => FirstMatch::Base,
+    }
+}
+
+/// Returns whether a block that is in this state has lost what it was when it was left in doubt.
+fn has_reverted(open: &[Candidate], state: BlockState, decision: BlockDecision) -> bool {
+    let is_found = matches!(decision, BlockDecision::Stands | BlockDecision::Reverted);
+    let newer = open.iter().rev().take_while(|candidate| !is_found || candidate.state != state);
+    newer.into_iter().any(Candidate::was_deferred)
+}
+
+/// A block of a strict space that no copy here verifies.
+pub(crate) struct Unfound {
+    row: Rc<Row>,
+    column: usize,
+    block: u32,
+    data_loss: DataLossEvent,
+}
+
+/// Notes what was not found of strict spaces, but for what their write caches have.
+pub(crate) fn note_all_unfound(
+    shared: &Shared,
+    cache_of: impl Fn(&Row) -> Option<Rc<Cache>>,
+    recovery: &mut Recovery,
+) {
+    for Unfound { row, column, block, data_loss } in shared.unfound.take() {
+        let Some(cache) = cache_of(&row) else { continue };
+        let is_cached = row.mappings.newest(row.shape.row_block(column, block)).is_some();
+        if !is_cached && !cache.unfinished.borrow().iter().any(|redo| redo.is_of(&row, block)) {
+            note_unfound(shared, data_loss, recovery);
+        }
+    }
+}
+
+/// Notes a block that no copy here verifies, and that nobody was writing over: it has rotted, and is lost unless one that is
+/// away is good.
+fn note_unfound(shared: &Shared, data_loss: DataLossEvent, recovery: &mut Recovery) {
+    match data_loss.kind {
+        DataLossKind::CorruptHere => {
+            recovery.corrupt_here += 1;
+            shared.note_data_loss(data_loss);
+        }
+        DataLossKind::Lost | DataLossKind::AcceptedUnverified | DataLossKind::TableLost => {
+            note_lost(shared, data_loss, recovery);
+        }
+    }
+}
+
+/// The newest state that is said of a block and is not that it is damaged.
+fn newest_known(durable: BlockState, open: &[Candidate]) -> BlockState {
+    let mut states = open.iter().rev().map(|candidate| candidate.state).chain([durable]);
+    states.find(|state| *state != BlockState::Damaged).unwrap_or(BlockState::Damaged)
+}
+
+fn data_loss(space: &Space, row: &Row, (column, block): (usize, u32), kind: DataLossKind) -> DataLossEvent {
+    let at = row.index * row.bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES;
+    DataLossEvent { space: space.id(), at, length: Bytes(BLOCK_BYTES), kind }
+}
+
+fn note_lost(shared: &Shared, data_loss: DataLossEvent, recovery: &mut Recovery) {
+    recovery.damaged += 1;
+    shared.count(|counters| counters.lost_blocks += 1);
+    shared.note_data_loss(data_loss);
+}
+
+/// Whether no copy can tell anything because the disks do not answer: then nothing may be concluded from silence.
+pub(crate) fn is_out_of_reach(copies: &[Copy]) -> bool {
+    let unresponsive = |copy: &Copy| copy.result.is_err_and(is_silence);
+    copies.iter().filter(|copy| copy.trusted).all(unresponsive)
+}
+
+/// Gives a block to every copy that has something else; whether there was one.
+#[pooled]
+pub(crate) async fn give_to_all(
+    shared: &Shared,
+    space: &Space,
+    copies: &[Copy],
+    content: &[u8],
+) -> Result<bool, SpaceError> {
+    if !shared.may_write() {
+        return Ok(false);
+    }
+    let mut rewritten = false;
+    for copy in copies.iter().filter(|copy| copy.result.is_err() || *copy.bytes != *content) {
+        rewritten = true;
+        let mut buffer = shared.pool.seams().metadata.take(content.len()).await;
+        buffer.copy_in(content);
+        let written = copy.disk.write(copy.at, buffer.freeze(), dolmen_block_io::Durability::Cached).await;
+        if written.is_err() {
+            tracing::warn!(space = %space.name(), disk = %copy.disk.name(), "a copy could not be brought up to date");
+            shared.pool.exclude(copy.disk.slot(), ExcludeReason::MissedWrite).await?;
+        }
+    }
+    Ok(rewritten)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::raw::STATE_VALID;
+    use dolmen_units::Epoch;
+
+    /// What these records say of a block, each settled or not, of an epoch and with a checksum.
+    fn candidates_of(records: &[(bool, u64, u32)]) -> Vec<(bool, Stamp, BlockState)> {
+        let mut row = RowCandidates::new();
+        for (is_durable, epoch, checksum) in records {
+            let extent = BlockExtent {
+                space: SpaceId(1),
+                row_index: 0,
+                row: RowId(1),
+                column: 0,
+                first: 5,
+                count: 1,
+                stamp: Stamp::of(Epoch(*epoch)),
+                state: STATE_VALID,
+                intent: false,
+                in_doubt: false,
+                supersedes: false,
+                covered: false,
+                generation: 0,
+            };
+            let mut body = extent.head().to_vec();
+            body.extend(checksum.to_le_bytes());
+            extents(&body).flatten().for_each(|read| add_candidates(*is_durable, read, u32::MAX, &mut row));
+        }
+        let candidates = row.into_values().flatten();
+        candidates.map(|candidate| (candidate.durable, candidate.stamp, candidate.state)).collect()
+    }
+
+    #[test]
+    fn a_late_record_of_an_older_epoch_makes_no_stamp_older() {
+        let is = |durable, epoch, checksum| (durable, Stamp::of(Epoch(epoch)), BlockState::Valid(checksum));
+        assert_eq!(candidates_of(&[(true, 7, 1), (true, 6, 1)]), [is(true, 7, 1)]);
+        assert_eq!(candidates_of(&[(true, 6, 1), (false, 7, 1), (true, 6, 1)]), [is(true, 7, 1)]);
+        assert_eq!(candidates_of(&[(true, 6, 1), (true, 7, 1)]), [is(true, 7, 1)]);
+        // Other content is another write, which has its own.
+        assert_eq!(candidates_of(&[(true, 7, 1), (true, 6, 2)]), [is(true, 6, 2)]);
+        assert_eq!(candidates_of(&[(true, 6, 1), (false, 7, 2)]), [is(true, 6, 1), is(false, 7, 2)]);
+    }
+}

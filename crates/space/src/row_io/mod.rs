@@ -1,0 +1,8 @@
+//! Reads and writes of one row: copies, stripes, headers, and who misses what.
+
+pub(crate) mod absence;
+pub(crate) mod header;
+pub(crate) mod read_hedging;
+pub(crate) mod room;
+pub(crate) mod slot_switch;
+pub(crate) mod stripe_read;

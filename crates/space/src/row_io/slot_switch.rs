@@ -1,0 +1,336 @@
+//! Stripes of a row and its shadow row that alternate between the two: each has a slot in either, and what is written over it goes
+//! to the one that it is not in (docs/design/0026).
+//!
+//! Invariants:
+//! - A write to one slot says of the other, in the same record, that the stripe is not there, and nobody believes one half of that
+//!   alone: the stripe is in its target if that stands, else where it was.
+//! - A target is never written, and a flush has covered that.
+//!
+//! Left to others: what a crash leaves of it (`in_flight`); which rows have shadow rows (`shadow_rows`).
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::rc::Rc;
+
+use dolmen_future_pool::pooled;
+use dolmen_journal::Wait;
+use dolmen_mutation::mutation;
+
+use crate::facade::shared::{FlushPoint, Shared, by_page, place_in_page, push_extent};
+use crate::facade::space::Space;
+use crate::facade::write::{Body, Pages, Parts, RecordExtra, find, places_of};
+use crate::format::error::SpaceError;
+use crate::format::record::BlockState;
+use crate::layout::Covered;
+use crate::resolution::reach::BlocksOfRows;
+use crate::resources::locks::Range;
+use crate::resources::tickets::Held;
+use crate::table::page::WriteClass;
+use crate::table::row::Row;
+
+/// Notes of stripes that are kept before those are looked for that a flush has covered.
+const MOVED_USUAL: usize = 32;
+
+/// Where whole stripes go in place at once.
+pub(crate) enum Slot {
+    /// Nowhere: the write cache takes them.
+    None,
+    /// Some to one slot and some to the other, or nobody can tell: one by one.
+    Apart,
+    /// To a slot that a flush has to free first.
+    AfterFlush,
+    /// Back to the row, once its shadow row is no more only for the stream that has brought them.
+    OfStream,
+    /// To the row, once it says that it has them no more: they are in its shadow row, as a flush has covered.
+    Detached(Rc<Row>),
+    /// To the row or its shadow row, whatever the other has of them.
+    In(Rc<Row>),
+    /// To the one, and the other says that it has them no more.
+    Switch { target: Rc<Row>, source: Rc<Row> },
+}
+
+/// What is known of a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Freedom {
+    /// A flush has covered that it is never written.
+    Free,
+    /// It is never written, which no flush has covered.
+    Unflushed,
+    Taken,
+}
+
+/// Stripes of a row and its shadow row that were written in place as a whole, until a flush has covered that: none of them flips
+/// before. Their claims would else be of three versions, of which a crash may leave none.
+#[derive(Default)]
+pub(crate) struct Moved(RefCell<Vec<(Range, FlushPoint)>>);
+
+impl Moved {
+    /// Notes stripes that were written, or may have been, by now.
+    pub(crate) fn note(&self, lines: Range, shared: &Shared) {
+        let mut moved = self.0.borrow_mut();
+        if moved.len() >= MOVED_USUAL && moved.len().is_power_of_two() {
+            moved.retain(|(_, flush_point)| !shared.has_covered(*flush_point));
+        }
+        moved.push((lines, shared.flush_point()));
+    }
+
+    /// Whether no flush has covered what was written of some of these stripes.
+    fn has_open(&self, lines: Range, shared: &Shared) -> bool {
+        let mut moved = self.0.borrow_mut();
+        moved.retain(|(_, flush_point)| !shared.has_covered(*flush_point));
+        moved.iter().any(|(other, _)| other.overlaps(lines))
+    }
+}
+
+/// Stripes that leave one slot for the other.
+pub(crate) struct SlotSwitch {
+    source: Rc<Row>,
+    lines: Range,
+    /// Pages of the source.
+    pages: Pages,
+}
+
+impl Space {
+    /// Where whole stripes of a row go, which hold these parts. The caller holds their lock.
+    #[pooled]
+    pub(crate) async fn slot_of(
+        &self,
+        row: &Rc<Row>,
+        lines: std::ops::Range<u32>,
+        parts: &Parts,
+    ) -> Result<Slot, SpaceError> {
+        let Some(shadow) = row.shadow() else {
+            return Ok(match self.freedom_of(row, parts).await? {
+                Freedom::Free => Slot::In(Rc::clone(row)),
+                Freedom::Unflushed | Freedom::Taken => Slot::None,
+            });
+        };
+        let Some(is_shadows) = self.are_shadows(&shadow, lines.clone()).await? else {
+            return Ok(Slot::Apart);
+        };
+        if !is_shadows && self.freedom_of(row, parts).await? == Freedom::Free {
+            return Ok(Slot::In(Rc::clone(row)));
+        }
+        let goes = self.shadows.alternates(row);
+        if is_shadows && !goes {
+            return Ok(Slot::OfStream);
+        }
+        let (target, source) = if is_shadows { (Rc::clone(row), shadow) } else { (shadow, Rc::clone(row)) };
+        let range = Range { first: lines.start, count: lines.end - lines.start };
+        let is_open = goes && row.moved.has_open(range, &self.shared) && !mutation!(SlotBeforeFlush);
+        Ok(match self.freedom_of(&target, parts).await? {
+            Freedom::Free | Freedom::Unflushed if is_open => Slot::AfterFlush,
+            Freedom::Free if goes => Slot::Switch { target, source },
+            Freedom::Free => Slot::In(target),
+            Freedom::Unflushed => Slot::AfterFlush,
+            // A stream has brought them, and left what the row had.
+            Freedom::Taken if is_shadows && !is_open => Slot::Detached(target),
+            Freedom::Taken if is_shadows => Slot::AfterFlush,
+            Freedom::Taken => Slot::Apart,
+        })
+    }
+
+    /// Whether stripes are a shadow row's, all of them or none; `None` where some are and others not, or nobody can tell.
+    pub(crate) async fn are_shadows(
+        &self,
+        shadow: &Rc<Row>,
+        lines: std::ops::Range<u32>,
+    ) -> Result<Option<bool>, SpaceError> {
+        let mut are = None;
+        for stripe in lines {
+            let is = match self.parity_of_shadow(shadow, stripe).await {
+                Ok(BlockState::Valid(_)) => true,
+                Ok(BlockState::Never) => false,
+                Ok(BlockState::Damaged) | Err(SpaceError::Unreadable { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            if are.is_some_and(|are| are != is) {
+                return Ok(None);
+            }
+            are = Some(is);
+        }
+        Ok(are)
+    }
+
+    async fn freedom_of(&self, row: &Rc<Row>, parts: &Parts) -> Result<Freedom, SpaceError> {
+        let pages = match self.pages_of(row, places_of(parts)).await {
+            Ok(pages) => pages,
+            Err(SpaceError::Unreadable { .. }) => return Ok(Freedom::Taken),
+            Err(error) => return Err(error),
+        };
+        let held = self.shared.tickets.begin();
+        let is_never = || {
+            let mut blocks = places_of(parts)
+                .flat_map(|(column, range)| range.blocks().map(move |block| (column, block)))
+                .filter_map(|(column, block)| find(&pages, column, block));
+            blocks.all(|(page, entry)| page.state(entry) == BlockState::Never)
+        };
+        Ok(match self.class_of(places_of(parts), &pages, &held) {
+            WriteClass::Fresh => Freedom::Free,
+            _ if !is_never() => Freedom::Taken,
+            _ if mutation!(SlotBeforeFlush) => Freedom::Free,
+            _ => Freedom::Unflushed,
+        })
+    }
+
+    /// Whether a stripe may be put into a slot: nothing is there, and a flush has covered that. The caller holds its lock.
+    pub(crate) async fn is_slot_free(&self, row: &Rc<Row>, stripe: u32) -> Result<bool, SpaceError> {
+        if row.moved.has_open(Range { first: stripe, count: 1 }, &self.shared) {
+            return Ok(false);
+        }
+        let mut pages = Pages::new();
+        for (column, _) in columns_of(row, Range { first: stripe, count: 1 }) {
+            let (index, _) = place_in_page(stripe);
+            pages.push((column, index, self.shared.page(row, column, index).await?));
+        }
+        let held = self.shared.tickets.begin();
+        let places = columns_of(row, Range { first: stripe, count: 1 });
+        Ok(self.class_of(places, &pages, &held) == WriteClass::Fresh)
+    }
+
+    /// A flip of stripes of which a row is the source; not where nobody here can tell what it has. The caller holds their lock.
+    #[pooled]
+    pub(crate) async fn switch_from(
+        &self,
+        source: Rc<Row>,
+        lines: Range,
+    ) -> Result<Option<SlotSwitch>, SpaceError> {
+        let pages = match self.pages_of(&source, columns_of(&source, lines)).await {
+            Err(SpaceError::Unreadable { .. }) => return Ok(None),
+            pages => pages?,
+        };
+        self.shared.commit_absences(&source).await?;
+        Ok(Some(SlotSwitch { source, lines, pages }))
+    }
+
+    /// Writes whole stripes with parity to a slot of theirs that is free; whether it did. The caller holds their lock.
+    #[pooled]
+    pub(crate) async fn write_to_slot(
+        &self,
+        row: &Rc<Row>,
+        slot: Slot,
+        lines: Range,
+        parts: Parts,
+    ) -> Result<bool, SpaceError> {
+        let (target, source) = match slot {
+            Slot::In(target) => (target, None),
+            Slot::Switch { target, source } => (target, Some(source)),
+            Slot::None | Slot::Apart | Slot::AfterFlush | Slot::OfStream | Slot::Detached(_) => {
+                return Ok(false);
+            }
+        };
+        let switch = match source {
+            Some(source) => match self.switch_from(source, lines).await? {
+                None => return Ok(false),
+                switch => switch,
+            },
+            None => None,
+        };
+        self.shared.commit_absences(&target).await?;
+        if !self.survives(&target, &parts, &[]) {
+            return Ok(false);
+        }
+        let extra = switch.as_ref().map_or(RecordExtra::Nothing, RecordExtra::SlotSwitch);
+        let written = self.write_parts(&target, parts, extra).await;
+        if row.shadow().is_some() {
+            row.moved.note(lines, &self.shared);
+        }
+        written?;
+        self.note_moved(row, &target, lines.count, switch.is_some());
+        Ok(true)
+    }
+
+    /// Says of stripes that a stream has brought to a shadow row that the row has them no more; not where nobody here can tell what
+    /// it has. The caller holds their lock.
+    pub(crate) async fn leave_slots(&self, row: &Rc<Row>, lines: Range) -> Result<bool, SpaceError> {
+        let Some(switch) = self.switch_from(Rc::clone(row), lines).await? else { return Ok(false) };
+        let held = self.shared.tickets.begin();
+        let mut body = Body::new();
+        switch.add_to(&self.shared, &mut body);
+        self.shared.record(&body, Wait::Written).await?;
+        switch.apply(&self.shared, &held);
+        drop(held);
+        row.moved.note(lines, &self.shared);
+        Ok(true)
+    }
+}
+
+/// Stripes of a row, by column: those that are longer than others have more.
+fn columns_of(row: &Row, lines: Range) -> impl Iterator<Item = (usize, Range)> + use<> {
+    let shape = row.shape;
+    (0..shape.columns()).filter_map(move |column| {
+        let count = lines.count.min(shape.column_blocks(column).saturating_sub(lines.first));
+        (count > 0).then_some((column, Range { count, ..lines }))
+    })
+}
+
+impl fmt::Debug for SlotSwitch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Flip({:?} from {:?})", self.lines, self.source)
+    }
+}
+
+impl SlotSwitch {
+    /// Adds to a record that the source has the stripes no more.
+    pub(crate) fn add_to(&self, shared: &Shared, body: &mut Body) {
+        let stamp = shared.stamp();
+        for (column, range) in columns_of(&self.source, self.lines) {
+            for range in by_page(range) {
+                let extent = shared.extent(&self.source, column, range, stamp);
+                let page = find(&self.pages, column, range.first);
+                let generation = page.map_or(0, |(page, _)| page.durable_generation());
+                push_extent(body, extent, &[BlockState::Never], generation);
+            }
+        }
+    }
+
+    /// The record is written and the target has the stripes.
+    pub(crate) fn apply(&self, shared: &Shared, held: &Held) {
+        let (stamp, now) = (shared.stamp(), shared.now(held));
+        for (column, range) in columns_of(&self.source, self.lines) {
+            for (page, entry) in range.blocks().filter_map(|block| find(&self.pages, column, block)) {
+                page.set(entry, BlockState::Never, stamp, now);
+            }
+            shared.note_unflushed(held.ticket(), &self.source, column, range);
+        }
+        shared.note_dirty(&self.source);
+    }
+
+    /// It came to nothing: relogs what the source has.
+    pub(crate) async fn relog_source(&self, shared: &Shared, held: &Held) -> Result<(), SpaceError> {
+        if mutation!(FailedSwitchKeeps) {
+            return Ok(());
+        }
+        let unflushed = shared.unflushed_of(&self.source);
+        for (column, range) in columns_of(&self.source, self.lines) {
+            let blocks: Vec<u32> = range.blocks().collect();
+            let covered = |block| match unflushed.contains(&(column, block)) {
+                true => Covered::ByTheNextFlush,
+                false => Covered::Before,
+            };
+            shared.record_blocks_again(&self.source, (column, &blocks), covered, held.ticket()).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Blocks of the sources of flips whose targets are among these blocks, where no flush has covered the flips.
+    pub(crate) fn sources_of(&self, targets: &BlocksOfRows) -> BlocksOfRows {
+        let mut sources = BlocksOfRows::new();
+        if mutation!(SourceNotKept) {
+            return sources;
+        }
+        for (row, blocks) in targets.values() {
+            let Some(partner) = row.partner() else { continue };
+            let lines: BTreeSet<u32> = blocks.iter().map(|(_, stripe)| *stripe).collect();
+            let of_row = self.unflushed_sources(&partner, &lines);
+            if !of_row.is_empty() {
+                let key = (partner.space, partner.index, partner.id);
+                sources.insert(key, (partner, of_row));
+            }
+        }
+        sources
+    }
+}

@@ -1,0 +1,7 @@
+//! Rows, their pages and the mappings of what is cached.
+
+pub(crate) mod mapping;
+pub(crate) mod moving;
+pub(crate) mod page;
+pub(crate) mod pages;
+pub(crate) mod row;

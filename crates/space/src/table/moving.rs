@@ -1,0 +1,112 @@
+//! A row of which a conversion shadow is made (docs/design/0020): what clients change in it meanwhile, and who waits while it is
+//! held.
+//!
+//! Invariants:
+//! - A block is noted under its lock, by whoever changes it: so who takes what was noted, and then waits for the block's lock
+//!   once, reads what it has become.
+//! - Who waits for a row that is held has no lock, no room and no ticket. Behind its lock, whoever changes a row looks whether it
+//!   is held, and lets go.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use dolmen_block_io::sync::Notify;
+
+use crate::resources::locks::Range;
+use crate::table::row::Row;
+
+/// What is known of a row of which a conversion shadow is made.
+pub(crate) struct Moving {
+    /// A bit for each block.
+    touched: RefCell<Vec<u64>>,
+    is_held: Cell<bool>,
+    notify: Notify,
+}
+
+impl Moving {
+    fn release(&self) {
+        self.is_held.set(false);
+        self.notify.notify_all();
+    }
+}
+
+/// Has a row note what changes in it, until this is dropped.
+pub(crate) struct Watch {
+    row: Rc<Row>,
+    moving: Rc<Moving>,
+}
+
+impl Watch {
+    /// The blocks that were changed since this was asked last.
+    pub(crate) fn take_touched(&self) -> Vec<Range> {
+        let words = std::mem::take(&mut *self.moving.touched.borrow_mut());
+        *self.moving.touched.borrow_mut() = vec![0; words.len()];
+        let mut ranges: Vec<Range> = Vec::new();
+        let is_touched =
+            |block: &u32| words.get(*block as usize / 64).is_some_and(|word| word >> (block % 64) & 1 == 1);
+        for block in (0..self.row.shape.row_blocks()).filter(is_touched) {
+            match ranges.last_mut().filter(|last| last.first + last.count == block) {
+                Some(last) => last.count += 1,
+                None => ranges.push(Range { first: block, count: 1 }),
+            }
+        }
+        ranges
+    }
+
+    /// Whether nothing was changed since.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.moving.touched.borrow().iter().all(|word| *word == 0)
+    }
+
+    /// Has whoever would change the row wait, and waits until those are done who are at it.
+    pub(crate) async fn hold(&self) {
+        self.moving.is_held.set(true);
+        drop(self.row.locks.lock(Range { first: 0, count: self.row.shape.row_blocks() }).await);
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.row.moving.borrow_mut().take();
+        self.moving.release();
+    }
+}
+
+impl Row {
+    /// Has the row note what changes in it. One watch at a time.
+    pub(crate) fn watch(self: &Rc<Self>) -> Watch {
+        let words = (self.shape.row_blocks() as usize).div_ceil(64);
+        let moving = Rc::new(Moving {
+            touched: RefCell::new(vec![0; words]),
+            is_held: Cell::new(false),
+            notify: Notify::new(),
+        });
+        *self.moving.borrow_mut() = Some(Rc::clone(&moving));
+        Watch { row: Rc::clone(self), moving }
+    }
+
+    /// Notes that blocks are about to change. The caller holds their lock, or no task knows the row yet.
+    pub(crate) fn touch(&self, range: Range) {
+        let moving = self.moving.borrow();
+        let Some(moving) = &*moving else { return };
+        let mut touched = moving.touched.borrow_mut();
+        for block in range.first..range.first + range.count {
+            if let Some(word) = touched.get_mut(block as usize / 64) {
+                *word |= 1 << (block % 64);
+            }
+        }
+    }
+
+    /// Whether nobody may change the row now.
+    pub(crate) fn is_held(&self) -> bool {
+        self.moving.borrow().as_ref().is_some_and(|moving| moving.is_held.get())
+    }
+
+    /// Waits while the row is held; whether it was. It may be another row by then.
+    pub(crate) async fn wait_while_held(&self) -> bool {
+        let moving = self.moving.borrow().clone();
+        let Some(moving) = moving.filter(|moving| moving.is_held.get()) else { return false };
+        moving.notify.wait_for(|| (!moving.is_held.get()).then_some(())).await;
+        true
+    }
+}

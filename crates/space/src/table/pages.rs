@@ -1,0 +1,843 @@
+//! Table pages: read when needed, written back before the log is trimmed.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use dolmen_block_io::sync::join_all;
+use dolmen_block_io::{DeviceError, Durability};
+use dolmen_buffer::Buffer;
+use dolmen_future_pool::pooled;
+use dolmen_mutation::mutation;
+use dolmen_pool::{Disk, ExcludeReason, LocalFuture, PoolError, TableOwner};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot, Lsn};
+use smallvec::SmallVec;
+
+use crate::facade::read::is_silence;
+use crate::facade::shared::{DataLossEvent, DataLossKind, Shared};
+use crate::format::error::{SpaceError, UnreadableReason};
+use crate::format::raw::PAGE_BYTES;
+use crate::format::record::BlockState;
+use crate::format::salvage::ranges_of_page;
+use crate::in_doubt::pages::{PAGES, PageCopies, PageDecision, PageFacts, TrustedHolders};
+use crate::layout::Unit;
+use crate::resolution::log_forward::Homeless;
+use crate::row_io::read_hedging::{HedgeDelay, hedge_delay};
+use crate::table::page::{Page, PageName};
+use crate::table::row::{Row, Slab, TablePlace};
+
+/// Pages in memory above which idle ones are dropped: 64 MiB.
+const PAGES_MAX: usize = 16 * 1024;
+/// Table pages of a row that are written at once, at most: each holds a small frame of the metadata arena.
+const TABLE_WRITES_MAX: usize = 64;
+/// Rows whose tables are written under one turn. They lie on other disks, and whoever else wants the turn waits for them.
+const TABLE_ROWS: usize = 64;
+/// Pages that differ from what their disks have, and so cannot be dropped, above which tables are written back although the log
+/// has room. Fewer would be written back again and again by whoever writes all over a space: each time with both its copies.
+const DIRTY_PAGES_MAX: usize = PAGES_MAX;
+
+/// A page that was given to its disks in a write-back.
+struct GivenPage {
+    row: Rc<Row>,
+    column: usize,
+    index: usize,
+    page: Rc<Page>,
+}
+
+/// What became of the tables of rows in a write-back.
+#[derive(Default)]
+struct TablesWritten {
+    given: Vec<GivenPage>,
+    /// Columns with pages that stay in memory.
+    kept_back: Vec<(Rc<Row>, usize)>,
+}
+
+impl TablesWritten {
+    fn extend(&mut self, other: Self) {
+        let Self { given, kept_back } = other;
+        self.given.extend(given);
+        self.kept_back.extend(kept_back);
+    }
+}
+
+/// A copy of a page as it was found on a disk.
+struct FoundPage {
+    disk: Rc<Disk>,
+    slab: Slab,
+    place: TablePlace,
+    /// The newer of its valid slots.
+    newest: Option<(Page, u64)>,
+    /// Whether both slots are valid. One that is not was either being written when power failed, or has rotted; and if it
+    /// was the newer one, the other is out of date.
+    whole: bool,
+}
+
+impl FoundPage {
+    fn generation(&self) -> Option<u64> {
+        self.newest.as_ref().map(|(_, generation)| *generation)
+    }
+
+    /// Whether it says something else than another copy of the same number.
+    fn contradicts(&self, other: &Self) -> bool {
+        matches!((&self.newest, &other.newest), (Some((one, generation)), Some((another, of_other)))
+            if generation == of_other && !one.is_same(another))
+    }
+
+    /// Whether its newest slot can be believed to be the newest that was ever flushed.
+    fn is_believed(&self, knowledge: Knowledge) -> bool {
+        match (knowledge, self.generation()) {
+            (_, None) => false,
+            (Knowledge::Quiet, Some(_)) => self.whole,
+            // Low bits are enough: a page is not written 32,768 times between two trims of the log.
+            (Knowledge::AtLeast(minimum), Some(found)) => {
+                let [low, high, ..] = found.to_le_bytes();
+                u16::from_le_bytes([low, high]).wrapping_sub(minimum) < 1 << 15
+            }
+        }
+    }
+}
+
+/// A page of a table, as far as disks that hold everything tell.
+pub(crate) enum PageOnDisk {
+    /// None of them answers.
+    Away,
+    /// None was written yet.
+    Blank,
+    /// No copy can be believed.
+    Lost,
+    Found(Box<Page>),
+}
+
+impl PageOnDisk {
+    /// What it says of a block; `None` where nobody answers.
+    pub(crate) fn state(&self, entry: usize) -> Option<BlockState> {
+        match self {
+            Self::Away => None,
+            Self::Blank => Some(BlockState::Never),
+            Self::Lost => Some(BlockState::Damaged),
+            Self::Found(page) => Some(page.state(entry)),
+        }
+    }
+}
+
+/// What is known of a page beside its slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Knowledge {
+    /// No write-back was under way when the pool was opened: a slot that is not valid has rotted.
+    Quiet,
+    /// The log speaks of the page, which has at least the generation with these low bits: a slot that is not valid may be
+    /// one that was being written.
+    AtLeast(u16),
+}
+
+/// Returns how many of the trusted slabs that should have a page have answered, of which these copies were found.
+fn trusted_holders(row: &Row, column: usize, found: &[FoundPage]) -> TrustedHolders {
+    let was_read = |slab: &Slab| found.iter().any(|copy| copy.slab.disk == slab.disk);
+    if row.has_table_on(column, |slab| slab.stale.is_none() && !was_read(slab)) {
+        return TrustedHolders::SomeSilent;
+    }
+    match found.iter().any(|copy| copy.slab.stale.is_none()) {
+        true => TrustedHolders::AllAnswered,
+        false => TrustedHolders::None,
+    }
+}
+
+/// The slot that a generation of a page is written to.
+fn slot_of(page: &Page, generation: u64) -> u64 {
+    let main_location = !page.is_unpaired() && mutation!(PageInPlace);
+    if main_location { 0 } else { generation }
+}
+
+impl Shared {
+    pub(crate) fn page_name(&self, row: &Row, column: usize, index: usize) -> PageName {
+        PageName {
+            pool: self.pool.id(),
+            row: row.id,
+            column: u16::try_from(column).unwrap_or(0),
+            index: u32::try_from(index).unwrap_or(0),
+        }
+    }
+
+    /// A page of a row's tables. If no copy of it can be believed, a page that calls every block damaged.
+    ///
+    /// # Errors
+    /// [`SpaceError::Unreadable`] when the disks that hold it are absent.
+    pub(crate) async fn page(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        index: usize,
+    ) -> Result<Rc<Page>, SpaceError> {
+        self.page_knowing(row, column, index, Knowledge::Quiet).await
+    }
+
+    /// As [`page`](Self::page), with what recovery knows of it.
+    pub(crate) async fn page_knowing(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        index: usize,
+        knowledge: Knowledge,
+    ) -> Result<Rc<Page>, SpaceError> {
+        loop {
+            if let Some(page) = row.page(column, index) {
+                return Ok(page);
+            }
+            // A turn that comes to nothing is one in which somebody else had the page or wrote it.
+            if let Some(page) = self.load_page(row, column, index, knowledge).await? {
+                return Ok(page);
+            }
+        }
+    }
+
+    /// A page from its disks, whose copies are the same afterwards; `None` when it came into memory or was written meanwhile.
+    /// What was read may then be of the past, though every slot of it is sound: believed, it would bring an older table back,
+    /// and given to other copies, it would take the place of what a flush has covered.
+    #[pooled]
+    async fn load_page(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        index: usize,
+        knowledge: Knowledge,
+    ) -> Result<Option<Rc<Page>>, SpaceError> {
+        let seals = row.seals.get();
+        let is_overtaken = || row.seals.get() != seals || row.page(column, index).is_some();
+        let believed = |copy: &FoundPage| copy.slab.stale.is_none() && copy.is_believed(knowledge);
+        let mut facts = PageFacts {
+            is_formatted: row.is_formatted(),
+            is_overtaken: false,
+            is_detached: false,
+            copies: PageCopies::Unread,
+        };
+        let mut found = Vec::new();
+        let (rule, decision) = loop {
+            match crate::in_doubt::decide(PAGES, &facts) {
+                (_, PageDecision::ReadCopies) => {
+                    // A recovery wants all that there is.
+                    found = match knowledge {
+                        Knowledge::Quiet => self.find_page_soon(row, column, index, believed).await,
+                        Knowledge::AtLeast(_) => self.find_page(row, column, index, HedgeDelay::Long).await.0,
+                    };
+                    facts.is_overtaken = is_overtaken();
+                    facts.is_detached = row.freed.get();
+                    facts.copies = match found.iter().any(believed) {
+                        true => PageCopies::Current,
+                        false => PageCopies::NoneCurrent(trusted_holders(row, column, &found)),
+                    };
+                }
+                decided => break decided,
+            }
+        };
+        tracing::trace!(rule, row = row.index, column, index, "a page");
+        let newest = match decision {
+            PageDecision::Blank => return Ok(Some(self.keep(row, column, index, Page::blank()))),
+            PageDecision::Again => return Ok(None),
+            PageDecision::ReadCopies | PageDecision::Away => {
+                let first = crate::format::raw::PAGE_ENTRIES * index;
+                return Err(self.unreadable(row, column, first, UnreadableReason::Absent));
+            }
+            PageDecision::Lost => return Ok(Some(self.lost_page(row, column, index, &found))),
+            PageDecision::Newest => {
+                found.iter_mut().filter(|copy| believed(copy)).max_by_key(|copy| copy.generation())
+            }
+        };
+        let Some((page, generation)) =
+            newest.and_then(|copy| copy.newest.take().inspect(|_| copy.whole = true))
+        else {
+            unreachable!("a page that is believed has a generation");
+        };
+        // Its own copy has given its page away. The others are as good if they have the same one and both slots; a copy
+        // that was torn in a write-back is mended by the next one, which recovery asks for.
+        let quiet = knowledge == Knowledge::Quiet;
+        let chosen = |copy: &FoundPage| copy.whole && copy.newest.is_none();
+        let as_good = |copy: &FoundPage| copy.generation() == Some(generation) && (copy.whole || !quiet);
+        found.retain(|copy| !chosen(copy) && !as_good(copy));
+        if !found.is_empty() {
+            let _exclusive = self.table_mutex.take().await;
+            // Whoever had the turn before may have been a write-back of this very page.
+            if is_overtaken() {
+                return Ok(None);
+            }
+            if !row.freed.get() {
+                // A crash in a write-back leaves copies of which one is newer, or that have one slot: no fault of a disk.
+                let is_error = |copy: &FoundPage| quiet || copy.newest.is_none();
+                self.heal_page(&found, (row, column, index), &page, is_error).await;
+            }
+        }
+        Ok(Some(self.keep(row, column, index, page)))
+    }
+
+    /// A page of a table as it is on the disks, beside the one in memory.
+    #[pooled]
+    pub(crate) async fn page_on_disk(
+        &self,
+        row: &Rc<Row>,
+        (column, index): (usize, usize),
+        in_memory: &Page,
+    ) -> PageOnDisk {
+        let [low, high, ..] = in_memory.durable_generation().to_le_bytes();
+        let knowledge = Knowledge::AtLeast(u16::from_le_bytes([low, high]));
+        let believed = |copy: &FoundPage| copy.slab.stale.is_none() && copy.is_believed(knowledge);
+        let mut facts = PageFacts {
+            is_formatted: row.is_formatted(),
+            is_overtaken: false,
+            is_detached: false,
+            copies: PageCopies::Unread,
+        };
+        let mut found = Vec::new();
+        let decision = loop {
+            match crate::in_doubt::decide(PAGES, &facts).1 {
+                PageDecision::ReadCopies => {
+                    found = self.find_page(row, column, index, HedgeDelay::Long).await.0;
+                    facts.copies = match found.iter().any(believed) {
+                        true => PageCopies::Current,
+                        false => PageCopies::NoneCurrent(trusted_holders(row, column, &found)),
+                    };
+                }
+                decision => break decision,
+            }
+        };
+        match decision {
+            PageDecision::Blank => PageOnDisk::Blank,
+            PageDecision::ReadCopies | PageDecision::Again | PageDecision::Away => PageOnDisk::Away,
+            PageDecision::Lost => PageOnDisk::Lost,
+            PageDecision::Newest => {
+                let newest = found.into_iter().filter(believed).filter_map(|copy| copy.newest);
+                let newest = newest.max_by_key(|(_, generation)| *generation);
+                newest.map_or(PageOnDisk::Lost, |(page, _)| PageOnDisk::Found(Box::new(page)))
+            }
+        }
+    }
+
+    /// Looks at all copies of a page, also of one that is in memory: what is believed only while nobody reads it from a disk
+    /// is lost with the next copy. Copies that lack something are given what a whole one has; where none is, the page is
+    /// rewritten.
+    #[pooled]
+    pub(crate) async fn verify_page(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        index: usize,
+    ) -> Result<(), SpaceError> {
+        let page = match self.page(row, column, index).await {
+            Ok(page) => page,
+            Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        // No write-back comes between, so that what is durable is what should be there.
+        let _exclusive = self.table_mutex.take().await;
+        if row.freed.get() || !row.is_formatted() {
+            return Ok(());
+        }
+        let (found, _) = self.find_page(row, column, index, HedgeDelay::Long).await;
+        let is_good = |copy: &FoundPage| copy.whole && copy.generation() == Some(page.sealed_generation());
+        let trusted = |copy: &&FoundPage| copy.slab.stale.is_none();
+        if found.iter().filter(trusted).all(is_good) {
+            let first = found.iter().find(trusted);
+            if self.may_write()
+                && found.iter().filter(trusted).zip(first).any(|(copy, first)| copy.contradicts(first))
+            {
+                // One of them has the number of a write-back that came to nothing.
+                page.write_again(true);
+                self.note_dirty(row);
+            }
+            return Ok(());
+        }
+        let (mut good, lacking): (Vec<FoundPage>, Vec<FoundPage>) =
+            found.into_iter().filter(|copy| copy.slab.stale.is_none()).partition(is_good);
+        match good.first_mut().and_then(|copy| copy.newest.take()) {
+            Some((whole, _)) => self.heal_page(&lacking, (row, column, index), &whole, |_| true).await,
+            None if self.may_write() && !lacking.is_empty() => {
+                // The next generation goes to the slot that is bad. Both are written only where both are.
+                let known = |copy: &FoundPage| {
+                    copy.generation().is_some_and(|generation| generation >= page.durable_generation())
+                };
+                page.write_again(!lacking.iter().any(known));
+                self.note_dirty(row);
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Returns a page that calls all its blocks damaged, and notes that: no copy of it can be believed.
+    fn lost_page(&self, row: &Rc<Row>, column: usize, index: usize, found: &[FoundPage]) -> Rc<Page> {
+        let generation = found.iter().filter_map(FoundPage::generation).max().unwrap_or(0);
+        self.count(|counters| counters.lost_pages += 1);
+        for blocks in ranges_of_page(&row.shape, column, index) {
+            let at = row.index * row.bytes() + blocks.start * BLOCK_BYTES;
+            let length = Bytes((blocks.end - blocks.start) * BLOCK_BYTES);
+            self.note_data_loss(DataLossEvent {
+                space: row.owner(),
+                at,
+                length,
+                kind: DataLossKind::TableLost,
+            });
+        }
+        self.note_dirty(row);
+        self.keep(row, column, index, Page::lost(generation))
+    }
+
+    fn keep(&self, row: &Rc<Row>, column: usize, index: usize, page: Page) -> Rc<Page> {
+        let (page, added) = row.keep_page(column, index, page);
+        // Those of a row that is gone end with whoever holds it.
+        if added && !row.freed.get() {
+            self.page_count.set(self.page_count.get() + 1);
+        }
+        page
+    }
+
+    /// As [`find_page`](Self::find_page), without those copies that take long, if one of the others can be believed. Slabs that
+    /// hold everything have the page by themselves; one that is being filled is given it by whoever loads it, and waited for.
+    async fn find_page_soon(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        index: usize,
+        believed: impl Fn(&FoundPage) -> bool,
+    ) -> Vec<FoundPage> {
+        let is_filling = row.has_table_on(column, |slab| slab.stale.is_some());
+        if is_filling {
+            return self.find_page(row, column, index, HedgeDelay::Long).await.0;
+        }
+        let (found, is_timed_out) = self.find_page(row, column, index, HedgeDelay::Short).await;
+        if is_timed_out && !found.iter().any(believed) {
+            return self.find_page(row, column, index, HedgeDelay::Long).await.0;
+        }
+        found
+    }
+
+    /// Reads both slots of a page from every slab whose disk is here; and whether one of them took too long. Where none of them
+    /// holds everything nothing could be told from what they have, and nothing is read: who asks for blocks that are out of reach
+    /// asks for each of them.
+    #[pooled]
+    async fn find_page(
+        &self,
+        row: &Rc<Row>,
+        column: usize,
+        index: usize,
+        wait: HedgeDelay,
+    ) -> (Vec<FoundPage>, bool) {
+        if !row.has_table_on(column, |slab| slab.readable(&self.pool).is_some()) {
+            return (Vec::new(), false);
+        }
+        self.count(|counters| counters.page_reads += 1);
+        let name = self.page_name(row, column, index);
+        let mut reads = Vec::new();
+        let mut holders = Vec::new();
+        row.for_each_table(column, |slab, place| {
+            holders.extend(slab.present(&self.pool).map(|disk| (disk, slab.clone(), place)));
+        });
+        let fastest = holders.iter().map(|(disk, ..)| disk.read_latency()).min().unwrap_or_default();
+        let within = (wait == HedgeDelay::Short).then(|| hedge_delay(fastest));
+        for (disk, slab, place) in holders {
+            let mut slots = Vec::with_capacity(2);
+            for generation in 0..2 {
+                let at = row.page_at(place, index, generation);
+                for piece in slab.pieces(at, PAGE_BYTES) {
+                    let buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
+                    slots.push(disk.read_within(piece.at, buffer, within));
+                }
+            }
+            reads.push((disk, slab, place, slots));
+        }
+        let mut found = Vec::with_capacity(reads.len());
+        let mut is_timed_out = false;
+        for (disk, slab, place, slots) in reads {
+            let mut valid = Vec::with_capacity(2);
+            let mut answers = true;
+            for slot in slots {
+                let (bytes, result) = slot.await;
+                is_timed_out |= wait == HedgeDelay::Short && result == Err(DeviceError::TimedOut);
+                answers &= !result.is_err_and(is_silence);
+                valid.extend(result.ok().and_then(|()| Page::parse(&bytes, name)));
+            }
+            if !answers {
+                // Nothing may be concluded from the silence of a disk that has just left.
+                continue;
+            }
+            let whole = valid.len() == 2;
+            let newest = valid.into_iter().max_by_key(|(_, generation)| *generation);
+            found.push(FoundPage { disk, slab, place, newest, whole });
+        }
+        (found, is_timed_out)
+    }
+
+    /// Gives a page to copies that lack it: same content, same generation, and the one before, so that both slots are
+    /// sound again. Counted as errors of their disks are those that are meant.
+    async fn heal_page(
+        &self,
+        lacking: &[FoundPage],
+        (row, column, index): (&Rc<Row>, usize, usize),
+        page: &Page,
+        is_error: impl Fn(&FoundPage) -> bool,
+    ) {
+        if !self.may_write() {
+            return;
+        }
+        for copy in lacking {
+            if copy.slab.stale.is_none() && is_error(copy) {
+                copy.disk.note(|counters| counters.checksum_errors += 1);
+            }
+            for back in [1, 0] {
+                let mut buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
+                let generation = page.copy_sealed(self.page_name(row, column, index), back, &mut buffer);
+                let at = row.page_at(copy.place, index, generation);
+                let frozen = buffer.freeze();
+                for piece in copy.slab.pieces(at, PAGE_BYTES) {
+                    if copy.disk.write(piece.at, frozen.clone(), Durability::Cached).await.is_ok() {
+                        copy.disk.note(|counters| counters.healed_blocks += 1);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Starts writing a page to its slot on every slab that has the table and whose disk is here.
+    fn start_writes(
+        &self,
+        row: &Row,
+        (column, index): (usize, usize),
+        generation: u64,
+        buffer: Buffer,
+    ) -> Vec<(DiskSlot, impl Future<Output = Result<(), DeviceError>> + use<>)> {
+        let frozen = buffer.freeze();
+        let mut writes = Vec::new();
+        row.for_each_table(column, |slab, place| {
+            let Some(disk) = slab.present(&self.pool) else { return };
+            for piece in slab.pieces(row.page_at(place, index, generation), frozen.len()) {
+                let part = frozen.slice(piece.offset..piece.offset + piece.length);
+                writes.push((disk.slot(), disk.write(piece.at, part, Durability::Cached)));
+            }
+        });
+        writes
+    }
+
+    /// Waits for writes that were started. A disk that failed one of them leaves.
+    async fn finish_writes(
+        &self,
+        writes: &mut Vec<(DiskSlot, impl Future<Output = Result<(), DeviceError>>)>,
+    ) -> Result<(), SpaceError> {
+        let mut failed = Vec::new();
+        for (slot, write) in writes.drain(..) {
+            if write.await.is_err() {
+                failed.push(slot);
+            }
+        }
+        for slot in failed {
+            self.pool.exclude(slot, ExcludeReason::MissedWrite).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes the tables of rows beside each other.
+    async fn write_tables(&self, rows: &[Rc<Row>]) -> Result<TablesWritten, SpaceError> {
+        let mut written = TablesWritten::default();
+        for together in rows.chunks(TABLE_ROWS) {
+            let _exclusive = self.table_mutex.take().await;
+            let here = together.iter().filter(|row| !row.freed.get());
+            for of_row in join_all(here.map(|row| self.write_row_tables(row))).await {
+                written.extend(of_row?);
+            }
+        }
+        Ok(written)
+    }
+
+    /// Writes the pages of a row that wait for it; of a row without tables on its disks the slabs' headers too.
+    #[pooled]
+    async fn write_row_tables(&self, row: &Rc<Row>) -> Result<TablesWritten, SpaceError> {
+        // Taken in one go: rows that each hold a part and wait for more would wait for each other.
+        let _frames = self.frames.take(frames_of_tables(row)).await;
+        let mut written = TablesWritten::default();
+        if !row.is_formatted() {
+            self.write_headers(row, |_| true).await?;
+        }
+        let mut writes = Vec::new();
+        for (column, index, page) in row.pages() {
+            let kept_back = !self.is_table_in_reach(row, column) || self.is_withheld(row, column, index);
+            if kept_back {
+                page.keep_back();
+                written.kept_back.push((Rc::clone(row), column));
+                continue;
+            }
+            // One that has become dirty since says what no flush has covered.
+            if !page.is_awaiting_seal() {
+                continue;
+            }
+            if writes.len() > TABLE_WRITES_MAX {
+                self.finish_writes(&mut writes).await?;
+            }
+            // While a page is being sealed, changes leave a snapshot: both slots of an unpaired one get the same.
+            let times = if page.is_unpaired() { 2 } else { 1 };
+            for time in 1..=times {
+                let mut buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
+                let generation = page.seal(self.page_name(row, column, index), &mut buffer);
+                row.seals.set(row.seals.get() + 1);
+                if time == times {
+                    page.sealed();
+                }
+                self.count(|counters| counters.page_writes += 1);
+                writes.extend(self.start_writes(row, (column, index), slot_of(&page, generation), buffer));
+            }
+            if page.is_dirty() {
+                self.note_dirty(row);
+            }
+            written.given.push(GivenPage { row: Rc::clone(row), column, index, page });
+        }
+        self.finish_writes(&mut writes).await?;
+        Ok(written)
+    }
+
+    /// Whether a page is where it was written, as its disk said, if that slab alone has it. Of several copies one that missed a
+    /// write is told by its generation; an only one would be believed with what it had before.
+    #[pooled]
+    async fn is_only_copy_there(&self, given: &GivenPage) -> bool {
+        let GivenPage { row, column, index, page } = given;
+        let mut holders = SmallVec::<[(Rc<Disk>, Slab, TablePlace); 2]>::new();
+        row.for_each_table(*column, |slab, place| {
+            let disk = slab.present(&self.pool).filter(|_| slab.stale.is_none());
+            holders.extend(disk.map(|disk| (disk, slab.clone(), place)));
+        });
+        let [(disk, slab, place)] = holders.as_slice() else { return true };
+        if mutation!(SoleTableTrusted) {
+            return true;
+        }
+        let name = self.page_name(row, *column, *index);
+        // Nobody may have written the other slot, which then got the same.
+        for back in 0..1 + u64::from(page.is_unpaired()) {
+            let generation = page.sealed_generation().saturating_sub(back);
+            let at = row.page_at(*place, *index, slot_of(page, generation));
+            for piece in slab.pieces(at, PAGE_BYTES) {
+                let buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
+                let (bytes, result) = disk.read(piece.at, buffer).await;
+                let found = result.ok().and_then(|()| Page::parse(&bytes, name)).map(|(_, found)| found);
+                // What stood there before may have the same number, of a write-back that came to nothing.
+                if found == Some(generation) && page.is_as_sealed(&bytes, generation) {
+                    continue;
+                }
+                // Of a row that was freed meanwhile, whoever has its place now has written there.
+                let is_deleting = row.freed.get();
+                if found.is_some() && !is_deleting {
+                    disk.note(|counters| counters.checksum_errors += 1);
+                }
+                return is_deleting;
+            }
+        }
+        true
+    }
+
+    /// Pages that one slab alone has without those on a disk, and that it has not got as they were written last: its disk said that
+    /// it wrote them, and did not. Nobody could tell once that slab is all that there is. Nothing where its disk does not answer. A
+    /// write-back of a page of the row overtakes this.
+    #[pooled]
+    pub(crate) async fn tables_lacking_without(
+        &self,
+        row: &Rc<Row>,
+        from: DiskSlot,
+    ) -> Option<Vec<(usize, usize)>> {
+        let mut lacking = Vec::new();
+        if !row.is_formatted() {
+            return Some(lacking);
+        }
+        for column in 0..row.shape.columns() {
+            let (mut is_there, mut others_count) = (false, 0_u32);
+            row.for_each_table(column, |slab, _| {
+                is_there |= slab.disk == from;
+                others_count += u32::from(slab.disk != from && slab.stale.is_none());
+            });
+            if !is_there || others_count != 1 {
+                continue;
+            }
+            for index in 0..row.map(column).pages() {
+                let (found, _) = self.find_page(row, column, index, HedgeDelay::Long).await;
+                let trusted = || found.iter().filter(|copy| copy.slab.stale.is_none());
+                let newest = trusted().filter_map(FoundPage::generation).max();
+                let last = trusted().find(|copy| copy.slab.disk != from)?;
+                // A write-back that came to nothing may have given the same number to what is older.
+                let differs = trusted().any(|copy| copy.slab.disk == from && copy.contradicts(last));
+                if !last.whole || last.generation() != newest || differs {
+                    lacking.push((column, index));
+                }
+            }
+        }
+        Some(lacking)
+    }
+
+    /// Whether the blocks of a column can be had from slabs that hold everything and are here.
+    pub(crate) fn is_in_reach(&self, row: &Row, column: usize) -> bool {
+        row.has_blocks_on(column, |slab| slab.present(&self.pool).is_some())
+    }
+
+    /// Whether it can be told what became of blocks of a column that no flush has covered. With parity that takes as many
+    /// columns as there are of data: what was written in place there was written in whole stripes.
+    pub(crate) fn is_decidable(&self, row: &Row, column: usize) -> bool {
+        let is_here = |slab: &Slab| slab.stale.is_none() && slab.present(&self.pool).is_some();
+        match row.shape.unit() {
+            Unit::Stripe => row.is_decodable_from(is_here),
+            Unit::Block => row.with_slabs(column, |slabs| slabs.iter().any(is_here)),
+        }
+    }
+
+    /// Whether some slab that has the table of a column, and holds everything, is here.
+    fn is_table_in_reach(&self, row: &Row, column: usize) -> bool {
+        row.has_table_on(column, |slab| slab.stale.is_none() && slab.present(&self.pool).is_some())
+    }
+
+    /// Whether a page of the table of a column that was given to these disks counts: some slab that holds everything has it,
+    /// and every one that lacks it will be called stale. With parity that is not so where too many columns are away: they keep
+    /// what they have, and would be believed with an older page.
+    fn is_table_held_by(row: &Row, column: usize, disks: &BTreeSet<DiskSlot>) -> bool {
+        let is_there = |slab: &Slab| disks.contains(&slab.disk);
+        let mut is_believed = false;
+        row.for_each_table(column, |slab, place| {
+            let lacks_it = slab.stale.is_none() && !is_there(slab);
+            is_believed |= lacks_it && !row.has_blocks_on(place.holder(), is_there);
+        });
+        !is_believed && row.has_table_on(column, |slab| slab.stale.is_none() && is_there(slab))
+    }
+
+    /// Says which pages of a row a write-back takes, with what they say now: those that are dirty; of a row without tables on
+    /// its disks, all.
+    fn gather_pages(&self, row: &Rc<Row>) {
+        row.dirty.set(false);
+        let formatting = !row.is_formatted();
+        for (column, index) in row.places_of_pages().filter(|_| formatting) {
+            if row.page(column, index).is_none() {
+                self.keep(row, column, index, Page::blank());
+            }
+        }
+        let taken = row.pages().into_iter().filter(|(_, _, page)| formatting || page.is_dirty());
+        taken.for_each(|(_, _, page)| page.await_seal());
+    }
+
+    /// Writes back and flushes what is dirty, so that the log need not keep it.
+    /// How many bytes of the log have to be kept nevertheless.
+    #[pooled]
+    async fn write_back_all(&self, below: Lsn) -> Result<u64, SpaceError> {
+        // Between its record and its end, nothing of what is put in place is relogged.
+        let caches = self.caches();
+        let mut yields = Vec::with_capacity(caches.len());
+        for cache in &caches {
+            yields.push(cache.mutex.take().await);
+        }
+        let _write_back = self.write_back_mutex.take().await;
+        // What somebody is just saying of blocks out of reach may stand below the cut, and is noted before its turn ends. What is
+        // decided from now on stays in doubt for this write-back.
+        drop(self.defer_mutex.take().await);
+        self.write_backs.set(self.write_backs.get() + 1);
+        let in_doubt = self.deferred.borrow().clone();
+        let limit = self.tickets.next();
+        self.frozen.set(Some(limit));
+        let flushed = if mutation!(TableBeforeFlush) { Ok(()) } else { self.flush().await };
+        if let Err(error) = flushed {
+            self.frozen.set(None);
+            return Err(error);
+        }
+        let rows = std::mem::take(&mut *self.dirty_rows.borrow_mut());
+        rows.iter().for_each(|row| self.gather_pages(row));
+        self.frozen.set(None);
+        let attachments = self.pool.attachments();
+        let written = self.write_tables(&rows).await?;
+        if !mutation!(TableNotFlushed) {
+            self.pool.flush_disks().await?;
+        }
+        // One that left and came back may have lost what it was given. What became of the pages is decided here, once, and
+        // not by where the disks are when something is made of it: one that came back since does not have them.
+        let mut stayed = self.pool.attachments();
+        stayed.retain(|slot, seating| attachments.get(slot) == Some(seating));
+        let stayed: BTreeSet<DiskSlot> = stayed.into_keys().collect();
+        let mut homeless = Homeless::default();
+        for (row, column) in &written.kept_back {
+            homeless.add(row, *column);
+        }
+        let mut is_held = Vec::with_capacity(written.given.len());
+        for together in written.given.chunks(TABLE_WRITES_MAX) {
+            let are_there = join_all(together.iter().map(|given| self.is_only_copy_there(given))).await;
+            is_held.extend(together.iter().zip(are_there).map(|(given, is_there)| {
+                is_there && Self::is_table_held_by(&given.row, given.column, &stayed)
+            }));
+        }
+        for (given, _) in written.given.iter().zip(&is_held).filter(|(_, is_held)| !**is_held) {
+            homeless.add(&given.row, given.column);
+        }
+        for (given, is_held) in written.given.iter().zip(is_held) {
+            // Of a row none of whose tables are believed yet, those that are written count when all are. A recovery begins with
+            // blank ones, and whatever the log says of their generations has to be of these.
+            let is_believed = given.row.is_formatted() || !homeless.has(&given.row);
+            if is_held && is_believed { given.page.note_durable() } else { given.page.note_unwritten() }
+        }
+        let unwritten = |row: &Rc<Row>| row.pages().iter().any(|(_, _, page)| page.is_dirty());
+        rows.iter().filter(|row| !row.freed.get() && unwritten(row)).for_each(|row| self.note_dirty(row));
+        // Whatever slab did not get the pages would be believed with what it has, once it is the only one.
+        self.commit_missed_pages(&rows, &stayed).await?;
+        let unformatted: Vec<_> =
+            rows.iter().filter(|row| !row.freed.get() && !row.is_formatted()).cloned().collect();
+        self.commit_formatted(&unformatted, |row| !homeless.has(row)).await?;
+        // Tables are believed once a commit says that all of a row's are there; until then none are.
+        homeless.take_all_of(|row| !row.is_formatted());
+        // The next one has to look at them again, also where all of their pages are clean, and where this one ends half-way.
+        homeless.rows().for_each(|row| self.note_dirty(row));
+        self.forward(&homeless, &in_doubt, &caches, below).await
+    }
+
+    /// Keeps the number of pages in memory in bounds: rows given are asked to drop what is idle.
+    pub(crate) fn trim_pages<'a>(&self, rows: impl Iterator<Item = &'a Rc<Row>>) {
+        let dropped: usize = rows.map(|row| row.drop_pages()).sum();
+        self.page_count.set(self.page_count.get().saturating_sub(dropped));
+    }
+
+    /// Notes that the pages of a row that is gone are none any more.
+    pub(crate) fn forget_pages(&self, row: &Row) {
+        self.page_count.set(self.page_count.get().saturating_sub(row.page_count()));
+    }
+
+    /// Whether pages should be dropped.
+    pub(crate) fn has_many_pages(&self) -> bool {
+        self.page_count.get() > PAGES_MAX
+    }
+
+    /// Whether tables should be written back although the log has room.
+    pub(crate) fn has_many_dirty_pages(&self) -> bool {
+        let dirty_rows = self.dirty_rows.borrow();
+        dirty_rows.iter().map(|row| row.dirty_page_count()).sum::<usize>() > DIRTY_PAGES_MAX
+    }
+
+    /// The error for a block of a column that cannot be read.
+    pub(crate) fn unreadable(
+        &self,
+        row: &Row,
+        column: usize,
+        block: usize,
+        why: UnreadableReason,
+    ) -> SpaceError {
+        let block = row.shape.row_block(column, u32::try_from(block).unwrap_or(0));
+        SpaceError::Unreadable {
+            name: self.name_of(row.space),
+            at: row.index * row.bytes() + u64::from(block) * BLOCK_BYTES,
+            length: Bytes(BLOCK_BYTES),
+            why,
+        }
+    }
+}
+
+/// Frames that the tables of a row hold at once while they are written, at most.
+fn frames_of_tables(row: &Row) -> u64 {
+    let pages: usize = (0..row.shape.columns()).map(|column| row.map(column).pages()).sum();
+    2 * pages.min(TABLE_WRITES_MAX / 2 + 1) as u64
+}
+
+const _: () = assert!(
+    ALLOCATION_UNIT_BYTES.is_multiple_of(PAGE_BYTES as u64),
+    "a page never straddles two runs of a slab"
+);
+
+impl TableOwner for Shared {
+    fn write_back(&self, below: Lsn) -> LocalFuture<'_, Result<u64, PoolError>> {
+        Box::pin(async move {
+            self.write_back_all(below).await.map_err(|error| match error {
+                SpaceError::Pool(error) => error,
+                other => PoolError::Corrupt { name: self.pool_name().clone(), what: other.to_string() },
+            })
+        })
+    }
+}
