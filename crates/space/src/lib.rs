@@ -76,22 +76,22 @@ mod table;
 pub use cache::cache_size::{WriteCache, WriteCacheResize};
 pub use cache::drain::WriteCacheDrain;
 pub use facade::discard::Extent;
-pub use facade::read::{READ_BYTES_MAX, Segment, Segments};
 pub use facade::request::Request;
+pub use facade::salvage;
 pub use facade::scrub::{SCRUB_CHECKPOINT_EVERY, Scrub, ScrubPlace, ScrubPosition};
-pub use facade::shared::{DataLossEvent, DataLossKind, SpaceCounters};
-pub use facade::space::{Footprint, Space};
-pub use facade::spaces::{Clients, Spaces, new_member, parse_resiliency};
-pub use facade::verify::{HEADERS_NAMED_MAX, SpaceRange, Verification};
+pub use facade::space::Space;
+pub use facade::spaces::{Spaces, new_member, parse_resiliency};
+pub use facade::verify::{HEADERS_NAMED_MAX, Verification};
 pub use format::error::{CacheLimit, DrainLimit, SpaceError, UnreadableReason};
 pub use format::layouts::Layout;
 pub use format::limits::{LimitFault, LimitKind, Limits};
-pub use format::salvage;
+pub use format::spec::Footprint;
 pub use format::spec::{
     INTERLEAVE_BYTES, INTERLEAVE_RANGE, Integrity, LARGE_ROW_BYTES, LARGE_SPACE_BYTES,
     PARITY_INTERLEAVE_BYTES, Provisioning, ROW_BYTES, ROW_BYTES_MIN, Resiliency, SPACE_BYTES_MAX, SpaceSpec,
     THIN_DUAL_PARITY_ROW_BYTES, THIN_ROW_BYTES, THIN_ROWS_MAX,
 };
+pub use layout::shape::READ_BYTES_MAX;
 pub use layout::slab_units;
 pub use policy::convert::ConversionForecast;
 pub use policy::declare_lost::DeclaredLost;
@@ -102,7 +102,11 @@ pub use policy::removal::{RemovalForecast, StuckRows};
 pub use policy::sole_copy::Lost;
 pub use relocation::resync::Resynced;
 pub use resolution::recovery::Recovery;
+pub use resources::clients::Clients;
+pub use resources::events::SpaceRange;
+pub use resources::events::{DataLossEvent, DataLossKind, SpaceCounters};
 pub use resources::flow::FlowView;
 pub use resources::progress::Progress;
 pub use resources::throttle::{JobShare, Priority};
 pub use row_io::header::{HeaderFault, WrongHeader};
+pub use row_io::segments::{Segment, Segments};

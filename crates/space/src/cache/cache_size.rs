@@ -19,15 +19,14 @@ use dolmen_block_io::sync::{Either, either};
 use dolmen_block_io::{Instant, sleep};
 use dolmen_causes::in_one_line;
 use dolmen_future_pool::pooled;
-use dolmen_mutation::mutation;
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot};
 
 use crate::cache::drain::WriteCacheDrain;
 use crate::cache::write_cache::{Cache, Filling, Segment, State};
-use crate::facade::space::{Footprint, Space};
+use crate::facade::space::Space;
 use crate::facade::spaces::Spaces;
 use crate::format::error::{CacheLimit, SpaceError};
-use crate::format::spec::{Provisioning, ROW_BYTES_MIN, Resiliency, SpaceSpec, THIN_ROW_BYTES};
+use crate::format::spec::{Footprint, SpaceSpec, cache_spec, largest};
 use crate::layout::slab_units;
 use crate::policy::forecast::cache_rows;
 use crate::resources::flow::FlowView;
@@ -35,14 +34,6 @@ use crate::resources::locks::Range;
 use crate::resources::progress::Progress;
 use crate::table::row::{Row, RowRecord};
 
-/// The part of a pool that a cache is, unless that is out of its bounds.
-const POOL_SHARE: u64 = 1000;
-/// The bounds of a cache that nobody chose the size of, for each copy: the largest log names no more blocks of one.
-const SIZE_RANGE: (Bytes, Bytes) = (Bytes::mib(256), Bytes::mib(512));
-/// The part of a pool that all copies may take.
-const POOL_SHARE_MAX: u64 = 16;
-/// Rows of a cache that nobody chose the size of, at least: those kept back, and some to be filled and emptied beside them.
-const ROWS_USUAL_MIN: u64 = 8;
 /// Rows for writes, at least, beside those that are kept back for parity: one that is filled and one that is emptied.
 const ROWS_FOR_WRITES_MIN: u64 = 2;
 /// Blocks of a cache for each that the log can name: the others were written over, or wait to be filled again.
@@ -51,28 +42,6 @@ const USEFUL_PER_NAMED: u64 = 2;
 const TRIES_IN_VAIN_MAX: u32 = 8;
 /// How long to wait after such a try for what holds the rows, where nothing tells its end.
 const PAUSE_IN_VAIN: Duration = Duration::from_millis(50);
-
-/// What the hidden space of a cache is, in a pool of this capacity, when nobody chose its size.
-pub(crate) fn cache_spec(redundancy: u8, pool: Bytes) -> SpaceSpec {
-    let copies = if mutation!(CacheOfOneCopy) { 1 } else { redundancy + 1 };
-    let resiliency = if copies == 1 { Resiliency::Simple } else { Resiliency::Mirror { copies } };
-    let usual = (pool.0 / POOL_SHARE).clamp(SIZE_RANGE.0.0, SIZE_RANGE.1.0);
-    let size = usual.min(largest(pool, copies).0);
-    let row = if size >= ROWS_USUAL_MIN * THIN_ROW_BYTES.0 { THIN_ROW_BYTES } else { ROW_BYTES_MIN };
-    let name = format!("write-cache-{redundancy}");
-    let name = name.parse().unwrap_or_else(|error| panic!("{name} is a name: {error}"));
-    let rows = (size / row.0).max(ROWS_USUAL_MIN);
-    let mut spec = SpaceSpec::usual(name, Bytes(rows * row.0), resiliency);
-    spec.row = Some(row);
-    spec.columns = Some(1);
-    spec.provisioning = Provisioning::Fixed;
-    spec
-}
-
-/// The largest that a cache with so many copies may be, for each copy.
-fn largest(pool: Bytes, copies: u8) -> Bytes {
-    Bytes(pool.0 / POOL_SHARE_MAX / u64::from(copies))
-}
 
 /// A write cache, as it is seen from outside.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,10 +9,10 @@ use dolmen_future_pool::pooled;
 use dolmen_units::Lsn;
 
 use crate::cache::write_cache::Cache;
-use crate::facade::shared::DataLossKind;
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::Place;
 use crate::layout::BLOCK;
+use crate::resources::events::DataLossKind;
 use crate::table::row::{Row, Slab};
 
 /// What there is of a block of the cache.

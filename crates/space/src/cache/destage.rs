@@ -32,15 +32,17 @@ use smallvec::SmallVec;
 
 use crate::cache::cached_read::CachedRead;
 use crate::cache::write_cache::{BlocksOfRows, Cache, Filling};
-use crate::facade::shared::{RECORD_BYTES_MAX, place_in_page, push_extent};
 use crate::facade::space::Space;
 use crate::format::error::SpaceError;
-use crate::format::record::{BlockState, Place, RedoBlock, RedoHead, done as done_record, push_redo};
+use crate::format::record::{
+    BlockState, Place, RECORD_BYTES_MAX, RedoBlock, RedoHead, done as done_record, push_extent, push_redo,
+};
 use crate::layout::{BLOCK, Unit};
+use crate::resources::hedge_delay::HedgeDelay;
 use crate::resources::locks::{Range, RangeGuard};
-use crate::row_io::read_hedging::HedgeDelay;
 use crate::row_io::stripe_read::{Found, StripeStates};
 use crate::table::mapping::{Content, Version};
+use crate::table::page::place_in_page;
 use crate::table::row::{Row, Slab};
 
 /// Stripes that are put in place between two flushes, at most.

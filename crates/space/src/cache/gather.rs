@@ -13,10 +13,10 @@ use dolmen_future_pool::pooled;
 use smallvec::SmallVec;
 
 use crate::cache::write_cache::Cache;
-use crate::facade::write::{RecordExtra, Wrote};
 use crate::format::error::SpaceError;
 use crate::format::record::Mapping;
 use crate::layout::BLOCK;
+use crate::row_io::parts::{RecordExtra, Wrote};
 
 /// Bytes of a group, at most: a frame. What is longer by itself goes by itself.
 const GROUP_BYTES_MAX: usize = 64 * 1024;

@@ -15,9 +15,8 @@ use dolmen_units::Lsn;
 
 use crate::cache::destage::Redo;
 use crate::cache::write_cache::{Cache, RELOG_BYTES, mapping_of};
-use crate::facade::shared::RECORD_BYTES_MAX;
 use crate::format::error::SpaceError;
-use crate::format::record::{Mapping, Place, RedoHead, push_redo, redo_bytes};
+use crate::format::record::{Mapping, Place, RECORD_BYTES_MAX, RedoHead, push_redo, redo_bytes};
 use crate::table::mapping::{Content, Version};
 use crate::table::row::Row;
 

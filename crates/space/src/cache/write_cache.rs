@@ -26,15 +26,15 @@ use crate::cache::drain::WriteCacheDrain;
 use crate::cache::gather::Gathering;
 use crate::cache::kept::Kept;
 use crate::cache::promise::Reserved;
-use crate::facade::shared::{FlushPoint, RECORD_BYTES_MAX, Shared};
+use crate::facade::shared::Shared;
 use crate::facade::space::Space;
-use crate::facade::write::{RecordExtra, Wrote};
 use crate::format::error::{SpaceError, UnreadableReason};
-use crate::format::record::{BlockState, Mapping, Place};
+use crate::format::record::{BlockState, Mapping, Place, RECORD_BYTES_MAX};
 use crate::layout::BLOCK;
 use crate::resources::flow::Flow;
 use crate::resources::locks::Range;
-use crate::resources::tickets::Ticket;
+use crate::resources::tickets::{FlushPoint, Ticket};
+use crate::row_io::parts::{RecordExtra, Wrote};
 use crate::table::mapping::{Content, IN_DOUBT, Version, Versions};
 use crate::table::row::Row;
 
@@ -49,57 +49,6 @@ pub(crate) const RELOG_BYTES: u64 = 68;
 const DISCARDED_TOGETHER: usize = 16;
 /// Flushes until a row that holds nothing any more can be filled: one covers that, another its discard.
 const FLUSHES_TO_FREE: usize = 2;
-
-/// Numbers of write caches: the highest, so that their rows are locked behind those of all others.
-const CACHES_FROM: u64 = u64::MAX - 255;
-/// What numbers of spaces of shadow rows have, beside that of the space whose rows they are the shadow rows of.
-const OF_SHADOWS: u64 = 1 << 63;
-/// What those of conversion shadows have besides.
-const OF_CONVERSION_SHADOWS: u64 = OF_SHADOWS | 1 << 62;
-
-/// Whether a space is one that nobody made.
-pub(crate) fn is_hidden(id: SpaceId) -> bool {
-    id.0 >= OF_SHADOWS
-}
-
-/// The number of the hidden space in which the shadow rows of a space's rows are.
-pub(crate) fn shadows_of(id: SpaceId) -> SpaceId {
-    SpaceId(id.0 | OF_SHADOWS)
-}
-
-/// Whether a space is one of shadow rows.
-pub(crate) fn is_of_shadows(id: SpaceId) -> bool {
-    (OF_SHADOWS..OF_CONVERSION_SHADOWS).contains(&id.0)
-}
-
-/// The number of the hidden space in which the conversion shadow rows are.
-pub(crate) fn conversion_shadows_of(id: SpaceId) -> SpaceId {
-    SpaceId(id.0 | OF_CONVERSION_SHADOWS)
-}
-
-/// Whether a space is one of conversion shadows.
-pub(crate) fn is_of_conversion_shadows(id: SpaceId) -> bool {
-    (OF_CONVERSION_SHADOWS..CACHES_FROM).contains(&id.0)
-}
-
-/// The space that people see which a space is, or whose rows are about to be replaced by its own.
-pub(crate) fn seen_as(id: SpaceId) -> SpaceId {
-    match id {
-        id if is_of_shadows(id) => SpaceId(id.0 & !OF_SHADOWS),
-        id if is_of_conversion_shadows(id) => SpaceId(id.0 & !OF_CONVERSION_SHADOWS),
-        id => id,
-    }
-}
-
-/// The number of the space that the write cache for spaces of a redundancy lies in.
-pub(crate) fn cache_id(redundancy: u8) -> SpaceId {
-    SpaceId(CACHES_FROM + u64::from(redundancy))
-}
-
-/// Whether a space is one that a write cache lies in.
-pub(crate) fn is_of_cache(id: SpaceId) -> bool {
-    id.0 >= CACHES_FROM
-}
 
 /// What a cache row is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

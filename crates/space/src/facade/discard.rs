@@ -12,15 +12,16 @@ use dolmen_pool::PoolError;
 use dolmen_units::{BLOCK_BYTES, Bytes};
 use smallvec::SmallVec;
 
-use crate::cache::write_cache::is_hidden;
-use crate::facade::shared::{place_in_page, push_extent};
 use crate::facade::space::Space;
-use crate::facade::write::{Pages, blocks_of, find};
+use crate::facade::write::blocks_of;
 use crate::format::error::{SpaceError, UnreadableReason};
-use crate::format::record::{BlockState, Stamp};
+use crate::format::ids::is_hidden;
+use crate::format::record::{BlockState, Stamp, push_extent};
 use crate::layout::Overwrites;
 use crate::resources::locks::Range;
+use crate::row_io::parts::{Pages, find};
 use crate::table::mapping::Content;
+use crate::table::page::place_in_page;
 use crate::table::row::Row;
 
 /// An extent of a space and whether anything is there, for block status.

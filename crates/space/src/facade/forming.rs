@@ -18,10 +18,10 @@ use dolmen_future_pool::pooled;
 use dolmen_units::BLOCK_BYTES;
 use smallvec::{SmallVec, smallvec};
 
-use crate::facade::full_stripe::stripe_at;
 use crate::facade::space::Space;
 use crate::format::error::SpaceError;
 use crate::layout::Unit;
+use crate::layout::shape::stripe_at;
 
 /// How long a part waits, at most.
 const WAIT_MAX: Duration = Duration::from_millis(1);

@@ -20,16 +20,14 @@ use smallvec::SmallVec;
 use crate::cache::write_cache::CACHED_BYTES_MAX;
 use crate::facade::forming::{Active, Pieces};
 use crate::facade::space::Space;
-use crate::facade::write::{Part, Parts};
 use crate::format::error::SpaceError;
+use crate::layout::shape::{PARITY_BYTES_MAX, interleave_bytes, stripe_at};
 use crate::layout::{BLOCK, RowShape, Shape, Unit};
 use crate::relocation::shadow_rows::Followed;
 use crate::resources::locks::Range;
+use crate::row_io::parts::{Part, Parts};
 use crate::row_io::slot_switch::Slot;
 use crate::table::row::Row;
-
-/// Bytes of parity of one column that are computed as one piece, at most: a frame.
-pub(crate) const PARITY_BYTES_MAX: usize = 64 * 1024;
 
 /// How often stripes look for a slot, of which flushes free some between.
 const TRIES: usize = 8;
@@ -352,20 +350,6 @@ impl Space {
         }
         Some(parts)
     }
-}
-
-/// The first byte in its row, and the bytes of data, of the stripe that a byte of a row is in. The last stripe of a row may be
-/// short: it lacks the columns for which the row has no interleave left.
-pub(crate) fn stripe_at(shape: &Shape, within: u64) -> (u64, usize) {
-    let whole = (shape.data_columns() * interleave_bytes(shape)) as u64;
-    let start = within / whole * whole;
-    let row = u64::from(shape.row_blocks()) * BLOCK_BYTES;
-    (start, usize::try_from(whole.min(row - start)).unwrap_or(usize::MAX))
-}
-
-/// Bytes that one column has of a stripe.
-fn interleave_bytes(shape: &Shape) -> usize {
-    usize::try_from(shape.interleave().0).unwrap_or(usize::MAX)
 }
 
 /// Frames that the parity of so many stripes takes.

@@ -6,6 +6,7 @@ pub(crate) mod forming;
 pub(crate) mod full_stripe;
 pub(crate) mod read;
 pub(crate) mod request;
+pub mod salvage;
 pub(crate) mod scrub;
 pub(crate) mod shared;
 pub(crate) mod space;

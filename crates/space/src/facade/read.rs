@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_block_io::{DeviceError, Durability, IoKind};
-use dolmen_buffer::{Arena, Buffer, Shared as Bytes_};
+use dolmen_buffer::{Arena, Buffer};
 use dolmen_checksum::crc32c;
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
@@ -12,60 +12,21 @@ use dolmen_pool::Disk;
 use dolmen_units::{BLOCK_BYTES, Bytes};
 use smallvec::SmallVec;
 
-use crate::facade::shared::{DataLossEvent, DataLossKind, place_in_page};
 use crate::facade::space::Space;
 use crate::facade::write::blocks_of;
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::{BlockState, Place};
 use crate::layout::BLOCK;
-use crate::relocation::resync::RUN_BLOCKS;
+use crate::layout::shape::{READ_BYTES_MAX, RUN_BLOCKS};
+use crate::resources::events::{DataLossEvent, DataLossKind};
+use crate::resources::hedge_delay::{HedgeDelay, is_silence};
 use crate::resources::locks::Range;
-use crate::row_io::read_hedging::HedgeDelay;
+use crate::row_io::copies::{Copy, matches_state};
+use crate::row_io::segments::{Segment, Segments};
 use crate::row_io::stripe_read::Rebuilt;
 use crate::table::mapping::Content;
+use crate::table::page::place_in_page;
 use crate::table::row::Row;
-
-/// The longest read: one buffer of the arena.
-pub const READ_BYTES_MAX: usize = dolmen_buffer::FRAME_BYTES_MAX;
-
-/// A part of what was read.
-#[derive(Debug, Clone)]
-pub enum Segment {
-    /// So many zeros, for which nothing was read.
-    Zeros(usize),
-    /// Data.
-    Data(Bytes_),
-}
-
-impl Segment {
-    /// Its length in bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        match self {
-            Self::Zeros(length) => *length,
-            Self::Data(data) => data.len(),
-        }
-    }
-
-    /// Whether it has no bytes.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn slice(&self, from: usize, to: usize) -> Self {
-        match self {
-            Self::Zeros(_) => Self::Zeros(to - from),
-            Self::Data(data) => Self::Data(data.slice(from..to)),
-        }
-    }
-}
-
-/// What was read, in order.
-pub type Segments = SmallVec<[Segment; 4]>;
-
-/// Where something is on a disk: bytes of the data area, and lengths.
-pub(crate) type Places = SmallVec<[(u64, usize); 2]>;
 
 /// Blocks of one column and one state that follow each other on a disk.
 struct Run {
@@ -674,39 +635,6 @@ impl Space {
     pub(crate) fn note(&self, row: &Row, row_block: u32, kind: DataLossKind) {
         let at = row.index * self.row_bytes() + u64::from(row_block) * BLOCK_BYTES;
         self.shared.note_data_loss(DataLossEvent { space: self.id(), at, length: Bytes(BLOCK_BYTES), kind });
-    }
-}
-
-/// A copy of a block as it was read.
-pub(crate) struct Copy {
-    pub(crate) disk: Rc<Disk>,
-    pub(crate) at: u64,
-    pub(crate) trusted: bool,
-    pub(crate) bytes: Buffer,
-    pub(crate) result: Result<(), DeviceError>,
-    /// Nobody waited for it.
-    pub(crate) is_timed_out: bool,
-}
-
-impl Copy {
-    /// Whether it is trusted, and cannot be read or is not what the table says. Of one that nobody waited for nobody knows.
-    pub(crate) fn is_to_be_healed(&self, state: BlockState) -> bool {
-        let is_good = self.result.is_ok() && matches_state(&self.bytes, state);
-        self.trusted && !self.is_timed_out && !is_good
-    }
-}
-
-/// Whether an error says nothing about what is on the disk.
-pub(crate) fn is_silence(error: DeviceError) -> bool {
-    !matches!(error, DeviceError::Medium { .. })
-}
-
-/// Whether a block has the content that its state promises.
-pub(crate) fn matches_state(bytes: &[u8], state: BlockState) -> bool {
-    match state {
-        BlockState::Never => true,
-        BlockState::Valid(checksum) => crc32c(bytes) == checksum,
-        BlockState::Damaged => false,
     }
 }
 

@@ -7,7 +7,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use dolmen_block_io::Instant;
-use dolmen_block_io::sync::{AsyncMutex, Permit, Semaphore};
+use dolmen_block_io::sync::AsyncMutex;
 use dolmen_buffer::{FRAME_BYTES_MAX, Scratch};
 use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
@@ -17,28 +17,30 @@ use dolmen_store::Key;
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskId, Epoch, Lsn, Name, RowId, SpaceId};
 use smallvec::SmallVec;
 
-use crate::cache::write_cache::{Cache, seen_as};
-use crate::facade::full_stripe::PARITY_BYTES_MAX;
+use crate::cache::write_cache::Cache;
 use crate::facade::space::Space;
-use crate::facade::spaces::Clients;
 use crate::format::error::{SpaceError, UnreadableReason};
+use crate::format::ids::seen_as;
 use crate::format::raw::{PAGE_BYTES, STATE_VALID};
-use crate::format::record::{BlockExtent, BlockState, Stamp};
+use crate::format::record::{BlockExtent, BlockState, RECORD_BYTES_MAX, ROWS_BYTES_MAX, Stamp, push_extent};
+use crate::layout::shape::PARITY_BYTES_MAX;
 use crate::layout::{Covered, Unit};
 use crate::policy::minimum_rate::MinimumRates;
 use crate::resolution::in_flight::decide_sources;
 use crate::resolution::log_forward::InDoubt;
-use crate::resolution::reach::BlocksOfRows;
 use crate::resolution::recovery::{
-    Below, Recovery, Restating, RowCandidates, RowKey, Unfound, abandon, encode_candidates, note_all_unfound,
+    Below, Recovery, Restating, RowCandidates, Unfound, abandon, encode_candidates, note_all_unfound,
     recover_row,
 };
-use crate::resources::locks::Range;
+use crate::resources::clients::Clients;
+use crate::resources::events::{DataLossEvent, SpaceCounters};
+use crate::resources::locks::{Range, joined};
 use crate::resources::progress::Closing;
+use crate::resources::share::Share;
 use crate::resources::throttle::Throttle;
-use crate::resources::tickets::{Held, Ticket, Tickets};
-use crate::table::page::Now;
-use crate::table::row::Row;
+use crate::resources::tickets::{FlushPoint, Held, Ticket, Tickets};
+use crate::table::page::{Now, place_in_page};
+use crate::table::row::{BlocksOfRows, Row, RowKey};
 
 /// Blocks that may be unflushed before the engine flushes by itself: what recovery has to verify, at most. On a small log
 /// fewer, because after the loss of a disk all of them are recorded again, at up to 44 bytes each.
@@ -51,10 +53,6 @@ const RECORDED_BYTES: u64 = 64;
 const RESTAMP_SHARE: u64 = 16;
 /// Rows that are recorded again at once: their metadata fits one change.
 const RESTAMP_ROWS: usize = 128;
-/// Bytes of the rows that are changed together: they go into one record of the log.
-pub(crate) const ROWS_BYTES_MAX: usize = 96 * 1024;
-/// Bytes of a record of many blocks, at most.
-pub(crate) const RECORD_BYTES_MAX: usize = 64 * 1024;
 /// Incidents that are kept for people to read, at most.
 const DATA_LOSS_EVENTS_MAX: usize = 1000;
 /// Incidents that are told in the log within some time, at most.
@@ -63,114 +61,6 @@ const REPORTED_WITHIN: Duration = Duration::from_secs(60);
 
 /// The spaces of a pool, whoever made them.
 pub(crate) type AllSpaces = RefCell<BTreeMap<SpaceId, Rc<Space>>>;
-
-/// Something that happened to a range of a space.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DataLossEvent {
-    /// Which space.
-    pub space: SpaceId,
-    /// First byte.
-    pub at: u64,
-    /// Length.
-    pub length: Bytes,
-    /// What happened.
-    pub kind: DataLossKind,
-}
-
-impl DataLossEvent {
-    fn end(&self) -> u64 {
-        self.at.saturating_add(self.length.0)
-    }
-
-    fn is_like(&self, other: &Self) -> bool {
-        (self.space, self.kind) == (other.space, other.kind)
-    }
-
-    fn covers(&self, other: &Self) -> bool {
-        // Of what its table does not know, each block is lost.
-        let is_of_table = self.space == other.space
-            && (self.kind, other.kind) == (DataLossKind::TableLost, DataLossKind::Lost);
-        (is_of_table || self.is_like(other)) && self.at <= other.at && other.end() <= self.end()
-    }
-
-    /// Whether another one begins where this ends. What was accepted unverified is told block by block.
-    fn continues_with(&self, other: &Self) -> bool {
-        self.is_like(other) && self.end() == other.at && self.kind != DataLossKind::AcceptedUnverified
-    }
-}
-
-/// What happened to a range of a space.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DataLossKind {
-    /// It was being overwritten when power failed, and its other copies were lost or damaged in that instant: taken as
-    /// it was found (the one exception of P2).
-    AcceptedUnverified,
-    /// No copy matched its checksum.
-    Lost,
-    /// No copy that is here matched its checksum, and one on a disk that is absent may.
-    CorruptHere,
-    /// No copy of its table could be believed; what it held is unknown.
-    TableLost,
-}
-
-/// What the engine did since the pool was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SpaceCounters {
-    /// Writes of blocks never written.
-    pub fresh_writes: u64,
-    /// Writes of blocks not flushed yet.
-    pub rewrites: u64,
-    /// Writes over flushed content.
-    pub overwrites: u64,
-    /// Flushes that reached the disks.
-    pub flushes: u64,
-    /// Flushes that another one covered.
-    pub shared_flushes: u64,
-    /// Table pages read.
-    pub page_reads: u64,
-    /// Table pages written, counted once for all copies.
-    pub page_writes: u64,
-    /// Blocks that did not match their checksum on one copy.
-    pub checksum_errors: u64,
-    /// Blocks rewritten from another copy.
-    pub healed_blocks: u64,
-    /// Blocks accepted unverified after a crash.
-    pub accepted_unverified: u64,
-    /// Blocks that no copy could give.
-    pub lost_blocks: u64,
-    /// Table pages that no copy could give.
-    pub lost_pages: u64,
-    /// Blocks copied to a disk that had missed them.
-    pub resynced_blocks: u64,
-    /// Shadow rows that were claimed.
-    pub shadows_made: u64,
-    /// Of all shadow rows, those that were promoted.
-    pub shadows_promoted: u64,
-    /// Stripes that were copied to shadow rows, because nobody had brought them, or back to rows.
-    pub shadow_stripes_copied: u64,
-    /// Of all shadow rows, those that gave their stripes back to their rows.
-    pub shadows_dropped: u64,
-    /// Stripes that went from a row to its shadow row or back, and are said to be there no more.
-    pub stripes_switched: u64,
-    /// Shadow rows that were there when the pool was opened.
-    pub shadows_found: u64,
-    /// Rows that were moved to another layout.
-    pub converted_rows: u64,
-}
-
-/// A point in the order of writes, and of records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct FlushPoint {
-    ticket: Ticket,
-    lsn: Lsn,
-}
-
-impl FlushPoint {
-    /// Behind a write and its record.
-    pub(crate) fn after(ticket: Ticket, lsn: Lsn) -> Self {
-        Self { ticket: Ticket(ticket.0 + 1), lsn: lsn.next() }
-    }
-}
 
 /// Blocks whose last write no flush has covered.
 #[derive(Clone)]
@@ -277,29 +167,6 @@ pub(crate) struct Shared {
     pub(crate) caches: RefCell<Vec<Weak<Cache>>>,
     /// Names of the spaces, for messages.
     names: RefCell<BTreeMap<SpaceId, Name>>,
-}
-
-/// A part of the small frames, which some kind of work keeps to.
-pub(crate) struct Share {
-    permits: Semaphore,
-    all: u64,
-}
-
-impl Share {
-    fn of(frames: u64) -> Self {
-        let all = frames.max(1);
-        Self { permits: Semaphore::new(all), all }
-    }
-
-    /// How many there are.
-    pub(crate) fn all(&self) -> u64 {
-        self.all
-    }
-
-    /// Takes so many, or all where there are fewer.
-    pub(crate) async fn take(&self, count: u64) -> Permit<'_> {
-        self.permits.acquire(count.min(self.all)).await
-    }
 }
 
 impl Shared {
@@ -959,57 +826,3 @@ impl Shared {
 
 /// Blocks of a row, by column and block of the column, with the ticket of the last write.
 type UnflushedBlocks = BTreeMap<(usize, u32), Ticket>;
-
-/// Numbers in ascending order as ranges without gaps.
-pub(crate) fn joined(numbers: impl Iterator<Item = u32>) -> Vec<Range> {
-    let mut ranges: Vec<Range> = Vec::new();
-    for number in numbers {
-        match ranges.last_mut().filter(|last| last.first + last.count == number) {
-            Some(last) => last.count += 1,
-            None => ranges.push(Range { first: number, count: 1 }),
-        }
-    }
-    ranges
-}
-
-/// The page of a block of a column, and its entry there.
-pub(crate) fn place_in_page(block: u32) -> (usize, usize) {
-    let block = block as usize;
-    (block / crate::format::raw::PAGE_ENTRIES, block % crate::format::raw::PAGE_ENTRIES)
-}
-
-/// Cuts a range of a column where its table pages end.
-pub(crate) fn by_page(range: Range) -> impl Iterator<Item = Range> {
-    let end = range.first + range.count;
-    let mut first = range.first;
-    std::iter::from_fn(move || {
-        if first == end {
-            return None;
-        }
-        let entries = u32::try_from(crate::format::raw::PAGE_ENTRIES).unwrap_or(1);
-        let to = end.min((first / entries + 1) * entries);
-        let part = Range { first, count: to - first };
-        first = to;
-        Some(part)
-    })
-}
-
-/// Appends an extent with the states of its blocks to a record. All states are alike but for checksums, and all blocks are
-/// of one page, whose durable generation is given.
-pub(crate) fn push_extent(
-    body: &mut Vec<u8>,
-    mut extent: BlockExtent,
-    states: &[BlockState],
-    generation: u64,
-) {
-    let (state, _) = states.first().copied().unwrap_or_default().parts();
-    extent.state = state;
-    let [low, high, ..] = generation.to_le_bytes();
-    extent.generation = u16::from_le_bytes([low, high]);
-    body.extend_from_slice(&extent.head());
-    if state == STATE_VALID {
-        for state in states {
-            body.extend_from_slice(&state.parts().1.to_le_bytes());
-        }
-    }
-}

@@ -14,13 +14,14 @@ use dolmen_pool::{Change, Claim, ExcludeReason, PoolError, Purpose, keys};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot, Epoch, Name, RowId, SpaceId};
 use smallvec::SmallVec;
 
-use crate::cache::write_cache::{Cache, is_of_conversion_shadows, is_of_shadows, seen_as};
+use crate::cache::write_cache::Cache;
 use crate::facade::forming::Forming;
 use crate::facade::request::Terms;
 use crate::facade::shared::Shared;
 use crate::format::error::SpaceError;
+use crate::format::ids::{COUNTER_ROW, is_of_conversion_shadows, is_of_shadows, seen_as};
 use crate::format::layouts::{Layout, Layouts};
-use crate::format::spec::{Integrity, Provisioning, Resiliency, SpaceSpec, Standing};
+use crate::format::spec::{Footprint, Integrity, Provisioning, Resiliency, SpaceSpec, Standing};
 use crate::layout::{Shape, Spread};
 use crate::policy::reserve::Reserve;
 use crate::relocation::shadow_rows::ShadowRows;
@@ -29,11 +30,6 @@ use crate::table::row::{Row, RowRecord, Slab, Slabs};
 
 /// Rows of one space that are kept in memory before idle ones are dropped.
 const ROWS_MAX: usize = 8 * 1024;
-/// The counter that row ids come from.
-pub(crate) const COUNTER_ROW: u64 = 1;
-/// The counter that space ids come from.
-pub(crate) const COUNTER_SPACE: u64 = 2;
-
 /// What became of a claim.
 enum ClaimOutcome {
     Row(Rc<Row>),
@@ -86,15 +82,6 @@ pub struct Space {
     pub(crate) terms: Terms,
     /// The space itself, for what goes on behind those who asked for it.
     pub(crate) this: Weak<Self>,
-}
-
-/// What a space takes on the disks of its pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Footprint {
-    /// All of its slabs.
-    pub total: Bytes,
-    /// Of them, further copies and parity.
-    pub redundancy: Bytes,
 }
 
 impl Space {

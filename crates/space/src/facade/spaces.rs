@@ -15,15 +15,16 @@ use dolmen_placement::{NoRoom, Offer, Placer, Request};
 use dolmen_pool::{Disk, Opened, Pool, PoolError, PoolState, Purpose, keys};
 use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, Name, SpaceId};
 
-use crate::cache::cache_size::{WriteCache, cache_spec};
+use crate::cache::cache_size::WriteCache;
 use crate::cache::drain::settings_of;
-use crate::cache::write_cache::{Cache, cache_id, is_hidden, is_of_shadows, seen_as};
-use crate::facade::shared::{AllSpaces, DataLossEvent, Shared, SpaceCounters};
-use crate::facade::space::{COUNTER_SPACE, Space};
+use crate::cache::write_cache::Cache;
+use crate::facade::shared::{AllSpaces, Shared};
+use crate::facade::space::Space;
 use crate::format::error::SpaceError;
+use crate::format::ids::{COUNTER_SPACE, cache_id, is_hidden, is_of_shadows, seen_as};
 use crate::format::layouts::Layouts;
 use crate::format::limits::Limits;
-use crate::format::spec::{Provisioning, Resiliency, SpaceSpec, Standing};
+use crate::format::spec::{Provisioning, Resiliency, SpaceSpec, Standing, cache_spec};
 use crate::policy::forecast::{WriteCacheRows, is_fast, write_cache_rows};
 use crate::policy::replacement::{PlaceOfRow, rows_of_spaces_on};
 use crate::policy::reserve::unless_full;
@@ -31,6 +32,8 @@ use crate::relocation::refill::{neediest_first, next_lot, not_begun, of_spaces};
 use crate::relocation::resync::{Refilled, Resynced};
 use crate::resolution::recovery::{Recovery, recover};
 use crate::resolution::replay::FINISHED_TOGETHER;
+use crate::resources::clients::Clients;
+use crate::resources::events::{DataLossEvent, SpaceCounters};
 use crate::resources::locks::Range;
 use crate::resources::progress::Progress;
 use crate::resources::throttle::JobShare;
@@ -44,15 +47,6 @@ const ROWS_DISTRUSTED_TOGETHER: usize = 256;
 const FIRST_EPOCH: Epoch = Epoch(1);
 /// How often idle pages and overfull tables are looked at.
 const TEND_EVERY: Duration = Duration::from_secs(2);
-
-/// Who may still be there of those that were told of writes before the pool was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Clients {
-    /// Nobody: the host that they were on has ended with them.
-    Ended,
-    /// Any of them: the daemon alone has ended. What they wrote and is not there has to be told by the next flush.
-    MayLive,
-}
 
 /// The spaces of an open pool.
 pub struct Spaces {

@@ -2,7 +2,6 @@
 //! the headers of slabs against the map, and the map against itself.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 
@@ -11,39 +10,23 @@ use dolmen_pool::{Disk, Purpose};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Name};
 
 use crate::cache::write_cache::Cache;
-use crate::facade::read::{is_silence, matches_state};
 use crate::facade::scrub::Scrub;
 use crate::facade::space::Space;
 use crate::facade::spaces::Spaces;
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::BlockState;
+use crate::layout::shape::RUN_BLOCKS;
 use crate::layout::{BLOCK, Overwrites};
-use crate::relocation::resync::RUN_BLOCKS;
+use crate::resources::events::SpaceRange;
+use crate::resources::hedge_delay::{HedgeDelay, is_silence};
 use crate::resources::locks::Range;
 use crate::resources::progress::Progress;
+use crate::row_io::copies::matches_state;
 use crate::row_io::header::WrongHeader;
-use crate::row_io::read_hedging::HedgeDelay;
 use crate::table::row::{Row, Slab};
 
 /// Headers of slabs that a verification names, at most; more are counted.
 pub const HEADERS_NAMED_MAX: usize = 1000;
-
-/// Bytes of a space that follow each other.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SpaceRange {
-    /// Which space.
-    pub space: Name,
-    /// First byte.
-    pub at: u64,
-    /// How many.
-    pub length: Bytes,
-}
-
-impl fmt::Display for SpaceRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of space {} from byte {} on", self.length, self.space, self.at)
-    }
-}
 
 /// What a verification has seen; ranges are in the order of spaces and rows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

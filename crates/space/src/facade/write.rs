@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 
 use dolmen_block_io::{DeviceError, Durability, IoKind};
-use dolmen_buffer::{Scratch, Shared as Bytes_, is_zeros};
+use dolmen_buffer::{Shared as Bytes_, is_zeros};
 use dolmen_checksum::crc32c;
 use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
@@ -16,44 +16,18 @@ use smallvec::SmallVec;
 
 use crate::cache::promise::Reserved;
 use crate::facade::request::Request;
-use crate::facade::shared::{Shared, by_page, place_in_page, push_extent};
 use crate::facade::space::Space;
 use crate::format::error::SpaceError;
-use crate::format::record::{BlockState, Mapping, void_redos};
+use crate::format::record::{BlockState, push_extent};
 use crate::layout::{BLOCK, Covered, Overwrites, Unit};
 use crate::resources::locks::Range;
 use crate::resources::tickets::Held;
-use crate::row_io::slot_switch::SlotSwitch;
-use crate::table::page::{Page, WriteClass};
+use crate::row_io::parts::{Body, Pages, Part, Parts, RecordExtra, Whole, Written, Wrote, find, places_of};
+use crate::table::page::{WriteClass, by_page, place_in_page};
 use crate::table::row::{Row, Slab};
-
-/// Bytes of a record.
-pub(crate) type Body = Scratch;
 
 /// Bytes of zeros that are written at a time.
 const ZEROS_BYTES: usize = 64 * 1024;
-
-/// States of blocks that are written together. More than 128 KiB of them spill to the heap: each part of a write has a list.
-pub(crate) type States = SmallVec<[BlockState; 32]>;
-
-/// A part of a write that lies in one piece in one column.
-pub(crate) struct Part {
-    column: usize,
-    range: Range,
-    content: Bytes_,
-    states: States,
-}
-
-impl Part {
-    /// Whole blocks of a column, from one on.
-    pub(crate) fn new(column: usize, first: u32, content: Bytes_) -> Self {
-        let count = u32::try_from(content.len() / BLOCK).unwrap_or(u32::MAX);
-        Self { column, range: Range { first, count }, content, states: SmallVec::new() }
-    }
-}
-
-pub(crate) type Parts = SmallVec<[Part; 2]>;
-pub(crate) type Pages = SmallVec<[(usize, usize, Rc<Page>); 4]>;
 
 /// A write in place that has begun.
 struct Begun {
@@ -68,46 +42,6 @@ const WRITE_BYTES_MAX: usize = 1280;
 /// Bytes of the future of a write in place that it holds.
 const PARTS_BYTES_MAX: usize = 2816;
 const _: () = assert!(WRITE_BYTES_MAX + PARTS_BYTES_MAX <= 4096, "a write to a mirror holds 4 KiB at most");
-
-/// What became of a write of whole blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whole {
-    /// It was written.
-    Written,
-    /// It cannot be done in place, and no room was reserved in the write cache. What of it was written may be written again.
-    NeedsCache,
-}
-
-/// What became of the data writes.
-struct Written {
-    /// Disks that failed, and how.
-    failed: SmallVec<[(DiskSlot, DeviceError); 2]>,
-    /// Whether every part is on at least one slab that holds everything else too, or can be made of the others.
-    complete: bool,
-    /// The record of it.
-    lsn: Lsn,
-}
-
-/// What the record of a write says beside what was written.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum RecordExtra<'a> {
-    /// Nothing.
-    Nothing,
-    /// Whose blocks these are, one after another, with their checksums.
-    Mappings(&'a [Mapping]),
-    /// That stripes are about to be written in place.
-    Redo(&'a [u8]),
-    /// That the stripes are not where they were.
-    SlotSwitch(&'a SlotSwitch),
-}
-
-/// What became of a write of blocks that lie in one piece.
-pub(crate) struct Wrote {
-    /// Its record.
-    pub(crate) lsn: Lsn,
-    /// What its blocks are now.
-    pub(crate) states: States,
-}
 
 impl Space {
     /// Writes `data` from byte `at` on. Acknowledged data survives the death of the daemon; durable data, and what a
@@ -690,50 +624,6 @@ impl Space {
     }
 }
 
-impl RecordExtra<'_> {
-    fn add_to(self, shared: &Shared, body: &mut Body, parts: &Parts) {
-        match self {
-            Self::Nothing => {}
-            Self::SlotSwitch(switch) => switch.add_to(shared, body),
-            Self::Mappings(mappings) => add_mappings(mappings, body, parts),
-            Self::Redo(redo) => body.extend_from_slice(redo),
-        }
-    }
-
-    /// What says that it came to nothing, once it was recorded.
-    fn void(self, lsn: Lsn, parts: &Parts) -> Body {
-        let mut body = Body::new();
-        match self {
-            Self::Nothing | Self::SlotSwitch(_) => {}
-            Self::Mappings(mappings) => {
-                let void = |mapping: &Mapping| Mapping { since: Some(lsn), void: true, ..*mapping };
-                let void: SmallVec<[Mapping; 16]> = mappings.iter().map(void).collect();
-                add_mappings(&void, &mut body, parts);
-            }
-            Self::Redo(redo) => body.extend_from_slice(&void_redos(redo)),
-        }
-        body
-    }
-}
-
-/// Adds whose blocks of the write cache these are.
-fn add_mappings(mappings: &[Mapping], body: &mut Body, parts: &Parts) {
-    let mut states = parts.iter().flat_map(|part| &part.states);
-    for mapping in mappings {
-        body.extend_from_slice(&mapping.head());
-        for state in states.by_ref().take(mapping.count as usize) {
-            body.extend_from_slice(&state.parts().1.to_le_bytes());
-        }
-    }
-}
-
-/// The page of a block among those that were loaded, and its entry there.
-pub(crate) fn find(pages: &Pages, column: usize, block: u32) -> Option<(&Rc<Page>, usize)> {
-    let (index, entry) = place_in_page(block);
-    let (_, _, page) = pages.iter().find(|(c, i, _)| *c == column && *i == index)?;
-    Some((page, entry))
-}
-
 /// The blocks of a row that a range of bytes touches.
 pub(crate) fn blocks_of(start: u64, end: u64) -> Range {
     let first = start / BLOCK_BYTES;
@@ -744,11 +634,6 @@ pub(crate) fn blocks_of(start: u64, end: u64) -> Range {
 /// Whether what is written can be had although parts of it are not there.
 fn can_do_without<'a>(row: &Row, parts: impl Iterator<Item = (&'a Part, bool)>) -> bool {
     row.shape.decodable_without(parts.filter(|(_, good)| !good).map(|(part, _)| part.column))
-}
-
-/// Where parts are: columns, and blocks of them.
-pub(crate) fn places_of(parts: &Parts) -> impl Iterator<Item = (usize, Range)> + '_ {
-    parts.iter().map(|part| (part.column, part.range))
 }
 
 /// Cuts a write into parts that lie in one piece in one column.

@@ -1,9 +1,9 @@
 //! What stands on disks and in the log, and the words of a space: its specification, limits and errors.
 
 pub(crate) mod error;
+pub(crate) mod ids;
 pub(crate) mod layouts;
 pub(crate) mod limits;
 pub(crate) mod raw;
 pub(crate) mod record;
-pub mod salvage;
 pub(crate) mod spec;

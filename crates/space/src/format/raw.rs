@@ -1,7 +1,11 @@
 //! Spaces, rows, tables and block records as bytes; `docs/format/space.md` is this file as tables.
 
+use dolmen_units::BLOCK_BYTES;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Blocks of a row, at most: rows are at most 1 GiB.
+pub(crate) const BLOCKS_MAX: u64 = (1 << 30) / BLOCK_BYTES;
 
 /// Entries of a table page.
 pub(crate) const PAGE_ENTRIES: usize = 504;

@@ -4,10 +4,9 @@ use dolmen_units::{Epoch, Lsn, RowId, SpaceId};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::format::raw::{
-    RECORD_CACHED, RECORD_DISCARDED, RECORD_DONE, RECORD_REDO, RawBlockExtent, RawMapping, RawPlace, RawRedo,
-    STATE_DAMAGED, STATE_NEVER, STATE_VALID,
+    BLOCKS_MAX, RECORD_CACHED, RECORD_DISCARDED, RECORD_DONE, RECORD_REDO, RawBlockExtent, RawMapping,
+    RawPlace, RawRedo, STATE_DAMAGED, STATE_NEVER, STATE_VALID,
 };
-use crate::layout::BLOCKS_MAX;
 
 /// Bits of an epoch that an entry keeps.
 const STAMP_BITS: u32 = 24;
@@ -455,6 +454,32 @@ fn next_entry<'a>(rest: &mut &'a [u8], at: usize) -> Option<Entry<'a>> {
 fn checksum_bytes(raw: &RawBlockExtent, state: u8) -> Option<usize> {
     if raw.state == state { usize::try_from(raw.count.get()).ok()?.checked_mul(4) } else { Some(0) }
 }
+
+/// Appends an extent with the states of its blocks to a record. All states are alike but for checksums, and all blocks are
+/// of one page, whose durable generation is given.
+pub(crate) fn push_extent(
+    body: &mut Vec<u8>,
+    mut extent: BlockExtent,
+    states: &[BlockState],
+    generation: u64,
+) {
+    let (state, _) = states.first().copied().unwrap_or_default().parts();
+    extent.state = state;
+    let [low, high, ..] = generation.to_le_bytes();
+    extent.generation = u16::from_le_bytes([low, high]);
+    body.extend_from_slice(&extent.head());
+    if state == STATE_VALID {
+        for state in states {
+            body.extend_from_slice(&state.parts().1.to_le_bytes());
+        }
+    }
+}
+
+/// Bytes of a record of many blocks, at most.
+pub(crate) const RECORD_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of the rows that are changed together: they go into one record of the log.
+pub(crate) const ROWS_BYTES_MAX: usize = 96 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
+use dolmen_mutation::mutation;
 use dolmen_placement::{Request, RequestError, Resiliency as Code, Width};
 use dolmen_units::{BLOCK_BYTES, Bytes, Name};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -399,6 +400,49 @@ impl SpaceSpec {
         spec.check().is_ok().then_some((spec, standing, layouts))
     }
 }
+
+/// What the hidden space of a cache is, in a pool of this capacity, when nobody chose its size.
+pub(crate) fn cache_spec(redundancy: u8, pool: Bytes) -> SpaceSpec {
+    let copies = if mutation!(CacheOfOneCopy) { 1 } else { redundancy + 1 };
+    let resiliency = if copies == 1 { Resiliency::Simple } else { Resiliency::Mirror { copies } };
+    let usual = (pool.0 / POOL_SHARE).clamp(SIZE_RANGE.0.0, SIZE_RANGE.1.0);
+    let size = usual.min(largest(pool, copies).0);
+    let row = if size >= ROWS_USUAL_MIN * THIN_ROW_BYTES.0 { THIN_ROW_BYTES } else { ROW_BYTES_MIN };
+    let name = format!("write-cache-{redundancy}");
+    let name = name.parse().unwrap_or_else(|error| panic!("{name} is a name: {error}"));
+    let rows = (size / row.0).max(ROWS_USUAL_MIN);
+    let mut spec = SpaceSpec::usual(name, Bytes(rows * row.0), resiliency);
+    spec.row = Some(row);
+    spec.columns = Some(1);
+    spec.provisioning = Provisioning::Fixed;
+    spec
+}
+
+/// What a space takes on the disks of its pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Footprint {
+    /// All of its slabs.
+    pub total: Bytes,
+    /// Of them, further copies and parity.
+    pub redundancy: Bytes,
+}
+
+/// The part of a pool that a cache is, unless that is out of its bounds.
+pub(crate) const POOL_SHARE: u64 = 1000;
+
+/// Rows of a cache that nobody chose the size of, at least: those kept back, and some to be filled and emptied beside them.
+pub(crate) const ROWS_USUAL_MIN: u64 = 8;
+
+/// The bounds of a cache that nobody chose the size of, for each copy: the largest log names no more blocks of one.
+pub(crate) const SIZE_RANGE: (Bytes, Bytes) = (Bytes::mib(256), Bytes::mib(512));
+
+/// The largest that a cache with so many copies may be, for each copy.
+pub(crate) fn largest(pool: Bytes, copies: u8) -> Bytes {
+    Bytes(pool.0 / POOL_SHARE_MAX / u64::from(copies))
+}
+
+/// The part of a pool that all copies may take.
+pub(crate) const POOL_SHARE_MAX: u64 = 16;
 
 #[cfg(test)]
 mod tests {

@@ -32,28 +32,27 @@ mod plan;
 #[cfg(test)]
 mod rotated_mirror;
 mod rules;
-mod shape;
+pub(crate) mod shape;
 mod simple;
 mod span;
 #[cfg(test)]
 mod tests;
 
 use dolmen_units::Bytes;
-
-use crate::format::spec::Resiliency;
-
 use mirror::Mirror;
 use parity::Parity;
 use rules::copied;
 use simple::Simple;
 use span::Span;
 
+use crate::format::spec::Resiliency;
+
 pub(crate) use rules::{
     Apart, Covered, Layout, LayoutFault, Overwrites, Placement, ReadPlan, Redundancy, RowShape, SlabSet,
     Spread, Unit,
 };
 pub use shape::slab_units;
-pub(crate) use shape::{BLOCK, BLOCKS_MAX, Shape, SlabMap};
+pub(crate) use shape::{BLOCK, Shape, SlabMap};
 
 /// Every layout that a row can have.
 pub(crate) static LAYOUTS: &[&dyn Layout] = &[

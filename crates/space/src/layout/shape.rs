@@ -4,16 +4,16 @@ use dolmen_placement::{Code, PARITY_DATA_COLUMNS_MIN, PARITY_MAX, Placement};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes};
 use smallvec::SmallVec;
 
-use crate::format::raw::{PAGE_BYTES, PAGE_ENTRIES};
+use crate::format::raw::{BLOCKS_MAX, PAGE_BYTES, PAGE_ENTRIES};
 use crate::resources::locks::Range;
+
+/// Blocks that a page of a table is about.
+pub const TABLE_PAGE_BLOCKS: u32 = 504;
 
 /// Bytes of a block, as lengths in memory are counted.
 pub(crate) const BLOCK: usize = 4096;
 
 const _: () = assert!(BLOCK as u64 == BLOCK_BYTES, "a block is a block, in memory and on disks");
-
-/// Blocks of a row, at most: rows are at most 1 GiB.
-pub(crate) const BLOCKS_MAX: u64 = (1 << 30) / BLOCK_BYTES;
 
 /// The shape of a row: its interleaves are dealt to the data columns in turn. Parity columns stand behind them, each as long
 /// as the longest data column.
@@ -235,6 +235,51 @@ impl Iterator for Holders {
         let table = self.tables.next()?;
         Some(((self.column + table) % self.columns, table))
     }
+}
+
+/// The blocks of a row that a page of the table of a column is about, as ranges: none of one of parity.
+pub(crate) fn ranges_of_page(shape: &Shape, column: usize, index: usize) -> Vec<std::ops::Range<u64>> {
+    let mut ranges: Vec<std::ops::Range<u64>> = Vec::new();
+    if column >= shape.data_columns() {
+        return ranges;
+    }
+    for block in blocks_of_page(shape, column, index) {
+        let at = u64::from(shape.row_block(column, block));
+        match ranges.last_mut().filter(|range| range.end == at) {
+            Some(range) => range.end += 1,
+            None => ranges.push(at..at + 1),
+        }
+    }
+    ranges
+}
+
+/// The blocks of a column that a page of its table is about.
+pub(crate) fn blocks_of_page(shape: &Shape, column: usize, index: usize) -> std::ops::Range<u32> {
+    let first = u32::try_from(index).unwrap_or(u32::MAX).saturating_mul(TABLE_PAGE_BLOCKS);
+    first..first.saturating_add(TABLE_PAGE_BLOCKS).min(shape.column_blocks(column))
+}
+
+/// The longest read: one buffer of the arena.
+pub const READ_BYTES_MAX: usize = dolmen_buffer::FRAME_BYTES_MAX;
+
+/// Bytes of parity of one column that are computed as one piece, at most: a frame.
+pub(crate) const PARITY_BYTES_MAX: usize = 64 * 1024;
+
+/// The first byte in its row, and the bytes of data, of the stripe that a byte of a row is in. The last stripe of a row may be
+/// short: it lacks the columns for which the row has no interleave left.
+pub(crate) fn stripe_at(shape: &Shape, within: u64) -> (u64, usize) {
+    let whole = (shape.data_columns() * interleave_bytes(shape)) as u64;
+    let start = within / whole * whole;
+    let row = u64::from(shape.row_blocks()) * BLOCK_BYTES;
+    (start, usize::try_from(whole.min(row - start)).unwrap_or(usize::MAX))
+}
+
+/// Blocks that are copied or verified at once: a frame of 64 KiB.
+pub(crate) const RUN_BLOCKS: u32 = 16;
+
+/// Bytes that one column has of a stripe.
+pub(crate) fn interleave_bytes(shape: &Shape) -> usize {
+    usize::try_from(shape.interleave().0).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -24,10 +24,10 @@ use dolmen_placement::{Code, Offer, Placement, Placer};
 use dolmen_pool::{PoolError, Purpose, keys};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskSlot};
 
-use crate::cache::write_cache::conversion_shadows_of;
 use crate::facade::space::Space;
 use crate::facade::spaces::Spaces;
 use crate::format::error::SpaceError;
+use crate::format::ids::conversion_shadows_of;
 use crate::format::layouts::{Layout, Layouts};
 use crate::format::limits::Limits;
 use crate::format::spec::{Provisioning, SPACE_BYTES_MAX, SpaceSpec, Standing};

@@ -17,23 +17,22 @@ use dolmen_pool::{Change, Claim, Disk, ExcludeReason, Pool, Purpose, keys};
 use dolmen_units::{DiskSlot, Epoch, SpaceId};
 use smallvec::SmallVec;
 
-use crate::cache::write_cache::{is_of_conversion_shadows, seen_as};
-use crate::facade::read::{is_silence, matches_state};
-use crate::facade::shared::{joined, place_in_page};
 use crate::facade::space::Space;
 use crate::facade::spaces::Spaces;
-use crate::facade::verify::SpaceRange;
 use crate::format::error::SpaceError;
+use crate::format::ids::{is_of_conversion_shadows, seen_as};
 use crate::format::record::BlockState;
-use crate::format::salvage::blocks_of_page;
 use crate::layout::Overwrites;
+use crate::layout::shape::blocks_of_page;
 use crate::policy::slab_targets::SlabTargets;
 use crate::policy::sole_copy::missing;
-use crate::resources::locks::Range;
+use crate::resources::events::SpaceRange;
+use crate::resources::hedge_delay::{HedgeDelay, is_silence};
+use crate::resources::locks::{Range, joined};
 use crate::resources::progress::Progress;
 use crate::resources::tickets::Held;
-use crate::row_io::read_hedging::HedgeDelay;
-use crate::table::page::Page;
+use crate::row_io::copies::matches_state;
+use crate::table::page::{Page, place_in_page};
 use crate::table::row::{Row, RowRecord, Slab};
 
 /// How often a row is tried again whose new disk fails on the way.

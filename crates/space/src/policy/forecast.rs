@@ -6,10 +6,9 @@ use dolmen_placement::{DomainId, NoRoom, Offer, Placement, Placer, Standing};
 use dolmen_pool::{Pool, Purpose};
 use dolmen_units::{Bytes, DiskSlot};
 
-use crate::cache::cache_size::cache_spec;
-use crate::cache::write_cache::is_of_cache;
 use crate::facade::space::Space;
-use crate::format::spec::SpaceSpec;
+use crate::format::ids::is_of_cache;
+use crate::format::spec::{SpaceSpec, cache_spec};
 use crate::layout::slab_units;
 
 /// A write cache that is to be claimed.

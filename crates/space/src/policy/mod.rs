@@ -13,5 +13,4 @@ pub(crate) mod replacement;
 pub(crate) mod reserve;
 pub(crate) mod slab_targets;
 pub(crate) mod sole_copy;
-pub(crate) mod streams;
 pub(crate) mod trash;

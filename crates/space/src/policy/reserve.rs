@@ -17,9 +17,10 @@ use dolmen_mutation::mutation;
 use dolmen_pool::{Pool, PoolError, Purpose, keys};
 use dolmen_units::{Bytes, Epoch, RowId, SpaceId};
 
-use crate::facade::space::{COUNTER_ROW, Space};
+use crate::facade::space::Space;
 use crate::facade::spaces::Spaces;
 use crate::format::error::SpaceError;
+use crate::format::ids::COUNTER_ROW;
 use crate::format::spec::Provisioning;
 use crate::resources::locks::Range;
 use crate::table::row::{Row, RowRecord, Slab, can_be_had};

@@ -9,9 +9,9 @@ use dolmen_future_pool::pooled;
 use dolmen_pool::{Disk, Pool};
 use dolmen_units::{Bytes, SpaceId};
 
-use crate::cache::write_cache::{is_hidden, is_of_conversion_shadows};
 use crate::facade::spaces::Spaces;
 use crate::format::error::SpaceError;
+use crate::format::ids::{is_hidden, is_of_conversion_shadows};
 use crate::table::row::{RowRecord, Slab};
 
 /// What would be lost, by space: ranges of its addresses in which at least a part is, whole rows each.

@@ -23,10 +23,10 @@ use dolmen_pool::{Purpose, keys};
 use dolmen_units::{Name, SpaceId};
 
 use crate::cache::drain::settings_of;
-use crate::cache::write_cache::is_hidden;
 use crate::facade::space::Space;
 use crate::facade::spaces::Spaces;
 use crate::format::error::SpaceError;
+use crate::format::ids::is_hidden;
 use crate::format::spec::Standing;
 use crate::policy::reserve::reserve_of;
 use crate::resources::progress::Progress;

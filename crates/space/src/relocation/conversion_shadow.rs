@@ -18,16 +18,16 @@ use dolmen_pool::{Purpose, keys};
 use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
 
-use crate::facade::full_stripe::stripe_at;
-use crate::facade::read::{READ_BYTES_MAX, Segment, Segments};
-use crate::facade::shared::{place_in_page, push_extent};
 use crate::facade::space::Space;
 use crate::format::error::{SpaceError, UnreadableReason};
-use crate::format::record::BlockState;
+use crate::format::record::{BlockState, push_extent};
+use crate::layout::shape::{READ_BYTES_MAX, stripe_at};
 use crate::layout::{BLOCK, Shape};
 use crate::resources::locks::Range;
 use crate::resources::progress::Progress;
+use crate::row_io::segments::{Segment, Segments};
 use crate::table::moving::Watch;
+use crate::table::page::place_in_page;
 use crate::table::row::Row;
 
 /// Pieces that are copied beside each other, at most.

@@ -19,17 +19,17 @@ use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
 
 use crate::cache::destage::stripes;
-use crate::facade::full_stripe::PARITY_BYTES_MAX;
-use crate::facade::shared::place_in_page;
 use crate::facade::space::Space;
-use crate::facade::write::{Part, Parts};
 use crate::format::error::SpaceError;
 use crate::format::record::BlockState;
 use crate::layout::BLOCK;
+use crate::layout::shape::PARITY_BYTES_MAX;
 use crate::relocation::promote::EndCause;
+use crate::resources::hedge_delay::HedgeDelay;
 use crate::resources::locks::Range;
-use crate::row_io::read_hedging::HedgeDelay;
+use crate::row_io::parts::{Part, Parts};
 use crate::row_io::slot_switch::Slot;
+use crate::table::page::place_in_page;
 use crate::table::row::Row;
 
 impl Space {

@@ -7,3 +7,4 @@ pub(crate) mod promote;
 pub(crate) mod refill;
 pub(crate) mod resync;
 pub(crate) mod shadow_rows;
+pub(crate) mod streams;

@@ -29,8 +29,8 @@ use crate::format::error::SpaceError;
 use crate::format::record::{BlockState, Place, RedoBlock};
 use crate::layout::{BLOCK, RowShape};
 use crate::relocation::shadow_rows::FREED_TOGETHER;
+use crate::resources::hedge_delay::HedgeDelay;
 use crate::resources::locks::Range;
-use crate::row_io::read_hedging::HedgeDelay;
 use crate::row_io::stripe_read::StripeStates;
 use crate::table::row::{Row, RowRecord};
 

@@ -23,18 +23,20 @@ use dolmen_pool::{Disk, Pool};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, DiskSlot, Epoch};
 use smallvec::SmallVec;
 
-use crate::facade::read::matches_state;
-use crate::facade::shared::{DataLossKind, place_in_page};
 use crate::facade::space::Space;
 use crate::facade::spaces::Spaces;
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::BlockState;
 use crate::layout::BLOCK;
-use crate::relocation::resync::{RUN_BLOCKS, Refilled, RefilledSlab, Resynced};
+use crate::layout::shape::RUN_BLOCKS;
+use crate::relocation::resync::{Refilled, RefilledSlab, Resynced};
+use crate::resources::events::DataLossKind;
+use crate::resources::hedge_delay::HedgeDelay;
 use crate::resources::locks::Range;
 use crate::resources::progress::Progress;
-use crate::row_io::read_hedging::HedgeDelay;
+use crate::row_io::copies::matches_state;
 use crate::row_io::stripe_read::Rebuilt;
+use crate::table::page::place_in_page;
 use crate::table::row::{Row, Slab};
 
 /// Rows of a lot that are filled beside each other, at most: no more than that many pairs of disks.

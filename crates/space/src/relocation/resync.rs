@@ -11,18 +11,15 @@ use dolmen_pool::{ExcludeReason, Purpose, keys};
 use dolmen_store::Key;
 use dolmen_units::{DiskSlot, Epoch};
 
-use crate::facade::shared::{ROWS_BYTES_MAX, Shared, place_in_page};
+use crate::facade::shared::Shared;
 use crate::facade::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::raw::PAGE_BYTES;
-use crate::format::record::BlockState;
+use crate::format::record::{BlockState, ROWS_BYTES_MAX};
 use crate::layout::Covered;
 use crate::resources::locks::Range;
-use crate::table::page::Page;
+use crate::table::page::{Page, place_in_page};
 use crate::table::row::{Row, RowRecord, SLABS_MAX, Slab, TablePlace};
-
-/// Blocks that are copied or verified at once: a frame of 64 KiB.
-pub(crate) const RUN_BLOCKS: u32 = 16;
 
 /// How often tables that a disk has not got are written again before a slab stays where it is.
 const TABLE_ROUNDS_MAX: u32 = 4;

@@ -31,17 +31,17 @@ use dolmen_future_pool::pooled;
 use dolmen_pool::{PoolError, Purpose, keys};
 use dolmen_units::BLOCK_BYTES;
 
-use crate::cache::write_cache::{is_hidden, shadows_of};
-use crate::facade::full_stripe::stripe_at;
-use crate::facade::shared::place_in_page;
 use crate::facade::space::Space;
 use crate::format::error::{SpaceError, UnreadableReason};
+use crate::format::ids::{is_hidden, shadows_of};
 use crate::format::limits::Limits;
 use crate::format::record::BlockState;
 use crate::format::spec::{Provisioning, ROW_BYTES, SPACE_BYTES_MAX, SpaceSpec, Standing};
+use crate::layout::shape::stripe_at;
 use crate::layout::{Shape, Unit};
-use crate::policy::streams::{StreamName, Streams};
+use crate::relocation::streams::{StreamName, Streams};
 use crate::resources::locks::Range;
+use crate::table::page::place_in_page;
 use crate::table::row::Row;
 
 /// Data of the rows of one space that have shadow rows, at most: as much as two long rows hold, one that a stream fills and one

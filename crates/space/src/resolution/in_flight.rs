@@ -17,19 +17,20 @@ use dolmen_journal::Wait;
 use dolmen_mutation::mutation;
 use smallvec::SmallVec;
 
-use crate::facade::read::{Copy, is_silence, matches_state};
-use crate::facade::shared::{RECORD_BYTES_MAX, Shared, place_in_page, push_extent};
+use crate::facade::shared::Shared;
 use crate::facade::space::Space;
 use crate::format::error::{SpaceError, UnreadableReason};
-use crate::format::record::BlockState;
+use crate::format::record::{BlockState, RECORD_BYTES_MAX, push_extent};
 use crate::in_doubt::sources::{SOURCES, SourceDecision, SourceFacts, TargetParity};
 use crate::in_doubt::stripes::{Columns, Damaged, Newest, STRIPES, StripeDecision, StripeFacts, Tables};
 use crate::layout::BLOCK;
 use crate::resolution::recovery::{Candidate, OpenBlock, Recovery, RowCandidates, give_to_all};
+use crate::resources::hedge_delay::{HedgeDelay, is_silence};
 use crate::resources::locks::Range;
 use crate::resources::tickets::Held;
-use crate::row_io::read_hedging::HedgeDelay;
+use crate::row_io::copies::{Copy, matches_state};
 use crate::row_io::stripe_read::StripeStates;
+use crate::table::page::place_in_page;
 use crate::table::row::{Row, Slab};
 
 /// Stripes that are decided beside each other.

@@ -14,14 +14,15 @@ use smallvec::smallvec;
 
 use crate::cache::relog::Cached;
 use crate::cache::write_cache::Cache;
-use crate::facade::shared::{RECORD_BYTES_MAX, Shared, place_in_page};
+use crate::facade::shared::Shared;
 use crate::format::error::SpaceError;
 use crate::format::raw::PAGE_ENTRIES;
-use crate::format::record::extents;
+use crate::format::record::{RECORD_BYTES_MAX, extents};
 use crate::layout::Covered;
-use crate::resolution::recovery::{Candidate, Restating, RowCandidates, RowKey, encode_candidates};
+use crate::resolution::recovery::{Candidate, Restating, RowCandidates, encode_candidates};
 use crate::resources::locks::{Range, RangeGuard};
-use crate::table::row::Row;
+use crate::table::page::place_in_page;
+use crate::table::row::{Row, RowKey};
 
 /// What is relogged at once: one of so many parts of the log, and what one record more makes of it; or half of the room
 /// that the log has, if that is more.

@@ -1,5 +1,6 @@
 //! In-doubt resolution: what collects the facts that the tables of `in_doubt` decide by, and acts on their decisions.
 
+pub(crate) mod checkpoint;
 pub(crate) mod in_flight;
 pub(crate) mod log_forward;
 pub(crate) mod mention;

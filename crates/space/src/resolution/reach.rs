@@ -15,26 +15,25 @@ use dolmen_pool::{ExcludeReason, RecordedBlocks};
 use dolmen_units::{BLOCK_BYTES, SpaceId};
 use smallvec::{SmallVec, smallvec};
 
-use crate::cache::write_cache::shadows_of;
-use crate::facade::read::{Copy, matches_state};
-use crate::facade::shared::{Shared, place_in_page};
+use crate::facade::shared::Shared;
 use crate::facade::space::Space;
-use crate::facade::spaces::{Clients, Spaces};
+use crate::facade::spaces::Spaces;
 use crate::format::error::SpaceError;
+use crate::format::ids::shadows_of;
 use crate::format::record::BlockState;
 use crate::in_doubt::failed_writes::{FAILED_WRITES, FailedCopies, FailedDecision, FailedFacts};
 use crate::layout::{Covered, Unit};
 use crate::resolution::recovery::{
-    Candidate, Restating, RowCandidates, RowKey, collect, encode_candidates, give_to_all, is_only_lost,
+    Candidate, Restating, RowCandidates, collect, encode_candidates, give_to_all, is_only_lost,
     is_out_of_reach, keep_latest,
 };
+use crate::resources::clients::Clients;
+use crate::resources::hedge_delay::HedgeDelay;
 use crate::resources::locks::Range;
 use crate::resources::tickets::Held;
-use crate::row_io::read_hedging::HedgeDelay;
-use crate::table::row::Row;
-
-/// Blocks of rows, by column and block of the column.
-pub(crate) type BlocksOfRows = BTreeMap<RowKey, (Rc<Row>, BTreeSet<(usize, u32)>)>;
+use crate::row_io::copies::{Copy, matches_state};
+use crate::table::page::place_in_page;
+use crate::table::row::{BlocksOfRows, Row, RowKey};
 
 /// Blocks of a row, by column.
 type ByColumn = BTreeMap<usize, Vec<u32>>;

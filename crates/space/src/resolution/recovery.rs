@@ -13,24 +13,26 @@ use dolmen_pool::{ExcludeReason, PoolError, RecordedBlocks, RecoveredBlock, keys
 use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, RowId, SpaceId};
 use smallvec::SmallVec;
 
-use crate::cache::write_cache::{Cache, seen_as};
-use crate::facade::read::{Copy, is_silence, matches_state};
-use crate::facade::shared::{DataLossEvent, DataLossKind, Shared, place_in_page, push_extent};
+use crate::cache::write_cache::Cache;
+use crate::facade::shared::Shared;
 use crate::facade::space::Space;
 use crate::format::error::{SpaceError, UnreadableReason};
-use crate::format::record::{BlockExtent, BlockState, ReadBlockExtent, Stamp, extents};
+use crate::format::ids::seen_as;
+use crate::format::record::{BlockExtent, BlockState, ReadBlockExtent, Stamp, extents, push_extent};
 use crate::format::spec::Integrity;
 use crate::in_doubt::blocks::{BLOCKS, Base, BlockDecision, BlockFacts, Copies, FirstMatch, LostClaims};
 use crate::layout::{Covered, Unit};
 use crate::resolution::in_flight::{Source, decide_sources, decide_stripes, log_moved};
 use crate::resolution::mention::Mentions;
 use crate::resolution::replay::Cached;
+use crate::resources::events::{DataLossEvent, DataLossKind};
+use crate::resources::hedge_delay::{HedgeDelay, is_silence};
 use crate::resources::locks::Range;
 use crate::resources::tickets::Held;
-use crate::row_io::read_hedging::HedgeDelay;
-use crate::table::page::Page;
+use crate::row_io::copies::{Copy, matches_state};
+use crate::table::page::{Page, place_in_page};
 use crate::table::pages::{Knowledge, PageOnDisk};
-use crate::table::row::{Row, Slab};
+use crate::table::row::{Row, RowKey, Slab};
 
 /// What a record says of one block.
 #[derive(Debug, Clone, Copy)]
@@ -111,9 +113,6 @@ impl Candidate {
         same && kind(*state) == kind(other.state)
     }
 }
-
-/// A row as the log names it.
-pub(crate) type RowKey = (SpaceId, u64, RowId);
 
 /// What is claimed of one block, oldest first. Mostly it is one thing.
 pub(crate) type Candidates = SmallVec<[Candidate; 1]>;

@@ -12,20 +12,20 @@ use dolmen_units::{Lsn, SpaceId};
 
 use crate::cache::cached_read::CachedRead;
 use crate::cache::destage::{Prepared, Redo};
-use crate::cache::write_cache::{Cache, is_of_shadows, may_hold, seen_as};
+use crate::cache::write_cache::{Cache, may_hold};
 use crate::facade::shared::Shared;
 use crate::facade::space::Space;
 use crate::format::error::SpaceError;
+use crate::format::ids::{is_of_shadows, seen_as};
 use crate::format::record::{BlockState, Entry, Place, ReadMapping, RedoBlock, entries, push_redo};
 use crate::in_doubt::redos::{REDOS, RedoContent, RedoCopies, RedoDecision, RedoFacts, RedoRow};
 use crate::in_doubt::versions::{PlaceState, VERSIONS, VersionDecision, VersionFacts, VersionKind};
 use crate::layout::{BLOCK, Shape};
-use crate::resolution::recovery::RowKey;
 use crate::resources::locks::Range;
 use crate::resources::tickets::Ticket;
 use crate::row_io::stripe_read::Found;
 use crate::table::mapping::{Content, IN_DOUBT, Version};
-use crate::table::row::Row;
+use crate::table::row::{Row, RowKey};
 
 /// Rows of a cache for writes, beside those that are kept for parity, that are enough to go on with.
 const ROWS_FOR_WRITES: usize = 1;

@@ -112,3 +112,15 @@ impl Drop for RangeGuard<'_> {
         self.locks.notify.notify_all();
     }
 }
+
+/// Numbers in ascending order as ranges without gaps.
+pub(crate) fn joined(numbers: impl Iterator<Item = u32>) -> Vec<Range> {
+    let mut ranges: Vec<Range> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut().filter(|last| last.first + last.count == number) {
+            Some(last) => last.count += 1,
+            None => ranges.push(Range { first: number, count: 1 }),
+        }
+    }
+    ranges
+}

@@ -1,8 +1,12 @@
 //! Locks, budgets and progress, which know no row.
 
 pub(crate) mod bucket;
+pub(crate) mod clients;
+pub(crate) mod events;
 pub(crate) mod flow;
+pub(crate) mod hedge_delay;
 pub(crate) mod locks;
 pub(crate) mod progress;
+pub(crate) mod share;
 pub(crate) mod throttle;
 pub(crate) mod tickets;

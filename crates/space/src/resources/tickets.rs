@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use dolmen_block_io::sync::Notify;
+use dolmen_units::Lsn;
 
 /// The number of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -84,5 +85,19 @@ impl Drop for Held {
             self.tickets.first.set(first + done);
             self.tickets.notify.notify_all();
         }
+    }
+}
+
+/// A point in the order of writes, and of records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct FlushPoint {
+    pub(crate) ticket: Ticket,
+    pub(crate) lsn: Lsn,
+}
+
+impl FlushPoint {
+    /// Behind a write and its record.
+    pub(crate) fn after(ticket: Ticket, lsn: Lsn) -> Self {
+        Self { ticket: Ticket(ticket.0 + 1), lsn: lsn.next() }
     }
 }

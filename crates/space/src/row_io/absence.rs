@@ -9,9 +9,10 @@ use dolmen_pool::{Pool, Purpose, keys};
 use dolmen_store::Key;
 use dolmen_units::{DiskSlot, Epoch, Name};
 
-use crate::facade::shared::{ROWS_BYTES_MAX, Shared};
+use crate::facade::shared::Shared;
 use crate::facade::spaces::Spaces;
 use crate::format::error::SpaceError;
+use crate::format::record::ROWS_BYTES_MAX;
 use crate::table::row::{Row, RowRecord, Slab, Slabs, can_be_had};
 
 /// Values that a change of the map sets.

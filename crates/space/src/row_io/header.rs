@@ -37,11 +37,11 @@ use dolmen_units::{DiskSlot, Name, SpaceId};
 use smallvec::SmallVec;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::cache::write_cache::{conversion_shadows_of, is_hidden, shadows_of};
-use crate::facade::read::is_silence;
 use crate::facade::shared::Shared;
 use crate::format::error::SpaceError;
+use crate::format::ids::{conversion_shadows_of, is_hidden, shadows_of};
 use crate::format::raw::{PAGE_BYTES, RawRun, RawSlabHeader, SLAB_MAGIC, VERSION};
+use crate::resources::hedge_delay::is_silence;
 use crate::table::row::{Row, Slab};
 
 /// What is the matter with the header of a slab.

@@ -1,8 +1,11 @@
 //! Reads and writes of one row: copies, stripes, headers, and who misses what.
 
 pub(crate) mod absence;
+pub(crate) mod copies;
 pub(crate) mod header;
+pub(crate) mod parts;
 pub(crate) mod read_hedging;
 pub(crate) mod room;
+pub(crate) mod segments;
 pub(crate) mod slot_switch;
 pub(crate) mod stripe_read;

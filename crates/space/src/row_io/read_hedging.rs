@@ -11,46 +11,16 @@ use dolmen_pool::Disk;
 use dolmen_units::{BLOCK_BYTES, DiskSlot};
 use smallvec::SmallVec;
 
-use crate::facade::read::Places;
 use crate::facade::shared::Shared;
 use crate::facade::space::Space;
 use crate::layout::BLOCK;
+use crate::resources::hedge_delay::{FAST, HedgeDelay, hedge_delay, is_much_slower, second_hedge_delay};
 use crate::resources::locks::Range;
+use crate::row_io::copies::Places;
 use crate::table::row::{Row, Slab};
 
 /// By how many times a disk may be slower than the fastest copy and is still asked like that.
 const SLOWER: u32 = 4;
-/// By how many times it may be slower than all that its content can be computed from, which costs a read of each.
-const SLOWER_THAN_COMPUTED: u32 = 8;
-/// Of reads that take less it does not matter which is faster.
-const FAST: Duration = Duration::from_micros(200);
-/// A read may take as many times as long as reads of its disk do these days, before somebody else is asked.
-const HEDGE_TIMES: u32 = 4;
-
-/// How long disks are waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HedgeDelay {
-    /// As long as whoever can ask another waits.
-    Short,
-    /// As long as it takes.
-    Long,
-}
-
-/// How long a read is waited for by those who can ask others, which take that long these days.
-pub(crate) fn hedge_delay(others: Duration) -> Duration {
-    READ_HEDGE_DELAY.max(others.saturating_mul(HEDGE_TIMES))
-}
-
-/// How long a second disk is waited for, by those who may have waited for a first one.
-pub(crate) fn second_hedge_delay(others: Duration) -> Duration {
-    hedge_delay(others) / 2
-}
-
-/// Whether a disk takes so many times as long as others that these are asked first.
-pub(crate) fn is_much_slower(read_latency: Duration, others: Duration) -> bool {
-    read_latency > others.max(FAST).saturating_mul(SLOWER_THAN_COMPUTED)
-}
-
 impl Space {
     /// The least busy copy of a range, and where on it the range is. Among equally idle ones the place decides, so that
     /// each copy serves its part and a sequential reader stays on one disk for an interleave. Much slower ones are not asked.

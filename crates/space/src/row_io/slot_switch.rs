@@ -8,29 +8,21 @@
 //!
 //! Left to others: what a crash leaves of it (`in_flight`); which rows have shadow rows (`shadow_rows`).
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::fmt;
 use std::rc::Rc;
 
 use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
 use dolmen_mutation::mutation;
 
-use crate::facade::shared::{FlushPoint, Shared, by_page, place_in_page, push_extent};
+use crate::facade::shared::Shared;
 use crate::facade::space::Space;
-use crate::facade::write::{Body, Pages, Parts, RecordExtra, find, places_of};
 use crate::format::error::SpaceError;
 use crate::format::record::BlockState;
-use crate::layout::Covered;
-use crate::resolution::reach::BlocksOfRows;
 use crate::resources::locks::Range;
-use crate::resources::tickets::Held;
-use crate::table::page::WriteClass;
-use crate::table::row::Row;
-
-/// Notes of stripes that are kept before those are looked for that a flush has covered.
-const MOVED_USUAL: usize = 32;
+use crate::row_io::parts::{Body, Pages, Parts, RecordExtra, SlotSwitch, find, places_of};
+use crate::table::page::{WriteClass, place_in_page};
+use crate::table::row::{BlocksOfRows, Row};
 
 /// Where whole stripes go in place at once.
 pub(crate) enum Slot {
@@ -58,37 +50,6 @@ enum Freedom {
     /// It is never written, which no flush has covered.
     Unflushed,
     Taken,
-}
-
-/// Stripes of a row and its shadow row that were written in place as a whole, until a flush has covered that: none of them flips
-/// before. Their claims would else be of three versions, of which a crash may leave none.
-#[derive(Default)]
-pub(crate) struct Moved(RefCell<Vec<(Range, FlushPoint)>>);
-
-impl Moved {
-    /// Notes stripes that were written, or may have been, by now.
-    pub(crate) fn note(&self, lines: Range, shared: &Shared) {
-        let mut moved = self.0.borrow_mut();
-        if moved.len() >= MOVED_USUAL && moved.len().is_power_of_two() {
-            moved.retain(|(_, flush_point)| !shared.has_covered(*flush_point));
-        }
-        moved.push((lines, shared.flush_point()));
-    }
-
-    /// Whether no flush has covered what was written of some of these stripes.
-    fn has_open(&self, lines: Range, shared: &Shared) -> bool {
-        let mut moved = self.0.borrow_mut();
-        moved.retain(|(_, flush_point)| !shared.has_covered(*flush_point));
-        moved.iter().any(|(other, _)| other.overlaps(lines))
-    }
-}
-
-/// Stripes that leave one slot for the other.
-pub(crate) struct SlotSwitch {
-    source: Rc<Row>,
-    lines: Range,
-    /// Pages of the source.
-    pages: Pages,
 }
 
 impl Space {
@@ -257,62 +218,12 @@ impl Space {
 }
 
 /// Stripes of a row, by column: those that are longer than others have more.
-fn columns_of(row: &Row, lines: Range) -> impl Iterator<Item = (usize, Range)> + use<> {
+pub(crate) fn columns_of(row: &Row, lines: Range) -> impl Iterator<Item = (usize, Range)> + use<> {
     let shape = row.shape;
     (0..shape.columns()).filter_map(move |column| {
         let count = lines.count.min(shape.column_blocks(column).saturating_sub(lines.first));
         (count > 0).then_some((column, Range { count, ..lines }))
     })
-}
-
-impl fmt::Debug for SlotSwitch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Flip({:?} from {:?})", self.lines, self.source)
-    }
-}
-
-impl SlotSwitch {
-    /// Adds to a record that the source has the stripes no more.
-    pub(crate) fn add_to(&self, shared: &Shared, body: &mut Body) {
-        let stamp = shared.stamp();
-        for (column, range) in columns_of(&self.source, self.lines) {
-            for range in by_page(range) {
-                let extent = shared.extent(&self.source, column, range, stamp);
-                let page = find(&self.pages, column, range.first);
-                let generation = page.map_or(0, |(page, _)| page.durable_generation());
-                push_extent(body, extent, &[BlockState::Never], generation);
-            }
-        }
-    }
-
-    /// The record is written and the target has the stripes.
-    pub(crate) fn apply(&self, shared: &Shared, held: &Held) {
-        let (stamp, now) = (shared.stamp(), shared.now(held));
-        for (column, range) in columns_of(&self.source, self.lines) {
-            for (page, entry) in range.blocks().filter_map(|block| find(&self.pages, column, block)) {
-                page.set(entry, BlockState::Never, stamp, now);
-            }
-            shared.note_unflushed(held.ticket(), &self.source, column, range);
-        }
-        shared.note_dirty(&self.source);
-    }
-
-    /// It came to nothing: relogs what the source has.
-    pub(crate) async fn relog_source(&self, shared: &Shared, held: &Held) -> Result<(), SpaceError> {
-        if mutation!(FailedSwitchKeeps) {
-            return Ok(());
-        }
-        let unflushed = shared.unflushed_of(&self.source);
-        for (column, range) in columns_of(&self.source, self.lines) {
-            let blocks: Vec<u32> = range.blocks().collect();
-            let covered = |block| match unflushed.contains(&(column, block)) {
-                true => Covered::ByTheNextFlush,
-                false => Covered::Before,
-            };
-            shared.record_blocks_again(&self.source, (column, &blocks), covered, held.ticket()).await?;
-        }
-        Ok(())
-    }
 }
 
 impl Shared {

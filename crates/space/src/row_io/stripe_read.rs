@@ -13,15 +13,17 @@ use dolmen_pool::Disk;
 use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
 
-use crate::facade::read::{Copy, is_silence, matches_state};
-use crate::facade::shared::{Shared, place_in_page};
+use crate::facade::shared::Shared;
 use crate::facade::space::Space;
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::BlockState;
 use crate::layout::BLOCK;
-use crate::relocation::resync::RUN_BLOCKS;
+use crate::layout::shape::RUN_BLOCKS;
+use crate::resources::hedge_delay::{HedgeDelay, is_much_slower, is_silence, second_hedge_delay};
 use crate::resources::locks::Range;
-use crate::row_io::read_hedging::{HedgeDelay, is_much_slower, nth_fastest, second_hedge_delay};
+use crate::row_io::copies::{Copy, matches_state};
+use crate::row_io::read_hedging::nth_fastest;
+use crate::table::page::place_in_page;
 use crate::table::row::Row;
 
 /// What the tables say of the blocks of a stripe, by column; one that a shorter column does not have was never written.

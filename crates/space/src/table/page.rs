@@ -13,6 +13,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::format::raw::{PAGE_BYTES, PAGE_ENTRIES, PAGE_MAGIC, RawEntry, RawPage, VERSION};
 use crate::format::record::{BlockState, Stamp};
+use crate::resources::locks::Range;
 use crate::resources::tickets::Ticket;
 
 const WORDS: usize = PAGE_ENTRIES.div_ceil(64);
@@ -410,6 +411,28 @@ fn set_bit(words: &mut [u64; WORDS], index: usize, value: bool) {
         let mask = 1 << (index % 64);
         *word = if value { *word | mask } else { *word & !mask };
     }
+}
+
+/// The page of a block of a column, and its entry there.
+pub(crate) fn place_in_page(block: u32) -> (usize, usize) {
+    let block = block as usize;
+    (block / crate::format::raw::PAGE_ENTRIES, block % crate::format::raw::PAGE_ENTRIES)
+}
+
+/// Cuts a range of a column where its table pages end.
+pub(crate) fn by_page(range: Range) -> impl Iterator<Item = Range> {
+    let end = range.first + range.count;
+    let mut first = range.first;
+    std::iter::from_fn(move || {
+        if first == end {
+            return None;
+        }
+        let entries = u32::try_from(crate::format::raw::PAGE_ENTRIES).unwrap_or(1);
+        let to = end.min((first / entries + 1) * entries);
+        let part = Range { first, count: to - first };
+        first = to;
+        Some(part)
+    })
 }
 
 #[cfg(test)]

@@ -8,27 +8,26 @@ use dolmen_block_io::{DeviceError, Durability};
 use dolmen_buffer::Buffer;
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
-use dolmen_pool::{Disk, ExcludeReason, LocalFuture, PoolError, TableOwner};
-use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot, Lsn};
+use dolmen_pool::{Disk, ExcludeReason};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot};
 use smallvec::SmallVec;
 
-use crate::facade::read::is_silence;
-use crate::facade::shared::{DataLossEvent, DataLossKind, Shared};
+use crate::facade::shared::Shared;
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::raw::PAGE_BYTES;
 use crate::format::record::BlockState;
-use crate::format::salvage::ranges_of_page;
 use crate::in_doubt::pages::{PAGES, PageCopies, PageDecision, PageFacts, TrustedHolders};
 use crate::layout::Unit;
-use crate::resolution::log_forward::Homeless;
-use crate::row_io::read_hedging::{HedgeDelay, hedge_delay};
+use crate::layout::shape::ranges_of_page;
+use crate::resources::events::{DataLossEvent, DataLossKind};
+use crate::resources::hedge_delay::{HedgeDelay, hedge_delay, is_silence};
 use crate::table::page::{Page, PageName};
 use crate::table::row::{Row, Slab, TablePlace};
 
 /// Pages in memory above which idle ones are dropped: 64 MiB.
 const PAGES_MAX: usize = 16 * 1024;
 /// Table pages of a row that are written at once, at most: each holds a small frame of the metadata arena.
-const TABLE_WRITES_MAX: usize = 64;
+pub(crate) const TABLE_WRITES_MAX: usize = 64;
 /// Rows whose tables are written under one turn. They lie on other disks, and whoever else wants the turn waits for them.
 const TABLE_ROWS: usize = 64;
 /// Pages that differ from what their disks have, and so cannot be dropped, above which tables are written back although the log
@@ -36,19 +35,19 @@ const TABLE_ROWS: usize = 64;
 const DIRTY_PAGES_MAX: usize = PAGES_MAX;
 
 /// A page that was given to its disks in a write-back.
-struct GivenPage {
-    row: Rc<Row>,
-    column: usize,
+pub(crate) struct GivenPage {
+    pub(crate) row: Rc<Row>,
+    pub(crate) column: usize,
     index: usize,
-    page: Rc<Page>,
+    pub(crate) page: Rc<Page>,
 }
 
 /// What became of the tables of rows in a write-back.
 #[derive(Default)]
-struct TablesWritten {
-    given: Vec<GivenPage>,
+pub(crate) struct TablesWritten {
+    pub(crate) given: Vec<GivenPage>,
     /// Columns with pages that stay in memory.
-    kept_back: Vec<(Rc<Row>, usize)>,
+    pub(crate) kept_back: Vec<(Rc<Row>, usize)>,
 }
 
 impl TablesWritten {
@@ -531,7 +530,7 @@ impl Shared {
     }
 
     /// Writes the tables of rows beside each other.
-    async fn write_tables(&self, rows: &[Rc<Row>]) -> Result<TablesWritten, SpaceError> {
+    pub(crate) async fn write_tables(&self, rows: &[Rc<Row>]) -> Result<TablesWritten, SpaceError> {
         let mut written = TablesWritten::default();
         for together in rows.chunks(TABLE_ROWS) {
             let _exclusive = self.table_mutex.take().await;
@@ -591,7 +590,7 @@ impl Shared {
     /// Whether a page is where it was written, as its disk said, if that slab alone has it. Of several copies one that missed a
     /// write is told by its generation; an only one would be believed with what it had before.
     #[pooled]
-    async fn is_only_copy_there(&self, given: &GivenPage) -> bool {
+    pub(crate) async fn is_only_copy_there(&self, given: &GivenPage) -> bool {
         let GivenPage { row, column, index, page } = given;
         let mut holders = SmallVec::<[(Rc<Disk>, Slab, TablePlace); 2]>::new();
         row.for_each_table(*column, |slab, place| {
@@ -686,7 +685,7 @@ impl Shared {
     /// Whether a page of the table of a column that was given to these disks counts: some slab that holds everything has it,
     /// and every one that lacks it will be called stale. With parity that is not so where too many columns are away: they keep
     /// what they have, and would be believed with an older page.
-    fn is_table_held_by(row: &Row, column: usize, disks: &BTreeSet<DiskSlot>) -> bool {
+    pub(crate) fn is_table_held_by(row: &Row, column: usize, disks: &BTreeSet<DiskSlot>) -> bool {
         let is_there = |slab: &Slab| disks.contains(&slab.disk);
         let mut is_believed = false;
         row.for_each_table(column, |slab, place| {
@@ -698,7 +697,7 @@ impl Shared {
 
     /// Says which pages of a row a write-back takes, with what they say now: those that are dirty; of a row without tables on
     /// its disks, all.
-    fn gather_pages(&self, row: &Rc<Row>) {
+    pub(crate) fn gather_pages(&self, row: &Rc<Row>) {
         row.dirty.set(false);
         let formatting = !row.is_formatted();
         for (column, index) in row.places_of_pages().filter(|_| formatting) {
@@ -708,76 +707,6 @@ impl Shared {
         }
         let taken = row.pages().into_iter().filter(|(_, _, page)| formatting || page.is_dirty());
         taken.for_each(|(_, _, page)| page.await_seal());
-    }
-
-    /// Writes back and flushes what is dirty, so that the log need not keep it.
-    /// How many bytes of the log have to be kept nevertheless.
-    #[pooled]
-    async fn write_back_all(&self, below: Lsn) -> Result<u64, SpaceError> {
-        // Between its record and its end, nothing of what is put in place is relogged.
-        let caches = self.caches();
-        let mut yields = Vec::with_capacity(caches.len());
-        for cache in &caches {
-            yields.push(cache.mutex.take().await);
-        }
-        let _write_back = self.write_back_mutex.take().await;
-        // What somebody is just saying of blocks out of reach may stand below the cut, and is noted before its turn ends. What is
-        // decided from now on stays in doubt for this write-back.
-        drop(self.defer_mutex.take().await);
-        self.write_backs.set(self.write_backs.get() + 1);
-        let in_doubt = self.deferred.borrow().clone();
-        let limit = self.tickets.next();
-        self.frozen.set(Some(limit));
-        let flushed = if mutation!(TableBeforeFlush) { Ok(()) } else { self.flush().await };
-        if let Err(error) = flushed {
-            self.frozen.set(None);
-            return Err(error);
-        }
-        let rows = std::mem::take(&mut *self.dirty_rows.borrow_mut());
-        rows.iter().for_each(|row| self.gather_pages(row));
-        self.frozen.set(None);
-        let attachments = self.pool.attachments();
-        let written = self.write_tables(&rows).await?;
-        if !mutation!(TableNotFlushed) {
-            self.pool.flush_disks().await?;
-        }
-        // One that left and came back may have lost what it was given. What became of the pages is decided here, once, and
-        // not by where the disks are when something is made of it: one that came back since does not have them.
-        let mut stayed = self.pool.attachments();
-        stayed.retain(|slot, seating| attachments.get(slot) == Some(seating));
-        let stayed: BTreeSet<DiskSlot> = stayed.into_keys().collect();
-        let mut homeless = Homeless::default();
-        for (row, column) in &written.kept_back {
-            homeless.add(row, *column);
-        }
-        let mut is_held = Vec::with_capacity(written.given.len());
-        for together in written.given.chunks(TABLE_WRITES_MAX) {
-            let are_there = join_all(together.iter().map(|given| self.is_only_copy_there(given))).await;
-            is_held.extend(together.iter().zip(are_there).map(|(given, is_there)| {
-                is_there && Self::is_table_held_by(&given.row, given.column, &stayed)
-            }));
-        }
-        for (given, _) in written.given.iter().zip(&is_held).filter(|(_, is_held)| !**is_held) {
-            homeless.add(&given.row, given.column);
-        }
-        for (given, is_held) in written.given.iter().zip(is_held) {
-            // Of a row none of whose tables are believed yet, those that are written count when all are. A recovery begins with
-            // blank ones, and whatever the log says of their generations has to be of these.
-            let is_believed = given.row.is_formatted() || !homeless.has(&given.row);
-            if is_held && is_believed { given.page.note_durable() } else { given.page.note_unwritten() }
-        }
-        let unwritten = |row: &Rc<Row>| row.pages().iter().any(|(_, _, page)| page.is_dirty());
-        rows.iter().filter(|row| !row.freed.get() && unwritten(row)).for_each(|row| self.note_dirty(row));
-        // Whatever slab did not get the pages would be believed with what it has, once it is the only one.
-        self.commit_missed_pages(&rows, &stayed).await?;
-        let unformatted: Vec<_> =
-            rows.iter().filter(|row| !row.freed.get() && !row.is_formatted()).cloned().collect();
-        self.commit_formatted(&unformatted, |row| !homeless.has(row)).await?;
-        // Tables are believed once a commit says that all of a row's are there; until then none are.
-        homeless.take_all_of(|row| !row.is_formatted());
-        // The next one has to look at them again, also where all of their pages are clean, and where this one ends half-way.
-        homeless.rows().for_each(|row| self.note_dirty(row));
-        self.forward(&homeless, &in_doubt, &caches, below).await
     }
 
     /// Keeps the number of pages in memory in bounds: rows given are asked to drop what is idle.
@@ -830,14 +759,3 @@ const _: () = assert!(
     ALLOCATION_UNIT_BYTES.is_multiple_of(PAGE_BYTES as u64),
     "a page never straddles two runs of a slab"
 );
-
-impl TableOwner for Shared {
-    fn write_back(&self, below: Lsn) -> LocalFuture<'_, Result<u64, PoolError>> {
-        Box::pin(async move {
-            self.write_back_all(below).await.map_err(|error| match error {
-                SpaceError::Pool(error) => error,
-                other => PoolError::Corrupt { name: self.pool_name().clone(), what: other.to_string() },
-            })
-        })
-    }
-}

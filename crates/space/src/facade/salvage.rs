@@ -5,6 +5,8 @@
 //!
 //! Left to others: finding headers, and deciding which of several slabs counts.
 
+pub use crate::layout::shape::TABLE_PAGE_BLOCKS;
+
 use std::ops::Range;
 
 use dolmen_checksum::crc64;
@@ -12,19 +14,17 @@ use dolmen_pool::Run;
 use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, PoolId, RowId, SpaceId};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::cache::cache_size::cache_spec;
-use crate::cache::write_cache::{cache_id, is_of_conversion_shadows, is_of_shadows, seen_as};
+use crate::format::ids::{cache_id, is_of_conversion_shadows, is_of_shadows, seen_as};
 use crate::format::layouts::Layouts;
 use crate::format::raw::{PAGE_BYTES, PAGE_ENTRIES, PAGE_MAGIC, RawPage, RawSlabHeader, SLAB_MAGIC, VERSION};
-use crate::format::spec::{Integrity, Resiliency, SpaceSpec, Standing};
+use crate::format::spec::{Integrity, Resiliency, SpaceSpec, Standing, cache_spec};
 use crate::layout::Shape;
+use crate::layout::shape::ranges_of_page;
 use crate::table::page::{Page, PageName};
 use crate::table::row::{RowRecord, SLABS_MAX, Slab, Slabs};
 
 /// Bytes of a slot of a table page, and of the header of a slab.
 pub const TABLE_PAGE_BYTES: usize = PAGE_BYTES;
-/// Blocks that a page of a table is about.
-pub const TABLE_PAGE_BLOCKS: u32 = 504;
 /// Slabs that a column of a row has, at most.
 pub const SLABS_OF_A_COLUMN_MAX: usize = SLABS_MAX;
 
@@ -96,28 +96,6 @@ impl RowShape {
     pub fn blocks_of(self, column: usize, index: usize) -> Vec<Range<u64>> {
         self.shape().map_or_else(Vec::new, |shape| ranges_of_page(&shape, column, index))
     }
-}
-
-/// The blocks of a column that a page of its table is about.
-pub(crate) fn blocks_of_page(shape: &Shape, column: usize, index: usize) -> Range<u32> {
-    let first = u32::try_from(index).unwrap_or(u32::MAX).saturating_mul(TABLE_PAGE_BLOCKS);
-    first..first.saturating_add(TABLE_PAGE_BLOCKS).min(shape.column_blocks(column))
-}
-
-/// The blocks of a row that a page of the table of a column is about, as ranges: none of one of parity.
-pub(crate) fn ranges_of_page(shape: &Shape, column: usize, index: usize) -> Vec<Range<u64>> {
-    let mut ranges: Vec<Range<u64>> = Vec::new();
-    if column >= shape.data_columns() {
-        return ranges;
-    }
-    for block in blocks_of_page(shape, column, index) {
-        let at = u64::from(shape.row_block(column, block));
-        match ranges.last_mut().filter(|range| range.end == at) {
-            Some(range) => range.end += 1,
-            None => ranges.push(at..at + 1),
-        }
-    }
-    ranges
 }
 
 /// What the header of a slab says.
