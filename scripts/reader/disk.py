@@ -14,9 +14,6 @@ METADATA_AT = MEBIBYTE
 LOG_AT = METADATA_AT + 64 * 1024
 MAGIC = b"DOLMENLB"
 VERSION = 3
-# Rows may have shadows, and lines alternate between them; spaces may be in the trash, have limits, and rows of two layouts;
-# entries of members name the label that each of them has at least.
-FEATURES = 1 | 2 | 4 | 8 | 16 | 32
 MEMBERS_MAX = 240
 VOTERS_MAX = 9
 SPANS_MAX = 16
@@ -128,10 +125,10 @@ class Label:
         check(length <= len(raw), "the label ends behind its slot")
         (checksum,) = struct.unpack_from("<Q", raw, 4088)
         check(crc64(raw[:4088], bytes(8), raw[4096:length]) == checksum, "the label's checksum does not match")
-        found, self.sequence, _, ro_compat, incompat = struct.unpack_from("<QQQQQ", raw, 48)
+        found, self.sequence, *features = struct.unpack_from("<QQQQQ", raw, 48)
         check(found == at, f"the label was written for address {found}")
-        if ro_compat or incompat & ~FEATURES:
-            raise TooNew(f"{version} with features {ro_compat:#x} and {incompat:#x}")
+        if any(features):
+            raise TooNew(f"{version} with features {', '.join(map(hex, features))}")
         self.pool, self.disk = raw[16:32], raw[32:48]
         self.pool_name = text(raw[88:152])
         self.capacity, self.metadata, self.data_start, self.data_end, self.log, self.pages = struct.unpack_from(

@@ -8,9 +8,8 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::extent::{Extent, ExtentError, LOG_BYTES_MAX, LOG_BYTES_MIN, MEBIBYTE};
 use crate::format::{
-    EPOCH_EXPORTED, EPOCH_FORKED, EPOCH_PRESENT, FEATURES_COMPAT, FEATURES_INCOMPAT, FEATURES_RO_COMPAT,
-    FORMAT_VERSION, HEADER_BYTES, LABEL_BYTES_MAX, LABEL_MAGIC, MEMBER_BYTES, RawEpoch, RawLabel, RawMember,
-    RawSpan,
+    EPOCH_EXPORTED, EPOCH_FORKED, EPOCH_PRESENT, FORMAT_VERSION, HEADER_BYTES, LABEL_BYTES_MAX, LABEL_MAGIC,
+    MEMBER_BYTES, RawEpoch, RawLabel, RawMember, RawSpan,
 };
 
 /// The largest sequence of a label: half of what its field holds. No disk ever gets as many labels, and the numbers after it exist.
@@ -81,8 +80,6 @@ pub struct Label {
     pub log: Bytes,
     /// Bytes of metadata pages on every voter.
     pub pages: Bytes,
-    /// What a build has to know to touch the pool: bits of [`FEATURES_INCOMPAT`].
-    pub features: u64,
     /// Counts while the owner has the pool open.
     pub heartbeat: u64,
     /// The epoch that was in force when the label was written.
@@ -239,9 +236,6 @@ impl Label {
         raw.disk = self.disk.0;
         raw.at = at.into();
         raw.sequence = self.sequence.into();
-        raw.features_compat = FEATURES_COMPAT.into();
-        raw.features_ro_compat = FEATURES_RO_COMPAT.into();
-        raw.features_incompat = self.features.into();
         for (to, from) in raw.pool_name.iter_mut().zip(self.pool_name.as_str().bytes()) {
             *to = from;
         }
@@ -283,8 +277,7 @@ impl Label {
         if raw.at.get() != at {
             return Err(LabelError::Misplaced { at, found: raw.at.get() });
         }
-        let missing = (raw.features_incompat.get() & !FEATURES_INCOMPAT)
-            | (raw.features_ro_compat.get() & !FEATURES_RO_COMPAT);
+        let missing = raw.features_compat.get() | raw.features_ro_compat.get() | raw.features_incompat.get();
         if missing != 0 {
             return Err(LabelError::Features { missing });
         }
@@ -295,13 +288,11 @@ impl Label {
         Ok(label)
     }
 
-    /// Whether all that no field of it says is zero: behind names, voters, spans and members, and whatever is reserved. A version
-    /// that needs it says so by a feature.
+    /// Whether all that no field of it says is zero: behind names, voters, spans and members, and whatever is reserved.
     fn check_spare(&self, raw: &RawLabel, whole: &[u8], at: u64) -> Result<(), LabelError> {
         let mut again = self.encode(at);
-        // Features that may be ignored are those that this build does not know.
         if let Ok((own, _)) = RawLabel::mut_from_prefix(&mut again) {
-            (own.features_compat, own.checksum) = (raw.features_compat, raw.checksum);
+            own.checksum = raw.checksum;
         }
         let differs = again.iter().zip(whole).position(|(expected, found)| expected != found);
         match differs.and_then(|place| whole.get(place)) {
@@ -356,7 +347,6 @@ impl Label {
             extent,
             log: Bytes(log),
             pages: Bytes(pages),
-            features: raw.features_incompat.get(),
             heartbeat: raw.heartbeat.get(),
             base,
             pending,
@@ -567,7 +557,6 @@ mod tests {
             extent: Extent::of(Bytes::gib(1)).unwrap(),
             log: Bytes::mib(4),
             pages: Bytes::mib(4),
-            features: FEATURES_INCOMPAT,
             heartbeat: 5,
             pending: pending.then(|| generation.clone()),
             base: generation,
@@ -641,6 +630,21 @@ mod tests {
             Label::parse(&bytes, 131072),
             Err(LabelError::Misplaced { at: 131072, found: 65536 })
         ));
+    }
+
+    /// Scenario: a sealed label has a feature, of any of the three kinds. It is refused with the number of the feature.
+    #[test]
+    fn a_label_with_a_feature_is_refused_by_number() {
+        let sound = sample(1, false).encode(65536);
+        for place in 64..88 {
+            let mut bytes = sound.clone();
+            bytes[place] = 1;
+            bytes[4088..4096].fill(0);
+            let checksum = crc64(&bytes);
+            bytes[4088..4096].copy_from_slice(&checksum.to_le_bytes());
+            let missing = 1 << (8 * (place % 8));
+            assert_eq!(Label::parse(&bytes, 65536), Err(LabelError::Features { missing }));
+        }
     }
 
     /// Scenario: something stands, sealed, where no field is: behind the name, the voters, the members, or in what is reserved.

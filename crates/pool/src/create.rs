@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use dolmen_block_io::{BlockDevice, DeviceError, Durability, Seams, Zoning, flush, write};
 use dolmen_disk::{
-    Contents, Extent, FEATURE_ENTRIES, Generation, LOG_BYTES_MAX, LOG_BYTES_MIN, Label, METADATA_AT, Member,
-    MemberState, look, wipe, write_label,
+    Contents, Extent, Generation, LOG_BYTES_MAX, LOG_BYTES_MIN, Label, METADATA_AT, Member, MemberState,
+    look, wipe, write_label,
 };
 use dolmen_epoch::{EpochRecord, Owner};
 use dolmen_future_pool::pooled;
@@ -148,7 +148,6 @@ pub async fn create_as(
         extent: *extent,
         log,
         pages,
-        features: FEATURE_ENTRIES,
         heartbeat: 0,
         base: generation.clone(),
         pending: None,

@@ -169,7 +169,6 @@ fn label(at: u64, of: &Label) -> Value {
         "pool_name": of.pool_name.as_str(),
         "disk": of.disk.to_string(),
         "sequence": of.sequence,
-        "features": of.features,
         "heartbeat": of.heartbeat,
         "capacity": of.extent.capacity.0,
         "metadata_length": of.extent.metadata.0,

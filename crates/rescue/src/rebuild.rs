@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::{BlockDevice, Seams};
 use dolmen_check::Overlay;
-use dolmen_disk::{Extent, FEATURES_INCOMPAT, Generation, Label, METADATA_AT, Member, MemberState};
+use dolmen_disk::{Extent, Generation, Label, METADATA_AT, Member, MemberState};
 use dolmen_epoch::{EpochRecord, LogSpan, Owner, RecordParts};
 use dolmen_future_pool::pooled;
 use dolmen_pool::{
@@ -604,7 +604,6 @@ impl Build<'_> {
                 extent: source.extent,
                 log,
                 pages,
-                features: FEATURES_INCOMPAT,
                 heartbeat: 0,
                 base: generation.clone(),
                 pending: None,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dolmen_block_io::sync::{AsyncMutex, Permit, join_all};
 use dolmen_block_io::{BlockDevice, sleep};
-use dolmen_disk::{FEATURE_LIMITS, Member, MemberState};
+use dolmen_disk::{Member, MemberState};
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
 use dolmen_placement::{NoRoom, Offer, Placer, Request};
@@ -610,14 +610,6 @@ impl Spaces {
     pub async fn set_limits(&self, space: &Rc<Space>, limits: Limits) -> Result<(), SpaceError> {
         limits.check(&space.name())?;
         let _exclusive = space.spec_mutex.take().await;
-        if !limits.is_none() {
-            let before = self.shared.stamp();
-            self.pool().require_features(FEATURE_LIMITS).await?;
-            // The next flush behind a change of the epoch relogs all that none has covered: it comes while that is little.
-            if self.shared.stamp() != before {
-                self.shared.force_flush().await?;
-            }
-        }
         self.put_spec(space, SpaceSpec { limits, ..space.spec() }).await?;
         space.terms.set(limits, self.pool().seams().clock.now());
         self.note_minimums();

@@ -17,7 +17,6 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use dolmen_causes::in_one_line;
-use dolmen_disk::FEATURE_LAYOUTS;
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
 use dolmen_placement::{Code, Offer, Placement, Placer};
@@ -230,7 +229,6 @@ impl Spaces {
             return Ok(());
         }
         let request = spec.check()?;
-        self.pool().require_features(FEATURE_LAYOUTS).await?;
         let layouts = Layouts { now: 1 - before.now, before: Some(space.spec().layout()) };
         // Until it is known that somebody needs the cache, nobody may find that it is not needed.
         let cache_mutex = match spec.write_cache() {
