@@ -15,8 +15,7 @@ use dolmen_block_io::sync::{AsyncMutex, Notify, join_all};
 use dolmen_block_io::{DeviceError, Seams, flush, within};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{
-    Contents, Extent, ExtentError, Generation, Label, LabelIoError, Member, look,
-    write_label,
+    Contents, Extent, ExtentError, Generation, Label, LabelIoError, Member, look, write_label,
 };
 use dolmen_epoch::{
     Decision, DiskView, EpochRecord, Kind, Owner, ReadOnlyReason, Successor, labels_before_record, next,

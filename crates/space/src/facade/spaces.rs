@@ -700,7 +700,7 @@ impl Spaces {
             space
                 .for_each_record(|index, record| {
                     let lacks = stale.binary_search(&(space.id(), index)).is_ok();
-                    let copies = space.copies_of(record.layout);
+                    let copies = record.copies();
                     short += u64::from(lacks && !record.columns.iter().all(|slabs| is_whole(slabs, copies)));
                 })
                 .await?;

@@ -160,13 +160,13 @@ impl Spaces {
         let mut forecast = ConversionForecast::default();
         space
             .for_each_record(|index, record| {
-                if Some(record.layout) == number {
+                if Some(record.laid.layout) == number {
                     forecast.kept += 1;
                     return;
                 }
                 let old = release(&mut offers, record);
                 let placed = placer.place(&offers, rotation + index);
-                let before = space.layout_of(record.layout);
+                let before = space.layout_of(record.laid.layout);
                 match placed {
                     Ok(placed) if !is_as_wanted(record, (before, to), &placed, &leaving) => {
                         forecast.rows += 1;
@@ -577,7 +577,7 @@ impl Space {
     async fn rows_laid_before(&self) -> Result<Vec<u64>, SpaceError> {
         let (now, mut rows) = (self.layouts.get().now, Vec::new());
         self.for_each_record(|index, record| {
-            if record.layout != now {
+            if record.laid.layout != now {
                 rows.push(index);
             }
         })
@@ -591,7 +591,8 @@ impl Space {
             let mut change = self.shared.pool.change(Purpose::Release).await;
             let mut reported = Vec::with_capacity(some.len());
             for row in some.iter().filter(|row| !row.freed.get() && row.shadow().is_none()) {
-                let record = RowRecord { layout: self.layouts.get().now, ..row.record() };
+                let laid = self.laid_of(self.layouts.get().now);
+                let record = RowRecord { laid, ..row.record() };
                 change.put(keys::row(self.id(), row.index), record.encode());
                 reported.push((row, record));
             }
