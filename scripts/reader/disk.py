@@ -66,7 +66,8 @@ class Epoch:
         self.spans = [(first, (number, nonce)) for number, nonce, first in entries]
         check(sorted(self.spans) == self.spans, "spans of the log are not in order")
         check(self.spans[-1][1] == self.id, "the last span of the log is another epoch's")
-        number, nonce, self.fork_root = struct.unpack_from("<QQQ", raw, 584)
+        number, nonce, self.fork_root, log_voters = struct.unpack_from("<QQQI", raw, 584)
+        check(log_voters == (1 << voters) - 1, f"of the voters of an epoch, {log_voters:#x} carry the log")
         self.fork = (number, nonce) if flags & 2 else None
 
     @classmethod
@@ -97,6 +98,7 @@ class Member:
             "<QHHIQH", raw, 16
         )
         (self.sequence,) = struct.unpack_from("<Q", raw, 48)
+        check(raw[42] <= 3, f"a member has the medium {raw[42]}")
         check(self.slot < MEMBERS_MAX, f"a member has the slot {self.slot}")
         check(self.state in (1, 2), f"a member has the state {self.state}")
 

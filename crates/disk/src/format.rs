@@ -64,8 +64,10 @@ pub(crate) struct RawEpoch {
     pub(crate) fork_nonce: U64,
     /// Number of the epoch that it was built on: later ones of the other line are never merged.
     pub(crate) fork_root: U64,
+    /// Bit *i*: voter *i* carries the log. Every bit of `voter_count` is set.
+    pub(crate) log_voters: U32,
     /// Zero.
-    pub(crate) reserved: [u8; 32],
+    pub(crate) reserved: [u8; 28],
 }
 
 /// A member of the pool.
@@ -86,8 +88,10 @@ pub(crate) struct RawMember {
     pub(crate) left: U64,
     /// Of a retired disk the slot that gets its slabs, plus one; 0: none.
     pub(crate) successor: U16,
+    /// 0 unknown, 1 rotational, 2 solid state, 3 persistent memory.
+    pub(crate) medium: u8,
     /// Zero.
-    pub(crate) reserved: [u8; 6],
+    pub(crate) reserved: [u8; 5],
     /// The least `sequence` that this disk's newest label has: an older image of the disk is noticed.
     pub(crate) sequence: U64,
     /// Zero.
@@ -155,4 +159,7 @@ const _: () = assert!(size_of::<RawEpoch>() == 640);
 const _: () = assert!(size_of::<RawMember>() == MEMBER_BYTES);
 const _: () = assert!(size_of::<RawLabel>() == HEADER_BYTES);
 const _: () = assert!(std::mem::offset_of!(RawLabel, base) == 248);
+const _: () = assert!(std::mem::offset_of!(RawMember, medium) == 42);
 const _: () = assert!(std::mem::offset_of!(RawMember, sequence) == 48);
+const _: () = assert!(std::mem::offset_of!(RawEpoch, log_voters) == 608);
+const _: () = assert!(VOTERS_MAX < 32, "each voter has a bit");

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::{BlockDevice, Seams};
 use dolmen_check::Overlay;
-use dolmen_disk::{Extent, Generation, Label, METADATA_AT, Member, MemberState};
+use dolmen_disk::{Extent, Generation, Label, METADATA_AT, Medium, Member, MemberState};
 use dolmen_epoch::{EpochRecord, LogSpan, Owner, RecordParts};
 use dolmen_future_pool::pooled;
 use dolmen_pool::{
@@ -546,6 +546,7 @@ impl Build<'_> {
                     fault_domain: 0,
                     left: Epoch(0),
                     successor: None,
+                    medium: Medium::Unknown,
                     sequence: 0,
                 });
             }
@@ -570,6 +571,7 @@ impl Build<'_> {
             fault_domain: 0,
             left: Epoch(0),
             successor: None,
+            medium: Medium::Unknown,
             sequence: 0,
         };
         members.push(nobody);

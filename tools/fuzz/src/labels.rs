@@ -3,7 +3,7 @@
 //! Oracle: what is read is written back to the same bytes, so no field was passed over; a label with the checksum of another
 //! content is refused, and so is one at another place; whatever is refused is refused with a reason.
 
-use dolmen_disk::{Extent, LABEL_BYTES_MAX, Label, LabelError, Member, MemberState};
+use dolmen_disk::{Extent, LABEL_BYTES_MAX, Label, LabelError, Medium, Member, MemberState};
 use dolmen_epoch::{EpochRecord, Owner};
 use dolmen_units::{Bytes, DISKS_MAX, DiskId, DiskSlot, Epoch, HostId, Lsn, PoolId};
 
@@ -28,6 +28,7 @@ fn member(number: u16) -> Member {
         fault_domain: u32::from(number / 2),
         left: Epoch(u64::from(leaves)),
         successor: leaves.then_some(DiskSlot(0)),
+        medium: Medium::SolidState,
         sequence: u64::from(number),
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dolmen_block_io::sync::{AsyncMutex, Permit, join_all};
 use dolmen_block_io::{BlockDevice, sleep};
-use dolmen_disk::{Member, MemberState};
+use dolmen_disk::{Medium, Member, MemberState};
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
 use dolmen_placement::{NoRoom, Offer, Placer, Request};
@@ -1003,7 +1003,17 @@ impl fmt::Debug for Spaces {
 #[must_use]
 pub fn new_member(disk: DiskId, slot: DiskSlot, capacity: Bytes, fault_domain: u32) -> Member {
     let (state, left) = (MemberState::Active, Epoch(0));
-    Member { disk, capacity, slot, state, fault_domain, left, successor: None, sequence: 0 }
+    Member {
+        disk,
+        capacity,
+        slot,
+        state,
+        fault_domain,
+        left,
+        successor: None,
+        medium: Medium::Unknown,
+        sequence: 0,
+    }
 }
 
 /// Words for a resiliency that people type.

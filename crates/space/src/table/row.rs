@@ -681,7 +681,8 @@ mod tests {
     fn what_no_row_is_is_refused() {
         let shape = Shape::new(Bytes::mib(2), Bytes::kib(256), 2, 0).unwrap();
         let runs = |column| vec![Run { first: 5, count: shape.slab_map(column).units() }];
-        let slab = |column: usize| Slab { disk: DiskSlot(column as u16), runs: runs(column), stale: None };
+        let slab =
+            |column: u16| Slab { disk: DiskSlot(column), runs: runs(usize::from(column)), stale: None };
         let sound = RowRecord {
             id: RowId(4),
             place: RowPlace { space: SpaceId(7), index: 3 },
