@@ -466,14 +466,20 @@ impl Space {
         Ok(())
     }
 
-    /// Has stripes of a row alternate that has a shadow row for a stream.
-    pub(crate) fn let_alternate(&self, row: &Rc<Row>) {
+    /// Has stripes of a row alternate that has a shadow row for a stream; returns whether they may. The limit for streams does not
+    /// count such a shadow row any more, so it stays a stream's while it is being promoted, and where little is free.
+    pub(crate) fn let_alternate(&self, row: &Rc<Row>) -> bool {
+        let is_promoted = self.shadows.wanted.borrow().contains(&row.index);
+        if is_promoted || self.shadows.count() as u64 > self.shadows_allowed(&row.shape) {
+            return false;
+        }
         if let Some(one) = self.shadows.live.borrow().get(&row.index)
             && one.kind.replace(Kind::ToAndFro) == Kind::OfStream
         {
             let lines = Range { first: 0, count: row.shape.column_blocks(row.shape.data_columns()) };
             row.moved.note(lines, &self.shared);
         }
+        true
     }
 
     /// How many shadow rows may take as much as is free beside them.
