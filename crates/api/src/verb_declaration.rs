@@ -102,7 +102,7 @@ pub struct Declaration {
 }
 
 /// Errors that every verb may be refused with.
-const ALWAYS: [ErrorCode; 6] = [
+pub(crate) const ALWAYS: [ErrorCode; 6] = [
     ErrorCode::BadRequest,
     ErrorCode::Permission,
     ErrorCode::Busy,
@@ -111,7 +111,8 @@ const ALWAYS: [ErrorCode; 6] = [
     ErrorCode::Internal,
 ];
 /// Errors of every change of something in a pool.
-const CHANGE_IN_POOL: [ErrorCode; 3] = [ErrorCode::ReadOnly, ErrorCode::PoolStopped, ErrorCode::NoSpace];
+pub(crate) const CHANGE_IN_POOL: [ErrorCode; 3] =
+    [ErrorCode::ReadOnly, ErrorCode::PoolStopped, ErrorCode::NoSpace];
 
 /// Returns the error of a parameter that names nothing.
 const fn missing(parameter: &str) -> Option<ErrorCode> {
@@ -145,14 +146,18 @@ impl Declaration {
     /// Returns the error codes that it may be refused with, in the order of [`ErrorCode::ALL`].
     #[must_use]
     pub fn errors(&self) -> Vec<ErrorCode> {
-        let in_pool = self.kind == VerbKind::Change && self.parameters.contains(&"pool");
         let may = |code: &ErrorCode| {
-            ALWAYS.contains(code)
+            self.is_general(*code)
                 || self.own_errors.contains(code)
-                || (in_pool && CHANGE_IN_POOL.contains(code))
                 || self.parameters.iter().any(|parameter| missing(parameter) == Some(*code))
         };
         ErrorCode::ALL.iter().copied().filter(may).collect()
+    }
+
+    /// Returns whether the verb has this error because every verb, or every change in a pool, has it.
+    pub(crate) fn is_general(&self, code: ErrorCode) -> bool {
+        let is_in_pool = self.kind == VerbKind::Change && self.parameters.contains(&"pool");
+        ALWAYS.contains(&code) || (is_in_pool && CHANGE_IN_POOL.contains(&code))
     }
 
     /// Returns whether a request of HTTP is one of this verb. A fixed part of a path goes before a parameter: ask the verbs with

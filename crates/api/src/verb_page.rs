@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::verb_declaration::{ALWAYS, CHANGE_IN_POOL};
 use crate::{CodeKind, Declaration, ErrorCode, JobStart, Repeat, VerbId, VerbKind, all_codes};
 
 /// Text before the table.
@@ -60,12 +61,15 @@ pub(crate) fn page_of<'a>(verbs: impl Iterator<Item = &'a Declaration> + Clone) 
             yes(verb.job == JobStart::Maybe)
         );
     }
-    page.push_str(
-        "\n## What each does, and its errors\n| verb | what it does | error codes |\n|---|---|---|\n",
-    );
+    let words =
+        |codes: Vec<ErrorCode>| codes.into_iter().map(ErrorCode::word).collect::<Vec<&str>>().join(", ");
+    let (always, in_pool) = (words(ALWAYS.to_vec()), words(CHANGE_IN_POOL.to_vec()));
+    let _ = writeln!(page, "\n## What each does, and its errors");
+    let _ = writeln!(page, "Every verb may be refused with {always}; a change in a pool with {in_pool}.\n");
+    page.push_str("| verb | what it does | further error codes |\n|---|---|---|\n");
     for verb in verbs {
-        let codes: Vec<&str> = verb.errors().into_iter().map(ErrorCode::word).collect();
-        let _ = writeln!(page, "| `{}` | {} | {} |", verb.name, verb.help, codes.join(", "));
+        let further = verb.errors().into_iter().filter(|code| !verb.is_general(*code)).collect();
+        let _ = writeln!(page, "| `{}` | {} | {} |", verb.name, verb.help, words(further));
     }
     page.push_str("\n## Error codes\n| code | status | what it means |\n|---|---|---|\n");
     let explained = all_codes().filter(|(kind, ..)| *kind == CodeKind::Error);

@@ -6,7 +6,7 @@
 
 use dolmen_mutation::mutation;
 
-use crate::out::Out;
+use crate::terminal::out::Out;
 
 /// What would be lost.
 #[derive(Debug, Clone, PartialEq, Eq)]

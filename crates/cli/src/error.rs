@@ -1,5 +1,7 @@
 //! What a command can fail with, how it is said, and how the process ends then.
 
+use std::error::Error;
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
@@ -7,14 +9,40 @@ use dolmen_api::{ErrorBody, ExitCode};
 use dolmen_block_linux::OpenError;
 use dolmen_units::Name;
 
-use crate::args_load::ReportsError;
-use crate::bench::BenchError;
 use crate::confirm::Refusal;
 use crate::http::HttpError;
-use crate::plan::PlanError;
-use crate::reports::ReportError;
-use crate::service::ServiceError;
 use dolmen_causes::causes_of;
+
+/// Failure of one command: its module says how the process ends and what to do, so that this module names no command.
+pub(crate) trait Failure: Error + 'static {
+    /// Returns the code with which the process ends.
+    fn exit(&self) -> ExitCode;
+
+    /// Returns what to do, where the message does not say so.
+    fn hint(&self) -> Option<String>;
+}
+
+/// Failure of one command, whichever it is.
+#[derive(Debug)]
+pub(crate) struct CommandError(Box<dyn Failure>);
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for CommandError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
+}
+
+impl<T: Failure> From<T> for CliError {
+    fn from(failure: T) -> Self {
+        Self::Command(CommandError(Box::new(failure)))
+    }
+}
 
 /// Why a command was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -143,9 +171,6 @@ pub(crate) enum CliError {
         /// What was asked for.
         name: String,
     },
-    /// Which reports are wanted makes no sense.
-    #[error(transparent)]
-    Reports(#[from] ReportsError),
     /// There is no such code to be explained.
     #[error("{found:?} is no code of findings, events or errors")]
     NoSuchCode {
@@ -170,30 +195,18 @@ pub(crate) enum CliError {
         /// What the system said.
         source: io::Error,
     },
-    /// The daemon's program cannot be started.
-    #[error(transparent)]
-    Service(#[from] ServiceError),
     /// A check has no engine to run on.
     #[error(transparent)]
     Runtime(#[from] dolmen_block_linux::RuntimeError),
+    /// A command failed in a way of its own.
+    #[error(transparent)]
+    Command(CommandError),
     /// A disk to be checked cannot be opened.
     #[error(transparent)]
     Open(#[from] dolmen_block_linux::OpenError),
     /// There is nothing to check.
     #[error(transparent)]
     Check(#[from] dolmen_check::CheckError),
-    /// A device was not cleared away.
-    #[error(transparent)]
-    Clear(#[from] dolmen_ublk::ClearError),
-    /// There is nothing to plan for.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    /// Nothing was measured, or not everything.
-    #[error(transparent)]
-    Bench(#[from] BenchError),
-    /// A page is not written.
-    #[error(transparent)]
-    Report(#[from] ReportError),
     /// A table could not be written down.
     #[error("the table cannot be written down")]
     Table {
@@ -232,13 +245,8 @@ impl CliError {
             | Self::NoSuchCode { .. }
             | Self::NoFigures { .. }
             | Self::SeveralPools { .. }
-            | Self::NoPath { .. }
-            | Self::Reports(_) => ExitCode::Usage,
-            Self::Clear(error) => crate::clear::exit(error),
-            Self::Plan(error) => error.exit(),
-            Self::Bench(error) => error.exit(),
-            Self::Report(error) => error.exit(),
-            Self::Service(error) => error.exit(),
+            | Self::NoPath { .. } => ExitCode::Usage,
+            Self::Command(CommandError(failure)) => failure.exit(),
             Self::Runtime(_) => ExitCode::Missing,
             Self::Open(error) => open_exit(error),
             Self::Write { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
@@ -262,12 +270,8 @@ impl CliError {
             Self::Answer { .. } => {
                 Some("see what the daemon logs; `dolmen version` shows both versions".to_owned())
             }
-            Self::Service(error) => Some(error.hint()),
-            Self::Clear(error) => crate::clear::hint(error),
-            Self::Plan(error) => error.hint(),
-            Self::Bench(error) => error.hint(),
-            Self::Report(error) => error.hint().map(str::to_owned),
             Self::Refused(refusal) => Some(refusal.hint()),
+            Self::Command(CommandError(failure)) => failure.hint(),
             Self::JobFailed { .. } | Self::JobPutOff { .. } => {
                 Some("`dolmen` tells how the pool is now and what to do".to_owned())
             }
@@ -292,7 +296,6 @@ impl CliError {
             Self::SeveralPools { .. } => Some("purge those of one pool after those of the other".to_owned()),
             // These say what to do in their own words.
             Self::Path { .. }
-            | Self::Reports(_)
             | Self::Write { .. }
             | Self::Request { .. }
             | Self::Table { .. }

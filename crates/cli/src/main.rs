@@ -1,74 +1,45 @@
 //! The command `dolmen`: asks the daemon, shows its answers.
 //!
-//! `args` is the one definition that parser, help, manual and completion come from; `command` turns each command into
-//! requests; `client` speaks the API over `http`; `change` has what all changes share: plans, consent (`confirm`) and
-//! jobs to wait for (`jobs`). `offline` checks disks and `plan` plans for them without a daemon,
-//! `bench` measures what is there, `service` executes the daemon's program. The rest shows
-//! documents as text. `habits` gives a hint for words of other systems.
+//! Folders, lowest first; each uses those above it in this list:
+//! - `terminal`: streams, colour, tables.
+//! - `arguments`: the one definition that parser, help, manual and completion come from; `arguments::habits` gives a hint for words
+//!   of other systems.
+//! - `http`, `confirm`, `error`: the daemon's socket, consent to the loss of data, how a command fails.
+//! - `views`: documents of the API as text.
+//! - `session`: requests to the daemon, changes and jobs to wait for.
+//! - `commands`: what each command asks; `check`, `plan`, `bench` and `clear` do without the daemon, `daemon` executes its program.
 //!
 //! Invariants:
-//! - Everything is shown through `out`.
+//! - Everything is shown through `terminal::out`.
 //! - A dry run is marked as one in the request itself, in one place.
 //! - Nothing is destroyed whose name was not typed.
 //! - The process ends with one of the exit codes of `dolmen_api::ExitCode`.
 
-mod args;
-mod args_bench;
-mod args_disk;
-mod args_load;
-mod args_plan;
-mod args_serve;
-mod args_space;
-mod bench;
-mod change;
-mod clear;
-mod client;
-mod command;
+mod arguments;
+mod commands;
 mod confirm;
-mod disk_set;
 mod error;
-mod events;
-mod explain;
-mod habits;
 mod http;
-mod jobs;
-mod load;
-mod manual;
-mod offline;
-mod out;
-mod paint;
-mod plan;
-mod plan_view;
-mod pools;
-mod reports;
-mod room;
-mod service;
-mod spaces;
-mod status;
-mod table;
+mod session;
+mod terminal;
 #[cfg(test)]
 mod tests;
-mod top;
-mod trash;
-mod values;
-mod watch;
-mod why;
-mod words;
-mod wrap;
+mod views;
 
 use std::io::Write;
 
-use args::{Arguments, Command, Format};
-use args_space::{ResiliencyWord, SpaceCommand, SpaceCreate};
-use change::Session;
-use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
-use client::Client;
+use arguments::common::Format;
+use arguments::parse::{parse, unread};
+use arguments::space::SpaceCommand;
+use arguments::{Arguments, Command, habits};
+use commands::{bench, check, clear, daemon, explain, manual, plan};
 use dolmen_api::{ErrorBody, ErrorCode, ErrorDocument, ExitCode};
 use error::CliError;
 use http::Peer;
-use jobs::PollInterval;
-use out::Out;
+use session::change::Session;
+use session::client::Client;
+use session::poll_interval::PollInterval;
+use terminal::out::Out;
 
 fn main() -> std::process::ExitCode {
     let arguments = match parse(std::env::args_os()) {
@@ -119,65 +90,6 @@ fn written(code: ExitCode, out: &mut Out<'_>) -> ExitCode {
     }
 }
 
-/// Reads the command line, with what its definition alone cannot say.
-fn parse<T: Into<std::ffi::OsString> + Clone>(
-    line: impl IntoIterator<Item = T>,
-) -> Result<Arguments, clap::Error> {
-    let arguments = Arguments::try_parse_from(line)?;
-    if arguments.status.watch.is_some() && arguments.command.is_some() {
-        let what = "-w in front of a command would go with none; say `dolmen -w`, or `dolmen status -w`";
-        return Err(Arguments::command().error(ErrorKind::ArgumentConflict, what));
-    }
-    if let Some(Command::Space(SpaceCommand::Create(create))) = &arguments.command
-        && let Some(what) = misfit(create)
-    {
-        return Err(Arguments::command().error(ErrorKind::ArgumentConflict, what));
-    }
-    if let Some(Command::Space(SpaceCommand::Delete(delete))) = &arguments.command
-        && delete.consent.destroy.is_some()
-        && !delete.purge
-    {
-        let what =
-            "--destroy goes with --purge; without it the space goes into the trash, and nothing is destroyed";
-        return Err(Arguments::command().error(ErrorKind::ArgumentConflict, what));
-    }
-    Ok(arguments)
-}
-
-/// The document of an error for programs, where the line that could not be read asks for one; its words go to people as ever.
-fn unread(
-    error: &clap::Error,
-    hint: Option<&str>,
-    mut line: impl Iterator<Item = std::ffi::OsString>,
-) -> Option<String> {
-    let mut is_json = false;
-    while let Some(word) = line.next() {
-        let word = word.to_string_lossy().into_owned();
-        is_json |= match word.as_str() {
-            "-o" | "--output" => line.next().is_some_and(|format| format == "json"),
-            _ => matches!(word.as_str(), "-ojson" | "-o=json" | "--output=json"),
-        };
-    }
-    if !is_json || !error.use_stderr() {
-        return None;
-    }
-    let text = error.render().to_string();
-    let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-    let mut body = ErrorBody::new(ErrorCode::BadRequest, message);
-    body.hint = hint.map(str::to_owned);
-    let document = ErrorDocument::from(body);
-    serde_json::to_string(&document).ok()
-}
-
-/// An option of a new space that does not go with its resiliency.
-fn misfit(create: &SpaceCreate) -> Option<&'static str> {
-    if create.copies.is_some() && create.resiliency != ResiliencyWord::Mirror {
-        return Some("--copies goes with --resiliency mirror only; all other spaces have one copy");
-    }
-    let is_misfit = create.parity.is_some() && create.resiliency != ResiliencyWord::Parity;
-    is_misfit.then_some("--parity goes with --resiliency parity only")
-}
-
 /// Carries out a command and says how the process ends.
 fn run(arguments: Arguments, out: &mut Out<'_>, poll_interval: PollInterval) -> ExitCode {
     let format = arguments.common.output;
@@ -201,26 +113,26 @@ fn carry_out(
             out.show(&manual::completion(arguments.shell));
             Ok(ExitCode::Ok)
         }
-        Command::Check(arguments) => offline::run(&arguments, common.output, out),
+        Command::Check(arguments) => check::run(&arguments, common.output, out),
         Command::Space(SpaceCommand::Clear(arguments)) => clear::run(&arguments, common.output, out),
         Command::Explain(arguments) => explain::run(&arguments, common.output, out),
         Command::Plan(arguments) => plan::run(&arguments, common.output, out),
         Command::Bench(arguments) => {
-            let socket = service::socket_or_usual(common.socket, service::socket_asked());
+            let socket = daemon::socket_or_usual(common.socket, daemon::socket_asked());
             let client = Client::new(Peer { socket, limit: common.timeout });
             bench::run(&arguments, &client, common.output, out)
         }
-        Command::Daemon(arguments) => service::run(&arguments, common.socket.as_deref()),
+        Command::Daemon(arguments) => daemon::run(&arguments, common.socket.as_deref()),
         Command::Man(arguments) => {
             manual::write_pages(&arguments.folder)?;
             Ok(ExitCode::Ok)
         }
         command => {
             let client = Client::new(Peer {
-                socket: service::socket_or_usual(common.socket, service::socket_asked()),
+                socket: daemon::socket_or_usual(common.socket, daemon::socket_asked()),
                 limit: common.timeout,
             });
-            command::run(&mut Session { client, out, format: common.output, poll_interval }, command)
+            commands::run(&mut Session { client, out, format: common.output, poll_interval }, command)
         }
     }
 }

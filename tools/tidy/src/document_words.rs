@@ -1,11 +1,14 @@
-//! Rule: documents that a newcomer reads whole keep within a number of words, and so does each row of the known faults.
+//! Rule: documents that a newcomer reads whole keep within a number of words. So do the folders of documents, and each row of the
+//! known faults.
 
 use crate::finding::Finding;
 use crate::tree::Tree;
 
 /// Words of a whole document, at most.
 const DOCUMENTS: [(&str, usize); 3] =
-    [("README.md", 1000), ("ARCHITECTURE.md", 3000), ("docs/where_things_go.md", 300)];
+    [("README.md", 920), ("ARCHITECTURE.md", 2250), ("docs/where_things_go.md", 300)];
+/// Words of all documents below a folder together, at most. The numbers fall with the documents.
+const FOLDERS: [(&str, usize); 3] = [("docs/design/", 36_400), ("docs/guide/", 8_800), ("", 85_300)];
 /// The table of known faults.
 const FAULTS: &str = "docs/known_faults.md";
 /// Words of a row of that table, at most; the bars between its cells do not count.
@@ -13,7 +16,7 @@ const FAULT_WORDS_MAX: usize = 40;
 /// The beginning of such a row.
 const FAULT_ROW: &str = "| KF-";
 
-/// Counts the words of the documents, drawings included, and those of each known fault.
+/// Counts the words of documents and folders, drawings included, and those of each known fault.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, most) in DOCUMENTS {
@@ -21,6 +24,15 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
         if count > most {
             let what = format!("{count} words, at most {most} are allowed");
             findings.push(Finding::new(path, 0, what, "say it shorter, or move it to a page of its own"));
+        }
+    }
+    for (folder, most) in FOLDERS {
+        let documents = tree.ending(".md").filter(|(path, _)| path.starts_with(folder));
+        let count: usize = documents.map(|(_, text)| text.split_whitespace().count()).sum();
+        if count > most {
+            let what = format!("{count} words in all documents of this folder, at most {most} are allowed");
+            let name = if folder.is_empty() { "." } else { folder };
+            findings.push(Finding::new(name, 0, what, "say it shorter, or drop what the code says"));
         }
     }
     let rows = tree.text(FAULTS).unwrap_or_default().lines().enumerate();
@@ -48,6 +60,21 @@ mod tests {
             assert_eq!(check(&Tree::of(&[(path, &words(most))])), []);
             let found = check(&Tree::of(&[(path, &words(most + 1))]));
             assert!(found.len() == 1 && found[0].path == path, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_folder_above_its_limit_is_found_and_one_at_it_is_not() {
+        for (folder, most) in FOLDERS {
+            let first = format!("{folder}one.md");
+            let second = format!("{folder}two/three.md");
+            let found = |count| {
+                let half = words(count / 2);
+                let rest = words(count - count / 2);
+                check(&Tree::of(&[(&first, &half), (&second, &rest)]))
+            };
+            assert_eq!(found(most), []);
+            assert_eq!(found(most + 1).len(), 1, "{folder}");
         }
     }
 

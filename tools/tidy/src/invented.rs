@@ -271,7 +271,7 @@ fn names<'a>(tree: &'a Tree, files: &'a [RustFile]) -> Vec<Named<'a>> {
         let defined = defined(&file.tokens).into_iter();
         names.extend(defined.map(|(line, name)| Named { path: &file.path, line, name }));
         let is_api = file.path.starts_with("crates/api/src/");
-        if is_api || file.path.starts_with("crates/cli/src/args") {
+        if is_api || file.path.starts_with("crates/cli/src/arguments/") {
             let words = interface_words(&file.tokens).into_iter();
             names.extend(words.map(|(line, name)| Named { path: &file.path, line, name }));
         }
@@ -393,7 +393,8 @@ mod tests {
         assert_eq!(found("", "crates/api/src/lib.rs", "pub struct A { pub plight: u8 }").len(), 1);
         assert_eq!(found("", "crates/api/src/lib.rs", "codes! { A = \"door_closed\" { } }").len(), 1);
         let arguments = "struct A { pub give_up: bool }";
-        let tree = [("crates/cli/src/main.rs", "mod args;"), ("crates/cli/src/args.rs", arguments)];
+        let tree =
+            [("crates/cli/src/main.rs", "mod arguments;"), ("crates/cli/src/arguments/mod.rs", arguments)];
         assert_eq!(found_in("", &tree).len(), 1);
     }
 

@@ -5,7 +5,7 @@ use dolmen_api::ExitCode;
 use serde_json::{Value, json};
 
 use super::fake::{Ended, Fake, NOBODY, Person, Reply, answer, change, obey, refuse, run, somebody};
-use crate::args::Arguments;
+use crate::arguments::Arguments;
 
 /// Every command that changes something, without its consent.
 const CHANGES: [&str; 51] = [
@@ -123,7 +123,11 @@ fn an_import_of_nothing_lists_pools_and_changes_nothing() {
     assert!(ended.results.starts_with("no pool can be imported"), "{}", ended.results);
     // What says how to open a pool says which.
     for option in ["--read-only", "--confirmed", "--as bank"] {
-        assert!(crate::parse(format!("dolmen pool import {option}").split_whitespace()).is_err(), "{option}");
+        assert!(
+            crate::arguments::parse::parse(format!("dolmen pool import {option}").split_whitespace())
+                .is_err(),
+            "{option}"
+        );
     }
 }
 
@@ -428,7 +432,11 @@ fn a_purge_wants_the_name_of_what_is_lost() {
 /// As [`Fake::run`], of lines that may be none.
 fn run_or_refuse(fake: &Fake, line: &str) -> ExitCode {
     let words = ["dolmen"].into_iter().chain(line.split_whitespace());
-    if crate::parse(words).is_err() { ExitCode::Usage } else { fake.run(line, &NOBODY).code }
+    if crate::arguments::parse::parse(words).is_err() {
+        ExitCode::Usage
+    } else {
+        fake.run(line, &NOBODY).code
+    }
 }
 
 /// A daemon with foreign data on both disks, which refuses until both are named.
@@ -502,7 +510,7 @@ fn the_options_of_a_space_reach_the_daemon() {
         ["-r parity --copies 2", "-r mirror --parity 1", "-r parity --parity 3", "-r simple --parity 1"]
     {
         let line = format!("dolmen space create tank/x --size 1G {misfit}");
-        assert!(crate::parse(line.split(' ')).is_err(), "{misfit}");
+        assert!(crate::arguments::parse::parse(line.split(' ')).is_err(), "{misfit}");
     }
 }
 
@@ -706,7 +714,7 @@ fn jobs_are_paused_resumed_and_stopped_by_their_numbers() {
     let asked: Vec<String> = fake.asked().into_iter().map(|asked| asked.line).collect();
     assert_eq!(asked, ["pause", "resume", "stop"].map(|verb| format!("POST /v1/jobs/7/{verb}")));
     for line in ["job pause", "job stop tank", "job resume -1", "job"] {
-        assert!(crate::parse(format!("dolmen {line}").split(' ')).is_err(), "{line}");
+        assert!(crate::arguments::parse::parse(format!("dolmen {line}").split(' ')).is_err(), "{line}");
     }
 }
 
@@ -735,7 +743,9 @@ fn what_a_job_leaves_to_clients_reaches_the_daemon() {
         ("7 --latency-limit 61s", "--latency-limit <TIME>"),
         ("tank --priority low", "<JOB>"),
     ] {
-        let error = crate::parse(format!("dolmen job set {line}").split(' ')).unwrap_err().to_string();
+        let error = crate::arguments::parse::parse(format!("dolmen job set {line}").split(' '))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(reported), "{line}: {error}");
     }
 }
@@ -909,6 +919,6 @@ fn the_size_of_a_write_cache_reaches_the_daemon() {
         "pool set tank --alert-at 1,2,3,4,5",
         "pool set tank --keep-room-for 9",
     ] {
-        assert!(crate::parse(format!("dolmen {line}").split(' ')).is_err(), "{line}");
+        assert!(crate::arguments::parse::parse(format!("dolmen {line}").split(' ')).is_err(), "{line}");
     }
 }

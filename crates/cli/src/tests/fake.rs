@@ -9,9 +9,9 @@ use std::time::Duration;
 use dolmen_api::ExitCode;
 use serde_json::{Value, json};
 
-use crate::jobs::PollInterval;
-use crate::out::{Kind, Out};
-use crate::paint::Paint;
+use crate::session::poll_interval::PollInterval;
+use crate::terminal::out::{Kind, Out};
+use crate::terminal::paint::Paint;
 
 /// What a played daemon says to a question: bytes, and whether it hangs up behind them.
 pub(super) enum Reply {
@@ -121,7 +121,7 @@ pub(super) struct Ended {
 }
 
 pub(super) fn run(words: &[&str], person: &Person) -> Ended {
-    let arguments = crate::parse(words).unwrap();
+    let arguments = crate::arguments::parse::parse(words).unwrap();
     let (mut results, mut messages) = (Vec::new(), Vec::new());
     let mut out = Out {
         results: &mut results,

@@ -80,9 +80,9 @@ fn options_come_after_the_subject_of_a_report() {
         let report: Value = serde_json::from_str(ended.results.trim_end()).unwrap();
         assert_eq!(report["spaces"][0]["name"], "tank/x", "{line}");
     }
-    let help = crate::parse(["dolmen", "iostat", "tank", "--help"]).unwrap_err();
+    let help = crate::arguments::parse::parse(["dolmen", "iostat", "tank", "--help"]).unwrap_err();
     assert_eq!(help.kind(), clap::error::ErrorKind::DisplayHelp);
-    let unknown = crate::parse(["dolmen", "iostat", "tank", "--colour"]).unwrap_err();
+    let unknown = crate::arguments::parse::parse(["dolmen", "iostat", "tank", "--colour"]).unwrap_err();
     assert!(unknown.to_string().contains("unexpected argument '--colour'"), "{unknown}");
     let ended = fake().run("iostat tank -1", &NOBODY);
     assert!(ended.messages.contains("not -1"), "{}", ended.messages);

@@ -111,7 +111,7 @@ fn what_cannot_be_planned_is_named() {
         ("--colour", "unexpected argument '--colour'"),
     ] {
         let line = ["dolmen", "plan", "8TB"].into_iter().chain(words.split_whitespace());
-        let error = crate::parse(line).unwrap_err().to_string();
+        let error = crate::arguments::parse::parse(line).unwrap_err().to_string();
         assert!(error.contains(needle), "{words}: {error}");
     }
 }

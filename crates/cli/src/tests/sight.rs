@@ -7,9 +7,9 @@ use dolmen_api::ExitCode;
 use serde_json::{Value, json};
 
 use super::fake::{Fake, NOBODY, Reply, answer, refuse, run};
-use crate::jobs::PollInterval;
-use crate::out::{Kind, Out};
-use crate::paint::Paint;
+use crate::session::poll_interval::PollInterval;
+use crate::terminal::out::{Kind, Out};
+use crate::terminal::paint::Paint;
 
 fn event(number: u64) -> Value {
     json!({"number": number, "at_s": 1_709_251_200 + number, "code": "trouble_began", "finding": "disk_absent",
@@ -131,7 +131,7 @@ impl Write for Reader {
 fn seen(fake: &Fake, line: &str, kind: Kind, left: usize) -> (ExitCode, String) {
     let socket = fake.socket.to_str().unwrap();
     let words = ["dolmen", "--socket", socket].into_iter().chain(line.split_whitespace());
-    let arguments = crate::parse(words).unwrap();
+    let arguments = crate::arguments::parse::parse(words).unwrap();
     let mut reader = Reader { left, text: Vec::new() };
     let mut out = Out {
         results: &mut reader,

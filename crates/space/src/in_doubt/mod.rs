@@ -18,7 +18,7 @@ pub(crate) mod versions;
 
 /// A rule of a table.
 pub(crate) struct Rule<F: 'static, D: 'static> {
-    /// Name in logs, in tests and in docs/design/0032.
+    /// Name in logs and in tests.
     pub(crate) label: &'static str,
     /// Returns whether the rule matches these facts.
     pub(crate) when: fn(&F) -> bool,

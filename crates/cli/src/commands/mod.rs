@@ -1,0 +1,62 @@
+//! Each command as what it asks of the daemon.
+
+pub(crate) mod bench;
+pub(crate) mod check;
+pub(crate) mod clear;
+pub(crate) mod daemon;
+pub(crate) mod disk;
+pub(crate) mod events;
+pub(crate) mod explain;
+pub(crate) mod figures;
+pub(crate) mod job;
+pub(crate) mod manual;
+pub(crate) mod plan;
+pub(crate) mod pool;
+pub(crate) mod reports;
+pub(crate) mod space;
+pub(crate) mod status;
+pub(crate) mod stop;
+pub(crate) mod trash;
+
+use dolmen_api::{ExitCode, Simple, verb};
+
+use crate::arguments::Command;
+use crate::error::CliError;
+use crate::session::change::Session;
+use crate::session::client::call;
+
+/// Carries out a command that needs the daemon.
+pub(crate) fn run(session: &mut Session<'_, '_>, command: Command) -> Result<ExitCode, CliError> {
+    match command {
+        Command::Status(arguments) => return status::status(session, arguments),
+        Command::Pool(command) => pool::pool(session, command)?,
+        Command::Disk(command) => disk::disk(session, command)?,
+        Command::Space(command) => space::space(session, command)?,
+        Command::Trash(command) => trash::trash(session, command)?,
+        Command::Serve(arguments) => space::serve(session, &arguments)?,
+        Command::Unserve(arguments) => {
+            let asked = call::<verb::UnserveSpace>(space::space_words(&arguments.space));
+            session.change(&asked, &Simple::default(), arguments.dry.intent())?;
+        }
+        Command::Df(filter) => status::df(session, &filter)?,
+        Command::Jobs(arguments) => job::jobs(session, &arguments)?,
+        Command::Job(command) => job::job(session, &command)?,
+        Command::Why(arguments) => status::why(session, &arguments)?,
+        Command::Events(arguments) => events::run(session, &arguments)?,
+        Command::Iostat(arguments) => figures::iostat(session, &arguments)?,
+        Command::Top(arguments) => figures::top(session, &arguments)?,
+        Command::Scrub(arguments) => pool::scrub(session, &arguments)?,
+        Command::Stop(arguments) => stop::stop(session, &arguments)?,
+        Command::Version => return status::version(session),
+        Command::Check(_)
+        | Command::Plan(_)
+        | Command::Bench(_)
+        | Command::Daemon(_)
+        | Command::Completion(_)
+        | Command::Explain(_)
+        | Command::Man(_) => {
+            unreachable!("commands that need no daemon are carried out before there is a session")
+        }
+    }
+    Ok(ExitCode::Ok)
+}

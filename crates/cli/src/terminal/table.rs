@@ -1,0 +1,212 @@
+//! Aligned tables: a line of headings, then rows; columns two spaces apart, nothing drawn.
+
+use crate::terminal::paint::{Paint, Tone};
+
+/// A column of text is cut to this width at least.
+const TEXT_WIDTH_MIN: usize = 12;
+/// Stands where text was cut out.
+const CUT: char = '…';
+
+/// Where the text of a column stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Align {
+    /// Words.
+    Left,
+    /// Numbers, so that digits of one weight stand below each other.
+    Right,
+}
+
+/// One field of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cell {
+    text: String,
+    tone: Tone,
+}
+
+impl Cell {
+    /// A field that stands out in a tone of its own.
+    pub(crate) fn toned(text: impl Into<String>, tone: Tone) -> Self {
+        Self { text: text.into(), tone }
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self::toned(text, Tone::Plain)
+    }
+}
+
+/// A table being filled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Table {
+    columns: Vec<(&'static str, Align)>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    /// Names and values, one pair a line.
+    pub(crate) fn facts() -> Self {
+        Self::new(&[("", Align::Left), ("", Align::Left)])
+    }
+
+    /// A table with these headings.
+    pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
+        Self { columns: columns.to_vec(), rows: Vec::new() }
+    }
+
+    /// One more row, with a field for each column.
+    pub(crate) fn row(&mut self, cells: Vec<Cell>) {
+        assert_eq!(cells.len(), self.columns.len(), "a row has a field for each column");
+        self.rows.push(cells);
+    }
+
+    /// Whether there is nothing to show.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The lines, each with `indent` spaces in front. A column in which no row says anything is left out.
+    pub(crate) fn render(&self, indent: usize, paint: Paint) -> String {
+        let shown: Vec<usize> = (0..self.columns.len()).filter(|at| self.is_used(*at)).collect();
+        let mut lines = String::new();
+        let headings: Vec<Cell> =
+            self.columns.iter().map(|(heading, _)| Cell::toned(*heading, Tone::Heading)).collect();
+        let has_headings = self.columns.iter().any(|(heading, _)| !heading.is_empty());
+        for row in std::iter::once(&headings).filter(|_| has_headings).chain(&self.rows) {
+            let mut line = " ".repeat(indent);
+            for (place, at) in shown.iter().enumerate() {
+                let (Some(cell), Some((_, align))) = (row.get(*at), self.columns.get(*at)) else { continue };
+                let is_last = place + 1 == shown.len();
+                let gap = if place == 0 { "" } else { "  " };
+                line.push_str(gap);
+                line.push_str(&padded(cell, self.width(*at), *align, is_last, paint));
+            }
+            lines.push_str(line.trim_end());
+            lines.push('\n');
+        }
+        lines
+    }
+
+    /// The same table with texts cut until it fits into so many columns, the widest first. Numbers stay whole, and so do
+    /// headings; a table of many numbers may stay wider.
+    pub(crate) fn within(&self, columns: usize) -> Self {
+        let mut cut = self.clone();
+        let used: Vec<usize> = (0..self.columns.len()).filter(|at| self.is_used(*at)).collect();
+        let width_of = |table: &Self| -> usize {
+            let widths: usize = used.iter().map(|at| table.width(*at)).sum();
+            widths + 2 * used.len().saturating_sub(1)
+        };
+        loop {
+            let over = width_of(&cut).saturating_sub(columns);
+            let limit = |at: usize| {
+                let (heading, align) = cut.columns.get(at)?;
+                let least = width(heading).max(TEXT_WIDTH_MIN);
+                (*align == Align::Left && cut.width(at) > least).then_some((cut.width(at), least, at))
+            };
+            let Some((wide, least, at)) = used.iter().filter_map(|at| limit(*at)).max() else { return cut };
+            if over == 0 {
+                return cut;
+            }
+            let wanted = wide.saturating_sub(over).max(least);
+            for cell in cut.rows.iter_mut().filter_map(|row| row.get_mut(at)) {
+                cell.text = shortened(&cell.text, wanted);
+            }
+        }
+    }
+
+    fn is_used(&self, at: usize) -> bool {
+        self.rows.iter().filter_map(|row| row.get(at)).any(|cell| !cell.text.is_empty())
+    }
+
+    fn width(&self, at: usize) -> usize {
+        let heading = self.columns.get(at).map_or(0, |(heading, _)| width(heading));
+        self.rows.iter().filter_map(|row| row.get(at)).map(|cell| width(&cell.text)).fold(heading, usize::max)
+    }
+}
+
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// A text in so many places. Its ends stay, which tell paths and names apart; the middle is cut out.
+fn shortened(text: &str, wanted: usize) -> String {
+    let length = width(text);
+    if length <= wanted {
+        return text.to_owned();
+    }
+    let kept = wanted.saturating_sub(1);
+    let tail = kept - kept / 3;
+    let head: String = text.chars().take(kept / 3).collect();
+    let rest: String = text.chars().skip(length - tail).collect();
+    format!("{head}{CUT}{rest}")
+}
+
+/// The field with spaces around it; colour wraps the text alone, so that it cannot shift the next column.
+fn padded(cell: &Cell, wanted: usize, align: Align, is_last: bool, paint: Paint) -> String {
+    let spaces = " ".repeat(wanted.saturating_sub(width(&cell.text)));
+    let text = paint.tone(&cell.text, cell.tone);
+    match align {
+        Align::Left if is_last => text,
+        Align::Left => text + &spaces,
+        Align::Right => spaces + &text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Table {
+        let mut table = Table::new(&[("NAME", Align::Left), ("SIZE", Align::Right), ("NOTE", Align::Left)]);
+        table.row(vec!["tank".into(), "1.50 GiB".into(), "".into()]);
+        table.row(vec!["größer".into(), "12 B".into(), "".into()]);
+        table
+    }
+
+    #[test]
+    fn columns_stand_below_each_other_and_empty_ones_are_left_out() {
+        assert_eq!(
+            sample().render(2, Paint::Never),
+            "  NAME        SIZE\n  tank    1.50 GiB\n  größer      12 B\n"
+        );
+    }
+
+    /// A path that is too long for the terminal loses its middle; numbers and short columns stay as they are.
+    #[test]
+    fn a_table_is_cut_to_the_width_of_a_terminal() {
+        let mut table = Table::new(&[("DISK", Align::Right), ("STATE", Align::Left), ("PATH", Align::Left)]);
+        let path = "/dev/disk/by-id/scsi-SATA_Maker_Model_S3R1AL-part1";
+        table.row(vec!["10".into(), "present".into(), path.into()]);
+        table.row(vec!["9".into(), "absent".into(), "/dev/sdb".into()]);
+        let whole = table.render(0, Paint::Never);
+        assert_eq!(table.within(200).render(0, Paint::Never), whole);
+        for columns in 27..80 {
+            let lines = table.within(columns).render(0, Paint::Never);
+            assert!(lines.lines().all(|line| width(line) <= columns), "{columns}:\n{lines}");
+            assert!(
+                lines.contains("  10  present  /de") && lines.contains("-part1\n"),
+                "{columns}:\n{lines}"
+            );
+            assert!(lines.contains("   9  absent   /dev/sdb\n"), "{columns}:\n{lines}");
+        }
+        // Nothing is left that could be cut.
+        assert_eq!(table.within(1), table.within(27));
+    }
+
+    #[test]
+    fn colour_does_not_shift_columns() {
+        let mut table = sample();
+        table.row(vec![Cell::toned("x", Tone::Bad), "1 B".into(), "note".into()]);
+        let plain = table.render(0, Paint::Never);
+        let coloured = table.render(0, Paint::Always);
+        assert_ne!(plain, coloured);
+        let mut stripped = String::new();
+        let mut rest = coloured.as_str();
+        while let Some((before, after)) = rest.split_once('\x1b') {
+            stripped.push_str(before);
+            rest = after.split_once('m').unwrap().1;
+        }
+        stripped.push_str(rest);
+        assert_eq!(stripped, plain);
+    }
+}
