@@ -14,9 +14,6 @@ METADATA_AT = MEBIBYTE
 LOG_AT = METADATA_AT + 64 * 1024
 MAGIC = b"DOLMENLB"
 VERSION = 3
-# Rows may have shadows, and lines alternate between them; spaces may be in the trash, have limits, and rows of two layouts;
-# entries of members name the label that each of them has at least.
-FEATURES = 1 | 2 | 4 | 8 | 16 | 32
 MEMBERS_MAX = 240
 VOTERS_MAX = 9
 SPANS_MAX = 16
@@ -69,7 +66,8 @@ class Epoch:
         self.spans = [(first, (number, nonce)) for number, nonce, first in entries]
         check(sorted(self.spans) == self.spans, "spans of the log are not in order")
         check(self.spans[-1][1] == self.id, "the last span of the log is another epoch's")
-        number, nonce, self.fork_root = struct.unpack_from("<QQQ", raw, 584)
+        number, nonce, self.fork_root, log_voters = struct.unpack_from("<QQQI", raw, 584)
+        check(log_voters == (1 << voters) - 1, f"of the voters of an epoch, {log_voters:#x} carry the log")
         self.fork = (number, nonce) if flags & 2 else None
 
     @classmethod
@@ -100,6 +98,7 @@ class Member:
             "<QHHIQH", raw, 16
         )
         (self.sequence,) = struct.unpack_from("<Q", raw, 48)
+        check(raw[42] <= 3, f"a member has the medium {raw[42]}")
         check(self.slot < MEMBERS_MAX, f"a member has the slot {self.slot}")
         check(self.state in (1, 2), f"a member has the state {self.state}")
 
@@ -128,10 +127,10 @@ class Label:
         check(length <= len(raw), "the label ends behind its slot")
         (checksum,) = struct.unpack_from("<Q", raw, 4088)
         check(crc64(raw[:4088], bytes(8), raw[4096:length]) == checksum, "the label's checksum does not match")
-        found, self.sequence, _, ro_compat, incompat = struct.unpack_from("<QQQQQ", raw, 48)
+        found, self.sequence, *features = struct.unpack_from("<QQQQQ", raw, 48)
         check(found == at, f"the label was written for address {found}")
-        if ro_compat or incompat & ~FEATURES:
-            raise TooNew(f"{version} with features {ro_compat:#x} and {incompat:#x}")
+        if any(features):
+            raise TooNew(f"{version} with features {', '.join(map(hex, features))}")
         self.pool, self.disk = raw[16:32], raw[32:48]
         self.pool_name = text(raw[88:152])
         self.capacity, self.metadata, self.data_start, self.data_end, self.log, self.pages = struct.unpack_from(

@@ -8,17 +8,13 @@ import unicodedata
 from .codes import BLOCK
 from .disk import LOG_AT, Damage, Problem
 from .log import Log
-from .rows import Row, Space
+from .rows import CACHES_FROM, SHADOWS, Row, Space
 from .tree import END, KEY, Tree, newest_checkpoint
 
 COUNTER, FREE, FREE_TOTAL, SPACE, ROW, STALE = 1, 2, 3, 4, 5, 6
 CHANGE, BLOCKS, OPENED = 1, 2, 3
 REMOVED = 65535
 VALUE_MAX = 3072
-# Ids from here on are of write caches.
-CACHES_FROM = 2**64 - 256
-# An id with this is of the shadows of another space's rows.
-SHADOWS = 2**63
 ID_MAX = 2**64 - 1
 
 

@@ -8,6 +8,9 @@ from .disk import check, text
 RESILIENCIES = {1: "simple", 2: "span", 3: "mirror", 4: "parity"}
 PROVISIONINGS = {1: "thin", 2: "fixed"}
 RELAXED = 1
+# Ids of spaces of shadow rows have this bit, and those of write caches begin here.
+SHADOWS = 1 << 63
+CACHES_FROM = (1 << 64) - 256
 # Standings of a space.
 WHOLE, UNFINISHED, TRASHED = 0, 1, 2
 PAGE_ENTRIES = 504
@@ -50,17 +53,16 @@ class Space:
         self.id = number
         (version, resiliency, copies, columns, provisioning, integrity, self.sector_shift, self.size,
          self.row_length, self.interleave, self.standing, parity) = struct.unpack_from("<HBBBBBBQQIBB", raw)  # fmt: skip
-        before, before_copies, before_parity, before_columns, before_integrity, _, layout = struct.unpack_from("<7B", raw, 56)
+        before, before_copies, before_parity, before_columns, before_integrity, _, turn = struct.unpack_from("<7B", raw, 56)
         (self.trashed_at,) = struct.unpack_from("<Q", raw, 32)
-        check(version == 1, f"it has version {version}")
+        check(version == 2, f"it has version {version}")
         check(self.standing <= TRASHED and (self.standing == TRASHED or not self.trashed_at), "its standing is unknown")
-        check(provisioning in PROVISIONINGS and layout <= 1, "its kind is unknown")
+        check(provisioning in PROVISIONINGS and turn <= 1, "its kind is unknown")
         check(self.row_length and self.row_length % BLOCK == 0 and self.size % BLOCK == 0, "its lengths are odd")
         check(self.row_length <= 1 << 30, "its rows are too long")
         self.provisioning = PROVISIONINGS[provisioning]
         self.now = Layout(resiliency, copies, columns, parity, integrity)
         self.before = Layout(before, before_copies, before_columns, before_parity, before_integrity) if before else None
-        self.layout = layout
         iops_max, iops_min, rate_max, rate_min = struct.unpack_from("<IIII", raw, 40)
         check(not iops_max or iops_min <= iops_max, "its least is above its most")
         check(not rate_max or rate_min <= rate_max, "its least is above its most")
@@ -70,9 +72,10 @@ class Space:
     def standing_words(self):
         return {WHOLE: "", UNFINISHED: "  unfinished: what is left of it is being freed", TRASHED: "  in the trash"}[self.standing]
 
-    def laid(self, layout):
-        """The layout of rows with this number."""
-        return self.now if layout == self.layout or not self.before else self.before
+    @property
+    def seen_as(self):
+        """The id of the space that people see whose rows, or shadows of rows, it has."""
+        return self.id if self.id >= CACHES_FROM else self.id & ~SHADOWS
 
     @property
     def has_parity(self):
@@ -112,13 +115,17 @@ class Row:
     """`RawRow` and its slabs, and where what is in it ("Where a block of a space is")."""
 
     def __init__(self, space, index, raw):
-        check(len(raw) >= 16, "its value is cut off")
+        check(len(raw) >= 48, "its value is cut off")
         self.space, self.index = space, index
-        version, formatted, self.data_columns, shift, self.parity, layout, _, self.id = struct.unpack_from("<HBBBBBBQ", raw)
-        check(version == 1, f"it has version {version}")
+        (version, formatted, layout, copies, self.data_columns, self.parity, integrity, shift, turn, _, references,
+         self.id, of_space, of_index, self.blocks, _) = struct.unpack_from("<HBBBBBBBB2sIQQQII", raw)  # fmt: skip
+        check(version == 2, f"it has version {version}")
         check(formatted <= 1 and self.data_columns and self.parity <= 2 and 12 <= shift <= 30, "it is malformed")
-        self.formatted, self.laid = bool(formatted), space.laid(layout)
-        self.blocks = space.row_length // BLOCK
+        check(turn <= 1 and integrity in (1, 2), "it is malformed")
+        check(references == 1, f"{references} places name it")
+        check((of_space, of_index) == (space.seen_as, index), f"it is row {of_index} of space {of_space}")
+        check(self.blocks * BLOCK == space.row_length, f"it has {self.blocks} blocks")
+        self.formatted, self.laid = bool(formatted), Layout(layout, copies, self.data_columns, self.parity, integrity)
         self.interleave = (1 << shift) // BLOCK
         self.columns = self.data_columns + self.parity
         units = self.blocks // self.interleave
@@ -127,7 +134,7 @@ class Row:
         lengths = [(rounds + (column < longer)) * self.interleave for column in range(self.data_columns)]
         self.lengths = lengths + [lengths[0]] * self.parity
         self.slabs = [[] for _ in range(self.columns)]
-        at = 16
+        at = 48
         while at < len(raw):
             slab = Slab(raw, at)
             check(slab.column < self.columns, "a slab serves a column that it does not have")

@@ -10,25 +10,6 @@ pub(crate) const LABEL_MAGIC: [u8; 8] = *b"DOLMENLB";
 /// The version that this build writes, and the only one it reads: until 1.0 the format of all structures changes with it, and
 /// nothing reads what an older one left.
 pub const FORMAT_VERSION: u32 = 3;
-/// Features that an older build may ignore.
-pub const FEATURES_COMPAT: u64 = 0;
-/// Features without which a pool may still be read.
-pub const FEATURES_RO_COMPAT: u64 = 0;
-/// Rows may have shadow rows, which hold a part of what the rows hold (docs/design/0007).
-pub const FEATURE_SHADOWS: u64 = 1;
-/// There may be spaces in the trash (docs/design/0018).
-pub const FEATURE_TRASH: u64 = 2;
-/// Spaces may have limits (docs/design/0017).
-pub const FEATURE_LIMITS: u64 = 4;
-/// Rows of a space may have two layouts, which their numbers tell apart (docs/design/0020).
-pub const FEATURE_LAYOUTS: u64 = 8;
-/// A line of a row and its shadow row may alternate between the two (docs/design/0026).
-pub const FEATURE_SLOTS: u64 = 16;
-/// Entries of members name the label that each of them has at least (docs/design/0027).
-pub const FEATURE_ENTRIES: u64 = 32;
-/// Features without which a pool must not be touched: those that this build knows. A label has those that its pool uses.
-pub const FEATURES_INCOMPAT: u64 =
-    FEATURE_SHADOWS | FEATURE_TRASH | FEATURE_LIMITS | FEATURE_LAYOUTS | FEATURE_SLOTS | FEATURE_ENTRIES;
 
 pub(crate) const EPOCH_PRESENT: u32 = 1;
 pub(crate) const EPOCH_FORKED: u32 = 2;
@@ -83,8 +64,10 @@ pub(crate) struct RawEpoch {
     pub(crate) fork_nonce: U64,
     /// Number of the epoch that it was built on: later ones of the other line are never merged.
     pub(crate) fork_root: U64,
+    /// Bit *i*: voter *i* carries the log. Every bit of `voter_count` is set.
+    pub(crate) log_voters: U32,
     /// Zero.
-    pub(crate) reserved: [u8; 32],
+    pub(crate) reserved: [u8; 28],
 }
 
 /// A member of the pool.
@@ -105,8 +88,10 @@ pub(crate) struct RawMember {
     pub(crate) left: U64,
     /// Of a retired disk the slot that gets its slabs, plus one; 0: none.
     pub(crate) successor: U16,
+    /// 0 unknown, 1 rotational, 2 solid state, 3 persistent memory.
+    pub(crate) medium: u8,
     /// Zero.
-    pub(crate) reserved: [u8; 6],
+    pub(crate) reserved: [u8; 5],
     /// The least `sequence` that this disk's newest label has: an older image of the disk is noticed.
     pub(crate) sequence: U64,
     /// Zero.
@@ -131,11 +116,11 @@ pub(crate) struct RawLabel {
     pub(crate) at: U64,
     /// Counts the updates of this disk's label: the highest valid one counts.
     pub(crate) sequence: U64,
-    /// Features that may be ignored.
+    /// Zero: features that a later version may have and an earlier one may ignore.
     pub(crate) features_compat: U64,
-    /// Features needed to write.
+    /// Zero: features that a later version may need to write.
     pub(crate) features_ro_compat: U64,
-    /// Features needed to read.
+    /// Zero: features that a later version may need to read.
     pub(crate) features_incompat: U64,
     /// Name of the pool, UTF-8, filled up with zeros.
     pub(crate) pool_name: [u8; 64],
@@ -174,4 +159,7 @@ const _: () = assert!(size_of::<RawEpoch>() == 640);
 const _: () = assert!(size_of::<RawMember>() == MEMBER_BYTES);
 const _: () = assert!(size_of::<RawLabel>() == HEADER_BYTES);
 const _: () = assert!(std::mem::offset_of!(RawLabel, base) == 248);
+const _: () = assert!(std::mem::offset_of!(RawMember, medium) == 42);
 const _: () = assert!(std::mem::offset_of!(RawMember, sequence) == 48);
+const _: () = assert!(std::mem::offset_of!(RawEpoch, log_voters) == 608);
+const _: () = assert!(VOTERS_MAX < 32, "each voter has a bit");

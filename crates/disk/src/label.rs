@@ -1,5 +1,6 @@
 //! The label as checked values, and its way to bytes and back.
 
+use dolmen_block_io::Geometry;
 use dolmen_checksum::crc64;
 use dolmen_epoch::{EpochRecord, Fork, LogSpan, Owner, RecordError, RecordParts, SPANS_MAX, VOTERS_MAX};
 use dolmen_mutation::mutation;
@@ -8,9 +9,8 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::extent::{Extent, ExtentError, LOG_BYTES_MAX, LOG_BYTES_MIN, MEBIBYTE};
 use crate::format::{
-    EPOCH_EXPORTED, EPOCH_FORKED, EPOCH_PRESENT, FEATURES_COMPAT, FEATURES_INCOMPAT, FEATURES_RO_COMPAT,
-    FORMAT_VERSION, HEADER_BYTES, LABEL_BYTES_MAX, LABEL_MAGIC, MEMBER_BYTES, RawEpoch, RawLabel, RawMember,
-    RawSpan,
+    EPOCH_EXPORTED, EPOCH_FORKED, EPOCH_PRESENT, FORMAT_VERSION, HEADER_BYTES, LABEL_BYTES_MAX, LABEL_MAGIC,
+    MEMBER_BYTES, RawEpoch, RawLabel, RawMember, RawSpan,
 };
 
 /// The largest sequence of a label: half of what its field holds. No disk ever gets as many labels, and the numbers after it exist.
@@ -23,6 +23,51 @@ pub enum MemberState {
     Active,
     /// It is to be emptied and gets nothing new, also when it was away and comes back.
     Retired,
+}
+
+/// What a disk keeps its bytes on, as far as it said when it was taken in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Medium {
+    /// Nothing is known of it.
+    #[default]
+    Unknown,
+    /// Seeks cost time.
+    Rotational,
+    /// Flash.
+    SolidState,
+    /// Memory that keeps its content without power.
+    PersistentMemory,
+}
+
+impl Medium {
+    /// What the geometry of a device says.
+    #[must_use]
+    pub fn of(geometry: &Geometry) -> Self {
+        if geometry.rotational { Self::Rotational } else { Self::SolidState }
+    }
+
+    /// Whether seeks are known to cost no time.
+    #[must_use]
+    pub fn is_fast(self) -> bool {
+        match self {
+            Self::Unknown | Self::Rotational => false,
+            Self::SolidState | Self::PersistentMemory => true,
+        }
+    }
+
+    fn number(self) -> u8 {
+        match self {
+            Self::Unknown => 0,
+            Self::Rotational => 1,
+            Self::SolidState => 2,
+            Self::PersistentMemory => 3,
+        }
+    }
+
+    fn of_number(number: u8) -> Option<Self> {
+        let all = [Self::Unknown, Self::Rotational, Self::SolidState, Self::PersistentMemory];
+        all.into_iter().find(|medium| medium.number() == number)
+    }
 }
 
 /// A member of a pool, as every label lists it.
@@ -42,6 +87,8 @@ pub struct Member {
     pub left: Epoch,
     /// Of a retired disk, the one that gets its slabs: so whoever opens the pool knows what a replacement has left to do.
     pub successor: Option<DiskSlot>,
+    /// What it keeps its bytes on: known also while it is absent.
+    pub medium: Medium,
     /// The least `sequence` that its newest label has, as far as whoever wrote this knew; 0 for a pool that nobody has opened since
     /// labels say it. With an older label it is as it was before (docs/design/0027).
     pub sequence: u64,
@@ -81,8 +128,6 @@ pub struct Label {
     pub log: Bytes,
     /// Bytes of metadata pages on every voter.
     pub pages: Bytes,
-    /// What a build has to know to touch the pool: bits of [`FEATURES_INCOMPAT`].
-    pub features: u64,
     /// Counts while the owner has the pool open.
     pub heartbeat: u64,
     /// The epoch that was in force when the label was written.
@@ -239,9 +284,6 @@ impl Label {
         raw.disk = self.disk.0;
         raw.at = at.into();
         raw.sequence = self.sequence.into();
-        raw.features_compat = FEATURES_COMPAT.into();
-        raw.features_ro_compat = FEATURES_RO_COMPAT.into();
-        raw.features_incompat = self.features.into();
         for (to, from) in raw.pool_name.iter_mut().zip(self.pool_name.as_str().bytes()) {
             *to = from;
         }
@@ -283,8 +325,7 @@ impl Label {
         if raw.at.get() != at {
             return Err(LabelError::Misplaced { at, found: raw.at.get() });
         }
-        let missing = (raw.features_incompat.get() & !FEATURES_INCOMPAT)
-            | (raw.features_ro_compat.get() & !FEATURES_RO_COMPAT);
+        let missing = raw.features_compat.get() | raw.features_ro_compat.get() | raw.features_incompat.get();
         if missing != 0 {
             return Err(LabelError::Features { missing });
         }
@@ -295,13 +336,11 @@ impl Label {
         Ok(label)
     }
 
-    /// Whether all that no field of it says is zero: behind names, voters, spans and members, and whatever is reserved. A version
-    /// that needs it says so by a feature.
+    /// Whether all that no field of it says is zero: behind names, voters, spans and members, and whatever is reserved.
     fn check_spare(&self, raw: &RawLabel, whole: &[u8], at: u64) -> Result<(), LabelError> {
         let mut again = self.encode(at);
-        // Features that may be ignored are those that this build does not know.
         if let Ok((own, _)) = RawLabel::mut_from_prefix(&mut again) {
-            (own.features_compat, own.checksum) = (raw.features_compat, raw.checksum);
+            own.checksum = raw.checksum;
         }
         let differs = again.iter().zip(whole).position(|(expected, found)| expected != found);
         match differs.and_then(|place| whole.get(place)) {
@@ -356,7 +395,6 @@ impl Label {
             extent,
             log: Bytes(log),
             pages: Bytes(pages),
-            features: raw.features_incompat.get(),
             heartbeat: raw.heartbeat.get(),
             base,
             pending,
@@ -429,7 +467,8 @@ impl RawMember {
             fault_domain: member.fault_domain.into(),
             left: member.left.0.into(),
             successor: member.successor.map_or(0, |slot| slot.0 + 1).into(),
-            reserved: [0; 6],
+            medium: member.medium.number(),
+            reserved: [0; 5],
             sequence: member.sequence.into(),
             reserved_tail: [0; 8],
         }
@@ -448,6 +487,9 @@ impl RawMember {
             let limit = DISKS_MAX as u64 - 1;
             return Err(LabelError::Limit { at, field: "slot of a member", found: u64::from(slot), limit });
         }
+        let medium = Medium::of_number(self.medium);
+        let found = u64::from(self.medium);
+        let medium = medium.ok_or(LabelError::Value { at, field: "medium of a member", found })?;
         Ok(Member {
             disk: DiskId(self.disk),
             capacity: Bytes(self.capacity.get()),
@@ -456,9 +498,15 @@ impl RawMember {
             fault_domain: self.fault_domain.get(),
             left: Epoch(self.left.get()),
             successor: self.successor.get().checked_sub(1).map(DiskSlot),
+            medium,
             sequence: checked_sequence(self.sequence.get(), at)?,
         })
     }
+}
+
+/// The bits of so many voters, at most [`VOTERS_MAX`].
+fn every_voter(count: usize) -> u32 {
+    (0..count).fold(0, |bits, voter| bits | 1 << voter)
 }
 
 impl RawEpoch {
@@ -481,6 +529,7 @@ impl RawEpoch {
         }
         raw.flags = flags.into();
         raw.voter_count = u16::try_from(epoch.voters().len()).unwrap_or(0).into();
+        raw.log_voters = every_voter(epoch.voters().len()).into();
         raw.span_count = u16::try_from(epoch.spans().len()).unwrap_or(0).into();
         for (to, from) in raw.voters.iter_mut().zip(epoch.voters()) {
             *to = from.0;
@@ -513,6 +562,11 @@ impl RawEpoch {
         }
         if usize::from(spans) > SPANS_MAX {
             return Err(limit("log spans", spans, SPANS_MAX));
+        }
+        let log_voters = self.log_voters.get();
+        if log_voters != every_voter(usize::from(voters)) {
+            let found = u64::from(log_voters);
+            return Err(LabelError::Value { at, field: "voters with the log", found });
         }
         let id = |number: u64, nonce: u64| EpochId { number: Epoch(number), nonce };
         let owner =
@@ -556,6 +610,7 @@ mod tests {
             fault_domain: 0,
             left: Epoch(u64::from(number == 1)),
             successor: (number == 1).then_some(DiskSlot(0)),
+            medium: Medium::of_number((number % 4) as u8).unwrap(),
             sequence: 3 * u64::from(number),
         };
         let generation = Generation { epoch, members: (0..members).map(member).collect() };
@@ -567,7 +622,6 @@ mod tests {
             extent: Extent::of(Bytes::gib(1)).unwrap(),
             log: Bytes::mib(4),
             pages: Bytes::mib(4),
-            features: FEATURES_INCOMPAT,
             heartbeat: 5,
             pending: pending.then(|| generation.clone()),
             base: generation,
@@ -643,13 +697,55 @@ mod tests {
         ));
     }
 
+    /// Scenario: a sealed label has a feature, of any of the three kinds. It is refused with the number of the feature.
+    #[test]
+    fn a_label_with_a_feature_is_refused_by_number() {
+        let sound = sample(1, false).encode(65536);
+        for place in 64..88 {
+            let mut bytes = sound.clone();
+            bytes[place] = 1;
+            bytes[4088..4096].fill(0);
+            let checksum = crc64(&bytes);
+            bytes[4088..4096].copy_from_slice(&checksum.to_le_bytes());
+            let missing = 1 << (8 * (place % 8));
+            assert_eq!(Label::parse(&bytes, 65536), Err(LabelError::Features { missing }));
+        }
+    }
+
+    /// Scenario: a sealed label says that fewer voters, or more, carry the log than vote; or that a member is of a medium that
+    /// there is not.
+    #[test]
+    fn other_voters_with_the_log_and_other_media_are_refused() {
+        let sound = sample(1, false).encode(65536);
+        let with = |place: usize, byte: u8| {
+            let mut bytes = sound.clone();
+            bytes[place] = byte;
+            bytes[4088..4096].fill(0);
+            let checksum = crc64(&bytes);
+            bytes[4088..4096].copy_from_slice(&checksum.to_le_bytes());
+            Label::parse(&bytes, 65536)
+        };
+        let (log_voters, medium) = (248 + 608, 4096 + 42);
+        assert_eq!(sound[log_voters..log_voters + 4], [3, 0, 0, 0], "both voters carry the log");
+        for found in [0, 1, 2, 7, 255] {
+            let field = "voters with the log";
+            let expected = LabelError::Value { at: 65536, field, found: found.into() };
+            assert_eq!(with(log_voters, found), Err(expected));
+        }
+        for found in 0..=255 {
+            let field = "medium of a member";
+            let expected = LabelError::Value { at: 65536, field, found: found.into() };
+            assert_eq!(with(medium, found).err(), (found > 3).then_some(expected));
+        }
+    }
+
     /// Scenario: something stands, sealed, where no field is: behind the name, the voters, the members, or in what is reserved.
     #[test]
     fn what_no_field_says_is_zero() {
         let sound = sample(1, false).encode(65536);
         let (name_end, voter, span, member, padding) =
-            (88 + 63, 248 + 56 + 2 * 16, 248 + 200 + 24, 4096 + 42, 4096 + 64);
-        for place in [name_end, voter, span, 248 + 608, 888 + 9, 240, 2000, member, padding, 8191] {
+            (88 + 63, 248 + 56 + 2 * 16, 248 + 200 + 24, 4096 + 43, 4096 + 64);
+        for place in [name_end, voter, span, 248 + 612, 888 + 9, 240, 2000, member, padding, 8191] {
             let mut bytes = sound.clone();
             bytes[place] = 7;
             bytes[4088..4096].fill(0);

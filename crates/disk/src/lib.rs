@@ -20,9 +20,6 @@ pub use extent::{
     DISK_BYTES_MIN, Extent, ExtentError, LOG_BYTES_MAX, LOG_BYTES_MIN, METADATA_AT, TAIL_BYTES,
 };
 pub use foreign::{Foreign, signature_of};
-pub use format::{
-    FEATURE_ENTRIES, FEATURE_LAYOUTS, FEATURE_LIMITS, FEATURE_SHADOWS, FEATURE_SLOTS, FEATURE_TRASH,
-    FEATURES_COMPAT, FEATURES_INCOMPAT, FEATURES_RO_COMPAT, FORMAT_VERSION, LABEL_BYTES_MAX,
-};
-pub use label::{Generation, Label, LabelError, Member, MemberState, SEQUENCE_MAX};
+pub use format::{FORMAT_VERSION, LABEL_BYTES_MAX};
+pub use label::{Generation, Label, LabelError, Medium, Member, MemberState, SEQUENCE_MAX};
 pub use label_io::{Contents, LOOK_TIMEOUT, LabelIoError, look, renew_label, wipe, write_label};

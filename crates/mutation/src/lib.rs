@@ -210,6 +210,10 @@ mutants! {
     LabelSpareTrusted = "label-spare-trusted",
     /// A label of an older format is read as if it had the format of today.
     OldFormatOpened = "old-format-opened",
+    /// A row is read whatever number of places its record says that name it.
+    ReferencesNotChecked = "references-not-checked",
+    /// The bit of a log entry that says that content follows is passed over.
+    CarriesRead = "carries-read",
     /// A batch of the log counts although it is more than a lap ahead of the tail.
     BatchBeyondLap = "batch-beyond-lap",
     /// Where the slabs of a row end is the map's word alone.

@@ -131,9 +131,9 @@ type Row = (BTreeSet<BTreeSet<usize>>, usize);
 async fn rows_of(spaces: &Spaces) -> Result<BTreeSet<Row>, Box<dyn Error>> {
     let mut rows = BTreeSet::new();
     for (_, value) in spaces.pool().scan(keys::all(keys::Kind::Row), usize::MAX).await? {
-        let parity = usize::from(value[5]);
-        let mut columns = vec![BTreeSet::new(); usize::from(value[3]) + parity];
-        let mut rest = &value[16..];
+        let parity = usize::from(value[6]);
+        let mut columns = vec![BTreeSet::new(); usize::from(value[5]) + parity];
+        let mut rest = &value[48..];
         while !rest.is_empty() {
             columns[usize::from(rest[2])].insert(usize::from(u16::from_le_bytes([rest[0], rest[1]])));
             rest = &rest[16 + 12 * usize::from(rest[3])..];

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use dolmen_block_io::{BlockDevice, DeviceError, Durability, Seams, Zoning, flush, write};
 use dolmen_disk::{
-    Contents, Extent, FEATURE_ENTRIES, Generation, LOG_BYTES_MAX, LOG_BYTES_MIN, Label, METADATA_AT, Member,
+    Contents, Extent, Generation, LOG_BYTES_MAX, LOG_BYTES_MIN, Label, METADATA_AT, Medium, Member,
     MemberState, look, wipe, write_label,
 };
 use dolmen_epoch::{EpochRecord, Owner};
@@ -108,8 +108,9 @@ pub async fn create_as(
 ) -> Result<Opened, CreateError> {
     let extents = check_devices(seams, devices, &options.overwrite).await?;
     let members: Vec<Member> = (0u16..)
+        .zip(devices)
         .zip(&extents)
-        .map(|(slot, extent)| Member {
+        .map(|((slot, device), extent)| Member {
             disk: DiskId(seams.entropy.next_id()),
             capacity: extent.capacity,
             slot: DiskSlot(slot),
@@ -117,6 +118,7 @@ pub async fn create_as(
             fault_domain: options.fault_domains.get(usize::from(slot)).copied().unwrap_or(0),
             left: Epoch(0),
             successor: None,
+            medium: Medium::of(&device.geometry()),
             sequence: 0,
         })
         .collect();
@@ -148,7 +150,6 @@ pub async fn create_as(
         extent: *extent,
         log,
         pages,
-        features: FEATURE_ENTRIES,
         heartbeat: 0,
         base: generation.clone(),
         pending: None,
@@ -342,6 +343,7 @@ impl Pool {
             fault_domain,
             left: Epoch(0),
             successor: None,
+            medium: Medium::of(&device.geometry()),
             sequence: 0,
         };
         let disk = self.admit(device, extent, (member, Joining::New), retires).await?;

@@ -359,29 +359,6 @@ impl Pool {
         written
     }
 
-    /// Says in the labels of all disks that are here that whoever touches the pool has to know these features, before anything
-    /// is written that needs that. Absent disks hear of it when they are back: until then they are of an epoch that is none any
-    /// more.
-    ///
-    /// # Errors
-    /// When the pool cannot be written, or has had so many epochs of late that one more would take those kept for disks that
-    /// leave; it is not changed then.
-    #[pooled]
-    pub async fn require_features(self: &Rc<Self>, features: u64) -> Result<(), PoolError> {
-        if self.features.get() & features == features {
-            return Ok(());
-        }
-        let _exclusive = self.mutex_for_request(SPANS_MAX / 2).await?;
-        let known = self.features.get();
-        if known & features == features {
-            return Ok(());
-        }
-        self.features.set(known | features);
-        self.change_epoch(|generation, _| plan_of(generation)).await?;
-        self.write_other_labels().await;
-        Ok(())
-    }
-
     /// The turn for an epoch that nothing is wrong without: where labels are half full of such that the log names, a checkpoint
     /// comes first. A change for which there is no room stops the pool; so where as many as `spans_max` were named nevertheless,
     /// it is refused.
@@ -745,7 +722,6 @@ impl Pool {
             extent,
             log: self.log_bytes,
             pages: self.page_bytes,
-            features: self.features.get(),
             heartbeat: self.heartbeat.get(),
             base: raised(base, &named),
             pending: pending.map(|pending| raised(pending, &named)),

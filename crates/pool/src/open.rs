@@ -15,8 +15,7 @@ use dolmen_block_io::sync::{AsyncMutex, Notify, join_all};
 use dolmen_block_io::{DeviceError, Seams, flush, within};
 use dolmen_causes::in_one_line;
 use dolmen_disk::{
-    Contents, Extent, ExtentError, FEATURE_ENTRIES, Generation, Label, LabelIoError, Member, look,
-    write_label,
+    Contents, Extent, ExtentError, Generation, Label, LabelIoError, Member, look, write_label,
 };
 use dolmen_epoch::{
     Decision, DiskView, EpochRecord, Kind, Owner, ReadOnlyReason, Successor, labels_before_record, next,
@@ -380,11 +379,6 @@ fn without_strays(
         }
     }
     (sound, strays)
-}
-
-/// What a build has to know to touch the pool: one label that says so is enough.
-fn features_of(candidates: &[Candidate]) -> u64 {
-    candidates.iter().fold(FEATURE_ENTRIES, |all, candidate| all | candidate.label.features)
 }
 
 fn view_of(candidate: &Candidate) -> DiskView {
@@ -756,14 +750,12 @@ impl Opening<'_> {
         base: &Generation,
         next: Option<&Generation>,
     ) -> Result<(), DiskId> {
-        let features = features_of(&self.candidates);
         for candidate in &mut self.candidates {
             if !pending.epoch.voters().contains(&candidate.label.disk) {
                 continue;
             }
             candidate.label.sequence =
                 sequence_after(candidate.label.sequence, candidate.label.disk, &self.named);
-            candidate.label.features = features;
             candidate.label.base = raised(base, &self.named);
             candidate.label.pending = next.map(|next| raised(next, &self.named));
             let written =
@@ -819,7 +811,6 @@ impl Opening<'_> {
         let sequences =
             self.candidates.iter().map(|candidate| (candidate.label.disk, candidate.label.sequence));
         let heartbeat = self.candidates.iter().map(|candidate| candidate.label.heartbeat).max().unwrap_or(0);
-        let features = features_of(&self.candidates);
         let (log_bytes, page_bytes) = self.label_lengths();
         let name = self.name.clone();
         Rc::new(Pool {
@@ -834,7 +825,6 @@ impl Opening<'_> {
             stamp_due: Cell::new(self.seams.clock.now() + STAMP_EVERY),
             stamp_mutex: AsyncMutex::default(),
             heartbeat: Cell::new(heartbeat),
-            features: Cell::new(features),
             now: RefCell::new(generation),
             log_bytes,
             page_bytes,

@@ -151,8 +151,6 @@ pub struct Pool {
     pub(crate) stamp_mutex: AsyncMutex,
     /// Heartbeats written since the pool was made, as far as its labels tell.
     pub(crate) heartbeat: Cell<u64>,
-    /// What a build has to know to touch the pool.
-    pub(crate) features: Cell<u64>,
     pub(crate) log_bytes: Bytes,
     pub(crate) page_bytes: Bytes,
     pub(crate) log: Option<Rc<Log>>,
@@ -227,12 +225,6 @@ impl Pool {
     #[must_use]
     pub fn epoch(&self) -> EpochId {
         self.now.borrow().epoch.id()
-    }
-
-    /// What a build has to know to touch the pool: bits of [`FEATURES_INCOMPAT`](dolmen_disk::FEATURES_INCOMPAT).
-    #[must_use]
-    pub fn features(&self) -> u64 {
-        self.features.get()
     }
 
     /// Disks that carry log and metadata.

@@ -12,7 +12,7 @@ use dolmen_epoch::{EpochRecord, Owner};
 use dolmen_future_pool::pooled;
 use dolmen_journal::format::{Batch, BatchError, Expected};
 use dolmen_pool::{LogNeed, areas, decode_edits, keys};
-use dolmen_space::salvage::{self, BlockEntry, FoundSlab, MappedRow, SlabHeader, TablePage};
+use dolmen_space::salvage::{self, BlockEntry, FoundSlab, MappedRow, RowLayout, SlabHeader, TablePage};
 use dolmen_space::{Progress, SpaceSpec};
 use dolmen_store::{
     CHECKPOINT_BLOCK_BYTES, CheckpointBlock, Key, MapPage, PAGE_BYTES, PageContent, PageName,
@@ -169,7 +169,6 @@ fn label(at: u64, of: &Label) -> Value {
         "pool_name": of.pool_name.as_str(),
         "disk": of.disk.to_string(),
         "sequence": of.sequence,
-        "features": of.features,
         "heartbeat": of.heartbeat,
         "capacity": of.extent.capacity.0,
         "metadata_length": of.extent.metadata.0,
@@ -266,7 +265,7 @@ fn page(at: u64, bytes: &[u8]) -> Value {
     let content = match &of.content {
         PageContent::Leaf(entries) => json!({
             "kind": "leaf",
-            "entries": entries.iter().map(|(key, value)| entry(key, value, None)).collect::<Vec<_>>(),
+            "entries": entries.iter().map(|(key, value)| entry(key, value)).collect::<Vec<_>>(),
         }),
         PageContent::Inner(children) => json!({
             "kind": "inner",
@@ -298,7 +297,6 @@ async fn map(
     }
     let torn = |source| RescueError::Map { sequence: wanted.unwrap_or(0), source: Box::new(source) };
     let Some((store, _)) = open_map(seams, &gathered).await.map_err(torn)? else { return Ok(Value::Null) };
-    let mut rows_of = std::collections::BTreeMap::new();
     let mut shown = Vec::new();
     let mut from = Key::MIN;
     loop {
@@ -307,16 +305,13 @@ async fn map(
             let (_, id, _) = keys::parts(key);
             let is_space = keys::all(keys::Kind::Space).contains(key);
             let is_row = keys::all(keys::Kind::Row).contains(key);
-            if is_space && let Some(spec) = salvage::parse_space(value) {
-                rows_of.insert(SpaceId(id), spec.row_bytes());
-            }
             let is_meant = match what {
                 What::Spaces => is_space,
                 What::Rows(of) => is_row && of.is_none_or(|of| of == SpaceId(id)),
                 _ => true,
             };
             if is_meant {
-                shown.push(entry(key, value, rows_of.get(&SpaceId(id)).copied()));
+                shown.push(entry(key, value));
             }
         }
         match found.last().and_then(|(key, _)| key.next()) {
@@ -342,13 +337,13 @@ fn key_of(key: &Key) -> Value {
     json!({ "kind": what, "a": a, "b": b, "c": c })
 }
 
-fn entry(key: &Key, value: &[u8], row: Option<Bytes>) -> Value {
+fn entry(key: &Key, value: &[u8]) -> Value {
     let kind = key.0.first().copied().unwrap_or(0);
     let number = || value.try_into().ok().map(u64::from_le_bytes);
     let shown = match kind {
         1..=3 => number().map(|number| json!(number)),
         4 => salvage::parse_space(value).map(|spec| space(&spec)),
-        5 => row.and_then(|row| MappedRow::parse(value, row)).map(|of| mapped_row(&of)),
+        5 => MappedRow::parse(value).map(|of| mapped_row(&of)),
         _ => None,
     };
     let shown = shown.unwrap_or_else(|| json!(hex(value.get(..SHOWN_BYTES).unwrap_or(value))));
@@ -380,7 +375,13 @@ fn mapped_row(of: &MappedRow) -> Value {
     };
     json!({
         "row": of.id.0,
+        "space": of.space.0,
+        "index": of.index,
+        "blocks": of.shape.row.0 / 4096,
         "formatted": of.is_formatted,
+        "resiliency": of.resiliency.to_string(),
+        "integrity": format!("{:?}", of.integrity).to_lowercase(),
+        "round": u8::from(of.layout == RowLayout::Other),
         "columns": of.shape.columns,
         "parity": of.shape.parity,
         "interleave": of.shape.interleave.0,
@@ -510,7 +511,7 @@ fn batch(of: &Batch, at: u64, is_meant: &dyn Fn(&BlockEntry) -> bool) -> Value {
 fn edits(body: &[u8]) -> Value {
     let Some(edits) = decode_edits(body) else { return json!({ "error": "lengths make no sense" }) };
     let one = |(key, value): (Key, Option<Vec<u8>>)| match value {
-        Some(value) => entry(&key, &value, None),
+        Some(value) => entry(&key, &value),
         None => json!({ "key": key_of(&key), "value": "removed" }),
     };
     edits.into_iter().map(one).collect()
@@ -649,7 +650,7 @@ mod tests {
         ) {
             let mut key = Key(key);
             key.0[0] = kind;
-            prop_assert!(!text(&entry(&key, &value, Some(Bytes::mib(1)))).is_empty());
+            prop_assert!(!text(&entry(&key, &value)).is_empty());
         }
     }
 

@@ -390,11 +390,12 @@ async fn call_formatted(seams: &Seams, gathered: &Gathered, sequence: u64) -> Re
     let mut changed = 0;
     for (key, value) in store.scan(keys::all(keys::Kind::Space), usize::MAX).await.map_err(torn)? {
         let (_, id, _) = keys::parts(&key);
-        let Some(spec) = salvage::parse_space(&value) else { continue };
-        let row = spec.row_bytes();
+        if salvage::parse_space(&value).is_none() {
+            continue;
+        }
         for (key, value) in scan_rows(&store, SpaceId(id)).await.map_err(torn)? {
-            if salvage::is_formatted(&value, row) == Some(false)
-                && let Some(value) = salvage::as_formatted(&value, row)
+            if salvage::is_formatted(&value) == Some(false)
+                && let Some(value) = salvage::as_formatted(&value)
             {
                 store.put(key, &value);
                 changed += 1;

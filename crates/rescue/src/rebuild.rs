@@ -12,14 +12,14 @@ use std::rc::Rc;
 
 use dolmen_block_io::{BlockDevice, Seams};
 use dolmen_check::Overlay;
-use dolmen_disk::{Extent, FEATURES_INCOMPAT, Generation, Label, METADATA_AT, Member, MemberState};
+use dolmen_disk::{Extent, Generation, Label, METADATA_AT, Medium, Member, MemberState};
 use dolmen_epoch::{EpochRecord, LogSpan, Owner, RecordParts};
 use dolmen_future_pool::pooled;
 use dolmen_pool::{
     Candidate, LogNeed, Run, StrayReason, areas, keys, members_of, metadata_lengths, stray_reason,
 };
 use dolmen_space::salvage::{
-    self, FoundSlab, Purpose, RowLayout, RowShape, SLABS_OF_A_COLUMN_MAX, SlabHeader, purpose_of, row_value,
+    self, FoundSlab, MappedRow, Purpose, RowLayout, RowShape, SLABS_OF_A_COLUMN_MAX, SlabHeader, purpose_of,
 };
 use dolmen_space::{Progress, Resiliency, SpaceSpec};
 use dolmen_store::{Replica, Store, StoreOptions};
@@ -254,14 +254,14 @@ struct Laid {
 
 impl Laid {
     /// Which of the two a row of this shape has.
-    fn layout_of(&self, shape: RowShape) -> Option<RowLayout> {
+    fn layout_of(&self, shape: RowShape) -> Option<(RowLayout, &SpaceSpec)> {
         let is = |spec: &SpaceSpec| spec.resiliency.parity_columns() == shape.parity;
         if shape.row != self.spec.row_bytes() {
             return None;
         }
         match &self.other {
-            _ if is(&self.spec) => Some(RowLayout::Own),
-            Some(other) if is(other) => Some(RowLayout::Other),
+            _ if is(&self.spec) => Some((RowLayout::Own, &self.spec)),
+            Some(other) if is(other) => Some((RowLayout::Other, other)),
             Some(_) | None => None,
         }
     }
@@ -415,7 +415,7 @@ impl Build<'_> {
         }
         let (mut count, mut odd) = (0u64, 0u64);
         for ((_, index), slabs) in rows {
-            match self.row(slabs, laid, is_meant.then_some((id, *index))).await {
+            match self.row(slabs, laid, (id, *index), is_meant).await {
                 Some(value) => {
                     self.values.push((keys::row(id, *index), value));
                     count += 1;
@@ -444,7 +444,7 @@ impl Build<'_> {
         let hidden = SpaceId(id.0 | 1 << 63);
         let mut added = 0u64;
         for (index, slabs) in shadows {
-            if let Some(value) = self.row(slabs, &of_shadows, is_meant.then_some((id, *index))).await {
+            if let Some(value) = self.row(slabs, &of_shadows, (id, *index), is_meant).await {
                 self.values.push((keys::row(hidden, *index), value));
                 added += 1;
             }
@@ -458,15 +458,27 @@ impl Build<'_> {
         self.values.push((keys::row_count(hidden), added.to_le_bytes().to_vec()));
     }
 
-    /// The value of a row, its slabs weighed if the content of its space is asked for.
+    /// The value of the row of a place, or of its shadow row; its slabs are weighed if the content of its space is asked for.
     #[pooled]
-    async fn row(&mut self, slabs: &[Held], laid: &Laid, weighed: Option<(SpaceId, u64)>) -> Option<Vec<u8>> {
+    async fn row(
+        &mut self,
+        slabs: &[Held],
+        laid: &Laid,
+        (space, index): (SpaceId, u64),
+        is_weighed: bool,
+    ) -> Option<Vec<u8>> {
         let (_, first) = slabs.first()?;
         let (id, shape, row) = (first.row, first.shape, laid.spec.row_bytes());
-        let layout = laid.layout_of(shape)?;
+        let (layout, of) = laid.layout_of(shape)?;
+        // What the space was before it was converted is not known, and may be what no row of this width is.
+        let resiliency = match of.resiliency {
+            Resiliency::Span if shape.columns > 1 => Resiliency::Simple,
+            other => other,
+        };
+        let integrity = of.integrity;
         let slabs = chosen(slabs, shape);
         let mut stale: BTreeSet<usize> = BTreeSet::new();
-        if let Some((space, index)) = weighed {
+        if is_weighed {
             let of = slabs.iter().filter_map(|(number, header)| {
                 let source = self.sources.get(*number)?;
                 Some(Weighed {
@@ -507,7 +519,9 @@ impl Build<'_> {
             }
         }
         found.sort_by_key(|slab| slab.column);
-        row_value(id, shape, layout, &found)
+        let slabs = found;
+        MappedRow { id, space, index, is_formatted: true, layout, resiliency, integrity, shape, slabs }
+            .value()
     }
 
     /// The place of the disk that is not there.
@@ -532,6 +546,7 @@ impl Build<'_> {
                     fault_domain: 0,
                     left: Epoch(0),
                     successor: None,
+                    medium: Medium::Unknown,
                     sequence: 0,
                 });
             }
@@ -556,6 +571,7 @@ impl Build<'_> {
             fault_domain: 0,
             left: Epoch(0),
             successor: None,
+            medium: Medium::Unknown,
             sequence: 0,
         };
         members.push(nobody);
@@ -604,7 +620,6 @@ impl Build<'_> {
                 extent: source.extent,
                 log,
                 pages,
-                features: FEATURES_INCOMPAT,
                 heartbeat: 0,
                 base: generation.clone(),
                 pending: None,

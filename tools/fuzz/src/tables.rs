@@ -7,7 +7,7 @@
 use dolmen_pool::{RUNS_MAX, Run, decode_edits};
 use dolmen_space::salvage::{
     FoundSlab, MappedRow, RowLayout, RowShape, SlabHeader, TablePage, as_formatted, block_entries,
-    generation_of, is_formatted, parse_space, row_value, space_values,
+    generation_of, is_formatted, parse_space, space_values,
 };
 use dolmen_space::{Integrity, Resiliency, SpaceSpec};
 use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, PoolId, RowId, SpaceId};
@@ -147,11 +147,21 @@ fn table(script: &mut Script<'_>, shape: u8) -> Reached {
     if believed.is_some() { Reached::Held } else { Reached::Refused }
 }
 
-fn row_bytes(row: &MappedRow, layout: u8) -> Vec<u8> {
+fn row_bytes(row: &MappedRow) -> Vec<u8> {
+    let (layout, copies) = match row.resiliency {
+        Resiliency::Simple => (1, 1),
+        Resiliency::Span => (2, 1),
+        Resiliency::Mirror { copies } => (3, copies),
+        Resiliency::Parity { .. } => (4, 1),
+    };
+    let integrity = if row.integrity == Integrity::Relaxed { 1 } else { 2 };
     let interleave = row.shape.interleave.0.trailing_zeros() as u8;
-    let mut bytes =
-        vec![1, 0, u8::from(row.is_formatted), row.shape.columns, interleave, row.shape.parity, layout, 0];
-    bytes.extend(row.id.0.to_le_bytes());
+    let round = u8::from(row.layout == RowLayout::Other);
+    let mut bytes = vec![2, 0, u8::from(row.is_formatted), layout, copies, row.shape.columns];
+    bytes.extend([row.shape.parity, integrity, interleave, round, 0, 0, 1, 0, 0, 0]);
+    for number in [row.id.0, row.space.0, row.index, row.shape.row.0 / BLOCK as u64] {
+        bytes.extend(number.to_le_bytes());
+    }
     for slab in &row.slabs {
         bytes.extend(slab.disk.0.to_le_bytes());
         bytes.extend([slab.column as u8, slab.runs.len() as u8]);
@@ -174,25 +184,39 @@ fn row(script: &mut Script<'_>) -> Reached {
             stale: (copy == 2).then_some(Epoch(9)),
         })
     });
-    let mapped = MappedRow { id: ROW, is_formatted: true, shape, slabs: slabs.collect() };
-    let mut bytes = row_bytes(&mapped, 0);
+    let resiliency = match (shape.parity, copies) {
+        (0, 1) => Resiliency::Simple,
+        (0, copies) => Resiliency::Mirror { copies: copies as u8 },
+        (parity, _) => Resiliency::Parity { parity },
+    };
+    let mapped = MappedRow {
+        id: ROW,
+        space: SpaceId(1),
+        index: 4,
+        is_formatted: true,
+        layout: RowLayout::Own,
+        resiliency,
+        integrity: Integrity::usual(resiliency),
+        shape,
+        slabs: slabs.collect(),
+    };
+    let mut bytes = row_bytes(&mapped);
     if shape.units(0).is_some() {
-        assert_eq!(MappedRow::parse(&bytes, shape.row).as_ref(), Some(&mapped), "a row as documented");
-        let made = row_value(ROW, shape, RowLayout::Own, &mapped.slabs);
-        assert_eq!(made.as_ref(), Some(&bytes), "a row is written as documented");
+        assert_eq!(MappedRow::parse(&bytes).as_ref(), Some(&mapped), "a row as documented");
+        assert_eq!(mapped.value().as_ref(), Some(&bytes), "a row is written as documented");
     }
     edits::edit(script, &mut bytes);
     if script.seldom() {
         bytes.truncate(script.index(bytes.len()));
     }
-    let Some(read) = MappedRow::parse(&bytes, shape.row) else {
-        assert_eq!(is_formatted(&bytes, shape.row), None);
+    let Some(read) = MappedRow::parse(&bytes) else {
+        assert_eq!(is_formatted(&bytes), None);
         return Reached::Refused;
     };
     // Slabs are told in the order of their columns, in which they are written.
-    let mut again = row_bytes(&read, bytes[6]);
+    let mut again = row_bytes(&read);
     if again.len() == bytes.len() && again != bytes {
-        let sorted = MappedRow::parse(&again, shape.row);
+        let sorted = MappedRow::parse(&again);
         assert_eq!(sorted.as_ref(), Some(&read), "the order of slabs says nothing but their order");
         again.clone_from(&bytes);
     }
@@ -201,8 +225,8 @@ fn row(script: &mut Script<'_>) -> Reached {
         let total: u64 = slab.runs.iter().map(|run| run.count).sum();
         assert_eq!(Some(total), read.shape.units(slab.column), "a slab is as long as its column");
     }
-    let mut formatted = as_formatted(&bytes, shape.row).unwrap_or_default();
-    assert_eq!(is_formatted(&formatted, shape.row), Some(true));
+    let mut formatted = as_formatted(&bytes).unwrap_or_default();
+    assert_eq!(is_formatted(&formatted), Some(true));
     formatted[2] = bytes[2];
     assert_eq!(formatted.len(), bytes.len());
     Reached::Held

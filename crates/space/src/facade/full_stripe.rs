@@ -190,11 +190,8 @@ impl Space {
                 Tried::Written => return Ok(true),
                 Tried::NoSlot => return Ok(false),
                 Tried::Apart => return self.write_apart(index, within, data).await,
-                Tried::OfStream(row) => {
-                    if !self.let_alternate(&row).await? {
-                        return Ok(false);
-                    }
-                }
+                Tried::OfStream(row) if !self.let_alternate(&row) => return Ok(false),
+                Tried::OfStream(_) => {}
                 Tried::Cached(row, range) => {
                     let cache = self.cache_of(&row).filter(|_| self.shadows.alternates(&row));
                     let Some(cache) = cache.filter(|_| !is_destaged) else { return Ok(false) };

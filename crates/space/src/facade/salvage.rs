@@ -21,7 +21,7 @@ use crate::format::spec::{Integrity, Resiliency, SpaceSpec, Standing, cache_spec
 use crate::layout::Shape;
 use crate::layout::shape::ranges_of_page;
 use crate::table::page::{Page, PageName};
-use crate::table::row::{RowRecord, SLABS_MAX, Slab, Slabs};
+use crate::table::row::{RowLaid, RowPlace, RowRecord, SLABS_MAX, Slab, Slabs};
 
 /// Bytes of a slot of a table page, and of the header of a slab.
 pub const TABLE_PAGE_BYTES: usize = PAGE_BYTES;
@@ -214,33 +214,18 @@ pub enum RowLayout {
     Other,
 }
 
-/// The value of a row's key, made of slabs; `None` if no map can have such a row.
-#[must_use]
-pub fn row_value(id: RowId, shape: RowShape, layout: RowLayout, slabs: &[FoundSlab]) -> Option<Vec<u8>> {
-    let engine = shape.shape()?;
-    let mut columns = vec![Slabs::new(); engine.columns()];
-    for slab in slabs {
-        let of = Slab { disk: slab.disk, runs: slab.runs.clone(), stale: slab.stale };
-        columns.get_mut(slab.column)?.push(of);
-    }
-    let layout = u8::from(layout == RowLayout::Other);
-    let value = RowRecord { id, formatted: true, layout, shape: engine, columns }.encode();
-    RowRecord::parse(&value, shape.row).ok()?;
-    Some(value)
-}
-
 /// A row's value that says that its tables are on its slabs; `None` if it is no row.
 #[must_use]
-pub fn as_formatted(value: &[u8], row: Bytes) -> Option<Vec<u8>> {
-    let mut record = RowRecord::parse(value, row).ok()?;
+pub fn as_formatted(value: &[u8]) -> Option<Vec<u8>> {
+    let mut record = RowRecord::parse(value).ok()?;
     record.formatted = true;
     Some(record.encode())
 }
 
 /// Whether a row's value says that its tables are on its slabs; `None` if it is no row.
 #[must_use]
-pub fn is_formatted(value: &[u8], row: Bytes) -> Option<bool> {
-    RowRecord::parse(value, row).ok().map(|record| record.formatted)
+pub fn is_formatted(value: &[u8]) -> Option<bool> {
+    RowRecord::parse(value).ok().map(|record| record.formatted)
 }
 
 /// The space in the value of its key, whole or not.
@@ -343,13 +328,23 @@ impl TablePage {
     }
 }
 
-/// What the map says of a row, for whoever prints it or looks for its slabs.
+/// What the map says of a row, for whoever prints it, looks for its slabs, or puts it together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MappedRow {
     /// Its incarnation.
     pub id: RowId,
+    /// The space whose place names it.
+    pub space: SpaceId,
+    /// Index of that place.
+    pub index: u64,
     /// Whether its tables are on its slabs.
     pub is_formatted: bool,
+    /// Which of the layouts of its space it has.
+    pub layout: RowLayout,
+    /// How it survives the loss of disks.
+    pub resiliency: Resiliency,
+    /// How its flushed content is written over.
+    pub integrity: Integrity,
     /// Its shape.
     pub shape: RowShape,
     /// Its slabs.
@@ -357,12 +352,12 @@ pub struct MappedRow {
 }
 
 impl MappedRow {
-    /// The row in the value of its key, for a space whose rows are so long; `None` for what no version writes.
+    /// The row in the value of its key; `None` for what no version writes.
     #[must_use]
-    pub fn parse(value: &[u8], row: Bytes) -> Option<Self> {
-        let record = RowRecord::parse(value, row).ok()?;
+    pub fn parse(value: &[u8]) -> Option<Self> {
+        let record = RowRecord::parse(value).ok()?;
         let shape = RowShape {
-            row,
+            row: record.bytes(),
             interleave: record.shape.interleave(),
             columns: u8::try_from(record.shape.data_columns()).ok()?,
             parity: u8::try_from(record.shape.parity_columns()).ok()?,
@@ -373,7 +368,38 @@ impl MappedRow {
             let runs = slab.runs.clone();
             FoundSlab { disk: slab.disk, column, runs, stale: slab.stale }
         });
-        Some(Self { id: record.id, is_formatted: record.formatted, shape, slabs: slabs.collect() })
+        Some(Self {
+            id: record.id,
+            space: record.place.space,
+            index: record.place.index,
+            is_formatted: record.formatted,
+            layout: if record.laid.layout == 0 { RowLayout::Own } else { RowLayout::Other },
+            resiliency: record.laid.resiliency,
+            integrity: record.laid.integrity,
+            shape,
+            slabs: slabs.collect(),
+        })
+    }
+
+    /// The value of its key; `None` if no map can have such a row.
+    #[must_use]
+    pub fn value(&self) -> Option<Vec<u8>> {
+        let shape = self.shape.shape()?;
+        let mut columns = vec![Slabs::new(); shape.columns()];
+        for slab in &self.slabs {
+            let of = Slab { disk: slab.disk, runs: slab.runs.clone(), stale: slab.stale };
+            columns.get_mut(slab.column)?.push(of);
+        }
+        let laid = RowLaid {
+            layout: u8::from(self.layout == RowLayout::Other),
+            resiliency: self.resiliency,
+            integrity: self.integrity,
+        };
+        let place = RowPlace { space: self.space, index: self.index };
+        let record = RowRecord { id: self.id, place, formatted: self.is_formatted, laid, shape, columns };
+        let value = record.encode();
+        RowRecord::parse(&value).ok()?;
+        Some(value)
     }
 }
 
@@ -502,14 +528,25 @@ mod tests {
             if let Some(read) = SlabHeader::parse(raw.as_bytes()) {
                 let _ = (read.own_unit(), read.shape.pages().len());
                 let slab = FoundSlab { disk: DiskSlot(1), column: usize::from(read.column), runs: read.runs, stale: None };
-                let _ = row_value(read.row, read.shape, RowLayout::Own, &[slab]);
+                let row = MappedRow {
+                    id: read.row,
+                    space: read.space,
+                    index: read.row_index,
+                    is_formatted: true,
+                    layout: RowLayout::Own,
+                    resiliency: Resiliency::Simple,
+                    integrity: Integrity::Relaxed,
+                    shape: read.shape,
+                    slabs: vec![slab],
+                };
+                let _ = row.value();
             }
         }
 
         #[test]
         fn any_bytes_can_be_shown(bytes in proptest::collection::vec(any::<u8>(), 0..5000)) {
             let _ = (TablePage::parse(&bytes), block_entries(&bytes), parse_space(&bytes));
-            let _ = (MappedRow::parse(&bytes, Bytes::mib(1)), as_formatted(&bytes, Bytes::mib(8)));
+            let _ = (MappedRow::parse(&bytes), as_formatted(&bytes));
         }
     }
 

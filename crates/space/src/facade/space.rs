@@ -26,7 +26,7 @@ use crate::layout::{Shape, Spread};
 use crate::policy::reserve::Reserve;
 use crate::relocation::shadow_rows::ShadowRows;
 use crate::resources::locks::Range;
-use crate::table::row::{Row, RowRecord, Slab, Slabs};
+use crate::table::row::{Row, RowLaid, RowPlace, RowRecord, Slab, Slabs};
 
 /// Rows of one space that are kept in memory before idle ones are dropped.
 const ROWS_MAX: usize = 8 * 1024;
@@ -168,11 +168,6 @@ impl Space {
         }
     }
 
-    /// How many copies a row of a layout has of each column.
-    pub(crate) fn copies_of(&self, layout: u8) -> usize {
-        usize::from(self.resiliency_of(layout).copies())
-    }
-
     /// How flushed content of its rows of a layout is written over.
     pub(crate) fn integrity_of(&self, layout: u8) -> Integrity {
         let layouts = self.layouts.get();
@@ -180,6 +175,16 @@ impl Space {
             Some(before) => before.integrity,
             None => self.spec.borrow().integrity,
         }
+    }
+
+    /// How it lays its rows of a layout.
+    pub(crate) fn laid_of(&self, layout: u8) -> RowLaid {
+        RowLaid { layout, resiliency: self.resiliency_of(layout), integrity: self.integrity_of(layout) }
+    }
+
+    /// The place of its row with this index, as records have it.
+    pub(crate) fn place_of(&self, index: u64) -> RowPlace {
+        RowPlace { space: seen_as(self.id), index }
     }
 
     /// The write caches that its rows need, by the number of their layout.
@@ -296,8 +301,13 @@ impl Space {
     }
 
     fn parse_row(&self, index: u64, value: &[u8]) -> Result<RowRecord, SpaceError> {
-        let record = RowRecord::parse(value, Bytes(self.row_bytes)).ok();
-        let may_be = |record: &RowRecord| self.is_on_disks(record) || mutation!(SlabBeyondItsDisk);
+        let record = RowRecord::parse(value).ok();
+        let is_here = |record: &RowRecord| {
+            record.place == self.place_of(index) && record.bytes() == Bytes(self.row_bytes)
+        };
+        let may_be = |record: &RowRecord| {
+            is_here(record) && (self.is_on_disks(record) || mutation!(SlabBeyondItsDisk))
+        };
         record.filter(may_be).ok_or_else(|| {
             let what = format!("an impossible row {index} of space {}", self.name());
             dolmen_pool::PoolError::Corrupt { name: self.shared.pool_name().clone(), what }.into()
@@ -414,7 +424,7 @@ impl Space {
         let purpose = if is_of_conversion_shadows(self.id) { Purpose::Move } else { Purpose::Claim };
         let mut change = self.shared.pool.change(purpose).await;
         let id = RowId(change.number(keys::counter(COUNTER_ROW)).await?);
-        let layout = self.layouts.get().now;
+        let laid = self.laid_of(self.layouts.get().now);
         let own = self.own.borrow().clone();
         let units = self.slab_units();
         let request = self.request.get();
@@ -427,7 +437,7 @@ impl Space {
         let Some(shape) = shape else { panic!("placement keeps to the limits of the request") };
         let columns = columns_in_order(&placement.slabs, width_of(&shape), index);
         let placed = (columns.as_slice(), claims.as_slice());
-        let record = match self.claimed_row(&mut change, (id, index), (layout, shape), placed).await? {
+        let record = match self.claimed_row(&mut change, (id, index), (laid, shape), placed).await? {
             Ok(record) => record,
             Err(failed) => return Ok(ClaimOutcome::Failed(failed)),
         };
@@ -463,7 +473,7 @@ impl Space {
         }
         let columns = columns_in_order(&placement.slabs, width, index);
         let placed = (columns.as_slice(), claims.as_slice());
-        let record = match self.claimed_row(&mut change, (id, index), (row.layout(), shape), placed).await? {
+        let record = match self.claimed_row(&mut change, (id, index), (row.laid(), shape), placed).await? {
             Ok(record) => record,
             Err(_) => return Ok(None),
         };
@@ -481,7 +491,7 @@ impl Space {
         &self,
         change: &mut Change<'_>,
         (id, index): (RowId, u64),
-        (layout, shape): (u8, Shape),
+        (laid, shape): (RowLaid, Shape),
         (columns, claims): (&[u32], &[Claim]),
     ) -> Result<Result<RowRecord, SmallVec<[DiskSlot; 2]>>, SpaceError> {
         let placed = columns.iter().zip(claims).map(|(column, claim)| {
@@ -503,7 +513,8 @@ impl Space {
         for (column, slab) in slabs {
             columns.get_mut(column).into_iter().for_each(|slabs| slabs.push(slab.clone()));
         }
-        let record = RowRecord { id, formatted: false, layout, shape, columns };
+        let place = self.place_of(index);
+        let record = RowRecord { id, place, formatted: false, laid, shape, columns };
         change.put(keys::row(self.id, index), record.encode());
         Ok(Ok(record))
     }

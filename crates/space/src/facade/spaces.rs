@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dolmen_block_io::sync::{AsyncMutex, Permit, join_all};
 use dolmen_block_io::{BlockDevice, sleep};
-use dolmen_disk::{FEATURE_LIMITS, Member, MemberState};
+use dolmen_disk::{Medium, Member, MemberState};
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
 use dolmen_placement::{NoRoom, Offer, Placer, Request};
@@ -604,14 +604,6 @@ impl Spaces {
     pub async fn set_limits(&self, space: &Rc<Space>, limits: Limits) -> Result<(), SpaceError> {
         limits.check(&space.name())?;
         let _exclusive = space.spec_mutex.take().await;
-        if !limits.is_none() {
-            let before = self.shared.stamp();
-            self.pool().require_features(FEATURE_LIMITS).await?;
-            // The next flush behind a change of the epoch relogs all that none has covered: it comes while that is little.
-            if self.shared.stamp() != before {
-                self.shared.force_flush().await?;
-            }
-        }
         self.put_spec(space, SpaceSpec { limits, ..space.spec() }).await?;
         space.terms.set(limits, self.pool().seams().clock.now());
         self.note_minimums();
@@ -702,7 +694,7 @@ impl Spaces {
             space
                 .for_each_record(|index, record| {
                     let lacks = stale.binary_search(&(space.id(), index)).is_ok();
-                    let copies = space.copies_of(record.layout);
+                    let copies = record.copies();
                     short += u64::from(lacks && !record.columns.iter().all(|slabs| is_whole(slabs, copies)));
                 })
                 .await?;
@@ -1005,7 +997,17 @@ impl fmt::Debug for Spaces {
 #[must_use]
 pub fn new_member(disk: DiskId, slot: DiskSlot, capacity: Bytes, fault_domain: u32) -> Member {
     let (state, left) = (MemberState::Active, Epoch(0));
-    Member { disk, capacity, slot, state, fault_domain, left, successor: None, sequence: 0 }
+    Member {
+        disk,
+        capacity,
+        slot,
+        state,
+        fault_domain,
+        left,
+        successor: None,
+        medium: Medium::Unknown,
+        sequence: 0,
+    }
 }
 
 /// Words for a resiliency that people type.

@@ -64,7 +64,7 @@ pub(crate) struct Layouts {
 impl Layouts {
     /// Writes them into the record of a space.
     pub(crate) fn write(&self, raw: &mut RawSpace) {
-        raw.layout = self.now;
+        raw.round = self.now;
         let Some(before) = self.before else { return };
         raw.before_resiliency = before.resiliency.number();
         raw.before_copies = before.resiliency.copies();
@@ -84,11 +84,11 @@ impl Layouts {
             raw.before_integrity,
             raw.before_interleave_shift,
         ];
-        if raw.layout > 1 {
+        if raw.round > 1 {
             return None;
         }
         if all == [0; 6] {
-            return Some(Self { now: raw.layout, before: None });
+            return Some(Self { now: raw.round, before: None });
         }
         let before = Layout {
             resiliency: Resiliency::of((raw.before_resiliency, raw.before_copies, raw.before_parity))?,
@@ -96,7 +96,7 @@ impl Layouts {
             interleave: Bytes(1u64.checked_shl(raw.before_interleave_shift.into())?),
             integrity: Integrity::of(raw.before_integrity)?,
         };
-        Some(Self { now: raw.layout, before: Some(before) })
+        Some(Self { now: raw.round, before: Some(before) })
     }
 }
 

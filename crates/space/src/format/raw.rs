@@ -13,8 +13,10 @@ pub(crate) const PAGE_ENTRIES: usize = 504;
 pub(crate) const PAGE_BYTES: usize = 4096;
 pub(crate) const PAGE_MAGIC: [u8; 4] = *b"DTAB";
 pub(crate) const SLAB_MAGIC: [u8; 8] = *b"DOLMENSL";
-/// Version of everything in this file.
+/// Version of headers and pages of tables.
 pub(crate) const VERSION: u16 = 1;
+/// Version of the records of spaces and rows.
+pub(crate) const RECORD_VERSION: u16 = 2;
 
 /// The block was never written, or was discarded: reads as zeros.
 pub(crate) const STATE_NEVER: u8 = 0;
@@ -71,8 +73,7 @@ pub(crate) struct RawSpace {
     pub(crate) rate_max: U32,
     /// KiB in a second that others leave to it; 0 for none.
     pub(crate) rate_min: U32,
-    /// While the space is converted, what rows have whose `layout` is not that of the space: as `resiliency`; else 0, as all of
-    /// these.
+    /// While the space is converted, what rows of the round before had: as `resiliency`; else 0, as all of these.
     pub(crate) before_resiliency: u8,
     /// See `before_resiliency`: as `copies`.
     pub(crate) before_copies: u8,
@@ -84,8 +85,8 @@ pub(crate) struct RawSpace {
     pub(crate) before_integrity: u8,
     /// See `before_resiliency`: the interleave as a power of two.
     pub(crate) before_interleave_shift: u8,
-    /// 0 or 1: rows with the same number have the layout that this record says.
-    pub(crate) layout: u8,
+    /// 0 or 1: the conversion round that lays rows as this record says.
+    pub(crate) round: u8,
     /// Zero.
     pub(crate) reserved_after: u8,
     /// Name, UTF-8, filled up with zeros.
@@ -100,18 +101,34 @@ pub(crate) struct RawRow {
     pub(crate) version: U16,
     /// 1 once every table page was written.
     pub(crate) formatted: u8,
+    /// 1 simple, 2 span, 3 mirror, 4 parity.
+    pub(crate) layout: u8,
+    /// Copies of every column.
+    pub(crate) copies: u8,
     /// Data columns.
     pub(crate) columns: u8,
-    /// Bytes written to one column before the next, as a power of two.
-    pub(crate) interleave_shift: u8,
     /// Parity columns, behind the data columns.
     pub(crate) parity: u8,
-    /// 0 or 1: which layout of its space it has (`RawSpace::layout`).
-    pub(crate) layout: u8,
+    /// 1 relaxed, 2 strict.
+    pub(crate) integrity: u8,
+    /// Bytes written to one column before the next, as a power of two.
+    pub(crate) interleave_shift: u8,
+    /// 0 or 1: the conversion round of its space that laid it (`RawSpace::round`).
+    pub(crate) round: u8,
     /// Zero.
-    pub(crate) reserved: u8,
+    pub(crate) reserved: [u8; 2],
+    /// Places and shadows that name the row: 1. A row that others need as well is never taken for one of its own.
+    pub(crate) references: U32,
     /// This incarnation of the row: records of another one are dead.
     pub(crate) row: U64,
+    /// The space whose place names the row: a record in a wrong place is noticed.
+    pub(crate) space: U64,
+    /// Index of that place.
+    pub(crate) index: U64,
+    /// Blocks of the row.
+    pub(crate) blocks: U32,
+    /// Zero.
+    pub(crate) reserved_tail: U32,
 }
 
 /// A slab of a row; its runs follow.
@@ -288,7 +305,8 @@ const _: () = assert!(size_of::<RawPlace>() == 16);
 const _: () = assert!(size_of::<RawMapping>() == 24);
 const _: () = assert!(size_of::<RawRedo>() == 32);
 const _: () = assert!(size_of::<RawSpace>() == 128);
-const _: () = assert!(size_of::<RawRow>() == 16);
+const _: () = assert!(size_of::<RawRow>() == 48);
+const _: () = assert!(std::mem::offset_of!(RawRow, references) == 12);
 const _: () = assert!(size_of::<RawSlab>() == 16);
 const _: () = assert!(size_of::<RawRun>() == 12);
 const _: () = assert!(size_of::<RawEntry>() == 8);

@@ -1,5 +1,6 @@
 //! Records of blocks: what the log says was written where.
 
+use dolmen_mutation::mutation;
 use dolmen_units::{Epoch, Lsn, RowId, SpaceId};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -8,6 +9,11 @@ use crate::format::raw::{
     RawPlace, RawRedo, STATE_DAMAGED, STATE_NEVER, STATE_VALID,
 };
 
+/// Bits of `intent` that entries have.
+const INTENT_BITS: u8 = 15;
+/// The bit of `intent` that is reserved for entries that carry the content of their blocks: nothing writes it, and a reader that
+/// passed over it would take content for the next entry.
+const INTENT_CARRIES: u8 = 16;
 /// Bits of an epoch that an entry keeps.
 const STAMP_BITS: u32 = 24;
 
@@ -400,7 +406,8 @@ fn next_entry<'a>(rest: &mut &'a [u8], at: usize) -> Option<Entry<'a>> {
         RECORD_REDO | RECORD_DONE => u64::from(first) + 1,
         _ => u64::from(first) + u64::from(count),
     };
-    if raw.intent > 15 || count == 0 || end > BLOCKS_MAX {
+    let carries = raw.intent & INTENT_CARRIES != 0 && !mutation!(CarriesRead);
+    if carries || raw.intent & !(INTENT_BITS | INTENT_CARRIES) != 0 || count == 0 || end > BLOCKS_MAX {
         return None;
     }
     let (entry, after) = match raw.state {
@@ -543,6 +550,21 @@ mod tests {
         assert_eq!((read[0].state(1), read[1].state(3)), (BlockState::Valid(2), BlockState::Never));
         assert_eq!((read[0].at, read[1].at), (0, 48));
         assert_eq!(extent_at(&body, 48).unwrap().extent, freed);
+    }
+
+    /// Scenario: an entry says that the content of its blocks follows, which nothing writes or reads yet, or has a bit that no
+    /// version has. It is refused, whatever it is about.
+    #[test]
+    fn an_entry_that_carries_data_is_refused() {
+        for state in [STATE_NEVER, STATE_DAMAGED, RECORD_DISCARDED, RECORD_DONE] {
+            let mut body = vec![0; if state == RECORD_DISCARDED { 64 } else { 40 }];
+            (body[28], body[35]) = (1, state);
+            assert!(entries(&body).all(|entry| entry.is_some()));
+            for bit in [4, 5, 6, 7] {
+                body[37] = 1 << bit;
+                assert!(entries(&body).all(|entry| entry.is_none()), "an entry with bit {bit} is read");
+            }
+        }
     }
 
     /// Scenario: an entry without checksums, so of any length, is about more blocks than any row has.

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use crate::format::error::SpaceError;
 use crate::format::layouts::Layouts;
 use crate::format::limits::Limits;
-use crate::format::raw::{RawSpace, VERSION};
+use crate::format::raw::{RECORD_VERSION, RawSpace};
 
 /// Length of a row of a fixed space when nobody says otherwise, and the longest that a thin one gets by itself.
 pub const ROW_BYTES: Bytes = Bytes::mib(64);
@@ -80,6 +80,16 @@ impl Resiliency {
     #[must_use]
     pub fn redundancy(self) -> u8 {
         self.copies() - 1 + self.parity_columns()
+    }
+
+    /// Whether a row of so many data columns may have it.
+    pub(crate) fn fits_row(self, data_columns: usize, integrity: Integrity) -> bool {
+        match self {
+            Self::Simple => true,
+            Self::Span => data_columns == 1,
+            Self::Mirror { copies } => MIRROR_COPIES.contains(&copies),
+            Self::Parity { parity } => parity > 0 && integrity == Integrity::Strict,
+        }
     }
 
     /// As records have it.
@@ -341,7 +351,7 @@ impl SpaceSpec {
         if let Standing::Trashed { at_s } = standing {
             raw.trashed_at = at_s.into();
         }
-        raw.version = VERSION.into();
+        raw.version = RECORD_VERSION.into();
         raw.resiliency = self.resiliency.number();
         raw.copies = self.resiliency.copies();
         raw.parity = self.resiliency.parity_columns();
@@ -363,7 +373,7 @@ impl SpaceSpec {
     /// The space in the value of its key; `None` for what no version writes.
     pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, Standing, Layouts)> {
         let raw = RawSpace::ref_from_bytes(bytes).ok()?;
-        if raw.version.get() != VERSION || raw.reserved != [0; 2] || raw.reserved_after != 0 {
+        if raw.version.get() != RECORD_VERSION || raw.reserved != [0; 2] || raw.reserved_after != 0 {
             return None;
         }
         let layouts = Layouts::read(raw)?;

@@ -17,7 +17,6 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use dolmen_causes::in_one_line;
-use dolmen_disk::FEATURE_LAYOUTS;
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
 use dolmen_placement::{Code, Offer, Placement, Placer};
@@ -161,13 +160,13 @@ impl Spaces {
         let mut forecast = ConversionForecast::default();
         space
             .for_each_record(|index, record| {
-                if Some(record.layout) == number {
+                if Some(record.laid.layout) == number {
                     forecast.kept += 1;
                     return;
                 }
                 let old = release(&mut offers, record);
                 let placed = placer.place(&offers, rotation + index);
-                let before = space.layout_of(record.layout);
+                let before = space.layout_of(record.laid.layout);
                 match placed {
                     Ok(placed) if !is_as_wanted(record, (before, to), &placed, &leaving) => {
                         forecast.rows += 1;
@@ -230,7 +229,6 @@ impl Spaces {
             return Ok(());
         }
         let request = spec.check()?;
-        self.pool().require_features(FEATURE_LAYOUTS).await?;
         let layouts = Layouts { now: 1 - before.now, before: Some(space.spec().layout()) };
         // Until it is known that somebody needs the cache, nobody may find that it is not needed.
         let cache_mutex = match spec.write_cache() {
@@ -579,7 +577,7 @@ impl Space {
     async fn rows_laid_before(&self) -> Result<Vec<u64>, SpaceError> {
         let (now, mut rows) = (self.layouts.get().now, Vec::new());
         self.for_each_record(|index, record| {
-            if record.layout != now {
+            if record.laid.layout != now {
                 rows.push(index);
             }
         })
@@ -593,7 +591,8 @@ impl Space {
             let mut change = self.shared.pool.change(Purpose::Release).await;
             let mut reported = Vec::with_capacity(some.len());
             for row in some.iter().filter(|row| !row.freed.get() && row.shadow().is_none()) {
-                let record = RowRecord { layout: self.layouts.get().now, ..row.record() };
+                let laid = self.laid_of(self.layouts.get().now);
+                let record = RowRecord { laid, ..row.record() };
                 change.put(keys::row(self.id(), row.index), record.encode());
                 reported.push((row, record));
             }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use dolmen_disk::Medium;
 use dolmen_placement::{DomainId, NoRoom, Offer, Placement, Placer, Standing};
 use dolmen_pool::{Pool, Purpose};
 use dolmen_units::{Bytes, DiskSlot};
@@ -53,10 +54,12 @@ pub(crate) fn cache_rows(pool: &Pool, spec: &SpaceSpec, most: u64) -> u64 {
     yields.find(|(rotation, _)| !is_there(&mut cache, *rotation)).map_or(most, |(_, rows)| rows)
 }
 
-/// Whether seeks cost no time on a disk that is here.
+/// Whether seeks are known to cost no time on a disk: by its device where it is here, else by what it was when it was taken in.
 pub(crate) fn is_fast(pool: &Pool, slot: DiskSlot) -> bool {
-    let geometry = pool.disk(slot).filter(|disk| disk.is_present()).and_then(|disk| disk.geometry());
-    geometry.is_some_and(|geometry| !geometry.rotational)
+    pool.disk(slot).is_some_and(|disk| {
+        let here = disk.geometry().filter(|_| disk.is_present());
+        here.map_or(disk.member().medium, |geometry| Medium::of(&geometry)).is_fast()
+    })
 }
 
 /// The disks among these that the next row of a write cache should lie on: the fast ones, where they keep as many copies apart as

@@ -84,7 +84,7 @@ impl Spaces {
         for space in self.made_by_people() {
             space
                 .for_each_record(|_, record| {
-                    if space.resiliency_of(record.layout).losses() == 0 {
+                    if record.laid.resiliency.losses() == 0 {
                         return;
                     }
                     let mut slabs = record
@@ -160,7 +160,7 @@ impl Spaces {
             let mut moved = 0;
             space
                 .for_each_record(|index, record| {
-                    let resiliency = space.resiliency_of(record.layout);
+                    let resiliency = record.laid.resiliency;
                     if surplus_of(self.pool(), &targets_for_slabs, record, resiliency.copies().into())
                         .is_some()
                     {
@@ -189,7 +189,7 @@ impl Spaces {
         row: &Rc<Row>,
         targets_for_slabs: &RefCell<SlabTargets>,
     ) -> Result<Vec<DiskSlot>, SpaceError> {
-        let (pool, resiliency) = (self.pool(), space.resiliency_of(row.layout()));
+        let (pool, resiliency) = (self.pool(), row.laid().resiliency);
         let wanted = move_of(pool, &mut targets_for_slabs.borrow_mut(), &row.record(), &resiliency);
         let Some(Move { column, from, to }) = wanted else { return Ok(Vec::new()) };
         match space.add_slab(row, (from, to), |other| other == column).await {
@@ -214,7 +214,7 @@ impl Spaces {
             let _exclusive = self.shared.refill_mutex.take().await;
             loop {
                 let Some(row) = space.in_doubt_row(*index).await? else { break };
-                let copies = space.copies_of(row.layout());
+                let copies = row.copies();
                 let found = surplus_of(self.pool(), &SlabTargets::of(self.pool()), &row.record(), copies);
                 let Some(Surplus { disk, was_filled }) = found else { break };
                 let may_go = !was_filled || space.can_do_without_absent(*index).await?;

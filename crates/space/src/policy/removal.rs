@@ -95,7 +95,7 @@ impl Spaces {
         for space in self.all() {
             space
                 .for_each_record(|_, record| {
-                    let copies = space.copies_of(record.layout);
+                    let copies = record.copies();
                     if !record.columns.iter().flatten().any(|slab| slab.disk == from) {
                         return;
                     }
@@ -268,7 +268,7 @@ impl Spaces {
         but: &BTreeSet<DiskSlot>,
     ) -> Result<(), SpaceError> {
         let pool = self.pool();
-        let copies = space.copies_of(row.layout());
+        let copies = row.copies();
         for column in columns_to_move(pool, &row.record(), from, copies) {
             let mut targets_for_slabs = SlabTargets::of(pool);
             but.iter().for_each(|slot| targets_for_slabs.refuse(*slot));

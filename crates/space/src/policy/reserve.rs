@@ -269,7 +269,7 @@ impl Space {
         let mut change = self.shared.pool.change(Purpose::Release).await;
         let id = RowId(change.number(keys::counter(COUNTER_ROW)).await?);
         let Some(new) = self.as_new(row, disks) else { return Ok(Renewed::Busy) };
-        let record = RowRecord { id, ..new };
+        let record = RowRecord { id, place: self.place_of(to), ..new };
         change.delete(keys::row(self.id(), row.index));
         row.record().columns.iter().flatten().for_each(|slab| {
             change.delete(keys::stale(slab.disk, self.id(), row.index));

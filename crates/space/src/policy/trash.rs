@@ -16,7 +16,6 @@
 
 use std::rc::Rc;
 
-use dolmen_disk::FEATURE_TRASH;
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
 use dolmen_pool::{Purpose, keys};
@@ -108,7 +107,6 @@ impl Spaces {
             return Ok(());
         }
         space.check_stays()?;
-        self.require_trash().await?;
         // From here on nobody begins anything with it; claims that have begun end before it is in the trash.
         space.trashed.set(Some(now_s));
         let moved = async {
@@ -128,17 +126,6 @@ impl Spaces {
         }
         self.note_minimums();
         moved
-    }
-
-    /// Has older builds keep away from the pool before they would find a record that they do not know.
-    async fn require_trash(&self) -> Result<(), SpaceError> {
-        let before = self.shared.stamp();
-        self.pool().require_features(FEATURE_TRASH).await?;
-        // The next flush behind a change of the epoch relogs all that none has covered: it comes while that is little.
-        if self.shared.stamp() != before {
-            self.shared.force_flush().await?;
-        }
-        Ok(())
     }
 
     /// Takes a space out of the trash, as it was, or under another name.

@@ -355,7 +355,7 @@ impl Space {
 
     /// Whether a row has something on a disk, and no column can do without its slab there.
     pub(crate) fn is_stuck_on(&self, row: &Row, from: DiskSlot) -> bool {
-        let (copies, record) = (self.copies_of(row.layout()), row.record());
+        let (copies, record) = (row.copies(), row.record());
         let mut there =
             record.columns.iter().filter(|slabs| slabs.iter().any(|slab| slab.disk == from)).peekable();
         there.peek().is_some() && !there.any(|slabs| self.other_copies(slabs, from) >= copies)
@@ -385,7 +385,7 @@ impl Space {
 
     /// Drops what [`drop_slab`](Self::drop_slab) has looked at. The caller has the lock of all of the row, and the turn of tables.
     async fn drop_slab_with_mutexes(&self, row: &Rc<Row>, from: DiskSlot) -> Result<bool, SpaceError> {
-        let copies = self.copies_of(row.layout());
+        let copies = row.copies();
         let pool = &self.shared.pool;
         let mut change = pool.change(Purpose::Release).await;
         if row.freed.get() {

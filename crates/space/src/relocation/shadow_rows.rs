@@ -26,7 +26,6 @@ use std::time::Duration;
 
 use dolmen_block_io::sync::{AsyncMutex, Notify};
 use dolmen_block_io::{Instant, within};
-use dolmen_disk::{FEATURE_SHADOWS, FEATURE_SLOTS};
 use dolmen_future_pool::pooled;
 use dolmen_pool::{PoolError, Purpose, keys};
 use dolmen_units::BLOCK_BYTES;
@@ -467,10 +466,12 @@ impl Space {
         Ok(())
     }
 
-    /// Has stripes of a row alternate that has a shadow row for a stream; whether they may.
-    pub(crate) async fn let_alternate(&self, row: &Rc<Row>) -> Result<bool, SpaceError> {
-        if !self.may_go_to_and_fro().await? {
-            return Ok(false);
+    /// Has stripes of a row alternate that has a shadow row for a stream; returns whether they may. The limit for streams does not
+    /// count such a shadow row any more, so it stays a stream's while it is being promoted, and where little is free.
+    pub(crate) fn let_alternate(&self, row: &Rc<Row>) -> bool {
+        let is_promoted = self.shadows.wanted.borrow().contains(&row.index);
+        if is_promoted || self.shadows.count() as u64 > self.shadows_allowed(&row.shape) {
+            return false;
         }
         if let Some(one) = self.shadows.live.borrow().get(&row.index)
             && one.kind.replace(Kind::ToAndFro) == Kind::OfStream
@@ -478,7 +479,7 @@ impl Space {
             let lines = Range { first: 0, count: row.shape.column_blocks(row.shape.data_columns()) };
             row.moved.note(lines, &self.shared);
         }
-        Ok(true)
+        true
     }
 
     /// How many shadow rows may take as much as is free beside them.
@@ -677,9 +678,6 @@ impl Space {
         if !is_whole || self.shared.is_deferred(row) || !self.may_have_shadows() {
             return Ok(false);
         }
-        if kind == Kind::ToAndFro && !self.may_go_to_and_fro().await? {
-            return Ok(false);
-        }
         let Some(hidden) = self.hidden_for_shadows().await? else { return Ok(false) };
         let Some(shadow) = hidden.claim_shadow(row).await? else {
             self.shadows.note_lack_of_room(pool.seams().clock.now());
@@ -696,14 +694,11 @@ impl Space {
         self.layout_before().is_none() && !is_hidden(self.id())
     }
 
-    /// The hidden space of shadow rows, made if there is none; not where the pool cannot say now that there is one.
+    /// The hidden space of shadow rows, made if there is none.
     #[pooled]
     async fn hidden_for_shadows(&self) -> Result<Option<Rc<Space>>, SpaceError> {
         if let Some(hidden) = self.shadows.space() {
             return Ok(Some(hidden));
-        }
-        if !self.may_use(FEATURE_SHADOWS).await? {
-            return Ok(None);
         }
         let pool = &self.shared.pool;
         let mut change = pool.change(Purpose::Claim).await;
@@ -729,25 +724,6 @@ impl Space {
         Ok(Some(hidden))
     }
 
-    /// Whether labels say that stripes may alternate.
-    async fn may_go_to_and_fro(&self) -> Result<bool, SpaceError> {
-        self.may_use(FEATURE_SHADOWS | FEATURE_SLOTS).await
-    }
-
-    /// Whether all labels name features of the format; not where the pool cannot say so now.
-    #[pooled]
-    async fn may_use(&self, features: u64) -> Result<bool, SpaceError> {
-        let before = self.shared.stamp();
-        match self.shared.pool.require_features(features).await {
-            // The next flush behind a change of the epoch relogs all that none has covered: it comes while that is little.
-            Ok(()) if self.shared.stamp() != before => self.shared.force_flush().await?,
-            Ok(()) => {}
-            Err(PoolError::Epoch { .. }) => return Ok(false),
-            Err(error) => return Err(error.into()),
-        }
-        Ok(true)
-    }
-
     /// Notes the hidden space of shadow rows.
     pub(crate) fn adopt_hidden(&self, hidden: &Rc<Space>) {
         *self.shadows.space.borrow_mut() = Some(Rc::clone(hidden));
@@ -767,8 +743,6 @@ impl Space {
         let mut found = Vec::new();
         hidden.for_each_record(|index, record| found.push((index, record.clone()))).await?;
         let now = self.shared.pool.seams().clock.now();
-        let may_go = self.shared.pool.features() & FEATURE_SLOTS != 0;
-        let kind = if may_go { Kind::Found } else { Kind::OfStream };
         for (index, record) in found {
             let row = self.in_doubt_row(index).await?.filter(|row| *row.shape == record.shape);
             let Some(row) = row else {
@@ -779,7 +753,7 @@ impl Space {
             let shadow = row.make_shadow(record);
             hidden.rows.borrow_mut().insert(index, Some(Rc::clone(&shadow)));
             self.shared.count(|counters| counters.shadows_found += 1);
-            self.shadows.add(shadow, kind, now);
+            self.shadows.add(shadow, Kind::Found, now);
         }
         *self.shadows.space.borrow_mut() = Some(Rc::clone(hidden));
         Ok(())

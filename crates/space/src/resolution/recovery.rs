@@ -769,7 +769,7 @@ fn facts_of(
         },
         lost,
         has_intent: open.iter().any(Candidate::has_intent),
-        is_relaxed: space.integrity_of(row.layout()) == Integrity::Relaxed,
+        is_relaxed: row.laid().integrity == Integrity::Relaxed,
         is_readable: read.iter().any(|copy| copy.trusted && copy.result.is_ok()),
         may_be_elsewhere: row.may_have_other_good(column, was_read),
         has_cache: space.cache_of(row).is_some(),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::{Rc, Weak};
 
+use dolmen_mutation::mutation;
 use dolmen_pool::{Disk, Pool, RUNS_MAX, Run};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot, Epoch, RowId, SpaceId};
 use smallvec::SmallVec;
@@ -12,8 +13,9 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::facade::shared::Shared;
 use crate::format::ids::{is_of_shadows, seen_as, shadows_of};
-use crate::format::raw::{RawRow, RawRun, RawSlab, VERSION};
+use crate::format::raw::{RECORD_VERSION, RawRow, RawRun, RawSlab};
 use crate::format::record::BlockState;
+use crate::format::spec::{Integrity, Resiliency};
 use crate::layout::{ReadPlan, RowShape, Shape, SlabMap, SlabSet};
 use crate::resources::locks::{Range, RangeLocks};
 use crate::resources::tickets::FlushPoint;
@@ -130,18 +132,48 @@ pub(crate) type Slabs = SmallVec<[Slab; 2]>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BadRow;
 
+/// The place that names a row, or whose row it is a shadow of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RowPlace {
+    /// The space that people see, or a write cache.
+    pub(crate) space: SpaceId,
+    pub(crate) index: u64,
+}
+
+/// How a row is laid and written over, whatever its space says by now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RowLaid {
+    /// Which layout of its space it has: the conversion round that laid it.
+    pub(crate) layout: u8,
+    pub(crate) resiliency: Resiliency,
+    pub(crate) integrity: Integrity,
+}
+
 /// What the metadata says of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RowRecord {
     pub(crate) id: RowId,
+    pub(crate) place: RowPlace,
     pub(crate) formatted: bool,
-    /// Which layout of its space it has.
-    pub(crate) layout: u8,
+    pub(crate) laid: RowLaid,
     pub(crate) shape: Shape,
     pub(crate) columns: Vec<Slabs>,
 }
 
+/// What names a row: one place, or one row whose shadow it is.
+const REFERENCES: u32 = 1;
+
 impl RowRecord {
+    /// Slabs that a column needs.
+    pub(crate) fn copies(&self) -> usize {
+        usize::from(self.laid.resiliency.copies())
+    }
+
+    /// Bytes of the row.
+    pub(crate) fn bytes(&self) -> Bytes {
+        Bytes(u64::from(self.shape.row_blocks()) * BLOCK_BYTES)
+    }
+
     /// Whether any slab on a disk misses something: then the row is on record among those of that disk.
     pub(crate) fn is_stale_on(&self, disk: DiskSlot) -> bool {
         self.columns.iter().flatten().any(|slab| slab.disk == disk && slab.stale.is_some())
@@ -161,14 +193,22 @@ impl RowRecord {
     /// The value of the row's key.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let raw = RawRow {
-            version: VERSION.into(),
+            version: RECORD_VERSION.into(),
             formatted: u8::from(self.formatted),
+            layout: self.laid.resiliency.number(),
+            copies: self.laid.resiliency.copies(),
             columns: u8::try_from(self.shape.data_columns()).unwrap_or(0),
-            interleave_shift: u8::try_from(self.shape.interleave().0.trailing_zeros()).unwrap_or(0),
             parity: u8::try_from(self.shape.parity_columns()).unwrap_or(0),
-            layout: self.layout,
-            reserved: 0,
+            integrity: self.laid.integrity.number(),
+            interleave_shift: u8::try_from(self.shape.interleave().0.trailing_zeros()).unwrap_or(0),
+            round: self.laid.layout,
+            reserved: [0; 2],
+            references: REFERENCES.into(),
             row: self.id.0.into(),
+            space: self.place.space.0.into(),
+            index: self.place.index.into(),
+            blocks: self.shape.row_blocks().into(),
+            reserved_tail: 0.into(),
         };
         let mut bytes = raw.as_bytes().to_vec();
         for (column, slab) in
@@ -191,15 +231,25 @@ impl RowRecord {
         bytes
     }
 
-    /// The row in the value of its key, for a space whose rows have `row_length` bytes.
-    pub(crate) fn parse(bytes: &[u8], row_length: Bytes) -> Result<Self, BadRow> {
+    /// The row in the value of its key. Whoever reads it compares its place and its length with those of its space.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, BadRow> {
         let (raw, mut rest) = RawRow::read_from_prefix(bytes).map_err(|_| BadRow)?;
-        if raw.version.get() != VERSION || raw.formatted > 1 || raw.layout > 1 || raw.reserved != 0 {
+        let is_spare_zero = raw.reserved == [0; 2] && raw.reserved_tail.get() == 0;
+        if raw.version.get() != RECORD_VERSION || raw.formatted > 1 || raw.round > 1 || !is_spare_zero {
+            return Err(BadRow);
+        }
+        if raw.references.get() != REFERENCES && !mutation!(ReferencesNotChecked) {
             return Err(BadRow);
         }
         let interleave = Bytes(1u64.checked_shl(raw.interleave_shift.into()).ok_or(BadRow)?);
         let (data, parity) = (u32::from(raw.columns), u32::from(raw.parity));
-        let shape = Shape::new(row_length, interleave, data, parity).ok_or(BadRow)?;
+        let length = Bytes(u64::from(raw.blocks.get()) * BLOCK_BYTES);
+        let shape = Shape::new(length, interleave, data, parity).ok_or(BadRow)?;
+        let resiliency = Resiliency::of((raw.layout, raw.copies, raw.parity)).ok_or(BadRow)?;
+        let integrity = Integrity::of(raw.integrity).ok_or(BadRow)?;
+        if !resiliency.fits_row(shape.data_columns(), integrity) {
+            return Err(BadRow);
+        }
         let mut columns = vec![Slabs::new(); shape.columns()];
         while !rest.is_empty() {
             let (column, slab, after) = parse_slab(rest)?;
@@ -217,8 +267,9 @@ impl RowRecord {
         }
         let record = Self {
             id: RowId(raw.row.get()),
+            place: RowPlace { space: SpaceId(raw.space.get()), index: raw.index.get() },
             formatted: raw.formatted == 1,
-            layout: raw.layout,
+            laid: RowLaid { layout: raw.round, resiliency, integrity },
             shape,
             columns,
         };
@@ -257,8 +308,7 @@ pub(crate) struct Row {
     pub(crate) shape: RowShape,
     columns: RefCell<Vec<Slabs>>,
     formatted: Cell<bool>,
-    /// Which layout of its space it has.
-    layout: Cell<u8>,
+    laid: Cell<RowLaid>,
     pages: Vec<RefCell<Vec<Option<Rc<Page>>>>>,
     /// Shared with its shadow row: a block has one lock, wherever it lies.
     pub(crate) locks: Rc<RangeLocks>,
@@ -323,7 +373,7 @@ impl Row {
             pages: pages.collect(),
             columns: RefCell::new(record.columns),
             formatted: Cell::new(record.formatted),
-            layout: Cell::new(record.layout),
+            laid: Cell::new(record.laid),
             locks,
             freed: Cell::new(false),
             dirty: Cell::new(false),
@@ -373,8 +423,9 @@ impl Row {
     pub(crate) fn record(&self) -> RowRecord {
         RowRecord {
             id: self.id,
+            place: RowPlace { space: seen_as(self.space), index: self.index },
             formatted: self.formatted.get(),
-            layout: self.layout.get(),
+            laid: self.laid.get(),
             shape: *self.shape.geometry(),
             columns: self.columns.borrow().clone(),
         }
@@ -384,12 +435,22 @@ impl Row {
     pub(crate) fn adopt(&self, record: RowRecord) {
         *self.columns.borrow_mut() = record.columns;
         self.formatted.set(record.formatted);
-        self.layout.set(record.layout);
+        self.laid.set(record.laid);
     }
 
     /// Which layout of its space it has.
     pub(crate) fn layout(&self) -> u8 {
-        self.layout.get()
+        self.laid.get().layout
+    }
+
+    /// How it is laid and written over.
+    pub(crate) fn laid(&self) -> RowLaid {
+        self.laid.get()
+    }
+
+    /// Slabs that a column needs.
+    pub(crate) fn copies(&self) -> usize {
+        usize::from(self.laid.get().resiliency.copies())
     }
 
     /// Whether every page of its tables is on its disks.
@@ -630,21 +691,60 @@ mod tests {
         let column = |a, b| Slabs::from_vec(vec![slab(a, None), slab(b, Some(Epoch(9)))]);
         let record = RowRecord {
             id: RowId(4),
+            place: RowPlace { space: SpaceId(7), index: 3 },
             formatted: true,
-            layout: 1,
+            laid: RowLaid {
+                layout: 1,
+                resiliency: Resiliency::Mirror { copies: 2 },
+                integrity: Integrity::Relaxed,
+            },
             shape,
             columns: vec![column(0, 1), column(2, 3)],
         };
-        assert_eq!(RowRecord::parse(&record.encode(), Bytes::mib(2)), Ok(record.clone()));
+        let sound = record.encode();
+        assert_eq!(RowRecord::parse(&sound), Ok(record.clone()));
         let pieces = slab(0, None).pieces(2 * ALLOCATION_UNIT_BYTES, 2 * BLOCK);
         let expected = [(7 * ALLOCATION_UNIT_BYTES, 0), (100 * ALLOCATION_UNIT_BYTES, BLOCK)];
         assert_eq!(pieces.iter().map(|piece| (piece.at, piece.offset)).collect::<Vec<_>>(), expected);
     }
 
+    /// Scenario: a record says something that no row is: another version, a kind of layout with other copies or parity, a round
+    /// that there is not, other places that name it, bytes that are reserved. None of it is taken for a row.
+    #[test]
+    fn what_no_row_is_is_refused() {
+        let shape = Shape::new(Bytes::mib(2), Bytes::kib(256), 2, 0).unwrap();
+        let runs = |column| vec![Run { first: 5, count: shape.slab_map(column).units() }];
+        let slab =
+            |column: u16| Slab { disk: DiskSlot(column), runs: runs(usize::from(column)), stale: None };
+        let sound = RowRecord {
+            id: RowId(4),
+            place: RowPlace { space: SpaceId(7), index: 3 },
+            formatted: true,
+            laid: RowLaid { layout: 0, resiliency: Resiliency::Simple, integrity: Integrity::Relaxed },
+            shape,
+            columns: (0..2).map(|column| Slabs::from_vec(vec![slab(column)])).collect(),
+        };
+        let sound = sound.encode();
+        assert!(RowRecord::parse(&sound).is_ok());
+        // Version, layout, copies, parity, integrity, round, reserved, blocks, reserved.
+        let edits = [(0, 1), (3, 0), (3, 2), (3, 3), (3, 4), (3, 5), (4, 0), (4, 2), (6, 1), (7, 0), (7, 3)];
+        let edits = edits.into_iter().chain([(9, 2), (10, 1), (11, 1), (41, 3), (44, 1), (47, 1)]);
+        for (at, byte) in edits {
+            let mut bytes = sound.clone();
+            bytes[at] = byte;
+            assert_eq!(RowRecord::parse(&bytes), Err(BadRow), "byte {at} is {byte}");
+        }
+        for references in [0u32, 2, 1 << 16, u32::MAX] {
+            let mut bytes = sound.clone();
+            bytes[12..16].copy_from_slice(&references.to_le_bytes());
+            assert_eq!(RowRecord::parse(&bytes), Err(BadRow), "a row with {references} references is taken");
+        }
+    }
+
     proptest! {
         #[test]
         fn nonsense_in_a_row_does_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = RowRecord::parse(&bytes, Bytes::mib(64));
+            let _ = RowRecord::parse(&bytes);
         }
     }
 }

@@ -264,7 +264,7 @@ pub async fn rows(spaces: &Rc<Spaces>) -> Result<Vec<Row>, Box<dyn Error>> {
 
 impl Row {
     fn parse(space: SpaceId, index: u64, row_length: u64, value: &[u8]) -> Result<Self, Box<dyn Error>> {
-        let (front, mut rest) = value.split_at(16);
+        let (front, mut rest) = value.split_at(48);
         let mut slabs = Vec::new();
         while !rest.is_empty() {
             let number = |at: usize, count: usize| {
@@ -282,10 +282,10 @@ impl Row {
         Ok(Self {
             space,
             index,
-            id: u64::from_le_bytes(front[8..16].try_into()?),
-            columns: u64::from(front[3]),
-            parity: u64::from(front[5]),
-            interleave_blocks: (1 << front[4]) / B,
+            id: u64::from_le_bytes(front[16..24].try_into()?),
+            columns: u64::from(front[5]),
+            parity: u64::from(front[6]),
+            interleave_blocks: (1 << front[8]) / B,
             row_blocks: row_length / B,
             is_formatted: front[2] == 1,
             slabs,

@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use dolmen_disk::Medium;
 use dolmen_pool::ExcludeReason;
 use dolmen_sim::{DiskProfile, Ran, Random, StateOptions, StopAt};
 use dolmen_space::{CacheLimit, Progress, Resiliency, Space, SpaceError, Spaces, WriteCache};
@@ -606,6 +607,33 @@ fn a_cache_lies_on_the_fastest_disks_that_keep_its_copies_apart() {
             })
             .unwrap_or_else(|error| panic!("{parity}, {fast:?}: {error}"));
     }
+}
+
+/// Scenario: a pool opens without a fast disk and a slow one. What each of its disks is, here or absent, is on record.
+#[test]
+fn the_medium_of_a_disk_is_known_while_it_is_absent() {
+    let bench = with_fast(41, 4, &[1, 3], CAPACITY);
+    let create = bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        lab.check_and_close(spaces).await
+    });
+    create.unwrap();
+    let media = bench.run_in(bench.lab_with(|disk| disk != 0 && disk != 1), async move |lab| {
+        let spaces = lab.open().await?;
+        let media = (0..4).map(|slot| {
+            let disk = spaces.pool().disk(DiskSlot(slot)).unwrap();
+            (disk.is_present(), disk.member().medium)
+        });
+        let expected = [
+            (false, Medium::Rotational),
+            (false, Medium::SolidState),
+            (true, Medium::Rotational),
+            (true, Medium::SolidState),
+        ];
+        assert_eq!(media.collect::<Vec<_>>(), expected);
+        lab.check_and_close(spaces).await
+    });
+    media.unwrap();
 }
 
 /// Scenario: the fast disks are too small for all of it. What they have no room for lies on others, until it is made smaller.

@@ -331,7 +331,7 @@ async fn expect_versions_of_values(spaces: &Spaces) -> Outcome {
         assert!(!rows.is_empty(), "{} has rows", space.name());
         values.extend(rows.into_iter().map(|(_, row)| row));
         for value in values {
-            assert_eq!(value[..2], [1, 0], "version of {} or of a row of it: {OTHER_VERSION}", space.name());
+            assert_eq!(value[..2], [2, 0], "version of {} or of a row of it: {OTHER_VERSION}", space.name());
         }
     }
     Ok(())

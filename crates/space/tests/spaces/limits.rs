@@ -10,7 +10,6 @@ use std::time::Duration;
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{Durability, Instant, sleep};
 use dolmen_buffer::ArenaConfig;
-use dolmen_disk::FEATURE_LIMITS;
 use dolmen_sim::Random;
 use dolmen_space::{Limits, Progress, Resiliency, Space, SpaceError, Spaces};
 use dolmen_units::Bytes;
@@ -323,7 +322,7 @@ fn a_minimum_that_no_disk_can_give_leaves_something_to_others() {
 
 /// Scenario: limits are set, and the pool is closed and opened twice; a name is changed in between. Then they are taken away.
 #[test]
-fn limits_are_kept_and_their_feature_is_required_first() {
+fn limits_are_kept() {
     let bench = Bench::with_profile(1, 2, || Modelled::solid().profile(CAPACITY));
     bench.world.set_arenas(ARENA, ARENA);
     let limits = Limits {
@@ -338,11 +337,10 @@ fn limits_are_kept_and_their_feature_is_required_first() {
         let crossed = Limits { iops_min: Some(501), ..limits };
         let refused = spaces.set_limits(&space, crossed).await.unwrap_err();
         assert!(matches!(refused, SpaceError::Limit { .. }), "{refused}");
-        assert_eq!((space.limits(), spaces.pool().features() & FEATURE_LIMITS), (Limits::default(), 0));
+        assert_eq!(space.limits(), Limits::default());
         lab.write(&space, 0, 4096, 1).await?;
         spaces.set_limits(&space, limits).await?;
         assert_eq!((space.limits(), space.spec().limits), (limits, limits));
-        assert_eq!(spaces.pool().features() & FEATURE_LIMITS, FEATURE_LIMITS);
         spaces.rename(&space, "other".parse()?).await?;
         drop(space);
         lab.check_and_close(spaces).await

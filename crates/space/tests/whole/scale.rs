@@ -64,7 +64,7 @@ fn mapped_rows() -> u64 {
     std::env::var("DOLMEN_SCALE_ROWS").ok().map_or(MAPPED_ROWS, |rows| rows.parse().unwrap())
 }
 
-/// Claims so many rows and puts them on the map, with records of 16 bytes, 16 for each slab and 12 for each of its runs
+/// Claims so many rows and puts them on the map, with records of 48 bytes, 16 for each slab and 12 for each of its runs
 /// (docs/format).
 async fn fill_the_map(pool: &Rc<Pool>, rows: u64) -> Outcome {
     let mut spec = SpaceSpec::usual("mapped".parse()?, Bytes::gib(2 << 20), Resiliency::Mirror { copies: 2 });
@@ -76,7 +76,7 @@ async fn fill_the_map(pool: &Rc<Pool>, rows: u64) -> Outcome {
         let mut change = pool.change(Purpose::Claim).await;
         for row in first..rows.min(first + ROWS_OF_A_CHANGE) {
             let (_, claims) = change.place(&request, units, |_| 0)?;
-            length = 16 + claims.len() * 16 + claims.iter().map(|claim| claim.runs.len() * 12).sum::<usize>();
+            length = 48 + claims.len() * 16 + claims.iter().map(|claim| claim.runs.len() * 12).sum::<usize>();
             change.put(keys::row(MAPPED, row), vec![7; length]);
         }
         change.commit().await?;

@@ -10,6 +10,7 @@ use dolmen_units::{EpochId, PoolId, SpaceId};
 
 use crate::edits::Edit;
 use crate::image::base::Base;
+use crate::image::verdict::ROW_ID_AT;
 use crate::lab::DISK;
 use crate::log::{Head, batch_bytes};
 use crate::script::Script;
@@ -278,7 +279,7 @@ impl Forge {
         let rows = self.entries.iter().filter(is_row);
         rows.map(|(key, value)| {
             let (_, space, index) = keys::parts(key);
-            (SpaceId(space), index, seal::number(value, 8, 8))
+            (SpaceId(space), index, seal::number(value, ROW_ID_AT, 8))
         })
         .collect()
     }

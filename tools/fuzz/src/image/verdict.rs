@@ -18,6 +18,8 @@ use crate::{named, seal};
 const LOOKED_MAX: u64 = 1100;
 /// The counter of row ids.
 const ROW_IDS: u64 = 1;
+/// Where the record of a row has its id.
+pub(crate) const ROW_ID_AT: usize = 16;
 /// Rows that are looked at, at most: far more than a base has.
 const ROWS_MAX: usize = 4096;
 /// Blocks that are read at once.
@@ -149,7 +151,7 @@ pub(crate) async fn has_twins(spaces: &Rc<Spaces>) -> bool {
     let (rows, next) =
         (pool.scan(keys::all(keys::Kind::Row), ROWS_MAX).await, pool.get(&keys::counter(ROW_IDS)).await);
     let (Ok(rows), Ok(next)) = (rows, next) else { return true };
-    let mut ids: Vec<u64> = rows.iter().map(|(_, value)| seal::number(value, 8, 8)).collect();
+    let mut ids: Vec<u64> = rows.iter().map(|(_, value)| seal::number(value, ROW_ID_AT, 8)).collect();
     ids.sort_unstable();
     let next = next.map_or(1, |value| seal::number(&value, 0, 8));
     ids.windows(2).any(|pair| pair[0] == pair[1]) || ids.last().is_some_and(|last| next <= *last)
