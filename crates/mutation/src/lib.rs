@@ -174,6 +174,18 @@ mutants! {
     ConversionShadowUnlocked = "conversion-shadow-unlocked",
     /// A row that was promoted or freed since it was looked up is freed all the same.
     FreeWithoutRecheck = "free-without-recheck",
+    /// A row is exchanged although its place names another row by then.
+    ExchangeOfDetached = "exchange-of-detached",
+    /// A row is exchanged while blocks of it, or of its shadow row, are in doubt.
+    ExchangeInDoubt = "exchange-in-doubt",
+    /// A shadow row is promoted or dropped while a stripe of it, or of its row, is half destaged.
+    ExchangeHalfDestaged = "exchange-half-destaged",
+    /// A shadow row is promoted without a stripe that its row has.
+    PromotionLacksStripes = "promotion-lacks-stripes",
+    /// A conversion shadow is promoted although a disk of it is absent.
+    ConversionDegrades = "conversion-degrades",
+    /// A shadow row is dropped with a stripe.
+    DropWithAStripe = "drop-with-a-stripe",
     /// A promotion does not mark slabs of the shadow row that miss table pages.
     PromotionMarksNothing = "promotion-marks-nothing",
     /// A shadow row is promoted although it lacks more columns than its row.

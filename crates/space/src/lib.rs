@@ -31,7 +31,7 @@
 //! alone had (docs/design/0025), and `rebalance` to emptier ones (docs/design/0012); `convert` moves rows to another of the
 //! `layouts` of their space, by `conversion_shadow`, while clients go on (`moving`, docs/design/0020); `verify` looks at all of it,
 //! in the order that `scrub` keeps, and `header` at what slabs say of themselves. `trash` keeps deleted spaces and purges them
-//! (docs/design/0018), and `freed` gives their rows back. [`salvage`] is what slabs say for whoever has no map (docs/design/0019).
+//! (docs/design/0018), and `exchange` frees their rows. [`salvage`] is what slabs say for whoever has no map (docs/design/0019).
 //!
 //! What clients ask for begins in `request`, which counts it and keeps to the `limits` of spaces: `bucket` to what they may have
 //! at most, `minimum_rate` to what others leave to them (docs/design/0017); `throttle` has jobs give way.

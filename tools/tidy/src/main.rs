@@ -5,6 +5,7 @@
 //! breaches as its tests.
 
 mod document_words;
+mod exchanges;
 mod finding;
 mod floors;
 mod format_table;
@@ -68,8 +69,11 @@ fn check(root: &Path) -> Result<(Vec<Finding>, Vec<String>)> {
     findings.extend(floors::check(&tree, &house));
     findings.extend(seams::check(&tree, &house, &files));
     findings.extend(length::check(&files));
-    let (breaches, counted) = structure::check(&tree, &house, &files);
+    let (breaches, mut counted) = structure::check(&tree, &house, &files);
     findings.extend(breaches);
+    let (breaches, places) = exchanges::check(&files);
+    findings.extend(breaches);
+    counted.extend(places);
     findings.extend(words::check(&tree, &files));
     findings.extend(invented::check(&tree, &files));
     findings.extend(places::check(&tree));

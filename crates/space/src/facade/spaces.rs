@@ -1039,7 +1039,7 @@ mod tests {
     use super::*;
     use crate::harness::slow_disks::{Slow, Task, extra, pause, text};
     use crate::harness::{Bench, ROW};
-    use crate::relocation::promote::EndCause;
+    use crate::relocation::obstacles::EndCause;
 
     /// Scenario: a disk as it was long ago is about to be taken back in, and all that it has is marked. A shadow row on it is promoted
     /// meanwhile, at any moment. The row in its place does not trust the disk.

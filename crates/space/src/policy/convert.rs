@@ -671,9 +671,61 @@ fn take(offers: &mut [Offer], placed: &Placement) -> u64 {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 mod tests {
+    use std::error::Error;
+
+    use dolmen_pool::ExcludeReason;
+
     use super::*;
     use crate::format::spec::Resiliency;
-    use crate::harness::{Bench, ROW};
+    use crate::harness::{Bench, Lab, ROW};
+
+    /// Makes a space of a mirror of two, and a conversion shadow of its first row with three copies, ready to be promoted.
+    async fn ready_shadow(
+        lab: &Lab,
+        spaces: &Rc<Spaces>,
+    ) -> Result<(Rc<Space>, Rc<Space>, ConversionShadow), Box<dyn Error>> {
+        let mirror = Resiliency::Mirror { copies: 2 };
+        let space = lab.space(spaces, "data", Bytes::mib(8), mirror).await?;
+        lab.write(&space, 0, 256 << 10, 1).await?;
+        spaces.flush().await?;
+        let to = Layout { resiliency: Resiliency::Mirror { copies: 3 }, ..space.spec().layout() };
+        spaces.begin_conversion(&space, to).await?;
+        let shadows = spaces.conversion_shadows_for(&space).await?;
+        let begun = spaces.begin_conversion_shadow(&space, &shadows, 0).await?;
+        let Begun::ConversionShadow(one) = begun else { return Err("the row is to move".into()) };
+        let one = [one];
+        let all = Range { first: 0, count: one[0].row.shape.row_blocks() };
+        space.copy_to_conversion_shadows(&shadows, &one, vec![vec![all]], &Progress::default()).await?;
+        spaces.destage_conversion_shadows(&one).await?;
+        let [one] = one;
+        Ok((space, shadows, one))
+    }
+
+    /// Scenario: a conversion shadow is ready, and a disk that it lies on is excluded. It is not promoted: the row keeps its copies.
+    #[test]
+    fn a_conversion_shadow_that_lacks_a_disk_is_not_promoted() {
+        let bench = Rc::new(Bench::new(56, 4, Bytes::mib(128)));
+        let outside = Rc::clone(&bench);
+        bench
+            .run(async move |lab| {
+                let spaces = lab.create().await?;
+                let (space, shadows, one) = ready_shadow(&lab, &spaces).await?;
+                let record = one.conversion_shadow.record();
+                let away = record.columns.iter().flatten().map(|slab| slab.disk).next_back();
+                let away = away.ok_or("the shadow has slabs")?;
+                spaces.pool().exclude(away, ExcludeReason::Asked).await?;
+                let is_promoted = space.change_to_conversion_shadow(&shadows, &one).await?;
+                assert!(!is_promoted, "a conversion shadow was promoted and lacks a disk");
+                drop((shadows, one));
+                spaces.rejoin(outside.disks[usize::from(away.0)].attach(&outside.world)).await?;
+                spaces.resync(&Progress::default()).await?;
+                assert!(spaces.convert(&space, &Progress::default()).await?);
+                lab.expect(&space, 0, 256 << 10, 1).await?;
+                drop(space);
+                lab.check_and_close(spaces).await
+            })
+            .unwrap();
+    }
 
     /// Scenario: a conversion shadow is ready. A scrub holds its lock: it is not promoted meanwhile. Then it is, and a free that has
     /// looked it up before frees nothing: its allocation units are those of the row in its place.
@@ -683,22 +735,7 @@ mod tests {
         bench
             .run(async move |lab| {
                 let spaces = lab.create().await?;
-                let mirror = Resiliency::Mirror { copies: 2 };
-                let space = lab.space(&spaces, "data", Bytes::mib(8), mirror).await?;
-                lab.write(&space, 0, 256 << 10, 1).await?;
-                spaces.flush().await?;
-                let to = Layout { resiliency: Resiliency::Mirror { copies: 3 }, ..space.spec().layout() };
-                spaces.begin_conversion(&space, to).await?;
-                let shadows = spaces.conversion_shadows_for(&space).await?;
-                let begun = spaces.begin_conversion_shadow(&space, &shadows, 0).await?;
-                let Begun::ConversionShadow(one) = begun else { return Err("the row is to move".into()) };
-                let one = [one];
-                let all = Range { first: 0, count: one[0].row.shape.row_blocks() };
-                space
-                    .copy_to_conversion_shadows(&shadows, &one, vec![vec![all]], &Progress::default())
-                    .await?;
-                spaces.destage_conversion_shadows(&one).await?;
-                let [one] = one;
+                let (space, shadows, one) = ready_shadow(&lab, &spaces).await?;
                 let shadow = Rc::clone(&one.conversion_shadow);
                 let scrub = shadow.locks.lock(Range { first: 3, count: 1 }).await;
                 let is_promoted = space.change_to_conversion_shadow(&shadows, &one).await?;

@@ -249,7 +249,7 @@ mod tests {
     use super::*;
     use crate::harness::slow_disks::{Slow, Task, extra, text};
     use crate::harness::{Bench, ROW, places_of};
-    use crate::relocation::promote::EndCause;
+    use crate::relocation::obstacles::EndCause;
     use crate::relocation::resync::Resynced;
 
     /// Scenario: a disk is replaced on which a row and its shadow row lie. An earlier try has filled the slab of the shadow row, where

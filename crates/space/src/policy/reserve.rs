@@ -15,15 +15,16 @@ use dolmen_block_io::sync::AsyncMutex;
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
 use dolmen_pool::{Pool, PoolError, Purpose, keys};
-use dolmen_units::{Bytes, Epoch, RowId, SpaceId};
+use dolmen_units::{Bytes, SpaceId};
 
 use crate::facade::space::Space;
 use crate::facade::spaces::Spaces;
 use crate::format::error::SpaceError;
-use crate::format::ids::COUNTER_ROW;
-use crate::format::spec::Provisioning;
+use crate::format::spec::{Provisioning, SpaceSpec};
+use crate::relocation::exchange::{Disks, Exchange};
+use crate::relocation::obstacles::Obstacle;
 use crate::resources::locks::Range;
-use crate::table::row::{Row, RowRecord, Slab, can_be_had};
+use crate::table::row::Row;
 
 /// The number of the setting, in its key of the map.
 const RESERVE: u64 = 3;
@@ -99,14 +100,6 @@ enum Renewed {
     Busy,
 }
 
-/// Which disks of a row have to be here.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Disks {
-    AllHere,
-    /// As many as it takes to read and write it.
-    Enough,
-}
-
 impl Space {
     /// What is reserved for it.
     #[must_use]
@@ -162,7 +155,7 @@ impl Space {
             return Ok(None);
         }
         self.look_for_unformatted().await?;
-        match self.take_blank_on(index, Disks::AllHere).await? {
+        match self.take_blank_on(index, Disks::All).await? {
             None if self.reserve.last_before(u64::MAX).is_some() => {
                 self.take_blank_on(index, Disks::Enough).await
             }
@@ -252,69 +245,26 @@ impl Space {
         Ok(())
     }
 
-    /// Has a row be another one, in a place where there is none, or in its own. The caller holds a lock on all of it.
+    /// Renews a row that holds nothing, in a place where there is none, or in its own. The caller holds a lock on all of it.
     #[pooled]
     async fn renewed(&self, row: &Rc<Row>, to: u64, disks: Disks) -> Result<Renewed, SpaceError> {
-        if self.as_new(row, disks).is_none() || self.shared.is_deferred(row) {
+        let renewal = |holds_content| Exchange::Renewal { to, disks, holds_content };
+        if !self.obstacles_of(row, &renewal(false)).is_empty() {
             return Ok(Renewed::Busy);
         }
-        match self.holds_nothing(row).await? {
-            _ if mutation!(ReserveTakesWritten) => {}
-            Some(true) => {}
-            Some(false) => return Ok(Renewed::InUse),
-            None => return Ok(Renewed::Busy),
+        let Some(holds_nothing) = self.holds_nothing(row).await? else { return Ok(Renewed::Busy) };
+        let exchange = renewal(!holds_nothing);
+        if self.obstacles_of(row, &exchange).contains(&Obstacle::HoldsContent) {
+            return Ok(Renewed::InUse);
         }
-        let _tables = self.shared.table_mutex.take().await;
-        // It makes the map no longer, and what is reserved is there also where nothing else has room.
-        let mut change = self.shared.pool.change(Purpose::Release).await;
-        let id = RowId(change.number(keys::counter(COUNTER_ROW)).await?);
-        let Some(new) = self.as_new(row, disks) else { return Ok(Renewed::Busy) };
-        let record = RowRecord { id, place: self.place_of(to), ..new };
-        change.delete(keys::row(self.id(), row.index));
-        row.record().columns.iter().flatten().for_each(|slab| {
-            change.delete(keys::stale(slab.disk, self.id(), row.index));
-        });
-        for slab in record.columns.iter().flatten().filter(|slab| slab.stale.is_some()) {
-            change.put(keys::stale(slab.disk, self.id(), to), Vec::new());
-            self.shared.has_claimed_on_absent(self.id());
+        if !self.commit_exchange(&[row], &exchange).await?.is_done() {
+            return Ok(Renewed::Busy);
         }
-        change.put(keys::row(self.id(), to), record.encode());
-        // Whoever waits for its lock must look it up again.
-        row.freed.set(true);
-        if let Err(error) = change.commit().await {
-            row.freed.set(false);
-            return Err(error.into());
-        }
-        self.forget_what_was_of(row);
-        let new = Row::new(self.id(), to, record);
-        self.rows.borrow_mut().insert(to, Some(Rc::clone(&new)));
         if to != row.index {
             self.reserve.forget(row.index);
         }
-        Ok(Renewed::Row(new))
-    }
-
-    /// What a row is as one that was never written; `None` where somebody is at it, or disks that it needs are away or behind.
-    /// What is on a disk that is away counts as nothing there, as when it is claimed.
-    fn as_new(&self, row: &Row, disks: Disks) -> Option<RowRecord> {
-        let pool = &self.shared.pool;
-        let is_other = row.layout() != self.layouts.get().now;
-        if is_other || row.freed.get() || row.is_held() || row.shadow().is_some() {
-            return None;
-        }
-        let mut record = row.record();
-        record.formatted = false;
-        for slab in record.columns.iter_mut().flatten() {
-            match slab.present(pool) {
-                Some(_) if slab.stale.is_some() => return None,
-                Some(_) => {}
-                None if disks == Disks::AllHere => return None,
-                None => slab.stale = Some(Epoch(0)),
-            }
-        }
-        let is_good = |slab: &Slab| slab.readable(pool).is_some();
-        let (shape, mut columns) = (record.row_shape(), 0..record.columns.len());
-        columns.all(|column| can_be_had(&shape, &record.columns, column, is_good)).then_some(record)
+        let new = self.rows.borrow().get(&to).cloned().flatten();
+        Ok(new.map_or(Renewed::Busy, Renewed::Row))
     }
 
     /// Claims rows that hold nothing until there are as many as its reserve takes.
@@ -385,7 +335,9 @@ impl Spaces {
         if needs <= has {
             return Ok(());
         }
-        let most = has + self.rows_that_fit(&crate::policy::convert::laid(space, spec.layout()))?;
+        // Rows stay as long as they were when the space was made.
+        let laid = SpaceSpec { row: Some(Bytes(space.row_bytes())), ..spec.clone() };
+        let most = has + self.rows_that_fit(&laid)?;
         if needs <= most {
             return Ok(());
         }

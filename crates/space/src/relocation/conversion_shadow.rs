@@ -14,7 +14,6 @@ use dolmen_block_io::sync::join_all;
 use dolmen_buffer::Scratch;
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
-use dolmen_pool::{Purpose, keys};
 use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
 
@@ -23,6 +22,7 @@ use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::{BlockState, push_extent};
 use crate::layout::shape::{READ_BYTES_MAX, stripe_at};
 use crate::layout::{BLOCK, Shape};
+use crate::relocation::exchange::Exchange;
 use crate::resources::locks::Range;
 use crate::resources::progress::Progress;
 use crate::row_io::segments::{Segment, Segments};
@@ -200,120 +200,26 @@ impl Space {
         Ok(())
     }
 
-    /// Whether a conversion shadow can be promoted now. The caller holds the lock of all of the row.
-    fn is_conversion_shadow_ready(&self, conversion_shadows: &Space, one: &ConversionShadow) -> bool {
-        let ConversionShadow { row, conversion_shadow, watch, is_left } = one;
-        let known = self.rows.borrow().get(&row.index).cloned().flatten();
-        let is_there = known.is_some_and(|known| Rc::ptr_eq(&known, row)) && !row.freed.get();
-        if is_left.get()
-            || !is_there
-            || conversion_shadow.freed.get()
-            || self.freed.get()
-            || self.shared.is_deferred(row)
-        {
-            return false;
-        }
-        if row.layout() == conversion_shadow.layout() || conversion_shadow.layout() != self.layouts.get().now
-        {
-            return false;
-        }
-        let is_changed = !watch.is_untouched() && !mutation!(ConversionShadowMissesWrites);
-        let cache = conversion_shadows.cache_of(conversion_shadow);
-        let is_cached = !conversion_shadow.mappings.is_empty()
-            || cache.is_some_and(|cache| cache.has_unfinished_pair(conversion_shadow));
-        if is_changed || (is_cached && !mutation!(ConversionShadowWhileCached)) {
-            return false;
-        }
-        let mut is_whole = true;
-        conversion_shadow.for_each_slab(|_, slab| is_whole &= slab.readable(&self.shared.pool).is_some());
-        let is_unflushed = || {
-            self.shared.is_deferred(conversion_shadow)
-                || self.shared.is_unflushed_away(conversion_shadow)
-                || !self.shared.unflushed_of(conversion_shadow).is_empty()
-        };
-        is_whole
-            && (mutation!(ConversionShadowBeforeFlush) || !is_unflushed())
-            && are_tables_written(conversion_shadow)
-    }
-
-    /// The conversion shadow of a row takes its place, if nothing has come between; whether it did.
+    /// Promotes the conversion shadow of a row, if nothing has come between; returns whether it did.
     #[pooled]
     pub(crate) async fn change_to_conversion_shadow(
         &self,
         conversion_shadows: &Space,
         one: &ConversionShadow,
     ) -> Result<bool, SpaceError> {
-        let ConversionShadow { row, conversion_shadow, .. } = one;
-        let whole = Range { first: 0, count: row.shape.row_blocks() };
-        let _guard = row.locks.lock(whole).await;
+        let whole = Range { first: 0, count: one.row.shape.row_blocks() };
+        let _guard = one.row.locks.lock(whole).await;
         // A scrub or a free of the shadow holds its own lock. The holder may wait for a flush, and the flush for the lock of the row:
         // this waits for neither.
-        let shadow_guard = conversion_shadow.locks.try_lock(whole);
-        if shadow_guard.is_none() && !mutation!(ConversionShadowUnlocked) {
+        let shadow_guard = one.conversion_shadow.locks.try_lock(whole);
+        if one.is_left.get() {
             return Ok(false);
         }
-        // A write-back that is under way may have taken pages since.
-        let _tables = self.shared.table_mutex.take().await;
-        let mut change = self.shared.pool.change(Purpose::Release).await;
-        if !self.is_conversion_shadow_ready(conversion_shadows, one) {
-            return Ok(false);
-        }
-        let (old, record) = (row.record(), conversion_shadow.record());
-        for slab in old.columns.iter().flatten() {
-            change.release(slab.disk, &slab.runs);
-            change.delete(keys::stale(slab.disk, self.id(), row.index));
-        }
-        let shadow = row.shadow();
-        if let Some(shadow) = &shadow {
-            self.release_shadow(&mut change, shadow).await?;
-        }
-        change.delete(keys::row(conversion_shadows.id(), row.index));
-        let count = change.add(keys::row_count(conversion_shadows.id()), -1).await?;
-        change.put(keys::row(self.id(), row.index), record.encode());
-        let set_deleting = |is_deleting| {
-            [Some(row), Some(conversion_shadow), shadow.as_ref()]
-                .into_iter()
-                .flatten()
-                .for_each(|row| row.freed.set(is_deleting));
-        };
-        // Whoever waits for the row's lock must look it up again.
-        set_deleting(true);
-        if let Err(error) = change.commit().await {
-            set_deleting(false);
-            return Err(error.into());
-        }
-        conversion_shadows.row_count.set(count);
-        conversion_shadows.rows.borrow_mut().insert(row.index, None);
-        let new = conversion_shadow.promoted_as(row, record);
-        self.rows.borrow_mut().insert(row.index, Some(Rc::clone(&new)));
-        if let Some(shadow) = &shadow {
-            self.shared.forget_pages(shadow);
-            self.forget_shadow(row);
-        }
-        self.shared.forget_pages(row);
-        if let Some(cache) = self.cache_of(row) {
-            cache.forget_row(row);
-        }
-        self.shared.forget_row(self.id(), row.index);
-        // Counted again when it is asked for.
-        self.own.borrow_mut().clear();
-        self.shared.count(|counters| counters.converted_rows += 1);
-        tracing::debug!(space = %self.name(), row = row.index, "a row has another layout");
-        self.shared.write_headers(&new, |_| true).await?;
-        Ok(true)
+        let is_locked = shadow_guard.is_some();
+        let (shadow, watch) = (&one.conversion_shadow, &one.watch);
+        let exchange = Exchange::Conversion { shadow, shadows: conversion_shadows, watch, is_locked };
+        Ok(self.commit_exchange(&[&one.row], &exchange).await?.is_done())
     }
-}
-
-/// Whether the tables of a conversion shadow are on its disks; there are none where it holds nothing.
-fn are_tables_written(conversion_shadow: &Row) -> bool {
-    if mutation!(ConversionShadowBeforeFlush) || mutation!(ConversionShadowBeforeTables) {
-        return true;
-    }
-    let mut are_durable = !conversion_shadow.dirty.get();
-    for (_, _, page) in conversion_shadow.pages() {
-        are_durable &= page.is_durable() && (conversion_shadow.is_formatted() || page.used_count() == 0);
-    }
-    are_durable
 }
 
 /// Cuts a range of a row into pieces that are copied one by one: where the conversion shadow has parity, into whole stripes as far

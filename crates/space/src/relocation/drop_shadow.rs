@@ -13,8 +13,6 @@ use std::rc::Rc;
 
 use dolmen_buffer::Buffer;
 use dolmen_future_pool::pooled;
-use dolmen_mutation::mutation;
-use dolmen_pool::Purpose;
 use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
 
@@ -24,7 +22,9 @@ use crate::format::error::SpaceError;
 use crate::format::record::BlockState;
 use crate::layout::BLOCK;
 use crate::layout::shape::PARITY_BYTES_MAX;
-use crate::relocation::promote::EndCause;
+use crate::relocation::exchange::{Exchange, HeldPages};
+use crate::relocation::obstacles::EndCause;
+use crate::relocation::promote::hold_page;
 use crate::resources::hedge_delay::HedgeDelay;
 use crate::resources::locks::Range;
 use crate::row_io::parts::{Part, Parts};
@@ -51,8 +51,8 @@ impl Space {
         if !self.shadows.alternates(&row) || !self.may_replace(&row, &shadow, cause) {
             return Ok(None);
         }
-        let lines = self.stripes_of_shadow(&shadow).await?;
-        if lines.len() > self.lacking(&row, &shadow).await?.len() {
+        let lines = self.stripes_of_shadow(&shadow, &mut HeldPages::new()).await?;
+        if lines.len() > self.lacking(&row, &shadow, &mut HeldPages::new()).await?.len() {
             return Ok(None);
         }
         if !lines.is_empty() {
@@ -74,13 +74,19 @@ impl Space {
         Ok(Some((row, shadow)))
     }
 
-    /// Stripes that a shadow row has.
-    async fn stripes_of_shadow(&self, shadow: &Rc<Row>) -> Result<Vec<u32>, SpaceError> {
+    /// Returns the stripes that a shadow row has, and holds the pages that say so.
+    async fn stripes_of_shadow(
+        &self,
+        shadow: &Rc<Row>,
+        held: &mut HeldPages,
+    ) -> Result<Vec<u32>, SpaceError> {
         let mut lines = Vec::new();
-        for stripe in 0..shadow.shape.column_blocks(shadow.shape.data_columns()) {
+        let parity = shadow.shape.data_columns();
+        for stripe in 0..shadow.shape.column_blocks(parity) {
             if self.parity_of_shadow(shadow, stripe).await? != BlockState::Never {
                 lines.push(stripe);
             }
+            hold_page(held, shadow, parity, stripe);
         }
         Ok(lines)
     }
@@ -160,8 +166,7 @@ impl Space {
         Ok(Some(all.map(|(column, buffer)| Part::new(column, lines.first, buffer.freeze())).collect()))
     }
 
-    /// Strikes a shadow row that has nothing from the map and gives its allocation units back, if its tables say so on its disks
-    /// and that still holds; whether it did.
+    /// Drops a shadow row that has no stripe, if its tables say so on its disks and nothing has come between; returns whether it did.
     #[pooled]
     pub(crate) async fn remove_empty_shadow(
         &self,
@@ -170,43 +175,10 @@ impl Space {
         cause: EndCause,
     ) -> Result<bool, SpaceError> {
         let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
-        let is_shadow = row.shadow().is_some_and(|other| Rc::ptr_eq(&other, shadow));
-        let cache = self.cache_of(row);
-        let is_unfinished = || cache.as_ref().is_some_and(|cache| cache.has_unfinished_pair(row));
-        if row.freed.get() || !is_shadow || self.shared.is_deferred(row) || is_unfinished() {
-            return Ok(false);
-        }
-        let is_unflushed = || {
-            !self.shared.unflushed_of(row).is_empty()
-                || !self.shared.unflushed_of(shadow).is_empty()
-                || self.shared.is_unflushed_away(row)
-        };
-        if !self.stripes_of_shadow(shadow).await?.is_empty() {
-            return Ok(false);
-        }
-        // A write-back that is under way may have taken pages of it.
-        let _tables = self.shared.table_mutex.take().await;
-        // Whoever finds its slabs later, and no map, is not to take what it had for its row's.
-        let is_untabled =
-            || shadow.dirty.get() || shadow.pages().iter().any(|(_, _, page)| !page.is_durable());
-        if (is_unflushed() || is_untabled()) && !mutation!(ShadowDroppedBeforeFlush) {
-            return Ok(false);
-        }
-        let mut change = self.shared.pool.change(Purpose::Release).await;
-        if row.freed.get() || shadow.freed.get() || !self.may_replace(row, shadow, cause) {
-            return Ok(false);
-        }
-        self.release_shadow(&mut change, shadow).await?;
-        shadow.freed.set(true);
-        if let Err(error) = change.commit().await {
-            shadow.freed.set(false);
-            return Err(error.into());
-        }
-        self.shared.forget_pages(shadow);
-        self.forget_shadow(row);
-        self.shared.count(|counters| counters.shadows_dropped += 1);
-        tracing::debug!(space = %self.name(), row = row.index, "a shadow row was given back");
-        Ok(true)
+        let mut held = HeldPages::new();
+        self.stripes_of_shadow(shadow, &mut held).await?;
+        let exchange = Exchange::Drop { shadow, cause };
+        Ok(self.commit_exchange(&[row], &exchange).await?.is_done())
     }
 }
 
@@ -234,7 +206,7 @@ mod tests {
     use dolmen_units::Bytes;
 
     use crate::harness::{Bench, ROW};
-    use crate::relocation::promote::EndCause;
+    use crate::relocation::obstacles::EndCause;
 
     /// Scenario: a stripe of a row has gone to its shadow row, and a disk leaves that only the row is on. The stripe does not come back:
     /// the shadow row, which has all its disks, gets the others and is promoted.

@@ -2,7 +2,8 @@
 
 pub(crate) mod conversion_shadow;
 pub(crate) mod drop_shadow;
-pub(crate) mod freed;
+pub(crate) mod exchange;
+pub(crate) mod obstacles;
 pub(crate) mod promote;
 pub(crate) mod refill;
 pub(crate) mod resync;

@@ -17,7 +17,7 @@ use dolmen_causes::in_one_line;
 use dolmen_checksum::crc32c;
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
-use dolmen_pool::{Change, PoolState, Purpose, keys};
+use dolmen_pool::PoolState;
 use dolmen_units::Lsn;
 use smallvec::SmallVec;
 
@@ -28,11 +28,14 @@ use crate::facade::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::record::{BlockState, Place, RedoBlock};
 use crate::layout::{BLOCK, RowShape};
+use crate::relocation::exchange::{Exchange, HeldPages, may_replace};
+use crate::relocation::obstacles::EndCause;
 use crate::relocation::shadow_rows::FREED_TOGETHER;
 use crate::resources::hedge_delay::HedgeDelay;
 use crate::resources::locks::Range;
 use crate::row_io::stripe_read::StripeStates;
-use crate::table::row::{Row, RowRecord};
+use crate::table::page::place_in_page;
+use crate::table::row::Row;
 
 /// Data of a stripe, by column; `None` where there is none.
 type StripeData = SmallVec<[Option<Buffer>; 12]>;
@@ -42,19 +45,10 @@ const STRIPES_TOGETHER: u64 = 64;
 /// How often it is begun again, because something came between.
 const TRIES: usize = 3;
 
-/// Cause of the end of shadow rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EndCause {
-    /// They are idle, or a stream asks for others.
-    Unused,
-    /// A claim lacks their room.
-    LackOfRoom,
-}
-
 /// How a shadow row ends, once a checkpoint has come.
 enum Ending {
     /// It is promoted.
-    Promote { cache: Rc<Cache>, row: Rc<Row>, shadow: Rc<Row> },
+    Promote { row: Rc<Row>, shadow: Rc<Row> },
     /// It has nothing, and gives its allocation units back.
     Dropped { row: Rc<Row>, shadow: Rc<Row> },
 }
@@ -92,7 +86,7 @@ impl Space {
                 }
                 let of_row = self.prepare(index, cause).await;
                 let of_row = self.unless_hindered(index, of_row);
-                prepared.extend(of_row.map(|(cache, row, shadow)| Ending::Promote { cache, row, shadow }));
+                prepared.extend(of_row.map(|(row, shadow)| Ending::Promote { row, shadow }));
             }
             if prepared.is_empty() {
                 break;
@@ -109,8 +103,8 @@ impl Space {
                     return Ok(has_any);
                 }
                 let (index, done) = match &ending {
-                    Ending::Promote { cache, row, shadow } => {
-                        (row.index, self.change_places(cache, (row, shadow), cause).await)
+                    Ending::Promote { row, shadow } => {
+                        (row.index, self.change_places(row, shadow, cause).await)
                     }
                     Ending::Dropped { row, shadow } => {
                         (row.index, self.remove_empty_shadow(row, shadow, cause).await)
@@ -137,11 +131,7 @@ impl Space {
     /// Puts what is cached of a row in place, and copies what its shadow row lacks: the two, if a checkpoint is all that they need
     /// then.
     #[pooled]
-    async fn prepare(
-        &self,
-        index: u64,
-        cause: EndCause,
-    ) -> Result<Option<(Rc<Cache>, Rc<Row>, Rc<Row>)>, SpaceError> {
+    async fn prepare(&self, index: u64, cause: EndCause) -> Result<Option<(Rc<Row>, Rc<Row>)>, SpaceError> {
         let row = self.row(index).await?;
         let Some((row, shadow)) = row.and_then(|row| Some((Rc::clone(&row), row.shadow()?))) else {
             return Ok(None);
@@ -157,33 +147,36 @@ impl Space {
                 return Ok(None);
             }
         }
-        Ok(self.copy_to_shadow(&cache, &row, &shadow).await?.then_some((cache, row, shadow)))
+        Ok(self.copy_to_shadow(&cache, &row, &shadow).await?.then_some((row, shadow)))
     }
 
     /// Returns whether one of a row and its shadow row may get all content of the other one, which goes then. The row that stays
     /// lacks no more columns than the row that goes, so that redundancy is no lower afterwards. For room that a claim lacks, it is
     /// enough that what stays can be decoded.
-    pub(crate) fn may_replace(&self, stays: &Row, goes: &Row, cause: EndCause) -> bool {
-        let lacking = |row: &Row| {
-            let columns = row.count_columns(|slab| slab.readable(&self.shared.pool).is_some());
-            row.shape.columns().saturating_sub(columns)
-        };
-        let is_spared = cause == EndCause::LackOfRoom && lacking(stays) <= stays.shape.parity_columns();
-        lacking(stays) <= lacking(goes) || is_spared || mutation!(PromotionDegrades)
+    pub(crate) fn may_replace(&self, stays: &Rc<Row>, goes: &Rc<Row>, cause: EndCause) -> bool {
+        may_replace(self, stays, goes, cause) || mutation!(PromotionDegrades)
     }
 
-    /// Stripes of a row that hold something and that its shadow row lacks.
+    /// Returns the stripes of a row that hold something and that its shadow row lacks, and holds the pages that say so.
     #[pooled]
-    pub(crate) async fn lacking(&self, row: &Rc<Row>, shadow: &Rc<Row>) -> Result<Vec<u32>, SpaceError> {
-        let mut lacking = Vec::new();
-        for stripe in 0..row.shape.column_blocks(row.shape.data_columns()) {
-            match self.parity_of_shadow(shadow, stripe).await? {
+    pub(crate) async fn lacking(
+        &self,
+        row: &Rc<Row>,
+        shadow: &Rc<Row>,
+        held: &mut HeldPages,
+    ) -> Result<Vec<u32>, SpaceError> {
+        let (mut lacking, columns) = (Vec::new(), row.shape.data_columns());
+        for stripe in 0..row.shape.column_blocks(columns) {
+            let parity = self.parity_of_shadow(shadow, stripe).await?;
+            hold_page(held, shadow, columns, stripe);
+            match parity {
                 BlockState::Valid(_) => {}
                 // Whose its blocks are is not known; a write to them makes it known.
                 BlockState::Damaged => return Err(self.unknown_stripe(row, stripe)),
                 BlockState::Never => {
                     let states = self.shared.stripe_states(row, stripe).await?;
-                    let mut data = states.iter().take(row.shape.data_columns());
+                    (0..columns).for_each(|column| hold_page(held, row, column, stripe));
+                    let mut data = states.iter().take(columns);
                     if data.any(|state| *state != BlockState::Never) {
                         lacking.push(stripe);
                     }
@@ -201,7 +194,7 @@ impl Space {
         row: &Rc<Row>,
         shadow: &Rc<Row>,
     ) -> Result<bool, SpaceError> {
-        let lacking = self.lacking(row, shadow).await?;
+        let lacking = self.lacking(row, shadow, &mut HeldPages::new()).await?;
         if !lacking.is_empty() && self.shadows.alternates(row) {
             // Slots that stripes have just left are free behind that.
             self.shared.flush().await?;
@@ -312,110 +305,19 @@ impl Space {
         parity
     }
 
-    /// Whether a shadow row can be promoted now. The caller holds the lock of all of it.
-    #[pooled]
-    async fn is_ready(&self, cache: &Cache, row: &Rc<Row>, shadow: &Rc<Row>) -> Result<bool, SpaceError> {
-        let is_shadow = row.shadow().is_some_and(|other| Rc::ptr_eq(&other, shadow));
-        if row.freed.get() || !is_shadow || self.freed.get() || self.shared.is_deferred(row) {
-            return Ok(false);
-        }
-        let is_cached = !row.mappings.is_empty() && !mutation!(ShadowBeforeCached);
-        if is_cached || cache.has_unfinished_pair(row) || !self.lacking(row, shadow).await?.is_empty() {
-            return Ok(false);
-        }
-        let is_unflushed =
-            || self.shared.is_unflushed_away(row) || !self.shared.unflushed_of(shadow).is_empty();
-        if is_unflushed() && !mutation!(ShadowBeforeFlush) {
-            return Ok(false);
-        }
-        let is_untabled =
-            !shadow.is_formatted() || shadow.pages().iter().any(|(_, _, page)| !page.is_durable());
-        Ok(!is_untabled || mutation!(ShadowBeforeFlush) || mutation!(ShadowBeforeTables))
-    }
-
     /// Promotes the shadow row, if nothing has come between; returns whether it did.
     #[pooled]
     async fn change_places(
         &self,
-        cache: &Rc<Cache>,
-        (row, shadow): (&Rc<Row>, &Rc<Row>),
+        row: &Rc<Row>,
+        shadow: &Rc<Row>,
         cause: EndCause,
     ) -> Result<bool, SpaceError> {
         let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
-        if !self.is_ready(cache, row, shadow).await? {
-            return Ok(false);
-        }
-        // A write-back that is under way may have taken pages since.
-        let _tables = self.shared.table_mutex.take().await;
-        let is_durable = |row: &Row| row.pages().iter().all(|(_, _, page)| page.is_durable());
-        let must_be = !mutation!(ShadowBeforeFlush) && !mutation!(ShadowBeforeTables);
-        if must_be && !is_durable(shadow) {
-            return Ok(false);
-        }
-        let mut change = self.shared.pool.change(Purpose::Release).await;
-        if row.freed.get() || shadow.freed.get() || !self.may_replace(shadow, row, cause) {
-            return Ok(false);
-        }
-        // A write-back may be about to mark slabs that missed pages: it passes over rows that are detached, so this change marks
-        // those of the shadow row.
-        let with_absences = self.shared.with_absences(shadow).filter(|_| !mutation!(PromotionMarksNothing));
-        let record = with_absences.map_or_else(|| shadow.record(), |(record, _)| record);
-        let old = row.record();
-        for slab in old.columns.iter().flatten() {
-            change.release(slab.disk, &slab.runs);
-            change.delete(keys::stale(slab.disk, self.id(), row.index));
-        }
-        self.remove_shadow(&mut change, shadow, &record).await?;
-        self.shared.has_claimed_on_absent(self.id());
-        for slab in record.columns.iter().flatten().filter(|slab| slab.stale.is_some()) {
-            change.put(keys::stale(slab.disk, self.id(), row.index), Vec::new());
-        }
-        change.put(keys::row(self.id(), row.index), record.encode());
-        let set_deleting = |is_deleting| [row, shadow].into_iter().for_each(|row| row.freed.set(is_deleting));
-        // Whoever waits for the row's lock must look it up again.
-        set_deleting(true);
-        if let Err(error) = change.commit().await {
-            set_deleting(false);
-            return Err(error.into());
-        }
-        let new = shadow.promoted_as(row, record);
-        self.rows.borrow_mut().insert(row.index, Some(Rc::clone(&new)));
-        self.shared.forget_pages(row);
-        cache.forget_row(row);
-        self.shared.forget_row(self.id(), row.index);
-        self.forget_shadow(row);
-        self.shared.count(|counters| counters.shadows_promoted += 1);
-        tracing::debug!(space = %self.name(), row = row.index, "a shadow row has taken the place of its row");
-        self.shared.write_headers(&new, |_| true).await?;
-        Ok(true)
-    }
-
-    /// Strikes a shadow row from the map. Its allocation units stay whose they are.
-    async fn remove_shadow(
-        &self,
-        change: &mut Change<'_>,
-        shadow: &Row,
-        record: &RowRecord,
-    ) -> Result<(), SpaceError> {
-        for slab in record.columns.iter().flatten() {
-            change.delete(keys::stale(slab.disk, shadow.space, shadow.index));
-        }
-        change.delete(keys::row(shadow.space, shadow.index));
-        change.add(keys::row_count(shadow.space), -1).await?;
-        Ok(())
-    }
-
-    /// Strikes a shadow row whose row is freed, and gives its allocation units back.
-    pub(crate) async fn release_shadow(
-        &self,
-        change: &mut Change<'_>,
-        shadow: &Row,
-    ) -> Result<(), SpaceError> {
-        let record = shadow.record();
-        for slab in record.columns.iter().flatten() {
-            change.release(slab.disk, &slab.runs);
-        }
-        self.remove_shadow(change, shadow, &record).await
+        let mut held = HeldPages::new();
+        self.lacking(row, shadow, &mut held).await?;
+        let exchange = Exchange::Promotion { shadow, cause };
+        Ok(self.commit_exchange(&[row], &exchange).await?.is_done())
     }
 }
 
@@ -447,6 +349,15 @@ impl Shared {
         }
         has_freed
     }
+}
+
+/// Holds the page that has a block, if it is in memory and not held already.
+pub(crate) fn hold_page(held: &mut HeldPages, row: &Row, column: usize, block: u32) {
+    let (index, _) = place_in_page(block);
+    let page = row.page(column, index);
+    held.extend(
+        page.filter(|page| !held.iter().rev().take(row.shape.columns()).any(|other| Rc::ptr_eq(other, page))),
+    );
 }
 
 async fn promote_all(space: Weak<Space>) {

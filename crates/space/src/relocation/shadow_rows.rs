@@ -777,7 +777,6 @@ impl Space {
         row.forget_shadow();
         if let Some(hidden) = self.shadows.space() {
             hidden.rows.borrow_mut().insert(row.index, None);
-            hidden.row_count.set(hidden.row_count.get().saturating_sub(1));
             self.shared.forget_row(hidden.id(), row.index);
         }
         self.shadows.wanted.borrow_mut().remove(&row.index);
