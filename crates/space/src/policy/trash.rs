@@ -100,7 +100,7 @@ impl Spaces {
     /// [`SpaceError`]; the space is as it was then.
     #[pooled]
     pub async fn move_to_trash(&self, space: &Rc<Space>, now_s: u64) -> Result<(), SpaceError> {
-        self.pool().check_writable()?;
+        self.pool().log().check_writable()?;
         // A conversion ends its lot, and stands from then on.
         let _conversion_shadows = space.conversion_mutex.take().await;
         let _exclusive = space.spec_mutex.take().await;
@@ -133,7 +133,7 @@ impl Spaces {
     /// Has older builds keep away from the pool before they would find a record that they do not know.
     async fn require_trash(&self) -> Result<(), SpaceError> {
         let before = self.shared.stamp();
-        self.pool().require_features(FEATURE_TRASH).await?;
+        self.pool().membership().require_features(FEATURE_TRASH).await?;
         // The next flush behind a change of the epoch relogs all that none has covered: it comes while that is little.
         if self.shared.stamp() != before {
             self.shared.force_flush().await?;
@@ -147,7 +147,7 @@ impl Spaces {
     /// [`SpaceError::NameTaken`]; [`SpaceError::NotTrashed`] or [`SpaceError::Deleted`]; or what the pool says.
     #[pooled]
     pub async fn restore(&self, space: &Rc<Space>, name: Option<Name>) -> Result<(), SpaceError> {
-        self.pool().check_writable()?;
+        self.pool().log().check_writable()?;
         let _exclusive = space.spec_mutex.take().await;
         let mut spec = space.spec();
         spec.name = name.unwrap_or(spec.name);
@@ -189,7 +189,7 @@ impl Spaces {
     #[pooled]
     pub async fn condemn(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
         // Before anything else: a space that stays must stay usable.
-        self.pool().check_writable()?;
+        self.pool().log().check_writable()?;
         if space.condemned.get() {
             return Ok(());
         }
@@ -262,7 +262,7 @@ impl Spaces {
             if !self.spaces.borrow().contains_key(&space.id()) {
                 return Ok(true);
             }
-            let found = self.pool().scan(keys::rows(space.id(), from..u64::MAX), LOT).await?;
+            let found = self.pool().map().scan(keys::rows(space.id(), from..u64::MAX), LOT).await?;
             let rows: Vec<u64> = found.iter().map(|(key, _)| keys::parts(key).2).collect();
             match rows.last() {
                 Some(last) => {

@@ -394,7 +394,7 @@ impl Space {
 
     /// What is free beside the room that is kept.
     fn free_bytes(&self) -> u64 {
-        let room = self.shared.pool.room();
+        let room = self.shared.pool.free_space().room();
         room.iter().map(|room| room.free.0.saturating_sub(room.reserve.0)).sum()
     }
 
@@ -738,7 +738,7 @@ impl Space {
     #[pooled]
     async fn may_use(&self, features: u64) -> Result<bool, SpaceError> {
         let before = self.shared.stamp();
-        match self.shared.pool.require_features(features).await {
+        match self.shared.pool.membership().require_features(features).await {
             // The next flush behind a change of the epoch relogs all that none has covered: it comes while that is little.
             Ok(()) if self.shared.stamp() != before => self.shared.force_flush().await?,
             Ok(()) => {}
@@ -767,7 +767,7 @@ impl Space {
         let mut found = Vec::new();
         hidden.for_each_record(|index, record| found.push((index, record.clone()))).await?;
         let now = self.shared.pool.seams().clock.now();
-        let may_go = self.shared.pool.features() & FEATURE_SLOTS != 0;
+        let may_go = self.shared.pool.labels().features() & FEATURE_SLOTS != 0;
         let kind = if may_go { Kind::Found } else { Kind::OfStream };
         for (index, record) in found {
             let row = self.in_doubt_row(index).await?.filter(|row| *row.shape == record.shape);

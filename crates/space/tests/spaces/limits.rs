@@ -338,11 +338,14 @@ fn limits_are_kept_and_their_feature_is_required_first() {
         let crossed = Limits { iops_min: Some(501), ..limits };
         let refused = spaces.set_limits(&space, crossed).await.unwrap_err();
         assert!(matches!(refused, SpaceError::Limit { .. }), "{refused}");
-        assert_eq!((space.limits(), spaces.pool().features() & FEATURE_LIMITS), (Limits::default(), 0));
+        assert_eq!(
+            (space.limits(), spaces.pool().labels().features() & FEATURE_LIMITS),
+            (Limits::default(), 0)
+        );
         lab.write(&space, 0, 4096, 1).await?;
         spaces.set_limits(&space, limits).await?;
         assert_eq!((space.limits(), space.spec().limits), (limits, limits));
-        assert_eq!(spaces.pool().features() & FEATURE_LIMITS, FEATURE_LIMITS);
+        assert_eq!(spaces.pool().labels().features() & FEATURE_LIMITS, FEATURE_LIMITS);
         spaces.rename(&space, "other".parse()?).await?;
         drop(space);
         lab.check_and_close(spaces).await
