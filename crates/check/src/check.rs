@@ -225,7 +225,7 @@ impl MissedWrites {
 }
 
 async fn missed_writes(pool: &Pool) -> Result<BTreeSet<Missed>, PoolError> {
-    let found = pool.scan(keys::all(keys::Kind::Stale), usize::MAX).await?;
+    let found = pool.map().scan(keys::all(keys::Kind::Stale), usize::MAX).await?;
     let missed = found.iter().map(|(key, _)| keys::parts(key));
     Ok(missed.map(|(slot, space, index)| (DiskSlot(slot), space, index)).collect())
 }
@@ -236,7 +236,7 @@ fn check_members(spaces: &Spaces, name: &Name, report: &mut Report) {
         if !disk.is_present() {
             let missing = FindingKind::Missing { slot: disk.slot(), id: disk.id() };
             let unusable = |cause| FindingKind::Unreadable { disk: disk.name(), cause };
-            report.add(Some(name), disk.unfit().map_or(missing, unusable));
+            report.add(Some(name), disk.absence().unfit().map_or(missing, unusable));
         }
     }
 }

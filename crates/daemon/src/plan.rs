@@ -128,12 +128,12 @@ pub(crate) struct Offered {
 
 impl OpenPool {
     pub(crate) fn offered(&self) -> Offered {
-        let with_absent = self.spaces.pool().offers_with_absent(Purpose::Claim);
+        let with_absent = self.spaces.pool().free_space().offers_with_absent(Purpose::Claim);
         Offered { here: self.offers().into(), with_absent: with_absent.into() }
     }
 
     pub(crate) fn offers(&self) -> Vec<Offer> {
-        self.spaces.pool().offers(Purpose::Claim)
+        self.spaces.pool().free_space().offers(Purpose::Claim)
     }
 
     /// Whether a small thin space of some resiliency could be made now.
@@ -180,7 +180,7 @@ impl OpenPool {
 
     /// Free bytes on all disks that are here.
     pub(crate) fn free(&self) -> u64 {
-        let room = self.spaces.pool().room();
+        let room = self.spaces.pool().free_space().room();
         room.iter().filter(|room| room.state == dolmen_pool::DiskState::Present).map(|room| room.free.0).sum()
     }
 

@@ -130,7 +130,7 @@ type Row = (BTreeSet<BTreeSet<usize>>, usize);
 /// All rows, as the map has them (`docs/format/space.md`). Without parity each column stands for itself.
 async fn rows_of(spaces: &Spaces) -> Result<BTreeSet<Row>, Box<dyn Error>> {
     let mut rows = BTreeSet::new();
-    for (_, value) in spaces.pool().scan(keys::all(keys::Kind::Row), usize::MAX).await? {
+    for (_, value) in spaces.pool().map().scan(keys::all(keys::Kind::Row), usize::MAX).await? {
         let parity = usize::from(value[6]);
         let mut columns = vec![BTreeSet::new(); usize::from(value[5]) + parity];
         let mut rest = &value[48..];
@@ -264,7 +264,8 @@ fn a_pool_of_larger_disks_accepts_what_is_planned() {
     let body = async move {
         let plan = drawn.plan();
         let spaces = pool_of(seams, &drawn).await?;
-        let reserves: Vec<Bytes> = spaces.pool().room().iter().map(|disk| disk.reserve).collect();
+        let reserves: Vec<Bytes> =
+            spaces.pool().free_space().room().iter().map(|disk| disk.reserve).collect();
         let planned: Vec<Bytes> = plan.disks.iter().map(|disk| Bytes(disk.cut.reserve_bytes)).collect();
         assert_eq!(planned, reserves);
         check_accepted(&spaces, &drawn, &plan)?;

@@ -95,7 +95,7 @@ impl Rescued {
     pub async fn list(&self) -> Vec<FoundSpace> {
         let mut found = Vec::new();
         for space in self.spaces.kept() {
-            let rows = self.spaces.pool().get(&keys::row_count(space.id())).await.ok().flatten();
+            let rows = self.spaces.pool().map().get(&keys::row_count(space.id())).await.ok().flatten();
             let rows = rows.and_then(|rows| rows.try_into().ok()).map_or(0, u64::from_le_bytes);
             found.push(FoundSpace {
                 id: space.id(),
@@ -198,7 +198,7 @@ async fn start(
     let pool = Rc::clone(&opened.pool);
     let spaces = Spaces::start(opened).await.map_err(|error| RescueError::Spaces(Box::new(error)))?;
     for disk in pool.disks().into_iter().filter(|disk| !disk.is_present() && disk.id() != NOBODY) {
-        let why = disk.unfit().map_or_else(String::new, |why| format!(": {why}"));
+        let why = disk.absence().unfit().map_or_else(String::new, |why| format!(": {why}"));
         notes.push(Note(format!("{} ({}) is missing{why}", disk.slot(), disk.id())));
     }
     if !point_in_time.has_log() {

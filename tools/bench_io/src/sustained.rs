@@ -185,7 +185,7 @@ impl Part {
         let devices = watched(&self.disks, handle)?;
         let opened = self.make(handle, &devices).await?;
         let spaces = Spaces::start(opened).await.map_err(refused)?;
-        let (log, _) = spaces.pool().metadata_bytes();
+        let (log, _) = spaces.pool().identity().metadata_bytes();
         devices.iter().for_each(|device| device.set_log(log));
         let space = spaces.create(self.spec()).await.map_err(refused)?;
         let disk_bytes = devices.first().map_or(0, |device| device.geometry().capacity.0);

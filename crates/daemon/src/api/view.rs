@@ -38,14 +38,14 @@ fn former(layout: Layout) -> FormerLayout {
 impl Engine {
     pub(crate) fn view_disks(&self, open: &OpenPool) -> Vec<Disk> {
         let pool = open.spaces.pool();
-        let voters = pool.voters();
-        let room = pool.room();
+        let voters = pool.members().voters();
+        let room = pool.free_space().room();
         let view = |disk: &Rc<dolmen_pool::Disk>| {
             let counters = disk.counters();
             let here = is_here(disk);
             let free = room.iter().find(|room| room.slot == disk.slot()).map_or(0, |room| room.free.0);
             let retired = disk.member().state == MemberState::Retired;
-            let role = pool.role_of(disk);
+            let role = pool.members().role_of(disk);
             Disk {
                 slot: disk.slot().0,
                 id: disk.id().to_string(),
@@ -54,7 +54,9 @@ impl Engine {
                 state: match (here, retired) {
                     (false, _) => DiskState::Absent,
                     (true, true) => DiskState::Retired,
-                    (true, false) if role.is_some() && pool.holds_rows(disk) => DiskState::Retired,
+                    (true, false) if role.is_some() && pool.free_space().holds_rows(disk) => {
+                        DiskState::Retired
+                    }
                     (true, false) => match role {
                         None => DiskState::Present,
                         Some(Role::Spare) => DiskState::Spare,
@@ -66,7 +68,10 @@ impl Engine {
                 data_bytes: disk.data_bytes().0,
                 free_bytes: if here { free } else { 0 },
                 fault_domain: disk.member().fault_domain,
-                enclosure: pool.domain_name(disk.member().fault_domain).map(|name| name.to_string()),
+                enclosure: pool
+                    .settings()
+                    .domain_name(disk.member().fault_domain)
+                    .map(|name| name.to_string()),
                 is_voter: voters.contains(&disk.id()),
                 read_errors: counters.read_errors,
                 write_errors: counters.write_errors,
@@ -93,7 +98,7 @@ impl Engine {
         };
         let write_caches = open.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
         // A pool is shown whatever its map holds there.
-        let repair_after = pool.repair_after().await.ok();
+        let repair_after = pool.settings().repair_after().await.ok();
         let (trash_count, trash_bytes) = open.trash_tally().await?;
         let data_bytes: u64 = disks.iter().map(|disk| disk.data_bytes).sum();
         let free_bytes: u64 = disks.iter().map(|disk| disk.free_bytes).sum();
@@ -111,7 +116,7 @@ impl Engine {
             space_count: open.spaces.list().len() as u64,
             trash_count,
             trash_bytes,
-            keep_room_for: pool.keeps_room_for(),
+            keep_room_for: pool.free_space().keeps_room_for(),
             has_room_for: open.has_room_for(),
             repair_after_s: repair_after.map(|after| after.map_or(0, |after| after.as_secs())),
             write_caches: write_caches.iter().map(view_write_cache).collect(),
@@ -233,7 +238,7 @@ impl Engine {
         let write_cache: u64 = caches.iter().map(|cache| cache.footprint.total.0).sum();
         let (_, trash) = open.trash_tally().await?;
         let present: Vec<_> = pool.disks().into_iter().filter(|disk| disk.is_present()).collect();
-        let rooms = pool.room();
+        let rooms = pool.free_space().room();
         let room_of = |disk: &dolmen_pool::Disk| rooms.iter().find(|room| room.slot == disk.slot()).copied();
         let mut disks = Vec::new();
         let (mut raw, mut metadata, mut tail) = (0, 0, 0);

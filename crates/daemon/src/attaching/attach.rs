@@ -75,7 +75,11 @@ impl Engine {
             )));
         }
         if matches!(pool.spaces.pool().state(), PoolState::Latched(_)) {
-            pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error).on(name.as_str()))?;
+            pool.spaces
+                .pool()
+                .log()
+                .check_writable()
+                .map_err(|error| fault::pool(&error).on(name.as_str()))?;
         }
         let key = key_of(&pool, &space);
         let before = self.transports.find(key);

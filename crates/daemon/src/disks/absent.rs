@@ -86,14 +86,15 @@ impl Engine {
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&name)?;
         let _exclusive = self.lock_for_change(&pool).await?;
-        pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
+        pool.spaces.pool().log().check_writable().map_err(|error| fault::pool(&error))?;
         if request.seconds > SetRepairAfter::SECONDS_MAX {
             let message = format!("{} seconds are too many; nothing was changed", request.seconds);
             return Err(ErrorBody::new(ErrorCode::BadRequest, message)
                 .on(name)
                 .hint("up to 365 days, or 0 for ever"));
         }
-        let before = pool.spaces.pool().repair_after().await.map_err(|error| fault::pool(&error))?;
+        let before =
+            pool.spaces.pool().settings().repair_after().await.map_err(|error| fault::pool(&error))?;
         let after = Some(Duration::from_secs(request.seconds)).filter(|after| !after.is_zero());
         if before == after {
             let text = format!("pool {name} {} already", in_words(after));
@@ -105,7 +106,7 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("pool {name} would be one that {}", in_words(after))));
         }
-        let set = pool.spaces.pool().set_repair_after(after).await;
+        let set = pool.spaces.pool().settings().set_repair_after(after).await;
         set.map_err(|error| fault::pool(&error))?;
         pool.absences.limit.set(after);
         pool.absences.retry();
@@ -116,12 +117,12 @@ impl Engine {
     pub(crate) async fn look_for_absent(&self, pool: &Rc<OpenPool>) {
         pool.away(self.seams.clock.now());
         // Where it cannot be read, the pool has more to worry about.
-        if let Ok(limit) = pool.spaces.pool().repair_after().await {
+        if let Ok(limit) = pool.spaces.pool().settings().repair_after().await {
             pool.absences.limit.set(limit);
         }
         // Who has a disk again wants what is on it, and is asked once more should it leave.
         if pool.spaces.pool().state() == PoolState::Writable
-            && let Err(error) = pool.spaces.pool().take_back_returned().await
+            && let Err(error) = pool.spaces.pool().membership().take_back_returned().await
         {
             tracing::info!(pool = %pool.name(), %error, "a disk that is back is still on record as declared lost");
         }
@@ -140,7 +141,7 @@ impl Engine {
             if !is_here(&disk) || !pool.absences.is_excluded(disk.id()) {
                 continue;
             }
-            if let Err(error) = pool.spaces.pool().reinstate(&disk).await {
+            if let Err(error) = pool.spaces.pool().membership().reinstate(&disk).await {
                 tracing::info!(disk = disk.name(), %error, "a disk that is back goes on leaving");
                 continue;
             }
@@ -161,10 +162,9 @@ impl Engine {
         };
         // One leaves after another; one that waits for others may go on when they are given up.
         let is_leaving = self.jobs.is_at_work(pool.id(), &DrainJob);
-        let long = pool
-            .away(now)
-            .into_iter()
-            .filter(|(disk, length)| !is_leaving && *length >= limit && pool.spaces.pool().is_active(disk));
+        let long = pool.away(now).into_iter().filter(|(disk, length)| {
+            !is_leaving && *length >= limit && pool.spaces.pool().members().is_active(disk)
+        });
         long.map(|(disk, _)| disk).collect()
     }
 
@@ -274,7 +274,7 @@ impl Engine {
         narrowings(pool, disk, &forecast.map_err(|error| fault::space(&error))?).await?;
         let _coming = pool.job_slot.announce();
         // A spare that held nothing is no loss, and needs none in its place.
-        let spare = pool.spare_for(disk).filter(|_| pool.spaces.pool().role_of(disk).is_none());
+        let spare = pool.spare_for(disk).filter(|_| pool.spaces.pool().members().role_of(disk).is_none());
         self.retire_disk(pool, disk, spare).await?;
         pool.absences.abandon(disk.id());
         self.keep_history(pool).await;

@@ -14,7 +14,7 @@ pub(crate) const LOGGED_MAX: usize = 64;
 
 /// Declares lost what only disks that are declared lost had, and logs it; returns the text that follows what was done.
 pub(crate) async fn abandon(owner: &OpenPool, disk: &Disk, progress: &Progress) -> Answer<String> {
-    if is_here(disk) || !owner.spaces.pool().is_declared_lost(disk) {
+    if is_here(disk) || !owner.spaces.pool().members().is_declared_lost(disk) {
         return Ok(String::new());
     }
     let excluded = owner.spaces.declare_rows_lost(progress).await.map_err(|error| fault::space(&error))?;

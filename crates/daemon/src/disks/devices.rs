@@ -313,7 +313,7 @@ impl Engine {
     /// Whether a label is that of a disk that has left a pool that is open here.
     fn has_left(&self, label: &Label) -> bool {
         let pools = self.pools.borrow();
-        pools.values().any(|pool| pool.spaces.pool().is_former_member(label))
+        pools.values().any(|pool| pool.spaces.pool().members().is_former_member(label))
     }
 }
 

@@ -58,10 +58,12 @@ impl Job for EmptyJob {
         Box::pin(async move {
             match disk {
                 // What is rebuilt of one that is away is begun again when that is time, but for what somebody has paused.
-                Some(disk) if !is_here(&disk) && pool.spaces.pool().is_active(&disk) => match is_paused {
-                    true => Standing::GoesOn,
-                    false => Standing::Ended(JobState::CalledOff, "its disk is away by now"),
-                },
+                Some(disk) if !is_here(&disk) && pool.spaces.pool().members().is_active(&disk) => {
+                    match is_paused {
+                        true => Standing::GoesOn,
+                        false => Standing::Ended(JobState::CalledOff, "its disk is away by now"),
+                    }
+                }
                 Some(disk) if pool.is_to_be_empty(&disk) => Standing::GoesOn,
                 Some(_) | None => Standing::Ended(
                     JobState::CalledOff,
@@ -114,7 +116,7 @@ impl Job for EmptyJob {
 impl OpenPool {
     /// Whether a disk is here, failing, and a member like others.
     pub(crate) fn is_to_be_empty(&self, disk: &Disk) -> bool {
-        is_here(disk) && self.is_failing(disk) && self.spaces.pool().is_active(disk)
+        is_here(disk) && self.is_failing(disk) && self.spaces.pool().members().is_active(disk)
     }
 
     /// Disks that should hold nothing, as long as others have room.
@@ -211,7 +213,8 @@ impl Engine {
     ) {
         let disk = pool.to_be_empty().into_iter().find(|disk| disk.id() == failing);
         let inner = pool.spaces.pool();
-        let is_away = |disk: &Rc<Disk>| disk.id() == failing && !is_here(disk) && inner.is_active(disk);
+        let is_away =
+            |disk: &Rc<Disk>| disk.id() == failing && !is_here(disk) && inner.members().is_active(disk);
         // Of one that is well by now, or none of the pool, whoever looks at jobs ends it.
         if let Some(disk) = disk {
             self.start_emptying(pool, disk, Some(Rc::clone(again))).await;

@@ -33,9 +33,9 @@ impl Engine {
         let _exclusive = self.lock_for_change(&pool).await?;
         self.check_job_room(&pool)?;
         let disk = Self::find_disk(&pool, &what)?;
-        pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
+        pool.spaces.pool().log().check_writable().map_err(|error| fault::pool(&error))?;
         check_that_it_is_absent(&pool, &disk, &request).map_err(|error| error.on(what.as_str()))?;
-        let begun = pool.spaces.pool().replacements();
+        let begun = pool.spaces.pool().members().replacements();
         let successor = begun.into_iter().find(|(old, _)| old.id() == disk.id()).map(|(_, new)| new);
         if let Some(new) = successor.filter(|_| request.accept_data_loss) {
             return self.drop_replaced(&pool, (&disk, &new), &request).await.map_err(|error| error.on(what));
@@ -67,12 +67,13 @@ impl Engine {
             check_consent(&pool, &request)?;
         }
         let _coming = pool.job_slot.announce();
-        if !pool.spaces.pool().is_drained(&disk) {
-            let spare = pool.spare_for(&disk).filter(|_| pool.spaces.pool().role_of(&disk).is_none());
+        if !pool.spaces.pool().members().is_drained(&disk) {
+            let spare =
+                pool.spare_for(&disk).filter(|_| pool.spaces.pool().members().role_of(&disk).is_none());
             self.retire_disk(&pool, &disk, spare).await?;
         }
         if !alone.is_nothing() {
-            pool.spaces.pool().declare_lost(&disk).await.map_err(|error| fault::pool(&error))?;
+            pool.spaces.pool().membership().declare_lost(&disk).await.map_err(|error| fault::pool(&error))?;
         }
         pool.absences.take_back(disk.id());
         self.keep_history(&pool).await;
@@ -106,7 +107,7 @@ impl Engine {
             ));
         }
         check_consent(pool, request)?;
-        pool.spaces.pool().declare_lost(disk).await.map_err(|error| fault::pool(&error))?;
+        pool.spaces.pool().membership().declare_lost(disk).await.map_err(|error| fault::pool(&error))?;
         self.go_on_replacing(pool).await;
         Ok(made(plan, format!("{} is waited for no longer; declared lost: {parts}", disk.name())))
     }
@@ -138,7 +139,7 @@ impl Alone {
             return text;
         }
         let mut others = pool.spaces.pool().disks();
-        let is_off = |other: &Disk| pool.spaces.pool().is_declared_lost(other);
+        let is_off = |other: &Disk| pool.spaces.pool().members().is_declared_lost(other);
         others.retain(|other| !is_here(other) && other.id() != disk.id() && !is_off(other));
         let others: Vec<String> = others.iter().map(|other| other.name()).collect();
         format!(
@@ -163,7 +164,8 @@ fn check_that_it_is_absent(pool: &OpenPool, disk: &Rc<Disk>, request: &ForgetDis
     }
     // One that leaves and waits for what it alone has may be declared lost.
     let pool = pool.spaces.pool();
-    if pool.is_drained(disk) && (!request.accept_data_loss || pool.is_declared_lost(disk)) {
+    if pool.members().is_drained(disk) && (!request.accept_data_loss || pool.members().is_declared_lost(disk))
+    {
         let message = format!("{} is leaving the pool already; nothing was changed", disk.name());
         return Err(ErrorBody::new(ErrorCode::Busy, message).hint("`dolmen jobs` shows how far that is"));
     }

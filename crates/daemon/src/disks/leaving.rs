@@ -15,7 +15,7 @@ use crate::words::counted;
 
 /// Nothing else is being made of a disk.
 pub(crate) fn check_that_it_is_alone(pool: &OpenPool, disk: &Disk) -> Answer<()> {
-    let replacements = pool.spaces.pool().replacements();
+    let replacements = pool.spaces.pool().members().replacements();
     if let Some((old, new)) = replacements.iter().find(|(old, new)| [old.id(), new.id()].contains(&disk.id()))
     {
         let message = format!("{} is being replaced by {}; nothing was changed", old.name(), new.name());
@@ -132,5 +132,5 @@ pub(crate) fn role_in_words(role: Option<Role>) -> &'static str {
 
 /// Returns what a spare will offer once it takes rows.
 pub(crate) fn offer_of_spare(pool: &OpenPool, spare: Option<&Rc<Disk>>) -> Vec<Offer> {
-    spare.and_then(|spare| pool.spaces.pool().offer_as_member(spare)).into_iter().collect()
+    spare.and_then(|spare| pool.spaces.pool().free_space().offer_as_member(spare)).into_iter().collect()
 }

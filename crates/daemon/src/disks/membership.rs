@@ -47,13 +47,13 @@ impl Engine {
     }
 
     pub(crate) fn find_disk(pool: &OpenPool, what: &str) -> Answer<Rc<Disk>> {
-        let found = pool.spaces.pool().find_disk(what).or_else(|error| {
+        let found = pool.spaces.pool().members().find_disk(what).or_else(|error| {
             // A path that leads to the disk by another name, a link by its serial number for instance.
             if !Path::new(what).is_absolute() || is_on_space(Path::new(what)) {
                 return Err(error);
             }
             let path = std::fs::canonicalize(path_of(Path::new(what))).map_err(|_| error.clone())?;
-            pool.spaces.pool().find_disk(&name_of(&path))
+            pool.spaces.pool().members().find_disk(&name_of(&path))
         });
         found.map_err(|error| fault::pool(&error).on(what))
     }
@@ -72,7 +72,7 @@ impl Engine {
         let part_of = |(one, other): &(Rc<Disk>, Rc<Disk>)| {
             other.is_present() && [one.slot(), other.slot()].contains(&old.slot())
         };
-        let begun = pool.spaces.pool().replacements().into_iter().find(part_of);
+        let begun = pool.spaces.pool().members().replacements().into_iter().find(part_of);
         if let Some((one, other)) = begun {
             let is_taken = self.jobs.is_taken(pool.id(), &ReplaceJob, None);
             if one.slot() == old.slot() && !is_taken {
@@ -163,7 +163,7 @@ impl Engine {
                 "{device} is disk {slot} of pool {name} itself, which misses it; nothing was written. `dolmen disk online {name} \
                  {slot}` takes it back in, with what it holds"
             )
-        } else if inner.is_former_member(&label) {
+        } else if inner.members().is_former_member(&label) {
             format!(
                 "{device} was a disk of pool {name} and has left it; the pool goes on without it, and what it holds is \
                  out of date; nothing was written. To take it in as a new one, confirm with --destroy={device}"
@@ -191,7 +191,7 @@ impl Engine {
         }
         let back = pool.spaces.bytes_to_move(new.slot(), old.slot()).await;
         let back = back.map_err(|error| fault::space(&error))?;
-        let room = pool.spaces.pool().room().into_iter().find(|room| room.slot == old.slot());
+        let room = pool.spaces.pool().free_space().room().into_iter().find(|room| room.slot == old.slot());
         let free = room.map_or(Bytes::ZERO, |room| room.free);
         if back > free {
             let message = format!(
@@ -266,7 +266,7 @@ impl Engine {
     ) -> Answer<Option<dolmen_api::Job>> {
         let inner = pool.spaces.pool();
         let _coming = pool.job_slot.announce();
-        let added = inner.add_instead_of(old, device, overwrite).await;
+        let added = inner.membership().add_instead_of(old, device, overwrite).await;
         let new = added.map_err(|error| fault::pool(&error))?;
         self.remember(pool).await;
         Ok(Some(self.start_replacing(pool, Rc::clone(old), new).await))
@@ -283,12 +283,12 @@ impl Engine {
         let pool = owner.spaces.pool();
         // The one that it has now: it may have been away since whoever moved everything off it began.
         let device = disk.device();
-        match pool.evict(disk).await {
+        match pool.membership().evict(disk).await {
             Err(PoolError::NotReplaced { .. }) if !is_wanted() => return Ok(None),
             evicted => evicted.map_err(|error| fault::pool(&error))?,
         }
         let mut notes = String::new();
-        if let Err(error) = pool.tend_voters().await {
+        if let Err(error) = pool.voter_tender().tend().await {
             notes.push_str(&format!("; the metadata has too few copies: {error}"));
         }
         if let Some(device) = device {
@@ -333,7 +333,7 @@ impl Engine {
             (None, None) => self.find_absent(&pool, &disk).await?,
         };
         let device = self.open_for_pool(&path, pool.id())?;
-        let old = match pool.spaces.pool().absent_member(device.as_ref()).await {
+        let old = match pool.spaces.pool().membership().absent_member(device.as_ref()).await {
             Ok(absent) if absent.disk.id() == disk.id() => absent.old,
             Ok(_) | Err(PoolError::NoSuchDisk { .. }) => return Err(not_the_disk(&path, &disk)),
             Err(error) => return Err(not_taken_back(&pool, &disk, &error)),
@@ -351,11 +351,11 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("{} would take part again", path.display())));
         }
-        let known_lost = disk.lost_labels();
-        disk.forget_lost_labels();
+        let known_lost = disk.labels().lost();
+        disk.labels().forget_lost();
         let rejoined = pool.spaces.rejoin(device).await;
-        let has_lost_labels = !disk.lost_labels().is_empty();
-        disk.note_lost_labels(&known_lost);
+        let has_lost_labels = !disk.labels().lost().is_empty();
+        disk.labels().note_lost(&known_lost);
         rejoined.map_err(|error| fault::space(&error))?;
         self.remember(&pool).await;
         let job = self.resync_if_needed(&pool).await;
@@ -389,7 +389,7 @@ impl Engine {
         let inner = pool.spaces.pool();
         match inner.disks().into_iter().find(|disk| disk.id() == label.disk) {
             Some(disk) => At::Member(disk, path),
-            None if inner.is_former_member(label) => At::Former(path),
+            None if inner.members().is_former_member(label) => At::Former(path),
             None => At::Nothing,
         }
     }
@@ -451,7 +451,7 @@ pub(crate) fn stopped(pool: &OpenPool, cause: String) -> ErrorBody {
 impl OpenPool {
     /// Bytes of slabs on a disk; for one that is absent, what its size says it may hold at most.
     pub(crate) fn bytes_on(&self, disk: &Disk) -> u64 {
-        let room = self.spaces.pool().room().into_iter().find(|room| room.slot == disk.slot());
+        let room = self.spaces.pool().free_space().room().into_iter().find(|room| room.slot == disk.slot());
         match room {
             Some(room) if disk.is_present() => room.data.0.saturating_sub(room.free.0),
             Some(room) => {
@@ -468,7 +468,7 @@ impl OpenPool {
     /// Of a disk that is as it was before, all that it has is copied.
     async fn plan_of_return(&self, disk: &Disk, old: Option<&StrayReason>) -> Answer<Plan> {
         let pool = self.spaces.pool();
-        let missed = pool.scan(keys::stale_on(disk.slot()), usize::MAX).await;
+        let missed = pool.map().scan(keys::stale_on(disk.slot()), usize::MAX).await;
         let missed = missed.map_err(|error| fault::pool(&error))?;
         let lengths: BTreeMap<_, _> =
             self.spaces.kept().iter().map(|space| (space.id().0, space.row_bytes())).collect();
@@ -476,7 +476,7 @@ impl OpenPool {
         // No more than there is room for on it, however long its rows are.
         let capacity = Extent::of(disk.member().capacity)
             .map_or(0, |extent| extent.unit_count() * ALLOCATION_UNIT_BYTES);
-        let room = pool.room().into_iter().find(|room| room.slot == disk.slot());
+        let room = pool.free_space().room().into_iter().find(|room| room.slot == disk.slot());
         let used = capacity.saturating_sub(room.map_or(0, |room| room.free.0));
         let moved = if old.is_some() { used } else { bytes.min(capacity) };
         let copy = match (old, missed.len()) {
@@ -487,7 +487,7 @@ impl OpenPool {
             }
         };
         let mut steps = vec![format!("take {} back in", disk.name()), copy];
-        let begun = pool.replacements().into_iter();
+        let begun = pool.members().replacements().into_iter();
         let is_part = |one: &Disk| one.id() == disk.id();
         steps.extend(
             begun
@@ -502,7 +502,7 @@ impl OpenPool {
 
 /// The replacement that a disk is part of: as the one that leaves, else as the one that comes.
 fn replacement_of(pool: &OpenPool, disk: &Disk) -> Answer<(Rc<Disk>, Rc<Disk>)> {
-    let begun = pool.spaces.pool().replacements();
+    let begun = pool.spaces.pool().members().replacements();
     let leaves = begun.iter().find(|(old, _)| old.id() == disk.id());
     let comes: Vec<_> = begun.iter().filter(|(_, new)| new.id() == disk.id()).collect();
     match (leaves, comes.as_slice()) {

@@ -22,7 +22,7 @@ impl Engine {
         let pool = self.pool_to_change(&name)?;
         let _exclusive = self.lock_for_change(&pool).await?;
         let disk = Self::find_disk(&pool, &what)?;
-        pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
+        pool.spaces.pool().log().check_writable().map_err(|error| fault::pool(&error))?;
         if !disk.is_present() {
             let text = format!("{} is away already", disk.name());
             return Ok(planned(pool.plan(Undo::NotNeeded, vec![format!("leave it: {text}")]), text));
@@ -57,7 +57,7 @@ impl Engine {
 async fn check_dispensable(pool: &OpenPool, disk: &Disk) -> Answer<()> {
     let (name, of) = (disk.name(), pool.spaces.pool());
     let is_part = |(old, new): &(Rc<Disk>, Rc<Disk>)| [old.id(), new.id()].contains(&disk.id());
-    if of.replacements().iter().any(is_part) || of.is_drained(disk) {
+    if of.members().replacements().iter().any(is_part) || of.members().is_drained(disk) {
         let message = format!("{name} is being replaced, or removed; nothing was changed");
         return Err(ErrorBody::new(ErrorCode::Busy, message)
             .hint("`dolmen jobs` shows how far that is; let it end, or call it off"));
@@ -88,7 +88,7 @@ async fn check_dispensable(pool: &OpenPool, disk: &Disk) -> Answer<()> {
     }
     let others = of.disks();
     let mut others = others.iter().filter(|other| other.id() != disk.id() && other.is_present());
-    if !others.any(|other| of.voters().contains(&other.id())) {
+    if !others.any(|other| of.members().voters().contains(&other.id())) {
         let message = format!("{name} alone carries the metadata of the pool; nothing was changed");
         return Err(ErrorBody::new(ErrorCode::Busy, message)
             .hint(format!("`dolmen pool export {}` closes the pool, with all of its disks", pool.name())));
@@ -101,7 +101,7 @@ async fn steps_of(pool: &OpenPool, disk: &Disk) -> Vec<String> {
         "write back and flush what clients were promised".to_owned(),
         format!("take {} offline; what is written meanwhile is copied to it when it is back", disk.name()),
     ];
-    if let Ok(Some(after)) = pool.spaces.pool().repair_after().await {
+    if let Ok(Some(after)) = pool.spaces.pool().settings().repair_after().await {
         steps.push(format!(
             "rebuild what it has on the other disks, if they have room, once it was away for {}",
             duration(after.as_secs())

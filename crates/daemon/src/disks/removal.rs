@@ -54,11 +54,13 @@ impl Job for DrainJob {
         let Aim::Disk(leaving) = entry.aim else { return Box::pin(async { Standing::GoesOn }) };
         let inner = pool.spaces.pool();
         let standing = match disk_of(pool, leaving) {
-            Some(disk) if inner.is_drained(&disk) => Standing::GoesOn,
-            Some(disk) if inner.role_of(&disk).is_some() => match inner.holds_rows(&disk) {
-                true => Standing::GoesOn,
-                false => Standing::Ended(JobState::Done, "it holds nothing any more"),
-            },
+            Some(disk) if inner.members().is_drained(&disk) => Standing::GoesOn,
+            Some(disk) if inner.members().role_of(&disk).is_some() => {
+                match inner.free_space().holds_rows(&disk) {
+                    true => Standing::GoesOn,
+                    false => Standing::Ended(JobState::Done, "it holds nothing any more"),
+                }
+            }
             left => Standing::ended(left.is_none()),
         };
         Box::pin(async { standing })
@@ -136,7 +138,7 @@ pub(crate) async fn remove_with(
     let forecast = pool.spaces.forecast_removal(disk.slot()).await;
     let mut forecast = forecast.map_err(|error| fault::space(&error))?;
     // A spare is for disks that are lost, or that no other disk can take the data of.
-    let is_spare = pool.spaces.pool().role_of(&disk).is_some();
+    let is_spare = pool.spaces.pool().members().role_of(&disk).is_some();
     let is_needed = !is_spare && (!disk.is_present() || !forecast.stuck.is_empty());
     let deed = match &call {
         SpareToCall::WhereNeeded => "removed".to_owned(),
@@ -196,17 +198,17 @@ impl Engine {
         let pool = self.pool_to_change(&name)?;
         let _exclusive = self.lock_for_change(&pool).await?;
         let disk = Self::find_disk(&pool, &what)?;
-        if !pool.spaces.pool().is_drained(&disk) {
+        if !pool.spaces.pool().members().is_drained(&disk) {
             let message = format!("{} is not being removed; nothing was changed", disk.name());
             return Err(ErrorBody::new(ErrorCode::BadRequest, message)
                 .on(what)
                 .hint("one that has left already is added again with `dolmen pool add`"));
         }
-        let stays = match pool.spaces.pool().role_of(&disk) {
+        let stays = match pool.spaces.pool().members().role_of(&disk) {
             None => format!("let {} take data again", disk.name()),
             role => format!("keep {} in the pool, where it {}", disk.name(), role_in_words(role)),
         };
-        let excluded = match pool.spaces.pool().is_declared_lost(&disk) {
+        let excluded = match pool.spaces.pool().members().is_declared_lost(&disk) {
             true => ", and what was declared lost by then stays lost",
             false => "",
         };
@@ -216,7 +218,12 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("the removal of {} would be called off", disk.name())));
         }
-        pool.spaces.pool().reinstate(&disk).await.map_err(|error| fault::pool(&error).on(disk.name()))?;
+        pool.spaces
+            .pool()
+            .membership()
+            .reinstate(&disk)
+            .await
+            .map_err(|error| fault::pool(&error).on(disk.name()))?;
         pool.absences.take_back(disk.id());
         let aim = Aim::Disk(disk.id());
         self.jobs.stop(pool.id(), &DrainJob, aim, &format!("{} is not removed any more", disk.name()));
@@ -255,7 +262,7 @@ impl Engine {
         self.start_job(pool, start, move |course| async move {
             course.bytes_max.set(owner.bytes_on(&disk));
             let result = engine.drain(&owner, &disk, &course.progress).await;
-            if !owner.spaces.pool().is_drained(&disk) {
+            if !owner.spaces.pool().members().is_drained(&disk) {
                 engine.finish_widths(&owner).await;
             }
             engine.remember(&owner).await;
@@ -267,8 +274,8 @@ impl Engine {
     async fn drain(&self, owner: &OpenPool, disk: &Rc<Disk>, progress: &Progress) -> Answer<Outcome> {
         let (pool, name) = (owner.spaces.pool(), disk.name());
         // It may have been called off, and begun again, by another job, before this one noticed.
-        let is_wanted = || pool.is_to_be_empty(disk) && !progress.is_to_stop();
-        let had_role = pool.role_of(disk).is_some();
+        let is_wanted = || pool.members().is_to_be_empty(disk) && !progress.is_to_stop();
+        let had_role = pool.members().role_of(disk).is_some();
         let left = |notes: &str| format!("{name} holds nothing any more and has left the pool{notes}");
         let stays = || {
             // A job that emptied it because of its role strikes it as well.
@@ -286,7 +293,7 @@ impl Engine {
         let mut moved = owner.spaces.drain_disk(disk, progress).await;
         // What can leave as it is has left, and with it the rows of write caches in which others have blocks. A disk that stays with
         // a role changes no widths: none was given one that rows could not leave as they are.
-        if is_wanted() && matches!(moved, Ok(false)) && pool.is_drained(disk) {
+        if is_wanted() && matches!(moved, Ok(false)) && pool.members().is_drained(disk) {
             // Nothing waits for anybody yet.
             owner.spaces.forget_left(disk.id());
             let narrowed = narrow(owner, disk, progress, is_wanted).await;
@@ -302,7 +309,7 @@ impl Engine {
         if !moved.map_err(|error| fault::space(&error))? {
             return Ok(put_off(owner, disk, &excluded));
         }
-        if !pool.is_drained(disk) {
+        if !pool.members().is_drained(disk) {
             return Ok(Outcome::Done(format!("{name} holds nothing any more, and stays a disk of the pool")));
         }
         match self.evict(owner, disk, is_wanted).await? {
@@ -318,7 +325,8 @@ fn put_off(owner: &OpenPool, disk: &Disk, excluded: &str) -> Outcome {
     let left: Vec<String> = left.iter().map(|space| space.name().to_string()).collect();
     let disks = owner.spaces.pool().disks();
     // One that is declared lost is waited for by nobody.
-    let may_come_back = |disk: &&Rc<Disk>| !disk.is_present() && !owner.spaces.pool().is_declared_lost(disk);
+    let may_come_back =
+        |disk: &&Rc<Disk>| !disk.is_present() && !owner.spaces.pool().members().is_declared_lost(disk);
     let absent: Vec<String> = disks.iter().filter(may_come_back).map(|disk| disk.name()).collect();
     let waits_for = match absent.is_empty() {
         true => "room on the other disks, or for what could not be read to be mended".to_owned(),

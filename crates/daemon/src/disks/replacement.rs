@@ -46,7 +46,7 @@ impl Kind for ReplaceJob {
 impl Job for ReplaceJob {
     fn standing<'a>(&'a self, pool: &'a OpenPool, entry: &'a Entry) -> LocalFuture<'a, Standing> {
         let Aim::Disk(new) = entry.aim else { return Box::pin(async { Standing::GoesOn }) };
-        let begun = pool.spaces.pool().replacements();
+        let begun = pool.spaces.pool().members().replacements();
         let standing = if begun.iter().any(|(_, other)| other.id() == new) {
             Standing::GoesOn
         } else {
@@ -80,7 +80,7 @@ impl Job for ReplaceJob {
         Box::pin(async move {
             let Aim::Disk(disk) = entry.aim else { return Err(ending(entry)) };
             let Some(pool) = engine.open_pool_of(entry.pool) else { return Err(not_open(entry)) };
-            let begun = pool.spaces.pool().replacements();
+            let begun = pool.spaces.pool().members().replacements();
             let (old, _) = begun.iter().find(|(_, new)| new.id() == disk).ok_or_else(|| ending(entry))?;
             Rc::clone(engine).cancel_replace(pool.name(), old.slot().0.to_string(), request).await
         })
@@ -92,7 +92,7 @@ impl Engine {
     /// begun that can move something: it brings up to date whatever is here.
     pub(crate) async fn go_on_replacing(self: &Rc<Self>, pool: &Rc<OpenPool>) -> bool {
         let mut is_begun = false;
-        for (old, new) in pool.spaces.pool().replacements() {
+        for (old, new) in pool.spaces.pool().members().replacements() {
             if !self.jobs.is_taken(pool.id(), &ReplaceJob, Some(Aim::Disk(new.id()))) {
                 is_begun |= new.is_present();
                 self.start_replacing(pool, old, new).await;
@@ -132,7 +132,7 @@ impl Engine {
         let is_wanted = || {
             let is_so = |(one, other): &(Rc<Disk>, Rc<Disk>)| one.id() == old.id() && other.id() == new.id();
             // It may have been called off, and begun again, by another job, before this one noticed.
-            !progress.is_to_stop() && pool.replacements().iter().any(is_so)
+            !progress.is_to_stop() && pool.members().replacements().iter().any(is_so)
         };
         let called_off =
             || Ok(Outcome::CalledOff(format!("{name} is not replaced by {} any more", new.name())));
@@ -171,7 +171,7 @@ fn put_off(owner: &OpenPool, old: &Disk, new: &Disk) -> Outcome {
     let (first, others): (Vec<_>, Vec<_>) = pool
         .disks()
         .into_iter()
-        .filter(|disk| !disk.is_present() && !pool.is_declared_lost(disk))
+        .filter(|disk| !disk.is_present() && !pool.members().is_declared_lost(disk))
         .partition(|disk| disk.id() == old.id());
     let absent: Vec<String> = first.iter().chain(&others).map(|disk| disk.name()).collect();
     if absent.is_empty() {

@@ -31,8 +31,8 @@ impl Engine {
         let _exclusive = self.lock_for_change(&pool).await?;
         let disk = Self::find_disk(&pool, &what)?;
         let inner = pool.spaces.pool();
-        inner.check_writable().map_err(|error| fault::pool(&error))?;
-        let (before, after) = (inner.role_of(&disk), role_of(request.role));
+        inner.log().check_writable().map_err(|error| fault::pool(&error))?;
+        let (before, after) = (inner.members().role_of(&disk), role_of(request.role));
         if before == after {
             let text = format!("{} {} already", disk.name(), role_in_words(after));
             return Ok(planned(pool.plan(Undo::NotNeeded, Vec::new()), text));
@@ -68,7 +68,11 @@ impl Engine {
             return Ok(planned(plan, format!("{} would be one that {}", disk.name(), role_in_words(after))));
         }
         let _coming = pool.job_slot.announce();
-        inner.set_role(&disk, after).await.map_err(|error| fault::pool(&error).on(disk.name()))?;
+        inner
+            .membership()
+            .set_role(&disk, after)
+            .await
+            .map_err(|error| fault::pool(&error).on(disk.name()))?;
         pool.absences.retry();
         let mut change = made(plan, format!("{} {}", disk.name(), role_in_words(after)));
         let aim = Aim::Disk(disk.id());
@@ -78,7 +82,10 @@ impl Engine {
                 self.jobs.stop(pool.id(), &DrainJob, aim, &why);
                 self.jobs.keep().await;
             }
-            Some(_) if inner.holds_rows(&disk) && !self.jobs.is_taken(pool.id(), &DrainJob, Some(aim)) => {
+            Some(_)
+                if inner.free_space().holds_rows(&disk)
+                    && !self.jobs.is_taken(pool.id(), &DrainJob, Some(aim)) =>
+            {
                 change.job = Some(self.start_draining(&pool, disk).await);
             }
             Some(_) => {}
@@ -97,9 +104,10 @@ impl Engine {
         if let Some(spare) = &spare {
             call(pool, disk, spare).await?;
         }
-        let retired = inner.retire(disk).await.map_err(|error| fault::pool(&error).on(disk.name()));
+        let retired =
+            inner.membership().retire(disk).await.map_err(|error| fault::pool(&error).on(disk.name()));
         if let (Err(_), Some(spare)) = (&retired, spare)
-            && let Err(error) = inner.set_role(&spare, Some(Role::Spare)).await
+            && let Err(error) = inner.membership().set_role(&spare, Some(Role::Spare)).await
         {
             tracing::warn!(spare = spare.name(), error = %in_one_line(&error), "a spare that was called in vain takes rows");
         }
@@ -116,7 +124,7 @@ impl Engine {
 
 /// Makes a spare take rows, in the place of a disk.
 async fn call(pool: &OpenPool, disk: &Disk, spare: &Rc<Disk>) -> Answer<()> {
-    pool.spaces.pool().set_role(spare, None).await.map_err(|error| fault::pool(&error))?;
+    pool.spaces.pool().membership().set_role(spare, None).await.map_err(|error| fault::pool(&error))?;
     tracing::warn!(disk = disk.name(), spare = spare.name(), "a spare takes the place of a disk");
     Ok(())
 }
@@ -129,9 +137,9 @@ impl OpenPool {
             is_here(disk)
                 && !self.is_failing(disk)
                 && self.backing_state_of(disk).is_none()
-                && pool.role_of(disk) == Some(Role::Spare)
-                && !pool.is_drained(disk)
-                && !pool.holds_rows(disk)
+                && pool.members().role_of(disk) == Some(Role::Spare)
+                && !pool.members().is_drained(disk)
+                && !pool.free_space().holds_rows(disk)
         };
         pool.disks().into_iter().filter(is_spare).collect()
     }
@@ -173,7 +181,7 @@ fn command_for(pool: &str, disk: &Disk, role: Option<Role>) -> String {
 /// What a disk has to be before it gets a role.
 fn check_that_it_may(pool: &OpenPool, disk: &Disk, role: Option<Role>) -> Answer<()> {
     let inner = pool.spaces.pool();
-    if inner.is_drained(disk) {
+    if inner.members().is_drained(disk) {
         let message = format!("{} is leaving the pool; nothing was changed", disk.name());
         let hint = format!("`dolmen pool remove {} {} --cancel` keeps it", pool.name(), disk.slot().0);
         return Err(ErrorBody::new(ErrorCode::Busy, message).hint(hint));
@@ -187,7 +195,8 @@ fn check_that_it_may(pool: &OpenPool, disk: &Disk, role: Option<Role>) -> Answer
         );
         return Err(ErrorBody::new(ErrorCode::NoSuchDevice, message).hint(hint));
     }
-    let takes = |other: &Rc<Disk>| other.id() != disk.id() && is_here(other) && inner.takes_rows(other);
+    let takes =
+        |other: &Rc<Disk>| other.id() != disk.id() && is_here(other) && inner.members().takes_rows(other);
     if role.is_some() && !inner.disks().iter().any(takes) {
         let message = format!("{} is the last disk that takes data; nothing was changed", disk.name());
         return Err(ErrorBody::new(ErrorCode::Busy, message)
@@ -204,7 +213,7 @@ fn room_after(pool: &OpenPool, disk: &Disk, role: Option<Role>, forecast: &Remov
     };
     offers.retain(|offer| offer.slot != disk.slot());
     if role.is_none() {
-        offers.extend(pool.spaces.pool().offer_as_member(disk));
+        offers.extend(pool.spaces.pool().free_space().offer_as_member(disk));
     }
     usual_room(&offers)
 }

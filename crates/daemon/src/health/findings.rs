@@ -88,7 +88,7 @@ pub(crate) fn waiting_replacements(open: &OpenPool) -> Vec<(Rc<Disk>, Rc<Disk>, 
             left.iter().map(|space| format!("{}/{}", open.name(), space.name())).collect();
         Some((old, new, names.join(", ")))
     };
-    open.spaces.pool().replacements().into_iter().filter_map(waits).collect()
+    open.spaces.pool().members().replacements().into_iter().filter_map(waits).collect()
 }
 
 /// Disks that are to leave, and of which a removal has left something; the spaces that it is part of.
@@ -304,8 +304,8 @@ pub(crate) fn is_only_backing_full(errors: &DiskCounters) -> bool {
 /// That a loss which a space survives takes the metadata with it, because disks are too small to carry it.
 fn few_voters(open: &OpenPool) -> Option<Finding> {
     let pool = open.spaces.pool();
-    let small: Vec<String> = pool.too_small_to_vote().iter().map(|disk| disk.name()).collect();
-    let voters = pool.voters().len();
+    let small: Vec<String> = pool.voter_tender().too_small_to_vote().iter().map(|disk| disk.name()).collect();
+    let voters = pool.members().voters().len();
     let redundancy = open.spaces.kept().iter().map(|space| space.spec().resiliency.redundancy()).max();
     let survived = usize::from(redundancy.unwrap_or(0)).max(1);
     if small.is_empty() || voters > survived {
@@ -319,7 +319,7 @@ fn few_voters(open: &OpenPool) -> Option<Finding> {
         if voters == 1 { "it" } else { "them all" },
         small.join(", "),
         if small.len() == 1 { "is" } else { "are" },
-        pool.voter_metadata_min(),
+        pool.identity().voter_metadata_min(),
     );
     Some(found(FindingCode::MetadataOnFewDisks, Health::Warning, Object::pool(open.name()), text))
 }
@@ -414,14 +414,15 @@ fn of_disks(open: &OpenPool) -> Vec<Finding> {
     let disks = open.spaces.pool().disks();
     let object = |disk: &Disk| Object::disk(name.as_str(), disk.slot().0);
     let mut findings = Vec::new();
-    let is_reported = |disk: &Disk| !is_here(disk) && (disk.has_failed() || !mutation!(AbsentUnreported));
+    let is_reported =
+        |disk: &Disk| !is_here(disk) && (disk.absence().has_failed() || !mutation!(AbsentUnreported));
     for disk in disks.iter().filter(|disk| is_reported(disk)) {
         let text = format!("{} of pool {name} is absent", open.called(disk));
         findings.push(found(FindingCode::DiskAbsent, Health::Warning, object(disk), text));
     }
     for disk in disks.iter().filter(|disk| !disk.is_present()) {
         let cut = || open.cut_of_absent(disk).map(|cut| cut.to_string());
-        let Some(cause) = disk.unfit().or_else(cut) else { continue };
+        let Some(cause) = disk.absence().unfit().or_else(cut) else { continue };
         let text = format!("{} cannot be used: {cause}", disk.name());
         findings.push(found(FindingCode::DiskUnfit, Health::Warning, object(disk), text));
     }
@@ -474,12 +475,12 @@ pub(crate) fn slow_disks(open: &OpenPool) -> Vec<(Rc<Disk>, Slow)> {
 /// Disks that are here, and were taken in when one of their labels was gone.
 pub(crate) fn without_labels(open: &OpenPool) -> Vec<Rc<Disk>> {
     let disks = open.spaces.pool().disks();
-    disks.into_iter().filter(|disk| disk.is_present() && !disk.lost_labels().is_empty()).collect()
+    disks.into_iter().filter(|disk| disk.is_present() && !disk.labels().lost().is_empty()).collect()
 }
 
 /// Which labels of a disk were gone, in words.
 pub(crate) fn lost_labels_text(disk: &Disk) -> String {
-    let places = disk.lost_labels();
+    let places = disk.labels().lost();
     let at: Vec<String> = places.iter().map(u64::to_string).collect();
     let (labels, bytes, were) =
         if places.len() == 1 { ("label", "byte", "was") } else { ("labels", "bytes", "were") };
@@ -500,7 +501,7 @@ fn waiting(open: &OpenPool) -> Vec<Finding> {
     let name = open.name();
     let mut findings = Vec::new();
     for (old, new, spaces) in waiting_replacements(open) {
-        let who = match open.spaces.pool().is_declared_lost(&old) {
+        let who = match open.spaces.pool().members().is_declared_lost(&old) {
             true => "another disk that is away may have",
             false => "the old one alone holds",
         };
@@ -513,7 +514,7 @@ fn waiting(open: &OpenPool) -> Vec<Finding> {
         findings.push(found(FindingCode::ReplacementWaits, Health::Healthy, object, text));
     }
     for (disk, spaces) in waiting_removals(open) {
-        let does = match open.spaces.pool().is_drained(&disk) {
+        let does = match open.spaces.pool().members().is_drained(&disk) {
             true => "leave",
             false => "be emptied in",
         };

@@ -156,7 +156,7 @@ fn for_absent(open: &OpenPool, disk: &Disk, now: Instant) -> String {
             new.name()
         );
     }
-    let replacements = open.spaces.pool().replacements();
+    let replacements = open.spaces.pool().members().replacements();
     let begun = replacements.into_iter().find(|(old, new)| old.slot() == disk.slot() && new.is_present());
     let spare = open.spare_for(disk);
     let new = begun.map(|(_, new)| new).or_else(|| spare.clone());
@@ -199,13 +199,14 @@ pub(crate) async fn advice(open: &OpenPool, jobs: &[JobView], now: Instant) -> V
         }
     }
     let is_replacing = jobs.iter().any(|job| job.kind.takes_disk_out());
-    let is_missed =
-        |disk: &&Rc<Disk>| !disk.is_present() && !is_replacing && !open.spaces.pool().is_declared_lost(disk);
+    let is_missed = |disk: &&Rc<Disk>| {
+        !disk.is_present() && !is_replacing && !open.spaces.pool().members().is_declared_lost(disk)
+    };
     for disk in open.spaces.pool().disks().iter().filter(is_missed) {
         todo.push(Advice::for_disk(open, FindingCode::DiskAbsent, disk, for_absent(open, disk, now)));
     }
     for (disk, spaces) in waiting_removals(open) {
-        let (does, back) = match open.spaces.pool().is_drained(&disk) {
+        let (does, back) = match open.spaces.pool().members().is_drained(&disk) {
             true => ("leave", format!("dolmen pool remove {name} {} --cancel", disk.slot().0)),
             false => ("be emptied", format!("dolmen disk set {name} {} --member", disk.slot().0)),
         };
@@ -213,7 +214,7 @@ pub(crate) async fn advice(open: &OpenPool, jobs: &[JobView], now: Instant) -> V
             |disk: &Disk| format!("`dolmen disk forget {name} {} --accept-data-loss`", disk.slot().0);
         let disks = open.spaces.pool().disks();
         let may_come_back =
-            |other: &&Rc<Disk>| !other.is_present() && !open.spaces.pool().is_declared_lost(other);
+            |other: &&Rc<Disk>| !other.is_present() && !open.spaces.pool().members().is_declared_lost(other);
         let others: Vec<String> = disks
             .iter()
             .filter(may_come_back)

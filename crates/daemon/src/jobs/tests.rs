@@ -238,7 +238,7 @@ fn a_paused_job_that_is_let_go_of_stays_paused() {
 
 /// By how many bytes the fullest disk is fuller than the emptiest.
 fn unevenness(pool: &OpenPool) -> u64 {
-    let free = || pool.spaces.pool().room().into_iter().map(|room| room.free.0);
+    let free = || pool.spaces.pool().free_space().room().into_iter().map(|room| room.free.0);
     free().max().unwrap() - free().min().unwrap()
 }
 
@@ -250,12 +250,12 @@ fn a_rebalance_ends_after_the_removal_that_is_about_to_begin() {
         let pool = open_pool(&seams, &devices[..2]).await;
         let inner = pool.spaces.pool();
         for device in &devices[2..] {
-            inner.add_device(Rc::clone(device), &[], 0).await.unwrap();
+            inner.membership().add_device(Rc::clone(device), &[], 0).await.unwrap();
         }
         let disk = inner.disks().into_iter().next().unwrap();
         let (rebalance, removal) = (entry(1, &pool, &RebalanceJob), entry(2, &pool, &DrainJob));
         let coming = pool.job_slot.announce();
-        inner.retire(&disk).await.unwrap();
+        inner.membership().retire(&disk).await.unwrap();
         let (one, owner, clock) = (Rc::clone(&rebalance), Rc::clone(&pool), Rc::clone(&seams.clock));
         let task = async move {
             let work = |course: Rc<Course>| {
@@ -272,7 +272,7 @@ fn a_rebalance_ends_after_the_removal_that_is_about_to_begin() {
         let (spaces, leaving) = (&pool.spaces, &disk);
         let drained = removal.work(&pool.job_slot, seams.clock.as_ref(), async move |course| {
             assert!(spaces.drain_disk(leaving, &course.progress).await.unwrap());
-            inner.evict(leaving).await.unwrap();
+            inner.membership().evict(leaving).await.unwrap();
             done()
         });
         let drained = drained.await;

@@ -109,7 +109,7 @@ impl Engine {
         self.remember(&pool).await;
         let mut change = made(plan, format!("pool {name} is made of {}", disks_of(devices.len())));
         if !named.is_empty()
-            && let Err(error) = pool.spaces.pool().name_domains(&named).await
+            && let Err(error) = pool.spaces.pool().settings().name_domains(&named).await
         {
             change.warnings.push(format!(
                 "its disks are kept apart by enclosures, whose names are not on record: {error}; \
@@ -432,7 +432,7 @@ impl Engine {
         }
         allocate_metadata(&disks.paths, &extents)?;
         if !domains.named.is_empty() {
-            let named = pool.spaces.pool().name_domains(&domains.named).await;
+            let named = pool.spaces.pool().settings().name_domains(&domains.named).await;
             named.map_err(|error| fault::pool(&error).on(name.as_str()))?;
         }
         for (index, device) in devices.into_iter().enumerate() {
@@ -440,7 +440,7 @@ impl Engine {
             self.remember(&pool).await;
             let disk = added.map_err(|error| but_stays(fault::space(&error), &disks.paths, index))?;
             if request.spare {
-                let set = pool.spaces.pool().set_role(&disk, Some(Role::Spare)).await;
+                let set = pool.spaces.pool().membership().set_role(&disk, Some(Role::Spare)).await;
                 set.map_err(|error| {
                     but_takes_data(
                         fault::pool(&error),
@@ -451,7 +451,7 @@ impl Engine {
                 })?;
             }
         }
-        let tended = pool.spaces.pool().tend_voters().await;
+        let tended = pool.spaces.pool().voter_tender().tend().await;
         let were = if extents.len() == 1 { "was" } else { "were" };
         let mut change = made(plan, format!("{} {were} added to pool {name}", disks_of(extents.len())));
         change.warnings.extend(tended.err().map(|error| error.to_string()));
@@ -531,7 +531,7 @@ impl Engine {
         let seen = unseen.iter().map(|(disk, _)| (disk.id(), disk.counters()));
         pool.history.acknowledged.borrow_mut().extend(seen);
         pool.acknowledge_taken(&taken);
-        marked.iter().for_each(|disk| disk.forget_lost_labels());
+        marked.iter().for_each(|disk| disk.labels().forget_lost());
         pool.latencies.forget();
         pool.acknowledge_defects(&defects);
         tracing::info!(pool = name, reported, "errors and damage were acknowledged");

@@ -88,7 +88,7 @@ impl OpenPool {
             counted: disk.counters().into(),
             acknowledged: acknowledged.get(&disk.id()).copied().unwrap_or_default().into(),
             excluded: self.absences.is_excluded(disk.id()),
-            lost_labels: disk.lost_labels(),
+            lost_labels: disk.labels().lost(),
             slow: self.latencies.slow(disk.id()),
             emptying_held_off: self.emptyings.held_off(disk.id()),
             rebuilding_stopped: self.absences.is_stopped(disk.id()),
@@ -122,7 +122,7 @@ impl OpenPool {
                 counters.checksum_errors = counters.checksum_errors.saturating_add(earlier.checksum_errors);
                 counters.healed_blocks = counters.healed_blocks.saturating_add(earlier.healed_blocks);
             });
-            disk.note_lost_labels(known.lost_labels.get(..LABELS).unwrap_or(&known.lost_labels));
+            disk.labels().note_lost(known.lost_labels.get(..LABELS).unwrap_or(&known.lost_labels));
             if let Some(slow) = known.slow {
                 self.latencies.note(disk.id(), Slow { others_us: slow.others_us.max(1), ..slow });
             }

@@ -536,7 +536,7 @@ impl Engine {
     async fn room_foreseen(&self, candidates: Vec<Candidate>) -> Result<u64, OpenError> {
         let options = OpenOptions { mode: OpenMode::Read };
         let opened = open(&self.seams, Rc::clone(&self.arbiter), candidates, &options).await?;
-        Ok(usual_room(&opened.pool.offers(Purpose::Claim)))
+        Ok(usual_room(&opened.pool.free_space().offers(Purpose::Claim)))
     }
 
     /// What was served of a pool that should be open and is not.

@@ -77,7 +77,7 @@ impl Engine {
         let pool = self.pool_to_change(&name)?;
         let _exclusive = self.lock_for_change(&pool).await?;
         self.check_job_room(&pool)?;
-        pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
+        pool.spaces.pool().log().check_writable().map_err(|error| fault::pool(&error))?;
         if let Some(entry) = self.rebalance_of(&pool) {
             return Err(is_at_it(&name, &entry));
         }
@@ -203,7 +203,7 @@ fn is_at_it(pool: &str, entry: &Entry) -> ErrorBody {
 pub(crate) async fn even_out(pool: &OpenPool, course: &Course) -> Answer<Outcome> {
     let (spaces, progress) = (&pool.spaces, &course.progress);
     loop {
-        let attachments = spaces.pool().attachments();
+        let attachments = spaces.pool().members().attachments();
         let before = forecast(pool, &[]).await?;
         course.bytes_max.set(progress.bytes.get() + before.moved.0);
         let is_even = spaces.rebalance(progress).await.map_err(|error| fault::space(&error))?;
@@ -215,7 +215,7 @@ pub(crate) async fn even_out(pool: &OpenPool, course: &Course) -> Answer<Outcome
         }
         match after {
             // A disk that came or went meanwhile is reckoned with as well.
-            SlotResult::Kept if is_even || attachments == spaces.pool().attachments() => {
+            SlotResult::Kept if is_even || attachments == spaces.pool().members().attachments() => {
                 return evened(pool, is_even).await.map(Outcome::Done);
             }
             SlotResult::Kept | SlotResult::Back => {}

@@ -84,7 +84,7 @@ pub(crate) async fn watch(engine: Weak<Engine>, pool: Weak<OpenPool>, clock: Rc<
         pool.tend_slow_disks(clock.now());
         engine.keep_history(&pool).await;
         engine.tend_trash(&pool).await;
-        let attachments = pool.spaces.pool().attachments();
+        let attachments = pool.spaces.pool().members().attachments();
         if attachments != attached {
             (attached, pauses) = (attachments, Pauses::none());
             pool.absences.retry();
@@ -156,7 +156,7 @@ impl Engine {
         let is_stale =
             !is_moving && is_free(&ResyncJob, None) && pool.spaces.is_stale().await.unwrap_or_default();
         let is_for = |disk: &Disk| Some(Aim::Disk(disk.id()));
-        let begun = pool.spaces.pool().replacements();
+        let begun = pool.spaces.pool().members().replacements();
         let is_replacing = begun.iter().any(|(_, new)| is_free(&ReplaceJob, is_for(new)));
         let mut emptied = pool.spaces.drains();
         emptied.extend(pool.spaces.to_empty());

@@ -30,7 +30,7 @@ impl OpenPool {
 
     /// Takes over what is on record. Where it cannot be read, the pool has more to worry about.
     pub(crate) async fn recall_bays(&self) {
-        match self.spaces.pool().bays().await {
+        match self.spaces.pool().settings().bays().await {
             Ok(bays) => drop(self.bays.replace(bays)),
             Err(error) => tracing::warn!(pool = self.name(), %error, "the names of bays cannot be read"),
         }
@@ -48,7 +48,7 @@ impl Engine {
         let pool = self.pool_to_change(&name)?;
         let _exclusive = self.lock_for_change(&pool).await?;
         let disk = Self::find_disk(&pool, &what)?;
-        pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
+        pool.spaces.pool().log().check_writable().map_err(|error| fault::pool(&error))?;
         let bay = request.bay.trim();
         check(bay).map_err(|error| error.on(what.as_str()))?;
         let before = pool.bay_of(disk.id());
@@ -77,7 +77,7 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("{} would be noted", called_by(&disk, bay))));
         }
-        let set = pool.spaces.pool().set_bay(&disk, bay).await;
+        let set = pool.spaces.pool().settings().set_bay(&disk, bay).await;
         set.map_err(|error| fault::pool(&error).on(disk.name()))?;
         match bay {
             "" => drop(pool.bays.borrow_mut().remove(&disk.id())),

@@ -33,10 +33,11 @@ impl Domains {
                 continue;
             }
             let name = enclosure_name(text)?;
-            let known = pool.and_then(|pool| pool.domain_named(&name)).or_else(|| new.get(&name).copied());
+            let known =
+                pool.and_then(|pool| pool.settings().domain_named(&name)).or_else(|| new.get(&name).copied());
             let taken: BTreeSet<u32> = new.values().copied().collect();
             let free = || match pool {
-                Some(pool) => pool.free_domain(&taken),
+                Some(pool) => pool.settings().free_domain(&taken),
                 None => (1..).find(|number| !taken.contains(number)).unwrap_or(0),
             };
             let number = known.unwrap_or_else(free);
@@ -83,7 +84,7 @@ impl Engine {
         let _exclusive = self.lock_for_change(&pool).await?;
         let disk = Self::find_disk(&pool, &what)?;
         let inner = pool.spaces.pool();
-        inner.check_writable().map_err(|error| fault::pool(&error))?;
+        inner.log().check_writable().map_err(|error| fault::pool(&error))?;
         let wanted = request.name.as_deref().map(enclosure_name).transpose()?;
         let text = wanted.as_ref().map(ToString::to_string).unwrap_or_default();
         let domains = Domains::of(&[text], Some(inner))?;
@@ -93,7 +94,7 @@ impl Engine {
             return Ok(planned(pool.plan(Undo::NotNeeded, Vec::new()), text));
         }
         check_that_spaces_can_be(&pool, &disk, after).map_err(|error| error.on(what))?;
-        let undo = match inner.domain_name(before) {
+        let undo = match inner.settings().domain_name(before) {
             Some(old) => Undo::By(format!("dolmen disk set {name} {} --enclosure {old}", disk.slot().0)),
             None if before == 0 => Undo::By(format!("dolmen disk set {name} {} --alone", disk.slot().0)),
             None => Undo::ByNothing,
@@ -109,8 +110,8 @@ impl Engine {
         }
         let fault = |error: dolmen_pool::PoolError| fault::pool(&error).on(disk.name());
         // The name first: a disk never is in what nobody can name.
-        inner.name_domains(&domains.named).await.map_err(fault)?;
-        inner.set_fault_domain(&disk, after).await.map_err(fault)?;
+        inner.settings().name_domains(&domains.named).await.map_err(fault)?;
+        inner.membership().set_fault_domain(&disk, after).await.map_err(fault)?;
         pool.count_badly_laid().await;
         let mut change = made(plan, format!("{} is {is}", disk.name()));
         let badly = pool.laid_badly.get();
@@ -126,7 +127,7 @@ impl Engine {
 
 fn in_words(pool: &Pool, number: u32, domains: &Domains) -> String {
     let new = domains.named.iter().find(|(known, _)| *known == number).map(|(_, name)| name.clone());
-    match (number, pool.domain_name(number).or(new)) {
+    match (number, pool.settings().domain_name(number).or(new)) {
         (0, _) => "by itself".to_owned(),
         (_, Some(name)) => format!("in {name}"),
         (number, None) => format!("in fault domain {number}"),
@@ -152,7 +153,7 @@ fn check_that_spaces_can_be(pool: &OpenPool, disk: &Rc<Disk>, domain: u32) -> An
     };
     let count = |own: u32| {
         let disks = inner.disks();
-        let takers = disks.iter().filter(|other| inner.takes_rows(other));
+        let takers = disks.iter().filter(|other| inner.members().takes_rows(other));
         takers.map(|other| of(other, own)).collect::<BTreeSet<u32>>().len()
     };
     let (before, after) = (count(disk.member().fault_domain), count(domain));

@@ -30,7 +30,7 @@ fn reached_text(name: &str, at: u8, used: u64, left: u64) -> String {
 impl OpenPool {
     /// Bytes used on disks that are here, and bytes that claims may still take of them.
     fn used_and_left(&self) -> (u64, u64) {
-        let room = self.spaces.pool().room();
+        let room = self.spaces.pool().free_space().room();
         let here = room.iter().filter(|room| room.state == DiskState::Present);
         let used = here.map(|room| room.data.0.saturating_sub(room.free.0)).sum();
         let offers = self.offers();
@@ -54,13 +54,13 @@ impl OpenPool {
     /// Looks at how full the pool is, for those who ask later.
     pub(crate) async fn look_at_filling(&self) {
         if !self.filling.is_known.get()
-            && let Ok(thresholds) = self.spaces.pool().alert_at().await
+            && let Ok(thresholds) = self.spaces.pool().settings().alert_at().await
         {
             self.filling.thresholds.replace(thresholds);
             self.filling.is_known.set(true);
         }
         // Also of disks that are away: one that comes back is no growth.
-        self.filling.note(seconds_now(), self.spaces.pool().used().0);
+        self.filling.note(seconds_now(), self.spaces.pool().free_space().used().0);
     }
 
     /// That the pool is above a threshold, or will be full soon.
@@ -76,7 +76,7 @@ impl OpenPool {
             let finding = found(FindingCode::PoolNearlyFull, Health::Warning, object.clone(), text);
             findings.push(Finding { amount: at.into(), ..finding });
         }
-        let days = self.filling.days_left(seconds_now(), self.spaces.pool().used().0, left);
+        let days = self.filling.days_left(seconds_now(), self.spaces.pool().free_space().used().0, left);
         if let Some(days) = days.filter(|days| *days < DAYS_REPORTED) {
             let days = if days == 1 { "1 day".to_owned() } else { format!("{days} days") };
             let text = format!("pool {name} is full in about {days} at the pace of the last week");
@@ -92,7 +92,7 @@ impl Engine {
         let pool = self.pool_to_change(&name)?;
         let _exclusive = self.lock_for_change(&pool).await?;
         let inner = pool.spaces.pool();
-        inner.check_writable().map_err(|error| fault::pool(&error))?;
+        inner.log().check_writable().map_err(|error| fault::pool(&error))?;
         let mut after = request.percents.clone();
         after.sort_unstable();
         after.dedup();
@@ -100,7 +100,7 @@ impl Engine {
             let message = "thresholds are up to four percents from 1 to 99; nothing was changed";
             return Err(ErrorBody::new(ErrorCode::BadRequest, message).on(name));
         }
-        let before = inner.alert_at().await.map_err(|error| fault::pool(&error))?;
+        let before = inner.settings().alert_at().await.map_err(|error| fault::pool(&error))?;
         if before == after {
             let text = format!("pool {name} warns {} already", in_words(&after));
             return Ok(planned(pool.plan(Undo::NotNeeded, Vec::new()), text));
@@ -112,7 +112,7 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("pool {name} would warn {}", in_words(&after))));
         }
-        inner.set_alert_at(&after).await.map_err(|error| fault::pool(&error))?;
+        inner.settings().set_alert_at(&after).await.map_err(|error| fault::pool(&error))?;
         pool.filling.thresholds.replace(after.clone());
         pool.filling.is_known.set(true);
         Ok(made(plan, format!("pool {name} warns {}", in_words(&after))))

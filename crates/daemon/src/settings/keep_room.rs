@@ -25,8 +25,8 @@ impl Engine {
         let pool = self.pool_to_change(&name)?;
         let _exclusive = self.lock_for_change(&pool).await?;
         let inner = pool.spaces.pool();
-        inner.check_writable().map_err(|error| fault::pool(&error))?;
-        let (before, after) = (inner.keeps_room_for(), request.losses);
+        inner.log().check_writable().map_err(|error| fault::pool(&error))?;
+        let (before, after) = (inner.free_space().keeps_room_for(), request.losses);
         if after > KEEP_ROOM_FOR_MAX {
             let message =
                 format!("room for the loss of {after} disks is more than a pool keeps; nothing was changed");
@@ -51,7 +51,7 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("pool {name} would keep {}", in_words(after))));
         }
-        inner.set_keep_room_for(after).await.map_err(|error| fault::pool(&error))?;
+        inner.settings().set_keep_room_for(after).await.map_err(|error| fault::pool(&error))?;
         pool.absences.retry();
         Ok(made(plan, format!("pool {name} keeps {}", in_words(after))))
     }
@@ -59,7 +59,7 @@ impl Engine {
 
 /// What claims would find if room for so many losses were kept.
 fn offers_keeping(pool: &OpenPool, losses: u32) -> Vec<Offer> {
-    pool.spaces.pool().offers_keeping(losses)
+    pool.spaces.pool().free_space().offers_keeping(losses)
 }
 
 fn in_words(losses: u32) -> String {
@@ -94,8 +94,10 @@ async fn check_that_it_is_there(pool: &OpenPool, offers: &[Offer], losses: u32) 
         return Err(ErrorBody::new(ErrorCode::NoSpace, message).on(name.as_str()).hint(hint));
     }
     let mut disks = pool.spaces.pool().disks();
-    disks.retain(|disk| pool.spaces.pool().is_active(disk) && pool.spaces.pool().takes_rows(disk));
-    let room = pool.spaces.pool().room();
+    disks.retain(|disk| {
+        pool.spaces.pool().members().is_active(disk) && pool.spaces.pool().members().takes_rows(disk)
+    });
+    let room = pool.spaces.pool().free_space().room();
     let free = |slot| room.iter().find(|room| room.slot == slot).map_or(0, |room| room.free.0);
     disks.sort_by_key(|disk| std::cmp::Reverse(disk.data_bytes().0.saturating_sub(free(disk.slot()))));
     for disk in disks.iter().take(LOOKED_AT_MAX) {
@@ -147,7 +149,7 @@ pub(crate) fn kept_bytes(pool: &OpenPool) -> Bytes {
 impl OpenPool {
     /// For how many losses there is room: in all, and for the rows of each space that there is.
     pub(crate) fn has_room_for(&self) -> u32 {
-        let in_all = self.spaces.pool().kept_room().losses;
+        let in_all = self.spaces.pool().free_space().kept_room().losses;
         let (spaces, offers) = (self.spaces.list(), self.offers());
         let of_spaces = spaces.iter().map(|space| repairable_for(&offers, &space.spec()));
         of_spaces.fold(in_all, u32::min)
@@ -157,7 +159,7 @@ impl OpenPool {
 /// That room which is to be kept is used, by a repair, or that disks are left which rows need all of.
 pub(crate) fn room_used(open: &OpenPool) -> Option<Finding> {
     let pool = open.spaces.pool();
-    let (Kept { wanted, losses: in_all }, losses) = (pool.kept_room(), open.has_room_for());
+    let (Kept { wanted, losses: in_all }, losses) = (pool.free_space().kept_room(), open.has_room_for());
     if losses >= wanted || pool.state() != PoolState::Writable {
         return None;
     }

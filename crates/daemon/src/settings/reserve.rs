@@ -24,7 +24,7 @@ impl Engine {
         let pool = self.pool_to_change(&pool)?;
         let _exclusive = self.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
-        pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
+        pool.spaces.pool().log().check_writable().map_err(|error| fault::pool(&error))?;
         let name = format!("{}/{}", pool.name(), space.name());
         let refused = |error| fault::space(&error).on(name.as_str());
         let (before, after) = (space.reserve(), Bytes(request.bytes));

@@ -408,7 +408,7 @@ async fn scrub(pool: &OpenPool, course: &Course, note: &str) -> Answer<Outcome> 
         // What came back meanwhile was not read from its beginning, and what left not to its end.
         found.add_absent(absent_names(pool));
     };
-    let labels = noted(&spaces.pool().verify_labels().await);
+    let labels = noted(&spaces.pool().stamps().verify_labels().await);
     let is_at_end = loop {
         let is_at_end = spaces.scrub(&state.scrub, &course.progress, note_seen).await;
         let is_at_end = is_at_end.map_err(|error| fault::space(&error))?;

@@ -288,7 +288,7 @@ impl Engine {
                 pool.name()
             ))
         };
-        pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
+        pool.spaces.pool().log().check_writable().map_err(|error| fault::pool(&error))?;
         pool.spaces.check_restore(&space, &name).map_err(taken)?;
         let full = format!("{}/{name}", pool.name());
         let called = if full == old { String::new() } else { format!(" as {full}") };
@@ -306,7 +306,7 @@ impl Engine {
     pub(crate) async fn purge_trash(self: Rc<Self>, pool: String, request: PurgeTrash) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
         let _exclusive = self.lock_for_change(&pool).await?;
-        pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
+        pool.spaces.pool().log().check_writable().map_err(|error| fault::pool(&error))?;
         let spaces = spaces_to_purge(&pool, &request)?;
         let unfinished = pool.spaces.condemned();
         if spaces.is_empty() && unfinished.is_empty() {

@@ -165,7 +165,7 @@ impl Engine {
     ) -> Answer<Change> {
         let pool = self.pool_to_change(&pool)?;
         let _exclusive = self.lock_for_change(&pool).await?;
-        pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
+        pool.spaces.pool().log().check_writable().map_err(|error| fault::pool(&error))?;
         let caches = pool.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
         let cache = which(&pool.name(), &caches, request.survives)?;
         let (redundancy, name) = (cache.redundancy, name_of(&pool.name(), cache.redundancy));
@@ -205,7 +205,7 @@ impl Engine {
         let pool = self.pool_to_change(&pool)?;
         let _exclusive = self.lock_for_change(&pool).await?;
         self.check_job_room(&pool)?;
-        pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
+        pool.spaces.pool().log().check_writable().map_err(|error| fault::pool(&error))?;
         let caches = pool.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
         let cache = which(&pool.name(), &caches, request.survives)?;
         let (redundancy, name) = (cache.redundancy, name_of(&pool.name(), cache.redundancy));

@@ -92,8 +92,10 @@ impl Absences {
         spare: Option<&Disk>,
         now: Instant,
     ) -> Option<String> {
-        let limit =
-            self.limit.get().filter(|_| pool.state() == PoolState::Writable && pool.is_active(disk))?;
+        let limit = self
+            .limit
+            .get()
+            .filter(|_| pool.state() == PoolState::Writable && pool.members().is_active(disk))?;
         if let Some(why) = self.refused.borrow().get(&disk.id()) {
             let why = why.message.trim_end_matches("; nothing was changed");
             let what = match self.rebuilt.borrow().contains(&disk.id()) {

@@ -7,5 +7,5 @@ pub(crate) const FAILING_ERRORS: u64 = 10;
 
 /// Whether a disk takes part. One that failed keeps its seat in a pool that stopped for it, and takes part no more.
 pub(crate) fn is_here(disk: &Disk) -> bool {
-    disk.is_present() && !disk.has_failed()
+    disk.is_present() && !disk.absence().has_failed()
 }

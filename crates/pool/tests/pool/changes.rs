@@ -43,7 +43,7 @@ fn devices(world: &World, disks: &[Rc<SimDisk>]) -> Vec<Rc<dyn BlockDevice>> {
 /// Clients that raise their counters, and checkpoints as often as they can be had, for as long as the process lives.
 async fn change_and_checkpoint(pool: Rc<Pool>, seams: Seams, committed: Rc<[Cell<u64>; CLIENTS]>) {
     let owner: Rc<dyn TableOwner> = Rc::new(NoTables);
-    pool.set_table_owner(Rc::downgrade(&owner));
+    pool.log().set_table_owner(Rc::downgrade(&owner));
     for number in 0..CLIENTS {
         let (pool, committed) = (Rc::clone(&pool), Rc::clone(&committed));
         let client = async move {
@@ -98,7 +98,7 @@ fn a_checkpoint_includes_every_change_that_it_trims() {
                 let pool = open(&seams, host, candidates, &mode).await.unwrap().pool;
                 let mut values = Vec::new();
                 for number in 0..CLIENTS {
-                    let value = pool.get(&counter(number)).await.unwrap();
+                    let value = pool.map().get(&counter(number)).await.unwrap();
                     let next = value.and_then(|value| value.try_into().ok()).map_or(1, u64::from_le_bytes);
                     values.push(next - 1);
                 }

@@ -33,13 +33,14 @@ fn a_record_that_rotted_on_its_only_copy_stops_the_pool() {
             let arbiter = MemoryArbiter::new(HostId([1; 16]));
             let pool = create(&seams, arbiter, &[attached], &options).await.unwrap().pool;
             for number in 0..8u8 {
-                pool.append_blocks(&[number; 64], Wait::Durable).await.unwrap();
+                pool.log().append_blocks(&[number; 64], Wait::Durable).await.unwrap();
             }
             if is_corrupt {
                 CORRUPT.for_each(|block| disk.rot(METADATA_AT + block * BLOCK_BYTES + 100, 3));
             }
             let mut seen = 0;
             let visited = pool
+                .log()
                 .recorded_blocks(|_| {
                     seen += 1;
                     Ok(())

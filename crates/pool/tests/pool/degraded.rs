@@ -41,13 +41,13 @@ async fn fill(pool: Rc<Pool>, mut random: Random) -> usize {
     let copies = 2 + u32::try_from(random.below(2)).unwrap();
     let width = if random.below(2) == 0 { Width::Auto } else { Width::Columns(1) };
     let request = Request::new(Resiliency::Striped { copies }, width, ROW, Bytes::kib(64)).unwrap();
-    let members = pool.offers_with_absent(Purpose::Claim);
+    let members = pool.free_space().offers_with_absent(Purpose::Claim);
     let domains: BTreeSet<DomainId> = members.iter().map(|offer| offer.domain).collect();
     let domain = |slot: DiskSlot| members.iter().find(|offer| offer.slot == slot).unwrap().domain;
     let units = slab_units(ROW);
     let mut degraded = 0;
     loop {
-        let before = pool.offers_with_absent(Purpose::Claim);
+        let before = pool.free_space().offers_with_absent(Purpose::Claim);
         let mut change = pool.change(Purpose::Claim).await;
         let Ok((placement, claims)) = change.place(&request, slab_units, |_| 0) else { break };
         assert_eq!(placement.slabs.len(), claims.len());
@@ -70,13 +70,13 @@ async fn fill(pool: Rc<Pool>, mut random: Random) -> usize {
         }
         let taken: u64 = placement.slabs.iter().map(|slab| slab.units).sum();
         let free = |offers: &[Offer]| offers.iter().map(|offer| offer.free_units).sum::<u64>();
-        assert_eq!(free(&before) - free(&pool.offers_with_absent(Purpose::Claim)), taken);
+        assert_eq!(free(&before) - free(&pool.free_space().offers_with_absent(Purpose::Claim)), taken);
         degraded += usize::from(placement.slabs.iter().any(|slab| !is_here(&pool, slab.slot)));
         change.commit().await.unwrap();
     }
-    let left = pool.offers_with_absent(Purpose::Claim);
+    let left = pool.free_space().offers_with_absent(Purpose::Claim);
     assert!(copies > 2 || !could_place(&left, &pool, units), "refused, with room: {left:?}");
-    for room in pool.room() {
+    for room in pool.free_space().room() {
         let whole = Extent::of(pool.disk(room.slot).unwrap().member().capacity).unwrap();
         assert!(
             room.free.0 / ALLOCATION_UNIT_BYTES >= whole.unit_count() / 16,
@@ -143,7 +143,7 @@ fn of_a_pool_that_stopped_for_its_disks_each_of_them_has_failed() {
                 create(&seams, arbiter, &attached, &options).await.unwrap().pool
             })
             .unwrap();
-        assert!(pool.disks().iter().all(|disk| !disk.has_failed()));
+        assert!(pool.disks().iter().all(|disk| !disk.absence().has_failed()));
         disks.iter().for_each(|disk| disk.vanish());
         let stopped = Rc::clone(&pool);
         let reported = async move {
@@ -154,7 +154,7 @@ fn of_a_pool_that_stopped_for_its_disks_each_of_them_has_failed() {
         };
         world.run(reported).unwrap();
         assert!(matches!(pool.state(), PoolState::Latched(_)));
-        let is_here = |disk: &Rc<dolmen_pool::Disk>| disk.is_present() && !disk.has_failed();
+        let is_here = |disk: &Rc<dolmen_pool::Disk>| disk.is_present() && !disk.absence().has_failed();
         let here: Vec<String> = pool.disks().into_iter().filter(is_here).map(|disk| disk.name()).collect();
         assert_eq!(here, [""; 0], "of {count}");
     }

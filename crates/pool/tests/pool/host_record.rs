@@ -147,9 +147,9 @@ impl Bench {
     fn opened(&self, mode: OpenMode) -> Result<(BTreeSet<usize>, u8, PoolState), OpenError> {
         let found = self.run(async move |lab| {
             let pool = lab.open(mode).await?.pool;
-            let old = pool.disks().into_iter().filter(|disk| disk.is_left_out_as_old());
+            let old = pool.disks().into_iter().filter(|disk| disk.absence().is_left_out_as_old());
             let old = old.map(|disk| usize::from(disk.slot().0)).collect();
-            let kept = pool.get(&keys::space(SpaceId(9))).await.unwrap().unwrap();
+            let kept = pool.map().get(&keys::space(SpaceId(9))).await.unwrap().unwrap();
             Ok((old, kept[0], pool.state()))
         });
         self.world.kill();

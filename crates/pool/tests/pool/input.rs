@@ -422,7 +422,7 @@ fn a_voter_whose_metadata_area_is_too_small_loses_its_vote() {
             let name = "tank".parse().unwrap();
             let options = CreateOptions { name, overwrite: Vec::new(), fault_domains: Vec::new() };
             let pool = create(&seams, first, &devices, &options).await.unwrap().pool;
-            assert_eq!(pool.voters().len(), 3);
+            assert_eq!(pool.members().voters().len(), 3);
             pool.close().await.unwrap();
             let Ok(Contents::Member { mut label, .. }) = look(&seams, devices[2].as_ref()).await else {
                 panic!("a member")
@@ -444,10 +444,10 @@ fn a_voter_whose_metadata_area_is_too_small_loses_its_vote() {
             open_as(&alone, OpenMode::Read).await.unwrap();
             for _ in 0..2 {
                 let pool = open_as(&all, OpenMode::Write).await.unwrap().pool;
-                let small = pool.find_disk("disk2").unwrap();
-                assert!(small.is_present() && !pool.voters().contains(&small.id()));
-                pool.tend_voters().await.unwrap();
-                assert_eq!(pool.voters().len(), 2);
+                let small = pool.members().find_disk("disk2").unwrap();
+                assert!(small.is_present() && !pool.members().voters().contains(&small.id()));
+                pool.voter_tender().tend().await.unwrap();
+                assert_eq!(pool.members().voters().len(), 2);
                 pool.close().await.unwrap();
             }
         })
@@ -477,10 +477,10 @@ fn a_small_fast_disk_does_not_decide_the_length_of_the_map() {
                 let voters: Vec<u16> = pool
                     .disks()
                     .iter()
-                    .filter(|disk| pool.voters().contains(&disk.id()))
+                    .filter(|disk| pool.members().voters().contains(&disk.id()))
                     .map(|disk| disk.slot().0)
                     .collect();
-                (voters, pool.metadata_bytes().1)
+                (voters, pool.identity().metadata_bytes().1)
             })
             .unwrap()
     };

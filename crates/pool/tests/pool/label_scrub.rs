@@ -66,7 +66,7 @@ fn verify_after(damaged: usize, damage: Damage) -> bool {
                 fault_domains: Vec::new(),
             };
             let pool = create(&seams, Rc::clone(&host), &devices, &options).await.unwrap().pool;
-            assert!(pool.verify_labels().await.is_empty(), "{what}: all is well");
+            assert!(pool.stamps().verify_labels().await.is_empty(), "{what}: all is well");
             let turned = |at: u64| disks[damaged].rot(at + 100, 3);
             match damage {
                 Damage::Bit(at) => turned(at),
@@ -75,14 +75,14 @@ fn verify_after(damaged: usize, damage: Damage) -> bool {
             let device = devices[damaged].as_ref();
             let is_readable = matches!(look(&seams, device).await.unwrap(), Contents::Member { .. });
             assert_eq!(is_readable, !matches!(damage, Damage::AllBits), "{what}");
-            let found = pool.verify_labels().await;
+            let found = pool.stamps().verify_labels().await;
             let is_found = !found.is_empty();
             assert!(
                 found.iter().all(|found| found.is_mended && found.disk.name() == format!("disk{damaged}")),
                 "{what}"
             );
             assert_eq!(damaged_copies(&seams, device).await, 0, "{what}");
-            assert!(pool.verify_labels().await.is_empty(), "{what}: nothing is left");
+            assert!(pool.stamps().verify_labels().await.is_empty(), "{what}: nothing is left");
             pool.close().await.unwrap();
             drop(pool);
             let found = discover(&seams, &devices).await;

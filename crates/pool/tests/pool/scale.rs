@@ -50,7 +50,7 @@ fn fill(world: &World, disks: &[Rc<SimDisk>], arbiter: &Rc<MemoryArbiter>) {
         let options =
             CreateOptions { name: "tank".parse().unwrap(), overwrite: Vec::new(), fault_domains: Vec::new() };
         let pool = create(&seams, host, &devices, &options).await.unwrap().pool;
-        let log = pool.metadata_bytes().0.0;
+        let log = pool.identity().metadata_bytes().0.0;
         let rows = ROWS.min(log / 4 / 300 / ROWS_OF_A_CHANGE * ROWS_OF_A_CHANGE);
         for first in (0..rows).step_by(ROWS_OF_A_CHANGE as usize) {
             let mut change = pool.change(Purpose::Release).await;
@@ -61,7 +61,7 @@ fn fill(world: &World, disks: &[Rc<SimDisk>], arbiter: &Rc<MemoryArbiter>) {
         }
         let left = log / 4 * 3 - rows * 300;
         for _ in 0..left / (RECORD_BYTES as u64 + 8192) {
-            pool.append_blocks(&vec![0x5a; RECORD_BYTES], Wait::Written).await.unwrap();
+            pool.log().append_blocks(&vec![0x5a; RECORD_BYTES], Wait::Written).await.unwrap();
         }
     };
     world.run(body).unwrap();
@@ -87,7 +87,7 @@ fn opening_of(profiles: Vec<DiskProfile>) -> Duration {
             let host = arbiter as Rc<dyn Arbiter>;
             let opened =
                 open(&seams, host, candidates, &OpenOptions { mode: OpenMode::Write }).await.unwrap();
-            (opened.blocks.len(), opened.pool.metadata_bytes().0)
+            (opened.blocks.len(), opened.pool.identity().metadata_bytes().0)
         })
         .unwrap();
     let took = Duration::from_nanos(world.now().0 - begun.0);

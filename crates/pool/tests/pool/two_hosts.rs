@@ -341,7 +341,7 @@ fn a_pool_is_whole_wherever_its_heartbeat_is_cut() {
         let host = Host { seams: scene.world.seams(), arbiter: first.arbiter.snapshot(), devices };
         let body = async move {
             let opened = host.open(OpenMode::Write).await.unwrap();
-            let kept = opened.pool.get(&keys::space(dolmen_units::SpaceId(9))).await.unwrap();
+            let kept = opened.pool.map().get(&keys::space(dolmen_units::SpaceId(9))).await.unwrap();
             assert_eq!(kept, Some(vec![1]));
         };
         scene.world.run(body).unwrap();
@@ -489,7 +489,7 @@ fn a_pool_that_is_open_elsewhere_is_read_with_labels_of_one_stamp() {
             .pool
             .disks()
             .iter()
-            .filter(|disk| disk.is_left_out_as_old())
+            .filter(|disk| disk.absence().is_left_out_as_old())
             .map(|disk| disk.name())
             .collect();
         assert!(old.is_empty(), "sound disks are called old: {old:?}");

@@ -419,7 +419,7 @@ impl Spaces {
         progress: &Progress,
     ) -> Result<(), SpaceError> {
         let space = Rc::clone(cache.space());
-        self.pool().check_writable()?;
+        self.pool().log().check_writable()?;
         let mut declared_lost = cache.retire_from(size.0 / space.row_bytes());
         cache.empty_retiring(progress).await?;
         let _exclusive = space.spec_mutex.take().await;

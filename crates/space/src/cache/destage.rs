@@ -599,7 +599,7 @@ impl Cache {
         }
         let rows: Vec<Rc<Row>> = rows.into_values().collect();
         shared.commit_absences_of(rows.iter()).await?;
-        let attachments = pool.attachments();
+        let attachments = pool.members().attachments();
         let mut writes = Vec::new();
         for Outgoing { row, column, stripe, content } in self.pieces_of(prepared) {
             row.with_slabs(column, |slabs| {
@@ -625,10 +625,10 @@ impl Cache {
             pool.exclude(slot, ExcludeReason::MissedWrite).await?;
         }
         if rows.iter().any(|row| row.shape.unit() == Unit::Stripe) || !mutation!(CopiesNotFlushed) {
-            pool.flush_disks().await?;
+            pool.flusher().flush_disks().await?;
         }
         // One that left and came back may have lost what it was given.
-        let mut stayed = pool.attachments();
+        let mut stayed = pool.members().attachments();
         stayed.retain(|slot, seating| attachments.get(slot) == Some(seating));
         let stayed: BTreeSet<DiskSlot> = stayed.into_keys().collect();
         shared.commit_missed_pages(&rows, &stayed).await?;

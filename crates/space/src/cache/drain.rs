@@ -69,7 +69,7 @@ fn is_fill(percent: u8) -> bool {
 }
 
 async fn number(pool: &Pool, cache: SpaceId, which: u64) -> Result<Option<u64>, SpaceError> {
-    let value = pool.get(&keys::setting(cache, which)).await?;
+    let value = pool.map().get(&keys::setting(cache, which)).await?;
     Ok(value.and_then(|value| value.try_into().ok()).map(u64::from_le_bytes))
 }
 

@@ -245,7 +245,7 @@ impl Cache {
     /// Blocks that can be filled.
     pub(crate) fn free(&self) -> u64 {
         let whole = u64::from(self.segment_blocks());
-        let lacks_disks = self.shared().pool.lacks_disks();
+        let lacks_disks = self.shared().pool.members().lacks_disks();
         let of = |segment: &Segment| match segment.state {
             _ if segment.is_retiring => 0,
             // It waits for disks.
@@ -273,7 +273,7 @@ impl Cache {
 
     /// Versions that there may be: so that the log can say all of them again, with those of other caches.
     pub(crate) fn versions_max(&self) -> u64 {
-        let (log, _) = self.shared().pool.metadata_bytes();
+        let (log, _) = self.shared().pool.identity().metadata_bytes();
         log.0 / RELOG_SHARE / RELOG_BYTES / self.shared().cache_count().max(1)
     }
 

@@ -63,7 +63,7 @@ impl Space {
     #[pooled]
     pub(crate) async fn store_with_parity(&self, at: u64, data: &Bytes_) -> Result<(), SpaceError> {
         // Nothing is claimed for what cannot be written.
-        self.shared.pool.wait_for_log().await?;
+        self.shared.pool.log().wait_for_room().await?;
         let _request = self.forming.request();
         let entering = self.forming.begin();
         let stream = self.follow(at, data.len() as u64).await?;

@@ -264,7 +264,7 @@ impl Spaces {
         let is_flushed = healed == noting.healed || mutation!(ScrubCheckpointUnflushed);
         if !is_flushed && self.shared.may_write() {
             // Power that fails would bring back what was mended, and nothing reads it again before the next scrub.
-            self.pool().flush_disks().await?;
+            self.pool().flusher().flush_disks().await?;
         }
         let mut seen = scrub.seen.take();
         seen.healed = healed.saturating_sub(noting.healed);

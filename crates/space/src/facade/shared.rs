@@ -487,7 +487,7 @@ impl Shared {
 
     /// Appends a record of blocks to the log.
     pub(crate) async fn record(&self, body: &[u8], wait: Wait) -> Result<Lsn, PoolError> {
-        let lsn = self.pool.append_blocks(body, wait).await?;
+        let lsn = self.pool.log().append_blocks(body, wait).await?;
         self.recorded.set(self.recorded.get().max(lsn.next()));
         Ok(lsn)
     }
@@ -539,8 +539,8 @@ impl Shared {
 
     /// Waits until a write may begin: the log has room, and not too much is unflushed. Called without any lock or ticket.
     pub(crate) async fn gate(&self) -> Result<(), SpaceError> {
-        self.pool.wait_for_log().await?;
-        let (log, _) = self.pool.metadata_bytes();
+        self.pool.log().wait_for_room().await?;
+        let (log, _) = self.pool.identity().metadata_bytes();
         if self.unflushed_blocks.get() > UNFLUSHED_BLOCKS_MAX.min(log.0 / RESTAMP_SHARE / 44) {
             self.flush().await?;
         }
@@ -550,7 +550,7 @@ impl Shared {
     /// Keeps the room in the log that the record of so many blocks takes, and the mark of a flush behind it, as long as what is
     /// returned lives. Called as [`gate`](Self::gate).
     pub(crate) async fn room_for(&self, blocks: u32) -> Result<LogRoom<'_>, SpaceError> {
-        Ok(self.pool.log_room(Bytes(2 * BLOCK_BYTES + u64::from(blocks) * RECORDED_BYTES)).await?)
+        Ok(self.pool.log().reserve(Bytes(2 * BLOCK_BYTES + u64::from(blocks) * RECORDED_BYTES)).await?)
     }
 
     /// Makes every write that was acknowledged before this call durable.
@@ -567,20 +567,20 @@ impl Shared {
         loop {
             let limit = self.tickets.next();
             let interval = self.tickets.next_interval();
-            let cut = self.pool.cut()?;
+            let cut = self.pool.log().cut()?;
             if !mutation!(FlushWaitsForNone) {
                 self.tickets.wait_below(limit).await;
             }
-            self.pool.written_below(cut).await?;
+            self.pool.log().written_below(cut).await?;
             if mutation!(MarkBeforeFlush) {
-                self.pool.mark_durable(cut).await?;
+                self.pool.log().mark_durable(cut).await?;
             }
-            self.pool.flush_disks().await?;
+            self.pool.flusher().flush_disks().await?;
             if self.restamp().await? {
                 continue;
             }
             if !mutation!(MarkBeforeFlush) && (!self.recovering.get() || mutation!(RecoveryNotFinal)) {
-                self.pool.mark_durable(cut).await?;
+                self.pool.log().mark_durable(cut).await?;
             }
             // In recovery nothing is marked; it ends with a flush of its own, whose ticket is a later one.
             self.forget_durable(limit);

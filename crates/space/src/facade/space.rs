@@ -279,7 +279,7 @@ impl Space {
                 return Ok(row.clone());
             }
             let drops = self.drops.get();
-            let value = self.shared.pool.get(&keys::row(self.id, index)).await?;
+            let value = self.shared.pool.map().get(&keys::row(self.id, index)).await?;
             // What somebody else made of the row meanwhile is in memory, unless it was dropped again.
             if self.drops.get() == drops {
                 break value.map(|value| self.parse_row(index, &value)).transpose()?;
@@ -577,7 +577,7 @@ impl Space {
         const STEP: usize = 256;
         let mut from = 0;
         loop {
-            let found = self.shared.pool.scan(keys::rows(self.id, from..u64::MAX), STEP).await?;
+            let found = self.shared.pool.map().scan(keys::rows(self.id, from..u64::MAX), STEP).await?;
             let count = found.len();
             for (key, value) in found {
                 let (_, _, index) = keys::parts(&key);

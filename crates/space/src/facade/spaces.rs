@@ -80,7 +80,7 @@ impl Spaces {
         let shared = Shared::new(Rc::clone(&pool));
         shared.clients.set(clients);
         let (mut spaces, mut unfinished) = (BTreeMap::new(), Vec::new());
-        for (key, value) in pool.scan(keys::all(keys::Kind::Space), usize::MAX).await? {
+        for (key, value) in pool.map().scan(keys::all(keys::Kind::Space), usize::MAX).await? {
             let (_, id, _) = keys::parts(&key);
             let (spec, standing, layouts) =
                 SpaceSpec::parse(&value).ok_or_else(|| dolmen_pool::PoolError::Corrupt {
@@ -88,7 +88,7 @@ impl Spaces {
                     what: format!("an impossible space {id}"),
                 })?;
             let space = Space::new(Rc::clone(&shared), SpaceId(id), spec, layouts)?;
-            let count = pool.get(&keys::row_count(SpaceId(id))).await?;
+            let count = pool.map().get(&keys::row_count(SpaceId(id))).await?;
             space.row_count.set(count.and_then(|count| count.try_into().ok()).map_or(0, u64::from_le_bytes));
             if !is_hidden(space.id()) {
                 space.load_reserve(&pool).await?;
@@ -115,7 +115,7 @@ impl Spaces {
         let this = Rc::new(Self { shared, spaces, caches, cache_mutex, recovery, left });
         this.note_minimums();
         if this.shared.may_write() {
-            pool.start_voter_tender();
+            pool.voter_tender().start();
             this.finish_stripes().await?;
             this.finish(&unfinished).await;
         }
@@ -213,9 +213,10 @@ impl Spaces {
     /// [`SpaceError`] names what there is too little of.
     pub(crate) fn check_disks(&self, spec: &SpaceSpec) -> Result<Request, SpaceError> {
         let request = spec.check()?;
-        let takes = |disk: &Rc<Disk>| disk.is_present() && self.pool().role_of(disk).is_none();
+        let takes = |disk: &Rc<Disk>| disk.is_present() && self.pool().members().role_of(disk).is_none();
         let disks = self.pool().disks().into_iter().filter(takes);
-        let mut domains: Vec<_> = disks.filter_map(|disk| self.pool().domain_of(disk.slot())).collect();
+        let mut domains: Vec<_> =
+            disks.filter_map(|disk| self.pool().members().domain_of(disk.slot())).collect();
         domains.sort_unstable();
         domains.dedup();
         let needed = spec.domains_needed(request.resiliency().minimum_disks());
@@ -232,7 +233,8 @@ impl Spaces {
     /// Refuses a space that survives the loss of as many disks as carry the metadata, where there will not be more of these:
     /// the others are too small for it.
     fn check_voters(&self, spec: &SpaceSpec) -> Result<(), SpaceError> {
-        let (small, found) = (self.pool().too_small_to_vote(), self.pool().voters().len());
+        let (small, found) =
+            (self.pool().voter_tender().too_small_to_vote(), self.pool().members().voters().len());
         let redundancy = usize::from(spec.resiliency.losses());
         if small.is_empty() || redundancy == 0 || found > redundancy {
             return Ok(());
@@ -241,15 +243,15 @@ impl Spaces {
             what: spec.resiliency.to_string(),
             found,
             small: small.iter().map(|disk| disk.name()).collect::<Vec<_>>().join(", "),
-            area: self.pool().voter_metadata_min(),
+            area: self.pool().identity().voter_metadata_min(),
         })
     }
 
     /// Refuses a space whose rows need disks that have to be left for their repair.
     fn check_repairable(&self, spec: &SpaceSpec) -> Result<(), SpaceError> {
         let units = spec.resiliency.slab_units(spec.interleave);
-        let losses = self.pool().keeps_room_for();
-        let offers = self.pool().offers_keeping(losses);
+        let losses = self.pool().free_space().keeps_room_for();
+        let offers = self.pool().free_space().offers_keeping(losses);
         if Placer::new(spec.check()?, units).repairable(&offers) >= losses {
             return Ok(());
         }
@@ -264,7 +266,7 @@ impl Spaces {
     pub(crate) fn rows_that_fit(&self, spec: &SpaceSpec) -> Result<u64, SpaceError> {
         let units = spec.resiliency.slab_units(spec.interleave);
         let first = self.claimed_first(spec.write_cache())?;
-        let rotation = self.pool().next_in_order() + first.rows.len() as u64;
+        let rotation = self.pool().free_space().next_in_order() + first.rows.len() as u64;
         Ok(Placer::new(spec.check()?, units).usable_from(&first.left, rotation).rows)
     }
 
@@ -278,12 +280,12 @@ impl Spaces {
 
     /// The write cache of this redundancy, if it is needed and not there.
     fn claimed_first(&self, write_cache: Option<u8>) -> Result<WriteCacheRows, SpaceError> {
-        let offers = self.pool().offers(Purpose::Claim);
+        let offers = self.pool().free_space().offers(Purpose::Claim);
         let is_missing = |redundancy: &u8| !self.caches.borrow().contains_key(redundancy);
         let Some(redundancy) = write_cache.filter(is_missing) else {
             return Ok(WriteCacheRows { rows: Vec::new(), left: offers });
         };
-        let rotation = self.pool().next_in_order();
+        let rotation = self.pool().free_space().next_in_order();
         let is_fast = |slot| is_fast(self.pool(), slot);
         let cache = write_cache_rows(&offers, redundancy, self.data_bytes(), rotation, is_fast);
         Ok(cache.map_err(|source| PoolError::NoSpace { name: self.pool().name().clone(), source })?)
@@ -394,7 +396,7 @@ impl Spaces {
             // Those that cannot be finished come again behind the others; once each of them was tried is enough.
             let mut left = cache.unfinished.borrow().len();
             while left > 0 {
-                match self.pool().wait_for_log().await {
+                match self.pool().log().wait_for_room().await {
                     // They wait for room there as well.
                     Err(PoolError::LogOccupied { .. } | PoolError::MetadataFull { .. }) => return Ok(()),
                     other => other?,
@@ -662,7 +664,7 @@ impl Spaces {
     /// [`SpaceError`].
     #[pooled]
     pub async fn stale_rows(&self) -> Result<Vec<(SpaceId, u64)>, SpaceError> {
-        let found = self.pool().scan(keys::all(keys::Kind::Stale), usize::MAX).await?;
+        let found = self.pool().map().scan(keys::all(keys::Kind::Stale), usize::MAX).await?;
         let mut rows: Vec<(SpaceId, u64)> = found
             .iter()
             .map(|(key, _)| {
@@ -710,7 +712,7 @@ impl Spaces {
     #[pooled]
     pub async fn is_stale(&self) -> Result<bool, SpaceError> {
         for disk in self.pool().disks().iter().filter(|disk| disk.is_present()) {
-            if !self.pool().scan(keys::stale_on(disk.slot()), 1).await?.is_empty() {
+            if !self.pool().map().scan(keys::stale_on(disk.slot()), 1).await?.is_empty() {
                 return Ok(true);
             }
         }
@@ -805,7 +807,7 @@ impl Spaces {
         overwrite: &[String],
         fault_domain: u32,
     ) -> Result<Rc<Disk>, SpaceError> {
-        Ok(self.pool().add_device(device, overwrite, fault_domain).await?)
+        Ok(self.pool().membership().add_device(device, overwrite, fault_domain).await?)
     }
 
     /// Takes a device that belongs to the pool and was away back in; [`resync`](Self::resync) brings it up to date.
@@ -816,14 +818,14 @@ impl Spaces {
     pub async fn rejoin(&self, device: Rc<dyn BlockDevice>) -> Result<Rc<Disk>, SpaceError> {
         // Blocks that no flush had covered when it left are recorded again before it counts as a copy; so it has to have
         // left before that.
-        let absent = self.pool().absent_member(device.as_ref()).await?;
+        let absent = self.pool().membership().absent_member(device.as_ref()).await?;
         self.shared.force_flush().await?;
         // A write-back that passed the disk over has marked its slabs stale when it has ended, and not before.
         self.pool().checkpoint().await?;
         if absent.old.is_some() && !mutation!(OldImageAsAbsent) {
             self.distrust(absent.disk.slot()).await?;
         }
-        let disk = self.pool().readmit(device, &absent).await?;
+        let disk = self.pool().membership().readmit(device, &absent).await?;
         self.decide_what_waited().await?;
         Ok(disk)
     }

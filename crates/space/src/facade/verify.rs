@@ -260,7 +260,7 @@ impl Spaces {
         }
         for disk in self.pool().disks() {
             let slabs = used.remove(&disk.slot());
-            let free = self.pool().free_runs(disk.slot());
+            let free = self.pool().free_space().free_runs(disk.slot());
             if slabs.is_none() && free.is_none() {
                 // It joins just now, or is about to be struck.
                 continue;

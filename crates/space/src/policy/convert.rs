@@ -104,7 +104,7 @@ impl Spaces {
         space: &Space,
         without: DiskSlot,
     ) -> Result<ConversionForecast, SpaceError> {
-        let mut offers = self.pool().offers(Purpose::Move);
+        let mut offers = self.pool().free_space().offers(Purpose::Move);
         offers.retain(|offer| offer.slot != without);
         self.forecast_narrowing_to(space, without, &mut offers).await
     }
@@ -120,10 +120,11 @@ impl Spaces {
         without: DiskSlot,
         offers: &mut [Offer],
     ) -> Result<ConversionForecast, SpaceError> {
-        let mut claims = self.pool().offers(Purpose::Claim);
+        let mut claims = self.pool().free_space().offers(Purpose::Claim);
         claims.retain(|offer| offer.slot != without);
         let placer = placer_of(&space.spec())?.no_wider_than_claims(&claims);
-        let (rotation, mut forecast) = (self.pool().next_in_order(), ConversionForecast::default());
+        let (rotation, mut forecast) =
+            (self.pool().free_space().next_in_order(), ConversionForecast::default());
         space
             .for_each_record(|index, record| {
                 if !record.columns.iter().flatten().any(|slab| slab.disk == without) {
@@ -156,7 +157,7 @@ impl Spaces {
         let mut offers = self.offers_with_cache(spec.write_cache())?;
         offers.extend_from_slice(more);
         let (rotation, number, leaving) =
-            (self.pool().next_in_order(), space.number_of(to), self.leaving_slots());
+            (self.pool().free_space().next_in_order(), space.number_of(to), self.leaving_slots());
         let mut forecast = ConversionForecast::default();
         space
             .for_each_record(|index, record| {
@@ -379,7 +380,7 @@ impl Spaces {
     /// Disks that are to hold nothing, and have no other in their place.
     fn leaving_slots(&self) -> Vec<DiskSlot> {
         let disks = self.pool().disks().into_iter();
-        disks.filter(|disk| self.pool().is_to_be_empty(disk)).map(|disk| disk.slot()).collect()
+        disks.filter(|disk| self.pool().members().is_to_be_empty(disk)).map(|disk| disk.slot()).collect()
     }
 
     /// Claims a conversion shadow for a row, if it needs one.
@@ -403,12 +404,12 @@ impl Spaces {
         // A shadow row has the number of its row for as long as there is one: such a row moves, and with it what its shadow row
         // holds.
         if is_like(before, to) && row.shadow().is_none() {
-            let mut offers = self.pool().offers(Purpose::Move);
+            let mut offers = self.pool().free_space().offers(Purpose::Move);
             let record = row.record();
             release(&mut offers, &record);
-            let claims = self.pool().offers(Purpose::Claim);
+            let claims = self.pool().free_space().offers(Purpose::Claim);
             let placer = placer_of(&space.spec())?.no_wider_than_claims(&claims);
-            let placed = placer.place(&offers, self.pool().next_in_order());
+            let placed = placer.place(&offers, self.pool().free_space().next_in_order());
             let leaving = self.leaving_slots();
             if placed.is_ok_and(|placed| is_as_wanted(&record, (before, to), &placed, &leaving)) {
                 return Ok(Begun::AsWanted(row));
@@ -516,7 +517,7 @@ impl Spaces {
         // Shadow rows of rows that no longer exist. Where it was turned round, rows that never moved may have theirs still.
         let shadows = space.shadows.space().filter(|shadows| shadows.layouts.get().now != layouts.now);
         if let Some(shadows) = &shadows
-            && !self.pool().scan(keys::rows(shadows.id(), 0..u64::MAX), 1).await?.is_empty()
+            && !self.pool().map().scan(keys::rows(shadows.id(), 0..u64::MAX), 1).await?.is_empty()
         {
             return Ok(false);
         }

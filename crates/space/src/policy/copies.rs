@@ -54,7 +54,7 @@ impl Cache {
             if slabs.len() <= self.copies() {
                 return wanted.count();
             }
-            wanted.map(|slab| pool.destination(slab.disk)).collect::<BTreeSet<DiskSlot>>().len()
+            wanted.map(|slab| pool.members().destination(slab.disk)).collect::<BTreeSet<DiskSlot>>().len()
         })
     }
 
@@ -119,7 +119,7 @@ impl Cache {
             disk.is_some_and(|disk| disk.member().state == MemberState::Active) && !is_used(*slot)
         };
         // What is being replaced goes where all of it goes.
-        let successors = away.iter().map(|slab| (slab.disk, pool.destination(slab.disk)));
+        let successors = away.iter().map(|slab| (slab.disk, pool.members().destination(slab.disk)));
         if let Some(found) = successors.into_iter().find(|(from, to)| from != to && is_fit(to)) {
             return Some(found);
         }
@@ -127,20 +127,20 @@ impl Cache {
         let kept: BTreeSet<DomainId> = slabs
             .iter()
             .filter(|slab| slab.present(pool).is_some())
-            .filter_map(|slab| pool.domain_of(pool.destination(slab.disk)))
+            .filter_map(|slab| pool.members().domain_of(pool.members().destination(slab.disk)))
             .collect();
-        let all = pool.offers_with_absent(Purpose::Move);
+        let all = pool.free_space().offers_with_absent(Purpose::Move);
         let domains: BTreeSet<DomainId> = all.iter().map(|offer| offer.domain).collect();
         let keeps_apart = domains.len() >= self.copies();
         let units = row.map(0).units();
-        let fit = pool.offers(Purpose::Move).into_iter().filter(|offer| {
+        let fit = pool.free_space().offers(Purpose::Move).into_iter().filter(|offer| {
             is_fit(&offer.slot)
-                && !slabs.iter().any(|slab| pool.destination(slab.disk) == offer.slot)
+                && !slabs.iter().any(|slab| pool.members().destination(slab.disk) == offer.slot)
                 && offer.claimable_units() >= units
                 && !(keeps_apart && kept.contains(&offer.domain))
         });
         let best = fit.max_by_key(|offer| {
-            let fitness = Reverse(pool.ailment_of(offer.slot));
+            let fitness = Reverse(pool.members().ailment_of(offer.slot));
             (fitness, is_fast(pool, offer.slot), offer.claimable_units(), offer.slot)
         });
         Some((from, best?.slot))
@@ -164,7 +164,7 @@ impl Cache {
             let tried_under = self.shared().pool.epoch().number;
             let brought = self.bring_row(&row).await;
             if let Err(error) = &brought {
-                self.shared().pool.check_writable()?;
+                self.shared().pool.log().check_writable()?;
                 tracing::warn!(pool = %self.shared().pool.name(), row = row.index, error = %in_one_line(error),
                     "copies of a row of the write cache cannot be brought to another disk now");
             }

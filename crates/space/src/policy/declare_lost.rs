@@ -73,13 +73,13 @@ enum Exchanged {
 
 /// The columns of a row that are to be given up; none where they can be had, or may be.
 fn columns_to_declare_lost(pool: &Pool, record: &RowRecord) -> Vec<usize> {
-    let columns = missing(pool, record, |disk| pool.is_declared_lost(disk));
+    let columns = missing(pool, record, |disk| pool.members().is_declared_lost(disk));
     let is_decodable = record.row_shape().decodable_without(columns.iter().copied());
     if is_decodable { Vec::new() } else { columns }
 }
 
 fn is_lost_with_its_disk(pool: &Pool, slab: &Slab) -> bool {
-    pool.disk(slab.disk).is_some_and(|disk| !disk.is_present() && pool.is_declared_lost(&disk))
+    pool.disk(slab.disk).is_some_and(|disk| !disk.is_present() && pool.members().is_declared_lost(&disk))
 }
 
 impl Spaces {
@@ -91,7 +91,7 @@ impl Spaces {
     #[pooled]
     pub async fn declare_rows_lost(&self, progress: &Progress) -> Result<DeclaredLost, SpaceError> {
         let mut declared_lost = DeclaredLost::default();
-        self.pool().take_back_returned().await?;
+        self.pool().membership().take_back_returned().await?;
         // What was acknowledged and is out of reach is left in doubt by then, and nothing is on its way there.
         self.shared.force_flush().await?;
         self.end_what_has_begun().await?;

@@ -61,7 +61,7 @@ impl Spaces {
         progress: &Progress,
     ) -> Result<Emptied, SpaceError> {
         self.end_what_has_begun().await?;
-        let goes_on = || is_wanted() && self.pool().is_active(disk) && disk.is_present();
+        let goes_on = || is_wanted() && self.pool().members().is_active(disk) && disk.is_present();
         let moved =
             self.move_off(disk.slot(), BTreeSet::new(), &goes_on, &|| self.failing(), progress).await?;
         Ok(moved.map_or(Emptied::CutShort, |left| self.emptied_but(&left)))
@@ -125,7 +125,7 @@ impl Spaces {
         self.end_what_has_begun().await?;
         let stays: BTreeSet<SpaceId> =
             self.all().iter().map(|space| space.id()).filter(|id| !spaces.contains(id)).collect();
-        let goes_on = || is_wanted() && self.pool().is_active(disk) && !disk.is_present();
+        let goes_on = || is_wanted() && self.pool().members().is_active(disk) && !disk.is_present();
         let moved = self.move_off(disk.slot(), stays, &goes_on, &BTreeSet::new, progress).await?;
         self.look_who_is_on(disk).await?;
         let is_of_these = |left: BTreeSet<SpaceId>| left.intersection(spaces).copied().collect();

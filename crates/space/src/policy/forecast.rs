@@ -46,8 +46,8 @@ pub fn write_cache_rows(
 
 /// How many rows of a write cache a pool has room for, so many at most.
 pub(crate) fn cache_rows(pool: &Pool, spec: &SpaceSpec, most: u64) -> u64 {
-    let mut cache = WriteCacheRows { rows: Vec::new(), left: pool.offers(Purpose::Claim) };
-    let mut yields = (pool.next_in_order()..).zip(0..most);
+    let mut cache = WriteCacheRows { rows: Vec::new(), left: pool.free_space().offers(Purpose::Claim) };
+    let mut yields = (pool.free_space().next_in_order()..).zip(0..most);
     let is_there = |cache: &mut WriteCacheRows, rotation| {
         matches!(cache.add(spec, rotation, &|slot| is_fast(pool, slot)), Some(Ok(())))
     };
@@ -88,7 +88,7 @@ impl Space {
         let pool = &self.shared.pool;
         let copies = self.spec().resiliency.copies();
         is_of_cache(self.id())
-            .then(|| fastest(&pool.offers(Purpose::Claim), copies, |slot| is_fast(pool, slot)))?
+            .then(|| fastest(&pool.free_space().offers(Purpose::Claim), copies, |slot| is_fast(pool, slot)))?
     }
 }
 

@@ -196,7 +196,7 @@ impl Spaces {
             Ok(true) => return Ok(vec![from]),
             Ok(false) => {}
             // Its free allocation units lie in too many pieces, or somebody else was there first.
-            Err(SpaceError::Pool(_)) => pool.check_writable()?,
+            Err(SpaceError::Pool(_)) => pool.log().check_writable()?,
             Err(error) => return Err(error),
         }
         targets_for_slabs.borrow_mut().refuse(to);
@@ -312,13 +312,13 @@ fn surplus_of(
         };
         let rest = || all.iter().filter(|slab| !std::ptr::eq(**slab, freed)).map(|slab| slab.disk);
         let disks: BTreeSet<DiskSlot> = rest().collect();
-        let domains: BTreeSet<_> = rest().filter_map(|disk| pool.domain_of(disk)).collect();
+        let domains: BTreeSet<_> = rest().filter_map(|disk| pool.members().domain_of(disk)).collect();
         (disks.len(), domains.len())
     };
     let candidates = backing_full.into_iter().flat_map(|slabs| slabs.iter().map(move |slab| (slabs, slab)));
     let best = candidates.max_by_key(|(slabs, slab)| {
         let room = std::cmp::Reverse(targets_for_slabs.room_on(slab.disk));
-        (apart_without(slabs, slab), pool.ailment_of(slab.disk), room)
+        (apart_without(slabs, slab), pool.members().ailment_of(slab.disk), room)
     });
     best.map(|(_, slab)| Surplus { disk: slab.disk, was_filled: true })
 }

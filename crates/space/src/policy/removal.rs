@@ -132,7 +132,7 @@ impl Spaces {
     /// [`SpaceError`].
     #[pooled]
     pub async fn drain_disk(&self, disk: &Rc<Disk>, progress: &Progress) -> Result<bool, SpaceError> {
-        let goes_on = || self.pool().is_to_be_empty(disk);
+        let goes_on = || self.pool().members().is_to_be_empty(disk);
         // Whoever chose the disk before it was retired has put that on record then.
         drop(self.pool().change(Purpose::Release).await);
         self.end_what_has_begun().await?;
@@ -276,7 +276,7 @@ impl Spaces {
                 match space.add_slab(row, (from, to), |other| other == column).await {
                     Ok(_) => break,
                     // Its free allocation units lie in too many pieces, or somebody else was there first.
-                    Err(SpaceError::Pool(_)) => pool.check_writable()?,
+                    Err(SpaceError::Pool(_)) => pool.log().check_writable()?,
                     Err(error) => return Err(error),
                 }
                 targets_for_slabs.refuse(to);
@@ -290,7 +290,9 @@ impl Spaces {
     pub fn to_empty(&self) -> Vec<Rc<Disk>> {
         let is_meant = |disk: &Rc<Disk>| {
             let pool = self.pool();
-            pool.role_of(disk).is_some() && !pool.is_drained(disk) && pool.holds_rows(disk)
+            pool.members().role_of(disk).is_some()
+                && !pool.members().is_drained(disk)
+                && pool.free_space().holds_rows(disk)
         };
         self.pool().disks().into_iter().filter(is_meant).collect()
     }
@@ -299,6 +301,6 @@ impl Spaces {
     #[must_use]
     pub fn drains(&self) -> Vec<Rc<Disk>> {
         let disks = self.pool().disks();
-        disks.into_iter().filter(|disk| self.pool().is_drained(disk)).collect()
+        disks.into_iter().filter(|disk| self.pool().members().is_drained(disk)).collect()
     }
 }

@@ -122,8 +122,9 @@ impl Spaces {
     #[must_use]
     pub fn left_on(&self, disk: DiskId) -> Option<Vec<Rc<Space>>> {
         let pool = self.pool();
-        let is_usual =
-            |one: &Rc<Disk>| one.id() == disk && pool.is_active(one) && pool.role_of(one).is_none();
+        let is_usual = |one: &Rc<Disk>| {
+            one.id() == disk && pool.members().is_active(one) && pool.members().role_of(one).is_none()
+        };
         if pool.disks().iter().any(is_usual) {
             self.forget_left(disk);
         }
@@ -136,10 +137,10 @@ impl Spaces {
     /// of `new` by `old` moves back what was moved, and strikes `new`.
     ///
     /// # Errors
-    /// As [`Pool::reverse_replacement`](dolmen_pool::Pool::reverse_replacement).
+    /// As [`Membership::reverse_replacement`](dolmen_pool::Membership::reverse_replacement).
     #[pooled]
     pub async fn call_off(&self, old: &Disk, new: &Disk) -> Result<(), SpaceError> {
-        self.pool().reverse_replacement(old, new).await?;
+        self.pool().membership().reverse_replacement(old, new).await?;
         // What is known of either was found on the way in the other direction.
         let mut left = self.left.borrow_mut();
         left.remove(&old.id());
@@ -185,13 +186,13 @@ impl Spaces {
         overwrite: &[String],
         progress: &Progress,
     ) -> Result<Rc<Disk>, SpaceError> {
-        let new = self.pool().add_instead_of(old, device, overwrite).await?;
+        let new = self.pool().membership().add_instead_of(old, device, overwrite).await?;
         self.finish_replacing(old, &new, progress).await?;
         Ok(new)
     }
 
     /// Brings a replacement to its end, from wherever it is
-    /// ([`Pool::replacements`](dolmen_pool::Pool::replacements) tells which there are). Whether it is there: while disks are
+    /// ([`Members::replacements`](dolmen_pool::Members::replacements) tells which there are). Whether it is there: while disks are
     /// absent that have the only copy of something, the old disk stays.
     ///
     /// # Errors
@@ -206,15 +207,15 @@ impl Spaces {
         if !new.is_present() {
             return Ok(false);
         }
-        if !self.pool().is_member(old) {
+        if !self.pool().members().is_member(old) {
             // Ended already; its number may be another one's by now.
             return Ok(true);
         }
         let moved = self.move_slabs(old.slot(), new.slot(), progress).await?;
         if moved {
-            self.pool().evict(old).await?;
+            self.pool().membership().evict(old).await?;
         }
-        self.pool().tend_voters().await?;
+        self.pool().voter_tender().tend().await?;
         Ok(moved)
     }
 }
@@ -271,7 +272,7 @@ mod tests {
                 let disks: Vec<DiskSlot> =
                     (0..2).map(|column| shadow.with_slabs(column, |slabs| slabs[0].disk)).collect();
                 let old = spaces.pool().disk(disks[0]).ok_or("it is a member")?;
-                let new = spaces.pool().add_instead_of(&old, device, &[]).await?;
+                let new = spaces.pool().membership().add_instead_of(&old, device, &[]).await?;
                 let (from, to) = (old.slot(), new.slot());
                 let mut result = Resynced::default();
                 assert!(hidden.add_slab(&shadow, (from, to), |_| true).await?);

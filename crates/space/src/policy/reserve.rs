@@ -137,7 +137,7 @@ impl Space {
 
     /// Reads what is on record. What an unknown version wrote there is none of ours.
     pub(crate) async fn load_reserve(&self, pool: &Pool) -> Result<(), SpaceError> {
-        let value = pool.get(&reserve_of(self.id())).await?;
+        let value = pool.map().get(&reserve_of(self.id())).await?;
         let bytes = value.and_then(|value| value.try_into().ok()).map_or(0, u64::from_le_bytes);
         self.reserve.bytes.set(Bytes(bytes));
         Ok(())

@@ -29,8 +29,13 @@ pub(crate) struct SlabTargets {
 impl SlabTargets {
     /// What the disks of a pool have to give now, beside what each keeps for repair.
     pub(crate) fn of(pool: &Pool) -> Self {
-        let domains = pool.offers_with_absent(Purpose::Move).into_iter().map(|offer| offer.domain).collect();
-        Self { offers: pool.offers_for_repair(), refused: BTreeSet::new(), domains }
+        let domains = pool
+            .free_space()
+            .offers_with_absent(Purpose::Move)
+            .into_iter()
+            .map(|offer| offer.domain)
+            .collect();
+        Self { offers: pool.free_space().offers_for_repair(), refused: BTreeSet::new(), domains }
     }
 
     /// The same with disks that may join the pool.
@@ -81,7 +86,7 @@ impl SlabTargets {
     ) -> Option<DiskSlot> {
         let units = record.shape.slab_map(column).units();
         let has = self.offers.iter().find(|offer| offer.slot == from)?.claimable_units();
-        let best = self.best(pool, record, column, from, |slot| pool.ailment_of(slot).is_none())?;
+        let best = self.best(pool, record, column, from, |slot| pool.members().ailment_of(slot).is_none())?;
         let is_paired_with = record.columns.iter().flatten().any(|slab| slab.disk == best.slot);
         if is_paired_with || best.claimable_units() < has + 2 * units {
             return None;
@@ -106,7 +111,7 @@ impl SlabTargets {
             return None;
         }
         let units = record.shape.slab_map(column).units();
-        let best = self.best(pool, record, column, from, |slot| pool.ailment_of(slot).is_none())?;
+        let best = self.best(pool, record, column, from, |slot| pool.members().ailment_of(slot).is_none())?;
         best.free_units -= units;
         Some(best.slot)
     }
@@ -125,9 +130,9 @@ impl SlabTargets {
             .filter(|(other, _)| is_apart || *other == column)
             .flat_map(|(_, slabs)| slabs.iter())
             .filter(|slab| slab.disk != from)
-            .filter_map(|slab| pool.domain_of(slab.disk))
+            .filter_map(|slab| pool.members().domain_of(slab.disk))
             .collect();
-        let own = pool.domain_of(from);
+        let own = pool.members().domain_of(from);
         own.is_some_and(|own| extra.contains(&own)) && self.domains.len() > extra.len()
     }
 
@@ -143,7 +148,7 @@ impl SlabTargets {
         let units = record.shape.slab_map(column).units();
         let elsewhere = |slab: &&Slab| slab.disk != from;
         // What is being replaced is where it goes as well.
-        let both = |slab: &Slab| [slab.disk, pool.destination(slab.disk)];
+        let both = |slab: &Slab| [slab.disk, pool.members().destination(slab.disk)];
         let of_row: BTreeSet<DiskSlot> =
             record.columns.iter().flatten().filter(elsewhere).flat_map(both).collect();
         let of_column: BTreeSet<DiskSlot> = match record.row_shape().placement().apart {
@@ -151,7 +156,8 @@ impl SlabTargets {
             Apart::Row => of_row.clone(),
         };
         let joining = |slot| self.offers.iter().find(|offer| offer.slot == slot).map(|offer| offer.domain);
-        let domain_of = |slot| pool.domain_of(pool.destination(slot)).or_else(|| joining(slot));
+        let domain_of =
+            |slot| pool.members().domain_of(pool.members().destination(slot)).or_else(|| joining(slot));
         let domains_of = |slots: &BTreeSet<DiskSlot>| -> BTreeSet<DomainId> {
             slots.iter().filter_map(|slot| domain_of(*slot)).collect()
         };
@@ -166,7 +172,7 @@ impl SlabTargets {
                 && is_meant(offer.slot)
         };
         self.offers.iter_mut().filter(is_fit).max_by_key(|offer| {
-            let ailment = pool.ailment_of(offer.slot);
+            let ailment = pool.members().ailment_of(offer.slot);
             (
                 ailment < Some(Ailment::Failing),
                 !of_row.contains(&offer.slot),

@@ -81,7 +81,7 @@ impl Spaces {
     #[pooled]
     pub async fn lost_without(&self, disk: &Disk) -> Result<Lost, SpaceError> {
         let pool = self.pool();
-        let is_off = |other: &Disk| other.id() == disk.id() || pool.is_declared_lost(other);
+        let is_off = |other: &Disk| other.id() == disk.id() || pool.members().is_declared_lost(other);
         self.lost_where(|record| {
             is_on(record, disk) && !record.row_shape().decodable_without(missing(pool, record, is_off))
         })

@@ -99,7 +99,7 @@ impl Spaces {
     /// [`SpaceError`]; the space is as it was then.
     #[pooled]
     pub async fn move_to_trash(&self, space: &Rc<Space>, now_s: u64) -> Result<(), SpaceError> {
-        self.pool().check_writable()?;
+        self.pool().log().check_writable()?;
         // A conversion ends its lot, and stands from then on.
         let _conversion_shadows = space.conversion_mutex.take().await;
         let _exclusive = space.spec_mutex.take().await;
@@ -134,7 +134,7 @@ impl Spaces {
     /// [`SpaceError::NameTaken`]; [`SpaceError::NotTrashed`] or [`SpaceError::Deleted`]; or what the pool says.
     #[pooled]
     pub async fn restore(&self, space: &Rc<Space>, name: Option<Name>) -> Result<(), SpaceError> {
-        self.pool().check_writable()?;
+        self.pool().log().check_writable()?;
         let _exclusive = space.spec_mutex.take().await;
         let mut spec = space.spec();
         spec.name = name.unwrap_or(spec.name);
@@ -176,7 +176,7 @@ impl Spaces {
     #[pooled]
     pub async fn condemn(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
         // Before anything else: a space that stays must stay usable.
-        self.pool().check_writable()?;
+        self.pool().log().check_writable()?;
         if space.condemned.get() {
             return Ok(());
         }
@@ -249,7 +249,7 @@ impl Spaces {
             if !self.spaces.borrow().contains_key(&space.id()) {
                 return Ok(true);
             }
-            let found = self.pool().scan(keys::rows(space.id(), from..u64::MAX), LOT).await?;
+            let found = self.pool().map().scan(keys::rows(space.id(), from..u64::MAX), LOT).await?;
             let rows: Vec<u64> = found.iter().map(|(key, _)| keys::parts(key).2).collect();
             match rows.last() {
                 Some(last) => {

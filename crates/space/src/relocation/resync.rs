@@ -380,7 +380,7 @@ impl Space {
         };
         let of_lost = |slab: &Slab| is_lost && is_away(slab) && leaves(slab) && !slab.has_nothing();
         let others = others().filter(|slab| counts(slab) || of_lost(slab));
-        others.map(|slab| pool.destination(slab.disk)).collect::<BTreeSet<DiskSlot>>().len()
+        others.map(|slab| pool.members().destination(slab.disk)).collect::<BTreeSet<DiskSlot>>().len()
     }
 
     /// Drops what [`drop_slab`](Self::drop_slab) has looked at. The caller has the lock of all of the row, and the turn of tables.
@@ -435,7 +435,7 @@ impl Shared {
             }
         }
         if !mutation!(TrustBeforeFlush) {
-            self.pool.flush_disks().await?;
+            self.pool.flusher().flush_disks().await?;
         }
         let mut left = refilled.iter().peekable();
         while left.peek().is_some() {

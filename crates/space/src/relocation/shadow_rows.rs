@@ -393,7 +393,7 @@ impl Space {
 
     /// What is free beside the room that is kept.
     fn free_bytes(&self) -> u64 {
-        let room = self.shared.pool.room();
+        let room = self.shared.pool.free_space().room();
         room.iter().map(|room| room.free.0.saturating_sub(room.reserve.0)).sum()
     }
 

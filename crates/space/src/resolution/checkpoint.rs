@@ -42,14 +42,14 @@ impl Shared {
         let rows = std::mem::take(&mut *self.dirty_rows.borrow_mut());
         rows.iter().for_each(|row| self.gather_pages(row));
         self.frozen.set(None);
-        let attachments = self.pool.attachments();
+        let attachments = self.pool.members().attachments();
         let written = self.write_tables(&rows).await?;
         if !mutation!(TableNotFlushed) {
-            self.pool.flush_disks().await?;
+            self.pool.flusher().flush_disks().await?;
         }
         // One that left and came back may have lost what it was given. What became of the pages is decided here, once, and
         // not by where the disks are when something is made of it: one that came back since does not have them.
-        let mut stayed = self.pool.attachments();
+        let mut stayed = self.pool.members().attachments();
         stayed.retain(|slot, seating| attachments.get(slot) == Some(seating));
         let stayed: BTreeSet<DiskSlot> = stayed.into_keys().collect();
         let mut homeless = Homeless::default();

@@ -221,7 +221,7 @@ impl Shared {
             self.relogged.set(self.relogged.get() + BLOCK_BYTES);
             (named, cached) = (named_after, cached_after);
             if let Some(next) = first_named(named, cached) {
-                self.pool.trim_log(next.min(cut), cut).await?;
+                self.pool.checkpoints().trim_log(next.min(cut), cut).await?;
             }
         }
         Ok(self.relogged.get())
@@ -253,7 +253,7 @@ impl Shared {
             }
             Ok(())
         };
-        self.pool.recorded_blocks(visit).await?;
+        self.pool.log().recorded_blocks(visit).await?;
         Ok(named)
     }
 
@@ -265,7 +265,7 @@ impl Shared {
         in_doubt: &InDoubt,
         relogged: &Relogged,
     ) -> (usize, usize) {
-        let (used, log) = self.pool.log_usage().unwrap_or_default();
+        let (used, log) = self.pool.log().usage().unwrap_or_default();
         let most = (log.0 / PARTS).max((log.0 / 16 * FILLED_SIXTEENTHS).saturating_sub(used.0) / 2);
         let (mut bytes, mut length) = (0, (0, 0));
         while let Some(lsn) = first_named(named, cached) {

@@ -56,7 +56,7 @@ impl Shared {
         let blocks = std::mem::take(&mut *self.leaving.borrow_mut());
         if blocks.is_empty() {
             // Done by the one before, unless that failed, which stops the pool.
-            return Ok(self.pool.check_writable()?);
+            return Ok(self.pool.log().check_writable()?);
         }
         self.deferred_now.replace(blocks.keys().copied().collect());
         let left = self.leave_all(&blocks).await;
@@ -70,7 +70,7 @@ impl Shared {
         let mut known: BTreeMap<RowKey, RowCandidates> = BTreeMap::new();
         let visit =
             |record: RecordedBlocks<'_>| collect(self, record, |key| blocks.contains_key(key), &mut known);
-        self.pool.recorded_blocks(visit).await?;
+        self.pool.log().recorded_blocks(visit).await?;
         for (key, (row, wanted)) in blocks.iter().filter(|(_, (row, _))| !row.freed.get()) {
             let mut candidates = known.remove(key).unwrap_or_default();
             candidates.retain(|place, _| wanted.contains(place));

@@ -204,7 +204,7 @@ pub(crate) async fn recover(
     // The log keeps what it says of stripes that are in their other slots, and their tables wait, until those say so.
     freed.iter().for_each(|source| source.keep(shared));
     let owner: Rc<dyn dolmen_pool::TableOwner> = Rc::clone(shared) as _;
-    shared.pool.set_table_owner(Rc::downgrade(&owner));
+    shared.pool.log().set_table_owner(Rc::downgrade(&owner));
     // Also where nothing was to be decided: each opening leaves an extent of the log to its epoch, and labels have room for
     // so many of them.
     drop(shared.tickets.begin());
@@ -296,13 +296,13 @@ fn note_deferred(shared: &Shared, key: (SpaceId, u64), mut left: RowCandidates) 
 /// be here again: so the index is told of every slab that the row calls stale.
 fn mark_absences(shared: &Shared, row: &Row) {
     if let Some((record, edits)) = shared.with_absences(row) {
-        shared.pool.edit_before_checkpoint(edits);
+        shared.pool.map().edit_before_checkpoint(edits);
         row.adopt(record);
     }
     let record = row.record();
     let stale = record.columns.iter().flatten().filter(|slab| slab.stale.is_some());
     let index = stale.map(|slab| (keys::stale(slab.disk, row.space, row.index), Vec::new()));
-    shared.pool.edit_before_checkpoint(index.collect());
+    shared.pool.map().edit_before_checkpoint(index.collect());
 }
 
 impl Shared {

@@ -164,7 +164,7 @@ impl Spaces {
 /// Whether a slab is on another disk that has what its record says. A disk that was left out as old has not: it would have the
 /// content of another old disk replaced by its own.
 fn is_other_holder(pool: &Pool, slab: &Slab, slot: DiskSlot) -> bool {
-    let is_old = || pool.disk(slab.disk).is_some_and(|disk| disk.is_left_out_as_old());
+    let is_old = || pool.disk(slab.disk).is_some_and(|disk| disk.absence().is_left_out_as_old());
     slab.disk != slot && !is_old()
 }
 

@@ -245,9 +245,9 @@ pub async fn rows(spaces: &Rc<Spaces>) -> Result<Vec<Row>, Box<dyn Error>> {
     let mut rows = Vec::new();
     let ids: Vec<SpaceId> = spaces.list().iter().map(|space| space.id()).collect();
     for id in ids.into_iter().chain((0..CACHES_MAX).map(|redundancy| SpaceId(CACHES + redundancy))) {
-        let Some(space) = spaces.pool().get(&keys::space(id)).await? else { continue };
+        let Some(space) = spaces.pool().map().get(&keys::space(id)).await? else { continue };
         let row_length = u64::from_le_bytes(space[16..24].try_into()?);
-        for (key, value) in spaces.pool().scan(keys::rows(id, 0..u64::MAX), 1000).await? {
+        for (key, value) in spaces.pool().map().scan(keys::rows(id, 0..u64::MAX), 1000).await? {
             rows.push(Row::parse(id, keys::parts(&key).2, row_length, &value)?);
         }
         if id.0 >= SHADOWS {
@@ -255,7 +255,7 @@ pub async fn rows(spaces: &Rc<Spaces>) -> Result<Vec<Row>, Box<dyn Error>> {
         }
         // What shadow rows of its rows hold is the space's.
         let shadows = SpaceId(id.0 | SHADOWS);
-        for (key, value) in spaces.pool().scan(keys::rows(shadows, 0..u64::MAX), 1000).await? {
+        for (key, value) in spaces.pool().map().scan(keys::rows(shadows, 0..u64::MAX), 1000).await? {
             rows.push(Row::parse(id, keys::parts(&key).2, row_length, &value)?);
         }
     }

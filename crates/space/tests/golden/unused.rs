@@ -64,7 +64,7 @@ struct Redo {
 impl Stored {
     /// What stands on disks, with the rows as the engine has them.
     pub async fn of(golden: &Golden, spaces: &Rc<Spaces>) -> Result<Self, Box<dyn Error>> {
-        let voters: BTreeSet<_> = spaces.pool().voters().into_iter().collect();
+        let voters: BTreeSet<_> = spaces.pool().members().voters().into_iter().collect();
         let votes = |number: usize| {
             let disks = spaces.pool().disks();
             disks.iter().any(|disk| usize::from(disk.slot().0) == number && voters.contains(&disk.id()))

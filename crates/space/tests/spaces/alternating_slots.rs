@@ -127,7 +127,7 @@ fn a_shadow_row_ends_the_cheaper_way() {
         bench
             .run(async move |lab| {
                 let (spaces, space) = filled(&lab, 1).await?;
-                let free = || spaces.pool().room().iter().map(|room| room.free.0).sum::<u64>();
+                let free = || spaces.pool().free_space().room().iter().map(|room| room.free.0).sum::<u64>();
                 let before = free();
                 for stripe in 0..count {
                     lab.write(&space, stripe * STRIPE, STRIPE as usize, 2).await?;

@@ -480,7 +480,7 @@ fn a_cache_that_cannot_be_emptied_keeps_its_size() {
             space.flush().await?;
             for disk in [1, 2] {
                 outside.disks[disk].vanish();
-                let slot = spaces.pool().find_disk(outside.disks[disk].name())?.slot();
+                let slot = spaces.pool().members().find_disk(outside.disks[disk].name())?.slot();
                 spaces.pool().exclude(slot, ExcludeReason::MissedWrite).await?;
             }
             let refused =

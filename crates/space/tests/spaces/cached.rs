@@ -558,7 +558,7 @@ fn stripes_that_wait_for_disks_keep_no_others_in_the_cache() {
                 space.flush().await?;
                 for disk in pair {
                     outside.disks[disk].vanish();
-                    let slot = spaces.pool().find_disk(outside.disks[disk].name())?.slot();
+                    let slot = spaces.pool().members().find_disk(outside.disks[disk].name())?.slot();
                     spaces.pool().exclude(slot, ExcludeReason::MissedWrite).await?;
                 }
                 let is_lost = async |row: u64| space.read(row + (1 << 17), 1 << 17).await.is_err();
@@ -605,7 +605,7 @@ fn stripes_that_wait_for_disks_block_neither_writes_nor_discards() {
                 space.flush().await?;
                 for disk in pair {
                     outside.disks[disk].vanish();
-                    let slot = spaces.pool().find_disk(outside.disks[disk].name())?.slot();
+                    let slot = spaces.pool().members().find_disk(outside.disks[disk].name())?.slot();
                     spaces.pool().exclude(slot, ExcludeReason::MissedWrite).await?;
                 }
                 let mut whole = Vec::new();
@@ -622,7 +622,7 @@ fn stripes_that_wait_for_disks_block_neither_writes_nor_discards() {
                 }
                 spaces.destage().await?;
                 assert_eq!(waiting(&spaces).await?, (ROWS - whole.len() as u64) * 4096, "without {pair:?}");
-                let (log, _) = spaces.pool().metadata_bytes();
+                let (log, _) = spaces.pool().identity().metadata_bytes();
                 assert!(whole.len() as u64 * 255 > log.0 / 8 / 68, "the log can say all of it");
                 for row in &whole {
                     space.discard((row << 20) + 4096, (1 << 20) - 4096).await?;

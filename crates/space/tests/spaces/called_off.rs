@@ -35,13 +35,14 @@ fn a_replacement_that_is_called_off_anywhere_leaves_all_as_it_was() {
                     lab.write(&space, row << 20, 8192, 1).await?;
                 }
                 spaces.flush().await?;
-                let old = spaces.pool().find_disk("disk0")?;
-                let new = spaces.pool().add_instead_of(&old, device, &[]).await?;
+                let old = spaces.pool().members().find_disk("disk0")?;
+                let new = spaces.pool().membership().add_instead_of(&old, device, &[]).await?;
                 let progress = Progress::default();
                 let replace = async {
                     let ended = spaces.finish_replacing(&old, &new, &progress).await;
                     // One that is called off in its last moment says so.
-                    let called_off = spaces.pool().replacements().iter().any(|(one, _)| one.id() == new.id());
+                    let called_off =
+                        spaces.pool().members().replacements().iter().any(|(one, _)| one.id() == new.id());
                     ended.map(drop).or_else(|error| if called_off { Ok(()) } else { Err(text(error)) })
                 };
                 let called_off = RefCell::new(None);
@@ -61,15 +62,18 @@ fn a_replacement_that_is_called_off_anywhere_leaves_all_as_it_was() {
                 extra(vec![Box::pin(replace), Box::pin(call_off), Box::pin(write)]).await?;
                 let called_off = called_off.take().ok_or("nobody answered")?;
                 let pool = spaces.pool();
-                assert_eq!(pool.replacements().len(), usize::from(called_off), "after {offset}");
-                for (new, old) in pool.replacements() {
+                assert_eq!(pool.members().replacements().len(), usize::from(called_off), "after {offset}");
+                for (new, old) in pool.members().replacements() {
                     assert!(
                         spaces.finish_replacing(&new, &old, &progress).await?,
                         "after {offset}: something is left"
                     );
                 }
                 let (there, freed) = if called_off { (&old, &new) } else { (&new, &old) };
-                assert!(pool.is_member(there) && !pool.is_member(freed), "after {offset}");
+                assert!(
+                    pool.members().is_member(there) && !pool.members().is_member(freed),
+                    "after {offset}"
+                );
                 assert_eq!(there.state(), DiskState::Present);
                 *reported.borrow_mut() = Some(called_off);
                 lab.check_and_close(spaces).await
@@ -116,8 +120,8 @@ fn a_disk_evicted_while_its_replacement_is_called_off_has_all_of_its_room_or_non
         let verified = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let pool = spaces.pool();
-            let old = pool.find_disk("disk0")?;
-            let new = pool.add_instead_of(&old, device, &[]).await?;
+            let old = pool.members().find_disk("disk0")?;
+            let new = pool.membership().add_instead_of(&old, device, &[]).await?;
             let called_off = RefCell::new(None);
             let call_off = async {
                 pause(&lab, 200).await;
@@ -126,19 +130,25 @@ fn a_disk_evicted_while_its_replacement_is_called_off_has_all_of_its_room_or_non
             };
             let evict = async {
                 pause(&lab, 5 * offset).await;
-                let is_called_off = || pool.replacements().iter().any(|(one, _)| one.id() == new.id());
+                let is_called_off =
+                    || pool.members().replacements().iter().any(|(one, _)| one.id() == new.id());
                 if is_called_off() {
                     return Ok(());
                 }
-                let ended = pool.evict(&old).await;
+                let ended = pool.membership().evict(&old).await;
                 ended.or_else(|error| if is_called_off() { Ok(()) } else { Err(text(error)) })
             };
             extra(vec![Box::pin(call_off), Box::pin(evict)]).await?;
             let called_off = called_off.take().ok_or("nobody answered")?;
             *reported.borrow_mut() = Some(called_off);
-            assert_eq!(pool.is_member(&old), called_off);
+            assert_eq!(pool.members().is_member(&old), called_off);
             if called_off {
-                let free = pool.room().into_iter().find(|room| room.slot == old.slot()).map(|room| room.free);
+                let free = pool
+                    .free_space()
+                    .room()
+                    .into_iter()
+                    .find(|room| room.slot == old.slot())
+                    .map(|room| room.free);
                 assert_eq!(free, Some(old.data_bytes()), "all of its room is its own");
                 let space = lab.space(&spaces, "data", Bytes::mib(4), Resiliency::Simple).await?;
                 assert!(spaces.finish_replacing(&new, &old, &Progress::default()).await?);
@@ -170,12 +180,12 @@ fn a_row_that_is_claimed_while_disks_change_places_lies_on_members() {
             let spaces = lab.create().await?;
             let space = lab.space(&spaces, "data", Bytes::mib(32), Resiliency::Simple).await?;
             let pool = spaces.pool();
-            let old = pool.find_disk("disk0")?;
+            let old = pool.members().find_disk("disk0")?;
             let change = async {
                 if !is_called_off {
                     pause(&lab, 300).await;
                 }
-                let new = pool.add_instead_of(&old, device, &[]).await.map_err(text)?;
+                let new = pool.membership().add_instead_of(&old, device, &[]).await.map_err(text)?;
                 let mut ends = (Rc::clone(&old), new);
                 if is_called_off {
                     pause(&lab, 300).await;
@@ -184,7 +194,7 @@ fn a_row_that_is_claimed_while_disks_change_places_lies_on_members() {
                 }
                 let (goes, stays) = ends;
                 assert!(spaces.finish_replacing(&goes, &stays, &Progress::default()).await.map_err(text)?);
-                assert!(pool.is_member(&stays) && !pool.is_member(&goes));
+                assert!(pool.members().is_member(&stays) && !pool.members().is_member(&goes));
                 Ok(())
             };
             let write = async {
@@ -219,8 +229,8 @@ fn a_disk_that_is_kept_at_the_last_instant_keeps_its_claims() {
             let spaces = lab.create().await?;
             let space = lab.space(&spaces, "data", Bytes::mib(32), MIRROR).await?;
             let pool = spaces.pool();
-            let old = pool.find_disk("disk0")?;
-            let new = pool.add_instead_of(&old, device, &[]).await?;
+            let old = pool.members().find_disk("disk0")?;
+            let new = pool.membership().add_instead_of(&old, device, &[]).await?;
             let busy = async {
                 let change = pool.change(Purpose::Release).await;
                 pause(&lab, 1000).await;
@@ -233,7 +243,7 @@ fn a_disk_that_is_kept_at_the_last_instant_keeps_its_claims() {
             };
             let evict = async {
                 pause(&lab, 20).await;
-                assert!(pool.evict(&old).await.is_err(), "it is kept");
+                assert!(pool.membership().evict(&old).await.is_err(), "it is kept");
                 Ok(())
             };
             let call_off = async {
@@ -243,7 +253,7 @@ fn a_disk_that_is_kept_at_the_last_instant_keeps_its_claims() {
             let writes = (0..4).map(|row| Box::pin(write(row)) as Task<'_>);
             let others: [Task<'_>; 3] = [Box::pin(busy), Box::pin(evict), Box::pin(call_off)];
             extra(writes.chain(others).collect()).await?;
-            assert!(pool.is_member(&old));
+            assert!(pool.members().is_member(&old));
             for row in 4..12 {
                 lab.write(&space, row << 20, 4096, 1).await?;
             }
@@ -268,11 +278,11 @@ fn a_disk_that_holds_data_is_not_evicted() {
             let space = lab.space(&spaces, "data", Bytes::mib(8), MIRROR).await?;
             lab.write(&space, 0, 1 << 20, 1).await?;
             let pool = spaces.pool();
-            let old = pool.find_disk("disk0")?;
-            assert!(matches!(pool.evict(&old).await, Err(PoolError::NotReplaced { .. })));
-            let new = pool.add_instead_of(&old, device, &[]).await?;
-            assert!(matches!(pool.evict(&old).await, Err(PoolError::NotReplaced { .. })));
-            assert!(pool.is_member(&old));
+            let old = pool.members().find_disk("disk0")?;
+            assert!(matches!(pool.membership().evict(&old).await, Err(PoolError::NotReplaced { .. })));
+            let new = pool.membership().add_instead_of(&old, device, &[]).await?;
+            assert!(matches!(pool.membership().evict(&old).await, Err(PoolError::NotReplaced { .. })));
+            assert!(pool.members().is_member(&old));
             assert!(spaces.finish_replacing(&old, &new, &Progress::default()).await?);
             lab.expect(&space, 0, 1 << 20, 1).await?;
             lab.check_and_close(spaces).await
@@ -294,8 +304,8 @@ fn a_called_off_replacement_is_reversed_by_the_next_opening() {
             lab.write(&space, 0, 1 << 20, 1).await?;
             spaces.flush().await?;
             let pool = spaces.pool();
-            let old = pool.find_disk("disk0")?;
-            let new = pool.add_instead_of(&old, device, &[]).await?;
+            let old = pool.members().find_disk("disk0")?;
+            let new = pool.membership().add_instead_of(&old, device, &[]).await?;
             // Two new rows: the old disk takes none.
             lab.write(&space, 2 << 20, 1 << 20, 2).await?;
             lab.write(&space, 3 << 20, 1 << 20, 2).await?;
@@ -312,10 +322,10 @@ fn a_called_off_replacement_is_reversed_by_the_next_opening() {
     bench
         .run_in(lab, async move |lab| {
             let spaces = lab.open().await?;
-            for (new, old) in spaces.pool().replacements() {
+            for (new, old) in spaces.pool().members().replacements() {
                 assert!(spaces.finish_replacing(&new, &old, &Progress::default()).await?);
             }
-            assert!(spaces.pool().replacements().is_empty());
+            assert!(spaces.pool().members().replacements().is_empty());
             assert_eq!(spaces.pool().disks().len(), 2);
             lab.check_and_close(spaces).await
         })
@@ -347,14 +357,14 @@ fn a_replacement_whose_new_disk_is_lost_is_called_off() {
             lab.write(&space, 0, 1 << 20, 1).await?;
             spaces.flush().await?;
             let pool = spaces.pool();
-            let old = pool.find_disk("disk0")?;
-            let new = pool.add_instead_of(&old, device, &[]).await?;
+            let old = pool.members().find_disk("disk0")?;
+            let new = pool.membership().add_instead_of(&old, device, &[]).await?;
             lab.write(&space, 2 << 20, 1 << 20, 2).await?;
             spare.vanish();
             pool.exclude(new.slot(), ExcludeReason::Asked).await?;
             spaces.call_off(&old, &new).await?;
             assert!(spaces.finish_replacing(&new, &old, &Progress::default()).await?);
-            assert!(!pool.is_member(&new) && pool.is_member(&old));
+            assert!(!pool.members().is_member(&new) && pool.members().is_member(&old));
             lab.expect(&space, 0, 1 << 20, 1).await?;
             lab.expect(&space, 2 << 20, 1 << 20, 2).await?;
             lab.check_and_close(spaces).await
@@ -376,10 +386,10 @@ fn a_disk_that_has_to_stay_because_it_votes_alone_can_be_kept() {
         let verified = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let pool = spaces.pool();
-            let old = pool.find_disk("disk0")?;
-            let new = pool.add_instead_of(&old, device, &[]).await?;
+            let old = pool.members().find_disk("disk0")?;
+            let new = pool.membership().add_instead_of(&old, device, &[]).await?;
             let evict = async {
-                report.set(matches!(pool.evict(&old).await, Err(PoolError::Full { .. })));
+                report.set(matches!(pool.membership().evict(&old).await, Err(PoolError::Full { .. })));
                 Ok(())
             };
             let leave = async {
@@ -392,7 +402,7 @@ fn a_disk_that_has_to_stay_because_it_votes_alone_can_be_kept() {
             };
             extra(vec![Box::pin(leave), Box::pin(evict)]).await?;
             if report.get() {
-                pool.reverse_replacement(&old, &new).await?;
+                pool.membership().reverse_replacement(&old, &new).await?;
             }
             Ok(())
         });

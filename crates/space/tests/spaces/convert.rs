@@ -531,7 +531,9 @@ fn a_space_that_is_deleted_in_the_midst_leaves_nothing() {
     bench
         .run(async move |lab| {
             let spaces = lab.create().await?;
-            let free = |spaces: &Spaces| spaces.pool().room().iter().map(|room| room.free.0).sum::<u64>();
+            let free = |spaces: &Spaces| {
+                spaces.pool().free_space().room().iter().map(|room| room.free.0).sum::<u64>()
+            };
             let before = free(&spaces);
             let space = make(&spaces, DUAL, SIZE).await?;
             let model = Model::default();
@@ -573,7 +575,7 @@ fn relaid_rows_can_be_repaired_where_room_is_kept() {
     bench
         .run_in(bench.lab_with(|number| number < 4), async move |lab| {
             let spaces = lab.create().await?;
-            spaces.pool().set_keep_room_for(1).await?;
+            spaces.pool().settings().set_keep_room_for(1).await?;
             let to = Layout { columns: None, ..PARITY };
             let space = make_with(&spaces, to, Bytes::mib(32), Bytes::mib(8)).await?;
             for row in 0..4 {
@@ -614,8 +616,8 @@ fn rows_that_are_converted_lie_on_slow_disks_too() {
             assert!(spaces.convert(&space, &Progress::default()).await?);
             let pool = spaces.pool();
             for name in ["disk3", "disk4", "disk5"] {
-                let disk = pool.find_disk(name)?;
-                assert!(pool.holds_rows(&disk), "nothing is on {name}");
+                let disk = pool.members().find_disk(name)?;
+                assert!(pool.free_space().holds_rows(&disk), "nothing is on {name}");
             }
             drop(space);
             lab.check_and_close(spaces).await

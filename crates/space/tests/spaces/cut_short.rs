@@ -196,7 +196,8 @@ fn a_space_that_cannot_be_made_leaves_no_write_cache() {
             let refused = first.unwrap_err().to_string();
             assert!(refused.contains("data"), "{refused}");
             assert!(spaces.write_caches().await?.is_empty());
-            let used: u64 = spaces.pool().room().iter().map(|room| room.data.0 - room.free.0).sum();
+            let used: u64 =
+                spaces.pool().free_space().room().iter().map(|room| room.data.0 - room.free.0).sum();
             assert_eq!(used, 0);
             lab.check_and_close(spaces).await
         })
@@ -223,7 +224,7 @@ fn a_space_that_is_deleted_twice_does_not_exist() {
                 first?;
                 second?;
                 let (from, to) = (keys::space(SpaceId(0)), keys::space(SpaceId(u64::MAX)));
-                let left = spaces.pool().scan(from..to, 1).await?;
+                let left = spaces.pool().map().scan(from..to, 1).await?;
                 assert!(left.is_empty(), "deleted again after {} ms, it is on record", 10 * offset);
                 lab.check_and_close(spaces).await
             })

@@ -138,7 +138,7 @@ async fn close(spaces: &Rc<Spaces>) -> Outcome {
 async fn lose(spaces: &Rc<Spaces>, names: &[&str]) -> Outcome {
     let pool = spaces.pool();
     for name in names {
-        pool.exclude(pool.find_disk(name)?.slot(), ExcludeReason::Asked).await?;
+        pool.exclude(pool.members().find_disk(name)?.slot(), ExcludeReason::Asked).await?;
     }
     Ok(())
 }
@@ -147,9 +147,9 @@ async fn lose(spaces: &Rc<Spaces>, names: &[&str]) -> Outcome {
 async fn declare_lost(spaces: &Rc<Spaces>, names: &[&str]) -> Result<DeclaredLost, Box<dyn Error>> {
     let pool = spaces.pool();
     for name in names {
-        let disk = pool.find_disk(name)?;
-        pool.retire(&disk).await?;
-        pool.declare_lost(&disk).await?;
+        let disk = pool.members().find_disk(name)?;
+        pool.membership().retire(&disk).await?;
+        pool.membership().declare_lost(&disk).await?;
     }
     leave(spaces).await
 }
@@ -161,7 +161,7 @@ async fn leave(spaces: &Rc<Spaces>) -> Result<DeclaredLost, Box<dyn Error>> {
     for _ in 0..2 * spaces.drains().len() {
         for disk in spaces.drains() {
             if spaces.drain_disk(&disk, &Progress::default()).await? {
-                spaces.pool().evict(&disk).await?;
+                spaces.pool().membership().evict(&disk).await?;
             }
         }
     }
@@ -248,14 +248,14 @@ fn what_may_come_back_is_not_declared_lost() {
         lose(&spaces, &["disk0", "disk1"]).await?;
         assert!(!unreadable(&mirror, 1).await?.is_empty() && !unreadable(&parity, 2).await?.is_empty());
         let pool = spaces.pool();
-        let disk = pool.find_disk("disk0")?;
+        let disk = pool.members().find_disk("disk0")?;
         assert!(
-            matches!(pool.declare_lost(&disk).await, Err(PoolError::NotReplaced { .. })),
+            matches!(pool.membership().declare_lost(&disk).await, Err(PoolError::NotReplaced { .. })),
             "it is to stay"
         );
         assert!(spaces.lost_without(&disk).await?.is_nothing());
-        pool.retire(&disk).await?;
-        pool.declare_lost(&disk).await?;
+        pool.membership().retire(&disk).await?;
+        pool.membership().declare_lost(&disk).await?;
         let declared_lost = spaces.declare_rows_lost(&Progress::default()).await?;
         assert_eq!(declared_lost, DeclaredLost::default());
         assert!(!spaces.drain_disk(&disk, &Progress::default()).await?, "the other one may come back");
@@ -284,9 +284,9 @@ async fn one_lost_one_out_of_date(
     spaces.destage().await?;
     spaces.pool().checkpoint().await?;
     lose(&spaces, &["disk0"]).await?;
-    let disk = spaces.pool().find_disk("disk0")?;
-    spaces.pool().retire(&disk).await?;
-    spaces.pool().declare_lost(&disk).await?;
+    let disk = spaces.pool().members().find_disk("disk0")?;
+    spaces.pool().membership().retire(&disk).await?;
+    spaces.pool().membership().declare_lost(&disk).await?;
     Ok((spaces, space, disk))
 }
 
@@ -404,10 +404,10 @@ async fn lost_with_what_it_alone_has(lab: &Lab) -> Result<(Rc<Spaces>, Rc<Space>
     let spaces = lab.create().await?;
     let space = spaces.create(spec_of("data", (Resiliency::Simple, Some(1)))).await?;
     fill(lab, &spaces, &space, 1).await?;
-    let disk = spaces.pool().find_disk("disk0")?;
+    let disk = spaces.pool().members().find_disk("disk0")?;
     lose(&spaces, &["disk0"]).await?;
-    spaces.pool().retire(&disk).await?;
-    spaces.pool().declare_lost(&disk).await?;
+    spaces.pool().membership().retire(&disk).await?;
+    spaces.pool().membership().declare_lost(&disk).await?;
     Ok((spaces, space, disk))
 }
 
@@ -421,9 +421,9 @@ fn a_disk_that_is_back_is_not_declared_lost() {
     let verified = bench.run(async move |lab| {
         let (spaces, space, disk) = lost_with_what_it_alone_has(&lab).await?;
         let pool = spaces.pool();
-        assert!(pool.is_declared_lost(&disk));
+        assert!(pool.members().is_declared_lost(&disk));
         spaces.rejoin(again).await?;
-        assert!(!pool.is_declared_lost(&disk));
+        assert!(!pool.members().is_declared_lost(&disk));
         lose(&spaces, &["disk0"]).await?;
         assert_eq!(leave(&spaces).await.unwrap_err().to_string(), "[\"disk0\"] keep something");
         spaces.rejoin(at_last).await?;
@@ -443,9 +443,9 @@ fn declaring_a_disk_lost_counts_for_one_removal() {
     let verified = bench.run(async move |lab| {
         let (spaces, space, disk) = lost_with_what_it_alone_has(&lab).await?;
         let pool = spaces.pool();
-        pool.reinstate(&disk).await?;
-        pool.retire(&disk).await?;
-        assert!(!pool.is_declared_lost(&disk));
+        pool.membership().reinstate(&disk).await?;
+        pool.membership().retire(&disk).await?;
+        assert!(!pool.members().is_declared_lost(&disk));
         assert_eq!(spaces.declare_rows_lost(&Progress::default()).await?, DeclaredLost::default());
         assert!(!spaces.drain_disk(&disk, &Progress::default()).await?);
         drop(space);
@@ -571,9 +571,10 @@ fn tables_of_before_are_not_believed() {
     let filled = bench.run(async move |lab| {
         let spaces = lab.create().await?;
         let pool = spaces.pool();
-        let [first, second, third] = ["disk0", "disk1", "disk2"].map(|name| pool.find_disk(name).unwrap());
+        let [first, second, third] =
+            ["disk0", "disk1", "disk2"].map(|name| pool.members().find_disk(name).unwrap());
         // One takes nothing, so that what leaves the one goes to the other.
-        pool.set_role(&third, Some(Role::Idle)).await?;
+        pool.membership().set_role(&third, Some(Role::Idle)).await?;
         let mut spec = spec_of("data", (Resiliency::Span, None));
         spec.size = Bytes::mib(4);
         let space = spaces.create(spec).await?;
@@ -590,9 +591,9 @@ fn tables_of_before_are_not_believed() {
             false => [first, second],
         };
         let held = room_taken(&spaces, &from);
-        pool.retire(&from).await?;
+        pool.membership().retire(&from).await?;
         assert!(spaces.drain_disk(&from, &Progress::default()).await?);
-        pool.reinstate(&from).await?;
+        pool.membership().reinstate(&from).await?;
         write_all(2).await?;
         assert!(room_taken(&spaces, &from) < held && held == room_taken(&spaces, &to));
         noted.set(to.name());
@@ -606,8 +607,8 @@ fn tables_of_before_are_not_believed() {
         let spaces = lab.open().await?;
         let space = spaces.find("data")?;
         let disk = spaces.pool().disks().into_iter().find(|disk| !disk.is_present()).unwrap();
-        spaces.pool().retire(&disk).await?;
-        spaces.pool().declare_lost(&disk).await?;
+        spaces.pool().membership().retire(&disk).await?;
+        spaces.pool().membership().declare_lost(&disk).await?;
         let declared_lost = leave(&spaces).await?;
         assert_eq!(declared_lost.rows, 4, "{declared_lost:?}");
         for at in (0..4 << 20).step_by(4096) {
@@ -620,7 +621,7 @@ fn tables_of_before_are_not_believed() {
 }
 
 fn room_taken(spaces: &Spaces, disk: &Disk) -> Bytes {
-    let room = spaces.pool().room().into_iter().find(|room| room.slot == disk.slot());
+    let room = spaces.pool().free_space().room().into_iter().find(|room| room.slot == disk.slot());
     room.map_or(Bytes::ZERO, |room| Bytes(room.data.0 - room.free.0))
 }
 
@@ -685,7 +686,8 @@ fn an_interrupted_declaration_of_loss_continues() {
             let space = spaces.find("data")?;
             assert_eq!(unreadable(&space, 1).await?, expected);
             let pool = spaces.pool();
-            let are_off: Vec<bool> = spaces.drains().iter().map(|disk| pool.is_declared_lost(disk)).collect();
+            let are_off: Vec<bool> =
+                spaces.drains().iter().map(|disk| pool.members().is_declared_lost(disk)).collect();
             reported.set(!are_off.is_empty() && are_off.iter().all(|is_off| *is_off));
             go_on(&spaces).await?;
             assert_eq!(unreadable(&space, 1).await?, expected);
@@ -704,10 +706,10 @@ fn an_interrupted_declaration_of_loss_continues() {
 /// Has absent disks leave; whoever was not heard to write them off is told again.
 async fn go_on(spaces: &Rc<Spaces>) -> Outcome {
     let pool = spaces.pool();
-    let is_reported = |disk: &Rc<Disk>| disk.is_present() || pool.is_declared_lost(disk);
+    let is_reported = |disk: &Rc<Disk>| disk.is_present() || pool.members().is_declared_lost(disk);
     for disk in pool.disks().into_iter().filter(|disk| !is_reported(disk)) {
-        pool.retire(&disk).await?;
-        pool.declare_lost(&disk).await?;
+        pool.membership().retire(&disk).await?;
+        pool.membership().declare_lost(&disk).await?;
     }
     leave(spaces).await.map(drop)
 }
@@ -757,20 +759,20 @@ fn a_replacement_of_a_disk_declared_lost_ends() {
         let space = spaces.create(spec_of("data", (Resiliency::Simple, Some(2)))).await?;
         fill(&lab, &spaces, &space, 1).await?;
         let pool = spaces.pool();
-        let held = pool.used();
-        let old = pool.find_disk("disk0")?;
+        let held = pool.free_space().used();
+        let old = pool.members().find_disk("disk0")?;
         lose(&spaces, &["disk0"]).await?;
         let lost = unreadable(&space, 1).await?;
-        let new = pool.add_instead_of(&old, device, &[]).await?;
+        let new = pool.membership().add_instead_of(&old, device, &[]).await?;
         assert!(!spaces.finish_replacing(&old, &new, &Progress::default()).await?, "nobody has it");
-        assert!(!pool.is_declared_lost(&old));
-        pool.declare_lost(&old).await?;
-        assert!(pool.is_declared_lost(&old));
+        assert!(!pool.members().is_declared_lost(&old));
+        pool.membership().declare_lost(&old).await?;
+        assert!(pool.members().is_declared_lost(&old));
         let declared_lost = spaces.declare_rows_lost(&Progress::default()).await?;
         assert_eq!(reported(&declared_lost), lost);
         assert!(spaces.finish_replacing(&old, &new, &Progress::default()).await?);
         assert_eq!(unreadable(&space, 1).await?, lost);
-        assert_eq!((pool.used(), pool.disks().len()), (held, 4));
+        assert_eq!((pool.free_space().used(), pool.disks().len()), (held, 4));
         drop(space);
         close(&spaces).await
     });
@@ -788,15 +790,15 @@ fn what_a_new_disk_was_given_is_not_declared_lost() {
         let spaces = lab.create().await?;
         let space = filled_over_traces(&lab, &spaces, SIMPLE.0).await?;
         let pool = spaces.pool();
-        let old = pool.find_disk("disk0")?;
+        let old = pool.members().find_disk("disk0")?;
         let there = places_of(&inside.disks[0], 0..ROWS * ROW.0 / BLOCK, 1);
         there.iter().step_by(4).for_each(|at| inside.disks[0].make_unreadable(*at));
-        let new = pool.add_instead_of(&old, device, &[]).await?;
+        let new = pool.membership().add_instead_of(&old, device, &[]).await?;
         assert!(!spaces.finish_replacing(&old, &new, &Progress::default()).await?, "it reads too little");
         lose(&spaces, &["disk0"]).await?;
         let away = unreadable(&space, 1).await?;
         assert_eq!(away.len(), there.len());
-        pool.declare_lost(&old).await?;
+        pool.membership().declare_lost(&old).await?;
         spaces.declare_rows_lost(&Progress::default()).await?;
         let lost = unreadable(&space, 1).await?;
         assert!(lost.is_subset(&away));
@@ -820,15 +822,15 @@ fn a_replacement_that_is_called_off_is_not_declared_lost() {
         let space = spaces.create(spec_of("data", (Resiliency::Simple, Some(2)))).await?;
         fill(&lab, &spaces, &space, 1).await?;
         let pool = spaces.pool();
-        let old = pool.find_disk("disk0")?;
+        let old = pool.members().find_disk("disk0")?;
         lose(&spaces, &["disk0"]).await?;
-        let new = pool.add_instead_of(&old, device, &[]).await?;
-        pool.declare_lost(&old).await?;
+        let new = pool.membership().add_instead_of(&old, device, &[]).await?;
+        pool.membership().declare_lost(&old).await?;
         spaces.call_off(&old, &new).await?;
-        assert!(!pool.is_declared_lost(&old));
+        assert!(!pool.members().is_declared_lost(&old));
         // That is called off as well.
         spaces.call_off(&new, &old).await?;
-        assert!(!pool.is_declared_lost(&old));
+        assert!(!pool.members().is_declared_lost(&old));
         assert_eq!(spaces.declare_rows_lost(&Progress::default()).await?, DeclaredLost::default());
         drop(space);
         close(&spaces).await

@@ -34,9 +34,9 @@ fn bad_sectors_keep_no_replacement_waiting() {
                 for at in crate::harness::places_of(&inside.disks[0], 0..bad, 1) {
                     inside.disks[0].make_unreadable(at);
                 }
-                let old = spaces.pool().find_disk("disk0")?;
+                let old = spaces.pool().members().find_disk("disk0")?;
                 spaces.replace(&old, device, &[], &Progress::default()).await?;
-                assert_eq!(spaces.pool().replacements().is_empty(), ends, "{bad} bad sectors");
+                assert_eq!(spaces.pool().members().replacements().is_empty(), ends, "{bad} bad sectors");
                 let lost: u64 = spaces.data_loss_events().iter().map(|one| one.length.0 >> 12).sum();
                 assert_eq!(lost, if ends { bad } else { 0 });
                 for block in 0..512 {
@@ -200,14 +200,14 @@ fn what_has_the_least_redundancy_left_is_restored_first() {
             lab.write(&two, row << 20, 512 << 10, 2).await?;
         }
         spaces.flush().await?;
-        let lost = spaces.pool().find_disk("disk0")?;
+        let lost = spaces.pool().members().find_disk("disk0")?;
         outside.disks[0].vanish();
         for space in [&three, &two] {
             lab.write(space, 0, 4096, 9).await?;
         }
         spaces.flush().await?;
         let spare = outside.world.add_disk("spare", profile(&seen));
-        let new = spaces.pool().add_instead_of(&lost, spare.attach(&outside.world), &[]).await?;
+        let new = spaces.pool().membership().add_instead_of(&lost, spare.attach(&outside.world), &[]).await?;
         seen.0.borrow_mut().clear();
         assert!(spaces.finish_replacing(&lost, &new, &Progress::default()).await?);
         let blocks = || (0..6u64).flat_map(|row| row << 8..(row << 8) + 128);

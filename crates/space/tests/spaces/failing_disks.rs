@@ -39,14 +39,14 @@ async fn space_of(
 /// Says what is known against some disks.
 fn ail(pool: &Pool, names: &[&str], ailment: Ailment) -> Outcome {
     for name in names {
-        pool.find_disk(name)?.set_ailment(Some(ailment));
+        pool.members().find_disk(name)?.set_ailment(Some(ailment));
     }
     Ok(())
 }
 
 fn used_on(pool: &Pool, name: &str) -> Result<u64, Box<dyn Error>> {
-    let slot = pool.find_disk(name)?.slot();
-    let room = pool.room().into_iter().find(|room| room.slot == slot).unwrap();
+    let slot = pool.members().find_disk(name)?.slot();
+    let room = pool.free_space().room().into_iter().find(|room| room.slot == slot).unwrap();
     Ok(room.data.0 - room.free.0)
 }
 
@@ -134,7 +134,7 @@ fn copies_stay_apart_where_a_whole_enclosure_ails() {
             let two = Lab { devices: lab.devices[..2].to_vec(), ..lab.clone() };
             let spaces = two.create().await?;
             for device in &lab.devices[2..] {
-                spaces.pool().add_device(Rc::clone(device), &[], 7).await?;
+                spaces.pool().membership().add_device(Rc::clone(device), &[], 7).await?;
             }
             // Two domains beside: those of the first disks; without them there is one.
             ail(spaces.pool(), &["disk0", "disk1"], ailment)?;
@@ -144,7 +144,7 @@ fn copies_stay_apart_where_a_whole_enclosure_ails() {
             }
             let pool = spaces.pool();
             for lost in ["disk2", "disk3"] {
-                pool.exclude(pool.find_disk(lost)?.slot(), ExcludeReason::Asked).await?;
+                pool.exclude(pool.members().find_disk(lost)?.slot(), ExcludeReason::Asked).await?;
             }
             for row in 0..8 {
                 lab.expect(&space, row << 20, 4096, 1).await?;
@@ -173,7 +173,7 @@ fn a_failing_disk_is_emptied_and_redundancy_stays() {
             }
             spaces.flush().await?;
             ail(pool, &[from], Ailment::Failing)?;
-            let disk = pool.find_disk(from)?;
+            let disk = pool.members().find_disk(from)?;
             let forecast = spaces.forecast_emptying(disk.slot()).await?;
             assert!(forecast.rows > 0 && forecast.stuck.is_empty(), "{forecast:?}");
             let progress = Progress::default();
@@ -186,11 +186,11 @@ fn a_failing_disk_is_emptied_and_redundancy_stays() {
             for name in [from, "disk5"] {
                 assert_eq!(used_on(pool, name)?, 0, "{name} holds something");
             }
-            assert!(pool.is_active(&disk), "it stays in the pool");
+            assert!(pool.members().is_active(&disk), "it stays in the pool");
             expect_all(&lab, &space).await?;
             crate::harness::check(&spaces).await?;
             for lost in ["disk2", "disk4"].iter().take(usize::from(kind.0.redundancy())) {
-                pool.exclude(pool.find_disk(lost)?.slot(), ExcludeReason::Asked).await?;
+                pool.exclude(pool.members().find_disk(lost)?.slot(), ExcludeReason::Asked).await?;
                 expect_all(&lab, &space).await?;
             }
             Ok(spaces.close().await?)
@@ -214,7 +214,7 @@ fn an_emptying_that_is_called_off_leaves_rows_whole() {
         spaces.flush().await?;
         let taken = space.footprint().await?.total;
         ail(pool, &["disk1"], Ailment::Failing)?;
-        let disk = pool.find_disk("disk1")?;
+        let disk = pool.members().find_disk("disk1")?;
         let progress = Progress::default();
         let empty = async {
             let emptied = spaces.empty_disk(&disk, || true, &progress).await.map_err(text)?;
@@ -254,12 +254,12 @@ fn what_fits_nowhere_is_foreseen() {
         }
         let pool = spaces.pool();
         ail(pool, &["disk1", "disk2"], Ailment::Failing)?;
-        let slot = pool.find_disk("disk1")?.slot();
+        let slot = pool.members().find_disk("disk1")?.slot();
         let forecast = spaces.forecast_emptying(slot).await?;
         assert!(!forecast.stuck.is_empty(), "{forecast:?}");
-        pool.find_disk("disk2")?.set_ailment(None);
+        pool.members().find_disk("disk2")?.set_ailment(None);
         assert!(spaces.forecast_emptying(slot).await?.stuck.is_empty());
-        assert!(pool.offers(Purpose::Claim).len() == 3);
+        assert!(pool.free_space().offers(Purpose::Claim).len() == 3);
         Ok(spaces.close().await?)
     });
     verified.unwrap();

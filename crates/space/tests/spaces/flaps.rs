@@ -177,7 +177,7 @@ fn a_flush_waits_for_the_epoch_without_a_disk_that_was_passed_over() {
                 }
                 spaces.flush().await?;
                 let pool = Rc::clone(spaces.pool());
-                let voters = pool.voters();
+                let voters = pool.members().voters();
                 let victim =
                     pool.disks().into_iter().find(|disk| !voters.contains(&disk.id())).ok_or("all vote")?;
                 let writes = async {
@@ -323,7 +323,7 @@ fn a_replacement_that_dies_is_replaced() {
                 lab.write(&space, row << 20, 64 * 1024, 1).await?;
             }
             spaces.flush().await?;
-            let old = spaces.pool().find_disk("disk0")?;
+            let old = spaces.pool().members().find_disk("disk0")?;
             let freed = async {
                 pause(&lab, 90).await;
                 fifth.vanish();

@@ -326,8 +326,8 @@ fn expect_versions(name: &str, bench: &Bench) {
 /// The same of values of the map.
 async fn expect_versions_of_values(spaces: &Spaces) -> Outcome {
     for space in spaces.list() {
-        let mut values = vec![spaces.pool().get(&keys::space(space.id())).await?.unwrap_or_default()];
-        let rows = spaces.pool().scan(keys::rows(space.id(), 0..u64::MAX), 1000).await?;
+        let mut values = vec![spaces.pool().map().get(&keys::space(space.id())).await?.unwrap_or_default()];
+        let rows = spaces.pool().map().scan(keys::rows(space.id(), 0..u64::MAX), 1000).await?;
         assert!(!rows.is_empty(), "{} has rows", space.name());
         values.extend(rows.into_iter().map(|(_, row)| row));
         for value in values {

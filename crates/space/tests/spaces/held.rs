@@ -78,7 +78,7 @@ impl Scene {
 
     async fn prepare(&self) -> Outcome {
         let pool = self.spaces.pool();
-        let disk = pool.find_disk("disk1")?;
+        let disk = pool.members().find_disk("disk1")?;
         self.fill(1).await?;
         match self.kind {
             Kind::Resync => {
@@ -89,11 +89,12 @@ impl Scene {
                 self.spaces.rejoin(device).await?;
             }
             Kind::Replace => {
-                let new = pool.add_instead_of(&disk, Rc::clone(&self.lab.devices[4]), &[]).await?;
+                let new =
+                    pool.membership().add_instead_of(&disk, Rc::clone(&self.lab.devices[4]), &[]).await?;
                 self.disks.borrow_mut().extend([disk, new]);
             }
             Kind::Drain => {
-                pool.retire(&disk).await?;
+                pool.membership().retire(&disk).await?;
                 self.disks.borrow_mut().push(disk);
             }
             Kind::Rebalance => {
@@ -251,12 +252,12 @@ fn what_is_held_ends_at_once_when_it_is_stopped_or_the_spaces_close() {
                 }
                 let progress = Progress::default();
                 let pool = spaces.pool();
-                for (old, new) in pool.replacements() {
+                for (old, new) in pool.members().replacements() {
                     assert!(spaces.finish_replacing(&old, &new, &progress).await?);
                 }
                 for disk in spaces.drains() {
                     assert!(spaces.drain_disk(&disk, &progress).await?);
-                    pool.evict(&disk).await?;
+                    pool.membership().evict(&disk).await?;
                 }
                 spaces.resync(&progress).await?;
                 drop(space);

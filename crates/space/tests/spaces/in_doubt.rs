@@ -355,8 +355,8 @@ fn what_is_discarded_while_it_becomes_in_doubt_stays_discarded() {
             let has_it = |disk: &usize| !crate::harness::places_of(&inside.disks[*disk], 0..1, 2).is_empty();
             let name = format!("disk{}", (0..2).find(has_it).ok_or("it is nowhere")?);
             let pool = spaces.pool();
-            let old = pool.find_disk(&name)?;
-            let new = pool.add_instead_of(&old, spare, &[]).await?;
+            let old = pool.members().find_disk(&name)?;
+            let new = pool.membership().add_instead_of(&old, spare, &[]).await?;
             // It carries metadata by then.
             pause(&lab, 1000).await;
             let has_left = Cell::new(false);

@@ -43,26 +43,26 @@ fn a_full_pool_that_keeps_room_heals_without_a_new_disk() {
             let bench = Bench::new(9100, 6, Bytes::mib(96));
             let verified = bench.run(async move |lab| {
                 let spaces = lab.create().await?;
-                spaces.pool().set_keep_room_for(1).await?;
+                spaces.pool().settings().set_keep_room_for(1).await?;
                 spaces.close().await?;
                 let spaces = lab.open().await?;
                 let pool = spaces.pool();
-                assert_eq!(pool.keeps_room_for(), 1, "it is on record");
+                assert_eq!(pool.free_space().keeps_room_for(), 1, "it is on record");
                 let space = thin(&spaces, kind).await?;
                 let rows = fill(&lab, &space, 0).await?;
                 assert!(rows > 50, "{rows}");
-                assert_eq!(pool.kept_room().losses, 1, "claims have taken what is kept");
+                assert_eq!(pool.free_space().kept_room().losses, 1, "claims have taken what is kept");
                 for disk in pool.disks() {
                     let forecast = spaces.forecast_removal(disk.slot()).await?;
                     assert!(forecast.rows > 0 && forecast.stuck.is_empty(), "{forecast:?}");
                 }
-                let disk = pool.find_disk(lost)?;
+                let disk = pool.members().find_disk(lost)?;
                 pool.exclude(disk.slot(), ExcludeReason::Asked).await?;
-                pool.retire(&disk).await?;
+                pool.membership().retire(&disk).await?;
                 assert!(spaces.drain_disk(&disk, &Progress::default()).await?, "all of it has a place");
-                pool.evict(&disk).await?;
+                pool.membership().evict(&disk).await?;
                 crate::harness::check(&spaces).await?;
-                let kept = pool.kept_room();
+                let kept = pool.free_space().kept_room();
                 assert_eq!((kept.wanted, kept.losses), (1, 0), "the room is used");
                 let more = fill(&lab, &space, rows).await?;
                 assert!(more > rows, "a loss does not stop writes");

@@ -38,7 +38,7 @@ fn a_vanished_disk_is_resynced_with_what_it_missed() {
                 lab.write(&space, row << 20, 64 * 1024, 2).await?;
             }
             spaces.flush().await?;
-            assert_eq!(spaces.pool().voters().len(), 2, "a voter that vanished was voted out");
+            assert_eq!(spaces.pool().members().voters().len(), 2, "a voter that vanished was voted out");
             for row in 0..16 {
                 lab.expect(&space, row << 20, 64 * 1024, if row < 8 { 2 } else { 1 }).await?;
             }
@@ -122,9 +122,9 @@ fn a_disk_is_replaced_present_or_not() {
             let space = lab.space(&spaces, "data", Bytes::mib(8), MIRROR).await?;
             lab.write(&space, 0, 1 << 20, 1).await?;
             lab.write(&space, 5 << 20, 1 << 20, 2).await?;
-            let old = spaces.pool().find_disk("disk0")?;
+            let old = spaces.pool().members().find_disk("disk0")?;
             spaces.replace(&old, spare, &[], &Progress::default()).await?;
-            assert!(spaces.pool().find_disk("disk0").is_err());
+            assert!(spaces.pool().members().find_disk("disk0").is_err());
             check(&spaces).await?;
             doomed.vanish();
             lab.write(&space, 0, 4096, 3).await?;
@@ -273,7 +273,10 @@ fn a_slab_that_joins_while_tables_are_first_written_is_complete() {
                 for row in 0..rows {
                     lab.write(&space, row << 20, 16 * 1024, 1).await?;
                 }
-                let (from, to) = (spaces.pool().find_disk("disk0")?, spaces.pool().find_disk("disk2")?);
+                let (from, to) = (
+                    spaces.pool().members().find_disk("disk0")?,
+                    spaces.pool().members().find_disk("disk2")?,
+                );
                 let pool = Rc::clone(spaces.pool());
                 let checkpoint = async { pool.checkpoint().await.map_err(|error| error.to_string()) };
                 let movement = async {
@@ -713,7 +716,7 @@ fn what_the_log_keeps_for_a_disk_that_left_stops_nobody() {
 }
 
 fn log_percent(spaces: &Spaces) -> u64 {
-    let (used, capacity) = spaces.pool().log_usage().unwrap_or_default();
+    let (used, capacity) = spaces.pool().log().usage().unwrap_or_default();
     used.0 * 100 / capacity.0.max(1)
 }
 
@@ -740,8 +743,8 @@ fn a_disk_that_has_no_room_for_the_metadata_takes_data_and_does_not_vote() {
         .run(async move |lab| {
             let spaces = lab.create().await?;
             let disk = spaces.add(attached, &[]).await?;
-            spaces.pool().tend_voters().await?;
-            let (log, pages) = spaces.pool().metadata_bytes();
+            spaces.pool().voter_tender().tend().await?;
+            let (log, pages) = spaces.pool().identity().metadata_bytes();
             let area = disk.extent().ok_or("it is here")?.metadata;
             assert!(area < Bytes(log.0 + pages.0), "{area} are too small for {log} and {pages}");
             // It would survive the loss of both disks that have the metadata, and be lost with that.
@@ -763,8 +766,8 @@ fn a_disk_that_has_no_room_for_the_metadata_takes_data_and_does_not_vote() {
             let seen = spaces.verify(&Progress::default()).await?;
             assert!(seen.is_sound(), "{seen:?}");
             assert_eq!(disk.counters().checksum_errors, 0, "its data is what was written");
-            assert!(!spaces.pool().voters().contains(&disk.id()), "it does not vote");
-            assert_eq!(spaces.pool().voters().len(), 2);
+            assert!(!spaces.pool().members().voters().contains(&disk.id()), "it does not vote");
+            assert_eq!(spaces.pool().members().voters().len(), 2);
             spaces.close().await?;
             Ok(())
         })
@@ -773,7 +776,7 @@ fn a_disk_that_has_no_room_for_the_metadata_takes_data_and_does_not_vote() {
     bench
         .run_in(Lab { devices, ..bench.lab() }, async move |lab| {
             let spaces = lab.open().await?;
-            assert_eq!((spaces.pool().disks().len(), spaces.pool().voters().len()), (3, 2));
+            assert_eq!((spaces.pool().disks().len(), spaces.pool().members().voters().len()), (3, 2));
             let three = spaces.find("three")?;
             lab.expect(&three, 31 << 20, 1 << 20, 1).await?;
             check(&spaces).await
@@ -818,11 +821,11 @@ fn claims_on_a_map_with_room_wait_for_no_checkpoint() {
             let spaces = lab.create().await?;
             let pool = spaces.pool();
             for index in 0..100 {
-                let (before, capacity) = pool.log_usage().unwrap();
+                let (before, capacity) = pool.log().usage().unwrap();
                 let mut change = pool.change(Purpose::Claim).await;
                 change.put(keys::row(FILLER, index), vec![7; 200]);
                 change.commit().await?;
-                let (used, _) = pool.log_usage().unwrap();
+                let (used, _) = pool.log().usage().unwrap();
                 assert!(used > before && used.0 * 2 < capacity.0, "{used} in use after {before}");
             }
             spaces.close().await?;
@@ -920,13 +923,13 @@ fn a_full_map_takes_deletes_and_stale_marks_in_any_order_and_opens_again() {
                 .run(async move |lab| {
                     let spaces = lab.open().await?;
                     let pool = Rc::clone(spaces.pool());
-                    let rows = pool.scan(keys::rows(FILLER, 0..u64::MAX), usize::MAX).await?;
+                    let rows = pool.map().scan(keys::rows(FILLER, 0..u64::MAX), usize::MAX).await?;
                     let expected = match what {
                         Burden::Delete { every } => filled.get() - filled.get().div_ceil(every),
                         Burden::MarkStale => filled.get(),
                     };
                     assert_eq!(rows.len() as u64, expected);
-                    let stale = pool.scan(keys::stale_on(DiskSlot(1)), usize::MAX).await?;
+                    let stale = pool.map().scan(keys::stale_on(DiskSlot(1)), usize::MAX).await?;
                     assert_eq!(stale.len() as u64, if what == Burden::MarkStale { filled.get() } else { 0 });
                     if what == (Burden::Delete { every: 1 }) {
                         let again = fill_the_map(&pool, 1 << 20).await? - (1 << 20);
@@ -965,7 +968,7 @@ fn a_map_without_a_page_left_stops_nothing_and_is_got_out_of_by_deletes() {
             };
             assert!(matches!(ending, PoolError::MetadataFull { .. }), "{ending}");
             assert_eq!(pool.state(), PoolState::Writable);
-            let last = pool.get(&keys::row(FILLER, count.get() - 1)).await?;
+            let last = pool.map().get(&keys::row(FILLER, count.get() - 1)).await?;
             assert_eq!(last, Some(vec![7; 200]));
             burden(&pool, count.get(), Burden::Delete { every: 2 }).await?;
             pool.checkpoint().await?;
@@ -976,7 +979,7 @@ fn a_map_without_a_page_left_stops_nothing_and_is_got_out_of_by_deletes() {
     bench
         .run(async move |lab| {
             let spaces = lab.open().await?;
-            let left = spaces.pool().scan(keys::rows(FILLER, 0..u64::MAX), usize::MAX).await?;
+            let left = spaces.pool().map().scan(keys::rows(FILLER, 0..u64::MAX), usize::MAX).await?;
             assert_eq!(left.len() as u64, rows.get() / 2);
             spaces.close().await?;
             Ok(())

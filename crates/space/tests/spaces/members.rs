@@ -308,7 +308,7 @@ async fn replaced_alone(
         lab.write(&space, row << 20, 4096, 1).await?;
     }
     spaces.flush().await?;
-    let old = spaces.pool().find_disk("disk0")?;
+    let old = spaces.pool().members().find_disk("disk0")?;
     // It may be refused, or wait.
     let _ = spaces.replace(&old, device, &[], &Progress::default()).await;
     for row in 0..rows {
@@ -345,10 +345,10 @@ fn the_last_voter_is_not_evicted_for_one_that_cannot_vote() {
     let verified = bench.run(move |lab| replaced_alone(lab, device, 3));
     let after = bench.run_in(again, async move |lab| {
         let spaces = lab.open().await?;
-        for (old, new) in spaces.pool().replacements() {
+        for (old, new) in spaces.pool().members().replacements() {
             assert!(spaces.finish_replacing(&old, &new, &Progress::default()).await.is_err());
         }
-        Ok(spaces.pool().check_writable()?)
+        Ok(spaces.pool().log().check_writable()?)
     });
     verified.unwrap();
     after.unwrap();
@@ -376,7 +376,7 @@ fn many_disks_that_leave_at_once_do_not_stop_the_pool() {
                 }
             });
             dolmen_block_io::sync::join_all(writes).await;
-            spaces.pool().check_writable()?;
+            spaces.pool().log().check_writable()?;
             lab.hold((spaces, space));
             Ok(())
         })
@@ -397,12 +397,12 @@ fn a_replacement_that_ends_twice_evicts_no_other_disk() {
             let space = lab.space(&spaces, "data", Bytes::mib(64), Resiliency::Simple).await?;
             lab.write(&space, 0, 4096, 1).await?;
             spaces.flush().await?;
-            let old = spaces.pool().find_disk("disk0")?;
+            let old = spaces.pool().members().find_disk("disk0")?;
             let progress = Progress::default();
             let with = spaces.replace(&old, device, &[], &progress).await?;
             let third = spaces.add(new, &[]).await?;
             assert_eq!(third.slot(), old.slot());
-            spaces.pool().tend_voters().await?;
+            spaces.pool().voter_tender().tend().await?;
             for row in 1..8 {
                 lab.write(&space, row << 20, 4096, 1).await?;
             }
@@ -544,16 +544,16 @@ fn a_chain_of_replacements_ends() {
             spaces.flush().await?;
             let pool = spaces.pool();
             let progress = Progress::default();
-            let x = pool.find_disk("disk0")?;
-            let f = pool.add_instead_of(&x, Rc::clone(&devices[0]), &[]).await?;
+            let x = pool.members().find_disk("disk0")?;
+            let f = pool.membership().add_instead_of(&x, Rc::clone(&devices[0]), &[]).await?;
             spares[0].vanish();
             pool.exclude(f.slot(), ExcludeReason::Asked).await?;
-            let t = pool.add_instead_of(&f, Rc::clone(&devices[1]), &[]).await?;
-            for (old, new) in pool.replacements() {
+            let t = pool.membership().add_instead_of(&f, Rc::clone(&devices[1]), &[]).await?;
+            for (old, new) in pool.members().replacements() {
                 drop(spaces.finish_replacing(&old, &new, &progress).await);
             }
             let n = spaces.add(Rc::clone(&devices[2]), &[]).await?;
-            let drawn: Vec<_> = pool.replacements();
+            let drawn: Vec<_> = pool.members().replacements();
             assert!(drawn.iter().all(|(_, new)| new.slot() != n.slot()), "who was added replaces somebody");
             assert!(
                 pool.disk(x.slot()).is_none_or(|disk| disk.id() != x.id()),
@@ -580,19 +580,19 @@ fn a_disk_that_comes_back_while_it_is_replaced_stays_retired() {
             .run(async move |lab| {
                 let spaces = lab.create().await?;
                 let pool = spaces.pool();
-                let old = pool.find_disk("disk4")?;
+                let old = pool.members().find_disk("disk4")?;
                 pool.exclude(old.slot(), ExcludeReason::Asked).await?;
                 let begin = async {
                     pause(&lab, 10 * offset).await;
-                    pool.add_instead_of(&old, device, &[]).await.map(drop).map_err(text)
+                    pool.membership().add_instead_of(&old, device, &[]).await.map(drop).map_err(text)
                 };
                 let rejoin = async {
                     pause(&lab, 1000).await;
-                    let seen = pool.absent_member(back.as_ref()).await.map_err(text)?;
-                    pool.readmit(back, &seen).await.map(drop).map_err(text)
+                    let seen = pool.membership().absent_member(back.as_ref()).await.map_err(text)?;
+                    pool.membership().readmit(back, &seen).await.map(drop).map_err(text)
                 };
                 extra(vec![Box::pin(begin), Box::pin(rejoin)]).await?;
-                report.set(pool.replacements().len() == 1);
+                report.set(pool.members().replacements().len() == 1);
                 lab.hold(spaces);
                 Ok(())
             })
@@ -618,23 +618,23 @@ fn a_disk_that_comes_back_while_it_is_evicted_leaves_no_residue() {
         let verified = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let pool = spaces.pool();
-            let old = pool.find_disk("disk4")?;
+            let old = pool.members().find_disk("disk4")?;
             pool.exclude(old.slot(), ExcludeReason::Asked).await?;
-            pool.add_instead_of(&old, device, &[]).await?;
+            pool.membership().add_instead_of(&old, device, &[]).await?;
             let evict = async {
                 pause(&lab, 10 * offset).await;
-                pool.evict(&old).await.map_err(text)
+                pool.membership().evict(&old).await.map_err(text)
             };
             let rejoin = async {
                 pause(&lab, 300).await;
                 // It may be struck before it is back.
-                if let Ok(seen) = pool.absent_member(back.as_ref()).await {
-                    drop(pool.readmit(back, &seen).await);
+                if let Ok(seen) = pool.membership().absent_member(back.as_ref()).await {
+                    drop(pool.membership().readmit(back, &seen).await);
                 }
                 Ok(())
             };
             extra(vec![Box::pin(evict), Box::pin(rejoin)]).await?;
-            if pool.is_member(&old) {
+            if pool.members().is_member(&old) {
                 return Err("it is a member again".into());
             }
             let next = spaces.add(new, &[]).await?;
@@ -667,7 +667,7 @@ fn a_replacement_ends_while_a_row_is_written_without_a_pause() {
             let space = lab.space(&spaces, "data", Bytes::mib(2), Resiliency::Simple).await?;
             lab.write(&space, 0, 65536, 1).await?;
             spaces.flush().await?;
-            let old = spaces.pool().find_disk("disk0")?;
+            let old = spaces.pool().members().find_disk("disk0")?;
             let (ended, abandoned) = (Cell::new(false), Cell::new(0));
             let client = async |number: u64| {
                 pause(&lab, 3 * number).await;
@@ -722,17 +722,21 @@ fn replacements_that_have_one_target_leave_a_place_for_the_others() {
                 let device = spares[spare].attach(&outside.world);
                 assert!(spaces.replace(&old, device, &[], &Progress::default()).await.is_ok());
             }
-            assert_eq!(pool.replacements().len(), 3);
+            assert_eq!(pool.members().replacements().len(), 3);
             spaces.rejoin(outside.disks[3].attach(&outside.world)).await?;
             spaces.resync(&Progress::default()).await?;
             for _ in 0..4 {
                 for slot in order {
-                    let begun = pool.replacements().into_iter().find(|(old, _)| old.slot() == DiskSlot(slot));
+                    let begun = pool
+                        .members()
+                        .replacements()
+                        .into_iter()
+                        .find(|(old, _)| old.slot() == DiskSlot(slot));
                     let Some((old, new)) = begun else { continue };
                     spaces.finish_replacing(&old, &new, &Progress::default()).await?;
                 }
             }
-            let left = pool.replacements();
+            let left = pool.members().replacements();
             if !left.is_empty() {
                 return Err(format!("{left:?} do not end").into());
             }

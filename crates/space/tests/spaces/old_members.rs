@@ -109,7 +109,7 @@ async fn is_one_of(lab: &Lab, space: &Space, row: u64, fills: &[u8]) -> Result<(
 fn called_old(spaces: &Spaces) -> Result<BTreeSet<usize>, String> {
     let mut old = BTreeSet::new();
     for disk in spaces.pool().disks().into_iter().filter(|disk| !disk.is_present()) {
-        if let Some(why) = disk.unfit() {
+        if let Some(why) = disk.absence().unfit() {
             if !why.contains("as it was in epoch") {
                 return Err(format!("{}: {why}", disk.name()));
             }

@@ -415,7 +415,7 @@ fn what_finds_no_room_below_stays_cached() {
                 let is_it = |disk: &Rc<Disk>| usize::from(disk.slot().0) == backing_full;
                 let disk = pool.disks().into_iter().find(is_it).ok_or("no such disk")?;
                 // Whoever carries the log has to have room.
-                if pool.voters().contains(&disk.id()) {
+                if pool.members().voters().contains(&disk.id()) {
                     return Ok(());
                 }
                 let set = |rates| {
@@ -486,7 +486,7 @@ fn what_has_rotted_is_not_what_others_are_computed_from() {
     let run = bench.run(async move |lab| {
         let spaces = lab.create().await?;
         let space = lab.space(&spaces, "data", Bytes(SIZE), Resiliency::Parity { parity: 2 }).await?;
-        let away = spaces.pool().find_disk("disk0")?;
+        let away = spaces.pool().members().find_disk("disk0")?;
         for fill in [1, 2] {
             for at in (0..SIZE).step_by(1 << 20) {
                 lab.write(&space, at, 1 << 20, fill).await?;

@@ -37,7 +37,7 @@ fn a_new_disk_that_dies_within_a_replacement_takes_nothing_along() {
                     lab.write(&space, row << 20, 8192, 1).await?;
                 }
                 spaces.flush().await?;
-                let old = spaces.pool().find_disk("disk0")?;
+                let old = spaces.pool().members().find_disk("disk0")?;
                 let ended = Cell::new(false);
                 let progress = Progress::default();
                 let replace = async {

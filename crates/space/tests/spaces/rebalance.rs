@@ -39,11 +39,11 @@ async fn with_a_disk_more(
     }
     spaces.flush().await?;
     let before = spaces.forecast_rebalance(&[]).await?;
-    let next = spaces.pool().offers(Purpose::Claim)[0];
+    let next = spaces.pool().free_space().offers(Purpose::Claim)[0];
     let next = Offer { slot: DiskSlot(4), domain: DomainId(400), free_units: 2 * next.free_units, ..next };
     let expected = spaces.forecast_rebalance(&[next]).await?;
     assert!(expected.rows > before.rows, "{before:?} before, {expected:?} with a disk that is empty");
-    spaces.pool().add_device(Rc::clone(&lab.devices[4]), &[], 0).await?;
+    spaces.pool().membership().add_device(Rc::clone(&lab.devices[4]), &[], 0).await?;
     Ok((spaces, space))
 }
 
@@ -56,8 +56,13 @@ async fn expect_flushed(lab: &Lab, space: &Space) -> Outcome {
 
 /// By how much the fullest disk is fuller than the emptiest.
 fn unevenness(spaces: &Spaces) -> Bytes {
-    let free: Vec<u64> =
-        spaces.pool().offers(Purpose::Claim).iter().map(|offer| offer.claimable_units()).collect();
+    let free: Vec<u64> = spaces
+        .pool()
+        .free_space()
+        .offers(Purpose::Claim)
+        .iter()
+        .map(|offer| offer.claimable_units())
+        .collect();
     Bytes((free.iter().max().unwrap() - free.iter().min().unwrap()) * ALLOCATION_UNIT_BYTES)
 }
 
@@ -96,7 +101,8 @@ fn what_is_there_is_evened_out_over_a_disk_more() {
             let is_redundant = kind.0.redundancy() > 0;
             for (lost, back) in again.into_iter().enumerate().filter(|_| is_redundant) {
                 let pool = spaces.pool();
-                pool.exclude(pool.find_disk(&format!("disk{lost}"))?.slot(), ExcludeReason::Asked).await?;
+                pool.exclude(pool.members().find_disk(&format!("disk{lost}"))?.slot(), ExcludeReason::Asked)
+                    .await?;
                 expect_all(&lab, &space).await?;
                 spaces.rejoin(back).await?;
                 spaces.resync(&Progress::default()).await?;
@@ -188,13 +194,13 @@ fn rows_that_lack_something_stay_where_they_are() {
             extra(vec![Box::pin(even_out), Box::pin(call_off)]).await?;
             assert_eq!(is_even.get(), spaces.forecast_rebalance(&[]).await?.is_even());
             let pool = spaces.pool();
-            let disk = pool.find_disk("disk1")?;
+            let disk = pool.members().find_disk("disk1")?;
             pool.exclude(disk.slot(), ExcludeReason::Asked).await?;
             let moved_before = spaces.forecast_rebalance(&[]).await?;
-            let on_it = pool.offers_with_absent(Purpose::Claim)[1].free_units;
+            let on_it = pool.free_space().offers_with_absent(Purpose::Claim)[1].free_units;
             spaces.rebalance(&Progress::default()).await?;
             assert_eq!(
-                pool.offers_with_absent(Purpose::Claim)[1].free_units,
+                pool.free_space().offers_with_absent(Purpose::Claim)[1].free_units,
                 on_it,
                 "nothing of it has moved"
             );
@@ -227,15 +233,15 @@ fn nothing_moves_to_a_failing_disk_for_its_fault_domain() {
             }
             let pool = spaces.pool();
             for disk in pool.disks() {
-                pool.set_fault_domain(&disk, 1).await?;
+                pool.membership().set_fault_domain(&disk, 1).await?;
             }
-            let third = pool.add_device(Rc::clone(&lab.devices[2]), &[], 2).await?;
+            let third = pool.membership().add_device(Rc::clone(&lab.devices[2]), &[], 2).await?;
             third.set_ailment(Some(Ailment::Failing));
             spaces.rebalance(&Progress::default()).await?;
-            assert!(!pool.holds_rows(&third), "it is failing");
+            assert!(!pool.free_space().holds_rows(&third), "it is failing");
             third.set_ailment(None);
             spaces.rebalance(&Progress::default()).await?;
-            assert!(pool.holds_rows(&third), "it is well");
+            assert!(pool.free_space().holds_rows(&third), "it is well");
             drop(space);
             lab.check_and_close(spaces).await
         })

@@ -51,7 +51,7 @@ fn what_has_a_place_elsewhere_does_not_wait_for_what_has_none() {
     let verified = bench.run(async move |lab| {
         let (spaces, made) = fill(&lab).await?;
         let pool = spaces.pool();
-        let freed = pool.find_disk("disk2")?;
+        let freed = pool.members().find_disk("disk2")?;
         pool.exclude(freed.slot(), ExcludeReason::Asked).await?;
         let meant = spaces.rebuildable(&freed, &[]).await?;
         let is_meant: Vec<bool> = made.iter().map(|space| meant.contains(&space.id())).collect();
@@ -67,13 +67,13 @@ fn what_has_a_place_elsewhere_does_not_wait_for_what_has_none() {
         };
         extra(vec![Box::pin(rebuild), Box::pin(write)]).await?;
         assert!(progress.done.get() > 0 && spaces.rebuildable(&freed, &[]).await?.is_empty());
-        assert!(pool.is_member(&freed) && pool.is_active(&freed));
+        assert!(pool.members().is_member(&freed) && pool.members().is_active(&freed));
         let has_nothing: Vec<bool> =
             made.iter().map(|space| spaces.has_nothing_on(&freed, space.id())).collect();
         assert_eq!(has_nothing, [true, false, false]);
         assert_eq!(spaces.forecast_removal(freed.slot()).await?.stuck.len(), 1);
         spaces.flush().await?;
-        pool.exclude(pool.find_disk("disk0")?.slot(), ExcludeReason::Asked).await?;
+        pool.exclude(pool.members().find_disk("disk0")?.slot(), ExcludeReason::Asked).await?;
         expect_mirror(&lab, &made[0]).await?;
         assert!(spaces.has_nothing_on(&freed, made[0].id()));
         Ok(spaces.close().await?)
@@ -93,7 +93,7 @@ fn a_disk_that_is_back_while_some_is_rebuilt_is_a_member_as_before() {
         let reported = Rc::clone(&was_over);
         let verified = bench.run(async move |lab| {
             let (spaces, made) = fill(&lab).await?;
-            let freed = spaces.pool().find_disk("disk2")?;
+            let freed = spaces.pool().members().find_disk("disk2")?;
             inside.disks[2].vanish();
             lab.write(&made[0], 0, 4096, 2).await?;
             spaces.flush().await?;

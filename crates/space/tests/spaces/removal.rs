@@ -62,7 +62,7 @@ async fn fill(lab: &Lab, spaces: &Spaces, space: &Space) -> Outcome {
 async fn lose_others(lab: &Lab, spaces: &Rc<Spaces>, space: &Space, resiliency: Resiliency) -> Outcome {
     let pool = spaces.pool();
     for lost in ["disk0", "disk4"].iter().take(usize::from(resiliency.redundancy())) {
-        pool.exclude(pool.find_disk(lost)?.slot(), ExcludeReason::Asked).await?;
+        pool.exclude(pool.members().find_disk(lost)?.slot(), ExcludeReason::Asked).await?;
         expect_all(lab, space).await?;
     }
     Ok(spaces.close().await?)
@@ -79,18 +79,18 @@ fn a_disk_leaves_and_redundancy_stays() {
             let space = space_of(&lab, &spaces, kind).await?;
             fill(&lab, &spaces, &space).await?;
             let pool = spaces.pool();
-            let disk = pool.find_disk(leaving(kind.0))?;
+            let disk = pool.members().find_disk(leaving(kind.0))?;
             let forecast = spaces.forecast_removal(disk.slot()).await?;
             assert!(forecast.rows > 0 && forecast.moved > Bytes::ZERO, "{forecast:?}");
             assert!(forecast.stuck.is_empty(), "{forecast:?}");
-            pool.retire(&disk).await?;
+            pool.membership().retire(&disk).await?;
             let progress = Progress::default();
             let drain = async {
                 assert!(spaces.drain_disk(&disk, &progress).await.map_err(text)?, "something is left");
-                pool.evict(&disk).await.map_err(text)
+                pool.membership().evict(&disk).await.map_err(text)
             };
             extra(vec![Box::pin(drain), Box::pin(write_on(&lab, &space))]).await?;
-            assert!(!pool.is_member(&disk) && pool.disks().len() == 4);
+            assert!(!pool.members().is_member(&disk) && pool.disks().len() == 4);
             assert_eq!((progress.done.get(), progress.total.get()), (forecast.rows, forecast.rows));
             spaces.flush().await?;
             expect_all(&lab, &space).await?;
@@ -111,10 +111,10 @@ fn a_disk_that_is_lost_is_rebuilt_on_the_others() {
             let space = space_of(&lab, &spaces, kind).await?;
             fill(&lab, &spaces, &space).await?;
             let pool = spaces.pool();
-            let disk = pool.find_disk(leaving(kind.0))?;
+            let disk = pool.members().find_disk(leaving(kind.0))?;
             pool.exclude(disk.slot(), ExcludeReason::Asked).await?;
-            pool.retire(&disk).await?;
-            let free = || pool.room().iter().map(|room| room.free.0).sum::<u64>();
+            pool.membership().retire(&disk).await?;
+            let free = || pool.free_space().room().iter().map(|room| room.free.0).sum::<u64>();
             let before = free();
             let all = spaces.drain_disk(&disk, &Progress::default()).await?;
             assert_eq!(all, kind.0.redundancy() > 0);
@@ -122,11 +122,11 @@ fn a_disk_that_is_lost_is_rebuilt_on_the_others() {
                 assert_eq!(free(), before, "what nobody can give claims nothing");
                 let left = spaces.left_on(disk.id()).unwrap_or_default();
                 assert_eq!(left.iter().map(|space| space.name().to_string()).collect::<Vec<_>>(), ["data"]);
-                assert!(matches!(pool.evict(&disk).await, Err(PoolError::NotReplaced { .. })));
+                assert!(matches!(pool.membership().evict(&disk).await, Err(PoolError::NotReplaced { .. })));
                 spaces.close().await?;
                 return Ok(());
             }
-            pool.evict(&disk).await?;
+            pool.membership().evict(&disk).await?;
             write_on(&lab, &space).await?;
             spaces.flush().await?;
             crate::harness::check(&spaces).await?;
@@ -149,12 +149,12 @@ fn a_removal_that_power_cuts_short_goes_on() {
                 let spaces = lab.create().await?;
                 let space = space_of(&lab, &spaces, kind).await?;
                 fill(&lab, &spaces, &space).await?;
-                let disk = spaces.pool().find_disk("disk1")?;
+                let disk = spaces.pool().members().find_disk("disk1")?;
                 let (draining, inner) = (Rc::clone(&spaces), Rc::clone(&disk));
                 let drain = async move {
-                    draining.pool().retire(&inner).await.unwrap();
+                    draining.pool().membership().retire(&inner).await.unwrap();
                     if draining.drain_disk(&inner, &Progress::default()).await.unwrap() {
-                        draining.pool().evict(&inner).await.unwrap();
+                        draining.pool().membership().evict(&inner).await.unwrap();
                     }
                 };
                 lab.seams.spawner.spawn("drain", Box::pin(drain));
@@ -186,7 +186,7 @@ fn a_removal_that_power_cuts_short_goes_on() {
             reported.set(!spaces.drains().is_empty());
             for disk in spaces.drains() {
                 assert!(spaces.drain_disk(&disk, &Progress::default()).await?, "something is left");
-                spaces.pool().evict(&disk).await?;
+                spaces.pool().membership().evict(&disk).await?;
             }
             for row in 0..ROWS {
                 lab.expect(&space, row << 20, 512 << 10, 1).await?;
@@ -209,7 +209,7 @@ fn what_has_nowhere_to_go_is_named_beforehand() {
             let spaces = lab.create().await?;
             let wide = space_of(&lab, &spaces, (Resiliency::Parity { parity: 1 }, Some(3))).await?;
             fill(&lab, &spaces, &wide).await?;
-            let disk = spaces.pool().find_disk("disk1")?;
+            let disk = spaces.pool().members().find_disk("disk1")?;
             let stuck = async || -> Result<Vec<(String, u64)>, Box<dyn std::error::Error>> {
                 let stuck = spaces.forecast_removal(disk.slot()).await?.stuck;
                 Ok(stuck.into_values().map(|stuck| (stuck.name.to_string(), stuck.rows)).collect())
@@ -238,19 +238,19 @@ fn a_removal_that_is_called_off_leaves_a_disk_like_any_other() {
             let space = space_of(&lab, &spaces, (Resiliency::Mirror { copies: 2 }, None)).await?;
             fill(&lab, &spaces, &space).await?;
             let pool = spaces.pool();
-            let disk = pool.find_disk("disk1")?;
-            assert!(pool.reinstate(&disk).await.is_err(), "it is not about to leave");
-            pool.retire(&disk).await?;
-            pool.retire(&disk).await?;
+            let disk = pool.members().find_disk("disk1")?;
+            assert!(pool.membership().reinstate(&disk).await.is_err(), "it is not about to leave");
+            pool.membership().retire(&disk).await?;
+            pool.membership().retire(&disk).await?;
             let progress = Progress::default();
             let drain = async { spaces.drain_disk(&disk, &progress).await.map(drop).map_err(text) };
             let call_off = async {
                 pause(&lab, 10 * offset).await;
-                pool.reinstate(&disk).await.map_err(text)
+                pool.membership().reinstate(&disk).await.map_err(text)
             };
             extra(vec![Box::pin(drain), Box::pin(call_off), Box::pin(write_on(&lab, &space))]).await?;
-            assert!(pool.is_member(&disk) && spaces.drains().is_empty());
-            assert!(matches!(pool.evict(&disk).await, Err(PoolError::NotReplaced { .. })));
+            assert!(pool.members().is_member(&disk) && spaces.drains().is_empty());
+            assert!(matches!(pool.membership().evict(&disk).await, Err(PoolError::NotReplaced { .. })));
             spaces.flush().await?;
             expect_all(&lab, &space).await?;
             lab.check_and_close(spaces).await
@@ -269,15 +269,15 @@ fn a_removal_that_is_called_off_over_and_over_stops_no_pool() {
         let space = space_of(&lab, &spaces, (Resiliency::Mirror { copies: 2 }, None)).await?;
         fill(&lab, &spaces, &space).await?;
         let pool = spaces.pool();
-        let disk = pool.find_disk("disk1")?;
+        let disk = pool.members().find_disk("disk1")?;
         // A row without tables, of which a checkpoint has to tell the map, which is kept from it for now.
         lab.write(&space, SIZE.0 - ROW.0, 4096, 1).await?;
         let change = pool.change(Purpose::Release).await;
         let waver = async {
             for _ in 0..12 {
-                pool.retire(&disk).await.map_err(text)?;
+                pool.membership().retire(&disk).await.map_err(text)?;
                 lab.write(&space, 0, 4096, 1).await.map_err(text)?;
-                pool.reinstate(&disk).await.map_err(text)?;
+                pool.membership().reinstate(&disk).await.map_err(text)?;
                 lab.write(&space, 0, 4096, 1).await.map_err(text)?;
             }
             Ok(())
@@ -288,7 +288,7 @@ fn a_removal_that_is_called_off_over_and_over_stops_no_pool() {
             Ok(())
         };
         extra(vec![Box::pin(waver), Box::pin(let_go)]).await?;
-        assert!(pool.is_member(&disk) && spaces.drains().is_empty());
+        assert!(pool.members().is_member(&disk) && spaces.drains().is_empty());
         lab.expect(&space, 0, 512 << 10, 1).await?;
         lab.check_and_close(spaces).await
     });
@@ -304,14 +304,16 @@ fn a_disk_that_was_wrongly_added_leaves_the_room_as_it_was() {
         .run_in(bench.lab_with(|number| number < 4), async move |lab| {
             let spaces = lab.create().await?;
             let space = space_of(&lab, &spaces, (Resiliency::Mirror { copies: 2 }, None)).await?;
-            let room = |spaces: &Spaces| spaces.pool().room().iter().map(|room| room.free.0).sum::<u64>();
+            let room = |spaces: &Spaces| {
+                spaces.pool().free_space().room().iter().map(|room| room.free.0).sum::<u64>()
+            };
             fill(&lab, &spaces, &space).await?;
             let before = room(&spaces);
             let disk = spaces.add(added, &[]).await?;
             lab.write(&space, ROWS << 20, 512 << 10, 1).await?;
-            spaces.pool().retire(&disk).await?;
+            spaces.pool().membership().retire(&disk).await?;
             assert!(spaces.drain_disk(&disk, &Progress::default()).await?);
-            spaces.pool().evict(&disk).await?;
+            spaces.pool().membership().evict(&disk).await?;
             space.discard(ROWS << 20, 1 << 20).await?;
             spaces.flush().await?;
             assert_eq!(room(&spaces), before);
@@ -337,7 +339,7 @@ fn sole_copies_on_an_absent_disk_are_not_declared_lost() {
             fill(&lab, &spaces, &space).await?;
             let pool = spaces.pool();
             spaces.add(third, &[]).await?;
-            let disk = pool.find_disk("disk1")?;
+            let disk = pool.members().find_disk("disk1")?;
             pool.exclude(disk.slot(), ExcludeReason::Asked).await?;
             write_on(&lab, &space).await?;
             spaces.flush().await?;
@@ -346,11 +348,11 @@ fn sole_copies_on_an_absent_disk_are_not_declared_lost() {
             assert_eq!(corrupt.len(), 1);
             rotting.rot(corrupt[0] + 77, 3);
             let new = match is_replaced {
-                true => Some(pool.add_instead_of(&disk, spare, &[]).await?),
+                true => Some(pool.membership().add_instead_of(&disk, spare, &[]).await?),
                 false => None,
             };
             if new.is_none() {
-                pool.retire(&disk).await?;
+                pool.membership().retire(&disk).await?;
             }
             let progress = Progress::default();
             let end = async || match &new {
@@ -362,12 +364,12 @@ fn sole_copies_on_an_absent_disk_are_not_declared_lost() {
                 let left = spaces.left_on(disk.id()).unwrap_or_default();
                 assert_eq!(left.len(), 1, "its space is named");
             }
-            assert!(pool.is_member(&disk));
+            assert!(pool.members().is_member(&disk));
             spaces.rejoin(back).await?;
             spaces.resync(&progress).await?;
             assert!(end().await?, "all is to be had");
             if new.is_none() {
-                pool.evict(&disk).await?;
+                pool.membership().evict(&disk).await?;
             }
             expect_all(&lab, &space).await?;
             lab.check_and_close(spaces).await
@@ -426,28 +428,29 @@ fn another_carries_the_metadata_before_a_disk_that_leaves_stops_to() {
         let space = space_of(&lab, &spaces, KINDS[2]).await?;
         fill(&lab, &spaces, &space).await?;
         let pool = spaces.pool();
-        let count = pool.voters().len();
+        let count = pool.members().voters().len();
         assert!(count < 7, "all {count} disks carry the metadata, and no other can");
-        let disk = pool.disks().into_iter().find(|disk| pool.voters().contains(&disk.id())).unwrap();
-        pool.retire(&disk).await?;
+        let disk =
+            pool.disks().into_iter().find(|disk| pool.members().voters().contains(&disk.id())).unwrap();
+        pool.membership().retire(&disk).await?;
         while !spaces.drain_disk(&disk, &Progress::default()).await? {}
         let (evicted, fewest) = (Cell::new(false), Cell::new(count));
         let evict = async {
-            let done = pool.evict(&disk).await;
+            let done = pool.membership().evict(&disk).await;
             evicted.set(true);
             done
         };
         let watch = async {
             while !evicted.get() {
-                fewest.set(fewest.get().min(pool.voters().len()));
+                fewest.set(fewest.get().min(pool.members().voters().len()));
                 sleep(lab.seams.clock.as_ref(), Duration::from_micros(10)).await;
             }
             Ok(())
         };
         let all: [Task<'_>; 2] = [Box::pin(evict), Box::pin(watch)];
         join_all(all).await.into_iter().collect::<Result<(), PoolError>>()?;
-        assert_eq!((fewest.get(), pool.voters().len()), (count, count));
-        assert!(!pool.voters().contains(&disk.id()));
+        assert_eq!((fewest.get(), pool.members().voters().len()), (count, count));
+        assert!(!pool.members().voters().contains(&disk.id()));
         drop(space);
         lab.check_and_close(spaces).await
     });

@@ -105,15 +105,15 @@ impl Case {
         spaces.flush().await?;
         let (progress, clock) = (Progress::default(), Rc::clone(&lab.seams.clock));
         let new = match self.is_replaced {
-            true => Some(spaces.pool().add_instead_of(&lost, spare, &[]).await?),
-            false => spaces.pool().retire(&lost).await.map(|()| None)?,
+            true => Some(spaces.pool().membership().add_instead_of(&lost, spare, &[]).await?),
+            false => spaces.pool().membership().retire(&lost).await.map(|()| None)?,
         };
         let begun = clock.now();
         if let Some(new) = new {
             assert!(spaces.finish_replacing(&lost, &new, &progress).await?, "everything is moved");
         } else {
             assert!(spaces.drain_disk(&lost, &progress).await?, "everything finds a place");
-            spaces.pool().evict(&lost).await?;
+            spaces.pool().membership().evict(&lost).await?;
         }
         let took = clock.now().since(begun).as_secs_f64();
         lab.expect(&space, 4096, 8192, 1).await?;

@@ -99,12 +99,12 @@ async fn replace(bench: &Bench, lab: Lab, job_share: Option<JobShare>) -> Result
     let lab = Lab { devices: lab.devices.split_last().map(|(_, all)| all.to_vec()).unwrap(), ..lab };
     let spaces = lab.create().await?;
     let space = filled(&lab, &spaces).await?;
-    let lost = spaces.pool().find_disk("disk0")?;
+    let lost = spaces.pool().members().find_disk("disk0")?;
     bench.disks.first().unwrap().vanish();
     lab.write(&space, 0, 4096, 2).await?;
     spaces.flush().await?;
     let new = match job_share {
-        Some(_) => Some(spaces.pool().add_instead_of(&lost, spare, &[]).await?),
+        Some(_) => Some(spaces.pool().membership().add_instead_of(&lost, spare, &[]).await?),
         None => None,
     };
     spaces.set_job_share(job_share.unwrap_or_default());

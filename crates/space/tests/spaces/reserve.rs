@@ -242,7 +242,7 @@ fn what_is_reserved_can_be_written_while_a_disk_is_away() {
             for row in 100..104 {
                 assert!(put(&lab, &space, row).await?);
             }
-            let freed = spaces.pool().find_disk("disk0")?;
+            let freed = spaces.pool().members().find_disk("disk0")?;
             spaces.pool().exclude(freed.slot(), ExcludeReason::Asked).await?;
             for row in 100..104 {
                 space.discard(row * MIB, MIB).await?;
@@ -351,15 +351,15 @@ fn a_disk_with_reserved_rows_is_replaced_while_they_are_written() {
                     at.set(at.get() + 1);
                 }
             };
-            let old = spaces.pool().find_disk("disk0")?;
-            let new = spaces.pool().add_instead_of(&old, device, &[]).await?;
+            let old = spaces.pool().members().find_disk("disk0")?;
+            let new = spaces.pool().membership().add_instead_of(&old, device, &[]).await?;
             lab.seams.spawner.spawn("writer", Box::pin(write_on));
             assert!(
                 spaces.finish_replacing(&old, &new, &Progress::default()).await?,
                 "not all of it has moved"
             );
             assert!(written.get() > 0, "nothing was written meanwhile");
-            assert!(spaces.pool().find_disk("disk0").is_err(), "it has left");
+            assert!(spaces.pool().members().find_disk("disk0").is_err(), "it has left");
             while written.get() < 24 {
                 dolmen_block_io::sleep(lab.seams.clock.as_ref(), std::time::Duration::from_millis(1)).await;
             }

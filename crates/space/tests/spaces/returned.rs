@@ -122,7 +122,7 @@ fn a_disk_that_is_as_it_was_long_ago_is_not_believed() {
         let opened = with_an_old_disk(old).run(async move |lab| {
             let spaces = lab.open().await?;
             let space = spaces.find("data")?;
-            spaces.pool().tend_voters().await?;
+            spaces.pool().voter_tender().tend().await?;
             let freed = (old + 1) % 3;
             spaces.pool().exclude(DiskSlot(u16::try_from(freed)?), ExcludeReason::Asked).await?;
             let mut read = 0;
@@ -153,7 +153,7 @@ fn a_disk_that_is_as_it_was_long_ago_gets_what_it_lacks() {
                     let spaces = lab.open().await?;
                     let disk = spaces.pool().disk(DiskSlot(u16::try_from(old)?)).ok_or("it is a member")?;
                     assert!(!disk.is_present());
-                    assert!(disk.unfit().is_some_and(|why| why.contains("as it was in epoch")));
+                    assert!(disk.absence().unfit().is_some_and(|why| why.contains("as it was in epoch")));
                     let space = spaces.find("data")?;
                     lab.write(&space, 0, 65536, 3).await?;
                     drop(space);

@@ -23,36 +23,39 @@ fn a_spare_holds_nothing_until_it_takes_the_place_of_a_lost_disk() {
                 lab.write(&space, row << 20, 64 << 10, 1).await?;
             }
             let pool = spaces.pool();
-            let spare = pool.find_disk("disk4")?;
-            assert!(pool.holds_rows(&spare));
-            pool.set_role(&spare, Some(Role::Spare)).await?;
+            let spare = pool.members().find_disk("disk4")?;
+            assert!(pool.free_space().holds_rows(&spare));
+            pool.membership().set_role(&spare, Some(Role::Spare)).await?;
             assert_eq!(spaces.to_empty().len(), 1);
             assert!(spaces.drain_disk(&spare, &Progress::default()).await?);
             for row in 12..24 {
                 lab.write(&space, row << 20, 64 << 10, 1).await?;
             }
-            assert!(!pool.holds_rows(&spare) && spaces.to_empty().is_empty(), "it is empty, and stays so");
-            assert!(pool.is_member(&spare));
+            assert!(
+                !pool.free_space().holds_rows(&spare) && spaces.to_empty().is_empty(),
+                "it is empty, and stays so"
+            );
+            assert!(pool.members().is_member(&spare));
             lab.check_and_close(spaces).await?;
             let spaces = lab.open().await?;
             let pool = spaces.pool();
-            let spare = pool.find_disk("disk4")?;
-            assert_eq!(pool.role_of(&spare), Some(Role::Spare), "it is on record");
-            pool.set_keep_room_for(1).await?;
-            assert_eq!(pool.kept_room().losses, 1);
+            let spare = pool.members().find_disk("disk4")?;
+            assert_eq!(pool.members().role_of(&spare), Some(Role::Spare), "it is on record");
+            pool.settings().set_keep_room_for(1).await?;
+            assert_eq!(pool.free_space().kept_room().losses, 1);
             let space = spaces.find("data")?;
             for row in 24..32 {
                 lab.write(&space, row << 20, 64 << 10, 1).await?;
             }
-            assert!(!pool.holds_rows(&spare));
-            let lost = pool.find_disk("disk1")?;
+            assert!(!pool.free_space().holds_rows(&spare));
+            let lost = pool.members().find_disk("disk1")?;
             pool.exclude(lost.slot(), ExcludeReason::Asked).await?;
-            pool.set_role(&spare, None).await?;
-            pool.retire(&lost).await?;
+            pool.membership().set_role(&spare, None).await?;
+            pool.membership().retire(&lost).await?;
             assert!(spaces.drain_disk(&lost, &Progress::default()).await?);
-            pool.evict(&lost).await?;
-            assert!(pool.holds_rows(&spare));
-            let other = pool.find_disk("disk2")?;
+            pool.membership().evict(&lost).await?;
+            assert!(pool.free_space().holds_rows(&spare));
+            let other = pool.members().find_disk("disk2")?;
             pool.exclude(other.slot(), ExcludeReason::Asked).await?;
             for row in 0..32 {
                 lab.expect(&space, row << 20, 64 << 10, 1).await?;
@@ -74,8 +77,8 @@ fn a_disk_that_dies_while_it_is_emptied_is_not_taken_for_empty() {
         for row in 0..16 {
             lab.write(&space, row << 20, 64 << 10, 1).await?;
         }
-        let disk = spaces.pool().find_disk("disk4")?;
-        spaces.pool().set_role(&disk, Some(Role::Idle)).await?;
+        let disk = spaces.pool().members().find_disk("disk4")?;
+        spaces.pool().membership().set_role(&disk, Some(Role::Idle)).await?;
         assert_eq!(spaces.to_empty().len(), 1);
         Ok(spaces.close().await?)
     });
@@ -85,10 +88,14 @@ fn a_disk_that_dies_while_it_is_emptied_is_not_taken_for_empty() {
         let pool = spaces.pool();
         let left = spaces.to_empty();
         let [disk] = left.as_slice() else { panic!("it holds something") };
-        assert!(!disk.is_present() && pool.holds_rows(disk));
+        assert!(!disk.is_present() && pool.free_space().holds_rows(disk));
         assert!(spaces.drain_disk(disk, &Progress::default()).await?, "the others have room");
-        assert!(!pool.holds_rows(disk) && spaces.to_empty().is_empty() && pool.is_member(disk));
-        let other = pool.find_disk("disk1")?;
+        assert!(
+            !pool.free_space().holds_rows(disk)
+                && spaces.to_empty().is_empty()
+                && pool.members().is_member(disk)
+        );
+        let other = pool.members().find_disk("disk1")?;
         pool.exclude(other.slot(), ExcludeReason::Asked).await?;
         let space = spaces.find("data")?;
         for row in 0..16 {

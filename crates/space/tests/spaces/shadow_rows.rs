@@ -288,7 +288,7 @@ fn rows_and_spaces_free_their_shadow_rows() {
     bench
         .run(async move |lab| {
             let spaces = lab.create().await?;
-            let free = || spaces.pool().room().iter().map(|room| room.free.0).sum::<u64>();
+            let free = || spaces.pool().free_space().room().iter().map(|room| room.free.0).sum::<u64>();
             let space = make(&spaces, (2, 1)).await?;
             let empty = free();
             for _ in 0..2 {

@@ -95,7 +95,7 @@ fn a_table_of_a_write_back_that_came_to_nothing_is_not_taken_for_the_next() {
         let space = spaces.create(spec).await?;
         lab.write(&space, 0, 1 << 20, 1).await?;
         spaces.flush().await?;
-        let other = spaces.pool().find_disk("disk1")?;
+        let other = spaces.pool().members().find_disk("disk1")?;
         spaces.pool().exclude(other.slot(), ExcludeReason::Asked).await?;
         let pages = || spaces.counters().page_writes;
         let before = pages();
@@ -166,8 +166,8 @@ fn a_table_that_the_new_disk_lost_is_kept_on_the_old_one() {
             let spaces = lab.create().await?;
             let space = lab.space(&spaces, "data", Bytes::mib(2), Resiliency::Simple).await?;
             fill(&lab, &spaces, &space).await?;
-            let old = spaces.pool().find_disk("disk0")?;
-            let new = spaces.pool().add_instead_of(&old, spare, &[]).await?;
+            let old = spaces.pool().members().find_disk("disk0")?;
+            let new = spaces.pool().membership().add_instead_of(&old, spare, &[]).await?;
             let (progress, is_over) = (Progress::default(), Cell::new(false));
             let replace = async {
                 let all = spaces.finish_replacing(&old, &new, &progress).await.map_err(text)?;
@@ -225,8 +225,8 @@ fn nobody_waits_while_tables_are_read_back() {
         let space = lab.space(&spaces, "data", Bytes::mib(1), Resiliency::Simple).await?;
         fill(&lab, &spaces, &space).await?;
         spaces.flush().await?;
-        let old = spaces.pool().find_disk("disk0")?;
-        let new = spaces.pool().add_instead_of(&old, spare, &[]).await?;
+        let old = spaces.pool().members().find_disk("disk0")?;
+        let new = spaces.pool().membership().add_instead_of(&old, spare, &[]).await?;
         takes.set(READ);
         let (clock, begun) = (lab.seams.clock.as_ref(), lab.seams.clock.now());
         let (is_over, longest) = (Cell::new(false), Cell::new(Duration::ZERO));

@@ -53,7 +53,7 @@ fn names(spaces: &[Rc<Space>]) -> Vec<String> {
 }
 
 fn used(spaces: &Spaces) -> u64 {
-    spaces.pool().room().iter().map(|room| room.data.0 - room.free.0).sum()
+    spaces.pool().free_space().room().iter().map(|room| room.data.0 - room.free.0).sum()
 }
 
 async fn purge(spaces: &Spaces) -> Outcome {
@@ -535,10 +535,10 @@ fn what_is_in_the_trash_keeps_its_redundancy() {
             spaces.resync(&Progress::default()).await?;
             spaces.destage().await?;
             assert_eq!(spaces.stale_rows().await?, vec![]);
-            let leaving = spaces.pool().find_disk("disk1")?;
-            spaces.pool().retire(&leaving).await?;
+            let leaving = spaces.pool().members().find_disk("disk1")?;
+            spaces.pool().membership().retire(&leaving).await?;
             assert!(spaces.drain_disk(&leaving, &Progress::default()).await?);
-            spaces.pool().evict(&leaving).await?;
+            spaces.pool().membership().evict(&leaving).await?;
             crate::harness::check(&spaces).await?;
             spaces.restore(&space, None).await?;
             outside.disks[2].vanish();

@@ -263,8 +263,8 @@ async fn end_removals(spaces: &Spaces) -> Result<Option<String>, String> {
         if !spaces.drain_disk(&disk, &Progress::default()).await.map_err(|error| relogged(&error))? {
             return Ok(Some(disk.name()));
         }
-        spaces.pool().evict(&disk).await.map_err(|error| relogged(&error))?;
-        spaces.pool().tend_voters().await.map_err(|error| relogged(&error))?;
+        spaces.pool().membership().evict(&disk).await.map_err(|error| relogged(&error))?;
+        spaces.pool().voter_tender().tend().await.map_err(|error| relogged(&error))?;
     }
     Ok(None)
 }
@@ -276,7 +276,7 @@ async fn resolve_members(case: &Case, spaces: &Spaces) -> Result<(), String> {
         return Ok(());
     }
     let relogged = |what: &str, error: &dyn std::fmt::Display| format!("{what}: {error}");
-    for (old, new) in spaces.pool().replacements() {
+    for (old, new) in spaces.pool().members().replacements() {
         let done = spaces.finish_replacing(&old, &new, &Progress::default()).await;
         if !done.map_err(|error| relogged("a replacement does not go on", &error))? {
             return Err(format!("{} cannot be left although all disks are here", old.name()));
@@ -409,7 +409,7 @@ async fn verify_map(case: &Case, spaces: &Spaces) -> Result<(), String> {
     if case.expected.map.is_empty() {
         return Ok(());
     }
-    let scanned = spaces.pool().scan(keys::rows(FILLER, 0..u64::MAX), usize::MAX).await;
+    let scanned = spaces.pool().map().scan(keys::rows(FILLER, 0..u64::MAX), usize::MAX).await;
     let found: BTreeMap<_, _> = scanned.map_err(|error| error.to_string())?.into_iter().collect();
     for (row, values) in &case.expected.map {
         let value = found.get(&keys::row(FILLER, *row));

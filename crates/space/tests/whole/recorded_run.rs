@@ -392,7 +392,7 @@ impl Driver {
         recorder.put("a", &a, 513, 2).await?;
         recorder.flush(&spaces).await?;
         recorder.put("a", &a, 0, 1).await?;
-        let leaving = spaces.pool().find_disk(&name_of(old))?;
+        let leaving = spaces.pool().members().find_disk(&name_of(old))?;
         let index = recorder.recording.begin("", Operation::Replace { old, new });
         let (device, progress) = (Rc::clone(&self.devices[new]), Progress::default());
         recorder.step("replace a disk", spaces.replace(&leaving, device, &[], &progress)).await?;
@@ -446,14 +446,14 @@ impl Driver {
     /// Moves everything off a disk, and strikes it.
     async fn remove(&self, spaces: &Spaces, removed: usize) -> Outcome {
         let recorder = &self.recorder;
-        let disk = spaces.pool().find_disk(&name_of(removed))?;
+        let disk = spaces.pool().members().find_disk(&name_of(removed))?;
         let forecast = spaces.forecast_removal(disk.slot()).await?;
         assert!(forecast.rows > 0 && forecast.stuck.is_empty(), "{forecast:?}");
-        recorder.step("retire it", spaces.pool().retire(&disk)).await?;
+        recorder.step("retire it", spaces.pool().membership().retire(&disk)).await?;
         let all = recorder.step("move all off it", spaces.drain_disk(&disk, &Progress::default())).await?;
         assert!(all, "something is left");
-        recorder.step("strike it", spaces.pool().evict(&disk)).await?;
-        recorder.step("other voters", spaces.pool().tend_voters()).await?;
+        recorder.step("strike it", spaces.pool().membership().evict(&disk)).await?;
+        recorder.step("other voters", spaces.pool().voter_tender().tend()).await?;
         Ok(())
     }
 

@@ -134,7 +134,7 @@ fn worked() -> Duration {
 }
 
 fn used_sixteenths(spaces: &Spaces) -> u64 {
-    let (used, capacity) = spaces.pool().log_usage().unwrap();
+    let (used, capacity) = spaces.pool().log().usage().unwrap();
     used.0 * 16 / capacity.0
 }
 
@@ -178,7 +178,7 @@ fn opening_after(load: Load, seek: Duration) -> Result<Opening, Box<dyn std::err
         let waiting = spaces.pool().change(Purpose::Release).await;
         let writes = fill(&spaces, &space, load).await;
         drop(waiting);
-        let (used, capacity) = spaces.pool().log_usage().unwrap();
+        let (used, capacity) = spaces.pool().log().usage().unwrap();
         println!("{load:?}: {writes} writes; {used} of a log of {capacity} in use");
         assert_eq!(capacity, Bytes::mib(64));
         Ok(())
@@ -334,7 +334,7 @@ fn many_rows_are_freed_in_one_change() -> Outcome {
         let mirror = Resiliency::Mirror { copies: 2 };
         let usual = SpaceSpec::usual("fixed".parse()?, Bytes(ROWS * (8 << 20)), mirror);
         let (row, provisioning) = (Some(Bytes::mib(8)), Provisioning::Fixed);
-        let free = || spaces.pool().room().iter().map(|room| room.free.0).sum::<u64>();
+        let free = || spaces.pool().free_space().room().iter().map(|room| room.free.0).sum::<u64>();
         let before = free();
         let space = spaces.create(SpaceSpec { row, provisioning, ..usual }).await?;
         spaces.pool().checkpoint().await?;

@@ -95,7 +95,7 @@ async fn runs(bench: Bench, end: End) -> Result<Vec<(Key, Vec<u8>)>, Failure> {
         bench.write(&old, Tag { space: 9, block: 0, fill: 1 }, 4, Cached).await?;
         spaces.move_to_trash(&old, 77).await?;
     }
-    let entries = spaces.pool().scan(Key([0; 24])..Key([255; 24]), ENTRIES_MAX).await?;
+    let entries = spaces.pool().map().scan(Key([0; 24])..Key([255; 24]), ENTRIES_MAX).await?;
     if end == End::Closed {
         spaces.close().await?;
     } else {
@@ -115,7 +115,7 @@ fn make(end: End) -> Base {
             let all: Vec<Rc<Space>> =
                 ["mirror", "parity", "strict"].iter().filter_map(|name| spaces.find(name).ok()).collect();
             live(&bench, &spaces, &all, 9).await?;
-            let entries = spaces.pool().scan(Key([0; 24])..Key([255; 24]), ENTRIES_MAX).await?;
+            let entries = spaces.pool().map().scan(Key([0; 24])..Key([255; 24]), ENTRIES_MAX).await?;
             Ok::<_, Failure>(entries)
         };
         entries = lab.world.run(without).expect("it ends").expect("a pool goes on with two of three disks");

@@ -148,8 +148,10 @@ async fn expect_known_content(spaces: &Rc<Spaces>) {
 /// one row, so what is done to either is done to both.
 pub(crate) async fn has_twins(spaces: &Rc<Spaces>) -> bool {
     let pool = spaces.pool();
-    let (rows, next) =
-        (pool.scan(keys::all(keys::Kind::Row), ROWS_MAX).await, pool.get(&keys::counter(ROW_IDS)).await);
+    let (rows, next) = (
+        pool.map().scan(keys::all(keys::Kind::Row), ROWS_MAX).await,
+        pool.map().get(&keys::counter(ROW_IDS)).await,
+    );
     let (Ok(rows), Ok(next)) = (rows, next) else { return true };
     let mut ids: Vec<u64> = rows.iter().map(|(_, value)| seal::number(value, ROW_ID_AT, 8)).collect();
     ids.sort_unstable();

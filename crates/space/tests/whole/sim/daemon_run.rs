@@ -229,7 +229,7 @@ impl Course {
         let stays = |id: &DiskId| {
             !leaves(id) && !absent.iter().chain([&index]).any(|other| ids.get(other) == Some(id))
         };
-        !pool.voters().iter().any(stays)
+        !pool.members().voters().iter().any(stays)
     }
 
     /// Notes that the disk that has just left lost its power, and with it what no flush had covered.
@@ -503,7 +503,7 @@ pub async fn live(course: Rc<Course>, goal: Goal) -> Result<(), String> {
             counters.lost_blocks
         ));
     }
-    if run.spaces.pool().log_laps() > 0 {
+    if run.spaces.pool().log().laps() > 0 {
         run.note(|tally| tally.saw(Rare::LogWrapped));
     }
     let began = run.oracle.borrow_mut().flush_begins();

@@ -52,7 +52,7 @@ async fn scrub(run: &Rc<DaemonRun>, draws: Random) {
 /// A disk is away, and some spaces need not wait for it.
 async fn rebuild(run: &Rc<DaemonRun>, draws: Random) {
     let pool = run.spaces.pool();
-    let away = pool.disks().into_iter().find(|disk| !disk.is_present() && pool.is_active(disk));
+    let away = pool.disks().into_iter().find(|disk| !disk.is_present() && pool.members().is_active(disk));
     let Some(disk) = away else { return };
     let spaces = match run.spaces.rebuildable(&disk, &[]).await {
         Ok(spaces) if spaces.is_empty() => return,

@@ -230,16 +230,16 @@ async fn begin_replacements(run: &Rc<DaemonRun>) {
         let device = disk.attach(&run.world);
         let pool = run.spaces.pool();
         // Whoever was taken in, and went before anybody was told, is taken back in and not made again.
-        if disk.is_absent() || pool.absent_member(device.as_ref()).await.is_ok() {
+        if disk.is_absent() || pool.membership().absent_member(device.as_ref()).await.is_ok() {
             if !run.members.borrow().contains(&new) {
                 run.members.borrow_mut().push(new);
             }
             continue;
         }
-        if pool.replacements().iter().any(|(_, by)| by.id() == old_disk.id()) {
+        if pool.members().replacements().iter().any(|(_, by)| by.id() == old_disk.id()) {
             run.note(|tally| tally.saw(Rare::ReplacementReplaced));
         }
-        match pool.add_instead_of(&old_disk, device, &[disk.name().to_owned()]).await {
+        match pool.membership().add_instead_of(&old_disk, device, &[disk.name().to_owned()]).await {
             Ok(_) => drop(run.shadows.borrow_mut().insert(old, new)),
             Err(error) => {
                 let text = in_one_line(&error);
@@ -265,7 +265,7 @@ async fn write_over(run: &Rc<DaemonRun>, index: usize) {
 
 /// Brings replacements to their end that were begun, by this daemon or by one before it.
 async fn finish_replacements(run: &Rc<DaemonRun>) {
-    for (old, new) in run.spaces.pool().replacements() {
+    for (old, new) in run.spaces.pool().members().replacements() {
         if !run.replaced.borrow_mut().insert(old.id()) {
             run.note(|tally| tally.saw(Rare::ReplacementResumed));
         }
@@ -296,12 +296,12 @@ pub async fn make_whole(run: &Rc<DaemonRun>) -> Result<(), String> {
             "not whole in the end: stale {stale:?}, missing {missing:?}, wanted {:?}, leaving {:?}, replacing {:?}, {:?}",
             run.wanted.borrow(),
             run.leaving.borrow(),
-            run.spaces.pool().replacements(),
+            run.spaces.pool().members().replacements(),
             run.removals.borrow()
         ));
     }
     end_conversions(run).await?;
     end_evening(run).await?;
     end_settings(run).await?;
-    run.spaces.pool().tend_voters().await.map_err(|error| in_one_line(&error))
+    run.spaces.pool().voter_tender().tend().await.map_err(|error| in_one_line(&error))
 }

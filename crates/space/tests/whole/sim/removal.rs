@@ -152,7 +152,7 @@ async fn call_off(run: &Rc<DaemonRun>) -> Result<(), String> {
     let begun = run.removals.borrow().begun.first().copied();
     let Some(disk) = begun.and_then(|begun| member(run, begun.index)) else { return Ok(()) };
     let is_at_it = run.at_work.borrow().values().any(|work| *work == Work::Removal);
-    match run.spaces.pool().reinstate(&disk).await {
+    match run.spaces.pool().membership().reinstate(&disk).await {
         Ok(()) => {
             run.log_note(format!("disk {} stays after all", disk.slot()));
             if is_at_it {
@@ -205,7 +205,7 @@ async fn add_disks(run: &Rc<DaemonRun>) {
             continue;
         }
         // Whoever was taken in, and went before anybody was told, is taken back in and not made again.
-        if pool.absent_member(device.as_ref()).await.is_ok() {
+        if pool.membership().absent_member(device.as_ref()).await.is_ok() {
             run.removals.borrow_mut().added.retain(|other| *other != index);
             run.members.borrow_mut().push(index);
             continue;
@@ -240,7 +240,7 @@ async fn begin(run: &Rc<DaemonRun>, index: usize) -> Result<(), String> {
     let begun = Begun { index, run: run.tally.get().runs, tries: 0, has_cache_rows };
     // On record before the pool's: the daemon may end in between.
     run.removals.borrow_mut().begun.push(begun);
-    if let Err(error) = run.spaces.pool().retire(&disk).await {
+    if let Err(error) = run.spaces.pool().membership().retire(&disk).await {
         run.trouble(format!("retiring disk {index}: {}", in_one_line(&error)));
         return Ok(());
     }
@@ -248,7 +248,7 @@ async fn begin(run: &Rc<DaemonRun>, index: usize) -> Result<(), String> {
         run.log_note(format!("disk {} is declared lost", disk.slot()));
         // It may be in force although nobody is told.
         run.declared_lost.set(true);
-        if let Err(error) = run.spaces.pool().declare_lost(&disk).await {
+        if let Err(error) = run.spaces.pool().membership().declare_lost(&disk).await {
             run.trouble(format!("writing disk {index} off: {}", in_one_line(&error)));
         }
     }
@@ -274,7 +274,7 @@ async fn may_be_declared_lost(run: &DaemonRun, disk: &Disk) -> Result<bool, Stri
 
 /// Exchanges what a disk that is declared lost has alone.
 async fn declare_lost(run: &Rc<DaemonRun>, disk: &Disk) -> Result<(), String> {
-    if disk.is_present() || !run.spaces.pool().is_declared_lost(disk) {
+    if disk.is_present() || !run.spaces.pool().members().is_declared_lost(disk) {
         return Ok(());
     }
     let declared_lost = run.spaces.declare_rows_lost(&Progress::default()).await;
@@ -335,8 +335,8 @@ async fn go_on(run: &Rc<DaemonRun>, disk: &Rc<Disk>) -> Result<(), String> {
             return Ok(false);
         }
         let device = disk.device();
-        pool.evict(disk).await.map_err(|error| in_one_line(&error))?;
-        if let Err(error) = pool.tend_voters().await {
+        pool.membership().evict(disk).await.map_err(|error| in_one_line(&error))?;
+        if let Err(error) = pool.voter_tender().tend().await {
             run.trouble(format!("voters behind {}: {}", disk.slot(), in_one_line(&error)));
         }
         if let Some(device) = device
@@ -372,7 +372,7 @@ fn note_resumed(run: &DaemonRun, disk: &Disk) {
 /// Something is left on a disk. Where nothing is away and the others have no room for it, it stays after all.
 async fn left_over(run: &Rc<DaemonRun>, disk: &Rc<Disk>) -> Result<(), String> {
     let pool = run.spaces.pool();
-    if !pool.is_drained(disk) {
+    if !pool.members().is_drained(disk) {
         return Ok(());
     }
     run.note(|tally| tally.saw(Rare::RemovalWaited));

@@ -141,7 +141,7 @@ pub fn verify_reserves(run: &Rc<DaemonRun>) -> Result<(), String> {
 
 async fn keep_room(run: &Rc<DaemonRun>, draws: &mut Random) {
     let losses = draws.below(3) as u32;
-    match run.spaces.pool().set_keep_room_for(losses).await {
+    match run.spaces.pool().settings().set_keep_room_for(losses).await {
         Ok(()) => run.note(|tally| tally.saw(Rare::RoomKept)),
         Err(error) => run.trouble(format!("keeping room for {losses}: {}", in_one_line(&error))),
     }
@@ -151,12 +151,12 @@ async fn keep_room(run: &Rc<DaemonRun>, draws: &mut Random) {
 async fn give_role(run: &Rc<DaemonRun>, draws: &mut Random) -> Result<(), String> {
     let pool = run.spaces.pool();
     let here: Vec<Rc<Disk>> = pool.disks().into_iter().filter(|disk| disk.is_present()).collect();
-    let taking = here.iter().filter(|disk| pool.takes_rows(disk)).count();
-    let is_quiet = run.spaces.drains().is_empty() && pool.replacements().is_empty();
+    let taking = here.iter().filter(|disk| pool.members().takes_rows(disk)).count();
+    let is_quiet = run.spaces.drains().is_empty() && pool.members().replacements().is_empty();
     if taking <= TAKING_MIN || !is_quiet || here.len() < pool.disks().len() {
         return Ok(());
     }
-    let Some(disk) = here.get(draws.index(here.len())).filter(|disk| pool.takes_rows(disk)) else {
+    let Some(disk) = here.get(draws.index(here.len())).filter(|disk| pool.members().takes_rows(disk)) else {
         return Ok(());
     };
     let forecast = run.spaces.forecast_removal(disk.slot()).await.map_err(|error| in_one_line(&error))?;
@@ -165,7 +165,7 @@ async fn give_role(run: &Rc<DaemonRun>, draws: &mut Random) -> Result<(), String
         return Ok(());
     }
     let role = if draws.coin() { Role::Spare } else { Role::Idle };
-    match pool.set_role(disk, Some(role)).await {
+    match pool.membership().set_role(disk, Some(role)).await {
         Ok(()) => run.note(|tally| tally.saw(Rare::RoleGiven)),
         Err(error) => run.trouble(format!("making {} {role:?}: {}", disk.slot(), in_one_line(&error))),
     }
@@ -175,9 +175,9 @@ async fn give_role(run: &Rc<DaemonRun>, draws: &mut Random) -> Result<(), String
 /// A disk without rows takes some again.
 async fn take_role(run: &Rc<DaemonRun>) {
     let pool = run.spaces.pool();
-    let disk = pool.disks().into_iter().find(|disk| pool.role_of(disk).is_some());
+    let disk = pool.disks().into_iter().find(|disk| pool.members().role_of(disk).is_some());
     if let Some(disk) = disk {
-        match pool.set_role(&disk, None).await {
+        match pool.membership().set_role(&disk, None).await {
             Ok(()) => run.note(|tally| tally.saw(Rare::RoleTaken)),
             Err(error) => run.trouble(format!("having {} take rows: {}", disk.slot(), in_one_line(&error))),
         }
@@ -190,8 +190,8 @@ async fn empty_those_without_rows(run: &Rc<DaemonRun>) -> Result<(), String> {
         match run.during(Work::Emptying, run.spaces.drain_disk(&disk, &progress)).await {
             Ok(true) => {
                 let pool = run.spaces.pool();
-                let is_meant = pool.is_to_be_empty(&disk) && !pool.is_drained(&disk);
-                if is_meant && pool.holds_rows(&disk) {
+                let is_meant = pool.members().is_to_be_empty(&disk) && !pool.members().is_drained(&disk);
+                if is_meant && pool.free_space().holds_rows(&disk) {
                     return Err(format!("{} is said to be empty, and holds rows", disk.slot()));
                 }
                 run.note(|tally| tally.saw(Rare::EmptiedByRole));
@@ -220,7 +220,7 @@ async fn empty_failing(run: &Rc<DaemonRun>) {
     let is_failing = |disk: &Rc<Disk>| disk.ailment() == Some(Ailment::Failing);
     let pool = run.spaces.pool();
     let failing = pool.disks().into_iter().find(|disk| is_failing(disk) && disk.is_present());
-    let Some(disk) = failing.filter(|disk| pool.is_active(disk)) else { return };
+    let Some(disk) = failing.filter(|disk| pool.members().is_active(disk)) else { return };
     let progress = Progress::default();
     let emptied = run.spaces.empty_disk(&disk, || is_failing(&disk), &progress);
     match run.during(Work::Emptying, emptied).await {

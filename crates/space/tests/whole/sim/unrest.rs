@@ -101,7 +101,7 @@ async fn resync(run: &Rc<DaemonRun>) -> Result<(), String> {
 /// Asks for replacements that are under way once more.
 async fn replace_again(run: &Rc<DaemonRun>) -> Result<(), String> {
     let is_at_it = run.at_work.borrow().values().any(|work| *work == Work::Replacement);
-    for (old, new) in run.spaces.pool().replacements() {
+    for (old, new) in run.spaces.pool().members().replacements() {
         if is_at_it {
             run.note(|tally| tally.saw(Rare::ReplacementTwice));
         }
@@ -167,7 +167,7 @@ fn who_may_leave(run: &DaemonRun, away: &[usize], random: &mut Random) -> Option
     if run.pairs || !run.redundant {
         return any.filter(|_| away.len() < 2);
     }
-    let replacements = run.spaces.pool().replacements();
+    let replacements = run.spaces.pool().members().replacements();
     let victim = run.victim.get();
     let newcomer = any.filter(|index| {
         let id = run.ids.borrow().get(index).copied();
@@ -228,7 +228,7 @@ async fn remove(run: &Rc<DaemonRun>, mut random: Random) -> Result<(), String> {
 /// A disk is to be replaced: the one that suffers, or one that is just taking the place of another.
 async fn chain(run: &Rc<DaemonRun>, mut random: Random) -> Result<(), String> {
     pause(run, &mut random, 2000).await;
-    let replacements = run.spaces.pool().replacements();
+    let replacements = run.spaces.pool().members().replacements();
     let index_of = |id| run.ids.borrow().iter().find(|(_, other)| **other == id).map(|(index, _)| *index);
     let newcomer = replacements.first().and_then(|(_, new)| index_of(new.id()));
     let index = match newcomer {

@@ -1,24 +1,15 @@
 //! Which disks a row gets, and which of their allocation units.
 
 use std::collections::BTreeSet;
-use std::rc::Rc;
 
-use dolmen_disk::{Extent, MemberState};
-use dolmen_mutation::mutation;
-use dolmen_placement::{
-    Code, DomainId, Kept, Offer, Placement, Placer, Request, Resiliency, SlabPlace, Standing, Width, kept,
-};
+use dolmen_placement::{Code, DomainId, Offer, Placement, Placer, Request, Resiliency, SlabPlace, Width};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskSlot};
 
-use crate::change::{Change, Claim, Purpose, give};
-use crate::disk::Disk;
+use crate::changes::change::{Change, Claim, give};
 use crate::error::PoolError;
-use crate::free::{FreeMap, RUNS_MAX};
-use crate::pool::{Pool, domain_of};
-use crate::roles::Role;
-
-/// What a small slab takes, with its tables.
-const SLAB_UNITS: u64 = (2 << 20) / ALLOCATION_UNIT_BYTES;
+use crate::members::table::domain_of;
+use crate::metadata::map::Purpose;
+use crate::room::free_map::RUNS_MAX;
 
 /// A row's slabs and, in the same order, their allocation units.
 pub(crate) type Placed = (Placement, Vec<Claim>);
@@ -36,8 +27,8 @@ impl Change<'_> {
         slab_units: impl Fn(Bytes) -> u64,
         own: impl Fn(DiskSlot) -> u64,
     ) -> Result<Placed, PoolError> {
-        let rotation = self.pool.order_number.get();
-        self.pool.order_number.set(rotation + 1);
+        let rotation = self.changes.free_space.order_number.get();
+        self.changes.free_space.order_number.set(rotation + 1);
         let lacks_domains = self.lacks_domains(request.resiliency());
         // Fault domains that are absent come back, and a row with all copies in one would stay so.
         if lacks_domains && let Some(placed) = self.place_degraded(request, &slab_units, rotation) {
@@ -62,8 +53,8 @@ impl Change<'_> {
         if self.lacks_domains(request.resiliency()) {
             return None;
         }
-        let rotation = self.pool.order_number.get();
-        let others = self.pool.offers(self.purpose).into_iter().map(|offer| offer.slot);
+        let rotation = self.changes.free_space.order_number.get();
+        let others = self.changes.free_space.offers(self.purpose).into_iter().map(|offer| offer.slot);
         let left_out: Vec<DiskSlot> = others.filter(|slot| !among.contains(slot)).collect();
         let placer = self.placer(request, &slab_units);
         let own = |_| 0;
@@ -71,7 +62,7 @@ impl Change<'_> {
             Some(placed) => placed,
             None => self.place_without(left_out, &placer, &own, rotation).ok()?,
         };
-        self.pool.order_number.set(rotation + 1);
+        self.changes.free_space.order_number.set(rotation + 1);
         Some(placed)
     }
 
@@ -79,7 +70,7 @@ impl Change<'_> {
     fn placer(&self, request: &Request, slab_units: impl Fn(Bytes) -> u64) -> Placer {
         let placer = Placer::new(*request, slab_units);
         match self.purpose {
-            Purpose::Move => placer.no_wider_than_claims(&self.pool.offers(Purpose::Claim)),
+            Purpose::Move => placer.no_wider_than_claims(&self.changes.free_space.offers(Purpose::Claim)),
             Purpose::Claim | Purpose::Release => placer,
         }
     }
@@ -87,11 +78,11 @@ impl Change<'_> {
     /// Whether the members have fault domains enough to keep the copies of a column apart by them, and those here do not.
     fn lacks_domains(&self, resiliency: Resiliency) -> bool {
         let Resiliency::Striped { copies } = resiliency else { return false };
-        self.keeps_domains_apart(copies) && self.pool.domains(|disk| disk.is_present()) < copies
+        self.keeps_domains_apart(copies) && self.changes.members.domains(|disk| disk.is_present()) < copies
     }
 
     fn keeps_domains_apart(&self, copies: u32) -> bool {
-        self.pool.domains(|_| true) >= copies
+        self.changes.members.domains(|_| true) >= copies
     }
 
     /// A row on disks that are here; on those that are slow or failing where it cannot be laid otherwise.
@@ -117,11 +108,11 @@ impl Change<'_> {
     ) -> Result<Placed, PoolError> {
         // A disk whose free allocation units lie in too many pieces for one slab is left out and the choice made again.
         loop {
-            let mut offers = self.pool.offers(self.purpose);
+            let mut offers = self.changes.free_space.offers(self.purpose);
             offers.iter_mut().for_each(|offer| offer.space_rows = own(offer.slot));
             let placement = placer.place_without(&offers, &left_out, rotation);
-            let placement =
-                placement.map_err(|source| PoolError::NoSpace { name: self.pool.name.clone(), source })?;
+            let placement = placement
+                .map_err(|source| PoolError::NoSpace { name: self.changes.identity.name.clone(), source })?;
             let mut claims = Vec::with_capacity(placement.slabs.len());
             for slab in &placement.slabs {
                 match self.take(slab.slot, slab.units) {
@@ -147,14 +138,20 @@ impl Change<'_> {
         rotation: u64,
     ) -> Option<Placed> {
         let Resiliency::Striped { copies } = request.resiliency() else { return None };
-        if !self.pool.disks().iter().any(|disk| self.pool.takes_rows(disk) && !disk.is_present()) {
+        if !self
+            .changes
+            .members
+            .disks()
+            .iter()
+            .any(|disk| self.changes.members.takes_rows(disk) && !disk.is_present())
+        {
             return None;
         }
         // As wide as can be, or else as narrow: that one fits wherever any does.
         let narrow = Width::Columns(1);
         let widths = [Some(request.width()), (request.width() == Width::Auto).then_some(narrow)];
         let whole = Placer::new(*request, slab_units);
-        let domains = self.pool.domains(|disk| disk.is_present());
+        let domains = self.changes.members.domains(|disk| disk.is_present());
         let here_max = if self.keeps_domains_apart(copies) { domains.min(copies - 1) } else { copies - 1 };
         for here in (1..=here_max).rev() {
             for width in widths.into_iter().flatten() {
@@ -206,16 +203,16 @@ impl Change<'_> {
         units: u64,
         (used, domains_apart): (&BTreeSet<DiskSlot>, bool),
     ) -> Option<Claim> {
-        let domain = |slot: DiskSlot| self.pool.disk(slot).map(|disk| domain_of(&disk.member()));
+        let domain = |slot: DiskSlot| self.changes.members.disk(slot).map(|disk| domain_of(&disk.member()));
         let others: Vec<Option<DomainId>> = of_column.iter().map(|slot| domain(*slot)).collect();
         let is_apart = |offer: &Offer| !domains_apart || !others.contains(&Some(offer.domain));
         let mut fit: Vec<_> = placer
-            .claimable(&self.pool.offers_with_absent(self.purpose))
+            .claimable(&self.changes.free_space.offers_with_absent(self.purpose))
             .into_iter()
             .filter(|offer| !of_column.contains(&offer.slot) && is_apart(offer))
             .filter(|offer| offer.claimable_units() >= units)
             .map(|offer| {
-                let is_here = self.pool.disk(offer.slot).is_some_and(|disk| disk.is_present());
+                let is_here = self.changes.members.disk(offer.slot).is_some_and(|disk| disk.is_present());
                 let fitness = self.fitness(offer.slot);
                 (is_here, fitness, !used.contains(&offer.slot), offer.claimable_units(), offer.slot)
             })
@@ -229,9 +226,9 @@ impl Change<'_> {
     /// # Errors
     /// [`PoolError::Fragmented`] when up to [`RUNS_MAX`] runs do not hold as many.
     pub fn take(&mut self, slot: DiskSlot, units: u64) -> Result<Claim, PoolError> {
-        let runs = self.pool.free.borrow_mut().get_mut(&slot).and_then(|map| map.take(units));
+        let runs = self.changes.free_space.maps.borrow_mut().get_mut(&slot).and_then(|map| map.take(units));
         let runs = runs.ok_or(PoolError::Fragmented {
-            name: self.pool.name.clone(),
+            name: self.changes.identity.name.clone(),
             slot,
             wanted: Bytes(units * ALLOCATION_UNIT_BYTES),
             runs_max: RUNS_MAX,
@@ -243,7 +240,7 @@ impl Change<'_> {
     pub(crate) fn untake_all(&mut self, claims: &[Claim]) {
         for claim in claims {
             self.taken.retain(|(slot, run)| *slot != claim.slot || !claim.runs.contains(run));
-            let _ = give(self.pool, claim.runs.iter().map(|run| (claim.slot, *run)));
+            let _ = give(self.changes, claim.runs.iter().map(|run| (claim.slot, *run)));
         }
     }
 }
@@ -254,121 +251,4 @@ fn with_further((placement, claims): Placed, further: Vec<(SlabPlace, Claim)>, c
     all.sort_by_key(|(slab, _)| (slab.column, slab.copy));
     let (slabs, claims) = all.into_iter().unzip();
     (Placement { code: Code::Striped { copies }, columns: placement.columns, slabs }, claims)
-}
-
-impl Pool {
-    /// What each disk that takes new slabs has to offer.
-    #[must_use]
-    pub fn offers(&self, purpose: Purpose) -> Vec<Offer> {
-        self.offers_of(|disk| self.takes_rows(disk) && disk.is_present(), purpose)
-    }
-
-    /// Whether hardly a row fits any more; only a mutant asks.
-    pub(crate) fn is_short(&self) -> bool {
-        let has_room = |offer: &Offer| offer.free_units > offer.reserve_units + SLAB_UNITS;
-        self.offers(Purpose::Claim).into_iter().filter(has_room).count() < 2
-    }
-
-    /// The turn of the next row that is placed.
-    #[must_use]
-    pub fn next_in_order(&self) -> u64 {
-        self.order_number.get()
-    }
-
-    /// As [`offers`](Self::offers), absent disks included: a row with copies may have some there, as long as it has one here.
-    #[must_use]
-    pub fn offers_with_absent(&self, purpose: Purpose) -> Vec<Offer> {
-        self.offers_of(|disk| self.takes_rows(disk), purpose)
-    }
-
-    /// Fault domains of the members that take new slabs, if they are here, and that `is_meant` means.
-    fn domains(&self, is_meant: impl Fn(&Disk) -> bool) -> u32 {
-        let members = self.disks().into_iter().filter(|disk| self.takes_rows(disk) && is_meant(disk));
-        let domains: BTreeSet<DomainId> = members.map(|disk| domain_of(&disk.member())).collect();
-        u32::try_from(domains.len()).unwrap_or(u32::MAX)
-    }
-
-    /// As [`offers`](Self::offers) of a claim, with the room that is kept for repair: what moves may use.
-    #[must_use]
-    pub fn offers_for_repair(&self) -> Vec<Offer> {
-        let mut offers = self.offers(Purpose::Claim);
-        offers.retain(|offer| offer.standing == Standing::Claimable);
-        offers.iter_mut().for_each(|offer| offer.keep = 0);
-        offers
-    }
-
-    /// As [`offers_for_repair`](Self::offers_for_repair), with a member as if it took rows.
-    pub(crate) fn offers_as_if(&self, other: &Disk) -> Vec<Offer> {
-        let is_other = |disk: &Rc<Disk>| disk.id() == other.id();
-        let here = |disk: &Rc<Disk>| disk.is_present() && (is_other(disk) || self.takes_rows(disk));
-        self.offers_with(here, Purpose::Claim, 0)
-    }
-
-    /// What a disk is to those that keep room, where it takes nothing now.
-    fn standing_of(&self, disk: &Rc<Disk>) -> Standing {
-        match (disk.member().state, self.role_of(disk)) {
-            (MemberState::Retired, _) => Standing::Leaving,
-            (MemberState::Active, None) => Standing::Away,
-            (MemberState::Active, Some(Role::Spare)) if disk.is_present() && !self.holds_rows(disk) => {
-                Standing::Spare
-            }
-            // What it may have goes to the others.
-            (MemberState::Active, Some(Role::Spare | Role::Idle)) => Standing::Leaving,
-        }
-    }
-
-    /// For how many lost disks there is room, and for how many people want it kept.
-    #[must_use]
-    pub fn kept_room(&self) -> Kept {
-        kept(&self.offers_keeping(self.keep.get()))
-    }
-
-    /// What claims would find if room for so many lost disks were kept.
-    #[must_use]
-    pub fn offers_keeping(&self, losses: u32) -> Vec<Offer> {
-        let here = |disk: &Rc<Disk>| self.takes_rows(disk) && disk.is_present();
-        self.offers_with(here, Purpose::Claim, losses)
-    }
-
-    fn offers_of(&self, is_meant: impl Fn(&Rc<Disk>) -> bool, purpose: Purpose) -> Vec<Offer> {
-        let is_kept = purpose == Purpose::Claim && !mutation!(KeptRoomIsClaimed);
-        let keep = if is_kept { self.keep.get() } else { 0 };
-        self.offers_with(is_meant, purpose, keep)
-    }
-
-    /// Where room is kept, disks that are not meant are told as well: what is on them may have to be repaired.
-    fn offers_with(&self, is_meant: impl Fn(&Rc<Disk>) -> bool, purpose: Purpose, keep: u32) -> Vec<Offer> {
-        let free = self.free.borrow();
-        let offer = |disk: &Rc<Disk>| {
-            let size = size_of(disk);
-            Offer {
-                slot: disk.slot(),
-                domain: domain_of(&disk.member()),
-                free_units: free.get(&disk.slot()).map_or(0, FreeMap::total),
-                reserve_units: if purpose == Purpose::Claim { self.reserve_of(disk) } else { 0 },
-                standing: if is_meant(disk) { Standing::Claimable } else { self.standing_of(disk) },
-                space_rows: 0,
-                size_units: size,
-                keep,
-            }
-        };
-        if keep == 0 {
-            return self.disks().iter().filter(|disk| is_meant(disk)).map(offer).collect();
-        }
-        let mut offers: Vec<Offer> = self.disks().iter().map(offer).collect();
-        // What is on a disk that is being replaced goes to the one that takes its place, and to no other.
-        for (old, new) in self.replacements() {
-            let leaving = offers.extract_if(.., |offer| offer.slot == old.slot()).next();
-            let used = leaving.map_or(0, |offer| offer.size_units.saturating_sub(offer.free_units));
-            let taken = offers.iter_mut().filter(|offer| offer.slot == new.slot());
-            taken.for_each(|offer| offer.free_units = offer.free_units.saturating_sub(used));
-        }
-        offers
-    }
-}
-
-/// Allocation units of a disk in all; of one that is away, those that are on record.
-pub(crate) fn size_of(disk: &Disk) -> u64 {
-    let extent = disk.extent().or_else(|| Extent::of(disk.member().capacity).ok());
-    extent.map_or(0, |extent| extent.unit_count())
 }

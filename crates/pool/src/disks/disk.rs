@@ -1,13 +1,11 @@
 //! A member of an open pool: its device while it is there, and what has become of it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_block_io::sync::AsyncMutex;
 use dolmen_block_io::{
     BlockDevice, DeviceError, Durability, Geometry, Meter, discard, flush, read_within, write,
 };
@@ -15,6 +13,8 @@ use dolmen_buffer::{Buffer, Shared};
 use dolmen_disk::{Extent, Member};
 use dolmen_mutation::mutation;
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskId, DiskSlot, Epoch};
+
+use crate::disks::condition::{Absence, Activity, LabelState};
 
 /// Whether a member can be used now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,32 +79,18 @@ pub struct Disk {
     attachment: RefCell<Option<Attachment>>,
     /// What its device was called while it was here.
     last_name: RefCell<String>,
-    /// Why its device cannot be used although it is here.
-    unfit: RefCell<Option<String>>,
-    /// Whether it was left out because it is as it was before.
-    old: Cell<bool>,
-    /// Whether it failed in a way that it leaves for. It keeps its seat where the pool stops before it has left.
-    failed: Cell<bool>,
+    absence: Absence,
     token: Cell<Epoch>,
     /// How often it was seated.
     seating: Cell<u64>,
-    /// Goes up when a write begins and when it ends. Equal to `flushed` means that nothing rests in the device's cache.
-    activity: Cell<u64>,
-    flushed: Cell<u64>,
-    /// What `activity` was when it got its last label.
-    stamped: Cell<u64>,
-    /// The newest epoch that was written to its label as pending, or may have been.
-    pended: Cell<Epoch>,
-    /// The turn to write its label.
-    pub(crate) label_mutex: AsyncMutex,
+    pub(crate) activity: Activity,
+    labels: LabelState,
     under_way: Cell<u32>,
     counters: Cell<DiskCounters>,
     /// Whether a read was late, and nothing was answered since.
     unresponsive: Cell<bool>,
     /// Why it is asked only where nobody else has what it has, and gets new slabs last.
     ailment: Cell<Option<Ailment>>,
-    /// Where labels had stood when it was taken in, and something else was written over them.
-    lost_labels: RefCell<BTreeSet<u64>>,
 }
 
 impl Disk {
@@ -116,25 +102,19 @@ impl Disk {
         let last_name = attachment.as_ref().map(|(device, _)| device.name()).unwrap_or_default();
         Rc::new(Self {
             last_name: RefCell::new(last_name),
-            unfit: RefCell::default(),
-            old: Cell::default(),
-            failed: Cell::default(),
+            absence: Absence::default(),
             slot: member.slot,
             id: member.disk,
             member: Cell::new(member),
             attachment: RefCell::new(attachment.map(|(device, extent)| Attachment::new(device, extent))),
             token: Cell::new(token),
-            activity: Cell::new(1),
+            activity: Activity::default(),
+            labels: LabelState::default(),
             seating: Cell::new(1),
-            flushed: Cell::new(0),
-            stamped: Cell::new(0),
-            pended: Cell::default(),
-            label_mutex: AsyncMutex::default(),
             under_way: Cell::new(0),
             counters: Cell::default(),
             unresponsive: Cell::default(),
             ailment: Cell::default(),
-            lost_labels: RefCell::default(),
         })
     }
 
@@ -154,6 +134,18 @@ impl Disk {
     #[must_use]
     pub fn member(&self) -> Member {
         self.member.get()
+    }
+
+    /// Returns the state of its label.
+    #[must_use]
+    pub fn labels(&self) -> &LabelState {
+        &self.labels
+    }
+
+    /// Returns why it is not used.
+    #[must_use]
+    pub fn absence(&self) -> &Absence {
+        &self.absence
     }
 
     pub(crate) fn set_member(&self, member: Member) {
@@ -197,23 +189,6 @@ impl Disk {
         name.unwrap_or_else(|| format!("disk {}", self.id.short()))
     }
 
-    /// Why it is absent although its device is here, if so.
-    #[must_use]
-    pub fn unfit(&self) -> Option<String> {
-        self.unfit.borrow().clone()
-    }
-
-    /// Whether it failed, and has not been taken back in since: of a pool that stopped for it, it is still a member with a
-    /// seat.
-    #[must_use]
-    pub fn has_failed(&self) -> bool {
-        self.failed.get()
-    }
-
-    pub(crate) fn note_failed(&self) {
-        self.failed.set(true);
-    }
-
     /// What it was called where it was seen last, as whoever opened the pool before remembers it. Of one that is here, or was
     /// seen since, nothing is changed.
     pub fn note_last_name(&self, name: String) {
@@ -225,17 +200,7 @@ impl Disk {
 
     pub(crate) fn note_unfit(&self, name: String, why: &dyn std::error::Error) {
         *self.last_name.borrow_mut() = name;
-        *self.unfit.borrow_mut() = Some(why.to_string());
-    }
-
-    pub(crate) fn note_old(&self) {
-        self.old.set(true);
-    }
-
-    /// Whether the opening left it out because it is as it was before, and it has not been taken back in since.
-    #[must_use]
-    pub fn is_left_out_as_old(&self) -> bool {
-        self.old.get()
+        self.absence.note_unfit(why.to_string());
     }
 
     /// The device's geometry, while it is here.
@@ -257,23 +222,6 @@ impl Disk {
         self.counters.set(counters);
     }
 
-    /// Where labels had stood when it was taken in, and something else was written over them: whoever did that may have written
-    /// over data as well, which only reading all of it tells.
-    #[must_use]
-    pub fn lost_labels(&self) -> Vec<u64> {
-        self.lost_labels.borrow().iter().copied().collect()
-    }
-
-    /// Adds such places, seen now or by whoever opened the pool before.
-    pub fn note_lost_labels(&self, places: &[u64]) {
-        self.lost_labels.borrow_mut().extend(places);
-    }
-
-    /// Forgets them: somebody has seen it.
-    pub fn forget_lost_labels(&self) {
-        self.lost_labels.borrow_mut().clear();
-    }
-
     /// Gives the device up: nothing more is sent to it. Commands under way are its own business.
     pub(crate) fn unseat(&self, fence: Epoch) {
         if let Some(attachment) = self.attachment.borrow_mut().take() {
@@ -285,12 +233,10 @@ impl Disk {
 
     pub(crate) fn attachment(&self, device: Rc<dyn BlockDevice>, extent: Extent) {
         *self.last_name.borrow_mut() = device.name();
-        *self.unfit.borrow_mut() = None;
-        self.old.set(false);
-        self.failed.set(false);
+        self.absence.clear();
         *self.attachment.borrow_mut() = Some(Attachment::new(device, extent));
         self.seating.set(self.seating.get() + 1);
-        self.activity.set(self.activity.get() + 1);
+        self.activity.note();
     }
 
     /// Changes whenever the device was away and is back.
@@ -347,39 +293,13 @@ impl Disk {
     /// Whether a completed write may rest in the device's cache.
     #[must_use]
     pub fn needs_flush(&self) -> bool {
-        self.activity.get() != self.flushed.get()
-    }
-
-    /// Whether something was written to it since its last stamp.
-    pub(crate) fn needs_stamp(&self) -> bool {
-        self.activity.get() != self.stamped.get()
-    }
-
-    /// Notes that its label is about to be written; what [`end_stamp`](Self::end_stamp) takes.
-    pub(crate) fn begin_stamp(&self) -> u64 {
-        self.note_other_write();
-        self.activity.get()
-    }
-
-    /// Notes that its label is durable.
-    pub(crate) fn end_stamp(&self, begun: u64) {
-        self.stamped.set(begun);
-    }
-
-    /// Whether its label may hold an epoch as pending that is later than the one in force. The caller holds the label's mutex.
-    pub(crate) fn is_pending_after(&self, in_force: Epoch) -> bool {
-        self.pended.get() > in_force
-    }
-
-    /// Notes that its label is about to be written with a pending epoch.
-    pub(crate) fn begin_pending(&self, pending: Epoch) {
-        self.pended.set(pending);
+        self.activity.needs_flush()
     }
 
     fn begin(self: &Rc<Self>, wrote: bool) -> UnderWay {
         self.under_way.set(self.under_way.get() + 1);
         if wrote {
-            self.activity.set(self.activity.get() + 1);
+            self.activity.note();
         }
         UnderWay { disk: Rc::clone(self), wrote }
     }
@@ -493,7 +413,7 @@ impl Disk {
     /// Submitted at the call.
     pub fn flush(self: &Rc<Self>) -> impl Future<Output = Result<(), DeviceError>> + use<> {
         let disk = Rc::clone(self);
-        let covered = disk.activity.get();
+        let covered = disk.activity.covered();
         let needed = disk.needs_flush();
         let started = self.attached().map(|device| needed.then(|| flush(device.as_ref(), self.token.get())));
         async move {
@@ -503,7 +423,7 @@ impl Disk {
                 Some(Some(flushing)) => flushing.await,
             };
             match result {
-                Ok(()) => disk.flushed.set(disk.flushed.get().max(covered)),
+                Ok(()) => disk.activity.note_flushed(covered),
                 Err(_) => disk.note(|counters| counters.write_errors += 1),
             }
             result
@@ -512,7 +432,7 @@ impl Disk {
 
     /// Notes a write that went to the device beside [`write`](Self::write): label, log or metadata page.
     pub(crate) fn note_other_write(&self) {
-        self.activity.set(self.activity.get() + 1);
+        self.activity.note();
     }
 }
 
@@ -532,7 +452,7 @@ impl Drop for UnderWay {
     fn drop(&mut self) {
         self.disk.under_way.set(self.disk.under_way.get() - 1);
         if self.wrote {
-            self.disk.activity.set(self.disk.activity.get() + 1);
+            self.disk.activity.note();
         }
     }
 }

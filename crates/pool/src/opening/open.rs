@@ -6,14 +6,12 @@
 //! arbiter), then the log's first batch of the epoch names the holes.
 //! A crash anywhere before the new epoch is in force leaves the old one and a log that reads the same.
 
-use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_block_io::sync::{AsyncMutex, Notify, join_all};
+use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{DeviceError, Seams, flush, within};
-use dolmen_causes::in_one_line;
 use dolmen_disk::{
     Contents, Extent, ExtentError, Generation, Label, LabelIoError, Member, look, write_label,
 };
@@ -21,27 +19,32 @@ use dolmen_epoch::{
     Decision, DiskView, EpochRecord, Kind, Owner, ReadOnlyReason, Successor, labels_before_record, next,
 };
 use dolmen_future_pool::pooled;
-use dolmen_journal::{Class, Log, LogCopy, Owner as SpanOwner, Place, Recovered, Wait, recover};
+use dolmen_journal::{Class, Log, LogCopy, Place, Recovered, Wait, recover};
 use dolmen_mutation::mutation;
 use dolmen_store::{Replica, Store, StoreOptions};
 use dolmen_units::{DiskId, Epoch, Lsn, Name, PoolId};
 
 use crate::arbiter::{Arbiter, HostRecord};
-use crate::change::decode_edits;
-use crate::checkpoint::LogNeed;
-use crate::create::{areas, metadata_needed};
-use crate::discover::Candidate;
-use crate::disk::Disk;
-use crate::epochs::mark_absent;
+use crate::disks::discover::Candidate;
+use crate::disks::disk::Disk;
+use crate::disks::prepare::{areas, metadata_needed};
+use crate::epochs::change::mark_absent;
+use crate::epochs::labels::KnownLabels;
+use crate::epochs::watch::{check_labelled, hold, watch};
 use crate::error::{OpenError, PoolError, StrayReason};
-use crate::free::{FreeMap, Run};
-use crate::hosts::{check_labelled, hold, watch};
 use crate::keys;
-use crate::members::{
+use crate::log::blocks::{RECORD_BLOCKS, RECORD_META, RECORD_OPEN, RecordedBlocks, RecoveredBlock};
+use crate::log::blocks::{blocks_of, spans_of};
+use crate::log::need::LogNeed;
+use crate::log::pool_log::PoolState;
+use crate::members::entries::{
     Named, generation_of, labels_of, members_of, raise, raised, sequence_after, stray_reason,
 };
-use crate::pool::{Pool, PoolState, RECORD_BLOCKS, RECORD_META, RECORD_OPEN, RecordedBlocks, RecoveredBlock};
-use crate::stamp::STAMP_EVERY;
+use crate::members::identity::Identity;
+use crate::metadata::edits::decode_edits;
+use crate::metadata::map::Purpose;
+use crate::opening::pool::{FoundState, Pool};
+use crate::room::free_map::{FreeMap, Run};
 
 /// Pages of the metadata map that are kept in memory, at most: 64 MiB.
 const CACHE_PAGES_MAX: usize = 4096;
@@ -169,7 +172,7 @@ async fn open_in(
         if let Some(disk) = pool.disks().into_iter().find(|disk| disk.id() == one.disk) {
             disk.note_unfit(one.name, &one.why);
             if one.why.is_old() {
-                disk.note_old();
+                disk.absence().note_old();
             }
         }
     }
@@ -531,7 +534,7 @@ impl Opening<'_> {
         let blocks = replay(&read)?;
         let pool = self.assemble(&read, generation, None, PoolState::ReadOnly(cause));
         load_free(&pool).await?;
-        pool.load_settings().await?;
+        pool.settings.load_settings().await?;
         Ok((pool, blocks))
     }
 
@@ -552,18 +555,18 @@ impl Opening<'_> {
         let log =
             Log::start(self.seams.clone(), id.number, self.pool_id(), ring, copies, id, &read.recovered);
         let pool = self.assemble(&read, generation, Some(Rc::clone(&log)), PoolState::Writable);
-        let (_, replicas) = pool.copies_of(&voters);
-        pool.store.set_replicas(id.number, replicas);
-        pool.start_guardian();
-        pool.start_heartbeat();
+        let (_, replicas) = pool.members.copies_of(&voters);
+        pool.map.store.set_replicas(id.number, replicas);
+        pool.epochs.start_guardian();
+        pool.heartbeat.start_heartbeat();
         // The first batch of the epoch names the holes in those before it; it is durable before anything is served.
         let opened = log.append(RECORD_OPEN, &[], Class::Reserved, Wait::Durable).await;
-        opened.map_err(|error| pool.log_failed(error))?;
+        opened.map_err(|error| pool.log.log_failed(error))?;
         load_free(&pool).await?;
-        pool.load_settings().await?;
-        pool.write_other_labels().await;
-        pool.start_checkpointer();
-        pool.start_stamper();
+        pool.settings.load_settings().await?;
+        pool.labels.write_other_labels().await;
+        pool.checkpoints.start_checkpointer();
+        pool.stamps.start_stamper();
         Ok((pool, blocks))
     }
 
@@ -806,56 +809,36 @@ impl Opening<'_> {
         let disks: BTreeMap<_, _> = disks.collect();
         for candidate in &self.candidates {
             let disk = disks.values().find(|disk| disk.id() == candidate.label.disk);
-            disk.into_iter().for_each(|disk| disk.note_lost_labels(&candidate.lost_labels));
+            disk.into_iter().for_each(|disk| disk.labels().note_lost(&candidate.lost_labels));
         }
         let sequences =
             self.candidates.iter().map(|candidate| (candidate.label.disk, candidate.label.sequence));
         let heartbeat = self.candidates.iter().map(|candidate| candidate.label.heartbeat).max().unwrap_or(0);
         let (log_bytes, page_bytes) = self.label_lengths();
-        let name = self.name.clone();
-        Rc::new(Pool {
+        let identity = Identity {
             seams: self.seams.clone(),
             id: self.pool_id(),
-            name,
-            arbiter: Rc::clone(&self.arbiter),
-            disks: RefCell::new(disks),
-            highest: Cell::new(self.highest.max(token)),
-            sequences: RefCell::new(sequences.collect()),
-            named: RefCell::new(self.named.clone()),
-            stamp_due: Cell::new(self.seams.clock.now() + STAMP_EVERY),
-            stamp_mutex: AsyncMutex::default(),
-            heartbeat: Cell::new(heartbeat),
-            now: RefCell::new(generation),
+            name: self.name.clone(),
             log_bytes,
             page_bytes,
-            log,
+        };
+        let labels = KnownLabels {
+            highest: self.highest.max(token),
+            sequences: sequences.collect(),
+            named: self.named.clone(),
+            heartbeat,
+        };
+        let found = FoundState {
+            disks,
+            generation,
             store: Rc::clone(&read.store),
-            tail: Cell::new(read.tail),
-            free: RefCell::default(),
-            commit_mutex: AsyncMutex::default(),
-            applying: Cell::default(),
-            epoch_mutex: AsyncMutex::default(),
-            checkpoint_mutex: AsyncMutex::default(),
-            checkpoint_notify: Notify::new(),
-            left: Cell::default(),
-            promised: Cell::new(0),
-            room_notify: Notify::new(),
-            wants_map_room: Cell::default(),
-            is_map_full: Cell::default(),
-            voters_notify: Rc::default(),
-            reported_small: RefCell::default(),
-            table_owner: RefCell::new(None),
-            state: RefCell::new(state),
-            log_flushed: Cell::default(),
-            order_number: Cell::new(0),
-            keep: Cell::new(0),
-            roles: RefCell::default(),
-            declared_lost: RefCell::default(),
-            domain_names: RefCell::default(),
-            changed: Notify::new(),
-            stopping: Cell::new(false),
-            stop_notify: Rc::default(),
-        })
+            journal: log,
+            state,
+            tail: read.tail,
+            labels,
+            arbiter: Rc::clone(&self.arbiter),
+        };
+        Pool::assemble(identity, found)
     }
 }
 
@@ -887,60 +870,13 @@ fn replay(read: &Read) -> Result<Vec<RecoveredBlock>, OpenError> {
     Ok(blocks_of(&read.recovered).map(RecordedBlocks::to_recovered).collect())
 }
 
-/// Records of blocks, in order.
-fn blocks_of(recovered: &Recovered) -> impl Iterator<Item = RecordedBlocks<'_>> {
-    let durable = recovered.durable_mark();
-    let blocks = recovered.records().filter(|(_, record)| record.kind == RECORD_BLOCKS);
-    blocks.map(move |(lsn, record)| RecordedBlocks { lsn, durable: lsn <= durable, body: record.body })
-}
-
-impl Pool {
-    /// Shows the records of blocks that were written to the log before this call and that it still needs, in order.
-    ///
-    /// # Errors
-    /// When the log cannot be read from any voter, or lacks what was written to it, or the pool cannot be written; and what
-    /// `visit` says.
-    pub async fn recorded_blocks(
-        &self,
-        visit: impl FnMut(RecordedBlocks<'_>) -> Result<(), PoolError>,
-    ) -> Result<(), PoolError> {
-        let cut = self.cut()?;
-        self.written_below(cut).await?;
-        let (ring, _) = areas(self.log_bytes, self.page_bytes);
-        loop {
-            let (tail, epoch) = (self.tail.get(), self.now.borrow().epoch.clone());
-            let spans = spans_of(&epoch);
-            let (copies, _) = self.copies_of(epoch.voters());
-            let read = recover(&self.seams, epoch.number(), self.id, ring, &copies, tail, &spans).await;
-            // What was trimmed meanwhile may have been overwritten while it was read.
-            if self.tail.get() != tail || self.now.borrow().epoch.id() != epoch.id() {
-                continue;
-            }
-            let source =
-                |source| PoolError::LogUnreadable { name: self.name.clone(), source: Rc::new(source) };
-            // What it does not say would be taken for flushed.
-            let read = read.map_err(source).inspect_err(|error| self.latch(in_one_line(error)))?;
-            if let Some(lsn) = self.writable_log()?.missing_in(&read, cut) {
-                let error = PoolError::LogCorrupt { name: self.name.clone(), lsn };
-                self.latch(in_one_line(&error));
-                return Err(error);
-            }
-            return blocks_of(&read).try_for_each(visit);
-        }
-    }
-}
-
-fn spans_of(epoch: &EpochRecord) -> Vec<SpanOwner> {
-    epoch.spans().iter().map(|span| SpanOwner { epoch: span.epoch, first: span.first }).collect()
-}
-
 /// Reads the free runs of every member; one that has none on record was added and gets all of its allocation units.
 #[pooled]
 async fn load_free(pool: &Rc<Pool>) -> Result<(), PoolError> {
     let mut fresh = false;
     for disk in pool.disks() {
         let slot = disk.slot();
-        let map = match pool.get(&keys::free_total(slot)).await? {
+        let map = match pool.map.get(&keys::free_total(slot)).await? {
             Some(_) => read_free(pool, &disk).await?,
             None => {
                 let Some(extent) = disk.extent() else { continue };
@@ -948,10 +884,10 @@ async fn load_free(pool: &Rc<Pool>) -> Result<(), PoolError> {
                 FreeMap::whole(extent.unit_count())
             }
         };
-        pool.free.borrow_mut().insert(slot, map);
+        pool.free_space.maps.borrow_mut().insert(slot, map);
     }
     if fresh && pool.state() == PoolState::Writable {
-        pool.change(crate::change::Purpose::Release).await.commit().await?;
+        pool.change(Purpose::Release).await.commit().await?;
     }
     Ok(())
 }
@@ -962,7 +898,7 @@ async fn read_free(pool: &Rc<Pool>, disk: &Disk) -> Result<FreeMap, PoolError> {
     let mut map = FreeMap::full(units);
     let mut from = 0;
     loop {
-        let found = pool.scan(keys::free_from(disk.slot(), from), SCAN_STEP).await?;
+        let found = pool.map.scan(keys::free_from(disk.slot(), from), SCAN_STEP).await?;
         let count = found.len();
         for (key, value) in found {
             let (_, first, _) = keys::parts(&key);
@@ -971,7 +907,7 @@ async fn read_free(pool: &Rc<Pool>, disk: &Disk) -> Result<FreeMap, PoolError> {
             let length = length.filter(|length| first >= from && is_there(length));
             let Some(length) = length else {
                 let what = format!("an impossible free run at allocation unit {first} of {}", disk.slot());
-                return Err(PoolError::Corrupt { name: pool.name.clone(), what });
+                return Err(PoolError::Corrupt { name: pool.name().clone(), what });
             };
             map.load(Run { first, count: length });
             from = first + length;

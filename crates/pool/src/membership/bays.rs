@@ -8,15 +8,14 @@ use std::rc::Rc;
 use dolmen_future_pool::pooled;
 use dolmen_units::{DISKS_MAX, DiskId};
 
-use crate::change::Purpose;
-use crate::disk::Disk;
+use crate::disks::disk::Disk;
 use crate::error::PoolError;
 use crate::keys;
-use crate::pool::Pool;
+use crate::membership::settings::PoolSettings;
+use crate::metadata::map::Purpose;
 
 /// The number of the setting, in its key of the map.
 const BAY: u64 = 1;
-
 /// The longest name of a bay, in bytes.
 pub const BAY_BYTES_MAX: usize = 64;
 
@@ -28,16 +27,16 @@ fn parse(value: &[u8]) -> Option<(DiskId, String)> {
     (!bay.chars().any(char::is_control)).then(|| (DiskId(*id), bay.to_owned()))
 }
 
-impl Pool {
+impl PoolSettings {
     /// The bays of the members that have one.
     ///
     /// # Errors
     /// [`PoolError`] when the map cannot be read.
     #[pooled]
     pub async fn bays(&self) -> Result<BTreeMap<DiskId, String>, PoolError> {
-        let found = self.scan(keys::disk_settings(BAY), DISKS_MAX).await?;
+        let found = self.map.scan(keys::disk_settings(BAY), DISKS_MAX).await?;
         let named = found.iter().filter_map(|(_, value)| parse(value));
-        let is_member = |id: &DiskId| self.disks().iter().any(|disk| disk.id() == *id);
+        let is_member = |id: &DiskId| self.members.disks().iter().any(|disk| disk.id() == *id);
         Ok(named.filter(|(id, _)| is_member(id)).collect())
     }
 
@@ -48,7 +47,7 @@ impl Pool {
     #[pooled]
     pub async fn set_bay(self: &Rc<Self>, disk: &Disk, bay: &str) -> Result<(), PoolError> {
         let key = keys::disk_setting(BAY, disk.slot());
-        let mut change = self.change(Purpose::Release).await;
+        let mut change = self.changes.begin(Purpose::Release).await;
         if bay.is_empty() {
             change.delete(key);
         } else {

@@ -9,17 +9,15 @@ use std::rc::Rc;
 use dolmen_future_pool::pooled;
 use dolmen_units::Name;
 
-use crate::change::Purpose;
-use crate::disk::Disk;
-use crate::epochs::{SPANS_FOR_REQUESTS, plan_of};
 use crate::error::PoolError;
 use crate::keys;
-use crate::pool::Pool;
+use crate::membership::settings::PoolSettings;
+use crate::metadata::map::Purpose;
 
 /// More are not looked for: no pool has as many disks.
 const NAMES_MAX: usize = 1024;
 
-impl Pool {
+impl PoolSettings {
     /// The name of a fault domain, if it has one.
     #[must_use]
     pub fn domain_name(&self, number: u32) -> Option<Name> {
@@ -36,7 +34,8 @@ impl Pool {
     /// A number that is no domain of a member, and that no name has; so many names behind others that are new as well.
     #[must_use]
     pub fn free_domain(&self, taken: &BTreeSet<u32>) -> u32 {
-        let of_members: BTreeSet<u32> = self.disks().iter().map(|disk| disk.member().fault_domain).collect();
+        let of_members: BTreeSet<u32> =
+            self.members.disks().iter().map(|disk| disk.member().fault_domain).collect();
         let names = self.domain_names.borrow();
         let is_free = |number: &u32| {
             !of_members.contains(number) && !names.contains_key(number) && !taken.contains(number)
@@ -50,9 +49,10 @@ impl Pool {
     /// What the pool says when it cannot be written.
     #[pooled]
     pub async fn name_domains(self: &Rc<Self>, named: &[(u32, Name)]) -> Result<(), PoolError> {
-        let mut change = self.change(Purpose::Release).await;
+        let mut change = self.changes.begin(Purpose::Release).await;
         let mut names = self.domain_names.borrow().clone();
-        let used: BTreeSet<u32> = self.disks().iter().map(|disk| disk.member().fault_domain).collect();
+        let used: BTreeSet<u32> =
+            self.members.disks().iter().map(|disk| disk.member().fault_domain).collect();
         for number in names.keys().filter(|number| !used.contains(number)) {
             change.delete(keys::domain_name(*number));
         }
@@ -66,33 +66,9 @@ impl Pool {
         Ok(())
     }
 
-    /// Says what a member may fail together with; 0 for nothing. Rows that are there stay where they are.
-    ///
-    /// # Errors
-    /// [`PoolError::NotReplaced`] for what is no member any more; what the pool says when it cannot be written.
-    #[pooled]
-    pub async fn set_fault_domain(self: &Rc<Self>, disk: &Disk, domain: u32) -> Result<(), PoolError> {
-        let mutex = self.mutex_for_request(SPANS_FOR_REQUESTS).await?;
-        self.writable_log()?;
-        if !self.is_member(disk) {
-            return Err(self.not_replaced(disk, "it is no member any more"));
-        }
-        self.change_epoch(|generation, _| {
-            let mut plan = plan_of(generation);
-            let members = plan.members.iter_mut();
-            members.filter(|member| member.disk == disk.id()).for_each(|member| member.fault_domain = domain);
-            plan
-        })
-        .await?;
-        self.write_other_labels().await;
-        drop(mutex);
-        self.changed.notify_all();
-        Ok(())
-    }
-
     /// Reads the names, when the pool is opened. What is no name says nothing.
     pub(crate) async fn load_domain_names(&self) -> Result<(), PoolError> {
-        for (key, value) in self.scan(keys::domain_names(), NAMES_MAX).await? {
+        for (key, value) in self.map.scan(keys::domain_names(), NAMES_MAX).await? {
             let (_, number, _) = keys::parts(&key);
             let name = String::from_utf8(value).ok().and_then(|text| text.parse().ok());
             if let (Ok(number), Some(name)) = (u32::try_from(number), name) {

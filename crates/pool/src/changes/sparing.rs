@@ -10,10 +10,9 @@ use dolmen_mutation::mutation;
 use dolmen_placement::{Code, Offer, Placement, Placer};
 use dolmen_units::DiskSlot;
 
-use crate::change::Change;
-use crate::claim::Placed;
-use crate::disk::Ailment;
-use crate::pool::Pool;
+use crate::changes::change::{Change, Changes};
+use crate::changes::place::Placed;
+use crate::disks::disk::Ailment;
 
 /// Of what a row holds, the part that doing without a slow disk may cost beside it: columns that differ by an interleave shift
 /// what fits by as much.
@@ -26,22 +25,16 @@ struct Sparing {
     at_any_price: BTreeSet<DiskSlot>,
 }
 
-impl Pool {
-    /// What is known against the disk in a slot.
-    #[must_use]
-    pub fn ailment_of(&self, slot: DiskSlot) -> Option<Ailment> {
-        self.disk(slot).filter(|disk| disk.is_present()).and_then(|disk| disk.ailment())
-    }
-
+impl Changes {
     /// Ways to do without disks that are slow or failing, the best first; none where all are well.
     fn sparings(&self) -> Vec<Sparing> {
         if mutation!(NewRowsAnywhere) {
             return Vec::new();
         }
         let with = |ailment| -> BTreeSet<DiskSlot> {
-            let disks = self.disks();
+            let disks = self.members.disks();
             let slots = disks.iter().map(|disk| disk.slot());
-            slots.filter(|slot| self.ailment_of(*slot) == Some(ailment)).collect()
+            slots.filter(|slot| self.members.ailment_of(*slot) == Some(ailment)).collect()
         };
         let (slow, failing) = (with(Ailment::Slow), with(Ailment::Failing));
         let mut transports = Vec::new();
@@ -84,7 +77,10 @@ impl Change<'_> {
         rotation: u64,
         left_out: &[DiskSlot],
     ) -> Option<Placed> {
-        self.pool.sparings().into_iter().find_map(|way| self.place_by(&way, placer, own, rotation, left_out))
+        self.changes
+            .sparings()
+            .into_iter()
+            .find_map(|way| self.place_by(&way, placer, own, rotation, left_out))
     }
 
     fn place_by(
@@ -95,7 +91,7 @@ impl Change<'_> {
         rotation: u64,
         left_out: &[DiskSlot],
     ) -> Option<Placed> {
-        let all = without(self.pool.offers(self.purpose), &left_out.iter().copied().collect());
+        let all = without(self.changes.free_space.offers(self.purpose), &left_out.iter().copied().collect());
         let well = without(all.clone(), &way.spared);
         // Rows whose parts would be kept apart worse have less redundancy.
         if placer.keeps_domains_apart(&all) && !placer.keeps_domains_apart(&well) {
@@ -107,7 +103,10 @@ impl Change<'_> {
         let out = left_out.iter().chain(&way.spared).copied().collect();
         let (placement, claims) = self.place_without(out, placer, own, rotation).ok()?;
         if let Some(before) = before {
-            let after = fits(without(self.pool.offers(self.purpose), &left_out.iter().copied().collect()));
+            let after = fits(without(
+                self.changes.free_space.offers(self.purpose),
+                &left_out.iter().copied().collect(),
+            ));
             let own = data_units(&placement);
             if after + own + own / LOSS_PARTS < before {
                 self.untake_all(&claims);
@@ -119,6 +118,6 @@ impl Change<'_> {
 
     /// How gladly a disk is chosen for a further copy: a failing one last.
     pub(crate) fn fitness(&self, slot: DiskSlot) -> std::cmp::Reverse<Option<Ailment>> {
-        std::cmp::Reverse(self.pool.ailment_of(slot))
+        std::cmp::Reverse(self.changes.members.ailment_of(slot))
     }
 }

@@ -23,6 +23,7 @@ use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
+use dolmen_block_io::sync::AsyncMutex;
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::within;
 use dolmen_causes::in_one_line;
@@ -31,9 +32,13 @@ use dolmen_mutation::mutation;
 use dolmen_units::DiskSlot;
 
 use crate::arbiter::HostRecord;
-use crate::disk::Disk;
-use crate::members::labels_of;
-use crate::pool::{ExcludeReason, Pool};
+use crate::disks::disk::Disk;
+use crate::epochs::change::{Epochs, ExcludeReason};
+use crate::epochs::heartbeat::Heartbeat;
+use crate::epochs::labels::PoolLabels;
+use crate::log::pool_log::PoolLog;
+use crate::members::identity::Identity;
+use crate::members::table::Members;
 
 /// How often members are stamped, at most. What a disk was given since is not told from an image that was taken since.
 pub(crate) const STAMP_EVERY: Duration = Duration::from_secs(600);
@@ -42,78 +47,97 @@ const EPOCH_MUTEX_MAX: Duration = Duration::from_secs(2);
 /// How long a stamp waits for the host's record.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Pool {
-    /// Whether the pool was written to, and the last stamp is long ago. Asked whenever the log was written.
-    pub(crate) fn is_stamp_due(&self) -> bool {
-        self.seams.clock.now() >= self.stamp_due.get()
+/// Gives the members of an open pool later labels now and then.
+pub struct Stamps {
+    pub(crate) identity: Rc<Identity>,
+    pub(crate) members: Rc<Members>,
+    pub(crate) log: Rc<PoolLog>,
+    pub(crate) labels: Rc<PoolLabels>,
+    pub(crate) epochs: Rc<Epochs>,
+    pub(crate) heartbeat: Rc<Heartbeat>,
+    pub(crate) mutex: AsyncMutex,
+}
+
+impl Stamps {
+    pub(crate) fn new(
+        identity: &Rc<Identity>,
+        members: &Rc<Members>,
+        log: &Rc<PoolLog>,
+        labels: &Rc<PoolLabels>,
+        epochs: &Rc<Epochs>,
+        heartbeat: &Rc<Heartbeat>,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            identity: Rc::clone(identity),
+            members: Rc::clone(members),
+            log: Rc::clone(log),
+            labels: Rc::clone(labels),
+            epochs: Rc::clone(epochs),
+            heartbeat: Rc::clone(heartbeat),
+            mutex: AsyncMutex::default(),
+        })
     }
 
     /// Starts the task that stamps.
     pub(crate) fn start_stamper(self: &Rc<Self>) {
-        self.seams.spawner.spawn("stamper", Box::pin(stamper(Rc::downgrade(self))));
+        self.identity.seams.spawner.spawn("stamper", Box::pin(stamper(Rc::downgrade(self))));
     }
 
     /// Gives the members that are here a later label each, and names those in the labels of the voters.
     pub(crate) async fn stamp(self: &Rc<Self>) {
-        let _stamp = self.stamp_mutex.take().await;
-        self.stamp_due.set(self.seams.clock.now() + STAMP_EVERY);
-        if self.writable_log().is_err() {
+        let _stamp = self.mutex.take().await;
+        self.log.stamp_due.set(self.identity.seams.clock.now() + STAMP_EVERY);
+        if self.log.writable().is_err() {
             return;
         }
         if self.is_taken().await {
             return;
         }
-        let voters = self.voters();
-        let mut others = self.disks();
-        others.retain(|disk| disk.is_present() && !voters.contains(&disk.id()) && disk.needs_stamp());
+        let voters = self.members.voters();
+        let mut others = self.members.disks();
+        others
+            .retain(|disk| disk.is_present() && !voters.contains(&disk.id()) && disk.activity.needs_stamp());
         if mutation!(StampBeforeLabels) {
-            self.name_ahead(&others);
+            self.labels.name_ahead(&others);
             self.stamp_voters().await;
         }
         join_all(others.iter().map(|disk| self.stamp_member(disk))).await;
         if mutation!(LabelsRecordedEarly) {
-            self.name_ahead(&self.disks());
-            self.record_labels(self.voter_labels()).await;
+            self.labels.name_ahead(&self.members.disks());
+            self.record_labels(self.labels.voter_labels()).await;
         }
         self.stamp_voters().await;
         // The labels of this round: where those of the next one rot, these are there still.
-        let durable = self.voter_labels();
+        let durable = self.labels.voter_labels();
         self.stamp_voters().await;
         self.record_labels(durable).await;
-    }
-
-    /// Returns the epoch in force and the labels of its voters that are known to be durable.
-    fn voter_labels(&self) -> HostRecord {
-        let now = self.now.borrow();
-        let labels = labels_of(now.epoch.voters(), &self.named.borrow());
-        HostRecord { epoch: now.epoch.id(), labels }
     }
 
     /// Has the host's record name labels of the voters. A record that cannot be written names those of before, which stays true.
     /// A folder that does not answer holds up the end of the pool for [`RECORD_TIMEOUT`], and no I/O.
     async fn record_labels(&self, record: HostRecord) {
-        let mutex = self.epoch_mutex.take().await;
+        let mutex = self.epochs.mutex.take().await;
         // A later epoch has its own record, which must not be replaced with this one.
-        let is_owner = matches!(self.now.borrow().epoch.owner(), Owner::Host(_));
-        if self.writable_log().is_err() || !is_owner || self.now.borrow().epoch.id() != record.epoch {
+        let is_owner = matches!(self.members.now.borrow().epoch.owner(), Owner::Host(_));
+        if self.log.writable().is_err() || !is_owner || self.members.now.borrow().epoch.id() != record.epoch {
             return;
         }
         // Begun with the turn for epochs in hand, and waited for without: records are written in the order of the calls.
-        let recording = self.arbiter.record(self.id, record);
+        let recording = self.epochs.arbiter.record(self.identity.id, record);
         drop(mutex);
-        let clock = self.seams.clock.as_ref();
+        let clock = self.identity.seams.clock.as_ref();
         let why = match within(clock, clock.now() + RECORD_TIMEOUT, recording).await {
             Some(Ok(())) => return,
             Some(Err(error)) => in_one_line(&error),
             None => format!("it took longer than {} s", RECORD_TIMEOUT.as_secs()),
         };
-        tracing::warn!(pool = %self.name, why, "the host's record names older labels of the disks than it could; the next stamp writes it again");
+        tracing::warn!(pool = %self.identity.name, why, "the host's record names older labels of the disks than it could; the next stamp writes it again");
     }
 
     /// Looks whether another host has written a voter's label, and stops the pool if so: a stamp would wipe out what that host
     /// wrote, and both would go on.
     async fn is_taken(self: &Rc<Self>) -> bool {
-        let _exclusive = self.epoch_mutex.take().await;
+        let _exclusive = self.epochs.mutex.take().await;
         self.latch_if_taken().await
     }
 
@@ -122,51 +146,46 @@ impl Pool {
         if mutation!(BlindStamp) {
             return false;
         }
-        let taken = self.foreign_writer().await;
-        taken.iter().for_each(|cause| self.latch(cause.clone()));
+        let taken = self.heartbeat.foreign_writer().await;
+        taken.iter().for_each(|cause| self.log.latch(cause.clone()));
         taken.is_some()
     }
 
-    /// The mutant: the next labels of disks count as durable.
-    fn name_ahead(&self, disks: &[Rc<Disk>]) {
-        let sequences = self.sequences.borrow();
-        let ahead = disks.iter().map(|disk| (disk.id(), sequences.get(&disk.id()).copied().unwrap_or(0) + 1));
-        self.named.borrow_mut().extend(ahead);
-    }
-
     async fn stamp_member(&self, disk: &Rc<Disk>) {
-        let _exclusive = disk.label_mutex.take().await;
+        let _exclusive = disk.labels().mutex.take().await;
         // From here on nothing else writes this label. A change of epoch that elects the disk writes its pending label first,
         // under the same mutex: a stamp over that would leave a voter without the epoch that comes into force.
-        let now = self.now.borrow().clone();
-        let is_elected = now.epoch.voters().contains(&disk.id()) || disk.is_pending_after(now.epoch.number());
+        let now = self.members.now.borrow().clone();
+        let is_elected =
+            now.epoch.voters().contains(&disk.id()) || disk.labels().is_pending_after(now.epoch.number());
         if is_elected {
             return;
         }
-        let stamped = disk.begin_stamp();
-        match self.renew_exclusively(disk, &now).await {
-            Ok(()) => disk.end_stamp(stamped),
+        let stamped = disk.activity.begin_stamp();
+        match self.labels.renew_exclusively(disk, &now).await {
+            Ok(()) => disk.activity.end_stamp(stamped),
             Err(error) => {
                 disk.note(|counters| counters.write_errors += 1);
-                tracing::warn!(pool = %self.name, disk = %disk.name(), %error, "a disk could not be stamped");
+                tracing::warn!(pool = %self.identity.name, disk = %disk.name(), %error, "a disk could not be stamped");
             }
         }
     }
 
     async fn stamp_voters(self: &Rc<Self>) {
-        let mutex = self.epoch_mutex.take().await;
-        if self.writable_log().is_err() || self.latch_if_taken().await {
+        let mutex = self.epochs.mutex.take().await;
+        if self.log.writable().is_err() || self.latch_if_taken().await {
             return;
         }
-        let voters = self.voters();
+        let voters = self.members.voters();
         let voters: Vec<Rc<Disk>> = self
+            .members
             .disks()
             .into_iter()
             .filter(|disk| disk.is_present() && voters.contains(&disk.id()))
             .collect();
         let mut stamping = pin!(join_all(voters.iter().map(|disk| self.stamp_voter(disk))));
         // A voter that hangs keeps its label's mutex, and the others theirs no longer than their labels take.
-        let clock = self.seams.clock.as_ref();
+        let clock = self.identity.seams.clock.as_ref();
         let in_time = within(clock, clock.now() + EPOCH_MUTEX_MAX, &mut stamping).await;
         drop(mutex);
         let failed = match in_time {
@@ -176,39 +195,37 @@ impl Pool {
         let failed: Vec<DiskSlot> = failed.into_iter().flatten().collect();
         for slot in failed {
             // Should that fail, the pool is latched already.
-            let _ = self.exclude(slot, ExcludeReason::MissedCommit).await;
+            let _ = self.epochs.exclude(slot, ExcludeReason::MissedCommit).await;
         }
     }
-}
 
-impl Pool {
     /// Gives a voter a later label; its slot if that failed.
     async fn stamp_voter(&self, disk: &Rc<Disk>) -> Option<DiskSlot> {
-        let _exclusive = disk.label_mutex.take().await;
+        let _exclusive = disk.labels().mutex.take().await;
         // The turn for epochs may have gone on to a change of epoch, while this waited for a label that hung.
-        let now = self.now.borrow().clone();
+        let now = self.members.now.borrow().clone();
         let is_voter = disk.is_present() && now.epoch.voters().contains(&disk.id());
-        if !is_voter || disk.is_pending_after(now.epoch.number()) {
+        if !is_voter || disk.labels().is_pending_after(now.epoch.number()) {
             return None;
         }
         disk.note_other_write();
-        let renewed = self.renew_exclusively(disk, &now).await;
+        let renewed = self.labels.renew_exclusively(disk, &now).await;
         renewed.err().map(|error| {
-            tracing::warn!(pool = %self.name, disk = %disk.name(), %error, "a stamp could not be written");
+            tracing::warn!(pool = %self.identity.name, disk = %disk.name(), %error, "a stamp could not be written");
             disk.slot()
         })
     }
 }
 
-async fn stamper(weak: Weak<Pool>) {
+async fn stamper(weak: Weak<Stamps>) {
     loop {
-        let Some(pool) = weak.upgrade() else { return };
-        let notify = pool.checkpoint_notify.wait();
-        if pool.stopping.get() {
+        let Some(stamps) = weak.upgrade() else { return };
+        let notify = stamps.log.checkpoint_notify.wait();
+        if stamps.log.stopping.get() {
             return;
         }
-        if pool.is_stamp_due() {
-            pool.stamp().await;
+        if stamps.log.is_stamp_due() {
+            stamps.stamp().await;
         }
         notify.await;
     }

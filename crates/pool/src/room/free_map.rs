@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dolmen_store::Key;
 use dolmen_units::DiskSlot;
 
 use crate::keys;
+use crate::metadata::edits::Edit;
 
 /// Runs that one slab may be cut into, at most: so that disks of mixed sizes fill up whatever was freed before.
 pub const RUNS_MAX: usize = 4;
@@ -19,9 +19,6 @@ pub struct Run {
     /// Length in allocation units.
     pub count: u64,
 }
-
-/// A change of the metadata map: a key, and its new value or `None` for none.
-pub(crate) type Edit = (Key, Option<Vec<u8>>);
 
 /// A run that cannot be given back: some of it is free already, or is none of the disk's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
