@@ -45,7 +45,7 @@ impl Caller {
         A: Future<Output = Answer<Change>> + 'static,
     {
         self.ask(async move |engine| {
-            engine.know_rooms().await;
+            engine.pools.know_rooms().await;
             let answer = make(Rc::clone(&engine)).await;
             if let Ok(change) = &answer
                 && change.is_changed

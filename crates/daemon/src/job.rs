@@ -9,8 +9,9 @@ use dolmen_pool::{Disk, LocalFuture};
 use dolmen_units::DiskId;
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::jobs::{Entry, Kind};
+use crate::open_pool::OpenPool;
 use crate::plan::Undo;
 
 /// What a pool says of a job for which nothing works.

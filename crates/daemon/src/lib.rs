@@ -52,6 +52,8 @@ mod job;
 mod job_table;
 mod jobs;
 mod log;
+mod open_pool;
+mod open_pools;
 mod plan;
 mod pools;
 mod process;
@@ -229,7 +231,8 @@ fn engine_thread(config: Config, host: HostId, ready: &SyncSender<Result<Caller,
     let engine = Engine::new(handle, Rc::new(config), host, file_worker, services);
     let following = follow(Rc::downgrade(&engine), watch_worker, runtime.seams().clock);
     runtime.seams().spawner.spawn("names", Box::pin(following));
-    let asking = follow_smart(Rc::downgrade(&engine), smart_worker, runtime.seams().clock);
+    let smartctl = engine.config.smartctl.clone();
+    let asking = follow_smart(Rc::downgrade(&engine.pools), smartctl, smart_worker, runtime.seams().clock);
     runtime.seams().spawner.spawn("smart", Box::pin(asking));
     if ready.send(Ok(Caller::new(mailbox))).is_ok() {
         runtime.run(engine.serve(inbox, asked, arrivals));

@@ -8,9 +8,10 @@ use dolmen_pool::LocalFuture;
 use serde_json::Value;
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::job::{Ending, Job, Standing};
 use crate::jobs::{Aim, Entry, Kind, OwnState, Rank};
+use crate::open_pool::OpenPool;
 use crate::plan::Undo;
 
 /// Counts, and remembers how far it came.

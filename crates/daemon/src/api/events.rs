@@ -15,9 +15,10 @@ use dolmen_api::{ErrorBody, ErrorCode};
 use dolmen_block_io::sleep;
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::health::{findings_at_a_glance, not_open};
 use crate::jobs::kept;
+use crate::open_pool::OpenPool;
 use crate::state::{ReportedDisk, ReportedPool, ReportedSpace};
 
 /// The pause between two looks, at the least.
@@ -34,7 +35,7 @@ impl Engine {
         loop {
             sleep(clock.as_ref(), pause).await;
             let Some(engine) = engine.upgrade() else { return };
-            if engine.is_stopping.get() {
+            if engine.pools.is_stopping.get() {
                 return;
             }
             let began = clock.now();
@@ -44,21 +45,21 @@ impl Engine {
     }
 
     async fn look_for_events(&self) {
-        for open in self.open_pools() {
+        for open in self.pools.open_pools() {
             let findings = findings_at_a_glance(&open).await;
             // One that is being closed changes on the way.
-            if !open.is_closing.get() && !self.is_stopping.get() {
+            if !open.is_closing.get() && !self.pools.is_stopping.get() {
                 self.events.see_pool(open.id(), self.as_reported(&open), &findings);
             }
         }
-        if self.is_stopping.get() {
+        if self.pools.is_stopping.get() {
             return;
         }
-        let is_open = |id: &str| self.pools.borrow().keys().any(|pool| pool.to_string() == id);
-        let is_closed = |id: &str| self.closed.borrow().keys().any(|pool| pool.to_string() == id);
+        let is_open = |id: &str| self.pools.open.borrow().keys().any(|pool| pool.to_string() == id);
+        let is_closed = |id: &str| self.pools.closed.borrow().keys().any(|pool| pool.to_string() == id);
         self.events.report_unknown_pools(is_open, |id| is_open(id) || is_closed(id));
         let mut findings = self.findings_besides();
-        findings.extend(self.closed.borrow().values().map(not_open));
+        findings.extend(self.pools.closed.borrow().values().map(not_open));
         self.events.see_besides(&findings);
         self.events.see_jobs(&self.jobs.on_record());
         self.events.keep().await;
@@ -99,7 +100,7 @@ impl Engine {
         let events = self.events.after(since, pool.as_deref());
         let is_known = |pool: &String| {
             let is_reported = !self.events.after(0, Some(pool)).events.is_empty();
-            is_reported || self.pool(pool).is_ok()
+            is_reported || self.pools.pool(pool).is_ok()
         };
         if let Some(pool) = pool.filter(|pool| !is_known(pool)) {
             let message = format!("there is no pool {pool} here, and no event of one");

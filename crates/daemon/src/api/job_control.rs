@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, JobDocument, JobState, Plan, SCHEMA, SetJob, Simple};
 use dolmen_block_io::within;
-use dolmen_units::PoolId;
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::job::{Ending, Job, Standing, ending};
 use crate::job_table::job_of;
 use crate::jobs::{Course, Entry, JobPool, Outcome, Start, seconds_now, share as job_share};
+use crate::open_pool::OpenPool;
 use crate::plan::{Figures, Undo, made, planned};
 
 /// How long an answer waits for what is under way of a job that is to pause or to end.
@@ -45,8 +45,9 @@ impl Engine {
 
     /// Ends jobs of pools that nobody waits for any more.
     pub(crate) async fn end_jobs_of_lost_pools(&self) {
-        let is_known =
-            |pool| self.pools.borrow().contains_key(&pool) || self.closed.borrow().contains_key(&pool);
+        let is_known = |pool| {
+            self.pools.open.borrow().contains_key(&pool) || self.pools.closed.borrow().contains_key(&pool)
+        };
         for entry in self.jobs.unfinished().iter().filter(|entry| !is_known(entry.pool)) {
             let why = format!("pool {} is not known here any more", entry.pool_name);
             tracing::warn!(
@@ -75,7 +76,7 @@ impl Engine {
     }
 
     async fn end_all_that_is_over(&self) {
-        for pool in self.open_pools().iter().filter(|pool| !pool.is_closing.get()) {
+        for pool in self.pools.open_pools().iter().filter(|pool| !pool.is_closing.get()) {
             self.end_what_is_over(pool).await;
         }
     }
@@ -134,7 +135,7 @@ impl Engine {
 
     /// A job that has not ended, to be changed.
     async fn job_to_change(&self, id: &str) -> Answer<Rc<Entry>> {
-        self.check_running()?;
+        self.pools.check_running()?;
         self.end_all_that_is_over().await;
         let entry = self.find_job(id)?;
         let how = match entry.state() {
@@ -148,12 +149,8 @@ impl Engine {
         Err(ErrorBody::new(ErrorCode::BadRequest, message).on(id).hint(hint))
     }
 
-    pub(crate) fn open_pool_of(&self, pool: PoolId) -> Option<Rc<OpenPool>> {
-        self.pools.borrow().get(&pool).cloned()
-    }
-
     fn plan_of(&self, entry: &Entry, undo: Undo, steps: Vec<String>) -> Plan {
-        match self.open_pool_of(entry.pool) {
+        match self.pools.open_pool_of(entry.pool) {
             Some(pool) => pool.plan(undo, steps),
             None => Figures::of_room(0, 0).plan(undo, steps),
         }
@@ -227,7 +224,7 @@ impl Engine {
         entry.resume();
         let recorded = self.jobs.record().await;
         let mut message = format!("{what} goes on");
-        match self.open_pool_of(entry.pool) {
+        match self.pools.open_pool_of(entry.pool) {
             // The pool may have gone on with it by itself meanwhile, or somebody have stopped it.
             Some(pool) if self.jobs.is_left(&entry) => self.take_up(&pool, &entry).await,
             Some(_) => {}
@@ -257,7 +254,7 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("{what} would have {words}")));
         }
-        let pool = self.open_pool_of(entry.pool);
+        let pool = self.pools.open_pool_of(entry.pool);
         entry.set_job_share(pool.as_deref().map(|pool| pool.job_slot.as_ref()), after);
         let recorded = self.jobs.record().await;
         let mut change = self.stated(&entry, plan, format!("{what} has {words}"));

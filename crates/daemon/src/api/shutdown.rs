@@ -13,12 +13,12 @@ use crate::words::clients_of;
 impl Engine {
     /// Ends everything, or says what stands in the way. Once it has succeeded, no pool is open.
     pub(crate) async fn shutdown(self: Rc<Self>, request: Shutdown) -> Answer<Change> {
-        let _changes = self.changes.take().await;
-        self.check_running()?;
+        let _changes = self.pools.changes.take().await;
+        self.pools.check_running()?;
         let leave = if request.hand_over { Leave::ForTheNext } else { Leave::Nothing };
         self.check_nothing_used(leave).await?;
         self.check_all_flushable(leave).await?;
-        let pools = self.open_pools();
+        let pools = self.pools.open_pools();
         let mut steps = vec!["finish what clients have asked for".to_owned()];
         let served = self.nbd.list();
         let cut_off = served.iter().filter(|served| served.client_count() > 0).map(|served| {
@@ -45,8 +45,8 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, "the daemon would end"));
         }
-        self.is_stopping.set(true);
-        let _note = self.note("ending".to_owned());
+        self.pools.is_stopping.set(true);
+        let _note = self.pools.note("ending".to_owned());
         for pool in &pools {
             pool.is_closing.set(true);
             pool.spaces.lift_limits();
@@ -67,7 +67,7 @@ impl Engine {
             }
             self.keep_history(&pool).await;
             self.members.release_all_of(pool.id());
-            self.pools.borrow_mut().remove(&pool.id());
+            self.pools.open.borrow_mut().remove(&pool.id());
         }
         self.trash_ages.write().await;
         self.events.report_end().await;

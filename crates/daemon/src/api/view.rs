@@ -12,10 +12,11 @@ use dolmen_pool::{PoolState as State, Role};
 use dolmen_space::{Integrity, Layout, Provisioning, Resiliency, Space};
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::exports::Served;
 use crate::fault;
 use crate::health::{not_open, pool_health, space_health};
+use crate::open_pool::OpenPool;
 use crate::plan::{Offered, usable, usable_fixed};
 use crate::resiliency::{integrity_of, resiliency_of};
 use crate::rooms::{fillings_here, yield_now};
@@ -121,8 +122,8 @@ impl Engine {
 
     /// Pools that should be open and are not.
     pub(crate) fn view_closed(&self) -> Vec<Pool> {
-        let closed = self.closed.borrow();
-        let view = |(id, closed): (&dolmen_units::PoolId, &crate::engine::ClosedPool)| Pool {
+        let closed = self.pools.closed.borrow();
+        let view = |(id, closed): (&dolmen_units::PoolId, &crate::open_pool::ClosedPool)| Pool {
             name: closed.remembered.name.clone(),
             id: id.to_string(),
             health: Health::Unhealthy,
@@ -220,7 +221,7 @@ impl Engine {
     }
 
     pub(crate) async fn df(self: Rc<Self>, name: String) -> Answer<Df> {
-        let open = self.pool(&name)?;
+        let open = self.pools.pool(&name)?;
         let pool = open.spaces.pool();
         let (mut claimed, mut redundancy, mut promised) = (0, 0, 0);
         for space in open.spaces.list() {
@@ -316,7 +317,7 @@ impl Engine {
             unparks: counted.unparks,
             polls: counted.polls,
             fillings: fillings_here(),
-            pools: self.open_pools().iter().map(|pool| tally(pool)).collect(),
+            pools: self.pools.open_pools().iter().map(|pool| tally(pool)).collect(),
         })
     }
 }

@@ -8,9 +8,10 @@ use dolmen_space::Space;
 
 use crate::advice::Advice;
 use crate::answer::Answer;
-use crate::engine::{ClosedPool, Engine, OpenPool};
+use crate::engine::Engine;
 use crate::health::{advice, doing, errors_text, may_have_part, not_open, pool_findings, to_open, to_resume};
 use crate::jobs::{Entry, JobView, seconds_now};
+use crate::open_pool::{ClosedPool, OpenPool};
 use crate::state::is_here;
 
 /// What is known of a pool when it is asked why.
@@ -221,7 +222,7 @@ enum Meant {
 
 impl Engine {
     fn meant(&self, name: &str) -> Option<Meant> {
-        let pools = self.open_pools();
+        let pools = self.pools.open_pools();
         if let Some(pool) = pools.iter().find(|pool| pool.name() == name) {
             return Some(Meant::Pool(Rc::clone(pool)));
         }
@@ -270,7 +271,7 @@ impl Engine {
                 Meant::Job(job) => self.why_job(&job).await,
             });
         }
-        let closed = self.closed.borrow();
+        let closed = self.pools.closed.borrow();
         if let Some(closed) = closed.values().find(|closed| closed.remembered.name == name) {
             return Ok(why_not_open(closed));
         }
@@ -293,7 +294,7 @@ impl Engine {
         };
         let result = view.result.as_ref().filter(|_| job.has_ended());
         let state = result.map_or_else(|| state.to_owned(), |result| format!("{state}: {result}"));
-        let pool = self.pools.borrow().get(&job.pool).cloned();
+        let pool = self.pools.open.borrow().get(&job.pool).cloned();
         let mut causes: Vec<Cause> = Vec::new();
         if let Some(todo) = to_resume(job) {
             causes.push(Cause { todo: vec![todo], ..fact("somebody paused it".to_owned()) });

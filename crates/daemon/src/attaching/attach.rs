@@ -18,8 +18,9 @@ use dolmen_ublk::{Devices, RecordFile};
 use crate::answer::Answer;
 use crate::attach::{Makers, Refused, Shown, body, loop_fault, rings_fault};
 use crate::attaching::transports::key_of;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::fault;
+use crate::open_pool::OpenPool;
 use crate::plan::{Undo, made, planned};
 use crate::spaces::two_sides;
 
@@ -59,8 +60,8 @@ impl Engine {
         space: String,
         request: AttachSpace,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let spec = space.spec();
         let name = format!("{}/{}", pool.name(), spec.name);

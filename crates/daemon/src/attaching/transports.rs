@@ -17,7 +17,8 @@ use dolmen_ublk::{Devices, DevicesConfig, RecordFile, TakenUp, Waiting};
 
 use crate::answer::Answer;
 use crate::attach::{EngineHost, Limits, Makers, Shown, TRIES_MAX, start_fault};
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
+use crate::open_pool::OpenPool;
 
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 /// How often it is looked whether what attached spaces need is there.
@@ -194,7 +195,7 @@ impl Engine {
                 sleep(clock.as_ref(), LOOK_EVERY).await;
                 let Some(engine) = engine.upgrade() else { return };
                 let is_idle = engine.transports.makers.borrow().all_files().next().is_none();
-                if is_idle || engine.is_stopping.get() {
+                if is_idle || engine.pools.is_stopping.get() {
                     continue;
                 }
                 let Ok(reported) = engine.transports.with(Makers::put_back).await else { continue };
@@ -215,7 +216,7 @@ impl Engine {
         let keeping = async move {
             while let Some(engine) = engine.upgrade() {
                 let tries = engine.transports.tries_left.get();
-                if tries > 0 && !engine.is_stopping.get() {
+                if tries > 0 && !engine.pools.is_stopping.get() {
                     let is_busy = engine.take_up_devices().await;
                     engine.transports.tries_left.set(if is_busy { tries - 1 } else { 0 });
                 }

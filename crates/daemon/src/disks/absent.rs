@@ -17,9 +17,10 @@ use crate::answer::Answer;
 use crate::disks::emptying::EmptyJob;
 use crate::disks::leaving::{check_that_it_is_alone, check_that_it_may_leave};
 use crate::disks::removal::DrainJob;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::fault;
 use crate::jobs::{Aim, Entry, Outcome, Start};
+use crate::open_pool::OpenPool;
 use crate::plan::{Undo, made, planned};
 use crate::spaces::narrowings;
 use crate::state::{Occupant, is_here};
@@ -84,8 +85,8 @@ impl Engine {
         name: String,
         request: SetRepairAfter,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
         if request.seconds > SetRepairAfter::SECONDS_MAX {
             let message = format!("{} seconds are too many; nothing was changed", request.seconds);

@@ -119,12 +119,12 @@ impl Engine {
     pub(crate) fn pool_with(&self, path: &Path) -> Option<String> {
         let wanted = identity(path);
         if let Some(pool) = MediumExtent::at(path).and_then(|medium| self.members.pool_on(&medium))
-            && let Some(pool) = self.pools.borrow().get(&pool)
+            && let Some(pool) = self.pools.open.borrow().get(&pool)
         {
             return Some(pool.name());
         }
         let holds = |name: &str| identity(Path::new(name)) == wanted;
-        let pools = self.pools.borrow();
+        let pools = self.pools.open.borrow();
         let found = pools.values().find(|pool| {
             pool.spaces.pool().disks().iter().any(|disk| disk.is_present() && holds(&disk.name()))
         });
@@ -312,7 +312,7 @@ impl Engine {
 impl Engine {
     /// Whether a label is that of a disk that has left a pool that is open here.
     fn has_left(&self, label: &Label) -> bool {
-        let pools = self.pools.borrow();
+        let pools = self.pools.open.borrow();
         pools.values().any(|pool| pool.spaces.pool().is_former_member(label))
     }
 }

@@ -13,10 +13,11 @@ use dolmen_space::{Emptied, Progress};
 use dolmen_units::DiskId;
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::fault;
 use crate::job::{Ending, Job, Standing, disk_of};
 use crate::jobs::{Aim, Entry, JobView, Kind, Outcome, Rank, Start};
+use crate::open_pool::OpenPool;
 use crate::plan::Undo;
 use crate::state::is_here;
 use crate::words::counted;
@@ -232,14 +233,14 @@ impl Engine {
 
     /// Whether a job is about a disk that is away.
     fn is_of_absent(&self, entry: &Entry) -> bool {
-        let pool = self.pools.borrow().get(&entry.pool).cloned();
+        let pool = self.pools.open.borrow().get(&entry.pool).cloned();
         let is_meant = |disk: &Rc<Disk>| entry.aim == Aim::Disk(disk.id()) && !is_here(disk);
         pool.is_some_and(|pool| pool.spaces.pool().disks().iter().any(is_meant))
     }
 
     /// Whoever stops the emptying of a disk wants it to stay as it is, also over restarts.
     pub(crate) async fn hold_off_emptying(&self, entry: &Entry) {
-        let pool = self.pools.borrow().get(&entry.pool).cloned();
+        let pool = self.pools.open.borrow().get(&entry.pool).cloned();
         let (Aim::Disk(id), Some(pool)) = (entry.aim, pool) else { return };
         let disk = pool.spaces.pool().disks().into_iter().find(|disk| disk.id() == id);
         match disk {

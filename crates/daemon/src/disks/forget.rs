@@ -10,9 +10,10 @@ use dolmen_space::{Lost, Space};
 use crate::answer::Answer;
 use crate::disks::leaving::{check_that_it_is_alone, figures_of_removing, steps_of_removing};
 use crate::disks::removal::DrainJob;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::fault;
 use crate::jobs::Aim;
+use crate::open_pool::OpenPool;
 use crate::plan::{Undo, check_typed, made, planned};
 use crate::spaces::{called, narrowings, to_lose};
 use crate::state::is_here;
@@ -29,8 +30,8 @@ impl Engine {
         what: String,
         request: ForgetDisk,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         self.check_job_room(&pool)?;
         let disk = Self::find_disk(&pool, &what)?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;

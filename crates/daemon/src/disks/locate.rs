@@ -15,7 +15,8 @@ use dolmen_pool::Disk;
 use dolmen_units::{BLOCK_BYTES, Epoch};
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
+use crate::open_pool::OpenPool;
 use crate::plan::{Undo, made, planned};
 use crate::state::is_block_device;
 
@@ -34,8 +35,8 @@ impl Engine {
         what: String,
         request: LocateDisk,
     ) -> Answer<Change> {
-        self.check_running()?;
-        let pool = self.pool(&name)?;
+        self.pools.check_running()?;
+        let pool = self.pools.pool(&name)?;
         let disk = Self::find_disk(&pool, &what)?;
         let seconds = request.seconds.unwrap_or(LocateDisk::SECONDS_USUAL);
         if !(1..=LocateDisk::SECONDS_MAX).contains(&seconds) {

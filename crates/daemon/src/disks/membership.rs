@@ -19,10 +19,11 @@ use crate::disks::below::is_on_space;
 use crate::disks::devices::allocate_metadata;
 use crate::disks::removal::{SpareToCall, remove_with};
 use crate::disks::replacement::ReplaceJob;
-use crate::engine::{Engine, OpenPool, parse_name};
+use crate::engine::Engine;
 use crate::fault;
 use crate::health::lost_labels_text;
 use crate::jobs::Aim;
+use crate::open_pool::{OpenPool, parse_name};
 use crate::plan::{Figures, Undo, made, offer_of, planned, usual_room};
 use crate::words::counted;
 
@@ -42,7 +43,7 @@ fn find_spare(pool: &OpenPool, what: &str, old: &Disk) -> Option<Rc<Disk>> {
 
 impl Engine {
     pub(crate) async fn disks(self: Rc<Self>, name: String) -> Answer<Disks> {
-        let pool = self.pool(&name)?;
+        let pool = self.pools.pool(&name)?;
         Ok(Disks { schema: SCHEMA, disks: self.view_disks(&pool) })
     }
 
@@ -64,8 +65,8 @@ impl Engine {
         what: String,
         request: ReplaceDisk,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         self.check_job_room(&pool)?;
         let old = Self::find_disk(&pool, &what)?;
         // One whose new disk is gone may be begun again with another.
@@ -181,8 +182,8 @@ impl Engine {
         what: String,
         request: Simple,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         self.check_job_room(&pool)?;
         let disk = Self::find_disk(&pool, &what)?;
         let (old, new) = replacement_of(&pool, &disk)?;
@@ -309,8 +310,8 @@ impl Engine {
         what: String,
         request: OnlineDisk,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         self.check_job_room(&pool)?;
         let (disk, found_at) = match Self::find_disk(&pool, &what) {
             Ok(disk) => (disk, None),

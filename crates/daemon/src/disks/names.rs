@@ -18,6 +18,7 @@ use dolmen_units::Bytes;
 use crate::disks::below::is_on_space;
 use crate::engine::Engine;
 use crate::io_worker::IoWorker;
+use crate::open_pools::OpenPools;
 use crate::state::{Backing, Held, Identity, Occupant, identity};
 
 /// How often it is looked whether disks are where they were.
@@ -40,19 +41,19 @@ pub(crate) async fn follow(engine: Weak<Engine>, watch_worker: IoWorker, clock: 
     loop {
         sleep(clock.as_ref(), LOOK_EVERY).await;
         let Some(held) = engine.upgrade().map(|engine| engine.members.held()) else { return };
-        let Some(places) = engine.upgrade().map(|engine| engine.places_of_absent()) else { return };
+        let Some(places) = engine.upgrade().map(|engine| places_of_absent(&engine.pools)) else { return };
         let looked = watch_worker.run(move || Ok((look_at(&held)?, look_for_absent(places)))).await;
         let Some(engine) = engine.upgrade() else { return };
         // Where it is unknown, they keep their names, and are what they were.
         let Ok((seen, places)) = looked else { continue };
-        engine.open_pools().iter().for_each(|pool| {
+        engine.pools.open_pools().iter().for_each(|pool| {
             pool.note_backing_states(&seen.backing_states);
             pool.note_places(&places);
         });
         for (old, new) in seen.renamed {
             tracing::info!(old, new, "a disk was renamed");
             engine.members.rename(&old, &new);
-            for pool in engine.open_pools() {
+            for pool in engine.pools.open_pools() {
                 if pool.spaces.pool().disks().iter().any(|disk| disk.name() == new) {
                     engine.remember(&pool).await;
                 }
@@ -61,10 +62,8 @@ pub(crate) async fn follow(engine: Weak<Engine>, watch_worker: IoWorker, clock: 
     }
 }
 
-impl Engine {
-    fn places_of_absent(&self) -> Vec<PathBuf> {
-        self.open_pools().iter().flat_map(|pool| pool.places_of_absent()).collect()
-    }
+fn places_of_absent(pools: &OpenPools) -> Vec<PathBuf> {
+    pools.open_pools().iter().flat_map(|pool| pool.places_of_absent()).collect()
 }
 
 fn look_for_absent(places: Vec<PathBuf>) -> BTreeMap<PathBuf, Occupant> {

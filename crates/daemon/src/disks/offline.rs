@@ -6,9 +6,10 @@ use dolmen_api::{Change, ErrorBody, ErrorCode, Simple, duration};
 use dolmen_pool::{Disk, ExcludeReason};
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::fault;
 use crate::health::absent_with;
+use crate::open_pool::OpenPool;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 
 impl Engine {
@@ -19,8 +20,8 @@ impl Engine {
         what: String,
         request: Simple,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let disk = Self::find_disk(&pool, &what)?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
         if !disk.is_present() {

@@ -13,10 +13,11 @@ use crate::disks::leaving::{
     check_that_it_may_leave, figures_of_removing, offer_of_spare, role_in_words, steps_of_removing,
     undo_of_removing,
 };
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::fault;
 use crate::job::{Ending, Job, Standing, disk_of, ending, not_open};
 use crate::jobs::{Aim, Entry, Kind, Outcome, Rank, Start};
+use crate::open_pool::OpenPool;
 use crate::plan::{Undo, made, planned};
 use crate::spaces::{narrow, narrowings};
 
@@ -87,7 +88,7 @@ impl Job for DrainJob {
     ) -> LocalFuture<'a, Answer<Change>> {
         Box::pin(async move {
             let Aim::Disk(disk) = entry.aim else { return Err(ending(entry)) };
-            let Some(pool) = engine.open_pool_of(entry.pool) else { return Err(not_open(entry)) };
+            let Some(pool) = engine.pools.open_pool_of(entry.pool) else { return Err(not_open(entry)) };
             if let Some(kept) = slot_with_role(&pool, disk) {
                 let role = SetDiskRole { role: DiskRole::Member, dry_run: request.dry_run };
                 return Rc::clone(engine).set_disk_role(pool.name(), kept, role).await;
@@ -179,8 +180,8 @@ impl Engine {
         what: String,
         request: Simple,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         self.check_job_room(&pool)?;
         let disk = Self::find_disk(&pool, &what)?;
         remove_with(&self, &pool, disk, what, SpareToCall::WhereNeeded, request.dry_run).await
@@ -193,8 +194,8 @@ impl Engine {
         what: String,
         request: Simple,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let disk = Self::find_disk(&pool, &what)?;
         if !pool.spaces.pool().is_drained(&disk) {
             let message = format!("{} is not being removed; nothing was changed", disk.name());

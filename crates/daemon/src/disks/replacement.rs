@@ -8,10 +8,11 @@ use dolmen_space::Progress;
 
 use crate::answer::Answer;
 use crate::disks::declared_lost::abandon;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::fault;
 use crate::job::{Ending, Job, Standing, disk_of, ending, not_open};
 use crate::jobs::{Aim, Entry, Kind, Outcome, Rank, Start};
+use crate::open_pool::OpenPool;
 use crate::plan::Undo;
 
 /// Moves everything from one disk to another.
@@ -79,7 +80,7 @@ impl Job for ReplaceJob {
     ) -> LocalFuture<'a, Answer<Change>> {
         Box::pin(async move {
             let Aim::Disk(disk) = entry.aim else { return Err(ending(entry)) };
-            let Some(pool) = engine.open_pool_of(entry.pool) else { return Err(not_open(entry)) };
+            let Some(pool) = engine.pools.open_pool_of(entry.pool) else { return Err(not_open(entry)) };
             let begun = pool.spaces.pool().replacements();
             let (old, _) = begun.iter().find(|(_, new)| new.id() == disk).ok_or_else(|| ending(entry))?;
             Rc::clone(engine).cancel_replace(pool.name(), old.slot().0.to_string(), request).await

@@ -13,9 +13,10 @@ use crate::disks::leaving::{
     check_that_it_fits, check_that_it_may_leave, offer_of_spare, role_in_words, steps_of_moving,
 };
 use crate::disks::removal::DrainJob;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::fault;
 use crate::jobs::Aim;
+use crate::open_pool::OpenPool;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::state::is_here;
 
@@ -27,8 +28,8 @@ impl Engine {
         what: String,
         request: SetDiskRole,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let disk = Self::find_disk(&pool, &what)?;
         let inner = pool.spaces.pool();
         inner.check_writable().map_err(|error| fault::pool(&error))?;

@@ -6,7 +6,7 @@
 use dolmen_block_io::Instant;
 use dolmen_pool::{Ailment, Disk};
 
-use crate::engine::OpenPool;
+use crate::open_pool::OpenPool;
 use crate::state::Slow;
 
 impl OpenPool {

@@ -17,16 +17,17 @@ use std::time::Duration;
 use std::{io, thread};
 
 use dolmen_api::{Finding, FindingCode, Health, Object, Smart};
-use dolmen_block_io::{Clock, sleep};
+use dolmen_block_io::{Clock, Instant, sleep};
 use dolmen_pool::Disk;
 use dolmen_units::DiskId;
 
 use crate::advice::Advice;
 use crate::disks::smart_parse::{ANSWER_BYTES_MAX, parse};
-use crate::engine::{Engine, OpenPool};
 use crate::finding::found;
 use crate::io_worker::IoWorker;
 use crate::jobs::JobView;
+use crate::open_pool::OpenPool;
+use crate::open_pools::OpenPools;
 use crate::state::{Defects, NAMED_LIMIT, SmartState};
 
 /// How often it is looked whether a disk is to be asked.
@@ -160,18 +161,22 @@ impl Hanging {
 }
 
 /// Asks disks for as long as the engine lives.
-pub(crate) async fn follow_smart(engine: Weak<Engine>, smart_worker: IoWorker, clock: Rc<dyn Clock>) {
+pub(crate) async fn follow_smart(
+    pools: Weak<OpenPools>,
+    smartctl: Option<PathBuf>,
+    smart_worker: IoWorker,
+    clock: Rc<dyn Clock>,
+) {
     let hanging = Hanging::default();
     loop {
-        let due = engine.upgrade().map(|engine| (engine.disk_to_ask(), engine.config.smartctl.clone()));
-        let Some((due, named)) = due else { return };
+        let Some(due) = pools.upgrade().map(|pools| disk_to_ask(&pools, clock.now())) else { return };
         // Nobody waits for this with a pool, or a disk of it, in hand.
         let Some((pool, disk, name)) = due else {
             sleep(clock.as_ref(), LOOK_EVERY).await;
             continue;
         };
         let path = PathBuf::from(&name);
-        let hanging = hanging.clone();
+        let (hanging, named) = (hanging.clone(), smartctl.clone());
         let stated = smart_worker.run(move || Ok(ask_about(&path, named.as_deref(), &hanging))).await;
         let stated = stated
             .unwrap_or_else(|error| SmartState::Nothing(format!("smartctl could not be asked: {error}")));
@@ -181,15 +186,13 @@ pub(crate) async fn follow_smart(engine: Weak<Engine>, smart_worker: IoWorker, c
     }
 }
 
-impl Engine {
-    fn disk_to_ask(&self) -> Option<(Weak<OpenPool>, DiskId, String)> {
-        let now = self.seams.clock.now();
-        self.open_pools().into_iter().filter(|pool| !pool.is_closing.get()).find_map(|pool| {
-            let disks = pool.spaces.pool().disks();
-            let due = disks.into_iter().find(|disk| disk.is_present() && pool.smarts.is_due(disk, now))?;
-            Some((Rc::downgrade(&pool), due.id(), due.name()))
-        })
-    }
+/// Returns the disk that is to be asked next, with its name.
+fn disk_to_ask(pools: &OpenPools, now: Instant) -> Option<(Weak<OpenPool>, DiskId, String)> {
+    pools.open_pools().into_iter().filter(|pool| !pool.is_closing.get()).find_map(|pool| {
+        let disks = pool.spaces.pool().disks();
+        let due = disks.into_iter().find(|disk| disk.is_present() && pool.smarts.is_due(disk, now))?;
+        Some((Rc::downgrade(&pool), due.id(), due.name()))
+    })
 }
 
 /// Asks about a disk. A program that somebody named is asked about all of them.

@@ -9,8 +9,8 @@ use dolmen_pool::{Disk, DiskCounters, PoolState};
 use dolmen_space::{DataLossKind, Space};
 use dolmen_units::{Bytes, SpaceId};
 
-use crate::engine::OpenPool;
 use crate::finding::found;
+use crate::open_pool::OpenPool;
 use crate::plan::{Offered, room_for};
 use crate::rooms::yield_now;
 use crate::settings::{lacks_reserve, room_used, rows_share};

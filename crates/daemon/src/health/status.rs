@@ -12,7 +12,7 @@ use dolmen_space::{DataLossKind, Space};
 
 use crate::advice::Advice;
 use crate::answer::Answer;
-use crate::engine::{ClosedPool, Engine, OpenPool};
+use crate::engine::Engine;
 use crate::fault;
 use crate::finding::found;
 use crate::health::findings::{
@@ -20,6 +20,7 @@ use crate::health::findings::{
     waiting_replacements, without_labels,
 };
 use crate::jobs::{Entry, JobView};
+use crate::open_pool::{ClosedPool, OpenPool};
 use crate::rooms::yield_now;
 use crate::settings::{apart_advice, reserve_advice, room_advice};
 use crate::state::Slow;
@@ -299,9 +300,9 @@ impl Engine {
     pub(crate) async fn status(self: Rc<Self>) -> Answer<Status> {
         let now = self.seams.clock.now();
         let (mut pools, mut spaces) = (Vec::new(), Vec::new());
-        let mut going_on: Vec<String> = self.doing.borrow().clone();
+        let mut going_on: Vec<String> = self.pools.doing.borrow().clone();
         let mut to_do = Vec::new();
-        for open in self.open_pools() {
+        for open in self.pools.open_pools() {
             let jobs = self.jobs.of_pool(open.id(), now);
             going_on.extend(jobs.iter().map(doing));
             to_do.extend(advice(&open, &jobs, now).await.into_iter().map(|one| one.text));
@@ -310,7 +311,7 @@ impl Engine {
             spaces.extend(self.view_spaces(&open).await?);
         }
         to_do.extend(
-            self.closed.borrow().values().map(|closed| to_open(&closed.remembered.name, &closed.cause)),
+            self.pools.closed.borrow().values().map(|closed| to_open(&closed.remembered.name, &closed.cause)),
         );
         pools.extend(self.view_closed());
         pools.sort_by(|a, b| a.name.cmp(&b.name));
@@ -340,7 +341,7 @@ impl Engine {
     /// What is the matter with anything but pools that are open.
     pub(crate) fn findings_besides(&self) -> Vec<Finding> {
         let warn = |code, name: String, text| found(code, Health::Warning, Object::daemon(name), text);
-        let is_open = |pool| self.pools.borrow().contains_key(&pool);
+        let is_open = |pool| self.pools.open.borrow().contains_key(&pool);
         let shown = self.transports.all();
         let waiting = shown.iter().filter(|one| !is_open(one.space().pool));
         let mut findings: Vec<Finding> =
@@ -361,7 +362,7 @@ impl Engine {
     /// What to do about it.
     pub(crate) fn advice_besides(&self, findings: &[Finding]) -> Vec<String> {
         let has = |code| findings.iter().any(|one| one.code == code);
-        let is_open = |pool| self.pools.borrow().contains_key(&pool);
+        let is_open = |pool| self.pools.open.borrow().contains_key(&pool);
         let shown = self.transports.all();
         let waiting = shown.iter().filter(|one| !is_open(one.space().pool));
         let mut advice: Vec<String> = waiting.map(|one| one.to_go_on()).collect();
@@ -388,7 +389,7 @@ impl Engine {
 
     /// Spaces that were attached in the way that ends with the daemon, and did.
     fn ended_with_daemon(&self) -> Vec<String> {
-        let pools = self.pools.borrow();
+        let pools = self.pools.open.borrow();
         let mut ended = self.transports.ended();
         // One that was deleted is nobody's concern; of a pool that is not open nobody knows.
         ended.retain(|(key, _)| pools.get(&key.pool).is_none_or(|pool| pool.spaces.get(key.space).is_some()));

@@ -18,10 +18,11 @@ use dolmen_units::{Bytes, DiskId, Epoch, PoolId};
 
 use crate::answer::Answer;
 use crate::disks::allocate_metadata;
-use crate::engine::{ClosedPool, Engine, OpenPool, parse_name};
+use crate::engine::Engine;
 use crate::fault;
 use crate::health::{errors_text, lost_labels_text, slow_disks, unseen_errors, without_labels};
 use crate::jobs::{JobView, Kind as _};
+use crate::open_pool::{ClosedPool, OpenPool, parse_name};
 use crate::plan::{Figures, Undo, check_typed, made, offer_of, planned, usual_room};
 use crate::pools::rebalance::{forecast, steps_after};
 use crate::pools::resync::ResyncJob;
@@ -64,11 +65,11 @@ impl Engine {
     }
 
     pub(crate) async fn create_pool(self: Rc<Self>, request: CreatePool) -> Answer<Change> {
-        let _changes = self.changes.take().await;
-        self.check_running()?;
+        let _changes = self.pools.changes.take().await;
+        self.pools.check_running()?;
         let name = parse_name(&request.name)?;
         self.check_pool_name(name.as_str())?;
-        self.check_pool_count(name.as_str())?;
+        self.pools.check_pool_count(name.as_str())?;
         if request.fault_domains.len() > request.disks.len() {
             let message = "there are more fault domains than disks; nothing was changed";
             return Err(ErrorBody::new(ErrorCode::BadRequest, message).on(name.as_str()));
@@ -146,8 +147,8 @@ impl Engine {
     }
 
     fn check_pool_name(&self, name: &str) -> Answer<()> {
-        let is_open = self.pools.borrow().values().any(|pool| pool.name() == name);
-        let is_known = self.closed.borrow().values().any(|closed| closed.remembered.name == name);
+        let is_open = self.pools.open.borrow().values().any(|pool| pool.name() == name);
+        let is_known = self.pools.closed.borrow().values().any(|closed| closed.remembered.name == name);
         if is_open || is_known {
             let message = format!("there is a pool named {name} already; nothing was changed");
             return Err(ErrorBody::new(ErrorCode::NameTaken, message)
@@ -159,7 +160,7 @@ impl Engine {
 
     pub(crate) async fn pools(self: Rc<Self>) -> Answer<dolmen_api::Pools> {
         let mut pools = Vec::new();
-        for pool in self.open_pools() {
+        for pool in self.pools.open_pools() {
             pools.push(self.view_pool(&pool).await?);
         }
         pools.extend(self.view_closed());
@@ -169,7 +170,7 @@ impl Engine {
 
     pub(crate) async fn show_pool(self: Rc<Self>, name: String) -> Answer<PoolDocument> {
         let closed = self.view_closed().into_iter().find(|pool| pool.name == name);
-        let pool = match (self.pool(&name), closed) {
+        let pool = match (self.pools.pool(&name), closed) {
             (Ok(pool), _) => self.view_pool(&pool).await?,
             (Err(_), Some(closed)) => closed,
             (Err(error), None) => return Err(error),
@@ -237,17 +238,17 @@ impl Engine {
             self.nbd.remove(&served.name);
         }
         self.close_unused_listeners();
-        self.pools.borrow_mut().remove(&pool.id());
+        self.pools.open.borrow_mut().remove(&pool.id());
     }
 
     pub(crate) async fn export_pool(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
-        let _changes = self.changes.take().await;
-        self.check_running()?;
+        let _changes = self.pools.changes.take().await;
+        self.pools.check_running()?;
         if let Some(forgotten) = self.forget_closed(&name, &request).await? {
             return Ok(forgotten);
         }
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         self.check_unused(&pool, "exported").await?;
         let before = usual_room(&pool.offers());
         let steps = vec![
@@ -274,7 +275,7 @@ impl Engine {
                 "it is closed, and still on record here: attach its disks, `dolmen pool import --pool {name}`, then export it again; or, \
                  if it is gone for good, `dolmen pool export {name}` has it forgotten"
             );
-            self.closed.borrow_mut().insert(pool.id(), ClosedPool { remembered, cause: cause.clone() });
+            self.pools.closed.borrow_mut().insert(pool.id(), ClosedPool { remembered, cause: cause.clone() });
             return Err(cause.hint(hint));
         }
         self.jobs.end_those_of(pool.id(), EXPORTED).await;
@@ -288,9 +289,9 @@ impl Engine {
     }
 
     pub(crate) async fn destroy_pool(self: Rc<Self>, name: String, request: Destroy) -> Answer<Change> {
-        let _changes = self.changes.take().await;
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let _changes = self.pools.changes.take().await;
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         check_not_read_only(&pool)?;
         if !request.dry_run || request.destroy.is_some() {
             check_typed(request.destroy.as_deref(), &name, "pool")?;
@@ -354,11 +355,16 @@ impl Engine {
 
     /// Stops waiting for a pool that should be open here and is not, such as one whose disks are gone for good.
     async fn forget_closed(&self, name: &str, request: &Simple) -> Answer<Option<Change>> {
-        if self.pool(name).is_ok() {
+        if self.pools.pool(name).is_ok() {
             return Ok(None);
         }
-        let named =
-            self.closed.borrow().iter().find(|(_, closed)| closed.remembered.name == name).map(|(id, _)| *id);
+        let named = self
+            .pools
+            .closed
+            .borrow()
+            .iter()
+            .find(|(_, closed)| closed.remembered.name == name)
+            .map(|(id, _)| *id);
         let Some(id) = named else { return Ok(None) };
         if let Some(attached) = self.transports.of_pool(id).first() {
             let message = format!(
@@ -384,7 +390,7 @@ impl Engine {
         })?;
         self.jobs.end_those_of(id, "its pool was forgotten here").await;
         self.histories.remove(id).await;
-        self.closed.borrow_mut().remove(&id);
+        self.pools.closed.borrow_mut().remove(&id);
         let text = format!("pool {name}, which was not open, is forgotten here");
         self.events.report_unknown(id, name, EventCode::PoolExported, text).await;
         Ok(Some(made(
@@ -394,8 +400,8 @@ impl Engine {
     }
 
     pub(crate) async fn add_disks(self: Rc<Self>, name: String, request: AddDisks) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let disks = self.named_disks(&request.disks, &request.destroy)?;
         let devices = self.open_all(&disks.paths, pool.id())?;
         let extents = self.check_for(&pool, &devices, &disks.overwrite).await?;
@@ -484,7 +490,7 @@ impl Engine {
     /// Ends the warnings about errors of disks, and about what was accepted unverified after a crash, that somebody has seen.
     /// What was counted stays; what was lost stays as long as it cannot be read.
     pub(crate) async fn acknowledge(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
+        let pool = self.pools.pool_to_change(&name)?;
         let unseen = unseen_errors(&pool);
         let reported =
             |(disk, errors): &(Rc<Disk>, DiskCounters)| format!("{}: {}", disk.name(), errors_text(errors));
@@ -549,7 +555,7 @@ impl Engine {
     }
 
     pub(crate) async fn resync(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
+        let pool = self.pools.pool_to_change(&name)?;
         self.check_job_room(&pool)?;
         let stale = pool.spaces.stale_rows().await.map_err(|error| fault::space(&error))?.len();
         let rows = counted(stale, "row", "rows");

@@ -14,7 +14,8 @@ use std::rc::Rc;
 use dolmen_space::{DataLossEvent, DataLossKind, Space};
 use dolmen_units::{BLOCK_BYTES, Bytes};
 
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
+use crate::open_pool::OpenPool;
 use crate::state::{
     LABELS, LOOK_BYTES, PATH_BYTES_MAX, Recorded, RecordedDisk, RecordedRange, Slow, VERSION, add,
     is_unreadable,

@@ -20,10 +20,11 @@ use dolmen_units::{Name, PoolId};
 
 use crate::caller::Answer;
 use crate::disks::stopped;
-use crate::engine::{ClosedPool, Engine, OpenPool, parse_name};
+use crate::engine::Engine;
 use crate::exports::NbdServer;
 use crate::fault;
 use crate::health::without_labels;
+use crate::open_pool::{ClosedPool, OpenPool, parse_name};
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::pools::changes::is_unmade;
 use crate::pools::watch::watch;
@@ -107,7 +108,7 @@ fn unusable_at(named: &[PathBuf], found: &Found) -> Vec<String> {
 impl Engine {
     /// Opens what was open when the daemon ended, and listens for clients.
     pub(crate) async fn start(self: &Rc<Self>) {
-        let _changes = self.changes.take().await;
+        let _changes = self.pools.changes.take().await;
         self.recall_jobs().await;
         self.trash_ages.recall().await;
         self.events.recall(&self.jobs.on_record()).await;
@@ -119,10 +120,10 @@ impl Engine {
             }
         };
         for (id, remembered) in remembered {
-            let _note = self.note(format!("opening pool {}", remembered.name));
+            let _note = self.pools.note(format!("opening pool {}", remembered.name));
             if let Err(cause) = self.reopen(id, &remembered).await {
                 tracing::error!(pool = remembered.name, %cause, "the pool could not be opened");
-                self.closed.borrow_mut().insert(id, ClosedPool { remembered, cause });
+                self.pools.closed.borrow_mut().insert(id, ClosedPool { remembered, cause });
             }
         }
         self.end_jobs_of_lost_pools().await;
@@ -160,7 +161,7 @@ impl Engine {
                 sleep(clock.as_ref(), LOOK_EVERY).await;
                 let Some(engine) = engine.upgrade() else { return };
                 let is_gone = |error: std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
-                if engine.is_stopping.get() || !fs::symlink_metadata(&path).is_err_and(is_gone) {
+                if engine.pools.is_stopping.get() || !fs::symlink_metadata(&path).is_err_and(is_gone) {
                     continue;
                 }
                 made_again += 1;
@@ -275,7 +276,7 @@ impl Engine {
         paths: &[PathBuf],
         how: How,
     ) -> Answer<Rc<OpenPool>> {
-        self.check_pool_count(name)?;
+        self.pools.check_pool_count(name)?;
         let (mut found, refused) = self.take_members(id, name, paths, how.timeout).await?;
         let mut candidates = found.pools.remove(&id).unwrap_or_default();
         // An opening for writing writes labels of a new epoch, with the name that it has found.
@@ -320,12 +321,12 @@ impl Engine {
             self.keep_history(&pool).await;
         }
         tracing::info!(pool = pool.name(), epoch = %pool.spaces.pool().epoch(), ?recovery, "the pool is open");
-        self.pools.borrow_mut().insert(pool.id(), Rc::clone(&pool));
+        self.pools.open.borrow_mut().insert(pool.id(), Rc::clone(&pool));
         // It reads all rows: clients do not wait for it.
         let counted = Rc::clone(&pool);
         let count = async move { counted.count_badly_laid().await };
         self.seams.spawner.spawn("rows laid badly", Box::pin(count));
-        self.closed.borrow_mut().remove(&pool.id());
+        self.pools.closed.borrow_mut().remove(&pool.id());
         self.transports.go_on(pool.id());
         if mode != ImportMode::Read {
             self.go_on_with_jobs(&pool).await;
@@ -340,7 +341,7 @@ impl Engine {
 
     /// Records where the pool's disks are and what of it is served, so that the next daemon takes it up.
     pub(crate) async fn remember(&self, pool: &OpenPool) {
-        if !self.pools.borrow().contains_key(&pool.id()) {
+        if !self.pools.open.borrow().contains_key(&pool.id()) {
             // It was given up while whoever calls this was at it.
             return;
         }
@@ -361,7 +362,7 @@ impl Engine {
         // stopped, is looked for there by the next daemon.
         let names = disks.iter().map(|disk| PathBuf::from(disk.name()));
         let mut paths: Vec<PathBuf> = names.filter(|path| path.is_absolute()).collect();
-        let known = self.closed.borrow().get(&pool.id()).map(|closed| closed.remembered.paths.clone());
+        let known = self.pools.closed.borrow().get(&pool.id()).map(|closed| closed.remembered.paths.clone());
         paths.extend(known.into_iter().flatten());
         paths.sort();
         paths.dedup();
@@ -381,8 +382,8 @@ impl Engine {
 
     /// Opens a pool that a person names.
     pub(crate) async fn import_pool(self: Rc<Self>, request: ImportPool) -> Answer<Change> {
-        let _changes = self.changes.take().await;
-        self.check_running()?;
+        let _changes = self.pools.changes.take().await;
+        self.pools.check_running()?;
         let mut hints = request.paths.iter().map(|path| self.canonical(path)).collect::<Answer<Vec<_>>>()?;
         let named = self.places_named(&hints);
         let asked = hints.clone();
@@ -397,7 +398,7 @@ impl Engine {
         let name = rename.as_ref().map_or_else(|| own.clone(), ToString::to_string);
         self.check_name_is_free(id, &name)?;
         self.check_may_be_renamed(id, &own, &name)?;
-        self.check_pool_count(&name)?;
+        self.pools.check_pool_count(&name)?;
         self.check_not_out_of_date(id, &name, candidates)?;
         let members =
             candidates.iter().map(|candidate| candidate.label.base.members.len()).max().unwrap_or(0);
@@ -446,7 +447,7 @@ impl Engine {
 
     /// Refuses a name that another pool has.
     fn check_name_is_free(&self, id: PoolId, name: &str) -> Answer<()> {
-        let is_open = self.pools.borrow().values().any(|pool| pool.name() == name);
+        let is_open = self.pools.open.borrow().values().any(|pool| pool.name() == name);
         if !is_open {
             return Ok(());
         }
@@ -541,17 +542,17 @@ impl Engine {
 
     /// What was served of a pool that should be open and is not.
     fn served_before(&self, id: PoolId) -> Vec<ServedSpace> {
-        self.closed.borrow().get(&id).map(|closed| closed.remembered.served.clone()).unwrap_or_default()
+        self.pools.closed.borrow().get(&id).map(|closed| closed.remembered.served.clone()).unwrap_or_default()
     }
 
     /// Who may still be there of the clients of a pool that is not open: none of one that was given back in order.
     fn clients_of(&self, id: PoolId) -> Clients {
-        self.closed.borrow().get(&id).map_or(Clients::Ended, |closed| closed.remembered.clients())
+        self.pools.closed.borrow().get(&id).map_or(Clients::Ended, |closed| closed.remembered.clients())
     }
 
     /// Where the disks of pools were that should be open and are not: of one, or of all where none is named.
     fn paths_on_record(&self, pool: Option<&str>) -> Vec<PathBuf> {
-        let closed = self.closed.borrow();
+        let closed = self.pools.closed.borrow();
         let is_meant = |(id, closed): &(&PoolId, &ClosedPool)| {
             pool.is_none_or(|pool| closed.remembered.name == pool || id.to_string() == pool)
         };
@@ -566,7 +567,7 @@ impl Engine {
         named: &[PathBuf],
         found: &'a Found,
     ) -> Answer<(PoolId, &'a [Candidate])> {
-        let is_open = |id: &PoolId| self.pools.borrow().contains_key(id);
+        let is_open = |id: &PoolId| self.pools.open.borrow().contains_key(id);
         let is_named = |candidates: &[Candidate]| {
             request.paths.is_empty() || paths_of(candidates).iter().any(|path| named.contains(path))
         };
@@ -629,7 +630,7 @@ fn none_found(request: &ImportPool, found: &Found) -> ErrorBody {
 impl Engine {
     /// The error for disks whose pools are open here already.
     fn all_open<'a>(&self, found: impl Iterator<Item = &'a PoolId>) -> ErrorBody {
-        let pools = self.pools.borrow();
+        let pools = self.pools.open.borrow();
         let open: Vec<_> = found.filter_map(|id| pools.get(id)).collect();
         let names: Vec<String> = open.iter().map(|pool| pool.name()).collect();
         let names = names.join(", ");

@@ -8,10 +8,11 @@ use dolmen_pool::LocalFuture;
 use dolmen_space::{JobShare, RebalanceForecast};
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::fault;
 use crate::job::{Ending, Job};
 use crate::jobs::{Aim, Course, Entry, Kind, Outcome, Rank, Start, share};
+use crate::open_pool::OpenPool;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::words::counted;
 
@@ -74,8 +75,8 @@ impl Job for RebalanceJob {
 impl Engine {
     /// Moves slabs from full disks to emptier ones.
     pub(crate) async fn rebalance(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         self.check_job_room(&pool)?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
         if let Some(entry) = self.rebalance_of(&pool) {
@@ -99,7 +100,7 @@ impl Engine {
 
     /// Calls a rebalance off: what was moved stays where it is.
     pub(crate) async fn cancel_rebalance(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
+        let pool = self.pools.pool_to_change(&name)?;
         let unfinished = self.jobs.unfinished_of(pool.id());
         let Some(entry) = unfinished.iter().find(|entry| entry.is(&RebalanceJob)) else {
             let message = format!("pool {name} is not being evened out; nothing was changed");

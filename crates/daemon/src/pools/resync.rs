@@ -8,10 +8,11 @@ use dolmen_pool::LocalFuture;
 use dolmen_space::{Resynced, Spaces};
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::fault;
 use crate::job::{Ending, Job, Standing};
 use crate::jobs::{Aim, Course, Entry, Kind, Outcome, Rank, Start};
+use crate::open_pool::OpenPool;
 use crate::plan::Undo;
 use crate::words::counted;
 

@@ -13,8 +13,9 @@ use dolmen_block_io::{Clock, Instant, sleep};
 use dolmen_pool::{Disk, PoolState};
 
 use crate::disks::{DrainJob, ReplaceJob};
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::jobs::{Aim, Entry, Kind, Rank};
+use crate::open_pool::OpenPool;
 use crate::pools::resync::ResyncJob;
 use crate::spaces::ConvertJob;
 
@@ -110,7 +111,7 @@ impl Engine {
             return;
         }
         let needs = self.needs_of(pool).await;
-        if is_at_it() || pool.is_closing.get() || self.is_stopping.get() {
+        if is_at_it() || pool.is_closing.get() || self.pools.is_stopping.get() {
             return;
         }
         let put_off = self.conversion_put_off(pool);

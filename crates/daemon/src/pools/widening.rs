@@ -10,9 +10,10 @@ use dolmen_space::{ConversionForecast, Space};
 
 use crate::answer::Answer;
 use crate::disks::DrainJob;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::fault;
 use crate::jobs::Aim;
+use crate::open_pool::OpenPool;
 use crate::spaces::ConvertJob;
 use crate::words::counted;
 

@@ -7,8 +7,9 @@ use dolmen_pool::Disk;
 use dolmen_units::DiskId;
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::fault;
+use crate::open_pool::OpenPool;
 use crate::plan::{Undo, made, planned};
 
 const _: () =
@@ -45,8 +46,8 @@ impl Engine {
         what: String,
         request: SetDisk,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let disk = Self::find_disk(&pool, &what)?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
         let bay = request.bay.trim();

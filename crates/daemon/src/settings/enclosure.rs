@@ -9,9 +9,10 @@ use dolmen_units::Name;
 
 use crate::advice::Advice;
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::fault;
 use crate::finding::found;
+use crate::open_pool::OpenPool;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::words::counted;
 
@@ -79,8 +80,8 @@ impl Engine {
         what: String,
         request: SetEnclosure,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let disk = Self::find_disk(&pool, &what)?;
         let inner = pool.spaces.pool();
         inner.check_writable().map_err(|error| fault::pool(&error))?;

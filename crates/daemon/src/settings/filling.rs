@@ -11,10 +11,11 @@ use dolmen_space::{Resiliency, SpaceSpec, slab_units};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::fault;
 use crate::finding::found;
 use crate::jobs::seconds_now;
+use crate::open_pool::OpenPool;
 use crate::plan::{Undo, made, planned};
 use crate::state::{DAYS_REPORTED, percent_used, reached};
 
@@ -89,8 +90,8 @@ impl OpenPool {
 impl Engine {
     /// Sets the percents of fullness at which a pool warns.
     pub(crate) async fn set_alert_at(self: Rc<Self>, name: String, request: SetAlertAt) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let inner = pool.spaces.pool();
         inner.check_writable().map_err(|error| fault::pool(&error))?;
         let mut after = request.percents.clone();

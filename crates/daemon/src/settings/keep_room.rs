@@ -10,9 +10,10 @@ use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
 
 use crate::advice::Advice;
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::fault;
 use crate::finding::found;
+use crate::open_pool::OpenPool;
 use crate::plan::{Figures, Undo, made, planned, repairable_for, usual_room};
 use crate::words::counted;
 
@@ -22,8 +23,8 @@ const LOOKED_AT_MAX: usize = 24;
 impl Engine {
     /// Sets for how many lost disks a pool keeps room.
     pub(crate) async fn set_keep_room(self: Rc<Self>, name: String, request: SetKeepRoom) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let inner = pool.spaces.pool();
         inner.check_writable().map_err(|error| fault::pool(&error))?;
         let (before, after) = (inner.keeps_room_for(), request.losses);

@@ -73,8 +73,8 @@ impl Engine {
         space: String,
         request: SetLimits,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
         let name = format!("{}/{}", pool.name(), space.name());

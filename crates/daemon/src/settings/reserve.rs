@@ -8,9 +8,10 @@ use dolmen_units::Bytes;
 
 use crate::advice::Advice;
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::fault;
 use crate::finding::found;
+use crate::open_pool::OpenPool;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 
 impl Engine {
@@ -21,8 +22,8 @@ impl Engine {
         space: String,
         request: SetReserve,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
         let name = format!("{}/{}", pool.name(), space.name());

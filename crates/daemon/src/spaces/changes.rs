@@ -13,9 +13,10 @@ use dolmen_space::{Integrity, Provisioning, Resiliency, Space, SpaceError, Space
 use dolmen_units::Bytes;
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool, parse_name};
+use crate::engine::Engine;
 use crate::exports::{Network, Served};
 use crate::fault;
+use crate::open_pool::{OpenPool, parse_name};
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::rooms::usable_now;
 use crate::words::clients_of;
@@ -161,8 +162,8 @@ fn in_whole_rows(spec: &SpaceSpec) -> String {
 
 impl Engine {
     pub(crate) async fn create_space(self: Rc<Self>, pool: String, request: CreateSpace) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let spec = spec_of(&request)?;
         pool.spaces.check_create(&spec).map_err(|error| pool.not_made(&spec, &error))?;
         let full = pool.full_size(&spec)?;
@@ -209,19 +210,19 @@ impl Engine {
 
     pub(crate) async fn all_spaces(self: Rc<Self>) -> Answer<dolmen_api::Spaces> {
         let mut spaces = Vec::new();
-        for pool in self.open_pools() {
+        for pool in self.pools.open_pools() {
             spaces.extend(self.view_spaces(&pool).await?);
         }
         Ok(dolmen_api::Spaces { schema: SCHEMA, spaces })
     }
 
     pub(crate) async fn spaces(self: Rc<Self>, pool: String) -> Answer<dolmen_api::Spaces> {
-        let pool = self.pool(&pool)?;
+        let pool = self.pools.pool(&pool)?;
         Ok(dolmen_api::Spaces { schema: SCHEMA, spaces: self.view_spaces(&pool).await? })
     }
 
     pub(crate) async fn show_space(self: Rc<Self>, pool: String, space: String) -> Answer<SpaceDocument> {
-        let pool = self.pool(&pool)?;
+        let pool = self.pools.pool(&pool)?;
         let space = pool.space(&space)?;
         Ok(SpaceDocument { schema: SCHEMA, space: self.view_space(&pool, &space).await? })
     }
@@ -232,8 +233,8 @@ impl Engine {
         space: String,
         request: ResizeSpace,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let (before, after) = (space.size(), Bytes(request.size_bytes));
         let name = full_name(&pool, &space);
@@ -300,8 +301,8 @@ impl Engine {
         space: String,
         request: RenameSpace,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = parse_name(&request.name)?;
         if pool.spaces.find(name.as_str()).is_ok() {
@@ -358,8 +359,8 @@ impl Engine {
         space: String,
         request: ServeSpace,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = full_name(&pool, &space);
         // Clients are told at once what the first write would tell them.
@@ -434,8 +435,8 @@ impl Engine {
         space: String,
         request: Simple,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = full_name(&pool, &space);
         let found = self.nbd.find(pool.id(), space.id());

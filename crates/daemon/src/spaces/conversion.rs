@@ -11,10 +11,11 @@ use dolmen_space::{
 use dolmen_units::Bytes;
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::fault;
 use crate::job::{Ending, Job, Standing};
 use crate::jobs::{Aim, Course, Entry, Kind, Outcome, Rank, Start, share};
+use crate::open_pool::OpenPool;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::resiliency::resiliency_of;
 use crate::words::counted;
@@ -96,8 +97,8 @@ impl Engine {
         space: String,
         request: ConvertSpace,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = full_name(&pool, &space);
         self.check_job_room(&pool)?;
@@ -183,7 +184,7 @@ impl Engine {
 
     /// How a conversion that is stopped goes on.
     fn undo_of_conversion(&self, entry: &Entry) -> Undo {
-        let (Aim::Space { id, .. }, Some(pool)) = (entry.aim, self.open_pool_of(entry.pool)) else {
+        let (Aim::Space { id, .. }, Some(pool)) = (entry.aim, self.pools.open_pool_of(entry.pool)) else {
             return Undo::NotNeeded;
         };
         let space = pool.spaces.get(id);

@@ -216,7 +216,7 @@ impl Engine {
         let clock = Rc::clone(&self.seams.clock);
         let keeping = async move {
             while let Some(engine) = engine.upgrade() {
-                if !engine.is_stopping.get() {
+                if !engine.pools.is_stopping.get() {
                     engine.open_wanted_listeners().await;
                     engine.watch_certificates().await;
                 }
@@ -234,7 +234,7 @@ impl Engine {
             }
             let checked = self.check_listener(&network).await;
             // While the files were read, it may have been opened, or nobody may want it any more.
-            if !self.wanted_listeners().contains_key(&at) || self.is_stopping.get() {
+            if !self.wanted_listeners().contains_key(&at) || self.pools.is_stopping.get() {
                 continue;
             }
             let opened = checked.and_then(|keys| self.open_listener(&network, keys));

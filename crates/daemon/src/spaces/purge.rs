@@ -6,10 +6,11 @@ use dolmen_api::{Change, JobState, Simple};
 use dolmen_pool::{LocalFuture, PoolState};
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::fault;
 use crate::job::{Ending, Job, Standing};
 use crate::jobs::{Aim, Entry, Kind, Outcome, Rank, Start};
+use crate::open_pool::OpenPool;
 use crate::plan::Undo;
 use crate::spaces::trash::{to_go_on, what_is_purged};
 use crate::words::counted;
@@ -62,7 +63,7 @@ impl Job for PurgeJob {
     }
 
     fn ending(&self, engine: &Engine, entry: &Entry) -> Ending {
-        let condemned = engine.open_pool_of(entry.pool).map(|pool| pool.spaces.condemned());
+        let condemned = engine.pools.open_pool_of(entry.pool).map(|pool| pool.spaces.condemned());
         let first = condemned.and_then(|condemned| condemned.first().map(|space| space.id().0));
         let undo = first.map_or(Undo::NotNeeded, |first| {
             Undo::By(to_go_on(&entry.pool_name, first).trim_matches('`').to_owned())

@@ -14,13 +14,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::fault;
 use crate::health::absent_names;
 use crate::job::{Ending, Job};
 use crate::jobs::{
     Aim, Course, Entry, Kind, OWN_TEXT_MAX, Outcome, OwnState, Rank, Start, TEXT_BYTES_MAX, kept, share,
 };
+use crate::open_pool::OpenPool;
 use crate::plan::{Undo, made, planned};
 use crate::words::counted;
 
@@ -314,7 +315,7 @@ impl ScrubFindings {
 impl Engine {
     /// Begins a scrub of a pool, or joins the one that is under way.
     pub(crate) async fn scrub(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
+        let pool = self.pools.pool_to_change(&name)?;
         if let Some(entry) = self.scrub_of(&pool) {
             return self.join_scrub(&name, &entry);
         }

@@ -16,9 +16,10 @@ use dolmen_space::{Space, SpaceError};
 use dolmen_units::Bytes;
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool, parse_name};
+use crate::engine::Engine;
 use crate::fault;
 use crate::jobs::seconds_now;
+use crate::open_pool::{OpenPool, parse_name};
 use crate::plan::{Figures, Undo, check_typed, made, planned, usual_room};
 use crate::resiliency::resiliency_of;
 use crate::spaces::changes::full_name;
@@ -172,13 +173,13 @@ impl Engine {
     }
 
     pub(crate) async fn trash(self: Rc<Self>, pool: String) -> Answer<Trash> {
-        let pool = self.pool(&pool)?;
+        let pool = self.pools.pool(&pool)?;
         Ok(Trash { schema: SCHEMA, spaces: self.view_trash(&pool).await?, now_s: seconds_now() })
     }
 
     pub(crate) async fn all_trash(self: Rc<Self>) -> Answer<Trash> {
         let mut spaces = Vec::new();
-        for pool in self.open_pools() {
+        for pool in self.pools.open_pools() {
             spaces.extend(self.view_trash(&pool).await?);
         }
         Ok(Trash { schema: SCHEMA, spaces, now_s: seconds_now() })
@@ -201,8 +202,8 @@ impl Engine {
         space: String,
         request: DeleteSpace,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = full_name(&pool, &space);
         if request.purge && (!request.dry_run || request.destroy.is_some()) {
@@ -269,8 +270,8 @@ impl Engine {
         space: String,
         request: RestoreSpace,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let called_so = request.name.as_ref().map(|name| format!(" --as {name}")).unwrap_or_default();
         let by_number = |id| format!("dolmen trash restore {}/{id}{called_so}", pool.name());
         let space = pool.trashed(&space, by_number)?;
@@ -304,8 +305,8 @@ impl Engine {
     }
 
     pub(crate) async fn purge_trash(self: Rc<Self>, pool: String, request: PurgeTrash) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
         let spaces = spaces_to_purge(&pool, &request)?;
         let unfinished = pool.spaces.condemned();
@@ -376,7 +377,7 @@ impl Engine {
             return;
         }
         let _exclusive = pool.mutex.take().await;
-        if pool.is_closing.get() || self.is_stopping.get() {
+        if pool.is_closing.get() || self.pools.is_stopping.get() {
             return;
         }
         let over: Vec<Rc<Space>> = pool.spaces.trash().into_iter().filter(is_over).collect();

@@ -8,10 +8,11 @@ use dolmen_space::{SpaceError, WriteCache, WriteCacheDrain, WriteCacheResize};
 use dolmen_units::Bytes;
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::engine::Engine;
 use crate::fault;
 use crate::job::{Ending, Job};
 use crate::jobs::{Aim, Entry, Kind, Outcome, Rank, Start};
+use crate::open_pool::OpenPool;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 
 pub(crate) fn view_write_cache(cache: &WriteCache) -> dolmen_api::WriteCache {
@@ -163,8 +164,8 @@ impl Engine {
         pool: String,
         request: DrainWriteCache,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
         let caches = pool.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
         let cache = which(&pool.name(), &caches, request.survives)?;
@@ -202,8 +203,8 @@ impl Engine {
         pool: String,
         request: ResizeWriteCache,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         self.check_job_room(&pool)?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
         let caches = pool.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
