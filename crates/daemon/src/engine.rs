@@ -11,24 +11,19 @@ use std::rc::Rc;
 use dolmen_block_io::{Instant, Seams};
 use dolmen_block_linux::Handle;
 use dolmen_pool::Arbiter;
-use dolmen_units::HostId;
 
-use crate::arbiter::FileArbiter;
+use crate::api::Reports;
 use crate::attach::Transports;
+use crate::base::Base;
 use crate::config::Config;
+use crate::disks::Devices;
 use crate::exports::{Listeners, NbdServer};
-use crate::io_worker::IoWorker;
 use crate::jobs::Jobs;
 use crate::open_pools::OpenPools;
-use crate::state::{EventFile, Events, Histories, Ledger, Locates, Members, TrashAges};
-
-/// Services that are there before the engine.
-pub(crate) struct Services {
-    pub(crate) transports: Transports,
-    pub(crate) listeners: Listeners,
-    pub(crate) locates: Locates,
-    pub(crate) jobs: Rc<Jobs>,
-}
+use crate::pool_jobs::PoolJobs;
+use crate::records::Records;
+use crate::state::{Events, Histories, Ledger, Locates, Members, TrashAges};
+use crate::views::Views;
 
 /// What the engine's thread owns.
 pub(crate) struct Engine {
@@ -47,37 +42,61 @@ pub(crate) struct Engine {
     pub(crate) listeners: Rc<Listeners>,
     pub(crate) transports: Rc<Transports>,
     pub(crate) locates: Rc<Locates>,
+    pub(crate) records: Rc<Records>,
+    pub(crate) pool_jobs: Rc<PoolJobs>,
+    pub(crate) views: Rc<Views>,
+    pub(crate) devices: Rc<Devices>,
+    pub(crate) reports: Rc<Reports>,
     pub(crate) began: Instant,
 }
 
 impl Engine {
-    pub(crate) fn new(
-        handle: Handle,
-        config: Rc<Config>,
-        host: HostId,
-        file_worker: Rc<IoWorker>,
-        services: Services,
-    ) -> Rc<Self> {
-        let Services { transports, listeners, locates, jobs } = services;
-        let seams = handle.seams();
-        let arbiter = FileArbiter::new(host, config.arbiter_folder(), Rc::clone(&file_worker));
-        Rc::new(Self {
-            nbd: Rc::new(NbdServer::new(&seams, config.nbd_socket())),
-            began: seams.clock.now(),
-            members: Rc::new(Members::new(Rc::clone(&seams.clock))),
-            ledger: Rc::new(Ledger::new(config.pools_folder(), Rc::clone(&file_worker))),
-            histories: Rc::new(Histories::new(config.history_folder(), Rc::clone(&file_worker))),
-            events: Rc::new(Events::new(EventFile::new(config.state.clone(), Rc::clone(&file_worker)))),
-            trash_ages: Rc::new(TrashAges::new(&config.state, Rc::clone(&file_worker))),
-            jobs,
-            arbiter: Rc::new(arbiter),
-            transports: Rc::new(transports),
-            listeners: Rc::new(listeners),
-            locates: Rc::new(locates),
+    pub(crate) fn new(base: Base) -> Rc<Self> {
+        let devices = Rc::new(Devices::new(&base));
+        let reports = Rc::new(Reports::new(&base));
+        let Base {
             handle,
             seams,
             config,
-            pools: Rc::new(OpenPools::default()),
+            arbiter,
+            ledger,
+            histories,
+            pools,
+            jobs,
+            events,
+            trash_ages,
+            members,
+            nbd,
+            listeners,
+            transports,
+            locates,
+            records,
+            pool_jobs,
+            views,
+            began,
+        } = base;
+        Rc::new(Self {
+            handle,
+            seams,
+            config,
+            arbiter,
+            ledger,
+            histories,
+            pools,
+            jobs,
+            events,
+            trash_ages,
+            members,
+            nbd,
+            listeners,
+            transports,
+            locates,
+            records,
+            pool_jobs,
+            views,
+            began,
+            devices,
+            reports,
         })
     }
 }

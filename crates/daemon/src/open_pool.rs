@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dolmen_api::{ErrorBody, ErrorCode, ImportMode};
+use dolmen_attach::SpaceKey;
 use dolmen_block_io::sync::AsyncMutex;
 use dolmen_space::{Space, Spaces};
 use dolmen_units::{DiskId, DiskSlot, Name, PoolId};
@@ -97,4 +98,8 @@ pub(crate) fn parse_name(text: &str) -> Answer<Name> {
     text.parse().map_err(|error: dolmen_units::ParseNameError| {
         ErrorBody::new(ErrorCode::BadName, error.to_string()).on(text.chars().take(80).collect::<String>())
     })
+}
+
+pub(crate) fn key_of(pool: &OpenPool, space: &Space) -> SpaceKey {
+    SpaceKey { pool: pool.id(), space: space.id() }
 }

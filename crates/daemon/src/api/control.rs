@@ -192,19 +192,19 @@ fn handler(id: VerbId) -> MethodRouter<App> {
         ShowStatus: question(|engine, [], _| engine.status());
         ExplainObject: question(|engine, [object], _| engine.why(object));
         ListEvents: question(|engine, [], query| engine.list_events(query.since, query.pool));
-        ShowCounters: question(|engine, [], _| engine.counters());
-        ShowFigures: question(|engine, [], _| engine.figures());
+        ShowCounters: question(async |engine, [], _| engine.reports.counters().await);
+        ShowFigures: question(async |engine, [], _| engine.reports.figures().await);
         StopDaemon: ending(|engine, [], request| engine.shutdown(request));
 
-        ListDevices: question(|engine, [], _| engine.devices());
+        ListDevices: question(async |engine, [], _| engine.devices.devices().await);
         ListAttachments: question(|engine, [], _| engine.attachments());
-        ListExports: question(|engine, [], _| engine.exports());
+        ListExports: question(async |engine, [], _| engine.reports.exports().await);
 
         ListPools: question(|engine, [], _| engine.pools());
         CreatePool: change(|engine, [], request| engine.create_pool(request));
         ImportPool: change(|engine, [], request| engine.import_pool(request));
         ShowPool: question(|engine, [pool], _| engine.show_pool(pool));
-        ShowRoom: question(|engine, [pool], _| engine.df(pool));
+        ShowRoom: question(async |engine, [pool], _| engine.reports.df(pool).await);
         ExportPool: change(|engine, [pool], request| engine.export_pool(pool, request));
         DestroyPool: change(|engine, [pool], request| engine.destroy_pool(pool, request));
         ScrubPool: change(|engine, [pool], request| engine.scrub(pool, request));

@@ -78,7 +78,7 @@ impl Engine {
             id: space.id().0,
             name: space.name().to_string(),
             size_bytes: space.size().0,
-            attached_at: self.attached_at(open, space),
+            attached_at: self.views.attached_at(open, space),
             is_served: self.nbd.find(open.id(), space.id()).is_some(),
             is_in_trash: space.trashed_at().is_some(),
         };

@@ -1,43 +1,23 @@
 //! What people and restarts do with jobs: listed, paused, resumed, stopped, set, gone on with (docs/design/0011).
 
-use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_api::{Change, ErrorBody, ErrorCode, JobDocument, JobState, Plan, SCHEMA, SetJob, Simple};
+use dolmen_api::{Change, ErrorBody, ErrorCode, JobDocument, JobState, SCHEMA, SetJob, Simple};
 use dolmen_block_io::within;
 
 use crate::answer::Answer;
 use crate::engine::Engine;
 use crate::job::{Ending, Job, Standing, ending};
 use crate::job_table::job_of;
-use crate::jobs::{Course, Entry, JobPool, Outcome, Start, seconds_now, share as job_share};
+use crate::jobs::{Entry, seconds_now, share as job_share};
 use crate::open_pool::OpenPool;
-use crate::plan::{Figures, Undo, made, planned};
+use crate::plan::{Undo, planned};
 
 /// How long an answer waits for what is under way of a job that is to pause or to end.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Engine {
-    /// Begins a job of a pool, or goes on with one that was left over and is about the same.
-    pub(crate) async fn start_job<F>(
-        &self,
-        pool: &OpenPool,
-        start: Start,
-        work: impl FnOnce(Rc<Course>) -> F + 'static,
-    ) -> dolmen_api::Job
-    where
-        F: Future<Output = Answer<Outcome>> + 'static,
-    {
-        let of = JobPool { id: pool.id(), name: pool.name(), slot: Rc::clone(&pool.job_slot) };
-        self.jobs.start(&self.seams, of, start, work).await
-    }
-
-    /// Refuses another job while too many have not ended.
-    pub(crate) fn check_job_room(&self, pool: &OpenPool) -> Answer<()> {
-        self.jobs.check_room(pool.id(), &pool.name())
-    }
-
     /// Takes over what the last daemon has left on record.
     pub(crate) async fn recall_jobs(&self) {
         self.jobs.recall().await;
@@ -120,24 +100,15 @@ impl Engine {
 
     pub(crate) async fn job(self: Rc<Self>, id: u64) -> Answer<JobDocument> {
         self.end_all_that_is_over().await;
-        let entry = self.find_job(&id.to_string())?;
+        let entry = self.pool_jobs.find_job(&id.to_string())?;
         Ok(JobDocument { schema: SCHEMA, job: entry.view(self.seams.clock.now()), now_s: seconds_now() })
-    }
-
-    fn find_job(&self, id: &str) -> Answer<Rc<Entry>> {
-        let found = id.parse().ok().and_then(|id| self.jobs.find(id));
-        found.ok_or_else(|| {
-            ErrorBody::new(ErrorCode::NoSuchJob, format!("there is no job {id}, or it is forgotten already"))
-                .on(id)
-                .hint("`dolmen jobs` shows all of them")
-        })
     }
 
     /// A job that has not ended, to be changed.
     async fn job_to_change(&self, id: &str) -> Answer<Rc<Entry>> {
         self.pools.check_running()?;
         self.end_all_that_is_over().await;
-        let entry = self.find_job(id)?;
+        let entry = self.pool_jobs.find_job(id)?;
         let how = match entry.state() {
             JobState::Waiting | JobState::Running | JobState::Paused => return Ok(entry),
             JobState::Done => "it is done",
@@ -149,37 +120,18 @@ impl Engine {
         Err(ErrorBody::new(ErrorCode::BadRequest, message).on(id).hint(hint))
     }
 
-    fn plan_of(&self, entry: &Entry, undo: Undo, steps: Vec<String>) -> Plan {
-        match self.pools.open_pool_of(entry.pool) {
-            Some(pool) => pool.plan(undo, steps),
-            None => Figures::of_room(0, 0).plan(undo, steps),
-        }
-    }
-
-    fn stated(&self, entry: &Entry, plan: Plan, message: String) -> Change {
-        let mut change = made(plan, message);
-        change.job = Some(entry.view(self.seams.clock.now()));
-        change
-    }
-
-    pub(crate) fn unchanged(&self, entry: &Entry, message: String) -> Change {
-        let mut change = planned(self.plan_of(entry, Undo::NotNeeded, Vec::new()), message);
-        change.job = Some(entry.view(self.seams.clock.now()));
-        change
-    }
-
     /// Has a job stand until it is resumed, also over restarts.
     pub(crate) async fn pause_job(self: Rc<Self>, id: String, request: Simple) -> Answer<Change> {
         let entry = self.job_to_change(&id).await?;
         let what = entry.what();
         if entry.is_paused() {
-            return Ok(self.unchanged(&entry, format!("{what} is paused already")));
+            return Ok(self.pool_jobs.unchanged(&entry, format!("{what} is paused already")));
         }
         if entry.is_to_stop() {
             return Err(ending(&entry));
         }
         let steps = vec![format!("let {what} end what is under way, and hold it; others of its pool go on")];
-        let plan = self.plan_of(&entry, Undo::By(format!("dolmen job resume {id}")), steps);
+        let plan = self.pool_jobs.plan_of(&entry, Undo::By(format!("dolmen job resume {id}")), steps);
         if request.dry_run {
             return Ok(planned(plan, format!("{what} would be paused")));
         }
@@ -197,10 +149,12 @@ impl Engine {
                 format!("{what} pauses as soon as the rows that are under way are done")
             }
             JobState::Done | JobState::CalledOff | JobState::Failed => {
-                return Ok(self.unchanged(&entry, format!("{what} ended before it could be paused")));
+                return Ok(self
+                    .pool_jobs
+                    .unchanged(&entry, format!("{what} ended before it could be paused")));
             }
         };
-        let mut change = self.stated(&entry, plan, message);
+        let mut change = self.pool_jobs.stated(&entry, plan, message);
         change.warnings.extend(
             recorded
                 .err()
@@ -214,10 +168,10 @@ impl Engine {
         let entry = self.job_to_change(&id).await?;
         let what = entry.what();
         if !entry.is_paused() {
-            return Ok(self.unchanged(&entry, format!("{what} is not paused")));
+            return Ok(self.pool_jobs.unchanged(&entry, format!("{what} is not paused")));
         }
         let steps = vec![format!("go on with {what} when the slot is free")];
-        let plan = self.plan_of(&entry, Undo::By(format!("dolmen job pause {id}")), steps);
+        let plan = self.pool_jobs.plan_of(&entry, Undo::By(format!("dolmen job pause {id}")), steps);
         if request.dry_run {
             return Ok(planned(plan, format!("{what} would go on")));
         }
@@ -230,8 +184,8 @@ impl Engine {
             Some(_) => {}
             None => message.push_str(&format!(" when pool {} is open", entry.pool_name)),
         }
-        let entry = self.find_job(&id)?;
-        let mut change = self.stated(&entry, plan, message);
+        let entry = self.pool_jobs.find_job(&id)?;
+        let mut change = self.pool_jobs.stated(&entry, plan, message);
         change.warnings.extend(
             recorded
                 .err()
@@ -247,17 +201,17 @@ impl Engine {
         let after = job_share::asked_for(&request, before).map_err(|error| error.on(id.as_str()))?;
         let words = job_share::words_of(after);
         if after == before {
-            return Ok(self.unchanged(&entry, format!("{what} has {words} already")));
+            return Ok(self.pool_jobs.unchanged(&entry, format!("{what} has {words} already")));
         }
         let steps = vec![format!("give {what} {words}, instead of {}", job_share::words_of(before))];
-        let plan = self.plan_of(&entry, Undo::By(job_share::command_for(entry.id, before)), steps);
+        let plan = self.pool_jobs.plan_of(&entry, Undo::By(job_share::command_for(entry.id, before)), steps);
         if request.dry_run {
             return Ok(planned(plan, format!("{what} would have {words}")));
         }
         let pool = self.pools.open_pool_of(entry.pool);
         entry.set_job_share(pool.as_deref().map(|pool| pool.job_slot.as_ref()), after);
         let recorded = self.jobs.record().await;
-        let mut change = self.stated(&entry, plan, format!("{what} has {words}"));
+        let mut change = self.pool_jobs.stated(&entry, plan, format!("{what} has {words}"));
         change.warnings.extend(
             recorded
                 .err()
@@ -268,11 +222,11 @@ impl Engine {
 
     /// Ends a job before it is done, as far as its kind can be.
     pub(crate) async fn stop_job(self: Rc<Self>, id: String, request: Simple) -> Answer<Change> {
-        if let Ok(entry) = self.find_job(&id)
+        if let Ok(entry) = self.pool_jobs.find_job(&id)
             && (entry.state() == JobState::CalledOff || (!entry.has_ended() && entry.is_to_stop()))
         {
             let is = if entry.has_ended() { "is" } else { "is being" };
-            return Ok(self.unchanged(&entry, format!("{} {is} called off already", entry.what())));
+            return Ok(self.pool_jobs.unchanged(&entry, format!("{} {is} called off already", entry.what())));
         }
         let entry = self.job_to_change(&id).await?;
         match job_of(&entry.kind.wire()) {
@@ -285,7 +239,7 @@ impl Engine {
     pub(crate) async fn stop_asked(&self, job: &dyn Job, entry: &Entry, request: Simple) -> Answer<Change> {
         let what = entry.what();
         let Ending { step, undo } = job.ending(self, entry);
-        let plan = self.plan_of(entry, undo, vec![format!("end {what}; {step}")]);
+        let plan = self.pool_jobs.plan_of(entry, undo, vec![format!("end {what}; {step}")]);
         if request.dry_run {
             return Ok(planned(plan, format!("{what} would be called off")));
         }
@@ -301,6 +255,6 @@ impl Engine {
                 format!("{what} ends as soon as the rows that are under way are done")
             }
         };
-        Ok(self.stated(entry, plan, message))
+        Ok(self.pool_jobs.stated(entry, plan, message))
     }
 }

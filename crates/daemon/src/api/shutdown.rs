@@ -51,7 +51,7 @@ impl Engine {
             pool.is_closing.set(true);
             pool.spaces.lift_limits();
             self.jobs.let_go(pool.id());
-            self.remember(pool).await;
+            self.records.remember(pool).await;
         }
         let mut change = made(plan, "the daemon has closed its pools and ends");
         change.warnings.extend(waits);
@@ -65,7 +65,7 @@ impl Engine {
                 tracing::error!(pool = pool.name(), %error, "the pool was not closed clean; the next start recovers it");
                 change.warnings.push(format!("pool {} was not closed clean: {error}", pool.name()));
             }
-            self.keep_history(&pool).await;
+            self.records.keep_history(&pool).await;
             self.members.release_all_of(pool.id());
             self.pools.open.borrow_mut().remove(&pool.id());
         }

@@ -8,6 +8,7 @@ use dolmen_space::Space;
 
 use crate::advice::Advice;
 use crate::answer::Answer;
+use crate::disks::find_disk;
 use crate::engine::Engine;
 use crate::health::{advice, doing, errors_text, may_have_part, not_open, pool_findings, to_open, to_resume};
 use crate::jobs::{Entry, JobView, seconds_now};
@@ -236,11 +237,11 @@ impl Engine {
             {
                 return Some(Meant::Space(Rc::clone(pool), space));
             }
-            let disk = Self::find_disk(pool, rest).ok()?;
+            let disk = find_disk(pool, rest).ok()?;
             return Some(Meant::Disk(Rc::clone(pool), disk));
         }
         pools.iter().find_map(|pool| {
-            let disk = Self::find_disk(pool, name).ok()?;
+            let disk = find_disk(pool, name).ok()?;
             Some(Meant::Disk(Rc::clone(pool), disk))
         })
     }

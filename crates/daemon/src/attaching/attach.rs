@@ -17,10 +17,9 @@ use dolmen_ublk::{Devices, RecordFile};
 
 use crate::answer::Answer;
 use crate::attach::{Makers, Refused, Shown, body, loop_fault, rings_fault};
-use crate::attaching::transports::key_of;
 use crate::engine::Engine;
 use crate::fault;
-use crate::open_pool::OpenPool;
+use crate::open_pool::{OpenPool, key_of};
 use crate::plan::{Undo, made, planned};
 use crate::spaces::two_sides;
 
@@ -28,10 +27,6 @@ use crate::spaces::two_sides;
 const TABLE_BYTES: usize = 8192;
 
 impl Engine {
-    pub(crate) fn attached_at(&self, pool: &OpenPool, space: &Space) -> Option<String> {
-        self.transports.find(key_of(pool, space)).map(|one| one.link().display().to_string())
-    }
-
     /// Refuses what an attached space would not survive.
     pub(crate) fn check_not_attached(&self, pool: &OpenPool, space: &Space, doing: &str) -> Answer<()> {
         let Some(attached) = self.transports.find(key_of(pool, space)) else { return Ok(()) };
@@ -109,7 +104,7 @@ impl Engine {
         let mut view = attached.view(&[]);
         view.not_faster_because = passed_over;
         change.attachment = Some(view);
-        change.space = Some(self.view_space(&pool, &space).await?);
+        change.space = Some(self.views.view_space(&pool, &space).await?);
         Ok(change)
     }
 

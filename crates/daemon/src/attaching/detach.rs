@@ -15,11 +15,10 @@ use dolmen_units::{BLOCK_BYTES, Bytes};
 use crate::answer::Answer;
 use crate::attach::Shown;
 use crate::attaching::attach::{Leave, detach_fault, refusal};
-use crate::attaching::transports::key_of;
 use crate::engine::Engine;
 use crate::fault;
 use crate::health::{absent_names, to_attach_absent};
-use crate::open_pool::OpenPool;
+use crate::open_pool::{OpenPool, key_of};
 use crate::plan::{Figures, Undo, made, planned};
 
 /// What stands in the way of a flush.

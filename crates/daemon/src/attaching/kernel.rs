@@ -10,8 +10,8 @@ use dolmen_attach::{Fault, SpaceKey};
 use dolmen_block_linux::Inbox;
 
 use crate::attach::{Asked, Job, WorkerIndex, WorkerPool, ZEROS_BYTES, carry_out};
-use crate::attaching::transports::key_of;
 use crate::engine::Engine;
+use crate::open_pool::key_of;
 
 impl Engine {
     /// Answers the kernel's requests until nobody is left who could make one.

@@ -9,24 +9,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dolmen_api::{ErrorBody, ErrorCode};
-use dolmen_attach::SpaceKey;
 use dolmen_block_io::sleep;
 use dolmen_fuse::{Files, FilesConfig, Host, LedgerFile};
-use dolmen_space::Space;
 use dolmen_ublk::{Devices, DevicesConfig, RecordFile, TakenUp, Waiting};
 
 use crate::answer::Answer;
 use crate::attach::{EngineHost, Limits, Makers, Shown, TRIES_MAX, start_fault};
 use crate::engine::Engine;
-use crate::open_pool::OpenPool;
 
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 /// How often it is looked whether what attached spaces need is there.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-
-pub(crate) fn key_of(pool: &OpenPool, space: &Space) -> SpaceKey {
-    SpaceKey { pool: pool.id(), space: space.id() }
-}
 
 impl Engine {
     /// Takes up what the daemon before has left attached.

@@ -127,7 +127,7 @@ impl Engine {
             tracing::info!(pool = %pool.name(), %error, "a disk that is back is still on record as declared lost");
         }
         if pool.forget_returned() {
-            self.keep_history(pool).await;
+            self.records.keep_history(pool).await;
         }
         self.reinstate_returned(pool).await;
     }
@@ -146,7 +146,7 @@ impl Engine {
                 continue;
             }
             pool.absences.take_back(disk.id());
-            self.keep_history(pool).await;
+            self.records.keep_history(pool).await;
             let why = format!("{} is back", disk.name());
             self.jobs.stop(pool.id(), &DrainJob, Aim::Disk(disk.id()), &why);
             tracing::info!(disk = disk.name(), "a disk that was excluded is back and takes data again");
@@ -204,7 +204,7 @@ impl Engine {
     async fn rebuild_some_of(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: &Rc<Disk>) -> bool {
         let aim = Aim::Disk(disk.id());
         let is_free = check_that_it_is_alone(pool, disk).is_ok()
-            && self.check_job_room(pool).is_ok()
+            && self.pool_jobs.check_job_room(pool).is_ok()
             && !self.jobs.is_taken(pool.id(), &EmptyJob, Some(aim))
             && !pool.absences.is_stopped(disk.id());
         // What could not be rebuilt cannot be before disks come or go.
@@ -260,15 +260,16 @@ impl Engine {
     ) {
         let start = Start { kind: &EmptyJob, subject: disk.name(), aim: Aim::Disk(disk.id()), again };
         let (owner, disk) = (Rc::clone(pool), Rc::clone(disk));
-        self.start_job(pool, start, move |course| async move {
-            course.bytes_max.set(owner.bytes_on(&disk));
-            rebuild(&owner, &disk, &spaces, &course.progress).await
-        })
-        .await;
+        self.pool_jobs
+            .start_job(pool, start, move |course| async move {
+                course.bytes_max.set(owner.bytes_on(&disk));
+                rebuild(&owner, &disk, &spaces, &course.progress).await
+            })
+            .await;
     }
 
     async fn abandon(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: &Rc<Disk>) -> Answer<()> {
-        self.check_job_room(pool)?;
+        self.pool_jobs.check_job_room(pool)?;
         let more = pool.offer_of_spare_for(disk);
         let forecast = pool.spaces.forecast_removal_with(disk.slot(), &more).await;
         check_that_it_may_leave(pool, disk)?;
@@ -278,7 +279,7 @@ impl Engine {
         let spare = pool.spare_for(disk).filter(|_| pool.spaces.pool().role_of(disk).is_none());
         self.retire_disk(pool, disk, spare).await?;
         pool.absences.abandon(disk.id());
-        self.keep_history(pool).await;
+        self.records.keep_history(pool).await;
         tracing::warn!(disk = disk.name(), "a disk stays away; what it had is rebuilt on the others");
         self.start_draining(pool, Rc::clone(disk)).await;
         Ok(())

@@ -15,7 +15,7 @@ use dolmen_mutation::mutation;
 use dolmen_ublk::{Abandoned, ClearError};
 
 use crate::answer::Answer;
-use crate::engine::Engine;
+use crate::disks::devices::Devices;
 use crate::error::DaemonError;
 
 /// Runs something with the kernel's tables of mounts and devices as they are now.
@@ -61,7 +61,7 @@ fn is_unserved(device: &Path) -> bool {
     }
 }
 
-impl Engine {
+impl Devices {
     /// Runs something with the kernel's tables, and with the devices that this daemon shows.
     pub(crate) fn with_stacks<T>(&self, run: impl FnOnce(&DeviceStacks<'_>) -> T) -> io::Result<T> {
         let own = self.transports.all();

@@ -189,7 +189,7 @@ impl Engine {
 
     /// Whether all that a disk has would find a place on others, beside what they keep for repair; why not, in words.
     async fn check_that_it_fits(&self, pool: &OpenPool, disk: &Disk) -> Result<(), String> {
-        self.check_job_room(pool).map_err(|error| error.message)?;
+        self.pool_jobs.check_job_room(pool).map_err(|error| error.message)?;
         let forecast = pool.spaces.forecast_emptying(disk.slot()).await;
         let forecast = forecast.map_err(|error| error.to_string())?;
         if forecast.stuck.is_empty() {
@@ -224,11 +224,12 @@ impl Engine {
     async fn start_emptying(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: Rc<Disk>, again: Option<Rc<Entry>>) {
         let start = Start { kind: &EmptyJob, subject: disk.name(), aim: Aim::Disk(disk.id()), again };
         let owner = Rc::clone(pool);
-        self.start_job(pool, start, move |course| async move {
-            course.bytes_max.set(owner.bytes_on(&disk));
-            empty(&owner, &disk, &course.progress).await
-        })
-        .await;
+        self.pool_jobs
+            .start_job(pool, start, move |course| async move {
+                course.bytes_max.set(owner.bytes_on(&disk));
+                empty(&owner, &disk, &course.progress).await
+            })
+            .await;
     }
 
     /// Whether a job is about a disk that is away.
@@ -248,7 +249,7 @@ impl Engine {
             Some(_) => pool.absences.note_stopped(id),
             None => return,
         }
-        self.keep_history(&pool).await;
+        self.records.keep_history(&pool).await;
     }
 }
 

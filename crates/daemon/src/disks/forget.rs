@@ -8,6 +8,7 @@ use dolmen_pool::Disk;
 use dolmen_space::{Lost, Space};
 
 use crate::answer::Answer;
+use crate::disks::find::find_disk;
 use crate::disks::leaving::{check_that_it_is_alone, figures_of_removing, steps_of_removing};
 use crate::disks::removal::DrainJob;
 use crate::engine::Engine;
@@ -32,8 +33,8 @@ impl Engine {
     ) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&name)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
-        self.check_job_room(&pool)?;
-        let disk = Self::find_disk(&pool, &what)?;
+        self.pool_jobs.check_job_room(&pool)?;
+        let disk = find_disk(&pool, &what)?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
         check_that_it_is_absent(&pool, &disk, &request).map_err(|error| error.on(what.as_str()))?;
         let begun = pool.spaces.pool().replacements();
@@ -76,7 +77,7 @@ impl Engine {
             pool.spaces.pool().declare_lost(&disk).await.map_err(|error| fault::pool(&error))?;
         }
         pool.absences.take_back(disk.id());
-        self.keep_history(&pool).await;
+        self.records.keep_history(&pool).await;
         let mut change = made(plan, format!("{} is being forgotten; {on_it}", disk.name()));
         if !self.jobs.is_taken(pool.id(), &DrainJob, Some(Aim::Disk(disk.id()))) {
             change.job = Some(self.start_draining(&pool, disk).await);

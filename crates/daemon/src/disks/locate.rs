@@ -15,6 +15,7 @@ use dolmen_pool::Disk;
 use dolmen_units::{BLOCK_BYTES, Epoch};
 
 use crate::answer::Answer;
+use crate::disks::find::find_disk;
 use crate::engine::Engine;
 use crate::open_pool::OpenPool;
 use crate::plan::{Undo, made, planned};
@@ -37,7 +38,7 @@ impl Engine {
     ) -> Answer<Change> {
         self.pools.check_running()?;
         let pool = self.pools.pool(&name)?;
-        let disk = Self::find_disk(&pool, &what)?;
+        let disk = find_disk(&pool, &what)?;
         let seconds = request.seconds.unwrap_or(LocateDisk::SECONDS_USUAL);
         if !(1..=LocateDisk::SECONDS_MAX).contains(&seconds) {
             let message = format!("{seconds} seconds are none or too many; nothing was changed");

@@ -1,7 +1,7 @@
 //! Disks of a pool: shown, replaced, taken back in.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_api::{
@@ -9,14 +9,14 @@ use dolmen_api::{
     Simple,
 };
 use dolmen_block_io::BlockDevice;
-use dolmen_block_linux::{name_of, path_of};
-use dolmen_disk::{Contents, Extent, look};
-use dolmen_pool::{CreateError, Disk, PoolError, PoolState, StrayReason, check_devices, keys};
-use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, Epoch};
+use dolmen_block_linux::path_of;
+use dolmen_disk::Extent;
+use dolmen_pool::{Disk, PoolError, PoolState, StrayReason, keys};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
 
 use crate::answer::Answer;
-use crate::disks::below::is_on_space;
 use crate::disks::devices::allocate_metadata;
+use crate::disks::find::find_disk;
 use crate::disks::removal::{SpareToCall, remove_with};
 use crate::disks::replacement::ReplaceJob;
 use crate::engine::Engine;
@@ -37,26 +37,14 @@ enum At {
 
 /// Returns the spare that is named as the replacement of a disk.
 fn find_spare(pool: &OpenPool, what: &str, old: &Disk) -> Option<Rc<Disk>> {
-    let named = Engine::find_disk(pool, what).ok().filter(|named| named.id() != old.id())?;
+    let named = find_disk(pool, what).ok().filter(|named| named.id() != old.id())?;
     pool.spares().into_iter().find(|spare| spare.id() == named.id())
 }
 
 impl Engine {
     pub(crate) async fn disks(self: Rc<Self>, name: String) -> Answer<Disks> {
         let pool = self.pools.pool(&name)?;
-        Ok(Disks { schema: SCHEMA, disks: self.view_disks(&pool) })
-    }
-
-    pub(crate) fn find_disk(pool: &OpenPool, what: &str) -> Answer<Rc<Disk>> {
-        let found = pool.spaces.pool().find_disk(what).or_else(|error| {
-            // A path that leads to the disk by another name, a link by its serial number for instance.
-            if !Path::new(what).is_absolute() || is_on_space(Path::new(what)) {
-                return Err(error);
-            }
-            let path = std::fs::canonicalize(path_of(Path::new(what))).map_err(|_| error.clone())?;
-            pool.spaces.pool().find_disk(&name_of(&path))
-        });
-        found.map_err(|error| fault::pool(&error).on(what))
+        Ok(Disks { schema: SCHEMA, disks: self.views.view_disks(&pool) })
     }
 
     pub(crate) async fn replace_disk(
@@ -67,8 +55,8 @@ impl Engine {
     ) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&name)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
-        self.check_job_room(&pool)?;
-        let old = Self::find_disk(&pool, &what)?;
+        self.pool_jobs.check_job_room(&pool)?;
+        let old = find_disk(&pool, &what)?;
         // One whose new disk is gone may be begun again with another.
         let part_of = |(one, other): &(Rc<Disk>, Rc<Disk>)| {
             other.is_present() && [one.slot(), other.slot()].contains(&old.slot())
@@ -77,7 +65,7 @@ impl Engine {
         if let Some((one, other)) = begun {
             let is_taken = self.jobs.is_taken(pool.id(), &ReplaceJob, None);
             if one.slot() == old.slot() && !is_taken {
-                if !Self::find_disk(&pool, &request.with).is_ok_and(|named| named.slot() == other.slot()) {
+                if !find_disk(&pool, &request.with).is_ok_and(|named| named.slot() == other.slot()) {
                     let message = format!(
                         "{} is being replaced by {} already, not by {}; nothing was changed",
                         old.name(),
@@ -102,9 +90,9 @@ impl Engine {
         if let Some(spare) = find_spare(&pool, &request.with, &old) {
             return remove_with(&self, &pool, old, what, SpareToCall::This(spare), request.dry_run).await;
         }
-        let disks = self.named_disks(std::slice::from_ref(&request.with), &request.destroy)?;
-        let devices = self.open_all(&disks.paths, pool.id())?;
-        let extents = self.check_for(&pool, &devices, &disks.overwrite).await?;
+        let disks = self.devices.named_disks(std::slice::from_ref(&request.with), &request.destroy)?;
+        let devices = self.devices.open_all(&disks.paths, pool.id())?;
+        let extents = self.devices.check_for(&pool, &devices, &disks.overwrite).await?;
         let mut steps = disks.steps("add");
         let moved = pool.bytes_on(&old);
         let room = Bytes(extents.iter().map(|extent| extent.unit_count() * ALLOCATION_UNIT_BYTES).sum());
@@ -136,45 +124,6 @@ impl Engine {
         Ok(change)
     }
 
-    /// Checks devices that are to become disks of a pool. One that is, or was, a disk of the very pool is called that: it is not
-    /// the pool that would be destroyed.
-    pub(crate) async fn check_for(
-        &self,
-        pool: &OpenPool,
-        devices: &[Rc<dyn BlockDevice>],
-        overwrite: &[String],
-    ) -> Answer<Vec<Extent>> {
-        let error = match check_devices(&self.seams, devices, overwrite).await {
-            Ok(extents) => return Ok(extents),
-            Err(error) => error,
-        };
-        let fault = fault::create(&error);
-        let device = devices.iter().find(|device| Some(device.name()) == fault.object);
-        let is_of_this = matches!(&error, CreateError::Member { pool: id, .. } if *id == pool.id());
-        let Some(device) = device.filter(|_| is_of_this) else { return Err(fault) };
-        let Ok(Contents::Member { label, .. }) = look(&self.seams, device.as_ref()).await else {
-            return Err(fault);
-        };
-        let (name, inner) = (pool.name(), pool.spaces.pool());
-        let known = inner.disks().into_iter().find(|disk| disk.id() == label.disk);
-        let device = device.name();
-        let message = if let Some(known) = known {
-            let slot = known.slot().0;
-            format!(
-                "{device} is disk {slot} of pool {name} itself, which misses it; nothing was written. `dolmen disk online {name} \
-                 {slot}` takes it back in, with what it holds"
-            )
-        } else if inner.is_former_member(&label) {
-            format!(
-                "{device} was a disk of pool {name} and has left it; the pool goes on without it, and what it holds is \
-                 out of date; nothing was written. To take it in as a new one, confirm with --destroy={device}"
-            )
-        } else {
-            return Err(fault);
-        };
-        Err(ErrorBody::new(fault.code, message).on(device))
-    }
-
     /// Calls a replacement off: what was moved goes back, and the new disk leaves the pool.
     pub(crate) async fn cancel_replace(
         self: Rc<Self>,
@@ -184,8 +133,8 @@ impl Engine {
     ) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&name)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
-        self.check_job_room(&pool)?;
-        let disk = Self::find_disk(&pool, &what)?;
+        self.pool_jobs.check_job_room(&pool)?;
+        let disk = find_disk(&pool, &what)?;
         let (old, new) = replacement_of(&pool, &disk)?;
         if !old.is_present() {
             return Err(only_on(&old, &new).on(what));
@@ -269,38 +218,8 @@ impl Engine {
         let _coming = pool.job_slot.announce();
         let added = inner.add_instead_of(old, device, overwrite).await;
         let new = added.map_err(|error| fault::pool(&error))?;
-        self.remember(pool).await;
+        self.records.remember(pool).await;
         Ok(Some(self.start_replacing(pool, Rc::clone(old), new).await))
-    }
-
-    /// Strikes a disk that holds nothing any more, and gives its device free; what went wrong behind that, in words, or `None` when
-    /// the disk is to stay after all.
-    pub(crate) async fn evict(
-        &self,
-        owner: &OpenPool,
-        disk: &Rc<Disk>,
-        is_wanted: impl Fn() -> bool,
-    ) -> Answer<Option<String>> {
-        let pool = owner.spaces.pool();
-        // The one that it has now: it may have been away since whoever moved everything off it began.
-        let device = disk.device();
-        match pool.evict(disk).await {
-            Err(PoolError::NotReplaced { .. }) if !is_wanted() => return Ok(None),
-            evicted => evicted.map_err(|error| fault::pool(&error))?,
-        }
-        let mut notes = String::new();
-        if let Err(error) = pool.tend_voters().await {
-            notes.push_str(&format!("; the metadata has too few copies: {error}"));
-        }
-        if let Some(device) = device {
-            // What is left of it must not be taken for a member by the next who looks.
-            let wiped = dolmen_disk::wipe(&self.seams, device.as_ref(), Epoch(u64::MAX)).await;
-            if let Err(error) = wiped {
-                notes.push_str(&format!("; its labels could not be wiped: {error}"));
-            }
-            self.members.release(&device);
-        }
-        Ok(Some(notes))
     }
 
     /// Takes a disk that was away back in, and brings it up to date.
@@ -312,8 +231,8 @@ impl Engine {
     ) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&name)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
-        self.check_job_room(&pool)?;
-        let (disk, found_at) = match Self::find_disk(&pool, &what) {
+        self.pool_jobs.check_job_room(&pool)?;
+        let (disk, found_at) = match find_disk(&pool, &what) {
             Ok(disk) => (disk, None),
             Err(error) => match self.disk_at(&pool, &what).await {
                 At::Member(disk, at) => (disk, Some(at)),
@@ -329,11 +248,11 @@ impl Engine {
             return Ok(planned(pool.plan(Undo::NotNeeded, vec![format!("leave it: {text}")]), text));
         }
         let path = match (&request.path, found_at) {
-            (Some(path), _) => self.canonical(path)?,
+            (Some(path), _) => self.devices.canonical(path)?,
             (None, Some(path)) => path,
             (None, None) => self.find_absent(&pool, &disk).await?,
         };
-        let device = self.open_for_pool(&path, pool.id())?;
+        let device = self.devices.open_for_pool(&path, pool.id())?;
         let old = match pool.spaces.pool().absent_member(device.as_ref()).await {
             Ok(absent) if absent.disk.id() == disk.id() => absent.old,
             Ok(_) | Err(PoolError::NoSuchDisk { .. }) => return Err(not_the_disk(&path, &disk)),
@@ -358,7 +277,7 @@ impl Engine {
         let has_lost_labels = !disk.lost_labels().is_empty();
         disk.note_lost_labels(&known_lost);
         rejoined.map_err(|error| fault::space(&error))?;
-        self.remember(&pool).await;
+        self.records.remember(&pool).await;
         let job = self.resync_if_needed(&pool).await;
         self.go_on_replacing(&pool).await;
         self.go_on_draining(&pool).await;
@@ -367,7 +286,7 @@ impl Engine {
         change.warnings.extend(as_old);
         if has_lost_labels {
             // Its new labels do not say it any more.
-            self.keep_history(&pool).await;
+            self.records.keep_history(&pool).await;
             let scrub = self.verify_all(&pool).await;
             change.warnings.push(format!(
                 "{}: something else was written over that, and perhaps over what else is on the disk; all of pool {name} is \
@@ -377,14 +296,14 @@ impl Engine {
             ));
             change.job.get_or_insert(scrub);
         }
-        change.pool = Some(self.view_pool(&pool).await?);
+        change.pool = Some(self.views.view_pool(&pool).await?);
         Ok(change)
     }
 
     /// The member whose label is at a path. One that was absent when the pool was opened is known by its identity alone.
     async fn disk_at(&self, pool: &OpenPool, what: &str) -> At {
-        let Ok(path) = self.canonical(what) else { return At::Nothing };
-        let Ok(found) = self.look_at(std::slice::from_ref(&path)).await else { return At::Nothing };
+        let Ok(path) = self.devices.canonical(what) else { return At::Nothing };
+        let Ok(found) = self.devices.look_at(std::slice::from_ref(&path)).await else { return At::Nothing };
         let first = found.pools.get(&pool.id()).and_then(|found| found.first());
         let Some(label) = first.map(|found| &found.label) else { return At::Nothing };
         let inner = pool.spaces.pool();
@@ -398,7 +317,7 @@ impl Engine {
     async fn find_absent(&self, pool: &OpenPool, disk: &Disk) -> Answer<PathBuf> {
         let hints: Vec<PathBuf> =
             pool.spaces.pool().disks().iter().map(|disk| PathBuf::from(disk.name())).collect();
-        let found = self.look_at(&self.places(&hints)).await?;
+        let found = self.devices.look_at(&self.devices.places(&hints)).await?;
         let candidates = found.pools.get(&pool.id()).map_or(&[][..], Vec::as_slice);
         let at = candidates.iter().find(|candidate| candidate.label.disk == disk.id());
         match at {
@@ -411,14 +330,14 @@ impl Engine {
     async fn not_found(&self, pool: &OpenPool, disk: &Disk) -> ErrorBody {
         let (name, path) = (disk.name(), PathBuf::from(disk.name()));
         let error = |message: String| ErrorBody::new(ErrorCode::NoSuchDevice, message).on(name.clone());
-        if let Err(on_space) = self.check_below(&path) {
+        if let Err(on_space) = self.devices.check_below(&path) {
             return on_space;
         }
         if !path.is_absolute() || !path_of(&path).exists() {
             return error(format!("{name} was not found anywhere"))
                 .hint("attach it, or name the path where it is now");
         }
-        let there = self.describe(&path).await;
+        let there = self.devices.describe(&path).await;
         let is_what = match there.state {
             DeviceState::Empty => "it has no label, and holds nothing that is known".to_owned(),
             DeviceState::Foreign => format!("it holds {}", there.what),

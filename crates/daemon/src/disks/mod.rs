@@ -6,6 +6,7 @@ mod below;
 mod declared_lost;
 mod devices;
 mod emptying;
+mod find;
 mod folders;
 mod forget;
 mod image_files;
@@ -27,8 +28,9 @@ mod system_devices;
 mod test_lists;
 
 pub(crate) use below::check_own_folder;
-pub(crate) use devices::allocate_metadata;
+pub(crate) use devices::{Devices, allocate_metadata};
 pub(crate) use emptying::EmptyJob;
+pub(crate) use find::find_disk;
 pub(crate) use membership::stopped;
 pub(crate) use names::follow;
 pub(crate) use removal::DrainJob;

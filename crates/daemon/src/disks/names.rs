@@ -55,7 +55,7 @@ pub(crate) async fn follow(engine: Weak<Engine>, watch_worker: IoWorker, clock: 
             engine.members.rename(&old, &new);
             for pool in engine.pools.open_pools() {
                 if pool.spaces.pool().disks().iter().any(|disk| disk.name() == new) {
-                    engine.remember(&pool).await;
+                    engine.records.remember(&pool).await;
                 }
             }
         }

@@ -6,6 +6,7 @@ use dolmen_api::{Change, ErrorBody, ErrorCode, Simple, duration};
 use dolmen_pool::{Disk, ExcludeReason};
 
 use crate::answer::Answer;
+use crate::disks::find::find_disk;
 use crate::engine::Engine;
 use crate::fault;
 use crate::health::absent_with;
@@ -22,7 +23,7 @@ impl Engine {
     ) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&name)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
-        let disk = Self::find_disk(&pool, &what)?;
+        let disk = find_disk(&pool, &what)?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
         if !disk.is_present() {
             let text = format!("{} is away already", disk.name());
@@ -49,7 +50,7 @@ impl Engine {
             self.members.release(&device);
         }
         let mut change = made(plan, format!("{} is offline and may be taken away", disk.name()));
-        change.pool = Some(self.view_pool(&pool).await?);
+        change.pool = Some(self.views.view_pool(&pool).await?);
         Ok(change)
     }
 }

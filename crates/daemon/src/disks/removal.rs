@@ -9,6 +9,7 @@ use dolmen_units::DiskId;
 
 use crate::answer::Answer;
 use crate::disks::declared_lost::abandon;
+use crate::disks::find::find_disk;
 use crate::disks::leaving::{
     check_that_it_may_leave, figures_of_removing, offer_of_spare, role_in_words, steps_of_removing,
     undo_of_removing,
@@ -166,7 +167,7 @@ pub(crate) async fn remove_with(
     engine.retire_disk(pool, &disk, spare).await?;
     // Whatever the pool had made of it by itself, a person wants it gone.
     pool.absences.take_back(disk.id());
-    engine.keep_history(pool).await;
+    engine.records.keep_history(pool).await;
     let mut change = made(plan, format!("{} is being {deed}", disk.name()));
     change.job = Some(engine.start_draining(pool, disk).await);
     Ok(change)
@@ -182,8 +183,8 @@ impl Engine {
     ) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&name)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
-        self.check_job_room(&pool)?;
-        let disk = Self::find_disk(&pool, &what)?;
+        self.pool_jobs.check_job_room(&pool)?;
+        let disk = find_disk(&pool, &what)?;
         remove_with(&self, &pool, disk, what, SpareToCall::WhereNeeded, request.dry_run).await
     }
 
@@ -196,7 +197,7 @@ impl Engine {
     ) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&name)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
-        let disk = Self::find_disk(&pool, &what)?;
+        let disk = find_disk(&pool, &what)?;
         if !pool.spaces.pool().is_drained(&disk) {
             let message = format!("{} is not being removed; nothing was changed", disk.name());
             return Err(ErrorBody::new(ErrorCode::BadRequest, message)
@@ -253,16 +254,17 @@ impl Engine {
     ) -> dolmen_api::Job {
         let start = Start { kind: &DrainJob, subject: disk.name(), aim: Aim::Disk(disk.id()), again: None };
         let (engine, owner) = (Rc::clone(self), Rc::clone(pool));
-        self.start_job(pool, start, move |course| async move {
-            course.bytes_max.set(owner.bytes_on(&disk));
-            let result = engine.drain(&owner, &disk, &course.progress).await;
-            if !owner.spaces.pool().is_drained(&disk) {
-                engine.finish_widths(&owner).await;
-            }
-            engine.remember(&owner).await;
-            result
-        })
-        .await
+        self.pool_jobs
+            .start_job(pool, start, move |course| async move {
+                course.bytes_max.set(owner.bytes_on(&disk));
+                let result = engine.drain(&owner, &disk, &course.progress).await;
+                if !owner.spaces.pool().is_drained(&disk) {
+                    engine.finish_widths(&owner).await;
+                }
+                engine.records.remember(&owner).await;
+                result
+            })
+            .await
     }
 
     async fn drain(&self, owner: &OpenPool, disk: &Rc<Disk>, progress: &Progress) -> Answer<Outcome> {
@@ -306,7 +308,7 @@ impl Engine {
         if !pool.is_drained(disk) {
             return Ok(Outcome::Done(format!("{name} holds nothing any more, and stays a disk of the pool")));
         }
-        match self.evict(owner, disk, is_wanted).await? {
+        match self.devices.evict(owner, disk, is_wanted).await? {
             Some(notes) => Ok(Outcome::Done(left(&(notes + &excluded)))),
             None => stays(),
         }

@@ -112,13 +112,14 @@ impl Engine {
         let subject = format!("{} by {}", old.name(), new.name());
         let start = Start { kind: &ReplaceJob, subject, aim: Aim::Disk(new.id()), again: None };
         let (engine, owner) = (Rc::clone(self), Rc::clone(pool));
-        self.start_job(pool, start, move |course| async move {
-            course.bytes_max.set(owner.bytes_on(&old));
-            let result = engine.move_all(&owner, &old, &new, &course.progress).await;
-            engine.remember(&owner).await;
-            result
-        })
-        .await
+        self.pool_jobs
+            .start_job(pool, start, move |course| async move {
+                course.bytes_max.set(owner.bytes_on(&old));
+                let result = engine.move_all(&owner, &old, &new, &course.progress).await;
+                engine.records.remember(&owner).await;
+                result
+            })
+            .await
     }
 
     async fn move_all(
@@ -152,7 +153,7 @@ impl Engine {
         if !moved.map_err(|error| fault::space(&error))? {
             return Ok(put_off(owner, old, new));
         }
-        match self.evict(owner, old, is_wanted).await? {
+        match self.devices.evict(owner, old, is_wanted).await? {
             Some(notes) => {
                 Ok(Outcome::Done(format!("{} has taken the place of {name}{notes}{excluded}", new.name())))
             }

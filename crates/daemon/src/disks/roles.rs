@@ -9,6 +9,7 @@ use dolmen_pool::{Disk, Role};
 use dolmen_space::RemovalForecast;
 
 use crate::answer::Answer;
+use crate::disks::find::find_disk;
 use crate::disks::leaving::{
     check_that_it_fits, check_that_it_may_leave, offer_of_spare, role_in_words, steps_of_moving,
 };
@@ -30,7 +31,7 @@ impl Engine {
     ) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&name)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
-        let disk = Self::find_disk(&pool, &what)?;
+        let disk = find_disk(&pool, &what)?;
         let inner = pool.spaces.pool();
         inner.check_writable().map_err(|error| fault::pool(&error))?;
         let (before, after) = (inner.role_of(&disk), role_of(request.role));
@@ -53,7 +54,7 @@ impl Engine {
         let undo = Undo::By(command_for(&name, &disk, before));
         let mut steps = Vec::new();
         if forecast.rows > 0 {
-            self.check_job_room(&pool)?;
+            self.pool_jobs.check_job_room(&pool)?;
             steps.push(steps_of_moving(&pool, &disk, &forecast));
         }
         steps.push(format!(

@@ -307,13 +307,13 @@ impl Engine {
             going_on.extend(jobs.iter().map(doing));
             to_do.extend(advice(&open, &jobs, now).await.into_iter().map(|one| one.text));
             to_do.extend(self.jobs.unfinished_of(open.id()).iter().filter_map(|job| to_resume(job)));
-            pools.push(self.view_pool(&open).await?);
-            spaces.extend(self.view_spaces(&open).await?);
+            pools.push(self.views.view_pool(&open).await?);
+            spaces.extend(self.views.view_spaces(&open).await?);
         }
         to_do.extend(
             self.pools.closed.borrow().values().map(|closed| to_open(&closed.remembered.name, &closed.cause)),
         );
-        pools.extend(self.view_closed());
+        pools.extend(self.views.view_closed());
         pools.sort_by(|a, b| a.name.cmp(&b.name));
         let besides = self.findings_besides();
         let of_these = besides.iter().map(|one| one.health).max().unwrap_or(Health::Healthy);

@@ -35,35 +35,7 @@ use crate::words::{clients_of, counted};
 /// What is said of jobs of a pool that was exported.
 const EXPORTED: &str = "its pool was exported; what the pool needs goes on where it is opened next";
 
-/// Paths of disks, and those of them that may be overwritten, as the engine calls them.
-pub(crate) struct NamedDisks {
-    pub(crate) paths: Vec<PathBuf>,
-    pub(crate) overwrite: Vec<String>,
-}
-
-impl NamedDisks {
-    pub(crate) fn steps(&self, verb: &str) -> Vec<String> {
-        let step = |path: &PathBuf| {
-            let name = path.display().to_string();
-            let loss = if self.overwrite.contains(&name) { ", destroying what it holds" } else { "" };
-            format!("{verb} {name}{loss}")
-        };
-        self.paths.iter().map(step).collect()
-    }
-}
-
 impl Engine {
-    pub(crate) fn named_disks(&self, disks: &[String], destroy: &[String]) -> Answer<NamedDisks> {
-        if let Some(stranger) = destroy.iter().find(|name| !disks.contains(name)) {
-            let message =
-                format!("{stranger} may be destroyed, but is not among the disks named; nothing was changed");
-            return Err(ErrorBody::new(ErrorCode::BadRequest, message).on(stranger.as_str()));
-        }
-        let paths = disks.iter().map(|path| self.canonical(path)).collect::<Answer<Vec<_>>>()?;
-        let overwrite = destroy.iter().map(|path| self.canonical(path)).collect::<Answer<Vec<_>>>()?;
-        Ok(NamedDisks { paths, overwrite: overwrite.iter().map(|path| path.display().to_string()).collect() })
-    }
-
     pub(crate) async fn create_pool(self: Rc<Self>, request: CreatePool) -> Answer<Change> {
         let _changes = self.pools.changes.take().await;
         self.pools.check_running()?;
@@ -78,9 +50,9 @@ impl Engine {
             .map_err(|error| error.on(name.as_str()))?;
         let Domains { numbers, named } = Domains::of(&request.enclosures, None)?;
         let fault_domains = if numbers.is_empty() { request.fault_domains } else { numbers };
-        let disks = self.named_disks(&request.disks, &request.destroy)?;
+        let disks = self.devices.named_disks(&request.disks, &request.destroy)?;
         let id = PoolId(self.seams.entropy.next_id());
-        let devices = self.open_all(&disks.paths, id)?;
+        let devices = self.devices.open_all(&disks.paths, id)?;
         let checked = check_devices(&self.seams, &devices, &disks.overwrite).await;
         let extents = checked.map_err(|error| fault::create(&error))?;
         let domain = |slot: u16| fault_domains.get(usize::from(slot)).copied().unwrap_or(0);
@@ -107,7 +79,7 @@ impl Engine {
             }
         };
         let pool = self.adopt(opened, ImportMode::Write, Clients::Ended).await?;
-        self.remember(&pool).await;
+        self.records.remember(&pool).await;
         let mut change = made(plan, format!("pool {name} is made of {}", disks_of(devices.len())));
         if !named.is_empty()
             && let Err(error) = pool.spaces.pool().name_domains(&named).await
@@ -117,7 +89,7 @@ impl Engine {
                  `dolmen disk set {name} DISK --enclosure NAME` says them again"
             ));
         }
-        change.pool = Some(self.view_pool(&pool).await?);
+        change.pool = Some(self.views.view_pool(&pool).await?);
         Ok(change)
     }
 
@@ -161,17 +133,17 @@ impl Engine {
     pub(crate) async fn pools(self: Rc<Self>) -> Answer<dolmen_api::Pools> {
         let mut pools = Vec::new();
         for pool in self.pools.open_pools() {
-            pools.push(self.view_pool(&pool).await?);
+            pools.push(self.views.view_pool(&pool).await?);
         }
-        pools.extend(self.view_closed());
+        pools.extend(self.views.view_closed());
         pools.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(dolmen_api::Pools { schema: SCHEMA, pools })
     }
 
     pub(crate) async fn show_pool(self: Rc<Self>, name: String) -> Answer<PoolDocument> {
-        let closed = self.view_closed().into_iter().find(|pool| pool.name == name);
+        let closed = self.views.view_closed().into_iter().find(|pool| pool.name == name);
         let pool = match (self.pools.pool(&name), closed) {
-            (Ok(pool), _) => self.view_pool(&pool).await?,
+            (Ok(pool), _) => self.views.view_pool(&pool).await?,
             (Err(_), Some(closed)) => closed,
             (Err(error), None) => return Err(error),
         };
@@ -260,7 +232,7 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, format!("pool {name} would be exported")));
         }
-        let remembered = self.remembered(&pool);
+        let remembered = self.records.remembered(&pool);
         self.retire(&pool);
         let exported = match pool.mode {
             ImportMode::Read => pool.spaces.close().await,
@@ -312,7 +284,7 @@ impl Engine {
             ));
         }
         // Before the first label goes: half a pool is nobody's wish, so the next daemon ends what this one begins.
-        let mut leaving = self.remembered(&pool);
+        let mut leaving = self.records.remembered(&pool);
         leaving.is_being_destroyed = true;
         // Absent ones keep their labels, whoever ends it.
         leaving.paths =
@@ -402,9 +374,9 @@ impl Engine {
     pub(crate) async fn add_disks(self: Rc<Self>, name: String, request: AddDisks) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&name)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
-        let disks = self.named_disks(&request.disks, &request.destroy)?;
-        let devices = self.open_all(&disks.paths, pool.id())?;
-        let extents = self.check_for(&pool, &devices, &disks.overwrite).await?;
+        let disks = self.devices.named_disks(&request.disks, &request.destroy)?;
+        let devices = self.devices.open_all(&disks.paths, pool.id())?;
+        let extents = self.devices.check_for(&pool, &devices, &disks.overwrite).await?;
         let mut offers = pool.offers();
         let before = usual_room(&offers);
         let next = pool.spaces.pool().disks().iter().map(|disk| disk.slot().0 + 1).max().unwrap_or(0);
@@ -443,7 +415,7 @@ impl Engine {
         }
         for (index, device) in devices.into_iter().enumerate() {
             let added = pool.spaces.add_in(device, &disks.overwrite, domains.number(index)).await;
-            self.remember(&pool).await;
+            self.records.remember(&pool).await;
             let disk = added.map_err(|error| but_stays(fault::space(&error), &disks.paths, index))?;
             if request.spare {
                 let set = pool.spaces.pool().set_role(&disk, Some(Role::Spare)).await;
@@ -462,7 +434,7 @@ impl Engine {
         let mut change = made(plan, format!("{} {were} added to pool {name}", disks_of(extents.len())));
         change.warnings.extend(tended.err().map(|error| error.to_string()));
         self.rebalance_after(&pool, wider, &following, &mut change).await;
-        change.pool = Some(self.view_pool(&pool).await?);
+        change.pool = Some(self.views.view_pool(&pool).await?);
         Ok(change)
     }
 
@@ -531,7 +503,7 @@ impl Engine {
         if is_nothing {
             let nothing = format!("no disk of pool {name} had errors that nobody has acknowledged");
             let Some(restored) = restored else { return Ok(planned(plan, nothing)) };
-            self.keep_history(&pool).await;
+            self.records.keep_history(&pool).await;
             return Ok(made(plan, format!("of pool {name}, {restored}")));
         }
         let seen = unseen.iter().map(|(disk, _)| (disk.id(), disk.counters()));
@@ -545,7 +517,7 @@ impl Engine {
         let mut message = format!("of pool {name} are acknowledged: {reported}{stay}");
         message.extend(restored.iter().map(|restored| format!("; {restored}")));
         let mut change = made(plan, message);
-        let recorded = self.record_history(&pool).await;
+        let recorded = self.records.record_history(&pool).await;
         change.warnings.extend(
             recorded
                 .err()
@@ -556,7 +528,7 @@ impl Engine {
 
     pub(crate) async fn resync(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&name)?;
-        self.check_job_room(&pool)?;
+        self.pool_jobs.check_job_room(&pool)?;
         let stale = pool.spaces.stale_rows().await.map_err(|error| fault::space(&error))?.len();
         let rows = counted(stale, "row", "rows");
         let plan = pool.plan(Undo::NotNeeded, vec![format!("bring {rows} up to date")]);

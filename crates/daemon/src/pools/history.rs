@@ -14,8 +14,8 @@ use std::rc::Rc;
 use dolmen_space::{DataLossEvent, DataLossKind, Space};
 use dolmen_units::{BLOCK_BYTES, Bytes};
 
-use crate::engine::Engine;
 use crate::open_pool::OpenPool;
+use crate::records::Records;
 use crate::state::{
     LABELS, LOOK_BYTES, PATH_BYTES_MAX, Recorded, RecordedDisk, RecordedRange, Slow, VERSION, add,
     is_unreadable,
@@ -144,7 +144,7 @@ impl OpenPool {
     }
 }
 
-impl Engine {
+impl Records {
     /// Takes over what is known of a pool that was just opened, and looks again at what was lost.
     pub(crate) async fn recall(&self, pool: &Rc<OpenPool>) {
         if let Some(recorded) = self.histories.read(pool.id()).await {

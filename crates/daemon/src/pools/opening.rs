@@ -185,7 +185,7 @@ impl Engine {
         if remembered.is_being_destroyed {
             return self.go_on_destroying(id, remembered).await;
         }
-        let found = self.look_at(&self.places(&remembered.paths)).await?;
+        let found = self.devices.look_at(&self.devices.places(&remembered.paths)).await?;
         let labels = found.pools.get(&id).map_or(&[][..], Vec::as_slice);
         if remembered.is_being_made && is_unmade(labels) {
             return self.abandon_creation(id, remembered, &paths_of(labels)).await;
@@ -200,11 +200,11 @@ impl Engine {
         if paths.is_empty() {
             let message = format!("none of the disks of pool {} is here", remembered.name);
             let mut error = ErrorBody::new(ErrorCode::NoSuchPool, message);
-            error.causes = self.on_spaces(remembered.paths.iter().map(PathBuf::as_path));
+            error.causes = self.devices.on_spaces(remembered.paths.iter().map(PathBuf::as_path));
             error.causes.extend(unusable(&found));
             return Err(error);
         }
-        for cause in self.on_spaces(remembered.paths.iter().map(PathBuf::as_path)) {
+        for cause in self.devices.on_spaces(remembered.paths.iter().map(PathBuf::as_path)) {
             tracing::warn!(pool = remembered.name, cause, "a disk of the pool is not opened");
         }
         check_not_released(labels, mode, &remembered.name)?;
@@ -221,14 +221,14 @@ impl Engine {
             )),
         })?;
         self.serve_again(&pool, &remembered.served);
-        self.remember(&pool).await;
+        self.records.remember(&pool).await;
         Ok(())
     }
 
     /// Wipes the labels that a daemon that ended while it made a pool has left: so nothing is in the way of making it.
     async fn abandon_creation(&self, id: PoolId, remembered: &Remembered, paths: &[PathBuf]) -> Answer<()> {
         let name = &remembered.name;
-        let (found, _) = self.take_members(id, name, paths, REOPEN_TIMEOUT).await?;
+        let (found, _) = self.devices.take_members(id, name, paths, REOPEN_TIMEOUT).await?;
         let labels = found.pools.get(&id).map_or(&[][..], Vec::as_slice);
         if is_unmade(labels) {
             self.unmake(id, labels).await;
@@ -239,12 +239,12 @@ impl Engine {
 
     /// Wipes what a daemon that ended in the middle of it has left of a pool's labels.
     async fn go_on_destroying(&self, id: PoolId, remembered: &Remembered) -> Answer<()> {
-        let found = self.look_at(&self.places(&remembered.paths)).await?;
+        let found = self.devices.look_at(&self.devices.places(&remembered.paths)).await?;
         let mut paths = paths_of(found.pools.get(&id).map_or(&[], Vec::as_slice));
         // What lies beside them was not named: a copy that somebody made before.
         paths.retain(|path| remembered.paths.contains(path));
         drop(found);
-        let (mut found, _) = self.take_members(id, &remembered.name, &paths, REOPEN_TIMEOUT).await?;
+        let (mut found, _) = self.devices.take_members(id, &remembered.name, &paths, REOPEN_TIMEOUT).await?;
         let candidates = found.pools.remove(&id).unwrap_or_default();
         let devices: Vec<_> = candidates.iter().map(|candidate| Rc::clone(&candidate.device)).collect();
         for warning in self.wipe_and_forget(id, &devices).await {
@@ -277,7 +277,7 @@ impl Engine {
         how: How,
     ) -> Answer<Rc<OpenPool>> {
         self.pools.check_pool_count(name)?;
-        let (mut found, refused) = self.take_members(id, name, paths, how.timeout).await?;
+        let (mut found, refused) = self.devices.take_members(id, name, paths, how.timeout).await?;
         let mut candidates = found.pools.remove(&id).unwrap_or_default();
         // An opening for writing writes labels of a new epoch, with the name that it has found.
         for (candidate, name) in candidates.iter_mut().zip(how.rename.iter().cycle()) {
@@ -314,11 +314,11 @@ impl Engine {
         let recovery = spaces.recovery();
         let pool = OpenPool::new(spaces, mode);
         let has_lost_labels = !without_labels(&pool).is_empty();
-        self.recall(&pool).await;
+        self.records.recall(&pool).await;
         pool.recall_bays().await;
         if has_lost_labels {
             // The labels that the opening has written do not say it any more.
-            self.keep_history(&pool).await;
+            self.records.keep_history(&pool).await;
         }
         tracing::info!(pool = pool.name(), epoch = %pool.spaces.pool().epoch(), ?recovery, "the pool is open");
         self.pools.open.borrow_mut().insert(pool.id(), Rc::clone(&pool));
@@ -339,57 +339,17 @@ impl Engine {
         Ok(pool)
     }
 
-    /// Records where the pool's disks are and what of it is served, so that the next daemon takes it up.
-    pub(crate) async fn remember(&self, pool: &OpenPool) {
-        if !self.pools.open.borrow().contains_key(&pool.id()) {
-            // It was given up while whoever calls this was at it.
-            return;
-        }
-        if let Err(error) = self.try_remember(pool).await {
-            tracing::warn!(pool = pool.name(), %error, "the pool is open but not on record; import it by hand after a restart");
-        }
-        // It has the path of each disk: one that is away at the next start is called by it, and looked for there.
-        self.keep_history(pool).await;
-    }
-
-    pub(crate) async fn try_remember(&self, pool: &OpenPool) -> std::io::Result<()> {
-        self.ledger.put(pool.id(), &self.remembered(pool)).await
-    }
-
-    pub(crate) fn remembered(&self, pool: &OpenPool) -> Remembered {
-        let disks = pool.spaces.pool().disks();
-        // Where absent disks were stays a hint for as long as they are members: also a pool that has lost all of them, and
-        // stopped, is looked for there by the next daemon.
-        let names = disks.iter().map(|disk| PathBuf::from(disk.name()));
-        let mut paths: Vec<PathBuf> = names.filter(|path| path.is_absolute()).collect();
-        let known = self.pools.closed.borrow().get(&pool.id()).map(|closed| closed.remembered.paths.clone());
-        paths.extend(known.into_iter().flatten());
-        paths.sort();
-        paths.dedup();
-        let mut what = Remembered::new(pool.id(), &pool.name(), pool.mode, paths);
-        let served = self.nbd.list();
-        what.served = served
-            .iter()
-            .filter(|served| served.pool == pool.id())
-            .map(|served| ServedSpace {
-                space: served.space.id().0,
-                read_only: served.access == Access::ReadOnly,
-                network: served.network.borrow().clone(),
-            })
-            .collect();
-        what
-    }
-
     /// Opens a pool that a person names.
     pub(crate) async fn import_pool(self: Rc<Self>, request: ImportPool) -> Answer<Change> {
         let _changes = self.pools.changes.take().await;
         self.pools.check_running()?;
-        let mut hints = request.paths.iter().map(|path| self.canonical(path)).collect::<Answer<Vec<_>>>()?;
-        let named = self.places_named(&hints);
+        let mut hints =
+            request.paths.iter().map(|path| self.devices.canonical(path)).collect::<Answer<Vec<_>>>()?;
+        let named = self.devices.places_named(&hints);
         let asked = hints.clone();
         hints.extend(self.paths_on_record(request.pool.as_deref()));
         let passed_over = self.of_open_pools(&named);
-        let found = self.look_at(&self.places(&hints)).await?;
+        let found = self.devices.look_at(&self.devices.places(&hints)).await?;
         let (id, candidates) = self.choose(&request, &named, &found)?;
         let paths = paths_of(candidates);
         let left_out = unusable_at(&asked, &found);
@@ -428,7 +388,7 @@ impl Engine {
         let how = How { mode: request.mode, clients, timeout: IMPORT_TIMEOUT, rename };
         let pool = self.open_pool(id, &name, &paths, how).await?;
         self.serve_again(&pool, &served);
-        self.remember(&pool).await;
+        self.records.remember(&pool).await;
         self.take_up_waiting().await;
         let room = usual_room(&pool.offers());
         let plan = Figures::of_room(0, room).plan(undo, steps);
@@ -441,7 +401,7 @@ impl Engine {
                 "{away} of its {members} disks are not here; `dolmen` says what that means, and what to do"
             ));
         }
-        change.pool = Some(self.view_pool(&pool).await?);
+        change.pool = Some(self.views.view_pool(&pool).await?);
         Ok(change)
     }
 
@@ -496,7 +456,7 @@ impl Engine {
     fn of_open_pools(&self, named: &[PathBuf]) -> Vec<String> {
         let mut of_pools: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for path in named {
-            if let Some(pool) = self.pool_with(path) {
+            if let Some(pool) = self.devices.pool_with(path) {
                 of_pools.entry(pool).or_default().push(path.display().to_string());
             }
         }

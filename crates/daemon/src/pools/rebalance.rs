@@ -77,7 +77,7 @@ impl Engine {
     pub(crate) async fn rebalance(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&name)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
-        self.check_job_room(&pool)?;
+        self.pool_jobs.check_job_room(&pool)?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
         if let Some(entry) = self.rebalance_of(&pool) {
             return Err(is_at_it(&name, &entry));
@@ -119,7 +119,7 @@ impl Engine {
 
     /// Begins a rebalance behind a change that has added disks, unless one is there that fills them, too.
     pub(crate) async fn rebalance_after_adding(&self, pool: &Rc<OpenPool>, change: &mut Change) {
-        let job = match (self.rebalance_of(pool), self.check_job_room(pool)) {
+        let job = match (self.rebalance_of(pool), self.pool_jobs.check_job_room(pool)) {
             (Some(entry), _) => {
                 if entry.is_paused() {
                     change.warnings.push(format!(
@@ -155,7 +155,9 @@ impl Engine {
         let owner = Rc::clone(pool);
         let subject = format!("pool {}", pool.name());
         let start = Start { kind: &RebalanceJob, subject, aim: Aim::Pool, again };
-        self.start_job(pool, start, move |course| async move { even_out(&owner, &course).await }).await
+        self.pool_jobs
+            .start_job(pool, start, move |course| async move { even_out(&owner, &course).await })
+            .await
     }
 }
 

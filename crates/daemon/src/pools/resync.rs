@@ -102,7 +102,8 @@ impl Engine {
         let spaces = Rc::clone(&pool.spaces);
         let subject = format!("pool {}", pool.name());
         let start = Start { kind: &ResyncJob, subject, aim: Aim::Pool, again: None };
-        self.start_job(pool, start, move |course| async move { bring_up_to_date(&spaces, &course).await })
+        self.pool_jobs
+            .start_job(pool, start, move |course| async move { bring_up_to_date(&spaces, &course).await })
             .await
     }
 }

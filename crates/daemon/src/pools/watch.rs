@@ -83,7 +83,7 @@ pub(crate) async fn watch(engine: Weak<Engine>, pool: Weak<OpenPool>, clock: Rc<
         }
         engine.look_for_absent(&pool).await;
         pool.tend_slow_disks(clock.now());
-        engine.keep_history(&pool).await;
+        engine.records.keep_history(&pool).await;
         engine.tend_trash(&pool).await;
         let attachments = pool.spaces.pool().attachments();
         if attachments != attached {

@@ -69,7 +69,10 @@ impl Engine {
         for space in pool.spaces.list() {
             let is_width = space.layout_before() == Some(space.spec().layout());
             let is_left = is_width && self.conversions_of(pool, &space).next().is_none();
-            if is_left && !self.is_widening_stopped(pool, &space) && self.check_job_room(pool).is_ok() {
+            if is_left
+                && !self.is_widening_stopped(pool, &space)
+                && self.pool_jobs.check_job_room(pool).is_ok()
+            {
                 self.start_conversion(pool, &space, None, None).await;
             }
         }
@@ -96,7 +99,7 @@ impl Engine {
     ) {
         for widening in widenings {
             let (space, name) = (&widening.space, widening.name(&pool.name()));
-            let begun = match self.check_job_room(pool) {
+            let begun = match self.pool_jobs.check_job_room(pool) {
                 Ok(()) => {
                     let begun = pool.spaces.begin_conversion(space, space.spec().layout()).await;
                     begun.map_err(|error| in_one_line(&error))

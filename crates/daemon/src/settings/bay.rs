@@ -7,6 +7,7 @@ use dolmen_pool::Disk;
 use dolmen_units::DiskId;
 
 use crate::answer::Answer;
+use crate::disks::find_disk;
 use crate::engine::Engine;
 use crate::fault;
 use crate::open_pool::OpenPool;
@@ -48,7 +49,7 @@ impl Engine {
     ) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&name)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
-        let disk = Self::find_disk(&pool, &what)?;
+        let disk = find_disk(&pool, &what)?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
         let bay = request.bay.trim();
         check(bay).map_err(|error| error.on(what.as_str()))?;

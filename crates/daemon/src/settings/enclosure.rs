@@ -9,6 +9,7 @@ use dolmen_units::Name;
 
 use crate::advice::Advice;
 use crate::answer::Answer;
+use crate::disks::find_disk;
 use crate::engine::Engine;
 use crate::fault;
 use crate::finding::found;
@@ -82,7 +83,7 @@ impl Engine {
     ) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&name)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
-        let disk = Self::find_disk(&pool, &what)?;
+        let disk = find_disk(&pool, &what)?;
         let inner = pool.spaces.pool();
         inner.check_writable().map_err(|error| fault::pool(&error))?;
         let wanted = request.name.as_deref().map(enclosure_name).transpose()?;

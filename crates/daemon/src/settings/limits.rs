@@ -93,7 +93,7 @@ impl Engine {
         }
         pool.spaces.set_limits(&space, after).await.map_err(refused)?;
         let mut change = made(plan, format!("{name} has {} now", in_words(after)));
-        change.space = Some(self.view_space(&pool, &space).await?);
+        change.space = Some(self.views.view_space(&pool, &space).await?);
         Ok(change)
     }
 }

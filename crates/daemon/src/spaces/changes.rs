@@ -204,27 +204,27 @@ impl Engine {
         let space = pool.spaces.create(spec).await.map_err(|error| pool.lacks_room(&error))?;
         let mut change = made(plan, format!("space {} is made", full_name(&pool, &space)));
         change.warnings.extend(warning);
-        change.space = Some(self.view_space(&pool, &space).await?);
+        change.space = Some(self.views.view_space(&pool, &space).await?);
         Ok(change)
     }
 
     pub(crate) async fn all_spaces(self: Rc<Self>) -> Answer<dolmen_api::Spaces> {
         let mut spaces = Vec::new();
         for pool in self.pools.open_pools() {
-            spaces.extend(self.view_spaces(&pool).await?);
+            spaces.extend(self.views.view_spaces(&pool).await?);
         }
         Ok(dolmen_api::Spaces { schema: SCHEMA, spaces })
     }
 
     pub(crate) async fn spaces(self: Rc<Self>, pool: String) -> Answer<dolmen_api::Spaces> {
         let pool = self.pools.pool(&pool)?;
-        Ok(dolmen_api::Spaces { schema: SCHEMA, spaces: self.view_spaces(&pool).await? })
+        Ok(dolmen_api::Spaces { schema: SCHEMA, spaces: self.views.view_spaces(&pool).await? })
     }
 
     pub(crate) async fn show_space(self: Rc<Self>, pool: String, space: String) -> Answer<SpaceDocument> {
         let pool = self.pools.pool(&pool)?;
         let space = pool.space(&space)?;
-        Ok(SpaceDocument { schema: SCHEMA, space: self.view_space(&pool, &space).await? })
+        Ok(SpaceDocument { schema: SCHEMA, space: self.views.view_space(&pool, &space).await? })
     }
 
     pub(crate) async fn resize_space(
@@ -265,7 +265,7 @@ impl Engine {
         let resized = self.transports_resized(&pool, &space).await;
         let mut change = made(plan, format!("{name} has {after} now"));
         change.warnings.extend(warning.into_iter().chain(resized));
-        change.space = Some(self.view_space(&pool, &space).await?);
+        change.space = Some(self.views.view_space(&pool, &space).await?);
         Ok(change)
     }
 
@@ -319,7 +319,7 @@ impl Engine {
         }
         pool.spaces.rename(&space, name.clone()).await.map_err(|error| fault::space(&error))?;
         let mut change = made(plan, format!("{old} is called {name} now"));
-        change.space = Some(self.view_space(&pool, &space).await?);
+        change.space = Some(self.views.view_space(&pool, &space).await?);
         Ok(change)
     }
 
@@ -406,7 +406,7 @@ impl Engine {
         let mut change = if is_new || before != wanted {
             served.network.replace(wanted);
             // On record before anybody is told, so that clients find it again after a restart.
-            if let Err(error) = self.try_remember(&pool).await {
+            if let Err(error) = self.records.try_remember(&pool).await {
                 served.network.replace(before);
                 if is_new {
                     self.nbd.remove(&name);
@@ -425,7 +425,7 @@ impl Engine {
             (is_read_only && !request.read_only)
                 .then(|| format!("it takes no writes, because pool {} is open read-only", pool.name())),
         );
-        change.export = Some(self.view_export(&served));
+        change.export = Some(self.views.view_export(&served));
         Ok(change)
     }
 
@@ -460,7 +460,7 @@ impl Engine {
         }
         self.nbd.remove(&served.name);
         self.close_unused_listeners();
-        self.remember(&pool).await;
+        self.records.remember(&pool).await;
         Ok(made(plan, format!("{name} is served no more")))
     }
 }

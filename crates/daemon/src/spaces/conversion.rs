@@ -101,7 +101,7 @@ impl Engine {
         let _exclusive = self.pools.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = full_name(&pool, &space);
-        self.check_job_room(&pool)?;
+        self.pool_jobs.check_job_room(&pool)?;
         if let Some(entry) = self.conversion_of(&pool, &space) {
             return Err(is_at_it(&name, &entry));
         }
@@ -128,7 +128,7 @@ impl Engine {
         let job = self.start_conversion(&pool, &space, wanted.provisioning, None).await;
         let mut change = made(plan, format!("{name} becomes {words}, job {}", job.id));
         change.job = Some(job);
-        change.space = Some(self.view_space(&pool, &space).await?);
+        change.space = Some(self.views.view_space(&pool, &space).await?);
         Ok(change)
     }
 
@@ -176,10 +176,11 @@ impl Engine {
         let subject = format!("space {} to {words}", full_name(pool, space));
         let aim = Aim::Space { id: space.id(), provisioning };
         let start = Start { kind: &ConvertJob, subject, aim, again };
-        self.start_job(pool, start, move |course: Rc<Course>| async move {
-            convert(&owner, &converted, provisioning, &course).await
-        })
-        .await
+        self.pool_jobs
+            .start_job(pool, start, move |course: Rc<Course>| async move {
+                convert(&owner, &converted, provisioning, &course).await
+            })
+            .await
     }
 
     /// How a conversion that is stopped goes on.

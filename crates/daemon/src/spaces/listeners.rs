@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use dolmen_api::{ErrorBody, ErrorCode, NetworkExport, TlsFiles};
+use dolmen_api::{ErrorBody, ErrorCode, TlsFiles};
 use dolmen_block_io::sync::Notify;
 use dolmen_block_io::{sleep, within};
 use dolmen_block_linux::{Inbox, Listener, Socket};
@@ -23,8 +23,8 @@ use dolmen_nbd::Entrance;
 use crate::answer::Answer;
 use crate::engine::Engine;
 use crate::exports::{
-    Arrival, Client, Keys, NbdServer, Network, OpenListener, Order, Origin, Served, Stamps, Visitor, Watched,
-    load, report_end,
+    Arrival, Client, Keys, NbdServer, Network, OpenListener, Order, Origin, Stamps, Visitor, Watched, load,
+    report_end,
 };
 
 /// How often a listener that cannot be opened is tried again.
@@ -307,30 +307,6 @@ impl Engine {
             let _ = within(self.seams.clock.as_ref(), limit, ended).await;
         }
     }
-
-    /// The listener of a space, as people see it.
-    pub(crate) fn view_network(&self, served: &Served) -> Option<NetworkExport> {
-        let network = served.network.borrow();
-        let network = network.as_ref()?;
-        let at = network.listen;
-        let is_tls = network.tls.is_some();
-        let scheme = if is_tls { "nbds" } else { "nbd" };
-        let host = if at.ip().is_unspecified() { host_name() } else { None };
-        let authority = host.map_or_else(|| at.to_string(), |host| format!("{host}:{}", at.port()));
-        Some(NetworkExport {
-            listen: at.to_string(),
-            uri: format!("{scheme}://{authority}/{}", served.name),
-            is_tls,
-            allow: network.allow.clone(),
-            problem: self.listeners.problems.borrow().get(&at).cloned(),
-        })
-    }
-}
-
-/// What others may call this machine.
-fn host_name() -> Option<String> {
-    let name = rustix::system::uname().nodename().to_str().ok()?.to_owned();
-    (!name.is_empty()).then_some(name)
 }
 
 /// Waits for the first of two.

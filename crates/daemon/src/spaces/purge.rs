@@ -93,7 +93,7 @@ impl Engine {
         let owner = Rc::clone(pool);
         let subject = what_is_purged(pool, &pool.spaces.condemned());
         let start = Start { kind: &PurgeJob, subject, aim: Aim::Pool, again: None };
-        self.start_job(pool, start, move |course| async move {
+        self.pool_jobs.start_job(pool, start, move |course| async move {
             let done = owner.spaces.purge(&course.progress).await.map_err(|error| fault::space(&error))?;
             let rows = counted(course.progress.done.get(), "row", "rows");
             if done {

@@ -319,7 +319,7 @@ impl Engine {
         if let Some(entry) = self.scrub_of(&pool) {
             return self.join_scrub(&name, &entry);
         }
-        self.check_job_room(&pool)?;
+        self.pool_jobs.check_job_room(&pool)?;
         let plan = pool.plan(
             Undo::NotNeeded,
             vec![format!("read and verify everything in pool {name}, and heal what can be healed")],
@@ -359,7 +359,7 @@ impl Engine {
                 counted(view.rows_total, "row", "rows")
             ),
         };
-        Ok(self.unchanged(
+        Ok(self.pool_jobs.unchanged(
             entry,
             format!("pool {name} is being scrubbed already, by job {id}, which this request joins{far}"),
         ))
@@ -382,7 +382,7 @@ impl Engine {
         let is_resumed = again.is_some();
         let subject = format!("pool {}", pool.name());
         let start = Start { kind: &ScrubJob, subject, aim: Aim::Pool, again };
-        let job = self.start_job(pool, start, move |course| async move {
+        let job = self.pool_jobs.start_job(pool, start, move |course| async move {
             scrub(&scrubbed, &course, if is_resumed { RESUMED } else { "" }).await
         });
         job.await

@@ -300,7 +300,7 @@ impl Engine {
         }
         pool.spaces.restore(&space, Some(name.clone())).await.map_err(taken)?;
         let mut change = made(plan, format!("space {old} is restored{called}"));
-        change.space = Some(self.view_space(&pool, &space).await?);
+        change.space = Some(self.views.view_space(&pool, &space).await?);
         Ok(change)
     }
 

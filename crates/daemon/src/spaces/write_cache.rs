@@ -205,7 +205,7 @@ impl Engine {
     ) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&pool)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
-        self.check_job_room(&pool)?;
+        self.pool_jobs.check_job_room(&pool)?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
         let caches = pool.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
         let cache = which(&pool.name(), &caches, request.survives)?;
@@ -249,15 +249,16 @@ impl Engine {
         let (spaces, name) = (Rc::clone(&pool.spaces), name_of(&pool.name(), survives));
         let aim = Aim::WriteCache { survives, size };
         let start = Start { kind: &WriteCacheJob, subject: name.clone(), aim, again };
-        self.start_job(pool, start, move |course| async move {
-            match spaces.resize_write_cache(survives, size, &course.progress).await {
-                Ok(changed) => Ok(Outcome::Done(format!("{name} has {} now", changed.after))),
-                Err(SpaceError::CalledOff { .. }) => {
-                    Ok(Outcome::CalledOff(format!("{name} keeps the size that it had")))
+        self.pool_jobs
+            .start_job(pool, start, move |course| async move {
+                match spaces.resize_write_cache(survives, size, &course.progress).await {
+                    Ok(changed) => Ok(Outcome::Done(format!("{name} has {} now", changed.after))),
+                    Err(SpaceError::CalledOff { .. }) => {
+                        Ok(Outcome::CalledOff(format!("{name} keeps the size that it had")))
+                    }
+                    Err(error) => Err(fault::space(&error)),
                 }
-                Err(error) => Err(fault::space(&error)),
-            }
-        })
-        .await
+            })
+            .await
     }
 }
