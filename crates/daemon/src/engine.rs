@@ -14,14 +14,17 @@ use dolmen_pool::Arbiter;
 
 use crate::api::Reports;
 use crate::attach::Transports;
+use crate::attaching::{KernelTransports, SpaceAttachments};
 use crate::base::Base;
 use crate::config::Config;
 use crate::disks::Devices;
-use crate::exports::{Listeners, NbdServer};
+use crate::exports::NbdServer;
 use crate::jobs::Jobs;
 use crate::open_pools::OpenPools;
 use crate::pool_jobs::PoolJobs;
 use crate::records::Records;
+use crate::settings::Settings;
+use crate::spaces::{Conversions, Deletions, NetworkListeners, Purges, Scrubs, SpaceChanges, WriteCaches};
 use crate::state::{Events, Histories, Ledger, Locates, Members, TrashAges};
 use crate::views::Views;
 
@@ -39,20 +42,39 @@ pub(crate) struct Engine {
     pub(crate) trash_ages: Rc<TrashAges>,
     pub(crate) members: Rc<Members>,
     pub(crate) nbd: Rc<NbdServer>,
-    pub(crate) listeners: Rc<Listeners>,
     pub(crate) transports: Rc<Transports>,
     pub(crate) locates: Rc<Locates>,
     pub(crate) records: Rc<Records>,
     pub(crate) pool_jobs: Rc<PoolJobs>,
     pub(crate) views: Rc<Views>,
-    pub(crate) devices: Rc<Devices>,
-    pub(crate) reports: Rc<Reports>,
     pub(crate) began: Instant,
+    pub(crate) devices: Rc<Devices>,
+    pub(crate) settings: Rc<Settings>,
+    pub(crate) kernel: Rc<KernelTransports>,
+    pub(crate) attachments: Rc<SpaceAttachments>,
+    pub(crate) network: Rc<NetworkListeners>,
+    pub(crate) purges: Rc<Purges>,
+    pub(crate) spaces: Rc<SpaceChanges>,
+    pub(crate) deletions: Rc<Deletions>,
+    pub(crate) scrubs: Rc<Scrubs>,
+    pub(crate) write_caches: Rc<WriteCaches>,
+    pub(crate) conversions: Rc<Conversions>,
+    pub(crate) reports: Rc<Reports>,
 }
 
 impl Engine {
     pub(crate) fn new(base: Base) -> Rc<Self> {
         let devices = Rc::new(Devices::new(&base));
+        let settings = Rc::new(Settings::new(&base));
+        let kernel = Rc::new(KernelTransports::new(&base));
+        let attachments = Rc::new(SpaceAttachments::new(&base, &kernel));
+        let network = Rc::new(NetworkListeners::new(&base));
+        let purges = Rc::new(Purges::new(&base));
+        let spaces = Rc::new(SpaceChanges::new(&base, &attachments, &network));
+        let deletions = Rc::new(Deletions::new(&base, &purges, &spaces));
+        let scrubs = Rc::new(Scrubs::new(&base));
+        let write_caches = Rc::new(WriteCaches::new(&base));
+        let conversions = Rc::new(Conversions::new(&base));
         let reports = Rc::new(Reports::new(&base));
         let Base {
             handle,
@@ -67,13 +89,13 @@ impl Engine {
             trash_ages,
             members,
             nbd,
-            listeners,
             transports,
             locates,
             records,
             pool_jobs,
             views,
             began,
+            ..
         } = base;
         Rc::new(Self {
             handle,
@@ -88,7 +110,6 @@ impl Engine {
             trash_ages,
             members,
             nbd,
-            listeners,
             transports,
             locates,
             records,
@@ -96,6 +117,16 @@ impl Engine {
             views,
             began,
             devices,
+            settings,
+            kernel,
+            attachments,
+            network,
+            purges,
+            spaces,
+            deletions,
+            scrubs,
+            write_caches,
+            conversions,
             reports,
         })
     }

@@ -197,7 +197,7 @@ fn handler(id: VerbId) -> MethodRouter<App> {
         StopDaemon: ending(|engine, [], request| engine.shutdown(request));
 
         ListDevices: question(async |engine, [], _| engine.devices.devices().await);
-        ListAttachments: question(|engine, [], _| engine.attachments());
+        ListAttachments: question(async |engine, [], _| engine.attachments.attachments().await);
         ListExports: question(async |engine, [], _| engine.reports.exports().await);
 
         ListPools: question(|engine, [], _| engine.pools());
@@ -207,16 +207,16 @@ fn handler(id: VerbId) -> MethodRouter<App> {
         ShowRoom: question(async |engine, [pool], _| engine.reports.df(pool).await);
         ExportPool: change(|engine, [pool], request| engine.export_pool(pool, request));
         DestroyPool: change(|engine, [pool], request| engine.destroy_pool(pool, request));
-        ScrubPool: change(|engine, [pool], request| engine.scrub(pool, request));
+        ScrubPool: change(async |engine, [pool], request| engine.scrubs.scrub(pool, request).await);
         ResyncPool: change(|engine, [pool], request| engine.resync(pool, request));
         RebalancePool: change(|engine, [pool], request| engine.rebalance(pool, request));
         CancelRebalance: change(|engine, [pool], request| engine.cancel_rebalance(pool, request));
         AcknowledgeErrors: change(|engine, [pool], request| engine.acknowledge(pool, request));
-        ResizeWriteCache: change(|engine, [pool], request| engine.resize_write_cache(pool, request));
-        DrainWriteCache: change(|engine, [pool], request| engine.drain_write_cache(pool, request));
+        ResizeWriteCache: change(async |engine, [pool], request| engine.write_caches.resize_write_cache(pool, request).await);
+        DrainWriteCache: change(async |engine, [pool], request| engine.write_caches.drain_write_cache(pool, request).await);
         SetRepairAfter: change(|engine, [pool], request| engine.set_repair_after(pool, request));
-        SetKeepRoom: change(|engine, [pool], request| engine.set_keep_room(pool, request));
-        SetAlertAt: change(|engine, [pool], request| engine.set_alert_at(pool, request));
+        SetKeepRoom: change(async |engine, [pool], request| engine.settings.set_keep_room(pool, request).await);
+        SetAlertAt: change(async |engine, [pool], request| engine.settings.set_alert_at(pool, request).await);
 
         ListDisks: question(|engine, [pool], _| engine.disks(pool));
         AddDisks: change(|engine, [pool], request| engine.add_disks(pool, request));
@@ -227,30 +227,30 @@ fn handler(id: VerbId) -> MethodRouter<App> {
         OnlineDisk: change(|engine, [pool, disk], request| engine.online_disk(pool, disk, request));
         OfflineDisk: change(|engine, [pool, disk], request| engine.offline_disk(pool, disk, request));
         LocateDisk: change(|engine, [pool, disk], request| engine.locate_disk(pool, disk, request));
-        SetDisk: change(|engine, [pool, disk], request| engine.set_disk(pool, disk, request));
+        SetDisk: change(async |engine, [pool, disk], request| engine.settings.set_disk(pool, disk, request).await);
         SetDiskRole: change(|engine, [pool, disk], request| engine.set_disk_role(pool, disk, request));
-        SetEnclosure: change(|engine, [pool, disk], request| engine.set_enclosure(pool, disk, request));
+        SetEnclosure: change(async |engine, [pool, disk], request| engine.settings.set_enclosure(pool, disk, request).await);
         ForgetDisk: change(|engine, [pool, disk], request| engine.forget_disk(pool, disk, request));
 
-        ListAllSpaces: question(|engine, [], _| engine.all_spaces());
-        ListSpaces: question(|engine, [pool], _| engine.spaces(pool));
-        ShowSpace: question(|engine, [pool, space], _| engine.show_space(pool, space));
-        CreateSpace: change(|engine, [pool], request| engine.create_space(pool, request));
-        ResizeSpace: change(|engine, [pool, space], request| engine.resize_space(pool, space, request));
-        ConvertSpace: change(|engine, [pool, space], request| engine.convert_space(pool, space, request));
-        RenameSpace: change(|engine, [pool, space], request| engine.rename_space(pool, space, request));
-        SetLimits: change(|engine, [pool, space], request| engine.set_limits(pool, space, request));
-        SetReserve: change(|engine, [pool, space], request| engine.set_reserve(pool, space, request));
-        DeleteSpace: change(|engine, [pool, space], request| engine.delete_space(pool, space, request));
-        AttachSpace: change(|engine, [pool, space], request| engine.attach_space(pool, space, request));
-        DetachSpace: change(|engine, [pool, space], request| engine.detach_space(pool, space, request));
-        ServeSpace: change(|engine, [pool, space], request| engine.serve_space(pool, space, request));
-        UnserveSpace: change(|engine, [pool, space], request| engine.unserve_space(pool, space, request));
+        ListAllSpaces: question(async |engine, [], _| engine.spaces.all_spaces().await);
+        ListSpaces: question(async |engine, [pool], _| engine.spaces.spaces(pool).await);
+        ShowSpace: question(async |engine, [pool, space], _| engine.spaces.show_space(pool, space).await);
+        CreateSpace: change(async |engine, [pool], request| engine.spaces.create_space(pool, request).await);
+        ResizeSpace: change(async |engine, [pool, space], request| engine.spaces.resize_space(pool, space, request).await);
+        ConvertSpace: change(async |engine, [pool, space], request| engine.conversions.convert_space(pool, space, request).await);
+        RenameSpace: change(async |engine, [pool, space], request| engine.spaces.rename_space(pool, space, request).await);
+        SetLimits: change(async |engine, [pool, space], request| engine.settings.set_limits(pool, space, request).await);
+        SetReserve: change(async |engine, [pool, space], request| engine.settings.set_reserve(pool, space, request).await);
+        DeleteSpace: change(async |engine, [pool, space], request| engine.deletions.delete_space(pool, space, request).await);
+        AttachSpace: change(async |engine, [pool, space], request| engine.attachments.attach_space(pool, space, request).await);
+        DetachSpace: change(async |engine, [pool, space], request| engine.attachments.detach_space(pool, space, request).await);
+        ServeSpace: change(async |engine, [pool, space], request| engine.spaces.serve_space(pool, space, request).await);
+        UnserveSpace: change(async |engine, [pool, space], request| engine.spaces.unserve_space(pool, space, request).await);
 
-        ListAllTrash: question(|engine, [], _| engine.all_trash());
-        ListTrash: question(|engine, [pool], _| engine.trash(pool));
-        RestoreSpace: change(|engine, [pool, space], request| engine.restore_space(pool, space, request));
-        PurgeTrash: change(|engine, [pool], request| engine.purge_trash(pool, request));
+        ListAllTrash: question(async |engine, [], _| engine.deletions.all_trash().await);
+        ListTrash: question(async |engine, [pool], _| engine.deletions.trash(pool).await);
+        RestoreSpace: change(async |engine, [pool, space], request| engine.deletions.restore_space(pool, space, request).await);
+        PurgeTrash: change(async |engine, [pool], request| engine.deletions.purge_trash(pool, request).await);
 
         ListJobs: question(|engine, [], _| engine.jobs());
         ShowJob: question(|engine, [job], _| async move { engine.job(number_of_job(&job)?).await });

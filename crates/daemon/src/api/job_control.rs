@@ -69,7 +69,7 @@ impl Engine {
             self.resync_if_needed(pool).await;
         }
         self.go_on_draining(pool).await;
-        self.purge_if_needed(pool).await;
+        self.purges.purge_if_needed(pool).await;
         self.go_on_with_asked(pool).await;
         if pool.spaces.drains().is_empty() {
             self.finish_widths(pool).await;

@@ -26,8 +26,8 @@ impl Engine {
         kernel: Inbox<Asked>,
         arrivals: Inbox<Arrival>,
     ) {
-        self.seams.spawner.spawn("kernel", Box::pin(Rc::clone(&self).serve_kernel(kernel)));
-        self.seams.spawner.spawn("arrivals", Box::pin(Rc::clone(&self).serve_arrivals(arrivals)));
+        self.seams.spawner.spawn("kernel", Box::pin(Rc::clone(&self.kernel).serve_kernel(kernel)));
+        self.seams.spawner.spawn("arrivals", Box::pin(Rc::clone(&self.network).serve_arrivals(arrivals)));
         let starting = Rc::clone(&self);
         let started = Rc::new((Cell::new(false), Notify::new()));
         let ring = Rc::clone(&started);

@@ -16,8 +16,8 @@ impl Engine {
         let _changes = self.pools.changes.take().await;
         self.pools.check_running()?;
         let leave = if request.hand_over { Leave::ForTheNext } else { Leave::Nothing };
-        self.check_nothing_used(leave).await?;
-        self.check_all_flushable(leave).await?;
+        self.attachments.check_nothing_used(leave).await?;
+        self.attachments.check_all_flushable(leave).await?;
         let pools = self.pools.open_pools();
         let mut steps = vec!["finish what clients have asked for".to_owned()];
         let served = self.nbd.list();
@@ -56,8 +56,8 @@ impl Engine {
         let mut change = made(plan, "the daemon has closed its pools and ends");
         change.warnings.extend(waits);
         self.nbd.server().stop().await;
-        self.end_listeners().await;
-        change.warnings.extend(self.let_go_of_attachments(leave).await);
+        self.network.end_listeners().await;
+        change.warnings.extend(self.attachments.let_go_of_attachments(leave).await);
         for pool in pools {
             let _exclusive = pool.mutex.take().await;
             // A job that was under way goes on with the next daemon; closing does not wait for it.

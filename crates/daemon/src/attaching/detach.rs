@@ -5,8 +5,6 @@
 //! while somebody uses the device. What can be written is written first, and the kernel gets errors for the rest, so that
 //! ending the device waits for nothing.
 
-use std::rc::Rc;
-
 use dolmen_api::{Change, DetachSpace, ErrorBody, ErrorCode, Plan};
 use dolmen_pool::PoolState;
 use dolmen_space::Space;
@@ -14,8 +12,7 @@ use dolmen_units::{BLOCK_BYTES, Bytes};
 
 use crate::answer::Answer;
 use crate::attach::Shown;
-use crate::attaching::attach::{Leave, detach_fault, refusal};
-use crate::engine::Engine;
+use crate::attaching::attach::{Leave, SpaceAttachments, detach_fault, refusal};
 use crate::fault;
 use crate::health::{absent_names, to_attach_absent};
 use crate::open_pool::{OpenPool, key_of};
@@ -43,9 +40,9 @@ impl Obstacle {
     }
 }
 
-impl Engine {
+impl SpaceAttachments {
     pub(crate) async fn detach_space(
-        self: Rc<Self>,
+        &self,
         pool: String,
         space: String,
         request: DetachSpace,

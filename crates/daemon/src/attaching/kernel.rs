@@ -10,10 +10,10 @@ use dolmen_attach::{Fault, SpaceKey};
 use dolmen_block_linux::Inbox;
 
 use crate::attach::{Asked, Job, WorkerIndex, WorkerPool, ZEROS_BYTES, carry_out};
-use crate::engine::Engine;
+use crate::attaching::transports::KernelTransports;
 use crate::open_pool::key_of;
 
-impl Engine {
+impl KernelTransports {
     /// Answers the kernel's requests until nobody is left who could make one.
     pub(crate) async fn serve_kernel(self: Rc<Self>, mut inbox: Inbox<Asked>) {
         let zeros: Rc<[u8]> = vec![0; ZEROS_BYTES].into();

@@ -287,7 +287,7 @@ impl Engine {
         if has_lost_labels {
             // Its new labels do not say it any more.
             self.records.keep_history(&pool).await;
-            let scrub = self.verify_all(&pool).await;
+            let scrub = self.scrubs.verify_all(&pool).await;
             change.warnings.push(format!(
                 "{}: something else was written over that, and perhaps over what else is on the disk; all of pool {name} is \
                  verified {}",

@@ -352,9 +352,9 @@ impl Engine {
             );
             findings.push(warn(FindingCode::AttachmentEnded, name, text));
         }
-        let listeners = self.listener_problems().into_iter();
+        let listeners = self.network.listener_problems().into_iter();
         findings.extend(listeners.map(|(at, text)| warn(FindingCode::ListenerClosed, at, text)));
-        let certificates = self.certificate_warnings().into_iter();
+        let certificates = self.network.certificate_warnings().into_iter();
         findings.extend(certificates.map(|(at, text)| warn(FindingCode::CertificateTrouble, at, text)));
         findings
     }

@@ -160,7 +160,7 @@ impl Engine {
                 users.push(format!("space {} has {}", served.name, clients_of(clients)));
             }
         }
-        users.extend(self.attached_of(pool).await?);
+        users.extend(self.attachments.attached_of(pool).await?);
         for job in self.jobs.of_pool(pool.id(), self.seams.clock.now()) {
             users.push(format!("job {} works on {}", job.id, job.subject));
         }
@@ -174,7 +174,7 @@ impl Engine {
         let mut hint =
             "detach and disconnect them, wait for the jobs or pause them, then try again".to_owned();
         for attached in self.transports.of_pool(pool.id()) {
-            hint.push_str(&format!("; {}", self.to_detach(pool, &attached)));
+            hint.push_str(&format!("; {}", self.attachments.to_detach(pool, &attached)));
         }
         Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(hint))
     }
@@ -209,7 +209,7 @@ impl Engine {
         for served in self.nbd.list().iter().filter(|served| served.pool == pool.id()) {
             self.nbd.remove(&served.name);
         }
-        self.close_unused_listeners();
+        self.network.close_unused_listeners();
         self.pools.open.borrow_mut().remove(&pool.id());
     }
 

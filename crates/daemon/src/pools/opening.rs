@@ -127,9 +127,9 @@ impl Engine {
             }
         }
         self.end_jobs_of_lost_pools().await;
-        self.take_up_attached().await;
-        self.keep_taking_up();
-        self.keep_putting_back();
+        self.kernel.take_up_attached().await;
+        self.kernel.keep_taking_up();
+        self.kernel.keep_putting_back();
         // Clients that were cut off when the last daemon ended come back, and find everything as it was.
         self.listen();
     }
@@ -141,7 +141,7 @@ impl Engine {
         match Listener::bind_unix(&self.handle, &path) {
             Ok(listener) => {
                 let listening = NbdServer::listen(self.nbd.server(), listener, self.seams.clone());
-                self.keep_listeners_open();
+                self.network.keep_listeners_open();
                 self.seams.spawner.spawn("nbd listener", Box::pin(listening));
                 self.keep_socket(path);
             }
@@ -331,7 +331,7 @@ impl Engine {
         if mode != ImportMode::Read {
             self.go_on_with_jobs(&pool).await;
             if has_lost_labels {
-                self.verify_all(&pool).await;
+                self.scrubs.verify_all(&pool).await;
             }
             let watching = watch(Rc::downgrade(self), Rc::downgrade(&pool), Rc::clone(&self.seams.clock));
             self.seams.spawner.spawn("watch", Box::pin(watching));
@@ -389,7 +389,7 @@ impl Engine {
         let pool = self.open_pool(id, &name, &paths, how).await?;
         self.serve_again(&pool, &served);
         self.records.remember(&pool).await;
-        self.take_up_waiting().await;
+        self.kernel.take_up_waiting().await;
         let room = usual_room(&pool.offers());
         let plan = Figures::of_room(0, room).plan(undo, steps);
         let mut change = made(plan, format!("pool {name} is open{}", for_what(request.mode)));

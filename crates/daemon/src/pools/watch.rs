@@ -84,7 +84,7 @@ pub(crate) async fn watch(engine: Weak<Engine>, pool: Weak<OpenPool>, clock: Rc<
         engine.look_for_absent(&pool).await;
         pool.tend_slow_disks(clock.now());
         engine.records.keep_history(&pool).await;
-        engine.tend_trash(&pool).await;
+        engine.deletions.tend_trash(&pool).await;
         let attachments = pool.spaces.pool().attachments();
         if attachments != attached {
             (attached, pauses) = (attachments, Pauses::none());
@@ -114,7 +114,7 @@ impl Engine {
         if is_at_it() || pool.is_closing.get() || self.pools.is_stopping.get() {
             return;
         }
-        let put_off = self.conversion_put_off(pool);
+        let put_off = self.conversions.conversion_put_off(pool);
         let is_converting = put_off.is_some() || self.jobs.is_at_work(pool.id(), &ConvertJob);
         for (is_left, pause) in [
             (needs.is_stale || needs.is_replacing, &mut pauses.repair),
@@ -142,7 +142,7 @@ impl Engine {
             && pauses.conversion.is_over(now)
         {
             pauses.conversion.grow(now);
-            self.go_on_converting(pool, &entry).await;
+            self.conversions.go_on_converting(pool, &entry).await;
         }
     }
 

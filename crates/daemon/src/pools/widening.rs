@@ -68,12 +68,12 @@ impl Engine {
     pub(crate) async fn finish_widths(&self, pool: &Rc<OpenPool>) {
         for space in pool.spaces.list() {
             let is_width = space.layout_before() == Some(space.spec().layout());
-            let is_left = is_width && self.conversions_of(pool, &space).next().is_none();
+            let is_left = is_width && self.conversions.conversions_of(pool, &space).next().is_none();
             if is_left
                 && !self.is_widening_stopped(pool, &space)
                 && self.pool_jobs.check_job_room(pool).is_ok()
             {
-                self.start_conversion(pool, &space, None, None).await;
+                self.conversions.start_conversion(pool, &space, None, None).await;
             }
         }
     }
@@ -108,7 +108,7 @@ impl Engine {
             };
             match begun {
                 Ok(()) => {
-                    let job = self.start_conversion(pool, space, None, None).await;
+                    let job = self.conversions.start_conversion(pool, space, None, None).await;
                     change.message.push_str(&format!("; job {} widens rows of {name}", job.id));
                     change.job.get_or_insert(job);
                 }

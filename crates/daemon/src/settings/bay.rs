@@ -8,10 +8,10 @@ use dolmen_units::DiskId;
 
 use crate::answer::Answer;
 use crate::disks::find_disk;
-use crate::engine::Engine;
 use crate::fault;
 use crate::open_pool::OpenPool;
 use crate::plan::{Undo, made, planned};
+use crate::settings::service::Settings;
 
 const _: () =
     assert!(SetDisk::BAY_BYTES_MAX == dolmen_pool::BAY_BYTES_MAX, "what is taken can be put on record");
@@ -39,14 +39,9 @@ impl OpenPool {
     }
 }
 
-impl Engine {
+impl Settings {
     /// Names the bay of a disk.
-    pub(crate) async fn set_disk(
-        self: Rc<Self>,
-        name: String,
-        what: String,
-        request: SetDisk,
-    ) -> Answer<Change> {
+    pub(crate) async fn set_disk(&self, name: String, what: String, request: SetDisk) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&name)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
         let disk = find_disk(&pool, &what)?;

@@ -10,11 +10,11 @@ use dolmen_units::Name;
 use crate::advice::Advice;
 use crate::answer::Answer;
 use crate::disks::find_disk;
-use crate::engine::Engine;
 use crate::fault;
 use crate::finding::found;
 use crate::open_pool::OpenPool;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
+use crate::settings::service::Settings;
 use crate::words::counted;
 
 /// Fault domains of disks that join, and names of those that are new.
@@ -73,10 +73,10 @@ pub(crate) fn check_count(enclosures: usize, numbers: usize, disks: usize) -> An
     Ok(())
 }
 
-impl Engine {
+impl Settings {
     /// Says what a disk is in.
     pub(crate) async fn set_enclosure(
-        self: Rc<Self>,
+        &self,
         name: String,
         what: String,
         request: SetEnclosure,

@@ -2,8 +2,6 @@
 //!
 //! A pool in which nothing thin can grow is not reported: that it is full was intended.
 
-use std::rc::Rc;
-
 use dolmen_api::{Change, ErrorBody, ErrorCode, Finding, FindingCode, Health, Object, SetAlertAt};
 use dolmen_placement::{Offer, Placer};
 use dolmen_pool::{DiskState, PoolState};
@@ -11,12 +9,12 @@ use dolmen_space::{Resiliency, SpaceSpec, slab_units};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
 
 use crate::answer::Answer;
-use crate::engine::Engine;
 use crate::fault;
 use crate::finding::found;
 use crate::jobs::seconds_now;
 use crate::open_pool::OpenPool;
 use crate::plan::{Undo, made, planned};
+use crate::settings::service::Settings;
 use crate::state::{DAYS_REPORTED, percent_used, reached};
 
 /// That a threshold is reached, and how far it is from it: a pool that comes and goes around one is reported with another each time.
@@ -87,9 +85,9 @@ impl OpenPool {
     }
 }
 
-impl Engine {
+impl Settings {
     /// Sets the percents of fullness at which a pool warns.
-    pub(crate) async fn set_alert_at(self: Rc<Self>, name: String, request: SetAlertAt) -> Answer<Change> {
+    pub(crate) async fn set_alert_at(&self, name: String, request: SetAlertAt) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&name)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
         let inner = pool.spaces.pool();

@@ -10,19 +10,19 @@ use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
 
 use crate::advice::Advice;
 use crate::answer::Answer;
-use crate::engine::Engine;
 use crate::fault;
 use crate::finding::found;
 use crate::open_pool::OpenPool;
 use crate::plan::{Figures, Undo, made, planned, repairable_for, usual_room};
+use crate::settings::service::Settings;
 use crate::words::counted;
 
 /// Disks of which each row is looked at before room is promised for the loss of one of them; of more, the fullest.
 const LOOKED_AT_MAX: usize = 24;
 
-impl Engine {
+impl Settings {
     /// Sets for how many lost disks a pool keeps room.
-    pub(crate) async fn set_keep_room(self: Rc<Self>, name: String, request: SetKeepRoom) -> Answer<Change> {
+    pub(crate) async fn set_keep_room(&self, name: String, request: SetKeepRoom) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&name)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
         let inner = pool.spaces.pool();

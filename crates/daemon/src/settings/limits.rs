@@ -1,15 +1,13 @@
 //! Limits of spaces: shown, and set while clients use them (docs/design/0017).
 
-use std::rc::Rc;
-
 use dolmen_api::{Change, SetLimits, SpaceLimits};
 use dolmen_space::Limits;
 use dolmen_units::Bytes;
 
 use crate::answer::Answer;
-use crate::engine::Engine;
 use crate::fault;
 use crate::plan::{Undo, made, planned};
+use crate::settings::service::Settings;
 
 /// As documents have them; nothing where there are none.
 pub(crate) fn view_limits(limits: Limits) -> Option<SpaceLimits> {
@@ -66,13 +64,8 @@ fn undo_of(name: &str, before: Limits, after: Limits) -> String {
     command
 }
 
-impl Engine {
-    pub(crate) async fn set_limits(
-        self: Rc<Self>,
-        pool: String,
-        space: String,
-        request: SetLimits,
-    ) -> Answer<Change> {
+impl Settings {
+    pub(crate) async fn set_limits(&self, pool: String, space: String, request: SetLimits) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&pool)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;

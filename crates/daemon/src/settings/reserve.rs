@@ -1,23 +1,21 @@
 //! Room that is reserved for thin spaces (docs/design/0024): set, and what is lacking of it told.
 
-use std::rc::Rc;
-
 use dolmen_api::{Change, Finding, FindingCode, Health, Object, SetReserve};
 use dolmen_space::{Space, SpaceSpec};
 use dolmen_units::Bytes;
 
 use crate::advice::Advice;
 use crate::answer::Answer;
-use crate::engine::Engine;
 use crate::fault;
 use crate::finding::found;
 use crate::open_pool::OpenPool;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
+use crate::settings::service::Settings;
 
-impl Engine {
+impl Settings {
     /// Reserves room for a space: so much of it can be written, however full its pool is.
     pub(crate) async fn set_reserve(
-        self: Rc<Self>,
+        &self,
         pool: String,
         space: String,
         request: SetReserve,

@@ -7,18 +7,24 @@ use dolmen_api::{
     Change, CreateSpace, ErrorBody, ErrorCode, Plan, RenameSpace, ResiliencyKind, ResizeSpace, SCHEMA,
     ServeSpace, Simple, SpaceDocument,
 };
+use dolmen_block_io::Seams;
 use dolmen_nbd::Access;
 use dolmen_pool::PoolState;
 use dolmen_space::{Integrity, Provisioning, Resiliency, Space, SpaceError, SpaceSpec};
 use dolmen_units::Bytes;
 
 use crate::answer::Answer;
-use crate::engine::Engine;
-use crate::exports::{Network, Served};
+use crate::attaching::SpaceAttachments;
+use crate::base::Base;
+use crate::exports::{NbdServer, Network, Served};
 use crate::fault;
 use crate::open_pool::{OpenPool, parse_name};
+use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
+use crate::records::Records;
 use crate::rooms::usable_now;
+use crate::spaces::listeners::NetworkListeners;
+use crate::views::Views;
 use crate::words::clients_of;
 
 /// What is done to a space that gets smaller.
@@ -160,8 +166,37 @@ fn in_whole_rows(spec: &SpaceSpec) -> String {
     }
 }
 
-impl Engine {
-    pub(crate) async fn create_space(self: Rc<Self>, pool: String, request: CreateSpace) -> Answer<Change> {
+/// Spaces: made, changed, and served.
+pub(crate) struct SpaceChanges {
+    pools: Rc<OpenPools>,
+    records: Rc<Records>,
+    views: Rc<Views>,
+    attachments: Rc<SpaceAttachments>,
+    network: Rc<NetworkListeners>,
+    seams: Seams,
+    nbd: Rc<NbdServer>,
+}
+
+impl SpaceChanges {
+    pub(crate) fn new(
+        base: &Base,
+        attachments: &Rc<SpaceAttachments>,
+        network: &Rc<NetworkListeners>,
+    ) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            records: Rc::clone(&base.records),
+            views: Rc::clone(&base.views),
+            attachments: Rc::clone(attachments),
+            network: Rc::clone(network),
+            seams: base.seams.clone(),
+            nbd: Rc::clone(&base.nbd),
+        }
+    }
+}
+
+impl SpaceChanges {
+    pub(crate) async fn create_space(&self, pool: String, request: CreateSpace) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&pool)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
         let spec = spec_of(&request)?;
@@ -208,7 +243,7 @@ impl Engine {
         Ok(change)
     }
 
-    pub(crate) async fn all_spaces(self: Rc<Self>) -> Answer<dolmen_api::Spaces> {
+    pub(crate) async fn all_spaces(&self) -> Answer<dolmen_api::Spaces> {
         let mut spaces = Vec::new();
         for pool in self.pools.open_pools() {
             spaces.extend(self.views.view_spaces(&pool).await?);
@@ -216,19 +251,19 @@ impl Engine {
         Ok(dolmen_api::Spaces { schema: SCHEMA, spaces })
     }
 
-    pub(crate) async fn spaces(self: Rc<Self>, pool: String) -> Answer<dolmen_api::Spaces> {
+    pub(crate) async fn spaces(&self, pool: String) -> Answer<dolmen_api::Spaces> {
         let pool = self.pools.pool(&pool)?;
         Ok(dolmen_api::Spaces { schema: SCHEMA, spaces: self.views.view_spaces(&pool).await? })
     }
 
-    pub(crate) async fn show_space(self: Rc<Self>, pool: String, space: String) -> Answer<SpaceDocument> {
+    pub(crate) async fn show_space(&self, pool: String, space: String) -> Answer<SpaceDocument> {
         let pool = self.pools.pool(&pool)?;
         let space = pool.space(&space)?;
         Ok(SpaceDocument { schema: SCHEMA, space: self.views.view_space(&pool, &space).await? })
     }
 
     pub(crate) async fn resize_space(
-        self: Rc<Self>,
+        &self,
         pool: String,
         space: String,
         request: ResizeSpace,
@@ -262,7 +297,7 @@ impl Engine {
             self.check_space_unused(&pool, &space, SHRUNK).await?;
         }
         pool.spaces.resize(&space, after).await.map_err(|error| pool.lacks_room(&error))?;
-        let resized = self.transports_resized(&pool, &space).await;
+        let resized = self.attachments.transports_resized(&pool, &space).await;
         let mut change = made(plan, format!("{name} has {after} now"));
         change.warnings.extend(warning.into_iter().chain(resized));
         change.space = Some(self.views.view_space(&pool, &space).await?);
@@ -275,7 +310,7 @@ impl Engine {
         let back = format!("dolmen space resize {name} {}", before.0);
         match after.cmp(&before) {
             Ordering::Equal => Undo::NotNeeded,
-            Ordering::Greater if self.attached_link(pool, space).is_some() => {
+            Ordering::Greater if self.attachments.attached_link(pool, space).is_some() => {
                 Undo::By(format!("dolmen space detach {name}, then {back}"))
             }
             Ordering::Less | Ordering::Greater => Undo::By(back),
@@ -296,7 +331,7 @@ impl Engine {
     }
 
     pub(crate) async fn rename_space(
-        self: Rc<Self>,
+        &self,
         pool: String,
         space: String,
         request: RenameSpace,
@@ -337,7 +372,7 @@ impl Engine {
             );
             return Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint("disconnect them first"));
         }
-        self.check_not_attached(pool, space, doing)
+        self.attachments.check_not_attached(pool, space, doing)
     }
 
     /// Refuses what ways in to the space would not survive.
@@ -354,7 +389,7 @@ impl Engine {
     }
 
     pub(crate) async fn serve_space(
-        self: Rc<Self>,
+        &self,
         pool: String,
         space: String,
         request: ServeSpace,
@@ -371,7 +406,7 @@ impl Engine {
         let keys = match &network {
             Some(network) => {
                 steps.push(format!("serve {name} on {}", network.listen));
-                self.check_listener(network).await?
+                self.network.check_listener(network).await?
             }
             None => None,
         };
@@ -380,7 +415,9 @@ impl Engine {
         if let Some(served) = &served {
             check_same(&name, served, access, network.as_ref())?;
         }
-        if let Some(link) = self.attached_link(&pool, &space).filter(|_| access == Access::ReadWrite) {
+        if let Some(link) =
+            self.attachments.attached_link(&pool, &space).filter(|_| access == Access::ReadWrite)
+        {
             return Err(two_sides(&name, &format!("attached as {}", link.display()))
                 .hint(format!("dolmen space detach {name}, or serve it with --read-only")));
         }
@@ -397,7 +434,7 @@ impl Engine {
             return Ok(change);
         }
         if let Some(network) = &network {
-            self.open_listener(network, keys)?;
+            self.network.open_listener(network, keys)?;
         }
         let is_new = served.is_none();
         let served = served.unwrap_or_else(|| self.nbd.add(name.clone(), &pool.spaces, &space, access));
@@ -411,7 +448,7 @@ impl Engine {
                 if is_new {
                     self.nbd.remove(&name);
                 }
-                self.close_unused_listeners();
+                self.network.close_unused_listeners();
                 let message =
                     format!("space {name} cannot be put on record as served: {error}; nothing was changed");
                 return Err(ErrorBody::new(ErrorCode::Io, message).on(name));
@@ -429,12 +466,7 @@ impl Engine {
         Ok(change)
     }
 
-    pub(crate) async fn unserve_space(
-        self: Rc<Self>,
-        pool: String,
-        space: String,
-        request: Simple,
-    ) -> Answer<Change> {
+    pub(crate) async fn unserve_space(&self, pool: String, space: String, request: Simple) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&pool)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
@@ -459,7 +491,7 @@ impl Engine {
             return Ok(planned(plan, format!("{name} would be served no more")));
         }
         self.nbd.remove(&served.name);
-        self.close_unused_listeners();
+        self.network.close_unused_listeners();
         self.records.remember(&pool).await;
         Ok(made(plan, format!("{name} is served no more")))
     }

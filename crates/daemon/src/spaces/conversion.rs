@@ -11,13 +11,17 @@ use dolmen_space::{
 use dolmen_units::Bytes;
 
 use crate::answer::Answer;
+use crate::base::Base;
 use crate::engine::Engine;
 use crate::fault;
 use crate::job::{Ending, Job, Standing};
-use crate::jobs::{Aim, Course, Entry, Kind, Outcome, Rank, Start, share};
+use crate::jobs::{Aim, Course, Entry, Jobs, Kind, Outcome, Rank, Start, share};
 use crate::open_pool::OpenPool;
+use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
+use crate::pool_jobs::PoolJobs;
 use crate::resiliency::resiliency_of;
+use crate::views::Views;
 use crate::words::counted;
 
 /// Moves the rows of a space to another layout.
@@ -63,12 +67,12 @@ impl Job for ConvertJob {
         entry: &'a Rc<Entry>,
     ) -> LocalFuture<'a, ()> {
         Box::pin(async move {
-            engine.go_on_converting(pool, entry).await;
+            engine.conversions.go_on_converting(pool, entry).await;
         })
     }
 
     fn ending(&self, engine: &Engine, entry: &Entry) -> Ending {
-        let undo = engine.undo_of_conversion(entry);
+        let undo = engine.conversions.undo_of_conversion(entry);
         Ending { step: "rows that were moved stay as they are, and so do the others", undo }
     }
 
@@ -89,10 +93,29 @@ struct ConversionRequest {
     provisioning: Option<Provisioning>,
 }
 
-impl Engine {
+/// Conversions of spaces.
+pub(crate) struct Conversions {
+    pools: Rc<OpenPools>,
+    pool_jobs: Rc<PoolJobs>,
+    views: Rc<Views>,
+    jobs: Rc<Jobs>,
+}
+
+impl Conversions {
+    pub(crate) fn new(base: &Base) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            pool_jobs: Rc::clone(&base.pool_jobs),
+            views: Rc::clone(&base.views),
+            jobs: Rc::clone(&base.jobs),
+        }
+    }
+}
+
+impl Conversions {
     /// Converts a space, or goes on with that, or turns it round.
     pub(crate) async fn convert_space(
-        self: Rc<Self>,
+        &self,
         pool: String,
         space: String,
         request: ConvertSpace,

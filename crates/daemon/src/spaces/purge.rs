@@ -3,15 +3,18 @@
 use std::rc::Rc;
 
 use dolmen_api::{Change, JobState, Simple};
+use dolmen_block_io::Seams;
 use dolmen_pool::{LocalFuture, PoolState};
 
 use crate::answer::Answer;
+use crate::base::Base;
 use crate::engine::Engine;
 use crate::fault;
 use crate::job::{Ending, Job, Standing};
-use crate::jobs::{Aim, Entry, Kind, Outcome, Rank, Start};
+use crate::jobs::{Aim, Entry, Jobs, Kind, Outcome, Rank, Start};
 use crate::open_pool::OpenPool;
 use crate::plan::Undo;
+use crate::pool_jobs::PoolJobs;
 use crate::spaces::trash::{to_go_on, what_is_purged};
 use crate::words::counted;
 
@@ -58,7 +61,7 @@ impl Job for PurgeJob {
         _entry: &'a Rc<Entry>,
     ) -> LocalFuture<'a, ()> {
         Box::pin(async move {
-            engine.purge_if_needed(pool).await;
+            engine.purges.purge_if_needed(pool).await;
         })
     }
 
@@ -81,7 +84,20 @@ impl Job for PurgeJob {
     }
 }
 
-impl Engine {
+/// Purges of deleted spaces.
+pub(crate) struct Purges {
+    pool_jobs: Rc<PoolJobs>,
+    seams: Seams,
+    jobs: Rc<Jobs>,
+}
+
+impl Purges {
+    pub(crate) fn new(base: &Base) -> Self {
+        Self { pool_jobs: Rc::clone(&base.pool_jobs), seams: base.seams.clone(), jobs: Rc::clone(&base.jobs) }
+    }
+}
+
+impl Purges {
     /// The job that gives back the room of all that is condemned; the one that is at it, or is paused, if there is one.
     pub(crate) async fn start_purge(&self, pool: &Rc<OpenPool>) -> dolmen_api::Job {
         let unfinished = self.jobs.unfinished_of(pool.id());

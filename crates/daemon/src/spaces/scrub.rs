@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, JobState, Simple};
+use dolmen_block_io::Seams;
 use dolmen_pool::{DamagedLabels, LocalFuture};
 use dolmen_space::{JobShare, Scrub, ScrubPlace, ScrubPosition, SpaceRange, Verification};
 use dolmen_units::{Bytes, Name, SpaceId};
@@ -14,15 +15,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::answer::Answer;
+use crate::base::Base;
 use crate::engine::Engine;
 use crate::fault;
 use crate::health::absent_names;
 use crate::job::{Ending, Job};
 use crate::jobs::{
-    Aim, Course, Entry, Kind, OWN_TEXT_MAX, Outcome, OwnState, Rank, Start, TEXT_BYTES_MAX, kept, share,
+    Aim, Course, Entry, Jobs, Kind, OWN_TEXT_MAX, Outcome, OwnState, Rank, Start, TEXT_BYTES_MAX, kept, share,
 };
 use crate::open_pool::OpenPool;
+use crate::open_pools::OpenPools;
 use crate::plan::{Undo, made, planned};
+use crate::pool_jobs::PoolJobs;
 use crate::words::counted;
 
 /// Ranges that a scrub names, of each kind.
@@ -88,11 +92,11 @@ impl Job for ScrubJob {
         entry: &'a Rc<Entry>,
     ) -> LocalFuture<'a, ()> {
         Box::pin(async move {
-            match engine.scrub_of(pool).filter(|other| other.id < entry.id) {
+            match engine.scrubs.scrub_of(pool).filter(|other| other.id < entry.id) {
                 Some(other) => {
                     entry.end(JobState::CalledOff, format!("job {} verifies the same", other.id));
                 }
-                None => drop(engine.start_scrub(pool, Some(Rc::clone(entry))).await),
+                None => drop(engine.scrubs.start_scrub(pool, Some(Rc::clone(entry))).await),
             }
         })
     }
@@ -312,9 +316,28 @@ impl ScrubFindings {
     }
 }
 
-impl Engine {
+/// Scrubs.
+pub(crate) struct Scrubs {
+    pools: Rc<OpenPools>,
+    pool_jobs: Rc<PoolJobs>,
+    seams: Seams,
+    jobs: Rc<Jobs>,
+}
+
+impl Scrubs {
+    pub(crate) fn new(base: &Base) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            pool_jobs: Rc::clone(&base.pool_jobs),
+            seams: base.seams.clone(),
+            jobs: Rc::clone(&base.jobs),
+        }
+    }
+}
+
+impl Scrubs {
     /// Begins a scrub of a pool, or joins the one that is under way.
-    pub(crate) async fn scrub(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
+    pub(crate) async fn scrub(&self, name: String, request: Simple) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&name)?;
         if let Some(entry) = self.scrub_of(&pool) {
             return self.join_scrub(&name, &entry);

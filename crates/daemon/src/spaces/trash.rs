@@ -10,19 +10,24 @@ use std::time::Duration;
 use dolmen_api::{
     Change, DeleteSpace, ErrorBody, ErrorCode, Job, PurgeTrash, RestoreSpace, SCHEMA, Trash, TrashedSpace,
 };
-use dolmen_block_io::within;
+use dolmen_block_io::{Seams, within};
 use dolmen_pool::{PoolError, PoolState};
 use dolmen_space::{Space, SpaceError};
 use dolmen_units::Bytes;
 
 use crate::answer::Answer;
-use crate::engine::Engine;
+use crate::base::Base;
+use crate::config::Config;
 use crate::fault;
-use crate::jobs::seconds_now;
+use crate::jobs::{Jobs, seconds_now};
 use crate::open_pool::{OpenPool, parse_name};
+use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, check_typed, made, planned, usual_room};
 use crate::resiliency::resiliency_of;
-use crate::spaces::changes::full_name;
+use crate::spaces::changes::{SpaceChanges, full_name};
+use crate::spaces::purge::Purges;
+use crate::state::TrashAges;
+use crate::views::Views;
 use crate::words::counted;
 
 /// How long an answer waits for the room of what is purged: that of a small space is there with it.
@@ -147,7 +152,34 @@ impl OpenPool {
     }
 }
 
-impl Engine {
+/// Deletion of spaces, their trash, and its end.
+pub(crate) struct Deletions {
+    pools: Rc<OpenPools>,
+    views: Rc<Views>,
+    purges: Rc<Purges>,
+    spaces: Rc<SpaceChanges>,
+    seams: Seams,
+    config: Rc<Config>,
+    jobs: Rc<Jobs>,
+    trash_ages: Rc<TrashAges>,
+}
+
+impl Deletions {
+    pub(crate) fn new(base: &Base, purges: &Rc<Purges>, spaces: &Rc<SpaceChanges>) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            views: Rc::clone(&base.views),
+            purges: Rc::clone(purges),
+            spaces: Rc::clone(spaces),
+            seams: base.seams.clone(),
+            config: Rc::clone(&base.config),
+            jobs: Rc::clone(&base.jobs),
+            trash_ages: Rc::clone(&base.trash_ages),
+        }
+    }
+}
+
+impl Deletions {
     async fn view_trash(&self, pool: &OpenPool) -> Answer<Vec<TrashedSpace>> {
         let mut spaces = Vec::new();
         for space in pool.spaces.discarded() {
@@ -172,12 +204,12 @@ impl Engine {
         Ok(spaces)
     }
 
-    pub(crate) async fn trash(self: Rc<Self>, pool: String) -> Answer<Trash> {
+    pub(crate) async fn trash(&self, pool: String) -> Answer<Trash> {
         let pool = self.pools.pool(&pool)?;
         Ok(Trash { schema: SCHEMA, spaces: self.view_trash(&pool).await?, now_s: seconds_now() })
     }
 
-    pub(crate) async fn all_trash(self: Rc<Self>) -> Answer<Trash> {
+    pub(crate) async fn all_trash(&self) -> Answer<Trash> {
         let mut spaces = Vec::new();
         for pool in self.pools.open_pools() {
             spaces.extend(self.view_trash(&pool).await?);
@@ -197,7 +229,7 @@ impl Engine {
     }
 
     pub(crate) async fn delete_space(
-        self: Rc<Self>,
+        &self,
         pool: String,
         space: String,
         request: DeleteSpace,
@@ -213,7 +245,7 @@ impl Engine {
                 typed.map(|typed| if typed == name { space.name().to_string() } else { typed.to_owned() });
             check_typed(typed.as_deref(), space.name().as_str(), "space")?;
         }
-        self.check_space_idle(&pool, &space, "deleted").await?;
+        self.spaces.check_space_idle(&pool, &space, "deleted").await?;
         match request.purge {
             true => self.delete_for_good(&pool, &space, request.dry_run).await,
             false => self.delete_into_trash(&pool, &space, request.dry_run).await,
@@ -258,14 +290,14 @@ impl Engine {
             return Ok(planned(plan, format!("space {name} would be deleted")));
         }
         pool.spaces.condemn(space).await.map_err(|error| fault::space(&error))?;
-        let job = self.start_purge(pool).await;
+        let job = self.purges.start_purge(pool).await;
         let mut change = made(plan, format!("space {name} is deleted"));
         self.wait_for_room(&mut change, job).await;
         Ok(change)
     }
 
     pub(crate) async fn restore_space(
-        self: Rc<Self>,
+        &self,
         pool: String,
         space: String,
         request: RestoreSpace,
@@ -304,7 +336,7 @@ impl Engine {
         Ok(change)
     }
 
-    pub(crate) async fn purge_trash(self: Rc<Self>, pool: String, request: PurgeTrash) -> Answer<Change> {
+    pub(crate) async fn purge_trash(&self, pool: String, request: PurgeTrash) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&pool)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
@@ -338,7 +370,7 @@ impl Engine {
         for space in &spaces {
             pool.spaces.condemn(space).await.map_err(|error| fault::space(&error))?;
         }
-        let job = self.start_purge(&pool).await;
+        let job = self.purges.start_purge(&pool).await;
         let mut change = made(plan, format!("{what} {} gone for good", is_or_are(purged)));
         self.wait_for_room(&mut change, job).await;
         Ok(change)
@@ -396,7 +428,7 @@ impl Engine {
             }
         }
         if count > 0 {
-            self.start_purge(pool).await;
+            self.purges.start_purge(pool).await;
         }
     }
 }

@@ -8,12 +8,15 @@ use dolmen_space::{SpaceError, WriteCache, WriteCacheDrain, WriteCacheResize};
 use dolmen_units::Bytes;
 
 use crate::answer::Answer;
+use crate::base::Base;
 use crate::engine::Engine;
 use crate::fault;
 use crate::job::{Ending, Job};
 use crate::jobs::{Aim, Entry, Kind, Outcome, Rank, Start};
 use crate::open_pool::OpenPool;
+use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
+use crate::pool_jobs::PoolJobs;
 
 pub(crate) fn view_write_cache(cache: &WriteCache) -> dolmen_api::WriteCache {
     dolmen_api::WriteCache {
@@ -139,7 +142,7 @@ impl Job for WriteCacheJob {
     ) -> LocalFuture<'a, ()> {
         Box::pin(async move {
             if let Aim::WriteCache { survives, size } = entry.aim {
-                engine.start_resizing(pool, (survives, size), Some(Rc::clone(entry))).await;
+                engine.write_caches.start_resizing(pool, (survives, size), Some(Rc::clone(entry))).await;
             }
         })
     }
@@ -158,12 +161,20 @@ impl Job for WriteCacheJob {
     }
 }
 
-impl Engine {
-    pub(crate) async fn drain_write_cache(
-        self: Rc<Self>,
-        pool: String,
-        request: DrainWriteCache,
-    ) -> Answer<Change> {
+/// Write caches of pools.
+pub(crate) struct WriteCaches {
+    pools: Rc<OpenPools>,
+    pool_jobs: Rc<PoolJobs>,
+}
+
+impl WriteCaches {
+    pub(crate) fn new(base: &Base) -> Self {
+        Self { pools: Rc::clone(&base.pools), pool_jobs: Rc::clone(&base.pool_jobs) }
+    }
+}
+
+impl WriteCaches {
+    pub(crate) async fn drain_write_cache(&self, pool: String, request: DrainWriteCache) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&pool)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
@@ -198,11 +209,7 @@ impl Engine {
         Ok(made(plan, format!("{name} is emptied {after_words}")))
     }
 
-    pub(crate) async fn resize_write_cache(
-        self: Rc<Self>,
-        pool: String,
-        request: ResizeWriteCache,
-    ) -> Answer<Change> {
+    pub(crate) async fn resize_write_cache(&self, pool: String, request: ResizeWriteCache) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&pool)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
         self.pool_jobs.check_job_room(&pool)?;
