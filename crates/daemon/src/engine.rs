@@ -1,133 +1,163 @@
-//! The engine's thread: owns the pools, and carries out what the other threads ask for.
+//! The services of the engine's thread, and the order in which they are made.
 //!
 //! Everything in here runs on one thread. Requests are tasks of their own, so a long one keeps no other waiting; what
 //! changes the set of pools takes [`OpenPools::changes`], what changes one pool takes that pool's mutex.
 //!
 //! Invariant: nothing here waits for the thread of the API, or for any client. Files of the daemon's own are written by
 //! the file worker's thread and awaited.
+//!
+//! Invariant: a service reaches those that its constructor names, and no other. Only requests and the start of the daemon reach
+//! the engine.
+//!
+//! [`OpenPools::changes`]: crate::open_pools::OpenPools::changes
 
 use std::rc::Rc;
 
-use dolmen_block_io::{Instant, Seams};
-use dolmen_block_linux::Handle;
-use dolmen_pool::Arbiter;
-
-use crate::api::Reports;
-use crate::attach::Transports;
+use crate::api::{EventWatch, Explainer, JobControl, Reports, Stopping};
 use crate::attaching::{KernelTransports, SpaceAttachments};
 use crate::base::Base;
-use crate::config::Config;
-use crate::disks::Devices;
-use crate::exports::NbdServer;
-use crate::jobs::Jobs;
-use crate::open_pools::OpenPools;
-use crate::pool_jobs::PoolJobs;
-use crate::records::Records;
+use crate::disks::{Devices, Drains, Locator, Membership, Rebuilds, Replacements};
+use crate::health::Diagnosis;
+use crate::job_table::{JobServices, JobWorkers};
+use crate::pools::{Opening, PoolChanges, PoolEnds, Rebalances, Resyncs, Tending, Widths};
 use crate::settings::Settings;
 use crate::spaces::{Conversions, Deletions, NetworkListeners, Purges, Scrubs, SpaceChanges, WriteCaches};
-use crate::state::{Events, Histories, Ledger, Locates, Members, TrashAges};
-use crate::views::Views;
 
-/// What the engine's thread owns.
-pub(crate) struct Engine {
-    pub(crate) handle: Handle,
-    pub(crate) seams: Seams,
-    pub(crate) config: Rc<Config>,
-    pub(crate) arbiter: Rc<dyn Arbiter>,
-    pub(crate) ledger: Rc<Ledger>,
-    pub(crate) histories: Rc<Histories>,
-    pub(crate) pools: Rc<OpenPools>,
-    pub(crate) jobs: Rc<Jobs>,
-    pub(crate) events: Rc<Events>,
-    pub(crate) trash_ages: Rc<TrashAges>,
-    pub(crate) members: Rc<Members>,
-    pub(crate) nbd: Rc<NbdServer>,
-    pub(crate) transports: Rc<Transports>,
-    pub(crate) locates: Rc<Locates>,
-    pub(crate) records: Rc<Records>,
-    pub(crate) pool_jobs: Rc<PoolJobs>,
-    pub(crate) views: Rc<Views>,
-    pub(crate) began: Instant,
-    pub(crate) devices: Rc<Devices>,
-    pub(crate) settings: Rc<Settings>,
+/// Services of spaces.
+pub(crate) struct SpaceServices {
     pub(crate) kernel: Rc<KernelTransports>,
     pub(crate) attachments: Rc<SpaceAttachments>,
     pub(crate) network: Rc<NetworkListeners>,
+    pub(crate) changes: Rc<SpaceChanges>,
     pub(crate) purges: Rc<Purges>,
-    pub(crate) spaces: Rc<SpaceChanges>,
     pub(crate) deletions: Rc<Deletions>,
     pub(crate) scrubs: Rc<Scrubs>,
-    pub(crate) write_caches: Rc<WriteCaches>,
     pub(crate) conversions: Rc<Conversions>,
+    pub(crate) write_caches: Rc<WriteCaches>,
+}
+
+impl SpaceServices {
+    fn new(base: &Base) -> Self {
+        let kernel = Rc::new(KernelTransports::new(base));
+        let attachments = Rc::new(SpaceAttachments::new(base, &kernel));
+        let network = Rc::new(NetworkListeners::new(base));
+        let changes = Rc::new(SpaceChanges::new(base, &attachments, &network));
+        let purges = Rc::new(Purges::new(base));
+        Self {
+            deletions: Rc::new(Deletions::new(base, &purges, &changes)),
+            scrubs: Rc::new(Scrubs::new(base)),
+            conversions: Rc::new(Conversions::new(base)),
+            write_caches: Rc::new(WriteCaches::new(base)),
+            kernel,
+            attachments,
+            network,
+            changes,
+            purges,
+        }
+    }
+}
+
+/// Services of disks, and of rows that follow them.
+pub(crate) struct DiskServices {
+    pub(crate) devices: Rc<Devices>,
+    pub(crate) widths: Rc<Widths>,
+    pub(crate) resyncs: Rc<Resyncs>,
+    pub(crate) rebalances: Rc<Rebalances>,
+    pub(crate) replacements: Rc<Replacements>,
+    pub(crate) drains: Rc<Drains>,
+    pub(crate) rebuilds: Rc<Rebuilds>,
+    pub(crate) membership: Rc<Membership>,
+    pub(crate) locator: Rc<Locator>,
+}
+
+impl DiskServices {
+    fn new(base: &Base, spaces: &SpaceServices) -> Self {
+        let devices = Rc::new(Devices::new(base));
+        let widths = Rc::new(Widths::new(base, &spaces.conversions));
+        let resyncs = Rc::new(Resyncs::new(base));
+        let replacements = Rc::new(Replacements::new(base, &devices));
+        let drains = Rc::new(Drains::new(base, &devices, &widths, &replacements));
+        let membership = Membership::new(base, &devices, &spaces.scrubs, &resyncs, &replacements, &drains);
+        Self {
+            rebalances: Rc::new(Rebalances::new(base)),
+            rebuilds: Rc::new(Rebuilds::new(base, &drains)),
+            membership: Rc::new(membership),
+            locator: Rc::new(Locator::new(base)),
+            devices,
+            widths,
+            resyncs,
+            replacements,
+            drains,
+        }
+    }
+}
+
+/// Services of whole pools.
+pub(crate) struct PoolServices {
+    pub(crate) settings: Rc<Settings>,
+    pub(crate) job_control: Rc<JobControl>,
+    pub(crate) ends: Rc<PoolEnds>,
+    pub(crate) opening: Rc<Opening>,
+    pub(crate) changes: Rc<PoolChanges>,
+}
+
+impl PoolServices {
+    fn new(base: &Base, spaces: &SpaceServices, disks: &DiskServices) -> Self {
+        let services = JobServices {
+            resyncs: Rc::clone(&disks.resyncs),
+            replacements: Rc::clone(&disks.replacements),
+            drains: Rc::clone(&disks.drains),
+            scrubs: Rc::clone(&spaces.scrubs),
+            write_caches: Rc::clone(&spaces.write_caches),
+            rebalances: Rc::clone(&disks.rebalances),
+            conversions: Rc::clone(&spaces.conversions),
+            purges: Rc::clone(&spaces.purges),
+            rebuilds: Rc::clone(&disks.rebuilds),
+            #[cfg(test)]
+            pool_jobs: Rc::clone(&base.pool_jobs),
+        };
+        let job_control = Rc::new(JobControl::new(base, &Rc::new(JobWorkers::new(&services))));
+        let (devices, widths) = (&disks.devices, &disks.widths);
+        let tending = Rc::new(Tending::new(base, &services, &spaces.deletions, widths, &job_control));
+        let ends = Rc::new(PoolEnds::new(base, &spaces.attachments, &spaces.network));
+        let opening =
+            Opening::new(base, devices, &spaces.kernel, &spaces.network, &job_control, &ends, &tending);
+        let opening = Rc::new(opening);
+        let changes =
+            PoolChanges::new(base, devices, widths, &disks.resyncs, &disks.rebalances, &ends, &opening);
+        Self { settings: Rc::new(Settings::new(base)), changes: Rc::new(changes), job_control, ends, opening }
+    }
+}
+
+/// The engine.
+pub(crate) struct Engine {
+    pub(crate) base: Base,
+    pub(crate) spaces: SpaceServices,
+    pub(crate) disks: DiskServices,
+    pub(crate) pools: PoolServices,
+    pub(crate) diagnosis: Rc<Diagnosis>,
     pub(crate) reports: Rc<Reports>,
+    pub(crate) events: Rc<EventWatch>,
+    pub(crate) explainer: Rc<Explainer>,
+    pub(crate) stopping: Rc<Stopping>,
 }
 
 impl Engine {
     pub(crate) fn new(base: Base) -> Rc<Self> {
-        let devices = Rc::new(Devices::new(&base));
-        let settings = Rc::new(Settings::new(&base));
-        let kernel = Rc::new(KernelTransports::new(&base));
-        let attachments = Rc::new(SpaceAttachments::new(&base, &kernel));
-        let network = Rc::new(NetworkListeners::new(&base));
-        let purges = Rc::new(Purges::new(&base));
-        let spaces = Rc::new(SpaceChanges::new(&base, &attachments, &network));
-        let deletions = Rc::new(Deletions::new(&base, &purges, &spaces));
-        let scrubs = Rc::new(Scrubs::new(&base));
-        let write_caches = Rc::new(WriteCaches::new(&base));
-        let conversions = Rc::new(Conversions::new(&base));
-        let reports = Rc::new(Reports::new(&base));
-        let Base {
-            handle,
-            seams,
-            config,
-            arbiter,
-            ledger,
-            histories,
-            pools,
-            jobs,
-            events,
-            trash_ages,
-            members,
-            nbd,
-            transports,
-            locates,
-            records,
-            pool_jobs,
-            views,
-            began,
-            ..
-        } = base;
+        let spaces = SpaceServices::new(&base);
+        let disks = DiskServices::new(&base, &spaces);
+        let pools = PoolServices::new(&base, &spaces, &disks);
+        let diagnosis = Rc::new(Diagnosis::new(&base, &spaces.network));
         Rc::new(Self {
-            handle,
-            seams,
-            config,
-            arbiter,
-            ledger,
-            histories,
-            pools,
-            jobs,
-            events,
-            trash_ages,
-            members,
-            nbd,
-            transports,
-            locates,
-            records,
-            pool_jobs,
-            views,
-            began,
-            devices,
-            settings,
-            kernel,
-            attachments,
-            network,
-            purges,
+            reports: Rc::new(Reports::new(&base)),
+            events: Rc::new(EventWatch::new(&base, &diagnosis)),
+            explainer: Rc::new(Explainer::new(&base)),
+            stopping: Rc::new(Stopping::new(&base, &spaces.attachments, &spaces.network)),
+            diagnosis,
+            base,
             spaces,
-            deletions,
-            scrubs,
-            write_caches,
-            conversions,
-            reports,
+            disks,
+            pools,
         })
     }
 }

@@ -233,10 +233,16 @@ fn engine_thread(config: Config, host: HostId, ready: &SyncSender<Result<Caller,
     let jobs = Rc::new(Jobs::new(job_files));
     let threaded = Threaded { transports, listeners, locates: Locates::new(locator), jobs };
     let engine = Engine::new(Base::new(handle, Rc::new(config), host, &file_worker, threaded));
-    let following = follow(Rc::downgrade(&engine), watch_worker, runtime.seams().clock);
+    let following = follow(
+        Rc::downgrade(&engine.base.records),
+        Rc::clone(&engine.base.members),
+        watch_worker,
+        runtime.seams().clock,
+    );
     runtime.seams().spawner.spawn("names", Box::pin(following));
-    let smartctl = engine.config.smartctl.clone();
-    let asking = follow_smart(Rc::downgrade(&engine.pools), smartctl, smart_worker, runtime.seams().clock);
+    let smartctl = engine.base.config.smartctl.clone();
+    let asking =
+        follow_smart(Rc::downgrade(&engine.base.pools), smartctl, smart_worker, runtime.seams().clock);
     runtime.seams().spawner.spawn("smart", Box::pin(asking));
     if ready.send(Ok(Caller::new(mailbox))).is_ok() {
         runtime.run(engine.serve(inbox, asked, arrivals));

@@ -2,11 +2,13 @@
 
 use std::future::Future;
 use std::rc::Rc;
+use std::time::Duration;
 
-use dolmen_api::{Change, ErrorBody, ErrorCode, Plan};
-use dolmen_block_io::Seams;
+use dolmen_api::{Change, ErrorBody, ErrorCode, JobState, Plan, Simple};
+use dolmen_block_io::{Seams, within};
 
 use crate::answer::Answer;
+use crate::job::{Ending, JobWorker};
 use crate::jobs::{Course, Entry, JobPool, Jobs, Outcome, Start};
 use crate::open_pool::OpenPool;
 use crate::open_pools::OpenPools;
@@ -66,4 +68,35 @@ impl PoolJobs {
         change.job = Some(entry.view(self.seams.clock.now()));
         change
     }
+
+    /// Ends a job that only somebody's request has begun.
+    pub(crate) async fn stop_asked(
+        &self,
+        worker: &dyn JobWorker,
+        entry: &Entry,
+        request: Simple,
+    ) -> Answer<Change> {
+        let what = entry.what();
+        let Ending { step, undo } = worker.ending(entry);
+        let plan = self.plan_of(entry, undo, vec![format!("end {what}; {step}")]);
+        if request.dry_run {
+            return Ok(planned(plan, format!("{what} would be called off")));
+        }
+        worker.note_stop(entry).await;
+        entry.stop("it was called off");
+        let limit = self.seams.clock.now() + TIMEOUT;
+        let _ = within(self.seams.clock.as_ref(), limit, entry.ends()).await;
+        self.jobs.keep().await;
+        let message = match entry.state() {
+            JobState::CalledOff => format!("{what} is called off"),
+            JobState::Done | JobState::Failed => format!("{what} ended before it could be called off"),
+            JobState::Waiting | JobState::Running | JobState::Paused => {
+                format!("{what} ends as soon as the rows that are under way are done")
+            }
+        };
+        Ok(self.stated(entry, plan, message))
+    }
 }
+
+/// How long an answer waits for what is under way of a job that is to pause or to end.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);

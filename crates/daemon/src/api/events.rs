@@ -12,34 +12,62 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_api::{ErrorBody, ErrorCode};
-use dolmen_block_io::sleep;
+use dolmen_block_io::{Seams, sleep};
 
 use crate::answer::Answer;
-use crate::engine::Engine;
-use crate::health::{findings_at_a_glance, not_open};
-use crate::jobs::kept;
+use crate::base::Base;
+use crate::exports::NbdServer;
+use crate::health::{Diagnosis, findings_at_a_glance, not_open};
+use crate::jobs::{Jobs, kept};
 use crate::open_pool::OpenPool;
-use crate::state::{ReportedDisk, ReportedPool, ReportedSpace};
+use crate::open_pools::OpenPools;
+use crate::state::{Events, ReportedDisk, ReportedPool, ReportedSpace};
+use crate::views::Views;
 
 /// The pause between two looks, at the least.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Looking takes no more than this part of the time: of a large pool with a disk that is away, rows are counted for it.
 const LOOK_PARTS: u32 = 20;
 
-impl Engine {
+/// Events of pools, looked for once a second.
+pub(crate) struct EventWatch {
+    pools: Rc<OpenPools>,
+    views: Rc<Views>,
+    diagnosis: Rc<Diagnosis>,
+    seams: Seams,
+    jobs: Rc<Jobs>,
+    events: Rc<Events>,
+    nbd: Rc<NbdServer>,
+}
+
+impl EventWatch {
+    pub(crate) fn new(base: &Base, diagnosis: &Rc<Diagnosis>) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            views: Rc::clone(&base.views),
+            diagnosis: Rc::clone(diagnosis),
+            seams: base.seams.clone(),
+            jobs: Rc::clone(&base.jobs),
+            events: Rc::clone(&base.events),
+            nbd: Rc::clone(&base.nbd),
+        }
+    }
+}
+
+impl EventWatch {
     /// Looks for what has happened for as long as the daemon runs.
     pub(crate) async fn follow_events(self: Rc<Self>) {
-        let (engine, clock) = (Rc::downgrade(&self), Rc::clone(&self.seams.clock));
+        let (service, clock) = (Rc::downgrade(&self), Rc::clone(&self.seams.clock));
         drop(self);
         let mut pause = LOOK_EVERY;
         loop {
             sleep(clock.as_ref(), pause).await;
-            let Some(engine) = engine.upgrade() else { return };
-            if engine.pools.is_stopping.get() {
+            let Some(service) = service.upgrade() else { return };
+            if service.pools.is_stopping.get() {
                 return;
             }
             let began = clock.now();
-            engine.look_for_events().await;
+            service.look_for_events().await;
             pause = (clock.now().since(began) * LOOK_PARTS).max(LOOK_EVERY);
         }
     }
@@ -58,7 +86,7 @@ impl Engine {
         let is_open = |id: &str| self.pools.open.borrow().keys().any(|pool| pool.to_string() == id);
         let is_closed = |id: &str| self.pools.closed.borrow().keys().any(|pool| pool.to_string() == id);
         self.events.report_unknown_pools(is_open, |id| is_open(id) || is_closed(id));
-        let mut findings = self.findings_besides();
+        let mut findings = self.diagnosis.findings_besides();
         findings.extend(self.pools.closed.borrow().values().map(not_open));
         self.events.see_besides(&findings);
         self.events.see_jobs(&self.jobs.on_record());
@@ -92,11 +120,7 @@ impl Engine {
         }
     }
 
-    pub(crate) async fn list_events(
-        self: Rc<Self>,
-        since: u64,
-        pool: Option<String>,
-    ) -> Answer<dolmen_api::Events> {
+    pub(crate) async fn list_events(&self, since: u64, pool: Option<String>) -> Answer<dolmen_api::Events> {
         let events = self.events.after(since, pool.as_deref());
         let is_known = |pool: &String| {
             let is_reported = !self.events.after(0, Some(pool)).events.is_empty();

@@ -1,23 +1,43 @@
 //! What people and restarts do with jobs: listed, paused, resumed, stopped, set, gone on with (docs/design/0011).
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, JobDocument, JobState, SCHEMA, SetJob, Simple};
-use dolmen_block_io::within;
+use dolmen_block_io::{Seams, within};
 
 use crate::answer::Answer;
-use crate::engine::Engine;
-use crate::job::{Ending, Job, Standing, ending};
-use crate::job_table::job_of;
-use crate::jobs::{Entry, seconds_now, share as job_share};
+use crate::base::Base;
+use crate::job::{Standing, ending};
+use crate::job_table::{JobWorkers, job_of};
+use crate::jobs::{Entry, Jobs, seconds_now, share as job_share};
 use crate::open_pool::OpenPool;
+use crate::open_pools::OpenPools;
 use crate::plan::{Undo, planned};
+use crate::pool_jobs::{PoolJobs, TIMEOUT};
+use crate::pools::RebalanceJob;
 
-/// How long an answer waits for what is under way of a job that is to pause or to end.
-const TIMEOUT: Duration = Duration::from_secs(2);
+/// Control of jobs, for users and after restarts.
+pub(crate) struct JobControl {
+    pools: Rc<OpenPools>,
+    pool_jobs: Rc<PoolJobs>,
+    seams: Seams,
+    jobs: Rc<Jobs>,
+    job_workers: Rc<JobWorkers>,
+}
 
-impl Engine {
+impl JobControl {
+    pub(crate) fn new(base: &Base, job_workers: &Rc<JobWorkers>) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            pool_jobs: Rc::clone(&base.pool_jobs),
+            seams: base.seams.clone(),
+            jobs: Rc::clone(&base.jobs),
+            job_workers: Rc::clone(job_workers),
+        }
+    }
+}
+
+impl JobControl {
     /// Takes over what the last daemon has left on record.
     pub(crate) async fn recall_jobs(&self) {
         self.jobs.recall().await;
@@ -61,23 +81,8 @@ impl Engine {
         }
     }
 
-    /// Goes on with what a pool has to do, and with what people had asked for, when it was opened.
-    pub(crate) async fn go_on_with_jobs(self: &Rc<Self>, pool: &Rc<OpenPool>) {
-        self.end_what_is_over(pool).await;
-        // A replacement brings up to date what it meets, which is everything that is here.
-        if !self.go_on_replacing(pool).await {
-            self.resync_if_needed(pool).await;
-        }
-        self.go_on_draining(pool).await;
-        self.purges.purge_if_needed(pool).await;
-        self.go_on_with_asked(pool).await;
-        if pool.spaces.drains().is_empty() {
-            self.finish_widths(pool).await;
-        }
-    }
-
     /// Goes on with jobs that only the record knows.
-    pub(crate) async fn go_on_with_asked(self: &Rc<Self>, pool: &Rc<OpenPool>) {
+    pub(crate) async fn go_on_with_asked(&self, pool: &Rc<OpenPool>) {
         for entry in self.jobs.unfinished_of(pool.id()) {
             if self.jobs.is_left(&entry) && !entry.is_paused() && !entry.kind.is_known_to_pool() {
                 self.take_up(pool, &entry).await;
@@ -86,19 +91,19 @@ impl Engine {
     }
 
     /// Goes on with a job for which nobody works, as its pool needs it.
-    async fn take_up(self: &Rc<Self>, pool: &Rc<OpenPool>, entry: &Rc<Entry>) {
-        if let Some(job) = job_of(&entry.kind.wire()) {
-            job.resume(self, pool, entry).await;
+    async fn take_up(&self, pool: &Rc<OpenPool>, entry: &Rc<Entry>) {
+        if let Some(worker) = self.job_workers.of(entry.kind) {
+            worker.resume(pool, entry).await;
         }
     }
 
-    pub(crate) async fn jobs(self: Rc<Self>) -> Answer<dolmen_api::Jobs> {
+    pub(crate) async fn jobs(&self) -> Answer<dolmen_api::Jobs> {
         self.end_all_that_is_over().await;
         let jobs = self.jobs.list(self.seams.clock.now());
         Ok(dolmen_api::Jobs { schema: SCHEMA, jobs, now_s: seconds_now() })
     }
 
-    pub(crate) async fn job(self: Rc<Self>, id: u64) -> Answer<JobDocument> {
+    pub(crate) async fn job(&self, id: u64) -> Answer<JobDocument> {
         self.end_all_that_is_over().await;
         let entry = self.pool_jobs.find_job(&id.to_string())?;
         Ok(JobDocument { schema: SCHEMA, job: entry.view(self.seams.clock.now()), now_s: seconds_now() })
@@ -121,7 +126,7 @@ impl Engine {
     }
 
     /// Has a job stand until it is resumed, also over restarts.
-    pub(crate) async fn pause_job(self: Rc<Self>, id: String, request: Simple) -> Answer<Change> {
+    pub(crate) async fn pause_job(&self, id: String, request: Simple) -> Answer<Change> {
         let entry = self.job_to_change(&id).await?;
         let what = entry.what();
         if entry.is_paused() {
@@ -164,7 +169,7 @@ impl Engine {
     }
 
     /// Lets a job that was paused go on.
-    pub(crate) async fn resume_job(self: Rc<Self>, id: String, request: Simple) -> Answer<Change> {
+    pub(crate) async fn resume_job(&self, id: String, request: Simple) -> Answer<Change> {
         let entry = self.job_to_change(&id).await?;
         let what = entry.what();
         if !entry.is_paused() {
@@ -195,7 +200,7 @@ impl Engine {
     }
 
     /// Sets how a job shares the disks of its pool with clients, also over restarts.
-    pub(crate) async fn set_job(self: Rc<Self>, id: String, request: SetJob) -> Answer<Change> {
+    pub(crate) async fn set_job(&self, id: String, request: SetJob) -> Answer<Change> {
         let entry = self.job_to_change(&id).await?;
         let (what, before) = (entry.what(), entry.job_share());
         let after = job_share::asked_for(&request, before).map_err(|error| error.on(id.as_str()))?;
@@ -221,7 +226,7 @@ impl Engine {
     }
 
     /// Ends a job before it is done, as far as its kind can be.
-    pub(crate) async fn stop_job(self: Rc<Self>, id: String, request: Simple) -> Answer<Change> {
+    pub(crate) async fn stop_job(&self, id: String, request: Simple) -> Answer<Change> {
         if let Ok(entry) = self.pool_jobs.find_job(&id)
             && (entry.state() == JobState::CalledOff || (!entry.has_ended() && entry.is_to_stop()))
         {
@@ -229,32 +234,22 @@ impl Engine {
             return Ok(self.pool_jobs.unchanged(&entry, format!("{} {is} called off already", entry.what())));
         }
         let entry = self.job_to_change(&id).await?;
-        match job_of(&entry.kind.wire()) {
-            Some(job) => job.stop(&self, &entry, request).await,
+        match self.job_workers.of(entry.kind) {
+            Some(worker) => worker.stop(&entry, request).await,
             None => Err(ending(&entry)),
         }
     }
 
-    /// Ends a job that only somebody's request has begun.
-    pub(crate) async fn stop_asked(&self, job: &dyn Job, entry: &Entry, request: Simple) -> Answer<Change> {
-        let what = entry.what();
-        let Ending { step, undo } = job.ending(self, entry);
-        let plan = self.pool_jobs.plan_of(entry, undo, vec![format!("end {what}; {step}")]);
-        if request.dry_run {
-            return Ok(planned(plan, format!("{what} would be called off")));
-        }
-        job.note_stop(self, entry).await;
-        entry.stop("it was called off");
-        let limit = self.seams.clock.now() + TIMEOUT;
-        let _ = within(self.seams.clock.as_ref(), limit, entry.ends()).await;
-        self.jobs.keep().await;
-        let message = match entry.state() {
-            JobState::CalledOff => format!("{what} is called off"),
-            JobState::Done | JobState::Failed => format!("{what} ended before it could be called off"),
-            JobState::Waiting | JobState::Running | JobState::Paused => {
-                format!("{what} ends as soon as the rows that are under way are done")
-            }
+    /// Calls a rebalance off: what was moved stays where it is.
+    pub(crate) async fn cancel_rebalance(&self, name: String, request: Simple) -> Answer<Change> {
+        let pool = self.pools.pool_to_change(&name)?;
+        let unfinished = self.jobs.unfinished_of(pool.id());
+        let Some(entry) = unfinished.iter().find(|entry| entry.is(&RebalanceJob)) else {
+            let message = format!("pool {name} is not being evened out; nothing was changed");
+            return Err(ErrorBody::new(ErrorCode::BadRequest, message)
+                .on(name.as_str())
+                .hint("`dolmen jobs` shows what goes on, and what has ended"));
         };
-        Ok(self.pool_jobs.stated(entry, plan, message))
+        self.stop_job(entry.id.to_string(), request).await
     }
 }

@@ -12,4 +12,8 @@ mod why;
 
 pub(crate) use api_socket::ApiSocket;
 pub(crate) use control::serve;
+pub(crate) use events::EventWatch;
+pub(crate) use job_control::JobControl;
 pub(crate) use reports::Reports;
+pub(crate) use shutdown::Stopping;
+pub(crate) use why::Explainer;

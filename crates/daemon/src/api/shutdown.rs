@@ -5,14 +5,56 @@ use std::rc::Rc;
 use dolmen_api::{Change, Shutdown};
 
 use crate::answer::Answer;
-use crate::attaching::Leave;
-use crate::engine::Engine;
+use crate::attach::Transports;
+use crate::attaching::{Leave, SpaceAttachments};
+use crate::base::Base;
+use crate::exports::NbdServer;
+use crate::jobs::Jobs;
+use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
+use crate::records::Records;
+use crate::spaces::NetworkListeners;
+use crate::state::{Events, Members, TrashAges};
 use crate::words::clients_of;
 
-impl Engine {
+/// The end of the daemon.
+pub(crate) struct Stopping {
+    pools: Rc<OpenPools>,
+    records: Rc<Records>,
+    attachments: Rc<SpaceAttachments>,
+    network: Rc<NetworkListeners>,
+    jobs: Rc<Jobs>,
+    events: Rc<Events>,
+    trash_ages: Rc<TrashAges>,
+    members: Rc<Members>,
+    nbd: Rc<NbdServer>,
+    transports: Rc<Transports>,
+}
+
+impl Stopping {
+    pub(crate) fn new(
+        base: &Base,
+        attachments: &Rc<SpaceAttachments>,
+        network: &Rc<NetworkListeners>,
+    ) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            records: Rc::clone(&base.records),
+            attachments: Rc::clone(attachments),
+            network: Rc::clone(network),
+            jobs: Rc::clone(&base.jobs),
+            events: Rc::clone(&base.events),
+            trash_ages: Rc::clone(&base.trash_ages),
+            members: Rc::clone(&base.members),
+            nbd: Rc::clone(&base.nbd),
+            transports: Rc::clone(&base.transports),
+        }
+    }
+}
+
+impl Stopping {
     /// Ends everything, or says what stands in the way. Once it has succeeded, no pool is open.
-    pub(crate) async fn shutdown(self: Rc<Self>, request: Shutdown) -> Answer<Change> {
+    pub(crate) async fn shutdown(&self, request: Shutdown) -> Answer<Change> {
         let _changes = self.pools.changes.take().await;
         self.pools.check_running()?;
         let leave = if request.hand_over { Leave::ForTheNext } else { Leave::Nothing };

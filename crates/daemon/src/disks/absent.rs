@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, SetRepairAfter, duration};
-use dolmen_block_io::Instant;
+use dolmen_block_io::{Instant, Seams};
 use dolmen_causes::in_one_line;
 use dolmen_placement::Offer;
 use dolmen_pool::{Disk, PoolState};
@@ -14,14 +14,17 @@ use dolmen_space::{Emptied, Progress};
 use dolmen_units::{DiskId, SpaceId};
 
 use crate::answer::Answer;
+use crate::base::Base;
 use crate::disks::emptying::EmptyJob;
 use crate::disks::leaving::{check_that_it_is_alone, check_that_it_may_leave};
-use crate::disks::removal::DrainJob;
-use crate::engine::Engine;
+use crate::disks::removal::{DrainJob, Drains};
 use crate::fault;
-use crate::jobs::{Aim, Entry, Outcome, Start};
+use crate::jobs::{Aim, Entry, Jobs, Outcome, Start};
 use crate::open_pool::OpenPool;
+use crate::open_pools::OpenPools;
 use crate::plan::{Undo, made, planned};
+use crate::pool_jobs::PoolJobs;
+use crate::records::Records;
 use crate::spaces::narrowings;
 use crate::state::{Occupant, is_here};
 
@@ -78,13 +81,32 @@ impl OpenPool {
     }
 }
 
-impl Engine {
+/// Redundancy rebuilt without disks that are absent or failing.
+pub(crate) struct Rebuilds {
+    pub(super) pools: Rc<OpenPools>,
+    pub(super) records: Rc<Records>,
+    pub(super) pool_jobs: Rc<PoolJobs>,
+    drains: Rc<Drains>,
+    pub(super) seams: Seams,
+    pub(super) jobs: Rc<Jobs>,
+}
+
+impl Rebuilds {
+    pub(crate) fn new(base: &Base, drains: &Rc<Drains>) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            records: Rc::clone(&base.records),
+            pool_jobs: Rc::clone(&base.pool_jobs),
+            drains: Rc::clone(drains),
+            seams: base.seams.clone(),
+            jobs: Rc::clone(&base.jobs),
+        }
+    }
+}
+
+impl Rebuilds {
     /// Sets how long a disk of a pool may be absent.
-    pub(crate) async fn set_repair_after(
-        self: Rc<Self>,
-        name: String,
-        request: SetRepairAfter,
-    ) -> Answer<Change> {
+    pub(crate) async fn set_repair_after(&self, name: String, request: SetRepairAfter) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&name)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
         pool.spaces.pool().check_writable().map_err(|error| fault::pool(&error))?;
@@ -129,29 +151,7 @@ impl Engine {
         if pool.forget_returned() {
             self.records.keep_history(pool).await;
         }
-        self.reinstate_returned(pool).await;
-    }
-
-    /// Lets disks take data again that the pool had given up, and that are back.
-    pub(crate) async fn reinstate_returned(&self, pool: &Rc<OpenPool>) {
-        if pool.spaces.pool().state() != PoolState::Writable {
-            return;
-        }
-        for disk in pool.spaces.drains() {
-            if !is_here(&disk) || !pool.absences.is_excluded(disk.id()) {
-                continue;
-            }
-            if let Err(error) = pool.spaces.pool().reinstate(&disk).await {
-                tracing::info!(disk = disk.name(), %error, "a disk that is back goes on leaving");
-                continue;
-            }
-            pool.absences.take_back(disk.id());
-            self.records.keep_history(pool).await;
-            let why = format!("{} is back", disk.name());
-            self.jobs.stop(pool.id(), &DrainJob, Aim::Disk(disk.id()), &why);
-            tracing::info!(disk = disk.name(), "a disk that was excluded is back and takes data again");
-            self.finish_widths(pool).await;
-        }
+        self.drains.reinstate_returned(pool).await;
     }
 
     /// Disks that have been away for too long and about which nothing is done, if it is time to try that.
@@ -171,7 +171,7 @@ impl Engine {
 
     /// Does without the first of these disks for which that is possible: what it had is rebuilt on the others. Where there is none,
     /// what can be is rebuilt of the first that has such, and all is tried again later, with pauses that double.
-    pub(crate) async fn exclude_one(self: &Rc<Self>, pool: &Rc<OpenPool>, overdue: &[Rc<Disk>]) {
+    pub(crate) async fn exclude_one(&self, pool: &Rc<OpenPool>, overdue: &[Rc<Disk>]) {
         let mut refused = BTreeMap::new();
         let mut has_begun = false;
         for disk in overdue {
@@ -201,7 +201,7 @@ impl Engine {
 
     /// Begins to rebuild what an absent disk has of spaces that can do without it; whether there is some. The disk stays a member, for
     /// what it has of others.
-    async fn rebuild_some_of(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: &Rc<Disk>) -> bool {
+    async fn rebuild_some_of(&self, pool: &Rc<OpenPool>, disk: &Rc<Disk>) -> bool {
         let aim = Aim::Disk(disk.id());
         let is_free = check_that_it_is_alone(pool, disk).is_ok()
             && self.pool_jobs.check_job_room(pool).is_ok()
@@ -224,7 +224,7 @@ impl Engine {
         if !more.is_empty()
             && let Ok(with) = reported(&more).await
             && with.len() > spaces.len()
-            && matches!(self.call_spare(pool, disk).await, Ok(Some(_)))
+            && matches!(self.drains.call_spare(pool, disk).await, Ok(Some(_)))
         {
             spaces = with;
         }
@@ -240,19 +240,14 @@ impl Engine {
     }
 
     /// Goes on with what the daemon before had begun to rebuild.
-    pub(crate) async fn go_on_rebuilding(
-        self: &Rc<Self>,
-        pool: &Rc<OpenPool>,
-        disk: &Rc<Disk>,
-        again: &Rc<Entry>,
-    ) {
+    pub(crate) async fn go_on_rebuilding(&self, pool: &Rc<OpenPool>, disk: &Rc<Disk>, again: &Rc<Entry>) {
         if let Ok(spaces) = pool.spaces.rebuildable(disk, &[]).await {
             self.start_rebuilding(pool, disk, spaces, Some(Rc::clone(again))).await;
         }
     }
 
     async fn start_rebuilding(
-        self: &Rc<Self>,
+        &self,
         pool: &Rc<OpenPool>,
         disk: &Rc<Disk>,
         spaces: BTreeSet<SpaceId>,
@@ -268,7 +263,7 @@ impl Engine {
             .await;
     }
 
-    async fn abandon(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: &Rc<Disk>) -> Answer<()> {
+    async fn abandon(&self, pool: &Rc<OpenPool>, disk: &Rc<Disk>) -> Answer<()> {
         self.pool_jobs.check_job_room(pool)?;
         let more = pool.offer_of_spare_for(disk);
         let forecast = pool.spaces.forecast_removal_with(disk.slot(), &more).await;
@@ -277,11 +272,11 @@ impl Engine {
         let _coming = pool.job_slot.announce();
         // A spare that held nothing is no loss, and needs none in its place.
         let spare = pool.spare_for(disk).filter(|_| pool.spaces.pool().role_of(disk).is_none());
-        self.retire_disk(pool, disk, spare).await?;
+        self.drains.retire_disk(pool, disk, spare).await?;
         pool.absences.abandon(disk.id());
         self.records.keep_history(pool).await;
         tracing::warn!(disk = disk.name(), "a disk stays away; what it had is rebuilt on the others");
-        self.start_draining(pool, Rc::clone(disk)).await;
+        self.drains.start_draining(pool, Rc::clone(disk)).await;
         Ok(())
     }
 }

@@ -13,9 +13,9 @@ use dolmen_space::{Emptied, Progress};
 use dolmen_units::DiskId;
 
 use crate::answer::Answer;
-use crate::engine::Engine;
+use crate::disks::absent::Rebuilds;
 use crate::fault;
-use crate::job::{Ending, Job, Standing, disk_of};
+use crate::job::{Ending, Job, JobWorker, Standing, disk_of};
 use crate::jobs::{Aim, Entry, JobView, Kind, Outcome, Rank, Start};
 use crate::open_pool::OpenPool;
 use crate::plan::Undo;
@@ -71,22 +71,19 @@ impl Job for EmptyJob {
             }
         })
     }
+}
 
-    fn resume<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        pool: &'a Rc<OpenPool>,
-        entry: &'a Rc<Entry>,
-    ) -> LocalFuture<'a, ()> {
+impl JobWorker for Rebuilds {
+    fn resume<'a>(self: Rc<Self>, pool: &'a Rc<OpenPool>, entry: &'a Rc<Entry>) -> LocalFuture<'a, ()> {
         Box::pin(async move {
             if let Aim::Disk(failing) = entry.aim {
-                engine.go_on_emptying(pool, failing, entry).await;
+                self.go_on_emptying(pool, failing, entry).await;
             }
         })
     }
 
-    fn ending(&self, engine: &Engine, entry: &Entry) -> Ending {
-        let step = match engine.is_of_absent(entry) {
+    fn ending(&self, entry: &Entry) -> Ending {
+        let step = match self.is_of_absent(entry) {
             true => {
                 "what was rebuilt stays where it is, and nothing more is rebuilt by itself before the disk has been back"
             }
@@ -98,17 +95,12 @@ impl Job for EmptyJob {
         Ending { step, undo: Undo::NotNeeded }
     }
 
-    fn note_stop<'a>(&'a self, engine: &'a Engine, entry: &'a Entry) -> LocalFuture<'a, ()> {
-        Box::pin(engine.hold_off_emptying(entry))
+    fn note_stop<'a>(&'a self, entry: &'a Entry) -> LocalFuture<'a, ()> {
+        Box::pin(self.hold_off_emptying(entry))
     }
 
-    fn stop<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        entry: &'a Rc<Entry>,
-        request: Simple,
-    ) -> LocalFuture<'a, Answer<Change>> {
-        Box::pin(engine.stop_asked(self, entry, request))
+    fn stop<'a>(self: Rc<Self>, entry: &'a Rc<Entry>, request: Simple) -> LocalFuture<'a, Answer<Change>> {
+        Box::pin(async move { self.pool_jobs.stop_asked(self.as_ref(), entry, request).await })
     }
 }
 
@@ -142,10 +134,10 @@ impl OpenPool {
     }
 }
 
-impl Engine {
+impl Rebuilds {
     /// Begins to empty the first failing disk for which that is possible; whether there was one. A pool is emptied of one after
     /// another.
-    pub(crate) async fn empty_if_failing(self: &Rc<Self>, pool: &Rc<OpenPool>) -> bool {
+    pub(crate) async fn empty_if_failing(&self, pool: &Rc<OpenPool>) -> bool {
         let failing = pool.to_be_empty();
         pool.emptyings.forget_all_but(&failing);
         if mutation!(FailingDiskKeepsAll) || self.jobs.is_at_work(pool.id(), &EmptyJob) {
@@ -204,12 +196,7 @@ impl Engine {
     }
 
     /// Goes on with an emptying that the daemon before had begun.
-    pub(crate) async fn go_on_emptying(
-        self: &Rc<Self>,
-        pool: &Rc<OpenPool>,
-        failing: DiskId,
-        again: &Rc<Entry>,
-    ) {
+    pub(crate) async fn go_on_emptying(&self, pool: &Rc<OpenPool>, failing: DiskId, again: &Rc<Entry>) {
         let disk = pool.to_be_empty().into_iter().find(|disk| disk.id() == failing);
         let inner = pool.spaces.pool();
         let is_away = |disk: &Rc<Disk>| disk.id() == failing && !is_here(disk) && inner.is_active(disk);
@@ -221,7 +208,7 @@ impl Engine {
         }
     }
 
-    async fn start_emptying(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: Rc<Disk>, again: Option<Rc<Entry>>) {
+    async fn start_emptying(&self, pool: &Rc<OpenPool>, disk: Rc<Disk>, again: Option<Rc<Entry>>) {
         let start = Start { kind: &EmptyJob, subject: disk.name(), aim: Aim::Disk(disk.id()), again };
         let owner = Rc::clone(pool);
         self.pool_jobs

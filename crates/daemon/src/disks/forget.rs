@@ -10,8 +10,7 @@ use dolmen_space::{Lost, Space};
 use crate::answer::Answer;
 use crate::disks::find::find_disk;
 use crate::disks::leaving::{check_that_it_is_alone, figures_of_removing, steps_of_removing};
-use crate::disks::removal::DrainJob;
-use crate::engine::Engine;
+use crate::disks::removal::{DrainJob, Drains};
 use crate::fault;
 use crate::jobs::Aim;
 use crate::open_pool::OpenPool;
@@ -22,11 +21,11 @@ use crate::state::is_here;
 /// Ranges that are named one by one, of each space.
 const RANGES_MAX: usize = 8;
 
-impl Engine {
+impl Drains {
     /// Does without a disk that is gone: what it had is rebuilt on the others. Where something was on it alone, nothing is done unless
     /// that is to be given up.
     pub(crate) async fn forget_disk(
-        self: Rc<Self>,
+        self: &Rc<Self>,
         name: String,
         what: String,
         request: ForgetDisk,
@@ -87,7 +86,7 @@ impl Engine {
 
     /// Has a disk that is lost for good waited for no longer by what is to take its place.
     async fn drop_replaced(
-        self: &Rc<Self>,
+        &self,
         pool: &Rc<OpenPool>,
         (disk, new): (&Rc<Disk>, &Rc<Disk>),
         request: &ForgetDisk,
@@ -109,7 +108,7 @@ impl Engine {
         }
         check_consent(pool, request)?;
         pool.spaces.pool().declare_lost(disk).await.map_err(|error| fault::pool(&error))?;
-        self.go_on_replacing(pool).await;
+        self.replacements.go_on_replacing(pool).await;
         Ok(made(plan, format!("{} is waited for no longer; declared lost: {parts}", disk.name())))
     }
 }

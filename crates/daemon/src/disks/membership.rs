@@ -6,7 +6,6 @@ use std::rc::Rc;
 
 use dolmen_api::{
     Change, DeviceState, Disks, ErrorBody, ErrorCode, Job, JobState, OnlineDisk, Plan, ReplaceDisk, SCHEMA,
-    Simple,
 };
 use dolmen_block_io::BlockDevice;
 use dolmen_block_linux::path_of;
@@ -15,16 +14,23 @@ use dolmen_pool::{Disk, PoolError, PoolState, StrayReason, keys};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
 
 use crate::answer::Answer;
-use crate::disks::devices::allocate_metadata;
+use crate::base::Base;
+use crate::disks::devices::{Devices, allocate_metadata};
 use crate::disks::find::find_disk;
-use crate::disks::removal::{SpareToCall, remove_with};
-use crate::disks::replacement::ReplaceJob;
-use crate::engine::Engine;
+use crate::disks::removal::{Drains, SpareToCall, remove_with};
+use crate::disks::replacement::{ReplaceJob, Replacements};
 use crate::fault;
 use crate::health::lost_labels_text;
-use crate::jobs::Aim;
+use crate::jobs::Jobs;
 use crate::open_pool::{OpenPool, parse_name};
+use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, made, offer_of, planned, usual_room};
+use crate::pool_jobs::PoolJobs;
+use crate::pools::Resyncs;
+use crate::records::Records;
+use crate::spaces::Scrubs;
+use crate::state::Members;
+use crate::views::Views;
 use crate::words::counted;
 
 /// What the label at a path says of a pool.
@@ -41,14 +47,54 @@ fn find_spare(pool: &OpenPool, what: &str, old: &Disk) -> Option<Rc<Disk>> {
     pool.spares().into_iter().find(|spare| spare.id() == named.id())
 }
 
-impl Engine {
-    pub(crate) async fn disks(self: Rc<Self>, name: String) -> Answer<Disks> {
+/// Members of pools: replaced, taken offline, and taken back.
+pub(crate) struct Membership {
+    pub(super) pools: Rc<OpenPools>,
+    records: Rc<Records>,
+    pool_jobs: Rc<PoolJobs>,
+    pub(super) views: Rc<Views>,
+    devices: Rc<Devices>,
+    scrubs: Rc<Scrubs>,
+    resyncs: Rc<Resyncs>,
+    replacements: Rc<Replacements>,
+    drains: Rc<Drains>,
+    jobs: Rc<Jobs>,
+    pub(super) members: Rc<Members>,
+}
+
+impl Membership {
+    pub(crate) fn new(
+        base: &Base,
+        devices: &Rc<Devices>,
+        scrubs: &Rc<Scrubs>,
+        resyncs: &Rc<Resyncs>,
+        replacements: &Rc<Replacements>,
+        drains: &Rc<Drains>,
+    ) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            records: Rc::clone(&base.records),
+            pool_jobs: Rc::clone(&base.pool_jobs),
+            views: Rc::clone(&base.views),
+            devices: Rc::clone(devices),
+            scrubs: Rc::clone(scrubs),
+            resyncs: Rc::clone(resyncs),
+            replacements: Rc::clone(replacements),
+            drains: Rc::clone(drains),
+            jobs: Rc::clone(&base.jobs),
+            members: Rc::clone(&base.members),
+        }
+    }
+}
+
+impl Membership {
+    pub(crate) async fn disks(&self, name: String) -> Answer<Disks> {
         let pool = self.pools.pool(&name)?;
         Ok(Disks { schema: SCHEMA, disks: self.views.view_disks(&pool) })
     }
 
     pub(crate) async fn replace_disk(
-        self: Rc<Self>,
+        &self,
         name: String,
         what: String,
         request: ReplaceDisk,
@@ -88,7 +134,8 @@ impl Engine {
                 .hint("`dolmen jobs` shows how far it is"));
         }
         if let Some(spare) = find_spare(&pool, &request.with, &old) {
-            return remove_with(&self, &pool, old, what, SpareToCall::This(spare), request.dry_run).await;
+            return remove_with(&self.drains, &pool, old, what, SpareToCall::This(spare), request.dry_run)
+                .await;
         }
         let disks = self.devices.named_disks(std::slice::from_ref(&request.with), &request.destroy)?;
         let devices = self.devices.open_all(&disks.paths, pool.id())?;
@@ -124,74 +171,8 @@ impl Engine {
         Ok(change)
     }
 
-    /// Calls a replacement off: what was moved goes back, and the new disk leaves the pool.
-    pub(crate) async fn cancel_replace(
-        self: Rc<Self>,
-        name: String,
-        what: String,
-        request: Simple,
-    ) -> Answer<Change> {
-        let pool = self.pools.pool_to_change(&name)?;
-        let _exclusive = self.pools.lock_for_change(&pool).await?;
-        self.pool_jobs.check_job_room(&pool)?;
-        let disk = find_disk(&pool, &what)?;
-        let (old, new) = replacement_of(&pool, &disk)?;
-        if !old.is_present() {
-            return Err(only_on(&old, &new).on(what));
-        }
-        let back = pool.spaces.bytes_to_move(new.slot(), old.slot()).await;
-        let back = back.map_err(|error| fault::space(&error))?;
-        let room = pool.spaces.pool().room().into_iter().find(|room| room.slot == old.slot());
-        let free = room.map_or(Bytes::ZERO, |room| room.free);
-        if back > free {
-            let message = format!(
-                "{back} of what {} has would have to go back to {}, which has room for {free}; nothing was changed",
-                new.name(),
-                old.name()
-            );
-            return Err(ErrorBody::new(ErrorCode::NoSpace, message)
-                .on(what)
-                .hint("purge or trim something first, or let the replacement end"));
-        }
-        let before = pool.offers();
-        let mut after: Vec<_> = before.iter().filter(|offer| offer.slot != new.slot()).copied().collect();
-        after.extend(old.extent().map(|extent| {
-            let mut offer = offer_of(old.slot().0, &extent, old.member().fault_domain);
-            offer.free_units = (free.0 - back.0) / ALLOCATION_UNIT_BYTES;
-            offer
-        }));
-        let steps = vec![
-            format!("move back to {} what {} has", old.name(), new.name()),
-            format!("evict {} from the pool", new.name()),
-        ];
-        let undo = match new.is_present() {
-            true => Undo::By(format!("dolmen disk replace {name} {} {}", old.name(), new.name())),
-            false => Undo::ByNothing,
-        };
-        let figures = Figures { before: usual_room(&before), after: usual_room(&after), moved: back.0 };
-        let plan = figures.plan(undo, steps);
-        let subject = format!("the replacement of {} by {}", old.name(), new.name());
-        if request.dry_run {
-            return Ok(planned(plan, format!("{subject} would be called off")));
-        }
-        let _coming = pool.job_slot.announce();
-        pool.spaces.call_off(&old, &new).await.map_err(|error| fault::space(&error))?;
-        // The job of the replacement ends before this one begins.
-        let why = format!("{} is not replaced by {} any more", old.name(), new.name());
-        self.jobs.stop(pool.id(), &ReplaceJob, Aim::Disk(new.id()), &why);
-        let mut change = made(plan, format!("{subject} is called off"));
-        change.job = Some(self.start_replacing(&pool, new, old).await);
-        Ok(change)
-    }
-
     /// Begins the job of a replacement once more.
-    async fn go_on_with(
-        self: &Rc<Self>,
-        pool: &Rc<OpenPool>,
-        old: Rc<Disk>,
-        new: Rc<Disk>,
-        dry_run: bool,
-    ) -> Change {
+    async fn go_on_with(&self, pool: &Rc<OpenPool>, old: Rc<Disk>, new: Rc<Disk>, dry_run: bool) -> Change {
         let room = usual_room(&pool.offers());
         let undo = undo_of_replacing(pool, &old, &new.name(), &[]);
         let figures = Figures { before: room, after: room, moved: pool.bytes_on(&old) };
@@ -201,14 +182,14 @@ impl Engine {
             return planned(plan, message);
         }
         let mut change = made(plan, message);
-        change.job = Some(self.start_replacing(pool, old, new).await);
+        change.job = Some(self.replacements.start_replacing(pool, old, new).await);
         change
     }
 
     /// Takes the new disk in. The epoch that does so says what it is for, so what follows goes on with whoever opens the
     /// pool next when this daemon ends.
     async fn begin_replace(
-        self: &Rc<Self>,
+        &self,
         pool: &Rc<OpenPool>,
         old: &Rc<Disk>,
         device: Rc<dyn BlockDevice>,
@@ -219,12 +200,12 @@ impl Engine {
         let added = inner.add_instead_of(old, device, overwrite).await;
         let new = added.map_err(|error| fault::pool(&error))?;
         self.records.remember(pool).await;
-        Ok(Some(self.start_replacing(pool, Rc::clone(old), new).await))
+        Ok(Some(self.replacements.start_replacing(pool, Rc::clone(old), new).await))
     }
 
     /// Takes a disk that was away back in, and brings it up to date.
     pub(crate) async fn online_disk(
-        self: Rc<Self>,
+        &self,
         name: String,
         what: String,
         request: OnlineDisk,
@@ -278,9 +259,9 @@ impl Engine {
         disk.note_lost_labels(&known_lost);
         rejoined.map_err(|error| fault::space(&error))?;
         self.records.remember(&pool).await;
-        let job = self.resync_if_needed(&pool).await;
-        self.go_on_replacing(&pool).await;
-        self.go_on_draining(&pool).await;
+        let job = self.resyncs.resync_if_needed(&pool).await;
+        self.replacements.go_on_replacing(&pool).await;
+        self.drains.go_on_draining(&pool).await;
         let mut change = made(plan, format!("{} takes part again", path.display()));
         change.job = job;
         change.warnings.extend(as_old);
@@ -418,41 +399,6 @@ impl OpenPool {
         let undo = Undo::By(format!("dolmen disk offline {} {}", self.name(), disk.slot().0));
         Ok(Figures { before: room, after: room, moved }.plan(undo, steps))
     }
-}
-
-/// The replacement that a disk is part of: as the one that leaves, else as the one that comes.
-fn replacement_of(pool: &OpenPool, disk: &Disk) -> Answer<(Rc<Disk>, Rc<Disk>)> {
-    let begun = pool.spaces.pool().replacements();
-    let leaves = begun.iter().find(|(old, _)| old.id() == disk.id());
-    let comes: Vec<_> = begun.iter().filter(|(_, new)| new.id() == disk.id()).collect();
-    match (leaves, comes.as_slice()) {
-        (Some((old, new)), _) | (None, [(old, new)]) => Ok((Rc::clone(old), Rc::clone(new))),
-        (None, []) => {
-            let message = format!("{} is not being replaced; nothing was changed", disk.name());
-            Err(ErrorBody::new(ErrorCode::BadRequest, message)
-                .on(disk.name())
-                .hint("one that has ended is undone by another, which puts the old disk in the place of the new one"))
-        }
-        (None, several) => {
-            let names: Vec<String> = several.iter().map(|(old, _)| old.name()).collect();
-            let message =
-                format!("{} takes the place of {}; nothing was changed", disk.name(), names.join(" and of "));
-            Err(ErrorBody::new(ErrorCode::BadRequest, message).on(disk.name()).hint("name one of these"))
-        }
-    }
-}
-
-/// What goes back to an absent disk would go nowhere.
-fn only_on(old: &Disk, new: &Disk) -> ErrorBody {
-    let message = format!(
-        "{} is absent, and what {} has by now is the copy that would be lacking; nothing was changed",
-        old.name(),
-        new.name()
-    );
-    ErrorBody::new(ErrorCode::NoSuchDevice, message).hint(format!(
-        "take {} back in with `dolmen disk online` first, or let the replacement end",
-        old.name()
-    ))
 }
 
 /// Nothing leads out of a replacement whose disk has too little room, so none is begun.

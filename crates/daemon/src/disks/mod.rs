@@ -27,12 +27,14 @@ mod system_devices;
 #[cfg(test)]
 mod test_lists;
 
+pub(crate) use absent::Rebuilds;
 pub(crate) use below::check_own_folder;
 pub(crate) use devices::{Devices, allocate_metadata};
 pub(crate) use emptying::EmptyJob;
 pub(crate) use find::find_disk;
-pub(crate) use membership::stopped;
+pub(crate) use locate::Locator;
+pub(crate) use membership::{Membership, stopped};
 pub(crate) use names::follow;
-pub(crate) use removal::DrainJob;
-pub(crate) use replacement::ReplaceJob;
+pub(crate) use removal::{DrainJob, Drains};
+pub(crate) use replacement::{ReplaceJob, Replacements};
 pub(crate) use smart::follow_smart;

@@ -7,20 +7,15 @@ use dolmen_pool::{Disk, ExcludeReason};
 
 use crate::answer::Answer;
 use crate::disks::find::find_disk;
-use crate::engine::Engine;
+use crate::disks::membership::Membership;
 use crate::fault;
 use crate::health::absent_with;
 use crate::open_pool::OpenPool;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 
-impl Engine {
+impl Membership {
     /// Lets go of a disk that takes part, where every space has all of its data without it.
-    pub(crate) async fn offline_disk(
-        self: Rc<Self>,
-        name: String,
-        what: String,
-        request: Simple,
-    ) -> Answer<Change> {
+    pub(crate) async fn offline_disk(&self, name: String, what: String, request: Simple) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&name)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
         let disk = find_disk(&pool, &what)?;

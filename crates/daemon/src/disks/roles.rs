@@ -13,18 +13,17 @@ use crate::disks::find::find_disk;
 use crate::disks::leaving::{
     check_that_it_fits, check_that_it_may_leave, offer_of_spare, role_in_words, steps_of_moving,
 };
-use crate::disks::removal::DrainJob;
-use crate::engine::Engine;
+use crate::disks::removal::{DrainJob, Drains};
 use crate::fault;
 use crate::jobs::Aim;
 use crate::open_pool::OpenPool;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::state::is_here;
 
-impl Engine {
+impl Drains {
     /// Sets what a disk is to the pool: one that takes rows, a spare, or one that stays empty.
     pub(crate) async fn set_disk_role(
-        self: Rc<Self>,
+        self: &Rc<Self>,
         name: String,
         what: String,
         request: SetDiskRole,

@@ -6,24 +6,28 @@ use dolmen_api::{
     API_VERSION, ErrorBody, ErrorCode, Finding, FindingCode, Health, JobState, Object, SCHEMA, Status,
     Version,
 };
-use dolmen_block_io::Instant;
+use dolmen_block_io::{Instant, Seams};
 use dolmen_pool::{Disk, PoolState};
 use dolmen_space::{DataLossKind, Space};
 
 use crate::advice::Advice;
 use crate::answer::Answer;
-use crate::engine::Engine;
+use crate::attach::Transports;
+use crate::base::Base;
 use crate::fault;
 use crate::finding::found;
 use crate::health::findings::{
     is_only_backing_full, short_of_room, slow_disks, to_attach_absent, unseen_errors, waiting_removals,
     waiting_replacements, without_labels,
 };
-use crate::jobs::{Entry, JobView};
+use crate::jobs::{Entry, JobView, Jobs};
 use crate::open_pool::{ClosedPool, OpenPool};
+use crate::open_pools::OpenPools;
 use crate::rooms::yield_now;
 use crate::settings::{apart_advice, reserve_advice, room_advice};
+use crate::spaces::NetworkListeners;
 use crate::state::Slow;
+use crate::views::Views;
 use crate::words::counted;
 
 pub(crate) fn doing(job: &JobView) -> String {
@@ -296,8 +300,33 @@ pub(crate) fn to_open(pool: &str, cause: &ErrorBody) -> String {
     }
 }
 
-impl Engine {
-    pub(crate) async fn status(self: Rc<Self>) -> Answer<Status> {
+/// Health of pools, and what to do.
+pub(crate) struct Diagnosis {
+    pools: Rc<OpenPools>,
+    views: Rc<Views>,
+    network: Rc<NetworkListeners>,
+    seams: Seams,
+    jobs: Rc<Jobs>,
+    transports: Rc<Transports>,
+    began: Instant,
+}
+
+impl Diagnosis {
+    pub(crate) fn new(base: &Base, network: &Rc<NetworkListeners>) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            views: Rc::clone(&base.views),
+            network: Rc::clone(network),
+            seams: base.seams.clone(),
+            jobs: Rc::clone(&base.jobs),
+            transports: Rc::clone(&base.transports),
+            began: base.began,
+        }
+    }
+}
+
+impl Diagnosis {
+    pub(crate) async fn status(&self) -> Answer<Status> {
         let now = self.seams.clock.now();
         let (mut pools, mut spaces) = (Vec::new(), Vec::new());
         let mut going_on: Vec<String> = self.pools.doing.borrow().clone();
@@ -337,7 +366,7 @@ impl Engine {
     }
 }
 
-impl Engine {
+impl Diagnosis {
     /// What is the matter with anything but pools that are open.
     pub(crate) fn findings_besides(&self) -> Vec<Finding> {
         let warn = |code, name: String, text| found(code, Health::Warning, Object::daemon(name), text);

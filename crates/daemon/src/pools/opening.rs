@@ -7,28 +7,36 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, EventCode, ImportMode, ImportPool};
-use dolmen_block_io::sleep;
-use dolmen_block_linux::Listener;
+use dolmen_block_io::{Seams, sleep};
+use dolmen_block_linux::{Handle, Listener};
 use dolmen_causes::in_one_line;
 use dolmen_nbd::Access;
 use dolmen_pool::{
-    Candidate, Found, OpenError, OpenMode, OpenOptions, Opened, PoolState, Purpose, foresee, name_of, open,
-    owner_of,
+    Arbiter, Candidate, Found, OpenError, OpenMode, OpenOptions, Opened, PoolState, Purpose, foresee,
+    name_of, open, owner_of,
 };
 use dolmen_space::{Clients, Spaces};
 use dolmen_units::{Name, PoolId};
 
+use crate::api::JobControl;
+use crate::attach::Transports;
+use crate::attaching::KernelTransports;
+use crate::base::Base;
 use crate::caller::Answer;
-use crate::disks::stopped;
-use crate::engine::Engine;
+use crate::disks::{Devices, stopped};
 use crate::exports::NbdServer;
 use crate::fault;
 use crate::health::without_labels;
+use crate::jobs::Jobs;
 use crate::open_pool::{ClosedPool, OpenPool, parse_name};
+use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
-use crate::pools::changes::is_unmade;
-use crate::pools::watch::watch;
-use crate::state::{Remembered, ServedSpace};
+use crate::pools::ends::{PoolEnds, is_unmade};
+use crate::pools::watch::Tending;
+use crate::records::Records;
+use crate::spaces::NetworkListeners;
+use crate::state::{Events, Ledger, Members, Remembered, ServedSpace, TrashAges};
+use crate::views::Views;
 use crate::words::counted;
 
 /// How long a disk may be in the hands of another process while a daemon that starts opens its pools: one that is ending,
@@ -105,11 +113,68 @@ fn unusable_at(named: &[PathBuf], found: &Found) -> Vec<String> {
     damaged.map(|(name, error)| format!("{name} has labels of a pool, and is left out: {error}")).collect()
 }
 
-impl Engine {
+/// Pools opened at the start, and those that users import.
+pub(crate) struct Opening {
+    pools: Rc<OpenPools>,
+    records: Rc<Records>,
+    views: Rc<Views>,
+    devices: Rc<Devices>,
+    kernel: Rc<KernelTransports>,
+    network: Rc<NetworkListeners>,
+    job_control: Rc<JobControl>,
+    pool_ends: Rc<PoolEnds>,
+    tending: Rc<Tending>,
+    handle: Handle,
+    seams: Seams,
+    arbiter: Rc<dyn Arbiter>,
+    ledger: Rc<Ledger>,
+    jobs: Rc<Jobs>,
+    events: Rc<Events>,
+    trash_ages: Rc<TrashAges>,
+    members: Rc<Members>,
+    nbd: Rc<NbdServer>,
+    transports: Rc<Transports>,
+}
+
+impl Opening {
+    pub(crate) fn new(
+        base: &Base,
+        devices: &Rc<Devices>,
+        kernel: &Rc<KernelTransports>,
+        network: &Rc<NetworkListeners>,
+        job_control: &Rc<JobControl>,
+        pool_ends: &Rc<PoolEnds>,
+        tending: &Rc<Tending>,
+    ) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            records: Rc::clone(&base.records),
+            views: Rc::clone(&base.views),
+            devices: Rc::clone(devices),
+            kernel: Rc::clone(kernel),
+            network: Rc::clone(network),
+            job_control: Rc::clone(job_control),
+            pool_ends: Rc::clone(pool_ends),
+            tending: Rc::clone(tending),
+            handle: base.handle.clone(),
+            seams: base.seams.clone(),
+            arbiter: Rc::clone(&base.arbiter),
+            ledger: Rc::clone(&base.ledger),
+            jobs: Rc::clone(&base.jobs),
+            events: Rc::clone(&base.events),
+            trash_ages: Rc::clone(&base.trash_ages),
+            members: Rc::clone(&base.members),
+            nbd: Rc::clone(&base.nbd),
+            transports: Rc::clone(&base.transports),
+        }
+    }
+}
+
+impl Opening {
     /// Opens what was open when the daemon ended, and listens for clients.
     pub(crate) async fn start(self: &Rc<Self>) {
         let _changes = self.pools.changes.take().await;
-        self.recall_jobs().await;
+        self.job_control.recall_jobs().await;
         self.trash_ages.recall().await;
         self.events.recall(&self.jobs.on_record()).await;
         let remembered = match self.ledger.all().await {
@@ -126,7 +191,7 @@ impl Engine {
                 self.pools.closed.borrow_mut().insert(id, ClosedPool { remembered, cause });
             }
         }
-        self.end_jobs_of_lost_pools().await;
+        self.job_control.end_jobs_of_lost_pools().await;
         self.kernel.take_up_attached().await;
         self.kernel.keep_taking_up();
         self.kernel.keep_putting_back();
@@ -153,24 +218,24 @@ impl Engine {
 
     /// Makes the socket for NBD again where somebody removes it. The one before goes on with whoever has it.
     fn keep_socket(self: &Rc<Self>, path: PathBuf) {
-        let engine = Rc::downgrade(self);
+        let service = Rc::downgrade(self);
         let clock = Rc::clone(&self.seams.clock);
         let keeping = async move {
             let mut made_again = 0;
             while made_again < SOCKETS_MAX {
                 sleep(clock.as_ref(), LOOK_EVERY).await;
-                let Some(engine) = engine.upgrade() else { return };
+                let Some(service) = service.upgrade() else { return };
                 let is_gone = |error: std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
-                if engine.pools.is_stopping.get() || !fs::symlink_metadata(&path).is_err_and(is_gone) {
+                if service.pools.is_stopping.get() || !fs::symlink_metadata(&path).is_err_and(is_gone) {
                     continue;
                 }
                 made_again += 1;
-                match Listener::bind_unix(&engine.handle, &path) {
+                match Listener::bind_unix(&service.handle, &path) {
                     Ok(listener) => {
                         tracing::warn!(path = %path.display(), "the socket had been removed, and is there again");
                         let listening =
-                            NbdServer::listen(engine.nbd.server(), listener, engine.seams.clone());
-                        engine.seams.spawner.spawn("nbd listener", Box::pin(listening));
+                            NbdServer::listen(service.nbd.server(), listener, service.seams.clone());
+                        service.seams.spawner.spawn("nbd listener", Box::pin(listening));
                     }
                     Err(error) => {
                         tracing::error!(path = %path.display(), %error, "the socket was removed, and cannot be made again");
@@ -181,7 +246,7 @@ impl Engine {
         self.seams.spawner.spawn("nbd socket", Box::pin(keeping));
     }
 
-    async fn reopen(self: &Rc<Self>, id: PoolId, remembered: &Remembered) -> Answer<()> {
+    async fn reopen(&self, id: PoolId, remembered: &Remembered) -> Answer<()> {
         if remembered.is_being_destroyed {
             return self.go_on_destroying(id, remembered).await;
         }
@@ -231,7 +296,7 @@ impl Engine {
         let (found, _) = self.devices.take_members(id, name, paths, REOPEN_TIMEOUT).await?;
         let labels = found.pools.get(&id).map_or(&[][..], Vec::as_slice);
         if is_unmade(labels) {
-            self.unmake(id, labels).await;
+            self.pool_ends.unmake(id, labels).await;
             tracing::warn!(pool = name, disks = ?paths, "the pool was being made when the last daemon ended, and is not: its labels are wiped; make it again");
         }
         Ok(())
@@ -247,7 +312,7 @@ impl Engine {
         let (mut found, _) = self.devices.take_members(id, &remembered.name, &paths, REOPEN_TIMEOUT).await?;
         let candidates = found.pools.remove(&id).unwrap_or_default();
         let devices: Vec<_> = candidates.iter().map(|candidate| Rc::clone(&candidate.device)).collect();
-        for warning in self.wipe_and_forget(id, &devices).await {
+        for warning in self.pool_ends.wipe_and_forget(id, &devices).await {
             tracing::warn!(pool = remembered.name, warning, "not all of the pool could be destroyed");
         }
         tracing::info!(pool = remembered.name, "the pool is destroyed, which the last daemon had begun");
@@ -269,13 +334,7 @@ impl Engine {
     }
 
     /// Opens a pool whose disks are at the paths, recovers its spaces, and begins what has to be brought up to date.
-    async fn open_pool(
-        self: &Rc<Self>,
-        id: PoolId,
-        name: &str,
-        paths: &[PathBuf],
-        how: How,
-    ) -> Answer<Rc<OpenPool>> {
+    async fn open_pool(&self, id: PoolId, name: &str, paths: &[PathBuf], how: How) -> Answer<Rc<OpenPool>> {
         self.pools.check_pool_count(name)?;
         let (mut found, refused) = self.devices.take_members(id, name, paths, how.timeout).await?;
         let mut candidates = found.pools.remove(&id).unwrap_or_default();
@@ -305,7 +364,7 @@ impl Engine {
 
     /// Recovers the spaces of a pool that was opened, and takes it into the list.
     pub(crate) async fn adopt(
-        self: &Rc<Self>,
+        &self,
         opened: Opened,
         mode: ImportMode,
         clients: Clients,
@@ -329,18 +388,17 @@ impl Engine {
         self.pools.closed.borrow_mut().remove(&pool.id());
         self.transports.go_on(pool.id());
         if mode != ImportMode::Read {
-            self.go_on_with_jobs(&pool).await;
+            self.tending.go_on_with_jobs(&pool).await;
             if has_lost_labels {
-                self.scrubs.verify_all(&pool).await;
+                self.tending.verify_after_loss(&pool).await;
             }
-            let watching = watch(Rc::downgrade(self), Rc::downgrade(&pool), Rc::clone(&self.seams.clock));
-            self.seams.spawner.spawn("watch", Box::pin(watching));
+            self.tending.begin_to_watch(&pool);
         }
         Ok(pool)
     }
 
     /// Opens a pool that a person names.
-    pub(crate) async fn import_pool(self: Rc<Self>, request: ImportPool) -> Answer<Change> {
+    pub(crate) async fn import_pool(&self, request: ImportPool) -> Answer<Change> {
         let _changes = self.pools.changes.take().await;
         self.pools.check_running()?;
         let mut hints =
@@ -587,7 +645,7 @@ fn none_found(request: &ImportPool, found: &Found) -> ErrorBody {
     })
 }
 
-impl Engine {
+impl Opening {
     /// The error for disks whose pools are open here already.
     fn all_open<'a>(&self, found: impl Iterator<Item = &'a PoolId>) -> ErrorBody {
         let pools = self.pools.open.borrow();

@@ -9,12 +9,13 @@ use dolmen_placement::Offer;
 use dolmen_space::{ConversionForecast, Space};
 
 use crate::answer::Answer;
+use crate::base::Base;
 use crate::disks::DrainJob;
-use crate::engine::Engine;
 use crate::fault;
-use crate::jobs::Aim;
+use crate::jobs::{Aim, Jobs};
 use crate::open_pool::OpenPool;
-use crate::spaces::ConvertJob;
+use crate::pool_jobs::PoolJobs;
+use crate::spaces::{Conversions, ConvertJob};
 use crate::words::counted;
 
 /// A space that takes less room once its rows are as wide as the pool.
@@ -62,7 +63,24 @@ impl Widening {
     }
 }
 
-impl Engine {
+/// Widths of rows, which follow their pool.
+pub(crate) struct Widths {
+    pool_jobs: Rc<PoolJobs>,
+    conversions: Rc<Conversions>,
+    jobs: Rc<Jobs>,
+}
+
+impl Widths {
+    pub(crate) fn new(base: &Base, conversions: &Rc<Conversions>) -> Self {
+        Self {
+            pool_jobs: Rc::clone(&base.pool_jobs),
+            conversions: Rc::clone(conversions),
+            jobs: Rc::clone(&base.jobs),
+        }
+    }
+}
+
+impl Widths {
     /// Goes on with spaces that are on their way to another width and to nothing else, where nobody is at it: a removal that made
     /// them narrower was called off. Where a removal is at work still, it ends first.
     pub(crate) async fn finish_widths(&self, pool: &Rc<OpenPool>) {

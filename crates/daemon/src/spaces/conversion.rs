@@ -12,9 +12,8 @@ use dolmen_units::Bytes;
 
 use crate::answer::Answer;
 use crate::base::Base;
-use crate::engine::Engine;
 use crate::fault;
-use crate::job::{Ending, Job, Standing};
+use crate::job::{Ending, Job, JobWorker, Standing};
 use crate::jobs::{Aim, Course, Entry, Jobs, Kind, Outcome, Rank, Start, share};
 use crate::open_pool::OpenPool;
 use crate::open_pools::OpenPools;
@@ -59,30 +58,22 @@ impl Job for ConvertJob {
             }
         })
     }
+}
 
-    fn resume<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        pool: &'a Rc<OpenPool>,
-        entry: &'a Rc<Entry>,
-    ) -> LocalFuture<'a, ()> {
+impl JobWorker for Conversions {
+    fn resume<'a>(self: Rc<Self>, pool: &'a Rc<OpenPool>, entry: &'a Rc<Entry>) -> LocalFuture<'a, ()> {
         Box::pin(async move {
-            engine.conversions.go_on_converting(pool, entry).await;
+            self.go_on_converting(pool, entry).await;
         })
     }
 
-    fn ending(&self, engine: &Engine, entry: &Entry) -> Ending {
-        let undo = engine.conversions.undo_of_conversion(entry);
+    fn ending(&self, entry: &Entry) -> Ending {
+        let undo = self.undo_of_conversion(entry);
         Ending { step: "rows that were moved stay as they are, and so do the others", undo }
     }
 
-    fn stop<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        entry: &'a Rc<Entry>,
-        request: Simple,
-    ) -> LocalFuture<'a, Answer<Change>> {
-        Box::pin(engine.stop_asked(self, entry, request))
+    fn stop<'a>(self: Rc<Self>, entry: &'a Rc<Entry>, request: Simple) -> LocalFuture<'a, Answer<Change>> {
+        Box::pin(async move { self.pool_jobs.stop_asked(self.as_ref(), entry, request).await })
     }
 }
 

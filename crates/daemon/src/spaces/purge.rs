@@ -8,11 +8,11 @@ use dolmen_pool::{LocalFuture, PoolState};
 
 use crate::answer::Answer;
 use crate::base::Base;
-use crate::engine::Engine;
 use crate::fault;
-use crate::job::{Ending, Job, Standing};
+use crate::job::{Ending, Job, JobWorker, Standing};
 use crate::jobs::{Aim, Entry, Jobs, Kind, Outcome, Rank, Start};
 use crate::open_pool::OpenPool;
+use crate::open_pools::OpenPools;
 use crate::plan::Undo;
 use crate::pool_jobs::PoolJobs;
 use crate::spaces::trash::{to_go_on, what_is_purged};
@@ -53,20 +53,17 @@ impl Job for PurgeJob {
             }
         })
     }
+}
 
-    fn resume<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        pool: &'a Rc<OpenPool>,
-        _entry: &'a Rc<Entry>,
-    ) -> LocalFuture<'a, ()> {
+impl JobWorker for Purges {
+    fn resume<'a>(self: Rc<Self>, pool: &'a Rc<OpenPool>, _entry: &'a Rc<Entry>) -> LocalFuture<'a, ()> {
         Box::pin(async move {
-            engine.purges.purge_if_needed(pool).await;
+            self.purge_if_needed(pool).await;
         })
     }
 
-    fn ending(&self, engine: &Engine, entry: &Entry) -> Ending {
-        let condemned = engine.pools.open_pool_of(entry.pool).map(|pool| pool.spaces.condemned());
+    fn ending(&self, entry: &Entry) -> Ending {
+        let condemned = self.pools.open_pool_of(entry.pool).map(|pool| pool.spaces.condemned());
         let first = condemned.and_then(|condemned| condemned.first().map(|space| space.id().0));
         let undo = first.map_or(Undo::NotNeeded, |first| {
             Undo::By(to_go_on(&entry.pool_name, first).trim_matches('`').to_owned())
@@ -74,18 +71,14 @@ impl Job for PurgeJob {
         Ending { step: "what it has freed is free, and what is left cannot be restored", undo }
     }
 
-    fn stop<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        entry: &'a Rc<Entry>,
-        request: Simple,
-    ) -> LocalFuture<'a, Answer<Change>> {
-        Box::pin(engine.stop_asked(self, entry, request))
+    fn stop<'a>(self: Rc<Self>, entry: &'a Rc<Entry>, request: Simple) -> LocalFuture<'a, Answer<Change>> {
+        Box::pin(async move { self.pool_jobs.stop_asked(self.as_ref(), entry, request).await })
     }
 }
 
 /// Purges of deleted spaces.
 pub(crate) struct Purges {
+    pools: Rc<OpenPools>,
     pool_jobs: Rc<PoolJobs>,
     seams: Seams,
     jobs: Rc<Jobs>,
@@ -93,7 +86,12 @@ pub(crate) struct Purges {
 
 impl Purges {
     pub(crate) fn new(base: &Base) -> Self {
-        Self { pool_jobs: Rc::clone(&base.pool_jobs), seams: base.seams.clone(), jobs: Rc::clone(&base.jobs) }
+        Self {
+            pools: Rc::clone(&base.pools),
+            pool_jobs: Rc::clone(&base.pool_jobs),
+            seams: base.seams.clone(),
+            jobs: Rc::clone(&base.jobs),
+        }
     }
 }
 

@@ -16,10 +16,9 @@ use serde_json::Value;
 
 use crate::answer::Answer;
 use crate::base::Base;
-use crate::engine::Engine;
 use crate::fault;
 use crate::health::absent_names;
-use crate::job::{Ending, Job};
+use crate::job::{Ending, Job, JobWorker};
 use crate::jobs::{
     Aim, Course, Entry, Jobs, Kind, OWN_TEXT_MAX, Outcome, OwnState, Rank, Start, TEXT_BYTES_MAX, kept, share,
 };
@@ -84,35 +83,27 @@ impl Kind for ScrubJob {
     }
 }
 
-impl Job for ScrubJob {
-    fn resume<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        pool: &'a Rc<OpenPool>,
-        entry: &'a Rc<Entry>,
-    ) -> LocalFuture<'a, ()> {
+impl Job for ScrubJob {}
+
+impl JobWorker for Scrubs {
+    fn resume<'a>(self: Rc<Self>, pool: &'a Rc<OpenPool>, entry: &'a Rc<Entry>) -> LocalFuture<'a, ()> {
         Box::pin(async move {
-            match engine.scrubs.scrub_of(pool).filter(|other| other.id < entry.id) {
+            match self.scrub_of(pool).filter(|other| other.id < entry.id) {
                 Some(other) => {
                     entry.end(JobState::CalledOff, format!("job {} verifies the same", other.id));
                 }
-                None => drop(engine.scrubs.start_scrub(pool, Some(Rc::clone(entry))).await),
+                None => drop(self.start_scrub(pool, Some(Rc::clone(entry))).await),
             }
         })
     }
 
-    fn ending(&self, _engine: &Engine, entry: &Entry) -> Ending {
+    fn ending(&self, entry: &Entry) -> Ending {
         let undo = Undo::By(format!("dolmen scrub {}, which begins again", entry.pool_name));
         Ending { step: "what it has healed stays healed", undo }
     }
 
-    fn stop<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        entry: &'a Rc<Entry>,
-        request: Simple,
-    ) -> LocalFuture<'a, Answer<Change>> {
-        Box::pin(engine.stop_asked(self, entry, request))
+    fn stop<'a>(self: Rc<Self>, entry: &'a Rc<Entry>, request: Simple) -> LocalFuture<'a, Answer<Change>> {
+        Box::pin(async move { self.pool_jobs.stop_asked(self.as_ref(), entry, request).await })
     }
 }
 

@@ -9,9 +9,8 @@ use dolmen_units::Bytes;
 
 use crate::answer::Answer;
 use crate::base::Base;
-use crate::engine::Engine;
 use crate::fault;
-use crate::job::{Ending, Job};
+use crate::job::{Ending, Job, JobWorker};
 use crate::jobs::{Aim, Entry, Kind, Outcome, Rank, Start};
 use crate::open_pool::OpenPool;
 use crate::open_pools::OpenPools;
@@ -133,31 +132,23 @@ impl Kind for WriteCacheJob {
     }
 }
 
-impl Job for WriteCacheJob {
-    fn resume<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        pool: &'a Rc<OpenPool>,
-        entry: &'a Rc<Entry>,
-    ) -> LocalFuture<'a, ()> {
+impl Job for WriteCacheJob {}
+
+impl JobWorker for WriteCaches {
+    fn resume<'a>(self: Rc<Self>, pool: &'a Rc<OpenPool>, entry: &'a Rc<Entry>) -> LocalFuture<'a, ()> {
         Box::pin(async move {
             if let Aim::WriteCache { survives, size } = entry.aim {
-                engine.write_caches.start_resizing(pool, (survives, size), Some(Rc::clone(entry))).await;
+                self.start_resizing(pool, (survives, size), Some(Rc::clone(entry))).await;
             }
         })
     }
 
-    fn ending(&self, _engine: &Engine, _entry: &Entry) -> Ending {
+    fn ending(&self, _entry: &Entry) -> Ending {
         Ending { step: "the write cache keeps the size that it has", undo: Undo::NotNeeded }
     }
 
-    fn stop<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        entry: &'a Rc<Entry>,
-        request: Simple,
-    ) -> LocalFuture<'a, Answer<Change>> {
-        Box::pin(engine.stop_asked(self, entry, request))
+    fn stop<'a>(self: Rc<Self>, entry: &'a Rc<Entry>, request: Simple) -> LocalFuture<'a, Answer<Change>> {
+        Box::pin(async move { self.pool_jobs.stop_asked(self.as_ref(), entry, request).await })
     }
 }
 
