@@ -2,10 +2,13 @@
 
 use std::rc::Rc;
 
-use dolmen_api::{Disk, DiskState, Export, FormerLayout, Health, NetworkExport, Pool, PoolState};
+use dolmen_api::{
+    Disk, DiskState, Export, FormerLayout, Health, NetworkExport, Pool, PoolState, SpaceLimits,
+};
 use dolmen_disk::MemberState;
 use dolmen_pool::{PoolState as State, Role};
-use dolmen_space::{Layout, Provisioning, Space};
+use dolmen_space::{Layout, Limits, Provisioning, Space, WriteCache};
+use dolmen_units::Bytes;
 
 use crate::answer::Answer;
 use crate::attach::Transports;
@@ -17,8 +20,6 @@ use crate::open_pools::OpenPools;
 use crate::plan::Offered;
 use crate::resiliency::{integrity_of, resiliency_of};
 use crate::rooms::yield_now;
-use crate::settings::view_limits;
-use crate::spaces::view_write_cache;
 use crate::state::{Backing, Slow, is_here};
 
 /// What rows have that have not been moved yet.
@@ -260,4 +261,33 @@ fn percent(path: &str) -> String {
 fn host_name() -> Option<String> {
     let name = rustix::system::uname().nodename().to_str().ok()?.to_owned();
     (!name.is_empty()).then_some(name)
+}
+
+fn view_write_cache(cache: &WriteCache) -> dolmen_api::WriteCache {
+    dolmen_api::WriteCache {
+        survives: cache.redundancy,
+        size_bytes: cache.size.0,
+        waiting_bytes: cache.waiting.0,
+        footprint_bytes: cache.footprint.total.0,
+        copies: cache.redundancy + 1,
+        disks: cache.disks.iter().map(|slot| slot.0).collect(),
+        fill_percent: cache.drain.fill,
+        drain_bytes_per_s_max: cache.drain.rate.map_or(0, |rate| rate.0),
+        filled_bytes: cache.filled.bytes,
+        filled_bytes_per_s: cache.filled.bytes_per_second,
+        destaged_bytes: cache.destaged.bytes,
+        destaged_bytes_per_s: cache.destaged.bytes_per_second,
+    }
+}
+
+/// As documents have them; nothing where there are none.
+fn view_limits(limits: Limits) -> Option<SpaceLimits> {
+    let bytes = |rate: Option<Bytes>| rate.map(|rate| rate.0);
+    let view = SpaceLimits {
+        iops_max: limits.iops_max,
+        iops_min: limits.iops_min,
+        bytes_per_s_max: bytes(limits.rate_max),
+        bytes_per_s_min: bytes(limits.rate_min),
+    };
+    Some(view).filter(|_| !limits.is_none())
 }

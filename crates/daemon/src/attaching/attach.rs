@@ -22,10 +22,10 @@ use crate::base::Base;
 use crate::config::Config;
 use crate::exports::NbdServer;
 use crate::fault;
+use crate::fault::two_sides;
 use crate::open_pool::{OpenPool, key_of};
 use crate::open_pools::OpenPools;
 use crate::plan::{Undo, made, planned};
-use crate::spaces::two_sides;
 use crate::views::Views;
 
 /// What is looked at for a table of partitions: both kinds begin within the first two blocks.

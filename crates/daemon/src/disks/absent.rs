@@ -15,9 +15,10 @@ use dolmen_units::{DiskId, SpaceId};
 
 use crate::answer::Answer;
 use crate::base::Base;
-use crate::disks::emptying::EmptyJob;
+use crate::disks::drain_job::DrainJob;
+use crate::disks::empty_job::EmptyJob;
 use crate::disks::leaving::{check_that_it_is_alone, check_that_it_may_leave};
-use crate::disks::removal::{DrainJob, Drains};
+use crate::disks::removal::Drains;
 use crate::fault;
 use crate::jobs::{Aim, Entry, Jobs, Outcome, Start};
 use crate::open_pool::OpenPool;

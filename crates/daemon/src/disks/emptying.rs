@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_api::{Change, JobState, Simple};
+use dolmen_api::{Change, Simple};
 use dolmen_mutation::mutation;
 use dolmen_pool::{Disk, LocalFuture, PoolState};
 use dolmen_space::{Emptied, Progress};
@@ -14,9 +14,10 @@ use dolmen_units::DiskId;
 
 use crate::answer::Answer;
 use crate::disks::absent::Rebuilds;
+use crate::disks::empty_job::EmptyJob;
 use crate::fault;
-use crate::job::{Ending, Job, JobWorker, Standing, disk_of};
-use crate::jobs::{Aim, Entry, JobView, Kind, Outcome, Rank, Start};
+use crate::job::{Ending, JobWorker};
+use crate::jobs::{Aim, Entry, JobView, Kind, Outcome, Start};
 use crate::open_pool::OpenPool;
 use crate::plan::Undo;
 use crate::state::is_here;
@@ -25,53 +26,6 @@ use crate::words::counted;
 /// How soon, and how seldom, it is looked again whether what a failing disk has fits on the others.
 const PAUSE_MIN: Duration = Duration::from_secs(2);
 const PAUSE_MAX: Duration = Duration::from_secs(600);
-
-/// Moves everything off a disk that is failing, to the others, or rebuilds there what one that stays away has of spaces that can do
-/// without it; the disk stays in the pool.
-pub(crate) struct EmptyJob;
-
-impl Kind for EmptyJob {
-    fn word(&self) -> &'static str {
-        "empty"
-    }
-
-    fn doing(&self) -> &'static str {
-        "emptying"
-    }
-
-    fn rank(&self) -> Option<Rank> {
-        Some(Rank::Pressing)
-    }
-
-    fn fills_slabs(&self) -> bool {
-        true
-    }
-
-    fn is_about(&self, aim: Aim) -> bool {
-        matches!(aim, Aim::Disk(_))
-    }
-}
-
-impl Job for EmptyJob {
-    fn standing<'a>(&'a self, pool: &'a OpenPool, entry: &'a Entry) -> LocalFuture<'a, Standing> {
-        let Aim::Disk(id) = entry.aim else { return Box::pin(async { Standing::GoesOn }) };
-        let (disk, is_paused) = (disk_of(pool, id), entry.is_paused());
-        Box::pin(async move {
-            match disk {
-                // What is rebuilt of one that is away is begun again when that is time, but for what somebody has paused.
-                Some(disk) if !is_here(&disk) && pool.spaces.pool().is_active(&disk) => match is_paused {
-                    true => Standing::GoesOn,
-                    false => Standing::Ended(JobState::CalledOff, "its disk is away by now"),
-                },
-                Some(disk) if pool.is_to_be_empty(&disk) => Standing::GoesOn,
-                Some(_) | None => Standing::Ended(
-                    JobState::CalledOff,
-                    "its disk is well by now, or none of the pool any more",
-                ),
-            }
-        })
-    }
-}
 
 impl JobWorker for Rebuilds {
     fn resume<'a>(self: Rc<Self>, pool: &'a Rc<OpenPool>, entry: &'a Rc<Entry>) -> LocalFuture<'a, ()> {

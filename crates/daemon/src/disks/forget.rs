@@ -8,9 +8,10 @@ use dolmen_pool::Disk;
 use dolmen_space::{Lost, Space};
 
 use crate::answer::Answer;
+use crate::disks::drain_job::DrainJob;
 use crate::disks::find::find_disk;
 use crate::disks::leaving::{check_that_it_is_alone, figures_of_removing, steps_of_removing};
-use crate::disks::removal::{DrainJob, Drains};
+use crate::disks::removal::Drains;
 use crate::fault;
 use crate::jobs::Aim;
 use crate::open_pool::OpenPool;

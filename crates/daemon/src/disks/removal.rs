@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use dolmen_api::{Change, DiskRole, ErrorBody, ErrorCode, JobState, SetDiskRole, Simple};
+use dolmen_api::{Change, DiskRole, ErrorBody, ErrorCode, SetDiskRole, Simple};
 use dolmen_pool::{Disk, LocalFuture, PoolState};
 use dolmen_space::Progress;
 use dolmen_units::DiskId;
@@ -11,6 +11,7 @@ use crate::answer::Answer;
 use crate::base::Base;
 use crate::disks::declared_lost::abandon;
 use crate::disks::devices::Devices;
+use crate::disks::drain_job::DrainJob;
 use crate::disks::find::find_disk;
 use crate::disks::leaving::{
     check_that_it_may_leave, figures_of_removing, offer_of_spare, role_in_words, steps_of_removing,
@@ -18,8 +19,8 @@ use crate::disks::leaving::{
 };
 use crate::disks::replacement::Replacements;
 use crate::fault;
-use crate::job::{Ending, Job, JobWorker, Standing, disk_of, ending, not_open};
-use crate::jobs::{Aim, Entry, Jobs, Kind, Outcome, Rank, Start};
+use crate::job::{Ending, JobWorker, ending, not_open};
+use crate::jobs::{Aim, Entry, Jobs, Outcome, Start};
 use crate::open_pool::OpenPool;
 use crate::open_pools::OpenPools;
 use crate::plan::{Undo, made, planned};
@@ -28,51 +29,6 @@ use crate::pools::Widths;
 use crate::records::Records;
 use crate::spaces::{narrow, narrowings};
 use crate::state::is_here;
-
-/// Moves everything off a disk, to the others.
-pub(crate) struct DrainJob;
-
-impl Kind for DrainJob {
-    fn word(&self) -> &'static str {
-        "drain"
-    }
-
-    fn doing(&self) -> &'static str {
-        "draining"
-    }
-
-    fn rank(&self) -> Option<Rank> {
-        Some(Rank::Urgent)
-    }
-
-    fn is_known_to_pool(&self) -> bool {
-        true
-    }
-
-    fn takes_disk_out(&self) -> bool {
-        true
-    }
-
-    fn is_about(&self, aim: Aim) -> bool {
-        matches!(aim, Aim::Disk(_))
-    }
-}
-
-impl Job for DrainJob {
-    fn standing<'a>(&'a self, pool: &'a OpenPool, entry: &'a Entry) -> LocalFuture<'a, Standing> {
-        let Aim::Disk(leaving) = entry.aim else { return Box::pin(async { Standing::GoesOn }) };
-        let inner = pool.spaces.pool();
-        let standing = match disk_of(pool, leaving) {
-            Some(disk) if inner.is_drained(&disk) => Standing::GoesOn,
-            Some(disk) if inner.role_of(&disk).is_some() => match inner.holds_rows(&disk) {
-                true => Standing::GoesOn,
-                false => Standing::Ended(JobState::Done, "it holds nothing any more"),
-            },
-            left => Standing::ended(left.is_none()),
-        };
-        Box::pin(async { standing })
-    }
-}
 
 impl JobWorker for Drains {
     fn resume<'a>(self: Rc<Self>, pool: &'a Rc<OpenPool>, _entry: &'a Rc<Entry>) -> LocalFuture<'a, ()> {

@@ -12,57 +12,15 @@ use crate::base::Base;
 use crate::disks::declared_lost::abandon;
 use crate::disks::devices::Devices;
 use crate::disks::find::find_disk;
+use crate::disks::replace_job::ReplaceJob;
 use crate::fault;
-use crate::job::{Ending, Job, JobWorker, Standing, disk_of, ending, not_open};
-use crate::jobs::{Aim, Entry, Jobs, Kind, Outcome, Rank, Start};
+use crate::job::{Ending, JobWorker, ending, not_open};
+use crate::jobs::{Aim, Entry, Jobs, Outcome, Start};
 use crate::open_pool::OpenPool;
 use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, made, offer_of, planned, usual_room};
 use crate::pool_jobs::PoolJobs;
 use crate::records::Records;
-
-/// Moves everything from one disk to another.
-pub(crate) struct ReplaceJob;
-
-impl Kind for ReplaceJob {
-    fn word(&self) -> &'static str {
-        "replace"
-    }
-
-    fn doing(&self) -> &'static str {
-        "replacing"
-    }
-
-    fn rank(&self) -> Option<Rank> {
-        Some(Rank::Urgent)
-    }
-
-    fn is_known_to_pool(&self) -> bool {
-        true
-    }
-
-    fn takes_disk_out(&self) -> bool {
-        true
-    }
-
-    fn is_about(&self, aim: Aim) -> bool {
-        matches!(aim, Aim::Disk(_))
-    }
-}
-
-impl Job for ReplaceJob {
-    fn standing<'a>(&'a self, pool: &'a OpenPool, entry: &'a Entry) -> LocalFuture<'a, Standing> {
-        let Aim::Disk(new) = entry.aim else { return Box::pin(async { Standing::GoesOn }) };
-        let begun = pool.spaces.pool().replacements();
-        let standing = if begun.iter().any(|(_, other)| other.id() == new) {
-            Standing::GoesOn
-        } else {
-            let is_turned = begun.iter().any(|(one, _)| one.id() == new);
-            Standing::ended(disk_of(pool, new).is_some() && !is_turned)
-        };
-        Box::pin(async { standing })
-    }
-}
 
 impl JobWorker for Replacements {
     fn resume<'a>(self: Rc<Self>, pool: &'a Rc<OpenPool>, _entry: &'a Rc<Entry>) -> LocalFuture<'a, ()> {

@@ -9,11 +9,12 @@ use dolmen_pool::{Disk, Role};
 use dolmen_space::RemovalForecast;
 
 use crate::answer::Answer;
+use crate::disks::drain_job::DrainJob;
 use crate::disks::find::find_disk;
 use crate::disks::leaving::{
     check_that_it_fits, check_that_it_may_leave, offer_of_spare, role_in_words, steps_of_moving,
 };
-use crate::disks::removal::{DrainJob, Drains};
+use crate::disks::removal::Drains;
 use crate::fault;
 use crate::jobs::Aim;
 use crate::open_pool::OpenPool;

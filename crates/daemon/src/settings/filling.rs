@@ -2,19 +2,15 @@
 //!
 //! A pool in which nothing thin can grow is not reported: that it is full was intended.
 
-use dolmen_api::{Change, ErrorBody, ErrorCode, Finding, FindingCode, Health, Object, SetAlertAt};
+use dolmen_api::{Finding, FindingCode, Health, Object};
 use dolmen_placement::{Offer, Placer};
 use dolmen_pool::{DiskState, PoolState};
 use dolmen_space::{Resiliency, SpaceSpec, slab_units};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
 
-use crate::answer::Answer;
-use crate::fault;
 use crate::finding::found;
 use crate::jobs::seconds_now;
 use crate::open_pool::OpenPool;
-use crate::plan::{Undo, made, planned};
-use crate::settings::service::Settings;
 use crate::state::{DAYS_REPORTED, percent_used, reached};
 
 /// That a threshold is reached, and how far it is from it: a pool that comes and goes around one is reported with another each time.
@@ -85,40 +81,7 @@ impl OpenPool {
     }
 }
 
-impl Settings {
-    /// Sets the percents of fullness at which a pool warns.
-    pub(crate) async fn set_alert_at(&self, name: String, request: SetAlertAt) -> Answer<Change> {
-        let pool = self.pools.pool_to_change(&name)?;
-        let _exclusive = self.pools.lock_for_change(&pool).await?;
-        let inner = pool.spaces.pool();
-        inner.check_writable().map_err(|error| fault::pool(&error))?;
-        let mut after = request.percents.clone();
-        after.sort_unstable();
-        after.dedup();
-        if after.len() > dolmen_pool::ALERTS_MAX || after.iter().any(|percent| !(1..=99).contains(percent)) {
-            let message = "thresholds are up to four percents from 1 to 99; nothing was changed";
-            return Err(ErrorBody::new(ErrorCode::BadRequest, message).on(name));
-        }
-        let before = inner.alert_at().await.map_err(|error| fault::pool(&error))?;
-        if before == after {
-            let text = format!("pool {name} warns {} already", in_words(&after));
-            return Ok(planned(pool.plan(Undo::NotNeeded, Vec::new()), text));
-        }
-        let listed: Vec<String> = before.iter().map(ToString::to_string).collect();
-        let listed = if listed.is_empty() { "never".to_owned() } else { listed.join(",") };
-        let steps = vec![format!("warn {}, instead of {}", in_words(&after), in_words(&before))];
-        let plan = pool.plan(Undo::By(format!("dolmen pool set {name} --alert-at {listed}")), steps);
-        if request.dry_run {
-            return Ok(planned(plan, format!("pool {name} would warn {}", in_words(&after))));
-        }
-        inner.set_alert_at(&after).await.map_err(|error| fault::pool(&error))?;
-        pool.filling.thresholds.replace(after.clone());
-        pool.filling.is_known.set(true);
-        Ok(made(plan, format!("pool {name} warns {}", in_words(&after))))
-    }
-}
-
-fn in_words(percents: &[u8]) -> String {
+pub(super) fn in_words(percents: &[u8]) -> String {
     if percents.is_empty() {
         return "at no fullness".to_owned();
     }

@@ -18,6 +18,7 @@ use crate::attaching::SpaceAttachments;
 use crate::base::Base;
 use crate::exports::{NbdServer, Network, Served};
 use crate::fault;
+use crate::fault::two_sides;
 use crate::open_pool::{OpenPool, parse_name};
 use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
@@ -511,12 +512,4 @@ fn check_same(name: &str, served: &Served, access: Access, network: Option<&Netw
     };
     let message = format!("space {name} is served already, and {what}; nothing was changed");
     Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(format!("dolmen unserve {name}")))
-}
-
-/// The error for a second way in that would write beside the first.
-pub(crate) fn two_sides(name: &str, transport: &str) -> ErrorBody {
-    let message = format!(
-        "space {name} is {transport}; two sides that write without knowing of each other destroy what they write; nothing was changed"
-    );
-    ErrorBody::new(ErrorCode::Busy, message).on(name)
 }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use dolmen_api::{Change, JobState, Simple};
 use dolmen_block_io::Seams;
 use dolmen_pool::{LocalFuture, PoolState};
+use dolmen_space::Space;
 
 use crate::answer::Answer;
 use crate::base::Base;
@@ -15,7 +16,7 @@ use crate::open_pool::OpenPool;
 use crate::open_pools::OpenPools;
 use crate::plan::Undo;
 use crate::pool_jobs::PoolJobs;
-use crate::spaces::trash::{to_go_on, what_is_purged};
+use crate::spaces::changes::full_name;
 use crate::words::counted;
 
 /// Gives back the room of spaces that were deleted for good.
@@ -132,5 +133,18 @@ impl Purges {
             return None;
         }
         Some(self.start_purge(pool).await)
+    }
+}
+
+/// How a purge that was stopped goes on: any space that was purged in part names it.
+pub(super) fn to_go_on(pool: &str, space: u64) -> String {
+    format!("`dolmen trash purge {pool}/{space}`")
+}
+
+/// Spaces that are purged, in words: one by its name and its number, which tells it from others that had the name.
+pub(super) fn what_is_purged(pool: &OpenPool, spaces: &[Rc<Space>]) -> String {
+    match spaces {
+        [one] => format!("space {} (number {})", full_name(pool, one), one.id().0),
+        several => format!("{} of pool {}", counted(several.len(), "space", "spaces"), pool.name()),
     }
 }

@@ -25,7 +25,7 @@ use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, check_typed, made, planned, usual_room};
 use crate::resiliency::resiliency_of;
 use crate::spaces::changes::{SpaceChanges, full_name};
-use crate::spaces::purge::Purges;
+use crate::spaces::purge::{Purges, what_is_purged};
 use crate::state::TrashAges;
 use crate::views::Views;
 use crate::words::counted;
@@ -433,21 +433,8 @@ impl Deletions {
     }
 }
 
-/// How a purge that was stopped goes on: any space that was purged in part names it.
-pub(crate) fn to_go_on(pool: &str, space: u64) -> String {
-    format!("`dolmen trash purge {pool}/{space}`")
-}
-
 fn releases(footprint: Bytes) -> String {
     format!("give {footprint} back to the pool, row by row, as a job that can be paused and stopped")
-}
-
-/// Spaces that are purged, in words: one by its name and its number, which tells it from others that had the name.
-pub(crate) fn what_is_purged(pool: &OpenPool, spaces: &[Rc<Space>]) -> String {
-    match spaces {
-        [one] => format!("space {} (number {})", full_name(pool, one), one.id().0),
-        several => format!("{} of pool {}", counted(several.len(), "space", "spaces"), pool.name()),
-    }
 }
 
 fn is_or_are(spaces: &[Rc<Space>]) -> &'static str {

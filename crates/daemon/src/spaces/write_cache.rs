@@ -17,23 +17,6 @@ use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::pool_jobs::PoolJobs;
 
-pub(crate) fn view_write_cache(cache: &WriteCache) -> dolmen_api::WriteCache {
-    dolmen_api::WriteCache {
-        survives: cache.redundancy,
-        size_bytes: cache.size.0,
-        waiting_bytes: cache.waiting.0,
-        footprint_bytes: cache.footprint.total.0,
-        copies: cache.redundancy + 1,
-        disks: cache.disks.iter().map(|slot| slot.0).collect(),
-        fill_percent: cache.drain.fill,
-        drain_bytes_per_s_max: cache.drain.rate.map_or(0, |rate| rate.0),
-        filled_bytes: cache.filled.bytes,
-        filled_bytes_per_s: cache.filled.bytes_per_second,
-        destaged_bytes: cache.destaged.bytes,
-        destaged_bytes_per_s: cache.destaged.bytes_per_second,
-    }
-}
-
 /// What people call it.
 fn name_of(pool: &str, redundancy: u8) -> String {
     let of = match redundancy {
