@@ -12,6 +12,7 @@ use dolmen_units::Bytes;
 
 use crate::answer::Answer;
 use crate::attach::Transports;
+use crate::disks::score_of;
 use crate::exports::{Listeners, NbdServer, Served};
 use crate::fault;
 use crate::health::{not_open, pool_health, space_health};
@@ -80,7 +81,7 @@ impl Views {
                 checksum_errors: counters.checksum_errors,
                 timed_out_reads: counters.timed_out_reads,
                 times_slower: open.latencies.slow(disk.id()).map(Slow::times),
-                score: here.then(|| open.score(disk)),
+                score: here.then(|| score_of(open, disk)),
                 bay: open.bay_of(disk.id()),
                 smart: open.smarts.of(disk.id()).filter(|_| here),
                 smart_silence: open.smarts.silence_of(disk.id()).filter(|_| here),

@@ -49,37 +49,36 @@ impl OpenPool {
         let absent = disks.iter().filter(|disk| !is_here(disk));
         *self.absences.places.borrow_mut() = absent.filter_map(place).collect();
     }
+}
 
-    /// Forgets that disks were given up which are not about to leave any more: they are members as before, were replaced, or are
-    /// gone; and that somebody stopped what was rebuilt without one that is back. Whether there was one: both are on record.
-    fn forget_returned(&self) -> bool {
-        let leaving: BTreeSet<DiskId> = self.spaces.drains().iter().map(|disk| disk.id()).collect();
-        let disks = self.spaces.pool().disks();
-        let absent: BTreeSet<DiskId> =
-            disks.iter().filter(|disk| !is_here(disk)).map(|disk| disk.id()).collect();
-        let (mut excluded, mut stopped) =
-            (self.absences.excluded.borrow_mut(), self.absences.stopped.borrow_mut());
-        let before = excluded.len() + stopped.len();
-        excluded.retain(|id| leaving.contains(id));
-        stopped.retain(|id| absent.contains(id));
-        excluded.len() + stopped.len() < before
-    }
+/// Forgets that disks were given up which are not about to leave any more: they are members as before, were replaced, or are
+/// gone; and that somebody stopped what was rebuilt without one that is back. Whether there was one: both are on record.
+fn forget_returned(pool: &OpenPool) -> bool {
+    let leaving: BTreeSet<DiskId> = pool.spaces.drains().iter().map(|disk| disk.id()).collect();
+    let disks = pool.spaces.pool().disks();
+    let absent: BTreeSet<DiskId> = disks.iter().filter(|disk| !is_here(disk)).map(|disk| disk.id()).collect();
+    let (mut excluded, mut stopped) =
+        (pool.absences.excluded.borrow_mut(), pool.absences.stopped.borrow_mut());
+    let before = excluded.len() + stopped.len();
+    excluded.retain(|id| leaving.contains(id));
+    stopped.retain(|id| absent.contains(id));
+    excluded.len() + stopped.len() < before
+}
 
-    /// Members that are away, and how long each of them has been; those that take part again are forgotten.
-    fn away(&self, now: Instant) -> Vec<(Rc<Disk>, Duration)> {
-        let mut since = self.absences.since.borrow_mut();
-        let disks = self.spaces.pool().disks();
-        let absent: Vec<&Rc<Disk>> = disks.iter().filter(|disk| !is_here(disk)).collect();
-        since.retain(|id, _| absent.iter().any(|disk| disk.id() == *id));
-        for noted in [&self.absences.let_go, &self.absences.rebuilt] {
-            noted.borrow_mut().retain(|id| absent.iter().any(|disk| disk.id() == *id));
-        }
-        let mut length = |disk: &Disk| now.since(*since.entry(disk.id()).or_insert(now));
-        let lengths = absent.into_iter().map(|disk| (Rc::clone(disk), length(disk)));
-        let mut away: Vec<(Rc<Disk>, Duration)> = lengths.collect();
-        away.sort_by_key(|(_, length)| std::cmp::Reverse(*length));
-        away
+/// Members that are away, and how long each of them has been; those that take part again are forgotten.
+fn away_from(pool: &OpenPool, now: Instant) -> Vec<(Rc<Disk>, Duration)> {
+    let mut since = pool.absences.since.borrow_mut();
+    let disks = pool.spaces.pool().disks();
+    let absent: Vec<&Rc<Disk>> = disks.iter().filter(|disk| !is_here(disk)).collect();
+    since.retain(|id, _| absent.iter().any(|disk| disk.id() == *id));
+    for noted in [&pool.absences.let_go, &pool.absences.rebuilt] {
+        noted.borrow_mut().retain(|id| absent.iter().any(|disk| disk.id() == *id));
     }
+    let mut length = |disk: &Disk| now.since(*since.entry(disk.id()).or_insert(now));
+    let lengths = absent.into_iter().map(|disk| (Rc::clone(disk), length(disk)));
+    let mut away: Vec<(Rc<Disk>, Duration)> = lengths.collect();
+    away.sort_by_key(|(_, length)| std::cmp::Reverse(*length));
+    away
 }
 
 /// Redundancy rebuilt without disks that are absent or failing.
@@ -138,7 +137,7 @@ impl Rebuilds {
 
     /// Notes which disks are away, and takes those back that were given up and take part again.
     pub(crate) async fn look_for_absent(&self, pool: &Rc<OpenPool>) {
-        pool.away(self.seams.clock.now());
+        away_from(pool, self.seams.clock.now());
         // Where it cannot be read, the pool has more to worry about.
         if let Ok(limit) = pool.spaces.pool().repair_after().await {
             pool.absences.limit.set(limit);
@@ -149,7 +148,7 @@ impl Rebuilds {
         {
             tracing::info!(pool = %pool.name(), %error, "a disk that is back is still on record as declared lost");
         }
-        if pool.forget_returned() {
+        if forget_returned(pool) {
             self.records.keep_history(pool).await;
         }
         self.drains.reinstate_returned(pool).await;
@@ -163,8 +162,7 @@ impl Rebuilds {
         };
         // One leaves after another; one that waits for others may go on when they are given up.
         let is_leaving = self.jobs.is_at_work(pool.id(), &DrainJob);
-        let long = pool
-            .away(now)
+        let long = away_from(pool, now)
             .into_iter()
             .filter(|(disk, length)| !is_leaving && *length >= limit && pool.spaces.pool().is_active(disk));
         long.map(|(disk, _)| disk).collect()

@@ -27,7 +27,7 @@ use crate::answer::Answer;
 use crate::attach::Transports;
 use crate::base::Base;
 use crate::config::{Config, Scan};
-use crate::disks::below::{space_in, };
+use crate::disks::below::space_in;
 use crate::disks::folders::add_files;
 use crate::disks::provider::Places;
 use crate::disks::providers::PROVIDERS;

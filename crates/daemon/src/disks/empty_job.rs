@@ -1,10 +1,10 @@
 //! The job that empties a failing disk, as the service of jobs and pools see it.
 
 use dolmen_api::JobState;
-use dolmen_pool::LocalFuture;
+use dolmen_pool::{Disk, LocalFuture};
 
 use crate::job::{Job, Standing, disk_of};
-use crate::jobs::{Aim, Entry, Kind, Rank};
+use crate::jobs::{Aim, Entry, JobView, Kind, Rank};
 use crate::open_pool::OpenPool;
 use crate::state::is_here;
 
@@ -53,4 +53,20 @@ impl Job for EmptyJob {
             }
         })
     }
+}
+
+/// What becomes of what a failing disk has, in words.
+pub(crate) fn outlook_of_failing(pool: &OpenPool, disk: &Disk, jobs: &[JobView]) -> Option<String> {
+    let is_of_it = |job: &&JobView| job.kind.word() == EmptyJob.word() && job.subject == disk.name();
+    if let Some(job) = jobs.iter().find(is_of_it) {
+        return Some(format!("what it has is moved to the other disks (job {})", job.id));
+    }
+    if pool.bytes_on(disk) == 0 {
+        return Some("it holds nothing of any space".to_owned());
+    }
+    if let Some(why) = pool.emptyings.refused.borrow().get(&disk.id()) {
+        return Some(format!("what it has stays there: {why}"));
+    }
+    let is_held_off = pool.emptyings.is_held_off(disk.id(), pool.errors_of(disk));
+    is_held_off.then(|| "what it has stays there, unless it has more errors".to_owned())
 }

@@ -17,7 +17,7 @@ use crate::disks::absent::Rebuilds;
 use crate::disks::empty_job::EmptyJob;
 use crate::fault;
 use crate::job::{Ending, JobWorker};
-use crate::jobs::{Aim, Entry, JobView, Kind, Outcome, Start};
+use crate::jobs::{Aim, Entry, Outcome, Start};
 use crate::open_pool::OpenPool;
 use crate::plan::Undo;
 use crate::state::is_here;
@@ -63,36 +63,20 @@ impl OpenPool {
     pub(crate) fn is_to_be_empty(&self, disk: &Disk) -> bool {
         is_here(disk) && self.is_failing(disk) && self.spaces.pool().is_active(disk)
     }
+}
 
-    /// Disks that should hold nothing, as long as others have room.
-    fn to_be_empty(&self) -> Vec<Rc<Disk>> {
-        let mut disks = self.spaces.pool().disks();
-        disks.retain(|disk| self.is_to_be_empty(disk));
-        disks
-    }
-
-    /// What becomes of what a failing disk has, in words.
-    pub(crate) fn outlook_of_failing(&self, disk: &Disk, jobs: &[JobView]) -> Option<String> {
-        let is_of_it = |job: &&JobView| job.kind.word() == EmptyJob.word() && job.subject == disk.name();
-        if let Some(job) = jobs.iter().find(is_of_it) {
-            return Some(format!("what it has is moved to the other disks (job {})", job.id));
-        }
-        if self.bytes_on(disk) == 0 {
-            return Some("it holds nothing of any space".to_owned());
-        }
-        if let Some(why) = self.emptyings.refused.borrow().get(&disk.id()) {
-            return Some(format!("what it has stays there: {why}"));
-        }
-        let is_held_off = self.emptyings.is_held_off(disk.id(), self.errors_of(disk));
-        is_held_off.then(|| "what it has stays there, unless it has more errors".to_owned())
-    }
+/// Disks that should hold nothing, as long as others have room.
+fn to_be_empty(pool: &OpenPool) -> Vec<Rc<Disk>> {
+    let mut disks = pool.spaces.pool().disks();
+    disks.retain(|disk| pool.is_to_be_empty(disk));
+    disks
 }
 
 impl Rebuilds {
     /// Begins to empty the first failing disk for which that is possible; whether there was one. A pool is emptied of one after
     /// another.
     pub(crate) async fn empty_if_failing(&self, pool: &Rc<OpenPool>) -> bool {
-        let failing = pool.to_be_empty();
+        let failing = to_be_empty(pool);
         pool.emptyings.forget_all_but(&failing);
         if mutation!(FailingDiskKeepsAll) || self.jobs.is_at_work(pool.id(), &EmptyJob) {
             return false;
@@ -151,7 +135,7 @@ impl Rebuilds {
 
     /// Goes on with an emptying that the daemon before had begun.
     pub(crate) async fn go_on_emptying(&self, pool: &Rc<OpenPool>, failing: DiskId, again: &Rc<Entry>) {
-        let disk = pool.to_be_empty().into_iter().find(|disk| disk.id() == failing);
+        let disk = to_be_empty(pool).into_iter().find(|disk| disk.id() == failing);
         let inner = pool.spaces.pool();
         let is_away = |disk: &Rc<Disk>| disk.id() == failing && !is_here(disk) && inner.is_active(disk);
         // Of one that is well by now, or none of the pool, whoever looks at jobs ends it.

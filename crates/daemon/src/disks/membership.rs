@@ -240,7 +240,7 @@ impl Membership {
             Ok(_) | Err(PoolError::NoSuchDisk { .. }) => return Err(not_the_disk(&path, &disk)),
             Err(error) => return Err(not_taken_back(&pool, &disk, &error)),
         };
-        let mut plan = pool.plan_of_return(&disk, old.as_ref()).await?;
+        let mut plan = plan_of_return(&pool, &disk, old.as_ref()).await?;
         let alone = match old {
             Some(_) => pool.spaces.alone_on(disk.slot()).await.map_err(|error| fault::space(&error))?,
             None => Vec::new(),
@@ -365,41 +365,41 @@ impl OpenPool {
             None => 0,
         }
     }
+}
 
-    /// What follows when a disk that was away is taken back in.
-    /// Of a disk that is as it was before, all that it has is copied.
-    async fn plan_of_return(&self, disk: &Disk, old: Option<&StrayReason>) -> Answer<Plan> {
-        let pool = self.spaces.pool();
-        let missed = pool.scan(keys::stale_on(disk.slot()), usize::MAX).await;
-        let missed = missed.map_err(|error| fault::pool(&error))?;
-        let lengths: BTreeMap<_, _> =
-            self.spaces.kept().iter().map(|space| (space.id().0, space.row_bytes())).collect();
-        let bytes: u64 = missed.iter().filter_map(|(key, _)| lengths.get(&keys::parts(key).1)).sum();
-        // No more than there is room for on it, however long its rows are.
-        let capacity = Extent::of(disk.member().capacity)
-            .map_or(0, |extent| extent.unit_count() * ALLOCATION_UNIT_BYTES);
-        let room = pool.room().into_iter().find(|room| room.slot == disk.slot());
-        let used = capacity.saturating_sub(room.map_or(0, |room| room.free.0));
-        let moved = if old.is_some() { used } else { bytes.min(capacity) };
-        let copy = match (old, missed.len()) {
-            (Some(why), _) => format!("copy all that lies on it, {} at most: {why}", Bytes(moved)),
-            (None, 0) => "copy what it missed".to_owned(),
-            (None, rows) => {
-                format!("copy what it missed of {}, {} at most", counted(rows, "row", "rows"), Bytes(moved))
-            }
-        };
-        let mut steps = vec![format!("take {} back in", disk.name()), copy];
-        let begun = pool.replacements().into_iter();
-        let is_part = |one: &Disk| one.id() == disk.id();
-        steps.extend(
-            begun
-                .filter(|(old, new)| is_part(old) || is_part(new))
-                .map(|(old, new)| format!("go on with the replacement of {} by {}", old.name(), new.name())),
-        );
-        let room = usual_room(&self.offers());
-        let undo = Undo::By(format!("dolmen disk offline {} {}", self.name(), disk.slot().0));
-        Ok(Figures { before: room, after: room, moved }.plan(undo, steps))
-    }
+/// What follows when a disk that was away is taken back in.
+/// Of a disk that is as it was before, all that it has is copied.
+async fn plan_of_return(open: &OpenPool, disk: &Disk, old: Option<&StrayReason>) -> Answer<Plan> {
+    let pool = open.spaces.pool();
+    let missed = pool.scan(keys::stale_on(disk.slot()), usize::MAX).await;
+    let missed = missed.map_err(|error| fault::pool(&error))?;
+    let lengths: BTreeMap<_, _> =
+        open.spaces.kept().iter().map(|space| (space.id().0, space.row_bytes())).collect();
+    let bytes: u64 = missed.iter().filter_map(|(key, _)| lengths.get(&keys::parts(key).1)).sum();
+    // No more than there is room for on it, however long its rows are.
+    let capacity =
+        Extent::of(disk.member().capacity).map_or(0, |extent| extent.unit_count() * ALLOCATION_UNIT_BYTES);
+    let room = pool.room().into_iter().find(|room| room.slot == disk.slot());
+    let used = capacity.saturating_sub(room.map_or(0, |room| room.free.0));
+    let moved = if old.is_some() { used } else { bytes.min(capacity) };
+    let copy = match (old, missed.len()) {
+        (Some(why), _) => format!("copy all that lies on it, {} at most: {why}", Bytes(moved)),
+        (None, 0) => "copy what it missed".to_owned(),
+        (None, rows) => {
+            format!("copy what it missed of {}, {} at most", counted(rows, "row", "rows"), Bytes(moved))
+        }
+    };
+    let mut steps = vec![format!("take {} back in", disk.name()), copy];
+    let begun = pool.replacements().into_iter();
+    let is_part = |one: &Disk| one.id() == disk.id();
+    steps.extend(
+        begun
+            .filter(|(old, new)| is_part(old) || is_part(new))
+            .map(|(old, new)| format!("go on with the replacement of {} by {}", old.name(), new.name())),
+    );
+    let room = usual_room(&open.offers());
+    let undo = Undo::By(format!("dolmen disk offline {} {}", pool.name(), disk.slot().0));
+    Ok(Figures { before: room, after: room, moved }.plan(undo, steps))
 }
 
 /// Nothing leads out of a replacement whose disk has too little room, so none is begun.

@@ -34,7 +34,8 @@ pub(crate) use absent::Rebuilds;
 pub(crate) use below::check_own_folder;
 pub(crate) use devices::{Devices, allocate_metadata};
 pub(crate) use drain_job::DrainJob;
-pub(crate) use empty_job::EmptyJob;
+pub(crate) use empty_job::{EmptyJob, outlook_of_failing};
+
 pub(crate) use find::find_disk;
 pub(crate) use locate::Locator;
 pub(crate) use membership::{Membership, stopped};
@@ -42,4 +43,5 @@ pub(crate) use names::follow;
 pub(crate) use removal::Drains;
 pub(crate) use replace_job::ReplaceJob;
 pub(crate) use replacement::Replacements;
-pub(crate) use smart::follow_smart;
+pub(crate) use slow::{score_of, tend_slow_disks};
+pub(crate) use smart::{acknowledge_defects, follow_smart, smart_advice, smart_findings, unseen_defects_of};

@@ -10,6 +10,7 @@ use dolmen_pool::{Disk, PoolState};
 use dolmen_space::{DataLossKind, Space};
 
 use crate::advice::Advice;
+use crate::disks::{outlook_of_failing, smart_advice};
 use crate::fault;
 use crate::finding::found;
 use crate::health::findings::{
@@ -70,7 +71,7 @@ fn for_disks_with_errors(open: &OpenPool, jobs: &[JobView]) -> Vec<Advice> {
 /// What to do about a disk that is failing, and what is being done.
 fn for_failing(open: &OpenPool, disk: &Disk, jobs: &[JobView]) -> String {
     let (name, slot) = (open.name(), disk.slot().0);
-    let outlook = open.outlook_of_failing(disk, jobs).map(|text| format!("{text}; ")).unwrap_or_default();
+    let outlook = outlook_of_failing(open, disk, jobs).map(|text| format!("{text}; ")).unwrap_or_default();
     format!(
         "{outlook}`dolmen disk replace {name} {slot} NEW` puts another in the place of {}, and `dolmen pool remove {name} {slot}` does \
          without it; `dolmen pool acknowledge {name}` ends this warning and has it used as before, until there are more errors",
@@ -233,7 +234,7 @@ pub(crate) async fn advice(open: &OpenPool, jobs: &[JobView], now: Instant) -> V
         todo.push(Advice::for_disk(open, FindingCode::RemovalWaits, &disk, text));
     }
     todo.extend(open.backing_state_advice());
-    todo.extend(open.smart_advice(jobs));
+    todo.extend(smart_advice(open, jobs));
     todo.extend(for_disks_with_errors(open, jobs));
     todo.extend(for_slow_disks(open));
     todo.extend(for_disks_without_labels(open, jobs));

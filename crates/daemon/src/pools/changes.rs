@@ -13,7 +13,7 @@ use dolmen_units::{Bytes, PoolId};
 
 use crate::answer::Answer;
 use crate::base::Base;
-use crate::disks::{Devices, allocate_metadata};
+use crate::disks::{Devices, acknowledge_defects, allocate_metadata, unseen_defects_of};
 use crate::fault;
 use crate::health::{errors_text, lost_labels_text, slow_disks, unseen_errors, without_labels};
 use crate::jobs::{JobView, Jobs, Kind as _};
@@ -288,7 +288,7 @@ impl PoolChanges {
         reported.extend(
             slow.iter().map(|(disk, slow)| format!("{}: {} times as slow", disk.name(), slow.times())),
         );
-        let defects = pool.unseen_defects();
+        let defects = unseen_defects_of(&pool);
         reported.extend(defects.iter().map(|defects| {
             format!("{}: {}", defects.disk.name(), counted(defects.unseen, "bad place", "bad places"))
         }));
@@ -323,7 +323,7 @@ impl PoolChanges {
         pool.acknowledge_taken(&taken);
         marked.iter().for_each(|disk| disk.forget_lost_labels());
         pool.latencies.forget();
-        pool.acknowledge_defects(&defects);
+        acknowledge_defects(&pool, &defects);
         tracing::info!(pool = name, reported, "errors and damage were acknowledged");
         let stay = if unseen.is_empty() { "" } else { "; errors of disks stay in `dolmen disk list`" };
         let mut message = format!("of pool {name} are acknowledged: {reported}{stay}");

@@ -14,7 +14,7 @@ use dolmen_pool::{Disk, PoolState};
 
 use crate::api::JobControl;
 use crate::base::Base;
-use crate::disks::{DrainJob, Drains, Rebuilds, ReplaceJob, Replacements};
+use crate::disks::{DrainJob, Drains, Rebuilds, ReplaceJob, Replacements, tend_slow_disks};
 use crate::job_table::JobServices;
 use crate::jobs::{Aim, Entry, Jobs, Kind, Rank};
 use crate::open_pool::OpenPool;
@@ -87,7 +87,7 @@ async fn watch(tending: Weak<Tending>, pool: Weak<OpenPool>, clock: Rc<dyn Clock
             return;
         }
         tending.rebuilds.look_for_absent(&pool).await;
-        pool.tend_slow_disks(clock.now());
+        tend_slow_disks(&pool, clock.now());
         tending.records.keep_history(&pool).await;
         tending.deletions.tend_trash(&pool).await;
         let attachments = pool.spaces.pool().attachments();

@@ -82,81 +82,77 @@ pub(crate) fn full_name(pool: &OpenPool, space: &Space) -> String {
     format!("{}/{}", pool.name(), space.name())
 }
 
-impl OpenPool {
-    /// Why a space is not made; of a fixed one that is too large, with the largest that could be.
-    fn not_made(&self, spec: &SpaceSpec, error: &SpaceError) -> ErrorBody {
-        let body = self.lacks_room(error);
-        let is_fixed = spec.provisioning == Provisioning::Fixed;
-        if !is_fixed || !matches!(error, SpaceError::Size { .. }) || spec.check().is_err() {
-            return body;
-        }
-        let (pool, name) = (self.name(), format!("{}/{}", self.name(), spec.name));
-        let (fits, smaller) = match self.largest_fixed(spec) {
-            // Rounded, the most is no size that could be typed.
-            Some(most) => {
-                (format!("it can have {most} at most"), format!("smaller, to --size {}M", most.0 >> 20))
-            }
-            None => ("not one row of it finds room".to_owned(), "smaller".to_owned()),
-        };
-        let message = format!(
-            "space {name} of {} cannot be made: it is fixed, so all of it has to fit pool {pool}, where {fits}; nothing was made",
-            spec.size
-        );
-        let hint = format!("make it {smaller}, or thin, or add disks; `dolmen df {pool}` shows what fits");
-        // What the trash would give back is told as well.
-        let hint = self.to_purge().map_or_else(|| hint.clone(), |purge| format!("{hint}; {purge}"));
-        ErrorBody::new(body.code, message).on(name).hint(hint)
+/// Why a space is not made; of a fixed one that is too large, with the largest that could be.
+fn not_made(open: &OpenPool, spec: &SpaceSpec, error: &SpaceError) -> ErrorBody {
+    let body = open.lacks_room(error);
+    let is_fixed = spec.provisioning == Provisioning::Fixed;
+    if !is_fixed || !matches!(error, SpaceError::Size { .. }) || spec.check().is_err() {
+        return body;
     }
+    let (pool, name) = (open.name(), format!("{}/{}", open.name(), spec.name));
+    let (fits, smaller) = match largest_fixed(open, spec) {
+        // Rounded, the most is no size that could be typed.
+        Some(most) => {
+            (format!("it can have {most} at most"), format!("smaller, to --size {}M", most.0 >> 20))
+        }
+        None => ("not one row of it finds room".to_owned(), "smaller".to_owned()),
+    };
+    let message = format!(
+        "space {name} of {} cannot be made: it is fixed, so all of it has to fit pool {pool}, where {fits}; nothing was made",
+        spec.size
+    );
+    let hint = format!("make it {smaller}, or thin, or add disks; `dolmen df {pool}` shows what fits");
+    // What the trash would give back is told as well.
+    let hint = open.to_purge().map_or_else(|| hint.clone(), |purge| format!("{hint}; {purge}"));
+    ErrorBody::new(body.code, message).on(name).hint(hint)
+}
 
-    /// The largest size that a fixed space could have, in whole rows as this one was to have.
-    fn largest_fixed(&self, spec: &SpaceSpec) -> Option<Bytes> {
-        let row = spec.row_bytes();
-        let offers = self.spaces.offers_with_cache(spec.write_cache()).ok()?;
-        let rows = usable_now(&offers, spec).0 / row.0;
-        // Where the next row goes decides whether the last one finds a place.
-        let halves =
-            std::iter::successors(Some(rows / 2), |rows| Some(rows / 2)).take_while(|rows| *rows > 0);
-        (1..=rows).rev().take(FIXED_TRIES_MAX).chain(halves).map(|rows| Bytes(rows * row.0)).find(|size| {
-            let spec = SpaceSpec { size: *size, ..spec.clone() };
-            self.spaces.check_create(&spec).is_ok()
-        })
-    }
+/// The largest size that a fixed space could have, in whole rows as this one was to have.
+fn largest_fixed(pool: &OpenPool, spec: &SpaceSpec) -> Option<Bytes> {
+    let row = spec.row_bytes();
+    let offers = pool.spaces.offers_with_cache(spec.write_cache()).ok()?;
+    let rows = usable_now(&offers, spec).0 / row.0;
+    // Where the next row goes decides whether the last one finds a place.
+    let halves = std::iter::successors(Some(rows / 2), |rows| Some(rows / 2)).take_while(|rows| *rows > 0);
+    (1..=rows).rev().take(FIXED_TRIES_MAX).chain(halves).map(|rows| Bytes(rows * row.0)).find(|size| {
+        let spec = SpaceSpec { size: *size, ..spec.clone() };
+        pool.spaces.check_create(&spec).is_ok()
+    })
+}
 
-    /// What a new size means for the room of the pool: at once for a fixed space, and when it is full for a thin one.
-    async fn plan_resize(
-        &self,
-        space: &Space,
-        spec: &SpaceSpec,
-        undo: Undo,
-    ) -> Answer<(Plan, Option<String>)> {
-        let (name, had) = (full_name(self, space), space.size());
-        let full = self.full_size(spec)?;
-        let full_before = self.full_size(&SpaceSpec { size: had, ..spec.clone() })?;
-        let free = self.free();
-        let before = usual_room(&self.offers());
-        if spec.size == had {
-            return Ok((self.plan(undo, Vec::new()), None));
-        }
-        let step = format!("change the size of {name} from {had} to {}", spec.size);
-        if spec.provisioning == Provisioning::Thin {
-            let taken = space.footprint().await.map_err(|error| fault::space(&error))?.total.0;
-            let is_too_much = spec.size > had && full.saturating_sub(taken) > free;
-            let warning = is_too_much.then(|| {
-                format!("when it is full, it takes {}; the pool has {} free", Bytes(full), Bytes(free))
-            });
-            return Ok((self.plan(undo, vec![step]), warning));
-        }
-        let free_after = (free + full_before).saturating_sub(full);
-        let claims = match full.cmp(&full_before) {
-            Ordering::Greater => {
-                format!(", claiming {} now{}", Bytes(full - full_before), in_whole_rows(spec))
-            }
-            Ordering::Less => format!(", giving {} back", Bytes(full_before - full)),
-            Ordering::Equal => String::new(),
-        };
-        let after = if free_after == free { before } else { self.room_with_free(free_after) };
-        Ok((Figures::of_room(before, after).plan(undo, vec![step + &claims]), None))
+/// What a new size means for the room of the pool: at once for a fixed space, and when it is full for a thin one.
+async fn plan_resize(
+    pool: &OpenPool,
+    space: &Space,
+    spec: &SpaceSpec,
+    undo: Undo,
+) -> Answer<(Plan, Option<String>)> {
+    let (name, had) = (full_name(pool, space), space.size());
+    let full = pool.full_size(spec)?;
+    let full_before = pool.full_size(&SpaceSpec { size: had, ..spec.clone() })?;
+    let free = pool.free();
+    let before = usual_room(&pool.offers());
+    if spec.size == had {
+        return Ok((pool.plan(undo, Vec::new()), None));
     }
+    let step = format!("change the size of {name} from {had} to {}", spec.size);
+    if spec.provisioning == Provisioning::Thin {
+        let taken = space.footprint().await.map_err(|error| fault::space(&error))?.total.0;
+        let is_too_much = spec.size > had && full.saturating_sub(taken) > free;
+        let warning = is_too_much
+            .then(|| format!("when it is full, it takes {}; the pool has {} free", Bytes(full), Bytes(free)));
+        return Ok((pool.plan(undo, vec![step]), warning));
+    }
+    let free_after = (free + full_before).saturating_sub(full);
+    let claims = match full.cmp(&full_before) {
+        Ordering::Greater => {
+            format!(", claiming {} now{}", Bytes(full - full_before), in_whole_rows(spec))
+        }
+        Ordering::Less => format!(", giving {} back", Bytes(full_before - full)),
+        Ordering::Equal => String::new(),
+    };
+    let after = if free_after == free { before } else { pool.room_with_free(free_after) };
+    Ok((Figures::of_room(before, after).plan(undo, vec![step + &claims]), None))
 }
 
 /// Why a fixed space takes more than its size, where its last row goes on behind its end.
@@ -201,7 +197,7 @@ impl SpaceChanges {
         let pool = self.pools.pool_to_change(&pool)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
         let spec = spec_of(&request)?;
-        pool.spaces.check_create(&spec).map_err(|error| pool.not_made(&spec, &error))?;
+        pool.spaces.check_create(&spec).map_err(|error| not_made(&pool, &spec, &error))?;
         let full = pool.full_size(&spec)?;
         let cache = pool.spaces.new_write_cache(&spec);
         let of_cache = cache.map_or(0, |size| size.0 * u64::from(spec.resiliency.redundancy() + 1));
@@ -284,7 +280,7 @@ impl SpaceChanges {
             pool.spaces.check_grow(&space, after).map_err(|error| pool.lacks_room(&error))?;
         }
         let undo = self.undo_of_resize(&pool, &space, after);
-        let (plan, warning) = pool.plan_resize(&space, &spec, undo).await?;
+        let (plan, warning) = plan_resize(&pool, &space, &spec, undo).await?;
         if after == before {
             return Ok(planned(plan, format!("{name} has {after} already")));
         }

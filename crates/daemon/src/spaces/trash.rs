@@ -105,51 +105,50 @@ impl OpenPool {
             }
         }
     }
+}
 
-    /// Whether a space that is being purged is meant by a name or a number.
-    fn is_condemned(&self, meant: &str) -> bool {
-        let is_meant =
-            |space: &Rc<Space>| space.name().as_str() == meant || space.id().0.to_string() == meant;
-        self.spaces.condemned().iter().any(is_meant)
-    }
+/// Whether a space that is being purged is meant by a name or a number.
+fn is_condemned(pool: &OpenPool, meant: &str) -> bool {
+    let is_meant = |space: &Rc<Space>| space.name().as_str() == meant || space.id().0.to_string() == meant;
+    pool.spaces.condemned().iter().any(is_meant)
+}
 
-    /// The space in the trash that is meant by a name or a number. A name goes first; where several have it, `by_number` says how
-    /// one of them is meant.
-    fn trashed(&self, meant: &str, by_number: impl Fn(u64) -> String) -> Answer<Rc<Space>> {
-        let trash = self.spaces.trash();
-        let named: Vec<&Rc<Space>> = trash.iter().filter(|space| space.name().as_str() == meant).collect();
-        let object = format!("{}/{meant}", self.name());
-        match named.as_slice() {
-            [one] => return Ok(Rc::clone(one)),
-            [] => {}
-            several => {
-                let commands: Vec<String> =
-                    several.iter().map(|space| format!("`{}`", by_number(space.id().0))).collect();
-                let message = format!("{} spaces named {object} are in the trash", several.len());
-                let hint = format!(
-                    "say which by its number: {}; `dolmen trash list` shows when each was deleted",
-                    commands.join(" or ")
-                );
-                return Err(refused(message).on(object).hint(hint));
-            }
+/// The space in the trash that is meant by a name or a number. A name goes first; where several have it, `by_number` says how
+/// one of them is meant.
+fn trashed_in(pool: &OpenPool, meant: &str, by_number: impl Fn(u64) -> String) -> Answer<Rc<Space>> {
+    let trash = pool.spaces.trash();
+    let named: Vec<&Rc<Space>> = trash.iter().filter(|space| space.name().as_str() == meant).collect();
+    let object = format!("{}/{meant}", pool.name());
+    match named.as_slice() {
+        [one] => return Ok(Rc::clone(one)),
+        [] => {}
+        several => {
+            let commands: Vec<String> =
+                several.iter().map(|space| format!("`{}`", by_number(space.id().0))).collect();
+            let message = format!("{} spaces named {object} are in the trash", several.len());
+            let hint = format!(
+                "say which by its number: {}; `dolmen trash list` shows when each was deleted",
+                commands.join(" or ")
+            );
+            return Err(refused(message).on(object).hint(hint));
         }
-        let numbered = trash.iter().find(|space| space.id().0.to_string() == meant);
-        if let Some(space) = numbered {
-            return Ok(Rc::clone(space));
-        }
-        let (message, hint) = match self.is_condemned(meant) {
-            true => (
-                format!("space {object} is being purged, and cannot be brought back"),
-                "`dolmen jobs` shows how far it is",
-            ),
-            false => (
-                format!("no space {meant} is in the trash of pool {}", self.name()),
-                "`dolmen trash list` shows what is there",
-            ),
-        };
-        let error = ErrorBody::new(ErrorCode::NoSuchSpace, format!("{message}; nothing was changed"));
-        Err(error.on(object).hint(hint))
     }
+    let numbered = trash.iter().find(|space| space.id().0.to_string() == meant);
+    if let Some(space) = numbered {
+        return Ok(Rc::clone(space));
+    }
+    let (message, hint) = match is_condemned(pool, meant) {
+        true => (
+            format!("space {object} is being purged, and cannot be brought back"),
+            "`dolmen jobs` shows how far it is",
+        ),
+        false => (
+            format!("no space {meant} is in the trash of pool {}", pool.name()),
+            "`dolmen trash list` shows what is there",
+        ),
+    };
+    let error = ErrorBody::new(ErrorCode::NoSuchSpace, format!("{message}; nothing was changed"));
+    Err(error.on(object).hint(hint))
 }
 
 /// Deletion of spaces, their trash, and its end.
@@ -306,7 +305,7 @@ impl Deletions {
         let _exclusive = self.pools.lock_for_change(&pool).await?;
         let called_so = request.name.as_ref().map(|name| format!(" --as {name}")).unwrap_or_default();
         let by_number = |id| format!("dolmen trash restore {}/{id}{called_so}", pool.name());
-        let space = pool.trashed(&space, by_number)?;
+        let space = trashed_in(&pool, &space, by_number)?;
         let (old, id) = (full_name(&pool, &space), space.id().0);
         let name = request.name.as_deref().map(parse_name).transpose()?.unwrap_or_else(|| space.name());
         let taken = |error: SpaceError| {
@@ -473,11 +472,11 @@ fn spaces_to_purge(pool: &OpenPool, request: &PurgeTrash) -> Answer<Vec<Rc<Space
                     // Those that are named beside it stay named.
                     _ => format!("{}/{id}", pool.name()),
                 };
-                match pool.trashed(meant, by_number) {
+                match trashed_in(pool, meant, by_number) {
                     Ok(space) if spaces.iter().any(|one| one.id() == space.id()) => {}
                     Ok(space) => spaces.push(space),
                     // It is gone for good already, and its rows go on to be freed.
-                    Err(_) if pool.is_condemned(meant) => {}
+                    Err(_) if is_condemned(pool, meant) => {}
                     Err(error) => return Err(error),
                 }
             }
