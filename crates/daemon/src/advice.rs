@@ -3,7 +3,7 @@
 use dolmen_api::{Finding, FindingCode, Object};
 use dolmen_pool::Disk;
 
-use crate::engine::OpenPool;
+use crate::open_pool::OpenPool;
 
 /// What to do, and about what.
 #[derive(Debug, Clone)]

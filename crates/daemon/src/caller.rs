@@ -45,12 +45,12 @@ impl Caller {
         A: Future<Output = Answer<Change>> + 'static,
     {
         self.ask(async move |engine| {
-            engine.know_rooms().await;
+            engine.base.pools.know_rooms().await;
             let answer = make(Rc::clone(&engine)).await;
             if let Ok(change) = &answer
                 && change.is_changed
             {
-                engine.events.report_change(&asked, &change.message).await;
+                engine.base.events.report_change(&asked, &change.message).await;
             }
             answer
         })

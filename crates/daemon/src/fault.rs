@@ -202,3 +202,11 @@ pub(crate) fn space(error: &SpaceError) -> ErrorBody {
         None => found,
     }
 }
+
+/// The error for a second way in that would write beside the first.
+pub(crate) fn two_sides(name: &str, transport: &str) -> ErrorBody {
+    let message = format!(
+        "space {name} is {transport}; two sides that write without knowing of each other destroy what they write; nothing was changed"
+    );
+    ErrorBody::new(ErrorCode::Busy, message).on(name)
+}

@@ -1,6 +1,6 @@
 //! A job as its pool and its users see it: whether it goes on after a restart, how it resumes, and how it is called off.
 //!
-//! A job is one file, which implements [`Kind`] and [`Job`], and one line of the table in `job_table`.
+//! A job is one file, which implements [`Kind`], [`Job`] and [`JobWorker`], and one line of the table in `job_table`.
 
 use std::rc::Rc;
 
@@ -9,8 +9,8 @@ use dolmen_pool::{Disk, LocalFuture};
 use dolmen_units::DiskId;
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
 use crate::jobs::{Entry, Kind};
+use crate::open_pool::OpenPool;
 use crate::plan::Undo;
 
 /// What a pool says of a job for which nothing works.
@@ -44,21 +44,19 @@ pub(crate) trait Job: Kind {
     fn standing<'a>(&'a self, _pool: &'a OpenPool, _entry: &'a Entry) -> LocalFuture<'a, Standing> {
         Box::pin(async { Standing::GoesOn })
     }
+}
 
+/// Service that works on jobs of a kind.
+pub(crate) trait JobWorker {
     /// Resumes a job for which nothing works: one that only the record knows, or, of a kind that its pool knows, whatever of
     /// that kind the pool needs.
-    fn resume<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        pool: &'a Rc<OpenPool>,
-        entry: &'a Rc<Entry>,
-    ) -> LocalFuture<'a, ()>;
+    fn resume<'a>(self: Rc<Self>, pool: &'a Rc<OpenPool>, entry: &'a Rc<Entry>) -> LocalFuture<'a, ()>;
 
     /// Returns what stays when a job of this kind is called off.
-    fn ending(&self, engine: &Engine, entry: &Entry) -> Ending;
+    fn ending(&self, entry: &Entry) -> Ending;
 
     /// Notes that a user calls a job of this kind off, before it ends.
-    fn note_stop<'a>(&'a self, _engine: &'a Engine, _entry: &'a Entry) -> LocalFuture<'a, ()> {
+    fn note_stop<'a>(&'a self, _entry: &'a Entry) -> LocalFuture<'a, ()> {
         Box::pin(async {})
     }
 
@@ -66,12 +64,7 @@ pub(crate) trait Job: Kind {
     ///
     /// # Errors
     /// Why it cannot be called off.
-    fn stop<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        entry: &'a Rc<Entry>,
-        request: Simple,
-    ) -> LocalFuture<'a, Answer<Change>>;
+    fn stop<'a>(self: Rc<Self>, entry: &'a Rc<Entry>, request: Simple) -> LocalFuture<'a, Answer<Change>>;
 }
 
 /// Returns a disk of a pool.

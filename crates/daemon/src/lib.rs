@@ -36,6 +36,7 @@ mod arbiter;
 mod arguments;
 mod attach;
 mod attaching;
+mod base;
 mod caller;
 mod config;
 mod disks;
@@ -52,9 +53,13 @@ mod job;
 mod job_table;
 mod jobs;
 mod log;
+mod open_pool;
+mod open_pools;
 mod plan;
+mod pool_jobs;
 mod pools;
 mod process;
+mod records;
 mod resiliency;
 mod rooms;
 mod settings;
@@ -62,6 +67,7 @@ mod spaces;
 mod state;
 #[cfg(test)]
 mod test_job;
+mod views;
 mod words;
 
 use std::fs;
@@ -86,11 +92,11 @@ pub use log::{LogEnd, init_logging};
 use crate::api::ApiSocket;
 use crate::attach::EngineHost;
 use crate::attach::Transports;
+use crate::base::{Base, Threaded};
 use crate::caller::Caller;
 use crate::disks::follow;
 use crate::disks::follow_smart;
 use crate::engine::Engine;
-use crate::engine::Services;
 use crate::exports::Listeners;
 use crate::files::Deadline;
 use crate::files::Lock;
@@ -225,11 +231,18 @@ fn engine_thread(config: Config, host: HostId, ready: &SyncSender<Result<Caller,
     let file_worker = Rc::new(file_worker);
     let job_files = JobFiles::new(config.state.clone(), Rc::clone(&file_worker), kind_of);
     let jobs = Rc::new(Jobs::new(job_files));
-    let services = Services { transports, listeners, locates: Locates::new(locator), jobs };
-    let engine = Engine::new(handle, Rc::new(config), host, file_worker, services);
-    let following = follow(Rc::downgrade(&engine), watch_worker, runtime.seams().clock);
+    let threaded = Threaded { transports, listeners, locates: Locates::new(locator), jobs };
+    let engine = Engine::new(Base::new(handle, Rc::new(config), host, &file_worker, threaded));
+    let following = follow(
+        Rc::downgrade(&engine.base.records),
+        Rc::clone(&engine.base.members),
+        watch_worker,
+        runtime.seams().clock,
+    );
     runtime.seams().spawner.spawn("names", Box::pin(following));
-    let asking = follow_smart(Rc::downgrade(&engine), smart_worker, runtime.seams().clock);
+    let smartctl = engine.base.config.smartctl.clone();
+    let asking =
+        follow_smart(Rc::downgrade(&engine.base.pools), smartctl, smart_worker, runtime.seams().clock);
     runtime.seams().spawner.spawn("smart", Box::pin(asking));
     if ready.send(Ok(Caller::new(mailbox))).is_ok() {
         runtime.run(engine.serve(inbox, asked, arrivals));

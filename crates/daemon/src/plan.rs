@@ -12,8 +12,9 @@ use dolmen_space::{LARGE_SPACE_BYTES, Provisioning, Resiliency, Space, SpaceSpec
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot, Name};
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
 use crate::fault;
+use crate::open_pool::OpenPool;
+use crate::open_pools::OpenPools;
 use crate::rooms::{usable_for, usable_now};
 
 /// The reserve of a disk, as the pool keeps it: four slabs of 64 MiB with their tables, or a sixteenth.
@@ -212,7 +213,7 @@ pub(crate) async fn room_for(spec: &SpaceSpec, Offered { here, with_absent }: &O
     usable_for(with_absent, spec).await.min(fewer)
 }
 
-impl Engine {
+impl OpenPools {
     /// Computes what plans say of the room of pools as they are now, on another thread, so that they find it known.
     pub(crate) async fn know_rooms(&self) {
         for open in self.open_pools() {

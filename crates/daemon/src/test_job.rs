@@ -8,13 +8,19 @@ use dolmen_pool::LocalFuture;
 use serde_json::Value;
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
-use crate::job::{Ending, Job, Standing};
+use crate::job::{Ending, Job, JobWorker, Standing};
 use crate::jobs::{Aim, Entry, Kind, OwnState, Rank};
+use crate::open_pool::OpenPool;
 use crate::plan::Undo;
+use crate::pool_jobs::PoolJobs;
 
 /// Counts, and remembers how far it came.
 pub(crate) struct TestJob;
+
+/// The service that counts.
+pub(crate) struct TestJobs {
+    pub(crate) pool_jobs: Rc<PoolJobs>,
+}
 
 /// The count.
 #[derive(Default)]
@@ -68,27 +74,19 @@ impl Job for TestJob {
     fn standing<'a>(&'a self, _pool: &'a OpenPool, _entry: &'a Entry) -> LocalFuture<'a, Standing> {
         Box::pin(async { Standing::Ended(JobState::Done, "everything is counted") })
     }
+}
 
-    fn resume<'a>(
-        &'a self,
-        _engine: &'a Rc<Engine>,
-        _pool: &'a Rc<OpenPool>,
-        entry: &'a Rc<Entry>,
-    ) -> LocalFuture<'a, ()> {
+impl JobWorker for TestJobs {
+    fn resume<'a>(self: Rc<Self>, _pool: &'a Rc<OpenPool>, entry: &'a Rc<Entry>) -> LocalFuture<'a, ()> {
         entry.end(JobState::Done, "counted".to_owned());
         Box::pin(async {})
     }
 
-    fn ending(&self, _engine: &Engine, _entry: &Entry) -> Ending {
+    fn ending(&self, _entry: &Entry) -> Ending {
         Ending { step: "what is counted stays counted", undo: Undo::NotNeeded }
     }
 
-    fn stop<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        entry: &'a Rc<Entry>,
-        request: Simple,
-    ) -> LocalFuture<'a, Answer<Change>> {
-        Box::pin(engine.stop_asked(self, entry, request))
+    fn stop<'a>(self: Rc<Self>, entry: &'a Rc<Entry>, request: Simple) -> LocalFuture<'a, Answer<Change>> {
+        Box::pin(async move { self.pool_jobs.stop_asked(self.as_ref(), entry, request).await })
     }
 }

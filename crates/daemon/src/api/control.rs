@@ -189,75 +189,75 @@ macro_rules! handlers {
 fn handler(id: VerbId) -> MethodRouter<App> {
     handlers! { id;
         ShowVersion: at_once(async || Ok(version()));
-        ShowStatus: question(|engine, [], _| engine.status());
-        ExplainObject: question(|engine, [object], _| engine.why(object));
-        ListEvents: question(|engine, [], query| engine.list_events(query.since, query.pool));
-        ShowCounters: question(|engine, [], _| engine.counters());
-        ShowFigures: question(|engine, [], _| engine.figures());
-        StopDaemon: ending(|engine, [], request| engine.shutdown(request));
+        ShowStatus: question(async |engine, [], _| engine.diagnosis.status().await);
+        ExplainObject: question(async |engine, [object], _| engine.explainer.why(object).await);
+        ListEvents: question(async |engine, [], query| engine.events.list_events(query.since, query.pool).await);
+        ShowCounters: question(async |engine, [], _| engine.reports.counters().await);
+        ShowFigures: question(async |engine, [], _| engine.reports.figures().await);
+        StopDaemon: ending(async |engine, [], request| engine.stopping.shutdown(request).await);
 
-        ListDevices: question(|engine, [], _| engine.devices());
-        ListAttachments: question(|engine, [], _| engine.attachments());
-        ListExports: question(|engine, [], _| engine.exports());
+        ListDevices: question(async |engine, [], _| engine.disks.devices.devices().await);
+        ListAttachments: question(async |engine, [], _| engine.spaces.attachments.attachments().await);
+        ListExports: question(async |engine, [], _| engine.reports.exports().await);
 
-        ListPools: question(|engine, [], _| engine.pools());
-        CreatePool: change(|engine, [], request| engine.create_pool(request));
-        ImportPool: change(|engine, [], request| engine.import_pool(request));
-        ShowPool: question(|engine, [pool], _| engine.show_pool(pool));
-        ShowRoom: question(|engine, [pool], _| engine.df(pool));
-        ExportPool: change(|engine, [pool], request| engine.export_pool(pool, request));
-        DestroyPool: change(|engine, [pool], request| engine.destroy_pool(pool, request));
-        ScrubPool: change(|engine, [pool], request| engine.scrub(pool, request));
-        ResyncPool: change(|engine, [pool], request| engine.resync(pool, request));
-        RebalancePool: change(|engine, [pool], request| engine.rebalance(pool, request));
-        CancelRebalance: change(|engine, [pool], request| engine.cancel_rebalance(pool, request));
-        AcknowledgeErrors: change(|engine, [pool], request| engine.acknowledge(pool, request));
-        ResizeWriteCache: change(|engine, [pool], request| engine.resize_write_cache(pool, request));
-        DrainWriteCache: change(|engine, [pool], request| engine.drain_write_cache(pool, request));
-        SetRepairAfter: change(|engine, [pool], request| engine.set_repair_after(pool, request));
-        SetKeepRoom: change(|engine, [pool], request| engine.set_keep_room(pool, request));
-        SetAlertAt: change(|engine, [pool], request| engine.set_alert_at(pool, request));
+        ListPools: question(async |engine, [], _| engine.pools.changes.pools().await);
+        CreatePool: change(async |engine, [], request| engine.pools.changes.create_pool(request).await);
+        ImportPool: change(async |engine, [], request| engine.pools.opening.import_pool(request).await);
+        ShowPool: question(async |engine, [pool], _| engine.pools.changes.show_pool(pool).await);
+        ShowRoom: question(async |engine, [pool], _| engine.reports.df(pool).await);
+        ExportPool: change(async |engine, [pool], request| engine.pools.ends.export_pool(pool, request).await);
+        DestroyPool: change(async |engine, [pool], request| engine.pools.ends.destroy_pool(pool, request).await);
+        ScrubPool: change(async |engine, [pool], request| engine.spaces.scrubs.scrub(pool, request).await);
+        ResyncPool: change(async |engine, [pool], request| engine.pools.changes.resync(pool, request).await);
+        RebalancePool: change(async |engine, [pool], request| engine.disks.rebalances.rebalance(pool, request).await);
+        CancelRebalance: change(async |engine, [pool], request| engine.pools.job_control.cancel_rebalance(pool, request).await);
+        AcknowledgeErrors: change(async |engine, [pool], request| engine.pools.changes.acknowledge(pool, request).await);
+        ResizeWriteCache: change(async |engine, [pool], request| engine.spaces.write_caches.resize_write_cache(pool, request).await);
+        DrainWriteCache: change(async |engine, [pool], request| engine.spaces.write_caches.drain_write_cache(pool, request).await);
+        SetRepairAfter: change(async |engine, [pool], request| engine.disks.rebuilds.set_repair_after(pool, request).await);
+        SetKeepRoom: change(async |engine, [pool], request| engine.pools.settings.set_keep_room(pool, request).await);
+        SetAlertAt: change(async |engine, [pool], request| engine.pools.settings.set_alert_at(pool, request).await);
 
-        ListDisks: question(|engine, [pool], _| engine.disks(pool));
-        AddDisks: change(|engine, [pool], request| engine.add_disks(pool, request));
-        ReplaceDisk: change(|engine, [pool, disk], request| engine.replace_disk(pool, disk, request));
-        CancelReplace: change(|engine, [pool, disk], request| engine.cancel_replace(pool, disk, request));
-        RemoveDisk: change(|engine, [pool, disk], request| engine.remove_disk(pool, disk, request));
-        CancelRemove: change(|engine, [pool, disk], request| engine.cancel_remove(pool, disk, request));
-        OnlineDisk: change(|engine, [pool, disk], request| engine.online_disk(pool, disk, request));
-        OfflineDisk: change(|engine, [pool, disk], request| engine.offline_disk(pool, disk, request));
-        LocateDisk: change(|engine, [pool, disk], request| engine.locate_disk(pool, disk, request));
-        SetDisk: change(|engine, [pool, disk], request| engine.set_disk(pool, disk, request));
-        SetDiskRole: change(|engine, [pool, disk], request| engine.set_disk_role(pool, disk, request));
-        SetEnclosure: change(|engine, [pool, disk], request| engine.set_enclosure(pool, disk, request));
-        ForgetDisk: change(|engine, [pool, disk], request| engine.forget_disk(pool, disk, request));
+        ListDisks: question(async |engine, [pool], _| engine.disks.membership.disks(pool).await);
+        AddDisks: change(async |engine, [pool], request| engine.pools.changes.add_disks(pool, request).await);
+        ReplaceDisk: change(async |engine, [pool, disk], request| engine.disks.membership.replace_disk(pool, disk, request).await);
+        CancelReplace: change(async |engine, [pool, disk], request| engine.disks.replacements.cancel_replace(pool, disk, request).await);
+        RemoveDisk: change(async |engine, [pool, disk], request| engine.disks.drains.remove_disk(pool, disk, request).await);
+        CancelRemove: change(async |engine, [pool, disk], request| engine.disks.drains.cancel_remove(pool, disk, request).await);
+        OnlineDisk: change(async |engine, [pool, disk], request| engine.disks.membership.online_disk(pool, disk, request).await);
+        OfflineDisk: change(async |engine, [pool, disk], request| engine.disks.membership.offline_disk(pool, disk, request).await);
+        LocateDisk: change(async |engine, [pool, disk], request| engine.disks.locator.locate_disk(pool, disk, request).await);
+        SetDisk: change(async |engine, [pool, disk], request| engine.pools.settings.set_disk(pool, disk, request).await);
+        SetDiskRole: change(async |engine, [pool, disk], request| engine.disks.drains.set_disk_role(pool, disk, request).await);
+        SetEnclosure: change(async |engine, [pool, disk], request| engine.pools.settings.set_enclosure(pool, disk, request).await);
+        ForgetDisk: change(async |engine, [pool, disk], request| engine.disks.drains.forget_disk(pool, disk, request).await);
 
-        ListAllSpaces: question(|engine, [], _| engine.all_spaces());
-        ListSpaces: question(|engine, [pool], _| engine.spaces(pool));
-        ShowSpace: question(|engine, [pool, space], _| engine.show_space(pool, space));
-        CreateSpace: change(|engine, [pool], request| engine.create_space(pool, request));
-        ResizeSpace: change(|engine, [pool, space], request| engine.resize_space(pool, space, request));
-        ConvertSpace: change(|engine, [pool, space], request| engine.convert_space(pool, space, request));
-        RenameSpace: change(|engine, [pool, space], request| engine.rename_space(pool, space, request));
-        SetLimits: change(|engine, [pool, space], request| engine.set_limits(pool, space, request));
-        SetReserve: change(|engine, [pool, space], request| engine.set_reserve(pool, space, request));
-        DeleteSpace: change(|engine, [pool, space], request| engine.delete_space(pool, space, request));
-        AttachSpace: change(|engine, [pool, space], request| engine.attach_space(pool, space, request));
-        DetachSpace: change(|engine, [pool, space], request| engine.detach_space(pool, space, request));
-        ServeSpace: change(|engine, [pool, space], request| engine.serve_space(pool, space, request));
-        UnserveSpace: change(|engine, [pool, space], request| engine.unserve_space(pool, space, request));
+        ListAllSpaces: question(async |engine, [], _| engine.spaces.changes.all_spaces().await);
+        ListSpaces: question(async |engine, [pool], _| engine.spaces.changes.spaces(pool).await);
+        ShowSpace: question(async |engine, [pool, space], _| engine.spaces.changes.show_space(pool, space).await);
+        CreateSpace: change(async |engine, [pool], request| engine.spaces.changes.create_space(pool, request).await);
+        ResizeSpace: change(async |engine, [pool, space], request| engine.spaces.changes.resize_space(pool, space, request).await);
+        ConvertSpace: change(async |engine, [pool, space], request| engine.spaces.conversions.convert_space(pool, space, request).await);
+        RenameSpace: change(async |engine, [pool, space], request| engine.spaces.changes.rename_space(pool, space, request).await);
+        SetLimits: change(async |engine, [pool, space], request| engine.pools.settings.set_limits(pool, space, request).await);
+        SetReserve: change(async |engine, [pool, space], request| engine.pools.settings.set_reserve(pool, space, request).await);
+        DeleteSpace: change(async |engine, [pool, space], request| engine.spaces.deletions.delete_space(pool, space, request).await);
+        AttachSpace: change(async |engine, [pool, space], request| engine.spaces.attachments.attach_space(pool, space, request).await);
+        DetachSpace: change(async |engine, [pool, space], request| engine.spaces.attachments.detach_space(pool, space, request).await);
+        ServeSpace: change(async |engine, [pool, space], request| engine.spaces.changes.serve_space(pool, space, request).await);
+        UnserveSpace: change(async |engine, [pool, space], request| engine.spaces.changes.unserve_space(pool, space, request).await);
 
-        ListAllTrash: question(|engine, [], _| engine.all_trash());
-        ListTrash: question(|engine, [pool], _| engine.trash(pool));
-        RestoreSpace: change(|engine, [pool, space], request| engine.restore_space(pool, space, request));
-        PurgeTrash: change(|engine, [pool], request| engine.purge_trash(pool, request));
+        ListAllTrash: question(async |engine, [], _| engine.spaces.deletions.all_trash().await);
+        ListTrash: question(async |engine, [pool], _| engine.spaces.deletions.trash(pool).await);
+        RestoreSpace: change(async |engine, [pool, space], request| engine.spaces.deletions.restore_space(pool, space, request).await);
+        PurgeTrash: change(async |engine, [pool], request| engine.spaces.deletions.purge_trash(pool, request).await);
 
-        ListJobs: question(|engine, [], _| engine.jobs());
-        ShowJob: question(|engine, [job], _| async move { engine.job(number_of_job(&job)?).await });
-        PauseJob: change(|engine, [job], request| engine.pause_job(job, request));
-        ResumeJob: change(|engine, [job], request| engine.resume_job(job, request));
-        StopJob: change(|engine, [job], request| engine.stop_job(job, request));
-        SetJob: change(|engine, [job], request| engine.set_job(job, request));
+        ListJobs: question(async |engine, [], _| engine.pools.job_control.jobs().await);
+        ShowJob: question(async |engine, [job], _| engine.pools.job_control.job(number_of_job(&job)?).await);
+        PauseJob: change(async |engine, [job], request| engine.pools.job_control.pause_job(job, request).await);
+        ResumeJob: change(async |engine, [job], request| engine.pools.job_control.resume_job(job, request).await);
+        StopJob: change(async |engine, [job], request| engine.pools.job_control.stop_job(job, request).await);
+        SetJob: change(async |engine, [job], request| engine.pools.job_control.set_job(job, request).await);
     }
 }
 
@@ -343,7 +343,7 @@ pub(crate) async fn serve(
             () = end.notified() => break,
             Some(name) = signals.recv() => {
                 tracing::info!(signal = name, "asked to end");
-                match caller.ask(|engine| engine.shutdown(Shutdown::default())).await {
+                match caller.ask(async |engine| engine.stopping.shutdown(Shutdown::default()).await).await {
                     Ok(_) => break,
                     Err(error) => tracing::error!(%error, hint = error.hint, "the daemon goes on"),
                 }

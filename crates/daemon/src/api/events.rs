@@ -12,53 +12,82 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_api::{ErrorBody, ErrorCode};
-use dolmen_block_io::sleep;
+use dolmen_block_io::{Seams, sleep};
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
-use crate::health::{findings_at_a_glance, not_open};
-use crate::jobs::kept;
-use crate::state::{ReportedDisk, ReportedPool, ReportedSpace};
+use crate::base::Base;
+use crate::exports::NbdServer;
+use crate::health::{Diagnosis, findings_at_a_glance, not_open};
+use crate::jobs::{Jobs, kept};
+use crate::open_pool::OpenPool;
+use crate::open_pools::OpenPools;
+use crate::state::{Events, ReportedDisk, ReportedPool, ReportedSpace};
+use crate::views::Views;
 
 /// The pause between two looks, at the least.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Looking takes no more than this part of the time: of a large pool with a disk that is away, rows are counted for it.
 const LOOK_PARTS: u32 = 20;
 
-impl Engine {
+/// Events of pools, looked for once a second.
+pub(crate) struct EventWatch {
+    pools: Rc<OpenPools>,
+    views: Rc<Views>,
+    diagnosis: Rc<Diagnosis>,
+    seams: Seams,
+    jobs: Rc<Jobs>,
+    events: Rc<Events>,
+    nbd: Rc<NbdServer>,
+}
+
+impl EventWatch {
+    pub(crate) fn new(base: &Base, diagnosis: &Rc<Diagnosis>) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            views: Rc::clone(&base.views),
+            diagnosis: Rc::clone(diagnosis),
+            seams: base.seams.clone(),
+            jobs: Rc::clone(&base.jobs),
+            events: Rc::clone(&base.events),
+            nbd: Rc::clone(&base.nbd),
+        }
+    }
+}
+
+impl EventWatch {
     /// Looks for what has happened for as long as the daemon runs.
     pub(crate) async fn follow_events(self: Rc<Self>) {
-        let (engine, clock) = (Rc::downgrade(&self), Rc::clone(&self.seams.clock));
+        let (service, clock) = (Rc::downgrade(&self), Rc::clone(&self.seams.clock));
         drop(self);
         let mut pause = LOOK_EVERY;
         loop {
             sleep(clock.as_ref(), pause).await;
-            let Some(engine) = engine.upgrade() else { return };
-            if engine.is_stopping.get() {
+            let Some(service) = service.upgrade() else { return };
+            if service.pools.is_stopping.get() {
                 return;
             }
             let began = clock.now();
-            engine.look_for_events().await;
+            service.look_for_events().await;
             pause = (clock.now().since(began) * LOOK_PARTS).max(LOOK_EVERY);
         }
     }
 
     async fn look_for_events(&self) {
-        for open in self.open_pools() {
+        for open in self.pools.open_pools() {
             let findings = findings_at_a_glance(&open).await;
             // One that is being closed changes on the way.
-            if !open.is_closing.get() && !self.is_stopping.get() {
+            if !open.is_closing.get() && !self.pools.is_stopping.get() {
                 self.events.see_pool(open.id(), self.as_reported(&open), &findings);
             }
         }
-        if self.is_stopping.get() {
+        if self.pools.is_stopping.get() {
             return;
         }
-        let is_open = |id: &str| self.pools.borrow().keys().any(|pool| pool.to_string() == id);
-        let is_closed = |id: &str| self.closed.borrow().keys().any(|pool| pool.to_string() == id);
+        let is_open = |id: &str| self.pools.open.borrow().keys().any(|pool| pool.to_string() == id);
+        let is_closed = |id: &str| self.pools.closed.borrow().keys().any(|pool| pool.to_string() == id);
         self.events.report_unknown_pools(is_open, |id| is_open(id) || is_closed(id));
-        let mut findings = self.findings_besides();
-        findings.extend(self.closed.borrow().values().map(not_open));
+        let mut findings = self.diagnosis.findings_besides();
+        findings.extend(self.pools.closed.borrow().values().map(not_open));
         self.events.see_besides(&findings);
         self.events.see_jobs(&self.jobs.on_record());
         self.events.keep().await;
@@ -77,7 +106,7 @@ impl Engine {
             id: space.id().0,
             name: space.name().to_string(),
             size_bytes: space.size().0,
-            attached_at: self.attached_at(open, space),
+            attached_at: self.views.attached_at(open, space),
             is_served: self.nbd.find(open.id(), space.id()).is_some(),
             is_in_trash: space.trashed_at().is_some(),
         };
@@ -91,15 +120,11 @@ impl Engine {
         }
     }
 
-    pub(crate) async fn list_events(
-        self: Rc<Self>,
-        since: u64,
-        pool: Option<String>,
-    ) -> Answer<dolmen_api::Events> {
+    pub(crate) async fn list_events(&self, since: u64, pool: Option<String>) -> Answer<dolmen_api::Events> {
         let events = self.events.after(since, pool.as_deref());
         let is_known = |pool: &String| {
             let is_reported = !self.events.after(0, Some(pool)).events.is_empty();
-            is_reported || self.pool(pool).is_ok()
+            is_reported || self.pools.pool(pool).is_ok()
         };
         if let Some(pool) = pool.filter(|pool| !is_known(pool)) {
             let message = format!("there is no pool {pool} here, and no event of one");

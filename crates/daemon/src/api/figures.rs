@@ -6,11 +6,12 @@ use dolmen_api::{DiskFigures, IoFigures, LatencyBucket, Load, SCHEMA, SpaceFigur
 use dolmen_block_io::Instant;
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::api::reports::Reports;
+use crate::open_pool::OpenPool;
 
-impl Engine {
-    pub(crate) async fn figures(self: Rc<Self>) -> Answer<dolmen_api::Figures> {
-        let mut pools = self.open_pools();
+impl Reports {
+    pub(crate) async fn figures(&self) -> Answer<dolmen_api::Figures> {
+        let mut pools = self.pools.open_pools();
         pools.sort_by_key(|pool| pool.name());
         let spaces = pools.iter().flat_map(|pool| self.space_figures(pool)).collect();
         let disks = pools.iter().flat_map(|pool| self.disk_figures(pool)).collect();

@@ -1,43 +1,43 @@
 //! What people and restarts do with jobs: listed, paused, resumed, stopped, set, gone on with (docs/design/0011).
 
-use std::future::Future;
 use std::rc::Rc;
-use std::time::Duration;
 
-use dolmen_api::{Change, ErrorBody, ErrorCode, JobDocument, JobState, Plan, SCHEMA, SetJob, Simple};
-use dolmen_block_io::within;
-use dolmen_units::PoolId;
+use dolmen_api::{Change, ErrorBody, ErrorCode, JobDocument, JobState, SCHEMA, SetJob, Simple};
+use dolmen_block_io::{Seams, within};
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
-use crate::job::{Ending, Job, Standing, ending};
-use crate::job_table::job_of;
-use crate::jobs::{Course, Entry, JobPool, Outcome, Start, seconds_now, share as job_share};
-use crate::plan::{Figures, Undo, made, planned};
+use crate::base::Base;
+use crate::job::{Standing, ending};
+use crate::job_table::{JobWorkers, job_of};
+use crate::jobs::{Entry, Jobs, seconds_now, share as job_share};
+use crate::open_pool::OpenPool;
+use crate::open_pools::OpenPools;
+use crate::plan::{Undo, planned};
+use crate::pool_jobs::{PoolJobs, TIMEOUT};
+use crate::pools::RebalanceJob;
 
-/// How long an answer waits for what is under way of a job that is to pause or to end.
-const TIMEOUT: Duration = Duration::from_secs(2);
+/// Control of jobs, for users and after restarts.
+pub(crate) struct JobControl {
+    pools: Rc<OpenPools>,
+    pool_jobs: Rc<PoolJobs>,
+    seams: Seams,
+    jobs: Rc<Jobs>,
+    job_workers: Rc<JobWorkers>,
+}
 
-impl Engine {
-    /// Begins a job of a pool, or goes on with one that was left over and is about the same.
-    pub(crate) async fn start_job<F>(
-        &self,
-        pool: &OpenPool,
-        start: Start,
-        work: impl FnOnce(Rc<Course>) -> F + 'static,
-    ) -> dolmen_api::Job
-    where
-        F: Future<Output = Answer<Outcome>> + 'static,
-    {
-        let of = JobPool { id: pool.id(), name: pool.name(), slot: Rc::clone(&pool.job_slot) };
-        self.jobs.start(&self.seams, of, start, work).await
+impl JobControl {
+    pub(crate) fn new(base: &Base, job_workers: &Rc<JobWorkers>) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            pool_jobs: Rc::clone(&base.pool_jobs),
+            seams: base.seams.clone(),
+            jobs: Rc::clone(&base.jobs),
+            job_workers: Rc::clone(job_workers),
+        }
     }
+}
 
-    /// Refuses another job while too many have not ended.
-    pub(crate) fn check_job_room(&self, pool: &OpenPool) -> Answer<()> {
-        self.jobs.check_room(pool.id(), &pool.name())
-    }
-
+impl JobControl {
     /// Takes over what the last daemon has left on record.
     pub(crate) async fn recall_jobs(&self) {
         self.jobs.recall().await;
@@ -45,8 +45,9 @@ impl Engine {
 
     /// Ends jobs of pools that nobody waits for any more.
     pub(crate) async fn end_jobs_of_lost_pools(&self) {
-        let is_known =
-            |pool| self.pools.borrow().contains_key(&pool) || self.closed.borrow().contains_key(&pool);
+        let is_known = |pool| {
+            self.pools.open.borrow().contains_key(&pool) || self.pools.closed.borrow().contains_key(&pool)
+        };
         for entry in self.jobs.unfinished().iter().filter(|entry| !is_known(entry.pool)) {
             let why = format!("pool {} is not known here any more", entry.pool_name);
             tracing::warn!(
@@ -75,28 +76,13 @@ impl Engine {
     }
 
     async fn end_all_that_is_over(&self) {
-        for pool in self.open_pools().iter().filter(|pool| !pool.is_closing.get()) {
+        for pool in self.pools.open_pools().iter().filter(|pool| !pool.is_closing.get()) {
             self.end_what_is_over(pool).await;
         }
     }
 
-    /// Goes on with what a pool has to do, and with what people had asked for, when it was opened.
-    pub(crate) async fn go_on_with_jobs(self: &Rc<Self>, pool: &Rc<OpenPool>) {
-        self.end_what_is_over(pool).await;
-        // A replacement brings up to date what it meets, which is everything that is here.
-        if !self.go_on_replacing(pool).await {
-            self.resync_if_needed(pool).await;
-        }
-        self.go_on_draining(pool).await;
-        self.purge_if_needed(pool).await;
-        self.go_on_with_asked(pool).await;
-        if pool.spaces.drains().is_empty() {
-            self.finish_widths(pool).await;
-        }
-    }
-
     /// Goes on with jobs that only the record knows.
-    pub(crate) async fn go_on_with_asked(self: &Rc<Self>, pool: &Rc<OpenPool>) {
+    pub(crate) async fn go_on_with_asked(&self, pool: &Rc<OpenPool>) {
         for entry in self.jobs.unfinished_of(pool.id()) {
             if self.jobs.is_left(&entry) && !entry.is_paused() && !entry.kind.is_known_to_pool() {
                 self.take_up(pool, &entry).await;
@@ -105,38 +91,29 @@ impl Engine {
     }
 
     /// Goes on with a job for which nobody works, as its pool needs it.
-    async fn take_up(self: &Rc<Self>, pool: &Rc<OpenPool>, entry: &Rc<Entry>) {
-        if let Some(job) = job_of(&entry.kind.wire()) {
-            job.resume(self, pool, entry).await;
+    async fn take_up(&self, pool: &Rc<OpenPool>, entry: &Rc<Entry>) {
+        if let Some(worker) = self.job_workers.of(entry.kind) {
+            worker.resume(pool, entry).await;
         }
     }
 
-    pub(crate) async fn jobs(self: Rc<Self>) -> Answer<dolmen_api::Jobs> {
+    pub(crate) async fn jobs(&self) -> Answer<dolmen_api::Jobs> {
         self.end_all_that_is_over().await;
         let jobs = self.jobs.list(self.seams.clock.now());
         Ok(dolmen_api::Jobs { schema: SCHEMA, jobs, now_s: seconds_now() })
     }
 
-    pub(crate) async fn job(self: Rc<Self>, id: u64) -> Answer<JobDocument> {
+    pub(crate) async fn job(&self, id: u64) -> Answer<JobDocument> {
         self.end_all_that_is_over().await;
-        let entry = self.find_job(&id.to_string())?;
+        let entry = self.pool_jobs.find_job(&id.to_string())?;
         Ok(JobDocument { schema: SCHEMA, job: entry.view(self.seams.clock.now()), now_s: seconds_now() })
-    }
-
-    fn find_job(&self, id: &str) -> Answer<Rc<Entry>> {
-        let found = id.parse().ok().and_then(|id| self.jobs.find(id));
-        found.ok_or_else(|| {
-            ErrorBody::new(ErrorCode::NoSuchJob, format!("there is no job {id}, or it is forgotten already"))
-                .on(id)
-                .hint("`dolmen jobs` shows all of them")
-        })
     }
 
     /// A job that has not ended, to be changed.
     async fn job_to_change(&self, id: &str) -> Answer<Rc<Entry>> {
-        self.check_running()?;
+        self.pools.check_running()?;
         self.end_all_that_is_over().await;
-        let entry = self.find_job(id)?;
+        let entry = self.pool_jobs.find_job(id)?;
         let how = match entry.state() {
             JobState::Waiting | JobState::Running | JobState::Paused => return Ok(entry),
             JobState::Done => "it is done",
@@ -148,41 +125,18 @@ impl Engine {
         Err(ErrorBody::new(ErrorCode::BadRequest, message).on(id).hint(hint))
     }
 
-    pub(crate) fn open_pool_of(&self, pool: PoolId) -> Option<Rc<OpenPool>> {
-        self.pools.borrow().get(&pool).cloned()
-    }
-
-    fn plan_of(&self, entry: &Entry, undo: Undo, steps: Vec<String>) -> Plan {
-        match self.open_pool_of(entry.pool) {
-            Some(pool) => pool.plan(undo, steps),
-            None => Figures::of_room(0, 0).plan(undo, steps),
-        }
-    }
-
-    fn stated(&self, entry: &Entry, plan: Plan, message: String) -> Change {
-        let mut change = made(plan, message);
-        change.job = Some(entry.view(self.seams.clock.now()));
-        change
-    }
-
-    pub(crate) fn unchanged(&self, entry: &Entry, message: String) -> Change {
-        let mut change = planned(self.plan_of(entry, Undo::NotNeeded, Vec::new()), message);
-        change.job = Some(entry.view(self.seams.clock.now()));
-        change
-    }
-
     /// Has a job stand until it is resumed, also over restarts.
-    pub(crate) async fn pause_job(self: Rc<Self>, id: String, request: Simple) -> Answer<Change> {
+    pub(crate) async fn pause_job(&self, id: String, request: Simple) -> Answer<Change> {
         let entry = self.job_to_change(&id).await?;
         let what = entry.what();
         if entry.is_paused() {
-            return Ok(self.unchanged(&entry, format!("{what} is paused already")));
+            return Ok(self.pool_jobs.unchanged(&entry, format!("{what} is paused already")));
         }
         if entry.is_to_stop() {
             return Err(ending(&entry));
         }
         let steps = vec![format!("let {what} end what is under way, and hold it; others of its pool go on")];
-        let plan = self.plan_of(&entry, Undo::By(format!("dolmen job resume {id}")), steps);
+        let plan = self.pool_jobs.plan_of(&entry, Undo::By(format!("dolmen job resume {id}")), steps);
         if request.dry_run {
             return Ok(planned(plan, format!("{what} would be paused")));
         }
@@ -200,10 +154,12 @@ impl Engine {
                 format!("{what} pauses as soon as the rows that are under way are done")
             }
             JobState::Done | JobState::CalledOff | JobState::Failed => {
-                return Ok(self.unchanged(&entry, format!("{what} ended before it could be paused")));
+                return Ok(self
+                    .pool_jobs
+                    .unchanged(&entry, format!("{what} ended before it could be paused")));
             }
         };
-        let mut change = self.stated(&entry, plan, message);
+        let mut change = self.pool_jobs.stated(&entry, plan, message);
         change.warnings.extend(
             recorded
                 .err()
@@ -213,28 +169,28 @@ impl Engine {
     }
 
     /// Lets a job that was paused go on.
-    pub(crate) async fn resume_job(self: Rc<Self>, id: String, request: Simple) -> Answer<Change> {
+    pub(crate) async fn resume_job(&self, id: String, request: Simple) -> Answer<Change> {
         let entry = self.job_to_change(&id).await?;
         let what = entry.what();
         if !entry.is_paused() {
-            return Ok(self.unchanged(&entry, format!("{what} is not paused")));
+            return Ok(self.pool_jobs.unchanged(&entry, format!("{what} is not paused")));
         }
         let steps = vec![format!("go on with {what} when the slot is free")];
-        let plan = self.plan_of(&entry, Undo::By(format!("dolmen job pause {id}")), steps);
+        let plan = self.pool_jobs.plan_of(&entry, Undo::By(format!("dolmen job pause {id}")), steps);
         if request.dry_run {
             return Ok(planned(plan, format!("{what} would go on")));
         }
         entry.resume();
         let recorded = self.jobs.record().await;
         let mut message = format!("{what} goes on");
-        match self.open_pool_of(entry.pool) {
+        match self.pools.open_pool_of(entry.pool) {
             // The pool may have gone on with it by itself meanwhile, or somebody have stopped it.
             Some(pool) if self.jobs.is_left(&entry) => self.take_up(&pool, &entry).await,
             Some(_) => {}
             None => message.push_str(&format!(" when pool {} is open", entry.pool_name)),
         }
-        let entry = self.find_job(&id)?;
-        let mut change = self.stated(&entry, plan, message);
+        let entry = self.pool_jobs.find_job(&id)?;
+        let mut change = self.pool_jobs.stated(&entry, plan, message);
         change.warnings.extend(
             recorded
                 .err()
@@ -244,23 +200,23 @@ impl Engine {
     }
 
     /// Sets how a job shares the disks of its pool with clients, also over restarts.
-    pub(crate) async fn set_job(self: Rc<Self>, id: String, request: SetJob) -> Answer<Change> {
+    pub(crate) async fn set_job(&self, id: String, request: SetJob) -> Answer<Change> {
         let entry = self.job_to_change(&id).await?;
         let (what, before) = (entry.what(), entry.job_share());
         let after = job_share::asked_for(&request, before).map_err(|error| error.on(id.as_str()))?;
         let words = job_share::words_of(after);
         if after == before {
-            return Ok(self.unchanged(&entry, format!("{what} has {words} already")));
+            return Ok(self.pool_jobs.unchanged(&entry, format!("{what} has {words} already")));
         }
         let steps = vec![format!("give {what} {words}, instead of {}", job_share::words_of(before))];
-        let plan = self.plan_of(&entry, Undo::By(job_share::command_for(entry.id, before)), steps);
+        let plan = self.pool_jobs.plan_of(&entry, Undo::By(job_share::command_for(entry.id, before)), steps);
         if request.dry_run {
             return Ok(planned(plan, format!("{what} would have {words}")));
         }
-        let pool = self.open_pool_of(entry.pool);
+        let pool = self.pools.open_pool_of(entry.pool);
         entry.set_job_share(pool.as_deref().map(|pool| pool.job_slot.as_ref()), after);
         let recorded = self.jobs.record().await;
-        let mut change = self.stated(&entry, plan, format!("{what} has {words}"));
+        let mut change = self.pool_jobs.stated(&entry, plan, format!("{what} has {words}"));
         change.warnings.extend(
             recorded
                 .err()
@@ -270,40 +226,30 @@ impl Engine {
     }
 
     /// Ends a job before it is done, as far as its kind can be.
-    pub(crate) async fn stop_job(self: Rc<Self>, id: String, request: Simple) -> Answer<Change> {
-        if let Ok(entry) = self.find_job(&id)
+    pub(crate) async fn stop_job(&self, id: String, request: Simple) -> Answer<Change> {
+        if let Ok(entry) = self.pool_jobs.find_job(&id)
             && (entry.state() == JobState::CalledOff || (!entry.has_ended() && entry.is_to_stop()))
         {
             let is = if entry.has_ended() { "is" } else { "is being" };
-            return Ok(self.unchanged(&entry, format!("{} {is} called off already", entry.what())));
+            return Ok(self.pool_jobs.unchanged(&entry, format!("{} {is} called off already", entry.what())));
         }
         let entry = self.job_to_change(&id).await?;
-        match job_of(&entry.kind.wire()) {
-            Some(job) => job.stop(&self, &entry, request).await,
+        match self.job_workers.of(entry.kind) {
+            Some(worker) => worker.stop(&entry, request).await,
             None => Err(ending(&entry)),
         }
     }
 
-    /// Ends a job that only somebody's request has begun.
-    pub(crate) async fn stop_asked(&self, job: &dyn Job, entry: &Entry, request: Simple) -> Answer<Change> {
-        let what = entry.what();
-        let Ending { step, undo } = job.ending(self, entry);
-        let plan = self.plan_of(entry, undo, vec![format!("end {what}; {step}")]);
-        if request.dry_run {
-            return Ok(planned(plan, format!("{what} would be called off")));
-        }
-        job.note_stop(self, entry).await;
-        entry.stop("it was called off");
-        let limit = self.seams.clock.now() + TIMEOUT;
-        let _ = within(self.seams.clock.as_ref(), limit, entry.ends()).await;
-        self.jobs.keep().await;
-        let message = match entry.state() {
-            JobState::CalledOff => format!("{what} is called off"),
-            JobState::Done | JobState::Failed => format!("{what} ended before it could be called off"),
-            JobState::Waiting | JobState::Running | JobState::Paused => {
-                format!("{what} ends as soon as the rows that are under way are done")
-            }
+    /// Calls a rebalance off: what was moved stays where it is.
+    pub(crate) async fn cancel_rebalance(&self, name: String, request: Simple) -> Answer<Change> {
+        let pool = self.pools.pool_to_change(&name)?;
+        let unfinished = self.jobs.unfinished_of(pool.id());
+        let Some(entry) = unfinished.iter().find(|entry| entry.is(&RebalanceJob)) else {
+            let message = format!("pool {name} is not being evened out; nothing was changed");
+            return Err(ErrorBody::new(ErrorCode::BadRequest, message)
+                .on(name.as_str())
+                .hint("`dolmen jobs` shows what goes on, and what has ended"));
         };
-        Ok(self.stated(entry, plan, message))
+        self.stop_job(entry.id.to_string(), request).await
     }
 }

@@ -26,38 +26,40 @@ impl Engine {
         kernel: Inbox<Asked>,
         arrivals: Inbox<Arrival>,
     ) {
-        self.seams.spawner.spawn("kernel", Box::pin(Rc::clone(&self).serve_kernel(kernel)));
-        self.seams.spawner.spawn("arrivals", Box::pin(Rc::clone(&self).serve_arrivals(arrivals)));
-        let starting = Rc::clone(&self);
+        let seams = self.base.seams.clone();
+        let spaces = &self.spaces;
+        seams.spawner.spawn("kernel", Box::pin(Rc::clone(&spaces.kernel).serve_kernel(kernel)));
+        seams.spawner.spawn("arrivals", Box::pin(Rc::clone(&spaces.network).serve_arrivals(arrivals)));
+        let (opening, events) = (Rc::clone(&self.pools.opening), Rc::clone(&self.events));
         let started = Rc::new((Cell::new(false), Notify::new()));
         let ring = Rc::clone(&started);
         let start = async move {
-            starting.start().await;
+            opening.start().await;
             ring.0.set(true);
             ring.1.notify_all();
+            drop(opening);
             // What is not opened yet is not gone.
-            starting.follow_events().await;
+            events.follow_events().await;
         };
-        self.seams.spawner.spawn("start", Box::pin(start));
-        let ticking = Rc::downgrade(&self);
-        let clock = Rc::clone(&self.seams.clock);
+        seams.spawner.spawn("start", Box::pin(start));
+        let ticking = Rc::downgrade(&self.base.jobs);
+        let clock = Rc::clone(&seams.clock);
         let ticker = async move {
-            while let Some(engine) = ticking.upgrade() {
-                engine.jobs.tick(clock.now()).await;
-                drop(engine);
+            while let Some(jobs) = ticking.upgrade() {
+                jobs.tick(clock.now()).await;
+                drop(jobs);
                 sleep(clock.as_ref(), TICK).await;
             }
         };
-        self.seams.spawner.spawn("tick", Box::pin(ticker));
+        seams.spawner.spawn("tick", Box::pin(ticker));
         // Nobody is told that there is no such pool while it is being opened. A disk that hangs does not hold up answers.
-        let limit = self.seams.clock.now() + START_LIMIT;
+        let limit = seams.clock.now() + START_LIMIT;
         let _ =
-            within(self.seams.clock.as_ref(), limit, started.1.wait_for(|| started.0.get().then_some(())))
-                .await;
+            within(seams.clock.as_ref(), limit, started.1.wait_for(|| started.0.get().then_some(()))).await;
         while let Some(work) = inbox.receive().await {
-            self.seams.spawner.spawn("request", work(Rc::clone(&self)));
+            seams.spawner.spawn("request", work(Rc::clone(&self)));
         }
         // Where nobody has asked for a good end: what is not answered is left to the next daemon, and does not fail.
-        self.transports.makers.borrow().let_go();
+        self.base.transports.makers.borrow().let_go();
     }
 }

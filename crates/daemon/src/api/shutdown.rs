@@ -5,20 +5,62 @@ use std::rc::Rc;
 use dolmen_api::{Change, Shutdown};
 
 use crate::answer::Answer;
-use crate::attaching::Leave;
-use crate::engine::Engine;
+use crate::attach::Transports;
+use crate::attaching::{Leave, SpaceAttachments};
+use crate::base::Base;
+use crate::exports::NbdServer;
+use crate::jobs::Jobs;
+use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
+use crate::records::Records;
+use crate::spaces::NetworkListeners;
+use crate::state::{Events, Members, TrashAges};
 use crate::words::clients_of;
 
-impl Engine {
+/// The end of the daemon.
+pub(crate) struct Stopping {
+    pools: Rc<OpenPools>,
+    records: Rc<Records>,
+    attachments: Rc<SpaceAttachments>,
+    network: Rc<NetworkListeners>,
+    jobs: Rc<Jobs>,
+    events: Rc<Events>,
+    trash_ages: Rc<TrashAges>,
+    members: Rc<Members>,
+    nbd: Rc<NbdServer>,
+    transports: Rc<Transports>,
+}
+
+impl Stopping {
+    pub(crate) fn new(
+        base: &Base,
+        attachments: &Rc<SpaceAttachments>,
+        network: &Rc<NetworkListeners>,
+    ) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            records: Rc::clone(&base.records),
+            attachments: Rc::clone(attachments),
+            network: Rc::clone(network),
+            jobs: Rc::clone(&base.jobs),
+            events: Rc::clone(&base.events),
+            trash_ages: Rc::clone(&base.trash_ages),
+            members: Rc::clone(&base.members),
+            nbd: Rc::clone(&base.nbd),
+            transports: Rc::clone(&base.transports),
+        }
+    }
+}
+
+impl Stopping {
     /// Ends everything, or says what stands in the way. Once it has succeeded, no pool is open.
-    pub(crate) async fn shutdown(self: Rc<Self>, request: Shutdown) -> Answer<Change> {
-        let _changes = self.changes.take().await;
-        self.check_running()?;
+    pub(crate) async fn shutdown(&self, request: Shutdown) -> Answer<Change> {
+        let _changes = self.pools.changes.take().await;
+        self.pools.check_running()?;
         let leave = if request.hand_over { Leave::ForTheNext } else { Leave::Nothing };
-        self.check_nothing_used(leave).await?;
-        self.check_all_flushable(leave).await?;
-        let pools = self.open_pools();
+        self.attachments.check_nothing_used(leave).await?;
+        self.attachments.check_all_flushable(leave).await?;
+        let pools = self.pools.open_pools();
         let mut steps = vec!["finish what clients have asked for".to_owned()];
         let served = self.nbd.list();
         let cut_off = served.iter().filter(|served| served.client_count() > 0).map(|served| {
@@ -45,19 +87,19 @@ impl Engine {
         if request.dry_run {
             return Ok(planned(plan, "the daemon would end"));
         }
-        self.is_stopping.set(true);
-        let _note = self.note("ending".to_owned());
+        self.pools.is_stopping.set(true);
+        let _note = self.pools.note("ending".to_owned());
         for pool in &pools {
             pool.is_closing.set(true);
             pool.spaces.lift_limits();
             self.jobs.let_go(pool.id());
-            self.remember(pool).await;
+            self.records.remember(pool).await;
         }
         let mut change = made(plan, "the daemon has closed its pools and ends");
         change.warnings.extend(waits);
         self.nbd.server().stop().await;
-        self.end_listeners().await;
-        change.warnings.extend(self.let_go_of_attachments(leave).await);
+        self.network.end_listeners().await;
+        change.warnings.extend(self.attachments.let_go_of_attachments(leave).await);
         for pool in pools {
             let _exclusive = pool.mutex.take().await;
             // A job that was under way goes on with the next daemon; closing does not wait for it.
@@ -65,9 +107,9 @@ impl Engine {
                 tracing::error!(pool = pool.name(), %error, "the pool was not closed clean; the next start recovers it");
                 change.warnings.push(format!("pool {} was not closed clean: {error}", pool.name()));
             }
-            self.keep_history(&pool).await;
+            self.records.keep_history(&pool).await;
             self.members.release_all_of(pool.id());
-            self.pools.borrow_mut().remove(&pool.id());
+            self.pools.open.borrow_mut().remove(&pool.id());
         }
         self.trash_ages.write().await;
         self.events.report_end().await;

@@ -3,19 +3,23 @@
 use std::rc::Rc;
 
 use dolmen_api::{Cause, ErrorBody, ErrorCode, Finding, FindingCode, Health, JobState, Object, SCHEMA, Why};
+use dolmen_block_io::Seams;
 use dolmen_pool::Disk;
 use dolmen_space::Space;
 
 use crate::advice::Advice;
 use crate::answer::Answer;
-use crate::engine::{ClosedPool, Engine, OpenPool};
+use crate::base::Base;
+use crate::disks::find_disk;
 use crate::health::{advice, doing, errors_text, may_have_part, not_open, pool_findings, to_open, to_resume};
-use crate::jobs::{Entry, JobView, seconds_now};
-use crate::state::is_here;
+use crate::jobs::{Entry, JobView, Jobs, seconds_now};
+use crate::open_pool::{ClosedPool, OpenPool};
+use crate::open_pools::OpenPools;
+use crate::state::{Events, is_here};
 
 /// What is known of a pool when it is asked why.
 struct Scene<'a> {
-    engine: &'a Engine,
+    explainer: &'a Explainer,
     open: &'a OpenPool,
     findings: Vec<Finding>,
     advice: Vec<Advice>,
@@ -28,11 +32,11 @@ fn fact(text: String) -> Cause {
 }
 
 impl<'a> Scene<'a> {
-    async fn of(engine: &'a Engine, open: &'a OpenPool) -> Self {
-        let now = engine.seams.clock.now();
-        let jobs = engine.jobs.of_pool(open.id(), now);
+    async fn of(explainer: &'a Explainer, open: &'a OpenPool) -> Self {
+        let now = explainer.seams.clock.now();
+        let jobs = explainer.jobs.of_pool(open.id(), now);
         let (findings, advice) = (pool_findings(open).await, advice(open, &jobs, now).await);
-        Self { engine, open, findings, advice, jobs }
+        Self { explainer, open, findings, advice, jobs }
     }
 
     fn cause(&self, finding: &Finding) -> Cause {
@@ -40,7 +44,7 @@ impl<'a> Scene<'a> {
         Cause {
             text: finding.text.clone(),
             code: Some(finding.code),
-            since_s: self.engine.events.since(finding),
+            since_s: self.explainer.events.since(finding),
             todo: todo.collect(),
             causes: self.after(finding),
         }
@@ -109,7 +113,7 @@ impl<'a> Scene<'a> {
     /// What restores redundancy now, or stands; and disks that it needs.
     fn mending(&self) -> Vec<Cause> {
         let mut causes: Vec<Cause> = self.jobs.iter().map(|job| fact(doing(job))).collect();
-        for job in self.engine.jobs.unfinished_of(self.open.id()) {
+        for job in self.explainer.jobs.unfinished_of(self.open.id()) {
             let Some(todo) = to_resume(&job) else { continue };
             causes.push(Cause { todo: vec![todo], ..fact(format!("{} is paused", job.what())) });
         }
@@ -219,9 +223,28 @@ enum Meant {
     Job(Rc<Entry>),
 }
 
-impl Engine {
+/// Explanations of objects.
+pub(crate) struct Explainer {
+    pools: Rc<OpenPools>,
+    seams: Seams,
+    jobs: Rc<Jobs>,
+    events: Rc<Events>,
+}
+
+impl Explainer {
+    pub(crate) fn new(base: &Base) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            seams: base.seams.clone(),
+            jobs: Rc::clone(&base.jobs),
+            events: Rc::clone(&base.events),
+        }
+    }
+}
+
+impl Explainer {
     fn meant(&self, name: &str) -> Option<Meant> {
-        let pools = self.open_pools();
+        let pools = self.pools.open_pools();
         if let Some(pool) = pools.iter().find(|pool| pool.name() == name) {
             return Some(Meant::Pool(Rc::clone(pool)));
         }
@@ -235,33 +258,33 @@ impl Engine {
             {
                 return Some(Meant::Space(Rc::clone(pool), space));
             }
-            let disk = Self::find_disk(pool, rest).ok()?;
+            let disk = find_disk(pool, rest).ok()?;
             return Some(Meant::Disk(Rc::clone(pool), disk));
         }
         pools.iter().find_map(|pool| {
-            let disk = Self::find_disk(pool, name).ok()?;
+            let disk = find_disk(pool, name).ok()?;
             Some(Meant::Disk(Rc::clone(pool), disk))
         })
     }
 
     /// Why a pool, a disk, a space or a job is as it is.
-    pub(crate) async fn why(self: Rc<Self>, name: String) -> Answer<Why> {
+    pub(crate) async fn why(&self, name: String) -> Answer<Why> {
         if let Some(meant) = self.meant(&name) {
             return Ok(match meant {
                 Meant::Pool(open) => {
-                    let scene = Scene::of(&self, &open).await;
+                    let scene = Scene::of(self, &open).await;
                     let state = format!("pool {} {}", open.name(), health_word(scene.health(|_| true)));
                     scene.why(Object::pool(open.name()), state)
                 }
                 Meant::Space(open, space) => {
-                    let scene = Scene::of(&self, &open).await;
+                    let scene = Scene::of(self, &open).await;
                     let object = Object::space(open.name(), space.name().to_string());
                     let health = scene.health(|one| one.object == object);
                     let state = format!("space {object} {}", health_word(health));
                     scene.why(object, state)
                 }
                 Meant::Disk(open, disk) => {
-                    let scene = Scene::of(&self, &open).await;
+                    let scene = Scene::of(self, &open).await;
                     let is = if is_here(&disk) { "takes part" } else { "is absent" };
                     let state =
                         format!("{}, disk {} of pool {}, {is}", disk.name(), disk.slot().0, open.name());
@@ -270,7 +293,7 @@ impl Engine {
                 Meant::Job(job) => self.why_job(&job).await,
             });
         }
-        let closed = self.closed.borrow();
+        let closed = self.pools.closed.borrow();
         if let Some(closed) = closed.values().find(|closed| closed.remembered.name == name) {
             return Ok(why_not_open(closed));
         }
@@ -293,7 +316,7 @@ impl Engine {
         };
         let result = view.result.as_ref().filter(|_| job.has_ended());
         let state = result.map_or_else(|| state.to_owned(), |result| format!("{state}: {result}"));
-        let pool = self.pools.borrow().get(&job.pool).cloned();
+        let pool = self.pools.open.borrow().get(&job.pool).cloned();
         let mut causes: Vec<Cause> = Vec::new();
         if let Some(todo) = to_resume(job) {
             causes.push(Cause { todo: vec![todo], ..fact("somebody paused it".to_owned()) });

@@ -16,21 +16,45 @@ use dolmen_space::{Segment, Space};
 use dolmen_ublk::{Devices, RecordFile};
 
 use crate::answer::Answer;
-use crate::attach::{Makers, Refused, Shown, body, loop_fault, rings_fault};
-use crate::attaching::transports::key_of;
-use crate::engine::{Engine, OpenPool};
+use crate::attach::{Makers, Refused, Shown, Transports, body, loop_fault, rings_fault};
+use crate::attaching::transports::KernelTransports;
+use crate::base::Base;
+use crate::config::Config;
+use crate::exports::NbdServer;
 use crate::fault;
+use crate::fault::two_sides;
+use crate::open_pool::{OpenPool, key_of};
+use crate::open_pools::OpenPools;
 use crate::plan::{Undo, made, planned};
-use crate::spaces::two_sides;
+use crate::views::Views;
 
 /// What is looked at for a table of partitions: both kinds begin within the first two blocks.
 const TABLE_BYTES: usize = 8192;
 
-impl Engine {
-    pub(crate) fn attached_at(&self, pool: &OpenPool, space: &Space) -> Option<String> {
-        self.transports.find(key_of(pool, space)).map(|one| one.link().display().to_string())
-    }
+/// Spaces attached to this host, and detached.
+pub(crate) struct SpaceAttachments {
+    pub(super) pools: Rc<OpenPools>,
+    views: Rc<Views>,
+    kernel: Rc<KernelTransports>,
+    config: Rc<Config>,
+    nbd: Rc<NbdServer>,
+    pub(super) transports: Rc<Transports>,
+}
 
+impl SpaceAttachments {
+    pub(crate) fn new(base: &Base, kernel: &Rc<KernelTransports>) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            views: Rc::clone(&base.views),
+            kernel: Rc::clone(kernel),
+            config: Rc::clone(&base.config),
+            nbd: Rc::clone(&base.nbd),
+            transports: Rc::clone(&base.transports),
+        }
+    }
+}
+
+impl SpaceAttachments {
     /// Refuses what an attached space would not survive.
     pub(crate) fn check_not_attached(&self, pool: &OpenPool, space: &Space, doing: &str) -> Answer<()> {
         let Some(attached) = self.transports.find(key_of(pool, space)) else { return Ok(()) };
@@ -54,13 +78,13 @@ impl Engine {
     }
 
     pub(crate) async fn attach_space(
-        self: Rc<Self>,
+        &self,
         pool: String,
         space: String,
         request: AttachSpace,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let spec = space.spec();
         let name = format!("{}/{}", pool.name(), spec.name);
@@ -112,7 +136,7 @@ impl Engine {
         let mut view = attached.view(&[]);
         view.not_faster_because = passed_over;
         change.attachment = Some(view);
-        change.space = Some(self.view_space(&pool, &space).await?);
+        change.space = Some(self.views.view_space(&pool, &space).await?);
         Ok(change)
     }
 
@@ -154,8 +178,8 @@ impl Engine {
     }
 
     async fn attach_by_loop(&self, wanted: &Wanted) -> Answer<Result<dolmen_fuse::Attached, AttachError>> {
-        let files = self.fuse_files().await?;
-        self.report_sizes();
+        let files = self.kernel.fuse_files().await?;
+        self.kernel.report_sizes();
         let wanted = wanted.clone();
         self.transports.with(move |_| files.attach(&wanted)).await
     }
@@ -186,14 +210,14 @@ impl Engine {
         self.refuse_second_to_ublk(wanted)?;
         // What the daemon before left on the other connection is taken up first, if that has not succeeded yet.
         if self.config.attached_record().exists() {
-            self.fuse_files().await?;
+            self.kernel.fuse_files().await?;
         }
         if let Some(other) = self.transports.find(wanted.space).filter(|other| other.survives_daemon()) {
             let message = format!("{} is attached already, by {}", other.name(), by_words(other.by()));
             return Err(ErrorBody::new(ErrorCode::Busy, message));
         }
-        let files = self.ring_files().await?;
-        self.report_sizes();
+        let files = self.kernel.ring_files().await?;
+        self.kernel.report_sizes();
         let wanted = wanted.clone();
         let attached = self.transports.with(move |_| files.attach(&wanted)).await?;
         attached.map(Shown::Loop).map_err(|error| attach_fault(&error))
@@ -201,11 +225,11 @@ impl Engine {
 
     /// The inner result is what came of it; the outer one, whether it could be tried.
     async fn attach_by_ublk(&self, wanted: &Wanted) -> Answer<Answer<Shown>> {
-        let devices = match self.ublk_devices().await {
+        let devices = match self.kernel.ublk_devices().await {
             Ok(devices) => devices,
             Err(error) => return Ok(Err(error)),
         };
-        self.report_sizes();
+        self.kernel.report_sizes();
         let (key, wanted) = (wanted.space, wanted.clone());
         let attached = self.transports.with(move |_| devices.attach(&wanted)).await?;
         Ok(match attached {
@@ -221,7 +245,7 @@ impl Engine {
         if dolmen_block_linux::driver_asked_for(self.config.runtime.driver) == DriverChoice::Threads {
             return Ok(Some("ublk needs io_uring, and threads were asked for instead".to_owned()));
         }
-        let Ok(devices) = self.ublk_devices().await else { return Ok(None) };
+        let Ok(devices) = self.kernel.ublk_devices().await else { return Ok(None) };
         if !devices.shows_partitions() && has_partitions(space).await {
             return Ok(Some(
                 "it has a table of partitions, which this kernel does not show on ublk devices".to_owned(),
@@ -230,7 +254,7 @@ impl Engine {
         Ok(None)
     }
 
-    pub(crate) async fn attachments(self: Rc<Self>) -> Answer<Attachments> {
+    pub(crate) async fn attachments(&self) -> Answer<Attachments> {
         let found = self.transports.with_holders().await?;
         let mut attachments: Vec<_> = found.iter().map(|(one, by)| one.view(by)).collect();
         attachments.sort_by(|a, b| (&a.pool, &a.space).cmp(&(&b.pool, &b.space)));
@@ -244,7 +268,7 @@ impl Engine {
 
     /// Shows the new size of a space on its ways in; what did not work, in words.
     pub(crate) async fn transports_resized(&self, pool: &OpenPool, space: &Space) -> Option<String> {
-        self.report_sizes();
+        self.kernel.report_sizes();
         let key = key_of(pool, space);
         let shown = self.transports.find(key)?;
         match self.transports.with(move |makers| makers.resize(&shown)).await {

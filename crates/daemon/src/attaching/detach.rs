@@ -5,8 +5,6 @@
 //! while somebody uses the device. What can be written is written first, and the kernel gets errors for the rest, so that
 //! ending the device waits for nothing.
 
-use std::rc::Rc;
-
 use dolmen_api::{Change, DetachSpace, ErrorBody, ErrorCode, Plan};
 use dolmen_pool::PoolState;
 use dolmen_space::Space;
@@ -14,11 +12,10 @@ use dolmen_units::{BLOCK_BYTES, Bytes};
 
 use crate::answer::Answer;
 use crate::attach::Shown;
-use crate::attaching::attach::{Leave, detach_fault, refusal};
-use crate::attaching::transports::key_of;
-use crate::engine::{Engine, OpenPool};
+use crate::attaching::attach::{Leave, SpaceAttachments, detach_fault, refusal};
 use crate::fault;
 use crate::health::{absent_names, to_attach_absent};
+use crate::open_pool::{OpenPool, key_of};
 use crate::plan::{Figures, Undo, made, planned};
 
 /// What stands in the way of a flush.
@@ -43,9 +40,9 @@ impl Obstacle {
     }
 }
 
-impl Engine {
+impl SpaceAttachments {
     pub(crate) async fn detach_space(
-        self: Rc<Self>,
+        &self,
         pool: String,
         space: String,
         request: DetachSpace,
@@ -60,13 +57,13 @@ impl Engine {
             );
             return Err(ErrorBody::new(ErrorCode::NeedsConfirmation, message).on(name));
         }
-        if self.pool(&pool).is_err()
+        if self.pools.pool(&pool).is_err()
             && let Some(attached) = self.transports.called(&name)
         {
             return self.detach_of_closed(&pool, attached, request).await;
         }
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = format!("{}/{}", pool.name(), space.name());
         let undo = Undo::By(format!("dolmen space attach {name}"));
@@ -106,8 +103,8 @@ impl Engine {
     /// A space of a pool that is not open: every request of the kernel's waits. Once a person gives that up they fail, also where
     /// the device is in use: only so can it be unmounted.
     async fn detach_of_closed(&self, pool: &str, attached: Shown, request: DetachSpace) -> Answer<Change> {
-        let _changes = self.changes.take().await;
-        self.check_running()?;
+        let _changes = self.pools.changes.take().await;
+        self.pools.check_running()?;
         let name = attached.name();
         let obstacle = Obstacle {
             why: format!("pool {pool} is not open"),
@@ -204,7 +201,7 @@ impl Engine {
             if leave == Leave::ForTheNext && attached.survives_daemon() {
                 continue;
             }
-            let pool = self.pools.borrow().get(&attached.space().pool).cloned();
+            let pool = self.pools.open.borrow().get(&attached.space().pool).cloned();
             let space = pool.as_ref().and_then(|pool| pool.spaces.get(attached.space().space));
             let why = match pool.as_ref().zip(space) {
                 Some((pool, space)) => obstacle(pool, &space).await.map(|obstacle| obstacle.why),

@@ -10,17 +10,17 @@ use dolmen_attach::{Fault, SpaceKey};
 use dolmen_block_linux::Inbox;
 
 use crate::attach::{Asked, Job, WorkerIndex, WorkerPool, ZEROS_BYTES, carry_out};
-use crate::attaching::transports::key_of;
-use crate::engine::Engine;
+use crate::attaching::transports::KernelTransports;
+use crate::open_pool::key_of;
 
-impl Engine {
+impl KernelTransports {
     /// Answers the kernel's requests until nobody is left who could make one.
     pub(crate) async fn serve_kernel(self: Rc<Self>, mut inbox: Inbox<Asked>) {
         let zeros: Rc<[u8]> = vec![0; ZEROS_BYTES].into();
         let worker_pool = Rc::new(WorkerPool::new());
         while let Some(asked) = inbox.receive().await {
             let key = asked.space();
-            let pool = self.pools.borrow().get(&key.pool).cloned();
+            let pool = self.pools.open.borrow().get(&key.pool).cloned();
             let found = pool.and_then(|pool| {
                 let space = pool.spaces.get(key.space)?;
                 Some((Rc::clone(&pool.spaces), space))
@@ -34,7 +34,7 @@ impl Engine {
                     });
                 }
                 // After the end of a pool in good order its requests wait for the next daemon.
-                None if self.is_stopping.get() => drop(asked),
+                None if self.pools.is_stopping.get() => drop(asked),
                 None if self.waits_for_pool(key) => self.transports.park(asked),
                 None => asked.fail(Fault::Invalid),
             }
@@ -44,7 +44,7 @@ impl Engine {
     /// Whether requests for a space wait, because its pool should be open and is not: file systems on it go on when it is, as behind
     /// a restart of the daemon. They fail where a person gave up what waits.
     fn waits_for_pool(&self, key: SpaceKey) -> bool {
-        self.closed.borrow().contains_key(&key.pool) && !self.transports.is_excluded(key)
+        self.pools.closed.borrow().contains_key(&key.pool) && !self.transports.is_excluded(key)
     }
 
     /// Carries out one request after another.
@@ -64,7 +64,7 @@ impl Engine {
     /// Tells FUSE's threads how long each space is.
     pub(crate) fn report_sizes(&self) {
         let mut sizes = BTreeMap::new();
-        for pool in self.pools.borrow().values() {
+        for pool in self.pools.open.borrow().values() {
             sizes.extend(pool.spaces.list().iter().map(|space| (key_of(pool, space), space.size())));
         }
         *self.transports.host.sizes.lock().unwrap_or_else(PoisonError::into_inner) = sizes;

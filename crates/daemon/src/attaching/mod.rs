@@ -5,4 +5,5 @@ mod detach;
 mod kernel;
 mod transports;
 
-pub(crate) use attach::Leave;
+pub(crate) use attach::{Leave, SpaceAttachments};
+pub(crate) use transports::KernelTransports;

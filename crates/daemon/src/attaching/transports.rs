@@ -9,25 +9,40 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dolmen_api::{ErrorBody, ErrorCode};
-use dolmen_attach::SpaceKey;
-use dolmen_block_io::sleep;
+use dolmen_block_io::{Seams, sleep};
 use dolmen_fuse::{Files, FilesConfig, Host, LedgerFile};
-use dolmen_space::Space;
 use dolmen_ublk::{Devices, DevicesConfig, RecordFile, TakenUp, Waiting};
 
 use crate::answer::Answer;
-use crate::attach::{EngineHost, Limits, Makers, Shown, TRIES_MAX, start_fault};
-use crate::engine::{Engine, OpenPool};
+use crate::attach::{EngineHost, Limits, Makers, Shown, TRIES_MAX, Transports, start_fault};
+use crate::base::Base;
+use crate::config::Config;
+use crate::open_pools::OpenPools;
 
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 /// How often it is looked whether what attached spaces need is there.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-pub(crate) fn key_of(pool: &OpenPool, space: &Space) -> SpaceKey {
-    SpaceKey { pool: pool.id(), space: space.id() }
+/// Transports of attached spaces, and requests of the kernel.
+pub(crate) struct KernelTransports {
+    pub(super) pools: Rc<OpenPools>,
+    pub(super) seams: Seams,
+    config: Rc<Config>,
+    pub(super) transports: Rc<Transports>,
 }
 
-impl Engine {
+impl KernelTransports {
+    pub(crate) fn new(base: &Base) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            seams: base.seams.clone(),
+            config: Rc::clone(&base.config),
+            transports: Rc::clone(&base.transports),
+        }
+    }
+}
+
+impl KernelTransports {
     /// Takes up what the daemon before has left attached.
     pub(crate) async fn take_up_attached(&self) {
         let record = RecordFile::new(self.config.ublk_record());
@@ -182,22 +197,22 @@ impl Engine {
     }
 }
 
-impl Engine {
+impl KernelTransports {
     /// Looks now and then whether somebody else has taken away what attached spaces need, and puts it back.
     pub(crate) fn keep_putting_back(self: &Rc<Self>) {
-        let engine = Rc::downgrade(self);
+        let service = Rc::downgrade(self);
         let clock = Rc::clone(&self.seams.clock);
         let keeping = async move {
             // What cannot be put back is told once.
             let mut reported_before = Vec::new();
             loop {
                 sleep(clock.as_ref(), LOOK_EVERY).await;
-                let Some(engine) = engine.upgrade() else { return };
-                let is_idle = engine.transports.makers.borrow().all_files().next().is_none();
-                if is_idle || engine.is_stopping.get() {
+                let Some(service) = service.upgrade() else { return };
+                let is_idle = service.transports.makers.borrow().all_files().next().is_none();
+                if is_idle || service.pools.is_stopping.get() {
                     continue;
                 }
-                let Ok(reported) = engine.transports.with(Makers::put_back).await else { continue };
+                let Ok(reported) = service.transports.with(Makers::put_back).await else { continue };
                 for what in reported.iter().filter(|what| !reported_before.contains(*what)) {
                     tracing::warn!(what, "somebody else has taken away what attached spaces need");
                 }
@@ -210,16 +225,16 @@ impl Engine {
     /// Tries again, for a while, to take up devices that were still busy with the daemon before: the kernel can take half a minute
     /// to put back what that one had.
     pub(crate) fn keep_taking_up(self: &Rc<Self>) {
-        let engine = Rc::downgrade(self);
+        let service = Rc::downgrade(self);
         let clock = Rc::clone(&self.seams.clock);
         let keeping = async move {
-            while let Some(engine) = engine.upgrade() {
-                let tries = engine.transports.tries_left.get();
-                if tries > 0 && !engine.is_stopping.get() {
-                    let is_busy = engine.take_up_devices().await;
-                    engine.transports.tries_left.set(if is_busy { tries - 1 } else { 0 });
+            while let Some(service) = service.upgrade() {
+                let tries = service.transports.tries_left.get();
+                if tries > 0 && !service.pools.is_stopping.get() {
+                    let is_busy = service.take_up_devices().await;
+                    service.transports.tries_left.set(if is_busy { tries - 1 } else { 0 });
                 }
-                drop(engine);
+                drop(service);
                 sleep(clock.as_ref(), TRY_AGAIN).await;
             }
         };

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, SetRepairAfter, duration};
-use dolmen_block_io::Instant;
+use dolmen_block_io::{Instant, Seams};
 use dolmen_causes::in_one_line;
 use dolmen_placement::Offer;
 use dolmen_pool::{Disk, PoolState};
@@ -14,13 +14,18 @@ use dolmen_space::{Emptied, Progress};
 use dolmen_units::{DiskId, SpaceId};
 
 use crate::answer::Answer;
-use crate::disks::emptying::EmptyJob;
+use crate::base::Base;
+use crate::disks::drain_job::DrainJob;
+use crate::disks::empty_job::EmptyJob;
 use crate::disks::leaving::{check_that_it_is_alone, check_that_it_may_leave};
-use crate::disks::removal::DrainJob;
-use crate::engine::{Engine, OpenPool};
+use crate::disks::removal::Drains;
 use crate::fault;
-use crate::jobs::{Aim, Entry, Outcome, Start};
+use crate::jobs::{Aim, Entry, Jobs, Outcome, Start};
+use crate::open_pool::OpenPool;
+use crate::open_pools::OpenPools;
 use crate::plan::{Undo, made, planned};
+use crate::pool_jobs::PoolJobs;
+use crate::records::Records;
 use crate::spaces::narrowings;
 use crate::state::{Occupant, is_here};
 
@@ -44,48 +49,66 @@ impl OpenPool {
         let absent = disks.iter().filter(|disk| !is_here(disk));
         *self.absences.places.borrow_mut() = absent.filter_map(place).collect();
     }
+}
 
-    /// Forgets that disks were given up which are not about to leave any more: they are members as before, were replaced, or are
-    /// gone; and that somebody stopped what was rebuilt without one that is back. Whether there was one: both are on record.
-    fn forget_returned(&self) -> bool {
-        let leaving: BTreeSet<DiskId> = self.spaces.drains().iter().map(|disk| disk.id()).collect();
-        let disks = self.spaces.pool().disks();
-        let absent: BTreeSet<DiskId> =
-            disks.iter().filter(|disk| !is_here(disk)).map(|disk| disk.id()).collect();
-        let (mut excluded, mut stopped) =
-            (self.absences.excluded.borrow_mut(), self.absences.stopped.borrow_mut());
-        let before = excluded.len() + stopped.len();
-        excluded.retain(|id| leaving.contains(id));
-        stopped.retain(|id| absent.contains(id));
-        excluded.len() + stopped.len() < before
+/// Forgets that disks were given up which are not about to leave any more: they are members as before, were replaced, or are
+/// gone; and that somebody stopped what was rebuilt without one that is back. Whether there was one: both are on record.
+fn forget_returned(pool: &OpenPool) -> bool {
+    let leaving: BTreeSet<DiskId> = pool.spaces.drains().iter().map(|disk| disk.id()).collect();
+    let disks = pool.spaces.pool().disks();
+    let absent: BTreeSet<DiskId> = disks.iter().filter(|disk| !is_here(disk)).map(|disk| disk.id()).collect();
+    let (mut excluded, mut stopped) =
+        (pool.absences.excluded.borrow_mut(), pool.absences.stopped.borrow_mut());
+    let before = excluded.len() + stopped.len();
+    excluded.retain(|id| leaving.contains(id));
+    stopped.retain(|id| absent.contains(id));
+    excluded.len() + stopped.len() < before
+}
+
+/// Members that are away, and how long each of them has been; those that take part again are forgotten.
+fn away_from(pool: &OpenPool, now: Instant) -> Vec<(Rc<Disk>, Duration)> {
+    let mut since = pool.absences.since.borrow_mut();
+    let disks = pool.spaces.pool().disks();
+    let absent: Vec<&Rc<Disk>> = disks.iter().filter(|disk| !is_here(disk)).collect();
+    since.retain(|id, _| absent.iter().any(|disk| disk.id() == *id));
+    for noted in [&pool.absences.let_go, &pool.absences.rebuilt] {
+        noted.borrow_mut().retain(|id| absent.iter().any(|disk| disk.id() == *id));
     }
+    let mut length = |disk: &Disk| now.since(*since.entry(disk.id()).or_insert(now));
+    let lengths = absent.into_iter().map(|disk| (Rc::clone(disk), length(disk)));
+    let mut away: Vec<(Rc<Disk>, Duration)> = lengths.collect();
+    away.sort_by_key(|(_, length)| std::cmp::Reverse(*length));
+    away
+}
 
-    /// Members that are away, and how long each of them has been; those that take part again are forgotten.
-    fn away(&self, now: Instant) -> Vec<(Rc<Disk>, Duration)> {
-        let mut since = self.absences.since.borrow_mut();
-        let disks = self.spaces.pool().disks();
-        let absent: Vec<&Rc<Disk>> = disks.iter().filter(|disk| !is_here(disk)).collect();
-        since.retain(|id, _| absent.iter().any(|disk| disk.id() == *id));
-        for noted in [&self.absences.let_go, &self.absences.rebuilt] {
-            noted.borrow_mut().retain(|id| absent.iter().any(|disk| disk.id() == *id));
+/// Redundancy rebuilt without disks that are absent or failing.
+pub(crate) struct Rebuilds {
+    pub(super) pools: Rc<OpenPools>,
+    pub(super) records: Rc<Records>,
+    pub(super) pool_jobs: Rc<PoolJobs>,
+    drains: Rc<Drains>,
+    pub(super) seams: Seams,
+    pub(super) jobs: Rc<Jobs>,
+}
+
+impl Rebuilds {
+    pub(crate) fn new(base: &Base, drains: &Rc<Drains>) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            records: Rc::clone(&base.records),
+            pool_jobs: Rc::clone(&base.pool_jobs),
+            drains: Rc::clone(drains),
+            seams: base.seams.clone(),
+            jobs: Rc::clone(&base.jobs),
         }
-        let mut length = |disk: &Disk| now.since(*since.entry(disk.id()).or_insert(now));
-        let lengths = absent.into_iter().map(|disk| (Rc::clone(disk), length(disk)));
-        let mut away: Vec<(Rc<Disk>, Duration)> = lengths.collect();
-        away.sort_by_key(|(_, length)| std::cmp::Reverse(*length));
-        away
     }
 }
 
-impl Engine {
+impl Rebuilds {
     /// Sets how long a disk of a pool may be absent.
-    pub(crate) async fn set_repair_after(
-        self: Rc<Self>,
-        name: String,
-        request: SetRepairAfter,
-    ) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+    pub(crate) async fn set_repair_after(&self, name: String, request: SetRepairAfter) -> Answer<Change> {
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         pool.spaces.pool().log().check_writable().map_err(|error| fault::pool(&error))?;
         if request.seconds > SetRepairAfter::SECONDS_MAX {
             let message = format!("{} seconds are too many; nothing was changed", request.seconds);
@@ -115,7 +138,7 @@ impl Engine {
 
     /// Notes which disks are away, and takes those back that were given up and take part again.
     pub(crate) async fn look_for_absent(&self, pool: &Rc<OpenPool>) {
-        pool.away(self.seams.clock.now());
+        away_from(pool, self.seams.clock.now());
         // Where it cannot be read, the pool has more to worry about.
         if let Ok(limit) = pool.spaces.pool().settings().repair_after().await {
             pool.absences.limit.set(limit);
@@ -126,32 +149,10 @@ impl Engine {
         {
             tracing::info!(pool = %pool.name(), %error, "a disk that is back is still on record as declared lost");
         }
-        if pool.forget_returned() {
-            self.keep_history(pool).await;
+        if forget_returned(pool) {
+            self.records.keep_history(pool).await;
         }
-        self.reinstate_returned(pool).await;
-    }
-
-    /// Lets disks take data again that the pool had given up, and that are back.
-    pub(crate) async fn reinstate_returned(&self, pool: &Rc<OpenPool>) {
-        if pool.spaces.pool().state() != PoolState::Writable {
-            return;
-        }
-        for disk in pool.spaces.drains() {
-            if !is_here(&disk) || !pool.absences.is_excluded(disk.id()) {
-                continue;
-            }
-            if let Err(error) = pool.spaces.pool().membership().reinstate(&disk).await {
-                tracing::info!(disk = disk.name(), %error, "a disk that is back goes on leaving");
-                continue;
-            }
-            pool.absences.take_back(disk.id());
-            self.keep_history(pool).await;
-            let why = format!("{} is back", disk.name());
-            self.jobs.stop(pool.id(), &DrainJob, Aim::Disk(disk.id()), &why);
-            tracing::info!(disk = disk.name(), "a disk that was excluded is back and takes data again");
-            self.finish_widths(pool).await;
-        }
+        self.drains.reinstate_returned(pool).await;
     }
 
     /// Disks that have been away for too long and about which nothing is done, if it is time to try that.
@@ -162,7 +163,7 @@ impl Engine {
         };
         // One leaves after another; one that waits for others may go on when they are given up.
         let is_leaving = self.jobs.is_at_work(pool.id(), &DrainJob);
-        let long = pool.away(now).into_iter().filter(|(disk, length)| {
+        let long = away_from(pool, now).into_iter().filter(|(disk, length)| {
             !is_leaving && *length >= limit && pool.spaces.pool().members().is_active(disk)
         });
         long.map(|(disk, _)| disk).collect()
@@ -170,7 +171,7 @@ impl Engine {
 
     /// Does without the first of these disks for which that is possible: what it had is rebuilt on the others. Where there is none,
     /// what can be is rebuilt of the first that has such, and all is tried again later, with pauses that double.
-    pub(crate) async fn exclude_one(self: &Rc<Self>, pool: &Rc<OpenPool>, overdue: &[Rc<Disk>]) {
+    pub(crate) async fn exclude_one(&self, pool: &Rc<OpenPool>, overdue: &[Rc<Disk>]) {
         let mut refused = BTreeMap::new();
         let mut has_begun = false;
         for disk in overdue {
@@ -200,10 +201,10 @@ impl Engine {
 
     /// Begins to rebuild what an absent disk has of spaces that can do without it; whether there is some. The disk stays a member, for
     /// what it has of others.
-    async fn rebuild_some_of(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: &Rc<Disk>) -> bool {
+    async fn rebuild_some_of(&self, pool: &Rc<OpenPool>, disk: &Rc<Disk>) -> bool {
         let aim = Aim::Disk(disk.id());
         let is_free = check_that_it_is_alone(pool, disk).is_ok()
-            && self.check_job_room(pool).is_ok()
+            && self.pool_jobs.check_job_room(pool).is_ok()
             && !self.jobs.is_taken(pool.id(), &EmptyJob, Some(aim))
             && !pool.absences.is_stopped(disk.id());
         // What could not be rebuilt cannot be before disks come or go.
@@ -223,7 +224,7 @@ impl Engine {
         if !more.is_empty()
             && let Ok(with) = reported(&more).await
             && with.len() > spaces.len()
-            && matches!(self.call_spare(pool, disk).await, Ok(Some(_)))
+            && matches!(self.drains.call_spare(pool, disk).await, Ok(Some(_)))
         {
             spaces = with;
         }
@@ -239,19 +240,14 @@ impl Engine {
     }
 
     /// Goes on with what the daemon before had begun to rebuild.
-    pub(crate) async fn go_on_rebuilding(
-        self: &Rc<Self>,
-        pool: &Rc<OpenPool>,
-        disk: &Rc<Disk>,
-        again: &Rc<Entry>,
-    ) {
+    pub(crate) async fn go_on_rebuilding(&self, pool: &Rc<OpenPool>, disk: &Rc<Disk>, again: &Rc<Entry>) {
         if let Ok(spaces) = pool.spaces.rebuildable(disk, &[]).await {
             self.start_rebuilding(pool, disk, spaces, Some(Rc::clone(again))).await;
         }
     }
 
     async fn start_rebuilding(
-        self: &Rc<Self>,
+        &self,
         pool: &Rc<OpenPool>,
         disk: &Rc<Disk>,
         spaces: BTreeSet<SpaceId>,
@@ -259,15 +255,16 @@ impl Engine {
     ) {
         let start = Start { kind: &EmptyJob, subject: disk.name(), aim: Aim::Disk(disk.id()), again };
         let (owner, disk) = (Rc::clone(pool), Rc::clone(disk));
-        self.start_job(pool, start, move |course| async move {
-            course.bytes_max.set(owner.bytes_on(&disk));
-            rebuild(&owner, &disk, &spaces, &course.progress).await
-        })
-        .await;
+        self.pool_jobs
+            .start_job(pool, start, move |course| async move {
+                course.bytes_max.set(owner.bytes_on(&disk));
+                rebuild(&owner, &disk, &spaces, &course.progress).await
+            })
+            .await;
     }
 
-    async fn abandon(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: &Rc<Disk>) -> Answer<()> {
-        self.check_job_room(pool)?;
+    async fn abandon(&self, pool: &Rc<OpenPool>, disk: &Rc<Disk>) -> Answer<()> {
+        self.pool_jobs.check_job_room(pool)?;
         let more = pool.offer_of_spare_for(disk);
         let forecast = pool.spaces.forecast_removal_with(disk.slot(), &more).await;
         check_that_it_may_leave(pool, disk)?;
@@ -275,11 +272,11 @@ impl Engine {
         let _coming = pool.job_slot.announce();
         // A spare that held nothing is no loss, and needs none in its place.
         let spare = pool.spare_for(disk).filter(|_| pool.spaces.pool().members().role_of(disk).is_none());
-        self.retire_disk(pool, disk, spare).await?;
+        self.drains.retire_disk(pool, disk, spare).await?;
         pool.absences.abandon(disk.id());
-        self.keep_history(pool).await;
+        self.records.keep_history(pool).await;
         tracing::warn!(disk = disk.name(), "a disk stays away; what it had is rebuilt on the others");
-        self.start_draining(pool, Rc::clone(disk)).await;
+        self.drains.start_draining(pool, Rc::clone(disk)).await;
         Ok(())
     }
 }

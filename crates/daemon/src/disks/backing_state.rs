@@ -11,9 +11,9 @@ use dolmen_disk::{Extent, ExtentError};
 use dolmen_pool::Disk;
 
 use crate::advice::Advice;
-use crate::engine::OpenPool;
 use crate::finding::found;
 use crate::health::only_on;
+use crate::open_pool::OpenPool;
 use crate::state::{Backing, Occupant};
 
 impl OpenPool {

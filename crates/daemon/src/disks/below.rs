@@ -9,13 +9,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::{fs, io};
 
-use dolmen_api::{ErrorBody, ErrorCode};
 use dolmen_block_linux::{DeviceStacks, OnSpace, unescaped};
 use dolmen_mutation::mutation;
 use dolmen_ublk::{Abandoned, ClearError};
 
-use crate::answer::Answer;
-use crate::engine::Engine;
 use crate::error::DaemonError;
 
 /// Runs something with the kernel's tables of mounts and devices as they are now.
@@ -58,73 +55,5 @@ fn is_unserved(device: &Path) -> bool {
         // The kernel may not have noticed yet that the server has ended.
         Err(ClearError::Served { pid, .. }) => !Path::new("/proc").join(pid.to_string()).exists(),
         Err(_) => false,
-    }
-}
-
-impl Engine {
-    /// Runs something with the kernel's tables, and with the devices that this daemon shows.
-    pub(crate) fn with_stacks<T>(&self, run: impl FnOnce(&DeviceStacks<'_>) -> T) -> io::Result<T> {
-        let own = self.transports.all();
-        let is_own = |device: &Path| own.iter().any(|one| one.device() == device);
-        let is_space = |device: &Path| is_own(device) || dolmen_ublk::is_attached_space(device);
-        Ok(run(&DeviceStacks::read(&is_space)?))
-    }
-
-    /// Refuses what is an attached space, or lies on one. Nothing at the path is touched.
-    pub(crate) fn check_below(&self, path: &Path) -> Answer<()> {
-        match self.with_stacks(|stacks| space_in(stacks, path)) {
-            Ok(None) => Ok(()),
-            Ok(Some(found)) => Err(self.on_space(path, &found)),
-            Err(error) => {
-                let name = path.display().to_string();
-                let message = format!(
-                    "the table of mounts cannot be read, and with it what {name} lies on: {error}; nothing was touched"
-                );
-                Err(ErrorBody::new(ErrorCode::Io, message).on(name))
-            }
-        }
-    }
-
-    /// Returns why disks at these paths are not looked at, in words: those that lie on a space.
-    pub(crate) fn on_spaces<'a>(&self, paths: impl IntoIterator<Item = &'a Path>) -> Vec<String> {
-        let reported = self.with_stacks(|stacks| {
-            let found = paths.into_iter().filter_map(|path| Some((path, space_in(stacks, path)?)));
-            found.map(|(path, found)| self.on_space(path, &found).message).collect()
-        });
-        reported.unwrap_or_default()
-    }
-
-    fn on_space(&self, path: &Path, found: &OnSpace) -> ErrorBody {
-        let name = path.display().to_string();
-        let is_it = |device: &Path| std::fs::canonicalize(path).is_ok_and(|path| path == device);
-        let message = match (&found.mounted_at, &found.device) {
-            (None, Some(device)) if is_it(device) => {
-                format!("{name} is an attached space, which cannot be a disk of a pool; nothing was written")
-            }
-            _ => format!(
-                "{name} lies on {}, and a pool would wait for what only its daemon can serve: nothing that lies on a space \
-                 can be a disk of a pool; nothing was written",
-                self.space_in_words(found)
-            ),
-        };
-        ErrorBody::new(ErrorCode::UnfitDevice, message)
-            .on(name)
-            .hint("name a disk, or a file on a file system that lies on no space; a file that has to stay is copied there first")
-    }
-
-    fn space_in_words(&self, found: &OnSpace) -> String {
-        let own = self.transports.all().into_iter().find(|one| found.device.as_ref() == Some(one.device()));
-        let name = own.map(|one| one.name()).or_else(|| found.name.clone());
-        let space = match name.as_deref().map(|name| (name, name.split_once('/'))) {
-            Some((name, Some((pool, _)))) => format!("space {name} of pool {pool}"),
-            _ => "an attached space".to_owned(),
-        };
-        let device = found.device.as_ref().map(|device| device.display().to_string());
-        match (&found.mounted_at, device) {
-            (Some(at), Some(device)) => format!("{space} (mounted at {} from {device})", at.display()),
-            (Some(at), None) => format!("{space} (in the folder of attached spaces at {})", at.display()),
-            (None, Some(device)) => format!("{space} ({device})"),
-            (None, None) => space,
-        }
     }
 }

@@ -5,8 +5,8 @@ use dolmen_space::{DeclaredLost, Progress, SpaceRange};
 use dolmen_units::{Bytes, Name};
 
 use crate::answer::Answer;
-use crate::engine::OpenPool;
 use crate::fault;
+use crate::open_pool::OpenPool;
 use crate::state::is_here;
 
 /// Ranges that are told in the log of the daemon when they are lost.

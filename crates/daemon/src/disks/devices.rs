@@ -5,30 +5,36 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_api::{Device, DeviceState, ErrorBody, ErrorCode};
 use dolmen_block_io::sync::join_all;
-use dolmen_block_io::{BlockDevice, sleep};
+use dolmen_block_io::{BlockDevice, Seams, sleep};
 use dolmen_block_linux::{
-    LinuxDevice, MediumExtent, OpenError, OpenOptions, by_medium, in_use, is_read_only, name_of, path_of,
+    DeviceStacks, Handle, LinuxDevice, MediumExtent, OnSpace, OpenError, OpenOptions, by_medium, in_use,
+    is_read_only, name_of, path_of,
 };
 use dolmen_causes::in_one_line;
 use dolmen_disk::{Contents, Extent, Label, look};
 use dolmen_mutation::mutation;
-use dolmen_pool::{Found, discover};
-use dolmen_units::{Bytes, DISKS_MAX, PoolId};
+use dolmen_pool::{CreateError, Disk, Found, PoolError, check_devices, discover};
+use dolmen_units::{Bytes, DISKS_MAX, Epoch, PoolId};
 
 use crate::answer::Answer;
-use crate::config::Scan;
+use crate::attach::Transports;
+use crate::base::Base;
+use crate::config::{Config, Scan};
+use crate::disks::below::space_in;
 use crate::disks::folders::add_files;
 use crate::disks::provider::Places;
 use crate::disks::providers::PROVIDERS;
-use crate::engine::Engine;
 use crate::fault;
-use crate::state::{Identity, identity};
+use crate::open_pool::OpenPool;
+use crate::open_pools::OpenPools;
+use crate::state::{Identity, Members, identity};
 
 /// How long to wait before disks that another process holds are tried again.
 const HELD_PAUSE: Duration = Duration::from_millis(100);
@@ -55,7 +61,30 @@ fn canonical(path: &str) -> Answer<PathBuf> {
     }
 }
 
-impl Engine {
+/// Devices of this host: looked for, opened, and described.
+pub(crate) struct Devices {
+    pools: Rc<OpenPools>,
+    handle: Handle,
+    seams: Seams,
+    config: Rc<Config>,
+    members: Rc<Members>,
+    pub(super) transports: Rc<Transports>,
+}
+
+impl Devices {
+    pub(crate) fn new(base: &Base) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            handle: base.handle.clone(),
+            seams: base.seams.clone(),
+            config: Rc::clone(&base.config),
+            members: Rc::clone(&base.members),
+            transports: Rc::clone(&base.transports),
+        }
+    }
+}
+
+impl Devices {
     /// Returns the path that everybody else would call it, so that one device listed twice is seen to be one. What lies on a
     /// space is refused, and not touched.
     pub(crate) fn canonical(&self, path: &str) -> Answer<PathBuf> {
@@ -119,12 +148,12 @@ impl Engine {
     pub(crate) fn pool_with(&self, path: &Path) -> Option<String> {
         let wanted = identity(path);
         if let Some(pool) = MediumExtent::at(path).and_then(|medium| self.members.pool_on(&medium))
-            && let Some(pool) = self.pools.borrow().get(&pool)
+            && let Some(pool) = self.pools.open.borrow().get(&pool)
         {
             return Some(pool.name());
         }
         let holds = |name: &str| identity(Path::new(name)) == wanted;
-        let pools = self.pools.borrow();
+        let pools = self.pools.open.borrow();
         let found = pools.values().find(|pool| {
             pool.spaces.pool().disks().iter().any(|disk| disk.is_present() && holds(&disk.name()))
         });
@@ -247,7 +276,7 @@ impl Engine {
     }
 
     /// Devices that belong to no open pool, and what they are good for.
-    pub(crate) async fn devices(self: Rc<Self>) -> Answer<dolmen_api::Devices> {
+    pub(crate) async fn devices(&self) -> Answer<dolmen_api::Devices> {
         let places: Vec<PathBuf> =
             self.places(&[]).into_iter().filter(|path| self.pool_with(path).is_none()).collect();
         let alternates = by_medium(&places);
@@ -307,13 +336,159 @@ impl Engine {
             Err(error) => device(DeviceState::Unfit, Some(size.0), error.to_string(), None),
         }
     }
+
+    /// Checks devices that are to become disks of a pool. One that is, or was, a disk of the very pool is called that: it is not
+    /// the pool that would be destroyed.
+    pub(crate) async fn check_for(
+        &self,
+        pool: &OpenPool,
+        devices: &[Rc<dyn BlockDevice>],
+        overwrite: &[String],
+    ) -> Answer<Vec<Extent>> {
+        let error = match check_devices(&self.seams, devices, overwrite).await {
+            Ok(extents) => return Ok(extents),
+            Err(error) => error,
+        };
+        let fault = fault::create(&error);
+        let device = devices.iter().find(|device| Some(device.name()) == fault.object);
+        let is_of_this = matches!(&error, CreateError::Member { pool: id, .. } if *id == pool.id());
+        let Some(device) = device.filter(|_| is_of_this) else { return Err(fault) };
+        let Ok(Contents::Member { label, .. }) = look(&self.seams, device.as_ref()).await else {
+            return Err(fault);
+        };
+        let (name, inner) = (pool.name(), pool.spaces.pool());
+        let known = inner.disks().into_iter().find(|disk| disk.id() == label.disk);
+        let device = device.name();
+        let message = if let Some(known) = known {
+            let slot = known.slot().0;
+            format!(
+                "{device} is disk {slot} of pool {name} itself, which misses it; nothing was written. `dolmen disk online {name} \
+                 {slot}` takes it back in, with what it holds"
+            )
+        } else if inner.members().is_former_member(&label) {
+            format!(
+                "{device} was a disk of pool {name} and has left it; the pool goes on without it, and what it holds is \
+                 out of date; nothing was written. To take it in as a new one, confirm with --destroy={device}"
+            )
+        } else {
+            return Err(fault);
+        };
+        Err(ErrorBody::new(fault.code, message).on(device))
+    }
+
+    /// Strikes a disk that holds nothing any more, and gives its device free; what went wrong behind that, in words, or `None` when
+    /// the disk is to stay after all.
+    pub(crate) async fn evict(
+        &self,
+        owner: &OpenPool,
+        disk: &Rc<Disk>,
+        is_wanted: impl Fn() -> bool,
+    ) -> Answer<Option<String>> {
+        let pool = owner.spaces.pool();
+        // The one that it has now: it may have been away since whoever moved everything off it began.
+        let device = disk.device();
+        match pool.membership().evict(disk).await {
+            Err(PoolError::NotReplaced { .. }) if !is_wanted() => return Ok(None),
+            evicted => evicted.map_err(|error| fault::pool(&error))?,
+        }
+        let mut notes = String::new();
+        if let Err(error) = pool.voter_tender().tend().await {
+            notes.push_str(&format!("; the metadata has too few copies: {error}"));
+        }
+        if let Some(device) = device {
+            // What is left of it must not be taken for a member by the next who looks.
+            let wiped = dolmen_disk::wipe(&self.seams, device.as_ref(), Epoch(u64::MAX)).await;
+            if let Err(error) = wiped {
+                notes.push_str(&format!("; its labels could not be wiped: {error}"));
+            }
+            self.members.release(&device);
+        }
+        Ok(Some(notes))
+    }
+
+    pub(crate) fn named_disks(&self, disks: &[String], destroy: &[String]) -> Answer<NamedDisks> {
+        if let Some(stranger) = destroy.iter().find(|name| !disks.contains(name)) {
+            let message =
+                format!("{stranger} may be destroyed, but is not among the disks named; nothing was changed");
+            return Err(ErrorBody::new(ErrorCode::BadRequest, message).on(stranger.as_str()));
+        }
+        let paths = disks.iter().map(|path| self.canonical(path)).collect::<Answer<Vec<_>>>()?;
+        let overwrite = destroy.iter().map(|path| self.canonical(path)).collect::<Answer<Vec<_>>>()?;
+        Ok(NamedDisks { paths, overwrite: overwrite.iter().map(|path| path.display().to_string()).collect() })
+    }
 }
 
-impl Engine {
+impl Devices {
     /// Whether a label is that of a disk that has left a pool that is open here.
     fn has_left(&self, label: &Label) -> bool {
-        let pools = self.pools.borrow();
+        let pools = self.pools.open.borrow();
         pools.values().any(|pool| pool.spaces.pool().members().is_former_member(label))
+    }
+
+    /// Runs something with the kernel's tables, and with the devices that this daemon shows.
+    pub(crate) fn with_stacks<T>(&self, run: impl FnOnce(&DeviceStacks<'_>) -> T) -> io::Result<T> {
+        let own = self.transports.all();
+        let is_own = |device: &Path| own.iter().any(|one| one.device() == device);
+        let is_space = |device: &Path| is_own(device) || dolmen_ublk::is_attached_space(device);
+        Ok(run(&DeviceStacks::read(&is_space)?))
+    }
+
+    /// Refuses what is an attached space, or lies on one. Nothing at the path is touched.
+    pub(crate) fn check_below(&self, path: &Path) -> Answer<()> {
+        match self.with_stacks(|stacks| space_in(stacks, path)) {
+            Ok(None) => Ok(()),
+            Ok(Some(found)) => Err(self.on_space(path, &found)),
+            Err(error) => {
+                let name = path.display().to_string();
+                let message = format!(
+                    "the table of mounts cannot be read, and with it what {name} lies on: {error}; nothing was touched"
+                );
+                Err(ErrorBody::new(ErrorCode::Io, message).on(name))
+            }
+        }
+    }
+
+    /// Returns why disks at these paths are not looked at, in words: those that lie on a space.
+    pub(crate) fn on_spaces<'a>(&self, paths: impl IntoIterator<Item = &'a Path>) -> Vec<String> {
+        let reported = self.with_stacks(|stacks| {
+            let found = paths.into_iter().filter_map(|path| Some((path, space_in(stacks, path)?)));
+            found.map(|(path, found)| self.on_space(path, &found).message).collect()
+        });
+        reported.unwrap_or_default()
+    }
+
+    fn on_space(&self, path: &Path, found: &OnSpace) -> ErrorBody {
+        let name = path.display().to_string();
+        let is_it = |device: &Path| std::fs::canonicalize(path).is_ok_and(|path| path == device);
+        let message = match (&found.mounted_at, &found.device) {
+            (None, Some(device)) if is_it(device) => {
+                format!("{name} is an attached space, which cannot be a disk of a pool; nothing was written")
+            }
+            _ => format!(
+                "{name} lies on {}, and a pool would wait for what only its daemon can serve: nothing that lies on a space \
+                 can be a disk of a pool; nothing was written",
+                self.space_in_words(found)
+            ),
+        };
+        ErrorBody::new(ErrorCode::UnfitDevice, message)
+            .on(name)
+            .hint("name a disk, or a file on a file system that lies on no space; a file that has to stay is copied there first")
+    }
+
+    fn space_in_words(&self, found: &OnSpace) -> String {
+        let own = self.transports.all().into_iter().find(|one| found.device.as_ref() == Some(one.device()));
+        let name = own.map(|one| one.name()).or_else(|| found.name.clone());
+        let space = match name.as_deref().map(|name| (name, name.split_once('/'))) {
+            Some((name, Some((pool, _)))) => format!("space {name} of pool {pool}"),
+            _ => "an attached space".to_owned(),
+        };
+        let device = found.device.as_ref().map(|device| device.display().to_string());
+        match (&found.mounted_at, device) {
+            (Some(at), Some(device)) => format!("{space} (mounted at {} from {device})", at.display()),
+            (Some(at), None) => format!("{space} (in the folder of attached spaces at {})", at.display()),
+            (None, Some(device)) => format!("{space} ({device})"),
+            (None, None) => space,
+        }
     }
 }
 
@@ -442,6 +617,23 @@ fn known(found: std::io::Result<Vec<PathBuf>>) -> Vec<PathBuf> {
         tracing::error!(%error, "the table of mounts cannot be read: no disks are looked for");
         Vec::new()
     })
+}
+
+/// Paths of disks, and those of them that may be overwritten, as the engine calls them.
+pub(crate) struct NamedDisks {
+    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) overwrite: Vec<String>,
+}
+
+impl NamedDisks {
+    pub(crate) fn steps(&self, verb: &str) -> Vec<String> {
+        let step = |path: &PathBuf| {
+            let name = path.display().to_string();
+            let loss = if self.overwrite.contains(&name) { ", destroying what it holds" } else { "" };
+            format!("{verb} {name}{loss}")
+        };
+        self.paths.iter().map(step).collect()
+    }
 }
 
 #[cfg(test)]

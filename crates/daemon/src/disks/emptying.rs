@@ -6,17 +6,19 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_api::{Change, JobState, Simple};
+use dolmen_api::{Change, Simple};
 use dolmen_mutation::mutation;
 use dolmen_pool::{Disk, LocalFuture, PoolState};
 use dolmen_space::{Emptied, Progress};
 use dolmen_units::DiskId;
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::disks::absent::Rebuilds;
+use crate::disks::empty_job::EmptyJob;
 use crate::fault;
-use crate::job::{Ending, Job, Standing, disk_of};
-use crate::jobs::{Aim, Entry, JobView, Kind, Outcome, Rank, Start};
+use crate::job::{Ending, JobWorker};
+use crate::jobs::{Aim, Entry, Outcome, Start};
+use crate::open_pool::OpenPool;
 use crate::plan::Undo;
 use crate::state::is_here;
 use crate::words::counted;
@@ -25,69 +27,17 @@ use crate::words::counted;
 const PAUSE_MIN: Duration = Duration::from_secs(2);
 const PAUSE_MAX: Duration = Duration::from_secs(600);
 
-/// Moves everything off a disk that is failing, to the others, or rebuilds there what one that stays away has of spaces that can do
-/// without it; the disk stays in the pool.
-pub(crate) struct EmptyJob;
-
-impl Kind for EmptyJob {
-    fn word(&self) -> &'static str {
-        "empty"
-    }
-
-    fn doing(&self) -> &'static str {
-        "emptying"
-    }
-
-    fn rank(&self) -> Option<Rank> {
-        Some(Rank::Pressing)
-    }
-
-    fn fills_slabs(&self) -> bool {
-        true
-    }
-
-    fn is_about(&self, aim: Aim) -> bool {
-        matches!(aim, Aim::Disk(_))
-    }
-}
-
-impl Job for EmptyJob {
-    fn standing<'a>(&'a self, pool: &'a OpenPool, entry: &'a Entry) -> LocalFuture<'a, Standing> {
-        let Aim::Disk(id) = entry.aim else { return Box::pin(async { Standing::GoesOn }) };
-        let (disk, is_paused) = (disk_of(pool, id), entry.is_paused());
-        Box::pin(async move {
-            match disk {
-                // What is rebuilt of one that is away is begun again when that is time, but for what somebody has paused.
-                Some(disk) if !is_here(&disk) && pool.spaces.pool().members().is_active(&disk) => {
-                    match is_paused {
-                        true => Standing::GoesOn,
-                        false => Standing::Ended(JobState::CalledOff, "its disk is away by now"),
-                    }
-                }
-                Some(disk) if pool.is_to_be_empty(&disk) => Standing::GoesOn,
-                Some(_) | None => Standing::Ended(
-                    JobState::CalledOff,
-                    "its disk is well by now, or none of the pool any more",
-                ),
-            }
-        })
-    }
-
-    fn resume<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        pool: &'a Rc<OpenPool>,
-        entry: &'a Rc<Entry>,
-    ) -> LocalFuture<'a, ()> {
+impl JobWorker for Rebuilds {
+    fn resume<'a>(self: Rc<Self>, pool: &'a Rc<OpenPool>, entry: &'a Rc<Entry>) -> LocalFuture<'a, ()> {
         Box::pin(async move {
             if let Aim::Disk(failing) = entry.aim {
-                engine.go_on_emptying(pool, failing, entry).await;
+                self.go_on_emptying(pool, failing, entry).await;
             }
         })
     }
 
-    fn ending(&self, engine: &Engine, entry: &Entry) -> Ending {
-        let step = match engine.is_of_absent(entry) {
+    fn ending(&self, entry: &Entry) -> Ending {
+        let step = match self.is_of_absent(entry) {
             true => {
                 "what was rebuilt stays where it is, and nothing more is rebuilt by itself before the disk has been back"
             }
@@ -99,17 +49,12 @@ impl Job for EmptyJob {
         Ending { step, undo: Undo::NotNeeded }
     }
 
-    fn note_stop<'a>(&'a self, engine: &'a Engine, entry: &'a Entry) -> LocalFuture<'a, ()> {
-        Box::pin(engine.hold_off_emptying(entry))
+    fn note_stop<'a>(&'a self, entry: &'a Entry) -> LocalFuture<'a, ()> {
+        Box::pin(self.hold_off_emptying(entry))
     }
 
-    fn stop<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        entry: &'a Rc<Entry>,
-        request: Simple,
-    ) -> LocalFuture<'a, Answer<Change>> {
-        Box::pin(engine.stop_asked(self, entry, request))
+    fn stop<'a>(self: Rc<Self>, entry: &'a Rc<Entry>, request: Simple) -> LocalFuture<'a, Answer<Change>> {
+        Box::pin(async move { self.pool_jobs.stop_asked(self.as_ref(), entry, request).await })
     }
 }
 
@@ -118,36 +63,20 @@ impl OpenPool {
     pub(crate) fn is_to_be_empty(&self, disk: &Disk) -> bool {
         is_here(disk) && self.is_failing(disk) && self.spaces.pool().members().is_active(disk)
     }
-
-    /// Disks that should hold nothing, as long as others have room.
-    fn to_be_empty(&self) -> Vec<Rc<Disk>> {
-        let mut disks = self.spaces.pool().disks();
-        disks.retain(|disk| self.is_to_be_empty(disk));
-        disks
-    }
-
-    /// What becomes of what a failing disk has, in words.
-    pub(crate) fn outlook_of_failing(&self, disk: &Disk, jobs: &[JobView]) -> Option<String> {
-        let is_of_it = |job: &&JobView| job.kind.word() == EmptyJob.word() && job.subject == disk.name();
-        if let Some(job) = jobs.iter().find(is_of_it) {
-            return Some(format!("what it has is moved to the other disks (job {})", job.id));
-        }
-        if self.bytes_on(disk) == 0 {
-            return Some("it holds nothing of any space".to_owned());
-        }
-        if let Some(why) = self.emptyings.refused.borrow().get(&disk.id()) {
-            return Some(format!("what it has stays there: {why}"));
-        }
-        let is_held_off = self.emptyings.is_held_off(disk.id(), self.errors_of(disk));
-        is_held_off.then(|| "what it has stays there, unless it has more errors".to_owned())
-    }
 }
 
-impl Engine {
+/// Disks that should hold nothing, as long as others have room.
+fn to_be_empty(pool: &OpenPool) -> Vec<Rc<Disk>> {
+    let mut disks = pool.spaces.pool().disks();
+    disks.retain(|disk| pool.is_to_be_empty(disk));
+    disks
+}
+
+impl Rebuilds {
     /// Begins to empty the first failing disk for which that is possible; whether there was one. A pool is emptied of one after
     /// another.
-    pub(crate) async fn empty_if_failing(self: &Rc<Self>, pool: &Rc<OpenPool>) -> bool {
-        let failing = pool.to_be_empty();
+    pub(crate) async fn empty_if_failing(&self, pool: &Rc<OpenPool>) -> bool {
+        let failing = to_be_empty(pool);
         pool.emptyings.forget_all_but(&failing);
         if mutation!(FailingDiskKeepsAll) || self.jobs.is_at_work(pool.id(), &EmptyJob) {
             return false;
@@ -190,7 +119,7 @@ impl Engine {
 
     /// Whether all that a disk has would find a place on others, beside what they keep for repair; why not, in words.
     async fn check_that_it_fits(&self, pool: &OpenPool, disk: &Disk) -> Result<(), String> {
-        self.check_job_room(pool).map_err(|error| error.message)?;
+        self.pool_jobs.check_job_room(pool).map_err(|error| error.message)?;
         let forecast = pool.spaces.forecast_emptying(disk.slot()).await;
         let forecast = forecast.map_err(|error| error.to_string())?;
         if forecast.stuck.is_empty() {
@@ -205,13 +134,8 @@ impl Engine {
     }
 
     /// Goes on with an emptying that the daemon before had begun.
-    pub(crate) async fn go_on_emptying(
-        self: &Rc<Self>,
-        pool: &Rc<OpenPool>,
-        failing: DiskId,
-        again: &Rc<Entry>,
-    ) {
-        let disk = pool.to_be_empty().into_iter().find(|disk| disk.id() == failing);
+    pub(crate) async fn go_on_emptying(&self, pool: &Rc<OpenPool>, failing: DiskId, again: &Rc<Entry>) {
+        let disk = to_be_empty(pool).into_iter().find(|disk| disk.id() == failing);
         let inner = pool.spaces.pool();
         let is_away =
             |disk: &Rc<Disk>| disk.id() == failing && !is_here(disk) && inner.members().is_active(disk);
@@ -223,26 +147,27 @@ impl Engine {
         }
     }
 
-    async fn start_emptying(self: &Rc<Self>, pool: &Rc<OpenPool>, disk: Rc<Disk>, again: Option<Rc<Entry>>) {
+    async fn start_emptying(&self, pool: &Rc<OpenPool>, disk: Rc<Disk>, again: Option<Rc<Entry>>) {
         let start = Start { kind: &EmptyJob, subject: disk.name(), aim: Aim::Disk(disk.id()), again };
         let owner = Rc::clone(pool);
-        self.start_job(pool, start, move |course| async move {
-            course.bytes_max.set(owner.bytes_on(&disk));
-            empty(&owner, &disk, &course.progress).await
-        })
-        .await;
+        self.pool_jobs
+            .start_job(pool, start, move |course| async move {
+                course.bytes_max.set(owner.bytes_on(&disk));
+                empty(&owner, &disk, &course.progress).await
+            })
+            .await;
     }
 
     /// Whether a job is about a disk that is away.
     fn is_of_absent(&self, entry: &Entry) -> bool {
-        let pool = self.pools.borrow().get(&entry.pool).cloned();
+        let pool = self.pools.open.borrow().get(&entry.pool).cloned();
         let is_meant = |disk: &Rc<Disk>| entry.aim == Aim::Disk(disk.id()) && !is_here(disk);
         pool.is_some_and(|pool| pool.spaces.pool().disks().iter().any(is_meant))
     }
 
     /// Whoever stops the emptying of a disk wants it to stay as it is, also over restarts.
     pub(crate) async fn hold_off_emptying(&self, entry: &Entry) {
-        let pool = self.pools.borrow().get(&entry.pool).cloned();
+        let pool = self.pools.open.borrow().get(&entry.pool).cloned();
         let (Aim::Disk(id), Some(pool)) = (entry.aim, pool) else { return };
         let disk = pool.spaces.pool().disks().into_iter().find(|disk| disk.id() == id);
         match disk {
@@ -250,7 +175,7 @@ impl Engine {
             Some(_) => pool.absences.note_stopped(id),
             None => return,
         }
-        self.keep_history(&pool).await;
+        self.records.keep_history(&pool).await;
     }
 }
 

@@ -8,11 +8,13 @@ use dolmen_pool::Disk;
 use dolmen_space::{Lost, Space};
 
 use crate::answer::Answer;
+use crate::disks::drain_job::DrainJob;
+use crate::disks::find::find_disk;
 use crate::disks::leaving::{check_that_it_is_alone, figures_of_removing, steps_of_removing};
-use crate::disks::removal::DrainJob;
-use crate::engine::{Engine, OpenPool};
+use crate::disks::removal::Drains;
 use crate::fault;
 use crate::jobs::Aim;
+use crate::open_pool::OpenPool;
 use crate::plan::{Undo, check_typed, made, planned};
 use crate::spaces::{called, narrowings, to_lose};
 use crate::state::is_here;
@@ -20,19 +22,19 @@ use crate::state::is_here;
 /// Ranges that are named one by one, of each space.
 const RANGES_MAX: usize = 8;
 
-impl Engine {
+impl Drains {
     /// Does without a disk that is gone: what it had is rebuilt on the others. Where something was on it alone, nothing is done unless
     /// that is to be given up.
     pub(crate) async fn forget_disk(
-        self: Rc<Self>,
+        self: &Rc<Self>,
         name: String,
         what: String,
         request: ForgetDisk,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
-        self.check_job_room(&pool)?;
-        let disk = Self::find_disk(&pool, &what)?;
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
+        self.pool_jobs.check_job_room(&pool)?;
+        let disk = find_disk(&pool, &what)?;
         pool.spaces.pool().log().check_writable().map_err(|error| fault::pool(&error))?;
         check_that_it_is_absent(&pool, &disk, &request).map_err(|error| error.on(what.as_str()))?;
         let begun = pool.spaces.pool().members().replacements();
@@ -76,7 +78,7 @@ impl Engine {
             pool.spaces.pool().membership().declare_lost(&disk).await.map_err(|error| fault::pool(&error))?;
         }
         pool.absences.take_back(disk.id());
-        self.keep_history(&pool).await;
+        self.records.keep_history(&pool).await;
         let mut change = made(plan, format!("{} is being forgotten; {on_it}", disk.name()));
         if !self.jobs.is_taken(pool.id(), &DrainJob, Some(Aim::Disk(disk.id()))) {
             change.job = Some(self.start_draining(&pool, disk).await);
@@ -86,7 +88,7 @@ impl Engine {
 
     /// Has a disk that is lost for good waited for no longer by what is to take its place.
     async fn drop_replaced(
-        self: &Rc<Self>,
+        &self,
         pool: &Rc<OpenPool>,
         (disk, new): (&Rc<Disk>, &Rc<Disk>),
         request: &ForgetDisk,
@@ -108,7 +110,7 @@ impl Engine {
         }
         check_consent(pool, request)?;
         pool.spaces.pool().membership().declare_lost(disk).await.map_err(|error| fault::pool(&error))?;
-        self.go_on_replacing(pool).await;
+        self.replacements.go_on_replacing(pool).await;
         Ok(made(plan, format!("{} is waited for no longer; declared lost: {parts}", disk.name())))
     }
 }

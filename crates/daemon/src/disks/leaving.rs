@@ -8,7 +8,7 @@ use dolmen_pool::{Disk, Role};
 use dolmen_space::{ConversionForecast, RemovalForecast, Space};
 
 use crate::answer::Answer;
-use crate::engine::OpenPool;
+use crate::open_pool::OpenPool;
 use crate::plan::{Figures, Undo, usual_room};
 use crate::spaces::{Narrowings, called, has_no_room};
 use crate::words::counted;

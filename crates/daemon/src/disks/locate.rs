@@ -10,14 +10,18 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, LocateDisk, duration};
-use dolmen_block_io::{Instant, read, sleep};
+use dolmen_block_io::{Instant, Seams, read, sleep};
 use dolmen_pool::Disk;
 use dolmen_units::{BLOCK_BYTES, Epoch};
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::base::Base;
+use crate::config::Config;
+use crate::disks::find::find_disk;
+use crate::open_pool::OpenPool;
+use crate::open_pools::OpenPools;
 use crate::plan::{Undo, made, planned};
-use crate::state::is_block_device;
+use crate::state::{Locates, is_block_device};
 
 /// How long reads go on, and how long they pause.
 const BURST: Duration = Duration::from_secs(1);
@@ -26,17 +30,36 @@ const READ_EVERY: Duration = Duration::from_millis(25);
 /// Far apart on the disk, so that it does not answer from its memory.
 const STRIDE: u64 = 7_919;
 
-impl Engine {
+/// Lights of disks.
+pub(crate) struct Locator {
+    pools: Rc<OpenPools>,
+    seams: Seams,
+    config: Rc<Config>,
+    locates: Rc<Locates>,
+}
+
+impl Locator {
+    pub(crate) fn new(base: &Base) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            seams: base.seams.clone(),
+            config: Rc::clone(&base.config),
+            locates: Rc::clone(&base.locates),
+        }
+    }
+}
+
+impl Locator {
     /// Has a disk show where it is, or ends that.
     pub(crate) async fn locate_disk(
-        self: Rc<Self>,
+        self: &Rc<Self>,
         name: String,
         what: String,
         request: LocateDisk,
     ) -> Answer<Change> {
-        self.check_running()?;
-        let pool = self.pool(&name)?;
-        let disk = Self::find_disk(&pool, &what)?;
+        self.pools.check_running()?;
+        let pool = self.pools.pool(&name)?;
+        let disk = find_disk(&pool, &what)?;
         let seconds = request.seconds.unwrap_or(LocateDisk::SECONDS_USUAL);
         if !(1..=LocateDisk::SECONDS_MAX).contains(&seconds) {
             let message = format!("{seconds} seconds are none or too many; nothing was changed");
@@ -128,10 +151,10 @@ impl Engine {
         let end = self.seams.clock.now() + lasts;
         let called = pool.called(disk);
         tracing::info!(disk = called, ?lasts, "a disk shows where it is");
-        let (engine, disk) = (Rc::downgrade(self), Rc::clone(disk));
+        let (service, disk) = (Rc::downgrade(self), Rc::clone(disk));
         let (seams, id) = (self.seams.clone(), disk.id());
         let task = async move {
-            let goes_on = || !is_over.get() && disk.is_present() && engine.strong_count() > 0;
+            let goes_on = || !is_over.get() && disk.is_present() && service.strong_count() > 0;
             while goes_on() && seams.clock.now() < end {
                 let burst = seams.clock.now();
                 match light {
@@ -145,14 +168,14 @@ impl Engine {
                     }
                 }
             }
-            let Some(engine) = engine.upgrade() else { return };
+            let Some(service) = service.upgrade() else { return };
             // Whoever has ended it, or begun it again, has seen to the light.
             if is_over.get() {
                 return;
             }
-            engine.locates.end(id);
+            service.locates.end(id);
             if let Some(light) = light
-                && let Err(error) = engine.locates.set(light, "0").await
+                && let Err(error) = service.locates.set(light, "0").await
             {
                 tracing::warn!(disk = called, %error, "the light of a disk's place could not be put out");
             }

@@ -1,29 +1,37 @@
 //! Disks of a pool: shown, replaced, taken back in.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_api::{
     Change, DeviceState, Disks, ErrorBody, ErrorCode, Job, JobState, OnlineDisk, Plan, ReplaceDisk, SCHEMA,
-    Simple,
 };
 use dolmen_block_io::BlockDevice;
-use dolmen_block_linux::{name_of, path_of};
-use dolmen_disk::{Contents, Extent, look};
-use dolmen_pool::{CreateError, Disk, PoolError, PoolState, StrayReason, check_devices, keys};
-use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, Epoch};
+use dolmen_block_linux::path_of;
+use dolmen_disk::Extent;
+use dolmen_pool::{Disk, PoolError, PoolState, StrayReason, keys};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
 
 use crate::answer::Answer;
-use crate::disks::below::is_on_space;
-use crate::disks::devices::allocate_metadata;
-use crate::disks::removal::{SpareToCall, remove_with};
-use crate::disks::replacement::ReplaceJob;
-use crate::engine::{Engine, OpenPool, parse_name};
+use crate::base::Base;
+use crate::disks::devices::{Devices, allocate_metadata};
+use crate::disks::find::find_disk;
+use crate::disks::removal::{Drains, SpareToCall, remove_with};
+use crate::disks::replace_job::ReplaceJob;
+use crate::disks::replacement::Replacements;
 use crate::fault;
 use crate::health::lost_labels_text;
-use crate::jobs::Aim;
+use crate::jobs::Jobs;
+use crate::open_pool::{OpenPool, parse_name};
+use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, made, offer_of, planned, usual_room};
+use crate::pool_jobs::PoolJobs;
+use crate::pools::Resyncs;
+use crate::records::Records;
+use crate::spaces::Scrubs;
+use crate::state::Members;
+use crate::views::Views;
 use crate::words::counted;
 
 /// What the label at a path says of a pool.
@@ -36,38 +44,66 @@ enum At {
 
 /// Returns the spare that is named as the replacement of a disk.
 fn find_spare(pool: &OpenPool, what: &str, old: &Disk) -> Option<Rc<Disk>> {
-    let named = Engine::find_disk(pool, what).ok().filter(|named| named.id() != old.id())?;
+    let named = find_disk(pool, what).ok().filter(|named| named.id() != old.id())?;
     pool.spares().into_iter().find(|spare| spare.id() == named.id())
 }
 
-impl Engine {
-    pub(crate) async fn disks(self: Rc<Self>, name: String) -> Answer<Disks> {
-        let pool = self.pool(&name)?;
-        Ok(Disks { schema: SCHEMA, disks: self.view_disks(&pool) })
-    }
+/// Members of pools: replaced, taken offline, and taken back.
+pub(crate) struct Membership {
+    pub(super) pools: Rc<OpenPools>,
+    records: Rc<Records>,
+    pool_jobs: Rc<PoolJobs>,
+    pub(super) views: Rc<Views>,
+    devices: Rc<Devices>,
+    scrubs: Rc<Scrubs>,
+    resyncs: Rc<Resyncs>,
+    replacements: Rc<Replacements>,
+    drains: Rc<Drains>,
+    jobs: Rc<Jobs>,
+    pub(super) members: Rc<Members>,
+}
 
-    pub(crate) fn find_disk(pool: &OpenPool, what: &str) -> Answer<Rc<Disk>> {
-        let found = pool.spaces.pool().members().find_disk(what).or_else(|error| {
-            // A path that leads to the disk by another name, a link by its serial number for instance.
-            if !Path::new(what).is_absolute() || is_on_space(Path::new(what)) {
-                return Err(error);
-            }
-            let path = std::fs::canonicalize(path_of(Path::new(what))).map_err(|_| error.clone())?;
-            pool.spaces.pool().members().find_disk(&name_of(&path))
-        });
-        found.map_err(|error| fault::pool(&error).on(what))
+impl Membership {
+    pub(crate) fn new(
+        base: &Base,
+        devices: &Rc<Devices>,
+        scrubs: &Rc<Scrubs>,
+        resyncs: &Rc<Resyncs>,
+        replacements: &Rc<Replacements>,
+        drains: &Rc<Drains>,
+    ) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            records: Rc::clone(&base.records),
+            pool_jobs: Rc::clone(&base.pool_jobs),
+            views: Rc::clone(&base.views),
+            devices: Rc::clone(devices),
+            scrubs: Rc::clone(scrubs),
+            resyncs: Rc::clone(resyncs),
+            replacements: Rc::clone(replacements),
+            drains: Rc::clone(drains),
+            jobs: Rc::clone(&base.jobs),
+            members: Rc::clone(&base.members),
+        }
+    }
+}
+
+impl Membership {
+    pub(crate) async fn disks(&self, name: String) -> Answer<Disks> {
+        let pool = self.pools.pool(&name)?;
+        Ok(Disks { schema: SCHEMA, disks: self.views.view_disks(&pool) })
     }
 
     pub(crate) async fn replace_disk(
-        self: Rc<Self>,
+        &self,
         name: String,
         what: String,
         request: ReplaceDisk,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
-        self.check_job_room(&pool)?;
-        let old = Self::find_disk(&pool, &what)?;
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
+        self.pool_jobs.check_job_room(&pool)?;
+        let old = find_disk(&pool, &what)?;
         // One whose new disk is gone may be begun again with another.
         let part_of = |(one, other): &(Rc<Disk>, Rc<Disk>)| {
             other.is_present() && [one.slot(), other.slot()].contains(&old.slot())
@@ -76,7 +112,7 @@ impl Engine {
         if let Some((one, other)) = begun {
             let is_taken = self.jobs.is_taken(pool.id(), &ReplaceJob, None);
             if one.slot() == old.slot() && !is_taken {
-                if !Self::find_disk(&pool, &request.with).is_ok_and(|named| named.slot() == other.slot()) {
+                if !find_disk(&pool, &request.with).is_ok_and(|named| named.slot() == other.slot()) {
                     let message = format!(
                         "{} is being replaced by {} already, not by {}; nothing was changed",
                         old.name(),
@@ -99,11 +135,12 @@ impl Engine {
                 .hint("`dolmen jobs` shows how far it is"));
         }
         if let Some(spare) = find_spare(&pool, &request.with, &old) {
-            return remove_with(&self, &pool, old, what, SpareToCall::This(spare), request.dry_run).await;
+            return remove_with(&self.drains, &pool, old, what, SpareToCall::This(spare), request.dry_run)
+                .await;
         }
-        let disks = self.named_disks(std::slice::from_ref(&request.with), &request.destroy)?;
-        let devices = self.open_all(&disks.paths, pool.id())?;
-        let extents = self.check_for(&pool, &devices, &disks.overwrite).await?;
+        let disks = self.devices.named_disks(std::slice::from_ref(&request.with), &request.destroy)?;
+        let devices = self.devices.open_all(&disks.paths, pool.id())?;
+        let extents = self.devices.check_for(&pool, &devices, &disks.overwrite).await?;
         let mut steps = disks.steps("add");
         let moved = pool.bytes_on(&old);
         let room = Bytes(extents.iter().map(|extent| extent.unit_count() * ALLOCATION_UNIT_BYTES).sum());
@@ -135,113 +172,8 @@ impl Engine {
         Ok(change)
     }
 
-    /// Checks devices that are to become disks of a pool. One that is, or was, a disk of the very pool is called that: it is not
-    /// the pool that would be destroyed.
-    pub(crate) async fn check_for(
-        &self,
-        pool: &OpenPool,
-        devices: &[Rc<dyn BlockDevice>],
-        overwrite: &[String],
-    ) -> Answer<Vec<Extent>> {
-        let error = match check_devices(&self.seams, devices, overwrite).await {
-            Ok(extents) => return Ok(extents),
-            Err(error) => error,
-        };
-        let fault = fault::create(&error);
-        let device = devices.iter().find(|device| Some(device.name()) == fault.object);
-        let is_of_this = matches!(&error, CreateError::Member { pool: id, .. } if *id == pool.id());
-        let Some(device) = device.filter(|_| is_of_this) else { return Err(fault) };
-        let Ok(Contents::Member { label, .. }) = look(&self.seams, device.as_ref()).await else {
-            return Err(fault);
-        };
-        let (name, inner) = (pool.name(), pool.spaces.pool());
-        let known = inner.disks().into_iter().find(|disk| disk.id() == label.disk);
-        let device = device.name();
-        let message = if let Some(known) = known {
-            let slot = known.slot().0;
-            format!(
-                "{device} is disk {slot} of pool {name} itself, which misses it; nothing was written. `dolmen disk online {name} \
-                 {slot}` takes it back in, with what it holds"
-            )
-        } else if inner.members().is_former_member(&label) {
-            format!(
-                "{device} was a disk of pool {name} and has left it; the pool goes on without it, and what it holds is \
-                 out of date; nothing was written. To take it in as a new one, confirm with --destroy={device}"
-            )
-        } else {
-            return Err(fault);
-        };
-        Err(ErrorBody::new(fault.code, message).on(device))
-    }
-
-    /// Calls a replacement off: what was moved goes back, and the new disk leaves the pool.
-    pub(crate) async fn cancel_replace(
-        self: Rc<Self>,
-        name: String,
-        what: String,
-        request: Simple,
-    ) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
-        self.check_job_room(&pool)?;
-        let disk = Self::find_disk(&pool, &what)?;
-        let (old, new) = replacement_of(&pool, &disk)?;
-        if !old.is_present() {
-            return Err(only_on(&old, &new).on(what));
-        }
-        let back = pool.spaces.bytes_to_move(new.slot(), old.slot()).await;
-        let back = back.map_err(|error| fault::space(&error))?;
-        let room = pool.spaces.pool().free_space().room().into_iter().find(|room| room.slot == old.slot());
-        let free = room.map_or(Bytes::ZERO, |room| room.free);
-        if back > free {
-            let message = format!(
-                "{back} of what {} has would have to go back to {}, which has room for {free}; nothing was changed",
-                new.name(),
-                old.name()
-            );
-            return Err(ErrorBody::new(ErrorCode::NoSpace, message)
-                .on(what)
-                .hint("purge or trim something first, or let the replacement end"));
-        }
-        let before = pool.offers();
-        let mut after: Vec<_> = before.iter().filter(|offer| offer.slot != new.slot()).copied().collect();
-        after.extend(old.extent().map(|extent| {
-            let mut offer = offer_of(old.slot().0, &extent, old.member().fault_domain);
-            offer.free_units = (free.0 - back.0) / ALLOCATION_UNIT_BYTES;
-            offer
-        }));
-        let steps = vec![
-            format!("move back to {} what {} has", old.name(), new.name()),
-            format!("evict {} from the pool", new.name()),
-        ];
-        let undo = match new.is_present() {
-            true => Undo::By(format!("dolmen disk replace {name} {} {}", old.name(), new.name())),
-            false => Undo::ByNothing,
-        };
-        let figures = Figures { before: usual_room(&before), after: usual_room(&after), moved: back.0 };
-        let plan = figures.plan(undo, steps);
-        let subject = format!("the replacement of {} by {}", old.name(), new.name());
-        if request.dry_run {
-            return Ok(planned(plan, format!("{subject} would be called off")));
-        }
-        let _coming = pool.job_slot.announce();
-        pool.spaces.call_off(&old, &new).await.map_err(|error| fault::space(&error))?;
-        // The job of the replacement ends before this one begins.
-        let why = format!("{} is not replaced by {} any more", old.name(), new.name());
-        self.jobs.stop(pool.id(), &ReplaceJob, Aim::Disk(new.id()), &why);
-        let mut change = made(plan, format!("{subject} is called off"));
-        change.job = Some(self.start_replacing(&pool, new, old).await);
-        Ok(change)
-    }
-
     /// Begins the job of a replacement once more.
-    async fn go_on_with(
-        self: &Rc<Self>,
-        pool: &Rc<OpenPool>,
-        old: Rc<Disk>,
-        new: Rc<Disk>,
-        dry_run: bool,
-    ) -> Change {
+    async fn go_on_with(&self, pool: &Rc<OpenPool>, old: Rc<Disk>, new: Rc<Disk>, dry_run: bool) -> Change {
         let room = usual_room(&pool.offers());
         let undo = undo_of_replacing(pool, &old, &new.name(), &[]);
         let figures = Figures { before: room, after: room, moved: pool.bytes_on(&old) };
@@ -251,14 +183,14 @@ impl Engine {
             return planned(plan, message);
         }
         let mut change = made(plan, message);
-        change.job = Some(self.start_replacing(pool, old, new).await);
+        change.job = Some(self.replacements.start_replacing(pool, old, new).await);
         change
     }
 
     /// Takes the new disk in. The epoch that does so says what it is for, so what follows goes on with whoever opens the
     /// pool next when this daemon ends.
     async fn begin_replace(
-        self: &Rc<Self>,
+        &self,
         pool: &Rc<OpenPool>,
         old: &Rc<Disk>,
         device: Rc<dyn BlockDevice>,
@@ -268,51 +200,21 @@ impl Engine {
         let _coming = pool.job_slot.announce();
         let added = inner.membership().add_instead_of(old, device, overwrite).await;
         let new = added.map_err(|error| fault::pool(&error))?;
-        self.remember(pool).await;
-        Ok(Some(self.start_replacing(pool, Rc::clone(old), new).await))
-    }
-
-    /// Strikes a disk that holds nothing any more, and gives its device free; what went wrong behind that, in words, or `None` when
-    /// the disk is to stay after all.
-    pub(crate) async fn evict(
-        &self,
-        owner: &OpenPool,
-        disk: &Rc<Disk>,
-        is_wanted: impl Fn() -> bool,
-    ) -> Answer<Option<String>> {
-        let pool = owner.spaces.pool();
-        // The one that it has now: it may have been away since whoever moved everything off it began.
-        let device = disk.device();
-        match pool.membership().evict(disk).await {
-            Err(PoolError::NotReplaced { .. }) if !is_wanted() => return Ok(None),
-            evicted => evicted.map_err(|error| fault::pool(&error))?,
-        }
-        let mut notes = String::new();
-        if let Err(error) = pool.voter_tender().tend().await {
-            notes.push_str(&format!("; the metadata has too few copies: {error}"));
-        }
-        if let Some(device) = device {
-            // What is left of it must not be taken for a member by the next who looks.
-            let wiped = dolmen_disk::wipe(&self.seams, device.as_ref(), Epoch(u64::MAX)).await;
-            if let Err(error) = wiped {
-                notes.push_str(&format!("; its labels could not be wiped: {error}"));
-            }
-            self.members.release(&device);
-        }
-        Ok(Some(notes))
+        self.records.remember(pool).await;
+        Ok(Some(self.replacements.start_replacing(pool, Rc::clone(old), new).await))
     }
 
     /// Takes a disk that was away back in, and brings it up to date.
     pub(crate) async fn online_disk(
-        self: Rc<Self>,
+        &self,
         name: String,
         what: String,
         request: OnlineDisk,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
-        self.check_job_room(&pool)?;
-        let (disk, found_at) = match Self::find_disk(&pool, &what) {
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
+        self.pool_jobs.check_job_room(&pool)?;
+        let (disk, found_at) = match find_disk(&pool, &what) {
             Ok(disk) => (disk, None),
             Err(error) => match self.disk_at(&pool, &what).await {
                 At::Member(disk, at) => (disk, Some(at)),
@@ -328,17 +230,17 @@ impl Engine {
             return Ok(planned(pool.plan(Undo::NotNeeded, vec![format!("leave it: {text}")]), text));
         }
         let path = match (&request.path, found_at) {
-            (Some(path), _) => self.canonical(path)?,
+            (Some(path), _) => self.devices.canonical(path)?,
             (None, Some(path)) => path,
             (None, None) => self.find_absent(&pool, &disk).await?,
         };
-        let device = self.open_for_pool(&path, pool.id())?;
+        let device = self.devices.open_for_pool(&path, pool.id())?;
         let old = match pool.spaces.pool().membership().absent_member(device.as_ref()).await {
             Ok(absent) if absent.disk.id() == disk.id() => absent.old,
             Ok(_) | Err(PoolError::NoSuchDisk { .. }) => return Err(not_the_disk(&path, &disk)),
             Err(error) => return Err(not_taken_back(&pool, &disk, &error)),
         };
-        let mut plan = pool.plan_of_return(&disk, old.as_ref()).await?;
+        let mut plan = plan_of_return(&pool, &disk, old.as_ref()).await?;
         let alone = match old {
             Some(_) => pool.spaces.alone_on(disk.slot()).await.map_err(|error| fault::space(&error))?,
             None => Vec::new(),
@@ -357,17 +259,17 @@ impl Engine {
         let has_lost_labels = !disk.labels().lost().is_empty();
         disk.labels().note_lost(&known_lost);
         rejoined.map_err(|error| fault::space(&error))?;
-        self.remember(&pool).await;
-        let job = self.resync_if_needed(&pool).await;
-        self.go_on_replacing(&pool).await;
-        self.go_on_draining(&pool).await;
+        self.records.remember(&pool).await;
+        let job = self.resyncs.resync_if_needed(&pool).await;
+        self.replacements.go_on_replacing(&pool).await;
+        self.drains.go_on_draining(&pool).await;
         let mut change = made(plan, format!("{} takes part again", path.display()));
         change.job = job;
         change.warnings.extend(as_old);
         if has_lost_labels {
             // Its new labels do not say it any more.
-            self.keep_history(&pool).await;
-            let scrub = self.verify_all(&pool).await;
+            self.records.keep_history(&pool).await;
+            let scrub = self.scrubs.verify_all(&pool).await;
             change.warnings.push(format!(
                 "{}: something else was written over that, and perhaps over what else is on the disk; all of pool {name} is \
                  verified {}",
@@ -376,14 +278,14 @@ impl Engine {
             ));
             change.job.get_or_insert(scrub);
         }
-        change.pool = Some(self.view_pool(&pool).await?);
+        change.pool = Some(self.views.view_pool(&pool).await?);
         Ok(change)
     }
 
     /// The member whose label is at a path. One that was absent when the pool was opened is known by its identity alone.
     async fn disk_at(&self, pool: &OpenPool, what: &str) -> At {
-        let Ok(path) = self.canonical(what) else { return At::Nothing };
-        let Ok(found) = self.look_at(std::slice::from_ref(&path)).await else { return At::Nothing };
+        let Ok(path) = self.devices.canonical(what) else { return At::Nothing };
+        let Ok(found) = self.devices.look_at(std::slice::from_ref(&path)).await else { return At::Nothing };
         let first = found.pools.get(&pool.id()).and_then(|found| found.first());
         let Some(label) = first.map(|found| &found.label) else { return At::Nothing };
         let inner = pool.spaces.pool();
@@ -397,7 +299,7 @@ impl Engine {
     async fn find_absent(&self, pool: &OpenPool, disk: &Disk) -> Answer<PathBuf> {
         let hints: Vec<PathBuf> =
             pool.spaces.pool().disks().iter().map(|disk| PathBuf::from(disk.name())).collect();
-        let found = self.look_at(&self.places(&hints)).await?;
+        let found = self.devices.look_at(&self.devices.places(&hints)).await?;
         let candidates = found.pools.get(&pool.id()).map_or(&[][..], Vec::as_slice);
         let at = candidates.iter().find(|candidate| candidate.label.disk == disk.id());
         match at {
@@ -410,14 +312,14 @@ impl Engine {
     async fn not_found(&self, pool: &OpenPool, disk: &Disk) -> ErrorBody {
         let (name, path) = (disk.name(), PathBuf::from(disk.name()));
         let error = |message: String| ErrorBody::new(ErrorCode::NoSuchDevice, message).on(name.clone());
-        if let Err(on_space) = self.check_below(&path) {
+        if let Err(on_space) = self.devices.check_below(&path) {
             return on_space;
         }
         if !path.is_absolute() || !path_of(&path).exists() {
             return error(format!("{name} was not found anywhere"))
                 .hint("attach it, or name the path where it is now");
         }
-        let there = self.describe(&path).await;
+        let there = self.devices.describe(&path).await;
         let is_what = match there.state {
             DeviceState::Empty => "it has no label, and holds nothing that is known".to_owned(),
             DeviceState::Foreign => format!("it holds {}", there.what),
@@ -463,76 +365,41 @@ impl OpenPool {
             None => 0,
         }
     }
-
-    /// What follows when a disk that was away is taken back in.
-    /// Of a disk that is as it was before, all that it has is copied.
-    async fn plan_of_return(&self, disk: &Disk, old: Option<&StrayReason>) -> Answer<Plan> {
-        let pool = self.spaces.pool();
-        let missed = pool.map().scan(keys::stale_on(disk.slot()), usize::MAX).await;
-        let missed = missed.map_err(|error| fault::pool(&error))?;
-        let lengths: BTreeMap<_, _> =
-            self.spaces.kept().iter().map(|space| (space.id().0, space.row_bytes())).collect();
-        let bytes: u64 = missed.iter().filter_map(|(key, _)| lengths.get(&keys::parts(key).1)).sum();
-        // No more than there is room for on it, however long its rows are.
-        let capacity = Extent::of(disk.member().capacity)
-            .map_or(0, |extent| extent.unit_count() * ALLOCATION_UNIT_BYTES);
-        let room = pool.free_space().room().into_iter().find(|room| room.slot == disk.slot());
-        let used = capacity.saturating_sub(room.map_or(0, |room| room.free.0));
-        let moved = if old.is_some() { used } else { bytes.min(capacity) };
-        let copy = match (old, missed.len()) {
-            (Some(why), _) => format!("copy all that lies on it, {} at most: {why}", Bytes(moved)),
-            (None, 0) => "copy what it missed".to_owned(),
-            (None, rows) => {
-                format!("copy what it missed of {}, {} at most", counted(rows, "row", "rows"), Bytes(moved))
-            }
-        };
-        let mut steps = vec![format!("take {} back in", disk.name()), copy];
-        let begun = pool.members().replacements().into_iter();
-        let is_part = |one: &Disk| one.id() == disk.id();
-        steps.extend(
-            begun
-                .filter(|(old, new)| is_part(old) || is_part(new))
-                .map(|(old, new)| format!("go on with the replacement of {} by {}", old.name(), new.name())),
-        );
-        let room = usual_room(&self.offers());
-        let undo = Undo::By(format!("dolmen disk offline {} {}", self.name(), disk.slot().0));
-        Ok(Figures { before: room, after: room, moved }.plan(undo, steps))
-    }
 }
 
-/// The replacement that a disk is part of: as the one that leaves, else as the one that comes.
-fn replacement_of(pool: &OpenPool, disk: &Disk) -> Answer<(Rc<Disk>, Rc<Disk>)> {
-    let begun = pool.spaces.pool().members().replacements();
-    let leaves = begun.iter().find(|(old, _)| old.id() == disk.id());
-    let comes: Vec<_> = begun.iter().filter(|(_, new)| new.id() == disk.id()).collect();
-    match (leaves, comes.as_slice()) {
-        (Some((old, new)), _) | (None, [(old, new)]) => Ok((Rc::clone(old), Rc::clone(new))),
-        (None, []) => {
-            let message = format!("{} is not being replaced; nothing was changed", disk.name());
-            Err(ErrorBody::new(ErrorCode::BadRequest, message)
-                .on(disk.name())
-                .hint("one that has ended is undone by another, which puts the old disk in the place of the new one"))
+/// What follows when a disk that was away is taken back in.
+/// Of a disk that is as it was before, all that it has is copied.
+async fn plan_of_return(open: &OpenPool, disk: &Disk, old: Option<&StrayReason>) -> Answer<Plan> {
+    let pool = open.spaces.pool();
+    let missed = pool.map().scan(keys::stale_on(disk.slot()), usize::MAX).await;
+    let missed = missed.map_err(|error| fault::pool(&error))?;
+    let lengths: BTreeMap<_, _> =
+        open.spaces.kept().iter().map(|space| (space.id().0, space.row_bytes())).collect();
+    let bytes: u64 = missed.iter().filter_map(|(key, _)| lengths.get(&keys::parts(key).1)).sum();
+    // No more than there is room for on it, however long its rows are.
+    let capacity =
+        Extent::of(disk.member().capacity).map_or(0, |extent| extent.unit_count() * ALLOCATION_UNIT_BYTES);
+    let room = pool.free_space().room().into_iter().find(|room| room.slot == disk.slot());
+    let used = capacity.saturating_sub(room.map_or(0, |room| room.free.0));
+    let moved = if old.is_some() { used } else { bytes.min(capacity) };
+    let copy = match (old, missed.len()) {
+        (Some(why), _) => format!("copy all that lies on it, {} at most: {why}", Bytes(moved)),
+        (None, 0) => "copy what it missed".to_owned(),
+        (None, rows) => {
+            format!("copy what it missed of {}, {} at most", counted(rows, "row", "rows"), Bytes(moved))
         }
-        (None, several) => {
-            let names: Vec<String> = several.iter().map(|(old, _)| old.name()).collect();
-            let message =
-                format!("{} takes the place of {}; nothing was changed", disk.name(), names.join(" and of "));
-            Err(ErrorBody::new(ErrorCode::BadRequest, message).on(disk.name()).hint("name one of these"))
-        }
-    }
-}
-
-/// What goes back to an absent disk would go nowhere.
-fn only_on(old: &Disk, new: &Disk) -> ErrorBody {
-    let message = format!(
-        "{} is absent, and what {} has by now is the copy that would be lacking; nothing was changed",
-        old.name(),
-        new.name()
+    };
+    let mut steps = vec![format!("take {} back in", disk.name()), copy];
+    let begun = pool.members().replacements().into_iter();
+    let is_part = |one: &Disk| one.id() == disk.id();
+    steps.extend(
+        begun
+            .filter(|(old, new)| is_part(old) || is_part(new))
+            .map(|(old, new)| format!("go on with the replacement of {} by {}", old.name(), new.name())),
     );
-    ErrorBody::new(ErrorCode::NoSuchDevice, message).hint(format!(
-        "take {} back in with `dolmen disk online` first, or let the replacement end",
-        old.name()
-    ))
+    let room = usual_room(&open.offers());
+    let undo = Undo::By(format!("dolmen disk offline {} {}", pool.name(), disk.slot().0));
+    Ok(Figures { before: room, after: room, moved }.plan(undo, steps))
 }
 
 /// Nothing leads out of a replacement whose disk has too little room, so none is begun.

@@ -16,9 +16,10 @@ use dolmen_block_linux::{name_of, path_of};
 use dolmen_units::Bytes;
 
 use crate::disks::below::is_on_space;
-use crate::engine::Engine;
 use crate::io_worker::IoWorker;
-use crate::state::{Backing, Held, Identity, Occupant, identity};
+use crate::open_pools::OpenPools;
+use crate::records::Records;
+use crate::state::{Backing, Held, Identity, Members, Occupant, identity};
 
 /// How often it is looked whether disks are where they were.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -36,35 +37,38 @@ struct Seen {
 }
 
 /// Follows disks for as long as the engine lives.
-pub(crate) async fn follow(engine: Weak<Engine>, watch_worker: IoWorker, clock: Rc<dyn Clock>) {
+pub(crate) async fn follow(
+    records: Weak<Records>,
+    members: Rc<Members>,
+    watch_worker: IoWorker,
+    clock: Rc<dyn Clock>,
+) {
     loop {
         sleep(clock.as_ref(), LOOK_EVERY).await;
-        let Some(held) = engine.upgrade().map(|engine| engine.members.held()) else { return };
-        let Some(places) = engine.upgrade().map(|engine| engine.places_of_absent()) else { return };
+        let held = members.held();
+        let Some(places) = records.upgrade().map(|records| places_of_absent(&records.pools)) else { return };
         let looked = watch_worker.run(move || Ok((look_at(&held)?, look_for_absent(places)))).await;
-        let Some(engine) = engine.upgrade() else { return };
+        let Some(records) = records.upgrade() else { return };
         // Where it is unknown, they keep their names, and are what they were.
         let Ok((seen, places)) = looked else { continue };
-        engine.open_pools().iter().for_each(|pool| {
+        records.pools.open_pools().iter().for_each(|pool| {
             pool.note_backing_states(&seen.backing_states);
             pool.note_places(&places);
         });
         for (old, new) in seen.renamed {
             tracing::info!(old, new, "a disk was renamed");
-            engine.members.rename(&old, &new);
-            for pool in engine.open_pools() {
+            members.rename(&old, &new);
+            for pool in records.pools.open_pools() {
                 if pool.spaces.pool().disks().iter().any(|disk| disk.name() == new) {
-                    engine.remember(&pool).await;
+                    records.remember(&pool).await;
                 }
             }
         }
     }
 }
 
-impl Engine {
-    fn places_of_absent(&self) -> Vec<PathBuf> {
-        self.open_pools().iter().flat_map(|pool| pool.places_of_absent()).collect()
-    }
+fn places_of_absent(pools: &OpenPools) -> Vec<PathBuf> {
+    pools.open_pools().iter().flat_map(|pool| pool.places_of_absent()).collect()
 }
 
 fn look_for_absent(places: Vec<PathBuf>) -> BTreeMap<PathBuf, Occupant> {

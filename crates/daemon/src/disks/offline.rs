@@ -6,22 +6,19 @@ use dolmen_api::{Change, ErrorBody, ErrorCode, Simple, duration};
 use dolmen_pool::{Disk, ExcludeReason};
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::disks::find::find_disk;
+use crate::disks::membership::Membership;
 use crate::fault;
 use crate::health::absent_with;
+use crate::open_pool::OpenPool;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 
-impl Engine {
+impl Membership {
     /// Lets go of a disk that takes part, where every space has all of its data without it.
-    pub(crate) async fn offline_disk(
-        self: Rc<Self>,
-        name: String,
-        what: String,
-        request: Simple,
-    ) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
-        let disk = Self::find_disk(&pool, &what)?;
+    pub(crate) async fn offline_disk(&self, name: String, what: String, request: Simple) -> Answer<Change> {
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
+        let disk = find_disk(&pool, &what)?;
         pool.spaces.pool().log().check_writable().map_err(|error| fault::pool(&error))?;
         if !disk.is_present() {
             let text = format!("{} is away already", disk.name());
@@ -48,7 +45,7 @@ impl Engine {
             self.members.release(&device);
         }
         let mut change = made(plan, format!("{} is offline and may be taken away", disk.name()));
-        change.pool = Some(self.view_pool(&pool).await?);
+        change.pool = Some(self.views.view_pool(&pool).await?);
         Ok(change)
     }
 }

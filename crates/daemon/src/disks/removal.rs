@@ -2,101 +2,56 @@
 
 use std::rc::Rc;
 
-use dolmen_api::{Change, DiskRole, ErrorBody, ErrorCode, JobState, SetDiskRole, Simple};
-use dolmen_pool::{Disk, LocalFuture};
+use dolmen_api::{Change, DiskRole, ErrorBody, ErrorCode, SetDiskRole, Simple};
+use dolmen_pool::{Disk, LocalFuture, PoolState};
 use dolmen_space::Progress;
 use dolmen_units::DiskId;
 
 use crate::answer::Answer;
+use crate::base::Base;
 use crate::disks::declared_lost::abandon;
+use crate::disks::devices::Devices;
+use crate::disks::drain_job::DrainJob;
+use crate::disks::find::find_disk;
 use crate::disks::leaving::{
     check_that_it_may_leave, figures_of_removing, offer_of_spare, role_in_words, steps_of_removing,
     undo_of_removing,
 };
-use crate::engine::{Engine, OpenPool};
+use crate::disks::replacement::Replacements;
 use crate::fault;
-use crate::job::{Ending, Job, Standing, disk_of, ending, not_open};
-use crate::jobs::{Aim, Entry, Kind, Outcome, Rank, Start};
+use crate::job::{Ending, JobWorker, ending, not_open};
+use crate::jobs::{Aim, Entry, Jobs, Outcome, Start};
+use crate::open_pool::OpenPool;
+use crate::open_pools::OpenPools;
 use crate::plan::{Undo, made, planned};
+use crate::pool_jobs::PoolJobs;
+use crate::pools::Widths;
+use crate::records::Records;
 use crate::spaces::{narrow, narrowings};
+use crate::state::is_here;
 
-/// Moves everything off a disk, to the others.
-pub(crate) struct DrainJob;
-
-impl Kind for DrainJob {
-    fn word(&self) -> &'static str {
-        "drain"
-    }
-
-    fn doing(&self) -> &'static str {
-        "draining"
-    }
-
-    fn rank(&self) -> Option<Rank> {
-        Some(Rank::Urgent)
-    }
-
-    fn is_known_to_pool(&self) -> bool {
-        true
-    }
-
-    fn takes_disk_out(&self) -> bool {
-        true
-    }
-
-    fn is_about(&self, aim: Aim) -> bool {
-        matches!(aim, Aim::Disk(_))
-    }
-}
-
-impl Job for DrainJob {
-    fn standing<'a>(&'a self, pool: &'a OpenPool, entry: &'a Entry) -> LocalFuture<'a, Standing> {
-        let Aim::Disk(leaving) = entry.aim else { return Box::pin(async { Standing::GoesOn }) };
-        let inner = pool.spaces.pool();
-        let standing = match disk_of(pool, leaving) {
-            Some(disk) if inner.members().is_drained(&disk) => Standing::GoesOn,
-            Some(disk) if inner.members().role_of(&disk).is_some() => {
-                match inner.free_space().holds_rows(&disk) {
-                    true => Standing::GoesOn,
-                    false => Standing::Ended(JobState::Done, "it holds nothing any more"),
-                }
-            }
-            left => Standing::ended(left.is_none()),
-        };
-        Box::pin(async { standing })
-    }
-
-    fn resume<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        pool: &'a Rc<OpenPool>,
-        _entry: &'a Rc<Entry>,
-    ) -> LocalFuture<'a, ()> {
+impl JobWorker for Drains {
+    fn resume<'a>(self: Rc<Self>, pool: &'a Rc<OpenPool>, _entry: &'a Rc<Entry>) -> LocalFuture<'a, ()> {
         Box::pin(async move {
-            engine.go_on_draining(pool).await;
+            self.go_on_draining(pool).await;
         })
     }
 
-    fn ending(&self, _engine: &Engine, _entry: &Entry) -> Ending {
+    fn ending(&self, _entry: &Entry) -> Ending {
         Ending { step: "what was moved stays where it is", undo: Undo::NotNeeded }
     }
 
-    fn stop<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        entry: &'a Rc<Entry>,
-        request: Simple,
-    ) -> LocalFuture<'a, Answer<Change>> {
+    fn stop<'a>(self: Rc<Self>, entry: &'a Rc<Entry>, request: Simple) -> LocalFuture<'a, Answer<Change>> {
         Box::pin(async move {
             let Aim::Disk(disk) = entry.aim else { return Err(ending(entry)) };
-            let Some(pool) = engine.open_pool_of(entry.pool) else { return Err(not_open(entry)) };
+            let Some(pool) = self.pools.open_pool_of(entry.pool) else { return Err(not_open(entry)) };
             if let Some(kept) = slot_with_role(&pool, disk) {
                 let role = SetDiskRole { role: DiskRole::Member, dry_run: request.dry_run };
-                return Rc::clone(engine).set_disk_role(pool.name(), kept, role).await;
+                return self.set_disk_role(pool.name(), kept, role).await;
             }
             let drains = pool.spaces.drains();
             let leaving = drains.iter().find(|leaving| leaving.id() == disk).ok_or_else(|| ending(entry))?;
-            Rc::clone(engine).cancel_remove(pool.name(), leaving.slot().0.to_string(), request).await
+            self.cancel_remove(pool.name(), leaving.slot().0.to_string(), request).await
         })
     }
 }
@@ -117,7 +72,7 @@ pub(crate) enum SpareToCall {
 
 /// Moves everything off a disk, with a spare in its place where one is called. The pool is locked for the change.
 pub(crate) async fn remove_with(
-    engine: &Rc<Engine>,
+    drains: &Rc<Drains>,
     pool: &Rc<OpenPool>,
     disk: Rc<Disk>,
     what: String,
@@ -126,7 +81,7 @@ pub(crate) async fn remove_with(
 ) -> Answer<Change> {
     let name = pool.name();
     // One that waits may be tried again.
-    let is_at_it = engine.is_draining(pool);
+    let is_at_it = drains.is_draining(pool);
     let leaving = pool.spaces.drains().into_iter().find(|leaving| is_at_it || leaving.id() != disk.id());
     if let Some(leaving) = leaving {
         let message = format!("{} is being removed already; nothing was changed", leaving.name());
@@ -164,40 +119,65 @@ pub(crate) async fn remove_with(
         return Ok(planned(plan, format!("{} would be {deed}", disk.name())));
     }
     let _coming = pool.job_slot.announce();
-    engine.retire_disk(pool, &disk, spare).await?;
+    drains.retire_disk(pool, &disk, spare).await?;
     // Whatever the pool had made of it by itself, a person wants it gone.
     pool.absences.take_back(disk.id());
-    engine.keep_history(pool).await;
+    drains.records.keep_history(pool).await;
     let mut change = made(plan, format!("{} is being {deed}", disk.name()));
-    change.job = Some(engine.start_draining(pool, disk).await);
+    change.job = Some(drains.start_draining(pool, disk).await);
     Ok(change)
 }
 
-impl Engine {
+/// Disks that leave their pool, or change their role in it.
+pub(crate) struct Drains {
+    pub(super) pools: Rc<OpenPools>,
+    pub(super) records: Rc<Records>,
+    pub(super) pool_jobs: Rc<PoolJobs>,
+    devices: Rc<Devices>,
+    widths: Rc<Widths>,
+    pub(super) replacements: Rc<Replacements>,
+    pub(super) jobs: Rc<Jobs>,
+}
+
+impl Drains {
+    pub(crate) fn new(
+        base: &Base,
+        devices: &Rc<Devices>,
+        widths: &Rc<Widths>,
+        replacements: &Rc<Replacements>,
+    ) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            records: Rc::clone(&base.records),
+            pool_jobs: Rc::clone(&base.pool_jobs),
+            devices: Rc::clone(devices),
+            widths: Rc::clone(widths),
+            replacements: Rc::clone(replacements),
+            jobs: Rc::clone(&base.jobs),
+        }
+    }
+}
+
+impl Drains {
     /// Moves everything off a disk, to the others, and strikes it from the pool.
     pub(crate) async fn remove_disk(
-        self: Rc<Self>,
+        self: &Rc<Self>,
         name: String,
         what: String,
         request: Simple,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
-        self.check_job_room(&pool)?;
-        let disk = Self::find_disk(&pool, &what)?;
-        remove_with(&self, &pool, disk, what, SpareToCall::WhereNeeded, request.dry_run).await
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
+        self.pool_jobs.check_job_room(&pool)?;
+        let disk = find_disk(&pool, &what)?;
+        remove_with(self, &pool, disk, what, SpareToCall::WhereNeeded, request.dry_run).await
     }
 
     /// Calls the removal of a disk off: it takes data again, and keeps what was not moved.
-    pub(crate) async fn cancel_remove(
-        self: Rc<Self>,
-        name: String,
-        what: String,
-        request: Simple,
-    ) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
-        let disk = Self::find_disk(&pool, &what)?;
+    pub(crate) async fn cancel_remove(&self, name: String, what: String, request: Simple) -> Answer<Change> {
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
+        let disk = find_disk(&pool, &what)?;
         if !pool.spaces.pool().members().is_drained(&disk) {
             let message = format!("{} is not being removed; nothing was changed", disk.name());
             return Err(ErrorBody::new(ErrorCode::BadRequest, message)
@@ -228,7 +208,7 @@ impl Engine {
         let aim = Aim::Disk(disk.id());
         self.jobs.stop(pool.id(), &DrainJob, aim, &format!("{} is not removed any more", disk.name()));
         self.jobs.keep().await;
-        self.finish_widths(&pool).await;
+        self.widths.finish_widths(&pool).await;
         Ok(made(plan, format!("the removal of {} is called off", disk.name())))
     }
 
@@ -258,17 +238,18 @@ impl Engine {
         disk: Rc<Disk>,
     ) -> dolmen_api::Job {
         let start = Start { kind: &DrainJob, subject: disk.name(), aim: Aim::Disk(disk.id()), again: None };
-        let (engine, owner) = (Rc::clone(self), Rc::clone(pool));
-        self.start_job(pool, start, move |course| async move {
-            course.bytes_max.set(owner.bytes_on(&disk));
-            let result = engine.drain(&owner, &disk, &course.progress).await;
-            if !owner.spaces.pool().members().is_drained(&disk) {
-                engine.finish_widths(&owner).await;
-            }
-            engine.remember(&owner).await;
-            result
-        })
-        .await
+        let (service, owner) = (Rc::clone(self), Rc::clone(pool));
+        self.pool_jobs
+            .start_job(pool, start, move |course| async move {
+                course.bytes_max.set(owner.bytes_on(&disk));
+                let result = service.drain(&owner, &disk, &course.progress).await;
+                if !owner.spaces.pool().members().is_drained(&disk) {
+                    service.widths.finish_widths(&owner).await;
+                }
+                service.records.remember(&owner).await;
+                result
+            })
+            .await
     }
 
     async fn drain(&self, owner: &OpenPool, disk: &Rc<Disk>, progress: &Progress) -> Answer<Outcome> {
@@ -312,9 +293,31 @@ impl Engine {
         if !pool.members().is_drained(disk) {
             return Ok(Outcome::Done(format!("{name} holds nothing any more, and stays a disk of the pool")));
         }
-        match self.evict(owner, disk, is_wanted).await? {
+        match self.devices.evict(owner, disk, is_wanted).await? {
             Some(notes) => Ok(Outcome::Done(left(&(notes + &excluded)))),
             None => stays(),
+        }
+    }
+
+    /// Lets disks take data again that the pool had given up, and that are back.
+    pub(crate) async fn reinstate_returned(&self, pool: &Rc<OpenPool>) {
+        if pool.spaces.pool().state() != PoolState::Writable {
+            return;
+        }
+        for disk in pool.spaces.drains() {
+            if !is_here(&disk) || !pool.absences.is_excluded(disk.id()) {
+                continue;
+            }
+            if let Err(error) = pool.spaces.pool().membership().reinstate(&disk).await {
+                tracing::info!(disk = disk.name(), %error, "a disk that is back goes on leaving");
+                continue;
+            }
+            pool.absences.take_back(disk.id());
+            self.records.keep_history(pool).await;
+            let why = format!("{} is back", disk.name());
+            self.jobs.stop(pool.id(), &DrainJob, Aim::Disk(disk.id()), &why);
+            tracing::info!(disk = disk.name(), "a disk that was excluded is back and takes data again");
+            self.widths.finish_widths(pool).await;
         }
     }
 }

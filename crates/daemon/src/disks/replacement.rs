@@ -2,92 +2,70 @@
 
 use std::rc::Rc;
 
-use dolmen_api::{Change, Simple};
+use dolmen_api::{Change, ErrorBody, ErrorCode, Simple};
 use dolmen_pool::{Disk, LocalFuture};
 use dolmen_space::Progress;
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
 
 use crate::answer::Answer;
+use crate::base::Base;
 use crate::disks::declared_lost::abandon;
-use crate::engine::{Engine, OpenPool};
+use crate::disks::devices::Devices;
+use crate::disks::find::find_disk;
+use crate::disks::replace_job::ReplaceJob;
 use crate::fault;
-use crate::job::{Ending, Job, Standing, disk_of, ending, not_open};
-use crate::jobs::{Aim, Entry, Kind, Outcome, Rank, Start};
-use crate::plan::Undo;
+use crate::job::{Ending, JobWorker, ending, not_open};
+use crate::jobs::{Aim, Entry, Jobs, Outcome, Start};
+use crate::open_pool::OpenPool;
+use crate::open_pools::OpenPools;
+use crate::plan::{Figures, Undo, made, offer_of, planned, usual_room};
+use crate::pool_jobs::PoolJobs;
+use crate::records::Records;
 
-/// Moves everything from one disk to another.
-pub(crate) struct ReplaceJob;
-
-impl Kind for ReplaceJob {
-    fn word(&self) -> &'static str {
-        "replace"
-    }
-
-    fn doing(&self) -> &'static str {
-        "replacing"
-    }
-
-    fn rank(&self) -> Option<Rank> {
-        Some(Rank::Urgent)
-    }
-
-    fn is_known_to_pool(&self) -> bool {
-        true
-    }
-
-    fn takes_disk_out(&self) -> bool {
-        true
-    }
-
-    fn is_about(&self, aim: Aim) -> bool {
-        matches!(aim, Aim::Disk(_))
-    }
-}
-
-impl Job for ReplaceJob {
-    fn standing<'a>(&'a self, pool: &'a OpenPool, entry: &'a Entry) -> LocalFuture<'a, Standing> {
-        let Aim::Disk(new) = entry.aim else { return Box::pin(async { Standing::GoesOn }) };
-        let begun = pool.spaces.pool().members().replacements();
-        let standing = if begun.iter().any(|(_, other)| other.id() == new) {
-            Standing::GoesOn
-        } else {
-            let is_turned = begun.iter().any(|(one, _)| one.id() == new);
-            Standing::ended(disk_of(pool, new).is_some() && !is_turned)
-        };
-        Box::pin(async { standing })
-    }
-
-    fn resume<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        pool: &'a Rc<OpenPool>,
-        _entry: &'a Rc<Entry>,
-    ) -> LocalFuture<'a, ()> {
+impl JobWorker for Replacements {
+    fn resume<'a>(self: Rc<Self>, pool: &'a Rc<OpenPool>, _entry: &'a Rc<Entry>) -> LocalFuture<'a, ()> {
         Box::pin(async move {
-            engine.go_on_replacing(pool).await;
+            self.go_on_replacing(pool).await;
         })
     }
 
-    fn ending(&self, _engine: &Engine, _entry: &Entry) -> Ending {
+    fn ending(&self, _entry: &Entry) -> Ending {
         Ending { step: "what was moved goes back", undo: Undo::NotNeeded }
     }
 
-    fn stop<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        entry: &'a Rc<Entry>,
-        request: Simple,
-    ) -> LocalFuture<'a, Answer<Change>> {
+    fn stop<'a>(self: Rc<Self>, entry: &'a Rc<Entry>, request: Simple) -> LocalFuture<'a, Answer<Change>> {
         Box::pin(async move {
             let Aim::Disk(disk) = entry.aim else { return Err(ending(entry)) };
-            let Some(pool) = engine.open_pool_of(entry.pool) else { return Err(not_open(entry)) };
+            let Some(pool) = self.pools.open_pool_of(entry.pool) else { return Err(not_open(entry)) };
             let begun = pool.spaces.pool().members().replacements();
             let (old, _) = begun.iter().find(|(_, new)| new.id() == disk).ok_or_else(|| ending(entry))?;
-            Rc::clone(engine).cancel_replace(pool.name(), old.slot().0.to_string(), request).await
+            self.cancel_replace(pool.name(), old.slot().0.to_string(), request).await
         })
     }
 }
 
-impl Engine {
+/// Replacements of disks.
+pub(crate) struct Replacements {
+    pools: Rc<OpenPools>,
+    records: Rc<Records>,
+    pool_jobs: Rc<PoolJobs>,
+    devices: Rc<Devices>,
+    jobs: Rc<Jobs>,
+}
+
+impl Replacements {
+    pub(crate) fn new(base: &Base, devices: &Rc<Devices>) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            records: Rc::clone(&base.records),
+            pool_jobs: Rc::clone(&base.pool_jobs),
+            devices: Rc::clone(devices),
+            jobs: Rc::clone(&base.jobs),
+        }
+    }
+}
+
+impl Replacements {
     /// Goes on with replacements that were begun before the pool was opened, or that had to wait for a disk. Whether one was
     /// begun that can move something: it brings up to date whatever is here.
     pub(crate) async fn go_on_replacing(self: &Rc<Self>, pool: &Rc<OpenPool>) -> bool {
@@ -110,14 +88,15 @@ impl Engine {
     ) -> dolmen_api::Job {
         let subject = format!("{} by {}", old.name(), new.name());
         let start = Start { kind: &ReplaceJob, subject, aim: Aim::Disk(new.id()), again: None };
-        let (engine, owner) = (Rc::clone(self), Rc::clone(pool));
-        self.start_job(pool, start, move |course| async move {
-            course.bytes_max.set(owner.bytes_on(&old));
-            let result = engine.move_all(&owner, &old, &new, &course.progress).await;
-            engine.remember(&owner).await;
-            result
-        })
-        .await
+        let (service, owner) = (Rc::clone(self), Rc::clone(pool));
+        self.pool_jobs
+            .start_job(pool, start, move |course| async move {
+                course.bytes_max.set(owner.bytes_on(&old));
+                let result = service.move_all(&owner, &old, &new, &course.progress).await;
+                service.records.remember(&owner).await;
+                result
+            })
+            .await
     }
 
     async fn move_all(
@@ -151,12 +130,72 @@ impl Engine {
         if !moved.map_err(|error| fault::space(&error))? {
             return Ok(put_off(owner, old, new));
         }
-        match self.evict(owner, old, is_wanted).await? {
+        match self.devices.evict(owner, old, is_wanted).await? {
             Some(notes) => {
                 Ok(Outcome::Done(format!("{} has taken the place of {name}{notes}{excluded}", new.name())))
             }
             None => called_off(),
         }
+    }
+
+    /// Calls a replacement off: what was moved goes back, and the new disk leaves the pool.
+    pub(crate) async fn cancel_replace(
+        self: &Rc<Self>,
+        name: String,
+        what: String,
+        request: Simple,
+    ) -> Answer<Change> {
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
+        self.pool_jobs.check_job_room(&pool)?;
+        let disk = find_disk(&pool, &what)?;
+        let (old, new) = replacement_of(&pool, &disk)?;
+        if !old.is_present() {
+            return Err(only_on(&old, &new).on(what));
+        }
+        let back = pool.spaces.bytes_to_move(new.slot(), old.slot()).await;
+        let back = back.map_err(|error| fault::space(&error))?;
+        let room = pool.spaces.pool().free_space().room().into_iter().find(|room| room.slot == old.slot());
+        let free = room.map_or(Bytes::ZERO, |room| room.free);
+        if back > free {
+            let message = format!(
+                "{back} of what {} has would have to go back to {}, which has room for {free}; nothing was changed",
+                new.name(),
+                old.name()
+            );
+            return Err(ErrorBody::new(ErrorCode::NoSpace, message)
+                .on(what)
+                .hint("purge or trim something first, or let the replacement end"));
+        }
+        let before = pool.offers();
+        let mut after: Vec<_> = before.iter().filter(|offer| offer.slot != new.slot()).copied().collect();
+        after.extend(old.extent().map(|extent| {
+            let mut offer = offer_of(old.slot().0, &extent, old.member().fault_domain);
+            offer.free_units = (free.0 - back.0) / ALLOCATION_UNIT_BYTES;
+            offer
+        }));
+        let steps = vec![
+            format!("move back to {} what {} has", old.name(), new.name()),
+            format!("evict {} from the pool", new.name()),
+        ];
+        let undo = match new.is_present() {
+            true => Undo::By(format!("dolmen disk replace {name} {} {}", old.name(), new.name())),
+            false => Undo::ByNothing,
+        };
+        let figures = Figures { before: usual_room(&before), after: usual_room(&after), moved: back.0 };
+        let plan = figures.plan(undo, steps);
+        let subject = format!("the replacement of {} by {}", old.name(), new.name());
+        if request.dry_run {
+            return Ok(planned(plan, format!("{subject} would be called off")));
+        }
+        let _coming = pool.job_slot.announce();
+        pool.spaces.call_off(&old, &new).await.map_err(|error| fault::space(&error))?;
+        // The job of the replacement ends before this one begins.
+        let why = format!("{} is not replaced by {} any more", old.name(), new.name());
+        self.jobs.stop(pool.id(), &ReplaceJob, Aim::Disk(new.id()), &why);
+        let mut change = made(plan, format!("{subject} is called off"));
+        change.job = Some(self.start_replacing(&pool, new, old).await);
+        Ok(change)
     }
 }
 
@@ -184,4 +223,39 @@ fn put_off(owner: &OpenPool, old: &Disk, new: &Disk) -> Outcome {
          with `dolmen disk forget --accept-data-loss`, and it goes on by itself"
     );
     Outcome::Put { off, waits_for }
+}
+
+/// The replacement that a disk is part of: as the one that leaves, else as the one that comes.
+fn replacement_of(pool: &OpenPool, disk: &Disk) -> Answer<(Rc<Disk>, Rc<Disk>)> {
+    let begun = pool.spaces.pool().members().replacements();
+    let leaves = begun.iter().find(|(old, _)| old.id() == disk.id());
+    let comes: Vec<_> = begun.iter().filter(|(_, new)| new.id() == disk.id()).collect();
+    match (leaves, comes.as_slice()) {
+        (Some((old, new)), _) | (None, [(old, new)]) => Ok((Rc::clone(old), Rc::clone(new))),
+        (None, []) => {
+            let message = format!("{} is not being replaced; nothing was changed", disk.name());
+            Err(ErrorBody::new(ErrorCode::BadRequest, message)
+                .on(disk.name())
+                .hint("one that has ended is undone by another, which puts the old disk in the place of the new one"))
+        }
+        (None, several) => {
+            let names: Vec<String> = several.iter().map(|(old, _)| old.name()).collect();
+            let message =
+                format!("{} takes the place of {}; nothing was changed", disk.name(), names.join(" and of "));
+            Err(ErrorBody::new(ErrorCode::BadRequest, message).on(disk.name()).hint("name one of these"))
+        }
+    }
+}
+
+/// What goes back to an absent disk would go nowhere.
+fn only_on(old: &Disk, new: &Disk) -> ErrorBody {
+    let message = format!(
+        "{} is absent, and what {} has by now is the copy that would be lacking; nothing was changed",
+        old.name(),
+        new.name()
+    );
+    ErrorBody::new(ErrorCode::NoSuchDevice, message).hint(format!(
+        "take {} back in with `dolmen disk online` first, or let the replacement end",
+        old.name()
+    ))
 }

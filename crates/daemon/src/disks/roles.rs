@@ -9,27 +9,29 @@ use dolmen_pool::{Disk, Role};
 use dolmen_space::RemovalForecast;
 
 use crate::answer::Answer;
+use crate::disks::drain_job::DrainJob;
+use crate::disks::find::find_disk;
 use crate::disks::leaving::{
     check_that_it_fits, check_that_it_may_leave, offer_of_spare, role_in_words, steps_of_moving,
 };
-use crate::disks::removal::DrainJob;
-use crate::engine::{Engine, OpenPool};
+use crate::disks::removal::Drains;
 use crate::fault;
 use crate::jobs::Aim;
+use crate::open_pool::OpenPool;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::state::is_here;
 
-impl Engine {
+impl Drains {
     /// Sets what a disk is to the pool: one that takes rows, a spare, or one that stays empty.
     pub(crate) async fn set_disk_role(
-        self: Rc<Self>,
+        self: &Rc<Self>,
         name: String,
         what: String,
         request: SetDiskRole,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
-        let disk = Self::find_disk(&pool, &what)?;
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
+        let disk = find_disk(&pool, &what)?;
         let inner = pool.spaces.pool();
         inner.log().check_writable().map_err(|error| fault::pool(&error))?;
         let (before, after) = (inner.members().role_of(&disk), role_of(request.role));
@@ -52,7 +54,7 @@ impl Engine {
         let undo = Undo::By(command_for(&name, &disk, before));
         let mut steps = Vec::new();
         if forecast.rows > 0 {
-            self.check_job_room(&pool)?;
+            self.pool_jobs.check_job_room(&pool)?;
             steps.push(steps_of_moving(&pool, &disk, &forecast));
         }
         steps.push(format!(

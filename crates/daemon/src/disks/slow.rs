@@ -6,27 +6,25 @@
 use dolmen_block_io::Instant;
 use dolmen_pool::{Ailment, Disk};
 
-use crate::engine::OpenPool;
+use crate::open_pool::OpenPool;
 use crate::state::Slow;
 
-impl OpenPool {
-    /// Looks how fast disks are, and has those that are slow or failing asked, and given new slabs, only where nobody else is.
-    pub(crate) fn tend_slow_disks(&self, now: Instant) {
-        let disks = self.spaces.pool().disks();
-        self.latencies.look(&disks, now);
-        for disk in &disks {
-            let slow = self.latencies.slow(disk.id()).map(|_| Ailment::Slow);
-            let failing = self.is_failing(disk).then_some(Ailment::Failing);
-            disk.set_ailment(failing.or(slow));
-        }
-    }
+/// How well a disk is that is here, from 0 to 100 (docs/design/0021).
+pub(crate) fn score_of(pool: &OpenPool, disk: &Disk) -> u8 {
+    let slow = pool.latencies.slow(disk.id()).map_or(0, Slow::times);
+    let stated = score(pool.smarts.unseen_defects(disk.id()), 0, pool.smarts.is_failing(disk.id()));
+    // Each takes from the same hundred.
+    score(pool.errors_of(disk), slow, pool.backing_state_of(disk).is_some()).saturating_sub(100 - stated)
+}
 
-    /// How well a disk is that is here, from 0 to 100 (docs/design/0021).
-    pub(crate) fn score(&self, disk: &Disk) -> u8 {
-        let slow = self.latencies.slow(disk.id()).map_or(0, Slow::times);
-        let stated = score(self.smarts.unseen_defects(disk.id()), 0, self.smarts.is_failing(disk.id()));
-        // Each takes from the same hundred.
-        score(self.errors_of(disk), slow, self.backing_state_of(disk).is_some()).saturating_sub(100 - stated)
+/// Looks how fast disks are, and has those that are slow or failing asked, and given new slabs, only where nobody else is.
+pub(crate) fn tend_slow_disks(pool: &OpenPool, now: Instant) {
+    let disks = pool.spaces.pool().disks();
+    pool.latencies.look(&disks, now);
+    for disk in &disks {
+        let slow = pool.latencies.slow(disk.id()).map(|_| Ailment::Slow);
+        let failing = pool.is_failing(disk).then_some(Ailment::Failing);
+        disk.set_ailment(failing.or(slow));
     }
 }
 

@@ -17,16 +17,18 @@ use std::time::Duration;
 use std::{io, thread};
 
 use dolmen_api::{Finding, FindingCode, Health, Object, Smart};
-use dolmen_block_io::{Clock, sleep};
+use dolmen_block_io::{Clock, Instant, sleep};
 use dolmen_pool::Disk;
 use dolmen_units::DiskId;
 
 use crate::advice::Advice;
+use crate::disks::empty_job::outlook_of_failing;
 use crate::disks::smart_parse::{ANSWER_BYTES_MAX, parse};
-use crate::engine::{Engine, OpenPool};
 use crate::finding::found;
 use crate::io_worker::IoWorker;
 use crate::jobs::JobView;
+use crate::open_pool::OpenPool;
+use crate::open_pools::OpenPools;
 use crate::state::{Defects, NAMED_LIMIT, SmartState};
 
 /// How often it is looked whether a disk is to be asked.
@@ -38,80 +40,78 @@ const USUAL_PLACES: [&str; 2] = ["/usr/sbin/smartctl", "/sbin/smartctl"];
 /// Devices that lie on others, or on nothing, and have nothing to say.
 const WITHOUT_SMART: [&str; 8] = ["loop", "dm-", "md", "zram", "ram", "nbd", "ublkb", "rbd"];
 
-impl OpenPool {
-    /// Disks that are here and say that they fail, or have lost more places than anybody has acknowledged.
-    pub(crate) fn smart_findings(&self) -> Vec<Finding> {
-        let name = self.name();
-        let finding = |disk: &Rc<Disk>| {
-            if !disk.is_present() {
-                return None;
-            }
-            let (object, smart) = (Object::disk(name.as_str(), disk.slot().0), self.smarts.of(disk.id()));
-            if self.smarts.is_failing(disk.id()) {
-                let text = match &smart {
-                    Some(smart) => {
-                        format!("{} says that it is about to fail: {}", self.called(disk), in_words(smart))
-                    }
-                    None => format!("{} has said that it is about to fail", self.called(disk)),
-                };
-                return Some(found(FindingCode::DiskFailing, Health::Warning, object, text));
-            }
-            let smart = smart?;
-            let amount = self.smarts.unseen_defects(disk.id());
-            let text =
-                format!("{} says that places on it have gone bad: {}", self.called(disk), in_words(&smart));
-            (amount > 0).then_some(Finding {
-                code: FindingCode::DiskDefects,
-                health: Health::Warning,
-                object,
-                text,
-                amount,
-            })
-        };
-        self.spaces.pool().disks().iter().filter_map(finding).collect()
-    }
-
-    /// Disks with defects that nobody has acknowledged.
-    pub(crate) fn unseen_defects(&self) -> Vec<Defects> {
-        let disks = self.spaces.pool().disks().into_iter().filter(|disk| disk.is_present());
-        let of = |disk: Rc<Disk>| {
-            let (unseen, all) = (self.smarts.unseen_defects(disk.id()), self.smarts.defects(disk.id()));
-            Defects { disk, unseen, all }
-        };
-        disks.map(of).filter(|defects| defects.unseen > 0).collect()
-    }
-
-    /// Ends the warning about them until there are more.
-    pub(crate) fn acknowledge_defects(&self, seen: &[Defects]) {
-        for defects in seen {
-            self.smarts.acknowledge(defects.disk.id(), defects.all);
+/// Disks that are here and say that they fail, or have lost more places than anybody has acknowledged.
+pub(crate) fn smart_findings(pool: &OpenPool) -> Vec<Finding> {
+    let name = pool.name();
+    let finding = |disk: &Rc<Disk>| {
+        if !disk.is_present() {
+            return None;
         }
-    }
-
-    /// What to do about it.
-    pub(crate) fn smart_advice(&self, jobs: &[JobView]) -> Vec<Advice> {
-        let name = self.name();
-        let disks = self.spaces.pool().disks();
-        let advice = |finding: Finding| {
-            let disk = disks.iter().find(|disk| disk.slot().0.to_string() == finding.object.name)?;
-            let slot = disk.slot().0;
-            let text = if finding.code == FindingCode::DiskFailing {
-                let outlook = self.outlook_of_failing(disk, jobs).map(|text| format!("{text}; "));
-                format!(
-                    "{}replace {} soon: `dolmen disk replace {name} {slot} NEW`, or `dolmen pool remove {name} {slot}`",
-                    outlook.unwrap_or_default(),
-                    self.called(disk)
-                )
-            } else {
-                format!(
-                    "`dolmen scrub {name}` to see whether all is sound; replace {} if there are more of them; `dolmen pool \
-                     acknowledge {name}` ends this warning until then",
-                    self.called(disk)
-                )
+        let (object, smart) = (Object::disk(name.as_str(), disk.slot().0), pool.smarts.of(disk.id()));
+        if pool.smarts.is_failing(disk.id()) {
+            let text = match &smart {
+                Some(smart) => {
+                    format!("{} says that it is about to fail: {}", pool.called(disk), in_words(smart))
+                }
+                None => format!("{} has said that it is about to fail", pool.called(disk)),
             };
-            Some(Advice::new(finding.code, finding.object, text))
+            return Some(found(FindingCode::DiskFailing, Health::Warning, object, text));
+        }
+        let smart = smart?;
+        let amount = pool.smarts.unseen_defects(disk.id());
+        let text =
+            format!("{} says that places on it have gone bad: {}", pool.called(disk), in_words(&smart));
+        (amount > 0).then_some(Finding {
+            code: FindingCode::DiskDefects,
+            health: Health::Warning,
+            object,
+            text,
+            amount,
+        })
+    };
+    pool.spaces.pool().disks().iter().filter_map(finding).collect()
+}
+
+/// What to do about it.
+pub(crate) fn smart_advice(pool: &OpenPool, jobs: &[JobView]) -> Vec<Advice> {
+    let name = pool.name();
+    let disks = pool.spaces.pool().disks();
+    let advice = |finding: Finding| {
+        let disk = disks.iter().find(|disk| disk.slot().0.to_string() == finding.object.name)?;
+        let slot = disk.slot().0;
+        let text = if finding.code == FindingCode::DiskFailing {
+            let outlook = outlook_of_failing(pool, disk, jobs).map(|text| format!("{text}; "));
+            format!(
+                "{}replace {} soon: `dolmen disk replace {name} {slot} NEW`, or `dolmen pool remove {name} {slot}`",
+                outlook.unwrap_or_default(),
+                pool.called(disk)
+            )
+        } else {
+            format!(
+                "`dolmen scrub {name}` to see whether all is sound; replace {} if there are more of them; `dolmen pool \
+                 acknowledge {name}` ends this warning until then",
+                pool.called(disk)
+            )
         };
-        self.smart_findings().into_iter().filter_map(advice).collect()
+        Some(Advice::new(finding.code, finding.object, text))
+    };
+    smart_findings(pool).into_iter().filter_map(advice).collect()
+}
+
+/// Disks with defects that nobody has acknowledged.
+pub(crate) fn unseen_defects_of(pool: &OpenPool) -> Vec<Defects> {
+    let disks = pool.spaces.pool().disks().into_iter().filter(|disk| disk.is_present());
+    let of = |disk: Rc<Disk>| {
+        let (unseen, all) = (pool.smarts.unseen_defects(disk.id()), pool.smarts.defects(disk.id()));
+        Defects { disk, unseen, all }
+    };
+    disks.map(of).filter(|defects| defects.unseen > 0).collect()
+}
+
+/// Ends the warning about them until there are more.
+pub(crate) fn acknowledge_defects(pool: &OpenPool, seen: &[Defects]) {
+    for defects in seen {
+        pool.smarts.acknowledge(defects.disk.id(), defects.all);
     }
 }
 
@@ -160,18 +160,22 @@ impl Hanging {
 }
 
 /// Asks disks for as long as the engine lives.
-pub(crate) async fn follow_smart(engine: Weak<Engine>, smart_worker: IoWorker, clock: Rc<dyn Clock>) {
+pub(crate) async fn follow_smart(
+    pools: Weak<OpenPools>,
+    smartctl: Option<PathBuf>,
+    smart_worker: IoWorker,
+    clock: Rc<dyn Clock>,
+) {
     let hanging = Hanging::default();
     loop {
-        let due = engine.upgrade().map(|engine| (engine.disk_to_ask(), engine.config.smartctl.clone()));
-        let Some((due, named)) = due else { return };
+        let Some(due) = pools.upgrade().map(|pools| disk_to_ask(&pools, clock.now())) else { return };
         // Nobody waits for this with a pool, or a disk of it, in hand.
         let Some((pool, disk, name)) = due else {
             sleep(clock.as_ref(), LOOK_EVERY).await;
             continue;
         };
         let path = PathBuf::from(&name);
-        let hanging = hanging.clone();
+        let (hanging, named) = (hanging.clone(), smartctl.clone());
         let stated = smart_worker.run(move || Ok(ask_about(&path, named.as_deref(), &hanging))).await;
         let stated = stated
             .unwrap_or_else(|error| SmartState::Nothing(format!("smartctl could not be asked: {error}")));
@@ -181,15 +185,13 @@ pub(crate) async fn follow_smart(engine: Weak<Engine>, smart_worker: IoWorker, c
     }
 }
 
-impl Engine {
-    fn disk_to_ask(&self) -> Option<(Weak<OpenPool>, DiskId, String)> {
-        let now = self.seams.clock.now();
-        self.open_pools().into_iter().filter(|pool| !pool.is_closing.get()).find_map(|pool| {
-            let disks = pool.spaces.pool().disks();
-            let due = disks.into_iter().find(|disk| disk.is_present() && pool.smarts.is_due(disk, now))?;
-            Some((Rc::downgrade(&pool), due.id(), due.name()))
-        })
-    }
+/// Returns the disk that is to be asked next, with its name.
+fn disk_to_ask(pools: &OpenPools, now: Instant) -> Option<(Weak<OpenPool>, DiskId, String)> {
+    pools.open_pools().into_iter().filter(|pool| !pool.is_closing.get()).find_map(|pool| {
+        let disks = pool.spaces.pool().disks();
+        let due = disks.into_iter().find(|disk| disk.is_present() && pool.smarts.is_due(disk, now))?;
+        Some((Rc::downgrade(&pool), due.id(), due.name()))
+    })
 }
 
 /// Asks about a disk. A program that somebody named is asked about all of them.

@@ -9,11 +9,12 @@ use dolmen_pool::{Disk, DiskCounters, PoolState};
 use dolmen_space::{DataLossKind, Space};
 use dolmen_units::{Bytes, SpaceId};
 
-use crate::engine::OpenPool;
+use crate::disks::smart_findings;
 use crate::finding::found;
+use crate::open_pool::OpenPool;
 use crate::plan::{Offered, room_for};
 use crate::rooms::yield_now;
-use crate::settings::{lacks_reserve, room_used, rows_share};
+use crate::settings::{filling_findings, lacks_reserve, look_at_filling, room_used, rows_share};
 use crate::state::{Backing, FAILING_ERRORS, Slow, is_here};
 use crate::words::counted;
 
@@ -245,7 +246,7 @@ pub(crate) async fn short_of_room(open: &OpenPool, space: &Space, offered: &Offe
 /// Disks that are here with errors that nobody has acknowledged, and those errors.
 pub(crate) fn unseen_errors(open: &OpenPool) -> Vec<(Rc<Disk>, DiskCounters)> {
     let unseen = |disk: Rc<Disk>| {
-        let errors = open.unseen_errors_of(&disk);
+        let errors = unseen_errors_of(open, &disk);
         (errors != DiskCounters::default()).then_some((disk, errors))
     };
     let disks = open.spaces.pool().disks();
@@ -255,28 +256,28 @@ pub(crate) fn unseen_errors(open: &OpenPool) -> Vec<(Rc<Disk>, DiskCounters)> {
 impl OpenPool {
     /// Whether a disk says that it fails, or had so many errors that nobody has acknowledged: others are asked in its place.
     pub(crate) fn is_failing(&self, disk: &Disk) -> bool {
-        let errors = self.unseen_errors_of(disk);
+        let errors = unseen_errors_of(self, disk);
         errors.read_errors.saturating_add(errors.checksum_errors) >= FAILING_ERRORS
             || self.smarts.is_failing(disk.id())
     }
 
     /// How many errors a disk had that nobody has acknowledged. That there is no room below is none of its own.
     pub(crate) fn errors_of(&self, disk: &Disk) -> u64 {
-        let errors = self.unseen_errors_of(disk);
+        let errors = unseen_errors_of(self, disk);
         let of_writes = errors.write_errors.saturating_sub(errors.backing_full_writes);
         errors.read_errors.saturating_add(errors.checksum_errors).saturating_add(of_writes)
     }
+}
 
-    fn unseen_errors_of(&self, disk: &Disk) -> DiskCounters {
-        let acknowledged = self.history.acknowledged.borrow();
-        let (all, seen) = (disk.counters(), acknowledged.get(&disk.id()).copied().unwrap_or_default());
-        DiskCounters {
-            read_errors: all.read_errors.saturating_sub(seen.read_errors),
-            write_errors: all.write_errors.saturating_sub(seen.write_errors),
-            backing_full_writes: all.backing_full_writes.saturating_sub(seen.backing_full_writes),
-            checksum_errors: all.checksum_errors.saturating_sub(seen.checksum_errors),
-            ..DiskCounters::default()
-        }
+fn unseen_errors_of(pool: &OpenPool, disk: &Disk) -> DiskCounters {
+    let acknowledged = pool.history.acknowledged.borrow();
+    let (all, seen) = (disk.counters(), acknowledged.get(&disk.id()).copied().unwrap_or_default());
+    DiskCounters {
+        read_errors: all.read_errors.saturating_sub(seen.read_errors),
+        write_errors: all.write_errors.saturating_sub(seen.write_errors),
+        backing_full_writes: all.backing_full_writes.saturating_sub(seen.backing_full_writes),
+        checksum_errors: all.checksum_errors.saturating_sub(seen.checksum_errors),
+        ..DiskCounters::default()
     }
 }
 
@@ -367,7 +368,7 @@ async fn all_short_of_room(open: &OpenPool) -> BTreeMap<SpaceId, Finding> {
 
 /// What is the matter with a pool, for those who look each second.
 pub(crate) async fn findings_at_a_glance(open: &OpenPool) -> Vec<Finding> {
-    open.look_at_filling().await;
+    look_at_filling(open).await;
     pool_findings(open).await
 }
 
@@ -379,7 +380,7 @@ async fn findings_with(open: &OpenPool, short: &BTreeMap<SpaceId, Finding>) -> V
     findings.extend(few_voters(open));
     findings.extend(room_used(open));
     findings.extend(rows_share(open));
-    findings.extend(open.filling_findings());
+    findings.extend(filling_findings(open));
     findings.extend(waiting(open));
     // What is worst comes first: a screen has room for a few lines.
     let mut worst = Vec::new();
@@ -427,7 +428,7 @@ fn of_disks(open: &OpenPool) -> Vec<Finding> {
         findings.push(found(FindingCode::DiskUnfit, Health::Warning, object(disk), text));
     }
     findings.extend(open.backing_state_findings());
-    findings.extend(open.smart_findings());
+    findings.extend(smart_findings(open));
     for (disk, errors) in unseen_errors(open) {
         let code = if is_only_backing_full(&errors) {
             FindingCode::DiskBackingFull

@@ -3,16 +3,14 @@
 use std::rc::Rc;
 
 use dolmen_api::{
-    API_VERSION, ErrorBody, ErrorCode, Finding, FindingCode, Health, JobState, Object, SCHEMA, Status,
-    Version,
+    API_VERSION, ErrorBody, ErrorCode, Finding, FindingCode, Health, JobState, Object, SCHEMA, Version,
 };
 use dolmen_block_io::Instant;
 use dolmen_pool::{Disk, PoolState};
 use dolmen_space::{DataLossKind, Space};
 
 use crate::advice::Advice;
-use crate::answer::Answer;
-use crate::engine::{ClosedPool, Engine, OpenPool};
+use crate::disks::{outlook_of_failing, smart_advice};
 use crate::fault;
 use crate::finding::found;
 use crate::health::findings::{
@@ -20,10 +18,10 @@ use crate::health::findings::{
     waiting_replacements, without_labels,
 };
 use crate::jobs::{Entry, JobView};
+use crate::open_pool::{ClosedPool, OpenPool};
 use crate::rooms::yield_now;
 use crate::settings::{apart_advice, reserve_advice, room_advice};
 use crate::state::Slow;
-use crate::words::counted;
 
 pub(crate) fn doing(job: &JobView) -> String {
     let percent = job.done_percent().unwrap_or_default();
@@ -73,7 +71,7 @@ fn for_disks_with_errors(open: &OpenPool, jobs: &[JobView]) -> Vec<Advice> {
 /// What to do about a disk that is failing, and what is being done.
 fn for_failing(open: &OpenPool, disk: &Disk, jobs: &[JobView]) -> String {
     let (name, slot) = (open.name(), disk.slot().0);
-    let outlook = open.outlook_of_failing(disk, jobs).map(|text| format!("{text}; ")).unwrap_or_default();
+    let outlook = outlook_of_failing(open, disk, jobs).map(|text| format!("{text}; ")).unwrap_or_default();
     format!(
         "{outlook}`dolmen disk replace {name} {slot} NEW` puts another in the place of {}, and `dolmen pool remove {name} {slot}` does \
          without it; `dolmen pool acknowledge {name}` ends this warning and has it used as before, until there are more errors",
@@ -237,7 +235,7 @@ pub(crate) async fn advice(open: &OpenPool, jobs: &[JobView], now: Instant) -> V
         todo.push(Advice::for_disk(open, FindingCode::RemovalWaits, &disk, text));
     }
     todo.extend(open.backing_state_advice());
-    todo.extend(open.smart_advice(jobs));
+    todo.extend(smart_advice(open, jobs));
     todo.extend(for_disks_with_errors(open, jobs));
     todo.extend(for_slow_disks(open));
     todo.extend(for_disks_without_labels(open, jobs));
@@ -294,123 +292,6 @@ pub(crate) fn to_open(pool: &str, cause: &ErrorBody) -> String {
             "attach the disks of pool {pool}, then {import}; or, if it is gone for good, `dolmen pool export {pool}` has it forgotten"
         ),
     }
-}
-
-impl Engine {
-    pub(crate) async fn status(self: Rc<Self>) -> Answer<Status> {
-        let now = self.seams.clock.now();
-        let (mut pools, mut spaces) = (Vec::new(), Vec::new());
-        let mut going_on: Vec<String> = self.doing.borrow().clone();
-        let mut to_do = Vec::new();
-        for open in self.open_pools() {
-            let jobs = self.jobs.of_pool(open.id(), now);
-            going_on.extend(jobs.iter().map(doing));
-            to_do.extend(advice(&open, &jobs, now).await.into_iter().map(|one| one.text));
-            to_do.extend(self.jobs.unfinished_of(open.id()).iter().filter_map(|job| to_resume(job)));
-            pools.push(self.view_pool(&open).await?);
-            spaces.extend(self.view_spaces(&open).await?);
-        }
-        to_do.extend(
-            self.closed.borrow().values().map(|closed| to_open(&closed.remembered.name, &closed.cause)),
-        );
-        pools.extend(self.view_closed());
-        pools.sort_by(|a, b| a.name.cmp(&b.name));
-        let besides = self.findings_besides();
-        let of_these = besides.iter().map(|one| one.health).max().unwrap_or(Health::Healthy);
-        let health = pools.iter().map(|pool| pool.health).max().unwrap_or(Health::Healthy).max(of_these);
-        let mut why: Vec<String> = pools.iter().flat_map(|pool| pool.why.clone()).collect();
-        to_do.extend(self.advice_besides(&besides));
-        why.extend(besides.into_iter().map(|one| one.text));
-        Ok(Status {
-            schema: SCHEMA,
-            health,
-            summary: summary(health, pools.len(), spaces.len(), why.len()),
-            why,
-            doing: going_on,
-            todo: to_do,
-            version: version(),
-            uptime_s: now.since(self.began).as_secs(),
-            pid: std::process::id(),
-            pools,
-            spaces,
-        })
-    }
-}
-
-impl Engine {
-    /// What is the matter with anything but pools that are open.
-    pub(crate) fn findings_besides(&self) -> Vec<Finding> {
-        let warn = |code, name: String, text| found(code, Health::Warning, Object::daemon(name), text);
-        let is_open = |pool| self.pools.borrow().contains_key(&pool);
-        let shown = self.transports.all();
-        let waiting = shown.iter().filter(|one| !is_open(one.space().pool));
-        let mut findings: Vec<Finding> =
-            waiting.map(|one| warn(FindingCode::AttachedWaits, one.name(), one.waits_text())).collect();
-        for name in self.ended_with_daemon() {
-            let text = format!(
-                "space {name} was attached by io_uring (loop-uring), which ended with the daemon before: it is not attached any more"
-            );
-            findings.push(warn(FindingCode::AttachmentEnded, name, text));
-        }
-        let listeners = self.listener_problems().into_iter();
-        findings.extend(listeners.map(|(at, text)| warn(FindingCode::ListenerClosed, at, text)));
-        let certificates = self.certificate_warnings().into_iter();
-        findings.extend(certificates.map(|(at, text)| warn(FindingCode::CertificateTrouble, at, text)));
-        findings
-    }
-
-    /// What to do about it.
-    pub(crate) fn advice_besides(&self, findings: &[Finding]) -> Vec<String> {
-        let has = |code| findings.iter().any(|one| one.code == code);
-        let is_open = |pool| self.pools.borrow().contains_key(&pool);
-        let shown = self.transports.all();
-        let waiting = shown.iter().filter(|one| !is_open(one.space().pool));
-        let mut advice: Vec<String> = waiting.map(|one| one.to_go_on()).collect();
-        let ended = findings.iter().filter(|one| one.code == FindingCode::AttachmentEnded);
-        advice.extend(ended.map(|one| {
-            format!(
-                "attach it again: `dolmen space attach {0}`; `dolmen space detach {0}` says that it is not to be",
-                one.object
-            )
-        }));
-        if has(FindingCode::ListenerClosed) {
-            advice.push(
-                "mend what is said of the address or its files; it is tried again every few seconds"
-                    .to_owned(),
-            );
-        }
-        if has(FindingCode::CertificateTrouble) {
-            let text =
-                "put new files in the place of those that are named; they are read again by themselves";
-            advice.push(text.to_owned());
-        }
-        advice
-    }
-
-    /// Spaces that were attached in the way that ends with the daemon, and did.
-    fn ended_with_daemon(&self) -> Vec<String> {
-        let pools = self.pools.borrow();
-        let mut ended = self.transports.ended();
-        // One that was deleted is nobody's concern; of a pool that is not open nobody knows.
-        ended.retain(|(key, _)| pools.get(&key.pool).is_none_or(|pool| pool.spaces.get(key.space).is_some()));
-        ended.into_iter().map(|(_, name)| name).collect()
-    }
-}
-
-fn summary(health: Health, pools: usize, spaces: usize, reasons: usize) -> String {
-    let all = format!("{} with {}", counted(pools, "pool", "pools"), counted(spaces, "space", "spaces"));
-    match health {
-        Health::Healthy if pools == 0 => "healthy: no pool is open here".to_owned(),
-        Health::Healthy => format!("healthy: {all}, everything is as it should be"),
-        Health::Warning => {
-            format!("warning: {all}; nothing is lost, but there {} to look at", plural(reasons))
-        }
-        Health::Unhealthy => format!("unhealthy: {all}; data or a whole pool is out of reach or lost"),
-    }
-}
-
-fn plural(reasons: usize) -> String {
-    if reasons == 1 { "is 1 thing".to_owned() } else { format!("are {reasons} things") }
 }
 
 /// Who answers.

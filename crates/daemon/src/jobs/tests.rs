@@ -16,7 +16,6 @@ use dolmen_units::{Bytes, HostId, PoolId};
 
 use crate::answer::Answer;
 use crate::disks::{DrainJob, EmptyJob};
-use crate::engine::OpenPool;
 use crate::health::doing;
 use crate::io_worker::IoWorker;
 use crate::job::Standing;
@@ -28,6 +27,7 @@ use crate::jobs::kind::Kind;
 use crate::jobs::limits::ENDED_MAX;
 use crate::jobs::record::{JobFiles, Recorded, RecordedJob};
 use crate::jobs::registry::Jobs;
+use crate::open_pool::OpenPool;
 use crate::pools::{RebalanceJob, ResyncJob, even_out};
 use crate::spaces::{ConvertJob, ScrubJob, WriteCacheJob};
 use crate::test_job::{Count, TestJob};

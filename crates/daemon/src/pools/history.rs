@@ -14,7 +14,9 @@ use std::rc::Rc;
 use dolmen_space::{DataLossEvent, DataLossKind, Space};
 use dolmen_units::{BLOCK_BYTES, Bytes};
 
-use crate::engine::{Engine, OpenPool};
+use crate::disks::tend_slow_disks;
+use crate::open_pool::OpenPool;
+use crate::records::Records;
 use crate::state::{
     LABELS, LOOK_BYTES, PATH_BYTES_MAX, Recorded, RecordedDisk, RecordedRange, Slow, VERSION, add,
     is_unreadable,
@@ -47,7 +49,7 @@ impl OpenPool {
             let mut at = one.at;
             while at < end && !self.is_closing.get() {
                 let length = LOOK_BYTES.min(end - at);
-                readable += self.look_at_piece(&space, at, length).await;
+                readable += look_at_piece(self, &space, at, length).await;
                 at += length;
             }
             // Behind the end of a space there is nothing to be lost.
@@ -55,101 +57,101 @@ impl OpenPool {
         }
         Bytes(readable)
     }
+}
 
-    /// A piece at once, and where that fails, block by block.
-    async fn look_at_piece(&self, space: &Space, at: u64, length: u64) -> u64 {
-        if self.look_at_range(space, at, length).await {
-            return length;
-        }
-        let mut readable = 0;
-        let (mut block, end) = (at, at + length);
-        while block < end {
-            let length = BLOCK_BYTES.min(end - block);
-            readable += if self.look_at_range(space, block, length).await { length } else { 0 };
-            block += length;
-        }
-        readable
+/// A piece at once, and where that fails, block by block.
+async fn look_at_piece(pool: &OpenPool, space: &Space, at: u64, length: u64) -> u64 {
+    if look_at_range(pool, space, at, length).await {
+        return length;
     }
-
-    async fn look_at_range(&self, space: &Space, at: u64, length: u64) -> bool {
-        let Ok(bytes) = usize::try_from(length) else { return false };
-        let is_readable = space.read(at, bytes).await.is_ok();
-        if is_readable {
-            self.history.take_off(space.id(), (at, at + length), is_unreadable);
-        }
-        is_readable
+    let mut readable = 0;
+    let (mut block, end) = (at, at + length);
+    while block < end {
+        let length = BLOCK_BYTES.min(end - block);
+        readable += if look_at_range(pool, space, block, length).await { length } else { 0 };
+        block += length;
     }
+    readable
+}
 
-    fn recorded(&self) -> Recorded {
-        let acknowledged = self.history.acknowledged.borrow();
-        let disk = |disk: &Rc<dolmen_pool::Disk>| RecordedDisk {
-            id: disk.id().to_string(),
-            path: Some(disk.name()).filter(|path| path.starts_with('/') && path.len() <= PATH_BYTES_MAX),
-            counted: disk.counters().into(),
-            acknowledged: acknowledged.get(&disk.id()).copied().unwrap_or_default().into(),
-            excluded: self.absences.is_excluded(disk.id()),
-            lost_labels: disk.labels().lost(),
-            slow: self.latencies.slow(disk.id()),
-            emptying_held_off: self.emptyings.held_off(disk.id()),
-            rebuilding_stopped: self.absences.is_stopped(disk.id()),
-            is_failing: self.smarts.is_failing(disk.id()),
-            acknowledged_defects: self.smarts.acknowledged(disk.id()),
-        };
-        let disks = self.spaces.pool().disks().iter().map(disk).collect();
-        Recorded {
-            version: VERSION,
-            disks,
-            ranges: self.data_loss_events().iter().map(RecordedRange::from).collect(),
-            filled: self.filling.looks(),
-        }
+async fn look_at_range(pool: &OpenPool, space: &Space, at: u64, length: u64) -> bool {
+    let Ok(bytes) = usize::try_from(length) else { return false };
+    let is_readable = space.read(at, bytes).await.is_ok();
+    if is_readable {
+        pool.history.take_off(space.id(), (at, at + length), is_unreadable);
     }
+    is_readable
+}
 
-    /// Takes over what was on record. What has been counted since the pool was opened is added to it.
-    fn take_history(&self, recorded: &Recorded) {
-        for disk in self.spaces.pool().disks() {
-            let id = disk.id().to_string();
-            let Some(known) = recorded.disks.iter().find(|known| known.id == id) else { continue };
-            if known.excluded {
-                self.absences.abandon(disk.id());
-            }
-            let earlier = known.counted.counters();
-            disk.note(|counters| {
-                counters.read_errors = counters.read_errors.saturating_add(earlier.read_errors);
-                counters.write_errors = counters.write_errors.saturating_add(earlier.write_errors);
-                counters.backing_full_writes =
-                    counters.backing_full_writes.saturating_add(earlier.backing_full_writes);
-                counters.timed_out_reads = counters.timed_out_reads.saturating_add(earlier.timed_out_reads);
-                counters.checksum_errors = counters.checksum_errors.saturating_add(earlier.checksum_errors);
-                counters.healed_blocks = counters.healed_blocks.saturating_add(earlier.healed_blocks);
-            });
-            disk.labels().note_lost(known.lost_labels.get(..LABELS).unwrap_or(&known.lost_labels));
-            if let Some(slow) = known.slow {
-                self.latencies.note(disk.id(), Slow { others_us: slow.others_us.max(1), ..slow });
-            }
-            self.smarts.acknowledge(disk.id(), known.acknowledged_defects);
-            if known.is_failing {
-                self.smarts.recall_failing(disk.id());
-            }
-            if known.rebuilding_stopped && !disk.is_present() {
-                self.absences.note_stopped(disk.id());
-            }
-            known.emptying_held_off.iter().for_each(|errors| self.emptyings.hold_off(disk.id(), *errors));
-            known.path.iter().for_each(|path| disk.note_last_name(path.clone()));
-            self.history.acknowledged.borrow_mut().insert(disk.id(), known.acknowledged.counters());
-        }
-        self.filling.recall(&recorded.filled);
-        let mut ranges = self.history.ranges.borrow_mut();
-        recorded.ranges.iter().filter_map(RecordedRange::loss_of).for_each(|one| add(&mut ranges, one));
+fn record_of(pool: &OpenPool) -> Recorded {
+    let acknowledged = pool.history.acknowledged.borrow();
+    let disk = |disk: &Rc<dolmen_pool::Disk>| RecordedDisk {
+        id: disk.id().to_string(),
+        path: Some(disk.name()).filter(|path| path.starts_with('/') && path.len() <= PATH_BYTES_MAX),
+        counted: disk.counters().into(),
+        acknowledged: acknowledged.get(&disk.id()).copied().unwrap_or_default().into(),
+        excluded: pool.absences.is_excluded(disk.id()),
+        lost_labels: disk.labels().lost(),
+        slow: pool.latencies.slow(disk.id()),
+        emptying_held_off: pool.emptyings.held_off(disk.id()),
+        rebuilding_stopped: pool.absences.is_stopped(disk.id()),
+        is_failing: pool.smarts.is_failing(disk.id()),
+        acknowledged_defects: pool.smarts.acknowledged(disk.id()),
+    };
+    let disks = pool.spaces.pool().disks().iter().map(disk).collect();
+    Recorded {
+        version: VERSION,
+        disks,
+        ranges: pool.data_loss_events().iter().map(RecordedRange::from).collect(),
+        filled: pool.filling.looks(),
     }
 }
 
-impl Engine {
+/// Takes over what was on record. What has been counted since the pool was opened is added to it.
+fn take_history(pool: &OpenPool, recorded: &Recorded) {
+    for disk in pool.spaces.pool().disks() {
+        let id = disk.id().to_string();
+        let Some(known) = recorded.disks.iter().find(|known| known.id == id) else { continue };
+        if known.excluded {
+            pool.absences.abandon(disk.id());
+        }
+        let earlier = known.counted.counters();
+        disk.note(|counters| {
+            counters.read_errors = counters.read_errors.saturating_add(earlier.read_errors);
+            counters.write_errors = counters.write_errors.saturating_add(earlier.write_errors);
+            counters.backing_full_writes =
+                counters.backing_full_writes.saturating_add(earlier.backing_full_writes);
+            counters.timed_out_reads = counters.timed_out_reads.saturating_add(earlier.timed_out_reads);
+            counters.checksum_errors = counters.checksum_errors.saturating_add(earlier.checksum_errors);
+            counters.healed_blocks = counters.healed_blocks.saturating_add(earlier.healed_blocks);
+        });
+        disk.labels().note_lost(known.lost_labels.get(..LABELS).unwrap_or(&known.lost_labels));
+        if let Some(slow) = known.slow {
+            pool.latencies.note(disk.id(), Slow { others_us: slow.others_us.max(1), ..slow });
+        }
+        pool.smarts.acknowledge(disk.id(), known.acknowledged_defects);
+        if known.is_failing {
+            pool.smarts.recall_failing(disk.id());
+        }
+        if known.rebuilding_stopped && !disk.is_present() {
+            pool.absences.note_stopped(disk.id());
+        }
+        known.emptying_held_off.iter().for_each(|errors| pool.emptyings.hold_off(disk.id(), *errors));
+        known.path.iter().for_each(|path| disk.note_last_name(path.clone()));
+        pool.history.acknowledged.borrow_mut().insert(disk.id(), known.acknowledged.counters());
+    }
+    pool.filling.recall(&recorded.filled);
+    let mut ranges = pool.history.ranges.borrow_mut();
+    recorded.ranges.iter().filter_map(RecordedRange::loss_of).for_each(|one| add(&mut ranges, one));
+}
+
+impl Records {
     /// Takes over what is known of a pool that was just opened, and looks again at what was lost.
     pub(crate) async fn recall(&self, pool: &Rc<OpenPool>) {
         if let Some(recorded) = self.histories.read(pool.id()).await {
-            pool.take_history(&recorded);
+            take_history(pool, &recorded);
             // What it writes first goes where it is to.
-            pool.tend_slow_disks(self.seams.clock.now());
+            tend_slow_disks(pool, self.seams.clock.now());
         }
         let again = Rc::clone(pool);
         let looking = async move {
@@ -163,7 +165,7 @@ impl Engine {
     /// # Errors
     /// What the file system says. It is tried again at the next change, or the next look.
     pub(crate) async fn record_history(&self, pool: &OpenPool) -> io::Result<()> {
-        let mut text = serde_json::to_vec(&pool.recorded()).map_err(io::Error::other)?;
+        let mut text = serde_json::to_vec(&record_of(pool)).map_err(io::Error::other)?;
         text.push(b'\n');
         if *pool.history.written.borrow() == text {
             return Ok(());

@@ -1,6 +1,7 @@
 //! Pools: made, opened, closed, watched, and evened out.
 
 mod changes;
+mod ends;
 mod history;
 mod opening;
 mod rebalance;
@@ -8,7 +9,12 @@ mod resync;
 mod watch;
 mod widening;
 
-pub(crate) use rebalance::RebalanceJob;
+pub(crate) use changes::PoolChanges;
+pub(crate) use ends::PoolEnds;
+pub(crate) use opening::Opening;
 #[cfg(test)]
 pub(crate) use rebalance::even_out;
-pub(crate) use resync::ResyncJob;
+pub(crate) use rebalance::{RebalanceJob, Rebalances};
+pub(crate) use resync::{ResyncJob, Resyncs};
+pub(crate) use watch::Tending;
+pub(crate) use widening::Widths;

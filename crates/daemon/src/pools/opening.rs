@@ -7,27 +7,36 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, EventCode, ImportMode, ImportPool};
-use dolmen_block_io::sleep;
-use dolmen_block_linux::Listener;
+use dolmen_block_io::{Seams, sleep};
+use dolmen_block_linux::{Handle, Listener};
 use dolmen_causes::in_one_line;
 use dolmen_nbd::Access;
 use dolmen_pool::{
-    Candidate, Found, OpenError, OpenMode, OpenOptions, Opened, PoolState, Purpose, foresee, name_of, open,
-    owner_of,
+    Arbiter, Candidate, Found, OpenError, OpenMode, OpenOptions, Opened, PoolState, Purpose, foresee,
+    name_of, open, owner_of,
 };
 use dolmen_space::{Clients, Spaces};
 use dolmen_units::{Name, PoolId};
 
+use crate::api::JobControl;
+use crate::attach::Transports;
+use crate::attaching::KernelTransports;
+use crate::base::Base;
 use crate::caller::Answer;
-use crate::disks::stopped;
-use crate::engine::{ClosedPool, Engine, OpenPool, parse_name};
+use crate::disks::{Devices, stopped};
 use crate::exports::NbdServer;
 use crate::fault;
 use crate::health::without_labels;
+use crate::jobs::Jobs;
+use crate::open_pool::{ClosedPool, OpenPool, parse_name};
+use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
-use crate::pools::changes::is_unmade;
-use crate::pools::watch::watch;
-use crate::state::{Remembered, ServedSpace};
+use crate::pools::ends::{PoolEnds, is_unmade};
+use crate::pools::watch::Tending;
+use crate::records::Records;
+use crate::spaces::NetworkListeners;
+use crate::state::{Events, Ledger, Members, Remembered, ServedSpace, TrashAges};
+use crate::views::Views;
 use crate::words::counted;
 
 /// How long a disk may be in the hands of another process while a daemon that starts opens its pools: one that is ending,
@@ -104,11 +113,68 @@ fn unusable_at(named: &[PathBuf], found: &Found) -> Vec<String> {
     damaged.map(|(name, error)| format!("{name} has labels of a pool, and is left out: {error}")).collect()
 }
 
-impl Engine {
+/// Pools opened at the start, and those that users import.
+pub(crate) struct Opening {
+    pools: Rc<OpenPools>,
+    records: Rc<Records>,
+    views: Rc<Views>,
+    devices: Rc<Devices>,
+    kernel: Rc<KernelTransports>,
+    network: Rc<NetworkListeners>,
+    job_control: Rc<JobControl>,
+    pool_ends: Rc<PoolEnds>,
+    tending: Rc<Tending>,
+    handle: Handle,
+    seams: Seams,
+    arbiter: Rc<dyn Arbiter>,
+    ledger: Rc<Ledger>,
+    jobs: Rc<Jobs>,
+    events: Rc<Events>,
+    trash_ages: Rc<TrashAges>,
+    members: Rc<Members>,
+    nbd: Rc<NbdServer>,
+    transports: Rc<Transports>,
+}
+
+impl Opening {
+    pub(crate) fn new(
+        base: &Base,
+        devices: &Rc<Devices>,
+        kernel: &Rc<KernelTransports>,
+        network: &Rc<NetworkListeners>,
+        job_control: &Rc<JobControl>,
+        pool_ends: &Rc<PoolEnds>,
+        tending: &Rc<Tending>,
+    ) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            records: Rc::clone(&base.records),
+            views: Rc::clone(&base.views),
+            devices: Rc::clone(devices),
+            kernel: Rc::clone(kernel),
+            network: Rc::clone(network),
+            job_control: Rc::clone(job_control),
+            pool_ends: Rc::clone(pool_ends),
+            tending: Rc::clone(tending),
+            handle: base.handle.clone(),
+            seams: base.seams.clone(),
+            arbiter: Rc::clone(&base.arbiter),
+            ledger: Rc::clone(&base.ledger),
+            jobs: Rc::clone(&base.jobs),
+            events: Rc::clone(&base.events),
+            trash_ages: Rc::clone(&base.trash_ages),
+            members: Rc::clone(&base.members),
+            nbd: Rc::clone(&base.nbd),
+            transports: Rc::clone(&base.transports),
+        }
+    }
+}
+
+impl Opening {
     /// Opens what was open when the daemon ended, and listens for clients.
     pub(crate) async fn start(self: &Rc<Self>) {
-        let _changes = self.changes.take().await;
-        self.recall_jobs().await;
+        let _changes = self.pools.changes.take().await;
+        self.job_control.recall_jobs().await;
         self.trash_ages.recall().await;
         self.events.recall(&self.jobs.on_record()).await;
         let remembered = match self.ledger.all().await {
@@ -119,16 +185,16 @@ impl Engine {
             }
         };
         for (id, remembered) in remembered {
-            let _note = self.note(format!("opening pool {}", remembered.name));
+            let _note = self.pools.note(format!("opening pool {}", remembered.name));
             if let Err(cause) = self.reopen(id, &remembered).await {
                 tracing::error!(pool = remembered.name, %cause, "the pool could not be opened");
-                self.closed.borrow_mut().insert(id, ClosedPool { remembered, cause });
+                self.pools.closed.borrow_mut().insert(id, ClosedPool { remembered, cause });
             }
         }
-        self.end_jobs_of_lost_pools().await;
-        self.take_up_attached().await;
-        self.keep_taking_up();
-        self.keep_putting_back();
+        self.job_control.end_jobs_of_lost_pools().await;
+        self.kernel.take_up_attached().await;
+        self.kernel.keep_taking_up();
+        self.kernel.keep_putting_back();
         // Clients that were cut off when the last daemon ended come back, and find everything as it was.
         self.listen();
     }
@@ -140,7 +206,7 @@ impl Engine {
         match Listener::bind_unix(&self.handle, &path) {
             Ok(listener) => {
                 let listening = NbdServer::listen(self.nbd.server(), listener, self.seams.clone());
-                self.keep_listeners_open();
+                self.network.keep_listeners_open();
                 self.seams.spawner.spawn("nbd listener", Box::pin(listening));
                 self.keep_socket(path);
             }
@@ -152,24 +218,24 @@ impl Engine {
 
     /// Makes the socket for NBD again where somebody removes it. The one before goes on with whoever has it.
     fn keep_socket(self: &Rc<Self>, path: PathBuf) {
-        let engine = Rc::downgrade(self);
+        let service = Rc::downgrade(self);
         let clock = Rc::clone(&self.seams.clock);
         let keeping = async move {
             let mut made_again = 0;
             while made_again < SOCKETS_MAX {
                 sleep(clock.as_ref(), LOOK_EVERY).await;
-                let Some(engine) = engine.upgrade() else { return };
+                let Some(service) = service.upgrade() else { return };
                 let is_gone = |error: std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
-                if engine.is_stopping.get() || !fs::symlink_metadata(&path).is_err_and(is_gone) {
+                if service.pools.is_stopping.get() || !fs::symlink_metadata(&path).is_err_and(is_gone) {
                     continue;
                 }
                 made_again += 1;
-                match Listener::bind_unix(&engine.handle, &path) {
+                match Listener::bind_unix(&service.handle, &path) {
                     Ok(listener) => {
                         tracing::warn!(path = %path.display(), "the socket had been removed, and is there again");
                         let listening =
-                            NbdServer::listen(engine.nbd.server(), listener, engine.seams.clone());
-                        engine.seams.spawner.spawn("nbd listener", Box::pin(listening));
+                            NbdServer::listen(service.nbd.server(), listener, service.seams.clone());
+                        service.seams.spawner.spawn("nbd listener", Box::pin(listening));
                     }
                     Err(error) => {
                         tracing::error!(path = %path.display(), %error, "the socket was removed, and cannot be made again");
@@ -180,11 +246,11 @@ impl Engine {
         self.seams.spawner.spawn("nbd socket", Box::pin(keeping));
     }
 
-    async fn reopen(self: &Rc<Self>, id: PoolId, remembered: &Remembered) -> Answer<()> {
+    async fn reopen(&self, id: PoolId, remembered: &Remembered) -> Answer<()> {
         if remembered.is_being_destroyed {
             return self.go_on_destroying(id, remembered).await;
         }
-        let found = self.look_at(&self.places(&remembered.paths)).await?;
+        let found = self.devices.look_at(&self.devices.places(&remembered.paths)).await?;
         let labels = found.pools.get(&id).map_or(&[][..], Vec::as_slice);
         if remembered.is_being_made && is_unmade(labels) {
             return self.abandon_creation(id, remembered, &paths_of(labels)).await;
@@ -199,11 +265,11 @@ impl Engine {
         if paths.is_empty() {
             let message = format!("none of the disks of pool {} is here", remembered.name);
             let mut error = ErrorBody::new(ErrorCode::NoSuchPool, message);
-            error.causes = self.on_spaces(remembered.paths.iter().map(PathBuf::as_path));
+            error.causes = self.devices.on_spaces(remembered.paths.iter().map(PathBuf::as_path));
             error.causes.extend(unusable(&found));
             return Err(error);
         }
-        for cause in self.on_spaces(remembered.paths.iter().map(PathBuf::as_path)) {
+        for cause in self.devices.on_spaces(remembered.paths.iter().map(PathBuf::as_path)) {
             tracing::warn!(pool = remembered.name, cause, "a disk of the pool is not opened");
         }
         check_not_released(labels, mode, &remembered.name)?;
@@ -220,17 +286,17 @@ impl Engine {
             )),
         })?;
         self.serve_again(&pool, &remembered.served);
-        self.remember(&pool).await;
+        self.records.remember(&pool).await;
         Ok(())
     }
 
     /// Wipes the labels that a daemon that ended while it made a pool has left: so nothing is in the way of making it.
     async fn abandon_creation(&self, id: PoolId, remembered: &Remembered, paths: &[PathBuf]) -> Answer<()> {
         let name = &remembered.name;
-        let (found, _) = self.take_members(id, name, paths, REOPEN_TIMEOUT).await?;
+        let (found, _) = self.devices.take_members(id, name, paths, REOPEN_TIMEOUT).await?;
         let labels = found.pools.get(&id).map_or(&[][..], Vec::as_slice);
         if is_unmade(labels) {
-            self.unmake(id, labels).await;
+            self.pool_ends.unmake(id, labels).await;
             tracing::warn!(pool = name, disks = ?paths, "the pool was being made when the last daemon ended, and is not: its labels are wiped; make it again");
         }
         Ok(())
@@ -238,15 +304,15 @@ impl Engine {
 
     /// Wipes what a daemon that ended in the middle of it has left of a pool's labels.
     async fn go_on_destroying(&self, id: PoolId, remembered: &Remembered) -> Answer<()> {
-        let found = self.look_at(&self.places(&remembered.paths)).await?;
+        let found = self.devices.look_at(&self.devices.places(&remembered.paths)).await?;
         let mut paths = paths_of(found.pools.get(&id).map_or(&[], Vec::as_slice));
         // What lies beside them was not named: a copy that somebody made before.
         paths.retain(|path| remembered.paths.contains(path));
         drop(found);
-        let (mut found, _) = self.take_members(id, &remembered.name, &paths, REOPEN_TIMEOUT).await?;
+        let (mut found, _) = self.devices.take_members(id, &remembered.name, &paths, REOPEN_TIMEOUT).await?;
         let candidates = found.pools.remove(&id).unwrap_or_default();
         let devices: Vec<_> = candidates.iter().map(|candidate| Rc::clone(&candidate.device)).collect();
-        for warning in self.wipe_and_forget(id, &devices).await {
+        for warning in self.pool_ends.wipe_and_forget(id, &devices).await {
             tracing::warn!(pool = remembered.name, warning, "not all of the pool could be destroyed");
         }
         tracing::info!(pool = remembered.name, "the pool is destroyed, which the last daemon had begun");
@@ -268,15 +334,9 @@ impl Engine {
     }
 
     /// Opens a pool whose disks are at the paths, recovers its spaces, and begins what has to be brought up to date.
-    async fn open_pool(
-        self: &Rc<Self>,
-        id: PoolId,
-        name: &str,
-        paths: &[PathBuf],
-        how: How,
-    ) -> Answer<Rc<OpenPool>> {
-        self.check_pool_count(name)?;
-        let (mut found, refused) = self.take_members(id, name, paths, how.timeout).await?;
+    async fn open_pool(&self, id: PoolId, name: &str, paths: &[PathBuf], how: How) -> Answer<Rc<OpenPool>> {
+        self.pools.check_pool_count(name)?;
+        let (mut found, refused) = self.devices.take_members(id, name, paths, how.timeout).await?;
         let mut candidates = found.pools.remove(&id).unwrap_or_default();
         // An opening for writing writes labels of a new epoch, with the name that it has found.
         for (candidate, name) in candidates.iter_mut().zip(how.rename.iter().cycle()) {
@@ -304,7 +364,7 @@ impl Engine {
 
     /// Recovers the spaces of a pool that was opened, and takes it into the list.
     pub(crate) async fn adopt(
-        self: &Rc<Self>,
+        &self,
         opened: Opened,
         mode: ImportMode,
         clients: Clients,
@@ -313,82 +373,41 @@ impl Engine {
         let recovery = spaces.recovery();
         let pool = OpenPool::new(spaces, mode);
         let has_lost_labels = !without_labels(&pool).is_empty();
-        self.recall(&pool).await;
+        self.records.recall(&pool).await;
         pool.recall_bays().await;
         if has_lost_labels {
             // The labels that the opening has written do not say it any more.
-            self.keep_history(&pool).await;
+            self.records.keep_history(&pool).await;
         }
         tracing::info!(pool = pool.name(), epoch = %pool.spaces.pool().epoch(), ?recovery, "the pool is open");
-        self.pools.borrow_mut().insert(pool.id(), Rc::clone(&pool));
+        self.pools.open.borrow_mut().insert(pool.id(), Rc::clone(&pool));
         // It reads all rows: clients do not wait for it.
         let counted = Rc::clone(&pool);
         let count = async move { counted.count_badly_laid().await };
         self.seams.spawner.spawn("rows laid badly", Box::pin(count));
-        self.closed.borrow_mut().remove(&pool.id());
+        self.pools.closed.borrow_mut().remove(&pool.id());
         self.transports.go_on(pool.id());
         if mode != ImportMode::Read {
-            self.go_on_with_jobs(&pool).await;
+            self.tending.go_on_with_jobs(&pool).await;
             if has_lost_labels {
-                self.verify_all(&pool).await;
+                self.tending.verify_after_loss(&pool).await;
             }
-            let watching = watch(Rc::downgrade(self), Rc::downgrade(&pool), Rc::clone(&self.seams.clock));
-            self.seams.spawner.spawn("watch", Box::pin(watching));
+            self.tending.begin_to_watch(&pool);
         }
         Ok(pool)
     }
 
-    /// Records where the pool's disks are and what of it is served, so that the next daemon takes it up.
-    pub(crate) async fn remember(&self, pool: &OpenPool) {
-        if !self.pools.borrow().contains_key(&pool.id()) {
-            // It was given up while whoever calls this was at it.
-            return;
-        }
-        if let Err(error) = self.try_remember(pool).await {
-            tracing::warn!(pool = pool.name(), %error, "the pool is open but not on record; import it by hand after a restart");
-        }
-        // It has the path of each disk: one that is away at the next start is called by it, and looked for there.
-        self.keep_history(pool).await;
-    }
-
-    pub(crate) async fn try_remember(&self, pool: &OpenPool) -> std::io::Result<()> {
-        self.ledger.put(pool.id(), &self.remembered(pool)).await
-    }
-
-    pub(crate) fn remembered(&self, pool: &OpenPool) -> Remembered {
-        let disks = pool.spaces.pool().disks();
-        // Where absent disks were stays a hint for as long as they are members: also a pool that has lost all of them, and
-        // stopped, is looked for there by the next daemon.
-        let names = disks.iter().map(|disk| PathBuf::from(disk.name()));
-        let mut paths: Vec<PathBuf> = names.filter(|path| path.is_absolute()).collect();
-        let known = self.closed.borrow().get(&pool.id()).map(|closed| closed.remembered.paths.clone());
-        paths.extend(known.into_iter().flatten());
-        paths.sort();
-        paths.dedup();
-        let mut what = Remembered::new(pool.id(), &pool.name(), pool.mode, paths);
-        let served = self.nbd.list();
-        what.served = served
-            .iter()
-            .filter(|served| served.pool == pool.id())
-            .map(|served| ServedSpace {
-                space: served.space.id().0,
-                read_only: served.access == Access::ReadOnly,
-                network: served.network.borrow().clone(),
-            })
-            .collect();
-        what
-    }
-
     /// Opens a pool that a person names.
-    pub(crate) async fn import_pool(self: Rc<Self>, request: ImportPool) -> Answer<Change> {
-        let _changes = self.changes.take().await;
-        self.check_running()?;
-        let mut hints = request.paths.iter().map(|path| self.canonical(path)).collect::<Answer<Vec<_>>>()?;
-        let named = self.places_named(&hints);
+    pub(crate) async fn import_pool(&self, request: ImportPool) -> Answer<Change> {
+        let _changes = self.pools.changes.take().await;
+        self.pools.check_running()?;
+        let mut hints =
+            request.paths.iter().map(|path| self.devices.canonical(path)).collect::<Answer<Vec<_>>>()?;
+        let named = self.devices.places_named(&hints);
         let asked = hints.clone();
         hints.extend(self.paths_on_record(request.pool.as_deref()));
         let passed_over = self.of_open_pools(&named);
-        let found = self.look_at(&self.places(&hints)).await?;
+        let found = self.devices.look_at(&self.devices.places(&hints)).await?;
         let (id, candidates) = self.choose(&request, &named, &found)?;
         let paths = paths_of(candidates);
         let left_out = unusable_at(&asked, &found);
@@ -397,7 +416,7 @@ impl Engine {
         let name = rename.as_ref().map_or_else(|| own.clone(), ToString::to_string);
         self.check_name_is_free(id, &name)?;
         self.check_may_be_renamed(id, &own, &name)?;
-        self.check_pool_count(&name)?;
+        self.pools.check_pool_count(&name)?;
         self.check_not_out_of_date(id, &name, candidates)?;
         let members =
             candidates.iter().map(|candidate| candidate.label.base.members.len()).max().unwrap_or(0);
@@ -427,8 +446,8 @@ impl Engine {
         let how = How { mode: request.mode, clients, timeout: IMPORT_TIMEOUT, rename };
         let pool = self.open_pool(id, &name, &paths, how).await?;
         self.serve_again(&pool, &served);
-        self.remember(&pool).await;
-        self.take_up_waiting().await;
+        self.records.remember(&pool).await;
+        self.kernel.take_up_waiting().await;
         let room = usual_room(&pool.offers());
         let plan = Figures::of_room(0, room).plan(undo, steps);
         let mut change = made(plan, format!("pool {name} is open{}", for_what(request.mode)));
@@ -440,13 +459,13 @@ impl Engine {
                 "{away} of its {members} disks are not here; `dolmen` says what that means, and what to do"
             ));
         }
-        change.pool = Some(self.view_pool(&pool).await?);
+        change.pool = Some(self.views.view_pool(&pool).await?);
         Ok(change)
     }
 
     /// Refuses a name that another pool has.
     fn check_name_is_free(&self, id: PoolId, name: &str) -> Answer<()> {
-        let is_open = self.pools.borrow().values().any(|pool| pool.name() == name);
+        let is_open = self.pools.open.borrow().values().any(|pool| pool.name() == name);
         if !is_open {
             return Ok(());
         }
@@ -495,7 +514,7 @@ impl Engine {
     fn of_open_pools(&self, named: &[PathBuf]) -> Vec<String> {
         let mut of_pools: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for path in named {
-            if let Some(pool) = self.pool_with(path) {
+            if let Some(pool) = self.devices.pool_with(path) {
                 of_pools.entry(pool).or_default().push(path.display().to_string());
             }
         }
@@ -541,17 +560,17 @@ impl Engine {
 
     /// What was served of a pool that should be open and is not.
     fn served_before(&self, id: PoolId) -> Vec<ServedSpace> {
-        self.closed.borrow().get(&id).map(|closed| closed.remembered.served.clone()).unwrap_or_default()
+        self.pools.closed.borrow().get(&id).map(|closed| closed.remembered.served.clone()).unwrap_or_default()
     }
 
     /// Who may still be there of the clients of a pool that is not open: none of one that was given back in order.
     fn clients_of(&self, id: PoolId) -> Clients {
-        self.closed.borrow().get(&id).map_or(Clients::Ended, |closed| closed.remembered.clients())
+        self.pools.closed.borrow().get(&id).map_or(Clients::Ended, |closed| closed.remembered.clients())
     }
 
     /// Where the disks of pools were that should be open and are not: of one, or of all where none is named.
     fn paths_on_record(&self, pool: Option<&str>) -> Vec<PathBuf> {
-        let closed = self.closed.borrow();
+        let closed = self.pools.closed.borrow();
         let is_meant = |(id, closed): &(&PoolId, &ClosedPool)| {
             pool.is_none_or(|pool| closed.remembered.name == pool || id.to_string() == pool)
         };
@@ -566,7 +585,7 @@ impl Engine {
         named: &[PathBuf],
         found: &'a Found,
     ) -> Answer<(PoolId, &'a [Candidate])> {
-        let is_open = |id: &PoolId| self.pools.borrow().contains_key(id);
+        let is_open = |id: &PoolId| self.pools.open.borrow().contains_key(id);
         let is_named = |candidates: &[Candidate]| {
             request.paths.is_empty() || paths_of(candidates).iter().any(|path| named.contains(path))
         };
@@ -626,10 +645,10 @@ fn none_found(request: &ImportPool, found: &Found) -> ErrorBody {
     })
 }
 
-impl Engine {
+impl Opening {
     /// The error for disks whose pools are open here already.
     fn all_open<'a>(&self, found: impl Iterator<Item = &'a PoolId>) -> ErrorBody {
-        let pools = self.pools.borrow();
+        let pools = self.pools.open.borrow();
         let open: Vec<_> = found.filter_map(|id| pools.get(id)).collect();
         let names: Vec<String> = open.iter().map(|pool| pool.name()).collect();
         let names = names.join(", ");

@@ -3,16 +3,20 @@
 use std::rc::Rc;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, Simple};
+use dolmen_block_io::Seams;
 use dolmen_placement::Offer;
 use dolmen_pool::LocalFuture;
 use dolmen_space::{JobShare, RebalanceForecast};
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::base::Base;
 use crate::fault;
-use crate::job::{Ending, Job};
-use crate::jobs::{Aim, Course, Entry, Kind, Outcome, Rank, Start, share};
+use crate::job::{Ending, Job, JobWorker};
+use crate::jobs::{Aim, Course, Entry, Jobs, Kind, Outcome, Rank, Start, share};
+use crate::open_pool::OpenPool;
+use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
+use crate::pool_jobs::PoolJobs;
 use crate::words::counted;
 
 /// Moves slabs from full disks to emptier ones.
@@ -44,39 +48,50 @@ impl Kind for RebalanceJob {
     }
 }
 
-impl Job for RebalanceJob {
-    fn resume<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        pool: &'a Rc<OpenPool>,
-        entry: &'a Rc<Entry>,
-    ) -> LocalFuture<'a, ()> {
+impl Job for RebalanceJob {}
+
+impl JobWorker for Rebalances {
+    fn resume<'a>(self: Rc<Self>, pool: &'a Rc<OpenPool>, entry: &'a Rc<Entry>) -> LocalFuture<'a, ()> {
         Box::pin(async move {
-            engine.start_rebalance(pool, Some(Rc::clone(entry))).await;
+            self.start_rebalance(pool, Some(Rc::clone(entry))).await;
         })
     }
 
-    fn ending(&self, _engine: &Engine, entry: &Entry) -> Ending {
+    fn ending(&self, entry: &Entry) -> Ending {
         let undo = Undo::By(format!("dolmen pool rebalance {}", entry.pool_name));
         Ending { step: "what was moved stays where it is", undo }
     }
 
-    fn stop<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        entry: &'a Rc<Entry>,
-        request: Simple,
-    ) -> LocalFuture<'a, Answer<Change>> {
-        Box::pin(engine.stop_asked(self, entry, request))
+    fn stop<'a>(self: Rc<Self>, entry: &'a Rc<Entry>, request: Simple) -> LocalFuture<'a, Answer<Change>> {
+        Box::pin(async move { self.pool_jobs.stop_asked(self.as_ref(), entry, request).await })
     }
 }
 
-impl Engine {
+/// Rebalances.
+pub(crate) struct Rebalances {
+    pools: Rc<OpenPools>,
+    pool_jobs: Rc<PoolJobs>,
+    seams: Seams,
+    jobs: Rc<Jobs>,
+}
+
+impl Rebalances {
+    pub(crate) fn new(base: &Base) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            pool_jobs: Rc::clone(&base.pool_jobs),
+            seams: base.seams.clone(),
+            jobs: Rc::clone(&base.jobs),
+        }
+    }
+}
+
+impl Rebalances {
     /// Moves slabs from full disks to emptier ones.
-    pub(crate) async fn rebalance(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
-        self.check_job_room(&pool)?;
+    pub(crate) async fn rebalance(&self, name: String, request: Simple) -> Answer<Change> {
+        let pool = self.pools.pool_to_change(&name)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
+        self.pool_jobs.check_job_room(&pool)?;
         pool.spaces.pool().log().check_writable().map_err(|error| fault::pool(&error))?;
         if let Some(entry) = self.rebalance_of(&pool) {
             return Err(is_at_it(&name, &entry));
@@ -97,19 +112,6 @@ impl Engine {
         Ok(change)
     }
 
-    /// Calls a rebalance off: what was moved stays where it is.
-    pub(crate) async fn cancel_rebalance(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let unfinished = self.jobs.unfinished_of(pool.id());
-        let Some(entry) = unfinished.iter().find(|entry| entry.is(&RebalanceJob)) else {
-            let message = format!("pool {name} is not being evened out; nothing was changed");
-            return Err(ErrorBody::new(ErrorCode::BadRequest, message)
-                .on(name.as_str())
-                .hint("`dolmen jobs` shows what goes on, and what has ended"));
-        };
-        self.stop_job(entry.id.to_string(), request).await
-    }
-
     /// The rebalance of a pool that has not ended, and is not about to.
     fn rebalance_of(&self, pool: &OpenPool) -> Option<Rc<Entry>> {
         let unfinished = self.jobs.unfinished_of(pool.id());
@@ -118,7 +120,7 @@ impl Engine {
 
     /// Begins a rebalance behind a change that has added disks, unless one is there that fills them, too.
     pub(crate) async fn rebalance_after_adding(&self, pool: &Rc<OpenPool>, change: &mut Change) {
-        let job = match (self.rebalance_of(pool), self.check_job_room(pool)) {
+        let job = match (self.rebalance_of(pool), self.pool_jobs.check_job_room(pool)) {
             (Some(entry), _) => {
                 if entry.is_paused() {
                     change.warnings.push(format!(
@@ -154,7 +156,9 @@ impl Engine {
         let owner = Rc::clone(pool);
         let subject = format!("pool {}", pool.name());
         let start = Start { kind: &RebalanceJob, subject, aim: Aim::Pool, again };
-        self.start_job(pool, start, move |course| async move { even_out(&owner, &course).await }).await
+        self.pool_jobs
+            .start_job(pool, start, move |course| async move { even_out(&owner, &course).await })
+            .await
     }
 }
 

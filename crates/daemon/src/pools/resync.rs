@@ -8,11 +8,13 @@ use dolmen_pool::LocalFuture;
 use dolmen_space::{Resynced, Spaces};
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::base::Base;
 use crate::fault;
-use crate::job::{Ending, Job, Standing};
-use crate::jobs::{Aim, Course, Entry, Kind, Outcome, Rank, Start};
+use crate::job::{Ending, Job, JobWorker, Standing};
+use crate::jobs::{Aim, Course, Entry, Jobs, Kind, Outcome, Rank, Start};
+use crate::open_pool::OpenPool;
 use crate::plan::Undo;
+use crate::pool_jobs::PoolJobs;
 use crate::words::counted;
 
 /// Copies what a disk missed while it was away.
@@ -49,28 +51,20 @@ impl Job for ResyncJob {
             }
         })
     }
+}
 
-    fn resume<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        pool: &'a Rc<OpenPool>,
-        _entry: &'a Rc<Entry>,
-    ) -> LocalFuture<'a, ()> {
+impl JobWorker for Resyncs {
+    fn resume<'a>(self: Rc<Self>, pool: &'a Rc<OpenPool>, _entry: &'a Rc<Entry>) -> LocalFuture<'a, ()> {
         Box::pin(async move {
-            engine.resync_if_needed(pool).await;
+            self.resync_if_needed(pool).await;
         })
     }
 
-    fn ending(&self, _engine: &Engine, _entry: &Entry) -> Ending {
+    fn ending(&self, _entry: &Entry) -> Ending {
         Ending { step: "what was copied stays copied", undo: Undo::NotNeeded }
     }
 
-    fn stop<'a>(
-        &'a self,
-        _engine: &'a Rc<Engine>,
-        entry: &'a Rc<Entry>,
-        _request: Simple,
-    ) -> LocalFuture<'a, Answer<Change>> {
+    fn stop<'a>(self: Rc<Self>, entry: &'a Rc<Entry>, _request: Simple) -> LocalFuture<'a, Answer<Change>> {
         let id = entry.id;
         let message = format!(
             "{} cannot be stopped: pool {} lacks copies until it is done, and would begin it again; nothing was changed",
@@ -83,7 +77,19 @@ impl Job for ResyncJob {
     }
 }
 
-impl Engine {
+/// Resyncs.
+pub(crate) struct Resyncs {
+    pool_jobs: Rc<PoolJobs>,
+    jobs: Rc<Jobs>,
+}
+
+impl Resyncs {
+    pub(crate) fn new(base: &Base) -> Self {
+        Self { pool_jobs: Rc::clone(&base.pool_jobs), jobs: Rc::clone(&base.jobs) }
+    }
+}
+
+impl Resyncs {
     /// Begins to bring up to date what was away, if there is anything, and no such job waits already or is paused.
     pub(crate) async fn resync_if_needed(&self, pool: &Rc<OpenPool>) -> Option<dolmen_api::Job> {
         let is_stale = pool.spaces.is_stale().await.unwrap_or_default();
@@ -101,7 +107,8 @@ impl Engine {
         let spaces = Rc::clone(&pool.spaces);
         let subject = format!("pool {}", pool.name());
         let start = Start { kind: &ResyncJob, subject, aim: Aim::Pool, again: None };
-        self.start_job(pool, start, move |course| async move { bring_up_to_date(&spaces, &course).await })
+        self.pool_jobs
+            .start_job(pool, start, move |course| async move { bring_up_to_date(&spaces, &course).await })
             .await
     }
 }

@@ -9,11 +9,13 @@ use dolmen_placement::Offer;
 use dolmen_space::{ConversionForecast, Space};
 
 use crate::answer::Answer;
+use crate::base::Base;
 use crate::disks::DrainJob;
-use crate::engine::{Engine, OpenPool};
 use crate::fault;
-use crate::jobs::Aim;
-use crate::spaces::ConvertJob;
+use crate::jobs::{Aim, Jobs};
+use crate::open_pool::OpenPool;
+use crate::pool_jobs::PoolJobs;
+use crate::spaces::{Conversions, ConvertJob};
 use crate::words::counted;
 
 /// A space that takes less room once its rows are as wide as the pool.
@@ -61,15 +63,35 @@ impl Widening {
     }
 }
 
-impl Engine {
+/// Widths of rows, which follow their pool.
+pub(crate) struct Widths {
+    pool_jobs: Rc<PoolJobs>,
+    conversions: Rc<Conversions>,
+    jobs: Rc<Jobs>,
+}
+
+impl Widths {
+    pub(crate) fn new(base: &Base, conversions: &Rc<Conversions>) -> Self {
+        Self {
+            pool_jobs: Rc::clone(&base.pool_jobs),
+            conversions: Rc::clone(conversions),
+            jobs: Rc::clone(&base.jobs),
+        }
+    }
+}
+
+impl Widths {
     /// Goes on with spaces that are on their way to another width and to nothing else, where nobody is at it: a removal that made
     /// them narrower was called off. Where a removal is at work still, it ends first.
     pub(crate) async fn finish_widths(&self, pool: &Rc<OpenPool>) {
         for space in pool.spaces.list() {
             let is_width = space.layout_before() == Some(space.spec().layout());
-            let is_left = is_width && self.conversions_of(pool, &space).next().is_none();
-            if is_left && !self.is_widening_stopped(pool, &space) && self.check_job_room(pool).is_ok() {
-                self.start_conversion(pool, &space, None, None).await;
+            let is_left = is_width && self.conversions.conversions_of(pool, &space).next().is_none();
+            if is_left
+                && !self.is_widening_stopped(pool, &space)
+                && self.pool_jobs.check_job_room(pool).is_ok()
+            {
+                self.conversions.start_conversion(pool, &space, None, None).await;
             }
         }
     }
@@ -95,7 +117,7 @@ impl Engine {
     ) {
         for widening in widenings {
             let (space, name) = (&widening.space, widening.name(&pool.name()));
-            let begun = match self.check_job_room(pool) {
+            let begun = match self.pool_jobs.check_job_room(pool) {
                 Ok(()) => {
                     let begun = pool.spaces.begin_conversion(space, space.spec().layout()).await;
                     begun.map_err(|error| in_one_line(&error))
@@ -104,7 +126,7 @@ impl Engine {
             };
             match begun {
                 Ok(()) => {
-                    let job = self.start_conversion(pool, space, None, None).await;
+                    let job = self.conversions.start_conversion(pool, space, None, None).await;
                     change.message.push_str(&format!("; job {} widens rows of {name}", job.id));
                     change.job.get_or_insert(job);
                 }

@@ -1,15 +1,11 @@
 //! Bays that people name, so that whoever stands before the machine finds the disk that is meant (docs/design/0022).
 
-use std::rc::Rc;
-
-use dolmen_api::{Change, ErrorBody, ErrorCode, SetDisk};
+use dolmen_api::{ErrorBody, ErrorCode, SetDisk};
 use dolmen_pool::Disk;
 use dolmen_units::DiskId;
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
-use crate::fault;
-use crate::plan::{Undo, made, planned};
+use crate::open_pool::OpenPool;
 
 const _: () =
     assert!(SetDisk::BAY_BYTES_MAX == dolmen_pool::BAY_BYTES_MAX, "what is taken can be put on record");
@@ -37,64 +33,14 @@ impl OpenPool {
     }
 }
 
-impl Engine {
-    /// Names the bay of a disk.
-    pub(crate) async fn set_disk(
-        self: Rc<Self>,
-        name: String,
-        what: String,
-        request: SetDisk,
-    ) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
-        let disk = Self::find_disk(&pool, &what)?;
-        pool.spaces.pool().log().check_writable().map_err(|error| fault::pool(&error))?;
-        let bay = request.bay.trim();
-        check(bay).map_err(|error| error.on(what.as_str()))?;
-        let before = pool.bay_of(disk.id());
-        let same_bay = |other: &&Rc<Disk>| {
-            other.id() != disk.id() && !bay.is_empty() && pool.bay_of(other.id()).as_deref() == Some(bay)
-        };
-        let disks = pool.spaces.pool().disks();
-        if let Some(other) = disks.iter().find(same_bay) {
-            let (other, slot) = (other.name(), other.slot().0);
-            let message = format!("bay {bay} is that of {other} already; nothing was changed");
-            return Err(ErrorBody::new(ErrorCode::NameTaken, message).on(what).hint(format!(
-                "name another one, or take it from {other} first: `dolmen disk set {name} {slot} --bay ''`"
-            )));
-        }
-        if before.as_deref().unwrap_or_default() == bay {
-            let text = format!("{} is there already", called_by(&disk, bay));
-            return Ok(planned(pool.plan(Undo::NotNeeded, Vec::new()), text));
-        }
-        let (old, slot) = (before.as_deref().unwrap_or_default(), disk.slot().0);
-        let undo = Undo::By(format!("dolmen disk set {name} {slot} --bay '{old}'"));
-        let step = match bay {
-            "" => format!("forget in which bay {} is", disk.name()),
-            bay => format!("note that {} is in bay {bay}", disk.name()),
-        };
-        let plan = pool.plan(undo, vec![step]);
-        if request.dry_run {
-            return Ok(planned(plan, format!("{} would be noted", called_by(&disk, bay))));
-        }
-        let set = pool.spaces.pool().settings().set_bay(&disk, bay).await;
-        set.map_err(|error| fault::pool(&error).on(disk.name()))?;
-        match bay {
-            "" => drop(pool.bays.borrow_mut().remove(&disk.id())),
-            bay => drop(pool.bays.borrow_mut().insert(disk.id(), bay.to_owned())),
-        }
-        Ok(made(plan, format!("{} is noted", called_by(&disk, bay))))
-    }
-}
-
-fn called_by(disk: &Disk, bay: &str) -> String {
+pub(super) fn called_by(disk: &Disk, bay: &str) -> String {
     match bay {
         "" => format!("{} in no bay that has a name", disk.name()),
         bay => format!("{} in bay {bay}", disk.name()),
     }
 }
 
-fn check(bay: &str) -> Answer<()> {
+pub(super) fn check(bay: &str) -> Answer<()> {
     let max = SetDisk::BAY_BYTES_MAX;
     if bay.len() <= max && !bay.chars().any(|one| one.is_control() || one == '\'') {
         return Ok(());

@@ -3,16 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use dolmen_api::{Change, ErrorBody, ErrorCode, Finding, FindingCode, Health, Object, SetEnclosure};
+use dolmen_api::{ErrorBody, ErrorCode, Finding, FindingCode, Health, Object};
 use dolmen_pool::{Disk, Pool};
 use dolmen_units::Name;
 
 use crate::advice::Advice;
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
-use crate::fault;
 use crate::finding::found;
-use crate::plan::{Figures, Undo, made, planned, usual_room};
+use crate::open_pool::OpenPool;
+use crate::plan::{Figures, usual_room};
 use crate::words::counted;
 
 /// Fault domains of disks that join, and names of those that are new.
@@ -52,7 +51,7 @@ impl Domains {
     }
 }
 
-fn enclosure_name(text: &str) -> Answer<Name> {
+pub(super) fn enclosure_name(text: &str) -> Answer<Name> {
     text.parse().map_err(|error| {
         let message = format!("{error}; nothing was changed");
         ErrorBody::new(ErrorCode::BadRequest, message).on(text)
@@ -72,60 +71,7 @@ pub(crate) fn check_count(enclosures: usize, numbers: usize, disks: usize) -> An
     Ok(())
 }
 
-impl Engine {
-    /// Says what a disk is in.
-    pub(crate) async fn set_enclosure(
-        self: Rc<Self>,
-        name: String,
-        what: String,
-        request: SetEnclosure,
-    ) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
-        let disk = Self::find_disk(&pool, &what)?;
-        let inner = pool.spaces.pool();
-        inner.log().check_writable().map_err(|error| fault::pool(&error))?;
-        let wanted = request.name.as_deref().map(enclosure_name).transpose()?;
-        let text = wanted.as_ref().map(ToString::to_string).unwrap_or_default();
-        let domains = Domains::of(&[text], Some(inner))?;
-        let (before, after) = (disk.member().fault_domain, domains.number(0));
-        if before == after {
-            let text = format!("{} is {} already", disk.name(), in_words(inner, after, &domains));
-            return Ok(planned(pool.plan(Undo::NotNeeded, Vec::new()), text));
-        }
-        check_that_spaces_can_be(&pool, &disk, after).map_err(|error| error.on(what))?;
-        let undo = match inner.settings().domain_name(before) {
-            Some(old) => Undo::By(format!("dolmen disk set {name} {} --enclosure {old}", disk.slot().0)),
-            None if before == 0 => Undo::By(format!("dolmen disk set {name} {} --alone", disk.slot().0)),
-            None => Undo::ByNothing,
-        };
-        let (is, was) = (in_words(inner, after, &domains), in_words(inner, before, &domains));
-        let steps = vec![
-            format!("note that {} is {is}, where it was {was}", disk.name()),
-            "lay new rows apart by that; those that are there stay until a rebalance".to_owned(),
-        ];
-        let plan = figures(&pool, &disk, after).plan(undo, steps);
-        if request.dry_run {
-            return Ok(planned(plan, format!("{} would be {is}", disk.name())));
-        }
-        let fault = |error: dolmen_pool::PoolError| fault::pool(&error).on(disk.name());
-        // The name first: a disk never is in what nobody can name.
-        inner.settings().name_domains(&domains.named).await.map_err(fault)?;
-        inner.membership().set_fault_domain(&disk, after).await.map_err(fault)?;
-        pool.count_badly_laid().await;
-        let mut change = made(plan, format!("{} is {is}", disk.name()));
-        let badly = pool.laid_badly.get();
-        if badly > 0 {
-            let rows = counted(badly, "row", "rows");
-            change
-                .warnings
-                .push(format!("{rows} lie badly now; `dolmen pool rebalance {name}` moves them apart"));
-        }
-        Ok(change)
-    }
-}
-
-fn in_words(pool: &Pool, number: u32, domains: &Domains) -> String {
+pub(super) fn in_words(pool: &Pool, number: u32, domains: &Domains) -> String {
     let new = domains.named.iter().find(|(known, _)| *known == number).map(|(_, name)| name.clone());
     match (number, pool.settings().domain_name(number).or(new)) {
         (0, _) => "by itself".to_owned(),
@@ -135,7 +81,7 @@ fn in_words(pool: &Pool, number: u32, domains: &Domains) -> String {
 }
 
 /// Room for usual spaces, before and behind.
-fn figures(pool: &OpenPool, disk: &Disk, domain: u32) -> Figures {
+pub(super) fn figures(pool: &OpenPool, disk: &Disk, domain: u32) -> Figures {
     let mut offers = pool.offers();
     let before = usual_room(&offers);
     let number = if domain == 0 { (1 << 31) + u32::from(disk.slot().0) } else { domain };
@@ -145,7 +91,7 @@ fn figures(pool: &OpenPool, disk: &Disk, domain: u32) -> Figures {
 }
 
 /// Refuses what would leave a space fewer fault domains than its rows want, where there are enough now.
-fn check_that_spaces_can_be(pool: &OpenPool, disk: &Rc<Disk>, domain: u32) -> Answer<()> {
+pub(super) fn check_that_spaces_can_be(pool: &OpenPool, disk: &Rc<Disk>, domain: u32) -> Answer<()> {
     let inner = pool.spaces.pool();
     let of = |other: &Rc<Disk>, own: u32| {
         let number = if other.id() == disk.id() { own } else { other.member().fault_domain };

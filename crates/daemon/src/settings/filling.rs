@@ -2,20 +2,15 @@
 //!
 //! A pool in which nothing thin can grow is not reported: that it is full was intended.
 
-use std::rc::Rc;
-
-use dolmen_api::{Change, ErrorBody, ErrorCode, Finding, FindingCode, Health, Object, SetAlertAt};
+use dolmen_api::{Finding, FindingCode, Health, Object};
 use dolmen_placement::{Offer, Placer};
 use dolmen_pool::{DiskState, PoolState};
 use dolmen_space::{Resiliency, SpaceSpec, slab_units};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
 
-use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
-use crate::fault;
 use crate::finding::found;
 use crate::jobs::seconds_now;
-use crate::plan::{Undo, made, planned};
+use crate::open_pool::OpenPool;
 use crate::state::{DAYS_REPORTED, percent_used, reached};
 
 /// That a threshold is reached, and how far it is from it: a pool that comes and goes around one is reported with another each time.
@@ -27,99 +22,64 @@ fn reached_text(name: &str, at: u8, used: u64, left: u64) -> String {
     )
 }
 
-impl OpenPool {
-    /// Bytes used on disks that are here, and bytes that claims may still take of them.
-    fn used_and_left(&self) -> (u64, u64) {
-        let room = self.spaces.pool().free_space().room();
-        let here = room.iter().filter(|room| room.state == DiskState::Present);
-        let used = here.map(|room| room.data.0.saturating_sub(room.free.0)).sum();
-        let offers = self.offers();
-        let request = "x".parse().ok().and_then(|name| {
-            let spec = SpaceSpec::usual(name, Bytes::gib(1), Resiliency::Mirror { copies: 2 });
-            Some((spec.check().ok()?, spec.interleave))
-        });
-        let claimable = match request {
-            Some((request, interleave)) => Placer::new(request, slab_units(interleave, 0)).claimable(&offers),
-            None => offers,
-        };
-        (used, claimable.iter().map(Offer::claimable_units).sum::<u64>() * ALLOCATION_UNIT_BYTES)
-    }
-
-    /// Whether a thin space may still ask for room.
-    fn may_grow(&self) -> bool {
-        let spaces = self.spaces.list();
-        spaces.iter().any(|space| space.size().0 > space.claimed().0)
-    }
-
-    /// Looks at how full the pool is, for those who ask later.
-    pub(crate) async fn look_at_filling(&self) {
-        if !self.filling.is_known.get()
-            && let Ok(thresholds) = self.spaces.pool().settings().alert_at().await
-        {
-            self.filling.thresholds.replace(thresholds);
-            self.filling.is_known.set(true);
-        }
-        // Also of disks that are away: one that comes back is no growth.
-        self.filling.note(seconds_now(), self.spaces.pool().free_space().used().0);
-    }
-
-    /// That the pool is above a threshold, or will be full soon.
-    pub(crate) fn filling_findings(&self) -> Vec<Finding> {
-        if self.spaces.pool().state() != PoolState::Writable || !self.may_grow() {
-            return Vec::new();
-        }
-        let (used, left) = self.used_and_left();
-        let (name, object) = (self.name(), Object::pool(self.name()));
-        let mut findings = Vec::new();
-        if let Some(at) = reached(&self.filling.thresholds.borrow(), used, left) {
-            let text = reached_text(&name, at, used, left);
-            let finding = found(FindingCode::PoolNearlyFull, Health::Warning, object.clone(), text);
-            findings.push(Finding { amount: at.into(), ..finding });
-        }
-        let days = self.filling.days_left(seconds_now(), self.spaces.pool().free_space().used().0, left);
-        if let Some(days) = days.filter(|days| *days < DAYS_REPORTED) {
-            let days = if days == 1 { "1 day".to_owned() } else { format!("{days} days") };
-            let text = format!("pool {name} is full in about {days} at the pace of the last week");
-            findings.push(found(FindingCode::PoolFilling, Health::Warning, object, text));
-        }
-        findings
-    }
+/// Bytes used on disks that are here, and bytes that claims may still take of them.
+fn used_and_left(pool: &OpenPool) -> (u64, u64) {
+    let room = pool.spaces.pool().free_space().room();
+    let here = room.iter().filter(|room| room.state == DiskState::Present);
+    let used = here.map(|room| room.data.0.saturating_sub(room.free.0)).sum();
+    let offers = pool.offers();
+    let request = "x".parse().ok().and_then(|name| {
+        let spec = SpaceSpec::usual(name, Bytes::gib(1), Resiliency::Mirror { copies: 2 });
+        Some((spec.check().ok()?, spec.interleave))
+    });
+    let claimable = match request {
+        Some((request, interleave)) => Placer::new(request, slab_units(interleave, 0)).claimable(&offers),
+        None => offers,
+    };
+    (used, claimable.iter().map(Offer::claimable_units).sum::<u64>() * ALLOCATION_UNIT_BYTES)
 }
 
-impl Engine {
-    /// Sets the percents of fullness at which a pool warns.
-    pub(crate) async fn set_alert_at(self: Rc<Self>, name: String, request: SetAlertAt) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
-        let inner = pool.spaces.pool();
-        inner.log().check_writable().map_err(|error| fault::pool(&error))?;
-        let mut after = request.percents.clone();
-        after.sort_unstable();
-        after.dedup();
-        if after.len() > dolmen_pool::ALERTS_MAX || after.iter().any(|percent| !(1..=99).contains(percent)) {
-            let message = "thresholds are up to four percents from 1 to 99; nothing was changed";
-            return Err(ErrorBody::new(ErrorCode::BadRequest, message).on(name));
-        }
-        let before = inner.settings().alert_at().await.map_err(|error| fault::pool(&error))?;
-        if before == after {
-            let text = format!("pool {name} warns {} already", in_words(&after));
-            return Ok(planned(pool.plan(Undo::NotNeeded, Vec::new()), text));
-        }
-        let listed: Vec<String> = before.iter().map(ToString::to_string).collect();
-        let listed = if listed.is_empty() { "never".to_owned() } else { listed.join(",") };
-        let steps = vec![format!("warn {}, instead of {}", in_words(&after), in_words(&before))];
-        let plan = pool.plan(Undo::By(format!("dolmen pool set {name} --alert-at {listed}")), steps);
-        if request.dry_run {
-            return Ok(planned(plan, format!("pool {name} would warn {}", in_words(&after))));
-        }
-        inner.settings().set_alert_at(&after).await.map_err(|error| fault::pool(&error))?;
-        pool.filling.thresholds.replace(after.clone());
+/// Whether a thin space may still ask for room.
+fn may_grow(pool: &OpenPool) -> bool {
+    let spaces = pool.spaces.list();
+    spaces.iter().any(|space| space.size().0 > space.claimed().0)
+}
+
+/// Looks at how full the pool is, for those who ask later.
+pub(crate) async fn look_at_filling(pool: &OpenPool) {
+    if !pool.filling.is_known.get()
+        && let Ok(thresholds) = pool.spaces.pool().settings().alert_at().await
+    {
+        pool.filling.thresholds.replace(thresholds);
         pool.filling.is_known.set(true);
-        Ok(made(plan, format!("pool {name} warns {}", in_words(&after))))
     }
+    // Also of disks that are away: one that comes back is no growth.
+    pool.filling.note(seconds_now(), pool.spaces.pool().free_space().used().0);
 }
 
-fn in_words(percents: &[u8]) -> String {
+/// That the pool is above a threshold, or will be full soon.
+pub(crate) fn filling_findings(pool: &OpenPool) -> Vec<Finding> {
+    if pool.spaces.pool().state() != PoolState::Writable || !may_grow(pool) {
+        return Vec::new();
+    }
+    let (used, left) = used_and_left(pool);
+    let (name, object) = (pool.name(), Object::pool(pool.name()));
+    let mut findings = Vec::new();
+    if let Some(at) = reached(&pool.filling.thresholds.borrow(), used, left) {
+        let text = reached_text(&name, at, used, left);
+        let finding = found(FindingCode::PoolNearlyFull, Health::Warning, object.clone(), text);
+        findings.push(Finding { amount: at.into(), ..finding });
+    }
+    let days = pool.filling.days_left(seconds_now(), pool.spaces.pool().free_space().used().0, left);
+    if let Some(days) = days.filter(|days| *days < DAYS_REPORTED) {
+        let days = if days == 1 { "1 day".to_owned() } else { format!("{days} days") };
+        let text = format!("pool {name} is full in about {days} at the pace of the last week");
+        findings.push(found(FindingCode::PoolFilling, Health::Warning, object, text));
+    }
+    findings
+}
+
+pub(super) fn in_words(percents: &[u8]) -> String {
     if percents.is_empty() {
         return "at no fullness".to_owned();
     }

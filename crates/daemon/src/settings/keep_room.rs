@@ -2,67 +2,29 @@
 
 use std::rc::Rc;
 
-use dolmen_api::{Change, ErrorBody, ErrorCode, Finding, FindingCode, Health, Object, SetKeepRoom};
+use dolmen_api::{ErrorBody, ErrorCode, Finding, FindingCode, Health, Object};
 use dolmen_placement::{Kept, Offer, Placer, kept};
-use dolmen_pool::{KEEP_ROOM_FOR_MAX, PoolState};
+use dolmen_pool::PoolState;
 use dolmen_space::{Resiliency, Space, SpaceSpec, slab_units};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
 
 use crate::advice::Advice;
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::finding::found;
-use crate::plan::{Figures, Undo, made, planned, repairable_for, usual_room};
+use crate::open_pool::OpenPool;
+use crate::plan::repairable_for;
 use crate::words::counted;
 
 /// Disks of which each row is looked at before room is promised for the loss of one of them; of more, the fullest.
 const LOOKED_AT_MAX: usize = 24;
 
-impl Engine {
-    /// Sets for how many lost disks a pool keeps room.
-    pub(crate) async fn set_keep_room(self: Rc<Self>, name: String, request: SetKeepRoom) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
-        let inner = pool.spaces.pool();
-        inner.log().check_writable().map_err(|error| fault::pool(&error))?;
-        let (before, after) = (inner.free_space().keeps_room_for(), request.losses);
-        if after > KEEP_ROOM_FOR_MAX {
-            let message =
-                format!("room for the loss of {after} disks is more than a pool keeps; nothing was changed");
-            let hint = format!("up to {KEEP_ROOM_FOR_MAX} disks, or 0 for none");
-            return Err(ErrorBody::new(ErrorCode::BadRequest, message).on(name).hint(hint));
-        }
-        let offers = offers_keeping(&pool, after);
-        if before == after {
-            let text = format!("pool {name} keeps {} already", in_words(after));
-            return Ok(planned(pool.plan(Undo::NotNeeded, Vec::new()), text));
-        }
-        if after > before {
-            check_that_it_is_there(&pool, &offers, after).await?;
-        }
-        let figures = Figures::of_room(usual_room(&pool.offers()), usual_room(&offers));
-        let steps = vec![format!(
-            "keep {} on the disks of {name}, where it keeps {}",
-            in_words(after),
-            in_words(before)
-        )];
-        let plan = figures.plan(Undo::By(format!("dolmen pool set {name} --keep-room-for {before}")), steps);
-        if request.dry_run {
-            return Ok(planned(plan, format!("pool {name} would keep {}", in_words(after))));
-        }
-        inner.settings().set_keep_room_for(after).await.map_err(|error| fault::pool(&error))?;
-        pool.absences.retry();
-        Ok(made(plan, format!("pool {name} keeps {}", in_words(after))))
-    }
-}
-
 /// What claims would find if room for so many losses were kept.
-fn offers_keeping(pool: &OpenPool, losses: u32) -> Vec<Offer> {
+pub(super) fn offers_keeping(pool: &OpenPool, losses: u32) -> Vec<Offer> {
     pool.spaces.pool().free_space().offers_keeping(losses)
 }
 
-fn in_words(losses: u32) -> String {
+pub(super) fn in_words(losses: u32) -> String {
     match losses {
         0 => "no room for repair".to_owned(),
         losses => format!("room to repair the loss of {}", counted(losses as usize, "disk", "disks")),
@@ -70,7 +32,7 @@ fn in_words(losses: u32) -> String {
 }
 
 /// Room is promised where it is: by what the disks have in all, and row by row for the loss of each single disk.
-async fn check_that_it_is_there(pool: &OpenPool, offers: &[Offer], losses: u32) -> Answer<()> {
+pub(super) async fn check_that_it_is_there(pool: &OpenPool, offers: &[Offer], losses: u32) -> Answer<()> {
     let (name, found) = (pool.name(), kept(offers));
     if found.losses < losses {
         let (used, holds) = used_and_left(offers, losses);

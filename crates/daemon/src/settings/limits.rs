@@ -1,30 +1,11 @@
 //! Limits of spaces: shown, and set while clients use them (docs/design/0017).
 
-use std::rc::Rc;
-
-use dolmen_api::{Change, SetLimits, SpaceLimits};
+use dolmen_api::SetLimits;
 use dolmen_space::Limits;
 use dolmen_units::Bytes;
 
-use crate::answer::Answer;
-use crate::engine::Engine;
-use crate::fault;
-use crate::plan::{Undo, made, planned};
-
-/// As documents have them; nothing where there are none.
-pub(crate) fn view_limits(limits: Limits) -> Option<SpaceLimits> {
-    let bytes = |rate: Option<Bytes>| rate.map(|rate| rate.0);
-    let view = SpaceLimits {
-        iops_max: limits.iops_max,
-        iops_min: limits.iops_min,
-        bytes_per_s_max: bytes(limits.rate_max),
-        bytes_per_s_min: bytes(limits.rate_min),
-    };
-    Some(view).filter(|_| !limits.is_none())
-}
-
 /// What they become by a request: what it does not name stays, and what is zero goes.
-fn changed(before: Limits, request: &SetLimits) -> Limits {
+pub(super) fn changed(before: Limits, request: &SetLimits) -> Limits {
     let one =
         |asked: Option<u64>, before| asked.map_or(before, |asked| Some(asked).filter(|asked| *asked > 0));
     let rate = |asked: Option<u64>, before: Option<Bytes>| one(asked, before.map(|rate| rate.0)).map(Bytes);
@@ -37,7 +18,7 @@ fn changed(before: Limits, request: &SetLimits) -> Limits {
 }
 
 /// What a space has of its pool's disks, in words.
-fn in_words(limits: Limits) -> String {
+pub(super) fn in_words(limits: Limits) -> String {
     let part = |iops: Option<u64>, rate: Option<Bytes>| {
         let parts = [iops.map(|iops| format!("{iops} I/Os")), rate.map(|rate| rate.to_string())];
         let parts: Vec<String> = parts.into_iter().flatten().collect();
@@ -50,7 +31,7 @@ fn in_words(limits: Limits) -> String {
 }
 
 /// The command that sets limits to what they were.
-fn undo_of(name: &str, before: Limits, after: Limits) -> String {
+pub(super) fn undo_of(name: &str, before: Limits, after: Limits) -> String {
     let bytes = |rate: Option<Bytes>| rate.map(|rate| rate.0);
     let options = [
         ("--iops-max", before.iops_max, after.iops_max),
@@ -64,38 +45,6 @@ fn undo_of(name: &str, before: Limits, after: Limits) -> String {
         command.push_str(&format!(" {option} {value}"));
     }
     command
-}
-
-impl Engine {
-    pub(crate) async fn set_limits(
-        self: Rc<Self>,
-        pool: String,
-        space: String,
-        request: SetLimits,
-    ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
-        let space = pool.space(&space)?;
-        pool.spaces.pool().log().check_writable().map_err(|error| fault::pool(&error))?;
-        let name = format!("{}/{}", pool.name(), space.name());
-        let before = space.limits();
-        let after = changed(before, &request);
-        let refused = |error| fault::space(&error).on(name.as_str());
-        after.check(&space.name()).map_err(refused)?;
-        if before == after {
-            let plan = pool.plan(Undo::NotNeeded, Vec::new());
-            return Ok(planned(plan, format!("{name} has {} already", in_words(after))));
-        }
-        let steps = vec![format!("give {name} {}, where it has {}", in_words(after), in_words(before))];
-        let plan = pool.plan(Undo::By(undo_of(&name, before, after)), steps);
-        if request.dry_run {
-            return Ok(planned(plan, format!("{name} would have {}", in_words(after))));
-        }
-        pool.spaces.set_limits(&space, after).await.map_err(refused)?;
-        let mut change = made(plan, format!("{name} has {} now", in_words(after)));
-        change.space = Some(self.view_space(&pool, &space).await?);
-        Ok(change)
-    }
 }
 
 #[cfg(test)]

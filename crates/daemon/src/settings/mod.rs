@@ -6,8 +6,10 @@ mod filling;
 mod keep_room;
 mod limits;
 mod reserve;
+mod service;
 
 pub(crate) use enclosure::{Domains, apart_advice, check_count, rows_share};
+pub(crate) use filling::{filling_findings, look_at_filling};
 pub(crate) use keep_room::{kept_bytes, room_advice, room_used};
-pub(crate) use limits::view_limits;
 pub(crate) use reserve::{lacks_reserve, reserve_advice};
+pub(crate) use service::Settings;

@@ -1,70 +1,15 @@
 //! Room that is reserved for thin spaces (docs/design/0024): set, and what is lacking of it told.
 
-use std::rc::Rc;
-
-use dolmen_api::{Change, Finding, FindingCode, Health, Object, SetReserve};
+use dolmen_api::{Finding, FindingCode, Health, Object};
 use dolmen_space::{Space, SpaceSpec};
 use dolmen_units::Bytes;
 
 use crate::advice::Advice;
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
-use crate::fault;
 use crate::finding::found;
-use crate::plan::{Figures, Undo, made, planned, usual_room};
+use crate::open_pool::OpenPool;
 
-impl Engine {
-    /// Reserves room for a space: so much of it can be written, however full its pool is.
-    pub(crate) async fn set_reserve(
-        self: Rc<Self>,
-        pool: String,
-        space: String,
-        request: SetReserve,
-    ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
-        let space = pool.space(&space)?;
-        pool.spaces.pool().log().check_writable().map_err(|error| fault::pool(&error))?;
-        let name = format!("{}/{}", pool.name(), space.name());
-        let refused = |error| fault::space(&error).on(name.as_str());
-        let (before, after) = (space.reserve(), Bytes(request.bytes));
-        if before == after && space.lacks_of_reserve() == Bytes::ZERO {
-            let text = format!("{name} has {} already", in_words(after));
-            return Ok(planned(pool.plan(Undo::NotNeeded, Vec::new()), text));
-        }
-        pool.spaces.check_reserve(&space, after).map_err(refused)?;
-        let claimed = claimed_for(&pool, &space, after)?;
-        let room = usual_room(&pool.offers());
-        let figures = Figures::of_room(room, pool.room_with_free(pool.free().saturating_sub(claimed)));
-        let mut steps = vec![match before == after {
-            true => format!("complete what {name} lacks of {}", in_words(after)),
-            false => format!("give {name} {}, where it has {}", in_words(after), in_words(before)),
-        }];
-        match (after >= before, claimed) {
-            (true, 1..) => {
-                steps.push(format!("claim {} on the disks of {} for it", Bytes(claimed), pool.name()))
-            }
-            (true, 0) => steps.push(format!("claim nothing: {name} has {} of rows", space.claimed())),
-            (false, _) => {
-                steps.push("give back rows that hold nothing, as far as they are not reserved".to_owned())
-            }
-        }
-        let undo = match before {
-            Bytes::ZERO => "none".to_owned(),
-            before => before.0.to_string(),
-        };
-        let plan = figures.plan(Undo::By(format!("dolmen space set {name} --reserve {undo}")), steps);
-        if request.dry_run {
-            return Ok(planned(plan, format!("{name} would have {}", in_words(after))));
-        }
-        pool.spaces.set_reserve(&space, after).await.map_err(refused)?;
-        let mut change = made(plan, format!("{name} has {} now", in_words(after)));
-        change.space = Some(self.view_space(&pool, &space).await?);
-        Ok(change)
-    }
-}
-
-fn in_words(reserve: Bytes) -> String {
+pub(super) fn in_words(reserve: Bytes) -> String {
     match reserve {
         Bytes::ZERO => "no reserve".to_owned(),
         reserve => format!("a reserve of {reserve}"),
@@ -72,7 +17,7 @@ fn in_words(reserve: Bytes) -> String {
 }
 
 /// What disks lose to rows that a reserve takes and its space has not.
-fn claimed_for(pool: &OpenPool, space: &Space, reserve: Bytes) -> Answer<u64> {
+pub(super) fn claimed_for(pool: &OpenPool, space: &Space, reserve: Bytes) -> Answer<u64> {
     let (row, spec) = (Bytes(space.row_bytes()), space.spec());
     let taken_by = |size: Bytes| match size {
         Bytes::ZERO => Ok(0),

@@ -7,17 +7,25 @@ use dolmen_api::{
     Change, CreateSpace, ErrorBody, ErrorCode, Plan, RenameSpace, ResiliencyKind, ResizeSpace, SCHEMA,
     ServeSpace, Simple, SpaceDocument,
 };
+use dolmen_block_io::Seams;
 use dolmen_nbd::Access;
 use dolmen_pool::PoolState;
 use dolmen_space::{Integrity, Provisioning, Resiliency, Space, SpaceError, SpaceSpec};
 use dolmen_units::Bytes;
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool, parse_name};
-use crate::exports::{Network, Served};
+use crate::attaching::SpaceAttachments;
+use crate::base::Base;
+use crate::exports::{NbdServer, Network, Served};
 use crate::fault;
+use crate::fault::two_sides;
+use crate::open_pool::{OpenPool, parse_name};
+use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
+use crate::records::Records;
 use crate::rooms::usable_now;
+use crate::spaces::listeners::NetworkListeners;
+use crate::views::Views;
 use crate::words::clients_of;
 
 /// What is done to a space that gets smaller.
@@ -74,81 +82,77 @@ pub(crate) fn full_name(pool: &OpenPool, space: &Space) -> String {
     format!("{}/{}", pool.name(), space.name())
 }
 
-impl OpenPool {
-    /// Why a space is not made; of a fixed one that is too large, with the largest that could be.
-    fn not_made(&self, spec: &SpaceSpec, error: &SpaceError) -> ErrorBody {
-        let body = self.lacks_room(error);
-        let is_fixed = spec.provisioning == Provisioning::Fixed;
-        if !is_fixed || !matches!(error, SpaceError::Size { .. }) || spec.check().is_err() {
-            return body;
-        }
-        let (pool, name) = (self.name(), format!("{}/{}", self.name(), spec.name));
-        let (fits, smaller) = match self.largest_fixed(spec) {
-            // Rounded, the most is no size that could be typed.
-            Some(most) => {
-                (format!("it can have {most} at most"), format!("smaller, to --size {}M", most.0 >> 20))
-            }
-            None => ("not one row of it finds room".to_owned(), "smaller".to_owned()),
-        };
-        let message = format!(
-            "space {name} of {} cannot be made: it is fixed, so all of it has to fit pool {pool}, where {fits}; nothing was made",
-            spec.size
-        );
-        let hint = format!("make it {smaller}, or thin, or add disks; `dolmen df {pool}` shows what fits");
-        // What the trash would give back is told as well.
-        let hint = self.to_purge().map_or_else(|| hint.clone(), |purge| format!("{hint}; {purge}"));
-        ErrorBody::new(body.code, message).on(name).hint(hint)
+/// Why a space is not made; of a fixed one that is too large, with the largest that could be.
+fn not_made(open: &OpenPool, spec: &SpaceSpec, error: &SpaceError) -> ErrorBody {
+    let body = open.lacks_room(error);
+    let is_fixed = spec.provisioning == Provisioning::Fixed;
+    if !is_fixed || !matches!(error, SpaceError::Size { .. }) || spec.check().is_err() {
+        return body;
     }
+    let (pool, name) = (open.name(), format!("{}/{}", open.name(), spec.name));
+    let (fits, smaller) = match largest_fixed(open, spec) {
+        // Rounded, the most is no size that could be typed.
+        Some(most) => {
+            (format!("it can have {most} at most"), format!("smaller, to --size {}M", most.0 >> 20))
+        }
+        None => ("not one row of it finds room".to_owned(), "smaller".to_owned()),
+    };
+    let message = format!(
+        "space {name} of {} cannot be made: it is fixed, so all of it has to fit pool {pool}, where {fits}; nothing was made",
+        spec.size
+    );
+    let hint = format!("make it {smaller}, or thin, or add disks; `dolmen df {pool}` shows what fits");
+    // What the trash would give back is told as well.
+    let hint = open.to_purge().map_or_else(|| hint.clone(), |purge| format!("{hint}; {purge}"));
+    ErrorBody::new(body.code, message).on(name).hint(hint)
+}
 
-    /// The largest size that a fixed space could have, in whole rows as this one was to have.
-    fn largest_fixed(&self, spec: &SpaceSpec) -> Option<Bytes> {
-        let row = spec.row_bytes();
-        let offers = self.spaces.offers_with_cache(spec.write_cache()).ok()?;
-        let rows = usable_now(&offers, spec).0 / row.0;
-        // Where the next row goes decides whether the last one finds a place.
-        let halves =
-            std::iter::successors(Some(rows / 2), |rows| Some(rows / 2)).take_while(|rows| *rows > 0);
-        (1..=rows).rev().take(FIXED_TRIES_MAX).chain(halves).map(|rows| Bytes(rows * row.0)).find(|size| {
-            let spec = SpaceSpec { size: *size, ..spec.clone() };
-            self.spaces.check_create(&spec).is_ok()
-        })
-    }
+/// The largest size that a fixed space could have, in whole rows as this one was to have.
+fn largest_fixed(pool: &OpenPool, spec: &SpaceSpec) -> Option<Bytes> {
+    let row = spec.row_bytes();
+    let offers = pool.spaces.offers_with_cache(spec.write_cache()).ok()?;
+    let rows = usable_now(&offers, spec).0 / row.0;
+    // Where the next row goes decides whether the last one finds a place.
+    let halves = std::iter::successors(Some(rows / 2), |rows| Some(rows / 2)).take_while(|rows| *rows > 0);
+    (1..=rows).rev().take(FIXED_TRIES_MAX).chain(halves).map(|rows| Bytes(rows * row.0)).find(|size| {
+        let spec = SpaceSpec { size: *size, ..spec.clone() };
+        pool.spaces.check_create(&spec).is_ok()
+    })
+}
 
-    /// What a new size means for the room of the pool: at once for a fixed space, and when it is full for a thin one.
-    async fn plan_resize(
-        &self,
-        space: &Space,
-        spec: &SpaceSpec,
-        undo: Undo,
-    ) -> Answer<(Plan, Option<String>)> {
-        let (name, had) = (full_name(self, space), space.size());
-        let full = self.full_size(spec)?;
-        let full_before = self.full_size(&SpaceSpec { size: had, ..spec.clone() })?;
-        let free = self.free();
-        let before = usual_room(&self.offers());
-        if spec.size == had {
-            return Ok((self.plan(undo, Vec::new()), None));
-        }
-        let step = format!("change the size of {name} from {had} to {}", spec.size);
-        if spec.provisioning == Provisioning::Thin {
-            let taken = space.footprint().await.map_err(|error| fault::space(&error))?.total.0;
-            let is_too_much = spec.size > had && full.saturating_sub(taken) > free;
-            let warning = is_too_much.then(|| {
-                format!("when it is full, it takes {}; the pool has {} free", Bytes(full), Bytes(free))
-            });
-            return Ok((self.plan(undo, vec![step]), warning));
-        }
-        let free_after = (free + full_before).saturating_sub(full);
-        let claims = match full.cmp(&full_before) {
-            Ordering::Greater => {
-                format!(", claiming {} now{}", Bytes(full - full_before), in_whole_rows(spec))
-            }
-            Ordering::Less => format!(", giving {} back", Bytes(full_before - full)),
-            Ordering::Equal => String::new(),
-        };
-        let after = if free_after == free { before } else { self.room_with_free(free_after) };
-        Ok((Figures::of_room(before, after).plan(undo, vec![step + &claims]), None))
+/// What a new size means for the room of the pool: at once for a fixed space, and when it is full for a thin one.
+async fn plan_resize(
+    pool: &OpenPool,
+    space: &Space,
+    spec: &SpaceSpec,
+    undo: Undo,
+) -> Answer<(Plan, Option<String>)> {
+    let (name, had) = (full_name(pool, space), space.size());
+    let full = pool.full_size(spec)?;
+    let full_before = pool.full_size(&SpaceSpec { size: had, ..spec.clone() })?;
+    let free = pool.free();
+    let before = usual_room(&pool.offers());
+    if spec.size == had {
+        return Ok((pool.plan(undo, Vec::new()), None));
     }
+    let step = format!("change the size of {name} from {had} to {}", spec.size);
+    if spec.provisioning == Provisioning::Thin {
+        let taken = space.footprint().await.map_err(|error| fault::space(&error))?.total.0;
+        let is_too_much = spec.size > had && full.saturating_sub(taken) > free;
+        let warning = is_too_much
+            .then(|| format!("when it is full, it takes {}; the pool has {} free", Bytes(full), Bytes(free)));
+        return Ok((pool.plan(undo, vec![step]), warning));
+    }
+    let free_after = (free + full_before).saturating_sub(full);
+    let claims = match full.cmp(&full_before) {
+        Ordering::Greater => {
+            format!(", claiming {} now{}", Bytes(full - full_before), in_whole_rows(spec))
+        }
+        Ordering::Less => format!(", giving {} back", Bytes(full_before - full)),
+        Ordering::Equal => String::new(),
+    };
+    let after = if free_after == free { before } else { pool.room_with_free(free_after) };
+    Ok((Figures::of_room(before, after).plan(undo, vec![step + &claims]), None))
 }
 
 /// Why a fixed space takes more than its size, where its last row goes on behind its end.
@@ -159,12 +163,41 @@ fn in_whole_rows(spec: &SpaceSpec) -> String {
     }
 }
 
-impl Engine {
-    pub(crate) async fn create_space(self: Rc<Self>, pool: String, request: CreateSpace) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+/// Spaces: made, changed, and served.
+pub(crate) struct SpaceChanges {
+    pools: Rc<OpenPools>,
+    records: Rc<Records>,
+    views: Rc<Views>,
+    attachments: Rc<SpaceAttachments>,
+    network: Rc<NetworkListeners>,
+    seams: Seams,
+    nbd: Rc<NbdServer>,
+}
+
+impl SpaceChanges {
+    pub(crate) fn new(
+        base: &Base,
+        attachments: &Rc<SpaceAttachments>,
+        network: &Rc<NetworkListeners>,
+    ) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            records: Rc::clone(&base.records),
+            views: Rc::clone(&base.views),
+            attachments: Rc::clone(attachments),
+            network: Rc::clone(network),
+            seams: base.seams.clone(),
+            nbd: Rc::clone(&base.nbd),
+        }
+    }
+}
+
+impl SpaceChanges {
+    pub(crate) async fn create_space(&self, pool: String, request: CreateSpace) -> Answer<Change> {
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let spec = spec_of(&request)?;
-        pool.spaces.check_create(&spec).map_err(|error| pool.not_made(&spec, &error))?;
+        pool.spaces.check_create(&spec).map_err(|error| not_made(&pool, &spec, &error))?;
         let full = pool.full_size(&spec)?;
         let cache = pool.spaces.new_write_cache(&spec);
         let of_cache = cache.map_or(0, |size| size.0 * u64::from(spec.resiliency.redundancy() + 1));
@@ -203,37 +236,37 @@ impl Engine {
         let space = pool.spaces.create(spec).await.map_err(|error| pool.lacks_room(&error))?;
         let mut change = made(plan, format!("space {} is made", full_name(&pool, &space)));
         change.warnings.extend(warning);
-        change.space = Some(self.view_space(&pool, &space).await?);
+        change.space = Some(self.views.view_space(&pool, &space).await?);
         Ok(change)
     }
 
-    pub(crate) async fn all_spaces(self: Rc<Self>) -> Answer<dolmen_api::Spaces> {
+    pub(crate) async fn all_spaces(&self) -> Answer<dolmen_api::Spaces> {
         let mut spaces = Vec::new();
-        for pool in self.open_pools() {
-            spaces.extend(self.view_spaces(&pool).await?);
+        for pool in self.pools.open_pools() {
+            spaces.extend(self.views.view_spaces(&pool).await?);
         }
         Ok(dolmen_api::Spaces { schema: SCHEMA, spaces })
     }
 
-    pub(crate) async fn spaces(self: Rc<Self>, pool: String) -> Answer<dolmen_api::Spaces> {
-        let pool = self.pool(&pool)?;
-        Ok(dolmen_api::Spaces { schema: SCHEMA, spaces: self.view_spaces(&pool).await? })
+    pub(crate) async fn spaces(&self, pool: String) -> Answer<dolmen_api::Spaces> {
+        let pool = self.pools.pool(&pool)?;
+        Ok(dolmen_api::Spaces { schema: SCHEMA, spaces: self.views.view_spaces(&pool).await? })
     }
 
-    pub(crate) async fn show_space(self: Rc<Self>, pool: String, space: String) -> Answer<SpaceDocument> {
-        let pool = self.pool(&pool)?;
+    pub(crate) async fn show_space(&self, pool: String, space: String) -> Answer<SpaceDocument> {
+        let pool = self.pools.pool(&pool)?;
         let space = pool.space(&space)?;
-        Ok(SpaceDocument { schema: SCHEMA, space: self.view_space(&pool, &space).await? })
+        Ok(SpaceDocument { schema: SCHEMA, space: self.views.view_space(&pool, &space).await? })
     }
 
     pub(crate) async fn resize_space(
-        self: Rc<Self>,
+        &self,
         pool: String,
         space: String,
         request: ResizeSpace,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let (before, after) = (space.size(), Bytes(request.size_bytes));
         let name = full_name(&pool, &space);
@@ -247,7 +280,7 @@ impl Engine {
             pool.spaces.check_grow(&space, after).map_err(|error| pool.lacks_room(&error))?;
         }
         let undo = self.undo_of_resize(&pool, &space, after);
-        let (plan, warning) = pool.plan_resize(&space, &spec, undo).await?;
+        let (plan, warning) = plan_resize(&pool, &space, &spec, undo).await?;
         if after == before {
             return Ok(planned(plan, format!("{name} has {after} already")));
         }
@@ -261,10 +294,10 @@ impl Engine {
             self.check_space_unused(&pool, &space, SHRUNK).await?;
         }
         pool.spaces.resize(&space, after).await.map_err(|error| pool.lacks_room(&error))?;
-        let resized = self.transports_resized(&pool, &space).await;
+        let resized = self.attachments.transports_resized(&pool, &space).await;
         let mut change = made(plan, format!("{name} has {after} now"));
         change.warnings.extend(warning.into_iter().chain(resized));
-        change.space = Some(self.view_space(&pool, &space).await?);
+        change.space = Some(self.views.view_space(&pool, &space).await?);
         Ok(change)
     }
 
@@ -274,7 +307,7 @@ impl Engine {
         let back = format!("dolmen space resize {name} {}", before.0);
         match after.cmp(&before) {
             Ordering::Equal => Undo::NotNeeded,
-            Ordering::Greater if self.attached_link(pool, space).is_some() => {
+            Ordering::Greater if self.attachments.attached_link(pool, space).is_some() => {
                 Undo::By(format!("dolmen space detach {name}, then {back}"))
             }
             Ordering::Less | Ordering::Greater => Undo::By(back),
@@ -295,13 +328,13 @@ impl Engine {
     }
 
     pub(crate) async fn rename_space(
-        self: Rc<Self>,
+        &self,
         pool: String,
         space: String,
         request: RenameSpace,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = parse_name(&request.name)?;
         if pool.spaces.find(name.as_str()).is_ok() {
@@ -318,7 +351,7 @@ impl Engine {
         }
         pool.spaces.rename(&space, name.clone()).await.map_err(|error| fault::space(&error))?;
         let mut change = made(plan, format!("{old} is called {name} now"));
-        change.space = Some(self.view_space(&pool, &space).await?);
+        change.space = Some(self.views.view_space(&pool, &space).await?);
         Ok(change)
     }
 
@@ -336,7 +369,7 @@ impl Engine {
             );
             return Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint("disconnect them first"));
         }
-        self.check_not_attached(pool, space, doing)
+        self.attachments.check_not_attached(pool, space, doing)
     }
 
     /// Refuses what ways in to the space would not survive.
@@ -353,13 +386,13 @@ impl Engine {
     }
 
     pub(crate) async fn serve_space(
-        self: Rc<Self>,
+        &self,
         pool: String,
         space: String,
         request: ServeSpace,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = full_name(&pool, &space);
         // Clients are told at once what the first write would tell them.
@@ -370,7 +403,7 @@ impl Engine {
         let keys = match &network {
             Some(network) => {
                 steps.push(format!("serve {name} on {}", network.listen));
-                self.check_listener(network).await?
+                self.network.check_listener(network).await?
             }
             None => None,
         };
@@ -379,7 +412,9 @@ impl Engine {
         if let Some(served) = &served {
             check_same(&name, served, access, network.as_ref())?;
         }
-        if let Some(link) = self.attached_link(&pool, &space).filter(|_| access == Access::ReadWrite) {
+        if let Some(link) =
+            self.attachments.attached_link(&pool, &space).filter(|_| access == Access::ReadWrite)
+        {
             return Err(two_sides(&name, &format!("attached as {}", link.display()))
                 .hint(format!("dolmen space detach {name}, or serve it with --read-only")));
         }
@@ -396,7 +431,7 @@ impl Engine {
             return Ok(change);
         }
         if let Some(network) = &network {
-            self.open_listener(network, keys)?;
+            self.network.open_listener(network, keys)?;
         }
         let is_new = served.is_none();
         let served = served.unwrap_or_else(|| self.nbd.add(name.clone(), &pool.spaces, &space, access));
@@ -405,12 +440,12 @@ impl Engine {
         let mut change = if is_new || before != wanted {
             served.network.replace(wanted);
             // On record before anybody is told, so that clients find it again after a restart.
-            if let Err(error) = self.try_remember(&pool).await {
+            if let Err(error) = self.records.try_remember(&pool).await {
                 served.network.replace(before);
                 if is_new {
                     self.nbd.remove(&name);
                 }
-                self.close_unused_listeners();
+                self.network.close_unused_listeners();
                 let message =
                     format!("space {name} cannot be put on record as served: {error}; nothing was changed");
                 return Err(ErrorBody::new(ErrorCode::Io, message).on(name));
@@ -424,18 +459,13 @@ impl Engine {
             (is_read_only && !request.read_only)
                 .then(|| format!("it takes no writes, because pool {} is open read-only", pool.name())),
         );
-        change.export = Some(self.view_export(&served));
+        change.export = Some(self.views.view_export(&served));
         Ok(change)
     }
 
-    pub(crate) async fn unserve_space(
-        self: Rc<Self>,
-        pool: String,
-        space: String,
-        request: Simple,
-    ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+    pub(crate) async fn unserve_space(&self, pool: String, space: String, request: Simple) -> Answer<Change> {
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = full_name(&pool, &space);
         let found = self.nbd.find(pool.id(), space.id());
@@ -458,8 +488,8 @@ impl Engine {
             return Ok(planned(plan, format!("{name} would be served no more")));
         }
         self.nbd.remove(&served.name);
-        self.close_unused_listeners();
-        self.remember(&pool).await;
+        self.network.close_unused_listeners();
+        self.records.remember(&pool).await;
         Ok(made(plan, format!("{name} is served no more")))
     }
 }
@@ -478,12 +508,4 @@ fn check_same(name: &str, served: &Served, access: Access, network: Option<&Netw
     };
     let message = format!("space {name} is served already, and {what}; nothing was changed");
     Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(format!("dolmen unserve {name}")))
-}
-
-/// The error for a second way in that would write beside the first.
-pub(crate) fn two_sides(name: &str, transport: &str) -> ErrorBody {
-    let message = format!(
-        "space {name} is {transport}; two sides that write without knowing of each other destroy what they write; nothing was changed"
-    );
-    ErrorBody::new(ErrorCode::Busy, message).on(name)
 }

@@ -11,12 +11,16 @@ use dolmen_space::{
 use dolmen_units::Bytes;
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::base::Base;
 use crate::fault;
-use crate::job::{Ending, Job, Standing};
-use crate::jobs::{Aim, Course, Entry, Kind, Outcome, Rank, Start, share};
+use crate::job::{Ending, Job, JobWorker, Standing};
+use crate::jobs::{Aim, Course, Entry, Jobs, Kind, Outcome, Rank, Start, share};
+use crate::open_pool::OpenPool;
+use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
+use crate::pool_jobs::PoolJobs;
 use crate::resiliency::resiliency_of;
+use crate::views::Views;
 use crate::words::counted;
 
 /// Moves the rows of a space to another layout.
@@ -54,30 +58,22 @@ impl Job for ConvertJob {
             }
         })
     }
+}
 
-    fn resume<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        pool: &'a Rc<OpenPool>,
-        entry: &'a Rc<Entry>,
-    ) -> LocalFuture<'a, ()> {
+impl JobWorker for Conversions {
+    fn resume<'a>(self: Rc<Self>, pool: &'a Rc<OpenPool>, entry: &'a Rc<Entry>) -> LocalFuture<'a, ()> {
         Box::pin(async move {
-            engine.go_on_converting(pool, entry).await;
+            self.go_on_converting(pool, entry).await;
         })
     }
 
-    fn ending(&self, engine: &Engine, entry: &Entry) -> Ending {
-        let undo = engine.undo_of_conversion(entry);
+    fn ending(&self, entry: &Entry) -> Ending {
+        let undo = self.undo_of_conversion(entry);
         Ending { step: "rows that were moved stay as they are, and so do the others", undo }
     }
 
-    fn stop<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        entry: &'a Rc<Entry>,
-        request: Simple,
-    ) -> LocalFuture<'a, Answer<Change>> {
-        Box::pin(engine.stop_asked(self, entry, request))
+    fn stop<'a>(self: Rc<Self>, entry: &'a Rc<Entry>, request: Simple) -> LocalFuture<'a, Answer<Change>> {
+        Box::pin(async move { self.pool_jobs.stop_asked(self.as_ref(), entry, request).await })
     }
 }
 
@@ -88,19 +84,38 @@ struct ConversionRequest {
     provisioning: Option<Provisioning>,
 }
 
-impl Engine {
+/// Conversions of spaces.
+pub(crate) struct Conversions {
+    pools: Rc<OpenPools>,
+    pool_jobs: Rc<PoolJobs>,
+    views: Rc<Views>,
+    jobs: Rc<Jobs>,
+}
+
+impl Conversions {
+    pub(crate) fn new(base: &Base) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            pool_jobs: Rc::clone(&base.pool_jobs),
+            views: Rc::clone(&base.views),
+            jobs: Rc::clone(&base.jobs),
+        }
+    }
+}
+
+impl Conversions {
     /// Converts a space, or goes on with that, or turns it round.
     pub(crate) async fn convert_space(
-        self: Rc<Self>,
+        &self,
         pool: String,
         space: String,
         request: ConvertSpace,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = full_name(&pool, &space);
-        self.check_job_room(&pool)?;
+        self.pool_jobs.check_job_room(&pool)?;
         if let Some(entry) = self.conversion_of(&pool, &space) {
             return Err(is_at_it(&name, &entry));
         }
@@ -127,7 +142,7 @@ impl Engine {
         let job = self.start_conversion(&pool, &space, wanted.provisioning, None).await;
         let mut change = made(plan, format!("{name} becomes {words}, job {}", job.id));
         change.job = Some(job);
-        change.space = Some(self.view_space(&pool, &space).await?);
+        change.space = Some(self.views.view_space(&pool, &space).await?);
         Ok(change)
     }
 
@@ -175,15 +190,16 @@ impl Engine {
         let subject = format!("space {} to {words}", full_name(pool, space));
         let aim = Aim::Space { id: space.id(), provisioning };
         let start = Start { kind: &ConvertJob, subject, aim, again };
-        self.start_job(pool, start, move |course: Rc<Course>| async move {
-            convert(&owner, &converted, provisioning, &course).await
-        })
-        .await
+        self.pool_jobs
+            .start_job(pool, start, move |course: Rc<Course>| async move {
+                convert(&owner, &converted, provisioning, &course).await
+            })
+            .await
     }
 
     /// How a conversion that is stopped goes on.
     fn undo_of_conversion(&self, entry: &Entry) -> Undo {
-        let (Aim::Space { id, .. }, Some(pool)) = (entry.aim, self.open_pool_of(entry.pool)) else {
+        let (Aim::Space { id, .. }, Some(pool)) = (entry.aim, self.pools.open_pool_of(entry.pool)) else {
             return Undo::NotNeeded;
         };
         let space = pool.spaces.get(id);

@@ -13,19 +13,21 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use dolmen_api::{ErrorBody, ErrorCode, NetworkExport, TlsFiles};
+use dolmen_api::{ErrorBody, ErrorCode, TlsFiles};
 use dolmen_block_io::sync::Notify;
-use dolmen_block_io::{sleep, within};
-use dolmen_block_linux::{Inbox, Listener, Socket};
+use dolmen_block_io::{Seams, sleep, within};
+use dolmen_block_linux::{Handle, Inbox, Listener, Socket};
 use dolmen_causes::in_one_line;
 use dolmen_nbd::Entrance;
 
 use crate::answer::Answer;
-use crate::engine::Engine;
+use crate::base::Base;
 use crate::exports::{
-    Arrival, Client, Keys, NbdServer, Network, OpenListener, Order, Origin, Served, Stamps, Visitor, Watched,
-    load, report_end,
+    Arrival, Client, Keys, Listeners, NbdServer, Network, OpenListener, Order, Origin, Stamps, Visitor,
+    Watched, load, report_end,
 };
+use crate::open_pools::OpenPools;
+use crate::state::Ledger;
 
 /// How often a listener that cannot be opened is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
@@ -60,7 +62,30 @@ fn check_address(network: &Network) -> Answer<()> {
     Ok(())
 }
 
-impl Engine {
+/// Listeners on the network that exports want.
+pub(crate) struct NetworkListeners {
+    pools: Rc<OpenPools>,
+    handle: Handle,
+    seams: Seams,
+    ledger: Rc<Ledger>,
+    nbd: Rc<NbdServer>,
+    listeners: Rc<Listeners>,
+}
+
+impl NetworkListeners {
+    pub(crate) fn new(base: &Base) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            handle: base.handle.clone(),
+            seams: base.seams.clone(),
+            ledger: Rc::clone(&base.ledger),
+            nbd: Rc::clone(&base.nbd),
+            listeners: Rc::clone(&base.listeners),
+        }
+    }
+}
+
+impl NetworkListeners {
     /// Reads and checks all that a listener needs, changing nothing.
     pub(crate) async fn check_listener(&self, network: &Network) -> Answer<Option<Keys>> {
         check_address(network)?;
@@ -142,14 +167,14 @@ impl Engine {
         closed: &Rc<(Cell<bool>, Notify)>,
     ) {
         let listener = Listener::from_tcp(&self.handle, listener);
-        let (engine, sign) = (Rc::downgrade(self), Rc::clone(closed));
+        let (service, sign) = (Rc::downgrade(self), Rc::clone(closed));
         let clock = Rc::clone(&self.seams.clock);
         let listening = async move {
             let welcome = |socket: Socket| {
-                if let Some(engine) = engine.upgrade() {
+                if let Some(service) = service.upgrade() {
                     let visitor = Visitor::OpenListener { at, names: Vec::new() };
                     // Whoever reaches a loopback address is on this machine.
-                    engine.receive(socket, visitor, Entrance::Greeting, Origin::of(at.ip()));
+                    service.receive(socket, visitor, Entrance::Greeting, Origin::of(at.ip()));
                 }
             };
             let taking = NbdServer::take_clients(&listener, clock.as_ref(), welcome);
@@ -159,7 +184,7 @@ impl Engine {
     }
 
     /// Serves a client that came through a listener, or tells it why not.
-    fn receive(self: &Rc<Self>, socket: Socket, visitor: Visitor, entrance: Entrance, origin: Origin) {
+    fn receive(&self, socket: Socket, visitor: Visitor, entrance: Entrance, origin: Origin) {
         let (server, client) = (self.nbd.server(), Rc::new(Client { socket }));
         let visit = self.listeners.visits.begin(origin);
         let session = async move {
@@ -212,15 +237,15 @@ impl Engine {
 
     /// Opens the listeners that the last daemon had, and tries again those that cannot be opened.
     pub(crate) fn keep_listeners_open(self: &Rc<Self>) {
-        let engine = Rc::downgrade(self);
+        let service = Rc::downgrade(self);
         let clock = Rc::clone(&self.seams.clock);
         let keeping = async move {
-            while let Some(engine) = engine.upgrade() {
-                if !engine.is_stopping.get() {
-                    engine.open_wanted_listeners().await;
-                    engine.watch_certificates().await;
+            while let Some(service) = service.upgrade() {
+                if !service.pools.is_stopping.get() {
+                    service.open_wanted_listeners().await;
+                    service.watch_certificates().await;
                 }
-                drop(engine);
+                drop(service);
                 sleep(clock.as_ref(), TRY_AGAIN).await;
             }
         };
@@ -234,7 +259,7 @@ impl Engine {
             }
             let checked = self.check_listener(&network).await;
             // While the files were read, it may have been opened, or nobody may want it any more.
-            if !self.wanted_listeners().contains_key(&at) || self.is_stopping.get() {
+            if !self.wanted_listeners().contains_key(&at) || self.pools.is_stopping.get() {
                 continue;
             }
             let opened = checked.and_then(|keys| self.open_listener(&network, keys));
@@ -307,30 +332,6 @@ impl Engine {
             let _ = within(self.seams.clock.as_ref(), limit, ended).await;
         }
     }
-
-    /// The listener of a space, as people see it.
-    pub(crate) fn view_network(&self, served: &Served) -> Option<NetworkExport> {
-        let network = served.network.borrow();
-        let network = network.as_ref()?;
-        let at = network.listen;
-        let is_tls = network.tls.is_some();
-        let scheme = if is_tls { "nbds" } else { "nbd" };
-        let host = if at.ip().is_unspecified() { host_name() } else { None };
-        let authority = host.map_or_else(|| at.to_string(), |host| format!("{host}:{}", at.port()));
-        Some(NetworkExport {
-            listen: at.to_string(),
-            uri: format!("{scheme}://{authority}/{}", served.name),
-            is_tls,
-            allow: network.allow.clone(),
-            problem: self.listeners.problems.borrow().get(&at).cloned(),
-        })
-    }
-}
-
-/// What others may call this machine.
-fn host_name() -> Option<String> {
-    let name = rustix::system::uname().nodename().to_str().ok()?.to_owned();
-    (!name.is_empty()).then_some(name)
 }
 
 /// Waits for the first of two.

@@ -9,10 +9,11 @@ mod scrub;
 mod trash;
 mod write_cache;
 
-pub(crate) use changes::two_sides;
-pub(crate) use conversion::ConvertJob;
+pub(crate) use changes::SpaceChanges;
+pub(crate) use conversion::{Conversions, ConvertJob};
+pub(crate) use listeners::NetworkListeners;
 pub(crate) use narrowing::{Narrowings, has_no_room, narrow, narrowings};
-pub(crate) use purge::PurgeJob;
-pub(crate) use scrub::ScrubJob;
-pub(crate) use trash::{called, to_lose};
-pub(crate) use write_cache::{WriteCacheJob, view_write_cache};
+pub(crate) use purge::{PurgeJob, Purges};
+pub(crate) use scrub::{ScrubJob, Scrubs};
+pub(crate) use trash::{Deletions, called, to_lose};
+pub(crate) use write_cache::{WriteCacheJob, WriteCaches};

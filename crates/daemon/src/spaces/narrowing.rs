@@ -9,8 +9,8 @@ use dolmen_pool::{Disk, PoolError};
 use dolmen_space::{ConversionForecast, Progress, RemovalForecast, Space, SpaceError};
 
 use crate::answer::Answer;
-use crate::engine::OpenPool;
 use crate::fault;
+use crate::open_pool::OpenPool;
 use crate::words::counted;
 
 /// How often rows are looked for that a disk cannot leave.

@@ -3,15 +3,20 @@
 use std::rc::Rc;
 
 use dolmen_api::{Change, JobState, Simple};
+use dolmen_block_io::Seams;
 use dolmen_pool::{LocalFuture, PoolState};
+use dolmen_space::Space;
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::base::Base;
 use crate::fault;
-use crate::job::{Ending, Job, Standing};
-use crate::jobs::{Aim, Entry, Kind, Outcome, Rank, Start};
+use crate::job::{Ending, Job, JobWorker, Standing};
+use crate::jobs::{Aim, Entry, Jobs, Kind, Outcome, Rank, Start};
+use crate::open_pool::OpenPool;
+use crate::open_pools::OpenPools;
 use crate::plan::Undo;
-use crate::spaces::trash::{to_go_on, what_is_purged};
+use crate::pool_jobs::PoolJobs;
+use crate::spaces::changes::full_name;
 use crate::words::counted;
 
 /// Gives back the room of spaces that were deleted for good.
@@ -49,20 +54,17 @@ impl Job for PurgeJob {
             }
         })
     }
+}
 
-    fn resume<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        pool: &'a Rc<OpenPool>,
-        _entry: &'a Rc<Entry>,
-    ) -> LocalFuture<'a, ()> {
+impl JobWorker for Purges {
+    fn resume<'a>(self: Rc<Self>, pool: &'a Rc<OpenPool>, _entry: &'a Rc<Entry>) -> LocalFuture<'a, ()> {
         Box::pin(async move {
-            engine.purge_if_needed(pool).await;
+            self.purge_if_needed(pool).await;
         })
     }
 
-    fn ending(&self, engine: &Engine, entry: &Entry) -> Ending {
-        let condemned = engine.open_pool_of(entry.pool).map(|pool| pool.spaces.condemned());
+    fn ending(&self, entry: &Entry) -> Ending {
+        let condemned = self.pools.open_pool_of(entry.pool).map(|pool| pool.spaces.condemned());
         let first = condemned.and_then(|condemned| condemned.first().map(|space| space.id().0));
         let undo = first.map_or(Undo::NotNeeded, |first| {
             Undo::By(to_go_on(&entry.pool_name, first).trim_matches('`').to_owned())
@@ -70,17 +72,31 @@ impl Job for PurgeJob {
         Ending { step: "what it has freed is free, and what is left cannot be restored", undo }
     }
 
-    fn stop<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        entry: &'a Rc<Entry>,
-        request: Simple,
-    ) -> LocalFuture<'a, Answer<Change>> {
-        Box::pin(engine.stop_asked(self, entry, request))
+    fn stop<'a>(self: Rc<Self>, entry: &'a Rc<Entry>, request: Simple) -> LocalFuture<'a, Answer<Change>> {
+        Box::pin(async move { self.pool_jobs.stop_asked(self.as_ref(), entry, request).await })
     }
 }
 
-impl Engine {
+/// Purges of deleted spaces.
+pub(crate) struct Purges {
+    pools: Rc<OpenPools>,
+    pool_jobs: Rc<PoolJobs>,
+    seams: Seams,
+    jobs: Rc<Jobs>,
+}
+
+impl Purges {
+    pub(crate) fn new(base: &Base) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            pool_jobs: Rc::clone(&base.pool_jobs),
+            seams: base.seams.clone(),
+            jobs: Rc::clone(&base.jobs),
+        }
+    }
+}
+
+impl Purges {
     /// The job that gives back the room of all that is condemned; the one that is at it, or is paused, if there is one.
     pub(crate) async fn start_purge(&self, pool: &Rc<OpenPool>) -> dolmen_api::Job {
         let unfinished = self.jobs.unfinished_of(pool.id());
@@ -92,7 +108,7 @@ impl Engine {
         let owner = Rc::clone(pool);
         let subject = what_is_purged(pool, &pool.spaces.condemned());
         let start = Start { kind: &PurgeJob, subject, aim: Aim::Pool, again: None };
-        self.start_job(pool, start, move |course| async move {
+        self.pool_jobs.start_job(pool, start, move |course| async move {
             let done = owner.spaces.purge(&course.progress).await.map_err(|error| fault::space(&error))?;
             let rows = counted(course.progress.done.get(), "row", "rows");
             if done {
@@ -117,5 +133,18 @@ impl Engine {
             return None;
         }
         Some(self.start_purge(pool).await)
+    }
+}
+
+/// How a purge that was stopped goes on: any space that was purged in part names it.
+pub(super) fn to_go_on(pool: &str, space: u64) -> String {
+    format!("`dolmen trash purge {pool}/{space}`")
+}
+
+/// Spaces that are purged, in words: one by its name and its number, which tells it from others that had the name.
+pub(super) fn what_is_purged(pool: &OpenPool, spaces: &[Rc<Space>]) -> String {
+    match spaces {
+        [one] => format!("space {} (number {})", full_name(pool, one), one.id().0),
+        several => format!("{} of pool {}", counted(several.len(), "space", "spaces"), pool.name()),
     }
 }

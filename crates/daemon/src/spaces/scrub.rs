@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, JobState, Simple};
+use dolmen_block_io::Seams;
 use dolmen_pool::{DamagedLabels, LocalFuture};
 use dolmen_space::{JobShare, Scrub, ScrubPlace, ScrubPosition, SpaceRange, Verification};
 use dolmen_units::{Bytes, Name, SpaceId};
@@ -14,14 +15,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::base::Base;
 use crate::fault;
 use crate::health::absent_names;
-use crate::job::{Ending, Job};
+use crate::job::{Ending, Job, JobWorker};
 use crate::jobs::{
-    Aim, Course, Entry, Kind, OWN_TEXT_MAX, Outcome, OwnState, Rank, Start, TEXT_BYTES_MAX, kept, share,
+    Aim, Course, Entry, Jobs, Kind, OWN_TEXT_MAX, Outcome, OwnState, Rank, Start, TEXT_BYTES_MAX, kept, share,
 };
+use crate::open_pool::OpenPool;
+use crate::open_pools::OpenPools;
 use crate::plan::{Undo, made, planned};
+use crate::pool_jobs::PoolJobs;
 use crate::words::counted;
 
 /// Ranges that a scrub names, of each kind.
@@ -79,35 +83,27 @@ impl Kind for ScrubJob {
     }
 }
 
-impl Job for ScrubJob {
-    fn resume<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        pool: &'a Rc<OpenPool>,
-        entry: &'a Rc<Entry>,
-    ) -> LocalFuture<'a, ()> {
+impl Job for ScrubJob {}
+
+impl JobWorker for Scrubs {
+    fn resume<'a>(self: Rc<Self>, pool: &'a Rc<OpenPool>, entry: &'a Rc<Entry>) -> LocalFuture<'a, ()> {
         Box::pin(async move {
-            match engine.scrub_of(pool).filter(|other| other.id < entry.id) {
+            match self.scrub_of(pool).filter(|other| other.id < entry.id) {
                 Some(other) => {
                     entry.end(JobState::CalledOff, format!("job {} verifies the same", other.id));
                 }
-                None => drop(engine.start_scrub(pool, Some(Rc::clone(entry))).await),
+                None => drop(self.start_scrub(pool, Some(Rc::clone(entry))).await),
             }
         })
     }
 
-    fn ending(&self, _engine: &Engine, entry: &Entry) -> Ending {
+    fn ending(&self, entry: &Entry) -> Ending {
         let undo = Undo::By(format!("dolmen scrub {}, which begins again", entry.pool_name));
         Ending { step: "what it has healed stays healed", undo }
     }
 
-    fn stop<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        entry: &'a Rc<Entry>,
-        request: Simple,
-    ) -> LocalFuture<'a, Answer<Change>> {
-        Box::pin(engine.stop_asked(self, entry, request))
+    fn stop<'a>(self: Rc<Self>, entry: &'a Rc<Entry>, request: Simple) -> LocalFuture<'a, Answer<Change>> {
+        Box::pin(async move { self.pool_jobs.stop_asked(self.as_ref(), entry, request).await })
     }
 }
 
@@ -311,14 +307,33 @@ impl ScrubFindings {
     }
 }
 
-impl Engine {
+/// Scrubs.
+pub(crate) struct Scrubs {
+    pools: Rc<OpenPools>,
+    pool_jobs: Rc<PoolJobs>,
+    seams: Seams,
+    jobs: Rc<Jobs>,
+}
+
+impl Scrubs {
+    pub(crate) fn new(base: &Base) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            pool_jobs: Rc::clone(&base.pool_jobs),
+            seams: base.seams.clone(),
+            jobs: Rc::clone(&base.jobs),
+        }
+    }
+}
+
+impl Scrubs {
     /// Begins a scrub of a pool, or joins the one that is under way.
-    pub(crate) async fn scrub(self: Rc<Self>, name: String, request: Simple) -> Answer<Change> {
-        let pool = self.pool_to_change(&name)?;
+    pub(crate) async fn scrub(&self, name: String, request: Simple) -> Answer<Change> {
+        let pool = self.pools.pool_to_change(&name)?;
         if let Some(entry) = self.scrub_of(&pool) {
             return self.join_scrub(&name, &entry);
         }
-        self.check_job_room(&pool)?;
+        self.pool_jobs.check_job_room(&pool)?;
         let plan = pool.plan(
             Undo::NotNeeded,
             vec![format!("read and verify everything in pool {name}, and heal what can be healed")],
@@ -358,7 +373,7 @@ impl Engine {
                 counted(view.rows_total, "row", "rows")
             ),
         };
-        Ok(self.unchanged(
+        Ok(self.pool_jobs.unchanged(
             entry,
             format!("pool {name} is being scrubbed already, by job {id}, which this request joins{far}"),
         ))
@@ -381,7 +396,7 @@ impl Engine {
         let is_resumed = again.is_some();
         let subject = format!("pool {}", pool.name());
         let start = Start { kind: &ScrubJob, subject, aim: Aim::Pool, again };
-        let job = self.start_job(pool, start, move |course| async move {
+        let job = self.pool_jobs.start_job(pool, start, move |course| async move {
             scrub(&scrubbed, &course, if is_resumed { RESUMED } else { "" }).await
         });
         job.await

@@ -10,18 +10,24 @@ use std::time::Duration;
 use dolmen_api::{
     Change, DeleteSpace, ErrorBody, ErrorCode, Job, PurgeTrash, RestoreSpace, SCHEMA, Trash, TrashedSpace,
 };
-use dolmen_block_io::within;
+use dolmen_block_io::{Seams, within};
 use dolmen_pool::{PoolError, PoolState};
 use dolmen_space::{Space, SpaceError};
 use dolmen_units::Bytes;
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool, parse_name};
+use crate::base::Base;
+use crate::config::Config;
 use crate::fault;
-use crate::jobs::seconds_now;
+use crate::jobs::{Jobs, seconds_now};
+use crate::open_pool::{OpenPool, parse_name};
+use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, check_typed, made, planned, usual_room};
 use crate::resiliency::resiliency_of;
-use crate::spaces::changes::full_name;
+use crate::spaces::changes::{SpaceChanges, full_name};
+use crate::spaces::purge::{Purges, what_is_purged};
+use crate::state::TrashAges;
+use crate::views::Views;
 use crate::words::counted;
 
 /// How long an answer waits for the room of what is purged: that of a small space is there with it.
@@ -99,54 +105,80 @@ impl OpenPool {
             }
         }
     }
+}
 
-    /// Whether a space that is being purged is meant by a name or a number.
-    fn is_condemned(&self, meant: &str) -> bool {
-        let is_meant =
-            |space: &Rc<Space>| space.name().as_str() == meant || space.id().0.to_string() == meant;
-        self.spaces.condemned().iter().any(is_meant)
+/// Whether a space that is being purged is meant by a name or a number.
+fn is_condemned(pool: &OpenPool, meant: &str) -> bool {
+    let is_meant = |space: &Rc<Space>| space.name().as_str() == meant || space.id().0.to_string() == meant;
+    pool.spaces.condemned().iter().any(is_meant)
+}
+
+/// The space in the trash that is meant by a name or a number. A name goes first; where several have it, `by_number` says how
+/// one of them is meant.
+fn trashed_in(pool: &OpenPool, meant: &str, by_number: impl Fn(u64) -> String) -> Answer<Rc<Space>> {
+    let trash = pool.spaces.trash();
+    let named: Vec<&Rc<Space>> = trash.iter().filter(|space| space.name().as_str() == meant).collect();
+    let object = format!("{}/{meant}", pool.name());
+    match named.as_slice() {
+        [one] => return Ok(Rc::clone(one)),
+        [] => {}
+        several => {
+            let commands: Vec<String> =
+                several.iter().map(|space| format!("`{}`", by_number(space.id().0))).collect();
+            let message = format!("{} spaces named {object} are in the trash", several.len());
+            let hint = format!(
+                "say which by its number: {}; `dolmen trash list` shows when each was deleted",
+                commands.join(" or ")
+            );
+            return Err(refused(message).on(object).hint(hint));
+        }
     }
+    let numbered = trash.iter().find(|space| space.id().0.to_string() == meant);
+    if let Some(space) = numbered {
+        return Ok(Rc::clone(space));
+    }
+    let (message, hint) = match is_condemned(pool, meant) {
+        true => (
+            format!("space {object} is being purged, and cannot be brought back"),
+            "`dolmen jobs` shows how far it is",
+        ),
+        false => (
+            format!("no space {meant} is in the trash of pool {}", pool.name()),
+            "`dolmen trash list` shows what is there",
+        ),
+    };
+    let error = ErrorBody::new(ErrorCode::NoSuchSpace, format!("{message}; nothing was changed"));
+    Err(error.on(object).hint(hint))
+}
 
-    /// The space in the trash that is meant by a name or a number. A name goes first; where several have it, `by_number` says how
-    /// one of them is meant.
-    fn trashed(&self, meant: &str, by_number: impl Fn(u64) -> String) -> Answer<Rc<Space>> {
-        let trash = self.spaces.trash();
-        let named: Vec<&Rc<Space>> = trash.iter().filter(|space| space.name().as_str() == meant).collect();
-        let object = format!("{}/{meant}", self.name());
-        match named.as_slice() {
-            [one] => return Ok(Rc::clone(one)),
-            [] => {}
-            several => {
-                let commands: Vec<String> =
-                    several.iter().map(|space| format!("`{}`", by_number(space.id().0))).collect();
-                let message = format!("{} spaces named {object} are in the trash", several.len());
-                let hint = format!(
-                    "say which by its number: {}; `dolmen trash list` shows when each was deleted",
-                    commands.join(" or ")
-                );
-                return Err(refused(message).on(object).hint(hint));
-            }
+/// Deletion of spaces, their trash, and its end.
+pub(crate) struct Deletions {
+    pools: Rc<OpenPools>,
+    views: Rc<Views>,
+    purges: Rc<Purges>,
+    spaces: Rc<SpaceChanges>,
+    seams: Seams,
+    config: Rc<Config>,
+    jobs: Rc<Jobs>,
+    trash_ages: Rc<TrashAges>,
+}
+
+impl Deletions {
+    pub(crate) fn new(base: &Base, purges: &Rc<Purges>, spaces: &Rc<SpaceChanges>) -> Self {
+        Self {
+            pools: Rc::clone(&base.pools),
+            views: Rc::clone(&base.views),
+            purges: Rc::clone(purges),
+            spaces: Rc::clone(spaces),
+            seams: base.seams.clone(),
+            config: Rc::clone(&base.config),
+            jobs: Rc::clone(&base.jobs),
+            trash_ages: Rc::clone(&base.trash_ages),
         }
-        let numbered = trash.iter().find(|space| space.id().0.to_string() == meant);
-        if let Some(space) = numbered {
-            return Ok(Rc::clone(space));
-        }
-        let (message, hint) = match self.is_condemned(meant) {
-            true => (
-                format!("space {object} is being purged, and cannot be brought back"),
-                "`dolmen jobs` shows how far it is",
-            ),
-            false => (
-                format!("no space {meant} is in the trash of pool {}", self.name()),
-                "`dolmen trash list` shows what is there",
-            ),
-        };
-        let error = ErrorBody::new(ErrorCode::NoSuchSpace, format!("{message}; nothing was changed"));
-        Err(error.on(object).hint(hint))
     }
 }
 
-impl Engine {
+impl Deletions {
     async fn view_trash(&self, pool: &OpenPool) -> Answer<Vec<TrashedSpace>> {
         let mut spaces = Vec::new();
         for space in pool.spaces.discarded() {
@@ -171,14 +203,14 @@ impl Engine {
         Ok(spaces)
     }
 
-    pub(crate) async fn trash(self: Rc<Self>, pool: String) -> Answer<Trash> {
-        let pool = self.pool(&pool)?;
+    pub(crate) async fn trash(&self, pool: String) -> Answer<Trash> {
+        let pool = self.pools.pool(&pool)?;
         Ok(Trash { schema: SCHEMA, spaces: self.view_trash(&pool).await?, now_s: seconds_now() })
     }
 
-    pub(crate) async fn all_trash(self: Rc<Self>) -> Answer<Trash> {
+    pub(crate) async fn all_trash(&self) -> Answer<Trash> {
         let mut spaces = Vec::new();
-        for pool in self.open_pools() {
+        for pool in self.pools.open_pools() {
             spaces.extend(self.view_trash(&pool).await?);
         }
         Ok(Trash { schema: SCHEMA, spaces, now_s: seconds_now() })
@@ -196,13 +228,13 @@ impl Engine {
     }
 
     pub(crate) async fn delete_space(
-        self: Rc<Self>,
+        &self,
         pool: String,
         space: String,
         request: DeleteSpace,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = full_name(&pool, &space);
         if request.purge && (!request.dry_run || request.destroy.is_some()) {
@@ -212,7 +244,7 @@ impl Engine {
                 typed.map(|typed| if typed == name { space.name().to_string() } else { typed.to_owned() });
             check_typed(typed.as_deref(), space.name().as_str(), "space")?;
         }
-        self.check_space_idle(&pool, &space, "deleted").await?;
+        self.spaces.check_space_idle(&pool, &space, "deleted").await?;
         match request.purge {
             true => self.delete_for_good(&pool, &space, request.dry_run).await,
             false => self.delete_into_trash(&pool, &space, request.dry_run).await,
@@ -257,23 +289,23 @@ impl Engine {
             return Ok(planned(plan, format!("space {name} would be deleted")));
         }
         pool.spaces.condemn(space).await.map_err(|error| fault::space(&error))?;
-        let job = self.start_purge(pool).await;
+        let job = self.purges.start_purge(pool).await;
         let mut change = made(plan, format!("space {name} is deleted"));
         self.wait_for_room(&mut change, job).await;
         Ok(change)
     }
 
     pub(crate) async fn restore_space(
-        self: Rc<Self>,
+        &self,
         pool: String,
         space: String,
         request: RestoreSpace,
     ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         let called_so = request.name.as_ref().map(|name| format!(" --as {name}")).unwrap_or_default();
         let by_number = |id| format!("dolmen trash restore {}/{id}{called_so}", pool.name());
-        let space = pool.trashed(&space, by_number)?;
+        let space = trashed_in(&pool, &space, by_number)?;
         let (old, id) = (full_name(&pool, &space), space.id().0);
         let name = request.name.as_deref().map(parse_name).transpose()?.unwrap_or_else(|| space.name());
         let taken = |error: SpaceError| {
@@ -299,13 +331,13 @@ impl Engine {
         }
         pool.spaces.restore(&space, Some(name.clone())).await.map_err(taken)?;
         let mut change = made(plan, format!("space {old} is restored{called}"));
-        change.space = Some(self.view_space(&pool, &space).await?);
+        change.space = Some(self.views.view_space(&pool, &space).await?);
         Ok(change)
     }
 
-    pub(crate) async fn purge_trash(self: Rc<Self>, pool: String, request: PurgeTrash) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+    pub(crate) async fn purge_trash(&self, pool: String, request: PurgeTrash) -> Answer<Change> {
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         pool.spaces.pool().log().check_writable().map_err(|error| fault::pool(&error))?;
         let spaces = spaces_to_purge(&pool, &request)?;
         let unfinished = pool.spaces.condemned();
@@ -337,7 +369,7 @@ impl Engine {
         for space in &spaces {
             pool.spaces.condemn(space).await.map_err(|error| fault::space(&error))?;
         }
-        let job = self.start_purge(&pool).await;
+        let job = self.purges.start_purge(&pool).await;
         let mut change = made(plan, format!("{what} {} gone for good", is_or_are(purged)));
         self.wait_for_room(&mut change, job).await;
         Ok(change)
@@ -376,7 +408,7 @@ impl Engine {
             return;
         }
         let _exclusive = pool.mutex.take().await;
-        if pool.is_closing.get() || self.is_stopping.get() {
+        if pool.is_closing.get() || self.pools.is_stopping.get() {
             return;
         }
         let over: Vec<Rc<Space>> = pool.spaces.trash().into_iter().filter(is_over).collect();
@@ -395,26 +427,13 @@ impl Engine {
             }
         }
         if count > 0 {
-            self.start_purge(pool).await;
+            self.purges.start_purge(pool).await;
         }
     }
 }
 
-/// How a purge that was stopped goes on: any space that was purged in part names it.
-pub(crate) fn to_go_on(pool: &str, space: u64) -> String {
-    format!("`dolmen trash purge {pool}/{space}`")
-}
-
 fn releases(footprint: Bytes) -> String {
     format!("give {footprint} back to the pool, row by row, as a job that can be paused and stopped")
-}
-
-/// Spaces that are purged, in words: one by its name and its number, which tells it from others that had the name.
-pub(crate) fn what_is_purged(pool: &OpenPool, spaces: &[Rc<Space>]) -> String {
-    match spaces {
-        [one] => format!("space {} (number {})", full_name(pool, one), one.id().0),
-        several => format!("{} of pool {}", counted(several.len(), "space", "spaces"), pool.name()),
-    }
 }
 
 fn is_or_are(spaces: &[Rc<Space>]) -> &'static str {
@@ -453,11 +472,11 @@ fn spaces_to_purge(pool: &OpenPool, request: &PurgeTrash) -> Answer<Vec<Rc<Space
                     // Those that are named beside it stay named.
                     _ => format!("{}/{id}", pool.name()),
                 };
-                match pool.trashed(meant, by_number) {
+                match trashed_in(pool, meant, by_number) {
                     Ok(space) if spaces.iter().any(|one| one.id() == space.id()) => {}
                     Ok(space) => spaces.push(space),
                     // It is gone for good already, and its rows go on to be freed.
-                    Err(_) if pool.is_condemned(meant) => {}
+                    Err(_) if is_condemned(pool, meant) => {}
                     Err(error) => return Err(error),
                 }
             }

@@ -8,28 +8,14 @@ use dolmen_space::{SpaceError, WriteCache, WriteCacheDrain, WriteCacheResize};
 use dolmen_units::Bytes;
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
+use crate::base::Base;
 use crate::fault;
-use crate::job::{Ending, Job};
+use crate::job::{Ending, Job, JobWorker};
 use crate::jobs::{Aim, Entry, Kind, Outcome, Rank, Start};
+use crate::open_pool::OpenPool;
+use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
-
-pub(crate) fn view_write_cache(cache: &WriteCache) -> dolmen_api::WriteCache {
-    dolmen_api::WriteCache {
-        survives: cache.redundancy,
-        size_bytes: cache.size.0,
-        waiting_bytes: cache.waiting.0,
-        footprint_bytes: cache.footprint.total.0,
-        copies: cache.redundancy + 1,
-        disks: cache.disks.iter().map(|slot| slot.0).collect(),
-        fill_percent: cache.drain.fill,
-        drain_bytes_per_s_max: cache.drain.rate.map_or(0, |rate| rate.0),
-        filled_bytes: cache.filled.bytes,
-        filled_bytes_per_s: cache.filled.bytes_per_second,
-        destaged_bytes: cache.destaged.bytes,
-        destaged_bytes_per_s: cache.destaged.bytes_per_second,
-    }
-}
+use crate::pool_jobs::PoolJobs;
 
 /// What people call it.
 fn name_of(pool: &str, redundancy: u8) -> String {
@@ -129,42 +115,42 @@ impl Kind for WriteCacheJob {
     }
 }
 
-impl Job for WriteCacheJob {
-    fn resume<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        pool: &'a Rc<OpenPool>,
-        entry: &'a Rc<Entry>,
-    ) -> LocalFuture<'a, ()> {
+impl Job for WriteCacheJob {}
+
+impl JobWorker for WriteCaches {
+    fn resume<'a>(self: Rc<Self>, pool: &'a Rc<OpenPool>, entry: &'a Rc<Entry>) -> LocalFuture<'a, ()> {
         Box::pin(async move {
             if let Aim::WriteCache { survives, size } = entry.aim {
-                engine.start_resizing(pool, (survives, size), Some(Rc::clone(entry))).await;
+                self.start_resizing(pool, (survives, size), Some(Rc::clone(entry))).await;
             }
         })
     }
 
-    fn ending(&self, _engine: &Engine, _entry: &Entry) -> Ending {
+    fn ending(&self, _entry: &Entry) -> Ending {
         Ending { step: "the write cache keeps the size that it has", undo: Undo::NotNeeded }
     }
 
-    fn stop<'a>(
-        &'a self,
-        engine: &'a Rc<Engine>,
-        entry: &'a Rc<Entry>,
-        request: Simple,
-    ) -> LocalFuture<'a, Answer<Change>> {
-        Box::pin(engine.stop_asked(self, entry, request))
+    fn stop<'a>(self: Rc<Self>, entry: &'a Rc<Entry>, request: Simple) -> LocalFuture<'a, Answer<Change>> {
+        Box::pin(async move { self.pool_jobs.stop_asked(self.as_ref(), entry, request).await })
     }
 }
 
-impl Engine {
-    pub(crate) async fn drain_write_cache(
-        self: Rc<Self>,
-        pool: String,
-        request: DrainWriteCache,
-    ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
+/// Write caches of pools.
+pub(crate) struct WriteCaches {
+    pools: Rc<OpenPools>,
+    pool_jobs: Rc<PoolJobs>,
+}
+
+impl WriteCaches {
+    pub(crate) fn new(base: &Base) -> Self {
+        Self { pools: Rc::clone(&base.pools), pool_jobs: Rc::clone(&base.pool_jobs) }
+    }
+}
+
+impl WriteCaches {
+    pub(crate) async fn drain_write_cache(&self, pool: String, request: DrainWriteCache) -> Answer<Change> {
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
         pool.spaces.pool().log().check_writable().map_err(|error| fault::pool(&error))?;
         let caches = pool.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
         let cache = which(&pool.name(), &caches, request.survives)?;
@@ -197,14 +183,10 @@ impl Engine {
         Ok(made(plan, format!("{name} is emptied {after_words}")))
     }
 
-    pub(crate) async fn resize_write_cache(
-        self: Rc<Self>,
-        pool: String,
-        request: ResizeWriteCache,
-    ) -> Answer<Change> {
-        let pool = self.pool_to_change(&pool)?;
-        let _exclusive = self.lock_for_change(&pool).await?;
-        self.check_job_room(&pool)?;
+    pub(crate) async fn resize_write_cache(&self, pool: String, request: ResizeWriteCache) -> Answer<Change> {
+        let pool = self.pools.pool_to_change(&pool)?;
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
+        self.pool_jobs.check_job_room(&pool)?;
         pool.spaces.pool().log().check_writable().map_err(|error| fault::pool(&error))?;
         let caches = pool.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
         let cache = which(&pool.name(), &caches, request.survives)?;
@@ -248,15 +230,16 @@ impl Engine {
         let (spaces, name) = (Rc::clone(&pool.spaces), name_of(&pool.name(), survives));
         let aim = Aim::WriteCache { survives, size };
         let start = Start { kind: &WriteCacheJob, subject: name.clone(), aim, again };
-        self.start_job(pool, start, move |course| async move {
-            match spaces.resize_write_cache(survives, size, &course.progress).await {
-                Ok(changed) => Ok(Outcome::Done(format!("{name} has {} now", changed.after))),
-                Err(SpaceError::CalledOff { .. }) => {
-                    Ok(Outcome::CalledOff(format!("{name} keeps the size that it had")))
+        self.pool_jobs
+            .start_job(pool, start, move |course| async move {
+                match spaces.resize_write_cache(survives, size, &course.progress).await {
+                    Ok(changed) => Ok(Outcome::Done(format!("{name} has {} now", changed.after))),
+                    Err(SpaceError::CalledOff { .. }) => {
+                        Ok(Outcome::CalledOff(format!("{name} keeps the size that it had")))
+                    }
+                    Err(error) => Err(fault::space(&error)),
                 }
-                Err(error) => Err(fault::space(&error)),
-            }
-        })
-        .await
+            })
+            .await
     }
 }

@@ -3,24 +3,24 @@
 use std::rc::Rc;
 
 use dolmen_api::{
-    Counters, Df, Disk, DiskRoom, DiskState, DiskTally, Export, Exports, Fits, FormerLayout, Health, Pool,
-    PoolState, PoolTally, SCHEMA, SpaceTally,
+    Disk, DiskState, Export, FormerLayout, Health, NetworkExport, Pool, PoolState, SpaceLimits,
 };
 use dolmen_disk::MemberState;
-use dolmen_placement::Offer;
 use dolmen_pool::{PoolState as State, Role};
-use dolmen_space::{Integrity, Layout, Provisioning, Resiliency, Space};
+use dolmen_space::{Layout, Limits, Provisioning, Space, WriteCache};
+use dolmen_units::Bytes;
 
 use crate::answer::Answer;
-use crate::engine::{Engine, OpenPool};
-use crate::exports::Served;
+use crate::attach::Transports;
+use crate::disks::score_of;
+use crate::exports::{Listeners, NbdServer, Served};
 use crate::fault;
 use crate::health::{not_open, pool_health, space_health};
-use crate::plan::{Offered, usable, usable_fixed};
+use crate::open_pool::{OpenPool, key_of};
+use crate::open_pools::OpenPools;
+use crate::plan::Offered;
 use crate::resiliency::{integrity_of, resiliency_of};
-use crate::rooms::{fillings_here, yield_now};
-use crate::settings::{kept_bytes, view_limits};
-use crate::spaces::view_write_cache;
+use crate::rooms::yield_now;
 use crate::state::{Backing, Slow, is_here};
 
 /// What rows have that have not been moved yet.
@@ -35,7 +35,15 @@ fn former(layout: Layout) -> FormerLayout {
     }
 }
 
-impl Engine {
+/// Pools and spaces as the API shows them.
+pub(crate) struct Views {
+    pub(crate) pools: Rc<OpenPools>,
+    pub(crate) nbd: Rc<NbdServer>,
+    pub(crate) listeners: Rc<Listeners>,
+    pub(crate) transports: Rc<Transports>,
+}
+
+impl Views {
     pub(crate) fn view_disks(&self, open: &OpenPool) -> Vec<Disk> {
         let pool = open.spaces.pool();
         let voters = pool.members().voters();
@@ -78,7 +86,7 @@ impl Engine {
                 checksum_errors: counters.checksum_errors,
                 timed_out_reads: counters.timed_out_reads,
                 times_slower: open.latencies.slow(disk.id()).map(Slow::times),
-                score: here.then(|| open.score(disk)),
+                score: here.then(|| score_of(open, disk)),
                 bay: open.bay_of(disk.id()),
                 smart: open.smarts.of(disk.id()).filter(|_| here),
                 smart_silence: open.smarts.silence_of(disk.id()).filter(|_| here),
@@ -126,8 +134,8 @@ impl Engine {
 
     /// Pools that should be open and are not.
     pub(crate) fn view_closed(&self) -> Vec<Pool> {
-        let closed = self.closed.borrow();
-        let view = |(id, closed): (&dolmen_units::PoolId, &crate::engine::ClosedPool)| Pool {
+        let closed = self.pools.closed.borrow();
+        let view = |(id, closed): (&dolmen_units::PoolId, &crate::open_pool::ClosedPool)| Pool {
             name: closed.remembered.name.clone(),
             id: id.to_string(),
             health: Health::Unhealthy,
@@ -219,147 +227,26 @@ impl Engine {
         }
     }
 
-    pub(crate) async fn exports(self: Rc<Self>) -> Answer<Exports> {
-        let exports = self.nbd.list().iter().map(|served| self.view_export(served)).collect();
-        Ok(Exports { schema: SCHEMA, exports })
-    }
-
-    pub(crate) async fn df(self: Rc<Self>, name: String) -> Answer<Df> {
-        let open = self.pool(&name)?;
-        let pool = open.spaces.pool();
-        let (mut claimed, mut redundancy, mut promised) = (0, 0, 0);
-        for space in open.spaces.list() {
-            let bytes = space.claimed().0;
-            claimed += bytes;
-            redundancy += space.footprint().await.map_err(|error| fault::space(&error))?.redundancy.0;
-            promised += space.size().0.saturating_sub(bytes);
-        }
-        let caches = open.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
-        let write_cache: u64 = caches.iter().map(|cache| cache.footprint.total.0).sum();
-        let (_, trash) = open.trash_tally().await?;
-        let present: Vec<_> = pool.disks().into_iter().filter(|disk| disk.is_present()).collect();
-        let rooms = pool.free_space().room();
-        let room_of = |disk: &dolmen_pool::Disk| rooms.iter().find(|room| room.slot == disk.slot()).copied();
-        let mut disks = Vec::new();
-        let (mut raw, mut metadata, mut tail) = (0, 0, 0);
-        for disk in &present {
-            let (Some(extent), Some(room)) = (disk.extent(), room_of(disk)) else { continue };
-            let raw_bytes = disk.geometry().map_or(extent.capacity.0, |geometry| geometry.capacity.0);
-            let data_end = extent.data_start + room.data.0;
-            raw += raw_bytes;
-            metadata += extent.data_start;
-            tail += raw_bytes.saturating_sub(data_end);
-            disks.push(DiskRoom {
-                slot: disk.slot().0,
-                name: disk.name(),
-                raw_bytes,
-                data_bytes: room.data.0,
-                free_bytes: room.free.0,
-                reserve_bytes: room.reserve.0,
-            });
-        }
-        let data: u64 = disks.iter().map(|disk| disk.data_bytes).sum();
-        let free: u64 = disks.iter().map(|disk| disk.free_bytes).sum();
-        let used = data.saturating_sub(free);
-        Ok(Df {
-            schema: SCHEMA,
-            pool: name,
-            raw_bytes: raw,
-            metadata_bytes: metadata,
-            tail_bytes: tail,
-            data_bytes: data,
-            used_bytes: used,
-            claimed_bytes: claimed,
-            redundancy_bytes: redundancy,
-            write_cache_bytes: write_cache,
-            trash_bytes: trash,
-            tables_bytes: used.saturating_sub(claimed + redundancy + write_cache + trash),
-            free_bytes: free,
-            reserve_bytes: disks.iter().map(|disk| disk.reserve_bytes.min(disk.free_bytes)).sum(),
-            kept_bytes: kept_bytes(&open).0,
-            promised_bytes: promised,
-            fits: self.fits(&open).await,
-            disks,
+    /// The listener of a space, as people see it.
+    pub(crate) fn view_network(&self, served: &Served) -> Option<NetworkExport> {
+        let network = served.network.borrow();
+        let network = network.as_ref()?;
+        let at = network.listen;
+        let is_tls = network.tls.is_some();
+        let scheme = if is_tls { "nbds" } else { "nbd" };
+        let host = if at.ip().is_unspecified() { host_name() } else { None };
+        let authority = host.map_or_else(|| at.to_string(), |host| format!("{host}:{}", at.port()));
+        Some(NetworkExport {
+            listen: at.to_string(),
+            uri: format!("{scheme}://{authority}/{}", served.name),
+            is_tls,
+            allow: network.allow.clone(),
+            problem: self.listeners.problems.borrow().get(&at).cloned(),
         })
     }
 
-    async fn fits(&self, open: &OpenPool) -> Vec<Fits> {
-        let levels = [
-            Resiliency::Simple,
-            Resiliency::Span,
-            Resiliency::Mirror { copies: 2 },
-            Resiliency::Mirror { copies: 3 },
-            Resiliency::Mirror { copies: 4 },
-            Resiliency::Parity { parity: 1 },
-            Resiliency::Parity { parity: 2 },
-        ];
-        let mut fits = Vec::new();
-        for resiliency in levels {
-            let write_cache = Integrity::usual(resiliency).write_cache(resiliency);
-            // What cannot be made has no room: for want of disks, of fault domains, or of room for its write cache.
-            let can_be_made = open.can_make(resiliency);
-            let offers = open.spaces.offers_with_cache(write_cache).ok().filter(|_| can_be_made);
-            let offers: Rc<[Offer]> = offers.unwrap_or_default().into();
-            fits.push(Fits {
-                resiliency: resiliency_of(resiliency),
-                copies: resiliency.copies(),
-                parity: resiliency.parity_columns(),
-                survives: resiliency.redundancy(),
-                usable_bytes: usable(&offers, resiliency).await.0,
-                usable_fixed_bytes: Some(usable_fixed(&offers, resiliency).await.0),
-            });
-        }
-        fits
-    }
-
-    pub(crate) async fn counters(self: Rc<Self>) -> Answer<Counters> {
-        let counted = self.handle.counters();
-        Ok(Counters {
-            schema: SCHEMA,
-            driver: self.handle.driver_name().to_owned(),
-            messages: counted.messages,
-            unparks: counted.unparks,
-            polls: counted.polls,
-            fillings: fillings_here(),
-            pools: self.open_pools().iter().map(|pool| tally(pool)).collect(),
-        })
-    }
-}
-
-fn tally(open: &OpenPool) -> PoolTally {
-    let spaces = open.spaces.counters();
-    let disk = |disk: &Rc<dolmen_pool::Disk>| {
-        let io = disk.device().map(|device| device.counters()).unwrap_or_default();
-        DiskTally {
-            slot: disk.slot().0,
-            name: disk.name(),
-            reads: io.reads,
-            read_bytes: io.read_bytes,
-            writes: io.writes,
-            write_bytes: io.write_bytes,
-            flushes: io.flushes,
-            durable_writes: io.durable_writes,
-            discards: io.discards,
-            errors: io.errors,
-        }
-    };
-    PoolTally {
-        pool: open.name(),
-        spaces: SpaceTally {
-            fresh_writes: spaces.fresh_writes,
-            rewrites: spaces.rewrites,
-            overwrites: spaces.overwrites,
-            flushes: spaces.flushes,
-            shared_flushes: spaces.shared_flushes,
-            page_reads: spaces.page_reads,
-            page_writes: spaces.page_writes,
-            checksum_errors: spaces.checksum_errors,
-            healed_blocks: spaces.healed_blocks,
-            accepted_unverified_blocks: spaces.accepted_unverified,
-            lost_blocks: spaces.lost_blocks,
-            resynced_blocks: spaces.resynced_blocks,
-        },
-        disks: open.spaces.pool().disks().iter().map(disk).collect(),
+    pub(crate) fn attached_at(&self, pool: &OpenPool, space: &Space) -> Option<String> {
+        self.transports.find(key_of(pool, space)).map(|one| one.link().display().to_string())
     }
 }
 
@@ -374,4 +261,39 @@ fn percent(path: &str) -> String {
         }
     }
     text
+}
+
+/// What others may call this machine.
+fn host_name() -> Option<String> {
+    let name = rustix::system::uname().nodename().to_str().ok()?.to_owned();
+    (!name.is_empty()).then_some(name)
+}
+
+fn view_write_cache(cache: &WriteCache) -> dolmen_api::WriteCache {
+    dolmen_api::WriteCache {
+        survives: cache.redundancy,
+        size_bytes: cache.size.0,
+        waiting_bytes: cache.waiting.0,
+        footprint_bytes: cache.footprint.total.0,
+        copies: cache.redundancy + 1,
+        disks: cache.disks.iter().map(|slot| slot.0).collect(),
+        fill_percent: cache.drain.fill,
+        drain_bytes_per_s_max: cache.drain.rate.map_or(0, |rate| rate.0),
+        filled_bytes: cache.filled.bytes,
+        filled_bytes_per_s: cache.filled.bytes_per_second,
+        destaged_bytes: cache.destaged.bytes,
+        destaged_bytes_per_s: cache.destaged.bytes_per_second,
+    }
+}
+
+/// As documents have them; nothing where there are none.
+fn view_limits(limits: Limits) -> Option<SpaceLimits> {
+    let bytes = |rate: Option<Bytes>| rate.map(|rate| rate.0);
+    let view = SpaceLimits {
+        iops_max: limits.iops_max,
+        iops_min: limits.iops_min,
+        bytes_per_s_max: bytes(limits.rate_max),
+        bytes_per_s_min: bytes(limits.rate_min),
+    };
+    Some(view).filter(|_| !limits.is_none())
 }

@@ -1,0 +1,105 @@
+//! A pool that is open, and one that should be.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use dolmen_api::{ErrorBody, ErrorCode, ImportMode};
+use dolmen_attach::SpaceKey;
+use dolmen_block_io::sync::AsyncMutex;
+use dolmen_space::{Space, Spaces};
+use dolmen_units::{DiskId, DiskSlot, Name, PoolId};
+
+use crate::answer::Answer;
+use crate::fault;
+use crate::jobs::JobSlot;
+use crate::state::{Absences, Backing, DiskLatencies, Emptyings, Filling, History, Remembered, Smarts};
+
+/// A pool that is open.
+pub(crate) struct OpenPool {
+    pub(crate) spaces: Rc<Spaces>,
+    pub(crate) mode: ImportMode,
+    /// Changes of this pool, one at a time.
+    pub(crate) mutex: AsyncMutex,
+    /// Jobs of this pool, one at a time.
+    pub(crate) job_slot: Rc<JobSlot>,
+    pub(crate) is_closing: Cell<bool>,
+    pub(crate) history: History,
+    pub(crate) absences: Absences,
+    pub(crate) filling: Filling,
+    /// Rows that lie badly, as they were counted last.
+    pub(crate) laid_badly: Cell<u64>,
+    pub(crate) latencies: DiskLatencies,
+    pub(crate) emptyings: Emptyings,
+    pub(crate) smarts: Smarts,
+    /// What people call the bays of disks.
+    pub(crate) bays: RefCell<BTreeMap<DiskId, String>>,
+    /// What has become of what disks lie on, as it was seen last.
+    pub(crate) backing_states: RefCell<BTreeMap<DiskSlot, Backing>>,
+}
+
+impl OpenPool {
+    pub(crate) fn new(spaces: Rc<Spaces>, mode: ImportMode) -> Rc<Self> {
+        let (mutex, job_slot) = (AsyncMutex::default(), Rc::new(JobSlot::new(Rc::clone(&spaces))));
+        let (history, absences) = (History::default(), Absences::default());
+        let (is_closing, backing_states) = (Cell::new(false), RefCell::default());
+        let latencies = DiskLatencies::default();
+        let (emptyings, smarts) = (Emptyings::default(), Smarts::default());
+        Rc::new(Self {
+            spaces,
+            mode,
+            mutex,
+            job_slot,
+            is_closing,
+            history,
+            absences,
+            laid_badly: Cell::new(0),
+            filling: Filling::default(),
+            latencies,
+            emptyings,
+            smarts,
+            bays: RefCell::default(),
+            backing_states,
+        })
+    }
+
+    pub(crate) fn id(&self) -> PoolId {
+        self.spaces.pool().id()
+    }
+
+    pub(crate) fn name(&self) -> String {
+        self.spaces.pool().name().to_string()
+    }
+
+    pub(crate) fn space(&self, name: &str) -> Answer<Rc<Space>> {
+        self.spaces.find(name).map_err(|error| {
+            let is_in_trash = self.spaces.trash().iter().any(|space| space.name().as_str() == name);
+            let hint = match is_in_trash {
+                true => format!(
+                    "one of that name is in the trash: `dolmen trash restore {}/{name}` brings it back",
+                    self.name()
+                ),
+                false => "`dolmen space list` shows all spaces".to_owned(),
+            };
+            let body = self.of_a_name(&error).unwrap_or_else(|| fault::space(&error));
+            body.on(format!("{}/{name}", self.name())).hint(hint)
+        })
+    }
+}
+
+/// A pool that should be open and is not.
+pub(crate) struct ClosedPool {
+    pub(crate) remembered: Remembered,
+    pub(crate) cause: ErrorBody,
+}
+
+/// A name that a pool or a space can have.
+pub(crate) fn parse_name(text: &str) -> Answer<Name> {
+    text.parse().map_err(|error: dolmen_units::ParseNameError| {
+        ErrorBody::new(ErrorCode::BadName, error.to_string()).on(text.chars().take(80).collect::<String>())
+    })
+}
+
+pub(crate) fn key_of(pool: &OpenPool, space: &Space) -> SpaceKey {
+    SpaceKey { pool: pool.id(), space: space.id() }
+}
