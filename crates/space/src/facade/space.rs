@@ -242,7 +242,7 @@ impl Space {
         }
     }
 
-    /// Checks a range against size and sector.
+    /// Checks a range against the size. It may begin and end at any byte.
     pub(crate) fn check_range(&self, at: u64, length: u64) -> Result<(), SpaceError> {
         self.check_stays()?;
         self.check_bounds(at, length)
@@ -251,12 +251,10 @@ impl Space {
     /// The same, also of a space that nobody may use.
     pub(crate) fn check_bounds(&self, at: u64, length: u64) -> Result<(), SpaceError> {
         let spec = self.spec.borrow();
-        let sector = spec.sector;
-        let aligned = at.is_multiple_of(sector.0) && length.is_multiple_of(sector.0);
-        if aligned && at.checked_add(length).is_some_and(|end| end <= spec.size.0) {
+        if at.checked_add(length).is_some_and(|end| end <= spec.size.0) {
             return Ok(());
         }
-        Err(SpaceError::Range { name: spec.name.clone(), at, length: Bytes(length), sector, size: spec.size })
+        Err(SpaceError::Range { name: spec.name.clone(), at, length: Bytes(length), size: spec.size })
     }
 
     /// The row with this index, if it exists, once all that the log says of it was decided.
@@ -336,8 +334,7 @@ impl Space {
             return Ok(row);
         }
         // The space may have been deleted or made smaller while this waited for its turn.
-        let sector = self.spec.borrow().sector;
-        self.check_range(index * self.row_bytes, sector.0)?;
+        self.check_range(index * self.row_bytes, BLOCK_BYTES)?;
         self.claim(index).await
     }
 
