@@ -100,13 +100,15 @@ impl Engine {
         let (attached, passed_over) =
             self.attach_by(transport, &wanted, &space).await.map_err(|error| error.on(name.as_str()))?;
         let text = format!(
-            "{name} is attached as {}, by {}{how}",
+            "{name} is attached as {}, by {}, with sectors of {} bytes{how}",
             attached.link().display(),
-            by_words(attached.by())
+            by_words(attached.by()),
+            spec.sector.0
         );
         let mut change = if before.is_some() { planned(plan, text) } else { made(plan, text) };
         let mut view = attached.view(&[]);
-        view.not_faster_because = passed_over;
+        view.not_faster_because =
+            passed_over.filter(|why| self.passed_over.replace(Some(why.clone())).as_ref() != Some(why));
         change.attachment = Some(view);
         change.space = Some(self.view_space(&pool, &space).await?);
         Ok(change)

@@ -14,6 +14,7 @@ use crate::engine::{Engine, OpenPool};
 use crate::fault;
 use crate::finding::found;
 use crate::plan::{Figures, Undo, made, planned, repairable_for, usual_room};
+use crate::rooms::usable_now;
 use crate::words::counted;
 
 /// Disks of which each row is looked at before room is promised for the loss of one of them; of more, the fullest.
@@ -47,14 +48,32 @@ impl Engine {
             in_words(after),
             in_words(before)
         )];
+        let room = format!("usable are {}, and were {}", Bytes(figures.after), Bytes(figures.before));
         let plan = figures.plan(Undo::By(format!("dolmen pool set {name} --keep-room-for {before}")), steps);
         if request.dry_run {
             return Ok(planned(plan, format!("pool {name} would keep {}", in_words(after))));
         }
         inner.set_keep_room_for(after).await.map_err(|error| fault::pool(&error))?;
         pool.absences.retry();
-        Ok(made(plan, format!("pool {name} keeps {}", in_words(after))))
+        Ok(made(plan, format!("pool {name} keeps {}; {room}", in_words(after))))
     }
+}
+
+/// Returns a refusal for want of room with the setting that keeps room for repair, where more of a space would fit without it.
+pub(crate) fn with_kept_room(pool: &OpenPool, spec: &SpaceSpec, refusal: ErrorBody) -> ErrorBody {
+    let (name, losses) = (pool.name(), pool.spaces.pool().keeps_room_for());
+    let fits = |losses| usable_now(&offers_keeping(pool, losses), spec);
+    let is_for_room = matches!(refusal.code, ErrorCode::NoSpace | ErrorCode::BadSize);
+    if losses == 0 || !is_for_room || fits(losses) >= fits(0) {
+        return refusal;
+    }
+    let kept = format!(
+        "pool {name} keeps {}; without it {} fit: `dolmen pool set {name} --keep-room-for 0`",
+        in_words(losses),
+        fits(0)
+    );
+    let hint = refusal.hint.as_ref().map_or_else(|| kept.clone(), |hint| format!("{kept}; or {hint}"));
+    refusal.hint(hint)
 }
 
 /// What claims would find if room for so many losses were kept.

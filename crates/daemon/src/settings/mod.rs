@@ -8,6 +8,6 @@ mod limits;
 mod reserve;
 
 pub(crate) use enclosure::{Domains, apart_advice, check_count, rows_share};
-pub(crate) use keep_room::{kept_bytes, room_advice, room_used};
+pub(crate) use keep_room::{kept_bytes, room_advice, room_used, with_kept_room};
 pub(crate) use limits::view_limits;
 pub(crate) use reserve::{lacks_reserve, reserve_advice};
