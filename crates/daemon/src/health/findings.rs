@@ -6,7 +6,7 @@ use std::rc::Rc;
 use dolmen_api::{Finding, FindingCode, Health, Object};
 use dolmen_mutation::mutation;
 use dolmen_pool::{Disk, DiskCounters, PoolState};
-use dolmen_space::{DataLossKind, Space};
+use dolmen_space::{DataLossKind, Space, failed_reads};
 use dolmen_units::{Bytes, SpaceId};
 
 use crate::engine::OpenPool;
@@ -196,6 +196,18 @@ fn damaged(open: &OpenPool, space: &Space, object: &Object) -> Vec<Finding> {
     }
     // Once they are all back, whoever reads such a block finds out.
     let corrupt = of_kind(DataLossKind::CorruptHere).count();
+    let failed = failed_reads(space);
+    if let Some(first) = failed.first() {
+        let bytes = failed.iter().map(|one| one.length.0).sum();
+        let text = format!(
+            "{} of space {object} cannot be read, in {}, the first at byte {}: {}",
+            Bytes(bytes),
+            counted(failed.len(), "place", "places"),
+            first.at,
+            first.why
+        );
+        note(FindingCode::SpaceDataLost, Health::Unhealthy, bytes, text);
+    }
     if corrupt > 0 && absent_with(open, space) > 0 {
         let text = format!(
             "in {corrupt} places of space {object} no copy that is here is good; the disks that are absent may have one"

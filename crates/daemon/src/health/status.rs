@@ -8,7 +8,7 @@ use dolmen_api::{
 };
 use dolmen_block_io::Instant;
 use dolmen_pool::{Disk, PoolState};
-use dolmen_space::{DataLossKind, Space};
+use dolmen_space::{DataLossKind, Space, failed_reads};
 
 use crate::advice::Advice;
 use crate::answer::Answer;
@@ -129,6 +129,13 @@ fn for_damage(open: &OpenPool) -> Vec<Advice> {
                 "restore the lost ranges of {name}/{} from a backup by writing them again; `dolmen scrub {name}` lists all of them, and \
                  it or `dolmen pool acknowledge {name}` then sees that they can be read",
                 space.name()
+            );
+            todo.push(Advice::new(FindingCode::SpaceDataLost, object.clone(), text));
+        }
+        if !failed_reads(&space).is_empty() {
+            let text = format!(
+                "`dolmen disk list {name}` shows the disks that fail; what they cannot read any more has to be written again from a \
+                 backup, and `dolmen pool acknowledge {name}` reads it again"
             );
             todo.push(Advice::new(FindingCode::SpaceDataLost, object.clone(), text));
         }

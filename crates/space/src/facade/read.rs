@@ -110,6 +110,9 @@ impl Space {
         self.check_range(at, length as u64)?;
         let request = self.asked(IoKind::Read, length as u64).await;
         let read = self.read_range(at, length).await;
+        if read.is_ok() {
+            self.failed_reads.succeeded(at, length as u64);
+        }
         request.ended(read)
     }
 

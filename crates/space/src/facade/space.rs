@@ -15,6 +15,7 @@ use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot, Epoch, N
 use smallvec::SmallVec;
 
 use crate::cache::write_cache::{Cache, is_of_conversion_shadows, is_of_shadows, seen_as};
+use crate::facade::failed_reads::FailedReads;
 use crate::facade::forming::Forming;
 use crate::facade::request::Terms;
 use crate::facade::shared::Shared;
@@ -84,6 +85,8 @@ pub struct Space {
     pub(crate) meter: Rc<Meter>,
     /// What it may have, and is to get.
     pub(crate) terms: Terms,
+    /// Ranges that clients could not read.
+    pub(crate) failed_reads: FailedReads,
     /// The space itself, for what goes on behind those who asked for it.
     pub(crate) this: Weak<Self>,
 }
@@ -135,6 +138,7 @@ impl Space {
             reserve: Reserve::default(),
             meter,
             terms,
+            failed_reads: FailedReads::default(),
             this: Weak::clone(this),
         }))
     }

@@ -173,6 +173,7 @@ impl Space {
         } else {
             self.store(at, data).await?;
         }
+        self.failed_reads.succeeded(at, data.len() as u64);
         if durability == Durability::Durable {
             request.is_stored();
             self.flush_all().await?;
@@ -746,7 +747,6 @@ pub(crate) fn blocks_of(start: u64, end: u64) -> Range {
     Range { first: u32::try_from(first).unwrap_or(0), count: u32::try_from(last - first).unwrap_or(0) }
 }
 
-/// Whether what is written can be had although parts of it are not there.
 /// Returns the first blocks of `data` in memory that direct I/O accepts: all of them where they lie so already, else as many as
 /// there is memory for at once, and one at least.
 async fn aligned(memory: &Arena, data: Bytes_) -> Bytes_ {
@@ -763,6 +763,7 @@ async fn aligned(memory: &Arena, data: Bytes_) -> Bytes_ {
     buffer.freeze()
 }
 
+/// Whether what is written can be had although parts of it are not there.
 fn can_do_without<'a>(row: &Row, parts: impl Iterator<Item = (&'a Part, bool)>) -> bool {
     row.shape.decodable_without(parts.filter(|(_, good)| !good).map(|(part, _)| part.column))
 }
