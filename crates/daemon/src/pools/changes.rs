@@ -25,7 +25,7 @@ use crate::jobs::{JobView, Kind as _};
 use crate::plan::{Figures, Undo, check_typed, made, offer_of, planned, usual_room};
 use crate::pools::rebalance::{forecast, steps_after};
 use crate::pools::resync::ResyncJob;
-use crate::pools::widening::{Widening, widenings};
+use crate::pools::widening::{Widening, Widenings, widenings};
 use crate::settings::{Domains, check_count};
 use crate::spaces::ConvertJob;
 use crate::state::{Remembered, is_unreadable};
@@ -409,8 +409,8 @@ impl Engine {
             .enumerate()
             .map(|(index, (slot, extent))| offer_of(slot, extent, domains.number(index)))
             .collect();
-        let (following, wider) = match request.stays || request.spare {
-            true => (RebalanceForecast::default(), Vec::new()),
+        let (following, Widenings { wider, kept }) = match request.stays || request.spare {
+            true => (RebalanceForecast::default(), Widenings::default()),
             false => (forecast(&pool, &joining).await?, widenings(&pool, &joining).await?),
         };
         if !request.spare {
@@ -428,7 +428,10 @@ impl Engine {
         }
         let plan = figures.plan(undo, steps);
         if request.dry_run {
-            return Ok(planned(plan, format!("{} would be added to pool {name}", disks_of(devices.len()))));
+            return Ok(planned(
+                plan,
+                format!("{} would be added to pool {name}{kept}", disks_of(devices.len())),
+            ));
         }
         allocate_metadata(&disks.paths, &extents)?;
         if !domains.named.is_empty() {
@@ -456,6 +459,7 @@ impl Engine {
         let mut change = made(plan, format!("{} {were} added to pool {name}", disks_of(extents.len())));
         change.warnings.extend(tended.err().map(|error| error.to_string()));
         self.rebalance_after(&pool, wider, &following, &mut change).await;
+        change.message.push_str(&kept);
         change.pool = Some(self.view_pool(&pool).await?);
         Ok(change)
     }
