@@ -16,8 +16,8 @@ use crate::engine::{ClosedPool, Engine, OpenPool};
 use crate::fault;
 use crate::finding::found;
 use crate::health::findings::{
-    is_only_backing_full, short_of_room, slow_disks, to_attach_absent, unseen_errors, waiting_removals,
-    waiting_replacements, without_labels,
+    is_only_backing_full, out_of_reach_with, short_of_room, slow_disks, to_attach_absent, unseen_errors,
+    waiting_removals, waiting_replacements, without_labels,
 };
 use crate::jobs::{Entry, JobView};
 use crate::rooms::yield_now;
@@ -182,6 +182,16 @@ fn for_absent(open: &OpenPool, disk: &Disk, now: Instant) -> String {
             open.called(disk)
         );
     }
+    let alone = out_of_reach_with(open, disk);
+    if !alone.is_empty() {
+        return format!(
+            "attach {0} and `dolmen disk online {name} {slot}`: {1} may have data there that no other disk has; if it is gone for good, \
+             `dolmen disk forget {name} {slot} --accept-data-loss` gives that up; `dolmen disk replace {name} {slot} {new}` restores \
+             all else, and waits for that{outlook}",
+            open.called(disk),
+            alone.join(", ")
+        );
+    }
     format!(
         "attach {0} and `dolmen disk online {name} {slot}`, or `dolmen disk replace {name} {slot} {new}`, or, if it is gone for good, \
          `dolmen disk forget {name} {slot}`{outlook}",
@@ -268,10 +278,14 @@ async fn for_room(open: &OpenPool) -> Option<Advice> {
     }
     let text = match open.to_purge() {
         None => format!(
-            "add a disk to pool {}, or purge or trim something; `dolmen df` shows what fits",
+            "add a disk to pool {}, or purge a space, or delete files and give their room back with `fstrim MOUNT`; `dolmen df` shows \
+             what fits",
             open.name()
         ),
-        Some(purge) => format!("{purge}; or add a disk to pool {}, or trim something", open.name()),
+        Some(purge) => format!(
+            "{purge}; or add a disk to pool {}, or delete files and give their room back with `fstrim MOUNT`",
+            open.name()
+        ),
     };
     Some(Advice { about: short.into_iter().map(|one| (one.code, one.object)).collect(), text })
 }
@@ -409,7 +423,10 @@ fn summary(health: Health, pools: usize, spaces: usize, reasons: usize) -> Strin
         Health::Healthy if pools == 0 => "healthy: no pool is open here".to_owned(),
         Health::Healthy => format!("healthy: {all}, everything is as it should be"),
         Health::Warning => {
-            format!("warning: {all}; nothing is lost, but there {} to look at", plural(reasons))
+            format!(
+                "warning: {all}; nothing that was flushed is lost, but there {} to look at",
+                plural(reasons)
+            )
         }
         Health::Unhealthy => format!("unhealthy: {all}; data or a whole pool is out of reach or lost"),
     }
