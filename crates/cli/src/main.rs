@@ -4,7 +4,7 @@
 //! requests; `client` speaks the API over `http`; `change` has what all changes share: plans, consent (`confirm`) and
 //! jobs to wait for (`jobs`). `offline` checks disks and `plan` plans for them without a daemon,
 //! `bench` measures what is there, `service` executes the daemon's program. The rest shows
-//! documents as text. `habits` gives a hint for words of other systems.
+//! documents as text, and `complete` prints names for shells. `habits` gives a hint for words of other systems.
 //!
 //! Invariants:
 //! - Everything is shown through `out`.
@@ -24,6 +24,7 @@ mod change;
 mod clear;
 mod client;
 mod command;
+mod complete;
 mod confirm;
 mod disk_set;
 mod error;
@@ -198,7 +199,10 @@ fn carry_out(
     let common = arguments.common;
     match arguments.command.unwrap_or(Command::Status(arguments.status)) {
         Command::Completion(arguments) => {
-            out.show(&manual::completion(arguments.shell));
+            match arguments.line.as_slice() {
+                [] => out.show(&manual::completion(arguments.shell)),
+                line => complete::names(line).into_iter().for_each(|name| out.line(name)),
+            }
             Ok(ExitCode::Ok)
         }
         Command::Check(arguments) => offline::run(&arguments, common.output, out),
