@@ -144,7 +144,7 @@ fn named(kind: NameKind, pool: Option<&str>, client: &Client) -> Vec<String> {
         NameKind::Disk => pool.map(|pool| disks(client, pool)).unwrap_or_default(),
         NameKind::Job => jobs(client),
         NameKind::Code => {
-            let codes = all_codes().into_iter().map(|(_, code, _)| code.to_owned());
+            let codes = all_codes().map(|(_, code, _)| code.to_owned());
             codes.chain(EXPLAINED.iter().map(|code| code.name.to_owned())).collect()
         }
         NameKind::Object | NameKind::ObjectOrJob => {
