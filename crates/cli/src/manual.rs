@@ -28,7 +28,8 @@ pub(crate) fn completion(shell: clap_complete::Shell) -> String {
         Shell::Zsh => script
             .replacen("\n_dolmen() {", &format!("\n{ZSH_NAMES}\n_dolmen() {{"), 1)
             .replace(":_default", ":_dolmen_names"),
-        Shell::Fish => script + FISH_NAMES,
+        // An option with a value that is no path offers what is its own alone.
+        Shell::Fish => script.replace(" -r\n", " -r -f -a \"(__dolmen_names)\"\n") + FISH_NAMES,
         _ => script,
     }
 }
