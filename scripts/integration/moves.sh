@@ -389,7 +389,7 @@ must 'two thin spaces, each larger than the pool' dolmen space create "$pool/mor
 must 'content' fill thin
 must 'content' fill more
 must 'written to the end of the room' fill_up thin
-must 'the status says so, and what to do' status_tells "thin space $pool/thin has met the end of pool $pool" "add a disk to pool $pool, or purge or trim"
+must 'the status says so, and what to do' status_tells "thin space $pool/thin has met the end of pool $pool" "add a disk to pool $pool, or purge a space, or delete files"
 must 'df says so, and what to do' says 'Nothing more fits.*disk replace' dolmen df "$pool"
 must 'neither takes more' fills_no_more more 60M
 must 'all reads' is_as_it_was

@@ -49,8 +49,8 @@ information() {
     has "$logs/nbdinfo.log" '"protocol": "newstyle-fixed"' '"TLS": false' '"structured": true' \
         "\"export-name\": \"$pool/one\"" '"base:allocation"' '"is_rotational"' '"is_read_only": false' \
         '"can_cache": true' '"can_df": true' '"can_fast_zero": true' '"can_flush": true' '"can_fua": true' \
-        '"can_multi_conn": true' '"can_trim": true' '"can_zero": true' '"block_size_minimum": 4096' \
-        '"block_size_preferred": 262144' '"block_size_maximum": 33554432' "\"export-size\": $((mib * 1048576))"
+        '"can_multi_conn": true' '"can_trim": true' '"can_zero": true' '"block_size_minimum": 512' \
+        '"block_size_preferred": 262144' '"block_size_maximum": 67108864' "\"export-size\": $((mib * 1048576))"
 }
 
 lists_all() {
@@ -102,6 +102,13 @@ fio_verifies() {
         { tail -n 20 "$logs/fio.log" >&2; return 1; }
 }
 
+# Blocks of 512 bytes, as a client sends them that never asks for block sizes.
+fio_verifies_sectors() {
+    attend -- fio --name=sectors --ioengine=nbd --uri="$one" --rw=randrw --bsrange=512-64k --blockalign=512 --size=16M \
+        --io_size=32M --iodepth=16 --verify=crc32c --verify_fatal=1 --verify_state_save=0 >"$logs/fio-sectors.log" 2>&1 ||
+        { tail -n 20 "$logs/fio-sectors.log" >&2; return 1; }
+}
+
 # Sets python to one that knows libnbd.
 find_python() {
     for python in python3 /usr/bin/python3; do
@@ -145,6 +152,7 @@ step_fio() {
         skip "fio's nbd engine (this fio was built without it)"
     else
         must 'random reads and writes, verified' fio_verifies
+        must 'the same in blocks of 512 bytes' fio_verifies_sectors
         if need curl; then
             must 'what each costs the engine is counted' counts_per_io
         else

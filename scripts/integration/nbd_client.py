@@ -13,7 +13,8 @@ import nbd
 
 MIB = 1 << 20
 BLOCK = 4096
-PAYLOAD_MAX = 32 * MIB
+SECTOR = 512
+PAYLOAD_MAX = 64 * MIB
 HOLE = nbd.STATE_HOLE | nbd.STATE_ZERO
 
 
@@ -69,7 +70,7 @@ def negotiation(uri):
     expect("structured replies", handle.get_structured_replies_negotiated(), True)
     expect("block status", handle.can_meta_context(nbd.CONTEXT_BASE_ALLOCATION), True)
     expect("read-only", handle.is_read_only(), False)
-    expect("smallest block", handle.get_block_size(nbd.SIZE_MINIMUM), BLOCK)
+    expect("smallest block", handle.get_block_size(nbd.SIZE_MINIMUM), SECTOR)
     expect("largest payload", handle.get_block_size(nbd.SIZE_MAXIMUM), PAYLOAD_MAX)
     expect("simple replies alone", connect(uri, structured=False).get_structured_replies_negotiated(), False)
 
@@ -214,16 +215,43 @@ def bad_requests(uri):
     refused("a read across the end", errno.EINVAL, handle.pread, 2 * BLOCK, size - BLOCK)
     refused("a write behind the end", errno.ENOSPC, handle.pwrite, block, size)
     refused("a write across the end", errno.ENOSPC, handle.pwrite, bytearray(2 * BLOCK), size - BLOCK)
-    refused("an unaligned offset", errno.EINVAL, handle.pread, BLOCK, 512)
-    refused("an unaligned length", errno.EINVAL, handle.pread, 1000, 0)
-    refused("an unaligned write", errno.EINVAL, handle.pwrite, bytearray(1000), 0)
-    refused("an unaligned trim", errno.EINVAL, handle.trim, 1000, 0)
-    refused("an unaligned zero", errno.EINVAL, handle.zero, BLOCK, 1)
+    refused("a read across the end by one byte", errno.EINVAL, handle.pread, 2, size - 1)
+    refused("a write across the end by one byte", errno.ENOSPC, handle.pwrite, bytearray(2), size - 1)
     refused("a read that is too large", errno.EINVAL, handle.pread, PAYLOAD_MAX + BLOCK, 0)
     refused("a trim behind the end", errno.EINVAL, handle.trim, BLOCK, size)
     refused("a zero behind the end", errno.ENOSPC, handle.zero, BLOCK, size)
     expect("the connection goes on", bytes(handle.pread(BLOCK, 0)), b"\x77" * BLOCK)
     expect("the largest payload", len(handle.pread(PAYLOAD_MAX, 0)), PAYLOAD_MAX)
+
+
+def any_alignment(uri):
+    """Requests of every command begin and end at any byte, and leave the bytes around them."""
+    handle = connect(uri, strict=False)
+    expected = bytearray(os.urandom(4 * MIB))
+    handle.pwrite(expected, 0)
+    draw = random.Random(7)
+    for turn in range(300):
+        length = draw.choice([draw.randrange(1, 600), draw.randrange(1, 9000), draw.randrange(1, 2 * MIB)])
+        at = draw.randrange(4 * MIB - length)
+        kind = draw.choice(["write", "write", "zero", "hole", "trim", "status"])
+        if kind == "write":
+            data = os.urandom(length)
+            handle.pwrite(data, at, draw.choice([0, nbd.CMD_FLAG_FUA]))
+            expected[at : at + length] = data
+        elif kind in ("zero", "hole"):
+            handle.zero(length, at, nbd.CMD_FLAG_NO_HOLE if kind == "zero" else 0)
+            expected[at : at + length] = bytes(length)
+        elif kind == "trim":
+            handle.trim(length, at)
+            first, end = -(-at // BLOCK) * BLOCK, (at + length) // BLOCK * BLOCK
+            if first < end:
+                expected[first:end] = bytes(end - first)
+        else:
+            expect("the length that block status covers", sum(one for one, _ in extents(handle, length, at)), length)
+        around = slice(max(0, at - 5000), min(4 * MIB, at + length + 5000))
+        found = handle.pread(around.stop - around.start, around.start)
+        expect(f"turn {turn}, {kind} of {length} at {at}", bytes(found) == bytes(expected[around]), True)
+    expect("all of it", bytes(handle.pread(4 * MIB, 0)) == bytes(expected), True)
 
 
 def oversized_write(uri):
@@ -262,6 +290,7 @@ def main():
         ("the list of exports", listing, uri, [read_only_uri, other_uri]),
         ("a wrong name is refused", wrong_name, uri),
         ("bad requests are refused, one by one", bad_requests, uri),
+        ("requests of any alignment touch their own bytes alone", any_alignment, uri),
         ("a payload that is too large", oversized_write, uri),
         ("a read-only export", read_only, read_only_uri),
     ]

@@ -75,7 +75,8 @@ pub struct Space {
     /// While it is converted, what those of its rows have that have not been moved yet; all of the above is what it is to be.
     #[serde(default)]
     pub converted_from: Option<FormerLayout>,
-    /// Logical sector.
+    /// Logical sector that its devices present; the physical one has 4096 bytes. Requests over NBD may begin and end at any
+    /// byte.
     pub sector_bytes: u64,
     /// Bytes of its own addresses for which room is claimed.
     pub claimed_bytes: u64,
@@ -187,7 +188,7 @@ pub struct CreateSpace {
     /// Relaxed or strict; with parity strict, otherwise relaxed, when left out.
     #[serde(default)]
     pub integrity: Option<Integrity>,
-    /// Logical sector, 512 or 4096; 4096 when left out.
+    /// Logical sector, 512 or 4096. When left out: 512, and 4096 where every disk of the pool has sectors of 4096 bytes.
     #[serde(default)]
     pub sector_bytes: Option<u64>,
     /// Only tell what would happen.

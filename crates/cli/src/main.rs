@@ -24,6 +24,7 @@ mod session;
 mod terminal;
 #[cfg(test)]
 mod tests;
+
 mod views;
 
 use std::io::Write;
@@ -32,7 +33,7 @@ use arguments::common::Format;
 use arguments::parse::{parse, unread};
 use arguments::space::SpaceCommand;
 use arguments::{Arguments, Command, habits};
-use commands::{bench, check, clear, daemon, explain, manual, plan};
+use commands::{bench, check, clear, complete, daemon, explain, manual, plan};
 use dolmen_api::{ErrorBody, ErrorCode, ErrorDocument, ExitCode};
 use error::CliError;
 use http::Peer;
@@ -110,7 +111,10 @@ fn carry_out(
     let common = arguments.common;
     match arguments.command.unwrap_or(Command::Status(arguments.status)) {
         Command::Completion(arguments) => {
-            out.show(&manual::completion(arguments.shell));
+            match arguments.line.as_slice() {
+                [] => out.show(&manual::completion(arguments.shell)),
+                line => complete::names(line).into_iter().for_each(|name| out.line(name)),
+            }
             Ok(ExitCode::Ok)
         }
         Command::Check(arguments) => check::run(&arguments, common.output, out),

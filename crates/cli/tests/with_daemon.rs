@@ -167,3 +167,111 @@ fn a_command_without_the_daemon_program_says_what_to_install() {
     );
     assert!(message.contains("\nhint: install dolmend"), "{message}");
 }
+
+/// The words that a shell offers at the end of a line, of which `name` is one, by a script that asks it; `None` where it is not
+/// installed.
+fn offered(bench: &Bench, shell: &str, line: &str, name: &str) -> Option<String> {
+    let script = match shell {
+        "bash" => {
+            "source ./script
+             line=\"$LINE\"; COMP_LINE=$line; COMP_POINT=${#line}; read -ra COMP_WORDS <<< \"$line\"
+             [[ $line == *' ' ]] && COMP_WORDS+=('')
+             COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 ))
+             _dolmen_names dolmen \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"
+             printf '%s\\n' \"${COMPREPLY[@]}\""
+        }
+        "fish" => "source ./script; complete -C \"$LINE\" | cut -f1",
+        // A terminal of its own, in which TAB is pressed until the name is there.
+        "zsh" => {
+            "zmodload zsh/zpty; zpty shell zsh -f -i
+             zpty -w shell 'autoload -U compinit; compinit -u -D; source ./script; unsetopt list_beep; LISTMAX=0; PS1=re\"\"ady%%'
+             zpty -r shell out '*ready%*'; zpty -n -w shell \"$LINE\"$'\\t\\t'
+             zpty -r shell out \"*$NAME*\"; print -rn -- $out; zpty -d shell"
+        }
+        _ => unreachable!(),
+    };
+    let path = format!(
+        "{}:{}",
+        Path::new(env!("CARGO_BIN_EXE_dolmen")).parent().unwrap().display(),
+        std::env::var("PATH").unwrap()
+    );
+    let is_installed = std::env::split_paths(&path).any(|folder| folder.join(shell).exists());
+    if !is_installed {
+        return None;
+    }
+    let mut command = Command::new("timeout");
+    command.args(["60", shell]);
+    if shell == "bash" {
+        command.arg("--norc");
+    }
+    command
+        .args(["-c", script])
+        .env("LINE", line)
+        .env("NAME", name)
+        .env("PATH", path)
+        .env("HOME", bench.folder.path());
+    command.env("DOLMEN_SOCKET", bench.folder.path().join("api")).env("TERM", "dumb");
+    let output = command.current_dir(bench.folder.path()).stdin(Stdio::null()).output().unwrap();
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Scenario: TAB behind commands that take names, in each shell that is installed, with a daemon and after it has ended. Expected:
+/// the names that there are; then none, no message, and commands and files as ever.
+#[test]
+fn shells_complete_the_names_that_the_daemon_has() {
+    let mut bench = Bench::new();
+    for (from, to) in [("a", "d:1"), ("b", "d 2"), ("c", "d3")] {
+        std::fs::rename(bench.folder.path().join(from), bench.folder.path().join(to)).unwrap();
+    }
+    let create = |disks: &[&str]| {
+        let mut command = bench.command("pool create tank");
+        assert!(command.args(disks).output().unwrap().status.success());
+    };
+    create(&["d:1", "d 2", "d3"]);
+    bench.run("space create tank/first --size 64M", 0);
+    bench.run("space create tank/second --size 64M", 0);
+    bench.run("space create tank/thrown --size 64M", 0);
+    bench.run("space delete tank/thrown", 0);
+    bench.run("scrub tank", 0);
+    let folder = bench.folder.path().canonicalize().unwrap().display().to_string();
+    let cases = [
+        ("dolmen pool show ", vec!["tank"]),
+        ("dolmen df ta", vec!["tank"]),
+        ("dolmen space show ", vec!["tank/first", "tank/second"]),
+        ("dolmen space attach tank/s", vec!["tank/second"]),
+        ("dolmen -o json space show tank/f", vec!["tank/first"]),
+        ("dolmen trash restore ", vec!["tank/thrown"]),
+        ("dolmen events --pool ", vec!["tank"]),
+        ("dolmen explain disk_abs", vec!["disk_absent"]),
+        ("dolmen why tank/", vec!["tank/first", "tank/second"]),
+        ("dolmen jobs ", vec!["1"]),
+    ];
+    let mut tried = Vec::new();
+    for shell in ["bash", "fish", "zsh"] {
+        bench.run(&format!("completion {shell}"), 0);
+        let script = bench.output(&format!("completion {shell}")).stdout;
+        std::fs::write(bench.folder.path().join("script"), script).unwrap();
+        for (line, names) in &cases {
+            let Some(found) = offered(&bench, shell, line, names[names.len() - 1]) else { break };
+            match shell {
+                "zsh" => {
+                    assert!(names.iter().all(|name| found.contains(name)), "{line:?}, {names:?}: {found:?}");
+                }
+                _ => assert_eq!(found.lines().collect::<Vec<_>>(), *names, "{shell}: {line:?}"),
+            }
+            tried.push(shell);
+        }
+    }
+    assert!(tried.contains(&"bash"), "bash is installed where tests run");
+    std::fs::write(bench.folder.path().join("script"), bench.output("completion bash").stdout).unwrap();
+    let disks = offered(&bench, "bash", "dolmen disk offline tank ", "").unwrap();
+    let mut disks: Vec<&str> = disks.lines().collect();
+    disks.sort_unstable();
+    assert_eq!(disks, [format!("{folder}/d3"), format!("{folder}/d:1"), format!("{folder}/d\\ 2")]);
+    bench.stop();
+    for (line, expected) in [("dolmen pool show ", None), ("dolmen space sh", Some("show"))] {
+        let found = offered(&bench, "bash", line, "").unwrap();
+        let words: Vec<&str> = found.lines().filter(|word| !word.starts_with('-')).collect();
+        assert_eq!(words, expected.into_iter().collect::<Vec<_>>(), "{line:?}");
+    }
+}

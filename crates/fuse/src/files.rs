@@ -286,7 +286,6 @@ pub(crate) fn node_of(attachment: &Attachment) -> Arc<File> {
         name: file_name(attachment),
         space: attachment.space,
         access: attachment.access,
-        sector_bytes: attachment.sector_bytes,
         size: AtomicU64::new(attachment.size_bytes),
     })
 }

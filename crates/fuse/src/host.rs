@@ -13,8 +13,8 @@ use crate::session::Ticket;
 /// outstanding together may be carried out in any order.
 ///
 /// What a caller has checked: the space is attached, the range is not empty, lies inside the space (by the size last
-/// told by [`size`](Self::size)) and is aligned to the space's sectors, and nothing is written to an attachment that is
-/// read-only.
+/// told by [`size`](Self::size)), and nothing is written to an attachment that is read-only. A range may begin and end at
+/// any byte: a loop device keeps to the space's sectors, and whoever opens the file does not have to.
 ///
 /// What an implementor must keep: a write, discard or zeroing that was answered survives the death of the daemon; what
 /// was answered before a flush began survives loss of power once that flush is answered. After a restart a request may be

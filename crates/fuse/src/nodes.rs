@@ -22,7 +22,6 @@ pub(crate) struct File {
     pub(crate) name: String,
     pub(crate) space: SpaceKey,
     pub(crate) access: Access,
-    pub(crate) sector_bytes: u32,
     pub(crate) size: AtomicU64,
 }
 

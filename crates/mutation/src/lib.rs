@@ -296,6 +296,10 @@ mutants! {
     RecordOverInForce = "record-over-in-force",
     /// A disk that the system does not let the daemon open, for want of descriptors, counts as absent.
     UnopenedIsAbsent = "unopened-is-absent",
+    /// What a block holds around the bytes that are written in it becomes zeros.
+    NeighboursZeroed = "neighbours-zeroed",
+    /// A part of a block is written without the lock of the block.
+    PartOfBlockUnlocked = "part-of-block-unlocked",
 }
 
 /// Tells whether a mutant is awake in this process: `if mutation!(FlushSkipsADisk) { … }`.

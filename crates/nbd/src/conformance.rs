@@ -71,17 +71,25 @@ async fn written_is_read_back<X: Export>(export: &X, peer: &X, arena: &Arena) {
 
 async fn a_change_touches_only_its_own_range<X: Export>(export: &X, peer: &X, arena: &Arena) {
     let unit = u64::from(export.profile().block_bytes_min);
-    for round in 0..3 {
+    let ranges = [4 * unit..5 * unit, 4 * unit + 7..5 * unit, 4 * unit..5 * unit - 1, unit + 1..8 * unit - 1];
+    for (round, range) in (0..4).flat_map(|round| ranges.clone().map(|range| (round, range))) {
         assert_eq!(export.write(0, filled(arena, 9 * unit, 7).await, Durability::Cached).await, Ok(()));
-        let range = 4 * unit..5 * unit;
-        let changed = match round {
-            0 => export.write(range.start, filled(arena, unit, 8).await, Durability::Cached).await,
-            1 => export.discard(range.clone(), Durability::Durable).await,
-            _ => export.write_zeroes(zeroing(range.clone(), Holes::Forbidden)).await,
+        let length = range.end - range.start;
+        let (changed, byte) = match round {
+            0 => {
+                let from = filled(arena, length, 8).await;
+                (export.write(range.start, from, Durability::Cached).await, Some(8))
+            }
+            1 => (export.discard(range.clone(), Durability::Durable).await, None),
+            2 => (export.write_zeroes(zeroing(range.clone(), Holes::Allowed)).await, Some(0)),
+            _ => (export.write_zeroes(zeroing(range.clone(), Holes::Forbidden)).await, Some(0)),
         };
         assert_eq!(changed, Ok(()));
         expect(peer, 0..range.start, 7).await;
         expect(peer, range.end..9 * unit, 7).await;
+        if let Some(byte) = byte {
+            expect(peer, range, byte).await;
+        }
     }
 }
 

@@ -16,6 +16,8 @@ use crate::wire::{Errno, STATE_HOLE, STATE_ZERO, Writer};
 /// The most that one call of [`Export::read`] or [`Export::write`] is asked for. Longer requests come in pieces, so that
 /// a request never needs more memory than this at a time.
 pub const PIECE_BYTES_MAX: u64 = 1 << 20;
+/// The longest block that the protocol lets a server prefer.
+const PREFERRED_BYTES_MAX: u32 = 32 << 20;
 /// Extents in one answer to block status.
 pub const EXTENTS_MAX: usize = 480;
 /// Bytes of an extent in a structured reply.
@@ -59,7 +61,7 @@ pub struct Profile {
     pub description: String,
     /// The size; a multiple of `block_bytes_min`.
     pub size: Bytes,
-    /// The logical sector: 512 or 4096. Requests that are no multiple of it are refused.
+    /// The logical sector, 512 or 4096, which clients that ask are told to keep to. Others are served at any byte.
     pub block_bytes_min: u32,
     /// The length from which on requests are cheap, such as the interleave: a power of two, 4 KiB to 32 MiB.
     pub block_bytes_preferred: u32,
@@ -80,8 +82,8 @@ impl Profile {
         assert!(self.block_bytes_preferred.is_power_of_two(), "the preferred block is a power of two");
         assert!(self.block_bytes_preferred >= 4096, "the preferred block holds a block of the engine");
         assert!(
-            self.block_bytes_preferred <= crate::request::PAYLOAD_BYTES_MAX,
-            "the preferred block is not above the largest"
+            self.block_bytes_preferred <= PREFERRED_BYTES_MAX,
+            "the preferred block is not above what the protocol allows"
         );
         assert!(self.size.0.is_multiple_of(smallest), "the size is a whole number of sectors");
     }
@@ -428,7 +430,7 @@ pub trait Export {
     /// What clients are told. Constant for the life of the object.
     fn profile(&self) -> &Profile;
 
-    /// Appends the content of `range` to `into`, which is empty: without a gap, and as long as the range. After an
+    /// Appends the content of `range`, which begins and ends at any byte, to `into`, which is empty: without a gap, and as long as the range. After an
     /// error, what was appended is sent as far as it lies before the place of the error.
     fn read(&self, range: Range<u64>, into: &mut Segments) -> impl Future<Output = Result<(), ReadError>>;
 
@@ -438,7 +440,8 @@ pub trait Export {
         std::future::ready(())
     }
 
-    /// Writes the bytes to offset `at` on. Their memory begins at a multiple of 4096.
+    /// Writes the bytes to offset `at` on, which may be any byte. Their memory begins at a multiple of 4096. Bytes around the
+    /// range stay as they are, also while others write them.
     fn write(
         &self,
         at: u64,
@@ -449,7 +452,7 @@ pub trait Export {
     /// Makes acknowledged changes durable.
     fn flush(&self) -> impl Future<Output = Result<(), ExportError>>;
 
-    /// Forgets the content of the range, as far as that is possible; what it reads as is undefined.
+    /// Forgets the content of the range, as far as that is possible: of parts of blocks it is not. It reads as it did, or as zeros.
     fn discard(
         &self,
         range: Range<u64>,

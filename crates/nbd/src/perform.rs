@@ -8,6 +8,7 @@ use std::rc::Rc;
 use dolmen_block_io::Durability;
 use dolmen_block_io::sync::Notify;
 use dolmen_buffer::Arena;
+use dolmen_units::BLOCK_BYTES;
 
 use crate::budget::{Budget, Gate};
 use crate::connection::{Connection, ConnectionError};
@@ -45,9 +46,11 @@ pub(crate) struct Transmission<C, X> {
     pub(crate) notify: Notify,
 }
 
-/// The first piece of a range. Long ranges are cut where the export is likely to have its own borders.
+/// Returns the first piece of a range, which touches whole blocks of [`PIECE_BYTES_MAX`] at most, so that an export reads them
+/// into one buffer. Long ranges are cut where the export is likely to have its own borders.
 pub(crate) fn first_piece(range: &Range<u64>) -> Range<u64> {
-    if range.end - range.start <= PIECE_BYTES_MAX {
+    let first_block = range.start / BLOCK_BYTES * BLOCK_BYTES;
+    if range.end.div_ceil(BLOCK_BYTES) * BLOCK_BYTES - first_block <= PIECE_BYTES_MAX {
         return range.clone();
     }
     let border = (range.start / PIECE_BYTES_MAX + 1) * PIECE_BYTES_MAX;

@@ -1,7 +1,7 @@
 //! The messages of the transmission phase that a client sends, and the check that turns one into a command.
 //!
 //! [`RequestHeader`] is unchecked bytes in fields; [`Command`] is what the server is willing to do. Between the two
-//! stands [`check`], a pure function, so that every rule about ranges, alignment and flags is in one place.
+//! stands [`check`], a pure function, so that every rule about ranges and flags is in one place.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,9 +16,9 @@ pub const REQUEST_BYTES: usize = 28;
 /// Bytes of an extended request without its payload.
 pub const EXTENDED_REQUEST_BYTES: usize = 32;
 /// The largest payload of a read or write, told to clients as the largest block.
-pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
+pub const PAYLOAD_BYTES_MAX: u32 = 64 << 20;
 /// The largest payload of a refused write that is read and thrown away; above it the connection is closed.
-pub const DRAIN_BYTES_MAX: u64 = 64 << 20;
+pub const DRAIN_BYTES_MAX: u64 = 128 << 20;
 /// Reads up to this length are answered in one content chunk when asked to. The protocol demands 64 KiB.
 pub const UNFRAGMENTED_BYTES_MAX: u64 = 1 << 20;
 
@@ -151,7 +151,7 @@ pub enum Fragments {
     One,
 }
 
-/// A request that was checked: its range lies in the export, is aligned and not empty.
+/// A request that was checked: its range lies in the export and is not empty. It may begin and end at any byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// Read.
@@ -217,8 +217,6 @@ pub enum RefusedRequest {
     Empty,
     /// A range where none belongs.
     RangeOfFlush,
-    /// A range that is no multiple of the smallest block.
-    Misaligned,
     /// A read or write above the largest block.
     TooLong,
     /// As `TooLong`, for a read with extended headers: there a client is told to ask for less.
@@ -258,7 +256,6 @@ impl RefusedRequest {
             | Self::BadFlags
             | Self::Empty
             | Self::RangeOfFlush
-            | Self::Misaligned
             | Self::TooLong
             | Self::Payload
             | Self::OutOfRange
@@ -275,7 +272,6 @@ impl RefusedRequest {
             Self::ReadOnly => "the export is read-only",
             Self::Empty => "the length is zero",
             Self::RangeOfFlush => "offset and length of a flush must be zero",
-            Self::Misaligned => "offset or length is no multiple of the smallest block",
             Self::TooLong | Self::TooLongToRead => "the length is above the largest block",
             Self::Payload => "a payload that does not belong to the command",
             Self::OutOfRange => "the range ends beyond the export",
@@ -401,10 +397,6 @@ fn check_range(header: &RequestHeader, profile: &Profile) -> Result<Range<u64>, 
             _ => RefusedRequest::TooLong,
         });
     }
-    let unit = u64::from(profile.block_bytes_min);
-    if !header.offset.is_multiple_of(unit) || !header.length.is_multiple_of(unit) {
-        return Err(RefusedRequest::Misaligned);
-    }
     match header.offset.checked_add(header.length) {
         Some(end) if end <= profile.size.0 => Ok(header.offset..end),
         _ if matches!(header.kind, command::WRITE | command::WRITE_ZEROES) => Err(RefusedRequest::NoSpace),
@@ -444,18 +436,21 @@ mod tests {
             (header(0, one, 0, 4096), Some(22)),
             (header(0, 1 << 15, 0, 4096), Some(22)),
             (header(0, 0, 0, 0), Some(22)),
-            (header(0, 0, 1, 512), Some(22)),
-            (header(0, 0, 512, 511), Some(22)),
+            (header(0, 0, 1, 512), None),
+            (header(0, 0, 512, 511), None),
+            (header(0, 0, end - 1, 1), None),
+            (header(0, 0, end - 1, 2), Some(22)),
             (header(0, 0, end - 512, 512), None),
             (header(0, 0, end - 512, 1024), Some(22)),
             (header(0, 0, u64::MAX - 511, 512), Some(22)),
-            (header(0, 0, 0, 32 << 20), None),
-            (header(0, 0, 0, (32 << 20) + 512), Some(22)),
+            (header(0, 0, 0, 64 << 20), None),
+            (header(0, 0, 0, (64 << 20) + 1), Some(22)),
             (header(1, fua, 0, 512), None),
             (header(1, 0, end, 512), Some(28)),
             (header(1, 0, u64::MAX - 511, 512), Some(28)),
             (header(1, 0, 0, 0), Some(22)),
-            (header(1, 0, 0, (32 << 20) + 512), Some(22)),
+            (header(1, 0, 7, 64 << 20), None),
+            (header(1, 0, 0, (64 << 20) + 1), Some(22)),
             (header(3, 0, 0, 0), None),
             (header(3, fua, 0, 0), None),
             (header(3, 0, 512, 0), Some(22)),
@@ -494,10 +489,12 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_block_is_the_exports_own() {
+    fn requests_below_the_sector_are_taken_with_every_command() {
         let profile = Profile { block_bytes_min: 4096, ..profile() };
-        assert_eq!(errno(header(0, 0, 0, 512), &profile, STRUCTURED), Some(22));
-        assert_eq!(errno(header(0, 0, 512, 4096), &profile, STRUCTURED), Some(22));
-        assert_eq!(errno(header(0, 0, 4096, 4096), &profile, STRUCTURED), None);
+        for kind in [0, 1, 4, 5, 6, 7] {
+            for (offset, length) in [(0, 512), (512, 4096), (4095, 1), (1, 8190)] {
+                assert_eq!(errno(header(kind, 0, offset, length), &profile, STRUCTURED), None, "{kind}");
+            }
+        }
     }
 }

@@ -76,6 +76,7 @@ mod table;
 pub use cache::cache_size::{WriteCache, WriteCacheResize};
 pub use cache::drain::WriteCacheDrain;
 pub use facade::discard::Extent;
+pub use facade::failed_reads::{FailedRead, failed_reads};
 pub use facade::request::Request;
 pub use facade::salvage;
 pub use facade::scrub::{SCRUB_CHECKPOINT_EVERY, Scrub, ScrubPlace, ScrubPosition};

@@ -180,6 +180,9 @@ pub(crate) struct CompletionArguments {
     /// The shell
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
+    /// Print the names that may stand at the end of this line instead, as the script of the shell asks
+    #[arg(last = true, hide = true, value_name = "WORDS", allow_hyphen_values = true)]
+    pub line: Vec<String>,
 }
 
 /// `dolmen man`

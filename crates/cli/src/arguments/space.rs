@@ -156,7 +156,7 @@ impl ProvisioningWord {
 /// The logical sector of a space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SectorWord {
-    /// 512 bytes, for software that knows no other
+    /// 512 bytes, as software and images of disks expect
     #[value(name = "512")]
     Small,
     /// 4096 bytes
@@ -207,7 +207,7 @@ pub(crate) struct SpaceCreate {
     /// Write flushed content over through a write cache, so that a power cut in the midst of it harms none; with parity always
     #[arg(long)]
     pub strict: bool,
-    /// Logical sector in bytes; usually 4096
+    /// Logical sector in bytes that its devices present; usually 512, and 4096 if all disks have sectors of 4096 bytes
     #[arg(long, value_enum, value_name = "BYTES")]
     pub sector: Option<SectorWord>,
     /// Whether to do it.

@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod clear;
+pub(crate) mod complete;
 pub(crate) mod daemon;
 pub(crate) mod disk;
 pub(crate) mod events;

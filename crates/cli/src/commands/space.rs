@@ -173,7 +173,10 @@ fn attach(session: &mut Session<'_, '_>, arguments: &AttachArguments) -> Result<
         };
         let passed_over = attachment.not_faster_because.as_ref().map(|why| format!("; not by ublk: {why}"));
         let passed_over = passed_over.unwrap_or_default();
-        session.out.print(format_args!("attached by {by}, as {}{passed_over}", attachment.device));
+        let sector =
+            change.space.as_ref().map(|space| format!(", with sectors of {} bytes", space.sector_bytes));
+        let sector = sector.unwrap_or_default();
+        session.out.print(format_args!("attached by {by}, as {}{sector}{passed_over}", attachment.device));
     }
     let limits = change.attachment.iter().flat_map(|attachment| &attachment.limits);
     limits.for_each(|limit| session.out.print(format_args!("warning: {limit}")));

@@ -853,11 +853,24 @@ fn manual_and_completion_know_every_command_and_option() {
     let shells = ["bash", "elvish", "fish", "powershell", "zsh"];
     let scripts = shells.map(|shell| run(&["dolmen", "completion", shell], &NOBODY).results);
     let mut options = 0;
-    let mut waiting = vec![("dolmen".to_owned(), Arguments::command())];
+    let mut root = Arguments::command();
+    root.build();
+    let mut waiting = vec![("dolmen".to_owned(), root)];
     while let Some((name, command)) = waiting.pop() {
         let page =
             std::fs::read_to_string(folder.path().join(format!("{name}.1"))).unwrap().replace('\\', "");
         assert!(page.contains(&format!("{name} -")), "the page of {name} begins with its name: {page}");
+        let lines = crate::manual::synopsis(&command).replace('\n', "\n.br\n");
+        assert!(page.contains(&format!(".SH SYNOPSIS\n{lines}\n.SH ")), "{name}: {page}");
+        for argument in command.get_arguments().filter(|one| !one.is_hide_set()) {
+            let has_text = argument.get_help().is_some_and(|help| !help.to_string().is_empty());
+            assert!(has_text, "{name}: {} has no text", argument.get_id());
+        }
+        let is_needed = |one: &&clap::Arg| one.is_required_set() && one.get_action().takes_values();
+        for argument in command.get_arguments().filter(is_needed) {
+            let value = argument.get_value_names().unwrap()[0].as_str();
+            assert!(lines.contains(value), "{name}: {value} is not in {lines}");
+        }
         for long in command.get_arguments().filter(|one| !one.is_hide_set()).filter_map(clap::Arg::get_long) {
             assert!(page.contains(&format!("--{long}")), "{name}: --{long}");
             for (shell, script) in shells.iter().zip(&scripts) {

@@ -4,6 +4,7 @@
 //! is faster, and is taken where the kernel has what it needs. A third one is never taken unless it is asked for by name: a
 //! loop device over FUSE by io_uring, which ends with the daemon. Which one a space has is told with it.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -39,6 +40,8 @@ pub(crate) struct SpaceAttachments {
     config: Rc<Config>,
     nbd: Rc<NbdServer>,
     pub(super) transports: Rc<Transports>,
+    /// The reason against ublk that an attachment has reported: each is reported once.
+    passed_over: RefCell<Option<String>>,
 }
 
 impl SpaceAttachments {
@@ -50,6 +53,7 @@ impl SpaceAttachments {
             config: Rc::clone(&base.config),
             nbd: Rc::clone(&base.nbd),
             transports: Rc::clone(&base.transports),
+            passed_over: RefCell::default(),
         }
     }
 }
@@ -128,13 +132,15 @@ impl SpaceAttachments {
         let (attached, passed_over) =
             self.attach_by(transport, &wanted, &space).await.map_err(|error| error.on(name.as_str()))?;
         let text = format!(
-            "{name} is attached as {}, by {}{how}",
+            "{name} is attached as {}, by {}, with sectors of {} bytes{how}",
             attached.link().display(),
-            by_words(attached.by())
+            by_words(attached.by()),
+            spec.sector.0
         );
         let mut change = if before.is_some() { planned(plan, text) } else { made(plan, text) };
         let mut view = attached.view(&[]);
-        view.not_faster_because = passed_over;
+        view.not_faster_because =
+            passed_over.filter(|why| self.passed_over.replace(Some(why.clone())).as_ref() != Some(why));
         change.attachment = Some(view);
         change.space = Some(self.views.view_space(&pool, &space).await?);
         Ok(change)

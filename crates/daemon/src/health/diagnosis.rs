@@ -146,7 +146,10 @@ fn summary(health: Health, pools: usize, spaces: usize, reasons: usize) -> Strin
         Health::Healthy if pools == 0 => "healthy: no pool is open here".to_owned(),
         Health::Healthy => format!("healthy: {all}, everything is as it should be"),
         Health::Warning => {
-            format!("warning: {all}; nothing is lost, but there {} to look at", plural(reasons))
+            format!(
+                "warning: {all}; nothing that was flushed is lost, but there {} to look at",
+                plural(reasons)
+            )
         }
         Health::Unhealthy => format!("unhealthy: {all}; data or a whole pool is out of reach or lost"),
     }

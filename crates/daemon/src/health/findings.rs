@@ -6,7 +6,7 @@ use std::rc::Rc;
 use dolmen_api::{Finding, FindingCode, Health, Object};
 use dolmen_mutation::mutation;
 use dolmen_pool::{Disk, DiskCounters, PoolState};
-use dolmen_space::{DataLossKind, Space};
+use dolmen_space::{DataLossKind, Space, failed_reads};
 use dolmen_units::{Bytes, SpaceId};
 
 use crate::disks::smart_findings;
@@ -67,6 +67,25 @@ fn may_be_alone_on(open: &OpenPool, disk: &Disk, space: &Space) -> bool {
     space.claimed().0 > 0 && may_have_part(open, disk, space) && absent_with(open, space) + 1 > redundancy
 }
 
+/// Returns names of spaces of which an absent disk may have data that no disk that is here can give.
+pub(crate) fn out_of_reach_with(open: &OpenPool, disk: &Disk) -> Vec<String> {
+    let is_out = |space: &&Rc<Space>| {
+        let redundancy = usize::from(space.spec().resiliency.redundancy());
+        space.claimed().0 > 0 && may_have_part(open, disk, space) && absent_with(open, space) > redundancy
+    };
+    let spaces = open.spaces.list();
+    spaces.iter().filter(is_out).map(|space| format!("{}/{}", open.name(), space.name())).collect()
+}
+
+/// Returns the names of spaces, without those that were deleted for good: a job frees their rows, and nothing waits for them.
+fn names_of_kept(open: &OpenPool, spaces: &[Rc<Space>]) -> Option<String> {
+    let condemned = open.spaces.condemned();
+    let is_kept = |space: &&Rc<Space>| !condemned.iter().any(|one| one.id() == space.id());
+    let names = spaces.iter().filter(is_kept).map(|space| format!("{}/{}", open.name(), space.name()));
+    let names: Vec<String> = names.collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
 /// Returns names of spaces of which a disk that takes part may have data that no other disk has.
 pub(crate) fn only_on(open: &OpenPool, disk: &Disk) -> Vec<String> {
     let spaces = open.spaces.list();
@@ -85,9 +104,7 @@ fn cut_with_data_of(open: &OpenPool, space: &Space) -> Option<Rc<Disk>> {
 pub(crate) fn waiting_replacements(open: &OpenPool) -> Vec<(Rc<Disk>, Rc<Disk>, String)> {
     let waits = |(old, new): (Rc<Disk>, Rc<Disk>)| {
         let left = open.spaces.left_on(old.id()).filter(|left| !left.is_empty() && !old.is_present())?;
-        let names: Vec<String> =
-            left.iter().map(|space| format!("{}/{}", open.name(), space.name())).collect();
-        Some((old, new, names.join(", ")))
+        Some((old, new, names_of_kept(open, &left)?))
     };
     open.spaces.pool().members().replacements().into_iter().filter_map(waits).collect()
 }
@@ -96,9 +113,7 @@ pub(crate) fn waiting_replacements(open: &OpenPool) -> Vec<(Rc<Disk>, Rc<Disk>, 
 pub(crate) fn waiting_removals(open: &OpenPool) -> Vec<(Rc<Disk>, String)> {
     let waits = |disk: Rc<Disk>| {
         let left = open.spaces.left_on(disk.id()).filter(|left| !left.is_empty())?;
-        let names: Vec<String> =
-            left.iter().map(|space| format!("{}/{}", open.name(), space.name())).collect();
-        Some((disk, names.join(", ")))
+        Some((disk, names_of_kept(open, &left)?))
     };
     open.spaces.drains().into_iter().chain(open.spaces.to_empty()).filter_map(waits).collect()
 }
@@ -147,7 +162,7 @@ fn reduced(open: &OpenPool, space: &Space, object: &Object) -> Option<Finding> {
             FindingCode::SpaceDegraded,
             Health::Warning,
             format!(
-                "space {object} survives the loss of {} instead of {redundancy}",
+                "space {object} is degraded: it survives the loss of {} instead of {redundancy}",
                 counted(left, "more disk", "more disks")
             ),
         ),
@@ -181,6 +196,18 @@ fn damaged(open: &OpenPool, space: &Space, object: &Object) -> Vec<Finding> {
             disk.name()
         );
         note(FindingCode::SpaceDataLost, Health::Unhealthy, 0, text);
+    }
+    let failed = failed_reads(space);
+    if let Some(first) = failed.first() {
+        let bytes = failed.iter().map(|one| one.length.0).sum();
+        let text = format!(
+            "{} of space {object} cannot be read, in {}, the first at byte {}: {}",
+            Bytes(bytes),
+            counted(failed.len(), "place", "places"),
+            first.at,
+            first.why
+        );
+        note(FindingCode::SpaceDataLost, Health::Unhealthy, bytes, text);
     }
     let bytes = |kind| of_kind(kind).map(|one| one.length.0).sum();
     let taken = of_kind(DataLossKind::AcceptedUnverified).count();
@@ -228,7 +255,8 @@ pub(crate) async fn short_of_room(open: &OpenPool, space: &Space, offered: &Offe
     }
     if usable.0 < space.row_bytes() {
         let text = format!(
-            "thin space {name} has met the end of pool {pool}: what was never written cannot be written now, all else can"
+            "thin space {name} has met the end of pool {pool}: writes to what was never written fail now, and a file system \
+             there can lose files that it has not flushed; all else can be read and written"
         );
         return short(FindingCode::SpaceFull, text);
     }

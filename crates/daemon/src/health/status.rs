@@ -7,15 +7,15 @@ use dolmen_api::{
 };
 use dolmen_block_io::Instant;
 use dolmen_pool::{Disk, PoolState};
-use dolmen_space::{DataLossKind, Space};
+use dolmen_space::{DataLossKind, Space, failed_reads};
 
 use crate::advice::Advice;
 use crate::disks::{outlook_of_failing, smart_advice};
 use crate::fault;
 use crate::finding::found;
 use crate::health::findings::{
-    is_only_backing_full, short_of_room, slow_disks, to_attach_absent, unseen_errors, waiting_removals,
-    waiting_replacements, without_labels,
+    is_only_backing_full, out_of_reach_with, short_of_room, slow_disks, to_attach_absent, unseen_errors,
+    waiting_removals, waiting_replacements, without_labels,
 };
 use crate::jobs::{Entry, JobView};
 use crate::open_pool::{ClosedPool, OpenPool};
@@ -130,6 +130,13 @@ fn for_damage(open: &OpenPool) -> Vec<Advice> {
             );
             todo.push(Advice::new(FindingCode::SpaceDataLost, object.clone(), text));
         }
+        if !failed_reads(&space).is_empty() {
+            let text = format!(
+                "`dolmen disk list {name}` shows the disks that fail; what they cannot read any more has to be written again from a \
+                 backup, and `dolmen pool acknowledge {name}` reads it again"
+            );
+            todo.push(Advice::new(FindingCode::SpaceDataLost, object.clone(), text));
+        }
         if has(&space, DataLossKind::AcceptedUnverified) {
             let text = format!(
                 "see whether what is in {name}/{} is sound, with the check of its file system for instance; `dolmen pool \
@@ -171,6 +178,16 @@ fn for_absent(open: &OpenPool, disk: &Disk, now: Instant) -> String {
         return format!(
             "free some room where {} lies, in its file system or thin pool, then `dolmen disk online {name} {slot}`: the disk itself is sound",
             open.called(disk)
+        );
+    }
+    let alone = out_of_reach_with(open, disk);
+    if !alone.is_empty() {
+        return format!(
+            "attach {0} and `dolmen disk online {name} {slot}`: {1} may have data there that no other disk has; if it is gone for good, \
+             `dolmen disk forget {name} {slot} --accept-data-loss` gives that up; `dolmen disk replace {name} {slot} {new}` restores \
+             all else, and waits for that{outlook}",
+            open.called(disk),
+            alone.join(", ")
         );
     }
     format!(
@@ -260,10 +277,14 @@ async fn for_room(open: &OpenPool) -> Option<Advice> {
     }
     let text = match open.to_purge() {
         None => format!(
-            "add a disk to pool {}, or purge or trim something; `dolmen df` shows what fits",
+            "add a disk to pool {}, or purge a space, or delete files and give their room back with `fstrim MOUNT`; `dolmen df` shows \
+             what fits",
             open.name()
         ),
-        Some(purge) => format!("{purge}; or add a disk to pool {}, or trim something", open.name()),
+        Some(purge) => format!(
+            "{purge}; or add a disk to pool {}, or delete files and give their room back with `fstrim MOUNT`",
+            open.name()
+        ),
     };
     Some(Advice { about: short.into_iter().map(|one| (one.code, one.object)).collect(), text })
 }

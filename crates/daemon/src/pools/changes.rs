@@ -25,7 +25,7 @@ use crate::pools::ends::PoolEnds;
 use crate::pools::opening::Opening;
 use crate::pools::rebalance::{Rebalances, forecast, steps_after};
 use crate::pools::resync::{ResyncJob, Resyncs};
-use crate::pools::widening::{Widening, Widths, widenings};
+use crate::pools::widening::{Widening, Widenings, Widths, widenings};
 use crate::records::Records;
 use crate::settings::{Domains, check_count};
 use crate::spaces::ConvertJob;
@@ -199,8 +199,8 @@ impl PoolChanges {
             .enumerate()
             .map(|(index, (slot, extent))| offer_of(slot, extent, domains.number(index)))
             .collect();
-        let (following, wider) = match request.stays || request.spare {
-            true => (RebalanceForecast::default(), Vec::new()),
+        let (following, Widenings { wider, kept }) = match request.stays || request.spare {
+            true => (RebalanceForecast::default(), Widenings::default()),
             false => (forecast(&pool, &joining).await?, widenings(&pool, &joining).await?),
         };
         if !request.spare {
@@ -218,7 +218,10 @@ impl PoolChanges {
         }
         let plan = figures.plan(undo, steps);
         if request.dry_run {
-            return Ok(planned(plan, format!("{} would be added to pool {name}", disks_of(devices.len()))));
+            return Ok(planned(
+                plan,
+                format!("{} would be added to pool {name}{kept}", disks_of(devices.len())),
+            ));
         }
         allocate_metadata(&disks.paths, &extents)?;
         if !domains.named.is_empty() {
@@ -246,6 +249,7 @@ impl PoolChanges {
         let mut change = made(plan, format!("{} {were} added to pool {name}", disks_of(extents.len())));
         change.warnings.extend(tended.err().map(|error| error.to_string()));
         self.rebalance_after(&pool, wider, &following, &mut change).await;
+        change.message.push_str(&kept);
         change.pool = Some(self.views.view_pool(&pool).await?);
         Ok(change)
     }

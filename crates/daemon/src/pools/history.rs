@@ -11,7 +11,7 @@
 use std::io;
 use std::rc::Rc;
 
-use dolmen_space::{DataLossEvent, DataLossKind, Space};
+use dolmen_space::{DataLossEvent, DataLossKind, Space, failed_reads};
 use dolmen_units::{BLOCK_BYTES, Bytes};
 
 use crate::disks::tend_slow_disks;
@@ -54,6 +54,11 @@ impl OpenPool {
             }
             // Behind the end of a space there is nothing to be lost.
             self.history.take_off(one.space, (space.size().0, u64::MAX), is_unreadable);
+        }
+        for space in self.spaces.list() {
+            for one in failed_reads(&space) {
+                look_at_piece(self, &space, one.at, one.length.0).await;
+            }
         }
         Bytes(readable)
     }

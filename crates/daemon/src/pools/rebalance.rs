@@ -5,7 +5,7 @@ use std::rc::Rc;
 use dolmen_api::{Change, ErrorBody, ErrorCode, Simple};
 use dolmen_block_io::Seams;
 use dolmen_placement::Offer;
-use dolmen_pool::LocalFuture;
+use dolmen_pool::{Disk, LocalFuture};
 use dolmen_space::{JobShare, RebalanceForecast};
 
 use crate::answer::Answer;
@@ -18,6 +18,9 @@ use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::pool_jobs::PoolJobs;
 use crate::words::counted;
+
+/// Difference between the fullest and the emptiest disk from which on a rebalance says what keeps it.
+const UNEVEN_PERCENT: u64 = 5;
 
 /// Moves slabs from full disks to emptier ones.
 pub(crate) struct RebalanceJob;
@@ -101,7 +104,8 @@ impl Rebalances {
         let figures = Figures { before: room, after: room, moved: forecast.moved.0 };
         let plan = figures.plan(Undo::NotNeeded, steps_of(&forecast));
         if forecast.is_even() {
-            return Ok(planned(plan, format!("pool {name} is as even already as rows and disks allow")));
+            let why = uneven_by(&pool).unwrap_or_default();
+            return Ok(planned(plan, format!("pool {name} is as even already as rows and disks allow{why}")));
         }
         if request.dry_run {
             return Ok(planned(plan, format!("pool {name} would be evened out")));
@@ -258,9 +262,31 @@ async fn let_go_first(pool: &OpenPool, course: &Course) -> SlotResult {
     }
 }
 
+/// Returns what keeps disks unevenly full behind a rebalance, where they are.
+fn uneven_by(pool: &OpenPool) -> Option<String> {
+    let room = pool.spaces.pool().free_space().room();
+    let disks = pool.spaces.pool().disks();
+    let percent = |disk: &Rc<Disk>| {
+        let free = room.iter().find(|room| room.slot == disk.slot())?.free.0;
+        let size = disk.data_bytes().0.max(1);
+        Some((size.saturating_sub(free).saturating_mul(100) / size, disk.name()))
+    };
+    let takes = |disk: &&Rc<Disk>| disk.is_present() && pool.spaces.pool().members().takes_rows(disk);
+    let full: Vec<(u64, String)> = disks.iter().filter(takes).filter_map(percent).collect();
+    let (least, most) = (full.iter().min()?, full.iter().max()?);
+    (most.0 - least.0 >= UNEVEN_PERCENT).then(|| {
+        format!(
+            ": {} is {} % full and {} {} %, because the parts of a row have one length and lie on different disks, so that smaller \
+             disks fill first",
+            least.1, least.0, most.1, most.0
+        )
+    })
+}
+
 /// What a rebalance has come to, in words.
 async fn evened(pool: &OpenPool, is_even: bool) -> Answer<String> {
     let mut text = "everything is as even as rows and disks allow".to_owned();
+    text.push_str(&uneven_by(pool).unwrap_or_default());
     if !is_even {
         let left = forecast(pool, &[]).await?;
         text = format!(

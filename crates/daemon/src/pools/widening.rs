@@ -6,7 +6,8 @@ use std::rc::Rc;
 use dolmen_api::{Change, JobState};
 use dolmen_causes::in_one_line;
 use dolmen_placement::Offer;
-use dolmen_space::{ConversionForecast, Space};
+use dolmen_space::{ConversionForecast, Resiliency, Space};
+use dolmen_units::Bytes;
 
 use crate::answer::Answer;
 use crate::base::Base;
@@ -24,18 +25,53 @@ pub(crate) struct Widening {
     forecast: ConversionForecast,
 }
 
-/// Spaces that leave their width to the pool, and that take less room with these disks beside the others.
-pub(crate) async fn widenings(pool: &OpenPool, more: &[Offer]) -> Answer<Vec<Widening>> {
-    let mut found = Vec::new();
+/// What an addition of disks does to the width of rows.
+#[derive(Default)]
+pub(crate) struct Widenings {
+    /// Spaces whose rows become wider.
+    pub(crate) wider: Vec<Widening>,
+    /// Spaces with parity whose rows stay as they are, each with the cause: what follows a message.
+    pub(crate) kept: String,
+}
+
+/// Returns the spaces that leave their width to the pool, and that take less room with these disks beside the others; and why those
+/// with parity do not, whose room depends on the width.
+pub(crate) async fn widenings(pool: &OpenPool, more: &[Offer]) -> Answer<Widenings> {
+    let mut found = Widenings::default();
     for space in pool.spaces.list() {
+        let (spec, name) = (space.spec(), format!("{}/{}", pool.name(), space.name()));
+        let has_parity =
+            matches!(spec.resiliency, Resiliency::Parity { .. }) && space.claimed() > Bytes::ZERO;
+        let mut keep = |why: String| {
+            if has_parity {
+                found.kept.push_str(&format!("; rows of {name} keep their width, because {why}"));
+            }
+        };
         // One that is being converted has its own end, and whoever chose a width keeps it.
-        if space.spec().columns.is_some() || space.layout_before().is_some() {
+        if let Some(columns) = spec.columns {
+            keep(format!(
+                "{} were asked for; `dolmen space convert {name} --columns auto` widens them",
+                counted(usize::from(columns), "data column", "data columns")
+            ));
+            continue;
+        }
+        if space.layout_before().is_some() {
+            keep("they are being converted".to_owned());
             continue;
         }
         let forecast =
             pool.spaces.forecast_widening(&space, more).await.map_err(|error| fault::space(&error))?;
-        if forecast.rows > 0 && forecast.stuck == 0 && forecast.claimed < forecast.freed {
-            found.push(Widening { space, forecast });
+        if forecast.stuck > 0 {
+            keep(format!(
+                "there is no room to lay {} again beside the old ones; make room, then `dolmen space convert {name}`",
+                counted(forecast.stuck, "row", "rows")
+            ));
+        } else if forecast.rows == 0 {
+            keep("they are as wide as these disks allow".to_owned());
+        } else if forecast.claimed >= forecast.freed {
+            keep(format!("wider ones would take {} instead of {}", forecast.claimed, forecast.freed));
+        } else {
+            found.wider.push(Widening { space, forecast });
         }
     }
     Ok(found)

@@ -14,10 +14,28 @@ use crate::fault;
 use crate::finding::found;
 use crate::open_pool::OpenPool;
 use crate::plan::repairable_for;
+use crate::rooms::usable_now;
 use crate::words::counted;
 
 /// Disks of which each row is looked at before room is promised for the loss of one of them; of more, the fullest.
 const LOOKED_AT_MAX: usize = 24;
+
+/// Returns a refusal for want of room with the setting that keeps room for repair, where more of a space would fit without it.
+pub(crate) fn with_kept_room(pool: &OpenPool, spec: &SpaceSpec, refusal: ErrorBody) -> ErrorBody {
+    let (name, losses) = (pool.name(), pool.spaces.pool().free_space().keeps_room_for());
+    let fits = |losses| usable_now(&offers_keeping(pool, losses), spec);
+    let is_for_room = matches!(refusal.code, ErrorCode::NoSpace | ErrorCode::BadSize);
+    if losses == 0 || !is_for_room || fits(losses) >= fits(0) {
+        return refusal;
+    }
+    let kept = format!(
+        "pool {name} keeps {}; without it {} fit: `dolmen pool set {name} --keep-room-for 0`",
+        in_words(losses),
+        fits(0)
+    );
+    let hint = refusal.hint.as_ref().map_or_else(|| kept.clone(), |hint| format!("{kept}; or {hint}"));
+    refusal.hint(hint)
+}
 
 /// What claims would find if room for so many losses were kept.
 pub(super) fn offers_keeping(pool: &OpenPool, losses: u32) -> Vec<Offer> {

@@ -183,13 +183,14 @@ impl Settings {
             keep_room::in_words(after),
             keep_room::in_words(before)
         )];
+        let room = format!("usable are {}, and were {}", Bytes(figures.after), Bytes(figures.before));
         let plan = figures.plan(Undo::By(format!("dolmen pool set {name} --keep-room-for {before}")), steps);
         if request.dry_run {
             return Ok(planned(plan, format!("pool {name} would keep {}", keep_room::in_words(after))));
         }
         inner.settings().set_keep_room_for(after).await.map_err(|error| fault::pool(&error))?;
         pool.absences.retry();
-        Ok(made(plan, format!("pool {name} keeps {}", keep_room::in_words(after))))
+        Ok(made(plan, format!("pool {name} keeps {}; {room}", keep_room::in_words(after))))
     }
 
     pub(crate) async fn set_limits(&self, pool: String, space: String, request: SetLimits) -> Answer<Change> {

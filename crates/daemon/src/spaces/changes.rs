@@ -7,11 +7,12 @@ use dolmen_api::{
     Change, CreateSpace, ErrorBody, ErrorCode, Plan, RenameSpace, ResiliencyKind, ResizeSpace, SCHEMA,
     ServeSpace, Simple, SpaceDocument,
 };
+use dolmen_block_io::Geometry;
 use dolmen_block_io::Seams;
 use dolmen_nbd::Access;
 use dolmen_pool::PoolState;
 use dolmen_space::{Integrity, Provisioning, Resiliency, Space, SpaceError, SpaceSpec};
-use dolmen_units::Bytes;
+use dolmen_units::{BLOCK_BYTES, Bytes, SECTOR_BYTES};
 
 use crate::answer::Answer;
 use crate::attaching::SpaceAttachments;
@@ -24,6 +25,7 @@ use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::records::Records;
 use crate::rooms::usable_now;
+use crate::settings::with_kept_room;
 use crate::spaces::listeners::NetworkListeners;
 use crate::views::Views;
 use crate::words::clients_of;
@@ -156,6 +158,14 @@ async fn plan_resize(
 }
 
 /// Why a fixed space takes more than its size, where its last row goes on behind its end.
+/// Returns the sector of a space that was asked for without one. Images of disks and most software are made for 512 bytes;
+/// 4096 is for pools whose every disk addresses no less. A file is no such disk: its unit is that of its file system.
+fn usual_sector(mut disks: impl Iterator<Item = Geometry>) -> Bytes {
+    let is_4kn = |disk: Geometry| u64::from(disk.logical_block_bytes) >= BLOCK_BYTES && !disk.thin;
+    let Some(first) = disks.next() else { return Bytes(SECTOR_BYTES) };
+    Bytes(if is_4kn(first) && disks.all(is_4kn) { BLOCK_BYTES } else { SECTOR_BYTES })
+}
+
 fn in_whole_rows(spec: &SpaceSpec) -> String {
     match spec.size.0.is_multiple_of(spec.row_bytes().0) {
         true => String::new(),
@@ -196,8 +206,13 @@ impl SpaceChanges {
     pub(crate) async fn create_space(&self, pool: String, request: CreateSpace) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&pool)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
-        let spec = spec_of(&request)?;
-        pool.spaces.check_create(&spec).map_err(|error| not_made(&pool, &spec, &error))?;
+        let mut spec = spec_of(&request)?;
+        if request.sector_bytes.is_none() {
+            let disks = pool.spaces.pool().disks();
+            spec.sector = usual_sector(disks.iter().filter_map(|disk| disk.geometry()));
+        }
+        let refused = |error| with_kept_room(&pool, &spec, not_made(&pool, &spec, &error));
+        pool.spaces.check_create(&spec).map_err(refused)?;
         let full = pool.full_size(&spec)?;
         let cache = pool.spaces.new_write_cache(&spec);
         let of_cache = cache.map_or(0, |size| size.0 * u64::from(spec.resiliency.redundancy() + 1));
@@ -508,4 +523,45 @@ fn check_same(name: &str, served: &Served, access: Access, network: Option<&Netw
     };
     let message = format!("space {name} is served already, and {what}; nothing was changed");
     Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(format!("dolmen unserve {name}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dolmen_block_io::Zoning;
+
+    fn disk(logical_block_bytes: u32, thin: bool) -> Geometry {
+        Geometry {
+            capacity: Bytes::gib(1),
+            logical_block_bytes,
+            physical_block_bytes: 4096,
+            optimal_io_bytes: 0,
+            atomic_write_bytes: 4096,
+            volatile_cache: true,
+            fua: false,
+            discard_granularity_bytes: None,
+            thin,
+            rotational: false,
+            zoning: Zoning::None,
+            shareable: false,
+        }
+    }
+
+    #[test]
+    fn a_space_has_sectors_of_512_bytes_unless_every_disk_is_4kn() {
+        // Scenario: disks by logical block and whether they are files. Expected: 4096 for devices of 4096 alone.
+        let (native, usual, file) = (disk(4096, false), disk(512, false), disk(4096, true));
+        let cases: [(&[Geometry], u64); 7] = [
+            (&[], 512),
+            (&[usual], 512),
+            (&[file], 512),
+            (&[native, file], 512),
+            (&[native, usual, native], 512),
+            (&[native], 4096),
+            (&[native, native], 4096),
+        ];
+        for (disks, sector) in cases {
+            assert_eq!(usual_sector(disks.iter().copied()), Bytes(sector), "{disks:?}");
+        }
+    }
 }

@@ -117,7 +117,10 @@ fn any_disk_of_log_and_cache_may_die_with_what_is_not_in_place_yet() {
         dirty.world.start();
         assert_eq!(dirty.unreadable(), [0; 0], "without {gone}");
         let (health_now, why) = health(&dirty.world);
-        assert!(health_now == "warning" && why.contains("space tank/p survives the loss of 0"), "{why}");
+        assert!(
+            health_now == "warning" && why.contains("space tank/p is degraded: it survives the loss of 0"),
+            "{why}"
+        );
         dirty.world.kill();
         dirty.release(&[gone]);
         dirty.world.start();

@@ -213,7 +213,7 @@ fn why_leads_from_a_space_to_what_can_be_done() {
     let cause = &degraded["causes"][0];
     assert_eq!(cause["code"], "space_degraded");
     let texts = chain(cause);
-    assert_eq!(texts[0], "space tank/m survives the loss of 0 more disks instead of 1");
+    assert_eq!(texts[0], "space tank/m is degraded: it survives the loss of 0 more disks instead of 1");
     assert!(texts[1].ends_with("d2 of pool tank is absent"), "{texts:?}");
     assert_eq!(texts[2], "it was taken offline with `dolmen disk offline`");
     let absent = &cause["causes"][0];

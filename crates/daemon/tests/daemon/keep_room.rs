@@ -36,6 +36,8 @@ fn what_df_says_fits_next_to_kept_room_and_a_lost_disk_heals_into_it() {
         set["plan"]["usable_after_bytes"].as_u64() < set["plan"]["usable_before_bytes"].as_u64(),
         "{set}"
     );
+    let message = set["message"].as_str().unwrap();
+    assert!(message.contains("; usable are ") && message.contains(", and were "), "{set}");
     assert!(set["plan"]["undo"].as_str().unwrap().ends_with("--keep-room-for 0"), "{set}");
     let pool = world.get("/v1/pools/tank")["pool"].clone();
     assert_eq!((&pool["keep_room_for"], &pool["has_room_for"]), (&json!(1), &json!(1)));
@@ -46,6 +48,11 @@ fn what_df_says_fits_next_to_kept_room_and_a_lost_disk_heals_into_it() {
     assert_eq!(fits(&world, "mirror"), 0);
     let refused = world.refused("/v1/pools/tank/spaces", &fixed("g", 64 << 20));
     assert_eq!(refused["code"], "bad_size", "{refused}");
+    let hint = refused["hint"].as_str().unwrap();
+    assert_eq!(
+        (hint.matches("--keep-room-for").count(), refused["message"].to_string().contains("keep")),
+        (1, false)
+    );
     world.post("/v1/pools/tank/repair_after", &json!({"seconds": 1}));
     world.kill();
     fs::remove_file(world.disk("d3")).unwrap();

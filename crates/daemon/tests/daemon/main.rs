@@ -27,6 +27,8 @@ mod events;
 #[cfg(test)]
 mod failing;
 #[cfg(test)]
+mod foreign_clients;
+#[cfg(test)]
 mod jobs;
 #[cfg(test)]
 mod keep_room;

@@ -214,3 +214,23 @@ fn a_rebalance_yields_to_a_removal_and_continues_after_it() {
     expect(&world);
     assert_eq!(world.get("/v1/status")["health"], "healthy");
 }
+
+/// Scenario: a mirror of three copies has a part of each row on each of three disks, of which one is larger. Expected: nothing is to be
+/// moved, and the answer names the fullest and the emptiest disk, and what keeps them so.
+#[test]
+fn disks_that_stay_unevenly_full_are_reported_with_the_cause() {
+    let world = World::new(2);
+    let large = world.make_disk("large", 2 << 30);
+    world.post("/v1/pools", &json!({"name": "tank", "disks": [world.disk("d0"), world.disk("d1"), large]}));
+    let space = json!({"name": "m", "size_bytes": 128 << 20, "resiliency": "mirror", "copies": 3,
+        "provisioning": "fixed"});
+    world.post("/v1/pools/tank/spaces", &space);
+    let answer = world.post(REBALANCE, &json!({}));
+    let message = answer["message"].as_str().unwrap();
+    assert!(
+        answer["is_changed"] == false && message.contains("as even already as rows and disks allow: "),
+        "{answer}"
+    );
+    let (large_at, because) = (message.find("/large is "), message.find("because the parts of a row"));
+    assert!(large_at.is_some() && large_at < because, "{answer}");
+}

@@ -217,3 +217,26 @@ fn a_removal_that_is_called_off_while_nobody_is_at_it_leaves_no_space_with_two_w
     expect(&world);
     assert_eq!(world.get("/v1/status")["health"], "healthy");
 }
+
+/// Scenario: a disk is added to a pool with a space whose width was chosen, and one without content. Expected: the answer, and that of
+/// the dry run, say why the first is not widened, and nothing of the second.
+#[test]
+fn rows_that_are_not_widened_are_reported_with_the_cause() {
+    let world = World::new(4);
+    world.make_tank(&["d0", "d1", "d2", "d3"]);
+    let space =
+        |name: &str| json!({"name": name, "size_bytes": 64 << 20, "resiliency": "parity", "columns": 2});
+    world.post("/v1/pools/tank/spaces", &space("p"));
+    world.post("/v1/pools/tank/spaces", &space("empty"));
+    world.post(&format!("{SPACE}/serve"), &json!({}));
+    nbd(&world).write(0, &pattern(9, PART));
+    let add = json!({"disks": [world.make_disk("d4", 256 << 20)]});
+    for answer in [world.post(DISKS, &dry(add.clone())), world.post(DISKS, &add)] {
+        let message = answer["message"].as_str().unwrap();
+        assert!(
+            message.contains("rows of tank/p keep their width, because 2 data columns were asked for; `dolmen space convert tank/p --columns auto`"),
+            "{answer}"
+        );
+        assert!(!message.contains("tank/empty"), "{answer}");
+    }
+}

@@ -351,7 +351,7 @@ impl Client {
         let head = self.take(head_bytes).await?;
         let (flags, kind, cookie) = (be16(&head), be16(&head[2..]), be64(&head[4..]));
         let length = if self.extended { be64(&head[20..]) } else { u64::from(be32(&head[12..])) };
-        assert!(flags <= 1 && length <= (32 << 20) + 8, "{flags:#x} {length}");
+        assert!(flags <= 1 && length <= (64 << 20) + 8, "{flags:#x} {length}");
         let data = self.take(usize::try_from(length).unwrap()).await?;
         let pending = self.pending.get_mut(&cookie).unwrap_or_else(|| panic!("{cookie} was not asked"));
         if self.extended {

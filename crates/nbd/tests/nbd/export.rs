@@ -64,8 +64,6 @@ impl MemoryExport {
 
     fn check(&self, range: &Range<u64>) {
         assert!(!range.is_empty() && range.end <= self.profile.size.0, "{range:?} was checked");
-        let unit = u64::from(self.profile.block_bytes_min);
-        assert!(range.start.is_multiple_of(unit) && range.end.is_multiple_of(unit), "{range:?} is aligned");
     }
 
     fn change(&self, range: &Range<u64>, durability: Durability) -> Result<(), ExportError> {
@@ -86,7 +84,9 @@ impl MemoryExport {
         if zero {
             self.content.borrow_mut()[bounds].fill(0);
         }
-        self.allocated.borrow_mut()[sectors(range)].fill(allocate);
+        // A part of a sector has room as the rest of it has, and gets some where it is to have it.
+        let changed = if allocate { sectors(range) } else { whole_sectors(range) };
+        self.allocated.borrow_mut()[changed].fill(allocate);
     }
 
     fn run(&self, start: u64, end: u64) -> (u64, bool) {
@@ -96,12 +96,19 @@ impl MemoryExport {
         let allocated = &self.allocated.borrow()[sectors(&(start..end))];
         let state = allocated[0];
         let run = allocated.iter().position(|other| *other != state).unwrap_or(allocated.len());
-        (run as u64 * UNIT, state)
+        (((start / UNIT + run as u64) * UNIT).min(end) - start, state)
     }
 }
 
-fn sectors(range: &Range<u64>) -> Range<usize> {
-    usize::try_from(range.start / UNIT).unwrap()..usize::try_from(range.end / UNIT).unwrap()
+/// Sectors that a range touches.
+pub(crate) fn sectors(range: &Range<u64>) -> Range<usize> {
+    usize::try_from(range.start / UNIT).unwrap()..usize::try_from(range.end.div_ceil(UNIT)).unwrap()
+}
+
+/// Sectors that lie in a range.
+pub(crate) fn whole_sectors(range: &Range<u64>) -> Range<usize> {
+    let first = usize::try_from(range.start.div_ceil(UNIT)).unwrap();
+    first..usize::try_from(range.end / UNIT).unwrap().max(first)
 }
 
 impl Export for MemoryExport {
@@ -119,9 +126,9 @@ impl Export for MemoryExport {
         while at < range.end {
             let (length, allocated) = self.run(at, range.end);
             let length = length.min(16384 * (1 + self.dice.roll(8) as u64));
-            if let Some(sector) = self.bad.borrow().range(at / UNIT..(at + length) / UNIT).next() {
+            if let Some(sector) = self.bad.borrow().range(at / UNIT..(at + length).div_ceil(UNIT)).next() {
                 // Nothing of this run, or what lies before the bad sector and garbage behind it.
-                let good = usize::try_from(sector * UNIT - at).unwrap();
+                let good = usize::try_from((sector * UNIT).saturating_sub(at)).unwrap();
                 if self.dice.roll(2) == 0 && good > 0 {
                     let mut part = rest.take().unwrap();
                     part.truncate(good);
@@ -224,7 +231,7 @@ pub(crate) struct MemoryExports {
     pub(crate) vast: Rc<MemoryExport>,
 }
 
-pub(crate) const DISK_BYTES: u64 = 40 << 20;
+pub(crate) const DISK_BYTES: u64 = 80 << 20;
 pub(crate) const VAST_BYTES: u64 = 1 << 60;
 pub(crate) const SEALED_BYTES: u64 = 1 << 20;
 

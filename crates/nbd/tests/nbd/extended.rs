@@ -162,14 +162,14 @@ fn block_status_has_wide_extents_and_a_bounded_reach() {
 
 #[test]
 fn payloads_are_where_they_belong_or_are_skipped_and_refused() {
-    // Scenario: payloads of 1 byte to 32 MiB with every command but write, known or not. Expected: EINVAL for each, the
+    // Scenario: payloads of 1 byte to 64 MiB with every command but write, known or not. Expected: EINVAL for each, the
     // payload is consumed, and the next request is understood.
     with_vast(6, |world, mut client| async move {
         let vast = Rc::clone(&world.server.exports().vast);
         let mut cookie = 1 << 50;
-        let payload = vec![0x25; usize::try_from(32 * MIB).unwrap()];
+        let payload = vec![0x25; usize::try_from(64 * MIB).unwrap()];
         for kind in [READ, FLUSH, TRIM, CACHE, WRITE_ZEROES, BLOCK_STATUS, 8, 99] {
-            for length in [1, 12, 512, 4096, 32 * MIB] {
+            for length in [1, 12, 512, 4096, 64 * MIB] {
                 let payload = &payload[..usize::try_from(length).unwrap()];
                 cookie += 1;
                 let head = extended_bytes(cookie, &request(kind, PAYLOAD_LEN, 0, length));
@@ -217,10 +217,10 @@ async fn raw(client: &mut Client, head: &[u8], payload: &[u8]) -> (u64, u32) {
 #[test]
 fn a_payload_above_the_largest_block_ends_the_connection_before_it_is_read() {
     for (kind, length) in [
-        (WRITE, 32 * MIB + 512),
+        (WRITE, 64 * MIB + 512),
         (WRITE, u64::MAX - 511),
         (WRITE, 1 << 32),
-        (FLUSH, 32 * MIB + 1),
+        (FLUSH, 64 * MIB + 1),
         (99, 1 << 63),
     ] {
         with_vast(7, |_, mut client| async move {

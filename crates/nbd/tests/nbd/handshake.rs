@@ -46,7 +46,7 @@ fn everything_known_of_an_export_is_sent() {
             let items: Vec<&[u8]> =
                 replies.iter().filter(|reply| reply.0 == 3).map(|reply| &reply.1[..]).collect();
             let blocks =
-                [&[0, 3][..], &smallest.to_be_bytes(), &65536u32.to_be_bytes(), &(32u32 << 20).to_be_bytes()];
+                [&[0, 3][..], &smallest.to_be_bytes(), &65536u32.to_be_bytes(), &(64u32 << 20).to_be_bytes()];
             let description = if name == "disk" { "a disk in memory" } else { "" };
             assert_eq!(items[0], [&[0, 0][..], &size.to_be_bytes(), &flags.to_be_bytes()].concat());
             assert_eq!(items[1], blocks.concat());

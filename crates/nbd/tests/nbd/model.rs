@@ -14,7 +14,7 @@ use crate::client::{
     BLOCK_STATUS, CACHE, Client, DF, FAST_ZERO, FLUSH, FUA, NO_HOLE, PAYLOAD_LEN, READ, REQ_ONE, Reply,
     Request, TRIM, WRITE, WRITE_ZEROES,
 };
-use crate::export::{DISK_BYTES, UNIT};
+use crate::export::{DISK_BYTES, UNIT, sectors, whole_sectors};
 use crate::world::{Pipe, World};
 
 /// The bytes that the requests fall on, so that they meet.
@@ -42,8 +42,12 @@ enum Expected {
     Error(u32),
     Done,
     Content(Vec<u8>),
-    Broken { at: u64, before: Vec<u8> },
-    States(Vec<bool>),
+    Broken {
+        at: u64,
+        before: Vec<u8>,
+    },
+    /// How long each stretch is, and whether it has data.
+    States(Vec<(u64, bool)>),
 }
 
 fn index(at: u64) -> usize {
@@ -68,11 +72,8 @@ impl Model {
         {
             return Some(22);
         }
-        if matches!(kind, READ | WRITE) && length > 32 << 20 {
+        if matches!(kind, READ | WRITE) && length > 64 << 20 {
             return Some(if kind == READ && self.form == Form::Extended { 75 } else { 22 });
-        }
-        if offset % UNIT != 0 || length % UNIT != 0 {
-            return Some(22);
         }
         if u128::from(offset) + u128::from(length) > u128::from(DISK_BYTES) {
             return Some(if matches!(kind, WRITE | WRITE_ZEROES) { 28 } else { 22 });
@@ -91,29 +92,52 @@ impl Model {
         }
         let (start, end) = (request.offset, request.offset.saturating_add(request.length));
         let bytes = index(start)..index(end);
-        let sectors = index(start / UNIT)..index(end / UNIT);
+        let (touched, whole) = (sectors(&(start..end)), whole_sectors(&(start..end)));
         match request.kind {
-            READ => match self.bad.iter().filter(|sector| sectors.contains(&index(**sector))).min() {
+            READ => match self.bad.iter().filter(|sector| touched.contains(&index(**sector))).min() {
                 None => Expected::Content(self.content[bytes].to_vec()),
                 Some(sector) => {
-                    let at = sector * UNIT;
+                    let at = (sector * UNIT).max(start);
                     Expected::Broken { at, before: self.content[index(start)..index(at)].to_vec() }
                 }
             },
             WRITE => {
                 self.content[bytes].copy_from_slice(payload);
-                self.allocated[sectors].fill(true);
+                self.allocated[touched].fill(true);
                 Expected::Done
             }
             TRIM | WRITE_ZEROES => {
                 self.content[bytes].fill(0);
-                self.allocated[sectors].fill(request.flags & NO_HOLE != 0);
+                let is_allocated = request.flags & NO_HOLE != 0;
+                self.allocated[if is_allocated { touched } else { whole }].fill(is_allocated);
                 Expected::Done
             }
-            BLOCK_STATUS => Expected::States(self.allocated[sectors].to_vec()),
+            BLOCK_STATUS => {
+                let of_sector = |sector: usize| {
+                    let sector_start = sector as u64 * UNIT;
+                    let length = (sector_start + UNIT).min(end) - sector_start.max(start);
+                    (length, self.allocated[sector])
+                };
+                Expected::States(joined(touched.map(of_sector), end - start))
+            }
             _ => Expected::Done,
         }
     }
+}
+
+/// Stretches of so many bytes in all, neighbours of one state joined.
+fn joined(stretches: impl Iterator<Item = (u64, bool)>, mut left: u64) -> Vec<(u64, bool)> {
+    let mut joined: Vec<(u64, bool)> = Vec::new();
+    for (length, state) in stretches {
+        let length = length.min(left);
+        left -= length;
+        match joined.last_mut().filter(|(_, before)| *before == state) {
+            Some((sum, _)) => *sum += length,
+            None if length > 0 => joined.push((length, state)),
+            None => {}
+        }
+    }
+    joined
 }
 
 fn assert_answer(request: &Request, reply: &Reply, expected: &Expected) {
@@ -130,12 +154,10 @@ fn assert_answer(request: &Request, reply: &Reply, expected: &Expected) {
             assert!(reply.content[..told] == before[..told], "{request:?} has the content before the damage");
         }
         Expected::States(states) => {
-            let mut told = Vec::new();
-            for (length, flags) in &reply.extents {
-                told.extend(std::iter::repeat_n(*flags == 0, index(length / 512)));
-            }
+            let length = reply.extents.iter().map(|(length, _)| length).sum();
+            let found = joined(reply.extents.iter().map(|(length, flags)| (*length, *flags == 0)), length);
             assert_eq!(reply.error, None, "{request:?}");
-            assert_eq!(told[..], states[..told.len()], "{request:?}");
+            assert_eq!(found, joined(states.iter().copied(), length), "{request:?}");
         }
     }
 }
@@ -186,8 +208,11 @@ impl Queue {
 /// Whether two requests may meet without one being able to change what the other finds.
 fn independent(a: &Request, b: &Request) -> bool {
     let reads = |request: &Request| matches!(request.kind, READ | BLOCK_STATUS | CACHE);
-    let end = |request: &Request| request.offset.saturating_add(request.length);
-    (reads(a) && reads(b)) || end(a) <= b.offset || end(b) <= a.offset
+    // Whether a sector has room is told of all of it.
+    let start = |request: &Request| request.offset / UNIT * UNIT;
+    let end =
+        |request: &Request| request.offset.saturating_add(request.length).div_ceil(UNIT).saturating_mul(UNIT);
+    (reads(a) && reads(b)) || end(a) <= start(b) || end(b) <= start(a)
 }
 
 async fn drive(world: Rc<World>, mut client: Client, requests: Vec<Request>, mut model: Model) {
@@ -230,15 +255,18 @@ fn request() -> impl Strategy<Value = Request> {
         1 => Just(NO_HOLE), 1 => Just(FAST_ZERO), 1 => Just(NO_HOLE | FAST_ZERO), 1 => any::<u16>()];
     let sectors = ARENA_BYTES / UNIT;
     let offset = prop_oneof![
-        20 => (0..sectors).prop_map(|sector| sector * UNIT),
+        10 => (0..sectors).prop_map(|sector| sector * UNIT),
+        10 => 0..ARENA_BYTES,
         1 => any::<u64>(),
         1 => (0..4u64).prop_map(|sector| DISK_BYTES - sector * UNIT),
         1 => (0..4u64).prop_map(|sector| u64::MAX - UNIT + 1 - sector * UNIT),
     ];
     let length = prop_oneof![
-        12 => (1..64u64).prop_map(|sectors| sectors * 512),
-        3 => (1..8192u64).prop_map(|sectors| sectors * 512),
-        1 => Just(0), 1 => 0..4096u64, 1 => Just((32 << 20) + 512), 1 => any::<u64>(),
+        6 => (1..64u64).prop_map(|sectors| sectors * 512),
+        6 => 1..20_000u64,
+        2 => (1..8192u64).prop_map(|sectors| sectors * 512),
+        1 => 1..ARENA_BYTES,
+        1 => Just(0), 1 => Just(64 << 20), 1 => Just((64 << 20) + 1), 1 => any::<u64>(),
         1 => (0..4u64).prop_map(|sector| u64::MAX - UNIT + 1 - sector * UNIT),
     ];
     (kind, flags, offset, length).prop_map(|(kind, flags, offset, length)| {
@@ -257,8 +285,8 @@ fn request() -> impl Strategy<Value = Request> {
 fn fitted(mut request: Request, form: Form) -> Request {
     let longest = match (request.kind, form) {
         // A longer payload ends the connection, which has a test of its own.
-        (WRITE, Form::Extended) => 32 << 20,
-        (WRITE, Form::Simple | Form::Structured) => (32 << 20) + 512,
+        (WRITE, Form::Extended) => 64 << 20,
+        (WRITE, Form::Simple | Form::Structured) => (64 << 20) + 1,
         (_, Form::Extended) => u64::MAX,
         (_, Form::Simple | Form::Structured) => u64::from(u32::MAX),
     };

@@ -1,6 +1,7 @@
 //! What callers of the crate hold: spaces, and what is asked of them.
 
 pub(crate) mod discard;
+pub(crate) mod failed_reads;
 pub(crate) mod finish;
 pub(crate) mod forming;
 pub(crate) mod full_stripe;

@@ -71,6 +71,9 @@ impl Space {
         self.check_range(at, length as u64)?;
         let request = self.asked(IoKind::Read, length as u64).await;
         let read = self.read_range(at, length).await;
+        if read.is_ok() {
+            self.failed_reads.succeeded(at, length as u64);
+        }
         request.ended(read)
     }
 
@@ -92,7 +95,7 @@ impl Space {
             let (index, within) =
                 ((at + done as u64) / self.row_bytes(), (at + done as u64) % self.row_bytes());
             let room = usize::try_from(self.row_bytes() - within).unwrap_or(usize::MAX);
-            // Sectors at the ends are read as whole blocks, which have to fit the buffer too.
+            // Parts of blocks at the ends are read as whole blocks, which have to fit the buffer too.
             let fits = READ_BYTES_MAX - usize::try_from(within % BLOCK_BYTES).unwrap_or(0);
             let part = room.min(length - done).min(fits);
             let memory = &self.shared.pool.seams().data;

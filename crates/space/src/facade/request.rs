@@ -85,6 +85,9 @@ impl Request<'_> {
     /// How it ended.
     pub(crate) fn ended<T>(self, result: Result<T, SpaceError>) -> Result<T, SpaceError> {
         self.is_good.set(result.is_ok());
+        if let Err(error) = &result {
+            self.space.failed_reads.note(error);
+        }
         result
     }
 }

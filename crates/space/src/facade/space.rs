@@ -15,6 +15,7 @@ use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot, Epoch, N
 use smallvec::SmallVec;
 
 use crate::cache::write_cache::Cache;
+use crate::facade::failed_reads::FailedReads;
 use crate::facade::forming::Forming;
 use crate::facade::request::Terms;
 use crate::facade::shared::Shared;
@@ -80,6 +81,8 @@ pub struct Space {
     pub(crate) meter: Rc<Meter>,
     /// What it may have, and is to get.
     pub(crate) terms: Terms,
+    /// Ranges that clients could not read.
+    pub(crate) failed_reads: FailedReads,
     /// The space itself, for what goes on behind those who asked for it.
     pub(crate) this: Weak<Self>,
 }
@@ -122,6 +125,7 @@ impl Space {
             reserve: Reserve::default(),
             meter,
             terms,
+            failed_reads: FailedReads::default(),
             this: Weak::clone(this),
         }))
     }
@@ -234,7 +238,7 @@ impl Space {
         }
     }
 
-    /// Checks a range against size and sector.
+    /// Checks a range against the size. It may begin and end at any byte.
     pub(crate) fn check_range(&self, at: u64, length: u64) -> Result<(), SpaceError> {
         self.check_stays()?;
         self.check_bounds(at, length)
@@ -243,12 +247,10 @@ impl Space {
     /// The same, also of a space that nobody may use.
     pub(crate) fn check_bounds(&self, at: u64, length: u64) -> Result<(), SpaceError> {
         let spec = self.spec.borrow();
-        let sector = spec.sector;
-        let aligned = at.is_multiple_of(sector.0) && length.is_multiple_of(sector.0);
-        if aligned && at.checked_add(length).is_some_and(|end| end <= spec.size.0) {
+        if at.checked_add(length).is_some_and(|end| end <= spec.size.0) {
             return Ok(());
         }
-        Err(SpaceError::Range { name: spec.name.clone(), at, length: Bytes(length), sector, size: spec.size })
+        Err(SpaceError::Range { name: spec.name.clone(), at, length: Bytes(length), size: spec.size })
     }
 
     /// The row with this index, if it exists, once all that the log says of it was decided.
@@ -333,8 +335,7 @@ impl Space {
             return Ok(row);
         }
         // The space may have been deleted or made smaller while this waited for its turn.
-        let sector = self.spec.borrow().sector;
-        self.check_range(index * self.row_bytes, sector.0)?;
+        self.check_range(index * self.row_bytes, BLOCK_BYTES)?;
         self.claim(index).await
     }
 

@@ -314,6 +314,9 @@ impl Space {
             }
         }
         verdict.headers = self.shared.verify_headers(&row).await;
+        if verdict.lost.is_empty() && verdict.out_of_reach.is_empty() {
+            self.failed_reads.succeeded(index * self.row_bytes(), self.row_bytes());
+        }
         verdict.lost.sort_unstable();
         verdict.out_of_reach.sort_unstable();
         Ok(verdict)

@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 
 use dolmen_block_io::{DeviceError, Durability, IoKind};
-use dolmen_buffer::{Shared as Bytes_, is_zeros};
+use dolmen_buffer::{ALIGN_BYTES, Arena, Scratch, Shared as Bytes_, is_zeros};
 use dolmen_checksum::crc32c;
 use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
@@ -28,6 +28,8 @@ use crate::table::row::{Row, Slab};
 
 /// Bytes of zeros that are written at a time.
 const ZEROS_BYTES: usize = 64 * 1024;
+/// Bytes of whole blocks that are copied to aligned memory at a time.
+const COPIED_BYTES_MAX: usize = 64 * 1024;
 
 /// A write in place that has begun.
 struct Begun {
@@ -105,6 +107,7 @@ impl Space {
         } else {
             self.store(at, data).await?;
         }
+        self.failed_reads.succeeded(at, data.len() as u64);
         if durability == Durability::Durable {
             request.is_stored();
             self.flush_all().await?;
@@ -187,7 +190,9 @@ impl Space {
                 Ok(()) | Err(SpaceError::Unreadable { .. }) => {}
                 Err(error) => return Err(error),
             }
-            let _guard = row.locks.lock(range).await;
+            let is_whole = within.is_multiple_of(BLOCK_BYTES) && end.is_multiple_of(BLOCK_BYTES);
+            let is_unlocked = !is_whole && mutation!(PartOfBlockUnlocked);
+            let _guard = row.locks.lock(if is_unlocked { Range { first: 0, count: 0 } } else { range }).await;
             if row.freed.get()
                 || row.is_held()
                 || self.shared.is_deferred(&row)
@@ -201,10 +206,9 @@ impl Space {
             if room.is_none() {
                 self.shared.commit_absences(&row).await?;
             }
-            let is_whole = within.is_multiple_of(BLOCK_BYTES) && end.is_multiple_of(BLOCK_BYTES);
             let written = match is_whole {
                 true => self.write_whole(&row, range.first, &data, &mut room).await?,
-                false => self.write_sectors(&row, within, &data, &mut room).await?,
+                false => self.write_unaligned(&row, within, &data, &mut room).await?,
             };
             match written {
                 Whole::Written => return Ok(()),
@@ -274,9 +278,10 @@ impl Space {
         Ok(Whole::Written)
     }
 
-    /// Writes sectors that are no whole blocks: the blocks at the ends are read, verified, changed and written whole.
+    /// Writes a range that begins or ends within a block, at any byte. A block at an end is read, verified, changed and
+    /// written whole, so a crash leaves its other bytes as they are. The caller holds the lock of all blocks of the range.
     #[pooled]
-    async fn write_sectors(
+    async fn write_unaligned(
         &self,
         row: &Rc<Row>,
         within: u64,
@@ -289,24 +294,25 @@ impl Space {
             let block = u32::try_from(at / BLOCK_BYTES).unwrap_or(0);
             let skip = usize::try_from(at % BLOCK_BYTES).unwrap_or(0);
             let whole = (data.len() - done) / BLOCK * BLOCK;
-            if skip == 0 && whole > 0 {
-                if let Whole::NeedsCache =
-                    self.write_whole(row, block, &data.slice(done..done + whole), room).await?
-                {
-                    return Ok(Whole::NeedsCache);
+            let (length, content) = if skip == 0 && whole > 0 {
+                let memory = &self.shared.pool.seams().metadata;
+                let content = aligned(memory, data.slice(done..done + whole)).await;
+                (content.len(), content)
+            } else {
+                let length = (BLOCK - skip).min(data.len() - done);
+                let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
+                self.read_block_locked(row, block, &mut buffer).await?;
+                if mutation!(NeighboursZeroed) {
+                    buffer.fill(0);
                 }
-                done += whole;
-                continue;
-            }
-            let length = (BLOCK - skip).min(data.len() - done);
-            let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
-            self.read_block_locked(row, block, &mut buffer).await?;
-            if let (Some(to), Some(from)) =
-                (buffer.get_mut(skip..skip + length), data.get(done..done + length))
-            {
-                to.copy_from_slice(from);
-            }
-            if let Whole::NeedsCache = self.write_whole(row, block, &buffer.freeze(), room).await? {
+                if let (Some(to), Some(from)) =
+                    (buffer.get_mut(skip..skip + length), data.get(done..done + length))
+                {
+                    to.copy_from_slice(from);
+                }
+                (length, buffer.freeze())
+            };
+            if let Whole::NeedsCache = self.write_whole(row, block, &content, room).await? {
                 return Ok(Whole::NeedsCache);
             }
             done += length;
@@ -629,6 +635,22 @@ pub(crate) fn blocks_of(start: u64, end: u64) -> Range {
     let first = start / BLOCK_BYTES;
     let last = end.div_ceil(BLOCK_BYTES);
     Range { first: u32::try_from(first).unwrap_or(0), count: u32::try_from(last - first).unwrap_or(0) }
+}
+
+/// Returns the first blocks of `data` in memory that direct I/O accepts: all of them where they lie so already, else as many as
+/// there is memory for at once, and one at least.
+async fn aligned(memory: &Arena, data: Bytes_) -> Bytes_ {
+    if data.as_ptr().addr().is_multiple_of(ALIGN_BYTES) {
+        return data;
+    }
+    let mut buffer = match memory.try_take(data.len().min(COPIED_BYTES_MAX)) {
+        Some(buffer) => buffer,
+        // Under a lock nothing waits for more than a block.
+        None => memory.take(BLOCK).await,
+    };
+    let length = buffer.len();
+    buffer.copy_from_slice(data.get(..length).unwrap_or_default());
+    buffer.freeze()
 }
 
 /// Whether what is written can be had although parts of it are not there.

@@ -11,8 +11,8 @@ use crate::format::spec::{INTERLEAVE_BYTES, INTERLEAVE_RANGE};
 /// Why a space did not do what it was asked for.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SpaceError {
-    /// Beyond the end of the space, or not in whole sectors.
-    #[error("{length} at byte {at} is no range of whole {sector} sectors inside space {name} of {size}")]
+    /// Beyond the end of the space.
+    #[error("{length} at byte {at} end beyond space {name}, which has {size}; ask for a range inside it")]
     Range {
         /// The space.
         name: Name,
@@ -20,8 +20,6 @@ pub enum SpaceError {
         at: u64,
         /// Length.
         length: Bytes,
-        /// Its sector.
-        sector: Bytes,
         /// Its size.
         size: Bytes,
     },

@@ -214,7 +214,7 @@ pub struct SpaceSpec {
     pub provisioning: Provisioning,
     /// Relaxed or strict.
     pub integrity: Integrity,
-    /// Logical sector: 512 or 4096.
+    /// Logical sector that devices of this space present, 512 or 4096. The engine serves ranges of any alignment.
     pub sector: Bytes,
     /// What it may have of its pool's disks, and what it is to get.
     pub limits: Limits,

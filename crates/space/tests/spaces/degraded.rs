@@ -7,7 +7,7 @@ use std::time::Duration;
 use dolmen_block_io::sleep;
 use dolmen_pool::ExcludeReason;
 use dolmen_sim::{CommandKind, DiskProfile, FaultKind, LatencyModel, Random, Request, SimpleLatency};
-use dolmen_space::{Progress, Resiliency};
+use dolmen_space::{Progress, Resiliency, Space, failed_reads};
 use dolmen_units::{Bytes, DiskSlot};
 
 use crate::harness::slow_disks::{Slow, extra, text};
@@ -48,6 +48,48 @@ fn bad_sectors_keep_no_replacement_waiting() {
             })
             .unwrap();
     }
+}
+
+/// A client reads blocks whose only disk has bad sectors. Each is listed at once, with the cause, until it was written again or can
+/// be read; a mirror whose other disk has the blocks lists nothing.
+#[test]
+fn what_a_client_cannot_read_is_listed_until_it_can() {
+    let bench = Rc::new(Bench::new(79, 2, Bytes::mib(96)));
+    let inside = Rc::clone(&bench);
+    let outcome = bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        let simple = lab.space(&spaces, "simple", Bytes::mib(1), Resiliency::Simple).await?;
+        let mirror = lab.space(&spaces, "mirror", Bytes::mib(1), MIRROR).await?;
+        lab.write(&simple, 0, 65536, 1).await?;
+        lab.write(&mirror, 0, 65536, 2).await?;
+        spaces.flush().await?;
+        let bad = |disk: usize, blocks: std::ops::Range<u64>, fill: u8| {
+            let places = crate::harness::places_of(&inside.disks[disk], blocks, fill);
+            places.into_iter().for_each(|at| inside.disks[disk].make_unreadable(at));
+        };
+        (0..2).for_each(|disk| bad(disk, 3..5, 1));
+        bad(0, 0..16, 2);
+        let listed = |space: &Space| {
+            let failed = failed_reads(space);
+            assert!(failed.iter().all(|one| one.why.to_string().contains("the disks that hold it fail")));
+            failed.iter().map(|one| (one.at >> 12, one.length.0)).collect::<Vec<_>>()
+        };
+        assert_eq!((listed(&simple), listed(&mirror)), (vec![], vec![]));
+        lab.expect(&mirror, 0, 65536, 2).await?;
+        for _ in 0..2 {
+            assert!(lab.expect(&simple, 0, 65536, 1).await.is_err());
+            assert!(lab.expect(&simple, 4 << 12, 4096, 1).await.is_err());
+        }
+        assert_eq!((listed(&simple), listed(&mirror)), (vec![(3, 4096), (4, 4096)], vec![]));
+        lab.write(&simple, 3 << 12, 4096, 3).await?;
+        assert_eq!(listed(&simple), [(4, 4096)]);
+        lab.write(&simple, 4 << 12, 4096, 3).await?;
+        lab.expect(&simple, 3 << 12, 8192, 3).await?;
+        assert_eq!(listed(&simple), []);
+        drop((simple, mirror));
+        lab.check_and_close(spaces).await
+    });
+    outcome.unwrap();
 }
 
 /// A thin mirror on as many disks as it has copies loses one, and is written where it has no row yet: with the copies that are

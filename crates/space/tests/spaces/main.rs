@@ -54,3 +54,4 @@ mod stripes;
 mod surviving_clients;
 mod torn_tables;
 mod trash;
+mod unaligned;

@@ -222,7 +222,7 @@ impl Handshake {
             data: Some([&item.to_be_bytes()[..], data].concat()),
         };
         let export = [&DISK_BYTES.to_be_bytes()[..], &self.flags().to_be_bytes()].concat();
-        let sizes: Vec<u8> = [512u32, 4096, 32 << 20].iter().flat_map(|size| size.to_be_bytes()).collect();
+        let sizes: Vec<u8> = [512u32, 4096, 64 << 20].iter().flat_map(|size| size.to_be_bytes()).collect();
         let mut replies = vec![info(0, &export), info(3, &sizes)];
         if has(1) {
             replies.push(info(1, NAME.as_bytes()));

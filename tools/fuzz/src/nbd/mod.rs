@@ -187,9 +187,10 @@ fn drawn_option(script: &mut Script<'_>) -> Vec<u8> {
 fn drawn_request(script: &mut Script<'_>, form: Form, cookie: u64) -> (Request, Vec<u8>) {
     let kind = [1, 0, 0, 1, 7, 6, 4, 3, 5, 6, 1, 8][script.index(12)];
     let flags = [0, 0, 0, 0, 1, 2, 4, 8, 16, 18, 3, 0x8000][script.index(12)];
-    let sectors = DISK_BYTES / SECTOR;
-    let offset = if script.seldom() { script.edge() } else { script.below(sectors) * SECTOR };
-    let length = if script.seldom() { script.edge() } else { (1 + script.below(40)) * SECTOR };
+    // Any byte, or a sector.
+    let unit = if script.byte().is_multiple_of(2) { 1 } else { SECTOR };
+    let offset = if script.seldom() { script.edge() } else { script.below(DISK_BYTES) / unit * unit };
+    let length = if script.seldom() { script.edge() } else { unit + script.below(40 * SECTOR) / unit * unit };
     let mut request = Request { kind, flags, cookie, offset, length };
     if kind == 3 && !script.seldom() {
         (request.offset, request.length) = (0, 0);

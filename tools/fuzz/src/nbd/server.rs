@@ -32,10 +32,6 @@ fn place(range: &Range<u64>) -> Range<usize> {
     range.start as usize..range.end as usize
 }
 
-fn sectors(range: &Range<u64>) -> Range<usize> {
-    (range.start / SECTOR) as usize..(range.end / SECTOR) as usize
-}
-
 /// The export.
 pub(super) struct Disk {
     profile: Profile,
@@ -48,16 +44,12 @@ impl Disk {
     /// Whatever comes through was checked.
     fn expect(&self, range: &Range<u64>) {
         assert!(range.start < range.end && range.end <= DISK_BYTES, "{range:?} was not checked");
-        assert!(
-            range.start.is_multiple_of(SECTOR) && range.end.is_multiple_of(SECTOR),
-            "{range:?} was not checked"
-        );
     }
 
     fn zero(&self, range: &Range<u64>, is_allocated: bool) {
         self.expect(range);
         self.content.borrow_mut()[place(range)].fill(0);
-        self.allocated.borrow_mut()[sectors(range)].fill(is_allocated);
+        self.allocated.borrow_mut()[place(range)].fill(is_allocated);
     }
 }
 
@@ -79,7 +71,7 @@ impl Export for Disk {
         let range = at..at + from.len() as u64;
         self.expect(&range);
         self.content.borrow_mut()[place(&range)].copy_from_slice(&from);
-        self.allocated.borrow_mut()[sectors(&range)].fill(true);
+        self.allocated.borrow_mut()[place(&range)].fill(true);
         Ok(())
     }
 
@@ -102,9 +94,9 @@ impl Export for Disk {
 
     async fn block_status(&self, range: Range<u64>, into: &mut Extents) -> Result<(), ExportError> {
         self.expect(&range);
-        for is_allocated in &self.allocated.borrow()[sectors(&range)] {
-            let state = if *is_allocated { BlockState::Data } else { BlockState::Hole };
-            if into.push(SECTOR, state) == 0 {
+        for run in self.allocated.borrow()[place(&range)].chunk_by(|one, next| one == next) {
+            let state = if run[0] { BlockState::Data } else { BlockState::Hole };
+            if into.push(run.len() as u64, state) == 0 {
                 break;
             }
         }
@@ -207,7 +199,7 @@ impl Session {
             profile,
             arena: arena.clone(),
             content: RefCell::new(vec![0; DISK_BYTES as usize]),
-            allocated: RefCell::new(vec![false; (DISK_BYTES / SECTOR) as usize]),
+            allocated: RefCell::new(vec![false; DISK_BYTES as usize]),
         });
         let means = Means { clock, spawner: executor.clone(), arena: arena.clone() };
         let limits = Limits { payload_bytes_max: PIECE_BYTES_MAX, ..Limits::default() };

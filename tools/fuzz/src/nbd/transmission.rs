@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::handshake::Form;
-use super::server::{DISK_BYTES, SECTOR};
+use super::server::DISK_BYTES;
 
 const READ: u16 = 0;
 pub(super) const WRITE: u16 = 1;
@@ -96,8 +96,8 @@ pub(super) struct Model {
 
 impl Model {
     pub(super) fn new(form: Form, has_status: bool) -> Self {
-        let sectors = (DISK_BYTES / SECTOR) as usize;
-        Self { form, has_status, content: vec![0; DISK_BYTES as usize], allocated: vec![false; sectors] }
+        let bytes = DISK_BYTES as usize;
+        Self { form, has_status, content: vec![0; bytes], allocated: vec![false; bytes] }
     }
 
     /// The number of the error that a request is, if it is one.
@@ -121,9 +121,6 @@ impl Model {
         if matches!(kind, READ | WRITE) && length > PAYLOAD_BYTES_MAX {
             return Some(if kind == READ && self.form == Form::Extended { 75 } else { 22 });
         }
-        if !offset.is_multiple_of(SECTOR) || !length.is_multiple_of(SECTOR) {
-            return Some(22);
-        }
         if offset.checked_add(length).is_none_or(|end| end > DISK_BYTES) {
             return Some(if matches!(kind, WRITE | WRITE_ZEROES) { 28 } else { 22 });
         }
@@ -141,20 +138,19 @@ impl Model {
         }
         let end = request.offset + request.length;
         let bytes = request.offset as usize..end as usize;
-        let sectors = (request.offset / SECTOR) as usize..(end / SECTOR) as usize;
         match request.kind {
             READ => Expected::Content(self.content[bytes].to_vec()),
             WRITE => {
-                self.content[bytes].copy_from_slice(payload);
-                self.allocated[sectors].fill(true);
+                self.content[bytes.clone()].copy_from_slice(payload);
+                self.allocated[bytes].fill(true);
                 Expected::Done
             }
             TRIM | WRITE_ZEROES => {
-                self.content[bytes].fill(0);
-                self.allocated[sectors].fill(request.flags & NO_HOLE != 0);
+                self.content[bytes.clone()].fill(0);
+                self.allocated[bytes].fill(request.flags & NO_HOLE != 0);
                 Expected::Done
             }
-            BLOCK_STATUS => Expected::States(self.allocated[sectors].to_vec()),
+            BLOCK_STATUS => Expected::States(self.allocated[bytes].to_vec()),
             _ => Expected::Done,
         }
     }
@@ -274,7 +270,7 @@ fn whole(request: &Request, coming: Coming) -> Expected {
             let states = coming
                 .extents
                 .iter()
-                .flat_map(|(length, is_data)| std::iter::repeat_n(*is_data, (length / SECTOR) as usize));
+                .flat_map(|(length, is_data)| std::iter::repeat_n(*is_data, *length as usize));
             Expected::States(states.collect())
         }
         _ => Expected::Done,
