@@ -141,8 +141,6 @@ pub(crate) struct Engine {
     /// What is going on that is no job, in words.
     pub(crate) doing: RefCell<Vec<String>>,
     pub(crate) is_stopping: Cell<bool>,
-    /// The reason against ublk that an attachment has reported: each is reported once.
-    pub(crate) passed_over: RefCell<Option<String>>,
 }
 
 impl Engine {
@@ -177,7 +175,6 @@ impl Engine {
             changes: AsyncMutex::default(),
             doing: RefCell::default(),
             is_stopping: Cell::new(false),
-            passed_over: RefCell::default(),
         })
     }
 

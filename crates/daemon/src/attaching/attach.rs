@@ -107,8 +107,7 @@ impl Engine {
         );
         let mut change = if before.is_some() { planned(plan, text) } else { made(plan, text) };
         let mut view = attached.view(&[]);
-        view.not_faster_because =
-            passed_over.filter(|why| self.passed_over.replace(Some(why.clone())).as_ref() != Some(why));
+        view.not_faster_because = passed_over;
         change.attachment = Some(view);
         change.space = Some(self.view_space(&pool, &space).await?);
         Ok(change)

@@ -15,7 +15,7 @@ use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot, Epoch, N
 use smallvec::SmallVec;
 
 use crate::cache::write_cache::{Cache, is_of_conversion_shadows, is_of_shadows, seen_as};
-use crate::facade::failed_reads::FailedReads;
+use crate::facade::failed_reads::{FailedRead, FailedReads};
 use crate::facade::forming::Forming;
 use crate::facade::request::Terms;
 use crate::facade::shared::Shared;
@@ -98,6 +98,12 @@ pub struct Footprint {
     pub total: Bytes,
     /// Of them, further copies and parity.
     pub redundancy: Bytes,
+}
+
+/// Returns the ranges of a space that clients could not read, in order of their places.
+#[must_use]
+pub fn failed_reads(space: &Space) -> Vec<FailedRead> {
+    space.failed_reads.ranges()
 }
 
 impl Space {
