@@ -171,8 +171,13 @@ fn attach(session: &mut Session<'_, '_>, arguments: &AttachArguments) -> Result<
             AttachedBy::Loop => "a loop device over FUSE",
             AttachedBy::LoopUring => "a loop device over FUSE by io_uring",
         };
-        let passed_over = attachment.not_faster_because.as_ref().map(|why| format!("; not by ublk: {why}"));
-        let passed_over = passed_over.unwrap_or_default();
+        // It is the same for every space of a machine: the first one that is attached says it.
+        let is_first = || {
+            let attached = session.client.look(&call::<verb::ListAttachments>([]));
+            attached.map_or(true, |found| found.value.attachments.len() <= 1)
+        };
+        let why = attachment.not_faster_because.as_ref().filter(|_| is_first());
+        let passed_over = why.map(|why| format!("; not by ublk: {why}")).unwrap_or_default();
         let sector =
             change.space.as_ref().map(|space| format!(", with sectors of {} bytes", space.sector_bytes));
         let sector = sector.unwrap_or_default();

@@ -4,7 +4,6 @@
 //! is faster, and is taken where the kernel has what it needs. A third one is never taken unless it is asked for by name: a
 //! loop device over FUSE by io_uring, which ends with the daemon. Which one a space has is told with it.
 
-use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -40,8 +39,6 @@ pub(crate) struct SpaceAttachments {
     config: Rc<Config>,
     nbd: Rc<NbdServer>,
     pub(super) transports: Rc<Transports>,
-    /// The reason against ublk that an attachment has reported: each is reported once.
-    passed_over: RefCell<Option<String>>,
 }
 
 impl SpaceAttachments {
@@ -53,7 +50,6 @@ impl SpaceAttachments {
             config: Rc::clone(&base.config),
             nbd: Rc::clone(&base.nbd),
             transports: Rc::clone(&base.transports),
-            passed_over: RefCell::default(),
         }
     }
 }
@@ -139,8 +135,7 @@ impl SpaceAttachments {
         );
         let mut change = if before.is_some() { planned(plan, text) } else { made(plan, text) };
         let mut view = attached.view(&[]);
-        view.not_faster_because =
-            passed_over.filter(|why| self.passed_over.replace(Some(why.clone())).as_ref() != Some(why));
+        view.not_faster_because = passed_over;
         change.attachment = Some(view);
         change.space = Some(self.views.view_space(&pool, &space).await?);
         Ok(change)

@@ -10,7 +10,6 @@ use std::cell::{Cell, RefCell};
 use dolmen_block_io::DeviceError;
 use dolmen_units::Bytes;
 
-use crate::facade::space::Space;
 use crate::format::error::{SpaceError, UnreadableReason};
 
 /// Ranges that are kept. What fails beyond them is counted with the last.
@@ -60,6 +59,11 @@ impl FailedReads {
         self.is_any.set(true);
     }
 
+    /// Returns the ranges, in order of their places.
+    pub(crate) fn ranges(&self) -> Vec<FailedRead> {
+        self.ranges.borrow().clone()
+    }
+
     /// Drops what a client has read or written.
     pub(crate) fn succeeded(&self, at: u64, length: u64) {
         if self.is_any.get() {
@@ -68,12 +72,6 @@ impl FailedReads {
             self.is_any.set(!ranges.is_empty());
         }
     }
-}
-
-/// Returns the ranges of a space that clients could not read, in order of their places.
-#[must_use]
-pub fn failed_reads(space: &Space) -> Vec<FailedRead> {
-    space.failed_reads.ranges.borrow().clone()
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot, Epoch, N
 use smallvec::SmallVec;
 
 use crate::cache::write_cache::Cache;
-use crate::facade::failed_reads::FailedReads;
+use crate::facade::failed_reads::{FailedRead, FailedReads};
 use crate::facade::forming::Forming;
 use crate::facade::request::Terms;
 use crate::facade::shared::Shared;
@@ -85,6 +85,12 @@ pub struct Space {
     pub(crate) failed_reads: FailedReads,
     /// The space itself, for what goes on behind those who asked for it.
     pub(crate) this: Weak<Self>,
+}
+
+/// Returns the ranges of a space that clients could not read, in order of their places.
+#[must_use]
+pub fn failed_reads(space: &Space) -> Vec<FailedRead> {
+    space.failed_reads.ranges()
 }
 
 impl Space {

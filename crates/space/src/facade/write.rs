@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 
 use dolmen_block_io::{DeviceError, Durability, IoKind};
-use dolmen_buffer::{ALIGN_BYTES, Arena, Scratch, Shared as Bytes_, is_zeros};
+use dolmen_buffer::{ALIGN_BYTES, Arena, Shared as Bytes_, is_zeros};
 use dolmen_checksum::crc32c;
 use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
