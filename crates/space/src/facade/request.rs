@@ -59,8 +59,8 @@ impl Drop for Request<'_> {
         if let Some(began) = self.throttled.take() {
             shared.throttle.end(began, now);
         }
-        if shared.minimum_rates.is_on() {
-            shared.minimum_rates.look(now, &shared.throttle);
+        if self.space.list.minimum_rates.is_on() {
+            self.space.list.minimum_rates.look(now, &shared.throttle);
         }
     }
 }
@@ -114,7 +114,7 @@ impl Space {
     }
 
     fn may_have_to_wait(&self) -> bool {
-        self.terms.has_max() || self.shared.minimum_rates.is_on()
+        self.terms.has_max() || self.list.minimum_rates.is_on()
     }
 
     /// Waits as long as the limits of the space ask for, then as long as those of others do; the time behind that.
@@ -127,9 +127,9 @@ impl Space {
             let places = [(&terms.requests, 1), (&terms.bytes, bytes)];
             reached(clock, &places.map(|(bucket, cost)| (bucket, bucket.ask(cost, now))), || false).await;
         }
-        if shared.minimum_rates.is_on() {
-            shared.minimum_rates.look(clock.now(), &shared.throttle);
-            shared.minimum_rates.wait(self, bytes, clock).await;
+        if self.list.minimum_rates.is_on() {
+            self.list.minimum_rates.look(clock.now(), &shared.throttle);
+            self.list.minimum_rates.wait(self, bytes, clock).await;
         }
         clock.now()
     }

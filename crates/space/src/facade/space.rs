@@ -17,14 +17,16 @@ use smallvec::SmallVec;
 use crate::cache::write_cache::Cache;
 use crate::facade::forming::Forming;
 use crate::facade::request::Terms;
-use crate::facade::shared::Shared;
 use crate::format::error::SpaceError;
 use crate::format::ids::{COUNTER_ROW, is_of_conversion_shadows, is_of_shadows, seen_as};
 use crate::format::layouts::{Layout, Layouts};
 use crate::format::spec::{Footprint, Integrity, Provisioning, Resiliency, SpaceSpec, Standing};
 use crate::layout::{Shape, Spread};
+use crate::policy::minimum_rate::MinimumRates;
 use crate::policy::reserve::Reserve;
+use crate::relocation::promote::{promote_or_drop_shadows, rounds_to_free_shadows};
 use crate::relocation::shadow_rows::ShadowRows;
+use crate::resolution::shared::Shared;
 use crate::resources::locks::Range;
 use crate::table::row::{Row, RowRecord, Slab, Slabs};
 
@@ -37,9 +39,22 @@ enum ClaimOutcome {
     Failed(SmallVec<[DiskSlot; 2]>),
 }
 
+/// All spaces of a pool, the hidden ones among them.
+pub(crate) type AllSpaces = RefCell<BTreeMap<SpaceId, Rc<Space>>>;
+
+/// List of the spaces of a pool, for a space that needs room or time of others.
+#[derive(Default)]
+pub(crate) struct SpaceList {
+    /// The spaces, once all of them have been loaded.
+    pub(crate) spaces: RefCell<Weak<AllSpaces>>,
+    /// Minimum rates of spaces, which the others leave to them.
+    pub(crate) minimum_rates: MinimumRates,
+}
+
 /// A space: addresses of its own, laid on the disks of a pool.
 pub struct Space {
     pub(crate) shared: Rc<Shared>,
+    pub(crate) list: Rc<SpaceList>,
     id: SpaceId,
     pub(crate) spec: RefCell<SpaceSpec>,
     pub(crate) request: Cell<Request>,
@@ -87,6 +102,7 @@ pub struct Space {
 impl Space {
     pub(crate) fn new(
         shared: Rc<Shared>,
+        list: Rc<SpaceList>,
         id: SpaceId,
         spec: SpaceSpec,
         layouts: Layouts,
@@ -99,6 +115,7 @@ impl Space {
         terms.set(spec.limits, clock.now());
         Ok(Rc::new_cyclic(|this| Self {
             shared,
+            list,
             id,
             spec: RefCell::new(spec),
             request: Cell::new(request),
@@ -388,8 +405,10 @@ impl Space {
                 // Shadow rows have room only as long as nobody else needs it.
                 Err(SpaceError::Pool(error @ PoolError::NoSpace { .. })) => {
                     // As many as there are now: others may come meanwhile.
-                    let left = *rounds.get_or_insert_with(|| self.shared.rounds_to_free_shadows());
-                    if left == 0 || !self.shared.promote_or_drop_shadows().await {
+                    let left = *rounds.get_or_insert_with(|| rounds_to_free_shadows(&self.list));
+                    if left == 0
+                        || !promote_or_drop_shadows(&self.list, self.shared.pool.seams().clock.as_ref()).await
+                    {
                         return Err(error.into());
                     }
                     rounds = Some(left - 1);

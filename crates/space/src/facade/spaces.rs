@@ -18,8 +18,7 @@ use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, Name, SpaceId};
 use crate::cache::cache_size::WriteCache;
 use crate::cache::drain::settings_of;
 use crate::cache::write_cache::Cache;
-use crate::facade::shared::{AllSpaces, Shared};
-use crate::facade::space::Space;
+use crate::facade::space::{AllSpaces, Space, SpaceList};
 use crate::format::error::SpaceError;
 use crate::format::ids::{COUNTER_SPACE, cache_id, is_hidden, is_of_shadows, seen_as};
 use crate::format::layouts::Layouts;
@@ -32,6 +31,7 @@ use crate::relocation::refill::{neediest_first, next_lot, not_begun, of_spaces};
 use crate::relocation::resync::{Refilled, Resynced};
 use crate::resolution::recovery::{Recovery, recover};
 use crate::resolution::replay::FINISHED_TOGETHER;
+use crate::resolution::shared::Shared;
 use crate::resources::clients::Clients;
 use crate::resources::events::{DataLossEvent, SpaceCounters};
 use crate::resources::locks::Range;
@@ -51,6 +51,7 @@ const TEND_EVERY: Duration = Duration::from_secs(2);
 /// The spaces of an open pool.
 pub struct Spaces {
     pub(crate) shared: Rc<Shared>,
+    pub(crate) list: Rc<SpaceList>,
     pub(crate) spaces: Rc<AllSpaces>,
     /// Write caches, by the redundancy of the spaces that they are for.
     pub(crate) caches: RefCell<BTreeMap<u8, Rc<Cache>>>,
@@ -78,6 +79,7 @@ impl Spaces {
     pub async fn start_among(opened: Opened, clients: Clients) -> Result<Rc<Self>, SpaceError> {
         let pool = Rc::clone(&opened.pool);
         let shared = Shared::new(Rc::clone(&pool));
+        let list = Rc::new(SpaceList::default());
         shared.clients.set(clients);
         let (mut spaces, mut unfinished) = (BTreeMap::new(), Vec::new());
         for (key, value) in pool.scan(keys::all(keys::Kind::Space), usize::MAX).await? {
@@ -87,7 +89,7 @@ impl Spaces {
                     name: pool.name().clone(),
                     what: format!("an impossible space {id}"),
                 })?;
-            let space = Space::new(Rc::clone(&shared), SpaceId(id), spec, layouts)?;
+            let space = Space::new(Rc::clone(&shared), Rc::clone(&list), SpaceId(id), spec, layouts)?;
             let count = pool.get(&keys::row_count(SpaceId(id))).await?;
             space.row_count.set(count.and_then(|count| count.try_into().ok()).map_or(0, u64::from_le_bytes));
             if !is_hidden(space.id()) {
@@ -110,9 +112,9 @@ impl Spaces {
         let caches = start_caches(&shared, &spaces).await?;
         let recovery = recover(&shared, &spaces, opened.blocks).await?;
         let (spaces, left) = (Rc::new(RefCell::new(spaces)), RefCell::default());
-        *shared.spaces.borrow_mut() = Rc::downgrade(&spaces);
+        *list.spaces.borrow_mut() = Rc::downgrade(&spaces);
         let (caches, cache_mutex) = (RefCell::new(caches), AsyncMutex::default());
-        let this = Rc::new(Self { shared, spaces, caches, cache_mutex, recovery, left });
+        let this = Rc::new(Self { shared, list, spaces, caches, cache_mutex, recovery, left });
         this.note_minimums();
         if this.shared.may_write() {
             pool.start_voter_tender();
@@ -319,7 +321,8 @@ impl Spaces {
         let id = SpaceId(change.number(keys::counter(COUNTER_SPACE)).await?);
         // Somebody may have taken the name while this waited for its turn.
         self.check_name(&spec.name, None)?;
-        let space = Space::new(Rc::clone(&self.shared), id, spec.clone(), Layouts::default())?;
+        let space =
+            Space::new(Rc::clone(&self.shared), Rc::clone(&self.list), id, spec.clone(), Layouts::default())?;
         let standing = match spec.provisioning {
             Provisioning::Thin => Standing::Whole,
             Provisioning::Fixed => Standing::Unfinished,
@@ -371,7 +374,8 @@ impl Spaces {
         }
         let spec = cache_spec(redundancy, self.data_bytes());
         let id = cache_id(redundancy);
-        let space = Space::new(Rc::clone(&self.shared), id, spec.clone(), Layouts::default())?;
+        let space =
+            Space::new(Rc::clone(&self.shared), Rc::clone(&self.list), id, spec.clone(), Layouts::default())?;
         let mut change = self.pool().change(Purpose::Claim).await;
         change.put(keys::space(id), space.encode(&spec, Standing::Unfinished));
         settings_of(id).into_iter().for_each(|key| change.delete(key));
@@ -628,7 +632,7 @@ impl Spaces {
 
     /// Finds the spaces that others leave something to.
     pub(crate) fn note_minimums(&self) {
-        self.shared.minimum_rates.set(self.list().into_iter(), self.pool().seams().clock.now());
+        self.list.minimum_rates.set(self.list().into_iter(), self.pool().seams().clock.now());
     }
 
     /// Whether a space may have this name, or `own` keep it.

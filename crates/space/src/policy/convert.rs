@@ -470,7 +470,8 @@ impl Spaces {
         let spec =
             SpaceSpec { size: SPACE_BYTES_MAX, provisioning, limits, ..laid(space, space.spec().layout()) };
         let layouts = Layouts { now: space.layouts.get().now, before: None };
-        let conversion_shadows = Space::new(Rc::clone(&self.shared), id, spec.clone(), layouts)?;
+        let conversion_shadows =
+            Space::new(Rc::clone(&self.shared), Rc::clone(&self.list), id, spec.clone(), layouts)?;
         let mut change = self.pool().change(Purpose::Release).await;
         space.check_stays()?;
         change.put(keys::space(id), spec.encode(Standing::Unfinished, layouts));

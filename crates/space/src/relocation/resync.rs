@@ -11,12 +11,12 @@ use dolmen_pool::{ExcludeReason, Purpose, keys};
 use dolmen_store::Key;
 use dolmen_units::{DiskSlot, Epoch};
 
-use crate::facade::shared::Shared;
 use crate::facade::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::raw::PAGE_BYTES;
 use crate::format::record::{BlockState, ROWS_BYTES_MAX};
 use crate::layout::Covered;
+use crate::resolution::shared::Shared;
 use crate::resources::locks::Range;
 use crate::table::page::{Page, place_in_page};
 use crate::table::row::{Row, RowRecord, SLABS_MAX, Slab, TablePlace};
@@ -475,12 +475,5 @@ impl Shared {
         }
         change.commit().await?;
         Ok(())
-    }
-
-    /// Flushes although nobody may have written: recovery's decisions and heals.
-    pub(crate) async fn force_flush(&self) -> Result<(), SpaceError> {
-        // A ticket that ends at once makes the flush believe that there is something to cover.
-        drop(self.tickets.begin());
-        self.flush().await
     }
 }

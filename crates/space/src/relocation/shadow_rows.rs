@@ -708,7 +708,7 @@ impl Space {
         let pool = &self.shared.pool;
         let mut change = pool.change(Purpose::Claim).await;
         let may_be = !self.freed.get() && self.may_have_shadows();
-        let Some(spaces) = self.shared.spaces.borrow().upgrade().filter(|_| may_be) else {
+        let Some(spaces) = self.list.spaces.borrow().upgrade().filter(|_| may_be) else {
             return Ok(None);
         };
         let id = shadows_of(self.id());
@@ -721,7 +721,7 @@ impl Space {
             ..self.spec()
         };
         let layouts = self.layouts.get();
-        let hidden = Space::new(Rc::clone(&self.shared), id, spec.clone(), layouts)?;
+        let hidden = Space::new(Rc::clone(&self.shared), Rc::clone(&self.list), id, spec.clone(), layouts)?;
         change.put(keys::space(id), spec.encode(Standing::Whole, layouts));
         change.commit().await?;
         self.adopt_hidden(&hidden);
@@ -789,7 +789,7 @@ impl Space {
     /// decided.
     pub(crate) async fn decided_shadow(&self, index: u64) -> Result<Option<Rc<Row>>, SpaceError> {
         let owner = self.in_doubt_row(index).await?.map(|shadow| shadow.owner());
-        let spaces = self.shared.spaces.borrow().upgrade();
+        let spaces = self.list.spaces.borrow().upgrade();
         let owner = owner.zip(spaces).and_then(|(owner, spaces)| spaces.borrow().get(&owner).cloned());
         let row = match owner {
             Some(owner) => Box::pin(owner.row(index)).await?,

@@ -8,7 +8,8 @@ use dolmen_pool::RecoveredBlock;
 use dolmen_units::Lsn;
 
 use crate::format::record::{extent_at, extents};
-use crate::resolution::recovery::{RowCandidates, add_candidates};
+use crate::resolution::recovery::add_candidates;
+use crate::table::candidates::RowCandidates;
 use crate::table::row::RowKey;
 
 /// Rows that are recovered beside each other: each waits for a few reads of different disks.

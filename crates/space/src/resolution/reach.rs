@@ -10,12 +10,10 @@ use std::rc::Rc;
 use dolmen_block_io::{DeviceError, IoKind};
 use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
-use dolmen_mutation::mutation;
 use dolmen_pool::{ExcludeReason, RecordedBlocks};
 use dolmen_units::{BLOCK_BYTES, SpaceId};
 use smallvec::{SmallVec, smallvec};
 
-use crate::facade::shared::Shared;
 use crate::facade::space::Space;
 use crate::facade::spaces::Spaces;
 use crate::format::error::SpaceError;
@@ -24,14 +22,15 @@ use crate::format::record::BlockState;
 use crate::in_doubt::failed_writes::{FAILED_WRITES, FailedCopies, FailedDecision, FailedFacts};
 use crate::layout::{Covered, Unit};
 use crate::resolution::recovery::{
-    Candidate, Restating, RowCandidates, collect, encode_candidates, give_to_all, is_only_lost,
-    is_out_of_reach, keep_latest,
+    Restating, collect, encode_candidates, give_to_all, is_only_lost, is_out_of_reach, keep_latest,
 };
+use crate::resolution::shared::Shared;
 use crate::resources::clients::Clients;
 use crate::resources::hedge_delay::HedgeDelay;
 use crate::resources::locks::Range;
 use crate::resources::tickets::Held;
 use crate::row_io::copies::{Copy, matches_state};
+use crate::table::candidates::{Candidate, RowCandidates};
 use crate::table::page::place_in_page;
 use crate::table::row::{BlocksOfRows, Row, RowKey};
 
@@ -114,16 +113,6 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether blocks of a row are about to be left in doubt. What the log says of them is being read: nobody may write to the row
-    /// before that is known, although its slabs may be in reach again, because it has got another one meanwhile.
-    pub(crate) fn is_being_deferred(&self, row: &Row) -> bool {
-        if mutation!(DeferredWhileWritten) {
-            return false;
-        }
-        let key = (row.space, row.index, row.id);
-        self.leaving.borrow().contains_key(&key) || self.deferred_now.borrow().contains(&key)
-    }
-
     /// Whether what was just done to a block is to be left in doubt: it is out of reach, or what was known of it before was left.
     fn is_to_be_deferred(&self, row: &Row, column: usize, block: u32) -> bool {
         self.is_being_deferred(row) || !self.is_decidable(row, column) || self.is_in_doubt(row, column, block)
@@ -157,11 +146,6 @@ impl Shared {
             tracing::error!(pool = %self.pool.name(), space = %space.name(),
                 "acknowledged writes that no flush had covered are what was there before; the next flush says so");
         }
-    }
-
-    /// Whether a row has unflushed blocks that are out of reach.
-    pub(crate) fn is_unflushed_away(&self, row: &Row) -> bool {
-        self.unflushed_away.borrow().contains(&(row.space, row.index))
     }
 
     /// Rows of a space with unflushed blocks that are out of reach.

@@ -10,11 +10,10 @@ use dolmen_block_io::sync::join_all;
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
 use dolmen_pool::{ExcludeReason, PoolError, RecordedBlocks, RecoveredBlock, keys};
-use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, RowId, SpaceId};
+use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, SpaceId};
 use smallvec::SmallVec;
 
 use crate::cache::write_cache::Cache;
-use crate::facade::shared::Shared;
 use crate::facade::space::Space;
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::ids::seen_as;
@@ -25,100 +24,16 @@ use crate::layout::{Covered, Unit};
 use crate::resolution::in_flight::{Source, decide_sources, decide_stripes, log_moved};
 use crate::resolution::mention::Mentions;
 use crate::resolution::replay::Cached;
+use crate::resolution::shared::Shared;
 use crate::resources::events::{DataLossEvent, DataLossKind};
 use crate::resources::hedge_delay::{HedgeDelay, is_silence};
 use crate::resources::locks::Range;
 use crate::resources::tickets::Held;
 use crate::row_io::copies::{Copy, matches_state};
+use crate::table::candidates::{Candidate, Candidates, RowCandidates};
 use crate::table::page::{Page, place_in_page};
 use crate::table::pages::{Knowledge, PageOnDisk};
 use crate::table::row::{Row, RowKey, Slab};
-
-/// What a record says of one block.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Candidate {
-    row: RowId,
-    durable: bool,
-    state: BlockState,
-    stamp: Stamp,
-    intent: bool,
-    /// Whether it was said when the only disks that have it had left: who wrote it was told that it was done, or that it failed.
-    left: bool,
-    /// Low bits of the generation that the block's page had on disk at least.
-    generation: u16,
-}
-
-impl Candidate {
-    /// What the table in memory says, which a flush has covered.
-    pub(crate) fn of_table(row: RowId, page: &Page, entry: usize) -> Self {
-        let [low, high, ..] = page.durable_generation().to_le_bytes();
-        let generation = u16::from_le_bytes([low, high]);
-        Self {
-            row,
-            durable: true,
-            state: page.state(entry),
-            stamp: page.stamp(entry),
-            intent: false,
-            left: false,
-            generation,
-        }
-    }
-
-    /// The same, not covered by a flush.
-    pub(crate) fn in_doubt(self) -> Self {
-        Self { durable: false, left: true, ..self }
-    }
-
-    /// Whether it excuses that the block is taken as it is found.
-    pub(crate) fn has_intent(&self) -> bool {
-        self.intent
-    }
-
-    /// That the block is lost, of which this was the last that was known.
-    fn lost(self) -> Self {
-        Self { durable: false, state: BlockState::Damaged, intent: false, ..self }
-    }
-
-    /// What it says.
-    pub(crate) fn state(&self) -> BlockState {
-        self.state
-    }
-
-    /// Whether no flush has covered it.
-    pub(crate) fn is_in_doubt(&self) -> bool {
-        !self.durable
-    }
-
-    /// Whether it may be of a write that was acknowledged and that no flush has covered.
-    pub(crate) fn is_of_an_open_write(&self) -> bool {
-        self.is_in_doubt() && self.is_written()
-    }
-
-    /// Whether it is of a write that was left in doubt while the pool was open.
-    pub(crate) fn was_deferred(&self) -> bool {
-        self.left && self.is_written()
-    }
-
-    /// Whether a client may have written it, as nobody has who says that the block is lost.
-    fn is_written(&self) -> bool {
-        self.state != BlockState::Damaged
-    }
-
-    /// Whether another says the same, but for the checksum.
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let Self { row, durable, state, stamp, intent, left, generation } = self;
-        let kind = |state: BlockState| state.parts().0;
-        let same = (*row, *durable, *stamp, *intent, *left, *generation)
-            == (other.row, other.durable, other.stamp, other.intent, other.left, other.generation);
-        same && kind(*state) == kind(other.state)
-    }
-}
-
-/// What is claimed of one block, oldest first. Mostly it is one thing.
-pub(crate) type Candidates = SmallVec<[Candidate; 1]>;
-
-/// Everything that the log says of one row.
-pub(crate) type RowCandidates = BTreeMap<(usize, u32), Candidates>;
 
 /// Blocks of a row that are decided beside each other.
 const DECIDED_TOGETHER: usize = 16;
@@ -901,7 +816,7 @@ pub(crate) async fn give_to_all(
 mod tests {
     use super::*;
     use crate::format::raw::STATE_VALID;
-    use dolmen_units::Epoch;
+    use dolmen_units::{Epoch, RowId};
 
     /// What these records say of a block, each settled or not, of an epoch and with a checksum.
     fn candidates_of(records: &[(bool, u64, u32)]) -> Vec<(bool, Stamp, BlockState)> {

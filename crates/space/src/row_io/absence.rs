@@ -9,16 +9,16 @@ use dolmen_pool::{Pool, Purpose, keys};
 use dolmen_store::Key;
 use dolmen_units::{DiskSlot, Epoch, Name};
 
-use crate::facade::shared::Shared;
 use crate::facade::spaces::Spaces;
 use crate::format::error::SpaceError;
 use crate::format::record::ROWS_BYTES_MAX;
 use crate::table::row::{Row, RowRecord, Slab, Slabs, can_be_had};
+use crate::table::row_store::RowStore;
 
 /// Values that a change of the map sets.
 type Edits = Vec<(Key, Vec<u8>)>;
 
-impl Shared {
+impl RowStore {
     /// Commits that slabs on absent disks miss what is written from now on. Columns that could not be had any more are left
     /// alone: their data is where it was, only out of reach.
     pub(crate) async fn commit_absences(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
@@ -193,4 +193,45 @@ fn has_unmarked(row: &Row, is_good: &impl Fn(&Slab) -> bool) -> bool {
     (0..row.shape.columns()).any(|column| {
         row.with_slabs(column, |slabs| slabs.iter().any(is_unmarked)) && row.has_blocks_on(column, is_good)
     })
+}
+
+impl RowStore {
+    /// Commits that every page of the tables of rows is on its disks, many rows in one change: a record each would take more
+    /// of the log than the checkpoint that this is a part of can trim. What else became of a row meanwhile stands: it is
+    /// looked at only when no other change can come between, and a row that was freed stays freed.
+    pub(crate) async fn commit_formatted(
+        &self,
+        rows: &[Rc<Row>],
+        is_whole: impl Fn(&Rc<Row>) -> bool,
+    ) -> Result<(), SpaceError> {
+        let mut rows = rows.iter().filter(|row| is_whole(row)).peekable();
+        while rows.peek().is_some() {
+            let mut change = self.pool.change(dolmen_pool::Purpose::Release).await;
+            let mut formatted = Vec::new();
+            let mut bytes = 0;
+            while bytes < ROWS_BYTES_MAX
+                && let Some(row) = rows.next()
+            {
+                if row.freed.get() {
+                    continue;
+                }
+                let mut record = row.record();
+                record.formatted = true;
+                let value = record.encode();
+                bytes += size_of::<Key>() + value.len();
+                change.put(keys::row(row.space, row.index), value);
+                // Recovery has marked slabs stale in memory only, and the record must not be durable without its index.
+                for slab in record.columns.iter().flatten().filter(|slab| slab.stale.is_some()) {
+                    bytes += size_of::<Key>();
+                    change.put(keys::stale(slab.disk, row.space, row.index), Vec::new());
+                }
+                formatted.push((row, record));
+            }
+            if !formatted.is_empty() {
+                change.commit().await?;
+            }
+            formatted.into_iter().for_each(|(row, record)| row.adopt(record));
+        }
+        Ok(())
+    }
 }

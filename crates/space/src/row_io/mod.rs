@@ -2,6 +2,7 @@
 
 pub(crate) mod absence;
 pub(crate) mod copies;
+pub(crate) mod flusher;
 pub(crate) mod header;
 pub(crate) mod parts;
 pub(crate) mod read_hedging;

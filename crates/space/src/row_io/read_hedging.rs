@@ -11,13 +11,13 @@ use dolmen_pool::Disk;
 use dolmen_units::{BLOCK_BYTES, DiskSlot};
 use smallvec::SmallVec;
 
-use crate::facade::shared::Shared;
 use crate::facade::space::Space;
 use crate::layout::BLOCK;
 use crate::resources::hedge_delay::{FAST, HedgeDelay, hedge_delay, is_much_slower, second_hedge_delay};
 use crate::resources::locks::Range;
 use crate::row_io::copies::Places;
 use crate::table::row::{Row, Slab};
+use crate::table::row_store::RowStore;
 
 /// By how many times a disk may be slower than the fastest copy and is still asked like that.
 const SLOWER: u32 = 4;
@@ -100,7 +100,7 @@ impl Space {
     }
 }
 
-impl Shared {
+impl RowStore {
     /// How long a read of a disk is waited for, where others have what it has.
     fn hedge_delay(&self, row: &Row, column: usize, disk: &Disk) -> Option<Duration> {
         if mutation!(HungIsAwaited) {

@@ -15,7 +15,6 @@ use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
 use dolmen_mutation::mutation;
 
-use crate::facade::shared::Shared;
 use crate::facade::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::record::BlockState;
@@ -23,6 +22,7 @@ use crate::resources::locks::Range;
 use crate::row_io::parts::{Body, Pages, Parts, RecordExtra, SlotSwitch, find, places_of};
 use crate::table::page::{WriteClass, place_in_page};
 use crate::table::row::{BlocksOfRows, Row};
+use crate::table::row_store::RowStore;
 
 /// Where whole stripes go in place at once.
 pub(crate) enum Slot {
@@ -226,7 +226,7 @@ pub(crate) fn columns_of(row: &Row, lines: Range) -> impl Iterator<Item = (usize
     })
 }
 
-impl Shared {
+impl RowStore {
     /// Blocks of the sources of flips whose targets are among these blocks, where no flush has covered the flips.
     pub(crate) fn sources_of(&self, targets: &BlocksOfRows) -> BlocksOfRows {
         let mut sources = BlocksOfRows::new();

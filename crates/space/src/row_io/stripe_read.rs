@@ -13,7 +13,6 @@ use dolmen_pool::Disk;
 use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
 
-use crate::facade::shared::Shared;
 use crate::facade::space::Space;
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::BlockState;
@@ -25,6 +24,7 @@ use crate::row_io::copies::{Copy, matches_state};
 use crate::row_io::read_hedging::nth_fastest;
 use crate::table::page::place_in_page;
 use crate::table::row::Row;
+use crate::table::row_store::RowStore;
 
 /// What the tables say of the blocks of a stripe, by column; one that a shorter column does not have was never written.
 pub(crate) type StripeStates = SmallVec<[BlockState; 16]>;
@@ -134,7 +134,7 @@ fn is_away(row: &Row, column: usize, copies: &[Copy]) -> bool {
         || copies.iter().all(is_unresponsive)
 }
 
-impl Shared {
+impl RowStore {
     /// What the tables say of a stripe.
     #[pooled]
     pub(crate) async fn stripe_states(&self, row: &Rc<Row>, stripe: u32) -> Result<StripeStates, SpaceError> {

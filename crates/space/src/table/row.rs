@@ -10,7 +10,6 @@ use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot, Epoch, R
 use smallvec::SmallVec;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::facade::shared::Shared;
 use crate::format::ids::{is_of_shadows, seen_as, shadows_of};
 use crate::format::raw::{RawRow, RawRun, RawSlab, VERSION};
 use crate::format::record::BlockState;
@@ -20,6 +19,7 @@ use crate::resources::tickets::FlushPoint;
 use crate::table::mapping::Mappings;
 use crate::table::moving::Moving;
 use crate::table::page::{Page, place_in_page};
+use crate::table::row_store::RowStore;
 
 /// Slabs of a column, at most: four copies, and one that is about to replace another.
 pub(crate) const SLABS_MAX: usize = 5;
@@ -587,7 +587,7 @@ pub(crate) struct Moved(RefCell<Vec<(Range, FlushPoint)>>);
 
 impl Moved {
     /// Notes stripes that were written, or may have been, by now.
-    pub(crate) fn note(&self, lines: Range, shared: &Shared) {
+    pub(crate) fn note(&self, lines: Range, shared: &RowStore) {
         let mut moved = self.0.borrow_mut();
         if moved.len() >= MOVED_USUAL && moved.len().is_power_of_two() {
             moved.retain(|(_, flush_point)| !shared.has_covered(*flush_point));
@@ -596,7 +596,7 @@ impl Moved {
     }
 
     /// Whether no flush has covered what was written of some of these stripes.
-    pub(crate) fn has_open(&self, lines: Range, shared: &Shared) -> bool {
+    pub(crate) fn has_open(&self, lines: Range, shared: &RowStore) -> bool {
         let mut moved = self.0.borrow_mut();
         moved.retain(|(_, flush_point)| !shared.has_covered(*flush_point));
         moved.iter().any(|(other, _)| other.overlaps(lines))
