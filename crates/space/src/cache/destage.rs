@@ -31,8 +31,9 @@ use dolmen_units::{BLOCK_BYTES, DiskSlot, Lsn, SpaceId};
 use smallvec::SmallVec;
 
 use crate::cache::cached_read::CachedRead;
+use crate::cache::space::Space;
+use crate::cache::stripe_read::{Found, StripeStates};
 use crate::cache::write_cache::{BlocksOfRows, Cache, Filling};
-use crate::facade::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::record::{
     BlockState, Place, RECORD_BYTES_MAX, RedoBlock, RedoHead, done as done_record, push_extent, push_redo,
@@ -40,7 +41,6 @@ use crate::format::record::{
 use crate::layout::{BLOCK, Unit};
 use crate::resources::hedge_delay::HedgeDelay;
 use crate::resources::locks::{Range, RangeGuard};
-use crate::row_io::stripe_read::{Found, StripeStates};
 use crate::table::mapping::{Content, Version};
 use crate::table::page::place_in_page;
 use crate::table::row::{Row, Slab};

@@ -6,12 +6,10 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use dolmen_block_io::{Instant, within};
-use dolmen_future_pool::pooled;
 use dolmen_pool::{Pool, keys};
 use dolmen_units::{Bytes, SpaceId};
 
 use crate::cache::write_cache::Cache;
-use crate::facade::spaces::Spaces;
 use crate::format::error::{DrainLimit, SpaceError};
 
 /// Percents of a cache from which on it can be emptied: below that hardly anything would be written over in it, above it writes
@@ -23,8 +21,8 @@ const RATE_MIN: Bytes = Bytes::mib(1);
 const SECOND_NS: u128 = 1_000_000_000;
 
 /// Numbers of the settings of a cache, in its keys of the map.
-const FILL: u64 = 1;
-const RATE: u64 = 2;
+pub(crate) const FILL: u64 = 1;
+pub(crate) const RATE: u64 = 2;
 
 /// When a write cache is emptied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +51,7 @@ impl WriteCacheDrain {
         Ok(drain)
     }
 
-    fn check(self) -> Result<(), SpaceError> {
+    pub(crate) fn check(self) -> Result<(), SpaceError> {
         if !is_fill(self.fill) {
             return Err(SpaceError::CacheDrain(DrainLimit::Fill(self.fill)));
         }
@@ -108,47 +106,5 @@ async fn empty_at_its_rate(cache: Weak<Cache>) {
         let hurried = hurry.wait();
         drop(this);
         within(clock.as_ref(), until, hurried).await;
-    }
-}
-
-impl Spaces {
-    /// Sets from how much on a write cache is emptied, and how fast.
-    ///
-    /// # Errors
-    /// [`SpaceError::NoWriteCache`] or [`SpaceError::CacheDrain`], which names the limit; and what the pool says.
-    #[pooled]
-    pub async fn set_write_cache_drain(
-        &self,
-        redundancy: u8,
-        drain: WriteCacheDrain,
-    ) -> Result<(), SpaceError> {
-        self.plan_write_cache_drain(redundancy, drain)?;
-        let cache = self.cache_for(redundancy)?;
-        let _exclusive = cache.size_mutex.take().await;
-        cache.check_stays()?;
-        let id = cache.space().id();
-        let mut change = self.pool().change(dolmen_pool::Purpose::Release).await;
-        change.put(keys::setting(id, FILL), u64::from(drain.fill).to_le_bytes().to_vec());
-        match drain.rate {
-            Some(rate) => change.put(keys::setting(id, RATE), rate.0.to_le_bytes().to_vec()),
-            None => change.delete(keys::setting(id, RATE)),
-        }
-        change.commit().await?;
-        cache.drain.set(drain);
-        // What it pauses for may be over.
-        cache.hurry.notify_all();
-        if cache.is_congested() {
-            cache.empty_soon();
-        }
-        Ok(())
-    }
-
-    /// Whether a write cache can be emptied like that.
-    ///
-    /// # Errors
-    /// As [`set_write_cache_drain`](Self::set_write_cache_drain).
-    pub fn plan_write_cache_drain(&self, redundancy: u8, drain: WriteCacheDrain) -> Result<(), SpaceError> {
-        drain.check()?;
-        self.cache_for(redundancy).map(drop)
     }
 }

@@ -10,4 +10,7 @@ pub(crate) mod gather;
 pub(crate) mod kept;
 pub(crate) mod promise;
 pub(crate) mod relog;
+pub(crate) mod shared;
+pub(crate) mod space;
+pub(crate) mod stripe_read;
 pub(crate) mod write_cache;

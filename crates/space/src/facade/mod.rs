@@ -8,7 +8,6 @@ pub(crate) mod read;
 pub(crate) mod request;
 pub mod salvage;
 pub(crate) mod scrub;
-pub(crate) mod space;
 pub(crate) mod spaces;
 pub(crate) mod verify;
 pub(crate) mod write;

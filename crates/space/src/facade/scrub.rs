@@ -16,10 +16,10 @@ use dolmen_block_io::sync::join_all;
 use dolmen_mutation::mutation;
 use dolmen_units::SpaceId;
 
-use crate::facade::space::Space;
-use crate::facade::spaces::Spaces;
+use crate::cache::space::Space;
 use crate::facade::verify::{Verification, verify_one};
 use crate::format::error::SpaceError;
+use crate::policy::spaces::Spaces;
 use crate::resources::progress::Progress;
 
 /// Longest time between two checkpoints of a scrub that runs: as much is read again after a kill.

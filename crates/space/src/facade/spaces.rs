@@ -1,7 +1,7 @@
 //! The spaces of an open pool: made, found, changed, repaired, deleted.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -13,12 +13,13 @@ use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
 use dolmen_placement::{NoRoom, Offer, Placer, Request};
 use dolmen_pool::{Disk, Opened, Pool, PoolError, PoolState, Purpose, keys};
-use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, Name, SpaceId};
+use dolmen_units::{BLOCK_BYTES, Bytes, DiskId, DiskSlot, Epoch, Name, SpaceId};
 
 use crate::cache::cache_size::WriteCache;
 use crate::cache::drain::settings_of;
+use crate::cache::shared::Shared;
+use crate::cache::space::{Space, SpaceList};
 use crate::cache::write_cache::Cache;
-use crate::facade::space::{AllSpaces, Space, SpaceList};
 use crate::format::error::SpaceError;
 use crate::format::ids::{COUNTER_SPACE, cache_id, is_hidden, is_of_shadows, seen_as};
 use crate::format::layouts::Layouts;
@@ -27,16 +28,17 @@ use crate::format::spec::{Provisioning, Resiliency, SpaceSpec, Standing, cache_s
 use crate::policy::forecast::{WriteCacheRows, is_fast, write_cache_rows};
 use crate::policy::replacement::{PlaceOfRow, rows_of_spaces_on};
 use crate::policy::reserve::unless_full;
+use crate::policy::spaces::Spaces;
 use crate::relocation::refill::{neediest_first, next_lot, not_begun, of_spaces};
 use crate::relocation::resync::{Refilled, Resynced};
 use crate::resolution::recovery::{Recovery, recover};
 use crate::resolution::replay::FINISHED_TOGETHER;
-use crate::resolution::shared::Shared;
 use crate::resources::clients::Clients;
 use crate::resources::events::{DataLossEvent, SpaceCounters};
 use crate::resources::locks::Range;
 use crate::resources::progress::Progress;
 use crate::resources::throttle::JobShare;
+use crate::table::candidates::Candidate;
 use crate::table::row::Slabs;
 
 /// Rows that waited for a disk and are decided at once: one checkpoint makes all of them durable.
@@ -47,19 +49,6 @@ const ROWS_DISTRUSTED_TOGETHER: usize = 256;
 const FIRST_EPOCH: Epoch = Epoch(1);
 /// How often idle pages and overfull tables are looked at.
 const TEND_EVERY: Duration = Duration::from_secs(2);
-
-/// The spaces of an open pool.
-pub struct Spaces {
-    pub(crate) shared: Rc<Shared>,
-    pub(crate) list: Rc<SpaceList>,
-    pub(crate) spaces: Rc<AllSpaces>,
-    /// Write caches, by the redundancy of the spaces that they are for.
-    pub(crate) caches: RefCell<BTreeMap<u8, Rc<Cache>>>,
-    cache_mutex: AsyncMutex,
-    recovery: Recovery,
-    /// Spaces whose slabs could not all be moved away from a disk, when that was tried last.
-    pub(crate) left: RefCell<BTreeMap<DiskId, BTreeSet<SpaceId>>>,
-}
 
 impl Spaces {
     /// Recovers the spaces of a pool that was just opened. Nothing of them may be served before.
@@ -632,7 +621,9 @@ impl Spaces {
 
     /// Finds the spaces that others leave something to.
     pub(crate) fn note_minimums(&self) {
-        self.list.minimum_rates.set(self.list().into_iter(), self.pool().seams().clock.now());
+        self.list
+            .minimum_rates
+            .set(self.list().iter().map(|space| Rc::clone(&space.terms)), self.pool().seams().clock.now());
     }
 
     /// Whether a space may have this name, or `own` keep it.
@@ -1028,6 +1019,34 @@ pub fn parse_resiliency(text: &str, copies: Option<u8>) -> Result<Resiliency, Sp
         _ => {
             Err(SpaceError::Unsupported { what: "this resiliency", instead: "choose simple, span or mirror" })
         }
+    }
+}
+
+impl Spaces {
+    /// Blocks that no flush has covered and that nobody can decide now, by space and first byte.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    #[pooled]
+    pub async fn in_doubt_blocks(&self) -> Result<Vec<(Rc<Space>, u64)>, SpaceError> {
+        let in_doubt = self.shared.deferred.borrow().clone();
+        let mut blocks = Vec::new();
+        for ((id, index), candidates) in in_doubt {
+            let space = self.all().into_iter().find(|space| space.id() == id);
+            let Some(space) = space else { continue };
+            let Some(row) = space.in_doubt_row(index).await? else { continue };
+            let is_data = |(column, _): &(usize, u32)| *column < row.shape.data_columns();
+            let open = candidates.iter().filter(|(place, candidates)| {
+                is_data(place) && candidates.iter().any(Candidate::is_of_an_open_write)
+            });
+            let place_of = |(column, block): (usize, u32)| {
+                index * space.row_bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES
+            };
+            let mut of_row: Vec<u64> = open.map(|(place, _)| place_of(*place)).collect();
+            of_row.sort_unstable();
+            blocks.extend(of_row.into_iter().map(|at| (Rc::clone(&space), at)));
+        }
+        Ok(blocks)
     }
 }
 

@@ -9,14 +9,14 @@ use dolmen_future_pool::pooled;
 use dolmen_pool::{Disk, Purpose};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Name};
 
+use crate::cache::space::Space;
 use crate::cache::write_cache::Cache;
 use crate::facade::scrub::Scrub;
-use crate::facade::space::Space;
-use crate::facade::spaces::Spaces;
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::BlockState;
 use crate::layout::shape::RUN_BLOCKS;
 use crate::layout::{BLOCK, Overwrites};
+use crate::policy::spaces::Spaces;
 use crate::resources::events::SpaceRange;
 use crate::resources::hedge_delay::{HedgeDelay, is_silence};
 use crate::resources::locks::Range;

@@ -24,13 +24,13 @@ use dolmen_placement::{Code, Offer, Placement, Placer};
 use dolmen_pool::{PoolError, Purpose, keys};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskSlot};
 
-use crate::facade::space::Space;
-use crate::facade::spaces::Spaces;
+use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::ids::conversion_shadows_of;
 use crate::format::layouts::{Layout, Layouts};
 use crate::format::limits::Limits;
 use crate::format::spec::{Provisioning, SPACE_BYTES_MAX, SpaceSpec, Standing};
+use crate::policy::spaces::Spaces;
 use crate::relocation::conversion_shadow::ConversionShadow;
 use crate::resources::locks::Range;
 use crate::resources::progress::Progress;

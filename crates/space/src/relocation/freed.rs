@@ -12,7 +12,7 @@ use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
 use dolmen_pool::{Purpose, keys};
 
-use crate::facade::space::Space;
+use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::resources::locks::Range;
 use crate::table::row::{Row, RowRecord};

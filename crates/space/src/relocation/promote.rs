@@ -23,15 +23,15 @@ use dolmen_units::Lsn;
 use smallvec::SmallVec;
 
 use crate::cache::destage::{Prepared, Redo, stripes};
+use crate::cache::space::{Space, SpaceList};
+use crate::cache::stripe_read::StripeStates;
 use crate::cache::write_cache::Cache;
-use crate::facade::space::{Space, SpaceList};
 use crate::format::error::SpaceError;
 use crate::format::record::{BlockState, Place, RedoBlock};
 use crate::layout::{BLOCK, RowShape};
 use crate::relocation::shadow_rows::FREED_TOGETHER;
 use crate::resources::hedge_delay::HedgeDelay;
 use crate::resources::locks::Range;
-use crate::row_io::stripe_read::StripeStates;
 use crate::table::row::{Row, RowRecord};
 
 /// Data of a stripe, by column; `None` where there is none.

@@ -11,12 +11,12 @@ use dolmen_pool::{ExcludeReason, Purpose, keys};
 use dolmen_store::Key;
 use dolmen_units::{DiskSlot, Epoch};
 
-use crate::facade::space::Space;
+use crate::cache::shared::Shared;
+use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::raw::PAGE_BYTES;
 use crate::format::record::{BlockState, ROWS_BYTES_MAX};
 use crate::layout::Covered;
-use crate::resolution::shared::Shared;
 use crate::resources::locks::Range;
 use crate::table::page::{Page, place_in_page};
 use crate::table::row::{Row, RowRecord, SLABS_MAX, Slab, TablePlace};
@@ -90,7 +90,7 @@ impl Space {
         if row.freed.get() || !row.has_slab(column, slab) {
             return Ok(true);
         }
-        let failed = self.take_table_room(&row.shape, &[(column, slab.clone())]).await?;
+        let failed = self.shared.take_table_room(self.id(), &row.shape, &[(column, slab.clone())]).await?;
         let has_all = failed.is_empty();
         for slot in failed {
             self.shared.pool.exclude(slot, ExcludeReason::MissedWrite).await?;
@@ -295,7 +295,7 @@ impl Space {
         if added.is_empty() {
             return Ok(false);
         }
-        let failed = self.take_table_room(&row.shape, &added).await?;
+        let failed = self.shared.take_table_room(self.id(), &row.shape, &added).await?;
         if !failed.is_empty() {
             drop(change);
             self.shared.pool.exclude(to, ExcludeReason::MissedWrite).await?;

@@ -9,9 +9,9 @@ use dolmen_mutation::mutation;
 use dolmen_pool::{LocalFuture, PoolError, TableOwner};
 use dolmen_units::{DiskSlot, Lsn};
 
+use crate::cache::shared::Shared;
 use crate::format::error::SpaceError;
 use crate::resolution::log_forward::Homeless;
-use crate::resolution::shared::Shared;
 use crate::table::pages::TABLE_WRITES_MAX;
 use crate::table::row::Row;
 use crate::table::row_store::RowStore;

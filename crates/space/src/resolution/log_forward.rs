@@ -13,13 +13,13 @@ use dolmen_units::{BLOCK_BYTES, Lsn, SpaceId};
 use smallvec::smallvec;
 
 use crate::cache::relog::Cached;
+use crate::cache::shared::Shared;
 use crate::cache::write_cache::Cache;
 use crate::format::error::SpaceError;
 use crate::format::raw::PAGE_ENTRIES;
 use crate::format::record::{RECORD_BYTES_MAX, extents};
 use crate::layout::Covered;
 use crate::resolution::recovery::{Restating, encode_candidates};
-use crate::resolution::shared::Shared;
 use crate::resources::locks::{Range, RangeGuard};
 use crate::table::candidates::{Candidate, InDoubt, RowCandidates};
 use crate::table::page::place_in_page;

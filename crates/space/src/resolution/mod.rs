@@ -8,4 +8,3 @@ pub(crate) mod reach;
 pub(crate) mod recovery;
 pub(crate) mod replay;
 pub(crate) mod resolver;
-pub(crate) mod shared;

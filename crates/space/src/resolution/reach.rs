@@ -11,11 +11,11 @@ use dolmen_block_io::{DeviceError, IoKind};
 use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
 use dolmen_pool::{ExcludeReason, RecordedBlocks};
-use dolmen_units::{BLOCK_BYTES, SpaceId};
+use dolmen_units::SpaceId;
 use smallvec::{SmallVec, smallvec};
 
-use crate::facade::space::Space;
-use crate::facade::spaces::Spaces;
+use crate::cache::shared::Shared;
+use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::ids::shadows_of;
 use crate::format::record::BlockState;
@@ -24,7 +24,6 @@ use crate::layout::{Covered, Unit};
 use crate::resolution::recovery::{
     Restating, collect, encode_candidates, give_to_all, is_only_lost, is_out_of_reach, keep_latest,
 };
-use crate::resolution::shared::Shared;
 use crate::resources::clients::Clients;
 use crate::resources::hedge_delay::HedgeDelay;
 use crate::resources::locks::Range;
@@ -153,34 +152,6 @@ impl Shared {
         let away = self.unflushed_away.borrow();
         let of = |id: SpaceId| away.range((id, 0)..=(id, u64::MAX)).map(|(_, index)| *index);
         of(space.id()).chain(of(shadows_of(space.id()))).collect()
-    }
-}
-
-impl Spaces {
-    /// Blocks that no flush has covered and that nobody can decide now, by space and first byte.
-    ///
-    /// # Errors
-    /// [`SpaceError`].
-    #[pooled]
-    pub async fn in_doubt_blocks(&self) -> Result<Vec<(Rc<Space>, u64)>, SpaceError> {
-        let in_doubt = self.shared.deferred.borrow().clone();
-        let mut blocks = Vec::new();
-        for ((id, index), candidates) in in_doubt {
-            let space = self.all().into_iter().find(|space| space.id() == id);
-            let Some(space) = space else { continue };
-            let Some(row) = space.in_doubt_row(index).await? else { continue };
-            let is_data = |(column, _): &(usize, u32)| *column < row.shape.data_columns();
-            let open = candidates.iter().filter(|(place, candidates)| {
-                is_data(place) && candidates.iter().any(Candidate::is_of_an_open_write)
-            });
-            let place_of = |(column, block): (usize, u32)| {
-                index * space.row_bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES
-            };
-            let mut of_row: Vec<u64> = open.map(|(place, _)| place_of(*place)).collect();
-            of_row.sort_unstable();
-            blocks.extend(of_row.into_iter().map(|at| (Rc::clone(&space), at)));
-        }
-        Ok(blocks)
     }
 }
 

@@ -13,8 +13,9 @@ use dolmen_pool::{ExcludeReason, PoolError, RecordedBlocks, RecoveredBlock, keys
 use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, SpaceId};
 use smallvec::SmallVec;
 
+use crate::cache::shared::Shared;
+use crate::cache::space::Space;
 use crate::cache::write_cache::Cache;
-use crate::facade::space::Space;
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::ids::seen_as;
 use crate::format::record::{BlockExtent, BlockState, ReadBlockExtent, Stamp, extents, push_extent};
@@ -24,13 +25,12 @@ use crate::layout::{Covered, Unit};
 use crate::resolution::in_flight::{Source, decide_sources, decide_stripes, log_moved};
 use crate::resolution::mention::Mentions;
 use crate::resolution::replay::Cached;
-use crate::resolution::shared::Shared;
 use crate::resources::events::{DataLossEvent, DataLossKind};
 use crate::resources::hedge_delay::{HedgeDelay, is_silence};
 use crate::resources::locks::Range;
 use crate::resources::tickets::Held;
 use crate::row_io::copies::{Copy, matches_state};
-use crate::table::candidates::{Candidate, Candidates, RowCandidates};
+use crate::table::candidates::{Candidate, Candidates, RowCandidates, Unfound};
 use crate::table::page::{Page, place_in_page};
 use crate::table::pages::{Knowledge, PageOnDisk};
 use crate::table::row::{Row, RowKey, Slab};
@@ -725,14 +725,6 @@ fn has_reverted(open: &[Candidate], state: BlockState, decision: BlockDecision) 
     let is_found = matches!(decision, BlockDecision::Stands | BlockDecision::Reverted);
     let newer = open.iter().rev().take_while(|candidate| !is_found || candidate.state != state);
     newer.into_iter().any(Candidate::was_deferred)
-}
-
-/// A block of a strict space that no copy here verifies.
-pub(crate) struct Unfound {
-    row: Rc<Row>,
-    column: usize,
-    block: u32,
-    data_loss: DataLossEvent,
 }
 
 /// Notes what was not found of strict spaces, but for what their write caches have.

@@ -12,18 +12,18 @@ use dolmen_units::{Lsn, SpaceId};
 
 use crate::cache::cached_read::CachedRead;
 use crate::cache::destage::{Prepared, Redo};
+use crate::cache::shared::Shared;
+use crate::cache::space::Space;
+use crate::cache::stripe_read::Found;
 use crate::cache::write_cache::{Cache, may_hold};
-use crate::facade::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::ids::{is_of_shadows, seen_as};
 use crate::format::record::{BlockState, Entry, Place, ReadMapping, RedoBlock, entries, push_redo};
 use crate::in_doubt::redos::{REDOS, RedoContent, RedoCopies, RedoDecision, RedoFacts, RedoRow};
 use crate::in_doubt::versions::{PlaceState, VERSIONS, VersionDecision, VersionFacts, VersionKind};
 use crate::layout::{BLOCK, Shape};
-use crate::resolution::shared::Shared;
 use crate::resources::locks::Range;
 use crate::resources::tickets::Ticket;
-use crate::row_io::stripe_read::Found;
 use crate::table::mapping::{Content, IN_DOUBT, Version};
 use crate::table::row::{Row, RowKey};
 

@@ -7,12 +7,11 @@ use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
 use dolmen_pool::{Pool, Purpose, keys};
 use dolmen_store::Key;
-use dolmen_units::{DiskSlot, Epoch, Name};
+use dolmen_units::{DiskSlot, Epoch};
 
-use crate::facade::spaces::Spaces;
 use crate::format::error::SpaceError;
 use crate::format::record::ROWS_BYTES_MAX;
-use crate::table::row::{Row, RowRecord, Slab, Slabs, can_be_had};
+use crate::table::row::{Row, RowRecord, Slab};
 use crate::table::row_store::RowStore;
 
 /// Values that a change of the map sets.
@@ -134,36 +133,9 @@ impl RowStore {
     }
 }
 
-impl Spaces {
-    /// Spaces of which a disk has something that no other disk holds, here or absent: should it be as it was before, what it has of these is as
-    /// old as it is, once it is taken back in.
-    ///
-    /// # Errors
-    /// [`SpaceError`].
-    pub async fn alone_on(&self, slot: DiskSlot) -> Result<Vec<Name>, SpaceError> {
-        let mut names = Vec::new();
-        let is_held = |slab: &Slab| slab.stale.is_none() && is_other_holder(self.pool(), slab, slot);
-        for space in self.all() {
-            let mut is_alone = false;
-            let look = |_, record: &RowRecord| {
-                let is_there =
-                    |slabs: &Slabs| slabs.iter().any(|slab| slab.disk == slot && slab.stale.is_none());
-                let is_elsewhere = |column| can_be_had(&record.row_shape(), &record.columns, column, is_held);
-                let mut columns = record.columns.iter().enumerate();
-                is_alone |= columns.any(|(column, slabs)| is_there(slabs) && !is_elsewhere(column));
-            };
-            space.for_each_record(look).await?;
-            if is_alone && !names.contains(&space.name()) {
-                names.push(space.name());
-            }
-        }
-        Ok(names)
-    }
-}
-
 /// Whether a slab is on another disk that has what its record says. A disk that was left out as old has not: it would have the
 /// content of another old disk replaced by its own.
-fn is_other_holder(pool: &Pool, slab: &Slab, slot: DiskSlot) -> bool {
+pub(crate) fn is_other_holder(pool: &Pool, slab: &Slab, slot: DiskSlot) -> bool {
     let is_old = || pool.disk(slab.disk).is_some_and(|disk| disk.is_left_out_as_old());
     slab.disk != slot && !is_old()
 }

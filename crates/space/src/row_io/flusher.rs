@@ -329,3 +329,23 @@ impl RowStore {
         self.flush().await
     }
 }
+
+impl RowStore {
+    /// Blocks of the sources of flips whose targets are among these blocks, where no flush has covered the flips.
+    pub(crate) fn sources_of(&self, targets: &BlocksOfRows) -> BlocksOfRows {
+        let mut sources = BlocksOfRows::new();
+        if mutation!(SourceNotKept) {
+            return sources;
+        }
+        for (row, blocks) in targets.values() {
+            let Some(partner) = row.partner() else { continue };
+            let lines: BTreeSet<u32> = blocks.iter().map(|(_, stripe)| *stripe).collect();
+            let of_row = self.unflushed_sources(&partner, &lines);
+            if !of_row.is_empty() {
+                let key = (partner.space, partner.index, partner.id);
+                sources.insert(key, (partner, of_row));
+            }
+        }
+        sources
+    }
+}

@@ -8,5 +8,3 @@ pub(crate) mod parts;
 pub(crate) mod read_hedging;
 pub(crate) mod room;
 pub(crate) mod segments;
-pub(crate) mod slot_switch;
-pub(crate) mod stripe_read;

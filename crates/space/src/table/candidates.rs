@@ -7,7 +7,9 @@ use dolmen_units::{RowId, SpaceId};
 use smallvec::SmallVec;
 
 use crate::format::record::{BlockState, Stamp};
+use crate::resources::events::DataLossEvent;
 use crate::table::page::Page;
+use crate::table::row::Row;
 
 /// What a record says of one block.
 #[derive(Debug, Clone, Copy)]
@@ -98,3 +100,11 @@ pub(crate) type RowCandidates = BTreeMap<(usize, u32), Candidates>;
 /// What nobody could decide when the checkpoint began. What is decided meanwhile is not durable before the next one, so the
 /// log still has to have the claims.
 pub(crate) type InDoubt = BTreeMap<(SpaceId, u64), Rc<RowCandidates>>;
+
+/// A block of a strict space that no copy here verifies.
+pub(crate) struct Unfound {
+    pub(crate) row: Rc<Row>,
+    pub(crate) column: usize,
+    pub(crate) block: u32,
+    pub(crate) data_loss: DataLossEvent,
+}

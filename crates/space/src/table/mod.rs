@@ -5,5 +5,6 @@ pub(crate) mod mapping;
 pub(crate) mod moving;
 pub(crate) mod page;
 pub(crate) mod pages;
+pub(crate) mod reserve;
 pub(crate) mod row;
 pub(crate) mod row_store;

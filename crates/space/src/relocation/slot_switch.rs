@@ -8,21 +8,19 @@
 //!
 //! Left to others: what a crash leaves of it (`in_flight`); which rows have shadow rows (`shadow_rows`).
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
 use dolmen_mutation::mutation;
 
-use crate::facade::space::Space;
+use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::record::BlockState;
 use crate::resources::locks::Range;
 use crate::row_io::parts::{Body, Pages, Parts, RecordExtra, SlotSwitch, find, places_of};
 use crate::table::page::{WriteClass, place_in_page};
-use crate::table::row::{BlocksOfRows, Row};
-use crate::table::row_store::RowStore;
+use crate::table::row::Row;
 
 /// Where whole stripes go in place at once.
 pub(crate) enum Slot {
@@ -224,24 +222,4 @@ pub(crate) fn columns_of(row: &Row, lines: Range) -> impl Iterator<Item = (usize
         let count = lines.count.min(shape.column_blocks(column).saturating_sub(lines.first));
         (count > 0).then_some((column, Range { count, ..lines }))
     })
-}
-
-impl RowStore {
-    /// Blocks of the sources of flips whose targets are among these blocks, where no flush has covered the flips.
-    pub(crate) fn sources_of(&self, targets: &BlocksOfRows) -> BlocksOfRows {
-        let mut sources = BlocksOfRows::new();
-        if mutation!(SourceNotKept) {
-            return sources;
-        }
-        for (row, blocks) in targets.values() {
-            let Some(partner) = row.partner() else { continue };
-            let lines: BTreeSet<u32> = blocks.iter().map(|(_, stripe)| *stripe).collect();
-            let of_row = self.unflushed_sources(&partner, &lines);
-            if !of_row.is_empty() {
-                let key = (partner.space, partner.index, partner.id);
-                sources.insert(key, (partner, of_row));
-            }
-        }
-        sources
-    }
 }

@@ -14,11 +14,11 @@ use crate::cache::write_cache::Cache;
 use crate::format::error::SpaceError;
 use crate::format::raw::PAGE_BYTES;
 use crate::layout::shape::PARITY_BYTES_MAX;
-use crate::resolution::recovery::Unfound;
 use crate::resources::clients::Clients;
 use crate::resources::progress::Closing;
 use crate::resources::share::Share;
 use crate::resources::throttle::Throttle;
+use crate::table::candidates::Unfound;
 use crate::table::row::BlocksOfRows;
 use crate::table::row_store::{Defer, RowStore};
 

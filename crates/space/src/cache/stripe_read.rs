@@ -13,7 +13,7 @@ use dolmen_pool::Disk;
 use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
 
-use crate::facade::space::Space;
+use crate::cache::space::Space;
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::BlockState;
 use crate::layout::BLOCK;
@@ -322,7 +322,7 @@ impl Space {
             let range = Range { first, count: u32::try_from(lines.len()).ok()? };
             let is_whole = range.first + range.count <= row.shape.column_blocks(other);
             if is_whole && states.all(|state| state != BlockState::Damaged) {
-                let Some((disk, places)) = self.choose_copy(row, other, range) else { continue };
+                let Some((disk, places)) = self.shared.choose_copy(row, other, range) else { continue };
                 if let [(at, whole)] = places.as_slice()
                     && *whole == length
                 {
