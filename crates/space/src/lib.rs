@@ -74,7 +74,7 @@ mod row_io;
 mod table;
 
 pub use cache::cache_size::{WriteCache, WriteCacheResize};
-pub use cache::drain::WriteCacheDrain;
+pub use cache::drain_settings::WriteCacheDrain;
 pub use cache::space::Space;
 pub use facade::discard::Extent;
 pub use facade::request::Request;
@@ -84,12 +84,14 @@ pub use facade::spaces::{new_member, parse_resiliency};
 pub use facade::verify::{HEADERS_NAMED_MAX, Verification};
 pub use format::error::{CacheLimit, DrainLimit, SpaceError, UnreadableReason};
 pub use format::layouts::Layout;
-pub use format::limits::{LimitFault, LimitKind, Limits};
+pub use format::limit_fault::{LimitFault, LimitKind};
+pub use format::limits::Limits;
+pub use format::raw::{INTERLEAVE_BYTES, INTERLEAVE_RANGE};
+pub use format::resiliency::{Integrity, Resiliency};
 pub use format::spec::Footprint;
 pub use format::spec::{
-    INTERLEAVE_BYTES, INTERLEAVE_RANGE, Integrity, LARGE_ROW_BYTES, LARGE_SPACE_BYTES,
-    PARITY_INTERLEAVE_BYTES, Provisioning, ROW_BYTES, ROW_BYTES_MIN, Resiliency, SPACE_BYTES_MAX, SpaceSpec,
-    THIN_DUAL_PARITY_ROW_BYTES, THIN_ROW_BYTES, THIN_ROWS_MAX,
+    LARGE_ROW_BYTES, LARGE_SPACE_BYTES, PARITY_INTERLEAVE_BYTES, Provisioning, ROW_BYTES, ROW_BYTES_MIN,
+    SPACE_BYTES_MAX, SpaceSpec, THIN_DUAL_PARITY_ROW_BYTES, THIN_ROW_BYTES, THIN_ROWS_MAX,
 };
 pub use layout::shape::READ_BYTES_MAX;
 pub use layout::slab_units;

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use dolmen_block_io::sync::join_all;
 use dolmen_buffer::Buffer;
 
-use crate::cache::write_cache::Cache;
+use crate::cache::space::Cache;
 use crate::layout::BLOCK;
 use crate::resources::locks::Range;
 use crate::table::row::Row;

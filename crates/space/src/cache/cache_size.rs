@@ -20,9 +20,9 @@ use dolmen_block_io::{Instant, sleep};
 use dolmen_future_pool::pooled;
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot};
 
-use crate::cache::drain::WriteCacheDrain;
-use crate::cache::space::Space;
-use crate::cache::write_cache::{Cache, Filling, Segment, State};
+use crate::cache::drain_settings::WriteCacheDrain;
+use crate::cache::space::{Cache, Segment, Space, State};
+use crate::cache::write_cache::Filling;
 use crate::format::error::SpaceError;
 use crate::format::spec::Footprint;
 use crate::resources::flow::FlowView;

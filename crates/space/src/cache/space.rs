@@ -1,24 +1,37 @@
 //! A space in memory: its rows, its write caches and its shadow rows.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use dolmen_block_io::Instant;
 use dolmen_block_io::sync::{AsyncMutex, Notify};
 use dolmen_placement::Request;
-use dolmen_units::{DiskSlot, SpaceId};
+use dolmen_units::{DiskId, DiskSlot, Epoch, SpaceId};
 
-use crate::cache::shared::Shared;
-use crate::cache::write_cache::Cache;
+use crate::cache::drain_settings::WriteCacheDrain;
+use crate::cache::gathering::Gathering;
+use crate::cache::kept::Kept;
+use crate::cache::redo::Redo;
+use crate::format::error::SpaceError;
 use crate::format::layouts::Layouts;
+use crate::format::record::Mapping;
 use crate::format::spec::SpaceSpec;
+use crate::resources::clients::Clients;
+use crate::resources::flow::Flow;
 use crate::resources::forming::Forming;
+use crate::resources::locks::Range;
 use crate::resources::minimum_rate::{MinimumRates, Terms};
+use crate::resources::progress::Closing;
+use crate::resources::share::Share;
 use crate::resources::streams::Streams;
+use crate::resources::throttle::Throttle;
+use crate::resources::tickets::FlushPoint;
+use crate::table::candidates::Unfound;
 use crate::table::reserve::Reserve;
 use crate::table::row::Row;
+use crate::table::row_store::RowStore;
 
 /// List of the spaces of a pool, for a space that needs room or time of others.
 #[derive(Default)]
@@ -247,4 +260,138 @@ impl ShadowRows {
         let one = Live { row, kind: Cell::new(kind), taken: Cell::new(0), used: Cell::new(now) };
         self.live.borrow_mut().insert(index, one);
     }
+}
+
+/// What a cache row is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It can be filled.
+    Free,
+    /// It is being filled.
+    Open,
+    /// It is full, and some of it lives.
+    Full,
+    /// Nothing of it has lived since a moment. Once a flush has covered that, it can be discarded.
+    Drained(FlushPoint),
+    /// It was discarded before a moment. Once a flush has covered that, it can be filled again.
+    Discarded(FlushPoint),
+    /// It is empty, is never filled again, and goes as soon as that is durable.
+    Leaving,
+}
+
+/// A cache row.
+pub(crate) struct Segment {
+    pub(crate) row: Rc<Row>,
+    pub(crate) state: State,
+    /// Blocks of it, from the first on, that may have been written since it was discarded.
+    pub(crate) filled: u32,
+    /// Blocks that hold the only newest version of something.
+    pub(crate) live: u32,
+    /// Whose blocks were written to it, in order: rows, and blocks of them that follow each other.
+    pub(crate) contents: Vec<(Rc<Row>, Range)>,
+    /// Whether it is to go: it counts for nobody who looks for room, and is filled only where no other row can be.
+    pub(crate) is_retiring: bool,
+}
+
+impl Segment {
+    pub(crate) fn new(row: Rc<Row>, state: State) -> Self {
+        Self { row, state, filled: 0, live: 0, contents: Vec::new(), is_retiring: false }
+    }
+}
+
+/// The write cache for spaces of one redundancy.
+pub(crate) struct Cache {
+    pub(crate) space: Rc<Space>,
+    pub(crate) segments: RefCell<Vec<Segment>>,
+    /// Full ones, oldest first, but for those that are to go: they come before.
+    pub(crate) full: RefCell<VecDeque<usize>>,
+    /// The one that is being filled by writes, and the one with parity that is being put in place.
+    pub(crate) open: [Cell<Option<usize>>; 2],
+    /// Blocks promised to writes that are about to begin, and versions promised to these and to discards.
+    pub(crate) reserved: Cell<u64>,
+    pub(crate) promised: Cell<u64>,
+    /// Versions in memory.
+    pub(crate) versions: Cell<u64>,
+    /// The strict spaces that it is for, those with parity among them.
+    pub(crate) owners: RefCell<BTreeMap<SpaceId, Weak<Space>>>,
+    /// Rows with blocks in the cache.
+    pub(crate) rows: RefCell<BTreeMap<(SpaceId, u64), Rc<Row>>>,
+    /// Stripes that may be half in place, for want of columns.
+    pub(crate) unfinished: RefCell<Vec<Redo>>,
+    /// Stripes that are recorded and not in place yet, but for those that were abandoned meanwhile.
+    pub(crate) recorded: RefCell<Vec<Redo>>,
+    /// What the log has to say of versions that came to nothing, before their places are filled again; with their checksums.
+    pub(crate) declared_lost: RefCell<Vec<(Mapping, u32)>>,
+    pub(crate) notify: Notify,
+    /// Held while stripes are put in place, and while a checkpoint relogs what is cached.
+    pub(crate) mutex: AsyncMutex,
+    pub(crate) is_running: Cell<bool>,
+    /// Rung to end a pause of that.
+    pub(crate) hurry: Rc<Notify>,
+    pub(crate) drain: Cell<WriteCacheDrain>,
+    pub(crate) waiting: Cell<u64>,
+    pub(crate) gathering: Gathering,
+    pub(crate) kept: Kept,
+    /// How many tries to empty it have begun.
+    pub(crate) tries: Cell<u64>,
+    /// Why the last of them came to nothing, and which it was.
+    pub(crate) stuck: RefCell<Option<(u64, SpaceError)>>,
+    /// Disks on which what was put in place in this round found no room below; and what that is to whoever waits.
+    pub(crate) backing_full: RefCell<BTreeSet<DiskSlot>>,
+    /// Whether stripes were left in this round until rows have the copies that they lack.
+    pub(crate) waits_for_copies: Cell<bool>,
+    /// Rows that could not be brought to other disks under this epoch, by their numbers.
+    pub(crate) not_brought: RefCell<(Epoch, BTreeSet<u64>)>,
+    /// Since when some row lacks copies that it could have.
+    pub(crate) lacks_since: Cell<Option<Instant>>,
+    pub(crate) lacks_room: RefCell<Option<SpaceError>>,
+    /// Whether it came to nothing while others were about to write what they had reserved: that may be what can be put in place.
+    pub(crate) waits_for_others: Cell<bool>,
+    /// Held while its size is changed.
+    pub(crate) size_mutex: AsyncMutex,
+    /// Whether it is being deleted.
+    pub(crate) is_deleting: Cell<bool>,
+    /// What was cached since the pool was opened, and what was put in place.
+    pub(crate) filled: Flow,
+    pub(crate) destaged: Flow,
+}
+
+/// What decides blocks in doubt, keeps the log short and gives jobs their memory, for all spaces of a pool.
+pub(crate) struct Shared {
+    /// The rows, on which all of this works.
+    pub(crate) rows: RowStore,
+    /// What was just found to have no good copy, unless a write cache has it.
+    pub(crate) unfound: RefCell<Vec<Unfound>>,
+    /// Who may have been told of writes before the pool was opened.
+    pub(crate) clients: Cell<Clients>,
+    /// Spaces that have nothing on members that are away, as they were looked at when a disk had left for the last time (its
+    /// seating), and that have claimed nothing there since.
+    pub(crate) nothing_on: RefCell<BTreeMap<DiskId, (u64, BTreeSet<SpaceId>)>>,
+    /// How often something was claimed on a member that is away.
+    pub(crate) claims_on_absent: Cell<u64>,
+    pub(crate) resolve_mutex: AsyncMutex,
+    /// The row that is being decided, and whether blocks of it were left in doubt again meanwhile.
+    pub(crate) deciding: Cell<Option<((SpaceId, u64), bool)>>,
+    /// Held while decisions are made durable, for all that were taken before.
+    pub(crate) durability_mutex: AsyncMutex,
+    /// Held by write-backs from the moment on that they look at what is in doubt and at what pages say, and while slabs get the
+    /// places of lost ones: what a write-back relogs and writes is of the slabs that a row had then.
+    pub(crate) write_back_mutex: AsyncMutex,
+    /// Held while slabs are filled until they are trusted: who fills one begins with zeros where its tables are.
+    pub(crate) refill_mutex: AsyncMutex,
+    /// The same for looks at the copies of blocks that are decided.
+    pub(crate) looks: Share,
+    /// The same for stripes with parity that are put in place: on the way, blocks may have to be decided.
+    pub(crate) lines: Share,
+    /// How hard jobs work while clients do.
+    pub(crate) throttle: Throttle,
+    /// A part of the medium frames, for parity of fresh stripes.
+    pub(crate) stripes: Share,
+    /// Another part of them, for runs that are copied to slabs.
+    pub(crate) refills: Share,
+    /// A part of the large frames, for pieces that are copied to conversion shadows.
+    pub(crate) conversion_shadows: Share,
+    pub(crate) closing: Closing,
+    /// Write caches.
+    pub(crate) caches: RefCell<Vec<Weak<Cache>>>,
 }

@@ -8,8 +8,8 @@ use dolmen_pool::keys;
 use dolmen_units::{BLOCK_BYTES, Bytes};
 
 use crate::cache::cache_size::{ROWS_FOR_WRITES_MIN, USEFUL_PER_NAMED, WriteCacheResize, free_whole};
-use crate::cache::drain::{FILL, RATE, WriteCacheDrain};
-use crate::cache::write_cache::Cache;
+use crate::cache::drain_settings::{FILL, RATE, WriteCacheDrain};
+use crate::cache::space::Cache;
 use crate::format::error::{CacheLimit, SpaceError};
 use crate::format::spec::{SpaceSpec, cache_spec, largest};
 use crate::layout::slab_units;

@@ -674,7 +674,7 @@ fn take(offers: &mut [Offer], placed: &Placement) -> u64 {
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 mod tests {
     use super::*;
-    use crate::format::spec::Resiliency;
+    use crate::format::resiliency::Resiliency;
     use crate::harness::{Bench, ROW};
 
     /// Scenario: a conversion shadow is ready. A scrub holds its lock: it is not promoted meanwhile. Then it is, and a free that has

@@ -16,8 +16,7 @@ use dolmen_placement::Offer;
 use dolmen_pool::{Ailment, Disk};
 use dolmen_units::{DiskSlot, Name, SpaceId};
 
-use crate::cache::shared::Shared;
-use crate::cache::space::Space;
+use crate::cache::space::{Shared, Space};
 use crate::format::error::SpaceError;
 use crate::format::ids::is_hidden;
 use crate::policy::removal::RemovalForecast;

@@ -20,7 +20,7 @@ use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskSlot, Epoch};
 
 use crate::cache::space::Space;
 use crate::format::error::SpaceError;
-use crate::format::spec::Resiliency;
+use crate::format::resiliency::Resiliency;
 use crate::layout::{Apart, Spread};
 use crate::policy::slab_targets::SlabTargets;
 use crate::policy::spaces::Spaces;

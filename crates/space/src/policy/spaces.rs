@@ -7,9 +7,7 @@ use std::rc::Rc;
 use dolmen_block_io::sync::AsyncMutex;
 use dolmen_units::{DiskId, SpaceId};
 
-use crate::cache::shared::Shared;
-use crate::cache::space::{AllSpaces, SpaceList};
-use crate::cache::write_cache::Cache;
+use crate::cache::space::{AllSpaces, Cache, Shared, SpaceList};
 use crate::resolution::recovery::Recovery;
 
 /// The spaces of an open pool.

@@ -22,7 +22,7 @@ use dolmen_mutation::mutation;
 use dolmen_pool::{Purpose, keys};
 use dolmen_units::{Name, SpaceId};
 
-use crate::cache::drain::settings_of;
+use crate::cache::drain_settings::settings_of;
 use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::ids::is_hidden;

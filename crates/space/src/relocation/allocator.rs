@@ -14,13 +14,12 @@ use dolmen_pool::{Change, Claim, ExcludeReason, PoolError, Purpose, keys};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot, Epoch, Name, RowId, SpaceId};
 use smallvec::SmallVec;
 
-use crate::cache::shared::Shared;
-use crate::cache::space::{ShadowRows, Space, SpaceList};
-use crate::cache::write_cache::Cache;
+use crate::cache::space::{Cache, ShadowRows, Shared, Space, SpaceList};
 use crate::format::error::SpaceError;
 use crate::format::ids::{COUNTER_ROW, is_of_conversion_shadows, is_of_shadows, seen_as};
 use crate::format::layouts::{Layout, Layouts};
-use crate::format::spec::{Footprint, Integrity, Provisioning, Resiliency, SpaceSpec, Standing};
+use crate::format::resiliency::{Integrity, Resiliency};
+use crate::format::spec::{Footprint, Provisioning, SpaceSpec, Standing};
 use crate::layout::{Shape, Spread};
 use crate::relocation::promote::{promote_or_drop_shadows, rounds_to_free_shadows};
 use crate::resources::forming::Forming;

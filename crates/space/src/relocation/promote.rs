@@ -22,10 +22,10 @@ use dolmen_pool::{Change, PoolState, Purpose, keys};
 use dolmen_units::Lsn;
 use smallvec::SmallVec;
 
-use crate::cache::destage::{Prepared, Redo, stripes};
-use crate::cache::space::{Space, SpaceList};
+use crate::cache::destage::{Prepared, stripes};
+use crate::cache::redo::Redo;
+use crate::cache::space::{Cache, Space, SpaceList};
 use crate::cache::stripe_read::StripeStates;
-use crate::cache::write_cache::Cache;
 use crate::format::error::SpaceError;
 use crate::format::record::{BlockState, Place, RedoBlock};
 use crate::layout::{BLOCK, RowShape};

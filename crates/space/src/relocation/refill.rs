@@ -623,7 +623,7 @@ mod tests {
     use dolmen_units::Bytes;
 
     use super::*;
-    use crate::format::spec::Resiliency;
+    use crate::format::resiliency::Resiliency;
     use crate::harness::Bench;
 
     /// Scenario: a slab was added to a row, and is dropped again before a refill that has found it begins to write. The refill

@@ -11,8 +11,7 @@ use dolmen_pool::{ExcludeReason, Purpose, keys};
 use dolmen_store::Key;
 use dolmen_units::{DiskSlot, Epoch};
 
-use crate::cache::shared::Shared;
-use crate::cache::space::Space;
+use crate::cache::space::{Shared, Space};
 use crate::format::error::SpaceError;
 use crate::format::raw::PAGE_BYTES;
 use crate::format::record::{BlockState, ROWS_BYTES_MAX};

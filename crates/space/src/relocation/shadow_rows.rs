@@ -293,7 +293,7 @@ impl Space {
         if self.claim_shadow_of(row, Kind::ToAndFro).await? {
             // Whatever was written of it by now may not be flushed.
             let lines = Range { first: 0, count: row.shape.column_blocks(row.shape.data_columns()) };
-            row.moved.note(lines, &self.shared);
+            row.moved.note(lines, self.shared.flush_point(), |point| self.shared.has_covered(point));
         }
         Ok(())
     }
@@ -307,7 +307,7 @@ impl Space {
             && one.kind.replace(Kind::ToAndFro) == Kind::OfStream
         {
             let lines = Range { first: 0, count: row.shape.column_blocks(row.shape.data_columns()) };
-            row.moved.note(lines, &self.shared);
+            row.moved.note(lines, self.shared.flush_point(), |point| self.shared.has_covered(point));
         }
         Ok(true)
     }

@@ -18,7 +18,7 @@ use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::record::BlockState;
 use crate::resources::locks::Range;
-use crate::row_io::parts::{Body, Pages, Parts, RecordExtra, SlotSwitch, find, places_of};
+use crate::row_io::parts::{Body, Pages, Parts, RecordExtra, SlotSwitch, columns_of, find, places_of};
 use crate::table::page::{WriteClass, place_in_page};
 use crate::table::row::Row;
 
@@ -77,7 +77,9 @@ impl Space {
         }
         let (target, source) = if is_shadows { (Rc::clone(row), shadow) } else { (shadow, Rc::clone(row)) };
         let range = Range { first: lines.start, count: lines.end - lines.start };
-        let is_open = goes && row.moved.has_open(range, &self.shared) && !mutation!(SlotBeforeFlush);
+        let is_open = goes
+            && row.moved.has_open(range, |point| self.shared.has_covered(point))
+            && !mutation!(SlotBeforeFlush);
         Ok(match self.freedom_of(&target, parts).await? {
             Freedom::Free | Freedom::Unflushed if is_open => Slot::AfterFlush,
             Freedom::Free if goes => Slot::Switch { target, source },
@@ -135,7 +137,7 @@ impl Space {
 
     /// Whether a stripe may be put into a slot: nothing is there, and a flush has covered that. The caller holds its lock.
     pub(crate) async fn is_slot_free(&self, row: &Rc<Row>, stripe: u32) -> Result<bool, SpaceError> {
-        if row.moved.has_open(Range { first: stripe, count: 1 }, &self.shared) {
+        if row.moved.has_open(Range { first: stripe, count: 1 }, |point| self.shared.has_covered(point)) {
             return Ok(false);
         }
         let mut pages = Pages::new();
@@ -193,7 +195,7 @@ impl Space {
         let extra = switch.as_ref().map_or(RecordExtra::Nothing, RecordExtra::SlotSwitch);
         let written = self.write_parts(&target, parts, extra).await;
         if row.shadow().is_some() {
-            row.moved.note(lines, &self.shared);
+            row.moved.note(lines, self.shared.flush_point(), |point| self.shared.has_covered(point));
         }
         written?;
         self.note_moved(row, &target, lines.count, switch.is_some());
@@ -210,16 +212,7 @@ impl Space {
         self.shared.record(&body, Wait::Written).await?;
         switch.apply(&self.shared, &held);
         drop(held);
-        row.moved.note(lines, &self.shared);
+        row.moved.note(lines, self.shared.flush_point(), |point| self.shared.has_covered(point));
         Ok(true)
     }
-}
-
-/// Stripes of a row, by column: those that are longer than others have more.
-pub(crate) fn columns_of(row: &Row, lines: Range) -> impl Iterator<Item = (usize, Range)> + use<> {
-    let shape = row.shape;
-    (0..shape.columns()).filter_map(move |column| {
-        let count = lines.count.min(shape.column_blocks(column).saturating_sub(lines.first));
-        (count > 0).then_some((column, Range { count, ..lines }))
-    })
 }

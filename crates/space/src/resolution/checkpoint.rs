@@ -9,7 +9,7 @@ use dolmen_mutation::mutation;
 use dolmen_pool::{LocalFuture, PoolError, TableOwner};
 use dolmen_units::{DiskSlot, Lsn};
 
-use crate::cache::shared::Shared;
+use crate::cache::space::Shared;
 use crate::format::error::SpaceError;
 use crate::resolution::log_forward::Homeless;
 use crate::table::pages::TABLE_WRITES_MAX;

@@ -17,8 +17,7 @@ use dolmen_journal::Wait;
 use dolmen_mutation::mutation;
 use smallvec::SmallVec;
 
-use crate::cache::shared::Shared;
-use crate::cache::space::Space;
+use crate::cache::space::{Shared, Space};
 use crate::cache::stripe_read::StripeStates;
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::{BlockState, RECORD_BYTES_MAX, push_extent};

@@ -13,8 +13,7 @@ use dolmen_units::{BLOCK_BYTES, Lsn, SpaceId};
 use smallvec::smallvec;
 
 use crate::cache::relog::Cached;
-use crate::cache::shared::Shared;
-use crate::cache::write_cache::Cache;
+use crate::cache::space::{Cache, Shared};
 use crate::format::error::SpaceError;
 use crate::format::raw::PAGE_ENTRIES;
 use crate::format::record::{RECORD_BYTES_MAX, extents};

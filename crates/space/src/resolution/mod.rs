@@ -8,3 +8,4 @@ pub(crate) mod reach;
 pub(crate) mod recovery;
 pub(crate) mod replay;
 pub(crate) mod resolver;
+pub(crate) mod row_recovery;

@@ -14,8 +14,7 @@ use dolmen_pool::{ExcludeReason, RecordedBlocks};
 use dolmen_units::SpaceId;
 use smallvec::{SmallVec, smallvec};
 
-use crate::cache::shared::Shared;
-use crate::cache::space::Space;
+use crate::cache::space::{Shared, Space};
 use crate::format::error::SpaceError;
 use crate::format::ids::shadows_of;
 use crate::format::record::BlockState;

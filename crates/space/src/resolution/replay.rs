@@ -11,11 +11,11 @@ use dolmen_pool::RecoveredBlock;
 use dolmen_units::{Lsn, SpaceId};
 
 use crate::cache::cached_read::CachedRead;
-use crate::cache::destage::{Prepared, Redo};
-use crate::cache::shared::Shared;
-use crate::cache::space::Space;
+use crate::cache::destage::Prepared;
+use crate::cache::redo::Redo;
+use crate::cache::space::{Cache, Shared, Space};
 use crate::cache::stripe_read::Found;
-use crate::cache::write_cache::{Cache, may_hold};
+use crate::cache::write_cache::may_hold;
 use crate::format::error::SpaceError;
 use crate::format::ids::{is_of_shadows, seen_as};
 use crate::format::record::{BlockState, Entry, Place, ReadMapping, RedoBlock, entries, push_redo};

@@ -8,14 +8,12 @@ use dolmen_mutation::mutation;
 use dolmen_units::SpaceId;
 use smallvec::SmallVec;
 
-use crate::cache::shared::Shared;
-use crate::cache::space::Space;
+use crate::cache::space::{Shared, Space};
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::layout::Covered;
 use crate::resolution::in_flight::decide_sources;
-use crate::resolution::recovery::{
-    Below, Recovery, Restating, abandon, encode_candidates, note_all_unfound, recover_row,
-};
+use crate::resolution::recovery::{Below, Recovery, Restating, abandon, encode_candidates, note_all_unfound};
+use crate::resolution::row_recovery::recover_row;
 use crate::resources::locks::Range;
 use crate::table::candidates::RowCandidates;
 use crate::table::row::Row;

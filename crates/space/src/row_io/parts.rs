@@ -12,7 +12,6 @@ use smallvec::SmallVec;
 use crate::format::error::SpaceError;
 use crate::format::record::{BlockState, Mapping, push_extent, void_redos};
 use crate::layout::{BLOCK, Covered};
-use crate::relocation::slot_switch::columns_of;
 use crate::resources::locks::Range;
 use crate::resources::tickets::Held;
 use crate::table::page::{Page, by_page, place_in_page};
@@ -190,4 +189,13 @@ pub(crate) struct Written {
     pub(crate) complete: bool,
     /// The record of it.
     pub(crate) lsn: Lsn,
+}
+
+/// Stripes of a row, by column: those that are longer than others have more.
+pub(crate) fn columns_of(row: &Row, lines: Range) -> impl Iterator<Item = (usize, Range)> + use<> {
+    let shape = row.shape;
+    (0..shape.columns()).filter_map(move |column| {
+        let count = lines.count.min(shape.column_blocks(column).saturating_sub(lines.first));
+        (count > 0).then_some((column, Range { count, ..lines }))
+    })
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod candidates;
 pub(crate) mod mapping;
+pub(crate) mod moved;
 pub(crate) mod moving;
 pub(crate) mod page;
 pub(crate) mod pages;
