@@ -74,23 +74,25 @@ mod row_io;
 mod table;
 
 pub use cache::cache_size::{WriteCache, WriteCacheResize};
-pub use cache::drain::WriteCacheDrain;
+pub use cache::drain_settings::WriteCacheDrain;
+pub use cache::space::Space;
+pub use cache::space::failed_reads;
 pub use facade::discard::Extent;
-pub use facade::failed_reads::FailedRead;
 pub use facade::request::Request;
 pub use facade::salvage;
 pub use facade::scrub::{SCRUB_CHECKPOINT_EVERY, Scrub, ScrubPlace, ScrubPosition};
-pub use facade::space::{Space, failed_reads};
-pub use facade::spaces::{Spaces, new_member, parse_resiliency};
+pub use facade::spaces::{new_member, parse_resiliency};
 pub use facade::verify::{HEADERS_NAMED_MAX, Verification};
 pub use format::error::{CacheLimit, DrainLimit, SpaceError, UnreadableReason};
 pub use format::layouts::Layout;
-pub use format::limits::{LimitFault, LimitKind, Limits};
+pub use format::limit_fault::{LimitFault, LimitKind};
+pub use format::limits::Limits;
+pub use format::raw::{INTERLEAVE_BYTES, INTERLEAVE_RANGE};
+pub use format::resiliency::{Integrity, Resiliency};
 pub use format::spec::Footprint;
 pub use format::spec::{
-    INTERLEAVE_BYTES, INTERLEAVE_RANGE, Integrity, LARGE_ROW_BYTES, LARGE_SPACE_BYTES,
-    PARITY_INTERLEAVE_BYTES, Provisioning, ROW_BYTES, ROW_BYTES_MIN, Resiliency, SPACE_BYTES_MAX, SpaceSpec,
-    THIN_DUAL_PARITY_ROW_BYTES, THIN_ROW_BYTES, THIN_ROWS_MAX,
+    LARGE_ROW_BYTES, LARGE_SPACE_BYTES, PARITY_INTERLEAVE_BYTES, Provisioning, ROW_BYTES, ROW_BYTES_MIN,
+    SPACE_BYTES_MAX, SpaceSpec, THIN_DUAL_PARITY_ROW_BYTES, THIN_ROW_BYTES, THIN_ROWS_MAX,
 };
 pub use layout::shape::READ_BYTES_MAX;
 pub use layout::slab_units;
@@ -101,11 +103,13 @@ pub use policy::forecast::{WriteCacheRows, write_cache_rows};
 pub use policy::rebalance::RebalanceForecast;
 pub use policy::removal::{RemovalForecast, StuckRows};
 pub use policy::sole_copy::Lost;
+pub use policy::spaces::Spaces;
 pub use relocation::resync::Resynced;
 pub use resolution::recovery::Recovery;
 pub use resources::clients::Clients;
 pub use resources::events::SpaceRange;
 pub use resources::events::{DataLossEvent, DataLossKind, SpaceCounters};
+pub use resources::failed_reads::FailedRead;
 pub use resources::flow::FlowView;
 pub use resources::progress::Progress;
 pub use resources::throttle::{JobShare, Priority};

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use dolmen_block_io::sync::join_all;
 use dolmen_buffer::Buffer;
 
-use crate::cache::write_cache::Cache;
+use crate::cache::space::Cache;
 use crate::layout::BLOCK;
 use crate::resources::locks::Range;
 use crate::table::row::Row;
@@ -43,7 +43,7 @@ impl Cache {
 
     /// A piece of a row from one copy, as it lies there; in as many parts as it has on the disk, `None` where one was not had.
     async fn read_piece(&self, row: &Rc<Row>, piece: Range) -> Vec<(usize, Option<Buffer>)> {
-        let Some((disk, places)) = self.space().choose_copy(row, 0, piece) else { return Vec::new() };
+        let Some((disk, places)) = self.space().shared.choose_copy(row, 0, piece) else { return Vec::new() };
         let parts = places.into_iter().map(|(place, length)| {
             let buffer = self.shared().pool.seams().metadata.try_take(length);
             let read = buffer.map(|buffer| disk.read(place, buffer));

@@ -17,27 +17,23 @@ use std::time::Duration;
 
 use dolmen_block_io::sync::{Either, either};
 use dolmen_block_io::{Instant, sleep};
-use dolmen_causes::in_one_line;
 use dolmen_future_pool::pooled;
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot};
 
-use crate::cache::drain::WriteCacheDrain;
-use crate::cache::write_cache::{Cache, Filling, Segment, State};
-use crate::facade::space::Space;
-use crate::facade::spaces::Spaces;
-use crate::format::error::{CacheLimit, SpaceError};
-use crate::format::spec::{Footprint, SpaceSpec, cache_spec, largest};
-use crate::layout::slab_units;
-use crate::policy::forecast::cache_rows;
+use crate::cache::drain_settings::WriteCacheDrain;
+use crate::cache::space::{Cache, Segment, Space, State};
+use crate::cache::write_cache::Filling;
+use crate::format::error::SpaceError;
+use crate::format::spec::Footprint;
 use crate::resources::flow::FlowView;
 use crate::resources::locks::Range;
 use crate::resources::progress::Progress;
 use crate::table::row::{Row, RowRecord};
 
 /// Rows for writes, at least, beside those that are kept back for parity: one that is filled and one that is emptied.
-const ROWS_FOR_WRITES_MIN: u64 = 2;
+pub(crate) const ROWS_FOR_WRITES_MIN: u64 = 2;
 /// Blocks of a cache for each that the log can name: the others were written over, or wait to be filled again.
-const USEFUL_PER_NAMED: u64 = 2;
+pub(crate) const USEFUL_PER_NAMED: u64 = 2;
 /// Tries to empty rows that come to nothing one after another before it is said that they cannot be emptied now.
 const TRIES_IN_VAIN_MAX: u32 = 8;
 /// How long to wait after such a try for what holds the rows, where nothing tells its end.
@@ -74,7 +70,7 @@ pub struct WriteCacheResize {
     /// What it is to hold: whole rows.
     pub after: Bytes,
     /// What a byte of it takes on all disks, copies and tables included, as a ratio: allocation units of a row, and bytes of one.
-    of_row: (u64, u64),
+    pub(crate) of_row: (u64, u64),
 }
 
 impl WriteCacheResize {
@@ -126,7 +122,7 @@ impl Cache {
     }
 
     /// Fills these rows too, from now on.
-    fn take_in(&self, rows: Vec<Rc<Row>>) {
+    pub(crate) fn take_in(&self, rows: Vec<Rc<Row>>) {
         let new = rows.into_iter().map(|row| Segment::new(row, State::Free));
         self.segments.borrow_mut().extend(new);
         self.ring();
@@ -139,7 +135,7 @@ impl Cache {
     }
 
     /// Closes the rows from one on: they count no more as room, and are emptied before others.
-    fn retire_from(self: &Rc<Self>, first: u64) -> DeclaredLost {
+    pub(crate) fn retire_from(self: &Rc<Self>, first: u64) -> DeclaredLost {
         let is_meant = |segment: &&mut Segment| segment.row.index >= first;
         self.segments.borrow_mut().iter_mut().filter(is_meant).for_each(|one| one.is_retiring = true);
         DeclaredLost { cache: Rc::clone(self), is_done: false }
@@ -201,7 +197,7 @@ impl Cache {
     /// # Errors
     /// What stands in the way.
     #[pooled]
-    async fn empty_retiring(&self, progress: &Progress) -> Result<(), SpaceError> {
+    pub(crate) async fn empty_retiring(&self, progress: &Progress) -> Result<(), SpaceError> {
         let (mut before, mut in_vain) = (u64::MAX, 0);
         loop {
             self.may_resize_on(progress).await?;
@@ -240,7 +236,7 @@ impl Cache {
     ///
     /// # Errors
     /// [`SpaceError::CalledOff`] when it is to end; or that the cache is being deleted, which nobody may hold up.
-    async fn may_resize_on(&self, progress: &Progress) -> Result<(), SpaceError> {
+    pub(crate) async fn may_resize_on(&self, progress: &Progress) -> Result<(), SpaceError> {
         let goes = self.notify.wait_for(|| self.is_deleting.get().then_some(()));
         let answer = either(progress.may_go_on(&self.shared().closing), goes).await;
         self.check_stays()?;
@@ -279,7 +275,7 @@ impl Cache {
     }
 
     /// Forgets the rows that go; these.
-    fn let_go(&self) -> Vec<Rc<Row>> {
+    pub(crate) fn let_go(&self) -> Vec<Rc<Row>> {
         let mut segments = self.segments.borrow_mut();
         let first = segments.iter().position(|one| one.state == State::Leaving).unwrap_or(segments.len());
         segments.drain(first..).map(|segment| segment.row).collect()
@@ -287,9 +283,9 @@ impl Cache {
 }
 
 /// Rows that are closed; dropping it before they are freed opens them again.
-struct DeclaredLost {
-    cache: Rc<Cache>,
-    is_done: bool,
+pub(crate) struct DeclaredLost {
+    pub(crate) cache: Rc<Cache>,
+    pub(crate) is_done: bool,
 }
 
 impl Drop for DeclaredLost {
@@ -307,136 +303,7 @@ impl Drop for DeclaredLost {
     }
 }
 
-impl Spaces {
-    /// What another size of a write cache would come to, and whether it may have it.
-    ///
-    /// # Errors
-    /// [`SpaceError::NoWriteCache`] or [`SpaceError::CacheSize`], which names the limit.
-    pub fn plan_write_cache(&self, redundancy: u8, size: Bytes) -> Result<WriteCacheResize, SpaceError> {
-        let cache = self.cache_for(redundancy)?;
-        let space = cache.space();
-        let (row, copies) = (space.row_bytes(), space.spec().resiliency.copies());
-        let refused = |limit| SpaceError::CacheSize { found: size, limit };
-        let least = (u64::from(copies) + ROWS_FOR_WRITES_MIN) * row;
-        let before = space.size();
-        let rows = size.0.div_ceil(row);
-        let after = Bytes(rows.saturating_mul(row));
-        if size.0 == 0 || after.0 < least {
-            return Err(refused(CacheLimit::Least(Bytes(least))));
-        }
-        let most = Bytes(largest(self.data_bytes(), copies).0 / row * row);
-        if after > before && after > most {
-            return Err(refused(CacheLimit::OfPool(most)));
-        }
-        let usual = cache_spec(redundancy, self.data_bytes()).size;
-        let named = cache.versions_max() * USEFUL_PER_NAMED * BLOCK_BYTES;
-        let useful = usual.max(Bytes(named.next_multiple_of(row) + cache.kept() * BLOCK_BYTES));
-        if after > before && after > useful {
-            return Err(refused(CacheLimit::OfLog(useful)));
-        }
-        let more = after.saturating_sub(before).0 / row;
-        let claimed = cache_rows(self.pool(), &space.spec(), more);
-        if claimed < more {
-            return Err(refused(CacheLimit::Room(before + Bytes(claimed * row))));
-        }
-        let units = slab_units(space.spec().interleave, 0)(Bytes(row)) * u64::from(copies);
-        Ok(WriteCacheResize { redundancy, before, after, of_row: (units, row) })
-    }
-
-    /// Gives a write cache another size, in whole rows, while clients go on. It grows at once; before it shrinks, what lies in
-    /// the rows that go is put in place. When that is cut short it has the one size or the other. Held and stopped between rows.
-    ///
-    /// # Errors
-    /// As [`plan_write_cache`](Self::plan_write_cache); or what stands in the way, and the cache keeps its size.
-    #[pooled]
-    pub async fn resize_write_cache(
-        &self,
-        redundancy: u8,
-        size: Bytes,
-        progress: &Progress,
-    ) -> Result<WriteCacheResize, SpaceError> {
-        let cache = self.cache_for(redundancy)?;
-        let _exclusive = cache.size_mutex.take().await;
-        cache.check_stays()?;
-        let change = self.plan_write_cache(redundancy, size)?;
-        progress.total.set(change.after.0.abs_diff(change.before.0) / cache.space().row_bytes());
-        if change.after > change.before {
-            self.grow_cache(&cache, change.after, progress).await?;
-        } else if change.after < change.before {
-            self.shrink_cache(&cache, change.after, progress).await?;
-        }
-        Ok(change)
-    }
-
-    pub(crate) fn cache_for(&self, redundancy: u8) -> Result<Rc<Cache>, SpaceError> {
-        self.caches.borrow().get(&redundancy).cloned().ok_or(SpaceError::NoWriteCache { redundancy })
-    }
-
-    /// Rows are filled when all of them are claimed and the size is durable: cut short before, all of them are given back.
-    #[pooled]
-    async fn grow_cache(
-        &self,
-        cache: &Rc<Cache>,
-        size: Bytes,
-        progress: &Progress,
-    ) -> Result<(), SpaceError> {
-        let space = cache.space();
-        let _exclusive = space.spec_mutex.take().await;
-        let before = space.size();
-        // What an earlier change could not give back may hold old content, and a row of the cache begins with none.
-        self.free_after(space, before).await?;
-        let grown = async {
-            let mut rows = Vec::new();
-            for index in before.0 / space.row_bytes()..size.0 / space.row_bytes() {
-                cache.may_resize_on(progress).await?;
-                self.shared.gate().await?;
-                rows.push(space.claim_beyond(index).await?);
-                progress.done.set(rows.len() as u64);
-            }
-            self.put_spec(space, SpaceSpec { size, ..space.spec() }).await?;
-            Ok(rows)
-        };
-        match grown.await {
-            Ok(rows) => {
-                cache.take_in(rows);
-                Ok(())
-            }
-            Err(error) => {
-                // Where that fails, the next opening does it.
-                let _ = self.free_after(space, before).await;
-                Err(error)
-            }
-        }
-    }
-
-    /// Rows are given back when none of them holds anything and the size is durable: cut short behind that, the rest of them are
-    /// at the next opening.
-    #[pooled]
-    async fn shrink_cache(
-        &self,
-        cache: &Rc<Cache>,
-        size: Bytes,
-        progress: &Progress,
-    ) -> Result<(), SpaceError> {
-        let space = Rc::clone(cache.space());
-        self.pool().log().check_writable()?;
-        let mut declared_lost = cache.retire_from(size.0 / space.row_bytes());
-        cache.empty_retiring(progress).await?;
-        let _exclusive = space.spec_mutex.take().await;
-        self.put_spec(&space, SpaceSpec { size, ..space.spec() }).await?;
-        declared_lost.is_done = true;
-        for row in cache.let_go() {
-            if let Err(error) = free_whole(&space, &row).await {
-                // The cache is as small as it should be; the next opening, or change of the size, frees them.
-                tracing::warn!(pool = %self.shared.pool.name(), error = %in_one_line(&error), "rows of the write cache cannot be given back now");
-                break;
-            }
-        }
-        Ok(())
-    }
-}
-
-async fn free_whole(space: &Space, row: &Rc<Row>) -> Result<(), SpaceError> {
+pub(crate) async fn free_whole(space: &Space, row: &Rc<Row>) -> Result<(), SpaceError> {
     let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
     if row.freed.get() { Ok(()) } else { space.free_row(row).await }
 }

@@ -8,7 +8,7 @@ use dolmen_checksum::crc32c;
 use dolmen_future_pool::pooled;
 use dolmen_units::Lsn;
 
-use crate::cache::write_cache::Cache;
+use crate::cache::space::Cache;
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::Place;
 use crate::layout::BLOCK;

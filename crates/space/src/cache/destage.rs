@@ -31,8 +31,10 @@ use dolmen_units::{BLOCK_BYTES, DiskSlot, Lsn, SpaceId};
 use smallvec::SmallVec;
 
 use crate::cache::cached_read::CachedRead;
-use crate::cache::write_cache::{BlocksOfRows, Cache, Filling};
-use crate::facade::space::Space;
+use crate::cache::redo::Redo;
+use crate::cache::space::{Cache, Space};
+use crate::cache::stripe_read::{Found, StripeStates};
+use crate::cache::write_cache::{BlocksOfRows, Filling};
 use crate::format::error::SpaceError;
 use crate::format::record::{
     BlockState, Place, RECORD_BYTES_MAX, RedoBlock, RedoHead, done as done_record, push_extent, push_redo,
@@ -40,7 +42,6 @@ use crate::format::record::{
 use crate::layout::{BLOCK, Unit};
 use crate::resources::hedge_delay::HedgeDelay;
 use crate::resources::locks::{Range, RangeGuard};
-use crate::row_io::stripe_read::{Found, StripeStates};
 use crate::table::mapping::{Content, Version};
 use crate::table::page::place_in_page;
 use crate::table::row::{Row, Slab};
@@ -54,49 +55,6 @@ const PIECE_STRIPES: usize = 16;
 pub(crate) const ROUND_BLOCKS: u32 = 128 * 14 * 80 / 64;
 /// Bytes of parity that one record brings, at most: a frame.
 pub(crate) const REDO_BYTES_MAX: usize = 64 * 1024;
-
-/// A stripe that is being put in place, or that was when something came between: what all of its changed blocks will be.
-#[derive(Debug, Clone)]
-pub(crate) struct Redo {
-    pub(crate) row: Rc<Row>,
-    pub(crate) stripe: u32,
-    /// In the order of columns.
-    pub(crate) blocks: Vec<RedoBlock>,
-    /// The versions of data blocks that end with it, by block of the row.
-    pub(crate) ends: Vec<(u32, Lsn)>,
-    /// The record that said so last.
-    pub(crate) relogged: Lsn,
-    /// Whether it keeps all of its content in the cache, or only that of parity, because what is cached of data lives anyway
-    /// while it is put in place.
-    pub(crate) owns_all: bool,
-}
-
-impl Redo {
-    /// What its record says first.
-    pub(crate) fn head(&self) -> RedoHead {
-        let Row { space, index: row_index, id: row, .. } = *self.row;
-        RedoHead { space, row_index, row, stripe: self.stripe, covered: false, void: false }
-    }
-
-    /// Whether it is this stripe.
-    pub(crate) fn is_of(&self, row: &Row, stripe: u32) -> bool {
-        self.row.id == row.id && self.stripe == stripe
-    }
-
-    /// Bytes of data that it puts in place.
-    fn content_bytes(&self) -> u64 {
-        let data = self.row.shape.data_columns();
-        let is_data = |block: &&RedoBlock| block.column < data && matches!(block.state, BlockState::Valid(_));
-        self.blocks.iter().filter(is_data).count() as u64 * BLOCK_BYTES
-    }
-
-    /// Blocks of the cache that are there for it alone.
-    pub(crate) fn own_places(&self) -> impl Iterator<Item = Place> + '_ {
-        let data = self.row.shape.data_columns();
-        let own = self.blocks.iter().filter(move |block| self.owns_all || block.column >= data);
-        own.filter(|block| matches!(block.state, BlockState::Valid(_))).map(|block| block.place)
-    }
-}
 
 /// A redo with its content, by the place of its blocks; `None` where there is none to be written.
 pub(crate) struct Prepared {

@@ -6,77 +6,10 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use dolmen_block_io::{Instant, within};
-use dolmen_future_pool::pooled;
-use dolmen_pool::{Pool, keys};
-use dolmen_units::{Bytes, SpaceId};
 
-use crate::cache::write_cache::Cache;
-use crate::facade::spaces::Spaces;
-use crate::format::error::{DrainLimit, SpaceError};
+use crate::cache::space::Cache;
 
-/// Percents of a cache from which on it can be emptied: below that hardly anything would be written over in it, above it writes
-/// would wait.
-const FILL_RANGE: (u8, u8) = (5, 90);
-const FILL_USUAL: u8 = 25;
-/// The slowest that a cache can be emptied, in bytes a second.
-const RATE_MIN: Bytes = Bytes::mib(1);
 const SECOND_NS: u128 = 1_000_000_000;
-
-/// Numbers of the settings of a cache, in its keys of the map.
-const FILL: u64 = 1;
-const RATE: u64 = 2;
-
-/// When a write cache is emptied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WriteCacheDrain {
-    /// Percent of it that wait to be put in place before that begins, 5 to 90; where the log can name less than all of it, half
-    /// of what it can name is enough.
-    pub fill: u8,
-    /// Bytes a second that are put in place at most, 1 MiB or more, while nobody waits for room; `None` for as many as the disks
-    /// take.
-    pub rate: Option<Bytes>,
-}
-
-impl Default for WriteCacheDrain {
-    fn default() -> Self {
-        Self { fill: FILL_USUAL, rate: None }
-    }
-}
-
-impl WriteCacheDrain {
-    /// As the map has it. What an unknown version wrote there is none of ours.
-    pub(crate) async fn read(pool: &Pool, cache: SpaceId) -> Result<Self, SpaceError> {
-        let mut drain = Self::default();
-        let fill = number(pool, cache, FILL).await?.and_then(|fill| u8::try_from(fill).ok());
-        drain.fill = fill.filter(|fill| is_fill(*fill)).unwrap_or(FILL_USUAL);
-        drain.rate = number(pool, cache, RATE).await?.map(Bytes).filter(|rate| *rate >= RATE_MIN);
-        Ok(drain)
-    }
-
-    fn check(self) -> Result<(), SpaceError> {
-        if !is_fill(self.fill) {
-            return Err(SpaceError::CacheDrain(DrainLimit::Fill(self.fill)));
-        }
-        match self.rate.filter(|rate| *rate < RATE_MIN) {
-            Some(rate) => Err(SpaceError::CacheDrain(DrainLimit::Rate(rate))),
-            None => Ok(()),
-        }
-    }
-}
-
-fn is_fill(percent: u8) -> bool {
-    (FILL_RANGE.0..=FILL_RANGE.1).contains(&percent)
-}
-
-async fn number(pool: &Pool, cache: SpaceId, which: u64) -> Result<Option<u64>, SpaceError> {
-    let value = pool.map().get(&keys::setting(cache, which)).await?;
-    Ok(value.and_then(|value| value.try_into().ok()).map(u64::from_le_bytes))
-}
-
-/// The keys of all settings of a cache.
-pub(crate) fn settings_of(cache: SpaceId) -> [dolmen_store::Key; 2] {
-    [keys::setting(cache, FILL), keys::setting(cache, RATE)]
-}
 
 impl Cache {
     /// Until when what was put in place since a moment is enough, at the rate that is set; `None` when there is no need to wait.
@@ -108,47 +41,5 @@ async fn empty_at_its_rate(cache: Weak<Cache>) {
         let hurried = hurry.wait();
         drop(this);
         within(clock.as_ref(), until, hurried).await;
-    }
-}
-
-impl Spaces {
-    /// Sets from how much on a write cache is emptied, and how fast.
-    ///
-    /// # Errors
-    /// [`SpaceError::NoWriteCache`] or [`SpaceError::CacheDrain`], which names the limit; and what the pool says.
-    #[pooled]
-    pub async fn set_write_cache_drain(
-        &self,
-        redundancy: u8,
-        drain: WriteCacheDrain,
-    ) -> Result<(), SpaceError> {
-        self.plan_write_cache_drain(redundancy, drain)?;
-        let cache = self.cache_for(redundancy)?;
-        let _exclusive = cache.size_mutex.take().await;
-        cache.check_stays()?;
-        let id = cache.space().id();
-        let mut change = self.pool().change(dolmen_pool::Purpose::Release).await;
-        change.put(keys::setting(id, FILL), u64::from(drain.fill).to_le_bytes().to_vec());
-        match drain.rate {
-            Some(rate) => change.put(keys::setting(id, RATE), rate.0.to_le_bytes().to_vec()),
-            None => change.delete(keys::setting(id, RATE)),
-        }
-        change.commit().await?;
-        cache.drain.set(drain);
-        // What it pauses for may be over.
-        cache.hurry.notify_all();
-        if cache.is_congested() {
-            cache.empty_soon();
-        }
-        Ok(())
-    }
-
-    /// Whether a write cache can be emptied like that.
-    ///
-    /// # Errors
-    /// As [`set_write_cache_drain`](Self::set_write_cache_drain).
-    pub fn plan_write_cache_drain(&self, redundancy: u8, drain: WriteCacheDrain) -> Result<(), SpaceError> {
-        drain.check()?;
-        self.cache_for(redundancy).map(drop)
     }
 }

@@ -7,7 +7,8 @@
 use std::cell::Cell;
 
 use crate::cache::destage::REDO_BYTES_MAX;
-use crate::cache::write_cache::{Cache, Filling, Segment, State, queue};
+use crate::cache::space::{Cache, Segment, State};
+use crate::cache::write_cache::{Filling, queue};
 use crate::layout::BLOCK;
 use crate::table::row::Row;
 

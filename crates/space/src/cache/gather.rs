@@ -3,73 +3,18 @@
 //! Each of them has its place before it waits here, and follows the one before it in the same row of the cache. So what comes
 //! while one group is being written is one piece again, with one record that says whose each part is.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::rc::Rc;
 
-use dolmen_block_io::sync::Notify;
 use dolmen_buffer::Shared as Bytes_;
 use dolmen_future_pool::pooled;
 use smallvec::SmallVec;
 
-use crate::cache::write_cache::Cache;
+use crate::cache::gathering::{GROUP_BYTES_MAX, Piece, SharedOutcome};
+use crate::cache::space::Cache;
 use crate::format::error::SpaceError;
 use crate::format::record::Mapping;
 use crate::layout::BLOCK;
 use crate::row_io::parts::{RecordExtra, Wrote};
-
-/// Bytes of a group, at most: a frame. What is longer by itself goes by itself.
-const GROUP_BYTES_MAX: usize = 64 * 1024;
-
-/// A part of a write, with its place in the cache.
-struct Piece {
-    at: usize,
-    block: u32,
-    data: Bytes_,
-    mapping: Mapping,
-    reported: Rc<SharedOutcome>,
-}
-
-/// What has become of a piece, for whoever waits for it.
-#[derive(Default)]
-struct SharedOutcome {
-    outcome: RefCell<Option<Result<Wrote, SpaceError>>>,
-    notify: Notify,
-}
-
-impl SharedOutcome {
-    fn report(&self, outcome: Result<Wrote, SpaceError>) {
-        *self.outcome.borrow_mut() = Some(outcome);
-        self.notify.notify_all();
-    }
-}
-
-/// Pieces that wait to be written.
-#[derive(Default)]
-pub(crate) struct Gathering {
-    waiting: RefCell<VecDeque<Piece>>,
-    is_running: Cell<bool>,
-}
-
-impl Gathering {
-    /// The first of those that wait, with those behind it that follow it in the cache, as many as make up a group.
-    fn next(&self) -> SmallVec<[Piece; 16]> {
-        let mut waiting = self.waiting.borrow_mut();
-        let mut group: SmallVec<[Piece; 16]> = SmallVec::new();
-        let mut bytes = 0;
-        while let Some(piece) = waiting.front() {
-            let follows = group
-                .last()
-                .is_none_or(|last| last.at == piece.at && last.block + last.mapping.count == piece.block);
-            if !follows || (!group.is_empty() && bytes + piece.data.len() > GROUP_BYTES_MAX) {
-                break;
-            }
-            bytes += piece.data.len();
-            group.extend(waiting.pop_front());
-        }
-        group
-    }
-}
 
 impl Cache {
     /// Writes blocks to their place in the cache, with the record that says whose they are. The caller has taken the place in

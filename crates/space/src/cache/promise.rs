@@ -4,7 +4,7 @@
 
 use std::rc::Rc;
 
-use crate::cache::write_cache::Cache;
+use crate::cache::space::Cache;
 use crate::format::error::SpaceError;
 
 impl Cache {

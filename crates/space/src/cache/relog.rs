@@ -13,8 +13,9 @@ use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
 use dolmen_units::Lsn;
 
-use crate::cache::destage::Redo;
-use crate::cache::write_cache::{Cache, RELOG_BYTES, mapping_of};
+use crate::cache::redo::Redo;
+use crate::cache::space::Cache;
+use crate::cache::write_cache::{RELOG_BYTES, mapping_of};
 use crate::format::error::SpaceError;
 use crate::format::record::{Mapping, Place, RECORD_BYTES_MAX, RedoHead, push_redo, redo_bytes};
 use crate::table::mapping::{Content, Version};

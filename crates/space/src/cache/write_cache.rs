@@ -12,22 +12,20 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 
-use dolmen_block_io::Instant;
 use dolmen_block_io::sync::{AsyncMutex, Notify};
 use dolmen_buffer::Shared as Bytes_;
 use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
-use dolmen_units::{BLOCK_BYTES, DiskSlot, Epoch, Lsn, Name, SpaceId};
+use dolmen_units::{BLOCK_BYTES, Lsn, Name, SpaceId};
 
-use crate::cache::destage::Redo;
-use crate::cache::drain::WriteCacheDrain;
-use crate::cache::gather::Gathering;
+use crate::cache::drain_settings::WriteCacheDrain;
+use crate::cache::gathering::Gathering;
 use crate::cache::kept::Kept;
 use crate::cache::promise::Reserved;
-use crate::facade::shared::Shared;
-use crate::facade::space::Space;
+use crate::cache::redo::Redo;
+use crate::cache::space::{Cache, Segment, Shared, Space, State};
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::{BlockState, Mapping, Place, RECORD_BYTES_MAX};
 use crate::layout::BLOCK;
@@ -49,100 +47,6 @@ pub(crate) const RELOG_BYTES: u64 = 68;
 const DISCARDED_TOGETHER: usize = 16;
 /// Flushes until a row that holds nothing any more can be filled: one covers that, another its discard.
 const FLUSHES_TO_FREE: usize = 2;
-
-/// What a cache row is used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
-    /// It can be filled.
-    Free,
-    /// It is being filled.
-    Open,
-    /// It is full, and some of it lives.
-    Full,
-    /// Nothing of it has lived since a moment. Once a flush has covered that, it can be discarded.
-    Drained(FlushPoint),
-    /// It was discarded before a moment. Once a flush has covered that, it can be filled again.
-    Discarded(FlushPoint),
-    /// It is empty, is never filled again, and goes as soon as that is durable.
-    Leaving,
-}
-
-/// A cache row.
-pub(crate) struct Segment {
-    pub(crate) row: Rc<Row>,
-    pub(crate) state: State,
-    /// Blocks of it, from the first on, that may have been written since it was discarded.
-    pub(crate) filled: u32,
-    /// Blocks that hold the only newest version of something.
-    pub(crate) live: u32,
-    /// Whose blocks were written to it, in order: rows, and blocks of them that follow each other.
-    contents: Vec<(Rc<Row>, Range)>,
-    /// Whether it is to go: it counts for nobody who looks for room, and is filled only where no other row can be.
-    pub(crate) is_retiring: bool,
-}
-
-impl Segment {
-    pub(crate) fn new(row: Rc<Row>, state: State) -> Self {
-        Self { row, state, filled: 0, live: 0, contents: Vec::new(), is_retiring: false }
-    }
-}
-
-/// The write cache for spaces of one redundancy.
-pub(crate) struct Cache {
-    space: Rc<Space>,
-    pub(crate) segments: RefCell<Vec<Segment>>,
-    /// Full ones, oldest first, but for those that are to go: they come before.
-    pub(crate) full: RefCell<VecDeque<usize>>,
-    /// The one that is being filled by writes, and the one with parity that is being put in place.
-    pub(crate) open: [Cell<Option<usize>>; 2],
-    /// Blocks promised to writes that are about to begin, and versions promised to these and to discards.
-    pub(crate) reserved: Cell<u64>,
-    pub(crate) promised: Cell<u64>,
-    /// Versions in memory.
-    pub(crate) versions: Cell<u64>,
-    /// The strict spaces that it is for, those with parity among them.
-    owners: RefCell<BTreeMap<SpaceId, Weak<Space>>>,
-    /// Rows with blocks in the cache.
-    pub(crate) rows: RefCell<BTreeMap<(SpaceId, u64), Rc<Row>>>,
-    /// Stripes that may be half in place, for want of columns.
-    pub(crate) unfinished: RefCell<Vec<Redo>>,
-    /// Stripes that are recorded and not in place yet, but for those that were abandoned meanwhile.
-    pub(crate) recorded: RefCell<Vec<Redo>>,
-    /// What the log has to say of versions that came to nothing, before their places are filled again; with their checksums.
-    pub(crate) declared_lost: RefCell<Vec<(Mapping, u32)>>,
-    pub(crate) notify: Notify,
-    /// Held while stripes are put in place, and while a checkpoint relogs what is cached.
-    pub(crate) mutex: AsyncMutex,
-    pub(crate) is_running: Cell<bool>,
-    /// Rung to end a pause of that.
-    pub(crate) hurry: Rc<Notify>,
-    pub(crate) drain: Cell<WriteCacheDrain>,
-    pub(crate) waiting: Cell<u64>,
-    pub(crate) gathering: Gathering,
-    pub(crate) kept: Kept,
-    /// How many tries to empty it have begun.
-    pub(crate) tries: Cell<u64>,
-    /// Why the last of them came to nothing, and which it was.
-    pub(crate) stuck: RefCell<Option<(u64, SpaceError)>>,
-    /// Disks on which what was put in place in this round found no room below; and what that is to whoever waits.
-    pub(crate) backing_full: RefCell<BTreeSet<DiskSlot>>,
-    /// Whether stripes were left in this round until rows have the copies that they lack.
-    pub(crate) waits_for_copies: Cell<bool>,
-    /// Rows that could not be brought to other disks under this epoch, by their numbers.
-    pub(crate) not_brought: RefCell<(Epoch, BTreeSet<u64>)>,
-    /// Since when some row lacks copies that it could have.
-    pub(crate) lacks_since: Cell<Option<Instant>>,
-    pub(crate) lacks_room: RefCell<Option<SpaceError>>,
-    /// Whether it came to nothing while others were about to write what they had reserved: that may be what can be put in place.
-    pub(crate) waits_for_others: Cell<bool>,
-    /// Held while its size is changed.
-    pub(crate) size_mutex: AsyncMutex,
-    /// Whether it is being deleted.
-    pub(crate) is_deleting: Cell<bool>,
-    /// What was cached since the pool was opened, and what was put in place.
-    pub(crate) filled: Flow,
-    pub(crate) destaged: Flow,
-}
 
 /// Blocks of rows of strict spaces, by row.
 pub(crate) type BlocksOfRows = BTreeMap<(SpaceId, u64), (Rc<Row>, Vec<u32>)>;
@@ -911,7 +815,7 @@ pub(crate) fn queue(full: &mut VecDeque<usize>, at: usize, is_retiring: bool) {
     }
 }
 
-fn version(content: Content, lsn: Lsn, ticket: Ticket) -> Version {
+pub(crate) fn version(content: Content, lsn: Lsn, ticket: Ticket) -> Version {
     Version { content, since: lsn, relogged: lsn, ticket: Some(ticket) }
 }
 

@@ -12,7 +12,7 @@ use dolmen_pool::PoolError;
 use dolmen_units::{BLOCK_BYTES, Bytes};
 use smallvec::SmallVec;
 
-use crate::facade::space::Space;
+use crate::cache::space::Space;
 use crate::facade::write::blocks_of;
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::ids::is_hidden;

@@ -15,10 +15,10 @@ use std::rc::Rc;
 
 use dolmen_pool::keys;
 
-use crate::facade::space::Space;
-use crate::facade::spaces::Spaces;
+use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::spec::{Provisioning, REDUNDANCY_MAX};
+use crate::policy::spaces::Spaces;
 
 impl Spaces {
     /// Finishes what was cut short, hidden spaces that are `unfinished` among it. Whatever cannot be finished stays as it is, for

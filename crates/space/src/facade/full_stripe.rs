@@ -17,16 +17,16 @@ use dolmen_future_pool::pooled;
 use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
 
+use crate::cache::space::Space;
 use crate::cache::write_cache::CACHED_BYTES_MAX;
-use crate::facade::forming::{Active, Pieces};
-use crate::facade::space::Space;
 use crate::format::error::SpaceError;
 use crate::layout::shape::{PARITY_BYTES_MAX, interleave_bytes, stripe_at};
 use crate::layout::{BLOCK, RowShape, Shape, Unit};
 use crate::relocation::shadow_rows::Followed;
+use crate::relocation::slot_switch::Slot;
+use crate::resources::forming::{Active, Pieces};
 use crate::resources::locks::Range;
 use crate::row_io::parts::{Part, Parts};
-use crate::row_io::slot_switch::Slot;
 use crate::table::row::Row;
 
 /// How often stripes look for a slot, of which flushes free some between.

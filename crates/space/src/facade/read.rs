@@ -12,7 +12,8 @@ use dolmen_pool::Disk;
 use dolmen_units::{BLOCK_BYTES, Bytes};
 use smallvec::SmallVec;
 
-use crate::facade::space::Space;
+use crate::cache::space::Space;
+use crate::cache::stripe_read::Rebuilt;
 use crate::facade::write::blocks_of;
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::{BlockState, Place};
@@ -23,7 +24,6 @@ use crate::resources::hedge_delay::{HedgeDelay, is_silence};
 use crate::resources::locks::Range;
 use crate::row_io::copies::{Copy, matches_state};
 use crate::row_io::segments::{Segment, Segments};
-use crate::row_io::stripe_read::Rebuilt;
 use crate::table::mapping::Content;
 use crate::table::page::place_in_page;
 use crate::table::row::Row;
@@ -279,12 +279,13 @@ impl Space {
             push(into, Segment::Zeros(length));
             return Ok(());
         }
-        let is_slow = |disk: &Rc<Disk>| self.is_better_computed(&run.row, run.column, disk);
+        let is_slow = |disk: &Rc<Disk>| self.shared.is_better_computed(&run.row, run.column, disk);
         let mut done = 0;
         // What lies in several pieces is chosen again for each: the disk may have been silent on the one before.
         while done < run.range.count {
             let rest = Range { first: run.range.first + done, count: run.range.count - done };
-            let chosen = self.choose_copy(&run.row, run.column, rest).filter(|(disk, _)| !is_slow(disk));
+            let chosen =
+                self.shared.choose_copy(&run.row, run.column, rest).filter(|(disk, _)| !is_slow(disk));
             let Some((disk, (at, length))) = chosen.and_then(|(disk, places)| Some((disk, *places.first()?)))
             else {
                 if row.shape.is_computable() || run.row.id != row.id {
@@ -299,7 +300,7 @@ impl Space {
             }
             let piece = Range { first: run.range.first + done, count: blocks_in(length) };
             let (mut buffer, result) =
-                self.read_soon(&run.row, (run.column, piece), (&disk, at), buffer).await;
+                self.shared.read_soon(&run.row, (run.column, piece), (&disk, at), buffer).await;
             if result.is_err_and(is_silence) {
                 self.read_again(row, (run, states), done, &mut buffer).await?;
             } else {
@@ -504,12 +505,13 @@ impl Space {
         let spot = row.shape.locate(row_block);
         let state = self.state_to_read(row, row_block).await?;
         let range = Range { first: spot.block, count: 1 };
-        let chosen = self.choose_copy(row, spot.column, range).filter(|_| state != BlockState::Never);
+        let chosen = self.shared.choose_copy(row, spot.column, range).filter(|_| state != BlockState::Never);
         if let Some((disk, places)) = chosen
             && let Some((at, _)) = places.first()
         {
             let buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
-            let (bytes, result) = self.read_soon(row, (spot.column, range), (&disk, *at), buffer).await;
+            let (bytes, result) =
+                self.shared.read_soon(row, (spot.column, range), (&disk, *at), buffer).await;
             if result.is_ok() && matches_state(&bytes, state) {
                 into.copy_from_slice(&bytes);
                 return Ok(());
@@ -589,7 +591,7 @@ impl Space {
         let mut reads: SmallVec<[_; 4]> = SmallVec::new();
         for (disk, at, trusted) in places {
             let buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
-            let within = self.hedge_delay_with_copy(row, column, &disk, wait);
+            let within = self.shared.hedge_delay_with_copy(row, column, &disk, wait);
             let read = match within {
                 Some(Duration::ZERO) => Err(buffer),
                 within => Ok(disk.read_within(at, buffer, within)),

@@ -8,40 +8,10 @@ use std::cell::Cell;
 use dolmen_block_io::{Figures, Instant, IoKind, Started};
 use dolmen_future_pool::pooled;
 
-use crate::facade::space::Space;
+use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::limits::Limits;
-use crate::policy::minimum_rate::MinimumRate;
-use crate::resources::bucket::{Bucket, reached};
-
-/// What a space may have, and is to get.
-#[derive(Debug, Default)]
-pub(crate) struct Terms {
-    limits: Cell<Limits>,
-    /// Requests in a second.
-    requests: Bucket,
-    /// Bytes in a second.
-    bytes: Bucket,
-    pub(crate) minimum: MinimumRate,
-}
-
-impl Terms {
-    /// These from now on.
-    pub(crate) fn set(&self, limits: Limits, now: Instant) {
-        self.limits.set(limits);
-        self.requests.set(limits.iops_max.unwrap_or(0), now);
-        self.bytes.set(limits.rate_max.map_or(0, |rate| rate.0), now);
-    }
-
-    /// Whether the space has had all that it may have by now.
-    pub(crate) fn is_at_most(&self, now: Instant) -> bool {
-        self.requests.is_empty(now) || self.bytes.is_empty(now)
-    }
-
-    fn has_max(&self) -> bool {
-        self.requests.is_on() || self.bytes.is_on()
-    }
-}
+use crate::resources::bucket::reached;
 
 /// A request of a client that has begun. Dropped without an end, it counts as one that failed.
 pub struct Request<'a> {
@@ -54,13 +24,13 @@ pub struct Request<'a> {
 
 impl Drop for Request<'_> {
     fn drop(&mut self) {
-        let now = self.space.meter.end(self.started, self.is_good.get());
+        let now = self.space.terms.meter.end(self.started, self.is_good.get());
         let shared = &self.space.shared;
         if let Some(began) = self.throttled.take() {
             shared.throttle.end(began, now);
         }
-        if shared.minimum_rates.is_on() {
-            shared.minimum_rates.look(now, &shared.throttle);
+        if self.space.list.minimum_rates.is_on() {
+            self.space.list.minimum_rates.look(now, &shared.throttle);
         }
     }
 }
@@ -112,12 +82,12 @@ impl Space {
     }
 
     fn counted(&self, kind: IoKind, bytes: u64) -> Request<'_> {
-        let started = self.meter.begin(kind, bytes);
+        let started = self.terms.meter.begin(kind, bytes);
         Request { space: self, started, is_good: Cell::new(false), throttled: Cell::default() }
     }
 
     fn may_have_to_wait(&self) -> bool {
-        self.terms.has_max() || self.shared.minimum_rates.is_on()
+        self.terms.has_max() || self.list.minimum_rates.is_on()
     }
 
     /// Waits as long as the limits of the space ask for, then as long as those of others do; the time behind that.
@@ -130,9 +100,9 @@ impl Space {
             let places = [(&terms.requests, 1), (&terms.bytes, bytes)];
             reached(clock, &places.map(|(bucket, cost)| (bucket, bucket.ask(cost, now))), || false).await;
         }
-        if shared.minimum_rates.is_on() {
-            shared.minimum_rates.look(clock.now(), &shared.throttle);
-            shared.minimum_rates.wait(self, bytes, clock).await;
+        if self.list.minimum_rates.is_on() {
+            self.list.minimum_rates.look(clock.now(), &shared.throttle);
+            self.list.minimum_rates.wait(&self.terms, bytes, clock).await;
         }
         clock.now()
     }
@@ -150,7 +120,7 @@ impl Space {
     /// What it may have of its pool's disks, and what it is to get.
     #[must_use]
     pub fn limits(&self) -> Limits {
-        self.terms.limits.get()
+        self.terms.limits()
     }
 
     /// A request to write so much begins, as soon as the limits of the space let it: for [`write_admitted`](Self::write_admitted).
@@ -164,6 +134,6 @@ impl Space {
     /// What clients asked of it since the pool was opened, or it was made, and how long that took.
     #[must_use]
     pub fn figures(&self) -> Figures {
-        self.meter.look()
+        self.terms.meter.look()
     }
 }

@@ -1,7 +1,7 @@
 //! The spaces of an open pool: made, found, changed, repaired, deleted.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -13,30 +13,32 @@ use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
 use dolmen_placement::{NoRoom, Offer, Placer, Request};
 use dolmen_pool::{Disk, Opened, Pool, PoolError, PoolState, Purpose, keys};
-use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, Name, SpaceId};
+use dolmen_units::{BLOCK_BYTES, Bytes, DiskId, DiskSlot, Epoch, Name, SpaceId};
 
 use crate::cache::cache_size::WriteCache;
-use crate::cache::drain::settings_of;
-use crate::cache::write_cache::Cache;
-use crate::facade::shared::{AllSpaces, Shared};
-use crate::facade::space::Space;
+use crate::cache::drain_settings::settings_of;
+use crate::cache::space::{Cache, Shared, Space, SpaceList};
 use crate::format::error::SpaceError;
 use crate::format::ids::{COUNTER_SPACE, cache_id, is_hidden, is_of_shadows, seen_as};
 use crate::format::layouts::Layouts;
 use crate::format::limits::Limits;
-use crate::format::spec::{Provisioning, Resiliency, SpaceSpec, Standing, cache_spec};
+use crate::format::resiliency::Resiliency;
+use crate::format::spec::{Provisioning, SpaceSpec, Standing, cache_spec};
 use crate::policy::forecast::{WriteCacheRows, is_fast, write_cache_rows};
 use crate::policy::replacement::{PlaceOfRow, rows_of_spaces_on};
 use crate::policy::reserve::unless_full;
+use crate::policy::spaces::Spaces;
 use crate::relocation::refill::{neediest_first, next_lot, not_begun, of_spaces};
 use crate::relocation::resync::{Refilled, Resynced};
-use crate::resolution::recovery::{Recovery, recover};
+use crate::resolution::recovery::Recovery;
 use crate::resolution::replay::FINISHED_TOGETHER;
+use crate::resolution::row_recovery::recover;
 use crate::resources::clients::Clients;
 use crate::resources::events::{DataLossEvent, SpaceCounters};
 use crate::resources::locks::Range;
 use crate::resources::progress::Progress;
 use crate::resources::throttle::JobShare;
+use crate::table::candidates::Candidate;
 use crate::table::row::Slabs;
 
 /// Rows that waited for a disk and are decided at once: one checkpoint makes all of them durable.
@@ -47,18 +49,6 @@ const ROWS_DISTRUSTED_TOGETHER: usize = 256;
 const FIRST_EPOCH: Epoch = Epoch(1);
 /// How often idle pages and overfull tables are looked at.
 const TEND_EVERY: Duration = Duration::from_secs(2);
-
-/// The spaces of an open pool.
-pub struct Spaces {
-    pub(crate) shared: Rc<Shared>,
-    pub(crate) spaces: Rc<AllSpaces>,
-    /// Write caches, by the redundancy of the spaces that they are for.
-    pub(crate) caches: RefCell<BTreeMap<u8, Rc<Cache>>>,
-    cache_mutex: AsyncMutex,
-    recovery: Recovery,
-    /// Spaces whose slabs could not all be moved away from a disk, when that was tried last.
-    pub(crate) left: RefCell<BTreeMap<DiskId, BTreeSet<SpaceId>>>,
-}
 
 impl Spaces {
     /// Recovers the spaces of a pool that was just opened. Nothing of them may be served before.
@@ -78,6 +68,7 @@ impl Spaces {
     pub async fn start_among(opened: Opened, clients: Clients) -> Result<Rc<Self>, SpaceError> {
         let pool = Rc::clone(&opened.pool);
         let shared = Shared::new(Rc::clone(&pool));
+        let list = Rc::new(SpaceList::default());
         shared.clients.set(clients);
         let (mut spaces, mut unfinished) = (BTreeMap::new(), Vec::new());
         for (key, value) in pool.map().scan(keys::all(keys::Kind::Space), usize::MAX).await? {
@@ -87,7 +78,7 @@ impl Spaces {
                     name: pool.name().clone(),
                     what: format!("an impossible space {id}"),
                 })?;
-            let space = Space::new(Rc::clone(&shared), SpaceId(id), spec, layouts)?;
+            let space = Space::new(Rc::clone(&shared), Rc::clone(&list), SpaceId(id), spec, layouts)?;
             let count = pool.map().get(&keys::row_count(SpaceId(id))).await?;
             space.row_count.set(count.and_then(|count| count.try_into().ok()).map_or(0, u64::from_le_bytes));
             if !is_hidden(space.id()) {
@@ -110,9 +101,9 @@ impl Spaces {
         let caches = start_caches(&shared, &spaces).await?;
         let recovery = recover(&shared, &spaces, opened.blocks).await?;
         let (spaces, left) = (Rc::new(RefCell::new(spaces)), RefCell::default());
-        *shared.spaces.borrow_mut() = Rc::downgrade(&spaces);
+        *list.spaces.borrow_mut() = Rc::downgrade(&spaces);
         let (caches, cache_mutex) = (RefCell::new(caches), AsyncMutex::default());
-        let this = Rc::new(Self { shared, spaces, caches, cache_mutex, recovery, left });
+        let this = Rc::new(Self { shared, list, spaces, caches, cache_mutex, recovery, left });
         this.note_minimums();
         if this.shared.may_write() {
             pool.voter_tender().start();
@@ -321,7 +312,8 @@ impl Spaces {
         let id = SpaceId(change.number(keys::counter(COUNTER_SPACE)).await?);
         // Somebody may have taken the name while this waited for its turn.
         self.check_name(&spec.name, None)?;
-        let space = Space::new(Rc::clone(&self.shared), id, spec.clone(), Layouts::default())?;
+        let space =
+            Space::new(Rc::clone(&self.shared), Rc::clone(&self.list), id, spec.clone(), Layouts::default())?;
         let standing = match spec.provisioning {
             Provisioning::Thin => Standing::Whole,
             Provisioning::Fixed => Standing::Unfinished,
@@ -373,7 +365,8 @@ impl Spaces {
         }
         let spec = cache_spec(redundancy, self.data_bytes());
         let id = cache_id(redundancy);
-        let space = Space::new(Rc::clone(&self.shared), id, spec.clone(), Layouts::default())?;
+        let space =
+            Space::new(Rc::clone(&self.shared), Rc::clone(&self.list), id, spec.clone(), Layouts::default())?;
         let mut change = self.pool().change(Purpose::Claim).await;
         change.put(keys::space(id), space.encode(&spec, Standing::Unfinished));
         settings_of(id).into_iter().for_each(|key| change.delete(key));
@@ -622,7 +615,9 @@ impl Spaces {
 
     /// Finds the spaces that others leave something to.
     pub(crate) fn note_minimums(&self) {
-        self.shared.minimum_rates.set(self.list().into_iter(), self.pool().seams().clock.now());
+        self.list
+            .minimum_rates
+            .set(self.list().iter().map(|space| Rc::clone(&space.terms)), self.pool().seams().clock.now());
     }
 
     /// Whether a space may have this name, or `own` keep it.
@@ -1028,6 +1023,34 @@ pub fn parse_resiliency(text: &str, copies: Option<u8>) -> Result<Resiliency, Sp
         _ => {
             Err(SpaceError::Unsupported { what: "this resiliency", instead: "choose simple, span or mirror" })
         }
+    }
+}
+
+impl Spaces {
+    /// Blocks that no flush has covered and that nobody can decide now, by space and first byte.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    #[pooled]
+    pub async fn in_doubt_blocks(&self) -> Result<Vec<(Rc<Space>, u64)>, SpaceError> {
+        let in_doubt = self.shared.deferred.borrow().clone();
+        let mut blocks = Vec::new();
+        for ((id, index), candidates) in in_doubt {
+            let space = self.all().into_iter().find(|space| space.id() == id);
+            let Some(space) = space else { continue };
+            let Some(row) = space.in_doubt_row(index).await? else { continue };
+            let is_data = |(column, _): &(usize, u32)| *column < row.shape.data_columns();
+            let open = candidates.iter().filter(|(place, candidates)| {
+                is_data(place) && candidates.iter().any(Candidate::is_of_an_open_write)
+            });
+            let place_of = |(column, block): (usize, u32)| {
+                index * space.row_bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES
+            };
+            let mut of_row: Vec<u64> = open.map(|(place, _)| place_of(*place)).collect();
+            of_row.sort_unstable();
+            blocks.extend(of_row.into_iter().map(|at| (Rc::clone(&space), at)));
+        }
+        Ok(blocks)
     }
 }
 

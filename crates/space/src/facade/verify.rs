@@ -9,14 +9,12 @@ use dolmen_future_pool::pooled;
 use dolmen_pool::{Disk, Purpose};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Name};
 
-use crate::cache::write_cache::Cache;
-use crate::facade::scrub::Scrub;
-use crate::facade::space::Space;
-use crate::facade::spaces::Spaces;
+use crate::cache::space::{Cache, Space};
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::BlockState;
 use crate::layout::shape::RUN_BLOCKS;
 use crate::layout::{BLOCK, Overwrites};
+use crate::policy::spaces::Spaces;
 use crate::resources::events::SpaceRange;
 use crate::resources::hedge_delay::{HedgeDelay, is_silence};
 use crate::resources::locks::Range;
@@ -62,7 +60,7 @@ impl Verification {
     }
 
     /// Adds what was seen behind it.
-    fn absorb(&mut self, other: Self) {
+    pub(crate) fn absorb(&mut self, other: Self) {
         self.blocks += other.blocks;
         self.healed += other.healed;
         self.header_count += other.header_count;
@@ -180,24 +178,6 @@ impl Spaces {
     #[pooled]
     pub async fn verify(&self, progress: &Progress) -> Result<Verification, SpaceError> {
         self.verify_together(progress, NonZeroUsize::MIN).await
-    }
-
-    /// The same with several rows under way at a time, for whoever has the disks to themselves; each of them holds a
-    /// buffer of 64 KiB of metadata memory.
-    ///
-    /// # Errors
-    /// As [`verify`](Self::verify).
-    #[pooled]
-    pub async fn verify_together(
-        &self,
-        progress: &Progress,
-        rows_at_a_time: NonZeroUsize,
-    ) -> Result<Verification, SpaceError> {
-        let mut all = Verification::default();
-        let scrub = Scrub::default();
-        let is_at_end =
-            self.scrub_together(&scrub, progress, rows_at_a_time, |seen| all.absorb(seen)).await?;
-        Ok(Verification { was_stopped: !is_at_end, ..all })
     }
 
     /// Verifies a row of which something was declared lost, heals what can be healed, and adds what is lost to ranges.

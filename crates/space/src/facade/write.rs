@@ -15,8 +15,8 @@ use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Lsn};
 use smallvec::SmallVec;
 
 use crate::cache::promise::Reserved;
+use crate::cache::space::Space;
 use crate::facade::request::Request;
-use crate::facade::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::record::{BlockState, push_extent};
 use crate::layout::{BLOCK, Covered, Overwrites, Unit};

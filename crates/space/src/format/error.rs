@@ -5,8 +5,8 @@ use dolmen_placement::RequestError;
 use dolmen_pool::PoolError;
 use dolmen_units::{Bytes, Name};
 
-use crate::format::limits::{LimitFault, LimitKind};
-use crate::format::spec::{INTERLEAVE_BYTES, INTERLEAVE_RANGE};
+use crate::format::limit_fault::{LimitFault, LimitKind};
+use crate::format::raw::{INTERLEAVE_BYTES, INTERLEAVE_RANGE};
 
 /// Why a space did not do what it was asked for.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -9,7 +9,7 @@
 use dolmen_units::Bytes;
 
 use crate::format::raw::RawSpace;
-use crate::format::spec::{Integrity, Resiliency, SpaceSpec};
+use crate::format::resiliency::{Integrity, Resiliency};
 
 /// How rows are laid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,26 +29,6 @@ impl Layout {
     #[must_use]
     pub fn write_cache(self) -> Option<u8> {
         self.integrity.write_cache(self.resiliency)
-    }
-}
-
-impl SpaceSpec {
-    /// How its rows are laid.
-    #[must_use]
-    pub fn layout(&self) -> Layout {
-        Layout {
-            resiliency: self.resiliency,
-            columns: self.columns,
-            interleave: self.interleave,
-            integrity: self.integrity,
-        }
-    }
-
-    /// The same space with its rows laid otherwise.
-    #[must_use]
-    pub fn laid(&self, layout: Layout) -> Self {
-        let Layout { resiliency, columns, interleave, integrity } = layout;
-        Self { resiliency, columns, interleave, integrity, ..self.clone() }
     }
 }
 
@@ -103,6 +83,7 @@ impl Layouts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::spec::SpaceSpec;
     use crate::format::spec::Standing;
 
     #[test]

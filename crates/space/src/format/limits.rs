@@ -1,10 +1,9 @@
 //! What a space may have of its pool's disks, and what it is to get (docs/design/0017): as its record keeps it.
 
-use std::fmt;
-
 use dolmen_units::{Bytes, Name};
 
 use crate::format::error::SpaceError;
+use crate::format::limit_fault::{LimitFault, LimitKind};
 
 /// The unit in which bytes in a second are kept.
 const RATE_UNIT: Bytes = Bytes::kib(1);
@@ -23,61 +22,6 @@ pub struct Limits {
     pub rate_max: Option<Bytes>,
     /// Bytes in a second that others leave to it, in whole KiB.
     pub rate_min: Option<Bytes>,
-}
-
-/// What is wrong with a limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LimitFault {
-    /// It is zero: nothing would be served any more, or left to it.
-    Zero,
-    /// The least is above the most.
-    Crossed {
-        /// The least.
-        min: u64,
-        /// The most.
-        max: u64,
-    },
-    /// Bytes in a second that are not whole KiB.
-    Unaligned {
-        /// Bytes.
-        found: u64,
-    },
-    /// More than can be said.
-    TooMuch {
-        /// What was asked for.
-        found: u64,
-        /// The most.
-        most: u64,
-    },
-}
-
-/// Which limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LimitKind {
-    /// Requests in a second.
-    Requests,
-    /// Bytes in a second.
-    Bytes,
-}
-
-impl fmt::Display for LimitKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Requests => "a limit of I/Os in a second",
-            Self::Bytes => "a limit of bytes in a second",
-        })
-    }
-}
-
-impl fmt::Display for LimitFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Zero => f.write_str("is 1 at least; none takes it away"),
-            Self::Crossed { min, max } => write!(f, "has its minimum, {min}, above its maximum, {max}"),
-            Self::Unaligned { found } => write!(f, "is in whole KiB, not {found} bytes"),
-            Self::TooMuch { found, most } => write!(f, "is {most} at most, not {found}"),
-        }
-    }
 }
 
 impl Limits {

@@ -3,7 +3,9 @@
 pub(crate) mod error;
 pub(crate) mod ids;
 pub(crate) mod layouts;
+pub(crate) mod limit_fault;
 pub(crate) mod limits;
 pub(crate) mod raw;
 pub(crate) mod record;
+pub(crate) mod resiliency;
 pub(crate) mod spec;

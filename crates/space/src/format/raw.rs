@@ -1,6 +1,6 @@
 //! Spaces, rows, tables and block records as bytes; `docs/format/space.md` is this file as tables.
 
-use dolmen_units::BLOCK_BYTES;
+use dolmen_units::{BLOCK_BYTES, Bytes};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -313,3 +313,9 @@ const _: () = assert!(size_of::<RawEntry>() == 8);
 const _: () = assert!(size_of::<RawPage>() == PAGE_BYTES);
 const _: () = assert!(size_of::<RawSlabHeader>() == PAGE_BYTES);
 const _: () = assert!(size_of::<RawBlockExtent>() == 40);
+
+/// Bytes written to one column before the next when nobody says otherwise.
+pub const INTERLEAVE_BYTES: Bytes = Bytes::kib(256);
+
+/// The interleaves that can be chosen.
+pub const INTERLEAVE_RANGE: (Bytes, Bytes) = (Bytes::kib(16), Bytes::mib(1));

@@ -45,7 +45,7 @@ use rules::copied;
 use simple::Simple;
 use span::Span;
 
-use crate::format::spec::Resiliency;
+use crate::format::resiliency::Resiliency;
 
 pub(crate) use rules::{
     Apart, Covered, Layout, LayoutFault, Overwrites, Placement, ReadPlan, Redundancy, RowShape, SlabSet,

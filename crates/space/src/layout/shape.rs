@@ -285,7 +285,8 @@ pub(crate) fn interleave_bytes(shape: &Shape) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::spec::{Provisioning, Resiliency, SpaceSpec};
+    use crate::format::resiliency::Resiliency;
+    use crate::format::spec::{Provisioning, SpaceSpec};
     use dolmen_placement::{Offer, Placer};
     use dolmen_units::DiskSlot;
     use proptest::prelude::*;

@@ -23,13 +23,13 @@ use dolmen_placement::{Code, Offer, Placement, Placer};
 use dolmen_pool::{PoolError, Purpose, keys};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskSlot};
 
-use crate::facade::space::Space;
-use crate::facade::spaces::Spaces;
+use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::ids::conversion_shadows_of;
 use crate::format::layouts::{Layout, Layouts};
 use crate::format::limits::Limits;
 use crate::format::spec::{Provisioning, SPACE_BYTES_MAX, SpaceSpec, Standing};
+use crate::policy::spaces::Spaces;
 use crate::relocation::conversion_shadow::ConversionShadow;
 use crate::resources::locks::Range;
 use crate::resources::progress::Progress;
@@ -469,7 +469,8 @@ impl Spaces {
         let spec =
             SpaceSpec { size: SPACE_BYTES_MAX, provisioning, limits, ..laid(space, space.spec().layout()) };
         let layouts = Layouts { now: space.layouts.get().now, before: None };
-        let conversion_shadows = Space::new(Rc::clone(&self.shared), id, spec.clone(), layouts)?;
+        let conversion_shadows =
+            Space::new(Rc::clone(&self.shared), Rc::clone(&self.list), id, spec.clone(), layouts)?;
         let mut change = self.pool().change(Purpose::Release).await;
         space.check_stays()?;
         change.put(keys::space(id), spec.encode(Standing::Unfinished, layouts));
@@ -677,7 +678,7 @@ mod tests {
     use dolmen_pool::ExcludeReason;
 
     use super::*;
-    use crate::format::spec::Resiliency;
+    use crate::format::resiliency::Resiliency;
     use crate::harness::{Bench, Lab, ROW};
 
     /// Makes a space of a mirror of two, and a conversion shadow of its first row with three copies, ready to be promoted.

@@ -21,8 +21,9 @@ use dolmen_placement::DomainId;
 use dolmen_pool::Purpose;
 use dolmen_units::{DiskSlot, Epoch};
 
-use crate::cache::destage::{Prepared, Redo};
-use crate::cache::write_cache::Cache;
+use crate::cache::destage::Prepared;
+use crate::cache::redo::Redo;
+use crate::cache::space::Cache;
 use crate::format::error::SpaceError;
 use crate::format::record::BlockState;
 use crate::policy::forecast::is_fast;

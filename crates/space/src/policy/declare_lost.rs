@@ -17,8 +17,7 @@ use dolmen_pool::{Change, Claim, Disk, ExcludeReason, Pool, Purpose, keys};
 use dolmen_units::{DiskSlot, Epoch, SpaceId};
 use smallvec::SmallVec;
 
-use crate::facade::space::Space;
-use crate::facade::spaces::Spaces;
+use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::ids::{is_of_conversion_shadows, seen_as};
 use crate::format::record::BlockState;
@@ -26,6 +25,7 @@ use crate::layout::Overwrites;
 use crate::layout::shape::blocks_of_page;
 use crate::policy::slab_targets::SlabTargets;
 use crate::policy::sole_copy::missing;
+use crate::policy::spaces::Spaces;
 use crate::resources::events::SpaceRange;
 use crate::resources::hedge_delay::{HedgeDelay, is_silence};
 use crate::resources::locks::{Range, joined};
@@ -338,7 +338,7 @@ impl Space {
         disks: &[(Rc<Disk>, u64)],
     ) -> Result<SmallVec<[DiskSlot; 2]>, SpaceError> {
         let is_meant = |_: &Disk| !mutation!(LostTablesKept);
-        let mut failed = self.write_zeros_to_tables(&row.shape, new, is_meant).await?;
+        let mut failed = self.shared.write_zeros_to_tables(self.id(), &row.shape, new, is_meant).await?;
         if row.is_formatted() {
             failed.extend(self.shared.write_headers_ahead(row, new).await);
         }

@@ -16,13 +16,12 @@ use dolmen_placement::Offer;
 use dolmen_pool::{Ailment, Disk};
 use dolmen_units::{DiskSlot, Name, SpaceId};
 
-use crate::facade::shared::Shared;
-use crate::facade::space::Space;
-use crate::facade::spaces::Spaces;
+use crate::cache::space::{Shared, Space};
 use crate::format::error::SpaceError;
 use crate::format::ids::is_hidden;
 use crate::policy::removal::RemovalForecast;
 use crate::policy::slab_targets::SlabTargets;
+use crate::policy::spaces::Spaces;
 use crate::resources::progress::Progress;
 
 /// What came of emptying a disk.

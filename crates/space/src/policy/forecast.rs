@@ -7,7 +7,7 @@ use dolmen_placement::{DomainId, NoRoom, Offer, Placement, Placer, Standing};
 use dolmen_pool::{Pool, Purpose};
 use dolmen_units::{Bytes, DiskSlot};
 
-use crate::facade::space::Space;
+use crate::cache::space::Space;
 use crate::format::ids::is_of_cache;
 use crate::format::spec::{SpaceSpec, cache_spec};
 use crate::layout::slab_units;

@@ -7,11 +7,11 @@ use std::rc::Rc;
 use dolmen_future_pool::pooled;
 use dolmen_units::Bytes;
 
-use crate::facade::space::Space;
-use crate::facade::spaces::Spaces;
+use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::spec::{Provisioning, SpaceSpec};
 use crate::policy::convert::laid;
+use crate::policy::spaces::Spaces;
 use crate::resources::progress::Progress;
 
 impl Spaces {

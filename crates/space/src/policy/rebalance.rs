@@ -18,12 +18,12 @@ use dolmen_placement::Offer;
 use dolmen_pool::{Disk, Pool};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskSlot, Epoch};
 
-use crate::facade::space::Space;
-use crate::facade::spaces::Spaces;
+use crate::cache::space::Space;
 use crate::format::error::SpaceError;
-use crate::format::spec::Resiliency;
+use crate::format::resiliency::Resiliency;
 use crate::layout::{Apart, Spread};
 use crate::policy::slab_targets::SlabTargets;
+use crate::policy::spaces::Spaces;
 use crate::relocation::refill::next_lot;
 use crate::relocation::resync::Resynced;
 use crate::resources::progress::Progress;

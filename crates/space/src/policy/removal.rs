@@ -6,21 +6,26 @@
 //!
 //! Left to others: where slabs go (`slab_targets`), filling them (`resync`), striking the disk (crate `pool`).
 
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
+use dolmen_block_io::sync::join_all;
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
 use dolmen_placement::Offer;
 use dolmen_pool::{Disk, Purpose};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskSlot, Name, SpaceId};
 
-use crate::facade::space::Space;
-use crate::facade::spaces::Spaces;
+use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::policy::slab_targets::{SlabTargets, columns_to_move, is_refilled};
 use crate::policy::sole_copy::is_lost;
-use crate::relocation::refill::{neediest_first, next_lot, not_begun, of_spaces};
+use crate::policy::spaces::Spaces;
+use crate::relocation::refill::{
+    Filling, ROWS_AT_A_TIME, RowOfLot, Schedule, Waiting, disks_at_work, neediest_first, next_lot, not_begun,
+    of_spaces, redundancy_left,
+};
 use crate::relocation::resync::{Refilled, Resynced};
 use crate::resources::progress::Progress;
 use crate::table::row::{Row, RowRecord, Slabs};
@@ -302,5 +307,75 @@ impl Spaces {
     pub fn drains(&self) -> Vec<Rc<Disk>> {
         let disks = self.pool().disks();
         disks.into_iter().filter(|disk| self.pool().members().is_drained(disk)).collect()
+    }
+}
+
+impl Spaces {
+    /// Gives the stale slabs of rows what they miss, those of different disks beside each other; what came of those that were begun,
+    /// in the order of the rows: of a job that is to stand or to stop no more are begun. What it did is added to `result`. The
+    /// caller has the turn of refilling.
+    ///
+    /// # Errors
+    /// [`SpaceError`]; the slabs stay stale then, and nothing is lost.
+    #[pooled]
+    pub(crate) async fn refill_lot(
+        &self,
+        rows: &[(Rc<Space>, u64)],
+        progress: &Progress,
+        result: &mut Resynced,
+    ) -> Result<Vec<RowOfLot>, SpaceError> {
+        let mut waiting = Vec::with_capacity(rows.len());
+        for (at, (space, index)) in rows.iter().enumerate() {
+            let (mut disks, mut left) = (BTreeSet::new(), 0);
+            if let Some(row) = space.in_doubt_row(*index).await? {
+                (disks, left) = (disks_at_work(self.pool(), &row), redundancy_left(self.pool(), &row));
+            }
+            waiting.push(Waiting { at, disks, redundancy_left: left });
+        }
+        let schedule = Schedule::new(self.pool(), waiting);
+        let declared_lost = Cell::new(result.unreadable);
+        let done = RefCell::new(Vec::with_capacity(rows.len()));
+        let work = async |_: usize| {
+            while let Some(next) = schedule.next().await {
+                if !progress.goes_on() {
+                    schedule.end();
+                    break;
+                }
+                let Some((space, index)) = rows.get(next.at) else { continue };
+                let mut of_row = RowOfLot { at: next.at, refilled: None, result: Resynced::default() };
+                let filling = Filling { declared_lost: &declared_lost, progress };
+                match space.fill_row(*index, filling, &mut of_row.result).await {
+                    Ok(refilled) => of_row.refilled = refilled,
+                    // Others are not kept waiting by a row whose disks are away.
+                    Err(SpaceError::Unreadable { .. }) => of_row.result.waiting += 1,
+                    Err(error) => {
+                        // What the others have begun comes to its end, and no more.
+                        schedule.end();
+                        return Err(error);
+                    }
+                }
+                done.borrow_mut().push(of_row);
+            }
+            Ok(())
+        };
+        let ended = join_all((0..ROWS_AT_A_TIME.min(rows.len())).map(work)).await;
+        ended.into_iter().collect::<Result<(), SpaceError>>()?;
+        let mut done: Vec<RowOfLot> = done.into_inner();
+        done.sort_by_key(|row| row.at);
+        // Behind all of them, so that heads do not go to the log and back for each.
+        for row in &mut done {
+            let (Some(refilled), Some((space, _))) = (&row.refilled, rows.get(row.at)) else { continue };
+            match space.announce(refilled).await {
+                Ok(()) => {}
+                // Its last source has left, and nobody can tell what its tables say: the others do not wait for it.
+                Err(SpaceError::Unreadable { .. }) => {
+                    row.result.waiting += refilled.slabs.len() as u64;
+                    row.refilled = None;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        done.iter().for_each(|row| result.add(&row.result));
+        Ok(done)
     }
 }

@@ -12,10 +12,10 @@ use dolmen_mutation::mutation;
 use dolmen_pool::{Disk, Purpose};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskId, DiskSlot, RowId, SpaceId};
 
-use crate::facade::space::Space;
-use crate::facade::spaces::Spaces;
+use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::policy::slab_targets::is_refilled;
+use crate::policy::spaces::Spaces;
 use crate::resources::progress::Progress;
 use crate::table::row::{Row, Slabs};
 

@@ -7,20 +7,17 @@
 //!
 //! Left to others: when rows hold nothing (`discard`); what is asked of all spaces when a pool is opened (`finish`).
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use dolmen_block_io::sync::AsyncMutex;
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
 use dolmen_pool::{Pool, PoolError, Purpose, keys};
 use dolmen_units::{Bytes, SpaceId};
 
-use crate::facade::space::Space;
-use crate::facade::spaces::Spaces;
+use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::spec::{Provisioning, SpaceSpec};
+use crate::policy::spaces::Spaces;
 use crate::relocation::exchange::{Disks, Exchange};
 use crate::relocation::obstacles::Obstacle;
 use crate::resources::locks::Range;
@@ -28,68 +25,6 @@ use crate::table::row::Row;
 
 /// The number of the setting, in its key of the map.
 const RESERVE: u64 = 3;
-
-/// What is reserved for a space, and rows of it that may hold nothing.
-#[derive(Default)]
-pub(crate) struct Reserve {
-    bytes: Cell<Bytes>,
-    /// Rows that held nothing when they were looked at last.
-    blanks: RefCell<BTreeSet<u64>>,
-    /// Rows that may hold nothing: they could not be looked at, or nobody has known since.
-    doubtful: RefCell<BTreeSet<u64>>,
-    /// How many keep rows that hold nothing from becoming others.
-    still: Rc<Cell<u32>>,
-    /// Whether rows that were never formatted were looked for.
-    has_looked: Cell<bool>,
-    /// Whether all others were.
-    has_read: Cell<bool>,
-    /// Held while it is decided whether a row is given back, and done.
-    mutex: AsyncMutex,
-}
-
-impl Reserve {
-    /// The last of the rows before `end` that hold nothing, or may.
-    fn last_before(&self, end: u64) -> Option<u64> {
-        let last = |rows: &RefCell<BTreeSet<u64>>| rows.borrow().range(..end).next_back().copied();
-        last(&self.blanks).max(last(&self.doubtful))
-    }
-
-    fn forget(&self, index: u64) {
-        self.blanks.borrow_mut().remove(&index);
-        self.doubtful.borrow_mut().remove(&index);
-    }
-
-    fn note(&self, index: u64) {
-        self.doubtful.borrow_mut().remove(&index);
-        self.blanks.borrow_mut().insert(index);
-    }
-
-    fn note_doubtful(&self, index: u64) {
-        self.doubtful.borrow_mut().insert(index);
-    }
-
-    /// Notes that a row is not known any more: it was written, or not.
-    pub(crate) fn doubt(&self, index: u64) {
-        if self.blanks.borrow_mut().remove(&index) {
-            self.note_doubtful(index);
-        }
-    }
-
-    /// Keeps every row that holds nothing where it is, for as long as the guard lives.
-    pub(crate) fn keep_still(&self) -> Still {
-        self.still.set(self.still.get() + 1);
-        Still(Rc::clone(&self.still))
-    }
-}
-
-/// Rows that hold nothing stay where they are.
-pub(crate) struct Still(Rc<Cell<u32>>);
-
-impl Drop for Still {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
-    }
-}
 
 /// What came of a row that was to become another one.
 enum Renewed {

@@ -7,12 +7,13 @@ use std::ops::Range;
 
 use dolmen_future_pool::pooled;
 use dolmen_pool::{Disk, Pool};
-use dolmen_units::{Bytes, SpaceId};
+use dolmen_units::{Bytes, DiskSlot, Name, SpaceId};
 
-use crate::facade::spaces::Spaces;
 use crate::format::error::SpaceError;
 use crate::format::ids::{is_hidden, is_of_conversion_shadows};
-use crate::table::row::{RowRecord, Slab};
+use crate::policy::spaces::Spaces;
+use crate::row_io::absence::is_other_holder;
+use crate::table::row::{RowRecord, Slab, Slabs, can_be_had};
 
 /// What would be lost, by space: ranges of its addresses in which at least a part is, whole rows each.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -116,5 +117,32 @@ impl Spaces {
             }
         }
         Ok(lost)
+    }
+}
+
+impl Spaces {
+    /// Spaces of which a disk has something that no other disk holds, here or absent: should it be as it was before, what it has of these is as
+    /// old as it is, once it is taken back in.
+    ///
+    /// # Errors
+    /// [`SpaceError`].
+    pub async fn alone_on(&self, slot: DiskSlot) -> Result<Vec<Name>, SpaceError> {
+        let mut names = Vec::new();
+        let is_held = |slab: &Slab| slab.stale.is_none() && is_other_holder(self.pool(), slab, slot);
+        for space in self.all() {
+            let mut is_alone = false;
+            let look = |_, record: &RowRecord| {
+                let is_there =
+                    |slabs: &Slabs| slabs.iter().any(|slab| slab.disk == slot && slab.stale.is_none());
+                let is_elsewhere = |column| can_be_had(&record.row_shape(), &record.columns, column, is_held);
+                let mut columns = record.columns.iter().enumerate();
+                is_alone |= columns.any(|(column, slabs)| is_there(slabs) && !is_elsewhere(column));
+            };
+            space.for_each_record(look).await?;
+            if is_alone && !names.contains(&space.name()) {
+                names.push(space.name());
+            }
+        }
+        Ok(names)
     }
 }

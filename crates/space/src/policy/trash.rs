@@ -21,13 +21,13 @@ use dolmen_mutation::mutation;
 use dolmen_pool::{Purpose, keys};
 use dolmen_units::{Name, SpaceId};
 
-use crate::cache::drain::settings_of;
-use crate::facade::space::Space;
-use crate::facade::spaces::Spaces;
+use crate::cache::drain_settings::settings_of;
+use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::ids::is_hidden;
 use crate::format::spec::Standing;
 use crate::policy::reserve::reserve_of;
+use crate::policy::spaces::Spaces;
 use crate::resources::progress::Progress;
 
 /// Rows of a lot: a purge is held and stopped between two of them.

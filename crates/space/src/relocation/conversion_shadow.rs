@@ -17,7 +17,7 @@ use dolmen_mutation::mutation;
 use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
 
-use crate::facade::space::Space;
+use crate::cache::space::Space;
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::{BlockState, push_extent};
 use crate::layout::shape::{READ_BYTES_MAX, stripe_at};

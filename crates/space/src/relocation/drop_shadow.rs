@@ -17,7 +17,7 @@ use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
 
 use crate::cache::destage::stripes;
-use crate::facade::space::Space;
+use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::record::BlockState;
 use crate::layout::BLOCK;
@@ -25,10 +25,10 @@ use crate::layout::shape::PARITY_BYTES_MAX;
 use crate::relocation::exchange::{Exchange, HeldPages};
 use crate::relocation::obstacles::EndCause;
 use crate::relocation::promote::hold_page;
+use crate::relocation::slot_switch::Slot;
 use crate::resources::hedge_delay::HedgeDelay;
 use crate::resources::locks::Range;
 use crate::row_io::parts::{Part, Parts};
-use crate::row_io::slot_switch::Slot;
 use crate::table::page::place_in_page;
 use crate::table::row::Row;
 

@@ -25,7 +25,7 @@ use dolmen_pool::{Change, Purpose, keys};
 use dolmen_units::{Epoch, RowId, SpaceId};
 use smallvec::SmallVec;
 
-use crate::facade::space::Space;
+use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::ids::COUNTER_ROW;
 use crate::format::record::BlockState;
@@ -491,7 +491,7 @@ fn remember(space: &Space, plan: Plan, exchange: &Exchange<'_>) -> Option<Rc<Row
 
 /// Notes the count of rows of a space.
 fn set_count(space: &Space, id: SpaceId, count: u64) {
-    let spaces = space.shared.spaces.borrow().upgrade();
+    let spaces = space.list.spaces.borrow().upgrade();
     let other = spaces.and_then(|spaces| spaces.borrow().get(&id).cloned());
     match other.filter(|_| id != space.id()) {
         Some(other) => other.row_count.set(count),
@@ -620,7 +620,7 @@ mod tests {
     use dolmen_units::Bytes;
 
     use super::*;
-    use crate::cache::destage::Redo;
+    use crate::cache::redo::Redo;
     use crate::harness::{Bench, ROW};
     use crate::relocation::obstacles::Obstacle;
     use crate::table::page::place_in_page;

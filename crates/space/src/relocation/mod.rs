@@ -1,5 +1,6 @@
 //! Another row in the place of a row, and another slab in the place of a slab.
 
+pub(crate) mod allocator;
 pub(crate) mod conversion_shadow;
 pub(crate) mod drop_shadow;
 pub(crate) mod exchange;
@@ -8,4 +9,4 @@ pub(crate) mod promote;
 pub(crate) mod refill;
 pub(crate) mod resync;
 pub(crate) mod shadow_rows;
-pub(crate) mod streams;
+pub(crate) mod slot_switch;

@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 
+use dolmen_block_io::Clock;
 use dolmen_buffer::Buffer;
 use dolmen_causes::in_one_line;
 use dolmen_checksum::crc32c;
@@ -21,10 +22,10 @@ use dolmen_pool::PoolState;
 use dolmen_units::Lsn;
 use smallvec::SmallVec;
 
-use crate::cache::destage::{Prepared, Redo, stripes};
-use crate::cache::write_cache::Cache;
-use crate::facade::shared::Shared;
-use crate::facade::space::Space;
+use crate::cache::destage::{Prepared, stripes};
+use crate::cache::redo::Redo;
+use crate::cache::space::{Cache, Space, SpaceList};
+use crate::cache::stripe_read::StripeStates;
 use crate::format::error::SpaceError;
 use crate::format::record::{BlockState, Place, RedoBlock};
 use crate::layout::{BLOCK, RowShape};
@@ -33,7 +34,6 @@ use crate::relocation::obstacles::EndCause;
 use crate::relocation::shadow_rows::FREED_TOGETHER;
 use crate::resources::hedge_delay::HedgeDelay;
 use crate::resources::locks::Range;
-use crate::row_io::stripe_read::StripeStates;
 use crate::table::page::place_in_page;
 use crate::table::row::Row;
 
@@ -321,34 +321,32 @@ impl Space {
     }
 }
 
-impl Shared {
-    /// How often some shadow rows have to be given up until none of those of now is left, at most.
-    pub(crate) fn rounds_to_free_shadows(&self) -> usize {
-        let spaces = self.spaces.borrow().upgrade();
-        let counts = spaces.map(|spaces| spaces.borrow().values().map(|space| space.shadows.count()).max());
-        counts.flatten().unwrap_or(0) + 1
-    }
+/// How often some shadow rows have to be given up until none of those of now is left, at most.
+pub(crate) fn rounds_to_free_shadows(list: &SpaceList) -> usize {
+    let spaces = list.spaces.borrow().upgrade();
+    let counts = spaces.map(|spaces| spaces.borrow().values().map(|space| space.shadows.count()).max());
+    counts.flatten().unwrap_or(0) + 1
+}
 
-    /// Promotes shadow rows of all spaces, or drops their stripes, to free room; returns whether any did.
-    #[pooled]
-    pub(crate) async fn promote_or_drop_shadows(&self) -> bool {
-        let spaces = self.spaces.borrow().upgrade();
-        let spaces: Vec<Rc<Space>> =
-            spaces.map(|spaces| spaces.borrow().values().cloned().collect()).unwrap_or_default();
-        let mut has_freed = false;
-        for space in spaces {
-            space.shadows.note_lack_of_room(self.pool.seams().clock.now());
-            // Some at a time: each may have a row to copy. Where something stands in the way of all of them, the next.
-            for some in space.shadows.idlest(usize::MAX).chunks(FREED_TOGETHER) {
-                // Whoever wanted room hears that there is none.
-                if space.promote(some, EndCause::LackOfRoom).await.unwrap_or(false) {
-                    has_freed = true;
-                    break;
-                }
+/// Promotes shadow rows of all spaces, or drops their stripes, to free room; returns whether any did.
+#[pooled]
+pub(crate) async fn promote_or_drop_shadows(list: &SpaceList, clock: &dyn Clock) -> bool {
+    let spaces = list.spaces.borrow().upgrade();
+    let spaces: Vec<Rc<Space>> =
+        spaces.map(|spaces| spaces.borrow().values().cloned().collect()).unwrap_or_default();
+    let mut has_freed = false;
+    for space in spaces {
+        space.shadows.note_lack_of_room(clock.now());
+        // Some at a time: each may have a row to copy. Where something stands in the way of all of them, the next.
+        for some in space.shadows.idlest(usize::MAX).chunks(FREED_TOGETHER) {
+            // Whoever wanted room hears that there is none.
+            if space.promote(some, EndCause::LackOfRoom).await.unwrap_or(false) {
+                has_freed = true;
+                break;
             }
         }
-        has_freed
     }
+    has_freed
 }
 
 /// Holds the page that has a block, if it is in memory and not held already.

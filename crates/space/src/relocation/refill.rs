@@ -23,8 +23,8 @@ use dolmen_pool::{Disk, Pool};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, DiskSlot, Epoch};
 use smallvec::SmallVec;
 
-use crate::facade::space::Space;
-use crate::facade::spaces::Spaces;
+use crate::cache::space::Space;
+use crate::cache::stripe_read::Rebuilt;
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::BlockState;
 use crate::layout::BLOCK;
@@ -35,12 +35,11 @@ use crate::resources::hedge_delay::HedgeDelay;
 use crate::resources::locks::Range;
 use crate::resources::progress::Progress;
 use crate::row_io::copies::matches_state;
-use crate::row_io::stripe_read::Rebuilt;
 use crate::table::page::place_in_page;
 use crate::table::row::{Row, Slab};
 
 /// Rows of a lot that are filled beside each other, at most: no more than that many pairs of disks.
-const ROWS_AT_A_TIME: usize = 16;
+pub(crate) const ROWS_AT_A_TIME: usize = 16;
 /// Rows of which a disk without heads takes part in the filling at a time: one begins while another one ends.
 const ROWS_OF_A_DISK: usize = 3;
 /// Runs of a slab that are under way beside each other: enough that neither the disk that gives nor the one that takes waits.
@@ -114,7 +113,7 @@ pub(crate) async fn neediest_first(rows: Vec<(Rc<Space>, u64)>) -> Result<Vec<(R
 }
 
 /// How many of the disks that have something of a row and are here may fail so that all of it can still be had.
-fn redundancy_left(pool: &Pool, row: &Row) -> usize {
+pub(crate) fn redundancy_left(pool: &Pool, row: &Row) -> usize {
     let readable = |column| {
         row.with_slabs(column, |slabs| slabs.iter().filter(|slab| slab.readable(pool).is_some()).count())
     };
@@ -130,31 +129,31 @@ pub(crate) struct RowOfLot {
 }
 
 /// A row of a lot that waits for its disks.
-struct Waiting {
-    at: usize,
-    disks: BTreeSet<DiskSlot>,
-    redundancy_left: usize,
+pub(crate) struct Waiting {
+    pub(crate) at: usize,
+    pub(crate) disks: BTreeSet<DiskSlot>,
+    pub(crate) redundancy_left: usize,
 }
 
 /// The rows of a lot that wait for their disks.
-struct Schedule {
-    waiting: RefCell<Vec<Waiting>>,
+pub(crate) struct Schedule {
+    pub(crate) waiting: RefCell<Vec<Waiting>>,
     /// In how many rows disks take part that take part in any.
-    busy: RefCell<BTreeMap<DiskSlot, usize>>,
+    pub(crate) busy: RefCell<BTreeMap<DiskSlot, usize>>,
     /// Disks with heads.
-    rotating: BTreeSet<DiskSlot>,
-    notify: Notify,
+    pub(crate) rotating: BTreeSet<DiskSlot>,
+    pub(crate) notify: Notify,
 }
 
 /// A row whose turn it is; its disks are free again when this is dropped.
-struct ScheduledRow<'a> {
-    schedule: &'a Schedule,
-    at: usize,
-    disks: BTreeSet<DiskSlot>,
+pub(crate) struct ScheduledRow<'a> {
+    pub(crate) schedule: &'a Schedule,
+    pub(crate) at: usize,
+    pub(crate) disks: BTreeSet<DiskSlot>,
 }
 
 impl Schedule {
-    fn new(pool: &Pool, waiting: Vec<Waiting>) -> Self {
+    pub(crate) fn new(pool: &Pool, waiting: Vec<Waiting>) -> Self {
         let disks = pool.disks();
         let rotating =
             disks.iter().filter(|disk| disk.geometry().is_some_and(|geometry| geometry.rotational));
@@ -165,7 +164,7 @@ impl Schedule {
 
     /// A row all of whose disks can take part in another one; nothing when there is none left.
     #[pooled]
-    async fn next(&self) -> Option<ScheduledRow<'_>> {
+    pub(crate) async fn next(&self) -> Option<ScheduledRow<'_>> {
         self.notify
             .wait_for(|| {
                 let mut waiting = self.waiting.borrow_mut();
@@ -195,7 +194,7 @@ impl Schedule {
     }
 
     /// No row is begun any more.
-    fn end(&self) {
+    pub(crate) fn end(&self) {
         self.waiting.borrow_mut().clear();
         self.notify.notify_all();
     }
@@ -212,82 +211,12 @@ impl Drop for ScheduledRow<'_> {
     }
 }
 
-impl Spaces {
-    /// Gives the stale slabs of rows what they miss, those of different disks beside each other; what came of those that were begun,
-    /// in the order of the rows: of a job that is to stand or to stop no more are begun. What it did is added to `result`. The
-    /// caller has the turn of refilling.
-    ///
-    /// # Errors
-    /// [`SpaceError`]; the slabs stay stale then, and nothing is lost.
-    #[pooled]
-    pub(crate) async fn refill_lot(
-        &self,
-        rows: &[(Rc<Space>, u64)],
-        progress: &Progress,
-        result: &mut Resynced,
-    ) -> Result<Vec<RowOfLot>, SpaceError> {
-        let mut waiting = Vec::with_capacity(rows.len());
-        for (at, (space, index)) in rows.iter().enumerate() {
-            let (mut disks, mut left) = (BTreeSet::new(), 0);
-            if let Some(row) = space.in_doubt_row(*index).await? {
-                (disks, left) = (disks_at_work(self.pool(), &row), redundancy_left(self.pool(), &row));
-            }
-            waiting.push(Waiting { at, disks, redundancy_left: left });
-        }
-        let schedule = Schedule::new(self.pool(), waiting);
-        let declared_lost = Cell::new(result.unreadable);
-        let done = RefCell::new(Vec::with_capacity(rows.len()));
-        let work = async |_: usize| {
-            while let Some(next) = schedule.next().await {
-                if !progress.goes_on() {
-                    schedule.end();
-                    break;
-                }
-                let Some((space, index)) = rows.get(next.at) else { continue };
-                let mut of_row = RowOfLot { at: next.at, refilled: None, result: Resynced::default() };
-                let filling = Filling { declared_lost: &declared_lost, progress };
-                match space.fill_row(*index, filling, &mut of_row.result).await {
-                    Ok(refilled) => of_row.refilled = refilled,
-                    // Others are not kept waiting by a row whose disks are away.
-                    Err(SpaceError::Unreadable { .. }) => of_row.result.waiting += 1,
-                    Err(error) => {
-                        // What the others have begun comes to its end, and no more.
-                        schedule.end();
-                        return Err(error);
-                    }
-                }
-                done.borrow_mut().push(of_row);
-            }
-            Ok(())
-        };
-        let ended = join_all((0..ROWS_AT_A_TIME.min(rows.len())).map(work)).await;
-        ended.into_iter().collect::<Result<(), SpaceError>>()?;
-        let mut done: Vec<RowOfLot> = done.into_inner();
-        done.sort_by_key(|row| row.at);
-        // Behind all of them, so that heads do not go to the log and back for each.
-        for row in &mut done {
-            let (Some(refilled), Some((space, _))) = (&row.refilled, rows.get(row.at)) else { continue };
-            match space.announce(refilled).await {
-                Ok(()) => {}
-                // Its last source has left, and nobody can tell what its tables say: the others do not wait for it.
-                Err(SpaceError::Unreadable { .. }) => {
-                    row.result.waiting += refilled.slabs.len() as u64;
-                    row.refilled = None;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        done.iter().for_each(|row| result.add(&row.result));
-        Ok(done)
-    }
-}
-
 /// What those who fill slabs share.
 #[derive(Clone, Copy)]
-struct Filling<'a> {
+pub(crate) struct Filling<'a> {
     /// Blocks that were given up because no disk can read them.
-    declared_lost: &'a Cell<u64>,
-    progress: &'a Progress,
+    pub(crate) declared_lost: &'a Cell<u64>,
+    pub(crate) progress: &'a Progress,
 }
 
 impl Space {
@@ -312,7 +241,7 @@ impl Space {
 
     /// The same, but for the log: what is returned is to be [announced](Self::announce).
     #[pooled]
-    async fn fill_row(
+    pub(crate) async fn fill_row(
         &self,
         index: u64,
         filling: Filling<'_>,
@@ -353,7 +282,7 @@ impl Space {
     }
 
     /// Says in the log that the tables of slabs that were filled are about to be written.
-    async fn announce(&self, filled: &Refilled) -> Result<(), SpaceError> {
+    pub(crate) async fn announce(&self, filled: &Refilled) -> Result<(), SpaceError> {
         for slab in &filled.slabs {
             self.announce_pages(&filled.row, slab.column).await?;
         }
@@ -662,7 +591,7 @@ fn sources_among(pool: &Pool, slabs: &[Slab]) -> SmallVec<[(Rc<Disk>, Slab); 2]>
 }
 
 /// The disks that give and take while a row is filled, if all goes as it should.
-fn disks_at_work(pool: &Pool, row: &Row) -> BTreeSet<DiskSlot> {
+pub(crate) fn disks_at_work(pool: &Pool, row: &Row) -> BTreeSet<DiskSlot> {
     let mut disks = BTreeSet::new();
     let source_of = |column| {
         row.with_slabs(column, |slabs| sources_among(pool, slabs).first().map(|(disk, _)| disk.slot()))
@@ -694,7 +623,7 @@ mod tests {
     use dolmen_units::Bytes;
 
     use super::*;
-    use crate::format::spec::Resiliency;
+    use crate::format::resiliency::Resiliency;
     use crate::harness::Bench;
 
     /// Scenario: a slab was added to a row, and is dropped again before a refill that has found it begins to write. The refill

@@ -11,8 +11,7 @@ use dolmen_pool::{ExcludeReason, Purpose, keys};
 use dolmen_store::Key;
 use dolmen_units::{DiskSlot, Epoch};
 
-use crate::facade::shared::Shared;
-use crate::facade::space::Space;
+use crate::cache::space::{Shared, Space};
 use crate::format::error::SpaceError;
 use crate::format::raw::PAGE_BYTES;
 use crate::format::record::{BlockState, ROWS_BYTES_MAX};
@@ -90,7 +89,7 @@ impl Space {
         if row.freed.get() || !row.has_slab(column, slab) {
             return Ok(true);
         }
-        let failed = self.take_table_room(&row.shape, &[(column, slab.clone())]).await?;
+        let failed = self.shared.take_table_room(self.id(), &row.shape, &[(column, slab.clone())]).await?;
         let has_all = failed.is_empty();
         for slot in failed {
             self.shared.pool.exclude(slot, ExcludeReason::MissedWrite).await?;
@@ -295,7 +294,7 @@ impl Space {
         if added.is_empty() {
             return Ok(false);
         }
-        let failed = self.take_table_room(&row.shape, &added).await?;
+        let failed = self.shared.take_table_room(self.id(), &row.shape, &added).await?;
         if !failed.is_empty() {
             drop(change);
             self.shared.pool.exclude(to, ExcludeReason::MissedWrite).await?;
@@ -475,12 +474,5 @@ impl Shared {
         }
         change.commit().await?;
         Ok(())
-    }
-
-    /// Flushes although nobody may have written: recovery's decisions and heals.
-    pub(crate) async fn force_flush(&self) -> Result<(), SpaceError> {
-        // A ticket that ends at once makes the flush believe that there is something to cover.
-        drop(self.tickets.begin());
-        self.flush().await
     }
 }

@@ -17,20 +17,18 @@
 //! Left to others: which requests are a stream (`streams`); to which of the two a stripe goes (`slot_switch`); how shadow rows end
 //! (`promote`, `drop_shadow`).
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use dolmen_block_io::sync::{AsyncMutex, Notify};
-use dolmen_block_io::{Instant, within};
+use dolmen_block_io::within;
 use dolmen_future_pool::pooled;
 use dolmen_pool::{PoolError, Purpose, keys};
 use dolmen_units::BLOCK_BYTES;
 
-use crate::facade::space::Space;
+use crate::cache::space::{Kind, ShadowRows, Space};
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::ids::{is_hidden, shadows_of};
 use crate::format::limits::Limits;
@@ -38,8 +36,8 @@ use crate::format::record::BlockState;
 use crate::format::spec::{Provisioning, ROW_BYTES, SPACE_BYTES_MAX, SpaceSpec, Standing};
 use crate::layout::shape::stripe_at;
 use crate::layout::{Shape, Unit};
-use crate::relocation::streams::{StreamName, Streams};
 use crate::resources::locks::Range;
+use crate::resources::streams::StreamName;
 use crate::table::page::place_in_page;
 use crate::table::row::Row;
 
@@ -62,53 +60,10 @@ const REQUEST_BYTES_MIN: u64 = 64 * 1024;
 const WAIT_MAX: Duration = Duration::from_millis(1);
 /// Turns of others that they wait before they ask whether anybody else is under way.
 const YIELDS_MAX: usize = 2;
-/// How long a shadow row waits for its stream to go on before it is promoted.
-const IDLE_AFTER: Duration = Duration::from_secs(60);
-/// How long it does where another stream wants one.
-const WANTED_AFTER: Duration = Duration::from_secs(1);
-/// How long a shadow row of which stripes alternate stays when nobody writes any: what it was claimed for may go on.
-const TO_AND_FRO_IDLE_AFTER: Duration = Duration::from_secs(600);
 /// Shadow rows that a space may have, at most, for stripes to alternate: rows that have one stay in memory.
 const TO_AND_FRO_MAX: u64 = 4096;
-/// When a row asks again for a shadow row that there was no room for.
-const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Shadow rows that are given up at once for want of room: each may have a row to copy.
 pub(crate) const FREED_TOGETHER: usize = 16;
-
-/// What is known of a shadow row while it is one.
-struct Live {
-    row: Rc<Row>,
-    kind: Cell<Kind>,
-    /// Stripes that it has, as far as they came since it is known.
-    taken: Cell<u32>,
-    used: Cell<Instant>,
-}
-
-/// What a shadow row is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// A stream, behind which it is promoted.
-    OfStream,
-    /// Alternating stripes between it and the row (docs/design/0026).
-    ToAndFro,
-    /// It was there when the pool was opened: stripes come to it, and may go back where nothing is in the way.
-    Found,
-}
-
-impl Live {
-    /// How long it may be idle.
-    fn idle_after(&self) -> Duration {
-        match self.kind.get() {
-            Kind::OfStream | Kind::Found => IDLE_AFTER,
-            Kind::ToAndFro => TO_AND_FRO_IDLE_AFTER,
-        }
-    }
-
-    /// Whether streams have brought as many stripes as it has.
-    fn is_whole(&self) -> bool {
-        self.taken.get() >= self.row.shape.column_blocks(self.row.shape.data_columns())
-    }
-}
 
 /// What is known of the stream that a request belongs to.
 #[derive(Debug, Clone, Copy, Default)]
@@ -132,130 +87,6 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
-    }
-}
-
-/// The shadow rows of the rows of a space.
-#[derive(Default)]
-pub(crate) struct ShadowRows {
-    /// The hidden space that they are in, once there is one.
-    space: RefCell<Option<Rc<Space>>>,
-    live: RefCell<BTreeMap<u64, Live>>,
-    streams: Streams,
-    /// Requests that wait for a stream to show itself.
-    waiting: Cell<u64>,
-    /// Held while one is claimed.
-    mutex: AsyncMutex,
-    /// Held while some end.
-    pub(crate) ending_mutex: AsyncMutex,
-    /// The row for which there was none the last time.
-    refused: Cell<Option<u64>>,
-    /// Until then nobody asks for one for single stripes: there was no room.
-    lacks_room_until: Cell<Option<Instant>>,
-    /// Rows whose shadow rows are to take their places, and whether somebody is at it.
-    pub(crate) wanted: RefCell<BTreeSet<u64>>,
-    pub(crate) is_running: Cell<bool>,
-    /// Set when the pool is about to be closed: none is promoted any more.
-    pub(crate) is_ending: Cell<bool>,
-    /// Rung when one has, or could not.
-    pub(crate) notify: Notify,
-}
-
-impl ShadowRows {
-    /// The hidden space.
-    pub(crate) fn space(&self) -> Option<Rc<Space>> {
-        self.space.borrow().clone()
-    }
-
-    /// Notes that there is no hidden space any more.
-    pub(crate) fn forget_space(&self) {
-        self.space.borrow_mut().take();
-    }
-
-    /// Notes that a shadow row is none any more.
-    fn forget(&self, index: u64) {
-        self.live.borrow_mut().remove(&index);
-        self.refused.set(None);
-        self.notify.notify_all();
-    }
-
-    /// Rows whose shadow rows nobody has used for as long as they may be idle.
-    pub(crate) fn idle(&self, now: Instant) -> Vec<u64> {
-        let live = self.live.borrow();
-        let idle = live.iter().filter(|(_, one)| now.since(one.used.get()) >= one.idle_after());
-        idle.map(|(index, _)| *index).collect()
-    }
-
-    /// Rows whose shadow rows streams have left.
-    fn left_by_streams(&self, now: Instant) -> Vec<u64> {
-        let live = self.live.borrow();
-        let is_left =
-            |one: &Live| one.kind.get() == Kind::OfStream && now.since(one.used.get()) >= WANTED_AFTER;
-        live.iter().filter(|(_, one)| is_left(one)).map(|(index, _)| *index).collect()
-    }
-
-    /// The rows whose shadow rows nobody has used for longest, so many at most.
-    pub(crate) fn idlest(&self, count: usize) -> Vec<u64> {
-        let live = self.live.borrow();
-        let mut rows: Vec<(Instant, u64)> =
-            live.iter().map(|(index, one)| (one.used.get(), *index)).collect();
-        rows.sort_unstable();
-        rows.into_iter().take(count).map(|(_, index)| index).collect()
-    }
-
-    /// Notes that none can be had for single stripes now.
-    pub(crate) fn note_lack_of_room(&self, now: Instant) {
-        self.lacks_room_until.set(Some(now + ASKED_AGAIN_AFTER));
-    }
-
-    /// Whether stripes of a row may come back from its shadow row.
-    pub(crate) fn alternates(&self, row: &Row) -> bool {
-        self.live.borrow().get(&row.index).is_some_and(|one| one.kind.get() != Kind::OfStream)
-    }
-
-    /// Waits until the claim under way has ended. One that begins later sees that the space is gone.
-    pub(crate) async fn claims_end(&self) {
-        drop(self.mutex.take().await);
-    }
-
-    /// Promotes no shadow row from now on, and waits for the promotion under way. They stay shadow rows.
-    pub(crate) async fn end(&self) {
-        self.is_ending.set(true);
-        self.notify.notify_all();
-        self.notify.wait_for(|| (!self.is_running.get()).then_some(())).await;
-    }
-
-    /// Whether streams have filled the shadow row of a row.
-    fn is_whole(&self, index: u64) -> bool {
-        self.live.borrow().get(&index).is_some_and(Live::is_whole)
-    }
-
-    /// Rows whose shadow rows streams have filled.
-    fn whole(&self) -> Vec<u64> {
-        self.live.borrow().iter().filter(|(_, one)| one.is_whole()).map(|(index, _)| *index).collect()
-    }
-
-    /// Rows that have shadow rows of streams.
-    fn of_streams(&self) -> Vec<u64> {
-        let live = self.live.borrow();
-        live.iter().filter(|(_, one)| one.kind.get() == Kind::OfStream).map(|(index, _)| *index).collect()
-    }
-
-    /// How many shadow rows there are.
-    pub(crate) fn count(&self) -> usize {
-        self.live.borrow().len()
-    }
-
-    /// Notes of those of these rows that have shadow rows still that these could not take their places now.
-    pub(crate) fn put_off(&self, rows: &[u64], now: Instant) {
-        let live = self.live.borrow();
-        rows.iter().filter_map(|index| live.get(index)).for_each(|one| one.used.set(now));
-    }
-
-    fn add(&self, row: Rc<Row>, kind: Kind, now: Instant) {
-        let index = row.index;
-        let one = Live { row, kind: Cell::new(kind), taken: Cell::new(0), used: Cell::new(now) };
-        self.live.borrow_mut().insert(index, one);
     }
 }
 
@@ -461,7 +292,7 @@ impl Space {
         if self.claim_shadow_of(row, Kind::ToAndFro).await? {
             // Whatever was written of it by now may not be flushed.
             let lines = Range { first: 0, count: row.shape.column_blocks(row.shape.data_columns()) };
-            row.moved.note(lines, &self.shared);
+            row.moved.note(lines, self.shared.flush_point(), |point| self.shared.has_covered(point));
         }
         Ok(())
     }
@@ -477,7 +308,7 @@ impl Space {
             && one.kind.replace(Kind::ToAndFro) == Kind::OfStream
         {
             let lines = Range { first: 0, count: row.shape.column_blocks(row.shape.data_columns()) };
-            row.moved.note(lines, &self.shared);
+            row.moved.note(lines, self.shared.flush_point(), |point| self.shared.has_covered(point));
         }
         true
     }
@@ -703,7 +534,7 @@ impl Space {
         let pool = &self.shared.pool;
         let mut change = pool.change(Purpose::Claim).await;
         let may_be = !self.freed.get() && self.may_have_shadows();
-        let Some(spaces) = self.shared.spaces.borrow().upgrade().filter(|_| may_be) else {
+        let Some(spaces) = self.list.spaces.borrow().upgrade().filter(|_| may_be) else {
             return Ok(None);
         };
         let id = shadows_of(self.id());
@@ -716,7 +547,7 @@ impl Space {
             ..self.spec()
         };
         let layouts = self.layouts.get();
-        let hidden = Space::new(Rc::clone(&self.shared), id, spec.clone(), layouts)?;
+        let hidden = Space::new(Rc::clone(&self.shared), Rc::clone(&self.list), id, spec.clone(), layouts)?;
         change.put(keys::space(id), spec.encode(Standing::Whole, layouts));
         change.commit().await?;
         self.adopt_hidden(&hidden);
@@ -763,7 +594,7 @@ impl Space {
     /// decided.
     pub(crate) async fn decided_shadow(&self, index: u64) -> Result<Option<Rc<Row>>, SpaceError> {
         let owner = self.in_doubt_row(index).await?.map(|shadow| shadow.owner());
-        let spaces = self.shared.spaces.borrow().upgrade();
+        let spaces = self.list.spaces.borrow().upgrade();
         let owner = owner.zip(spaces).and_then(|(owner, spaces)| spaces.borrow().get(&owner).cloned());
         let row = match owner {
             Some(owner) => Box::pin(owner.row(index)).await?,

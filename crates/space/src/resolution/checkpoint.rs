@@ -9,11 +9,12 @@ use dolmen_mutation::mutation;
 use dolmen_pool::{LocalFuture, PoolError, TableOwner};
 use dolmen_units::{DiskSlot, Lsn};
 
-use crate::facade::shared::Shared;
+use crate::cache::space::Shared;
 use crate::format::error::SpaceError;
 use crate::resolution::log_forward::Homeless;
 use crate::table::pages::TABLE_WRITES_MAX;
 use crate::table::row::Row;
+use crate::table::row_store::RowStore;
 
 impl Shared {
     /// Writes back and flushes what is dirty, so that the log need not keep it.
@@ -60,7 +61,7 @@ impl Shared {
         for together in written.given.chunks(TABLE_WRITES_MAX) {
             let are_there = join_all(together.iter().map(|given| self.is_only_copy_there(given))).await;
             is_held.extend(together.iter().zip(are_there).map(|(given, is_there)| {
-                is_there && Self::is_table_held_by(&given.row, given.column, &stayed)
+                is_there && RowStore::is_table_held_by(&given.row, given.column, &stayed)
             }));
         }
         for (given, _) in written.given.iter().zip(&is_held).filter(|(_, is_held)| !**is_held) {

@@ -17,19 +17,19 @@ use dolmen_journal::Wait;
 use dolmen_mutation::mutation;
 use smallvec::SmallVec;
 
-use crate::facade::shared::Shared;
-use crate::facade::space::Space;
+use crate::cache::space::{Shared, Space};
+use crate::cache::stripe_read::StripeStates;
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::{BlockState, RECORD_BYTES_MAX, push_extent};
 use crate::in_doubt::sources::{SOURCES, SourceDecision, SourceFacts, TargetParity};
 use crate::in_doubt::stripes::{Columns, Damaged, Newest, STRIPES, StripeDecision, StripeFacts, Tables};
 use crate::layout::BLOCK;
-use crate::resolution::recovery::{Candidate, OpenBlock, Recovery, RowCandidates, give_to_all};
+use crate::resolution::recovery::{OpenBlock, Recovery, give_to_all};
 use crate::resources::hedge_delay::{HedgeDelay, is_silence};
 use crate::resources::locks::Range;
 use crate::resources::tickets::Held;
 use crate::row_io::copies::{Copy, matches_state};
-use crate::row_io::stripe_read::StripeStates;
+use crate::table::candidates::{Candidate, RowCandidates};
 use crate::table::page::place_in_page;
 use crate::table::row::{Row, Slab};
 

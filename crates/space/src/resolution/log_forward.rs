@@ -13,14 +13,14 @@ use dolmen_units::{BLOCK_BYTES, Lsn, SpaceId};
 use smallvec::smallvec;
 
 use crate::cache::relog::Cached;
-use crate::cache::write_cache::Cache;
-use crate::facade::shared::Shared;
+use crate::cache::space::{Cache, Shared};
 use crate::format::error::SpaceError;
 use crate::format::raw::PAGE_ENTRIES;
 use crate::format::record::{RECORD_BYTES_MAX, extents};
 use crate::layout::Covered;
-use crate::resolution::recovery::{Candidate, Restating, RowCandidates, encode_candidates};
+use crate::resolution::recovery::{Restating, encode_candidates};
 use crate::resources::locks::{Range, RangeGuard};
+use crate::table::candidates::{Candidate, InDoubt, RowCandidates};
 use crate::table::page::place_in_page;
 use crate::table::row::{Row, RowKey};
 
@@ -80,10 +80,6 @@ impl Homeless {
 fn key_of(row: &Row) -> RowKey {
     (row.space, row.index, row.id)
 }
-
-/// What nobody could decide when the checkpoint began. What is decided meanwhile is not durable before the next one, so the
-/// log still has to have the claims.
-pub(crate) type InDoubt = BTreeMap<(SpaceId, u64), Rc<RowCandidates>>;
 
 /// Blocks that were relogged since the checkpoint began: a bit for each, by row, column and page.
 #[derive(Default)]

@@ -7,8 +7,8 @@ use std::ops::Range;
 use dolmen_pool::RecoveredBlock;
 use dolmen_units::Lsn;
 
-use crate::format::record::{extent_at, extents};
-use crate::resolution::recovery::{RowCandidates, add_candidates};
+use crate::format::record::{ReadBlockExtent, Stamp, extent_at, extents};
+use crate::table::candidates::{Candidate, RowCandidates};
 use crate::table::row::RowKey;
 
 /// Rows that are recovered beside each other: each waits for a few reads of different disks.
@@ -92,6 +92,41 @@ impl Mentions {
             }
         }
         candidates
+    }
+}
+
+/// Adds what an extent of a record says to what is claimed of its row, whose column has so many blocks.
+///
+/// Of content that is relogged the later stamp counts, wherever it stands: of a stripe in flight a flush says under a newer epoch
+/// what a checkpoint or a resync, which looked before, says behind that under the older one. Believed, that would let the disk that
+/// left with the newer epoch do without the block.
+pub(crate) fn add_candidates(
+    is_durable: bool,
+    read: ReadBlockExtent<'_>,
+    blocks: u32,
+    row: &mut RowCandidates,
+) {
+    let extent = read.extent;
+    let durable = (is_durable || extent.covered) && !extent.in_doubt;
+    for number in 0..extent.count.min(blocks.saturating_sub(extent.first)) {
+        let candidates = row.entry((usize::from(extent.column), extent.first + number)).or_default();
+        let state = read.state(number);
+        let same =
+            candidates.iter().filter(|candidate| candidate.row == extent.row && candidate.state == state);
+        let stamp = same.map(|candidate| candidate.stamp).fold(extent.stamp, Stamp::latest);
+        // What a flush has covered replaces everything before it, as does a record that begins again.
+        if durable || extent.supersedes {
+            candidates.clear();
+        }
+        candidates.push(Candidate {
+            row: extent.row,
+            durable,
+            state,
+            stamp,
+            intent: extent.intent,
+            left: extent.in_doubt,
+            generation: extent.generation,
+        });
     }
 }
 

@@ -7,3 +7,5 @@ pub(crate) mod mention;
 pub(crate) mod reach;
 pub(crate) mod recovery;
 pub(crate) mod replay;
+pub(crate) mod resolver;
+pub(crate) mod row_recovery;

@@ -10,28 +10,25 @@ use std::rc::Rc;
 use dolmen_block_io::{DeviceError, IoKind};
 use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
-use dolmen_mutation::mutation;
 use dolmen_pool::{ExcludeReason, RecordedBlocks};
-use dolmen_units::{BLOCK_BYTES, SpaceId};
+use dolmen_units::SpaceId;
 use smallvec::{SmallVec, smallvec};
 
-use crate::facade::shared::Shared;
-use crate::facade::space::Space;
-use crate::facade::spaces::Spaces;
+use crate::cache::space::{Shared, Space};
 use crate::format::error::SpaceError;
 use crate::format::ids::shadows_of;
 use crate::format::record::BlockState;
 use crate::in_doubt::failed_writes::{FAILED_WRITES, FailedCopies, FailedDecision, FailedFacts};
 use crate::layout::{Covered, Unit};
 use crate::resolution::recovery::{
-    Candidate, Restating, RowCandidates, collect, encode_candidates, give_to_all, is_only_lost,
-    is_out_of_reach, keep_latest,
+    Restating, collect, encode_candidates, give_to_all, is_only_lost, is_out_of_reach, keep_latest,
 };
 use crate::resources::clients::Clients;
 use crate::resources::hedge_delay::HedgeDelay;
 use crate::resources::locks::Range;
 use crate::resources::tickets::Held;
 use crate::row_io::copies::{Copy, matches_state};
+use crate::table::candidates::{Candidate, RowCandidates};
 use crate::table::page::place_in_page;
 use crate::table::row::{BlocksOfRows, Row, RowKey};
 
@@ -114,16 +111,6 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether blocks of a row are about to be left in doubt. What the log says of them is being read: nobody may write to the row
-    /// before that is known, although its slabs may be in reach again, because it has got another one meanwhile.
-    pub(crate) fn is_being_deferred(&self, row: &Row) -> bool {
-        if mutation!(DeferredWhileWritten) {
-            return false;
-        }
-        let key = (row.space, row.index, row.id);
-        self.leaving.borrow().contains_key(&key) || self.deferred_now.borrow().contains(&key)
-    }
-
     /// Whether what was just done to a block is to be left in doubt: it is out of reach, or what was known of it before was left.
     fn is_to_be_deferred(&self, row: &Row, column: usize, block: u32) -> bool {
         self.is_being_deferred(row) || !self.is_decidable(row, column) || self.is_in_doubt(row, column, block)
@@ -159,44 +146,11 @@ impl Shared {
         }
     }
 
-    /// Whether a row has unflushed blocks that are out of reach.
-    pub(crate) fn is_unflushed_away(&self, row: &Row) -> bool {
-        self.unflushed_away.borrow().contains(&(row.space, row.index))
-    }
-
     /// Rows of a space with unflushed blocks that are out of reach.
     fn rows_unflushed_away(&self, space: &Space) -> Vec<u64> {
         let away = self.unflushed_away.borrow();
         let of = |id: SpaceId| away.range((id, 0)..=(id, u64::MAX)).map(|(_, index)| *index);
         of(space.id()).chain(of(shadows_of(space.id()))).collect()
-    }
-}
-
-impl Spaces {
-    /// Blocks that no flush has covered and that nobody can decide now, by space and first byte.
-    ///
-    /// # Errors
-    /// [`SpaceError`].
-    #[pooled]
-    pub async fn in_doubt_blocks(&self) -> Result<Vec<(Rc<Space>, u64)>, SpaceError> {
-        let in_doubt = self.shared.deferred.borrow().clone();
-        let mut blocks = Vec::new();
-        for ((id, index), candidates) in in_doubt {
-            let space = self.all().into_iter().find(|space| space.id() == id);
-            let Some(space) = space else { continue };
-            let Some(row) = space.in_doubt_row(index).await? else { continue };
-            let is_data = |(column, _): &(usize, u32)| *column < row.shape.data_columns();
-            let open = candidates.iter().filter(|(place, candidates)| {
-                is_data(place) && candidates.iter().any(Candidate::is_of_an_open_write)
-            });
-            let place_of = |(column, block): (usize, u32)| {
-                index * space.row_bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES
-            };
-            let mut of_row: Vec<u64> = open.map(|(place, _)| place_of(*place)).collect();
-            of_row.sort_unstable();
-            blocks.extend(of_row.into_iter().map(|at| (Rc::clone(&space), at)));
-        }
-        Ok(blocks)
     }
 }
 

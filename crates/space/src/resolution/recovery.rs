@@ -6,122 +6,31 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use dolmen_block_io::sync::join_all;
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
-use dolmen_pool::{ExcludeReason, PoolError, RecordedBlocks, RecoveredBlock, keys};
-use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, RowId, SpaceId};
+use dolmen_pool::{ExcludeReason, PoolError, RecordedBlocks, keys};
+use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, SpaceId};
 use smallvec::SmallVec;
 
-use crate::cache::write_cache::Cache;
-use crate::facade::shared::Shared;
-use crate::facade::space::Space;
+use crate::cache::space::{Cache, Shared, Space};
 use crate::format::error::{SpaceError, UnreadableReason};
-use crate::format::ids::seen_as;
-use crate::format::record::{BlockExtent, BlockState, ReadBlockExtent, Stamp, extents, push_extent};
-use crate::format::spec::Integrity;
+use crate::format::record::{BlockExtent, BlockState, extents, push_extent};
+use crate::format::resiliency::Integrity;
 use crate::in_doubt::blocks::{BLOCKS, Base, BlockDecision, BlockFacts, Copies, FirstMatch, LostClaims};
-use crate::layout::{Covered, Unit};
-use crate::resolution::in_flight::{Source, decide_sources, decide_stripes, log_moved};
-use crate::resolution::mention::Mentions;
-use crate::resolution::replay::Cached;
+use crate::layout::Covered;
+use crate::resolution::mention::add_candidates;
 use crate::resources::events::{DataLossEvent, DataLossKind};
 use crate::resources::hedge_delay::{HedgeDelay, is_silence};
 use crate::resources::locks::Range;
 use crate::resources::tickets::Held;
 use crate::row_io::copies::{Copy, matches_state};
+use crate::table::candidates::{Candidate, Candidates, RowCandidates, Unfound};
 use crate::table::page::{Page, place_in_page};
 use crate::table::pages::{Knowledge, PageOnDisk};
 use crate::table::row::{Row, RowKey, Slab};
 
-/// What a record says of one block.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Candidate {
-    row: RowId,
-    durable: bool,
-    state: BlockState,
-    stamp: Stamp,
-    intent: bool,
-    /// Whether it was said when the only disks that have it had left: who wrote it was told that it was done, or that it failed.
-    left: bool,
-    /// Low bits of the generation that the block's page had on disk at least.
-    generation: u16,
-}
-
-impl Candidate {
-    /// What the table in memory says, which a flush has covered.
-    pub(crate) fn of_table(row: RowId, page: &Page, entry: usize) -> Self {
-        let [low, high, ..] = page.durable_generation().to_le_bytes();
-        let generation = u16::from_le_bytes([low, high]);
-        Self {
-            row,
-            durable: true,
-            state: page.state(entry),
-            stamp: page.stamp(entry),
-            intent: false,
-            left: false,
-            generation,
-        }
-    }
-
-    /// The same, not covered by a flush.
-    pub(crate) fn in_doubt(self) -> Self {
-        Self { durable: false, left: true, ..self }
-    }
-
-    /// Whether it excuses that the block is taken as it is found.
-    pub(crate) fn has_intent(&self) -> bool {
-        self.intent
-    }
-
-    /// That the block is lost, of which this was the last that was known.
-    fn lost(self) -> Self {
-        Self { durable: false, state: BlockState::Damaged, intent: false, ..self }
-    }
-
-    /// What it says.
-    pub(crate) fn state(&self) -> BlockState {
-        self.state
-    }
-
-    /// Whether no flush has covered it.
-    pub(crate) fn is_in_doubt(&self) -> bool {
-        !self.durable
-    }
-
-    /// Whether it may be of a write that was acknowledged and that no flush has covered.
-    pub(crate) fn is_of_an_open_write(&self) -> bool {
-        self.is_in_doubt() && self.is_written()
-    }
-
-    /// Whether it is of a write that was left in doubt while the pool was open.
-    pub(crate) fn was_deferred(&self) -> bool {
-        self.left && self.is_written()
-    }
-
-    /// Whether a client may have written it, as nobody has who says that the block is lost.
-    fn is_written(&self) -> bool {
-        self.state != BlockState::Damaged
-    }
-
-    /// Whether another says the same, but for the checksum.
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let Self { row, durable, state, stamp, intent, left, generation } = self;
-        let kind = |state: BlockState| state.parts().0;
-        let same = (*row, *durable, *stamp, *intent, *left, *generation)
-            == (other.row, other.durable, other.stamp, other.intent, other.left, other.generation);
-        same && kind(*state) == kind(other.state)
-    }
-}
-
-/// What is claimed of one block, oldest first. Mostly it is one thing.
-pub(crate) type Candidates = SmallVec<[Candidate; 1]>;
-
-/// Everything that the log says of one row.
-pub(crate) type RowCandidates = BTreeMap<(usize, u32), Candidates>;
-
 /// Blocks of a row that are decided beside each other.
-const DECIDED_TOGETHER: usize = 16;
+pub(crate) const DECIDED_TOGETHER: usize = 16;
 
 /// What recovery did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -179,108 +88,8 @@ impl Recovery {
     }
 }
 
-/// Applies and decides all that the log says of blocks, then makes it durable by a checkpoint, which needs no room in the
-/// log. Until that stands, nothing may be served: a crash in between repeats it all from the log.
-#[pooled]
-pub(crate) async fn recover(
-    shared: &Rc<Shared>,
-    spaces: &BTreeMap<SpaceId, Rc<Space>>,
-    blocks: Vec<RecoveredBlock>,
-) -> Result<Recovery, SpaceError> {
-    let mut recovery = Recovery::default();
-    let blocks_of = |space: &SpaceId| spaces.get(space).map_or(0, |space| space.row_bytes() / BLOCK_BYTES);
-    let cached = Cached::of(&blocks, blocks_of).map_err(|lsn| shared.malformed(lsn))?;
-    let mentions = Mentions::of(blocks).map_err(|lsn| shared.malformed(lsn))?;
-    let (rows, freed) = decide_rows(shared, spaces, mentions, &mut recovery).await?;
-    let cached = cached.load(shared, spaces).await?;
-    note_all_unfound(shared, |row| spaces.get(&row.space)?.cache_of(row), &mut recovery);
-    // A disk that failed while copies were made alike has missed what rows before it were given.
-    rows.iter().for_each(|row| mark_absences(shared, row));
-    if !shared.may_write() {
-        // Looked at without changing anything: decisions hold in memory, for as long as the pool is looked at.
-        freed.iter().for_each(|source| source.is_deleting(shared));
-        return Ok(recovery);
-    }
-    // The log keeps what it says of stripes that are in their other slots, and their tables wait, until those say so.
-    freed.iter().for_each(|source| source.keep(shared));
-    let owner: Rc<dyn dolmen_pool::TableOwner> = Rc::clone(shared) as _;
-    shared.pool.log().set_table_owner(Rc::downgrade(&owner));
-    // Also where nothing was to be decided: each opening leaves an extent of the log to its epoch, and labels have room for
-    // so many of them.
-    drop(shared.tickets.begin());
-    shared.recovering.set(true);
-    let written = shared.pool.checkpoint().await;
-    shared.recovering.set(false);
-    written?;
-    // Not before tables say where these stripes are, and which slabs lack that: the next opening may find fewer copies there, and
-    // take them for what they were.
-    log_moved(shared, &freed).await?;
-    if !rows.is_empty() || !cached.is_empty() {
-        // What had to be carried over because its disks are absent, settled or not, is relogged behind the tail.
-        shared.force_flush().await?;
-    }
-    for cache in shared.caches() {
-        cache.find_room_left().await?;
-    }
-    Ok(recovery)
-}
-
-/// Applies and decides what the log says of rows, a few at a time; those rows, and stripes that are in their other slots.
-#[pooled]
-async fn decide_rows(
-    shared: &Rc<Shared>,
-    spaces: &BTreeMap<SpaceId, Rc<Space>>,
-    mentions: Mentions,
-    recovery: &mut Recovery,
-) -> Result<(Vec<Rc<Row>>, Vec<Source>), SpaceError> {
-    let (mut rows, mut next) = (Vec::new(), 0);
-    let mut sources: BTreeMap<(SpaceId, u64), Vec<Source>> = BTreeMap::new();
-    let mentions = &mentions;
-    loop {
-        let together = mentions.rows_from(next);
-        let Some((_, last)) = together.last() else { break };
-        next = last.end;
-        let known = together
-            .into_iter()
-            .filter_map(|((space, index, id), of_row)| Some((spaces.get(&space)?, index, id, of_row)));
-        let decided = join_all(known.map(|(space, index, id, of_row)| async move {
-            let Some(row) = space.in_doubt_row(index).await?.filter(|row| row.id == id) else {
-                return Ok(None);
-            };
-            // What is said of a shadow row is said of the space whose content it holds.
-            let space = spaces.get(&row.owner()).unwrap_or(space);
-            let mut part = Recovery { rows: 1, ..Recovery::default() };
-            let candidates = mentions.candidates(of_row, |column| row.shape.blocks_of(column));
-            let (left, of_row) =
-                recover_row(shared, space, &row, candidates, Below::Memory, &mut part).await?;
-            Ok::<_, SpaceError>(Some((row, left, of_row, part)))
-        }));
-        for decided in decided.await {
-            let Some((row, left, of_row, part)) = decided? else { continue };
-            recovery.add(part);
-            if part.went_back > 0 {
-                shared.note_reverted(spaces.get(&row.owner()));
-            }
-            note_deferred(shared, (row.space, row.index), left);
-            if !of_row.is_empty() {
-                sources.insert((row.space, row.index), of_row);
-            }
-            rows.push(row);
-        }
-    }
-    // Behind all targets, which are of other rows.
-    let mut freed = Vec::new();
-    for (key, of_row) in sources {
-        let mut left = RowCandidates::new();
-        let Some(space) = spaces.get(&seen_as(key.0)) else { continue };
-        freed.extend(decide_sources(shared, space, of_row, &mut left, recovery).await?);
-        note_deferred(shared, key, left);
-    }
-    Ok((rows, freed))
-}
-
 /// Notes what of a row could not be decided.
-fn note_deferred(shared: &Shared, key: (SpaceId, u64), mut left: RowCandidates) {
+pub(crate) fn note_deferred(shared: &Shared, key: (SpaceId, u64), mut left: RowCandidates) {
     if left.is_empty() {
         return;
     }
@@ -294,7 +103,7 @@ fn note_deferred(shared: &Shared, key: (SpaceId, u64), mut left: RowCandidates) 
 /// Says that slabs on absent disks are stale, in memory: the checkpoint at the end makes it durable. A recovery that was cut
 /// short may have got as far as the row, which comes before the index of stale rows in the order of keys, and the disk may
 /// be here again: so the index is told of every slab that the row calls stale.
-fn mark_absences(shared: &Shared, row: &Row) {
+pub(crate) fn mark_absences(shared: &Shared, row: &Row) {
     if let Some((record, edits)) = shared.with_absences(row) {
         shared.pool.map().edit_before_checkpoint(edits);
         row.adopt(record);
@@ -332,41 +141,6 @@ pub(crate) fn collect(
     Ok(())
 }
 
-/// Adds what an extent of a record says to what is claimed of its row, whose column has so many blocks.
-///
-/// Of content that is relogged the later stamp counts, wherever it stands: of a stripe in flight a flush says under a newer epoch
-/// what a checkpoint or a resync, which looked before, says behind that under the older one. Believed, that would let the disk that
-/// left with the newer epoch do without the block.
-pub(crate) fn add_candidates(
-    is_durable: bool,
-    read: ReadBlockExtent<'_>,
-    blocks: u32,
-    row: &mut RowCandidates,
-) {
-    let extent = read.extent;
-    let durable = (is_durable || extent.covered) && !extent.in_doubt;
-    for number in 0..extent.count.min(blocks.saturating_sub(extent.first)) {
-        let candidates = row.entry((usize::from(extent.column), extent.first + number)).or_default();
-        let state = read.state(number);
-        let same =
-            candidates.iter().filter(|candidate| candidate.row == extent.row && candidate.state == state);
-        let stamp = same.map(|candidate| candidate.stamp).fold(extent.stamp, Stamp::latest);
-        // What a flush has covered replaces everything before it, as does a record that begins again.
-        if durable || extent.supersedes {
-            candidates.clear();
-        }
-        candidates.push(Candidate {
-            row: extent.row,
-            durable,
-            state,
-            stamp,
-            intent: extent.intent,
-            left: extent.in_doubt,
-            generation: extent.generation,
-        });
-    }
-}
-
 /// Where the state of a block is that a flush has covered, when the log does not say it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Below {
@@ -376,76 +150,9 @@ pub(crate) enum Below {
     Disk,
 }
 
-/// Applies and decides what the log says of one row; what could not be decided because disks are absent, and stripes that are
-/// decided behind the row beside it.
-#[pooled]
-pub(crate) async fn recover_row(
-    shared: &Shared,
-    space: &Space,
-    row: &Rc<Row>,
-    candidates: RowCandidates,
-    below: Below,
-    recovery: &mut Recovery,
-) -> Result<(RowCandidates, Vec<Source>), SpaceError> {
-    let mut left = RowCandidates::new();
-    if below == Below::Memory {
-        // While the pool is open this is committed before.
-        mark_absences(shared, row);
-    }
-    let held = shared.tickets.begin();
-    let minimum_rates = minimum_generations(&candidates);
-    let (mut open, mut out_of_reach) = (Vec::new(), None);
-    for ((column, block), candidates) in candidates {
-        if column >= row.shape.columns() || block >= row.shape.column_blocks(column) {
-            continue;
-        }
-        let (index, entry) = place_in_page(block);
-        let minimum = minimum_rates.get(&(column, index)).copied().unwrap_or_default();
-        // One that nobody can tell stays nowhere: it is looked up once for all of its blocks.
-        let page = match out_of_reach == Some((column, index)) {
-            true => None,
-            false => page_in_reach(shared, row, (column, index), minimum).await?,
-        };
-        let Some(page) = page else {
-            out_of_reach = Some((column, index));
-            recovery.out_of_reach += 1;
-            left.insert((column, block), candidates);
-            continue;
-        };
-        if let Some(durable) = candidates.iter().find(|candidate| candidate.durable) {
-            page.set(entry, durable.state, durable.stamp, shared.now(&held));
-        }
-        if candidates.iter().any(Candidate::is_in_doubt) {
-            open.push(OpenBlock { column, block, page, candidates, base: None });
-        }
-    }
-    note_bases(shared, row, &mut open, below).await;
-    if row.shape.unit() == Unit::Stripe {
-        let sources = decide_stripes(shared, space, row, open, &held, &mut left, recovery).await?;
-        shared.note_dirty(row);
-        return Ok((left, sources));
-    }
-    for together in open.chunks(DECIDED_TOGETHER) {
-        let decided = join_all(together.iter().map(|open| open.decide(shared, space, row)));
-        for (open, decided) in together.iter().zip(decided.await) {
-            let (decided, part) = decided?;
-            recovery.add(part);
-            match decided {
-                Some(decided) => open.is(decided, shared, row, &held),
-                None => {
-                    recovery.out_of_reach += 1;
-                    left.insert((open.column, open.block), open.candidates.clone());
-                }
-            }
-        }
-    }
-    shared.note_dirty(row);
-    Ok((left, Vec::new()))
-}
-
 /// A page of which the log speaks, with the low bits of the generation that it has at least; `None` while no disk is here that
 /// could tell.
-async fn page_in_reach(
+pub(crate) async fn page_in_reach(
     shared: &Shared,
     row: &Rc<Row>,
     (column, index): (usize, usize),
@@ -471,7 +178,7 @@ pub(crate) struct OpenBlock {
 /// Notes what blocks were when a flush covered them last. Each page is looked up once for all of its blocks: a row may have
 /// thousands that cannot be decided while disks are away, and everybody who comes asks again.
 #[pooled]
-async fn note_bases(shared: &Shared, row: &Rc<Row>, open: &mut [OpenBlock], below: Below) {
+pub(crate) async fn note_bases(shared: &Shared, row: &Rc<Row>, open: &mut [OpenBlock], below: Below) {
     let mut latest: Option<((usize, usize), PageOnDisk)> = None;
     for block in open {
         let (index, entry) = place_in_page(block.block);
@@ -510,7 +217,7 @@ impl OpenBlock {
     }
 
     /// Decides what it holds, if its disks answer; what that took.
-    async fn decide(
+    pub(crate) async fn decide(
         &self,
         shared: &Shared,
         space: &Space,
@@ -650,7 +357,7 @@ fn runs_of(candidates: &RowCandidates) -> Vec<CandidateRun<'_>> {
 }
 
 /// The generation that each page must have at least: the latest that a record of one of its blocks names.
-fn minimum_generations(candidates: &RowCandidates) -> BTreeMap<(usize, usize), u16> {
+pub(crate) fn minimum_generations(candidates: &RowCandidates) -> BTreeMap<(usize, usize), u16> {
     let mut minimum_rates: BTreeMap<(usize, usize), u16> = BTreeMap::new();
     for ((column, block), candidates) in candidates {
         let minimum = minimum_rates
@@ -668,7 +375,7 @@ fn minimum_generations(candidates: &RowCandidates) -> BTreeMap<(usize, usize), u
 
 /// The state of a block in doubt, given to all copies that are here; `None` while no disk is here that could tell.
 #[pooled]
-async fn decide(
+pub(crate) async fn decide(
     shared: &Shared,
     space: &Space,
     row: &Rc<Row>,
@@ -812,14 +519,6 @@ fn has_reverted(open: &[Candidate], state: BlockState, decision: BlockDecision) 
     newer.into_iter().any(Candidate::was_deferred)
 }
 
-/// A block of a strict space that no copy here verifies.
-pub(crate) struct Unfound {
-    row: Rc<Row>,
-    column: usize,
-    block: u32,
-    data_loss: DataLossEvent,
-}
-
 /// Notes what was not found of strict spaces, but for what their write caches have.
 pub(crate) fn note_all_unfound(
     shared: &Shared,
@@ -901,7 +600,8 @@ pub(crate) async fn give_to_all(
 mod tests {
     use super::*;
     use crate::format::raw::STATE_VALID;
-    use dolmen_units::Epoch;
+    use crate::format::record::Stamp;
+    use dolmen_units::{Epoch, RowId};
 
     /// What these records say of a block, each settled or not, of an epoch and with a checksum.
     fn candidates_of(records: &[(bool, u64, u32)]) -> Vec<(bool, Stamp, BlockState)> {

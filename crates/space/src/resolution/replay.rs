@@ -11,10 +11,11 @@ use dolmen_pool::RecoveredBlock;
 use dolmen_units::{Lsn, SpaceId};
 
 use crate::cache::cached_read::CachedRead;
-use crate::cache::destage::{Prepared, Redo};
-use crate::cache::write_cache::{Cache, may_hold};
-use crate::facade::shared::Shared;
-use crate::facade::space::Space;
+use crate::cache::destage::Prepared;
+use crate::cache::redo::Redo;
+use crate::cache::space::{Cache, Shared, Space};
+use crate::cache::stripe_read::Found;
+use crate::cache::write_cache::may_hold;
 use crate::format::error::SpaceError;
 use crate::format::ids::{is_of_shadows, seen_as};
 use crate::format::record::{BlockState, Entry, Place, ReadMapping, RedoBlock, entries, push_redo};
@@ -23,7 +24,6 @@ use crate::in_doubt::versions::{PlaceState, VERSIONS, VersionDecision, VersionFa
 use crate::layout::{BLOCK, Shape};
 use crate::resources::locks::Range;
 use crate::resources::tickets::Ticket;
-use crate::row_io::stripe_read::Found;
 use crate::table::mapping::{Content, IN_DOUBT, Version};
 use crate::table::row::{Row, RowKey};
 

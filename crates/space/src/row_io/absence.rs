@@ -7,18 +7,17 @@ use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
 use dolmen_pool::{Pool, Purpose, keys};
 use dolmen_store::Key;
-use dolmen_units::{DiskSlot, Epoch, Name};
+use dolmen_units::{DiskSlot, Epoch};
 
-use crate::facade::shared::Shared;
-use crate::facade::spaces::Spaces;
 use crate::format::error::SpaceError;
 use crate::format::record::ROWS_BYTES_MAX;
-use crate::table::row::{Row, RowRecord, Slab, Slabs, can_be_had};
+use crate::table::row::{Row, RowRecord, Slab};
+use crate::table::row_store::RowStore;
 
 /// Values that a change of the map sets.
 type Edits = Vec<(Key, Vec<u8>)>;
 
-impl Shared {
+impl RowStore {
     /// Commits that slabs on absent disks miss what is written from now on. Columns that could not be had any more are left
     /// alone: their data is where it was, only out of reach.
     pub(crate) async fn commit_absences(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
@@ -134,36 +133,9 @@ impl Shared {
     }
 }
 
-impl Spaces {
-    /// Spaces of which a disk has something that no other disk holds, here or absent: should it be as it was before, what it has of these is as
-    /// old as it is, once it is taken back in.
-    ///
-    /// # Errors
-    /// [`SpaceError`].
-    pub async fn alone_on(&self, slot: DiskSlot) -> Result<Vec<Name>, SpaceError> {
-        let mut names = Vec::new();
-        let is_held = |slab: &Slab| slab.stale.is_none() && is_other_holder(self.pool(), slab, slot);
-        for space in self.all() {
-            let mut is_alone = false;
-            let look = |_, record: &RowRecord| {
-                let is_there =
-                    |slabs: &Slabs| slabs.iter().any(|slab| slab.disk == slot && slab.stale.is_none());
-                let is_elsewhere = |column| can_be_had(&record.row_shape(), &record.columns, column, is_held);
-                let mut columns = record.columns.iter().enumerate();
-                is_alone |= columns.any(|(column, slabs)| is_there(slabs) && !is_elsewhere(column));
-            };
-            space.for_each_record(look).await?;
-            if is_alone && !names.contains(&space.name()) {
-                names.push(space.name());
-            }
-        }
-        Ok(names)
-    }
-}
-
 /// Whether a slab is on another disk that has what its record says. A disk that was left out as old has not: it would have the
 /// content of another old disk replaced by its own.
-fn is_other_holder(pool: &Pool, slab: &Slab, slot: DiskSlot) -> bool {
+pub(crate) fn is_other_holder(pool: &Pool, slab: &Slab, slot: DiskSlot) -> bool {
     let is_old = || pool.disk(slab.disk).is_some_and(|disk| disk.absence().is_left_out_as_old());
     slab.disk != slot && !is_old()
 }
@@ -193,4 +165,45 @@ fn has_unmarked(row: &Row, is_good: &impl Fn(&Slab) -> bool) -> bool {
     (0..row.shape.columns()).any(|column| {
         row.with_slabs(column, |slabs| slabs.iter().any(is_unmarked)) && row.has_blocks_on(column, is_good)
     })
+}
+
+impl RowStore {
+    /// Commits that every page of the tables of rows is on its disks, many rows in one change: a record each would take more
+    /// of the log than the checkpoint that this is a part of can trim. What else became of a row meanwhile stands: it is
+    /// looked at only when no other change can come between, and a row that was freed stays freed.
+    pub(crate) async fn commit_formatted(
+        &self,
+        rows: &[Rc<Row>],
+        is_whole: impl Fn(&Rc<Row>) -> bool,
+    ) -> Result<(), SpaceError> {
+        let mut rows = rows.iter().filter(|row| is_whole(row)).peekable();
+        while rows.peek().is_some() {
+            let mut change = self.pool.change(dolmen_pool::Purpose::Release).await;
+            let mut formatted = Vec::new();
+            let mut bytes = 0;
+            while bytes < ROWS_BYTES_MAX
+                && let Some(row) = rows.next()
+            {
+                if row.freed.get() {
+                    continue;
+                }
+                let mut record = row.record();
+                record.formatted = true;
+                let value = record.encode();
+                bytes += size_of::<Key>() + value.len();
+                change.put(keys::row(row.space, row.index), value);
+                // Recovery has marked slabs stale in memory only, and the record must not be durable without its index.
+                for slab in record.columns.iter().flatten().filter(|slab| slab.stale.is_some()) {
+                    bytes += size_of::<Key>();
+                    change.put(keys::stale(slab.disk, row.space, row.index), Vec::new());
+                }
+                formatted.push((row, record));
+            }
+            if !formatted.is_empty() {
+                change.commit().await?;
+            }
+            formatted.into_iter().for_each(|(row, record)| row.adopt(record));
+        }
+        Ok(())
+    }
 }

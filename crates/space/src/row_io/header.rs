@@ -37,12 +37,12 @@ use dolmen_units::{DiskSlot, Name, SpaceId};
 use smallvec::SmallVec;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::facade::shared::Shared;
 use crate::format::error::SpaceError;
 use crate::format::ids::{conversion_shadows_of, is_hidden, shadows_of};
 use crate::format::raw::{PAGE_BYTES, RawRun, RawSlabHeader, SLAB_MAGIC, VERSION};
 use crate::resources::hedge_delay::is_silence;
 use crate::table::row::{Row, Slab};
+use crate::table::row_store::RowStore;
 
 /// What is the matter with the header of a slab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +99,7 @@ struct Headed {
     slab: Slab,
 }
 
-impl Shared {
+impl RowStore {
     /// Writes the headers of those slabs of a row that are meant and whose disks are here. The caller has the turn of those who
     /// write tables.
     pub(crate) async fn write_headers(

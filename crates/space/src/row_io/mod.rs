@@ -2,10 +2,9 @@
 
 pub(crate) mod absence;
 pub(crate) mod copies;
+pub(crate) mod flusher;
 pub(crate) mod header;
 pub(crate) mod parts;
 pub(crate) mod read_hedging;
 pub(crate) mod room;
 pub(crate) mod segments;
-pub(crate) mod slot_switch;
-pub(crate) mod stripe_read;

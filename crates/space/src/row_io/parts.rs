@@ -9,15 +9,14 @@ use dolmen_mutation::mutation;
 use dolmen_units::{DiskSlot, Lsn};
 use smallvec::SmallVec;
 
-use crate::facade::shared::Shared;
 use crate::format::error::SpaceError;
 use crate::format::record::{BlockState, Mapping, push_extent, void_redos};
 use crate::layout::{BLOCK, Covered};
 use crate::resources::locks::Range;
 use crate::resources::tickets::Held;
-use crate::row_io::slot_switch::columns_of;
 use crate::table::page::{Page, by_page, place_in_page};
 use crate::table::row::Row;
+use crate::table::row_store::RowStore;
 
 /// Bytes of a record.
 pub(crate) type Body = Scratch;
@@ -56,7 +55,7 @@ pub(crate) enum RecordExtra<'a> {
 }
 
 impl RecordExtra<'_> {
-    pub(crate) fn add_to(self, shared: &Shared, body: &mut Body, parts: &Parts) {
+    pub(crate) fn add_to(self, shared: &RowStore, body: &mut Body, parts: &Parts) {
         match self {
             Self::Nothing => {}
             Self::SlotSwitch(switch) => switch.add_to(shared, body),
@@ -140,7 +139,7 @@ impl fmt::Debug for SlotSwitch {
 
 impl SlotSwitch {
     /// Adds to a record that the source has the stripes no more.
-    pub(crate) fn add_to(&self, shared: &Shared, body: &mut Body) {
+    pub(crate) fn add_to(&self, shared: &RowStore, body: &mut Body) {
         let stamp = shared.stamp();
         for (column, range) in columns_of(&self.source, self.lines) {
             for range in by_page(range) {
@@ -153,7 +152,7 @@ impl SlotSwitch {
     }
 
     /// The record is written and the target has the stripes.
-    pub(crate) fn apply(&self, shared: &Shared, held: &Held) {
+    pub(crate) fn apply(&self, shared: &RowStore, held: &Held) {
         let (stamp, now) = (shared.stamp(), shared.now(held));
         for (column, range) in columns_of(&self.source, self.lines) {
             for (page, entry) in range.blocks().filter_map(|block| find(&self.pages, column, block)) {
@@ -165,7 +164,7 @@ impl SlotSwitch {
     }
 
     /// It came to nothing: relogs what the source has.
-    pub(crate) async fn relog_source(&self, shared: &Shared, held: &Held) -> Result<(), SpaceError> {
+    pub(crate) async fn relog_source(&self, shared: &RowStore, held: &Held) -> Result<(), SpaceError> {
         if mutation!(FailedSwitchKeeps) {
             return Ok(());
         }
@@ -190,4 +189,13 @@ pub(crate) struct Written {
     pub(crate) complete: bool,
     /// The record of it.
     pub(crate) lsn: Lsn,
+}
+
+/// Stripes of a row, by column: those that are longer than others have more.
+pub(crate) fn columns_of(row: &Row, lines: Range) -> impl Iterator<Item = (usize, Range)> + use<> {
+    let shape = row.shape;
+    (0..shape.columns()).filter_map(move |column| {
+        let count = lines.count.min(shape.column_blocks(column).saturating_sub(lines.first));
+        (count > 0).then_some((column, Range { count, ..lines }))
+    })
 }

@@ -11,17 +11,16 @@ use dolmen_pool::Disk;
 use dolmen_units::{BLOCK_BYTES, DiskSlot};
 use smallvec::SmallVec;
 
-use crate::facade::shared::Shared;
-use crate::facade::space::Space;
 use crate::layout::BLOCK;
 use crate::resources::hedge_delay::{FAST, HedgeDelay, hedge_delay, is_much_slower, second_hedge_delay};
 use crate::resources::locks::Range;
 use crate::row_io::copies::Places;
 use crate::table::row::{Row, Slab};
+use crate::table::row_store::RowStore;
 
 /// By how many times a disk may be slower than the fastest copy and is still asked like that.
 const SLOWER: u32 = 4;
-impl Space {
+impl RowStore {
     /// The least busy copy of a range, and where on it the range is. Among equally idle ones the place decides, so that
     /// each copy serves its part and a sequential reader stays on one disk for an interleave. Much slower ones are not asked.
     pub(crate) fn choose_copy(&self, row: &Row, column: usize, range: Range) -> Option<(Rc<Disk>, Places)> {
@@ -42,7 +41,7 @@ impl Space {
             let readable: SmallVec<[(Rc<Disk>, &Slab); 4]> = order
                 .filter_map(|at| {
                     let slab = slabs.get(at).filter(|slab| Some(slab.disk) != extra)?;
-                    Some((slab.readable(&self.shared.pool)?, slab))
+                    Some((slab.readable(&self.pool)?, slab))
                 })
                 .collect();
             let (disk, slab) = least_busy(&readable)?;
@@ -54,7 +53,7 @@ impl Space {
 
     /// Whether what a disk has of a column comes sooner when it is computed from the others.
     pub(crate) fn is_better_computed(&self, row: &Row, column: usize, disk: &Disk) -> bool {
-        row.shape.is_computable() && self.shared.comes_sooner_elsewhere(row, column, disk)
+        row.shape.is_computable() && self.comes_sooner_elsewhere(row, column, disk)
     }
 
     /// How long each copy of a block is waited for by somebody who looks at all that are here: `None` for as long as it takes, zero for
@@ -69,7 +68,7 @@ impl Space {
         if wait == HedgeDelay::Long || mutation!(HungIsAwaited) {
             return None;
         }
-        let others = self.shared.latency_without(row, column, disk)?;
+        let others = self.latency_without(row, column, disk)?;
         let is_passed_over = disk.is_unresponsive() || is_much_slower(disk.read_latency(), others);
         Some(if is_passed_over { Duration::ZERO } else { second_hedge_delay(others) })
     }
@@ -84,15 +83,15 @@ impl Space {
         (disk, at): (&Rc<Disk>, u64),
         into: Buffer,
     ) -> (Buffer, Result<(), DeviceError>) {
-        let within = self.shared.hedge_delay(row, column, disk);
+        let within = self.hedge_delay(row, column, disk);
         let (buffer, result) = disk.read_within(at, into, within).await;
         if within.is_none() || result != Err(DeviceError::TimedOut) {
             return (buffer, result);
         }
         match self.choose_copy_except(row, (column, range), Some(disk.slot())) {
             Some((other, places)) => {
-                let within = self.shared.hedge_delay_with_second(row, column, [disk.slot(), other.slot()]);
-                self.shared.read_places((&other, &places), within, buffer).await
+                let within = self.hedge_delay_with_second(row, column, [disk.slot(), other.slot()]);
+                self.read_places((&other, &places), within, buffer).await
             }
             // It is computed by whoever asked.
             None => (buffer, result),
@@ -100,7 +99,7 @@ impl Space {
     }
 }
 
-impl Shared {
+impl RowStore {
     /// How long a read of a disk is waited for, where others have what it has.
     fn hedge_delay(&self, row: &Row, column: usize, disk: &Disk) -> Option<Duration> {
         if mutation!(HungIsAwaited) {

@@ -8,18 +8,18 @@ use std::ops::Range;
 use dolmen_block_io::{DeviceError, Durability};
 use dolmen_future_pool::pooled;
 use dolmen_pool::Disk;
-use dolmen_units::DiskSlot;
+use dolmen_units::{DiskSlot, SpaceId};
 use smallvec::SmallVec;
 
-use crate::facade::space::Space;
 use crate::format::error::SpaceError;
 use crate::layout::Shape;
 use crate::table::row::Slab;
+use crate::table::row_store::RowStore;
 
 /// Zeros that are written at once, in bytes.
 const ZEROS: u64 = 64 * 1024;
 
-impl Space {
+impl RowStore {
     /// Takes the room for the tables of slabs that are being claimed, with their columns. Disks that failed otherwise than
     /// for lack of room: whoever claims has to give them up and claim again.
     ///
@@ -28,11 +28,12 @@ impl Space {
     #[pooled]
     pub(crate) async fn take_table_room(
         &self,
+        space: SpaceId,
         shape: &Shape,
         slabs: &[(usize, Slab)],
     ) -> Result<SmallVec<[DiskSlot; 2]>, SpaceError> {
         let is_thin = |disk: &Disk| disk.geometry().is_some_and(|geometry| geometry.thin);
-        self.write_zeros_to_tables(shape, slabs, is_thin).await
+        self.write_zeros_to_tables(space, shape, slabs, is_thin).await
     }
 
     /// Writes zeros where the tables and headers of slabs are, on those disks that are meant and are here; those that failed.
@@ -41,20 +42,20 @@ impl Space {
     /// As [`take_table_room`](Self::take_table_room).
     pub(crate) async fn write_zeros_to_tables(
         &self,
+        space: SpaceId,
         shape: &Shape,
         slabs: &[(usize, Slab)],
         is_meant: impl Fn(&Disk) -> bool,
     ) -> Result<SmallVec<[DiskSlot; 2]>, SpaceError> {
         let mut writes: SmallVec<[_; 8]> = SmallVec::new();
         for (column, slab) in slabs {
-            let Some(disk) = slab.present(&self.shared.pool) else { continue };
+            let Some(disk) = slab.present(&self.pool) else { continue };
             if !is_meant(&disk) {
                 continue;
             }
             let Range { start: first, end } = shape.slab_map(*column).tables_at();
             let length = (end - first).min(ZEROS);
-            let mut buffer =
-                self.shared.pool.seams().metadata.take(usize::try_from(length).unwrap_or(0)).await;
+            let mut buffer = self.pool.seams().metadata.take(usize::try_from(length).unwrap_or(0)).await;
             buffer.fill(0);
             let zeros = buffer.freeze();
             let mut at = first;
@@ -74,6 +75,6 @@ impl Space {
                 Err(_) => failed.push(slot),
             }
         }
-        if full { Err(SpaceError::NoSpaceBelow { name: self.name() }) } else { Ok(failed) }
+        if full { Err(SpaceError::NoSpaceBelow { name: self.name_of(space) }) } else { Ok(failed) }
     }
 }

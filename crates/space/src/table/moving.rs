@@ -13,22 +13,7 @@ use std::rc::Rc;
 use dolmen_block_io::sync::Notify;
 
 use crate::resources::locks::Range;
-use crate::table::row::Row;
-
-/// What is known of a row of which a conversion shadow is made.
-pub(crate) struct Moving {
-    /// A bit for each block.
-    touched: RefCell<Vec<u64>>,
-    is_held: Cell<bool>,
-    notify: Notify,
-}
-
-impl Moving {
-    fn release(&self) {
-        self.is_held.set(false);
-        self.notify.notify_all();
-    }
-}
+use crate::table::row::{Moving, Row};
 
 /// Has a row note what changes in it, until this is dropped.
 pub(crate) struct Watch {

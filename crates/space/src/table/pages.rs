@@ -12,7 +12,6 @@ use dolmen_pool::{Disk, ExcludeReason};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot};
 use smallvec::SmallVec;
 
-use crate::facade::shared::Shared;
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::raw::PAGE_BYTES;
 use crate::format::record::BlockState;
@@ -23,6 +22,7 @@ use crate::resources::events::{DataLossEvent, DataLossKind};
 use crate::resources::hedge_delay::{HedgeDelay, hedge_delay, is_silence};
 use crate::table::page::{Page, PageName};
 use crate::table::row::{Row, Slab, TablePlace};
+use crate::table::row_store::RowStore;
 
 /// Pages in memory above which idle ones are dropped: 64 MiB.
 const PAGES_MAX: usize = 16 * 1024;
@@ -146,7 +146,7 @@ fn slot_of(page: &Page, generation: u64) -> u64 {
     if main_location { 0 } else { generation }
 }
 
-impl Shared {
+impl RowStore {
     pub(crate) fn page_name(&self, row: &Row, column: usize, index: usize) -> PageName {
         PageName {
             pool: self.pool.id(),

@@ -5,22 +5,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::{Rc, Weak};
 
+use dolmen_block_io::sync::Notify;
 use dolmen_mutation::mutation;
 use dolmen_pool::{Disk, Pool, RUNS_MAX, Run};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot, Epoch, RowId, SpaceId};
 use smallvec::SmallVec;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::facade::shared::Shared;
 use crate::format::ids::{is_of_shadows, seen_as, shadows_of};
 use crate::format::raw::{RECORD_VERSION, RawRow, RawRun, RawSlab};
 use crate::format::record::BlockState;
-use crate::format::spec::{Integrity, Resiliency};
+use crate::format::resiliency::{Integrity, Resiliency};
 use crate::layout::{ReadPlan, RowShape, Shape, SlabMap, SlabSet};
-use crate::resources::locks::{Range, RangeLocks};
-use crate::resources::tickets::FlushPoint;
+use crate::resources::locks::RangeLocks;
 use crate::table::mapping::Mappings;
-use crate::table::moving::Moving;
+use crate::table::moved::Moved;
 use crate::table::page::{Page, place_in_page};
 
 /// Slabs of a column, at most: four copies, and one that is about to replace another.
@@ -641,37 +640,26 @@ impl fmt::Debug for Row {
     }
 }
 
-/// Stripes of a row and its shadow row that were written in place as a whole, until a flush has covered that: none of them flips
-/// before. Their claims would else be of three versions, of which a crash may leave none.
-#[derive(Default)]
-pub(crate) struct Moved(RefCell<Vec<(Range, FlushPoint)>>);
-
-impl Moved {
-    /// Notes stripes that were written, or may have been, by now.
-    pub(crate) fn note(&self, lines: Range, shared: &Shared) {
-        let mut moved = self.0.borrow_mut();
-        if moved.len() >= MOVED_USUAL && moved.len().is_power_of_two() {
-            moved.retain(|(_, flush_point)| !shared.has_covered(*flush_point));
-        }
-        moved.push((lines, shared.flush_point()));
-    }
-
-    /// Whether no flush has covered what was written of some of these stripes.
-    pub(crate) fn has_open(&self, lines: Range, shared: &Shared) -> bool {
-        let mut moved = self.0.borrow_mut();
-        moved.retain(|(_, flush_point)| !shared.has_covered(*flush_point));
-        moved.iter().any(|(other, _)| other.overlaps(lines))
-    }
-}
-
 /// Blocks of rows, by column and block of the column.
 pub(crate) type BlocksOfRows = BTreeMap<RowKey, (Rc<Row>, BTreeSet<(usize, u32)>)>;
 
-/// Notes of stripes that are kept before those are looked for that a flush has covered.
-pub(crate) const MOVED_USUAL: usize = 32;
-
 /// A row as the log names it.
 pub(crate) type RowKey = (SpaceId, u64, RowId);
+
+/// What is known of a row of which a conversion shadow is made.
+pub(crate) struct Moving {
+    /// A bit for each block.
+    pub(crate) touched: RefCell<Vec<u64>>,
+    pub(crate) is_held: Cell<bool>,
+    pub(crate) notify: Notify,
+}
+
+impl Moving {
+    pub(crate) fn release(&self) {
+        self.is_held.set(false);
+        self.notify.notify_all();
+    }
+}
 
 #[cfg(test)]
 mod tests {

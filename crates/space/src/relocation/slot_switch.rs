@@ -8,21 +8,19 @@
 //!
 //! Left to others: what a crash leaves of it (`in_flight`); which rows have shadow rows (`shadow_rows`).
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
 use dolmen_mutation::mutation;
 
-use crate::facade::shared::Shared;
-use crate::facade::space::Space;
+use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::record::BlockState;
 use crate::resources::locks::Range;
-use crate::row_io::parts::{Body, Pages, Parts, RecordExtra, SlotSwitch, find, places_of};
+use crate::row_io::parts::{Body, Pages, Parts, RecordExtra, SlotSwitch, columns_of, find, places_of};
 use crate::table::page::{WriteClass, place_in_page};
-use crate::table::row::{BlocksOfRows, Row};
+use crate::table::row::Row;
 
 /// Where whole stripes go in place at once.
 pub(crate) enum Slot {
@@ -79,7 +77,9 @@ impl Space {
         }
         let (target, source) = if is_shadows { (Rc::clone(row), shadow) } else { (shadow, Rc::clone(row)) };
         let range = Range { first: lines.start, count: lines.end - lines.start };
-        let is_open = goes && row.moved.has_open(range, &self.shared) && !mutation!(SlotBeforeFlush);
+        let is_open = goes
+            && row.moved.has_open(range, |point| self.shared.has_covered(point))
+            && !mutation!(SlotBeforeFlush);
         Ok(match self.freedom_of(&target, parts).await? {
             Freedom::Free | Freedom::Unflushed if is_open => Slot::AfterFlush,
             Freedom::Free if goes => Slot::Switch { target, source },
@@ -137,7 +137,7 @@ impl Space {
 
     /// Whether a stripe may be put into a slot: nothing is there, and a flush has covered that. The caller holds its lock.
     pub(crate) async fn is_slot_free(&self, row: &Rc<Row>, stripe: u32) -> Result<bool, SpaceError> {
-        if row.moved.has_open(Range { first: stripe, count: 1 }, &self.shared) {
+        if row.moved.has_open(Range { first: stripe, count: 1 }, |point| self.shared.has_covered(point)) {
             return Ok(false);
         }
         let mut pages = Pages::new();
@@ -195,7 +195,7 @@ impl Space {
         let extra = switch.as_ref().map_or(RecordExtra::Nothing, RecordExtra::SlotSwitch);
         let written = self.write_parts(&target, parts, extra).await;
         if row.shadow().is_some() {
-            row.moved.note(lines, &self.shared);
+            row.moved.note(lines, self.shared.flush_point(), |point| self.shared.has_covered(point));
         }
         written?;
         self.note_moved(row, &target, lines.count, switch.is_some());
@@ -212,36 +212,7 @@ impl Space {
         self.shared.record(&body, Wait::Written).await?;
         switch.apply(&self.shared, &held);
         drop(held);
-        row.moved.note(lines, &self.shared);
+        row.moved.note(lines, self.shared.flush_point(), |point| self.shared.has_covered(point));
         Ok(true)
-    }
-}
-
-/// Stripes of a row, by column: those that are longer than others have more.
-pub(crate) fn columns_of(row: &Row, lines: Range) -> impl Iterator<Item = (usize, Range)> + use<> {
-    let shape = row.shape;
-    (0..shape.columns()).filter_map(move |column| {
-        let count = lines.count.min(shape.column_blocks(column).saturating_sub(lines.first));
-        (count > 0).then_some((column, Range { count, ..lines }))
-    })
-}
-
-impl Shared {
-    /// Blocks of the sources of flips whose targets are among these blocks, where no flush has covered the flips.
-    pub(crate) fn sources_of(&self, targets: &BlocksOfRows) -> BlocksOfRows {
-        let mut sources = BlocksOfRows::new();
-        if mutation!(SourceNotKept) {
-            return sources;
-        }
-        for (row, blocks) in targets.values() {
-            let Some(partner) = row.partner() else { continue };
-            let lines: BTreeSet<u32> = blocks.iter().map(|(_, stripe)| *stripe).collect();
-            let of_row = self.unflushed_sources(&partner, &lines);
-            if !of_row.is_empty() {
-                let key = (partner.space, partner.index, partner.id);
-                sources.insert(key, (partner, of_row));
-            }
-        }
-        sources
     }
 }

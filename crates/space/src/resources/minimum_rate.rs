@@ -13,10 +13,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use dolmen_block_io::{Clock, Instant};
+use dolmen_block_io::{Clock, Instant, Meter};
 use dolmen_units::SpaceId;
 
-use crate::facade::space::Space;
 use crate::format::limits::Limits;
 use crate::resources::bucket::{Bucket, reached};
 use crate::resources::throttle::Throttle;
@@ -59,10 +58,10 @@ pub(crate) struct MinimumRate {
 }
 
 /// What all spaces of a pool share.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct MinimumRates {
     is_on: Cell<bool>,
-    spaces: RefCell<Vec<Weak<Space>>>,
+    spaces: RefCell<Vec<Weak<Terms>>>,
     window: Cell<Duration>,
     looked: Cell<Instant>,
     /// What requests of the others go through while somebody lacks something.
@@ -82,13 +81,13 @@ impl MinimumRates {
     }
 
     /// These are the spaces from now on; those that have no minimum are left out.
-    pub(crate) fn set(&self, spaces: impl Iterator<Item = Rc<Space>>, now: Instant) {
-        let with_min: Vec<Rc<Space>> = spaces.filter(|space| space.limits().has_min()).collect();
+    pub(crate) fn set(&self, spaces: impl Iterator<Item = Rc<Terms>>, now: Instant) {
+        let with_min: Vec<Rc<Terms>> = spaces.filter(|space| space.limits().has_min()).collect();
         let least = with_min.iter().filter_map(|space| space.limits().iops_min).min().unwrap_or(u64::MAX);
         let (shortest, longest) = WINDOW;
         let sample = Duration::from_millis(SAMPLE * 1000 / least.max(1));
         self.window.set(sample.clamp(shortest, longest));
-        with_min.iter().for_each(|space| space.terms.minimum.begin(space));
+        with_min.iter().for_each(|space| space.minimum.begin(space));
         self.is_on.set(!with_min.is_empty());
         *self.spaces.borrow_mut() = with_min.iter().map(Rc::downgrade).collect();
         self.looked.set(now);
@@ -99,7 +98,7 @@ impl MinimumRates {
     }
 
     /// Waits as long as a request of a space has to, so that others get what they lack.
-    pub(crate) async fn wait(&self, space: &Space, bytes: u64, clock: &dyn Clock) {
+    pub(crate) async fn wait(&self, space: &Terms, bytes: u64, clock: &dyn Clock) {
         if !self.is_other(space) {
             return;
         }
@@ -111,8 +110,8 @@ impl MinimumRates {
         }
     }
 
-    fn is_other(&self, space: &Space) -> bool {
-        let has_plenty = space.terms.minimum.share.get() >= OTHER && self.needy.get() != Some(space.id());
+    fn is_other(&self, space: &Terms) -> bool {
+        let has_plenty = space.minimum.share.get() >= OTHER && self.needy.get() != Some(space.space);
         !space.limits().has_min() || has_plenty
     }
 
@@ -127,7 +126,7 @@ impl MinimumRates {
         // The least of what those that wanted more got, as parts of their minima.
         let mut worst: Option<(f64, SpaceId)> = None;
         for space in self.spaces.borrow().iter().filter_map(Weak::upgrade) {
-            let got = space.terms.minimum.look(&space, now, seconds).map(|share| (share, space.id()));
+            let got = space.minimum.look(&space, now, seconds).map(|share| (share, space.space));
             worst = [worst, got]
                 .into_iter()
                 .flatten()
@@ -174,7 +173,7 @@ impl MinimumRates {
 
 impl MinimumRate {
     /// Begins to count.
-    fn begin(&self, space: &Space) {
+    fn begin(&self, space: &Terms) {
         let totals = space.meter.totals();
         self.requests.set(totals.requests);
         self.bytes.set(totals.bytes);
@@ -183,7 +182,7 @@ impl MinimumRate {
     }
 
     /// What the space got in so many seconds, as a part of its minimum, if it wanted more than it got.
-    fn look(&self, space: &Space, now: Instant, seconds: f64) -> Option<f64> {
+    fn look(&self, space: &Terms, now: Instant, seconds: f64) -> Option<f64> {
         let (totals, limits) = (space.meter.totals(), space.limits());
         let requests = totals.requests.saturating_sub(self.requests.replace(totals.requests));
         let bytes = totals.bytes.saturating_sub(self.bytes.replace(totals.bytes));
@@ -191,7 +190,7 @@ impl MinimumRate {
         let share = share(limits, requests, bytes, seconds);
         self.share.set(share);
         // One that its own limits hold back lacks nothing that others could leave to it.
-        let wants_more = busy.as_secs_f64() >= WANTING * seconds && !space.terms.is_at_most(now);
+        let wants_more = busy.as_secs_f64() >= WANTING * seconds && !space.is_at_most(now);
         wants_more.then_some(share)
     }
 }
@@ -212,4 +211,53 @@ fn scaled(rate: u64, by: f64) -> u64 {
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn per_second(count: u64, seconds: f64) -> u64 {
     (count as f64 / seconds) as u64
+}
+
+/// What a space may have, and is to get.
+pub(crate) struct Terms {
+    /// The space.
+    pub(crate) space: SpaceId,
+    /// What clients ask of it.
+    pub(crate) meter: Rc<Meter>,
+    pub(crate) limits: Cell<Limits>,
+    /// Requests in a second.
+    pub(crate) requests: Bucket,
+    /// Bytes in a second.
+    pub(crate) bytes: Bucket,
+    pub(crate) minimum: MinimumRate,
+}
+
+impl Terms {
+    /// Returns the terms of a space that has no limits yet.
+    pub(crate) fn new(space: SpaceId, meter: Rc<Meter>) -> Self {
+        Self {
+            space,
+            meter,
+            limits: Cell::default(),
+            requests: Bucket::default(),
+            bytes: Bucket::default(),
+            minimum: MinimumRate::default(),
+        }
+    }
+
+    /// Returns the limits that were set last.
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits.get()
+    }
+
+    /// These from now on.
+    pub(crate) fn set(&self, limits: Limits, now: Instant) {
+        self.limits.set(limits);
+        self.requests.set(limits.iops_max.unwrap_or(0), now);
+        self.bytes.set(limits.rate_max.map_or(0, |rate| rate.0), now);
+    }
+
+    /// Whether the space has had all that it may have by now.
+    pub(crate) fn is_at_most(&self, now: Instant) -> bool {
+        self.requests.is_empty(now) || self.bytes.is_empty(now)
+    }
+
+    pub(crate) fn has_max(&self) -> bool {
+        self.requests.is_on() || self.bytes.is_on()
+    }
 }

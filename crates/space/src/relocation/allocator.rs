@@ -14,19 +14,19 @@ use dolmen_pool::{Change, Claim, ExcludeReason, PoolError, Purpose, keys};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot, Epoch, Name, RowId, SpaceId};
 use smallvec::SmallVec;
 
-use crate::cache::write_cache::Cache;
-use crate::facade::failed_reads::{FailedRead, FailedReads};
-use crate::facade::forming::Forming;
-use crate::facade::request::Terms;
-use crate::facade::shared::Shared;
+use crate::cache::space::{Cache, ShadowRows, Shared, Space, SpaceList};
 use crate::format::error::SpaceError;
 use crate::format::ids::{COUNTER_ROW, is_of_conversion_shadows, is_of_shadows, seen_as};
 use crate::format::layouts::{Layout, Layouts};
-use crate::format::spec::{Footprint, Integrity, Provisioning, Resiliency, SpaceSpec, Standing};
+use crate::format::resiliency::{Integrity, Resiliency};
+use crate::format::spec::{Footprint, Provisioning, SpaceSpec, Standing};
 use crate::layout::{Shape, Spread};
-use crate::policy::reserve::Reserve;
-use crate::relocation::shadow_rows::ShadowRows;
+use crate::relocation::promote::{promote_or_drop_shadows, rounds_to_free_shadows};
+use crate::resources::failed_reads::FailedReads;
+use crate::resources::forming::Forming;
 use crate::resources::locks::Range;
+use crate::resources::minimum_rate::Terms;
+use crate::table::reserve::Reserve;
 use crate::table::row::{Row, RowLaid, RowPlace, RowRecord, Slab, Slabs};
 
 /// Rows of one space that are kept in memory before idle ones are dropped.
@@ -38,64 +38,10 @@ enum ClaimOutcome {
     Failed(SmallVec<[DiskSlot; 2]>),
 }
 
-/// A space: addresses of its own, laid on the disks of a pool.
-pub struct Space {
-    pub(crate) shared: Rc<Shared>,
-    id: SpaceId,
-    pub(crate) spec: RefCell<SpaceSpec>,
-    pub(crate) request: Cell<Request>,
-    /// Which layouts its rows have: that of its spec, and while it is converted the one before.
-    pub(crate) layouts: Cell<Layouts>,
-    row_bytes: u64,
-    /// Rows that were looked up; `None` for those that do not exist.
-    pub(crate) rows: RefCell<BTreeMap<u64, Option<Rc<Row>>>>,
-    claim_mutex: AsyncMutex,
-    /// How often rows were dropped from memory.
-    drops: Cell<u64>,
-    /// Allocation units of each disk that the space has, kept for spans, which fill one disk after another.
-    pub(crate) own: RefCell<BTreeMap<DiskSlot, u64>>,
-    pub(crate) row_count: Cell<u64>,
-    /// Whether it is being deleted, or about to be: nobody may use it, and nobody finds it.
-    pub(crate) freed: Cell<bool>,
-    /// Whether the map says that it is deleted: nothing brings it back, and its rows are to be freed.
-    pub(crate) condemned: Cell<bool>,
-    /// Since when it is in the trash, in seconds since 1970: it keeps all that it has, and nobody may use it.
-    pub(crate) trashed: Cell<Option<u64>>,
-    /// Taken by what changes its size or name, from reading what it is to committing what it is then.
-    pub(crate) spec_mutex: AsyncMutex,
-    /// Acknowledged blocks that no flush had covered were lost with a disk, and no flush has told so yet.
-    pub(crate) lost_unflushed: Cell<bool>,
-    /// The write caches of rows of its layouts, by their numbers, where they have one.
-    pub(crate) caches: RefCell<[Option<Rc<Cache>>; 2]>,
-    /// Held while conversion shadows are made of its rows.
-    pub(crate) conversion_mutex: AsyncMutex,
-    /// The hidden space that conversion shadow rows are in, while there may be any.
-    pub(crate) conversion_shadows: RefCell<Option<Rc<Space>>>,
-    /// Stripes that form from requests under way together.
-    pub(crate) forming: Forming,
-    /// Rows that are about to take the place of its own.
-    pub(crate) shadows: ShadowRows,
-    /// What is reserved for it.
-    pub(crate) reserve: Reserve,
-    /// What clients ask of it.
-    pub(crate) meter: Rc<Meter>,
-    /// What it may have, and is to get.
-    pub(crate) terms: Terms,
-    /// Ranges that clients could not read.
-    pub(crate) failed_reads: FailedReads,
-    /// The space itself, for what goes on behind those who asked for it.
-    pub(crate) this: Weak<Self>,
-}
-
-/// Returns the ranges of a space that clients could not read, in order of their places.
-#[must_use]
-pub fn failed_reads(space: &Space) -> Vec<FailedRead> {
-    space.failed_reads.ranges()
-}
-
 impl Space {
     pub(crate) fn new(
         shared: Rc<Shared>,
+        list: Rc<SpaceList>,
         id: SpaceId,
         spec: SpaceSpec,
         layouts: Layouts,
@@ -104,10 +50,11 @@ impl Space {
         let row_bytes = spec.row_bytes().0;
         shared.note_name(id, spec.name.clone());
         let clock = &shared.pool.seams().clock;
-        let (meter, terms) = (Meter::new(Rc::clone(clock)), Terms::default());
+        let terms = Rc::new(Terms::new(id, Meter::new(Rc::clone(clock))));
         terms.set(spec.limits, clock.now());
         Ok(Rc::new_cyclic(|this| Self {
             shared,
+            list,
             id,
             spec: RefCell::new(spec),
             request: Cell::new(request),
@@ -129,7 +76,6 @@ impl Space {
             forming: Forming::default(),
             shadows: ShadowRows::default(),
             reserve: Reserve::default(),
-            meter,
             terms,
             failed_reads: FailedReads::default(),
             this: Weak::clone(this),
@@ -405,8 +351,10 @@ impl Space {
                 // Shadow rows have room only as long as nobody else needs it.
                 Err(SpaceError::Pool(error @ PoolError::NoSpace { .. })) => {
                     // As many as there are now: others may come meanwhile.
-                    let left = *rounds.get_or_insert_with(|| self.shared.rounds_to_free_shadows());
-                    if left == 0 || !self.shared.promote_or_drop_shadows().await {
+                    let left = *rounds.get_or_insert_with(|| rounds_to_free_shadows(&self.list));
+                    if left == 0
+                        || !promote_or_drop_shadows(&self.list, self.shared.pool.seams().clock.as_ref()).await
+                    {
                         return Err(error.into());
                     }
                     rounds = Some(left - 1);
@@ -512,7 +460,7 @@ impl Space {
             (*column as usize, new)
         });
         let slabs: Vec<(usize, Slab)> = placed.collect();
-        let failed = self.take_table_room(&shape, &slabs).await?;
+        let failed = self.shared.take_table_room(self.id(), &shape, &slabs).await?;
         if !failed.is_empty() {
             return Ok(Err(failed));
         }

@@ -13,8 +13,7 @@ use dolmen_pool::Disk;
 use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
 
-use crate::facade::shared::Shared;
-use crate::facade::space::Space;
+use crate::cache::space::Space;
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::BlockState;
 use crate::layout::BLOCK;
@@ -25,6 +24,7 @@ use crate::row_io::copies::{Copy, matches_state};
 use crate::row_io::read_hedging::nth_fastest;
 use crate::table::page::place_in_page;
 use crate::table::row::Row;
+use crate::table::row_store::RowStore;
 
 /// What the tables say of the blocks of a stripe, by column; one that a shorter column does not have was never written.
 pub(crate) type StripeStates = SmallVec<[BlockState; 16]>;
@@ -134,7 +134,7 @@ fn is_away(row: &Row, column: usize, copies: &[Copy]) -> bool {
         || copies.iter().all(is_unresponsive)
 }
 
-impl Shared {
+impl RowStore {
     /// What the tables say of a stripe.
     #[pooled]
     pub(crate) async fn stripe_states(&self, row: &Rc<Row>, stripe: u32) -> Result<StripeStates, SpaceError> {
@@ -322,7 +322,7 @@ impl Space {
             let range = Range { first, count: u32::try_from(lines.len()).ok()? };
             let is_whole = range.first + range.count <= row.shape.column_blocks(other);
             if is_whole && states.all(|state| state != BlockState::Damaged) {
-                let Some((disk, places)) = self.choose_copy(row, other, range) else { continue };
+                let Some((disk, places)) = self.shared.choose_copy(row, other, range) else { continue };
                 if let [(at, whole)] = places.as_slice()
                     && *whole == length
                 {

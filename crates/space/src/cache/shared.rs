@@ -1,0 +1,72 @@
+//! What all spaces of a pool share above their rows: blocks in doubt, write caches, and memory of jobs.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Deref;
+use std::rc::{Rc, Weak};
+
+use dolmen_block_io::sync::AsyncMutex;
+use dolmen_buffer::FRAME_BYTES_MAX;
+use dolmen_pool::{LocalFuture, Pool};
+
+use crate::cache::space::{Cache, Shared};
+use crate::format::error::SpaceError;
+use crate::format::raw::PAGE_BYTES;
+use crate::layout::shape::PARITY_BYTES_MAX;
+use crate::resources::clients::Clients;
+use crate::resources::progress::Closing;
+use crate::resources::share::Share;
+use crate::resources::throttle::Throttle;
+use crate::table::row::BlocksOfRows;
+use crate::table::row_store::{Defer, RowStore};
+
+impl Deref for Shared {
+    type Target = RowStore;
+
+    fn deref(&self) -> &RowStore {
+        &self.rows
+    }
+}
+
+impl Defer for Shared {
+    fn defer(&self, blocks: BlocksOfRows) -> LocalFuture<'_, Result<(), SpaceError>> {
+        Box::pin(self.leave_in_doubt(blocks))
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(pool: Rc<Pool>) -> Rc<Self> {
+        let frames = pool.seams().metadata.frame_count(PAGE_BYTES) as u64;
+        let medium = pool.seams().metadata.frame_count(PARITY_BYTES_MAX) as u64;
+        let large = pool.seams().metadata.frame_count(FRAME_BYTES_MAX) as u64;
+        Rc::new_cyclic(|this: &Weak<Self>| Self {
+            rows: RowStore::new(pool, Weak::<Self>::clone(this)),
+            unfound: RefCell::default(),
+            clients: Cell::new(Clients::Ended),
+            nothing_on: RefCell::default(),
+            claims_on_absent: Cell::new(0),
+            resolve_mutex: AsyncMutex::default(),
+            deciding: Cell::default(),
+            durability_mutex: AsyncMutex::default(),
+            write_back_mutex: AsyncMutex::default(),
+            refill_mutex: AsyncMutex::default(),
+            looks: Share::of(frames / 4),
+            lines: Share::of(frames / 8),
+            throttle: Throttle::default(),
+            stripes: Share::of(medium / 2),
+            refills: Share::of(medium / 4),
+            conversion_shadows: Share::of(large / 4),
+            closing: Closing::default(),
+            caches: RefCell::default(),
+        })
+    }
+
+    /// The write caches.
+    pub(crate) fn caches(&self) -> Vec<Rc<Cache>> {
+        self.caches.borrow().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// How many write caches there are.
+    pub(crate) fn cache_count(&self) -> u64 {
+        self.caches.borrow().iter().filter(|cache| cache.strong_count() > 0).count() as u64
+    }
+}

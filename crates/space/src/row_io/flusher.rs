@@ -1,0 +1,351 @@
+//! The flush, and the records of blocks in the log that it covers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use dolmen_buffer::Scratch;
+use dolmen_future_pool::pooled;
+use dolmen_journal::Wait;
+use dolmen_mutation::mutation;
+use dolmen_pool::{LogRoom, PoolError};
+use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, RowId, SpaceId};
+
+use crate::format::error::SpaceError;
+use crate::format::raw::STATE_VALID;
+use crate::format::record::{BlockExtent, BlockState, RECORD_BYTES_MAX, Stamp, push_extent};
+use crate::layout::{Covered, Unit};
+use crate::resources::locks::{Range, joined};
+use crate::resources::tickets::{FlushPoint, Ticket};
+use crate::table::page::place_in_page;
+use crate::table::row::{BlocksOfRows, Row};
+use crate::table::row_store::{RowStore, Unflushed};
+
+/// Blocks that may be unflushed before the engine flushes by itself: what recovery has to verify, at most. On a small log
+/// fewer, because after the loss of a disk all of them are recorded again, at up to 44 bytes each.
+pub(crate) const UNFLUSHED_BLOCKS_MAX: u64 = 64 * 1024;
+
+/// Bytes of the log that a block takes at most which is written beside others: its checksum, in the cache also that of its
+/// mapping; and if a disk leaves meanwhile, an extent of its own.
+pub(crate) const RECORDED_BYTES: u64 = 64;
+
+/// The part of the log that recording all unflushed blocks again may take; twice that, where the states below them are said
+/// as well.
+pub(crate) const RESTAMP_SHARE: u64 = 16;
+
+/// Rows that are recorded again at once: their metadata fits one change.
+pub(crate) const RESTAMP_ROWS: usize = 128;
+
+/// Blocks of a row, by column and block of the column, with the ticket of the last write.
+pub(crate) type UnflushedBlocks = BTreeMap<(usize, u32), Ticket>;
+
+impl RowStore {
+    /// Appends a record of blocks to the log.
+    pub(crate) async fn record(&self, body: &[u8], wait: Wait) -> Result<Lsn, PoolError> {
+        let lsn = self.pool.log().append_blocks(body, wait).await?;
+        self.recorded.set(self.recorded.get().max(lsn.next()));
+        Ok(lsn)
+    }
+
+    /// Records what was said before, so that the log can be trimmed behind that.
+    pub(crate) async fn record_relogged(&self, body: &[u8]) -> Result<Lsn, PoolError> {
+        // Heads of batches, and what is left at their ends.
+        let bytes = (body.len() as u64 * 17 / 16).next_multiple_of(BLOCK_BYTES);
+        self.relogged.set(self.relogged.get() + bytes);
+        self.record(body, Wait::Written).await
+    }
+
+    /// Everything that was written and recorded until now.
+    pub(crate) fn flush_point(&self) -> FlushPoint {
+        FlushPoint { ticket: self.tickets.next(), lsn: self.recorded.get() }
+    }
+
+    /// Whether a flush has covered everything of before a moment.
+    pub(crate) fn has_covered(&self, flush_point: FlushPoint) -> bool {
+        let (ticket, lsn) = self.covered.get();
+        ticket >= flush_point.ticket && lsn >= flush_point.lsn
+    }
+
+    /// Notes a write that no flush has covered.
+    pub(crate) fn note_unflushed(&self, ticket: Ticket, row: &Rc<Row>, column: usize, range: Range) {
+        self.unflushed_blocks.set(self.unflushed_blocks.get() + u64::from(range.count));
+        self.unflushed.borrow_mut().push_back(Unflushed { ticket, row: Rc::clone(row), column, range });
+    }
+
+    /// The blocks of a row that were written and that no flush has covered, by column.
+    pub(crate) fn unflushed_of(&self, row: &Row) -> BTreeSet<(usize, u32)> {
+        let unflushed = self.unflushed.borrow();
+        let of_row = unflushed.iter().filter(|entry| entry.row.id == row.id);
+        of_row.flat_map(|entry| entry.blocks().map(|block| (entry.column, block))).collect()
+    }
+
+    /// Blocks of stripes of a row that hold nothing since a write that no flush has covered: of these stripes, the row beside it is
+    /// the target.
+    pub(crate) fn unflushed_sources(&self, row: &Row, lines: &BTreeSet<u32>) -> BTreeSet<(usize, u32)> {
+        let unflushed = self.unflushed.borrow();
+        let of_row = unflushed.iter().filter(|entry| entry.row.id == row.id);
+        of_row
+            .flat_map(|entry| entry.blocks().map(|block| (entry.column, block)))
+            .filter(|place| {
+                lines.contains(&place.1) && row.state_in_memory(*place) == Some(BlockState::Never)
+            })
+            .collect()
+    }
+
+    /// Waits until a write may begin: the log has room, and not too much is unflushed. Called without any lock or ticket.
+    pub(crate) async fn gate(&self) -> Result<(), SpaceError> {
+        self.pool.log().wait_for_room().await?;
+        let (log, _) = self.pool.identity().metadata_bytes();
+        if self.unflushed_blocks.get() > UNFLUSHED_BLOCKS_MAX.min(log.0 / RESTAMP_SHARE / 44) {
+            self.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the room in the log that the record of so many blocks takes, and the mark of a flush behind it, as long as what is
+    /// returned lives. Called as [`gate`](Self::gate).
+    pub(crate) async fn room_for(&self, blocks: u32) -> Result<LogRoom<'_>, SpaceError> {
+        Ok(self.pool.log().reserve(Bytes(2 * BLOCK_BYTES + u64::from(blocks) * RECORDED_BYTES)).await?)
+    }
+
+    /// Makes every write that was acknowledged before this call durable.
+    #[pooled]
+    pub(crate) async fn flush(&self) -> Result<(), SpaceError> {
+        let mine = (self.tickets.next(), self.recorded.get());
+        let _exclusive = self.flush_mutex.take().await;
+        let covered = self.covered.get();
+        let is_marked = covered.1 >= mine.1 || mutation!(ConcurrentRecordUnmarked);
+        if covered.0 >= mine.0 && is_marked {
+            self.count(|counters| counters.shared_flushes += 1);
+            return Ok(());
+        }
+        loop {
+            let limit = self.tickets.next();
+            let interval = self.tickets.next_interval();
+            let cut = self.pool.log().cut()?;
+            if !mutation!(FlushWaitsForNone) {
+                self.tickets.wait_below(limit).await;
+            }
+            self.pool.log().written_below(cut).await?;
+            if mutation!(MarkBeforeFlush) {
+                self.pool.log().mark_durable(cut).await?;
+            }
+            self.pool.flusher().flush_disks().await?;
+            if self.restamp().await? {
+                continue;
+            }
+            if !mutation!(MarkBeforeFlush) && (!self.recovering.get() || mutation!(RecoveryNotFinal)) {
+                self.pool.log().mark_durable(cut).await?;
+            }
+            // In recovery nothing is marked; it ends with a flush of its own, whose ticket is a later one.
+            self.forget_durable(limit);
+            self.covered.set((limit, cut));
+            self.covered_interval.set(Some(interval));
+            self.count(|counters| counters.flushes += 1);
+            return Ok(());
+        }
+    }
+
+    pub(crate) fn forget_durable(&self, limit: Ticket) {
+        let mut unflushed = self.unflushed.borrow_mut();
+        unflushed.retain(|entry| entry.ticket >= limit);
+        let left = unflushed.iter().map(|entry| u64::from(entry.range.count)).sum();
+        self.unflushed_blocks.set(left);
+    }
+
+    /// After a disk has left: blocks that no flush had covered on it may be missing there, so they are recorded again
+    /// under the new epoch, and their rows say that the disk's slab is stale. Those that were only there stay in doubt.
+    /// Returns whether the epoch is another one than the last time.
+    #[pooled]
+    pub(crate) async fn restamp(&self) -> Result<bool, SpaceError> {
+        let now = self.pool.epoch().number;
+        if self.stamped.get() == now {
+            return Ok(false);
+        }
+        let mut by_row: BTreeMap<(SpaceId, u64, RowId), (Rc<Row>, UnflushedBlocks)> = BTreeMap::new();
+        let mut away = BlocksOfRows::new();
+        // That a stripe is in its other slot needs no disk of this one.
+        let is_source = |entry: &Unflushed| {
+            let first = entry.row.state_in_memory((entry.column, entry.range.first));
+            entry.row.partner().is_some() && first == Some(BlockState::Never)
+        };
+        let is_away = |entry: &&Unflushed| !self.is_decidable(&entry.row, entry.column) && !is_source(entry);
+        for entry in self.unflushed.borrow().iter().filter(is_away) {
+            let (_, blocks) =
+                away.entry(entry.key()).or_insert_with(|| (Rc::clone(&entry.row), BTreeSet::new()));
+            blocks.extend(entry.blocks().map(|block| (entry.column, block)));
+        }
+        self.defer(away.clone()).await?;
+        // Only now, because whoever finds them neither here nor there would take them for flushed.
+        // Of one that came meanwhile, some blocks may have been left and others not.
+        let is_away = |entry: &Unflushed| {
+            away.get(&entry.key()).is_some_and(|(_, blocks)| {
+                entry.blocks().all(|block| blocks.contains(&(entry.column, block)))
+            })
+        };
+        self.unflushed.borrow_mut().retain(|entry| !is_away(entry));
+        for entry in &*self.unflushed.borrow() {
+            let (_, blocks) =
+                by_row.entry(entry.key()).or_insert_with(|| (Rc::clone(&entry.row), BTreeMap::new()));
+            blocks.extend(entry.blocks().map(|block| ((entry.column, block), entry.ticket)));
+        }
+        let rows: Vec<(Rc<Row>, UnflushedBlocks)> = by_row.into_values().collect();
+        for group in rows.chunks(RESTAMP_ROWS) {
+            self.restamp_rows(group).await?;
+        }
+        self.stamped.set(now);
+        Ok(true)
+    }
+
+    /// One record for many blocks: each record by itself would take a batch of the log, which has no room for thousands.
+    #[pooled]
+    pub(crate) async fn restamp_rows(&self, rows: &[(Rc<Row>, UnflushedBlocks)]) -> Result<(), SpaceError> {
+        self.commit_absences_of(rows.iter().map(|(row, _)| row)).await?;
+        let mut guards = Vec::new();
+        let mut has_unlocked = false;
+        let mut body = Scratch::new();
+        for (row, blocks) in rows {
+            // With parity these are stripes in flight, which nobody writes over before a flush has covered them; and who puts
+            // others in place waits for this flush, with locks of the row.
+            if row.shape.unit() == Unit::Block {
+                // Stripes that failed may be tried again while this waits for locks: what is said of them then is the newest.
+                if std::mem::take(&mut has_unlocked) && !body.is_empty() {
+                    self.record(&body, Wait::Written).await?;
+                    body.clear();
+                    guards.clear();
+                }
+                let numbers = blocks.keys().map(|(column, block)| row.shape.row_block(*column, *block));
+                let numbers: BTreeSet<u32> = numbers.collect();
+                guards.push(row.locks.lock_all(&joined(numbers.into_iter())).await);
+            }
+            if row.freed.get() {
+                continue;
+            }
+            for (place, ticket) in blocks {
+                // Of a write that failed; said already, and the next one may be on its way to the log.
+                if row.shape.unit() == Unit::Stripe && row.state_in_memory(*place) == Some(BlockState::Never)
+                {
+                    continue;
+                }
+                self.restate(row, *place, Covered::ByTheNextFlush, *ticket, &mut body).await?;
+                if body.len() > RECORD_BYTES_MAX {
+                    self.record(&body, Wait::Written).await?;
+                    body.clear();
+                }
+            }
+            self.note_dirty(row);
+            has_unlocked |= row.shape.unit() == Unit::Stripe;
+            // What is in the body is still locked when it is appended: a write in between would be recorded before it.
+            if body.is_empty() {
+                guards.clear();
+            }
+        }
+        if !body.is_empty() {
+            self.record(&body, Wait::Written).await?;
+        }
+        Ok(())
+    }
+
+    /// Adds what the table in memory says of a block to a record, under the stamp of now.
+    pub(crate) async fn restate(
+        &self,
+        row: &Rc<Row>,
+        (column, block): (usize, u32),
+        covered: Covered,
+        ticket: Ticket,
+        body: &mut Scratch,
+    ) -> Result<(), SpaceError> {
+        let (index, entry) = place_in_page(block);
+        let stamp = self.stamp();
+        let page = self.page(row, column, index).await?;
+        let state = page.state(entry);
+        page.restamp(entry, stamp, ticket, self.frozen.get());
+        let mut extent = self.extent(row, column, Range { first: block, count: 1 }, stamp);
+        extent.covered = covered == Covered::Before;
+        push_extent(body, extent, &[state], page.durable_generation());
+        Ok(())
+    }
+
+    /// Records what the table in memory says of blocks, under the stamp of now, in one record: of a stripe with parity a crash
+    /// leaves all of it or nothing. The caller holds their locks.
+    pub(crate) async fn record_again(
+        &self,
+        row: &Rc<Row>,
+        places: impl Iterator<Item = (usize, u32)>,
+        covered: Covered,
+        ticket: Ticket,
+    ) -> Result<(), SpaceError> {
+        let mut body = Scratch::new();
+        for place in places {
+            self.restate(row, place, covered, ticket, &mut body).await?;
+        }
+        if body.is_empty() {
+            return Ok(());
+        }
+        self.note_dirty(row);
+        self.record(&body, Wait::Written).await?;
+        Ok(())
+    }
+
+    /// As [`record_again`](Self::record_again), for blocks of a column of which a flush has covered some.
+    pub(crate) async fn record_blocks_again(
+        &self,
+        row: &Rc<Row>,
+        (column, blocks): (usize, &[u32]),
+        covered: impl Fn(u32) -> Covered,
+        ticket: Ticket,
+    ) -> Result<(), SpaceError> {
+        let mut body = Scratch::new();
+        for block in blocks {
+            self.restate(row, (column, *block), covered(*block), ticket, &mut body).await?;
+        }
+        self.note_dirty(row);
+        self.record(&body, Wait::Written).await?;
+        Ok(())
+    }
+
+    /// The head of a record for a range of a column; the state is filled in later.
+    pub(crate) fn extent(&self, row: &Row, column: usize, range: Range, stamp: Stamp) -> BlockExtent {
+        BlockExtent {
+            space: row.space,
+            row_index: row.index,
+            row: row.id,
+            column: u8::try_from(column).unwrap_or(0),
+            first: range.first,
+            count: range.count,
+            stamp,
+            state: STATE_VALID,
+            intent: false,
+            in_doubt: false,
+            supersedes: false,
+            covered: false,
+            generation: 0,
+        }
+    }
+
+    /// Flushes although nobody may have written: recovery's decisions and heals.
+    pub(crate) async fn force_flush(&self) -> Result<(), SpaceError> {
+        // A ticket that ends at once makes the flush believe that there is something to cover.
+        drop(self.tickets.begin());
+        self.flush().await
+    }
+}
+
+impl RowStore {
+    /// Blocks of the sources of flips whose targets are among these blocks, where no flush has covered the flips.
+    pub(crate) fn sources_of(&self, targets: &BlocksOfRows) -> BlocksOfRows {
+        let mut sources = BlocksOfRows::new();
+        if mutation!(SourceNotKept) {
+            return sources;
+        }
+        for (row, blocks) in targets.values() {
+            let Some(partner) = row.partner() else { continue };
+            let lines: BTreeSet<u32> = blocks.iter().map(|(_, stripe)| *stripe).collect();
+            let of_row = self.unflushed_sources(&partner, &lines);
+            if !of_row.is_empty() {
+                let key = (partner.space, partner.index, partner.id);
+                sources.insert(key, (partner, of_row));
+            }
+        }
+        sources
+    }
+}
