@@ -371,7 +371,7 @@ fn plan(space: &Space, row: &Rc<Row>, exchange: &Exchange<'_>, new: RowId) -> Op
             goes.extend([Some(row), row.shadow().as_ref()].into_iter().flatten().map(with_record));
         }
         Exchange::Renewal { to, disks, .. } => {
-            let record = RowRecord { id: new, ..as_new(space, row, *disks)? };
+            let record = RowRecord { id: new, place: space.place_of(*to), ..as_new(space, row, *disks)? };
             stays = Some(Stays { from: Rc::clone(row), index: *to, record });
         }
     }
