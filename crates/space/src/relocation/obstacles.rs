@@ -235,7 +235,9 @@ fn hinders(obstacle: Obstacle, kind: ExchangeKind) -> bool {
     use ExchangeKind::{Conversion, Drop, Promotion, Renewal};
     match obstacle {
         Obstacle::RowDetached => true,
-        Obstacle::SpaceDeleted | Obstacle::InDoubt | Obstacle::UnflushedAway | Obstacle::SlabsLacking => {
+        // A renewed row of a space that is about to be deleted is freed with the others.
+        Obstacle::SpaceDeleted => matches!(kind, Promotion | Conversion | Drop),
+        Obstacle::InDoubt | Obstacle::UnflushedAway | Obstacle::SlabsLacking => {
             matches!(kind, Promotion | Conversion | Drop | Renewal)
         }
         // A row that holds nothing has nothing that a flush would have to cover.
@@ -300,7 +302,7 @@ mod tests {
         (
             |facts| facts.is_space_deleted = true,
             Obstacle::SpaceDeleted,
-            &[Promotion, Conversion, Drop, Renewal],
+            &[Promotion, Conversion, Drop],
         ),
         (|facts| facts.row.is_in_doubt = true, Obstacle::InDoubt, &[Promotion, Conversion, Drop, Renewal]),
         (|facts| facts.shadow.is_in_doubt = true, Obstacle::InDoubt, &[Promotion, Conversion, Drop, Renewal]),
