@@ -16,12 +16,14 @@
 //! | `jobs` | the service of jobs: numbers, order, throttling, progress, record |
 //! | `exports`, `attach` | the services of exports and of attached spaces |
 //! | `state` | what the engine keeps of all pools and of each; it knows neither the engine nor an open pool |
-//! | `engine`, `caller`, `plan`, `rooms` | what the engine's thread owns, messages to it, what changes would do, and the room of pools |
-//! | `job` | what a job says of itself to pools and users |
+//! | `open_pool`, `open_pools`, `plan`, `rooms` | a pool that is open, the list of pools, what changes would do, and the room of pools |
+//! | `job`, `pool_jobs`, `records`, `views` | services that several folders take: jobs of open pools, records for the next daemon, documents of pools and spaces |
+//! | `base` | what services are made of |
 //! | `settings`, `health` | what is set of a pool, what is the matter with it, and what to do |
-//! | `spaces`, `disks`, `pools`, `attaching` | what can be asked for, and what is done without being asked for |
+//! | `spaces`, `disks`, `pools`, `attaching` | services of what can be asked for, and of what is done without a request |
 //! | `job_table` | the table of jobs |
 //! | `api` | routes, documents, requests for jobs, events, and what carries requests out |
+//! | `engine`, `caller` | the composition root, which makes the services in one order, and messages to it |
 //!
 //! Invariant: a folder's face is its `mod.rs`; imports point from the later lines of this table to the earlier ones.
 //!
