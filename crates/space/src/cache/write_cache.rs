@@ -729,7 +729,7 @@ impl Cache {
             space.lost_unflushed.set(true);
         }
         self.forget(&row.mappings.void(block, version.since));
-        row.touch(Range { first: block, count: 1 });
+        row.moves.touch(Range { first: block, count: 1 });
         if let Content::Cached { place, checksum } = version.content {
             let mapping = mapping_of(row, block, 1, Some(place));
             let void = Mapping { since: Some(version.since), void: true, ..mapping };

@@ -106,7 +106,7 @@ impl Space {
         let range = blocks_of(start, end);
         let row = loop {
             let Some(row) = self.row(index).await? else { return Ok(()) };
-            if row.wait_while_held().await {
+            if row.moves.wait_while_held().await {
                 continue;
             }
             let cache = self.cache_of(&row);
@@ -130,14 +130,14 @@ impl Space {
             }
             let _guard = row.locks.lock(range).await;
             let lacks_room = room.is_none() && is_discarded_in_cache(&row, range);
-            if self.shared.is_deferred(&row) || lacks_room || row.is_held() {
+            if self.shared.is_deferred(&row) || lacks_room || row.moves.is_held() {
                 continue;
             }
             // Another may have taken its place, which has the blocks now.
             if row.freed.get() && !mutation!(DiscardOfFreedRow) {
                 continue;
             }
-            row.touch(range);
+            row.moves.touch(range);
             if row.freed.get() || self.discard_blocks(&row, range).await? == 0 {
                 return Ok(());
             }

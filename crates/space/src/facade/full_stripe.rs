@@ -256,7 +256,7 @@ impl Space {
         // The other slot says a few words more.
         let _log_room = self.shared.room_for(range.count + 2 * parity_blocks).await?;
         let _guard = row.locks.lock(range).await;
-        if row.freed.get() || row.is_held() || self.shared.is_deferred(&row) {
+        if row.freed.get() || row.moves.is_held() || self.shared.is_deferred(&row) {
             return Ok(Tried::NoSlot);
         }
         // The space may have been made smaller while this waited for the lock.
@@ -268,7 +268,7 @@ impl Space {
             return Ok(Tried::Cached(Rc::clone(&row), range));
         }
         let slot = self.slot_of(&row, first_stripe..first_stripe + lines, &parts).await?;
-        row.touch(range);
+        row.moves.touch(range);
         let lines = Range { first: first_stripe, count: lines };
         Ok(match slot {
             Slot::AfterFlush => Tried::AfterFlush,

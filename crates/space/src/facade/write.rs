@@ -173,7 +173,7 @@ impl Space {
                 }
                 row => row?,
             };
-            if row.wait_while_held().await {
+            if row.moves.wait_while_held().await {
                 continue;
             }
             let cache = self.cache_of(&row);
@@ -194,7 +194,7 @@ impl Space {
             let is_unlocked = !is_whole && mutation!(PartOfBlockUnlocked);
             let _guard = row.locks.lock(if is_unlocked { Range { first: 0, count: 0 } } else { range }).await;
             if row.freed.get()
-                || row.is_held()
+                || row.moves.is_held()
                 || self.shared.is_deferred(&row)
                 || room.as_ref().is_some_and(|room| !room.is_valid())
             {
@@ -202,7 +202,7 @@ impl Space {
             }
             // The space may have been made smaller while this waited for the lock.
             self.check_range(index * self.row_bytes() + within, data.len() as u64)?;
-            row.touch(range);
+            row.moves.touch(range);
             if room.is_none() {
                 self.shared.commit_absences(&row).await?;
             }

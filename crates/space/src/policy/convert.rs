@@ -33,6 +33,7 @@ use crate::policy::spaces::Spaces;
 use crate::relocation::conversion_shadow::ConversionShadow;
 use crate::resources::locks::Range;
 use crate::resources::progress::Progress;
+use crate::table::moving::Watch;
 use crate::table::row::{Row, RowRecord};
 
 /// Rows of which conversion shadows are made together, at most, and the bytes of them: one checkpoint does for all, and clients who
@@ -397,10 +398,10 @@ impl Spaces {
             space.free_if_known_unused(&row).await?;
         }
         let now = space.layouts.get().now;
-        let Some(row) = space.row(index).await?.filter(|row| row.layout() != now) else {
+        let Some(row) = space.row(index).await?.filter(|row| row.laid().layout != now) else {
             return Ok(Begun::Missing);
         };
-        let (before, to) = (space.layout_of(row.layout()), space.layout_of(now));
+        let (before, to) = (space.layout_of(row.laid().layout), space.layout_of(now));
         // A shadow row has the number of its row for as long as there is one: such a row moves, and with it what its shadow row
         // holds.
         if is_like(before, to) && row.shadow().is_none() {
@@ -416,7 +417,7 @@ impl Spaces {
             }
         }
         let conversion_shadow = conversion_shadows.claim_beyond(index).await?;
-        let watch = row.watch();
+        let watch = Watch::of(&row);
         Ok(Begun::ConversionShadow(ConversionShadow {
             row,
             conversion_shadow,

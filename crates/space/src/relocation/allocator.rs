@@ -153,7 +153,7 @@ impl Space {
 
     /// The write cache of a row, if what is written over it goes through one.
     pub(crate) fn cache_of(&self, row: &Row) -> Option<Rc<Cache>> {
-        self.caches.borrow().get(usize::from(row.layout())).cloned().flatten()
+        self.caches.borrow().get(usize::from(row.laid().layout)).cloned().flatten()
     }
 
     /// The write caches of its rows, each once.

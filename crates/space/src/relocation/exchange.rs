@@ -248,10 +248,10 @@ fn facts(space: &Space, row: &Rc<Row>, exchange: &Exchange<'_>) -> Facts {
             facts.shadow.is_unflushed = is_unflushed(shadow);
             facts.is_shadow_locked = !is_locked;
             facts.is_changed = !watch.is_untouched();
-            facts.is_layout_wrong = shadow.layout() != now || row.layout() == now;
+            facts.is_layout_wrong = shadow.laid().layout != now || row.laid().layout == now;
         }
         Exchange::Renewal { disks, holds_content, .. } => {
-            facts.is_layout_wrong = row.layout() != now;
+            facts.is_layout_wrong = row.laid().layout != now;
             facts.holds_content = *holds_content;
             facts.lacks_slabs_of_new = as_new(space, row, *disks).is_none();
         }
@@ -281,7 +281,7 @@ fn row_facts(space: &Space, row: &Rc<Row>) -> RowFacts {
         has_dirty_tables: row.dirty.get() || row.pages().iter().any(|(_, _, page)| is_lacking(page)),
         is_cached: !row.mappings.is_empty(),
         is_half_destaged: space.cache_of(row).is_some_and(|cache| cache.has_unfinished_pair(row)),
-        is_held: row.is_held(),
+        is_held: row.moves.is_held(),
         has_shadow: row.shadow().is_some(),
         columns_lacking: row.shape.columns().saturating_sub(row.count_columns(is_readable)),
         columns_spare: row.shape.parity_columns(),
@@ -707,7 +707,7 @@ mod tests {
                     expect_hindered(&space, &row, &promotion, Obstacle::HalfDestaged).await?;
                     cache.unfinished.borrow_mut().clear();
                 }
-                let watch = row.watch();
+                let watch = Watch::of(&row);
                 watch.hold().await;
                 expect_hindered(&space, &row, &promotion, Obstacle::Held).await?;
                 drop(watch);

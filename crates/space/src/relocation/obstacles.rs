@@ -299,11 +299,7 @@ mod tests {
     const INPUTS: &[Input] = &[
         (|facts| facts.row.is_detached = true, Obstacle::RowDetached, &KINDS),
         (|facts| facts.shadow.is_detached = true, Obstacle::RowDetached, &KINDS),
-        (
-            |facts| facts.is_space_deleted = true,
-            Obstacle::SpaceDeleted,
-            &[Promotion, Conversion, Drop],
-        ),
+        (|facts| facts.is_space_deleted = true, Obstacle::SpaceDeleted, &[Promotion, Conversion, Drop]),
         (|facts| facts.row.is_in_doubt = true, Obstacle::InDoubt, &[Promotion, Conversion, Drop, Renewal]),
         (|facts| facts.shadow.is_in_doubt = true, Obstacle::InDoubt, &[Promotion, Conversion, Drop, Renewal]),
         (|facts| facts.row.is_unflushed = true, Obstacle::Unflushed, &[Drop]),

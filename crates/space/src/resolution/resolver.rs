@@ -59,7 +59,7 @@ impl Shared {
         // Whoever began before the disk left is done with the row then. A checkpoint may need the lock as well.
         let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
         self.commit_absences(row).await?;
-        row.touch(Range { first: 0, count: row.shape.row_blocks() });
+        row.moves.touch(Range { first: 0, count: row.shape.row_blocks() });
         let candidates =
             self.deferred.borrow().get(&key).map(|candidates| (**candidates).clone()).unwrap_or_default();
         let places: Vec<(usize, u32)> = candidates.keys().copied().collect();

@@ -3,6 +3,7 @@
 pub(crate) mod candidates;
 pub(crate) mod mapping;
 pub(crate) mod moved;
+pub(crate) mod moves;
 pub(crate) mod moving;
 pub(crate) mod page;
 pub(crate) mod pages;

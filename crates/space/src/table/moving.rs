@@ -7,13 +7,11 @@
 //! - Who waits for a row that is held has no lock, no room and no ticket. Behind its lock, whoever changes a row looks whether it
 //!   is held, and lets go.
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use dolmen_block_io::sync::Notify;
-
 use crate::resources::locks::Range;
-use crate::table::row::{Moving, Row};
+use crate::table::moves::Moving;
+use crate::table::row::Row;
 
 /// Has a row note what changes in it, until this is dropped.
 pub(crate) struct Watch {
@@ -22,6 +20,11 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
+    /// Has the row note what changes in it. One watch at a time.
+    pub(crate) fn of(row: &Rc<Row>) -> Self {
+        Self { row: Rc::clone(row), moving: row.moves.begin(row.shape.row_blocks()) }
+    }
+
     /// The blocks that were changed since this was asked last.
     pub(crate) fn take_touched(&self) -> Vec<Range> {
         let words = std::mem::take(&mut *self.moving.touched.borrow_mut());
@@ -52,46 +55,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.row.moving.borrow_mut().take();
+        self.row.moves.end();
         self.moving.release();
-    }
-}
-
-impl Row {
-    /// Has the row note what changes in it. One watch at a time.
-    pub(crate) fn watch(self: &Rc<Self>) -> Watch {
-        let words = (self.shape.row_blocks() as usize).div_ceil(64);
-        let moving = Rc::new(Moving {
-            touched: RefCell::new(vec![0; words]),
-            is_held: Cell::new(false),
-            notify: Notify::new(),
-        });
-        *self.moving.borrow_mut() = Some(Rc::clone(&moving));
-        Watch { row: Rc::clone(self), moving }
-    }
-
-    /// Notes that blocks are about to change. The caller holds their lock, or no task knows the row yet.
-    pub(crate) fn touch(&self, range: Range) {
-        let moving = self.moving.borrow();
-        let Some(moving) = &*moving else { return };
-        let mut touched = moving.touched.borrow_mut();
-        for block in range.first..range.first + range.count {
-            if let Some(word) = touched.get_mut(block as usize / 64) {
-                *word |= 1 << (block % 64);
-            }
-        }
-    }
-
-    /// Whether nobody may change the row now.
-    pub(crate) fn is_held(&self) -> bool {
-        self.moving.borrow().as_ref().is_some_and(|moving| moving.is_held.get())
-    }
-
-    /// Waits while the row is held; whether it was. It may be another row by then.
-    pub(crate) async fn wait_while_held(&self) -> bool {
-        let moving = self.moving.borrow().clone();
-        let Some(moving) = moving.filter(|moving| moving.is_held.get()) else { return false };
-        moving.notify.wait_for(|| (!moving.is_held.get()).then_some(())).await;
-        true
     }
 }

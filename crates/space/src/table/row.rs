@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::{Rc, Weak};
 
-use dolmen_block_io::sync::Notify;
 use dolmen_mutation::mutation;
 use dolmen_pool::{Disk, Pool, RUNS_MAX, Run};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot, Epoch, RowId, SpaceId};
@@ -20,6 +19,7 @@ use crate::layout::{ReadPlan, RowShape, Shape, SlabMap, SlabSet};
 use crate::resources::locks::RangeLocks;
 use crate::table::mapping::Mappings;
 use crate::table::moved::Moved;
+use crate::table::moves::Moves;
 use crate::table::page::{Page, place_in_page};
 
 /// Slabs of a column, at most: four copies, and one that is about to replace another.
@@ -327,7 +327,7 @@ pub(crate) struct Row {
     /// The row whose shadow row this is.
     shadow_of: RefCell<Weak<Row>>,
     /// What is known while it is moved to another layout.
-    pub(crate) moving: RefCell<Option<Rc<Moving>>>,
+    pub(crate) moves: Moves,
 }
 
 impl Row {
@@ -382,7 +382,7 @@ impl Row {
             moved,
             shadow: RefCell::default(),
             shadow_of: RefCell::default(),
-            moving: RefCell::default(),
+            moves: Moves::default(),
         })
     }
 
@@ -435,11 +435,6 @@ impl Row {
         *self.columns.borrow_mut() = record.columns;
         self.formatted.set(record.formatted);
         self.laid.set(record.laid);
-    }
-
-    /// Which layout of its space it has.
-    pub(crate) fn layout(&self) -> u8 {
-        self.laid.get().layout
     }
 
     /// How it is laid and written over.
@@ -645,21 +640,6 @@ pub(crate) type BlocksOfRows = BTreeMap<RowKey, (Rc<Row>, BTreeSet<(usize, u32)>
 
 /// A row as the log names it.
 pub(crate) type RowKey = (SpaceId, u64, RowId);
-
-/// What is known of a row of which a conversion shadow is made.
-pub(crate) struct Moving {
-    /// A bit for each block.
-    pub(crate) touched: RefCell<Vec<u64>>,
-    pub(crate) is_held: Cell<bool>,
-    pub(crate) notify: Notify,
-}
-
-impl Moving {
-    pub(crate) fn release(&self) {
-        self.is_held.set(false);
-        self.notify.notify_all();
-    }
-}
 
 #[cfg(test)]
 mod tests {

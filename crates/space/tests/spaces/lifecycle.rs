@@ -695,7 +695,10 @@ fn what_the_log_keeps_for_a_disk_that_left_stops_nobody() {
                 wide.flush().await?;
             }
             let (used, _) = spaces.pool().log().usage().unwrap();
-            assert!(used.0 > written * ENTRY_BYTES, "the log keeps an entry of each of {written} writes: {used}");
+            assert!(
+                used.0 > written * ENTRY_BYTES,
+                "the log keeps an entry of each of {written} writes: {used}"
+            );
             assert!(alone.read(0, 4096).await.is_err(), "its disk is away");
             lab.expect(&wide, 8192, 4096, 9).await?;
             *keep.borrow_mut() = Some((spaces, alone, written));
