@@ -40,7 +40,7 @@ use crate::state::{Identity, Members, identity};
 const HELD_PAUSE: Duration = Duration::from_millis(100);
 
 /// The path that everybody else would call it, so that one device listed twice is seen to be one. Only for what lies on no
-/// space: see [`Engine::canonical`].
+/// space: see `Devices::canonical`.
 fn canonical(path: &str) -> Answer<PathBuf> {
     let fail = |code, message: String| Err(ErrorBody::new(code, message).on(path));
     if !Path::new(path).is_absolute() {
