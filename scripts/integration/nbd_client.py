@@ -217,7 +217,8 @@ def bad_requests(uri):
     refused("a write across the end", errno.ENOSPC, handle.pwrite, bytearray(2 * BLOCK), size - BLOCK)
     refused("a read across the end by one byte", errno.EINVAL, handle.pread, 2, size - 1)
     refused("a write across the end by one byte", errno.ENOSPC, handle.pwrite, bytearray(2), size - 1)
-    refused("a read that is too large", errno.EINVAL, handle.pread, PAYLOAD_MAX + BLOCK, 0)
+    # libnbd sends no request above 64 MiB, which is the largest here: it refuses this one itself.
+    refused("a read that is too large", errno.ERANGE, handle.pread, PAYLOAD_MAX + BLOCK, 0)
     refused("a trim behind the end", errno.EINVAL, handle.trim, BLOCK, size)
     refused("a zero behind the end", errno.ENOSPC, handle.zero, BLOCK, size)
     expect("the connection goes on", bytes(handle.pread(BLOCK, 0)), b"\x77" * BLOCK)
