@@ -157,7 +157,6 @@ async fn plan_resize(
     Ok((Figures::of_room(before, after).plan(undo, vec![step + &claims]), None))
 }
 
-/// Why a fixed space takes more than its size, where its last row goes on behind its end.
 /// Returns the sector of a space that was asked for without one. Images of disks and most software are made for 512 bytes;
 /// 4096 is for pools whose every disk addresses no less. A file is no such disk: its unit is that of its file system.
 fn usual_sector(mut disks: impl Iterator<Item = Geometry>) -> Bytes {
@@ -166,6 +165,7 @@ fn usual_sector(mut disks: impl Iterator<Item = Geometry>) -> Bytes {
     Bytes(if is_4kn(first) && disks.all(is_4kn) { BLOCK_BYTES } else { SECTOR_BYTES })
 }
 
+/// Why a fixed space takes more than its size, where its last row goes on behind its end.
 fn in_whole_rows(spec: &SpaceSpec) -> String {
     match spec.size.0.is_multiple_of(spec.row_bytes().0) {
         true => String::new(),
