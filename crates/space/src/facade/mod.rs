@@ -4,6 +4,7 @@ pub(crate) mod discard;
 pub(crate) mod finish;
 pub(crate) mod forming;
 pub(crate) mod full_stripe;
+pub(crate) mod members;
 pub(crate) mod read;
 pub(crate) mod request;
 pub mod salvage;
