@@ -273,6 +273,15 @@ impl Forge {
         self.append(1, &body);
     }
 
+    /// A change of the map that puts one value.
+    #[cfg(test)]
+    pub(crate) fn append_value(&mut self, key: &Key, value: &[u8]) {
+        let mut body = key.0.to_vec();
+        body.extend((value.len() as u16).to_le_bytes());
+        body.extend(value);
+        self.append(1, &body);
+    }
+
     /// Where rows are: space, index and id of each.
     fn rows(&self) -> Vec<(SpaceId, u64, u64)> {
         let is_row = |(key, _): &&(Key, Vec<u8>)| key.0[0] == keys::Kind::Row as u8;

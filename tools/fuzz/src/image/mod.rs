@@ -55,3 +55,34 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     }
     seeds
 }
+
+#[cfg(test)]
+mod tests {
+    use dolmen_pool::keys;
+
+    use super::*;
+
+    /// Where the record of a row names the first allocation unit of its first slab: behind its head and the head of that slab.
+    const FIRST_UNIT_AT: usize = 48 + 16;
+    /// Shifts of the sizes that an allocation unit may have.
+    const UNIT_SHIFTS: [u32; 3] = [12, 16, 20];
+
+    /// A sealed map names a slab whose last byte is the last that an address can name, on each row of each base.
+    #[test]
+    fn a_slab_beyond_its_disk_is_refused_whatever_a_sealed_map_says() {
+        for base in bases().iter() {
+            for (key, value) in base.entries.iter().filter(|(key, _)| key.0[0] == keys::Kind::Row as u8) {
+                for shift in UNIT_SHIFTS {
+                    let mut value = value.clone();
+                    let first = (u64::MAX >> shift) - ((1 << 20) >> shift) + 1;
+                    value[FIRST_UNIT_AT..FIRST_UNIT_AT + 8].copy_from_slice(&first.to_le_bytes());
+                    let mut forge = Forge::new(base);
+                    forge.append_value(key, &value);
+                    let lab = Lab::new(3, forge.images).on_record(base.named);
+                    lab.world.set_steps_max(STEPS_MAX);
+                    verdict::verdict(&lab, 2);
+                }
+            }
+        }
+    }
+}
