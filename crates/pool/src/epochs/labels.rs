@@ -3,9 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use dolmen_block_io::BlockDevice;
 use dolmen_block_io::sync::join_all;
+use dolmen_block_io::within;
 use dolmen_disk::{Contents, Generation, Label, LabelError, look, renew_label, write_label};
 use dolmen_epoch::next_sequence;
 use dolmen_future_pool::pooled;
@@ -18,6 +20,9 @@ use crate::error::PoolError;
 use crate::members::entries::{Named, labels_of, raised, sequence_after};
 use crate::members::identity::Identity;
 use crate::members::table::Members;
+
+/// How long a change of the epoch, or an opening, waits for the labels of members without a vote.
+const OTHER_LABELS_MAX: Duration = Duration::from_secs(2);
 
 /// What a device is to the pool that takes it in.
 #[derive(Debug, Clone, Copy)]
@@ -114,9 +119,22 @@ impl PoolLabels {
         Ok(())
     }
 
-    /// Brings the labels of the disks that do not vote up to date, all at once: a pool may have hundreds. They decide nothing, so a failure is no more than a
-    /// reason to look at that disk; its next write will tell.
+    /// Brings the labels of the disks that do not vote up to date, all at once: a pool may have hundreds. They decide nothing, so a
+    /// failure is no more than a reason to look at that disk; its next write will tell.
+    ///
+    /// A disk that hangs is waited for no longer than [`OTHER_LABELS_MAX`]: the caller holds the turn for epochs, or is an opening.
+    /// The writes go on in a task, which holds the mutexes of those labels, so that no later label is overtaken by them.
     pub(crate) async fn write_other_labels(self: &Rc<Self>) {
+        let mut writing = Box::pin(Rc::clone(self).write_labels_without_vote());
+        let clock = self.identity.seams.clock.as_ref();
+        if within(clock, clock.now() + OTHER_LABELS_MAX, &mut writing).await.is_none() {
+            tracing::warn!(pool = %self.identity.name, "a disk does not answer; the labels of disks without a vote are written later");
+            self.identity.seams.spawner.spawn("late labels", writing);
+        }
+    }
+
+    /// As [`write_other_labels`](Self::write_other_labels), however long it takes: for an export, behind which nothing is written.
+    pub(crate) async fn write_labels_without_vote(self: Rc<Self>) {
         let now = self.members.now.borrow().clone();
         let mut others = self.members.disks();
         others.retain(|disk| disk.device().is_some() && !now.epoch.voters().contains(&disk.id()));
