@@ -453,6 +453,9 @@ pub struct OnlineDisk {
     /// Where it is now, if that is not where it was.
     #[serde(default)]
     pub path: Option<String>,
+    /// Also where content that no other disk has is older than what was written last: the spaces show the old content then.
+    #[serde(default)]
+    pub accept_old_content: bool,
     /// Only tell what would happen.
     #[serde(default)]
     pub dry_run: bool,

@@ -93,7 +93,7 @@ declare_verbs! {
     CancelRemove = change "/pools/{pool}/disks/{disk}/remove/cancel" [pool, disk] Simple, Admin, Other, Never, [];
     /// Opens a disk that was absent again.
     OnlineDisk = change "/pools/{pool}/disks/{disk}/online" [pool, disk] OnlineDisk, Operator, Same, Maybe,
-        [NoSuchDevice, UnfitDevice, DeviceInUse];
+        [NoSuchDevice, NeedsConfirmation, UnfitDevice, DeviceInUse];
     /// Closes a disk that stays a member.
     OfflineDisk = change "/pools/{pool}/disks/{disk}/offline" [pool, disk] Simple, Operator, Same, Never, [];
     /// Lets a disk show where it is, or ends that.

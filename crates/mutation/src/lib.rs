@@ -248,6 +248,8 @@ mutants! {
     AnyNameDestroys = "any-name-destroys",
     /// A disk is emptied only while it is here itself.
     DrainNeedsItsDisk = "drain-needs-its-disk",
+    /// An old disk that alone holds content of a space is taken back without a word for its old content.
+    OldContentUnasked = "old-content-unasked",
     /// A disk that is failing keeps what it has.
     FailingDiskKeepsAll = "failing-disk-keeps-all",
     /// New rows are laid on disks that are slow or failing as on others.

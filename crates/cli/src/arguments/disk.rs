@@ -66,6 +66,9 @@ pub(crate) struct DiskOnline {
     /// Where the disk is now, if that is not where it was
     #[arg(long, value_name = "PATH")]
     pub path: Option<PathBuf>,
+    /// Let spaces show old content, where only this disk holds it and has missed what was written last
+    #[arg(long)]
+    pub accept_old_content: bool,
     /// Whether to wait.
     #[command(flatten)]
     pub waiting: Waiting,

@@ -86,7 +86,8 @@ fn disk_replace(session: &mut Session<'_, '_>, arguments: &DiskReplace) -> Resul
 
 fn disk_online(session: &mut Session<'_, '_>, arguments: &DiskOnline) -> Result<(), CliError> {
     let path = arguments.path.as_ref().map(absolute).transpose()?;
-    let request = OnlineDisk { path, dry_run: false };
+    let accept_old_content = arguments.accept_old_content;
+    let request = OnlineDisk { path, accept_old_content, dry_run: false };
     let asked = call::<verb::OnlineDisk>([arguments.pool.as_str(), &disk_word(&arguments.disk)]);
     let change = session.change(&asked, &request, arguments.dry.intent())?;
     session.wait_for(&change, &arguments.waiting)
