@@ -90,6 +90,9 @@ pub struct Disk {
     pub backing_state: Option<BackingState>,
     /// Its size.
     pub size_bytes: u64,
+    /// Room for slabs that its device has gained since, and that is not used: `GrowDisk` takes it into use.
+    #[serde(default)]
+    pub gained_bytes: u64,
     /// Room for slabs.
     pub data_bytes: u64,
     /// Of it, not used by any slab.

@@ -31,6 +31,11 @@ pub(crate) fn disk(session: &mut Session<'_, '_>, command: DiskCommand) -> Resul
             let asked = call::<verb::OfflineDisk>([arguments.pool.as_str(), &word]);
             session.change(&asked, &Simple::default(), arguments.dry.intent()).map(drop)
         }
+        DiskCommand::Grow(arguments) => {
+            let word = disk_word(&arguments.disk);
+            let asked = call::<verb::GrowDisk>([arguments.pool.as_str(), &word]);
+            session.change(&asked, &Simple::default(), arguments.dry.intent()).map(drop)
+        }
         DiskCommand::Locate(arguments) => {
             let word = disk_word(&arguments.disk);
             let asked = call::<verb::LocateDisk>([arguments.pool.as_str(), &word]);

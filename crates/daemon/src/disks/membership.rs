@@ -9,7 +9,6 @@ use dolmen_api::{
 };
 use dolmen_block_io::BlockDevice;
 use dolmen_block_linux::path_of;
-use dolmen_disk::Extent;
 use dolmen_mutation::mutation;
 use dolmen_pool::{Disk, PoolError, PoolState, StrayReason, keys};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
@@ -352,7 +351,7 @@ impl OpenPool {
         match room {
             Some(room) if disk.is_present() => room.data.0.saturating_sub(room.free.0),
             Some(room) => {
-                let extent = Extent::of(disk.member().capacity).ok();
+                let extent = disk.extent_on_record();
                 extent
                     .map_or(0, |extent| extent.unit_count() * ALLOCATION_UNIT_BYTES)
                     .saturating_sub(room.free.0)
@@ -403,8 +402,7 @@ async fn plan_of_return(open: &OpenPool, disk: &Disk, old: Option<&StrayReason>)
         open.spaces.kept().iter().map(|space| (space.id().0, space.row_bytes())).collect();
     let bytes: u64 = missed.iter().filter_map(|(key, _)| lengths.get(&keys::parts(key).1)).sum();
     // No more than there is room for on it, however long its rows are.
-    let capacity =
-        Extent::of(disk.member().capacity).map_or(0, |extent| extent.unit_count() * ALLOCATION_UNIT_BYTES);
+    let capacity = disk.extent_on_record().map_or(0, |extent| extent.unit_count() * ALLOCATION_UNIT_BYTES);
     let room = pool.free_space().room().into_iter().find(|room| room.slot == disk.slot());
     let used = capacity.saturating_sub(room.map_or(0, |room| room.free.0));
     let moved = if old.is_some() { used } else { bytes.min(capacity) };

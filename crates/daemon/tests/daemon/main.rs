@@ -29,6 +29,8 @@ mod failing;
 #[cfg(test)]
 mod foreign_clients;
 #[cfg(test)]
+mod grown;
+#[cfg(test)]
 mod jobs;
 #[cfg(test)]
 mod keep_room;
