@@ -79,6 +79,11 @@ codes! {
             "A job copies to it what it has missed."
             "Nothing."
         }
+        DiskGrew = "disk_grew" {
+            "Room that the device of a disk has gained was taken into use by a command; the text names the user."
+            "New rows are laid there too."
+            "Nothing. `dolmen pool rebalance POOL` moves rows there that are on fuller disks."
+        }
         SettingChanged = "setting_changed" {
             "A setting of a pool, a disk or a space was changed by a command; the text names the user."
             "It is in force at once, and kept."

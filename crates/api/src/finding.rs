@@ -49,6 +49,11 @@ codes! {
             "The disk leaves the pool with the next command that it is given."
             "Plug it in again and `dolmen disk online POOL DISK`, or `dolmen disk replace POOL DISK NEW`."
         }
+        DiskGrown = "disk_grown" {
+            "The device of a disk has become larger, and what it has gained is not used."
+            "Nothing: the disk is used as it was, and the device may be made as small again."
+            "`dolmen disk grow POOL DISK` takes the room into use; the device must not become smaller afterwards."
+        }
         DiskErrors = "disk_errors" {
             "Commands failed on a disk that is here, or blocks on it did not match their checksums."
             "What could not be read was read from another copy and rewritten. From ten errors on others are read in its place, new rows go to others, and what it has is moved to the other disks, if they have room; it stays in the pool."

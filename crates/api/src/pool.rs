@@ -90,6 +90,9 @@ pub struct Disk {
     pub backing_state: Option<BackingState>,
     /// Its size.
     pub size_bytes: u64,
+    /// Room for slabs that its device has gained since, and that is not used: `GrowDisk` takes it into use.
+    #[serde(default)]
+    pub gained_bytes: u64,
     /// Room for slabs.
     pub data_bytes: u64,
     /// Of it, not used by any slab.
@@ -453,6 +456,9 @@ pub struct OnlineDisk {
     /// Where it is now, if that is not where it was.
     #[serde(default)]
     pub path: Option<String>,
+    /// Also where content that no other disk has is older than what was written last: the spaces show the old content then.
+    #[serde(default)]
+    pub accept_old_content: bool,
     /// Only tell what would happen.
     #[serde(default)]
     pub dry_run: bool,

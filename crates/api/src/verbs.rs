@@ -93,9 +93,11 @@ declare_verbs! {
     CancelRemove = change "/pools/{pool}/disks/{disk}/remove/cancel" [pool, disk] Simple, Admin, Other, Never, [];
     /// Opens a disk that was absent again.
     OnlineDisk = change "/pools/{pool}/disks/{disk}/online" [pool, disk] OnlineDisk, Operator, Same, Maybe,
-        [NoSuchDevice, UnfitDevice, DeviceInUse];
+        [NoSuchDevice, NeedsConfirmation, UnfitDevice, DeviceInUse];
     /// Closes a disk that stays a member.
     OfflineDisk = change "/pools/{pool}/disks/{disk}/offline" [pool, disk] Simple, Operator, Same, Never, [];
+    /// Takes the room into use that the device of a disk has gained.
+    GrowDisk = change "/pools/{pool}/disks/{disk}/grow" [pool, disk] Simple, Admin, Same, Never, [NoSuchDevice];
     /// Lets a disk show where it is, or ends that.
     LocateDisk = change "/pools/{pool}/disks/{disk}/locate" [pool, disk] LocateDisk, Operator, Other, Never,
         [NoSuchDevice];

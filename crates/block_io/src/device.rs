@@ -187,8 +187,17 @@ pub struct IoCounters {
 /// - The callee checks range and alignment, and answers [`DeviceError::OutOfRange`] or [`DeviceError::Misaligned`]
 ///   without touching the medium.
 pub trait BlockDevice {
-    /// Size and promises. Constant for the life of the object.
+    /// Size and promises. Constant for the life of the object, but for a size that [`extend`](Self::extend) raised.
     fn geometry(&self) -> Geometry;
+
+    /// Size that the medium has now. It may have grown since the device was opened; commands reach no further than
+    /// [`geometry`](Self::geometry) says.
+    fn size_now(&self) -> Bytes {
+        self.geometry().capacity
+    }
+
+    /// Has commands reach all of a medium that has grown. The size never becomes less.
+    fn extend(&self) {}
 
     /// What a person calls it: a path, or the name a simulation gave it. Never an identity.
     fn name(&self) -> String;

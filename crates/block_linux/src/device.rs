@@ -9,9 +9,9 @@ use std::time::Duration;
 use dolmen_block_io::{
     Action, BlockDevice, Command, DeviceError, Durability, Geometry, IoCounters, Submission,
 };
-use dolmen_units::Epoch;
+use dolmen_units::{Bytes, Epoch};
 
-use crate::geometry::{Kind, length};
+use crate::geometry::{Kind, block_length, length};
 use crate::open::{OpenError, OpenOptions, open};
 use crate::path_name::name_of;
 use crate::reactor::OpenFile;
@@ -38,7 +38,7 @@ pub struct LinuxDevice {
     path: PathBuf,
     kind: Kind,
     access: Access,
-    geometry: Geometry,
+    geometry: Cell<Geometry>,
     limit: Cell<Duration>,
     fence: Cell<Epoch>,
 }
@@ -63,7 +63,8 @@ impl LinuxDevice {
 
     pub(crate) fn assemble(path: &Path, opened: Opened, limit: Duration) -> Rc<Self> {
         let Opened { file, kind, access, geometry } = opened;
-        let (path, limit, fence) = (path.to_path_buf(), Cell::new(limit), Cell::default());
+        let (path, geometry) = (path.to_path_buf(), Cell::new(geometry));
+        let (limit, fence) = (Cell::new(limit), Cell::default());
         Rc::new(Self { file, path, kind, access, geometry, limit, fence })
     }
 
@@ -97,20 +98,21 @@ impl LinuxDevice {
             return Err(DeviceError::ReadOnly);
         }
         if matches!(command.action, Action::Discard { .. })
-            && self.geometry.discard_granularity_bytes.is_none()
+            && self.geometry.get().discard_granularity_bytes.is_none()
         {
             return Err(DeviceError::Unsupported);
         }
         if promises_durability(&command.action) && self.is_cut_short() {
             return Err(DeviceError::Detached);
         }
-        self.geometry.check_action(&command.action)
+        self.geometry.get().check_action(&command.action)
     }
 
     /// Somebody has cut the file that is this disk. Later writes would make it longer again, with holes where content
     /// was, and nothing but the checksum of each block would ever notice.
     fn is_cut_short(&self) -> bool {
-        self.kind == Kind::File && length(self.file.fd()).is_some_and(|found| found < self.geometry.capacity)
+        self.kind == Kind::File
+            && length(self.file.fd()).is_some_and(|found| found < self.geometry.get().capacity)
     }
 
     fn work(&self, action: Action) -> Work {
@@ -141,7 +143,23 @@ fn promises_durability(action: &Action) -> bool {
 
 impl BlockDevice for LinuxDevice {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        self.geometry.get()
+    }
+
+    fn size_now(&self) -> Bytes {
+        let geometry = self.geometry.get();
+        let found = match self.kind {
+            Kind::File => length(self.file.fd()),
+            Kind::Block(_) => block_length(self.file.fd()),
+        };
+        let unit = u64::from(geometry.logical_block_bytes);
+        found.map_or(geometry.capacity, |found| found.align_down(unit))
+    }
+
+    fn extend(&self) {
+        let mut geometry = self.geometry.get();
+        geometry.capacity = geometry.capacity.max(self.size_now());
+        self.geometry.set(geometry);
     }
 
     fn name(&self) -> String {
@@ -176,7 +194,7 @@ impl BlockDevice for LinuxDevice {
 
 impl fmt::Debug for LinuxDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LinuxDevice({}, {})", self.path.display(), self.geometry.capacity)
+        write!(f, "LinuxDevice({}, {})", self.path.display(), self.geometry.get().capacity)
     }
 }
 
@@ -185,7 +203,6 @@ mod tests {
     use super::*;
     use crate::{DriverChoice, Runtime, RuntimeConfig};
     use dolmen_block_io::{Payload, Zoning, read, sleep};
-    use dolmen_units::Bytes;
     use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock, mkfifoat};
     use std::io::Write;
     use std::os::fd::OwnedFd;

@@ -95,6 +95,11 @@ pub(crate) fn length(fd: impl AsFd) -> Option<Bytes> {
     rustix::fs::statx(fd, "", flags, StatxFlags::SIZE).ok().map(|status| Bytes(status.stx_size))
 }
 
+/// The length of an open disk or partition; `None` where the system will not say.
+pub(crate) fn block_length(fd: impl AsFd) -> Option<Bytes> {
+    ioctl_u64(fd, BLKGETSIZE64).ok().map(Bytes)
+}
+
 /// Whether a file can be read and written past the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DirectIo {

@@ -31,10 +31,10 @@ const _: () = assert!(
     "the smallest disk has allocation units"
 );
 
-/// The cut of a device, fixed when it was claimed.
+/// The cut of a device, fixed when it was claimed; later it grows at its end alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Size of the device when it was claimed.
+    /// Size of the device when it was claimed, or when its growth was taken into use.
     pub capacity: Bytes,
     /// Length of the metadata area, which begins at [`METADATA_AT`].
     pub metadata: Bytes,
@@ -92,6 +92,16 @@ impl Extent {
         let data_start = METADATA_AT + metadata.0;
         let data_end = Bytes(back_at(capacity) - TAIL_BYTES).align_down(ALLOCATION_UNIT_BYTES).0;
         Ok(Self { capacity, metadata, data_start, data_end })
+    }
+
+    /// Returns the cut of a device that has grown to `capacity`: what lies on it stays where it is. `None` where it has gained
+    /// no allocation unit.
+    #[must_use]
+    pub fn grown_to(&self, capacity: Bytes) -> Option<Self> {
+        let data_end =
+            Bytes(back_at(capacity).saturating_sub(TAIL_BYTES)).align_down(ALLOCATION_UNIT_BYTES).0;
+        let has_gained = data_end > self.data_end && capacity > self.capacity && capacity <= Bytes::MAX;
+        has_gained.then_some(Self { capacity, data_end, ..*self })
     }
 
     /// Checks a cut that was read from a label against itself.
@@ -161,6 +171,20 @@ mod tests {
             prop_assert_eq!(extent.fits(Bytes(bytes - lost)), Ok(()));
             prop_assert!(extent.data_end + TAIL_BYTES <= back_at(Bytes(bytes)));
             prop_assert!(extent.fits(Bytes(extent.data_end - 1)).is_err());
+        }
+
+        #[test]
+        fn a_device_that_grows_keeps_what_lies_on_it(bytes in DISK_BYTES_MIN.0..(1u64 << 50), more in 0u64..(1 << 50)) {
+            let extent = Extent::of(Bytes(bytes)).unwrap();
+            let Some(grown) = extent.grown_to(Bytes(bytes + more)) else {
+                prop_assert!(more < ALLOCATION_UNIT_BYTES + MEBIBYTE, "{more} bytes more bring nothing");
+                return Ok(());
+            };
+            prop_assert_eq!(grown.check(), Ok(()));
+            prop_assert_eq!((grown.metadata, grown.data_start), (extent.metadata, extent.data_start));
+            prop_assert!(grown.unit_count() > extent.unit_count() && grown.data_end + TAIL_BYTES <= back_at(grown.capacity));
+            prop_assert!(back_at(grown.capacity) >= back_at(extent.capacity) + MEBIBYTE, "the labels at the end lie elsewhere");
+            prop_assert_eq!(grown.grown_to(Bytes(bytes)), None);
         }
 
         #[test]

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use dolmen_block_io::{BlockDevice, DeviceError, Durability, Seams, flush, read, within, write};
 use dolmen_future_pool::pooled;
+use dolmen_mutation::mutation;
 use dolmen_units::{Bytes, Epoch};
 
-use crate::extent::{BACK_SEARCH_BYTES, FRONT_AT, METADATA_AT, SLOT_BYTES, back_at};
+use crate::extent::{BACK_SEARCH_BYTES, Extent, FRONT_AT, METADATA_AT, SLOT_BYTES, back_at};
 use crate::foreign::{Foreign, PROBE_BYTES, signature_of};
 use crate::label::{Label, LabelError};
 
@@ -122,6 +123,7 @@ async fn look_closely(seams: &Seams, device: &dyn BlockDevice) -> Result<Content
             let _ = found.slot(seams, device, at).await;
         }
     }
+    found.look_where_it_ended(seams, device, back).await;
     if let Some(label) = found.newest {
         let copies = found.copies;
         // Of a device that lost or gained megabytes, the labels at the end lie elsewhere, and none is lost.
@@ -234,6 +236,27 @@ impl Found {
         }
     }
 
+    /// Looks where the labels at the end of a device are that has grown since they were written. A label in front that was torn
+    /// leaves the one before it there, and the newest at that place.
+    async fn look_where_it_ended(&mut self, seams: &Seams, device: &dyn BlockDevice, looked_at: u64) {
+        let Some((disk, back)) =
+            self.newest.as_ref().map(|label| (label.disk, back_at(label.extent.capacity)))
+        else {
+            return;
+        };
+        if back >= looked_at || mutation!(OldEndNotLookedAt) {
+            return;
+        }
+        for at in [back, back + SLOT_BYTES] {
+            let Ok(bytes) = read_bytes(seams, device, at, SLOT_BYTES).await else { continue };
+            match Label::parse(&bytes, at) {
+                Ok(label) if label.disk == disk => self.take(label),
+                Ok(_) | Err(LabelError::Absent) => {}
+                Err(error) => self.damage.push(error),
+            }
+        }
+    }
+
     fn take(&mut self, label: Label) {
         match self.newest.as_ref().map(|newest| newest.sequence.cmp(&label.sequence)) {
             Some(std::cmp::Ordering::Greater) => {}
@@ -275,6 +298,28 @@ pub async fn renew_label(
     label: &Label,
 ) -> Result<(), LabelIoError> {
     write_both_ends(seams, device, token, label, Durability::Durable).await
+}
+
+/// Writes zeros where the labels at the end of a device of this cut stand, and makes them durable: for a device that has grown,
+/// before a label says so, and where its end was, afterwards.
+///
+/// # Errors
+/// When the device cannot be written there.
+#[pooled]
+pub async fn clear_back_labels(
+    seams: &Seams,
+    device: &dyn BlockDevice,
+    token: Epoch,
+    extent: &Extent,
+) -> Result<(), LabelIoError> {
+    let back = back_at(extent.capacity);
+    for at in [back, back + SLOT_BYTES] {
+        let mut buffer = seams.metadata.take(usize::try_from(SLOT_BYTES).unwrap_or(0)).await;
+        buffer.fill(0);
+        let written = write(device, token, at, buffer.freeze(), Durability::Cached).await;
+        written.map_err(failure(device, "clearing the place of a label", at))?;
+    }
+    flush(device, token).await.map_err(failure(device, "flushing the place of a label", back))
 }
 
 /// The slot at either end in which a label stands.

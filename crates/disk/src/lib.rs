@@ -22,4 +22,6 @@ pub use extent::{
 pub use foreign::{Foreign, signature_of};
 pub use format::{FORMAT_VERSION, LABEL_BYTES_MAX};
 pub use label::{Generation, Label, LabelError, Medium, Member, MemberState, SEQUENCE_MAX};
-pub use label_io::{Contents, LOOK_TIMEOUT, LabelIoError, look, renew_label, wipe, write_label};
+pub use label_io::{
+    Contents, LOOK_TIMEOUT, LabelIoError, clear_back_labels, look, renew_label, wipe, write_label,
+};

@@ -248,6 +248,14 @@ mutants! {
     AnyNameDestroys = "any-name-destroys",
     /// A disk is emptied only while it is here itself.
     DrainNeedsItsDisk = "drain-needs-its-disk",
+    /// An old disk that alone holds content of a space is taken back without a word for its old content.
+    OldContentUnasked = "old-content-unasked",
+    /// The room that a disk has gained is given before its labels say so.
+    RoomBeforeLabels = "room-before-labels",
+    /// An opening leaves a growth of a disk as a crash left it.
+    GrowthNotCompleted = "growth-not-completed",
+    /// The labels at the end of a device that has grown are not looked for where that end was.
+    OldEndNotLookedAt = "old-end-not-looked-at",
     /// A disk that is failing keeps what it has.
     FailingDiskKeepsAll = "failing-disk-keeps-all",
     /// New rows are laid on disks that are slow or failing as on others.

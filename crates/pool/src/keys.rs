@@ -104,10 +104,13 @@ pub fn member_setting(slot: DiskSlot, which: u64) -> Key {
     key(Kind::Counter, 3, slot.0.into(), which)
 }
 
+/// The number of the setting of a member whose device has grown: the allocation units that its free runs and slabs make up.
+pub(crate) const UNITS: u64 = 3;
+
 /// What is on record of a member beside its room.
 #[must_use]
-pub fn of_member(slot: DiskSlot) -> [Key; 2] {
-    [member_setting(slot, 1), member_setting(slot, 2)]
+pub fn of_member(slot: DiskSlot) -> [Key; 3] {
+    [member_setting(slot, 1), member_setting(slot, 2), member_setting(slot, UNITS)]
 }
 
 /// All settings of members.

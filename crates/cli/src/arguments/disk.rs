@@ -18,6 +18,8 @@ pub(crate) enum DiskCommand {
     Online(DiskOnline),
     /// Take a disk offline, to carry it elsewhere or look at it; it stays a disk of the pool
     Offline(DiskOffline),
+    /// Use the room that a disk has gained whose device was made larger
+    Grow(DiskGrow),
     /// Have a disk show where it is: by the light of its place in the enclosure, or else by its own, which blinks
     Locate(DiskLocate),
     /// Make a disk a spare, or one that takes data; say what it is in, or what its bay is called
@@ -66,6 +68,9 @@ pub(crate) struct DiskOnline {
     /// Where the disk is now, if that is not where it was
     #[arg(long, value_name = "PATH")]
     pub path: Option<PathBuf>,
+    /// Let spaces show old content, where only this disk holds it and has missed what was written last
+    #[arg(long)]
+    pub accept_old_content: bool,
     /// Whether to wait.
     #[command(flatten)]
     pub waiting: Waiting,
@@ -77,6 +82,18 @@ pub(crate) struct DiskOnline {
 /// `dolmen disk offline`
 #[derive(Debug, Args)]
 pub(crate) struct DiskOffline {
+    /// The pool
+    pub pool: Name,
+    /// The disk: its path, its id (the first digits will do) or its number in the pool
+    pub disk: String,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen disk grow`
+#[derive(Debug, Args)]
+pub(crate) struct DiskGrow {
     /// The pool
     pub pool: Name,
     /// The disk: its path, its id (the first digits will do) or its number in the pool

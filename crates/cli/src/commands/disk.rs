@@ -31,6 +31,11 @@ pub(crate) fn disk(session: &mut Session<'_, '_>, command: DiskCommand) -> Resul
             let asked = call::<verb::OfflineDisk>([arguments.pool.as_str(), &word]);
             session.change(&asked, &Simple::default(), arguments.dry.intent()).map(drop)
         }
+        DiskCommand::Grow(arguments) => {
+            let word = disk_word(&arguments.disk);
+            let asked = call::<verb::GrowDisk>([arguments.pool.as_str(), &word]);
+            session.change(&asked, &Simple::default(), arguments.dry.intent()).map(drop)
+        }
         DiskCommand::Locate(arguments) => {
             let word = disk_word(&arguments.disk);
             let asked = call::<verb::LocateDisk>([arguments.pool.as_str(), &word]);
@@ -86,7 +91,8 @@ fn disk_replace(session: &mut Session<'_, '_>, arguments: &DiskReplace) -> Resul
 
 fn disk_online(session: &mut Session<'_, '_>, arguments: &DiskOnline) -> Result<(), CliError> {
     let path = arguments.path.as_ref().map(absolute).transpose()?;
-    let request = OnlineDisk { path, dry_run: false };
+    let accept_old_content = arguments.accept_old_content;
+    let request = OnlineDisk { path, accept_old_content, dry_run: false };
     let asked = call::<verb::OnlineDisk>([arguments.pool.as_str(), &disk_word(&arguments.disk)]);
     let change = session.change(&asked, &request, arguments.dry.intent())?;
     session.wait_for(&change, &arguments.waiting)

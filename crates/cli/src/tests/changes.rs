@@ -8,7 +8,7 @@ use super::fake::{Ended, Fake, NOBODY, Person, Reply, answer, change, obey, refu
 use crate::arguments::Arguments;
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 51] = [
+const CHANGES: [&str; 52] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
@@ -27,6 +27,7 @@ const CHANGES: [&str; 51] = [
     "pool acknowledge tank",
     "disk online tank 3",
     "disk offline tank 3",
+    "disk grow tank 3",
     "pool add tank /c --spare",
     "disk set tank 3 --spare",
     "disk set tank 3 --member",

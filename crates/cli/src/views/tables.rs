@@ -95,6 +95,9 @@ fn disk_place(disk: &dolmen_api::Disk) -> String {
     let was = || disk.last_path.as_ref().map(|path| format!("was {path}"));
     let mut place = disk.path.clone().or_else(was).unwrap_or_default();
     place.extend(disk.bay.iter().map(|bay| format!(" (bay {bay})")));
+    if disk.gained_bytes > 0 {
+        place.push_str(&format!(" ({} not used)", Bytes(disk.gained_bytes)));
+    }
     match disk.backing_state {
         Some(BackingState::Removed) => format!("{place} (removed)"),
         Some(BackingState::CutShort) => format!("{place} (cut short)"),

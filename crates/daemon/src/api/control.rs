@@ -226,6 +226,7 @@ fn handler(id: VerbId) -> MethodRouter<App> {
         CancelRemove: change(async |engine, [pool, disk], request| engine.disks.drains.cancel_remove(pool, disk, request).await);
         OnlineDisk: change(async |engine, [pool, disk], request| engine.disks.membership.online_disk(pool, disk, request).await);
         OfflineDisk: change(async |engine, [pool, disk], request| engine.disks.membership.offline_disk(pool, disk, request).await);
+        GrowDisk: change(async |engine, [pool, disk], request| engine.disks.membership.grow_disk(pool, disk, request).await);
         LocateDisk: change(async |engine, [pool, disk], request| engine.disks.locator.locate_disk(pool, disk, request).await);
         SetDisk: change(async |engine, [pool, disk], request| engine.pools.settings.set_disk(pool, disk, request).await);
         SetDiskRole: change(async |engine, [pool, disk], request| engine.disks.drains.set_disk_role(pool, disk, request).await);

@@ -66,6 +66,7 @@ impl<'a> Scene<'a> {
             | FindingCode::DiskFileRemoved
             | FindingCode::DiskCutShort
             | FindingCode::DiskUnplugged
+            | FindingCode::DiskGrown
             | FindingCode::DiskErrors
             | FindingCode::DiskSlow
             | FindingCode::DiskFailing

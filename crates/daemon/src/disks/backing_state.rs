@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use dolmen_api::{Finding, Health, Object};
-use dolmen_disk::{Extent, ExtentError};
+use dolmen_disk::ExtentError;
 use dolmen_pool::Disk;
 
 use crate::advice::Advice;
@@ -50,7 +50,7 @@ impl OpenPool {
             // It has just left.
             None => seen_before(),
         };
-        let extent = Extent::of(disk.member().capacity).ok()?;
+        let extent = disk.extent_on_record()?;
         extent.fits(found.filter(|_| !disk.is_present())?).err()
     }
 

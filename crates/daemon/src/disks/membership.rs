@@ -9,7 +9,7 @@ use dolmen_api::{
 };
 use dolmen_block_io::BlockDevice;
 use dolmen_block_linux::path_of;
-use dolmen_disk::Extent;
+use dolmen_mutation::mutation;
 use dolmen_pool::{Disk, PoolError, PoolState, StrayReason, keys};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
 
@@ -241,18 +241,12 @@ impl Membership {
             Err(error) => return Err(not_taken_back(&pool, &disk, &error)),
         };
         let mut plan = plan_of_return(&pool, &disk, old.as_ref()).await?;
-        let alone = match old {
-            Some(_) => pool.spaces.alone_on(disk.slot()).await.map_err(|error| fault::space(&error))?,
-            None => Vec::new(),
-        };
-        let as_old = (!alone.is_empty()).then(|| {
-            let names: Vec<String> = alone.iter().map(ToString::to_string).collect();
-            format!("what no other disk here has of {} is as old as {} is", names.join(", "), disk.name())
-        });
+        let as_old = old_content_alone_on(&pool, &disk, old.as_ref()).await?;
         plan.steps.extend(as_old.clone());
         if request.dry_run {
             return Ok(planned(plan, format!("{} would take part again", path.display())));
         }
+        check_consent_to_old(&name, &disk, as_old.as_deref(), &request)?;
         let known_lost = disk.labels().lost();
         disk.labels().forget_lost();
         let rejoined = pool.spaces.rejoin(device).await;
@@ -357,7 +351,7 @@ impl OpenPool {
         match room {
             Some(room) if disk.is_present() => room.data.0.saturating_sub(room.free.0),
             Some(room) => {
-                let extent = Extent::of(disk.member().capacity).ok();
+                let extent = disk.extent_on_record();
                 extent
                     .map_or(0, |extent| extent.unit_count() * ALLOCATION_UNIT_BYTES)
                     .saturating_sub(room.free.0)
@@ -365,6 +359,37 @@ impl OpenPool {
             None => 0,
         }
     }
+}
+
+/// Returns what to say of the spaces of which an old disk alone has content; none where there is no such space.
+async fn old_content_alone_on(
+    pool: &OpenPool,
+    disk: &Disk,
+    old: Option<&StrayReason>,
+) -> Answer<Option<String>> {
+    if old.is_none() {
+        return Ok(None);
+    }
+    let alone = pool.spaces.alone_on(disk.slot()).await.map_err(|error| fault::space(&error))?;
+    let names: Vec<String> = alone.iter().map(ToString::to_string).collect();
+    let text =
+        || format!("what no other disk here has of {} is as old as {} is", names.join(", "), disk.name());
+    Ok((!names.is_empty()).then(text))
+}
+
+/// Refuses to take back a disk without consent to the old content that it alone holds.
+fn check_consent_to_old(pool: &str, disk: &Disk, as_old: Option<&str>, request: &OnlineDisk) -> Answer<()> {
+    let Some(as_old) = as_old.filter(|_| !request.accept_old_content) else { return Ok(()) };
+    if mutation!(OldContentUnasked) {
+        return Ok(());
+    }
+    let message = format!("{as_old}, which misses what was written since; nothing was changed");
+    let slot = disk.slot().0;
+    let hint = format!(
+        "attach the disk that holds what is newer, or restore that from a backup afterwards; \
+         `dolmen disk online {pool} {slot} --accept-old-content` takes the disk back with the old content"
+    );
+    Err(ErrorBody::new(ErrorCode::NeedsConfirmation, message).on(format!("{pool}/{slot}")).hint(hint))
 }
 
 /// What follows when a disk that was away is taken back in.
@@ -377,8 +402,7 @@ async fn plan_of_return(open: &OpenPool, disk: &Disk, old: Option<&StrayReason>)
         open.spaces.kept().iter().map(|space| (space.id().0, space.row_bytes())).collect();
     let bytes: u64 = missed.iter().filter_map(|(key, _)| lengths.get(&keys::parts(key).1)).sum();
     // No more than there is room for on it, however long its rows are.
-    let capacity =
-        Extent::of(disk.member().capacity).map_or(0, |extent| extent.unit_count() * ALLOCATION_UNIT_BYTES);
+    let capacity = disk.extent_on_record().map_or(0, |extent| extent.unit_count() * ALLOCATION_UNIT_BYTES);
     let room = pool.free_space().room().into_iter().find(|room| room.slot == disk.slot());
     let used = capacity.saturating_sub(room.map_or(0, |room| room.free.0));
     let moved = if old.is_some() { used } else { bytes.min(capacity) };

@@ -11,6 +11,7 @@ mod emptying;
 mod find;
 mod folders;
 mod forget;
+mod growth;
 mod image_files;
 mod leaving;
 mod locate;

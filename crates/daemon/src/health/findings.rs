@@ -456,6 +456,7 @@ fn of_disks(open: &OpenPool) -> Vec<Finding> {
         findings.push(found(FindingCode::DiskUnfit, Health::Warning, object(disk), text));
     }
     findings.extend(open.backing_state_findings());
+    findings.extend(open.growth_findings());
     findings.extend(smart_findings(open));
     for (disk, errors) in unseen_errors(open) {
         let code = if is_only_backing_full(&errors) {

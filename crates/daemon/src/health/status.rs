@@ -252,6 +252,7 @@ pub(crate) async fn advice(open: &OpenPool, jobs: &[JobView], now: Instant) -> V
         todo.push(Advice::for_disk(open, FindingCode::RemovalWaits, &disk, text));
     }
     todo.extend(open.backing_state_advice());
+    todo.extend(open.growth_advice());
     todo.extend(smart_advice(open, jobs));
     todo.extend(for_disks_with_errors(open, jobs));
     todo.extend(for_slow_disks(open));

@@ -13,9 +13,10 @@ use crate::state::event_record::{
 };
 
 /// Changes that a comparison with what was reported does not show, or not as a change, and the event of each.
-const RECORDED: [(VerbId, EventCode); 12] = [
+const RECORDED: [(VerbId, EventCode); 13] = [
     (VerbId::OfflineDisk, EventCode::DiskOffline),
     (VerbId::OnlineDisk, EventCode::DiskOnline),
+    (VerbId::GrowDisk, EventCode::DiskGrew),
     (VerbId::SetDisk, EventCode::SettingChanged),
     (VerbId::SetDiskRole, EventCode::SettingChanged),
     (VerbId::SetEnclosure, EventCode::SettingChanged),

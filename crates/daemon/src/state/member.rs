@@ -13,7 +13,7 @@ use dolmen_block_io::{
     Outcome, Payload, Submission,
 };
 use dolmen_block_linux::{LinuxDevice, MediumExtent};
-use dolmen_units::{Epoch, PoolId};
+use dolmen_units::{Bytes, Epoch, PoolId};
 
 use crate::state::identity::{Identity, identity};
 use crate::state::places::Held;
@@ -28,7 +28,7 @@ pub(crate) struct MemberDevice {
     /// What it was when it was opened, whatever it is called.
     identity: Option<Identity>,
     medium: Option<MediumExtent>,
-    geometry: Geometry,
+    geometry: Cell<Geometry>,
     /// What was asked of the device, kept when it is gone.
     counters: Cell<IoCounters>,
     /// How long what was asked of it took.
@@ -38,7 +38,7 @@ pub(crate) struct MemberDevice {
 
 impl MemberDevice {
     fn new(device: Rc<LinuxDevice>, pool: PoolId, clock: Rc<dyn Clock>) -> Rc<Self> {
-        let (name, geometry) = (device.name(), device.geometry());
+        let (name, geometry) = (device.name(), Cell::new(device.geometry()));
         let (identity, medium) = (identity(Path::new(&name)), MediumExtent::at(Path::new(&name)));
         let refused = Completions::new();
         Rc::new(Self {
@@ -63,7 +63,19 @@ impl MemberDevice {
 
 impl BlockDevice for MemberDevice {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        self.geometry.get()
+    }
+
+    fn size_now(&self) -> Bytes {
+        let device = self.device.borrow();
+        device.as_ref().map_or(self.geometry.get().capacity, |device| device.size_now())
+    }
+
+    fn extend(&self) {
+        if let Some(device) = self.device.borrow().as_ref() {
+            device.extend();
+            self.geometry.set(device.geometry());
+        }
     }
 
     fn name(&self) -> String {
@@ -142,7 +154,7 @@ impl Members {
         let held = given.iter().filter_map(Weak::upgrade).filter(|member| member.device.borrow().is_some());
         let of = |member: Rc<MemberDevice>| {
             let (name, identity) = (member.name(), member.identity?);
-            Some(Held { name, identity, capacity: member.geometry.capacity })
+            Some(Held { name, identity, capacity: member.geometry.get().capacity })
         };
         held.filter_map(of).collect()
     }

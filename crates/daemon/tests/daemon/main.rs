@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod absent;
 #[cfg(test)]
+mod advice;
+#[cfg(test)]
 mod attached;
 #[cfg(test)]
 mod bad;
@@ -29,6 +31,8 @@ mod failing;
 #[cfg(test)]
 mod foreign_clients;
 #[cfg(test)]
+mod grown;
+#[cfg(test)]
 mod jobs;
 #[cfg(test)]
 mod keep_room;
@@ -42,6 +46,8 @@ mod listeners;
 mod load;
 #[cfg(test)]
 mod log;
+#[cfg(test)]
+mod medium;
 #[cfg(test)]
 mod memory;
 #[cfg(test)]

@@ -96,6 +96,7 @@ fn old_disks_of_a_pool_with_many_are_named_and_never_read() {
                 let path = format!("/v1/pools/tank/disks/{}/online", name.trim_start_matches('d'));
                 let asked = world.post(&path, &json!({"dry_run": true}));
                 assert!(asked["plan"]["steps"].to_string().contains("has of m is as old as"), "{asked}");
+                take_back_with_a_word(&world, name, &path);
             }
             _ => {}
         }
@@ -116,4 +117,18 @@ fn take_back(world: &World, name: &str) {
     assert_eq!(state_of(world, name), "\"present\"");
     assert_eq!(readable(world, 3), PARTS);
     assert_eq!(world.get("/v1/status")["health"], "healthy");
+}
+
+/// Takes an old disk that alone holds content of a space back in, which needs a word of its own and is refused without it.
+fn take_back_with_a_word(world: &World, name: &str, path: &str) {
+    let error = world.refused(path, &json!({}));
+    let (message, hint) = (error["message"].as_str().unwrap(), error["hint"].as_str().unwrap());
+    assert_eq!(error["code"], "needs_confirmation", "{error}");
+    assert!(message.contains("has of m is as old as") && message.contains("nothing was changed"), "{error}");
+    assert!(hint.contains("--accept-old-content"), "{error}");
+    assert!(state_of(world, name).contains("absent"), "{}", state_of(world, name));
+    let done = world.post(path, &json!({"accept_old_content": true}));
+    assert!(done["warnings"].to_string().contains("has of m is as old as"), "{done}");
+    idle(world);
+    assert_eq!(state_of(world, name), "\"present\"");
 }

@@ -77,6 +77,8 @@ pub struct Disk {
     id: DiskId,
     member: Cell<Member>,
     attachment: RefCell<Option<Attachment>>,
+    /// Allocation units that its free runs and slabs make up, where its device has grown since it was claimed.
+    units_on_record: Cell<Option<u64>>,
     /// What its device was called while it was here.
     last_name: RefCell<String>,
     absence: Absence,
@@ -102,6 +104,7 @@ impl Disk {
         let last_name = attachment.as_ref().map(|(device, _)| device.name()).unwrap_or_default();
         Rc::new(Self {
             last_name: RefCell::new(last_name),
+            units_on_record: Cell::default(),
             absence: Absence::default(),
             slot: member.slot,
             id: member.disk,
@@ -179,6 +182,56 @@ impl Disk {
     #[must_use]
     pub fn extent(&self) -> Option<Extent> {
         self.attachment.borrow().as_ref().map(|attachment| attachment.extent)
+    }
+
+    /// How the device is cut, also while it is not here: then by its size when it was claimed, and by what the map says of growth
+    /// since.
+    #[must_use]
+    pub fn extent_on_record(&self) -> Option<Extent> {
+        self.extent().or_else(|| {
+            let claimed = Extent::of(self.member.get().capacity).ok()?;
+            let units = self.units_on_record.get().unwrap_or_default();
+            let more = units.saturating_sub(claimed.unit_count()) * ALLOCATION_UNIT_BYTES;
+            let capacity = Bytes(claimed.capacity.0 + more);
+            Some(Extent { capacity, data_end: claimed.data_end + more, ..claimed })
+        })
+    }
+
+    /// Size of the device as far as it is used, also while it is not here.
+    #[must_use]
+    pub fn size(&self) -> Bytes {
+        self.extent_on_record().map_or(self.member.get().capacity, |extent| extent.capacity)
+    }
+
+    /// Allocation units that its free runs and slabs make up.
+    #[must_use]
+    pub(crate) fn units(&self) -> u64 {
+        let by_extent = || self.extent_on_record().map_or(0, |extent| extent.unit_count());
+        self.units_on_record.get().unwrap_or_else(by_extent)
+    }
+
+    pub(crate) fn units_on_record(&self) -> Option<u64> {
+        self.units_on_record.get()
+    }
+
+    pub(crate) fn set_units_on_record(&self, units: Option<u64>) {
+        self.units_on_record.set(units);
+    }
+
+    /// Cuts the device anew: what lies on it stays where it is.
+    pub(crate) fn set_extent(&self, extent: Extent) {
+        if let Some(attachment) = self.attachment.borrow_mut().as_mut() {
+            attachment.extent = extent;
+        }
+    }
+
+    /// Returns the data area that its device has gained since its label was written, and that is not in use: its device has grown.
+    #[must_use]
+    pub fn gained(&self) -> Bytes {
+        let attachment = self.attachment.borrow();
+        let Some(Attachment { device, extent, .. }) = attachment.as_ref() else { return Bytes::ZERO };
+        let grown = extent.grown_to(device.size_now());
+        grown.map_or(Bytes::ZERO, |grown| Bytes(grown.data_end - extent.data_end))
     }
 
     /// What the device is called here; while it is not here, what it was called when it was, or else its identity.

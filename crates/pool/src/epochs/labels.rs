@@ -3,10 +3,14 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use dolmen_block_io::BlockDevice;
 use dolmen_block_io::sync::join_all;
-use dolmen_disk::{Contents, Generation, Label, LabelError, look, renew_label, write_label};
+use dolmen_block_io::within;
+use dolmen_disk::{
+    Contents, Extent, Generation, Label, LabelError, clear_back_labels, look, renew_label, write_label,
+};
 use dolmen_epoch::next_sequence;
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
@@ -18,6 +22,9 @@ use crate::error::PoolError;
 use crate::members::entries::{Named, labels_of, raised, sequence_after};
 use crate::members::identity::Identity;
 use crate::members::table::Members;
+
+/// How long a change of the epoch, or an opening, waits for the labels of members without a vote.
+const OTHER_LABELS_MAX: Duration = Duration::from_secs(2);
 
 /// What a device is to the pool that takes it in.
 #[derive(Debug, Clone, Copy)]
@@ -95,6 +102,37 @@ impl PoolLabels {
         Ok(())
     }
 
+    /// Writes two labels with another cut of a device that has grown, so that each slot says it. The caller holds the epoch turn.
+    ///
+    /// The place of the labels at the new end is written first, and where they stood last: a device that takes no writes there keeps
+    /// its cut, and no label of before stays where data is to lie.
+    pub(crate) async fn move_labels(
+        &self,
+        disk: &Rc<Disk>,
+        now: &Generation,
+        grown: Extent,
+    ) -> Result<(), PoolError> {
+        let _exclusive = disk.labels().mutex.take().await;
+        let failed = |source| PoolError::Label { name: self.identity.name.clone(), source };
+        let seams = &self.identity.seams;
+        let (Some(device), Some(extent)) = (disk.device(), disk.extent()) else {
+            return Err(PoolError::NoSuchDisk { name: self.identity.name.clone(), what: disk.name() });
+        };
+        let (device, token) = (device.as_ref(), self.highest.get());
+        disk.note_other_write();
+        clear_back_labels(seams, device, token, &grown).await.map_err(failed)?;
+        disk.set_extent(grown);
+        for _slot in 0..2 {
+            let (_, label) = self.next_label(disk, now, None)?;
+            if let Err(source) = write_label(seams, device, token, &label).await {
+                disk.set_extent(extent);
+                return Err(failed(source));
+            }
+            self.name_label(&label);
+        }
+        clear_back_labels(seams, device, token, &extent).await.map_err(failed)
+    }
+
     /// Gives a disk that comes back a later label before it counts, so that the epoch that counts it in names that label: else
     /// it would be called old behind a crash, or an image from while it was away would not be. What the label says of epochs stays
     /// as it is: until that epoch, the disk is absent.
@@ -107,16 +145,30 @@ impl PoolLabels {
         let Some(device) = disk.device() else { return Ok(()) };
         let _exclusive = disk.labels().mutex.take().await;
         disk.note_other_write();
-        let label = Label { sequence, ..label.clone() };
+        let extent = disk.extent().unwrap_or(label.extent);
+        let label = Label { sequence, extent, ..label.clone() };
         let written = write_label(&self.identity.seams, device.as_ref(), self.highest.get(), &label).await;
         written.map_err(|source| PoolError::Label { name: self.identity.name.clone(), source })?;
         self.name_label(&label);
         Ok(())
     }
 
-    /// Brings the labels of the disks that do not vote up to date, all at once: a pool may have hundreds. They decide nothing, so a failure is no more than a
-    /// reason to look at that disk; its next write will tell.
+    /// Brings the labels of the disks that do not vote up to date, all at once: a pool may have hundreds. They decide nothing, so a
+    /// failure is no more than a reason to look at that disk; its next write will tell.
+    ///
+    /// A disk that hangs is waited for no longer than [`OTHER_LABELS_MAX`]: the caller holds the turn for epochs, or is an opening.
+    /// The writes go on in a task, which holds the mutexes of those labels, so that no later label is overtaken by them.
     pub(crate) async fn write_other_labels(self: &Rc<Self>) {
+        let mut writing = Box::pin(Rc::clone(self).write_labels_without_vote());
+        let clock = self.identity.seams.clock.as_ref();
+        if within(clock, clock.now() + OTHER_LABELS_MAX, &mut writing).await.is_none() {
+            tracing::warn!(pool = %self.identity.name, "a disk does not answer; the labels of disks without a vote are written later");
+            self.identity.seams.spawner.spawn("late labels", writing);
+        }
+    }
+
+    /// As [`write_other_labels`](Self::write_other_labels), however long it takes: for an export, behind which nothing is written.
+    pub(crate) async fn write_labels_without_vote(self: Rc<Self>) {
         let now = self.members.now.borrow().clone();
         let mut others = self.members.disks();
         others.retain(|disk| disk.device().is_some() && !now.epoch.voters().contains(&disk.id()));

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use dolmen_block_io::sync::Notify;
-use dolmen_disk::{Extent, Generation, Label, Member, MemberState};
+use dolmen_disk::{Generation, Label, Member, MemberState};
 use dolmen_journal::LogCopy;
 use dolmen_mutation::mutation;
 use dolmen_placement::DomainId;
@@ -263,6 +263,5 @@ pub(crate) fn domain_of(member: &Member) -> DomainId {
 
 /// Allocation units of a disk in all; of one that is away, those that are on record.
 pub(crate) fn size_of(disk: &Disk) -> u64 {
-    let extent = disk.extent().or_else(|| Extent::of(disk.member().capacity).ok());
-    extent.map_or(0, |extent| extent.unit_count())
+    disk.units()
 }

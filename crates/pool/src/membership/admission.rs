@@ -15,6 +15,7 @@ use crate::epochs::change::{plan_of, retire};
 use crate::epochs::labels::Joining;
 use crate::error::{CreateError, PoolError, StrayReason};
 use crate::members::entries::{raise, stray_reason};
+use crate::membership::growth::extent_with;
 use crate::membership::requests::Membership;
 use crate::metadata::map::Purpose;
 use crate::room::free_map::FreeMap;
@@ -121,8 +122,9 @@ impl Membership {
             self.free_space.maps.borrow_mut().insert(disk.slot(), FreeMap::whole(extent.unit_count()));
             // The record of its free allocation units rides on this change.
             self.changes.begin(Purpose::Release).await.commit().await?;
+            return Ok(());
         }
-        Ok(())
+        self.give_gained(disk, extent).await
     }
 
     /// Takes a device back that is a member and was away. `seen` is what the caller found on it, and has acted upon: all of an
@@ -145,7 +147,8 @@ impl Membership {
         // Those that are written now stand where they stood.
         known.labels().note_lost(&lost_labels);
         let joining = Joining::Back(&label);
-        let disk = self.admit(device, label.extent, (known.member(), joining), None).await?;
+        let extent = extent_with(known.units_on_record(), label.extent, device.geometry().capacity);
+        let disk = self.admit(device, extent, (known.member(), joining), None).await?;
         // It may have left before its room was on record.
         self.give_room(&disk).await?;
         self.take_back_returned().await?;

@@ -104,7 +104,9 @@ impl Membership {
         change.delete(keys::free(slot, 0));
         change.delete(keys::free_total(slot));
         keys::of_member(slot).into_iter().for_each(|key| change.delete(key));
-        change.commit().await
+        change.commit().await?;
+        disk.set_units_on_record(None);
+        Ok(())
     }
 
     /// Turns a replacement round, by one epoch: `old` takes data again, and `new` is retired in its place. What lies on

@@ -4,6 +4,7 @@ pub(crate) mod admission;
 pub(crate) mod bays;
 pub(crate) mod domains;
 pub(crate) mod eviction;
+pub(crate) mod growth;
 pub(crate) mod removal;
 pub(crate) mod requests;
 pub(crate) mod settings;

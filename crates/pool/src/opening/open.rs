@@ -41,6 +41,7 @@ use crate::members::entries::{
     Named, generation_of, labels_of, members_of, raise, raised, sequence_after, stray_reason,
 };
 use crate::members::identity::Identity;
+use crate::membership::growth::{decode_units, extent_with};
 use crate::metadata::edits::decode_edits;
 use crate::metadata::map::Purpose;
 use crate::opening::pool::{FoundState, Pool};
@@ -876,6 +877,7 @@ async fn load_free(pool: &Rc<Pool>) -> Result<(), PoolError> {
     let mut fresh = false;
     for disk in pool.disks() {
         let slot = disk.slot();
+        load_units(pool, &disk).await?;
         let map = match pool.map.get(&keys::free_total(slot)).await? {
             Some(_) => read_free(pool, &disk).await?,
             None => {
@@ -886,15 +888,36 @@ async fn load_free(pool: &Rc<Pool>) -> Result<(), PoolError> {
         };
         pool.free_space.maps.borrow_mut().insert(slot, map);
     }
-    if fresh && pool.state() == PoolState::Writable {
+    let is_writable = pool.state() == PoolState::Writable;
+    if fresh && is_writable {
         pool.change(Purpose::Release).await.commit().await?;
+    }
+    for disk in pool.disks() {
+        let Some(extent) = disk.extent() else { continue };
+        match is_writable {
+            true if mutation!(GrowthNotCompleted) => {}
+            true => pool.membership().give_gained(&disk, extent).await?,
+            false => pool.free_space.show_gained(&disk, extent),
+        }
+    }
+    Ok(())
+}
+
+/// Reads how many allocation units of a disk the map accounts for, if its device has grown.
+#[pooled]
+async fn load_units(pool: &Rc<Pool>, disk: &Rc<Disk>) -> Result<(), PoolError> {
+    let value = pool.map.get(&keys::member_setting(disk.slot(), keys::UNITS)).await?;
+    let units = value.and_then(|value| decode_units(disk.id(), &value));
+    disk.set_units_on_record(units);
+    if let (Some(extent), Some(device)) = (disk.extent(), disk.device()) {
+        disk.set_extent(extent_with(units, extent, device.geometry().capacity));
     }
     Ok(())
 }
 
 #[pooled]
 async fn read_free(pool: &Rc<Pool>, disk: &Disk) -> Result<FreeMap, PoolError> {
-    let units = disk.extent().map_or(u64::MAX, |extent| extent.unit_count());
+    let units = disk.extent().map_or(u64::MAX, |extent| extent.unit_count().max(disk.units()));
     let mut map = FreeMap::full(units);
     let mut from = 0;
     loop {

@@ -246,7 +246,7 @@ impl Pool {
         withdrawn.map_err(|source| PoolError::Arbiter { name: self.identity.name.clone(), source })?;
         let exported =
             self.epochs.change(|generation, _| Plan { owner: Owner::Exported, ..plan_of(generation) }).await;
-        self.labels.write_other_labels().await;
+        Rc::clone(&self.labels).write_labels_without_vote().await;
         drop(mutex);
         self.stop().await;
         exported

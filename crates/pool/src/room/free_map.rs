@@ -46,6 +46,11 @@ impl FreeMap {
         Self { units, runs: BTreeMap::new(), total: 0, touched: BTreeSet::new() }
     }
 
+    /// Has the disk so many allocation units. Those beyond the ones before are not free until they are given.
+    pub(crate) fn extend(&mut self, units: u64) {
+        self.units = units.max(self.units);
+    }
+
     /// Adds a run as read from the metadata.
     pub(crate) fn load(&mut self, run: Run) {
         self.runs.insert(run.first, run.count);

@@ -78,14 +78,25 @@ impl FreeSpace {
     /// Allocation units that ordinary claims leave on a disk, whether it is here or not: of one that is absent, its size is on
     /// record.
     pub(crate) fn reserve_of(&self, disk: &Disk) -> u64 {
-        let extent = disk.extent().or_else(|| Extent::of(disk.member().capacity).ok());
-        RESERVE_UNITS.min(extent.map_or(0, |extent| extent.unit_count()) / 16)
+        RESERVE_UNITS.min(size_of(disk) / 16)
     }
 
     /// Free runs of a disk, in order of address; `None` while it has not been given its room, or has it no more.
     #[must_use]
     pub fn free_runs(&self, slot: DiskSlot) -> Option<Vec<Run>> {
         Some(self.maps.borrow().get(&slot)?.runs().collect())
+    }
+
+    /// Has a member of a pool that is open for reading the allocation units that its label says more than the map: a growth was
+    /// cut short, and the next opening for writing gives them.
+    pub(crate) fn show_gained(&self, disk: &Disk, extent: Extent) {
+        let units = extent.unit_count();
+        let Some(known) = disk.units_on_record().filter(|known| *known < units) else { return };
+        if let Some(map) = self.maps.borrow_mut().get_mut(&disk.slot()) {
+            map.extend(units);
+            let _ = map.give(Run { first: known, count: units - known });
+        }
+        disk.set_units_on_record(Some(units));
     }
 
     /// Whether any slab has allocation units of a member, which may be away.

@@ -280,3 +280,24 @@ fn a_voter_that_hangs_while_it_is_stamped_can_leave_at_once() {
         assert!(commit(&pool).await, "{:?}", pool.state());
     });
 }
+
+#[test]
+fn a_member_without_a_vote_that_hangs_holds_up_no_opening_and_no_epoch() {
+    // Scenario: a member without a vote never answers a label. The pool opens all the same, members change while it hangs, and a
+    // voter leaves at once: the label is waited for no longer than a bound.
+    let bench = Bench::new(60);
+    bench.run(async move |lab| lab.create().await.close().await.unwrap());
+    bench.run(async move |lab| {
+        lab.slots[6].hangs.set(true);
+        let begun = lab.seams.clock.now();
+        let pool = lab.open().await;
+        let took = lab.seams.clock.now().since(begun);
+        assert!(took < Duration::from_secs(15), "the opening took {took:?}");
+        let begun = lab.seams.clock.now();
+        pool.membership().retire(&pool.disk(DiskSlot(5)).unwrap()).await.unwrap();
+        pool.exclude(DiskSlot(1), ExcludeReason::Asked).await.unwrap();
+        let took = lab.seams.clock.now().since(begun);
+        assert!(took < Duration::from_secs(5), "two epochs took {took:?}");
+        assert!(commit(&pool).await, "{:?}", pool.state());
+    });
+}

@@ -3,6 +3,7 @@
 mod changes;
 mod corrupt_log;
 mod degraded;
+mod growth;
 mod host_record;
 mod input;
 mod label_scrub;

@@ -1,0 +1,106 @@
+//! Members whose device has grown (docs/design/0034).
+//!
+//! Order: the map notes how many allocation units its free runs and slabs make up; two labels with the new cut are durable at
+//! both ends; then one change of the map gives the units that were gained, and counts them. A crash before that change leaves
+//! a label that says more than the map: the next opening, or return of the disk, gives what is missing.
+//!
+//! Invariant: the newest label of a disk says at least as much as the map has given.
+
+use std::rc::Rc;
+
+use dolmen_disk::Extent;
+use dolmen_future_pool::pooled;
+use dolmen_mutation::mutation;
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskId};
+
+use crate::disks::disk::Disk;
+use crate::error::PoolError;
+use crate::keys;
+use crate::membership::requests::Membership;
+use crate::metadata::map::Purpose;
+use crate::room::free_map::Run;
+
+impl Membership {
+    /// Takes the room into use that the device of a member has gained. Returns how much that is.
+    ///
+    /// # Errors
+    /// [`PoolError::NoSuchDisk`] for a disk that is absent, [`PoolError::Label`] where the device does not take its labels at its new
+    /// end, or what the pool says when it cannot be written. The disk keeps its size then.
+    #[pooled]
+    pub async fn grow(self: &Rc<Self>, disk: &Rc<Disk>) -> Result<Bytes, PoolError> {
+        self.log.writable()?;
+        let absent = || PoolError::NoSuchDisk { name: self.identity.name.clone(), what: disk.name() };
+        if !disk.is_present() || !self.members.is_member(disk) {
+            return Err(absent());
+        }
+        let before = disk.units();
+        if disk.gained() != Bytes::ZERO {
+            self.note_units(disk).await?;
+            let mutex = self.epochs.mutex.take().await;
+            self.log.writable()?;
+            let attached = disk.device().zip(disk.extent()).filter(|_| disk.is_present());
+            let (device, extent) = attached.ok_or_else(absent)?;
+            device.extend();
+            if let Some(grown) = extent.grown_to(device.geometry().capacity) {
+                let now = self.members.now.borrow().clone();
+                if mutation!(RoomBeforeLabels) {
+                    self.give_gained(disk, grown).await?;
+                }
+                self.labels.move_labels(disk, &now, grown).await?;
+            }
+            drop(mutex);
+        }
+        // Also where a growth before this one ended between the labels and the map.
+        let extent = disk.extent().ok_or_else(absent)?;
+        self.give_gained(disk, extent).await?;
+        self.members.changed.notify_all();
+        Ok(Bytes(disk.units().saturating_sub(before) * ALLOCATION_UNIT_BYTES))
+    }
+
+    /// Notes in the map how many allocation units of a disk it accounts for, before a label says more.
+    async fn note_units(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
+        if disk.units_on_record().is_some() {
+            return Ok(());
+        }
+        let units = disk.units();
+        let mut change = self.changes.begin(Purpose::Release).await;
+        change.put(keys::member_setting(disk.slot(), keys::UNITS), encode_units(disk.id(), units));
+        change.commit().await?;
+        disk.set_units_on_record(Some(units));
+        Ok(())
+    }
+
+    /// Gives the allocation units that a cut has more than the map accounts for, if any.
+    pub(crate) async fn give_gained(self: &Rc<Self>, disk: &Disk, extent: Extent) -> Result<(), PoolError> {
+        let mut change = self.changes.begin(Purpose::Release).await;
+        let (units, known) = (extent.unit_count(), disk.units_on_record());
+        let Some(known) = known.filter(|known| *known < units) else { return Ok(()) };
+        if let Some(map) = self.free_space.maps.borrow_mut().get_mut(&disk.slot()) {
+            map.extend(units);
+        }
+        change.release(disk.slot(), &[Run { first: known, count: units - known }]);
+        change.put(keys::member_setting(disk.slot(), keys::UNITS), encode_units(disk.id(), units));
+        change.commit().await?;
+        disk.set_units_on_record(Some(units));
+        Ok(())
+    }
+}
+
+/// Returns the cut of a device by its label, or a larger one where the map has given more than that: an old label does not know
+/// of growth.
+pub(crate) fn extent_with(units: Option<u64>, label: Extent, capacity: Bytes) -> Extent {
+    let is_short = units.is_some_and(|units| units > label.unit_count());
+    label.grown_to(capacity).filter(|_| is_short).unwrap_or(label)
+}
+
+/// The identity of the disk, then its allocation units.
+fn encode_units(disk: DiskId, units: u64) -> Vec<u8> {
+    disk.0.into_iter().chain(units.to_le_bytes()).collect()
+}
+
+/// Returns the allocation units on record of a disk; `None` where the record is of another disk, or no number.
+pub(crate) fn decode_units(disk: DiskId, value: &[u8]) -> Option<u64> {
+    let (id, units) = value.split_first_chunk::<16>()?;
+    let units = u64::from_le_bytes(units.try_into().ok()?);
+    (*id == disk.0).then_some(units)
+}
