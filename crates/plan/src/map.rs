@@ -17,7 +17,7 @@ const ENTRY_BYTES: u64 = 48;
 const SLAB_BYTES: u64 = 28;
 /// Half full pages, twice.
 const SPREAD: u64 = 4;
-/// In front of the metadata area, of the log, and the bounds of the log's length (`docs/design/0001`).
+/// In front of the metadata area, of the log, and the bounds of the log's length (`docs/format/label.md`).
 const MEBIBYTE: u64 = 1 << 20;
 const LABELS_BYTES: u64 = MEBIBYTE;
 const CHECKPOINT_BYTES: u64 = 64 * 1024;

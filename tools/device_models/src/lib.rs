@@ -5,8 +5,8 @@
 //! nothing here knows of any clock, and the same seed gives the same answers at the same times.
 //!
 //! The models are made from data sheets and from assumptions where those are silent, and judged by measurements that
-//! others published; `docs/device_models.md` has the sources, the assumptions, the figures and the deviations, and tests
-//! keep it true.
+//! others published; `docs/device_models.md` has the sources, the figures and the deviations, and tests keep it true. The
+//! example `table` prints every parameter, and marks what is assumed.
 
 mod array;
 pub mod calibration;
