@@ -41,6 +41,32 @@ enum ClaimOutcome {
     Failed(SmallVec<[DiskSlot; 2]>),
 }
 
+/// The reason for a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ClaimFor {
+    /// A write to a row that may not exist.
+    Write,
+    /// A row of a hidden space, which has no end of its own.
+    HiddenRow,
+    /// A row that holds nothing, for room that is reserved.
+    BlankRow,
+}
+
+/// Whether a row was claimed by this call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Claimed {
+    New,
+    /// The row existed.
+    Before,
+}
+
+/// The outcome of one attempt to claim a row under the claim lock.
+enum ClaimAttempt {
+    Done(Rc<Row>, Claimed),
+    /// The pool has no room; other rows may give some back.
+    NeedsRoom(PoolError),
+}
+
 /// A space: addresses of its own, laid on the disks of a pool.
 pub struct Space {
     pub(crate) shared: Rc<Shared>,
@@ -331,20 +357,12 @@ impl Space {
         if let Some(row) = self.row(index).await? {
             return Ok(row);
         }
-        let _exclusive = self.claim_mutex.take().await;
-        if let Some(row) = self.row(index).await? {
-            return Ok(row);
-        }
-        // The space may have been deleted or made smaller while this waited for its turn.
-        let sector = self.spec.borrow().sector;
-        self.check_range(index * self.row_bytes, sector.0)?;
-        self.claim(index).await
+        self.claim_with_room(index, ClaimFor::Write).await.map(|(row, _)| row)
     }
 
     /// Claims a row that does not exist, wherever the space ends.
     pub(crate) async fn claim_beyond(&self, index: u64) -> Result<Rc<Row>, SpaceError> {
-        let _exclusive = self.claim_mutex.take().await;
-        self.claim(index).await
+        self.claim_with_room(index, ClaimFor::HiddenRow).await.map(|(row, _)| row)
     }
 
     /// Waits until the claim under way has ended. One that begins later sees that the space is gone or smaller.
@@ -366,51 +384,95 @@ impl Space {
 
     /// Claims a row that holds nothing, if it does not exist; whether it did not.
     pub(crate) async fn claim_blank(&self, index: u64) -> Result<bool, SpaceError> {
-        let _exclusive = self.claim_mutex.take().await;
-        self.check_stays()?;
-        if self.row(index).await?.is_some() {
-            return Ok(false);
+        let claimed = self.claim_with_room(index, ClaimFor::BlankRow).await?;
+        Ok(claimed.1 == Claimed::New)
+    }
+
+    /// Claims a row. Where the pool has no room for it, shadow rows are promoted or dropped, which have room only as long as
+    /// nothing else needs it. The claim lock is free meanwhile: that takes as long as a checkpoint.
+    #[pooled]
+    async fn claim_with_room(&self, index: u64, purpose: ClaimFor) -> Result<(Rc<Row>, Claimed), SpaceError> {
+        let mut rounds = None;
+        loop {
+            let error = match self.claim_once(index, purpose).await? {
+                ClaimAttempt::Done(row, claimed) => return Ok((row, claimed)),
+                ClaimAttempt::NeedsRoom(error) => error,
+            };
+            // As many as there are now: others may come meanwhile.
+            let left = *rounds.get_or_insert_with(|| self.shared.rounds_to_free_shadows());
+            if left == 0 || !self.shared.promote_or_drop_shadows().await {
+                return self.claim_found_blank(index, purpose, error).await;
+            }
+            rounds = Some(left - 1);
         }
-        self.claim_new(index).await.map(|_| true)
     }
 
     /// Claims a row that does not exist: one that is reserved, if there is one that holds nothing, or a new one.
     #[pooled]
-    async fn claim(&self, index: u64) -> Result<Rc<Row>, SpaceError> {
-        if let Some(row) = self.take_blank(index).await? {
-            return Ok(row);
+    async fn claim_once(&self, index: u64, purpose: ClaimFor) -> Result<ClaimAttempt, SpaceError> {
+        let _exclusive = self.claim_mutex.take().await;
+        if let Some(row) = self.check_claim(index, purpose).await? {
+            return Ok(ClaimAttempt::Done(row, Claimed::Before));
+        }
+        if purpose != ClaimFor::BlankRow
+            && let Some(row) = self.take_blank(index).await?
+        {
+            return Ok(ClaimAttempt::Done(row, Claimed::New));
         }
         match self.claim_new(index).await {
-            Err(error @ SpaceError::Pool(PoolError::NoSpace { .. })) => {
-                let blank = match self.finds_blanks().await? {
-                    true => self.take_blank(index).await?,
-                    false => None,
-                };
-                blank.ok_or(error)
+            Ok(row) => Ok(ClaimAttempt::Done(row, Claimed::New)),
+            Err(SpaceError::Pool(error @ PoolError::NoSpace { .. })) => Ok(ClaimAttempt::NeedsRoom(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes a reserved row that holds nothing where the pool has no room for a new one, after it looked for such rows.
+    #[pooled]
+    async fn claim_found_blank(
+        &self,
+        index: u64,
+        purpose: ClaimFor,
+        error: PoolError,
+    ) -> Result<(Rc<Row>, Claimed), SpaceError> {
+        if purpose == ClaimFor::BlankRow {
+            return Err(error.into());
+        }
+        let _exclusive = self.claim_mutex.take().await;
+        if let Some(row) = self.check_claim(index, purpose).await? {
+            return Ok((row, Claimed::Before));
+        }
+        let blank = match self.finds_blanks().await? {
+            true => self.take_blank(index).await?,
+            false => None,
+        };
+        blank.map(|row| (row, Claimed::New)).ok_or(error.into())
+    }
+
+    /// Returns the row if it exists by now, and checks that the space still takes a claim: it may have been deleted or made
+    /// smaller while the claim waited for the lock.
+    async fn check_claim(&self, index: u64, purpose: ClaimFor) -> Result<Option<Rc<Row>>, SpaceError> {
+        match purpose {
+            ClaimFor::HiddenRow => Ok(None),
+            ClaimFor::BlankRow => {
+                self.check_stays()?;
+                self.row(index).await
             }
-            claimed => claimed,
+            ClaimFor::Write => {
+                let row = self.row(index).await?;
+                if row.is_none() {
+                    let sector = self.spec.borrow().sector;
+                    self.check_range(index * self.row_bytes, sector.0)?;
+                }
+                Ok(row)
+            }
         }
     }
 
     #[pooled]
     async fn claim_new(&self, index: u64) -> Result<Rc<Row>, SpaceError> {
         self.load_own().await?;
-        let mut rounds = None;
         loop {
-            let claimed = match self.try_claim(index).await {
-                // Shadow rows have room only as long as nobody else needs it.
-                Err(SpaceError::Pool(error @ PoolError::NoSpace { .. })) => {
-                    // As many as there are now: others may come meanwhile.
-                    let left = *rounds.get_or_insert_with(|| self.shared.rounds_to_free_shadows());
-                    if left == 0 || !self.shared.promote_or_drop_shadows().await {
-                        return Err(error.into());
-                    }
-                    rounds = Some(left - 1);
-                    continue;
-                }
-                claimed => claimed?,
-            };
-            match claimed {
+            match self.try_claim(index).await? {
                 ClaimOutcome::Row(row) => return Ok(row),
                 ClaimOutcome::Failed(slots) => {
                     for slot in slots {
