@@ -114,10 +114,20 @@ impl Pool {
     #[pooled]
     pub async fn trim_log(self: &Rc<Self>, needed: Lsn, applied: Lsn) -> Result<(), PoolError> {
         let log = Rc::clone(self.writable_log()?);
-        let from = log.place_of(needed).unwrap_or(self.tail.get());
+        let begun = log.place_of(needed);
+        let from = begun.unwrap_or(self.tail.get());
         self.commit_map(LogNeed { from, applied }).await?;
         self.tail.set(from);
-        log.trim(from);
+        let beyond = log.place_of(Lsn(needed.0 + 1)).filter(|_| mutation!(TrimPastNeed));
+        log.trim(beyond.unwrap_or(from));
+        // A batch that was not begun may have been placed a little later meanwhile; its LSN is the same.
+        let (needed_lsn, left_lsn) =
+            (begun.map(|place| place.lsn), log.place_of(needed).map(|place| place.lsn));
+        let has_all = needed_lsn.is_none() || needed_lsn == left_lsn;
+        assert!(
+            has_all,
+            "a trim leaves all batches from {from:?} on, where the map says that the log is needed from"
+        );
         self.room_notify.notify_all();
         Ok(())
     }

@@ -254,13 +254,12 @@ impl Space {
                 Err(error) => return Err(error),
             }
             let _guard = row.locks.lock(range).await;
-            if row.freed.get()
-                || row.is_held()
-                || self.shared.is_deferred(&row)
+            if !self.is_open_to_writes(&row) && !mutation!(RecheckSkipped)
                 || room.as_ref().is_some_and(|room| !room.is_valid())
             {
                 continue;
             }
+            assert!(self.is_open_to_writes(&row), "row {index} was looked at again under its lock");
             // The space may have been made smaller while this waited for the lock.
             self.check_range(index * self.row_bytes() + within, data.len() as u64)?;
             row.touch(range);
@@ -277,6 +276,12 @@ impl Space {
                 Whole::NeedsCache => must_be_cached = true,
             }
         }
+    }
+
+    /// Returns whether a row whose blocks are locked may be written: an exchange may have replaced it, a conversion may hold
+    /// it, and blocks of it may have become deferred while the writer waited for the lock.
+    pub(crate) fn is_open_to_writes(&self, row: &Row) -> bool {
+        !row.freed.get() && !row.is_held() && !self.shared.is_deferred(row)
     }
 
     /// Whether some of its rows are written in stripes.
@@ -646,9 +651,13 @@ impl Space {
         let (stamp, now) = (self.shared.stamp(), self.shared.now(held));
         for part in parts {
             for (block, state) in (part.range.first..).zip(&part.states) {
-                if let Some((page, entry)) = find(pages, part.column, block) {
+                let Some((page, entry)) = find(pages, part.column, block) else {
+                    panic!("the page of block {block} of column {} was loaded before the write", part.column)
+                };
+                if !mutation!(ApplySkipsABlock) || block != part.range.first {
                     page.set(entry, *state, stamp, now);
                 }
+                assert!(page.has_state(entry, *state), "the table says of block {block} what was written");
             }
             self.shared.note_unflushed(held.ticket(), row, part.column, part.range);
         }

@@ -21,6 +21,7 @@ use crate::format::salvage::ranges_of_page;
 use crate::in_doubt::pages::{PAGES, PageCopies, PageDecision, PageFacts, TrustedHolders};
 use crate::layout::Unit;
 use crate::resolution::log_forward::Homeless;
+use crate::resources::tickets::Ticket;
 use crate::row_io::read_hedging::{HedgeDelay, hedge_delay};
 use crate::table::page::{Page, PageName};
 use crate::table::row::{Row, Slab, TablePlace};
@@ -573,7 +574,7 @@ impl Shared {
                 let mut buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
                 let generation = page.seal(self.page_name(row, column, index), &mut buffer);
                 row.seals.set(row.seals.get() + 1);
-                if time == times {
+                if time == times && !mutation!(SealNotNoted) {
                     page.sealed();
                 }
                 self.count(|counters| counters.page_writes += 1);
@@ -585,6 +586,8 @@ impl Shared {
             written.given.push(GivenPage { row: Rc::clone(row), column, index, page });
         }
         self.finish_writes(&mut writes).await?;
+        let is_left = row.pages().iter().any(|(_, _, page)| page.is_awaiting_seal());
+        assert!(!is_left, "a write-back takes all pages of a row that wait for it, or keeps them back");
         Ok(written)
     }
 
@@ -727,12 +730,15 @@ impl Shared {
         self.write_backs.set(self.write_backs.get() + 1);
         let in_doubt = self.deferred.borrow().clone();
         let limit = self.tickets.next();
+        let limit = if mutation!(WriteBackAhead) { Ticket(limit.0 + 1) } else { limit };
         self.frozen.set(Some(limit));
         let flushed = if mutation!(TableBeforeFlush) { Ok(()) } else { self.flush().await };
         if let Err(error) = flushed {
             self.frozen.set(None);
             return Err(error);
         }
+        let is_covered = self.has_covered_below(limit) || mutation!(TableBeforeFlush);
+        assert!(is_covered, "a write-back takes from the pages what a flush has covered");
         let rows = std::mem::take(&mut *self.dirty_rows.borrow_mut());
         rows.iter().for_each(|row| self.gather_pages(row));
         self.frozen.set(None);
