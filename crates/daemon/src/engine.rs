@@ -26,6 +26,7 @@ use crate::exports::{Listeners, NbdServer};
 use crate::fault;
 use crate::io_worker::IoWorker;
 use crate::jobs::{JobSlot, Jobs};
+use crate::ranks;
 use crate::state::{
     Absences, Backing, DiskLatencies, Emptyings, EventFile, Events, Filling, Histories, History, Ledger,
     Locates, Members, Remembered, Smarts, TrashAges,
@@ -56,7 +57,8 @@ pub(crate) struct OpenPool {
 
 impl OpenPool {
     pub(crate) fn new(spaces: Rc<Spaces>, mode: ImportMode) -> Rc<Self> {
-        let (mutex, job_slot) = (AsyncMutex::default(), Rc::new(JobSlot::new(Rc::clone(&spaces))));
+        let (mutex, job_slot) =
+            (AsyncMutex::ranked(ranks::POOL.single()), Rc::new(JobSlot::new(Rc::clone(&spaces))));
         let (history, absences) = (History::default(), Absences::default());
         let (is_closing, backing_states) = (Cell::new(false), RefCell::default());
         let latencies = DiskLatencies::default();
@@ -172,7 +174,7 @@ impl Engine {
             config,
             pools: RefCell::default(),
             closed: RefCell::default(),
-            changes: AsyncMutex::default(),
+            changes: AsyncMutex::ranked(ranks::CHANGES.single()),
             doing: RefCell::default(),
             is_stopping: Cell::new(false),
         })

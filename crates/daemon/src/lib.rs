@@ -55,6 +55,7 @@ mod log;
 mod plan;
 mod pools;
 mod process;
+mod ranks;
 mod resiliency;
 mod rooms;
 mod settings;

@@ -16,6 +16,8 @@ use dolmen_disk::{Extent, Member};
 use dolmen_mutation::mutation;
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskId, DiskSlot, Epoch};
 
+use crate::ranks;
+
 /// Whether a member can be used now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskState {
@@ -129,7 +131,7 @@ impl Disk {
             flushed: Cell::new(0),
             stamped: Cell::new(0),
             pended: Cell::default(),
-            label_mutex: AsyncMutex::default(),
+            label_mutex: AsyncMutex::ranked(ranks::LABEL.single()),
             under_way: Cell::new(0),
             counters: Cell::default(),
             unresponsive: Cell::default(),

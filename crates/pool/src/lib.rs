@@ -39,6 +39,7 @@ mod label_scrub;
 mod members;
 mod open;
 mod pool;
+mod ranks;
 mod removal;
 mod roles;
 mod settings;

@@ -42,6 +42,7 @@ use crate::members::{
     Named, generation_of, labels_of, members_of, raise, raised, sequence_after, stray_reason,
 };
 use crate::pool::{Pool, PoolState, RECORD_BLOCKS, RECORD_META, RECORD_OPEN, RecordedBlocks, RecoveredBlock};
+use crate::ranks;
 use crate::stamp::STAMP_EVERY;
 
 /// Pages of the metadata map that are kept in memory, at most: 64 MiB.
@@ -832,7 +833,7 @@ impl Opening<'_> {
             sequences: RefCell::new(sequences.collect()),
             named: RefCell::new(self.named.clone()),
             stamp_due: Cell::new(self.seams.clock.now() + STAMP_EVERY),
-            stamp_mutex: AsyncMutex::default(),
+            stamp_mutex: AsyncMutex::ranked(ranks::STAMP.single()),
             heartbeat: Cell::new(heartbeat),
             features: Cell::new(features),
             now: RefCell::new(generation),
@@ -842,10 +843,10 @@ impl Opening<'_> {
             store: Rc::clone(&read.store),
             tail: Cell::new(read.tail),
             free: RefCell::default(),
-            commit_mutex: AsyncMutex::default(),
+            commit_mutex: AsyncMutex::ranked(ranks::COMMIT.single()),
             applying: Cell::default(),
-            epoch_mutex: AsyncMutex::default(),
-            checkpoint_mutex: AsyncMutex::default(),
+            epoch_mutex: AsyncMutex::ranked(ranks::EPOCH.single()),
+            checkpoint_mutex: AsyncMutex::ranked(ranks::CHECKPOINT.single()),
             checkpoint_notify: Notify::new(),
             left: Cell::default(),
             promised: Cell::new(0),

@@ -34,6 +34,7 @@ use crate::format::record::{BlockState, Mapping, Place};
 use crate::layout::BLOCK;
 use crate::resources::flow::Flow;
 use crate::resources::locks::Range;
+use crate::resources::ranks;
 use crate::resources::tickets::Ticket;
 use crate::table::mapping::{Content, IN_DOUBT, Version, Versions};
 use crate::table::row::Row;
@@ -221,6 +222,7 @@ impl Cache {
             let Some(row) = space.in_doubt_row(index).await? else { continue };
             segments.push(Segment::new(row, State::Drained(FlushPoint::default())));
         }
+        let mutex = ranks::cache(space.id());
         Ok(Rc::new(Self {
             space,
             segments: RefCell::new(segments),
@@ -235,7 +237,7 @@ impl Cache {
             recorded: RefCell::default(),
             declared_lost: RefCell::default(),
             notify: Notify::new(),
-            mutex: AsyncMutex::default(),
+            mutex,
             is_running: Cell::new(false),
             hurry: Rc::default(),
             drain: Cell::new(drain),
@@ -250,7 +252,7 @@ impl Cache {
             lacks_since: Cell::new(None),
             lacks_room: RefCell::default(),
             waits_for_others: Cell::new(false),
-            size_mutex: AsyncMutex::default(),
+            size_mutex: ranks::cache_size(),
             is_deleting: Cell::new(false),
             filled: Flow::default(),
             destaged: Flow::default(),

@@ -7,6 +7,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use dolmen_block_io::Instant;
+use dolmen_block_io::ranks::LockRank;
 use dolmen_block_io::sync::{AsyncMutex, Permit, Semaphore};
 use dolmen_buffer::{FRAME_BYTES_MAX, Scratch};
 use dolmen_future_pool::pooled;
@@ -35,6 +36,7 @@ use crate::resolution::recovery::{
 };
 use crate::resources::locks::Range;
 use crate::resources::progress::Closing;
+use crate::resources::ranks;
 use crate::resources::throttle::Throttle;
 use crate::resources::tickets::{Held, Ticket, Tickets};
 use crate::table::page::Now;
@@ -286,7 +288,14 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    fn of(frames: u64) -> Self {
+    /// A part that is taken in the order of locks.
+    fn of(frames: u64, rank: LockRank) -> Self {
+        let all = frames.max(1);
+        Self { permits: Semaphore::ranked(all, rank), all }
+    }
+
+    /// The part of recovery's looks at blocks, which end by themselves, whatever locks the task holds.
+    fn of_looks(frames: u64) -> Self {
         let all = frames.max(1);
         Self { permits: Semaphore::new(all), all }
     }
@@ -297,8 +306,9 @@ impl Share {
     }
 
     /// Takes so many, or all where there are fewer.
-    pub(crate) async fn take(&self, count: u64) -> Permit<'_> {
-        self.permits.acquire(count.min(self.all)).await
+    #[track_caller]
+    pub(crate) fn take(&self, count: u64) -> impl Future<Output = Permit<'_>> {
+        self.permits.acquire(count.min(self.all))
     }
 }
 
@@ -313,7 +323,7 @@ impl Shared {
             tickets: Rc::default(),
             covered_interval: Cell::default(),
             frozen: Cell::new(None),
-            flush_mutex: AsyncMutex::default(),
+            flush_mutex: ranks::flush(),
             covered: Cell::default(),
             recorded: Cell::default(),
             relogged: Cell::new(0),
@@ -329,24 +339,24 @@ impl Shared {
             unflushed_away: RefCell::default(),
             nothing_on: RefCell::default(),
             claims_on_absent: Cell::new(0),
-            resolve_mutex: AsyncMutex::default(),
+            resolve_mutex: ranks::resolve(),
             deciding: Cell::default(),
-            durability_mutex: AsyncMutex::default(),
+            durability_mutex: ranks::durability(),
             leaving: RefCell::default(),
-            defer_mutex: AsyncMutex::default(),
+            defer_mutex: ranks::defer(),
             deferred_now: RefCell::default(),
             recovering: Cell::new(false),
-            table_mutex: AsyncMutex::default(),
-            write_back_mutex: AsyncMutex::default(),
-            refill_mutex: AsyncMutex::default(),
-            frames: Share::of(frames / 2),
-            looks: Share::of(frames / 4),
-            lines: Share::of(frames / 8),
+            table_mutex: ranks::table(),
+            write_back_mutex: ranks::write_back(),
+            refill_mutex: ranks::refill(),
+            frames: Share::of(frames / 2, ranks::table_memory()),
+            looks: Share::of_looks(frames / 4),
+            lines: Share::of(frames / 8, ranks::stripe_read_memory()),
             throttle: Throttle::default(),
             minimum_rates: MinimumRates::default(),
-            stripes: Share::of(medium / 2),
-            refills: Share::of(medium / 4),
-            conversion_shadows: Share::of(large / 4),
+            stripes: Share::of(medium / 2, ranks::stripe_memory()),
+            refills: Share::of(medium / 4, ranks::refill_memory()),
+            conversion_shadows: Share::of(large / 4, ranks::conversion_memory()),
             page_count: Cell::new(0),
             counters: Cell::default(),
             data_loss_events: RefCell::default(),
@@ -729,6 +739,7 @@ impl Shared {
         }
     }
 
+    /// Forgets the writes that a flush has covered.
     fn forget_durable(&self, limit: Ticket) {
         let have_ended = self.tickets.have_ended_below(limit) || mutation!(FlushWaitsForNone);
         assert!(have_ended, "a flush covers no write that is under way");

@@ -14,7 +14,7 @@ use dolmen_pool::{Change, Claim, ExcludeReason, PoolError, Purpose, keys};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot, Epoch, Name, RowId, SpaceId};
 use smallvec::SmallVec;
 
-use crate::cache::write_cache::{Cache, is_of_conversion_shadows, is_of_shadows, seen_as};
+use crate::cache::write_cache::{Cache, is_hidden, is_of_conversion_shadows, is_of_shadows, seen_as};
 use crate::facade::forming::Forming;
 use crate::facade::request::Terms;
 use crate::facade::shared::Shared;
@@ -25,6 +25,7 @@ use crate::layout::{Shape, Spread};
 use crate::policy::reserve::Reserve;
 use crate::relocation::shadow_rows::ShadowRows;
 use crate::resources::locks::Range;
+use crate::resources::ranks::{self, Visibility};
 use crate::table::row::{Row, RowRecord, Slab, Slabs};
 
 /// Rows of one space that are kept in memory before idle ones are dropped.
@@ -134,6 +135,7 @@ impl Space {
         let row_bytes = spec.row_bytes().0;
         shared.note_name(id, spec.name.clone());
         let clock = &shared.pool.seams().clock;
+        let visibility = if is_hidden(id) { Visibility::Hidden } else { Visibility::User };
         let (meter, terms) = (Meter::new(Rc::clone(clock)), Terms::default());
         terms.set(spec.limits, clock.now());
         Ok(Rc::new_cyclic(|this| Self {
@@ -144,17 +146,17 @@ impl Space {
             layouts: Cell::new(layouts),
             row_bytes,
             rows: RefCell::default(),
-            claim_mutex: AsyncMutex::default(),
+            claim_mutex: ranks::claim(),
             drops: Cell::default(),
             own: RefCell::default(),
             row_count: Cell::new(0),
             freed: Cell::new(false),
             condemned: Cell::new(false),
             trashed: Cell::new(None),
-            spec_mutex: AsyncMutex::default(),
+            spec_mutex: ranks::spec(id, visibility),
             lost_unflushed: Cell::new(false),
             caches: RefCell::default(),
-            conversion_mutex: AsyncMutex::default(),
+            conversion_mutex: ranks::conversion(id, visibility),
             conversion_shadows: RefCell::default(),
             forming: Forming::default(),
             shadows: ShadowRows::default(),

@@ -33,6 +33,7 @@ use crate::resolution::recovery::{Recovery, recover};
 use crate::resolution::replay::FINISHED_TOGETHER;
 use crate::resources::locks::Range;
 use crate::resources::progress::Progress;
+use crate::resources::ranks;
 use crate::resources::throttle::JobShare;
 use crate::table::row::Slabs;
 
@@ -52,6 +53,13 @@ pub enum Clients {
     Ended,
     /// Any of them: the daemon alone has ended. What they wrote and is not there has to be told by the next flush.
     MayLive,
+}
+
+/// The outcome of making a space.
+enum Made {
+    Whole(Rc<Space>),
+    /// The space could not claim all that it was to have, and has to be deleted.
+    Lacking(Rc<Space>, SpaceError),
 }
 
 /// The spaces of an open pool.
@@ -117,7 +125,7 @@ impl Spaces {
         let recovery = recover(&shared, &spaces, opened.blocks).await?;
         let (spaces, left) = (Rc::new(RefCell::new(spaces)), RefCell::default());
         *shared.spaces.borrow_mut() = Rc::downgrade(&spaces);
-        let (caches, cache_mutex) = (RefCell::new(caches), AsyncMutex::default());
+        let (caches, cache_mutex) = (RefCell::new(caches), ranks::cache_list());
         let this = Rc::new(Self { shared, spaces, caches, cache_mutex, recovery, left });
         this.note_minimums();
         if this.shared.may_write() {
@@ -307,12 +315,21 @@ impl Spaces {
     #[pooled]
     pub async fn create(&self, spec: SpaceSpec) -> Result<Rc<Space>, SpaceError> {
         self.check_create(&spec)?;
-        let Some(redundancy) = spec.write_cache() else { return self.make_space(spec).await };
-        // Until it is known that somebody needs the cache, nobody may find that it is not needed.
-        let mutex = self.make_cache(redundancy).await?;
+        let redundancy = spec.write_cache();
+        // Until it is known that the space needs the cache, it must not be dropped as one that no space needs.
+        let mutex = match redundancy {
+            Some(redundancy) => Some(self.make_cache(redundancy).await?),
+            None => None,
+        };
         let made = self.make_space(spec).await;
         drop(mutex);
-        if made.is_err() {
+        let made = match made {
+            Ok(Made::Whole(space)) => return Ok(space),
+            // Its locks are taken before that of the list of caches, which is free again.
+            Ok(Made::Lacking(space, error)) => self.delete_but_for_its_cache(&space).await.and(Err(error)),
+            Err(error) => Err(error),
+        };
+        if let Some(redundancy) = redundancy {
             // Where that fails, the next opening does it.
             let _ = self.drop_cache(redundancy).await;
         }
@@ -320,7 +337,7 @@ impl Spaces {
     }
 
     #[pooled]
-    async fn make_space(&self, spec: SpaceSpec) -> Result<Rc<Space>, SpaceError> {
+    async fn make_space(&self, spec: SpaceSpec) -> Result<Made, SpaceError> {
         let mut change = self.pool().change(Purpose::Claim).await;
         let id = SpaceId(change.number(keys::counter(COUNTER_SPACE)).await?);
         // Somebody may have taken the name while this waited for its turn.
@@ -332,22 +349,24 @@ impl Spaces {
         };
         change.put(keys::space(id), space.encode(&spec, standing));
         change.commit().await?;
-        // Nobody changes what it is before it is whole.
-        let mutex = space.spec_mutex.take().await;
+        // Its spec does not change before it is whole. No other task knows it yet, so nothing waits here with the list of write
+        // caches locked, whose lock comes after that of a spec.
+        let Some(mutex) = space.spec_mutex.try_take() else {
+            panic!("a space that was just made is not locked")
+        };
         self.adopt(&space);
         if standing == Standing::Whole {
             drop(mutex);
-            return Ok(space);
+            return Ok(Made::Whole(space));
         }
         let claimed = self.claim_and_finish(&space, spec).await;
         drop(mutex);
         match claimed {
-            Ok(()) => Ok(space),
+            Ok(()) => Ok(Made::Whole(space)),
             Err(error) => {
                 // The map says that it is unfinished: also where that cannot be cleared away now, nobody uses it.
                 space.freed.set(true);
-                self.delete_but_for_its_cache(&space).await?;
-                Err(error)
+                Ok(Made::Lacking(space, error))
             }
         }
     }

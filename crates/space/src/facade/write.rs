@@ -650,6 +650,7 @@ impl Space {
     fn apply(&self, row: &Rc<Row>, parts: &Parts, pages: &Pages, held: &Held) {
         let (stamp, now) = (self.shared.stamp(), self.shared.now(held));
         for part in parts {
+            assert_eq!(part.states.len(), part.range.count as usize, "each block of a write has a state");
             for (block, state) in (part.range.first..).zip(&part.states) {
                 let Some((page, entry)) = find(pages, part.column, block) else {
                     panic!("the page of block {block} of column {} was loaded before the write", part.column)

@@ -22,13 +22,13 @@ use crate::facade::spaces::Spaces;
 use crate::format::error::SpaceError;
 use crate::format::spec::Provisioning;
 use crate::resources::locks::Range;
+use crate::resources::ranks;
 use crate::table::row::{Row, RowRecord, Slab, can_be_had};
 
 /// The number of the setting, in its key of the map.
 const RESERVE: u64 = 3;
 
 /// What is reserved for a space, and rows of it that may hold nothing.
-#[derive(Default)]
 pub(crate) struct Reserve {
     bytes: Cell<Bytes>,
     /// Rows that held nothing when they were looked at last.
@@ -43,6 +43,13 @@ pub(crate) struct Reserve {
     has_read: Cell<bool>,
     /// Held while it is decided whether a row is given back, and done.
     mutex: AsyncMutex,
+}
+
+impl Default for Reserve {
+    fn default() -> Self {
+        let (bytes, blanks, doubtful, still, has_looked, has_read) = Default::default();
+        Self { bytes, blanks, doubtful, still, has_looked, has_read, mutex: ranks::reserve() }
+    }
 }
 
 impl Reserve {

@@ -33,6 +33,7 @@ use crate::layout::BLOCK;
 use crate::relocation::resync::{RUN_BLOCKS, Refilled, RefilledSlab, Resynced};
 use crate::resources::locks::Range;
 use crate::resources::progress::Progress;
+use crate::resources::ranks;
 use crate::row_io::read_hedging::HedgeDelay;
 use crate::row_io::stripe_read::Rebuilt;
 use crate::table::row::{Row, Slab};
@@ -383,7 +384,7 @@ impl Space {
             slab,
             filling,
             next: Cell::new(0),
-            scan: AsyncMutex::default(),
+            scan: ranks::refill_scan(),
             is_over: Cell::new(false),
             result: Cell::new(Resynced::default()),
             unreadable: RefCell::default(),

@@ -42,6 +42,7 @@ use crate::format::spec::{Provisioning, ROW_BYTES, SPACE_BYTES_MAX, SpaceSpec, S
 use crate::layout::{Shape, Unit};
 use crate::policy::streams::{StreamName, Streams};
 use crate::resources::locks::Range;
+use crate::resources::ranks;
 use crate::table::row::Row;
 
 /// Data of the rows of one space that have shadow rows, at most: as much as two long rows hold, one that a stream fills and one
@@ -137,7 +138,6 @@ impl Drop for Waiting<'_> {
 }
 
 /// The shadow rows of the rows of a space.
-#[derive(Default)]
 pub(crate) struct ShadowRows {
     /// The hidden space that they are in, once there is one.
     space: RefCell<Option<Rc<Space>>>,
@@ -160,6 +160,28 @@ pub(crate) struct ShadowRows {
     pub(crate) is_ending: Cell<bool>,
     /// Rung when one has, or could not.
     pub(crate) notify: Notify,
+}
+
+impl Default for ShadowRows {
+    fn default() -> Self {
+        let (space, live, streams, waiting, refused, lacks_room_until) = Default::default();
+        let (wanted, is_running, is_ending, notify) = Default::default();
+        let (mutex, ending_mutex) = (ranks::shadow_claim(), ranks::shadow_end());
+        Self {
+            space,
+            live,
+            streams,
+            waiting,
+            mutex,
+            ending_mutex,
+            refused,
+            lacks_room_until,
+            wanted,
+            is_running,
+            is_ending,
+            notify,
+        }
+    }
 }
 
 impl ShadowRows {

@@ -720,7 +720,9 @@ impl Shared {
         // Between its record and its end, nothing of what is put in place is relogged.
         let caches = self.caches();
         let mut yields = Vec::with_capacity(caches.len());
-        for cache in &caches {
+        let mut in_order: Vec<_> = caches.iter().collect();
+        in_order.sort_by_key(|cache| cache.space().id());
+        for cache in in_order {
             yields.push(cache.mutex.take().await);
         }
         let _write_back = self.write_back_mutex.take().await;

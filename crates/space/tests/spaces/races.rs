@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::error::Error;
 use std::rc::Rc;
 
+use dolmen_block_io::ranks::scoped;
 use dolmen_block_io::sync::join_all;
 use dolmen_buffer::ArenaConfig;
 use dolmen_pool::{ExcludeReason, Pool, PoolError, Purpose, keys};
@@ -99,7 +100,7 @@ fn a_disk_that_leaves_after_a_write_back_leaves_no_older_table_that_counts() {
             let slot = |disk: usize| DiskSlot(u16::try_from(disk).unwrap());
             spaces.pool().exclude(slot(holders[1]), ExcludeReason::Asked).await?;
             // Somebody changes the map while the tables are written back.
-            let change = spaces.pool().change(Purpose::Release).await;
+            let change = scoped(spaces.pool().change(Purpose::Release)).await;
             let write_back = async { spaces.pool().checkpoint().await.map_err(text) };
             let leave = async {
                 pause(&lab, 1000).await;
@@ -165,7 +166,7 @@ fn a_write_back_takes_no_page_that_was_changed_after_its_flush() {
             lab.write(&space, 0, 4096, 2).await?;
             spaces.flush().await?;
             // Somebody changes the map, so that the row that is given back waits, with the turn for tables in hand.
-            let change = spaces.pool().change(Purpose::Release).await;
+            let change = scoped(spaces.pool().change(Purpose::Release)).await;
             let discard = async { space.discard(4 << 20, 4 << 20).await.map_err(text) };
             let write_back = async {
                 pause(&lab, 200).await;
