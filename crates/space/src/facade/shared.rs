@@ -203,7 +203,7 @@ pub(crate) struct Shared {
     flush_mutex: AsyncMutex,
     /// What the last flush covered: writes with an earlier ticket whose records have a lower LSN. A record may come to the log
     /// late, behind the cut of a flush that waited for its write.
-    covered: Cell<(Ticket, Lsn)>,
+    pub(crate) covered: Cell<(Ticket, Lsn)>,
     /// Behind the last record of blocks that has been written.
     recorded: Cell<Lsn>,
     /// Bytes that this checkpoint has recorded again.
@@ -652,11 +652,6 @@ impl Shared {
     pub(crate) fn has_covered(&self, flush_point: FlushPoint) -> bool {
         let (ticket, lsn) = self.covered.get();
         ticket >= flush_point.ticket && lsn >= flush_point.lsn
-    }
-
-    /// Returns whether a flush has covered every write whose ticket is below `limit`.
-    pub(crate) fn has_covered_below(&self, limit: Ticket) -> bool {
-        self.covered.get().0 >= limit
     }
 
     /// Notes a write that no flush has covered.

@@ -359,12 +359,12 @@ impl Space {
         if let Some(row) = self.row(index).await? {
             return Ok(row);
         }
-        self.claim_with_room(index, ClaimFor::Write).await.map(|(row, _)| row)
+        claim_with_room(self, index, ClaimFor::Write).await.map(|(row, _)| row)
     }
 
     /// Claims a row that does not exist, wherever the space ends.
     pub(crate) async fn claim_beyond(&self, index: u64) -> Result<Rc<Row>, SpaceError> {
-        self.claim_with_room(index, ClaimFor::HiddenRow).await.map(|(row, _)| row)
+        claim_with_room(self, index, ClaimFor::HiddenRow).await.map(|(row, _)| row)
     }
 
     /// Waits until the claim under way has ended. One that begins later sees that the space is gone or smaller.
@@ -386,88 +386,8 @@ impl Space {
 
     /// Claims a row that holds nothing, if it does not exist; whether it did not.
     pub(crate) async fn claim_blank(&self, index: u64) -> Result<bool, SpaceError> {
-        let claimed = self.claim_with_room(index, ClaimFor::BlankRow).await?;
+        let claimed = claim_with_room(self, index, ClaimFor::BlankRow).await?;
         Ok(claimed.1 == Claimed::New)
-    }
-
-    /// Claims a row. Where the pool has no room for it, shadow rows are promoted or dropped, which have room only as long as
-    /// nothing else needs it. The claim lock is free meanwhile: that takes as long as a checkpoint.
-    #[pooled]
-    async fn claim_with_room(&self, index: u64, purpose: ClaimFor) -> Result<(Rc<Row>, Claimed), SpaceError> {
-        let mut rounds = None;
-        loop {
-            let error = match self.claim_once(index, purpose).await? {
-                ClaimAttempt::Done(row, claimed) => return Ok((row, claimed)),
-                ClaimAttempt::NeedsRoom(error) => error,
-            };
-            // As many as there are now: others may come meanwhile.
-            let left = *rounds.get_or_insert_with(|| self.shared.rounds_to_free_shadows());
-            if left == 0 || !self.shared.promote_or_drop_shadows().await {
-                return self.claim_found_blank(index, purpose, error).await;
-            }
-            rounds = Some(left - 1);
-        }
-    }
-
-    /// Claims a row that does not exist: one that is reserved, if there is one that holds nothing, or a new one.
-    #[pooled]
-    async fn claim_once(&self, index: u64, purpose: ClaimFor) -> Result<ClaimAttempt, SpaceError> {
-        let _exclusive = self.claim_mutex.take().await;
-        if let Some(row) = self.check_claim(index, purpose).await? {
-            return Ok(ClaimAttempt::Done(row, Claimed::Before));
-        }
-        if purpose != ClaimFor::BlankRow
-            && let Some(row) = self.take_blank(index).await?
-        {
-            return Ok(ClaimAttempt::Done(row, Claimed::New));
-        }
-        match self.claim_new(index).await {
-            Ok(row) => Ok(ClaimAttempt::Done(row, Claimed::New)),
-            Err(SpaceError::Pool(error @ PoolError::NoSpace { .. })) => Ok(ClaimAttempt::NeedsRoom(error)),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Takes a reserved row that holds nothing where the pool has no room for a new one, after it looked for such rows.
-    #[pooled]
-    async fn claim_found_blank(
-        &self,
-        index: u64,
-        purpose: ClaimFor,
-        error: PoolError,
-    ) -> Result<(Rc<Row>, Claimed), SpaceError> {
-        if purpose == ClaimFor::BlankRow {
-            return Err(error.into());
-        }
-        let _exclusive = self.claim_mutex.take().await;
-        if let Some(row) = self.check_claim(index, purpose).await? {
-            return Ok((row, Claimed::Before));
-        }
-        let blank = match self.finds_blanks().await? {
-            true => self.take_blank(index).await?,
-            false => None,
-        };
-        blank.map(|row| (row, Claimed::New)).ok_or(error.into())
-    }
-
-    /// Returns the row if it exists by now, and checks that the space still takes a claim: it may have been deleted or made
-    /// smaller while the claim waited for the lock.
-    async fn check_claim(&self, index: u64, purpose: ClaimFor) -> Result<Option<Rc<Row>>, SpaceError> {
-        match purpose {
-            ClaimFor::HiddenRow => Ok(None),
-            ClaimFor::BlankRow => {
-                self.check_stays()?;
-                self.row(index).await
-            }
-            ClaimFor::Write => {
-                let row = self.row(index).await?;
-                if row.is_none() {
-                    let sector = self.spec.borrow().sector;
-                    self.check_range(index * self.row_bytes, sector.0)?;
-                }
-                Ok(row)
-            }
-        }
     }
 
     #[pooled]
@@ -748,4 +668,88 @@ impl fmt::Debug for Space {
 /// Returns the data columns of rows of a shape, as placement counts them.
 fn width_of(shape: &Shape) -> u32 {
     u32::try_from(shape.data_columns()).unwrap_or(u32::MAX)
+}
+
+/// Claims a row. Where the pool has no room for it, shadow rows are promoted or dropped, which have room only as long as
+/// nothing else needs it. The claim lock is free meanwhile: that takes as long as a checkpoint.
+#[pooled]
+async fn claim_with_room(
+    space: &Space,
+    index: u64,
+    purpose: ClaimFor,
+) -> Result<(Rc<Row>, Claimed), SpaceError> {
+    let mut rounds = None;
+    loop {
+        let error = match claim_once(space, index, purpose).await? {
+            ClaimAttempt::Done(row, claimed) => return Ok((row, claimed)),
+            ClaimAttempt::NeedsRoom(error) => error,
+        };
+        // As many as there are now: others may come meanwhile.
+        let left = *rounds.get_or_insert_with(|| space.shared.rounds_to_free_shadows());
+        if left == 0 || !space.shared.promote_or_drop_shadows().await {
+            return claim_found_blank(space, index, purpose, error).await;
+        }
+        rounds = Some(left - 1);
+    }
+}
+
+/// Claims a row that does not exist: one that is reserved, if there is one that holds nothing, or a new one.
+#[pooled]
+async fn claim_once(space: &Space, index: u64, purpose: ClaimFor) -> Result<ClaimAttempt, SpaceError> {
+    let _exclusive = space.claim_mutex.take().await;
+    if let Some(row) = check_claim(space, index, purpose).await? {
+        return Ok(ClaimAttempt::Done(row, Claimed::Before));
+    }
+    if purpose != ClaimFor::BlankRow
+        && let Some(row) = space.take_blank(index).await?
+    {
+        return Ok(ClaimAttempt::Done(row, Claimed::New));
+    }
+    match space.claim_new(index).await {
+        Ok(row) => Ok(ClaimAttempt::Done(row, Claimed::New)),
+        Err(SpaceError::Pool(error @ PoolError::NoSpace { .. })) => Ok(ClaimAttempt::NeedsRoom(error)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Takes a reserved row that holds nothing where the pool has no room for a new one, after it looked for such rows.
+#[pooled]
+async fn claim_found_blank(
+    space: &Space,
+    index: u64,
+    purpose: ClaimFor,
+    error: PoolError,
+) -> Result<(Rc<Row>, Claimed), SpaceError> {
+    if purpose == ClaimFor::BlankRow {
+        return Err(error.into());
+    }
+    let _exclusive = space.claim_mutex.take().await;
+    if let Some(row) = check_claim(space, index, purpose).await? {
+        return Ok((row, Claimed::Before));
+    }
+    let blank = match space.finds_blanks().await? {
+        true => space.take_blank(index).await?,
+        false => None,
+    };
+    blank.map(|row| (row, Claimed::New)).ok_or(error.into())
+}
+
+/// Returns the row if it exists by now, and checks that the space still takes a claim: it may have been deleted or made
+/// smaller while the claim waited for the lock.
+async fn check_claim(space: &Space, index: u64, purpose: ClaimFor) -> Result<Option<Rc<Row>>, SpaceError> {
+    match purpose {
+        ClaimFor::HiddenRow => Ok(None),
+        ClaimFor::BlankRow => {
+            space.check_stays()?;
+            space.row(index).await
+        }
+        ClaimFor::Write => {
+            let row = space.row(index).await?;
+            if row.is_none() {
+                let sector = space.spec.borrow().sector;
+                space.check_range(index * space.row_bytes, sector.0)?;
+            }
+            Ok(row)
+        }
+    }
 }

@@ -254,12 +254,12 @@ impl Space {
                 Err(error) => return Err(error),
             }
             let _guard = row.locks.lock(range).await;
-            if !self.is_open_to_writes(&row) && !mutation!(RecheckSkipped)
+            if !is_open_to_writes(&self.shared, &row) && !mutation!(RecheckSkipped)
                 || room.as_ref().is_some_and(|room| !room.is_valid())
             {
                 continue;
             }
-            assert!(self.is_open_to_writes(&row), "row {index} was looked at again under its lock");
+            assert!(is_open_to_writes(&self.shared, &row), "row {index} was looked at again under its lock");
             // The space may have been made smaller while this waited for the lock.
             self.check_range(index * self.row_bytes() + within, data.len() as u64)?;
             row.touch(range);
@@ -276,12 +276,6 @@ impl Space {
                 Whole::NeedsCache => must_be_cached = true,
             }
         }
-    }
-
-    /// Returns whether a row whose blocks are locked may be written: an exchange may have replaced it, a conversion may hold
-    /// it, and blocks of it may have become deferred while the writer waited for the lock.
-    pub(crate) fn is_open_to_writes(&self, row: &Row) -> bool {
-        !row.freed.get() && !row.is_held() && !self.shared.is_deferred(row)
     }
 
     /// Whether some of its rows are written in stripes.
@@ -735,6 +729,12 @@ fn add_mappings(mappings: &[Mapping], body: &mut Body, parts: &Parts) {
             body.extend_from_slice(&state.parts().1.to_le_bytes());
         }
     }
+}
+
+/// Returns whether a row whose blocks are locked may be written: an exchange may have replaced it, a conversion may hold
+/// it, and blocks of it may have become deferred while the writer waited for the lock.
+fn is_open_to_writes(shared: &Shared, row: &Row) -> bool {
+    !row.freed.get() && !row.is_held() && !shared.is_deferred(row)
 }
 
 /// The page of a block among those that were loaded, and its entry there.

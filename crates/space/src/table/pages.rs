@@ -739,7 +739,7 @@ impl Shared {
             self.frozen.set(None);
             return Err(error);
         }
-        let is_covered = self.has_covered_below(limit) || mutation!(TableBeforeFlush);
+        let is_covered = self.covered.get().0 >= limit || mutation!(TableBeforeFlush);
         assert!(is_covered, "a write-back takes from the pages what a flush has covered");
         let rows = std::mem::take(&mut *self.dirty_rows.borrow_mut());
         rows.iter().for_each(|row| self.gather_pages(row));
