@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_guard_may_be_dropped_by_another_task() {
-        // Scenario: a guard outlives the task that took it, and goes to one that holds nothing.
+        // Scenario: a guard survives the task that took it, and goes to one that holds nothing.
         let executor = Executor::new();
         let high: &'static AsyncMutex = Box::leak(Box::new(AsyncMutex::ranked(HIGH.single())));
         let held = executor.block_on(async { high.take().await }).unwrap();
