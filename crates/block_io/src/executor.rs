@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use crate::queued::Queued;
+use crate::ranks::{Scope, poll_in};
 
 /// The seam to tasks.
 pub trait Spawner {
@@ -75,6 +76,8 @@ struct Task {
     future: Pin<Box<dyn Future<Output = ()>>>,
     waker: Waker,
     shared: Arc<TaskWaker>,
+    /// The ranks of the locks that it holds.
+    scope: Option<Rc<Scope>>,
 }
 
 enum TaskSlot {
@@ -148,7 +151,8 @@ impl Executor {
         };
         task.shared.queued.begin();
         self.polls.set(self.polls.get() + 1);
-        let state = task.future.as_mut().poll(&mut Context::from_waker(&task.waker));
+        let Task { future, waker, scope, .. } = &mut task;
+        let state = poll_in(scope, || future.as_mut().poll(&mut Context::from_waker(waker)));
         let after = match state {
             Poll::Ready(()) => TaskSlot::Free,
             Poll::Pending => TaskSlot::Resting(task),
@@ -225,7 +229,7 @@ impl Spawner for Executor {
         let waker = Waker::from(Arc::clone(&shared));
         waker.wake_by_ref();
         if let Some(slot) = self.tasks.borrow_mut().get_mut(index) {
-            *slot = TaskSlot::Resting(Task { name, future, waker, shared });
+            *slot = TaskSlot::Resting(Task { name, future, waker, shared, scope: None });
         }
     }
 }

@@ -17,6 +17,7 @@ mod executor;
 mod memory;
 mod meter;
 mod queued;
+pub mod ranks;
 mod seams;
 pub mod sync;
 

@@ -5,8 +5,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
+use std::panic::Location;
 use std::pin::{Pin, pin};
 use std::task::{Poll, Waker};
+
+use crate::ranks::{Branch, HeldRank, LockRank};
 
 /// A bell: wakes whoever waits at the time it is rung.
 #[derive(Default)]
@@ -63,15 +66,16 @@ impl fmt::Debug for Notify {
     }
 }
 
-/// Runs futures beside each other within one task, and gives their values in their order.
+/// Runs futures beside each other within one task, and gives their values in their order. Each has its own
+/// [scope](crate::ranks) of held locks.
 pub async fn join_all<T>(futures: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
-    let mut slots: Vec<(Pin<Box<_>>, Option<T>)> =
-        futures.into_iter().map(|future| (Box::pin(future), None)).collect();
+    let mut slots: Vec<(Pin<Box<_>>, Branch, Option<T>)> =
+        futures.into_iter().map(|future| (Box::pin(future), Branch::default(), None)).collect();
     poll_fn(|cx| {
         let mut waiting = false;
-        for (future, value) in &mut slots {
+        for (future, branch, value) in &mut slots {
             if value.is_none() {
-                match future.as_mut().poll(cx) {
+                match branch.poll(|| future.as_mut().poll(cx)) {
                     Poll::Ready(ready) => *value = Some(ready),
                     Poll::Pending => waiting = true,
                 }
@@ -80,7 +84,7 @@ pub async fn join_all<T>(futures: impl IntoIterator<Item = impl Future<Output = 
         if waiting { Poll::Pending } else { Poll::Ready(()) }
     })
     .await;
-    slots.into_iter().filter_map(|(_, value)| value).collect()
+    slots.into_iter().filter_map(|(_, _, value)| value).collect()
 }
 
 /// Which of two futures was ready first, with its value.
@@ -92,14 +96,16 @@ pub enum Either<A, B> {
     Second(B),
 }
 
-/// Waits for the first of two futures, within one task; the other one is dropped.
+/// Waits for the first of two futures, within one task; the other one is dropped. Each has its own [scope](crate::ranks) of
+/// held locks.
 pub async fn either<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> Either<A, B> {
     let (mut a, mut b) = (pin!(a), pin!(b));
+    let (mut of_a, mut of_b) = (Branch::default(), Branch::default());
     poll_fn(|cx| {
-        if let Poll::Ready(value) = a.as_mut().poll(cx) {
+        if let Poll::Ready(value) = of_a.poll(|| a.as_mut().poll(cx)) {
             return Poll::Ready(Either::First(value));
         }
-        b.as_mut().poll(cx).map(Either::Second)
+        of_b.poll(|| b.as_mut().poll(cx)).map(Either::Second)
     })
     .await
 }
@@ -110,24 +116,46 @@ pub struct Semaphore {
     queue: RefCell<VecDeque<u64>>,
     next_ticket: Cell<u64>,
     notify: Notify,
+    rank: Option<LockRank>,
 }
 
 impl Semaphore {
-    /// So many permits.
+    /// So many permits, which have no place in the order of locks.
     #[must_use]
     pub fn new(permits: u64) -> Self {
         let queue = RefCell::new(VecDeque::new());
-        Self { permits: Cell::new(permits), queue, next_ticket: Cell::new(0), notify: Notify::new() }
+        Self {
+            permits: Cell::new(permits),
+            queue,
+            next_ticket: Cell::new(0),
+            notify: Notify::new(),
+            rank: None,
+        }
+    }
+
+    /// So many permits, taken in the order of locks.
+    #[must_use]
+    pub fn ranked(permits: u64, rank: LockRank) -> Self {
+        Self { rank: Some(rank), ..Self::new(permits) }
     }
 
     /// Takes `count` permits when all who asked before have theirs.
     ///
     /// A waiter whose future is dropped releases its place.
-    pub async fn acquire(&self, count: u64) -> Permit<'_> {
+    ///
+    /// # Aborts
+    /// The process, where the task holds a lock of the same rank or of a higher one.
+    #[track_caller]
+    pub fn acquire(&self, count: u64) -> impl Future<Output = Permit<'_>> {
+        self.acquire_from(count, Location::caller())
+    }
+
+    async fn acquire_from(&self, count: u64, place: &'static Location<'static>) -> Permit<'_> {
+        let held = self.rank.map(|rank| rank.take(place));
         let ticket = self.next_ticket.get();
         self.next_ticket.set(ticket + 1);
         self.queue.borrow_mut().push_back(ticket);
-        let place = Place { semaphore: self, ticket };
+        let waiting = Place { semaphore: self, ticket };
         self.notify
             .wait_for(|| {
                 let first = self.queue.borrow().front() == Some(&ticket);
@@ -135,8 +163,20 @@ impl Semaphore {
             })
             .await;
         self.permits.set(self.permits.get() - count);
-        drop(place);
-        Permit { semaphore: self, count }
+        drop(waiting);
+        Permit { semaphore: self, count, _held: held }
+    }
+
+    /// Takes `count` permits if they are free and no other task waits for some. Nothing waits here, so the order of locks does
+    /// not matter.
+    #[track_caller]
+    pub fn try_acquire(&self, count: u64) -> Option<Permit<'_>> {
+        if !self.queue.borrow().is_empty() || self.permits.get() < count {
+            return None;
+        }
+        self.permits.set(self.permits.get() - count);
+        let held = self.rank.map(|rank| rank.hold(Location::caller()));
+        Some(Permit { semaphore: self, count, _held: held })
     }
 
     /// Permits that nobody holds.
@@ -170,6 +210,7 @@ impl Drop for Place<'_> {
 pub struct Permit<'a> {
     semaphore: &'a Semaphore,
     count: u64,
+    _held: Option<HeldRank>,
 }
 
 impl Drop for Permit<'_> {
@@ -185,16 +226,33 @@ pub struct AsyncMutex {
     semaphore: Semaphore,
 }
 
-impl Default for AsyncMutex {
-    fn default() -> Self {
+impl AsyncMutex {
+    /// A mutex with its place in the order of locks.
+    #[must_use]
+    pub fn ranked(rank: LockRank) -> Self {
+        Self { semaphore: Semaphore::ranked(1, rank) }
+    }
+
+    /// A mutex without a place in the order of locks; `reason` says why it needs none.
+    #[must_use]
+    pub fn unranked(reason: &'static str) -> Self {
+        debug_assert!(!reason.is_empty(), "a lock without a rank has a reason");
         Self { semaphore: Semaphore::new(1) }
     }
-}
 
-impl AsyncMutex {
-    /// Waits for the turn; it ends when the permit is dropped.
-    pub async fn take(&self) -> Permit<'_> {
-        self.semaphore.acquire(1).await
+    /// Takes the mutex if no other task holds it or waits for it.
+    #[track_caller]
+    pub fn try_take(&self) -> Option<Permit<'_>> {
+        self.semaphore.try_acquire(1)
+    }
+
+    /// Waits until no other task holds the mutex; dropping the permit releases it.
+    ///
+    /// # Aborts
+    /// The process, where the task holds a lock of the same rank or of a higher one.
+    #[track_caller]
+    pub fn take(&self) -> impl Future<Output = Permit<'_>> {
+        self.semaphore.acquire(1)
     }
 }
 
@@ -207,7 +265,7 @@ mod tests {
     #[test]
     fn an_async_mutex_is_fair_and_a_cancelled_waiter_blocks_no_other() {
         let executor = Executor::new();
-        let mutex = Rc::new(AsyncMutex::default());
+        let mutex = Rc::new(AsyncMutex::unranked("the only lock of the test"));
         let order = Rc::new(RefCell::new(Vec::new()));
         let done = executor.block_on({
             let (mutex, order, executor) = (Rc::clone(&mutex), Rc::clone(&order), Rc::clone(&executor));

@@ -61,6 +61,7 @@ mod plan;
 mod pool_jobs;
 mod pools;
 mod process;
+mod ranks;
 mod records;
 mod resiliency;
 mod rooms;

@@ -13,6 +13,7 @@ use dolmen_units::{DiskId, DiskSlot, Name, PoolId};
 use crate::answer::Answer;
 use crate::fault;
 use crate::jobs::JobSlot;
+use crate::ranks;
 use crate::state::{Absences, Backing, DiskLatencies, Emptyings, Filling, History, Remembered, Smarts};
 
 /// A pool that is open.
@@ -40,7 +41,8 @@ pub(crate) struct OpenPool {
 
 impl OpenPool {
     pub(crate) fn new(spaces: Rc<Spaces>, mode: ImportMode) -> Rc<Self> {
-        let (mutex, job_slot) = (AsyncMutex::default(), Rc::new(JobSlot::new(Rc::clone(&spaces))));
+        let (mutex, job_slot) =
+            (AsyncMutex::ranked(ranks::POOL.single()), Rc::new(JobSlot::new(Rc::clone(&spaces))));
         let (history, absences) = (History::default(), Absences::default());
         let (is_closing, backing_states) = (Cell::new(false), RefCell::default());
         let latencies = DiskLatencies::default();

@@ -13,9 +13,9 @@ use dolmen_units::PoolId;
 use crate::answer::Answer;
 use crate::config::POOLS_MAX;
 use crate::open_pool::{ClosedPool, OpenPool};
+use crate::ranks;
 
 /// Pools that are open, and pools that should be.
-#[derive(Default)]
 pub(crate) struct OpenPools {
     pub(crate) open: RefCell<BTreeMap<PoolId, Rc<OpenPool>>>,
     pub(crate) closed: RefCell<BTreeMap<PoolId, ClosedPool>>,
@@ -24,6 +24,13 @@ pub(crate) struct OpenPools {
     /// What is going on that is no job, in words.
     pub(crate) doing: RefCell<Vec<String>>,
     pub(crate) is_stopping: Cell<bool>,
+}
+
+impl Default for OpenPools {
+    fn default() -> Self {
+        let (open, closed, doing, is_stopping) = Default::default();
+        Self { open, closed, changes: AsyncMutex::ranked(ranks::CHANGES.single()), doing, is_stopping }
+    }
 }
 
 impl OpenPools {

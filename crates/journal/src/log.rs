@@ -6,6 +6,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use dolmen_block_io::Seams;
+use dolmen_block_io::ranks::Rank;
 use dolmen_block_io::sync::{AsyncMutex, Notify};
 use dolmen_buffer::{Buffer, Take};
 use dolmen_future_pool::pooled;
@@ -18,6 +19,9 @@ use crate::ring::{Class, Limit, Place, Ring};
 use crate::state::{Collecting, FlightState, Hold, Live, Phase, Placed, State};
 use crate::wait_queue::WaitQueue;
 use crate::{COPIES_MAX, CopyFailure, LogCopy, writer};
+
+/// The place in the order of locks of the mutex of epoch changes: above those of the pool and of the metadata store.
+const EPOCH_CHANGE_RANK: Rank = Rank::new(64, "epoch change of a log");
 
 /// What the completion of an append promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -451,7 +455,7 @@ impl Core {
             ordinary: WaitQueue::default(),
             reserved: WaitQueue::default(),
             marks: WaitQueue::default(),
-            epoch_change: AsyncMutex::default(),
+            epoch_change: AsyncMutex::ranked(EPOCH_CHANGE_RANK.single()),
         };
         core.borrow_buffers();
         core

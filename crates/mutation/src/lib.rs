@@ -30,6 +30,24 @@ macro_rules! mutants {
 }
 
 mutants! {
+    /// The lock of a flush and those of rows with parity change places in the order of locks.
+    RanksSwapped = "ranks-swapped",
+    /// A write leaves the table entry of its first block as it was.
+    ApplySkipsABlock = "apply-skips-a-block",
+    /// A writer does not look at its row again when it has the lock.
+    RecheckSkipped = "recheck-skipped",
+    /// A flush counts for writes that are under way.
+    SettleAhead = "settle-ahead",
+    /// Writes count as unflushed after the flush that covers them.
+    SettleKeepsWrites = "settle-keeps-writes",
+    /// A write-back takes from the pages what a write after its flush says.
+    WriteBackAhead = "write-back-ahead",
+    /// A page waits to be written back although it was.
+    SealNotNoted = "seal-not-noted",
+    /// Pages that say more than their disks are dropped from memory.
+    TrimDropsDirty = "trim-drops-dirty",
+    /// The log is trimmed beyond the place from which the map needs it.
+    TrimPastNeed = "trim-past-need",
     /// The log says *settled* before the disks were flushed.
     MarkBeforeFlush = "mark-before-flush",
     /// A flush leaves one disk out.

@@ -18,7 +18,9 @@ impl Budget {
         Self {
             free_bytes: Cell::new(bytes),
             waiting_count: Cell::default(),
-            next: AsyncMutex::default(),
+            next: AsyncMutex::unranked(
+                "its holder waits for memory alone, which requests return without a lock",
+            ),
             notify: Notify::new(),
         }
     }

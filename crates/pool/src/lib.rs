@@ -45,6 +45,7 @@ mod members;
 mod membership;
 mod metadata;
 mod opening;
+mod ranks;
 mod room;
 
 pub use arbiter::{Arbiter, ArbiterError, HostRecord, LocalFuture, MemoryArbiter};

@@ -5,6 +5,7 @@ use std::fmt;
 use std::rc::{Rc, Weak};
 
 use dolmen_block_io::Seams;
+use dolmen_block_io::ranks::Rank;
 use dolmen_block_io::sync::{AsyncMutex, Notify};
 use dolmen_units::{DiskId, Epoch, PoolId};
 
@@ -18,6 +19,8 @@ use crate::overlay::Overlay;
 use crate::page::VALUE_BYTES_MAX;
 use crate::replica::{Area, Port, Replica, ReplicaSet};
 
+/// The place of a store's mutex in the order of locks: above those of the pool.
+const MUTEX_RANK: Rank = Rank::new(62, "metadata store");
 /// The least cache: a path from the root to a leaf, twice.
 const CACHE_PAGES_MIN: usize = 16;
 
@@ -166,7 +169,7 @@ impl Store {
             cache: RefCell::new(Cache::new(options.cache_pages_max.max(CACHE_PAGES_MIN))),
             counters: Cell::default(),
             heals_under_way: Cell::default(),
-            mutex: AsyncMutex::default(),
+            mutex: AsyncMutex::ranked(MUTEX_RANK.single()),
             notify: Rc::new(Notify::new()),
         })
     }

@@ -17,6 +17,7 @@ mod licences;
 mod links;
 mod modules;
 mod places;
+mod ranks;
 mod seams;
 mod shell;
 mod source;
@@ -68,6 +69,7 @@ fn check(root: &Path) -> Result<(Vec<Finding>, Vec<String>)> {
     findings.extend(orphans);
     findings.extend(floors::check(&tree, &house));
     findings.extend(seams::check(&tree, &house, &files));
+    findings.extend(ranks::check(&files));
     findings.extend(length::check(&files));
     let (breaches, mut counted) = structure::check(&tree, &house, &files);
     findings.extend(breaches);

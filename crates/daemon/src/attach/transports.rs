@@ -15,6 +15,7 @@ use dolmen_units::PoolId;
 use crate::answer::Answer;
 use crate::attach::kernel_host::{Asked, EngineHost};
 use crate::io_worker::IoWorker;
+use crate::ranks;
 
 /// How often it is tried to take up devices that are busy with the daemon before, and the pause between. Each try waits for ten
 /// seconds by itself.
@@ -306,7 +307,8 @@ pub(crate) struct Transports {
 impl Transports {
     pub(crate) fn new(host: Arc<EngineHost>, device_worker: IoWorker) -> Self {
         let (makers, attached, ended) = Default::default();
-        let (starting, under_way, notify) = (AsyncMutex::default(), Cell::new(0), Notify::new());
+        let (starting, under_way, notify) =
+            (AsyncMutex::ranked(ranks::TRANSPORTS.single()), Cell::new(0), Notify::new());
         let (parked, excluded, tries_left) = Default::default();
         Self {
             host,

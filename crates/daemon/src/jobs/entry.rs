@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use dolmen_api::{Job, JobState};
+use dolmen_block_io::ranks::scoped;
 use dolmen_block_io::sync::{Either, Notify, either};
 use dolmen_block_io::{Clock, Instant};
 use dolmen_space::JobShare;
@@ -409,7 +410,7 @@ impl Entry {
     {
         let mut slot = self.slot(slot_of_pool).await?;
         self.begin(slot_of_pool, clock.now());
-        let mut work = pin!(work(Rc::clone(&self.course)));
+        let mut work = pin!(scoped(work(Rc::clone(&self.course))));
         loop {
             let next = either(work.as_mut(), self.course.progress.halted()).await;
             if let Either::First(outcome) = next {

@@ -19,6 +19,7 @@ use crate::members::table::Members;
 use crate::metadata::edits::edit_bytes;
 use crate::metadata::edits::{Edit, encode_edits};
 use crate::metadata::map::{MetadataMap, Purpose, apply_edits};
+use crate::ranks;
 use crate::room::free_map::Run;
 use crate::room::free_space::FreeSpace;
 
@@ -71,7 +72,7 @@ impl Changes {
             map: Rc::clone(map),
             log: Rc::clone(log),
             free_space: Rc::clone(free_space),
-            mutex: AsyncMutex::default(),
+            mutex: AsyncMutex::ranked(ranks::COMMIT.single()),
         })
     }
 

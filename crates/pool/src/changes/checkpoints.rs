@@ -17,6 +17,7 @@ use crate::log::pool_log::PoolLog;
 use crate::members::identity::Identity;
 use crate::members::table::Members;
 use crate::metadata::map::MetadataMap;
+use crate::ranks;
 
 /// Empties the log of an open pool: tables first, then the map, then the tail.
 pub struct Checkpoints {
@@ -42,7 +43,7 @@ impl Checkpoints {
             map: Rc::clone(map),
             log: Rc::clone(log),
             epochs: Rc::clone(epochs),
-            mutex: AsyncMutex::default(),
+            mutex: AsyncMutex::ranked(ranks::CHECKPOINT.single()),
         })
     }
 
@@ -85,10 +86,20 @@ impl Checkpoints {
     #[pooled]
     pub async fn trim_log(self: &Rc<Self>, needed: Lsn, applied: Lsn) -> Result<(), PoolError> {
         let log = Rc::clone(self.log.writable()?);
-        let from = log.place_of(needed).unwrap_or(self.log.tail.get());
+        let begun = log.place_of(needed);
+        let from = begun.unwrap_or(self.log.tail.get());
         self.commit_map(LogNeed { from, applied }).await?;
         self.log.tail.set(from);
-        log.trim(from);
+        let beyond = log.place_of(Lsn(needed.0 + 1)).filter(|_| mutation!(TrimPastNeed));
+        log.trim(beyond.unwrap_or(from));
+        // A batch that was not begun may have been placed a little later meanwhile; its LSN is the same.
+        let (needed_lsn, left_lsn) =
+            (begun.map(|place| place.lsn), log.place_of(needed).map(|place| place.lsn));
+        let has_all = needed_lsn.is_none() || needed_lsn == left_lsn;
+        assert!(
+            has_all,
+            "a trim leaves all batches from {from:?} on, where the map says that the log is needed from"
+        );
         self.log.room_notify.notify_all();
         Ok(())
     }

@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use dolmen_block_io::sync::AsyncMutex;
 use dolmen_units::Epoch;
 
+use crate::ranks;
+
 /// State of the label of a member.
-#[derive(Default)]
 pub struct LabelState {
     /// The turn to write the label.
     pub(crate) mutex: AsyncMutex,
@@ -15,6 +16,13 @@ pub struct LabelState {
     pended: Cell<Epoch>,
     /// Where labels had stood when the disk was taken in, and something else was written over them.
     lost: RefCell<BTreeSet<u64>>,
+}
+
+impl Default for LabelState {
+    fn default() -> Self {
+        let (pended, lost) = Default::default();
+        Self { mutex: AsyncMutex::ranked(ranks::LABEL.single()), pended, lost }
+    }
 }
 
 impl LabelState {

@@ -23,6 +23,7 @@ use crate::members::entries::labels_of;
 use crate::members::identity::Identity;
 use crate::members::table::Members;
 use crate::metadata::map::MetadataMap;
+use crate::ranks;
 
 /// Disks that carry log and metadata when there are enough of them: more than the largest redundancy of any space
 /// (four copies survive three losses), so that no loss that a space survives takes them all.
@@ -82,7 +83,7 @@ impl Epochs {
             log: Rc::clone(log),
             labels: Rc::clone(labels),
             arbiter: Rc::clone(arbiter),
-            mutex: AsyncMutex::default(),
+            mutex: AsyncMutex::ranked(ranks::EPOCH.single()),
             voters_notify: Rc::default(),
         })
     }

@@ -39,6 +39,7 @@ use crate::epochs::labels::PoolLabels;
 use crate::log::pool_log::PoolLog;
 use crate::members::identity::Identity;
 use crate::members::table::Members;
+use crate::ranks;
 
 /// How often members are stamped, at most. What a disk was given since is not told from an image that was taken since.
 pub(crate) const STAMP_EVERY: Duration = Duration::from_secs(600);
@@ -74,7 +75,7 @@ impl Stamps {
             labels: Rc::clone(labels),
             epochs: Rc::clone(epochs),
             heartbeat: Rc::clone(heartbeat),
-            mutex: AsyncMutex::default(),
+            mutex: AsyncMutex::ranked(ranks::STAMP.single()),
         })
     }
 

@@ -314,8 +314,9 @@ impl Cache {
         let mut guards: Vec<RangeGuard<'_>> = Vec::new();
         let mut lines: Vec<(&Rc<Row>, u32)> = Vec::new();
         for (row, of_row) in &chosen {
-            guards.push(row.locks.lock_all(&stripes(row, of_row)).await);
+            let guard = row.locks.lock_all(&stripes(row, of_row)).await;
             if !row.freed.get() && !self.shared().is_deferred(row) {
+                guards.push(guard);
                 lines.extend(of_row.iter().map(|stripe| (row, *stripe)));
             }
         }
@@ -348,9 +349,11 @@ impl Cache {
         let mut guards: Vec<RangeGuard<'_>> = Vec::new();
         let mut lines: Vec<(Rc<Row>, u32)> = Vec::new();
         for (row, of_row) in &chosen {
-            guards.push(row.locks.lock_all(&stripes(row, of_row)).await);
-            // What waits to be decided of a row would be decided over what it becomes here.
+            let guard = row.locks.lock_all(&stripes(row, of_row)).await;
+            // What waits to be decided of a row would be decided over what it becomes here. A row that another one replaced may
+            // be one of copies by now: the flush below takes its locks, so they are released here.
             if !row.freed.get() && !self.shared().is_deferred(row) {
+                guards.push(guard);
                 lines.extend(of_row.iter().map(|stripe| (Rc::clone(row), *stripe)));
             }
         }

@@ -4,7 +4,6 @@ use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::rc::{Rc, Weak};
 
-use dolmen_block_io::sync::AsyncMutex;
 use dolmen_buffer::FRAME_BYTES_MAX;
 use dolmen_pool::{LocalFuture, Pool};
 
@@ -14,6 +13,7 @@ use crate::format::raw::PAGE_BYTES;
 use crate::layout::shape::PARITY_BYTES_MAX;
 use crate::resources::clients::Clients;
 use crate::resources::progress::Closing;
+use crate::resources::ranks;
 use crate::resources::share::Share;
 use crate::resources::throttle::Throttle;
 use crate::table::row::BlocksOfRows;
@@ -44,17 +44,17 @@ impl Shared {
             clients: Cell::new(Clients::Ended),
             nothing_on: RefCell::default(),
             claims_on_absent: Cell::new(0),
-            resolve_mutex: AsyncMutex::default(),
+            resolve_mutex: ranks::resolve(),
             deciding: Cell::default(),
-            durability_mutex: AsyncMutex::default(),
-            write_back_mutex: AsyncMutex::default(),
-            refill_mutex: AsyncMutex::default(),
-            looks: Share::of(frames / 4),
-            lines: Share::of(frames / 8),
+            durability_mutex: ranks::durability(),
+            write_back_mutex: ranks::write_back(),
+            refill_mutex: ranks::refill(),
+            looks: Share::of_looks(frames / 4),
+            lines: Share::of(frames / 8, ranks::stripe_read_memory()),
             throttle: Throttle::default(),
-            stripes: Share::of(medium / 2),
-            refills: Share::of(medium / 4),
-            conversion_shadows: Share::of(large / 4),
+            stripes: Share::of(medium / 2, ranks::stripe_memory()),
+            refills: Share::of(medium / 4, ranks::refill_memory()),
+            conversion_shadows: Share::of(large / 4, ranks::conversion_memory()),
             closing: Closing::default(),
             caches: RefCell::default(),
         })

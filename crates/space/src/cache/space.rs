@@ -25,6 +25,7 @@ use crate::resources::forming::Forming;
 use crate::resources::locks::Range;
 use crate::resources::minimum_rate::{MinimumRates, Terms};
 use crate::resources::progress::Closing;
+use crate::resources::ranks;
 use crate::resources::share::Share;
 use crate::resources::streams::Streams;
 use crate::resources::throttle::Throttle;
@@ -148,7 +149,6 @@ pub(crate) enum Kind {
 }
 
 /// The shadow rows of the rows of a space.
-#[derive(Default)]
 pub(crate) struct ShadowRows {
     /// The hidden space that they are in, once there is one.
     pub(crate) space: RefCell<Option<Rc<Space>>>,
@@ -171,6 +171,28 @@ pub(crate) struct ShadowRows {
     pub(crate) is_ending: Cell<bool>,
     /// Rung when one has, or could not.
     pub(crate) notify: Notify,
+}
+
+impl Default for ShadowRows {
+    fn default() -> Self {
+        let (space, live, streams, waiting, refused, lacks_room_until) = Default::default();
+        let (wanted, is_running, is_ending, notify) = Default::default();
+        let (mutex, ending_mutex) = (ranks::shadow_claim(), ranks::shadow_end());
+        Self {
+            space,
+            live,
+            streams,
+            waiting,
+            mutex,
+            ending_mutex,
+            refused,
+            lacks_room_until,
+            wanted,
+            is_running,
+            is_ending,
+            notify,
+        }
+    }
 }
 
 impl ShadowRows {

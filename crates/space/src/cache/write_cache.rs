@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::rc::Rc;
 
-use dolmen_block_io::sync::{AsyncMutex, Notify};
+use dolmen_block_io::sync::Notify;
 use dolmen_buffer::Shared as Bytes_;
 use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
@@ -31,6 +31,7 @@ use crate::format::record::{BlockState, Mapping, Place, RECORD_BYTES_MAX};
 use crate::layout::BLOCK;
 use crate::resources::flow::Flow;
 use crate::resources::locks::Range;
+use crate::resources::ranks;
 use crate::resources::tickets::{FlushPoint, Ticket};
 use crate::row_io::parts::{RecordExtra, Wrote};
 use crate::table::mapping::{Content, IN_DOUBT, Version, Versions};
@@ -74,6 +75,7 @@ impl Cache {
             let Some(row) = space.in_doubt_row(index).await? else { continue };
             segments.push(Segment::new(row, State::Drained(FlushPoint::default())));
         }
+        let mutex = ranks::cache(space.id());
         Ok(Rc::new(Self {
             space,
             segments: RefCell::new(segments),
@@ -88,7 +90,7 @@ impl Cache {
             recorded: RefCell::default(),
             declared_lost: RefCell::default(),
             notify: Notify::new(),
-            mutex: AsyncMutex::default(),
+            mutex,
             is_running: Cell::new(false),
             hurry: Rc::default(),
             drain: Cell::new(drain),
@@ -103,7 +105,7 @@ impl Cache {
             lacks_since: Cell::new(None),
             lacks_room: RefCell::default(),
             waits_for_others: Cell::new(false),
-            size_mutex: AsyncMutex::default(),
+            size_mutex: ranks::cache_size(),
             is_deleting: Cell::new(false),
             filled: Flow::default(),
             destaged: Flow::default(),

@@ -7,7 +7,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use dolmen_block_io::sleep;
-use dolmen_block_io::sync::{AsyncMutex, Permit};
+use dolmen_block_io::sync::Permit;
 use dolmen_disk::{Medium, Member, MemberState};
 use dolmen_future_pool::pooled;
 use dolmen_placement::{NoRoom, Offer, Placer, Request};
@@ -32,11 +32,19 @@ use crate::resolution::row_recovery::recover;
 use crate::resources::clients::Clients;
 use crate::resources::events::{DataLossEvent, SpaceCounters};
 use crate::resources::progress::Progress;
+use crate::resources::ranks;
 use crate::resources::throttle::JobShare;
 use crate::table::candidates::Candidate;
 
 /// How often idle pages and overfull tables are looked at.
 const TEND_EVERY: Duration = Duration::from_secs(2);
+
+/// The outcome of making a space.
+enum Made {
+    Whole(Rc<Space>),
+    /// The space could not claim all that it was to have, and has to be deleted.
+    Lacking(Rc<Space>, SpaceError),
+}
 
 impl Spaces {
     /// Recovers the spaces of a pool that was just opened. Nothing of them may be served before.
@@ -90,7 +98,7 @@ impl Spaces {
         let recovery = recover(&shared, &spaces, opened.blocks).await?;
         let (spaces, left) = (Rc::new(RefCell::new(spaces)), RefCell::default());
         *list.spaces.borrow_mut() = Rc::downgrade(&spaces);
-        let (caches, cache_mutex) = (RefCell::new(caches), AsyncMutex::default());
+        let (caches, cache_mutex) = (RefCell::new(caches), ranks::cache_list());
         let this = Rc::new(Self { shared, list, spaces, caches, cache_mutex, recovery, left });
         this.note_minimums();
         if this.shared.may_write() {
@@ -282,12 +290,21 @@ impl Spaces {
     #[pooled]
     pub async fn create(&self, spec: SpaceSpec) -> Result<Rc<Space>, SpaceError> {
         self.check_create(&spec)?;
-        let Some(redundancy) = spec.write_cache() else { return self.make_space(spec).await };
-        // Until it is known that somebody needs the cache, nobody may find that it is not needed.
-        let mutex = self.make_cache(redundancy).await?;
+        let redundancy = spec.write_cache();
+        // Until it is known that the space needs the cache, it must not be dropped as one that no space needs.
+        let mutex = match redundancy {
+            Some(redundancy) => Some(self.make_cache(redundancy).await?),
+            None => None,
+        };
         let made = self.make_space(spec).await;
         drop(mutex);
-        if made.is_err() {
+        let made = match made {
+            Ok(Made::Whole(space)) => return Ok(space),
+            // Its locks are taken before that of the list of caches, which is free again.
+            Ok(Made::Lacking(space, error)) => self.delete_but_for_its_cache(&space).await.and(Err(error)),
+            Err(error) => Err(error),
+        };
+        if let Some(redundancy) = redundancy {
             // Where that fails, the next opening does it.
             let _ = self.drop_cache(redundancy).await;
         }
@@ -295,7 +312,7 @@ impl Spaces {
     }
 
     #[pooled]
-    async fn make_space(&self, spec: SpaceSpec) -> Result<Rc<Space>, SpaceError> {
+    async fn make_space(&self, spec: SpaceSpec) -> Result<Made, SpaceError> {
         let mut change = self.pool().change(Purpose::Claim).await;
         let id = SpaceId(change.number(keys::counter(COUNTER_SPACE)).await?);
         // Somebody may have taken the name while this waited for its turn.
@@ -308,22 +325,24 @@ impl Spaces {
         };
         change.put(keys::space(id), space.encode(&spec, standing));
         change.commit().await?;
-        // Nobody changes what it is before it is whole.
-        let mutex = space.spec_mutex.take().await;
+        // Its spec does not change before it is whole. No other task knows it yet, so nothing waits here with the list of write
+        // caches locked, whose lock comes after that of a spec.
+        let Some(mutex) = space.spec_mutex.try_take() else {
+            panic!("a space that was just made is not locked")
+        };
         self.adopt(&space);
         if standing == Standing::Whole {
             drop(mutex);
-            return Ok(space);
+            return Ok(Made::Whole(space));
         }
         let claimed = self.claim_and_finish(&space, spec).await;
         drop(mutex);
         match claimed {
-            Ok(()) => Ok(space),
+            Ok(()) => Ok(Made::Whole(space)),
             Err(error) => {
                 // The map says that it is unfinished: also where that cannot be cleared away now, nobody uses it.
                 space.freed.set(true);
-                self.delete_but_for_its_cache(&space).await?;
-                Err(error)
+                Ok(Made::Lacking(space, error))
             }
         }
     }

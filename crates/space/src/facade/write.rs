@@ -25,6 +25,7 @@ use crate::resources::tickets::Held;
 use crate::row_io::parts::{Body, Pages, Part, Parts, RecordExtra, Whole, Written, Wrote, find, places_of};
 use crate::table::page::{WriteClass, by_page, place_in_page};
 use crate::table::row::{Row, Slab};
+use crate::table::row_store::RowStore;
 
 /// Bytes of zeros that are written at a time.
 const ZEROS_BYTES: usize = 64 * 1024;
@@ -193,13 +194,12 @@ impl Space {
             let is_whole = within.is_multiple_of(BLOCK_BYTES) && end.is_multiple_of(BLOCK_BYTES);
             let is_unlocked = !is_whole && mutation!(PartOfBlockUnlocked);
             let _guard = row.locks.lock(if is_unlocked { Range { first: 0, count: 0 } } else { range }).await;
-            if row.freed.get()
-                || row.moves.is_held()
-                || self.shared.is_deferred(&row)
+            if !is_open_to_writes(&self.shared, &row) && !mutation!(RecheckSkipped)
                 || room.as_ref().is_some_and(|room| !room.is_valid())
             {
                 continue;
             }
+            assert!(is_open_to_writes(&self.shared, &row), "row {index} was looked at again under its lock");
             // The space may have been made smaller while this waited for the lock.
             self.check_range(index * self.row_bytes() + within, data.len() as u64)?;
             row.moves.touch(range);
@@ -585,10 +585,15 @@ impl Space {
     fn apply(&self, row: &Rc<Row>, parts: &Parts, pages: &Pages, held: &Held) {
         let (stamp, now) = (self.shared.stamp(), self.shared.now(held));
         for part in parts {
+            assert_eq!(part.states.len(), part.range.count as usize, "each block of a write has a state");
             for (block, state) in (part.range.first..).zip(&part.states) {
-                if let Some((page, entry)) = find(pages, part.column, block) {
+                let Some((page, entry)) = find(pages, part.column, block) else {
+                    panic!("the page of block {block} of column {} was loaded before the write", part.column)
+                };
+                if !mutation!(ApplySkipsABlock) || block != part.range.first {
                     page.set(entry, *state, stamp, now);
                 }
+                assert!(page.has_state(entry, *state), "the table says of block {block} what was written");
             }
             self.shared.note_unflushed(held.ticket(), row, part.column, part.range);
         }
@@ -678,4 +683,10 @@ fn split(row: &Row, first: u32, data: &Bytes_) -> Parts {
         offset += length;
     }
     parts
+}
+
+/// Returns whether a row whose blocks are locked may be written: an exchange may have replaced it, a conversion may hold
+/// it, and blocks of it may have become deferred while the writer waited for the lock.
+fn is_open_to_writes(shared: &RowStore, row: &Row) -> bool {
+    !row.freed.get() && !row.moves.is_held() && !shared.is_deferred(row)
 }

@@ -6,7 +6,6 @@ use std::fmt;
 use std::rc::{Rc, Weak};
 
 use dolmen_block_io::Meter;
-use dolmen_block_io::sync::AsyncMutex;
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
 use dolmen_placement::{Request, SlabPlace, Width};
@@ -16,7 +15,7 @@ use smallvec::SmallVec;
 
 use crate::cache::space::{Cache, ShadowRows, Shared, Space, SpaceList};
 use crate::format::error::SpaceError;
-use crate::format::ids::{COUNTER_ROW, is_of_conversion_shadows, is_of_shadows, seen_as};
+use crate::format::ids::{COUNTER_ROW, is_hidden, is_of_conversion_shadows, is_of_shadows, seen_as};
 use crate::format::layouts::{Layout, Layouts};
 use crate::format::resiliency::{Integrity, Resiliency};
 use crate::format::spec::{Footprint, Provisioning, SpaceSpec, Standing};
@@ -26,6 +25,7 @@ use crate::resources::failed_reads::FailedReads;
 use crate::resources::forming::Forming;
 use crate::resources::locks::Range;
 use crate::resources::minimum_rate::Terms;
+use crate::resources::ranks::{self, Visibility};
 use crate::table::reserve::Reserve;
 use crate::table::row::{Row, RowLaid, RowPlace, RowRecord, Slab, Slabs};
 
@@ -36,6 +36,32 @@ enum ClaimOutcome {
     Row(Rc<Row>),
     /// Disks that failed while room was taken on them. Nothing was claimed.
     Failed(SmallVec<[DiskSlot; 2]>),
+}
+
+/// The reason for a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ClaimFor {
+    /// A write to a row that may not exist.
+    Write,
+    /// A row of a hidden space, which has no end of its own.
+    HiddenRow,
+    /// A row that holds nothing, for room that is reserved.
+    BlankRow,
+}
+
+/// Whether a row was claimed by this call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Claimed {
+    New,
+    /// The row existed.
+    Before,
+}
+
+/// The outcome of one attempt to claim a row under the claim lock.
+enum ClaimAttempt {
+    Done(Rc<Row>, Claimed),
+    /// The pool has no room; other rows may give some back.
+    NeedsRoom(PoolError),
 }
 
 impl Space {
@@ -52,6 +78,7 @@ impl Space {
         let clock = &shared.pool.seams().clock;
         let terms = Rc::new(Terms::new(id, Meter::new(Rc::clone(clock))));
         terms.set(spec.limits, clock.now());
+        let visibility = if is_hidden(id) { Visibility::Hidden } else { Visibility::User };
         Ok(Rc::new_cyclic(|this| Self {
             shared,
             list,
@@ -61,17 +88,17 @@ impl Space {
             layouts: Cell::new(layouts),
             row_bytes,
             rows: RefCell::default(),
-            claim_mutex: AsyncMutex::default(),
+            claim_mutex: ranks::claim(),
             drops: Cell::default(),
             own: RefCell::default(),
             row_count: Cell::new(0),
             freed: Cell::new(false),
             condemned: Cell::new(false),
             trashed: Cell::new(None),
-            spec_mutex: AsyncMutex::default(),
+            spec_mutex: ranks::spec(id, visibility),
             lost_unflushed: Cell::new(false),
             caches: RefCell::default(),
-            conversion_mutex: AsyncMutex::default(),
+            conversion_mutex: ranks::conversion(id, visibility),
             conversion_shadows: RefCell::default(),
             forming: Forming::default(),
             shadows: ShadowRows::default(),
@@ -282,19 +309,12 @@ impl Space {
         if let Some(row) = self.row(index).await? {
             return Ok(row);
         }
-        let _exclusive = self.claim_mutex.take().await;
-        if let Some(row) = self.row(index).await? {
-            return Ok(row);
-        }
-        // The space may have been deleted or made smaller while this waited for its turn.
-        self.check_range(index * self.row_bytes, BLOCK_BYTES)?;
-        self.claim(index).await
+        claim_with_room(self, index, ClaimFor::Write).await.map(|(row, _)| row)
     }
 
     /// Claims a row that does not exist, wherever the space ends.
     pub(crate) async fn claim_beyond(&self, index: u64) -> Result<Rc<Row>, SpaceError> {
-        let _exclusive = self.claim_mutex.take().await;
-        self.claim(index).await
+        claim_with_room(self, index, ClaimFor::HiddenRow).await.map(|(row, _)| row)
     }
 
     /// Waits until the claim under way has ended. One that begins later sees that the space is gone or smaller.
@@ -316,53 +336,15 @@ impl Space {
 
     /// Claims a row that holds nothing, if it does not exist; whether it did not.
     pub(crate) async fn claim_blank(&self, index: u64) -> Result<bool, SpaceError> {
-        let _exclusive = self.claim_mutex.take().await;
-        self.check_stays()?;
-        if self.row(index).await?.is_some() {
-            return Ok(false);
-        }
-        self.claim_new(index).await.map(|_| true)
-    }
-
-    /// Claims a row that does not exist: one that is reserved, if there is one that holds nothing, or a new one.
-    #[pooled]
-    async fn claim(&self, index: u64) -> Result<Rc<Row>, SpaceError> {
-        if let Some(row) = self.take_blank(index).await? {
-            return Ok(row);
-        }
-        match self.claim_new(index).await {
-            Err(error @ SpaceError::Pool(PoolError::NoSpace { .. })) => {
-                let blank = match self.finds_blanks().await? {
-                    true => self.take_blank(index).await?,
-                    false => None,
-                };
-                blank.ok_or(error)
-            }
-            claimed => claimed,
-        }
+        let claimed = claim_with_room(self, index, ClaimFor::BlankRow).await?;
+        Ok(claimed.1 == Claimed::New)
     }
 
     #[pooled]
     async fn claim_new(&self, index: u64) -> Result<Rc<Row>, SpaceError> {
         self.load_own().await?;
-        let mut rounds = None;
         loop {
-            let claimed = match self.try_claim(index).await {
-                // Shadow rows have room only as long as nobody else needs it.
-                Err(SpaceError::Pool(error @ PoolError::NoSpace { .. })) => {
-                    // As many as there are now: others may come meanwhile.
-                    let left = *rounds.get_or_insert_with(|| rounds_to_free_shadows(&self.list));
-                    if left == 0
-                        || !promote_or_drop_shadows(&self.list, self.shared.pool.seams().clock.as_ref()).await
-                    {
-                        return Err(error.into());
-                    }
-                    rounds = Some(left - 1);
-                    continue;
-                }
-                claimed => claimed?,
-            };
-            match claimed {
+            match self.try_claim(index).await? {
                 ClaimOutcome::Row(row) => return Ok(row),
                 ClaimOutcome::Failed(slots) => {
                     for slot in slots {
@@ -637,4 +619,88 @@ impl fmt::Debug for Space {
 /// Returns the data columns of rows of a shape, as placement counts them.
 fn width_of(shape: &Shape) -> u32 {
     u32::try_from(shape.data_columns()).unwrap_or(u32::MAX)
+}
+
+/// Claims a row. Where the pool has no room for it, shadow rows are promoted or dropped, which have room only as long as
+/// nothing else needs it. The claim lock is free meanwhile: that takes as long as a checkpoint.
+#[pooled]
+async fn claim_with_room(
+    space: &Space,
+    index: u64,
+    purpose: ClaimFor,
+) -> Result<(Rc<Row>, Claimed), SpaceError> {
+    let mut rounds = None;
+    loop {
+        let error = match claim_once(space, index, purpose).await? {
+            ClaimAttempt::Done(row, claimed) => return Ok((row, claimed)),
+            ClaimAttempt::NeedsRoom(error) => error,
+        };
+        // As many as there are now: others may come meanwhile.
+        let left = *rounds.get_or_insert_with(|| rounds_to_free_shadows(&space.list));
+        if left == 0 || !promote_or_drop_shadows(&space.list, space.shared.pool.seams().clock.as_ref()).await
+        {
+            return claim_found_blank(space, index, purpose, error).await;
+        }
+        rounds = Some(left - 1);
+    }
+}
+
+/// Claims a row that does not exist: one that is reserved, if there is one that holds nothing, or a new one.
+#[pooled]
+async fn claim_once(space: &Space, index: u64, purpose: ClaimFor) -> Result<ClaimAttempt, SpaceError> {
+    let _exclusive = space.claim_mutex.take().await;
+    if let Some(row) = check_claim(space, index, purpose).await? {
+        return Ok(ClaimAttempt::Done(row, Claimed::Before));
+    }
+    if purpose != ClaimFor::BlankRow
+        && let Some(row) = space.take_blank(index).await?
+    {
+        return Ok(ClaimAttempt::Done(row, Claimed::New));
+    }
+    match space.claim_new(index).await {
+        Ok(row) => Ok(ClaimAttempt::Done(row, Claimed::New)),
+        Err(SpaceError::Pool(error @ PoolError::NoSpace { .. })) => Ok(ClaimAttempt::NeedsRoom(error)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Takes a reserved row that holds nothing where the pool has no room for a new one, after it looked for such rows.
+#[pooled]
+async fn claim_found_blank(
+    space: &Space,
+    index: u64,
+    purpose: ClaimFor,
+    error: PoolError,
+) -> Result<(Rc<Row>, Claimed), SpaceError> {
+    if purpose == ClaimFor::BlankRow {
+        return Err(error.into());
+    }
+    let _exclusive = space.claim_mutex.take().await;
+    if let Some(row) = check_claim(space, index, purpose).await? {
+        return Ok((row, Claimed::Before));
+    }
+    let blank = match space.finds_blanks().await? {
+        true => space.take_blank(index).await?,
+        false => None,
+    };
+    blank.map(|row| (row, Claimed::New)).ok_or(error.into())
+}
+
+/// Returns the row if it exists by now, and checks that the space still takes a claim: it may have been deleted or made
+/// smaller while the claim waited for the lock.
+async fn check_claim(space: &Space, index: u64, purpose: ClaimFor) -> Result<Option<Rc<Row>>, SpaceError> {
+    match purpose {
+        ClaimFor::HiddenRow => Ok(None),
+        ClaimFor::BlankRow => {
+            space.check_stays()?;
+            space.row(index).await
+        }
+        ClaimFor::Write => {
+            let row = space.row(index).await?;
+            if row.is_none() {
+                space.check_range(index * space.row_bytes, BLOCK_BYTES)?;
+            }
+            Ok(row)
+        }
+    }
 }

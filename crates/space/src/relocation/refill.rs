@@ -34,6 +34,7 @@ use crate::resources::events::DataLossKind;
 use crate::resources::hedge_delay::HedgeDelay;
 use crate::resources::locks::Range;
 use crate::resources::progress::Progress;
+use crate::resources::ranks;
 use crate::row_io::copies::matches_state;
 use crate::table::page::place_in_page;
 use crate::table::row::{Row, Slab};
@@ -314,7 +315,7 @@ impl Space {
             slab,
             filling,
             next: Cell::new(0),
-            scan: AsyncMutex::default(),
+            scan: ranks::refill_scan(),
             is_over: Cell::new(false),
             result: Cell::new(Resynced::default()),
             unreadable: RefCell::default(),

@@ -12,6 +12,7 @@ use dolmen_units::{DiskSlot, Lsn};
 use crate::cache::space::Shared;
 use crate::format::error::SpaceError;
 use crate::resolution::log_forward::Homeless;
+use crate::resources::tickets::Ticket;
 use crate::table::pages::TABLE_WRITES_MAX;
 use crate::table::row::Row;
 use crate::table::row_store::RowStore;
@@ -24,7 +25,9 @@ impl Shared {
         // Between its record and its end, nothing of what is put in place is relogged.
         let caches = self.caches();
         let mut yields = Vec::with_capacity(caches.len());
-        for cache in &caches {
+        let mut in_order: Vec<_> = caches.iter().collect();
+        in_order.sort_by_key(|cache| cache.space().id());
+        for cache in in_order {
             yields.push(cache.mutex.take().await);
         }
         let _write_back = self.write_back_mutex.take().await;
@@ -34,12 +37,15 @@ impl Shared {
         self.write_backs.set(self.write_backs.get() + 1);
         let in_doubt = self.deferred.borrow().clone();
         let limit = self.tickets.next();
+        let limit = if mutation!(WriteBackAhead) { Ticket(limit.0 + 1) } else { limit };
         self.frozen.set(Some(limit));
         let flushed = if mutation!(TableBeforeFlush) { Ok(()) } else { self.flush().await };
         if let Err(error) = flushed {
             self.frozen.set(None);
             return Err(error);
         }
+        let is_covered = self.covered.get().0 >= limit || mutation!(TableBeforeFlush);
+        assert!(is_covered, "a write-back takes from the pages what a flush has covered");
         let rows = std::mem::take(&mut *self.dirty_rows.borrow_mut());
         rows.iter().for_each(|row| self.gather_pages(row));
         self.frozen.set(None);

@@ -315,14 +315,18 @@ impl Shared {
         homeless: &Homeless,
         relogged: &mut Relogged,
     ) -> Result<(), SpaceError> {
-        // In the order of rows, as everybody does who locks several.
         let mut wanted: BTreeMap<RowKey, Vec<&Named>> = BTreeMap::new();
         for one in part {
             wanted.entry(one.key).or_default().push(one);
         }
+        // In the order of their locks: rows with parity come before those of copies.
+        let of_rows = wanted
+            .into_iter()
+            .filter_map(|(key, extents)| homeless.0.get(&key).map(|(row, columns)| (row, columns, extents)));
+        let mut wanted: Vec<_> = of_rows.collect();
+        wanted.sort_by_key(|(row, _, _)| row.locks.rank());
         let (mut gathered, mut bytes) = (Vec::new(), 0);
-        for (key, extents) in wanted {
-            let Some((row, columns)) = homeless.0.get(&key) else { continue };
+        for (row, columns, extents) in wanted {
             // A row and its shadow row share their locks, and nobody waits for what he holds himself.
             if gathered.iter().any(|one: &OfTables<'_>| one.row.is_paired_with(row)) {
                 self.write_of_tables(std::mem::take(&mut gathered)).await?;

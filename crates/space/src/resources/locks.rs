@@ -3,7 +3,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::panic::Location;
 
+use dolmen_block_io::ranks::{HeldRank, LockRank};
 use dolmen_block_io::sync::Notify;
 use smallvec::SmallVec;
 
@@ -31,8 +33,8 @@ impl Range {
 /// Whoever waits is passed by nobody who came later and wants one of the same blocks: a row that is written without a pause
 /// would else never be had as a whole. So who holds a range of a row does not wait for another one of that row; several are
 /// taken at once.
-#[derive(Default)]
 pub(crate) struct RangeLocks {
+    rank: Cell<LockRank>,
     held: RefCell<Vec<(u64, Range)>>,
     /// Those that wait, in the order in which they came.
     waiting: RefCell<Vec<(u64, SmallVec<[Range; 1]>)>>,
@@ -41,13 +43,40 @@ pub(crate) struct RangeLocks {
 }
 
 impl RangeLocks {
+    /// Locks of a row, with their place in the order of locks.
+    pub(crate) fn new(rank: LockRank) -> Self {
+        let (held, waiting, notify, next) = Default::default();
+        Self { rank: Cell::new(rank), held, waiting, notify, next }
+    }
+
+    /// Returns their place in the order of locks.
+    pub(crate) fn rank(&self) -> LockRank {
+        self.rank.get()
+    }
+
+    /// Gives them another place in the order of locks: the row has another layout from now on.
+    pub(crate) fn rerank(&self, rank: LockRank) {
+        self.rank.set(rank);
+    }
+
     /// Waits until nobody holds a block of the range.
-    pub(crate) async fn lock(&self, range: Range) -> RangeGuard<'_> {
-        self.lock_all(&[range]).await
+    #[track_caller]
+    pub(crate) fn lock(&self, range: Range) -> impl Future<Output = RangeGuard<'_>> {
+        let place = Location::caller();
+        async move { self.lock_from(&[range], place).await }
     }
 
     /// Waits until nobody holds a block of any of these ranges, which do not overlap.
-    pub(crate) async fn lock_all(&self, ranges: &[Range]) -> RangeGuard<'_> {
+    #[track_caller]
+    pub(crate) fn lock_all<'a, 'b>(
+        &'a self,
+        ranges: &'b [Range],
+    ) -> impl Future<Output = RangeGuard<'a>> + use<'a, 'b> {
+        self.lock_from(ranges, Location::caller())
+    }
+
+    async fn lock_from<'a>(&'a self, ranges: &[Range], place: &'static Location<'static>) -> RangeGuard<'a> {
+        let rank = self.rank.get().take(place);
         let ticket = self.next.get();
         self.next.set(ticket + 1);
         if !self.are_free(ticket, ranges) {
@@ -56,10 +85,11 @@ impl RangeLocks {
             self.notify.wait_for(|| self.are_free(ticket, ranges).then_some(())).await;
         }
         self.held.borrow_mut().extend(ranges.iter().map(|range| (ticket, *range)));
-        RangeGuard { locks: self, ticket }
+        RangeGuard { locks: self, ticket, _rank: rank }
     }
 
     /// The range, if nobody holds a block of it or waits for one.
+    #[track_caller]
     pub(crate) fn try_lock(&self, range: Range) -> Option<RangeGuard<'_>> {
         let ticket = self.next.get();
         if !self.are_free(ticket, &[range]) {
@@ -67,7 +97,7 @@ impl RangeLocks {
         }
         self.next.set(ticket + 1);
         self.held.borrow_mut().push((ticket, range));
-        Some(RangeGuard { locks: self, ticket })
+        Some(RangeGuard { locks: self, ticket, _rank: self.rank.get().hold(Location::caller()) })
     }
 
     /// Whether nobody holds any of these ranges, nor waits for it since before `ticket`.
@@ -104,6 +134,7 @@ impl Drop for Waiting<'_> {
 pub(crate) struct RangeGuard<'a> {
     locks: &'a RangeLocks,
     ticket: u64,
+    _rank: HeldRank,
 }
 
 impl Drop for RangeGuard<'_> {

@@ -10,6 +10,7 @@ pub(crate) mod hedge_delay;
 pub(crate) mod locks;
 pub(crate) mod minimum_rate;
 pub(crate) mod progress;
+pub(crate) mod ranks;
 pub(crate) mod share;
 pub(crate) mod streams;
 pub(crate) mod throttle;

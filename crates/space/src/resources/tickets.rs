@@ -42,9 +42,14 @@ impl Tickets {
         Ticket(self.first.get() + self.ended.borrow().len() as u64)
     }
 
+    /// Returns whether every ticket below `limit` has ended.
+    pub(crate) fn have_ended_below(&self, limit: Ticket) -> bool {
+        self.first.get() >= limit.0
+    }
+
     /// Waits until every ticket below `limit` has ended.
     pub(crate) async fn wait_below(&self, limit: Ticket) {
-        self.notify.wait_for(|| (self.first.get() >= limit.0).then_some(())).await;
+        self.notify.wait_for(|| self.have_ended_below(limit).then_some(())).await;
     }
 }
 

@@ -137,7 +137,7 @@ impl RowStore {
                 self.pool.log().mark_durable(cut).await?;
             }
             // In recovery nothing is marked; it ends with a flush of its own, whose ticket is a later one.
-            self.forget_durable(limit);
+            self.forget_durable(if mutation!(SettleAhead) { self.tickets.next() } else { limit });
             self.covered.set((limit, cut));
             self.covered_interval.set(Some(interval));
             self.count(|counters| counters.flushes += 1);
@@ -145,9 +145,14 @@ impl RowStore {
         }
     }
 
+    /// Forgets the writes that a flush has covered.
     pub(crate) fn forget_durable(&self, limit: Ticket) {
+        let have_ended = self.tickets.have_ended_below(limit) || mutation!(FlushWaitsForNone);
+        assert!(have_ended, "a flush covers no write that is under way");
         let mut unflushed = self.unflushed.borrow_mut();
-        unflushed.retain(|entry| entry.ticket >= limit);
+        unflushed.retain(|entry| entry.ticket >= limit || mutation!(SettleKeepsWrites));
+        let all_are_later = unflushed.iter().all(|entry| entry.ticket >= limit);
+        assert!(all_are_later, "after a flush no write that it covers counts as unflushed");
         let left = unflushed.iter().map(|entry| u64::from(entry.range.count)).sum();
         self.unflushed_blocks.set(left);
     }

@@ -250,6 +250,12 @@ impl Page {
         BlockState::from_parts(entry.state, entry.checksum.get())
     }
 
+    /// Returns whether this is known of a block, without counting as a use of the page.
+    pub(crate) fn has_state(&self, index: usize, state: BlockState) -> bool {
+        let entry = self.entries.borrow().get(index).copied().unwrap_or_default();
+        BlockState::from_parts(entry.state, entry.checksum.get()) == state
+    }
+
     /// When a block was written.
     pub(crate) fn stamp(&self, index: usize) -> Stamp {
         Stamp(self.entries.borrow().get(index).copied().unwrap_or_default().stamp)

@@ -572,7 +572,7 @@ impl RowStore {
                 let mut buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
                 let generation = page.seal(self.page_name(row, column, index), &mut buffer);
                 row.seals.set(row.seals.get() + 1);
-                if time == times {
+                if time == times && !mutation!(SealNotNoted) {
                     page.sealed();
                 }
                 self.count(|counters| counters.page_writes += 1);
@@ -584,6 +584,8 @@ impl RowStore {
             written.given.push(GivenPage { row: Rc::clone(row), column, index, page });
         }
         self.finish_writes(&mut writes).await?;
+        let is_left = row.pages().iter().any(|(_, _, page)| page.is_awaiting_seal());
+        assert!(!is_left, "a write-back takes all pages of a row that wait for it, or keeps them back");
         Ok(written)
     }
 

@@ -7,8 +7,9 @@ use std::rc::Rc;
 use dolmen_block_io::sync::AsyncMutex;
 use dolmen_units::Bytes;
 
+use crate::resources::ranks;
+
 /// What is reserved for a space, and rows of it that may hold nothing.
-#[derive(Default)]
 pub(crate) struct Reserve {
     pub(crate) bytes: Cell<Bytes>,
     /// Rows that held nothing when they were looked at last.
@@ -23,6 +24,13 @@ pub(crate) struct Reserve {
     pub(crate) has_read: Cell<bool>,
     /// Held while it is decided whether a row is given back, and done.
     pub(crate) mutex: AsyncMutex,
+}
+
+impl Default for Reserve {
+    fn default() -> Self {
+        let (bytes, blanks, doubtful, still, has_looked, has_read) = Default::default();
+        Self { bytes, blanks, doubtful, still, has_looked, has_read, mutex: ranks::reserve() }
+    }
 }
 
 impl Reserve {

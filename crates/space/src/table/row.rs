@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::{Rc, Weak};
 
+use dolmen_block_io::ranks::LockRank;
 use dolmen_mutation::mutation;
 use dolmen_pool::{Disk, Pool, RUNS_MAX, Run};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot, Epoch, RowId, SpaceId};
@@ -15,8 +16,9 @@ use crate::format::ids::{is_of_shadows, seen_as, shadows_of};
 use crate::format::raw::{RECORD_VERSION, RawRow, RawRun, RawSlab};
 use crate::format::record::BlockState;
 use crate::format::resiliency::{Integrity, Resiliency};
-use crate::layout::{ReadPlan, RowShape, Shape, SlabMap, SlabSet};
+use crate::layout::{ReadPlan, RowShape, Shape, SlabMap, SlabSet, Unit};
 use crate::resources::locks::RangeLocks;
+use crate::resources::ranks;
 use crate::table::mapping::Mappings;
 use crate::table::moved::Moved;
 use crate::table::moves::Moves;
@@ -299,6 +301,14 @@ fn parse_slab(bytes: &[u8]) -> Result<(usize, Slab, &[u8]), BadRow> {
     Ok((usize::from(raw.column), Slab { disk: DiskSlot(raw.disk.get()), runs, stale }, rest))
 }
 
+/// Returns the place of a row's locks in the order of locks.
+fn rank_of(shape: &RowShape, space: SpaceId, index: u64) -> LockRank {
+    match shape.unit() {
+        Unit::Stripe => ranks::stripe_row(space, index),
+        Unit::Block => ranks::block_row(space, index),
+    }
+}
+
 /// A row that is in use.
 pub(crate) struct Row {
     pub(crate) space: SpaceId,
@@ -333,7 +343,9 @@ pub(crate) struct Row {
 impl Row {
     /// A row as the metadata has it.
     pub(crate) fn new(space: SpaceId, index: u64, record: RowRecord) -> Rc<Self> {
-        Self::with(space, index, record, Default::default())
+        let (mappings, moved) = Default::default();
+        let locks = RangeLocks::new(rank_of(&record.row_shape(), space, index));
+        Self::with(space, index, record, (Rc::new(locks), mappings, moved))
     }
 
     /// The shadow row of this row as the metadata has it, in the hidden space of shadow rows.
@@ -350,6 +362,7 @@ impl Row {
     pub(crate) fn promoted_as(&self, row: &Self, record: RowRecord) -> Rc<Self> {
         let shared = (Rc::clone(&row.locks), Rc::default(), Rc::default());
         let new = Self::with(row.space, row.index, record, shared);
+        new.locks.rerank(rank_of(&new.shape, new.space, new.index));
         for (column, index, page) in self.pages() {
             new.put_page(column, index, page);
         }
@@ -609,17 +622,26 @@ impl Row {
         if !self.is_formatted() {
             return 0;
         }
+        let dirty_count = self.dirty_page_count();
         let mut dropped = 0;
         for pages in &self.pages {
             for page in pages.borrow_mut().iter_mut() {
-                let idle =
-                    |page: &Rc<Page>| !page.is_dirty() && Rc::strong_count(page) == 1 && !page.take_used();
+                let idle = |page: &Rc<Page>| {
+                    (!page.is_dirty() || mutation!(TrimDropsDirty))
+                        && Rc::strong_count(page) == 1
+                        && !page.take_used()
+                };
                 if page.as_ref().is_some_and(idle) {
                     *page = None;
                     dropped += 1;
                 }
             }
         }
+        assert_eq!(
+            self.dirty_page_count(),
+            dirty_count,
+            "a page that says more than its disks stays in memory"
+        );
         dropped
     }
 
@@ -707,6 +729,25 @@ mod tests {
             bytes[12..16].copy_from_slice(&references.to_le_bytes());
             assert_eq!(RowRecord::parse(&bytes), Err(BadRow), "a row with {references} references is taken");
         }
+    }
+
+    #[test]
+    fn a_trim_drops_idle_pages_and_keeps_dirty_ones() {
+        // Scenario: of two pages one says more than the disks; the trim drops the other one, and later that one too.
+        let shape = Shape::new(Bytes::mib(2), Bytes::kib(256), 2, 0).unwrap();
+        let columns = vec![Slabs::new(); 2];
+        let laid = RowLaid { layout: 0, resiliency: Resiliency::Simple, integrity: Integrity::Relaxed };
+        let place = RowPlace { space: SpaceId(1), index: 0 };
+        let record = RowRecord { id: RowId(4), place, formatted: true, laid, shape, columns };
+        let row = Row::new(SpaceId(1), 0, record);
+        row.put_page(0, 0, Rc::new(Page::blank()));
+        row.put_page(1, 0, Rc::new(Page::blank()));
+        row.page(1, 0).unwrap().write_again(false);
+        // A page that was used since the last trim stays this time.
+        let trim = || row.drop_pages() + row.drop_pages();
+        assert_eq!((trim(), row.page(0, 0).is_none(), row.page(1, 0).is_some()), (1, true, true));
+        row.page(1, 0).unwrap().sealed();
+        assert_eq!((trim(), row.page_count()), (1, 0));
     }
 
     proptest! {

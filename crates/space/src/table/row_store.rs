@@ -18,6 +18,7 @@ use crate::format::raw::PAGE_BYTES;
 use crate::format::record::Stamp;
 use crate::resources::events::{DataLossEvent, SpaceCounters};
 use crate::resources::locks::Range;
+use crate::resources::ranks;
 use crate::resources::share::Share;
 use crate::resources::tickets::{Held, Ticket, Tickets};
 use crate::table::candidates::InDoubt;
@@ -92,7 +93,7 @@ impl RowStore {
             tickets: Rc::default(),
             covered_interval: Cell::default(),
             frozen: Cell::new(None),
-            flush_mutex: AsyncMutex::default(),
+            flush_mutex: ranks::flush(),
             covered: Cell::default(),
             recorded: Cell::default(),
             relogged: Cell::new(0),
@@ -105,11 +106,11 @@ impl RowStore {
             write_backs: Cell::new(0),
             unflushed_away: RefCell::default(),
             leaving: RefCell::default(),
-            defer_mutex: AsyncMutex::default(),
+            defer_mutex: ranks::defer(),
             deferred_now: RefCell::default(),
             recovering: Cell::new(false),
-            table_mutex: AsyncMutex::default(),
-            frames: Share::of(frames / 2),
+            table_mutex: ranks::table(),
+            frames: Share::of(frames / 2, ranks::table_memory()),
             page_count: Cell::new(0),
             counters: Cell::default(),
             data_loss_events: RefCell::default(),

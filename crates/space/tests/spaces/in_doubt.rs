@@ -6,6 +6,7 @@ use std::error::Error;
 use std::rc::Rc;
 use std::time::Duration;
 
+use dolmen_block_io::ranks::scoped;
 use dolmen_block_io::sync::join_all;
 use dolmen_pool::{ExcludeReason, Purpose};
 use dolmen_sim::{CommandKind, DiskProfile, LatencyModel, Ran, Random, Request, StopAt};
@@ -138,7 +139,7 @@ fn a_checkpoint_does_not_override_new_records_of_blocks_out_of_reach() {
                 // A row that a checkpoint has to tell the map of, which is kept from it for now.
                 let other = lab.space(&spaces, "other", ROW, MIRROR).await?;
                 lab.write(&other, 0, 4096, 1).await?;
-                let change = spaces.pool().change(Purpose::Release).await;
+                let change = scoped(spaces.pool().change(Purpose::Release)).await;
                 slowly.write.set(SLOW);
                 let checkpoint = async { spaces.pool().checkpoint().await.map_err(text) };
                 let leave = async {

@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::error::Error;
 use std::rc::Rc;
 
+use dolmen_block_io::ranks::scoped;
 use dolmen_block_io::sync::join_all;
 use dolmen_buffer::ArenaConfig;
 use dolmen_pool::{ExcludeReason, Pool, PoolError, Purpose, keys};
@@ -99,7 +100,7 @@ fn a_disk_that_leaves_after_a_write_back_leaves_no_older_table_that_counts() {
             let slot = |disk: usize| DiskSlot(u16::try_from(disk).unwrap());
             spaces.pool().exclude(slot(holders[1]), ExcludeReason::Asked).await?;
             // Somebody changes the map while the tables are written back.
-            let change = spaces.pool().change(Purpose::Release).await;
+            let change = scoped(spaces.pool().change(Purpose::Release)).await;
             let write_back = async { spaces.pool().checkpoint().await.map_err(text) };
             let leave = async {
                 pause(&lab, 1000).await;
@@ -165,7 +166,7 @@ fn a_write_back_takes_no_page_that_was_changed_after_its_flush() {
             lab.write(&space, 0, 4096, 2).await?;
             spaces.flush().await?;
             // Somebody changes the map, so that the row that is given back waits, with the turn for tables in hand.
-            let change = spaces.pool().change(Purpose::Release).await;
+            let change = scoped(spaces.pool().change(Purpose::Release)).await;
             let discard = async { space.discard(4 << 20, 4 << 20).await.map_err(text) };
             let write_back = async {
                 pause(&lab, 200).await;
@@ -549,4 +550,56 @@ async fn row_beyond_the_log(
         }
     }
     Err("every row lies on disks with a log".into())
+}
+
+/// Scenario: a client writes to a row while a discard of all of it frees the row, at every stage of that. The write goes to the row
+/// that takes its place.
+#[test]
+fn a_write_that_waits_for_a_row_that_is_freed_finds_the_next_one() {
+    Bench::with_profile(171, 2, || Slow::WRITES.profile())
+        .run(async |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes(4 * ROW.0), MIRROR).await?;
+            for offset in (0..160).step_by(4) {
+                lab.write(&space, 0, 8192, 1).await?;
+                let discard = async { space.discard(0, ROW.0).await.map_err(text) };
+                let write = async {
+                    pause(&lab, offset).await;
+                    lab.write(&space, 4096, 4096, 2).await.map_err(text)
+                };
+                extra(vec![Box::pin(discard), Box::pin(write)]).await?;
+                // Either of the two may have come last.
+                lab.write(&space, 4096, 4096, 3).await?;
+                lab.expect(&space, 4096, 4096, 3).await?;
+            }
+            drop(space);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
+
+/// Scenario: a client writes to other blocks at every stage of a flush, which counts for none that is under way at its end.
+#[test]
+fn a_flush_counts_for_no_write_that_it_does_not_cover() {
+    Bench::with_profile(172, 2, || Slow::WRITES.profile())
+        .run(async |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes(4 * ROW.0), MIRROR).await?;
+            for offset in (0..120).step_by(4) {
+                lab.write(&space, 0, 4096, 1).await?;
+                let flush = async { spaces.flush().await.map_err(text) };
+                let write = async {
+                    pause(&lab, offset).await;
+                    lab.write(&space, 4096 * (1 + offset), 4096, 2).await.map_err(text)
+                };
+                extra(vec![Box::pin(flush), Box::pin(write)]).await?;
+            }
+            spaces.flush().await?;
+            for offset in (0..120).step_by(4) {
+                lab.expect(&space, 4096 * (1 + offset), 4096, 2).await?;
+            }
+            drop(space);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
 }

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use dolmen_block_io::ranks::scoped;
 use dolmen_block_io::sleep;
 use dolmen_block_io::sync::join_all;
 use dolmen_pool::{ExcludeReason, PoolError, Purpose};
@@ -272,7 +273,7 @@ fn a_removal_that_is_called_off_over_and_over_stops_no_pool() {
         let disk = pool.members().find_disk("disk1")?;
         // A row without tables, of which a checkpoint has to tell the map, which is kept from it for now.
         lab.write(&space, SIZE.0 - ROW.0, 4096, 1).await?;
-        let change = pool.change(Purpose::Release).await;
+        let change = scoped(pool.change(Purpose::Release)).await;
         let waver = async {
             for _ in 0..12 {
                 pool.membership().retire(&disk).await.map_err(text)?;

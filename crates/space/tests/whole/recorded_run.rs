@@ -7,6 +7,7 @@ use std::error::Error;
 use std::rc::Rc;
 use std::time::Duration;
 
+use dolmen_block_io::ranks::scoped;
 use dolmen_block_io::{BlockDevice, Seams, sleep};
 use dolmen_buffer::ArenaConfig;
 use dolmen_pool::{Arbiter, CreateOptions, OpenMode, Pool, PoolError, Purpose, create};
@@ -947,7 +948,7 @@ async fn together<A, B, E: std::fmt::Display, F: std::fmt::Display>(
     a: impl Future<Output = Result<A, E>>,
     b: impl Future<Output = Result<B, F>>,
 ) {
-    let (mut a, mut b) = (Box::pin(a), Box::pin(b));
+    let (mut a, mut b) = (Box::pin(scoped(a)), Box::pin(scoped(b)));
     let (a_done, b_done) = (Cell::new(false), Cell::new(false));
     std::future::poll_fn(move |context| {
         if !a_done.get()

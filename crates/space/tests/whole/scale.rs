@@ -14,6 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::harness::{self, Bench, Outcome};
+use dolmen_block_io::ranks::scoped;
 use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{BlockDevice, Durability};
 use dolmen_buffer::ArenaConfig;
@@ -175,7 +176,7 @@ fn opening_after(load: Load, seek: Duration) -> Result<Opening, Box<dyn std::err
         let space = spaces.create(spec).await?;
         fill_the_map(spaces.pool(), mapped_rows()).await?;
         // A change that is not made keeps tables from being committed, so that the log is not trimmed and fills.
-        let waiting = spaces.pool().change(Purpose::Release).await;
+        let waiting = scoped(spaces.pool().change(Purpose::Release)).await;
         let writes = fill(&spaces, &space, load).await;
         drop(waiting);
         let (used, capacity) = spaces.pool().log().usage().unwrap();

@@ -1,0 +1,7 @@
+//! Ranks of the daemon's locks, which it holds while the engine takes its own: all of them stand below those.
+
+use dolmen_block_io::ranks::Rank;
+
+pub(crate) const CHANGES: Rank = Rank::new(2, "changes of the set of pools");
+pub(crate) const POOL: Rank = Rank::new(4, "changes of a pool");
+pub(crate) const TRANSPORTS: Rank = Rank::new(6, "start of transports");
