@@ -14,8 +14,8 @@ use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskId, DiskSlot, RowId, SpaceI
 
 use crate::cache::space::Space;
 use crate::format::error::SpaceError;
-use crate::policy::slab_targets::is_refilled;
 use crate::policy::spaces::Spaces;
+use crate::relocation::slab_moves::is_refilled;
 use crate::resources::progress::Progress;
 use crate::table::row::{Row, Slabs};
 
