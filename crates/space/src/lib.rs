@@ -26,8 +26,8 @@
 //!
 //! The order of writes, and what a crash leaves behind, is docs/design/0002; the code that carries it:
 //! `write` chooses among three orders of record and data, `shared` flushes and settles, `pages` writes tables back,
-//! `absence` notes who misses it, `recovery` decides what was in flight by the tables of `in_doubt`, `resync` brings back what was away; `replacement` moves
-//! what a disk has to another, `removal` to `slab_targets` on several (docs/design/0010), `declare_lost` gives up what a lost one
+//! `absence` notes who misses it, `recovery` decides what was in flight by the tables of `in_doubt`, `resync` brings back what was away; `slab_moves` moves
+//! slabs as planners say: `replacement` what a disk has to another, `removal` to `slab_targets` on several (docs/design/0010), `declare_lost` gives up what a lost one
 //! alone had (docs/design/0025), and `rebalance` to emptier ones (docs/design/0012); `convert` moves rows to another of the
 //! `layouts` of their space, by `conversion_shadow`, while clients go on (`moving`, docs/design/0020); `verify` looks at all of it,
 //! in the order that `scrub` keeps, and `header` at what slabs say of themselves. `trash` keeps deleted spaces and purges them

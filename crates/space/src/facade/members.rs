@@ -122,7 +122,7 @@ impl Spaces {
             }
             let lot = next_lot(&mut waiting).await?;
             let _exclusive = self.shared.refill_mutex.take().await;
-            let done = self.refill_lot(&lot, progress, &mut result).await?;
+            let done = self.slab_moves().refill_lot(&lot, progress, &mut result).await?;
             not_begun(&lot, &done).rev().for_each(|row| waiting.push_front(row));
             progress.done.set(progress.done.get() + done.len() as u64);
             let refilled: Vec<(Rc<Space>, Refilled)> = of_spaces(&lot, done).collect();

@@ -6,7 +6,7 @@
 //! - A row whose redundancy is not whole is left to those who repair it, and rows that no client sees to those who made them.
 //! - What a rebalance that was cut short left too much is given up by the next one, and before that costs room alone.
 //!
-//! Left to others: where slabs go (`slab_targets`), a move itself (`removal`), filling them (`resync`).
+//! Left to others: where slabs go (`slab_targets`), a move itself (`slab_moves`), filling them (`resync`).
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
@@ -18,16 +18,16 @@ use dolmen_placement::Offer;
 use dolmen_pool::{Disk, Pool};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskSlot, Epoch};
 
-use crate::cache::space::Space;
 use crate::format::error::SpaceError;
-use crate::format::resiliency::Resiliency;
 use crate::layout::{Apart, Spread};
+use crate::policy::replacement::PlaceOfRow;
 use crate::policy::slab_targets::SlabTargets;
 use crate::policy::spaces::Spaces;
 use crate::relocation::refill::next_lot;
 use crate::relocation::resync::Resynced;
+use crate::relocation::slab_moves::{Planner, RowToMove, SlabMove, Tried};
 use crate::resources::progress::Progress;
-use crate::table::row::{Row, RowRecord, Slab, Slabs};
+use crate::table::row::{RowRecord, Slab, Slabs};
 
 /// Looks at all rows, at most: each moves one slab of a row.
 const PASSES_MAX: u32 = 64;
@@ -59,8 +59,8 @@ impl RebalanceForecast {
 #[derive(Default)]
 struct Uneven {
     forecast: RebalanceForecast,
-    to_move: Vec<(Rc<Space>, u64)>,
-    surplus: Vec<(Rc<Space>, u64)>,
+    to_move: Vec<PlaceOfRow>,
+    surplus: Vec<PlaceOfRow>,
 }
 
 impl Spaces {
@@ -124,12 +124,8 @@ impl Spaces {
                     return Ok(false);
                 }
                 let together = next_lot(&mut waiting).await?;
-                // What a move takes and gives is reckoned for those behind it, although old slabs go with the last of them.
-                let targets_for_slabs = RefCell::new(SlabTargets::of(self.pool()));
-                let claim = async |space: &Space, row: &Rc<Row>| {
-                    self.claim_emptier(space, row, &targets_for_slabs).await
-                };
-                let moved = self.move_slabs_of(&together, claim, progress, &mut result).await?;
+                let planner = Rebalancing { targets_for_slabs: RefCell::new(SlabTargets::of(self.pool())) };
+                let moved = self.slab_moves().move_lot(&together, &planner, progress, &mut result).await?;
                 self.drop_surplus(&together, &Progress::default()).await?;
                 progress.done.set(progress.done.get() + (together.len() - moved.not_begun.len()) as u64);
                 moved.not_begun.into_iter().rev().for_each(|row| waiting.push_front(row));
@@ -160,14 +156,11 @@ impl Spaces {
             let mut moved = 0;
             space
                 .for_each_record(|index, record| {
-                    let resiliency = record.laid.resiliency;
-                    if surplus_of(self.pool(), &targets_for_slabs, record, resiliency.copies().into())
-                        .is_some()
-                    {
+                    if surplus_of(self.pool(), &targets_for_slabs, record, record.copies()).is_some() {
                         surplus.push(index);
                         return;
                     }
-                    if let Some(one) = move_of(self.pool(), &mut targets_for_slabs, record, &resiliency) {
+                    if let Some(one) = move_of(self.pool(), &mut targets_for_slabs, record) {
                         to_move.push(index);
                         moved += record.shape.slab_map(one.column).units();
                     }
@@ -182,29 +175,8 @@ impl Spaces {
         Ok(found)
     }
 
-    /// Claims a slab on an emptier disk for a row; the disk that it leaves.
-    async fn claim_emptier(
-        &self,
-        space: &Space,
-        row: &Rc<Row>,
-        targets_for_slabs: &RefCell<SlabTargets>,
-    ) -> Result<Vec<DiskSlot>, SpaceError> {
-        let (pool, resiliency) = (self.pool(), row.laid().resiliency);
-        let wanted = move_of(pool, &mut targets_for_slabs.borrow_mut(), &row.record(), &resiliency);
-        let Some(Move { column, from, to }) = wanted else { return Ok(Vec::new()) };
-        match space.add_slab(row, (from, to), |other| other == column).await {
-            Ok(true) => return Ok(vec![from]),
-            Ok(false) => {}
-            // Its free allocation units lie in too many pieces, or somebody else was there first.
-            Err(SpaceError::Pool(_)) => pool.log().check_writable()?,
-            Err(error) => return Err(error),
-        }
-        targets_for_slabs.borrow_mut().refuse(to);
-        Ok(Vec::new())
-    }
-
     /// Gives up what rows have too much, where all else that they have is whole and here; how many slabs that were.
-    async fn drop_surplus(&self, rows: &[(Rc<Space>, u64)], progress: &Progress) -> Result<u64, SpaceError> {
+    async fn drop_surplus(&self, rows: &[PlaceOfRow], progress: &Progress) -> Result<u64, SpaceError> {
         let mut dropped = 0;
         for (space, index) in rows {
             if !progress.may_go_on(&self.shared.closing).await {
@@ -228,22 +200,38 @@ impl Spaces {
     }
 }
 
-/// A slab that goes to an emptier disk.
-struct Move {
-    column: usize,
-    from: DiskSlot,
-    to: DiskSlot,
+/// Planner of a rebalance: one slab of each row goes to an emptier disk. The room that a move takes and gives counts for the rows
+/// after it, although old slabs go with the last of them.
+struct Rebalancing {
+    targets_for_slabs: RefCell<SlabTargets>,
+}
+
+impl Planner for Rebalancing {
+    fn next(&self, row: &RowToMove<'_>, tried: &Tried) -> Option<SlabMove> {
+        if !tried.is_empty() {
+            return None;
+        }
+        move_of(row.pool, &mut self.targets_for_slabs.borrow_mut(), row.record)
+    }
+
+    fn leaves(&self, tried: &Tried) -> Vec<DiskSlot> {
+        tried.done.iter().map(|one| one.from).collect()
+    }
+
+    fn note_refusal(&self, refused: SlabMove, _: Option<SpaceError>) -> Result<(), SpaceError> {
+        self.targets_for_slabs.borrow_mut().refuse(refused.to);
+        Ok(())
+    }
+
+    fn goes_on(&self) -> bool {
+        true
+    }
 }
 
 /// The slab of a row that moves, one at a time, so that each is chosen by what the row really has; none of a row that is not
 /// whole, or whose space lies where it lies.
-fn move_of(
-    pool: &Pool,
-    targets_for_slabs: &mut SlabTargets,
-    record: &RowRecord,
-    resiliency: &Resiliency,
-) -> Option<Move> {
-    let copies = usize::from(resiliency.copies());
+fn move_of(pool: &Pool, targets_for_slabs: &mut SlabTargets, record: &RowRecord) -> Option<SlabMove> {
+    let (resiliency, copies) = (record.laid.resiliency, record.copies());
     let is_whole = |slabs: &Slabs| slabs.len() == copies && slabs.iter().all(|slab| is_durable(pool, slab));
     // Rows of a span fill one disk before the next, so that little is lost with a disk.
     if resiliency.layout().spread() == Spread::DiskByDisk || !record.columns.iter().all(is_whole) {
@@ -256,7 +244,7 @@ fn move_of(
     // What may fail as one comes apart first, whatever is free where.
     let apart = |(column, from): &(usize, DiskSlot)| {
         let to = targets_for_slabs.choose_apart(pool, record, *column, *from)?;
-        Some(Move { column: *column, from: *from, to })
+        Some(SlabMove { column: *column, from: *from, to })
     };
     if resiliency.losses() > 0
         && let Some(found) = slabs.iter().find_map(apart)
@@ -264,7 +252,7 @@ fn move_of(
         return Some(found);
     }
     slabs.into_iter().find_map(|(column, from)| {
-        targets_for_slabs.choose_emptier(pool, record, column, from).map(|to| Move { column, from, to })
+        targets_for_slabs.choose_emptier(pool, record, column, from).map(|to| SlabMove { column, from, to })
     })
 }
 

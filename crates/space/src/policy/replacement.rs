@@ -1,6 +1,6 @@
 //! Disks take the place of others: what one has moves to another, whole.
 //!
-//! Left to others: filling slabs (`resync`), disks that leave without another in their place (`removal`), who is a member
+//! Left to others: moving slabs (`slab_moves`), disks that leave without another in their place (`removal`), who is a member
 //! (crate `pool`).
 
 use std::collections::BTreeSet;
@@ -8,19 +8,56 @@ use std::rc::Rc;
 
 use dolmen_block_io::BlockDevice;
 use dolmen_future_pool::pooled;
-use dolmen_mutation::mutation;
 use dolmen_pool::{Disk, Purpose};
-use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskId, DiskSlot, RowId, SpaceId};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskId, DiskSlot, SpaceId};
 
 use crate::cache::space::Space;
 use crate::format::error::SpaceError;
-use crate::policy::slab_targets::is_refilled;
 use crate::policy::spaces::Spaces;
+use crate::relocation::resync::Resynced;
+use crate::relocation::slab_moves::{Planner, RowToMove, SlabMove, Tried};
 use crate::resources::progress::Progress;
-use crate::table::row::{Row, Slabs};
+use crate::table::row::Slabs;
 
 /// How often rows are looked for on a disk that is being replaced, because others have come up where nobody looked.
 const PASSES_MAX: usize = 8;
+
+/// Planner of a disk that has a successor: all of its slabs go there.
+struct Replacing<'a> {
+    from: DiskSlot,
+    to: DiskSlot,
+    goes_on: &'a dyn Fn() -> bool,
+}
+
+impl Planner for Replacing<'_> {
+    fn next(&self, row: &RowToMove<'_>, tried: &Tried) -> Option<SlabMove> {
+        let has = |slabs: &Slabs, slot| slabs.iter().any(|slab| slab.disk == slot);
+        let mut columns = row.record.columns.iter().enumerate();
+        let is_next = |(column, slabs): &(usize, &Slabs)| {
+            has(slabs, self.from) && !has(slabs, self.to) && !tried.has_ended(*column)
+        };
+        let (column, _) = columns.find(is_next)?;
+        Some(SlabMove { column, from: self.from, to: self.to })
+    }
+
+    fn leaves(&self, _: &Tried) -> Vec<DiskSlot> {
+        vec![self.from]
+    }
+
+    /// No other disk takes what the successor does not.
+    fn note_refusal(&self, _: SlabMove, error: Option<SpaceError>) -> Result<(), SpaceError> {
+        error.map_or(Ok(()), Err)
+    }
+
+    fn goes_on(&self) -> bool {
+        (self.goes_on)()
+    }
+
+    /// A new disk may well fail, and then the old one has everything. A replacement that is called off has less to move back.
+    fn drops_last(&self) -> bool {
+        true
+    }
+}
 
 /// A space, and the index of a row in it.
 pub(crate) type PlaceOfRow = (Rc<Space>, u64);
@@ -29,7 +66,8 @@ impl Spaces {
     /// Moves every slab of one disk to another: refilled from the copies that hold everything, the old slab itself among
     /// them if its disk is here. Redundancy is never lower on the way; killed, it goes on when called again. Whether nothing
     /// is left; what a replacement asked for ends early, with something left, when that is called off or given another target,
-    /// and when it is stopped. Held and stopped between rows, and while they are filled between lots of them.
+    /// and when it is stopped. Held and stopped between lots of rows, and between rows while old slabs are dropped, which
+    /// begins when all rows have their new slabs.
     ///
     /// # Errors
     /// [`SpaceError`].
@@ -64,39 +102,13 @@ impl Spaces {
         let goes_on = || wanted.is_none() || target() == wanted;
         // Whoever chose the disk before it was retired has put that on record then.
         drop(self.pool().change(Purpose::Release).await);
+        self.end_what_has_begun().await?;
         let rows = self.rows_on(from).await?;
-        // By identity: another row may take the place meanwhile, and nothing says that its slab was filled from nothing.
-        let identity = |row: &Row| if mutation!(ReplacedByPlace) { RowId(row.index) } else { row.id };
-        let mut refilled = BTreeSet::new();
-        for (space, index) in &rows {
-            if !progress.may_go_on(&self.shared.closing).await || !goes_on() {
-                return Ok(false);
-            }
-            if let Some(row) = space.in_doubt_row(*index).await? {
-                self.shared.gate().await?;
-                // A refill writes to the slabs that it found: none is dropped or claimed meanwhile.
-                let _exclusive = self.shared.refill_mutex.take().await;
-                space.add_slab(&row, (from, to), |_| true).await?;
-                if is_refilled(self.pool(), &row, from) {
-                    refilled.insert(identity(&row));
-                }
-            }
-        }
-        let resynced = self.resync_while(progress, goes_on).await?;
-        let mut left = BTreeSet::new();
-        for (space, index) in &rows {
-            if !progress.may_go_on(&self.shared.closing).await || !goes_on() {
-                return Ok(false);
-            }
-            let Some(row) = space.in_doubt_row(*index).await? else { continue };
-            // What nobody else has whole may be whole there, or on a disk that is away; what is here is healed from it.
-            let is_whole = resynced.lost_blocks == 0 && refilled.contains(&identity(&row));
-            let may_go = is_whole || space.can_do_without_absent(*index).await?;
-            let _exclusive = self.shared.refill_mutex.take().await;
-            if !may_go || !space.drop_slab(&row, from).await? {
-                left.insert(space.id());
-            }
-        }
+        let planner = Replacing { from, to, goes_on: &goes_on };
+        let moves = self.slab_moves();
+        let Some(left) = moves.move_rows(rows, &planner, progress, &mut Resynced::default()).await? else {
+            return Ok(false);
+        };
         if !goes_on() {
             return Ok(false);
         }
@@ -251,10 +263,9 @@ mod tests {
     use crate::harness::slow_disks::{Slow, Task, extra, text};
     use crate::harness::{Bench, ROW, places_of};
     use crate::relocation::obstacles::EndCause;
-    use crate::relocation::resync::Resynced;
 
     /// Scenario: a disk is replaced on which a row and its shadow row lie. An earlier try has filled the slab of the shadow row, where
-    /// a block rots, as does another one of its stripe. The shadow row is promoted while the row is filled. The old slab, which alone
+    /// a block rots, as does another one of its stripe. The shadow row is promoted when the row has its new slab. The old slab, which alone
     /// has the block, is not dropped before the row is verified and healed.
     #[test]
     fn a_row_promoted_while_its_disk_is_replaced_is_verified_first() {
@@ -290,7 +301,7 @@ mod tests {
                     Ok(())
                 });
                 let promote: Task<'_> = Box::pin(async {
-                    while row.count_columns(|slab| slab.disk == to) == 0 {
+                    while row.count_columns(|slab| slab.disk == to && slab.stale.is_none()) == 0 {
                         sleep(lab.seams.clock.as_ref(), Duration::from_micros(50)).await;
                     }
                     progress.hold();

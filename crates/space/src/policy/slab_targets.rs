@@ -15,7 +15,7 @@ use dolmen_pool::{Ailment, Pool, Purpose};
 use dolmen_units::{DiskSlot, Epoch};
 
 use crate::layout::Apart;
-use crate::table::row::{Row, RowRecord, Slab, Slabs};
+use crate::table::row::{RowRecord, Slab, Slabs};
 
 /// The disks that can take slabs, and what is left of them.
 pub(crate) struct SlabTargets {
@@ -182,15 +182,6 @@ impl SlabTargets {
             )
         })
     }
-}
-
-/// Whether each column of a row with a slab on a disk has another, on a disk that is here, that is filled from nothing: whoever
-/// fills it finds out whether anything lacks a good copy. One that was filled before, and trusted, says nothing of that.
-pub(crate) fn is_refilled(pool: &Pool, row: &Row, from: DiskSlot) -> bool {
-    row.record().columns.iter().filter(|slabs| slabs.iter().any(|slab| slab.disk == from)).all(|slabs| {
-        let mut others = slabs.iter().filter(|slab| slab.disk != from);
-        others.any(|slab| slab.stale == Some(Epoch(0)) && slab.present(pool).is_some())
-    })
 }
 
 /// Columns of a row that have a slab on a disk and not as many on others as they have copies. What was claimed for an earlier try

@@ -8,6 +8,7 @@ use dolmen_block_io::sync::AsyncMutex;
 use dolmen_units::{DiskId, SpaceId};
 
 use crate::cache::space::{AllSpaces, Cache, Shared, SpaceList};
+use crate::relocation::slab_moves::SlabMoves;
 use crate::resolution::recovery::Recovery;
 
 /// The spaces of an open pool.
@@ -21,4 +22,11 @@ pub struct Spaces {
     pub(crate) recovery: Recovery,
     /// Spaces whose slabs could not all be moved away from a disk, when that was tried last.
     pub(crate) left: RefCell<BTreeMap<DiskId, BTreeSet<SpaceId>>>,
+}
+
+impl Spaces {
+    /// Returns the executor of slab moves.
+    pub(crate) fn slab_moves(&self) -> SlabMoves<'_> {
+        SlabMoves { shared: &self.shared }
+    }
 }

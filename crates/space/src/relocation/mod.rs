@@ -9,4 +9,5 @@ pub(crate) mod promote;
 pub(crate) mod refill;
 pub(crate) mod resync;
 pub(crate) mod shadow_rows;
+pub(crate) mod slab_moves;
 pub(crate) mod slot_switch;
