@@ -6,12 +6,12 @@ import struct
 import unicodedata
 
 from .codes import BLOCK
-from .disk import LOG_AT, Damage, Problem
+from .disk import LOG_AT, Damage, Problem, check
 from .log import Log
 from .rows import CACHES_FROM, SHADOWS, Row, Space
 from .tree import END, KEY, Tree, newest_checkpoint
 
-COUNTER, FREE, FREE_TOTAL, SPACE, ROW, STALE = 1, 2, 3, 4, 5, 6
+COUNTER, FREE, FREE_TOTAL, SPACE, PLACE, ROW, STALE = 1, 2, 3, 4, 5, 6, 7
 CHANGE, BLOCKS, OPENED = 1, 2, 3
 REMOVED = 65535
 VALUE_MAX = 3072
@@ -132,13 +132,19 @@ class Pool:
         return exact[0]
 
     def row_indices(self, space):
-        first, last = key(ROW, 0, space.id, 0), key(ROW, 0, space.id, ID_MAX)
+        first, last = key(PLACE, 0, space.id, 0), key(PLACE, 0, space.id, ID_MAX)
         return [index for (_, _, _, index), _ in self._range(first, last)]
 
     def row(self, space, index):
         """A row, or None where none was claimed. Raises Damage for one that makes no sense."""
-        value = self.map.get(key(ROW, 0, space.id, index))
-        return Row(space, index, value) if value is not None else None
+        place = self.map.get(key(PLACE, 0, space.id, index))
+        if place is None:
+            return None
+        check(len(place) == 24 and any(place[:8]) and not any(place[8:]), "its place is malformed")
+        (row,) = struct.unpack_from("<Q", place)
+        value = self.map.get(key(ROW, 0, row, 0))
+        check(value is not None, f"its record {row} is not there")
+        return Row(space, index, row, value)
 
     def shadows(self, space):
         """The space of the shadows of a space's rows."""
@@ -150,8 +156,8 @@ class Pool:
         """Ranges of rows, first and last, of which nobody knows whether they were claimed."""
         ranges = []
         for first, behind in self.lost:
-            low = max(first, key(ROW, 0, space.id, 0))
-            high = min(behind, key(ROW, 0, space.id, ID_MAX) + b"\0")
+            low = max(first, key(PLACE, 0, space.id, 0))
+            high = min(behind, key(PLACE, 0, space.id, ID_MAX) + b"\0")
             if low < high:
                 last = ID_MAX if high == END or high[:16] != low[:16] else int.from_bytes(high[16:24], "big")
                 ranges.append((int.from_bytes(low[16:24], "big"), last))

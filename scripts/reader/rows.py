@@ -114,7 +114,7 @@ class Slab:
 class Row:
     """`RawRow` and its slabs, and where what is in it ("Where a block of a space is")."""
 
-    def __init__(self, space, index, raw):
+    def __init__(self, space, index, number, raw):
         check(len(raw) >= 48, "its value is cut off")
         self.space, self.index = space, index
         (version, formatted, layout, copies, self.data_columns, self.parity, integrity, shift, turn, _, references,
@@ -122,6 +122,7 @@ class Row:
         check(version == 2, f"it has version {version}")
         check(formatted <= 1 and self.data_columns and self.parity <= 2 and 12 <= shift <= 30, "it is malformed")
         check(turn <= 1 and integrity in (1, 2), "it is malformed")
+        check(self.id == number, f"it is row {self.id}")
         check(references == 1, f"{references} places name it")
         check((of_space, of_index) == (space.seen_as, index), f"it is row {of_index} of space {of_space}")
         check(self.blocks * BLOCK == space.row_length, f"it has {self.blocks} blocks")

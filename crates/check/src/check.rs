@@ -12,7 +12,7 @@ use dolmen_pool::{Candidate, MemoryArbiter, OpenMode, OpenOptions, Opened, Pool,
 use dolmen_space::{
     DataLossKind, HEADERS_NAMED_MAX, Progress, Space, SpaceRange, Spaces, Verification, WrongHeader,
 };
-use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Epoch, HostId, Name, PoolId, SpaceId};
+use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Epoch, HostId, Name, PoolId, RowId, SpaceId};
 
 use crate::finding::{Finding, FindingKind};
 use crate::overlay::Overlay;
@@ -198,7 +198,7 @@ async fn start(
 }
 
 /// A row with a slab that missed writes, and the disk on which it lies.
-type Missed = (DiskSlot, u64, u64);
+type Missed = (DiskSlot, RowId);
 
 /// What disks have missed. Whoever opens a pool notes that of all disks that he was not given, whatever is decided of a row
 /// then; but of those that were in use until the pool was used last, nothing is known to be missed.
@@ -219,7 +219,7 @@ impl MissedWrites {
         let is_not_given = |slot: DiskSlot| pool.disk(slot).is_some_and(|d| d.member().left >= self.epoch);
         let mut missed = missed_writes(pool).await?;
         missed.retain(|one| self.recorded.contains(one) || !is_not_given(one.0));
-        let rows: BTreeSet<(u64, u64)> = missed.iter().map(|(_, space, index)| (*space, *index)).collect();
+        let rows: BTreeSet<RowId> = missed.iter().map(|(_, row)| *row).collect();
         Ok(rows.len())
     }
 }
@@ -227,7 +227,7 @@ impl MissedWrites {
 async fn missed_writes(pool: &Pool) -> Result<BTreeSet<Missed>, PoolError> {
     let found = pool.map().scan(keys::all(keys::Kind::Stale), usize::MAX).await?;
     let missed = found.iter().map(|(key, _)| keys::parts(key));
-    Ok(missed.map(|(slot, space, index)| (DiskSlot(slot), space, index)).collect())
+    Ok(missed.map(|(slot, row, _)| (DiskSlot(slot), RowId(row))).collect())
 }
 
 /// Members that are not here. A disk that is being emptied is here like any other.

@@ -244,6 +244,8 @@ mutants! {
     ReferencesNotChecked = "references-not-checked",
     /// The bit of a log entry that says that content follows is passed over.
     CarriesRead = "carries-read",
+    /// A row is claimed, and no place names it.
+    RecordWithoutPlace = "record-without-place",
     /// A batch of the log counts although it is more than a lap ahead of the tail.
     BatchBeyondLap = "batch-beyond-lap",
     /// Where the slabs of a row end is the map's word alone.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use dolmen_store::Key;
-use dolmen_units::{DiskSlot, SpaceId};
+use dolmen_units::{DiskSlot, RowId, SpaceId};
 
 /// What a key is about; the first byte of every key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,12 +17,13 @@ pub enum Kind {
     FreeTotal = 3,
     /// A space.
     Space = 4,
-    /// A row of a space.
-    Row = 5,
+    /// A place of a space: which row stands there. Places come before rows, and these before stale keys: a checkpoint that goes
+    /// in parts, in the order of keys, never leaves a stale key whose row has no stale slab.
+    Place = 5,
+    /// A row, by its id.
+    Row = 6,
     /// A row with a stale slab on a disk.
-    Stale = 6,
-    /// A block that was accepted unverified after a crash, or is damaged, for the list that people read.
-    DataLossEvent = 7,
+    Stale = 7,
 }
 
 /// Kind, then three numbers: {kind u8, zero u8, a u16, zero u32, b u64, c u64}, big-endian so that bytes sort as numbers.
@@ -149,22 +150,34 @@ pub fn space(id: SpaceId) -> Key {
     key(Kind::Space, 0, id.0, 0)
 }
 
-/// A row of a space, by its index.
+/// A place of a space, by its index.
 #[must_use]
-pub fn row(space: SpaceId, index: u64) -> Key {
-    key(Kind::Row, 0, space.0, index)
+pub fn place(space: SpaceId, index: u64) -> Key {
+    key(Kind::Place, 0, space.0, index)
 }
 
-/// The rows of a space in a range of indices.
+/// The places of a space in a range of indices.
 #[must_use]
-pub fn rows(space: SpaceId, indices: Range<u64>) -> Range<Key> {
-    row(space, indices.start)..row(space, indices.end)
+pub fn places(space: SpaceId, indices: Range<u64>) -> Range<Key> {
+    place(space, indices.start)..place(space, indices.end)
+}
+
+/// A row, by its id.
+#[must_use]
+pub fn row(id: RowId) -> Key {
+    key(Kind::Row, 0, id.0, 0)
+}
+
+/// All rows from an id on.
+#[must_use]
+pub fn rows_from(id: RowId) -> Range<Key> {
+    row(id)..all(Kind::Row).end
 }
 
 /// A row with a stale slab on a disk.
 #[must_use]
-pub fn stale(slot: DiskSlot, space: SpaceId, index: u64) -> Key {
-    key(Kind::Stale, slot.0, space.0, index)
+pub fn stale(slot: DiskSlot, id: RowId) -> Key {
+    key(Kind::Stale, slot.0, id.0, 0)
 }
 
 /// All rows with a stale slab on a disk.
@@ -179,10 +192,14 @@ mod tests {
 
     #[test]
     fn keys_sort_as_their_numbers_and_read_back() {
-        let a = key(Kind::Row, 0, 1, u64::MAX);
-        let b = key(Kind::Row, 0, 2, 0);
-        assert!(a < b);
+        let a = key(Kind::Place, 0, 1, u64::MAX);
+        let b = key(Kind::Place, 0, 2, 0);
+        assert!(a < b && b < row(RowId(0)) && row(RowId(u64::MAX)) < stale(DiskSlot(0), RowId(0)));
+        assert!(
+            rows_from(RowId(3)).contains(&row(RowId(u64::MAX)))
+                && !rows_from(RowId(3)).contains(&row(RowId(2)))
+        );
         assert_eq!(parts(&key(Kind::Free, 239, 7, 9)), (239, 7, 9));
-        assert!(all(Kind::Row).contains(&a) && !all(Kind::Free).contains(&a));
+        assert!(all(Kind::Place).contains(&a) && !all(Kind::Free).contains(&a));
     }
 }

@@ -302,12 +302,12 @@ async fn map(
     loop {
         let found = store.scan(from..Key::MAX, 1024).await.map_err(torn)?;
         for (key, value) in &found {
-            let (_, id, _) = keys::parts(key);
             let is_space = keys::all(keys::Kind::Space).contains(key);
             let is_row = keys::all(keys::Kind::Row).contains(key);
+            let of_row = || MappedRow::parse(value).map(|row| row.space);
             let is_meant = match what {
                 What::Spaces => is_space,
-                What::Rows(of) => is_row && of.is_none_or(|of| of == SpaceId(id)),
+                What::Rows(of) => is_row && of.is_none_or(|of| Some(of) == of_row()),
                 _ => true,
             };
             if is_meant {
@@ -329,9 +329,9 @@ fn key_of(key: &Key) -> Value {
         2 => "free",
         3 => "free_total",
         4 => "space",
-        5 => "row",
-        6 => "stale",
-        7 => "incident",
+        5 => "place",
+        6 => "row",
+        7 => "stale",
         _ => return json!({ "kind": kind, "bytes": hex(&key.0) }),
     };
     json!({ "kind": what, "a": a, "b": b, "c": c })
@@ -343,7 +343,8 @@ fn entry(key: &Key, value: &[u8]) -> Value {
     let shown = match kind {
         1..=3 => number().map(|number| json!(number)),
         4 => salvage::parse_space(value).map(|spec| space(&spec)),
-        5 => MappedRow::parse(value).map(|of| mapped_row(&of)),
+        5 => salvage::parse_place(value).map(|row| json!({ "row": row.0 })),
+        6 => MappedRow::parse(value).map(|of| mapped_row(&of)),
         _ => None,
     };
     let shown = shown.unwrap_or_else(|| json!(hex(value.get(..SHOWN_BYTES).unwrap_or(value))));

@@ -180,13 +180,13 @@ impl Export {
     async fn find_rows(&mut self, size: u64) {
         let count = size.div_ceil(self.row);
         let pool = self.spaces.pool();
-        if let Ok(found) = pool.map().scan(keys::rows(self.space.id(), 0..count), usize::MAX).await {
+        if let Ok(found) = pool.map().scan(keys::places(self.space.id(), 0..count), usize::MAX).await {
             self.rows = found.iter().map(|(key, _)| Next::Row(keys::parts(key).2)).collect();
             return;
         }
         // A part of the map is lost: each row is asked for by itself.
         for index in 0..count {
-            match pool.map().get(&keys::row(self.space.id(), index)).await {
+            match pool.map().get(&keys::place(self.space.id(), index)).await {
                 Ok(Some(_)) => self.rows.push_back(Next::Row(index)),
                 Ok(None) => {}
                 Err(_) => self.rows.push_back(Next::Unknown(index)),

@@ -20,7 +20,7 @@ use dolmen_space::{Progress, Resiliency, Space, Spaces, salvage};
 use dolmen_store::{
     Anchor, CHECKPOINT_BLOCK_BYTES, CheckpointBlock, Key, Replica, Store, StoreError, StoreOptions,
 };
-use dolmen_units::{Bytes, Epoch, EpochId, HostId, Lsn, SpaceId};
+use dolmen_units::{Bytes, Epoch, EpochId, HostId, Lsn, RowId, SpaceId};
 
 use crate::error::RescueError;
 use crate::export::Export;
@@ -388,30 +388,19 @@ async fn call_formatted(seams: &Seams, gathered: &Gathered, sequence: u64) -> Re
     let torn = |source| RescueError::Map { sequence, source: Box::new(source) };
     let Some((store, anchor)) = open_map(seams, gathered).await.map_err(torn)? else { return Ok(0) };
     let mut changed = 0;
-    for (key, value) in store.scan(keys::all(keys::Kind::Space), usize::MAX).await.map_err(torn)? {
-        let (_, id, _) = keys::parts(&key);
-        if salvage::parse_space(&value).is_none() {
-            continue;
-        }
-        for (key, value) in scan_rows(&store, SpaceId(id)).await.map_err(torn)? {
-            if salvage::is_formatted(&value) == Some(false)
-                && let Some(value) = salvage::as_formatted(&value)
-            {
-                store.put(key, &value);
-                changed += 1;
-            }
+    let rows = store.scan(keys::rows_from(RowId(0)), usize::MAX).await.map_err(torn)?;
+    for (key, value) in rows.into_iter().map(|(key, value)| (key, value.to_vec())) {
+        if salvage::is_formatted(&value) == Some(false)
+            && let Some(value) = salvage::as_formatted(&value)
+        {
+            store.put(key, &value);
+            changed += 1;
         }
     }
     if changed > 0 {
         store.checkpoint(anchor).await.map_err(RescueError::layout)?;
     }
     Ok(changed)
-}
-
-/// All rows of a space.
-pub(crate) async fn scan_rows(store: &Store, id: SpaceId) -> Result<Vec<(Key, Vec<u8>)>, StoreError> {
-    let found = store.scan(keys::rows(id, 0..u64::MAX), usize::MAX).await?;
-    Ok(found.into_iter().map(|(key, value)| (key, value.to_vec())).collect())
 }
 
 /// Whether every page of the map can be read, of the checkpoint with this number; and what its anchor says.

@@ -416,8 +416,9 @@ impl Build<'_> {
         let (mut count, mut odd) = (0u64, 0u64);
         for ((_, index), slabs) in rows {
             match self.row(slabs, laid, (id, *index), is_meant).await {
-                Some(value) => {
-                    self.values.push((keys::row(id, *index), value));
+                Some((row, value)) => {
+                    self.values.push((keys::place(id, *index), salvage::place_value(row)));
+                    self.values.push((keys::row(row), value));
                     count += 1;
                 }
                 None => odd += 1,
@@ -444,8 +445,9 @@ impl Build<'_> {
         let hidden = SpaceId(id.0 | 1 << 63);
         let mut added = 0u64;
         for (index, slabs) in shadows {
-            if let Some(value) = self.row(slabs, &of_shadows, (id, *index), is_meant).await {
-                self.values.push((keys::row(hidden, *index), value));
+            if let Some((row, value)) = self.row(slabs, &of_shadows, (id, *index), is_meant).await {
+                self.values.push((keys::place(hidden, *index), salvage::place_value(row)));
+                self.values.push((keys::row(row), value));
                 added += 1;
             }
         }
@@ -458,7 +460,7 @@ impl Build<'_> {
         self.values.push((keys::row_count(hidden), added.to_le_bytes().to_vec()));
     }
 
-    /// The value of the row of a place, or of its shadow row; its slabs are weighed if the content of its space is asked for.
+    /// Id and value of the row of a place, or of its shadow row; its slabs are weighed if the content of its space is asked for.
     #[pooled]
     async fn row(
         &mut self,
@@ -466,7 +468,7 @@ impl Build<'_> {
         laid: &Laid,
         (space, index): (SpaceId, u64),
         is_weighed: bool,
-    ) -> Option<Vec<u8>> {
+    ) -> Option<(RowId, Vec<u8>)> {
         let (_, first) = slabs.first()?;
         let (id, shape, row) = (first.row, first.shape, laid.spec.row_bytes());
         let (layout, of) = laid.layout_of(shape)?;
@@ -520,8 +522,9 @@ impl Build<'_> {
         }
         found.sort_by_key(|slab| slab.column);
         let slabs = found;
-        MappedRow { id, space, index, is_formatted: true, layout, resiliency, integrity, shape, slabs }
-            .value()
+        let row =
+            MappedRow { id, space, index, is_formatted: true, layout, resiliency, integrity, shape, slabs };
+        Some((id, row.value()?))
     }
 
     /// The place of the disk that is not there.

@@ -1,4 +1,4 @@
-//! Rule: the key of a row is deleted in one function of crate `space`, which commits every exchange of rows
+//! Rule: the key of a place is deleted in one function of crate `space`, which commits every exchange of rows
 //! (docs/design/0032, *One commit*). A second place would check other obstacles, in another order.
 
 use crate::finding::Finding;
@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 
 /// The crate that is held to it.
 const CRATE: &str = "space";
-/// What deletes the key of a row, token by token.
-const DELETES: &[&str] = &["delete", "(", "keys", ":", ":", "row", "("];
+/// What deletes the key of a place, token by token.
+const DELETES: &[&str] = &["delete", "(", "keys", ":", ":", "place", "("];
 
 /// Checks the crate, and returns the line that tells how many places there are.
 pub(crate) fn check(files: &[RustFile]) -> (Vec<Finding>, Vec<String>) {
@@ -24,7 +24,7 @@ pub(crate) fn check(files: &[RustFile]) -> (Vec<Finding>, Vec<String>) {
     let findings = match places.len() {
         1 => Vec::new(),
         _ => {
-            let what = format!("{} functions delete the key of a row: {}", places.len(), names.join(", "));
+            let what = format!("{} functions delete the key of a place: {}", places.len(), names.join(", "));
             let path = places.first().map_or(CRATE, |(path, _)| path.as_str());
             vec![Finding::new(path, 0, what, "have commit_exchange exchange the row")]
         }
@@ -32,7 +32,7 @@ pub(crate) fn check(files: &[RustFile]) -> (Vec<Finding>, Vec<String>) {
     (findings, vec![line])
 }
 
-/// Returns the functions whose bodies delete the key of a row.
+/// Returns the functions whose bodies delete the key of a place.
 fn functions_that_delete(tokens: &[Token]) -> BTreeSet<String> {
     let text = |at: usize| tokens.get(at).map_or("", |token: &Token| token.text.as_str());
     let (mut function, mut found) = (String::new(), BTreeSet::new());
@@ -62,20 +62,20 @@ mod tests {
         check(&files)
     }
 
-    const ONE: &str = "fn one() { change.delete(keys::row(1, 2)); change.delete(keys::row(3, 4)); }";
+    const ONE: &str = "fn one() { change.delete(keys::place(1, 2)); change.delete(keys::place(3, 4)); }";
 
     #[test]
     fn a_second_function_that_deletes_the_key_of_a_row_is_found() {
         assert_eq!(found(ONE).0.len(), 0);
         assert_eq!(found(ONE).1, ["exchanges: space: 1 place that commits one"]);
-        let two = format!("{ONE}\nfn two() {{ change\n.delete(keys::row(5, 6)) }}");
+        let two = format!("{ONE}\nfn two() {{ change\n.delete(keys::place(5, 6)) }}");
         assert_eq!(found(&two).0.len(), 1);
     }
 
     #[test]
     fn counts_of_rows_and_tests_are_no_places_and_none_is_a_breach() {
         let with_others = format!(
-            "{ONE}\nfn f() {{ change.delete(keys::row_count(1)); change.put(keys::row(1, 2), v) }}\n#[cfg(test)]\nmod tests {{ fn t() {{ change.delete(keys::row(1, 2)) }} }}"
+            "{ONE}\nfn f() {{ change.delete(keys::row_count(1)); change.put(keys::place(1, 2), v) }}\n#[cfg(test)]\nmod tests {{ fn t() {{ change.delete(keys::place(1, 2)) }} }}"
         );
         assert_eq!(found(&with_others).0.len(), 0);
         assert_eq!(found("fn none() {}").0.len(), 1);

@@ -1,6 +1,5 @@
 //! Disks of a pool: shown, replaced, taken back in.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -11,7 +10,8 @@ use dolmen_block_io::BlockDevice;
 use dolmen_block_linux::path_of;
 use dolmen_mutation::mutation;
 use dolmen_pool::{Disk, PoolError, PoolState, StrayReason, keys};
-use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
+use dolmen_space::salvage::MappedRow;
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, RowId};
 
 use crate::answer::Answer;
 use crate::base::Base;
@@ -398,9 +398,12 @@ async fn plan_of_return(open: &OpenPool, disk: &Disk, old: Option<&StrayReason>)
     let pool = open.spaces.pool();
     let missed = pool.map().scan(keys::stale_on(disk.slot()), usize::MAX).await;
     let missed = missed.map_err(|error| fault::pool(&error))?;
-    let lengths: BTreeMap<_, _> =
-        open.spaces.kept().iter().map(|space| (space.id().0, space.row_bytes())).collect();
-    let bytes: u64 = missed.iter().filter_map(|(key, _)| lengths.get(&keys::parts(key).1)).sum();
+    let mut bytes = 0;
+    for (key, _) in &missed {
+        let row = pool.map().get(&keys::row(RowId(keys::parts(key).1))).await;
+        let row = row.map_err(|error| fault::pool(&error))?.and_then(|value| MappedRow::parse(&value));
+        bytes += row.map_or(0, |row| row.shape.row.0);
+    }
     // No more than there is room for on it, however long its rows are.
     let capacity = disk.extent_on_record().map_or(0, |extent| extent.unit_count() * ALLOCATION_UNIT_BYTES);
     let room = pool.free_space().room().into_iter().find(|room| room.slot == disk.slot());

@@ -55,7 +55,7 @@ fn fill(world: &World, disks: &[Rc<SimDisk>], arbiter: &Rc<MemoryArbiter>) {
         for first in (0..rows).step_by(ROWS_OF_A_CHANGE as usize) {
             let mut change = pool.change(Purpose::Release).await;
             for index in first..first + ROWS_OF_A_CHANGE {
-                change.put(keys::row(SpaceId(1), index), vec![7; 256]);
+                change.put(keys::place(SpaceId(1), index), vec![7; 256]);
             }
             change.commit().await.unwrap();
         }

@@ -37,7 +37,7 @@ impl Spaces {
 
     async fn finish_resize(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
         let rows = space.size().0.div_ceil(space.row_bytes());
-        if !self.pool().map().scan(keys::rows(space.id(), rows..u64::MAX), 1).await?.is_empty() {
+        if !self.pool().map().scan(keys::places(space.id(), rows..u64::MAX), 1).await?.is_empty() {
             self.free_after(space, space.size()).await?;
         }
         if space.spec().provisioning == Provisioning::Fixed && space.row_count.get() < rows {

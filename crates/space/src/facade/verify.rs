@@ -1,13 +1,13 @@
 //! Verification: every copy of every block is held against its checksum, every copy of a table against the one in memory,
 //! the headers of slabs against the map, and the map against itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::rc::Rc;
 
 use dolmen_future_pool::pooled;
-use dolmen_pool::{Disk, Purpose};
-use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Name};
+use dolmen_pool::{Disk, Purpose, keys};
+use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Name, RowId};
 
 use crate::cache::space::{Cache, Space};
 use crate::format::error::{SpaceError, UnreadableReason};
@@ -211,7 +211,15 @@ impl Spaces {
         let mut findings = Vec::new();
         let _exclusive = self.pool().change(Purpose::Release).await;
         let mut used: BTreeMap<DiskSlot, Vec<(u64, u64, String)>> = BTreeMap::new();
-        let indexed = self.stale_rows().await?;
+        let stale = self.pool().map().scan(keys::all(keys::Kind::Stale), usize::MAX).await?;
+        let mut indexed: BTreeSet<(DiskSlot, RowId)> = stale
+            .iter()
+            .map(|(key, _)| {
+                let (slot, id, _) = keys::parts(key);
+                (DiskSlot(slot), RowId(id))
+            })
+            .collect();
+        let mut unnamed = self.row_ids().await?;
         for space in self.all() {
             let limit = space.size().0.div_ceil(space.row_bytes());
             let mut rows = 0;
@@ -222,8 +230,17 @@ impl Spaces {
                     if index >= limit {
                         findings.push(format!("row {index} of space {name} lies behind its end"));
                     }
-                    let is_stale = record.columns.iter().flatten().any(|slab| slab.stale.is_some());
-                    if is_stale && indexed.binary_search(&(space.id(), index)).is_err() {
+                    if !unnamed.remove(&record.id) {
+                        findings.push(format!("row {index} of space {name} stands in another place as well"));
+                    }
+                    let stale: BTreeSet<DiskSlot> = record
+                        .columns
+                        .iter()
+                        .flatten()
+                        .filter(|slab| slab.stale.is_some())
+                        .map(|slab| slab.disk)
+                        .collect();
+                    if stale.into_iter().any(|slot| !indexed.remove(&(slot, record.id))) {
                         findings
                             .push(format!("row {index} of space {name} is stale and no resync will find it"));
                     }
@@ -238,6 +255,10 @@ impl Spaces {
                 findings.push(format!("space {name} has {rows} rows, and counted {}", space.row_count.get()));
             }
         }
+        findings.extend(unnamed.into_iter().map(|id| format!("{id} stands in no place")));
+        findings.extend(indexed.into_iter().map(|(slot, id)| {
+            format!("{id} has no stale slab on {slot}, and is on record among those that have")
+        }));
         for disk in self.pool().disks() {
             let slabs = used.remove(&disk.slot());
             let free = self.pool().free_space().free_runs(disk.slot());
@@ -251,6 +272,19 @@ impl Spaces {
         }
         findings.extend(used.keys().map(|slot| format!("slabs lie on {slot}, which is no member")));
         Ok(findings)
+    }
+
+    /// Returns the ids of all rows that the map has a record of.
+    async fn row_ids(&self) -> Result<BTreeSet<RowId>, SpaceError> {
+        const STEP: usize = 256;
+        let (mut ids, mut from) = (BTreeSet::new(), Some(RowId(0)));
+        while let Some(first) = from {
+            let found = self.pool().map().scan(keys::rows_from(first), STEP).await?;
+            ids.extend(found.iter().map(|(key, _)| RowId(keys::parts(key).1)));
+            let last = found.last().map(|(key, _)| RowId(keys::parts(key).1)).filter(|_| found.len() == STEP);
+            from = last.and_then(|last| last.0.checked_add(1)).map(RowId);
+        }
+        Ok(ids)
     }
 }
 

@@ -93,6 +93,20 @@ pub(crate) struct RawSpace {
     pub(crate) name: [u8; 64],
 }
 
+/// A place of a space, as the value of its key.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawPlaceRow {
+    /// Id of the row that stands there, not 0.
+    pub(crate) row: U64,
+    /// Id of its shadow row: 0, none.
+    pub(crate) shadow: U64,
+    /// What the shadow row is for: 0 without one.
+    pub(crate) purpose: u8,
+    /// Zero.
+    pub(crate) reserved: [u8; 7],
+}
+
 /// The fixed part of a row, as the value of its key; slabs follow.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -305,6 +319,7 @@ const _: () = assert!(size_of::<RawPlace>() == 16);
 const _: () = assert!(size_of::<RawMapping>() == 24);
 const _: () = assert!(size_of::<RawRedo>() == 32);
 const _: () = assert!(size_of::<RawSpace>() == 128);
+const _: () = assert!(size_of::<RawPlaceRow>() == 24);
 const _: () = assert!(size_of::<RawRow>() == 48);
 const _: () = assert!(std::mem::offset_of!(RawRow, references) == 12);
 const _: () = assert!(size_of::<RawSlab>() == 16);

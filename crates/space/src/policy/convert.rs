@@ -519,7 +519,7 @@ impl Spaces {
         // Shadow rows of rows that no longer exist. Where it was turned round, rows that never moved may have theirs still.
         let shadows = space.shadows.space().filter(|shadows| shadows.layouts.get().now != layouts.now);
         if let Some(shadows) = &shadows
-            && !self.pool().map().scan(keys::rows(shadows.id(), 0..u64::MAX), 1).await?.is_empty()
+            && !self.pool().map().scan(keys::places(shadows.id(), 0..u64::MAX), 1).await?.is_empty()
         {
             return Ok(false);
         }
@@ -596,7 +596,7 @@ impl Space {
             for row in some.iter().filter(|row| !row.freed.get() && row.shadow().is_none()) {
                 let laid = self.laid_of(self.layouts.get().now);
                 let record = RowRecord { laid, ..row.record() };
-                change.put(keys::row(self.id(), row.index), record.encode());
+                change.put(keys::row(row.id), record.encode());
                 reported.push((row, record));
             }
             change.commit().await?;

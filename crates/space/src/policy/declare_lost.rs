@@ -211,7 +211,7 @@ impl Space {
         if !failed.is_empty() || !stayed || disks.len() < new.len() || !is_as_it_was() {
             return Ok(Exchanged::Again(failed));
         }
-        change.put(keys::row(row.space, row.index), record.encode());
+        change.put(keys::row(row.id), record.encode());
         // Nothing is said to be lost for a change that is refused.
         change.check_room()?;
         let relogged = self.log_lost(&row, &lost).await?;
@@ -414,12 +414,12 @@ fn take_places(
         for other in slabs.iter_mut().filter(|other| is_lost(other)) {
             // It is lost as well, has nothing that anybody waits for, and is left to those who empty its disk.
             other.stale = Some(Epoch(0));
-            change.put(keys::stale(other.disk, row.space, row.index), Vec::new());
+            change.put(keys::stale(other.disk, row.id), Vec::new());
         }
         slabs.push(slab.clone());
         let changed = old.iter().map(|old| old.disk).chain([slab.disk]);
         for disk in changed.filter(|disk| !record.is_stale_on(*disk)) {
-            change.delete(keys::stale(disk, row.space, row.index));
+            change.delete(keys::stale(disk, row.id));
         }
         new.push((*column, slab));
     }

@@ -249,7 +249,7 @@ impl Spaces {
             if !self.spaces.borrow().contains_key(&space.id()) {
                 return Ok(true);
             }
-            let found = self.pool().map().scan(keys::rows(space.id(), from..u64::MAX), LOT).await?;
+            let found = self.pool().map().scan(keys::places(space.id(), from..u64::MAX), LOT).await?;
             let rows: Vec<u64> = found.iter().map(|(key, _)| keys::parts(key).2).collect();
             match rows.last() {
                 Some(last) => {

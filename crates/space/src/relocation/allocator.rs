@@ -27,7 +27,7 @@ use crate::resources::locks::Range;
 use crate::resources::minimum_rate::Terms;
 use crate::resources::ranks::{self, Visibility};
 use crate::table::reserve::Reserve;
-use crate::table::row::{Row, RowLaid, RowPlace, RowRecord, Slab, Slabs};
+use crate::table::row::{Row, RowLaid, RowPlace, RowRecord, Slab, Slabs, encode_place, parse_place};
 
 /// Rows of one space that are kept in memory before idle ones are dropped.
 const ROWS_MAX: usize = 8 * 1024;
@@ -260,10 +260,10 @@ impl Space {
                 return Ok(row.clone());
             }
             let drops = self.drops.get();
-            let value = self.shared.pool.map().get(&keys::row(self.id, index)).await?;
+            let found = self.record_at(index).await;
             // What somebody else made of the row meanwhile is in memory, unless it was dropped again.
             if self.drops.get() == drops {
-                break value.map(|value| self.parse_row(index, &value)).transpose()?;
+                break found?;
             }
         };
         // Somebody else may have looked it up, or claimed it, meanwhile.
@@ -281,18 +281,39 @@ impl Space {
         Ok(row)
     }
 
-    fn parse_row(&self, index: u64, value: &[u8]) -> Result<RowRecord, SpaceError> {
+    /// What the map says of the row with this index, if it exists.
+    async fn record_at(&self, index: u64) -> Result<Option<RowRecord>, SpaceError> {
+        let mut named = None;
+        loop {
+            let Some(place) = self.shared.pool.map().get(&keys::place(self.id, index)).await? else {
+                return Ok(None);
+            };
+            let id = parse_place(&place).map_err(|_| self.impossible_row(index))?;
+            if let Some(value) = self.shared.pool.map().get(&keys::row(id)).await? {
+                return self.parse_row(index, id, &value).map(Some);
+            }
+            // Another row may have come into the place between the two looks; one that names no row twice is damage.
+            if named.replace(id) == Some(id) {
+                return Err(self.impossible_row(index));
+            }
+        }
+    }
+
+    fn impossible_row(&self, index: u64) -> SpaceError {
+        let what = format!("an impossible row {index} of space {}", self.name());
+        dolmen_pool::PoolError::Corrupt { name: self.shared.pool_name().clone(), what }.into()
+    }
+
+    fn parse_row(&self, index: u64, id: RowId, value: &[u8]) -> Result<RowRecord, SpaceError> {
         let record = RowRecord::parse(value).ok();
         let is_here = |record: &RowRecord| {
-            record.place == self.place_of(index) && record.bytes() == Bytes(self.row_bytes)
+            let is_named = record.id == id && record.place == self.place_of(index);
+            is_named && record.bytes() == Bytes(self.row_bytes)
         };
         let may_be = |record: &RowRecord| {
             is_here(record) && (self.is_on_disks(record) || mutation!(SlabBeyondItsDisk))
         };
-        record.filter(may_be).ok_or_else(|| {
-            let what = format!("an impossible row {index} of space {}", self.name());
-            dolmen_pool::PoolError::Corrupt { name: self.shared.pool_name().clone(), what }.into()
-        })
+        record.filter(may_be).ok_or_else(|| self.impossible_row(index))
     }
 
     /// Whether the slabs of a row end where their disks do, as far as these are here.
@@ -436,7 +457,7 @@ impl Space {
             // One that is absent misses all that will be written.
             if new.present(&self.shared.pool).is_none() {
                 new.stale = Some(Epoch(0));
-                change.put(keys::stale(new.disk, self.id, index), Vec::new());
+                change.put(keys::stale(new.disk, id), Vec::new());
                 self.shared.has_claimed_on_absent(self.id);
             }
             (*column as usize, new)
@@ -452,7 +473,10 @@ impl Space {
         }
         let place = self.place_of(index);
         let record = RowRecord { id, place, formatted: false, laid, shape, columns };
-        change.put(keys::row(self.id, index), record.encode());
+        if !mutation!(RecordWithoutPlace) {
+            change.put(keys::place(self.id, index), encode_place(id));
+        }
+        change.put(keys::row(id), record.encode());
         Ok(Ok(record))
     }
 
@@ -514,11 +538,14 @@ impl Space {
         const STEP: usize = 256;
         let mut from = 0;
         loop {
-            let found = self.shared.pool.map().scan(keys::rows(self.id, from..u64::MAX), STEP).await?;
+            let found = self.shared.pool.map().scan(keys::places(self.id, from..u64::MAX), STEP).await?;
             let count = found.len();
-            for (key, value) in found {
+            for (key, _) in found {
                 let (_, _, index) = keys::parts(&key);
-                action(index, &self.parse_row(index, &value)?);
+                // One that was freed since is none any more.
+                if let Some(record) = self.record_at(index).await? {
+                    action(index, &record);
+                }
                 from = index + 1;
             }
             if count < STEP {

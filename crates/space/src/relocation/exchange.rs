@@ -35,7 +35,7 @@ use crate::relocation::obstacles::{
 use crate::resources::locks::Range;
 use crate::table::moving::Watch;
 use crate::table::page::Page;
-use crate::table::row::{Row, RowRecord, Slab, can_be_had};
+use crate::table::row::{Row, RowRecord, Slab, can_be_had, encode_place};
 
 /// Rows that are looked up together.
 const TOGETHER: usize = 256;
@@ -408,10 +408,11 @@ fn edit(
         }
         goes.iter().for_each(|(gone, old)| assert_disjoint(gone, old, record));
         for slab in record.columns.iter().flatten().filter(|slab| slab.stale.is_some()) {
-            change.put(keys::stale(slab.disk, space.id(), *index), Vec::new());
+            change.put(keys::stale(slab.disk, record.id), Vec::new());
         }
         space.shared.has_claimed_on_absent(space.id());
-        change.put(keys::row(space.id(), *index), record.encode());
+        change.put(keys::place(space.id(), *index), encode_place(record.id));
+        change.put(keys::row(record.id), record.encode());
         debug_assert_eq!(row.space, space.id(), "a place is one of the space");
     }
     for (id, count) in &changed {
@@ -422,9 +423,10 @@ fn edit(
 
 /// Deletes the keys of a row.
 fn delete_keys(change: &mut Change<'_>, row: &Row, record: &RowRecord) {
-    change.delete(keys::row(row.space, row.index));
+    change.delete(keys::place(row.space, row.index));
+    change.delete(keys::row(row.id));
     for slab in record.columns.iter().flatten() {
-        change.delete(keys::stale(slab.disk, row.space, row.index));
+        change.delete(keys::stale(slab.disk, row.id));
     }
 }
 
@@ -608,8 +610,8 @@ impl Space {
 /// What it takes to free a row, at most.
 fn bytes_of(record: &RowRecord) -> usize {
     let of_slabs = record.columns.iter().flatten().map(|slab| EDIT_BYTES + slab.runs.len() * RUN_BYTES);
-    // Its key, and the count of rows.
-    3 * EDIT_BYTES + of_slabs.sum::<usize>()
+    // Its keys, and the count of rows.
+    4 * EDIT_BYTES + of_slabs.sum::<usize>()
 }
 
 #[cfg(test)]

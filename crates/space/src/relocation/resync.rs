@@ -289,7 +289,7 @@ impl Space {
             let slab = Slab { disk: to, runs: claim.runs, stale: Some(Epoch(0)) };
             added.push((column, slab.clone()));
             slabs.push(slab);
-            change.put(keys::stale(to, row.space, row.index), Vec::new());
+            change.put(keys::stale(to, row.id), Vec::new());
         }
         if added.is_empty() {
             return Ok(false);
@@ -301,9 +301,9 @@ impl Space {
             return Ok(false);
         }
         if has_removed && !record.is_stale_on(from) {
-            change.delete(keys::stale(from, row.space, row.index));
+            change.delete(keys::stale(from, row.id));
         }
-        change.put(keys::row(row.space, row.index), record.encode());
+        change.put(keys::row(row.id), record.encode());
         change.commit().await?;
         row.adopt(record);
         Ok(true)
@@ -404,9 +404,9 @@ impl Space {
         }
         if changed {
             if !record.is_stale_on(from) {
-                change.delete(keys::stale(from, row.space, row.index));
+                change.delete(keys::stale(from, row.id));
             }
-            change.put(keys::row(row.space, row.index), record.encode());
+            change.put(keys::row(row.id), record.encode());
             change.commit().await?;
             row.adopt(record);
         }
@@ -462,10 +462,10 @@ impl Shared {
             let record = space.trusted(done, result);
             let value = record.encode();
             bytes += value.len() + (1 + done.slabs.len()) * size_of::<Key>();
-            change.put(keys::row(row.space, row.index), value);
+            change.put(keys::row(row.id), value);
             for RefilledSlab { slab, .. } in &done.slabs {
                 if !record.is_stale_on(slab.disk) {
-                    change.delete(keys::stale(slab.disk, row.space, row.index));
+                    change.delete(keys::stale(slab.disk, row.id));
                 }
             }
             // Taken over before it is durable, and behind the look at the disks: a disk that leaves meanwhile is seen to lack what

@@ -575,7 +575,8 @@ impl Space {
         hidden.for_each_record(|index, record| found.push((index, record.clone()))).await?;
         let now = self.shared.pool.seams().clock.now();
         for (index, record) in found {
-            let row = self.in_doubt_row(index).await?.filter(|row| *row.shape == record.shape);
+            let is_beside = |row: &Rc<Row>| *row.shape == record.shape && row.id != record.id;
+            let row = self.in_doubt_row(index).await?.filter(is_beside);
             let Some(row) = row else {
                 let what =
                     format!("a shadow row of row {index} of space {} that is of no such row", self.name());

@@ -110,7 +110,7 @@ pub(crate) fn mark_absences(shared: &Shared, row: &Row) {
     }
     let record = row.record();
     let stale = record.columns.iter().flatten().filter(|slab| slab.stale.is_some());
-    let index = stale.map(|slab| (keys::stale(slab.disk, row.space, row.index), Vec::new()));
+    let index = stale.map(|slab| (keys::stale(slab.disk, row.id), Vec::new()));
     shared.pool.map().edit_before_checkpoint(index.collect());
 }
 

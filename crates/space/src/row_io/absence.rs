@@ -118,10 +118,10 @@ impl RowStore {
         for (_, slabs) in record.columns.iter_mut().enumerate().filter(|(column, _)| is_had(*column)) {
             for slab in slabs.iter_mut().filter(|slab| slab.stale.is_none() && !is_good(slab)) {
                 slab.stale = Some(self.missing_since(slab.disk));
-                edits.push((keys::stale(slab.disk, row.space, row.index), Vec::new()));
+                edits.push((keys::stale(slab.disk, row.id), Vec::new()));
             }
         }
-        edits.push((keys::row(row.space, row.index), record.encode()));
+        edits.push((keys::row(row.id), record.encode()));
         Some((record, edits))
     }
 
@@ -153,8 +153,8 @@ fn marked_old(pool: &Pool, row: &Row, slot: DiskSlot, since: Epoch) -> Option<(R
         }
     }
     let edits = || {
-        let row_key = keys::row(row.space, row.index);
-        vec![(keys::stale(slot, row.space, row.index), Vec::new()), (row_key, record.encode())]
+        let row_key = keys::row(row.id);
+        vec![(keys::stale(slot, row.id), Vec::new()), (row_key, record.encode())]
     };
     is_changed.then(edits).map(|edits| (record.clone(), edits))
 }
@@ -191,11 +191,11 @@ impl RowStore {
                 record.formatted = true;
                 let value = record.encode();
                 bytes += size_of::<Key>() + value.len();
-                change.put(keys::row(row.space, row.index), value);
+                change.put(keys::row(row.id), value);
                 // Recovery has marked slabs stale in memory only, and the record must not be durable without its index.
                 for slab in record.columns.iter().flatten().filter(|slab| slab.stale.is_some()) {
                     bytes += size_of::<Key>();
-                    change.put(keys::stale(slab.disk, row.space, row.index), Vec::new());
+                    change.put(keys::stale(slab.disk, row.id), Vec::new());
                 }
                 formatted.push((row, record));
             }

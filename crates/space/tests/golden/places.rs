@@ -9,7 +9,7 @@ use dolmen_checksum::crc64;
 use dolmen_disk::Extent;
 use dolmen_pool::keys;
 use dolmen_space::Spaces;
-use dolmen_units::{Bytes, SpaceId};
+use dolmen_units::{Bytes, RowId, SpaceId};
 
 use super::stored::blocks_of;
 use super::{BLOCK, Golden};
@@ -247,7 +247,8 @@ pub async fn rows(spaces: &Rc<Spaces>) -> Result<Vec<Row>, Box<dyn Error>> {
     for id in ids.into_iter().chain((0..CACHES_MAX).map(|redundancy| SpaceId(CACHES + redundancy))) {
         let Some(space) = spaces.pool().map().get(&keys::space(id)).await? else { continue };
         let row_length = u64::from_le_bytes(space[16..24].try_into()?);
-        for (key, value) in spaces.pool().map().scan(keys::rows(id, 0..u64::MAX), 1000).await? {
+        for (key, value) in spaces.pool().map().scan(keys::places(id, 0..u64::MAX), 1000).await? {
+            let value = row_of(spaces, &value).await?;
             rows.push(Row::parse(id, keys::parts(&key).2, row_length, &value)?);
         }
         if id.0 >= SHADOWS {
@@ -255,11 +256,18 @@ pub async fn rows(spaces: &Rc<Spaces>) -> Result<Vec<Row>, Box<dyn Error>> {
         }
         // What shadow rows of its rows hold is the space's.
         let shadows = SpaceId(id.0 | SHADOWS);
-        for (key, value) in spaces.pool().map().scan(keys::rows(shadows, 0..u64::MAX), 1000).await? {
+        for (key, value) in spaces.pool().map().scan(keys::places(shadows, 0..u64::MAX), 1000).await? {
+            let value = row_of(spaces, &value).await?;
             rows.push(Row::parse(id, keys::parts(&key).2, row_length, &value)?);
         }
     }
     Ok(rows)
+}
+
+/// The record of the row that a place names.
+pub async fn row_of(spaces: &Rc<Spaces>, place: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
+    let id = RowId(u64::from_le_bytes(place[..8].try_into()?));
+    Ok(spaces.pool().map().get(&keys::row(id)).await?.ok_or("a place names a row that is there")?)
 }
 
 impl Row {

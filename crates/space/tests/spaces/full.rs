@@ -25,7 +25,7 @@ fn bench(seed: u64) -> Bench {
 /// Puts rows of the filler on the map; whether there was room.
 async fn fill(pool: &Rc<Pool>, purpose: Purpose, rows: Range<u64>) -> Result<bool, PoolError> {
     let mut change = pool.change(purpose).await;
-    rows.for_each(|index| change.put(keys::row(FILLER, index), vec![7; 200]));
+    rows.for_each(|index| change.put(keys::place(FILLER, index), vec![7; 200]));
     match change.commit().await {
         Ok(()) => Ok(true),
         Err(PoolError::MetadataFull { .. }) => Ok(false),
@@ -116,7 +116,7 @@ fn claims_find_the_room_that_deletes_have_made() {
             let count = fill_all(pool).await?;
             for first in (0..count).step_by(500) {
                 let mut change = pool.change(Purpose::Release).await;
-                (first..count.min(first + 500)).for_each(|index| change.delete(keys::row(FILLER, index)));
+                (first..count.min(first + 500)).for_each(|index| change.delete(keys::place(FILLER, index)));
                 change.commit().await?;
             }
             assert!(fill(pool, Purpose::Claim, 0..1).await?, "nothing is left on the map");

@@ -26,7 +26,7 @@ use dolmen_units::Bytes;
 use crate::golden::bit_flips::{BitFlip, Fate, Findings, draw, fate, verify};
 use crate::golden::content::{Content, SpaceContent, fill_blocks};
 use crate::golden::make::{EVERY_KIND, SHADOWS, SLOTS, STRICT, Set, StoredSet};
-use crate::golden::places::{Place, Structure, stale_disks, used};
+use crate::golden::places::{Place, Structure, row_of, stale_disks, used};
 use crate::golden::read::{expect_all, expect_spaces, read_all};
 use crate::golden::{BLOCK, Disk, Golden, stored};
 use crate::harness::{Bench, Lab, Outcome};
@@ -324,12 +324,14 @@ fn expect_versions(name: &str, bench: &Bench) {
 }
 
 /// The same of values of the map.
-async fn expect_versions_of_values(spaces: &Spaces) -> Outcome {
+async fn expect_versions_of_values(spaces: &Rc<Spaces>) -> Outcome {
     for space in spaces.list() {
         let mut values = vec![spaces.pool().map().get(&keys::space(space.id())).await?.unwrap_or_default()];
-        let rows = spaces.pool().map().scan(keys::rows(space.id(), 0..u64::MAX), 1000).await?;
+        let rows = spaces.pool().map().scan(keys::places(space.id(), 0..u64::MAX), 1000).await?;
         assert!(!rows.is_empty(), "{} has rows", space.name());
-        values.extend(rows.into_iter().map(|(_, row)| row));
+        for (_, place) in rows {
+            values.push(row_of(spaces, &place).await?);
+        }
         for value in values {
             assert_eq!(value[..2], [2, 0], "version of {} or of a row of it: {OTHER_VERSION}", space.name());
         }

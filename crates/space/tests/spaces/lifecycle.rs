@@ -11,7 +11,7 @@ use dolmen_block_io::{Durability, sleep};
 use dolmen_pool::{Pool, PoolError, PoolState, Purpose, keys};
 use dolmen_sim::{CommandKind, DiskProfile, FaultKind, LatencyModel, Random, Request, SimpleLatency};
 use dolmen_space::{Progress, Provisioning, Resiliency, Space, SpaceSpec, Spaces};
-use dolmen_units::{Bytes, DiskSlot, SpaceId};
+use dolmen_units::{Bytes, DiskSlot, RowId, SpaceId};
 
 use crate::harness::{Bench, Lab, Outcome, check};
 
@@ -798,7 +798,7 @@ const FILLER: SpaceId = SpaceId(999);
 async fn fill_the_map(pool: &Rc<Pool>, from: u64) -> Result<u64, Box<dyn std::error::Error>> {
     let claim = async |rows: Range<u64>| {
         let mut change = pool.change(Purpose::Claim).await;
-        rows.for_each(|index| change.put(keys::row(FILLER, index), vec![7; 200]));
+        rows.for_each(|index| change.put(keys::place(FILLER, index), vec![7; 200]));
         match change.commit().await {
             Ok(()) => Ok(true),
             Err(PoolError::MetadataFull { .. }) => Ok(false),
@@ -830,7 +830,7 @@ fn claims_on_a_map_with_room_wait_for_no_checkpoint() {
             for index in 0..100 {
                 let (before, capacity) = pool.log().usage().unwrap();
                 let mut change = pool.change(Purpose::Claim).await;
-                change.put(keys::row(FILLER, index), vec![7; 200]);
+                change.put(keys::place(FILLER, index), vec![7; 200]);
                 change.commit().await?;
                 let (used, _) = pool.log().usage().unwrap();
                 assert!(used > before && used.0 * 2 < capacity.0, "{used} in use after {before}");
@@ -855,13 +855,14 @@ fn a_claim_costs_the_same_on_any_map() {
             for rows in [0, 5000] {
                 for first in (0..rows).step_by(100) {
                     let mut change = pool.change(Purpose::Claim).await;
-                    (first..first + 100).for_each(|index| change.put(keys::row(FILLER, index), vec![7; 200]));
+                    (first..first + 100)
+                        .for_each(|index| change.put(keys::place(FILLER, index), vec![7; 200]));
                     change.commit().await?;
                 }
                 pool.checkpoint().await?;
                 let before = outside.world.change_count();
                 let mut change = pool.change(Purpose::Claim).await;
-                change.put(keys::row(FILLER, rows), vec![7; 200]);
+                change.put(keys::place(FILLER, rows), vec![7; 200]);
                 change.commit().await?;
                 costs.push(outside.world.change_count() - before);
             }
@@ -888,10 +889,10 @@ async fn burden(pool: &Rc<Pool>, rows: u64, burden: Burden) -> Outcome {
         let mut change = pool.change(Purpose::Release).await;
         for index in some {
             if burden == Burden::MarkStale {
-                change.put(keys::row(FILLER, *index), vec![8; 200]);
-                change.put(keys::stale(DiskSlot(1), FILLER, *index), Vec::new());
+                change.put(keys::place(FILLER, *index), vec![8; 200]);
+                change.put(keys::stale(DiskSlot(1), RowId(*index)), Vec::new());
             } else {
-                change.delete(keys::row(FILLER, *index));
+                change.delete(keys::place(FILLER, *index));
             }
         }
         change.commit().await?;
@@ -930,7 +931,7 @@ fn a_full_map_takes_deletes_and_stale_marks_in_any_order_and_opens_again() {
                 .run(async move |lab| {
                     let spaces = lab.open().await?;
                     let pool = Rc::clone(spaces.pool());
-                    let rows = pool.map().scan(keys::rows(FILLER, 0..u64::MAX), usize::MAX).await?;
+                    let rows = pool.map().scan(keys::places(FILLER, 0..u64::MAX), usize::MAX).await?;
                     let expected = match what {
                         Burden::Delete { every } => filled.get() - filled.get().div_ceil(every),
                         Burden::MarkStale => filled.get(),
@@ -966,7 +967,7 @@ fn a_map_without_a_page_left_stops_nothing_and_is_got_out_of_by_deletes() {
             let ending = loop {
                 let from = count.get();
                 let mut change = pool.change(Purpose::Release).await;
-                (from..from + 100).for_each(|index| change.put(keys::row(FILLER, index), vec![7; 200]));
+                (from..from + 100).for_each(|index| change.put(keys::place(FILLER, index), vec![7; 200]));
                 change.commit().await?;
                 count.set(from + 100);
                 if let Err(error) = pool.checkpoint().await {
@@ -975,7 +976,7 @@ fn a_map_without_a_page_left_stops_nothing_and_is_got_out_of_by_deletes() {
             };
             assert!(matches!(ending, PoolError::MetadataFull { .. }), "{ending}");
             assert_eq!(pool.state(), PoolState::Writable);
-            let last = pool.map().get(&keys::row(FILLER, count.get() - 1)).await?;
+            let last = pool.map().get(&keys::place(FILLER, count.get() - 1)).await?;
             assert_eq!(last, Some(vec![7; 200]));
             burden(&pool, count.get(), Burden::Delete { every: 2 }).await?;
             pool.checkpoint().await?;
@@ -986,7 +987,7 @@ fn a_map_without_a_page_left_stops_nothing_and_is_got_out_of_by_deletes() {
     bench
         .run(async move |lab| {
             let spaces = lab.open().await?;
-            let left = spaces.pool().map().scan(keys::rows(FILLER, 0..u64::MAX), usize::MAX).await?;
+            let left = spaces.pool().map().scan(keys::places(FILLER, 0..u64::MAX), usize::MAX).await?;
             assert_eq!(left.len() as u64, rows.get() / 2);
             spaces.close().await?;
             Ok(())

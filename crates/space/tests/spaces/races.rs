@@ -269,8 +269,8 @@ async fn fill(pool: &Rc<Pool>, rows: std::ops::Range<u64>, value: Option<u8>) ->
     let mut change = pool.change(Purpose::Release).await;
     for row in rows {
         match value {
-            Some(byte) => change.put(keys::row(FILLER, row), vec![byte; 200]),
-            None => change.delete(keys::row(FILLER, row)),
+            Some(byte) => change.put(keys::place(FILLER, row), vec![byte; 200]),
+            None => change.delete(keys::place(FILLER, row)),
         }
     }
     change.commit().await

@@ -489,7 +489,7 @@ fn a_full_map_and_a_full_log_take_a_purge() {
         let mut count = 0;
         loop {
             let mut change = pool.change(Purpose::Release).await;
-            (count..count + 100).for_each(|row| change.put(keys::row(SpaceId(999), row), vec![7; 200]));
+            (count..count + 100).for_each(|row| change.put(keys::place(SpaceId(999), row), vec![7; 200]));
             change.commit().await?;
             count += 100;
             match pool.checkpoint().await {

@@ -409,10 +409,10 @@ async fn verify_map(case: &Case, spaces: &Spaces) -> Result<(), String> {
     if case.expected.map.is_empty() {
         return Ok(());
     }
-    let scanned = spaces.pool().map().scan(keys::rows(FILLER, 0..u64::MAX), usize::MAX).await;
+    let scanned = spaces.pool().map().scan(keys::places(FILLER, 0..u64::MAX), usize::MAX).await;
     let found: BTreeMap<_, _> = scanned.map_err(|error| error.to_string())?.into_iter().collect();
     for (row, values) in &case.expected.map {
-        let value = found.get(&keys::row(FILLER, *row));
+        let value = found.get(&keys::place(FILLER, *row));
         let is = |expected: &Option<u8>| match (value, expected) {
             (Some(value), Some(expected)) => **value == [*expected; FILLER_BYTES],
             (None, None) => true,

@@ -308,8 +308,8 @@ impl OperationRecorder {
         let mut change = pool.change(purpose).await;
         for row in &rows {
             match value {
-                Some(value) => change.put(keys::row(FILLER, *row), vec![value; FILLER_BYTES]),
-                None => change.delete(keys::row(FILLER, *row)),
+                Some(value) => change.put(keys::place(FILLER, *row), vec![value; FILLER_BYTES]),
+                None => change.delete(keys::place(FILLER, *row)),
             }
         }
         let index = self.recording.begin("", Operation::Map { rows: rows.into(), value });

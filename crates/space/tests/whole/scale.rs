@@ -78,7 +78,7 @@ async fn fill_the_map(pool: &Rc<Pool>, rows: u64) -> Outcome {
         for row in first..rows.min(first + ROWS_OF_A_CHANGE) {
             let (_, claims) = change.place(&request, units, |_| 0)?;
             length = 48 + claims.len() * 16 + claims.iter().map(|claim| claim.runs.len() * 12).sum::<usize>();
-            change.put(keys::row(MAPPED, row), vec![7; length]);
+            change.put(keys::place(MAPPED, row), vec![7; length]);
         }
         change.commit().await?;
     }

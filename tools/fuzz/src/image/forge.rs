@@ -10,7 +10,6 @@ use dolmen_units::{EpochId, PoolId, SpaceId};
 
 use crate::edits::Edit;
 use crate::image::base::Base;
-use crate::image::verdict::ROW_ID_AT;
 use crate::lab::DISK;
 use crate::log::{Head, batch_bytes};
 use crate::script::Script;
@@ -284,13 +283,14 @@ impl Forge {
 
     /// Where rows are: space, index and id of each.
     fn rows(&self) -> Vec<(SpaceId, u64, u64)> {
-        let is_row = |(key, _): &&(Key, Vec<u8>)| key.0[0] == keys::Kind::Row as u8;
-        let rows = self.entries.iter().filter(is_row);
-        rows.map(|(key, value)| {
-            let (_, space, index) = keys::parts(key);
-            (SpaceId(space), index, seal::number(value, ROW_ID_AT, 8))
-        })
-        .collect()
+        let is_place = |(key, _): &&(Key, Vec<u8>)| key.0[0] == keys::Kind::Place as u8;
+        let places = self.entries.iter().filter(is_place);
+        places
+            .map(|(key, value)| {
+                let (_, space, index) = keys::parts(key);
+                (SpaceId(space), index, seal::number(value, 0, 8))
+            })
+            .collect()
     }
 
     /// A record of blocks of rows that are there.

@@ -18,8 +18,6 @@ use crate::{named, seal};
 const LOOKED_MAX: u64 = 1100;
 /// The counter of row ids.
 const ROW_IDS: u64 = 1;
-/// Where the record of a row has its id.
-pub(crate) const ROW_ID_AT: usize = 16;
 /// Rows that are looked at, at most: far more than a base has.
 const ROWS_MAX: usize = 4096;
 /// Blocks that are read at once.
@@ -144,16 +142,16 @@ async fn expect_known_content(spaces: &Rc<Spaces>) {
     }
 }
 
-/// Whether the map has two rows with one id, or is about to give one again, or cannot be asked: to tables and records they are
+/// Whether two places of the map name one row, or the map is about to give one again, or cannot be asked: to tables and records they are
 /// one row, so what is done to either is done to both.
 pub(crate) async fn has_twins(spaces: &Rc<Spaces>) -> bool {
     let pool = spaces.pool();
     let (rows, next) = (
-        pool.map().scan(keys::all(keys::Kind::Row), ROWS_MAX).await,
+        pool.map().scan(keys::all(keys::Kind::Place), ROWS_MAX).await,
         pool.map().get(&keys::counter(ROW_IDS)).await,
     );
     let (Ok(rows), Ok(next)) = (rows, next) else { return true };
-    let mut ids: Vec<u64> = rows.iter().map(|(_, value)| seal::number(value, ROW_ID_AT, 8)).collect();
+    let mut ids: Vec<u64> = rows.iter().map(|(_, value)| seal::number(value, 0, 8)).collect();
     ids.sort_unstable();
     let next = next.map_or(1, |value| seal::number(&value, 0, 8));
     ids.windows(2).any(|pair| pair[0] == pair[1]) || ids.last().is_some_and(|last| next <= *last)
