@@ -607,7 +607,7 @@ fn a_flush_counts_for_no_write_that_it_does_not_cover() {
 /// Scenario: a client writes to a row, discards all of it, and writes to the row that takes its place; no flush has covered either.
 /// A disk leaves, and the flush records the blocks of both rows again.
 #[test]
-fn a_flush_after_a_loss_locks_a_row_and_the_one_that_it_replaced_in_turn() {
+fn a_flush_after_a_loss_locks_a_freed_row_and_the_next_one_singly() {
     Bench::with_profile(173, 3, || Slow::WRITES.profile())
         .run(async |lab| {
             let spaces = lab.create().await?;
