@@ -32,6 +32,8 @@ macro_rules! mutants {
 mutants! {
     /// The lock of a flush and those of rows with parity change places in the order of locks.
     RanksSwapped = "ranks-swapped",
+    /// A flush that records blocks again keeps the locks of a freed row while it locks the next one.
+    FreedRowStaysLocked = "freed-row-stays-locked",
     /// A write leaves the table entry of its first block as it was.
     ApplySkipsABlock = "apply-skips-a-block",
     /// A writer does not look at its row again when it has the lock.

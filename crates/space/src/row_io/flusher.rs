@@ -220,7 +220,12 @@ impl RowStore {
                 }
                 let numbers = blocks.keys().map(|(column, block)| row.shape.row_block(*column, *block));
                 let numbers: BTreeSet<u32> = numbers.collect();
-                guards.push(row.locks.lock_all(&joined(numbers.into_iter())).await);
+                let guard = row.locks.lock_all(&joined(numbers.into_iter())).await;
+                // The row in its place has the same locks, or locks of the same rank, and may be the next one here.
+                if row.freed.get() && !mutation!(FreedRowStaysLocked) {
+                    continue;
+                }
+                guards.push(guard);
             }
             if row.freed.get() {
                 continue;

@@ -603,3 +603,23 @@ fn a_flush_counts_for_no_write_that_it_does_not_cover() {
         })
         .unwrap();
 }
+
+/// Scenario: a client writes to a row, discards all of it, and writes to the row that takes its place; no flush has covered either.
+/// A disk leaves, and the flush records the blocks of both rows again.
+#[test]
+fn a_flush_after_a_loss_locks_a_freed_row_and_the_next_one_singly() {
+    Bench::with_profile(173, 3, || Slow::WRITES.profile())
+        .run(async |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space(&spaces, "data", Bytes(4 * ROW.0), MIRROR).await?;
+            lab.write(&space, 0, 4096, 1).await?;
+            space.discard(0, ROW.0).await?;
+            lab.write(&space, 0, 8192, 2).await?;
+            spaces.pool().exclude(DiskSlot(0), ExcludeReason::Asked).await?;
+            spaces.flush().await?;
+            lab.expect(&space, 0, 8192, 2).await?;
+            drop(space);
+            lab.check_and_close(spaces).await
+        })
+        .unwrap();
+}
