@@ -53,7 +53,7 @@ pub use changes::change::{Change, Changes, Claim};
 pub use changes::checkpoints::Checkpoints;
 pub use disks::condition::{Absence, LabelState};
 pub use disks::discover::{Candidate, Found, discover, name_of, owner_of};
-pub use disks::disk::{Ailment, Disk, DiskCounters, DiskState};
+pub use disks::disk::{Ailment, Disk, DiskCounters, DiskSize, DiskState};
 pub use disks::prepare::{CHECKPOINT_BYTES, areas, check_devices};
 pub use dolmen_epoch::{ChangeError, VOTERS_MAX};
 pub use epochs::change::{Epochs, ExcludeReason};

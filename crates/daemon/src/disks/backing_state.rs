@@ -50,7 +50,7 @@ impl OpenPool {
             // It has just left.
             None => seen_before(),
         };
-        let extent = disk.extent_on_record()?;
+        let extent = disk.size().extent()?;
         extent.fits(found.filter(|_| !disk.is_present())?).err()
     }
 

@@ -1,26 +1,17 @@
-//! Disks whose device has grown: reported, and taken into use on request (docs/design/0034).
+//! Disks whose device has grown, taken into use on request (docs/design/0034).
 
 use std::path::PathBuf;
-use std::rc::Rc;
 
-use dolmen_api::{Change, ErrorBody, ErrorCode, Finding, FindingCode, Health, Object, Simple};
-use dolmen_pool::{Disk, PoolState};
-use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
+use dolmen_api::{Change, ErrorBody, ErrorCode, Simple};
+use dolmen_pool::PoolState;
+use dolmen_units::ALLOCATION_UNIT_BYTES;
 
-use crate::advice::Advice;
 use crate::answer::Answer;
 use crate::disks::devices::allocate_metadata;
 use crate::disks::find::find_disk;
 use crate::disks::membership::{Membership, stopped};
 use crate::fault;
-use crate::finding::found;
-use crate::open_pool::OpenPool;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
-
-/// The least that is reported of what a device has gained. A disk that was copied to a slightly larger one is no news.
-const REPORTED_MIN: Bytes = Bytes::mib(64);
-/// What is reported is at least this part of the disk.
-const REPORTED_SHARE: u64 = 64;
 
 impl Membership {
     /// Takes the room into use that the device of a disk has gained.
@@ -42,7 +33,7 @@ impl Membership {
             let text = format!("{called} has not grown: all of its {} are in use", extent.capacity);
             return Ok(planned(pool.plan(Undo::NotNeeded, vec![format!("leave it: {text}")]), text));
         };
-        let gained = disk.gained();
+        let gained = disk.size().gained();
         let mut offers = pool.offers();
         let before = usual_room(&offers);
         for offer in offers.iter_mut().filter(|offer| offer.slot == disk.slot()) {
@@ -63,43 +54,5 @@ impl Membership {
         let mut change = made(plan, format!("{gained} more of {called} are used"));
         change.pool = Some(self.views.view_pool(&pool).await?);
         Ok(change)
-    }
-}
-
-impl OpenPool {
-    /// Disks whose device has gained much that is not in use.
-    fn grown_disks(&self) -> Vec<(Rc<Disk>, Bytes)> {
-        let disks = self.spaces.pool().disks();
-        let grown = disks.into_iter().filter(|disk| disk.is_present()).map(|disk| {
-            let gained = disk.gained();
-            (disk, gained)
-        });
-        let is_much = |(disk, gained): &(Rc<Disk>, Bytes)| {
-            *gained >= REPORTED_MIN && gained.0 >= disk.size().0 / REPORTED_SHARE
-        };
-        grown.filter(is_much).collect()
-    }
-
-    /// Devices that have grown.
-    pub(crate) fn growth_findings(&self) -> Vec<Finding> {
-        let finding = |(disk, gained): (Rc<Disk>, Bytes)| {
-            let text = format!("{} has grown, and {gained} of it are not used", self.called(&disk));
-            found(FindingCode::DiskGrown, Health::Warning, Object::disk(self.name(), disk.slot().0), text)
-        };
-        self.grown_disks().into_iter().map(finding).collect()
-    }
-
-    /// What to do about them.
-    pub(crate) fn growth_advice(&self) -> Vec<Advice> {
-        let name = self.name();
-        let advice = |(disk, gained): (Rc<Disk>, Bytes)| {
-            let text = format!(
-                "use the {gained} that {} has gained: `dolmen disk grow {name} {}`; or make the device as small again as it was",
-                self.called(&disk),
-                disk.slot().0
-            );
-            Advice::for_disk(self, FindingCode::DiskGrown, &disk, text)
-        };
-        self.grown_disks().into_iter().map(advice).collect()
     }
 }

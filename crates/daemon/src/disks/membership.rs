@@ -351,7 +351,7 @@ impl OpenPool {
         match room {
             Some(room) if disk.is_present() => room.data.0.saturating_sub(room.free.0),
             Some(room) => {
-                let extent = disk.extent_on_record();
+                let extent = disk.size().extent();
                 extent
                     .map_or(0, |extent| extent.unit_count() * ALLOCATION_UNIT_BYTES)
                     .saturating_sub(room.free.0)
@@ -405,7 +405,7 @@ async fn plan_of_return(open: &OpenPool, disk: &Disk, old: Option<&StrayReason>)
         bytes += row.map_or(0, |row| row.shape.row.0);
     }
     // No more than there is room for on it, however long its rows are.
-    let capacity = disk.extent_on_record().map_or(0, |extent| extent.unit_count() * ALLOCATION_UNIT_BYTES);
+    let capacity = disk.size().extent().map_or(0, |extent| extent.unit_count() * ALLOCATION_UNIT_BYTES);
     let room = pool.free_space().room().into_iter().find(|room| room.slot == disk.slot());
     let used = capacity.saturating_sub(room.map_or(0, |room| room.free.0));
     let moved = if old.is_some() { used } else { bytes.min(capacity) };

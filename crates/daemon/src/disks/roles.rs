@@ -149,9 +149,9 @@ impl OpenPool {
     /// The spare that takes the place of a disk: of its fault domain if there is one, then the smallest that is as large, then
     /// the largest.
     pub(crate) fn spare_for(&self, disk: &Disk) -> Option<Rc<Disk>> {
-        let (size, domain) = (disk.size(), disk.member().fault_domain);
+        let (size, domain) = (disk.size().capacity(), disk.member().fault_domain);
         self.spares().into_iter().min_by_key(|spare| {
-            let of = spare.size();
+            let of = spare.size().capacity();
             let by_size = if of >= size { of.0 } else { u64::MAX - of.0 };
             (spare.member().fault_domain != domain, of < size, by_size, spare.slot())
         })

@@ -11,6 +11,7 @@ use dolmen_units::{Bytes, SpaceId};
 
 use crate::disks::smart_findings;
 use crate::finding::found;
+use crate::health::growth::growth_findings;
 use crate::open_pool::OpenPool;
 use crate::plan::{Offered, room_for};
 use crate::rooms::yield_now;
@@ -456,7 +457,7 @@ fn of_disks(open: &OpenPool) -> Vec<Finding> {
         findings.push(found(FindingCode::DiskUnfit, Health::Warning, object(disk), text));
     }
     findings.extend(open.backing_state_findings());
-    findings.extend(open.growth_findings());
+    findings.extend(growth_findings(open));
     findings.extend(smart_findings(open));
     for (disk, errors) in unseen_errors(open) {
         let code = if is_only_backing_full(&errors) {

@@ -2,6 +2,7 @@
 
 mod diagnosis;
 mod findings;
+mod growth;
 mod status;
 
 pub(crate) use diagnosis::Diagnosis;

@@ -17,6 +17,7 @@ use crate::health::findings::{
     is_only_backing_full, out_of_reach_with, short_of_room, slow_disks, to_attach_absent, unseen_errors,
     waiting_removals, waiting_replacements, without_labels,
 };
+use crate::health::growth::growth_advice;
 use crate::jobs::{Entry, JobView};
 use crate::open_pool::{ClosedPool, OpenPool};
 use crate::rooms::yield_now;
@@ -252,7 +253,7 @@ pub(crate) async fn advice(open: &OpenPool, jobs: &[JobView], now: Instant) -> V
         todo.push(Advice::for_disk(open, FindingCode::RemovalWaits, &disk, text));
     }
     todo.extend(open.backing_state_advice());
-    todo.extend(open.growth_advice());
+    todo.extend(growth_advice(open));
     todo.extend(smart_advice(open, jobs));
     todo.extend(for_disks_with_errors(open, jobs));
     todo.extend(for_slow_disks(open));

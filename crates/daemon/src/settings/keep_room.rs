@@ -175,7 +175,7 @@ fn beyond_repair(open: &OpenPool, offers: &[Offer], losses: u32) -> String {
 pub(crate) fn room_advice(open: &OpenPool) -> Option<Advice> {
     let used = room_used(open)?;
     let name = open.name();
-    let sizes = open.spaces.pool().disks().into_iter().map(|disk| disk.size());
+    let sizes = open.spaces.pool().disks().into_iter().map(|disk| disk.size().capacity());
     let largest = sizes.max().unwrap_or_default();
     let text = format!(
         "add a disk of {largest} to pool {name}, or purge or trim something; or have it keep less: `dolmen pool set {name} \

@@ -44,7 +44,7 @@ impl Backing {
             Self::CutTo(found) => format!(
                 "the file of {name} was cut to {found} of {}: what was behind that is lost, and the disk leaves with the next \
                  flush",
-                disk.size()
+                disk.size().capacity()
             ),
             Self::Unplugged => {
                 format!(

@@ -32,7 +32,7 @@ fn lines(status: &Value, part: &str) -> String {
 /// Scenario: a disk is gone. Where it has the only data of a space, that space is named, with what gives the data up, and with what a
 /// replacement waits for. Where all it has is elsewhere too, a replacement is all that it takes, and nothing is given up.
 #[test]
-fn an_absent_disk_with_the_only_data_of_a_space_is_told_from_others() {
+fn an_absent_disk_with_the_only_data_of_a_space_has_advice_of_its_own() {
     for (resiliency, is_alone) in [("simple", true), ("mirror", false)] {
         let mut world = tank(3);
         fill(space(&world, "s", resiliency, 16), 16);

@@ -184,54 +184,10 @@ impl Disk {
         self.attachment.borrow().as_ref().map(|attachment| attachment.extent)
     }
 
-    /// How the device is cut, also while it is not here: then by its size when it was claimed, and by what the map says of growth
-    /// since.
+    /// Returns its size, and what is known of its growth.
     #[must_use]
-    pub fn extent_on_record(&self) -> Option<Extent> {
-        self.extent().or_else(|| {
-            let claimed = Extent::of(self.member.get().capacity).ok()?;
-            let units = self.units_on_record.get().unwrap_or_default();
-            let more = units.saturating_sub(claimed.unit_count()) * ALLOCATION_UNIT_BYTES;
-            let capacity = Bytes(claimed.capacity.0 + more);
-            Some(Extent { capacity, data_end: claimed.data_end + more, ..claimed })
-        })
-    }
-
-    /// Size of the device as far as it is used, also while it is not here.
-    #[must_use]
-    pub fn size(&self) -> Bytes {
-        self.extent_on_record().map_or(self.member.get().capacity, |extent| extent.capacity)
-    }
-
-    /// Allocation units that its free runs and slabs make up.
-    #[must_use]
-    pub(crate) fn units(&self) -> u64 {
-        let by_extent = || self.extent_on_record().map_or(0, |extent| extent.unit_count());
-        self.units_on_record.get().unwrap_or_else(by_extent)
-    }
-
-    pub(crate) fn units_on_record(&self) -> Option<u64> {
-        self.units_on_record.get()
-    }
-
-    pub(crate) fn set_units_on_record(&self, units: Option<u64>) {
-        self.units_on_record.set(units);
-    }
-
-    /// Cuts the device anew: what lies on it stays where it is.
-    pub(crate) fn set_extent(&self, extent: Extent) {
-        if let Some(attachment) = self.attachment.borrow_mut().as_mut() {
-            attachment.extent = extent;
-        }
-    }
-
-    /// Returns the data area that its device has gained since its label was written, and that is not in use: its device has grown.
-    #[must_use]
-    pub fn gained(&self) -> Bytes {
-        let attachment = self.attachment.borrow();
-        let Some(Attachment { device, extent, .. }) = attachment.as_ref() else { return Bytes::ZERO };
-        let grown = extent.grown_to(device.size_now());
-        grown.map_or(Bytes::ZERO, |grown| Bytes(grown.data_end - extent.data_end))
+    pub fn size(&self) -> DiskSize<'_> {
+        DiskSize(self)
     }
 
     /// What the device is called here; while it is not here, what it was called when it was, or else its identity.
@@ -486,6 +442,61 @@ impl Disk {
     /// Notes a write that went to the device beside [`write`](Self::write): label, log or metadata page.
     pub(crate) fn note_other_write(&self) {
         self.activity.note();
+    }
+}
+
+/// Size of a member, also while it is not here.
+#[derive(Clone, Copy)]
+pub struct DiskSize<'a>(&'a Disk);
+
+impl DiskSize<'_> {
+    /// Size of the device as far as it is used.
+    #[must_use]
+    pub fn capacity(self) -> Bytes {
+        self.extent().map_or(self.0.member().capacity, |extent| extent.capacity)
+    }
+
+    /// How the device is cut; while it is not here, by its size when it was claimed, and by what the map says of growth since.
+    #[must_use]
+    pub fn extent(self) -> Option<Extent> {
+        self.0.extent().or_else(|| {
+            let claimed = Extent::of(self.0.member().capacity).ok()?;
+            let units = self.on_record().unwrap_or_default();
+            let more = units.saturating_sub(claimed.unit_count()) * ALLOCATION_UNIT_BYTES;
+            let capacity = Bytes(claimed.capacity.0 + more);
+            Some(Extent { capacity, data_end: claimed.data_end + more, ..claimed })
+        })
+    }
+
+    /// Data area that its device has gained since its label was written, and that is not used.
+    #[must_use]
+    pub fn gained(self) -> Bytes {
+        let attachment = self.0.attachment.borrow();
+        let Some(Attachment { device, extent, .. }) = attachment.as_ref() else { return Bytes::ZERO };
+        let grown = extent.grown_to(device.size_now());
+        grown.map_or(Bytes::ZERO, |grown| Bytes(grown.data_end - extent.data_end))
+    }
+
+    /// Allocation units that its free runs and slabs make up.
+    pub(crate) fn units(self) -> u64 {
+        let by_extent = || self.extent().map_or(0, |extent| extent.unit_count());
+        self.on_record().unwrap_or_else(by_extent)
+    }
+
+    /// As [`units`](Self::units), where the map says so: its device has grown.
+    pub(crate) fn on_record(self) -> Option<u64> {
+        self.0.units_on_record.get()
+    }
+
+    pub(crate) fn set_on_record(self, units: Option<u64>) {
+        self.0.units_on_record.set(units);
+    }
+
+    /// Changes the cut of the device: what lies on it stays where it is.
+    pub(crate) fn set_extent(self, extent: Extent) {
+        if let Some(attachment) = self.0.attachment.borrow_mut().as_mut() {
+            attachment.extent = extent;
+        }
     }
 }
 

@@ -121,11 +121,11 @@ impl PoolLabels {
         let (device, token) = (device.as_ref(), self.highest.get());
         disk.note_other_write();
         clear_back_labels(seams, device, token, &grown).await.map_err(failed)?;
-        disk.set_extent(grown);
+        disk.size().set_extent(grown);
         for _slot in 0..2 {
             let (_, label) = self.next_label(disk, now, None)?;
             if let Err(source) = write_label(seams, device, token, &label).await {
-                disk.set_extent(extent);
+                disk.size().set_extent(extent);
                 return Err(failed(source));
             }
             self.name_label(&label);

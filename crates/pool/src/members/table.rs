@@ -263,5 +263,5 @@ pub(crate) fn domain_of(member: &Member) -> DomainId {
 
 /// Allocation units of a disk in all; of one that is away, those that are on record.
 pub(crate) fn size_of(disk: &Disk) -> u64 {
-    disk.units()
+    disk.size().units()
 }

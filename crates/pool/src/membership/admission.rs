@@ -147,7 +147,7 @@ impl Membership {
         // Those that are written now stand where they stood.
         known.labels().note_lost(&lost_labels);
         let joining = Joining::Back(&label);
-        let extent = extent_with(known.units_on_record(), label.extent, device.geometry().capacity);
+        let extent = extent_with(known.size().on_record(), label.extent, device.geometry().capacity);
         let disk = self.admit(device, extent, (known.member(), joining), None).await?;
         // It may have left before its room was on record.
         self.give_room(&disk).await?;

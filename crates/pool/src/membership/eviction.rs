@@ -105,7 +105,7 @@ impl Membership {
         change.delete(keys::free_total(slot));
         keys::of_member(slot).into_iter().for_each(|key| change.delete(key));
         change.commit().await?;
-        disk.set_units_on_record(None);
+        disk.size().set_on_record(None);
         Ok(())
     }
 

@@ -33,8 +33,8 @@ impl Membership {
         if !disk.is_present() || !self.members.is_member(disk) {
             return Err(absent());
         }
-        let before = disk.units();
-        if disk.gained() != Bytes::ZERO {
+        let before = disk.size().units();
+        if disk.size().gained() != Bytes::ZERO {
             self.note_units(disk).await?;
             let mutex = self.epochs.mutex.take().await;
             self.log.writable()?;
@@ -54,26 +54,26 @@ impl Membership {
         let extent = disk.extent().ok_or_else(absent)?;
         self.give_gained(disk, extent).await?;
         self.members.changed.notify_all();
-        Ok(Bytes(disk.units().saturating_sub(before) * ALLOCATION_UNIT_BYTES))
+        Ok(Bytes(disk.size().units().saturating_sub(before) * ALLOCATION_UNIT_BYTES))
     }
 
     /// Notes in the map how many allocation units of a disk it accounts for, before a label says more.
     async fn note_units(self: &Rc<Self>, disk: &Disk) -> Result<(), PoolError> {
-        if disk.units_on_record().is_some() {
+        if disk.size().on_record().is_some() {
             return Ok(());
         }
-        let units = disk.units();
+        let units = disk.size().units();
         let mut change = self.changes.begin(Purpose::Release).await;
         change.put(keys::member_setting(disk.slot(), keys::UNITS), encode_units(disk.id(), units));
         change.commit().await?;
-        disk.set_units_on_record(Some(units));
+        disk.size().set_on_record(Some(units));
         Ok(())
     }
 
     /// Gives the allocation units that a cut has more than the map accounts for, if any.
     pub(crate) async fn give_gained(self: &Rc<Self>, disk: &Disk, extent: Extent) -> Result<(), PoolError> {
         let mut change = self.changes.begin(Purpose::Release).await;
-        let (units, known) = (extent.unit_count(), disk.units_on_record());
+        let (units, known) = (extent.unit_count(), disk.size().on_record());
         let Some(known) = known.filter(|known| *known < units) else { return Ok(()) };
         if let Some(map) = self.free_space.maps.borrow_mut().get_mut(&disk.slot()) {
             map.extend(units);
@@ -81,7 +81,7 @@ impl Membership {
         change.release(disk.slot(), &[Run { first: known, count: units - known }]);
         change.put(keys::member_setting(disk.slot(), keys::UNITS), encode_units(disk.id(), units));
         change.commit().await?;
-        disk.set_units_on_record(Some(units));
+        disk.size().set_on_record(Some(units));
         Ok(())
     }
 }

@@ -908,16 +908,16 @@ async fn load_free(pool: &Rc<Pool>) -> Result<(), PoolError> {
 async fn load_units(pool: &Rc<Pool>, disk: &Rc<Disk>) -> Result<(), PoolError> {
     let value = pool.map.get(&keys::member_setting(disk.slot(), keys::UNITS)).await?;
     let units = value.and_then(|value| decode_units(disk.id(), &value));
-    disk.set_units_on_record(units);
+    disk.size().set_on_record(units);
     if let (Some(extent), Some(device)) = (disk.extent(), disk.device()) {
-        disk.set_extent(extent_with(units, extent, device.geometry().capacity));
+        disk.size().set_extent(extent_with(units, extent, device.geometry().capacity));
     }
     Ok(())
 }
 
 #[pooled]
 async fn read_free(pool: &Rc<Pool>, disk: &Disk) -> Result<FreeMap, PoolError> {
-    let units = disk.extent().map_or(u64::MAX, |extent| extent.unit_count().max(disk.units()));
+    let units = disk.extent().map_or(u64::MAX, |extent| extent.unit_count().max(disk.size().units()));
     let mut map = FreeMap::full(units);
     let mut from = 0;
     loop {

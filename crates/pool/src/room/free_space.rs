@@ -91,12 +91,12 @@ impl FreeSpace {
     /// cut short, and the next opening for writing gives them.
     pub(crate) fn show_gained(&self, disk: &Disk, extent: Extent) {
         let units = extent.unit_count();
-        let Some(known) = disk.units_on_record().filter(|known| *known < units) else { return };
+        let Some(known) = disk.size().on_record().filter(|known| *known < units) else { return };
         if let Some(map) = self.maps.borrow_mut().get_mut(&disk.slot()) {
             map.extend(units);
             let _ = map.give(Run { first: known, count: units - known });
         }
-        disk.set_units_on_record(Some(units));
+        disk.size().set_on_record(Some(units));
     }
 
     /// Whether any slab has allocation units of a member, which may be away.

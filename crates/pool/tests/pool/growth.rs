@@ -177,7 +177,7 @@ async fn grow(pool: &Rc<Pool>) {
     for slot in GROWING {
         let disk = disk(pool, slot);
         pool.membership().grow(&disk).await.unwrap();
-        assert_eq!((free(pool, slot), disk.gained()), (units(AFTER), Bytes::ZERO), "{slot}");
+        assert_eq!((free(pool, slot), disk.size().gained()), (units(AFTER), Bytes::ZERO), "{slot}");
     }
 }
 
@@ -193,7 +193,7 @@ fn room_that_a_device_gains_is_used_and_stays() {
         let more = Bytes((units(AFTER) - units(BEFORE)) * ALLOCATION_UNIT_BYTES);
         for slot in GROWING {
             let disk = disk(&pool, slot);
-            assert_eq!((disk.gained(), free(&pool, slot)), (more, units(BEFORE)));
+            assert_eq!((disk.size().gained(), free(&pool, slot)), (more, units(BEFORE)));
             assert_eq!(pool.membership().grow(&disk).await.unwrap(), more);
             assert_eq!(pool.membership().grow(&disk).await.unwrap(), Bytes::ZERO);
             assert_eq!((free(&pool, slot), pool.free_space().used()), (units(AFTER), Bytes::ZERO));
@@ -210,7 +210,7 @@ fn room_that_a_device_gains_is_used_and_stays() {
         let pool = lab.open_of(&lab.devices[..5], OpenMode::Write).await;
         let absent = disk(&pool, GROWING[1]);
         assert!(!absent.is_present());
-        assert_eq!(absent.extent_on_record().unwrap().unit_count(), units(AFTER));
+        assert_eq!(absent.size().extent().unwrap().unit_count(), units(AFTER));
         assert!(!pool.free_space().holds_rows(&absent) && pool.free_space().used() == Bytes::ZERO);
         let seen = pool.membership().absent_member(lab.devices[5].as_ref()).await.unwrap();
         pool.membership().readmit(Rc::clone(&lab.devices[5]), &seen).await.unwrap();
