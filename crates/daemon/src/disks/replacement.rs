@@ -5,7 +5,7 @@ use std::rc::Rc;
 use dolmen_api::{Change, ErrorBody, ErrorCode, Simple};
 use dolmen_pool::{Disk, LocalFuture};
 use dolmen_space::Progress;
-use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
+use dolmen_units::ALLOCATION_UNIT_BYTES;
 
 use crate::answer::Answer;
 use crate::base::Base;
@@ -155,8 +155,10 @@ impl Replacements {
         }
         let back = pool.spaces.bytes_to_move(new.slot(), old.slot()).await;
         let back = back.map_err(|error| fault::space(&error))?;
-        let room = pool.spaces.pool().free_space().room().into_iter().find(|room| room.slot == old.slot());
-        let free = room.map_or(Bytes::ZERO, |room| room.free);
+        // An eviction forgets the room first; a disk without room on record has not run out of it.
+        let Some(free) = pool.spaces.pool().free_space().free_on(old.slot()) else {
+            return Err(has_ended(&old, &new).on(what));
+        };
         if back > free {
             let message = format!(
                 "{back} of what {} has would have to go back to {}, which has room for {free}; nothing was changed",
@@ -245,6 +247,17 @@ fn replacement_of(pool: &OpenPool, disk: &Disk) -> Answer<(Rc<Disk>, Rc<Disk>)> 
             Err(ErrorBody::new(ErrorCode::BadRequest, message).on(disk.name()).hint("name one of these"))
         }
     }
+}
+
+/// Refusal to call off a replacement that has moved everything.
+fn has_ended(old: &Disk, new: &Disk) -> ErrorBody {
+    let message = format!(
+        "{} has everything by now, and {} is being removed from the pool; nothing was changed",
+        new.name(),
+        old.name()
+    );
+    ErrorBody::new(ErrorCode::Busy, message)
+        .hint("wait for the job to end; another replacement, with the two exchanged, moves everything back")
 }
 
 /// What goes back to an absent disk would go nowhere.

@@ -99,6 +99,12 @@ impl FreeSpace {
         disk.size().set_on_record(Some(units));
     }
 
+    /// Returns what is free on a member; `None` while it has not been given its room, or has it no more.
+    #[must_use]
+    pub fn free_on(&self, slot: DiskSlot) -> Option<Bytes> {
+        Some(Bytes(self.maps.borrow().get(&slot)?.total() * ALLOCATION_UNIT_BYTES))
+    }
+
     /// Whether any slab has allocation units of a member, which may be away.
     #[must_use]
     pub fn holds_rows(&self, disk: &Disk) -> bool {
