@@ -35,7 +35,8 @@ use crate::relocation::obstacles::{
 use crate::resources::locks::Range;
 use crate::table::moving::Watch;
 use crate::table::page::Page;
-use crate::table::row::{Row, RowRecord, Slab, can_be_had, encode_place};
+use crate::table::place::encode_place;
+use crate::table::row::{Row, RowRecord, Slab, can_be_had};
 
 /// Rows that are looked up together.
 const TOGETHER: usize = 256;
