@@ -9,6 +9,7 @@
 //! - Output that no parser knows is an error or a finding that shows it. Nothing is assumed of it.
 //! - What Dolmen did not make, it never names for deletion or formatting.
 
+pub mod check_output;
 pub mod file_system;
 pub mod making;
 pub mod mount_point;
@@ -18,4 +19,6 @@ pub mod profile;
 pub mod record;
 pub mod samba;
 pub mod schedule;
+pub mod tool_versions;
+pub mod unit;
 pub mod version;
