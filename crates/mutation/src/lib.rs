@@ -64,6 +64,10 @@ mutants! {
     MountedWithoutUuid = "mounted-without-uuid",
     /// Devices and set-user-id programs of a volume are obeyed though its record does not ask for it.
     MountedWithDevices = "mounted-with-devices",
+    /// A section of Samba without the mark of a share counts as the share's.
+    ForeignSectionDeleted = "foreign-section-deleted",
+    /// A share that no account was granted is available.
+    UngrantedShareAvailable = "ungranted-share-available",
     /// Tables go to their disks before a flush covered what they say.
     TableBeforeFlush = "table-before-flush",
     /// The log is trimmed before the tables that take its place were flushed.

@@ -19,6 +19,7 @@ pub mod profile;
 pub mod record;
 pub mod samba;
 pub mod schedule;
+pub mod share_mark;
 pub mod tool_versions;
 pub mod unit;
 pub mod version;
