@@ -68,6 +68,8 @@ mutants! {
     ForeignSectionDeleted = "foreign-section-deleted",
     /// A share that no account was granted is available.
     UngrantedShareAvailable = "ungranted-share-available",
+    /// An export that no client was granted is written, and a path alone is for everybody.
+    UngrantedExportWritten = "ungranted-export-written",
     /// Tables go to their disks before a flush covered what they say.
     TableBeforeFlush = "table-before-flush",
     /// The log is trimmed before the tables that take its place were flushed.
