@@ -7,7 +7,7 @@
 //! - Text from people and from records reaches a tool as one argument, one value or one line, and comes back as itself: no
 //!   second option, key or line can appear. A text that a target cannot carry is refused by name.
 //! - Output that no parser knows is an error or a finding that shows it. Nothing is assumed of it.
-//! - What Dolmen did not make, it never names for deletion or formatting.
+//! - What Dolmen did not make, it never names for deletion or formatting: [`making`] and [`samba`] hold these decisions.
 
 pub mod check_output;
 pub mod file_system;

@@ -40,6 +40,9 @@ fn names_are_escaped_as_systemd_escape_does() {
 /// Units of oddly named volumes and places pass the check of systemd without a word.
 #[test]
 fn systemd_accepts_the_units() {
+    if run("systemd-analyze", &["--version"]).is_none() {
+        return;
+    }
     let folder = std::env::temp_dir().join(format!("dolmen-units-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
@@ -52,11 +55,9 @@ fn systemd_accepts_the_units() {
         for unit in &units {
             std::fs::write(path(&unit.name), &unit.text).unwrap();
         }
-        let Some(output) =
+        let output =
             run("systemd-analyze", &["verify", "--man=no", &path(&units[1].name), &path(&units[0].name)])
-        else {
-            return;
-        };
+                .unwrap();
         let complaints = printed(&output);
         // Complaints about units of the host itself are not ours.
         let ours: Vec<_> = complaints.lines().filter(|line| line.contains("dolmen")).collect();

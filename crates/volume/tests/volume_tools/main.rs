@@ -4,6 +4,7 @@
 
 mod escaping;
 mod making;
+mod samba;
 
 use std::process::{Command, Output};
 
