@@ -130,8 +130,7 @@ fn is_plain_program(path: &str) -> bool {
 
 /// Makes the units of a volume: the service, then the target.
 ///
-/// `program` with `arguments` ends with 0 when the volume is mounted, and with another code when it will not be. `daemon` is the
-/// unit of the daemon.
+/// `program` with `arguments` ends with 0 when the volume is mounted, and with another code when it will not be.
 ///
 /// # Errors
 /// Fails if a name is too long, an argument holds a zero byte, or the program has an odd path.
