@@ -76,6 +76,20 @@ mutants! {
     TrustBeforeFlush = "trust-before-flush",
     /// Blocks of a column are counted wrongly at the end of a stretch.
     RowOffByOne = "row-off-by-one",
+    /// `mkfs` runs with force over content of another origin.
+    MkfsWithoutUuidCheck = "mkfs-without-uuid-check",
+    /// `mkfs` runs on an adopted volume.
+    AdoptedFormatted = "adopted-formatted",
+    /// A device is mounted without a look at the UUID of its file system.
+    MountedWithoutUuid = "mounted-without-uuid",
+    /// Devices and set-user-id programs of a volume are obeyed though its record does not ask for it.
+    MountedWithDevices = "mounted-with-devices",
+    /// A section of Samba without the mark of a share counts as the share's.
+    ForeignSectionDeleted = "foreign-section-deleted",
+    /// A share that no account was granted is available.
+    UngrantedShareAvailable = "ungranted-share-available",
+    /// An export that no client was granted is written, and a path alone is for everybody.
+    UngrantedExportWritten = "ungranted-export-written",
     /// Tables go to their disks before a flush covered what they say.
     TableBeforeFlush = "table-before-flush",
     /// The log is trimmed before the tables that take its place were flushed.

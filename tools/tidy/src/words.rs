@@ -38,7 +38,13 @@ const SYNONYMS: [Synonym; 11] = [
         except: &["README.md", "ARCHITECTURE.md", "docs/", "crates/space/src/lib.rs"],
     },
     everywhere("stripe unit", "interleave"),
-    everywhere("stripe width", "columns"),
+    // An option of mke2fs has this name.
+    Synonym {
+        word: "stripe width",
+        instead: "columns",
+        place: Place::Everywhere,
+        except: &["crates/volume/src/profile/"],
+    },
     // A structured reply of NBD comes in what its specification calls chunks.
     Synonym {
         word: "chunk",

@@ -1,0 +1,263 @@
+//! Exports: a file for the kernel's server and a block for Ganesha.
+//!
+//! Invariant: no path adds a client, an option, a line or a block. An export without clients is never written: to the kernel's
+//! server a path alone means everybody.
+
+use super::{Client, HostName};
+use crate::record::{Access, NetworkGrant};
+use dolmen_mutation::mutation;
+use std::fmt::Write as _;
+
+/// Options of each client of the kernel's server.
+///
+/// `no_subtree_check`: the check fails files that are renamed while they are open. So an export of a folder protects the rest of
+/// its volume by the rights of files alone.
+const OPTIONS: &str = "sync,no_subtree_check,root_squash,sec=sys";
+
+/// An export that cannot be written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ExportError {
+    /// A character that the file cannot carry.
+    #[error(
+        "the path {path:?} of an export has {character:?} in it, which {server} cannot carry; rename the folder"
+    )]
+    Character {
+        /// Path of the export.
+        path: String,
+        /// First such character.
+        character: char,
+        /// `the NFS server of the kernel` or `Ganesha`.
+        server: &'static str,
+    },
+    /// A path that is not absolute.
+    #[error("the export {path:?} is no absolute path; name it from the root on")]
+    NotAbsolute {
+        /// Path of the export.
+        path: String,
+    },
+    /// A name that the grammar of Ganesha does not take for a host.
+    #[error(
+        "Ganesha takes {host:?} for no name of a host, because it does not begin with a letter; grant its address"
+    )]
+    Host {
+        /// Name of the host.
+        host: String,
+    },
+}
+
+/// Escapes a path for the file of the kernel's server: what ends or changes a word becomes three octal digits.
+fn escape(path: &str) -> String {
+    let mut escaped = String::with_capacity(path.len());
+    for character in path.chars() {
+        if character.is_ascii() && matches!(character, ' ' | '"' | '#' | '\'' | '(' | ')' | '\\') {
+            let _ = write!(escaped, "\\{:03o}", u32::from(character));
+        } else {
+            escaped.push(character);
+        }
+    }
+    escaped
+}
+
+fn check_path(path: &str, server: &'static str) -> Result<(), ExportError> {
+    if !path.starts_with('/') {
+        return Err(ExportError::NotAbsolute { path: path.chars().take(80).collect() });
+    }
+    match path.chars().find(|c| c.is_control()) {
+        Some(character) => Err(ExportError::Character { path: path.to_owned(), character, server }),
+        None => Ok(()),
+    }
+}
+
+/// Text of a file in `/etc/exports.d` for one folder; `None` if no client was granted anything, and then there is no such file.
+///
+/// # Errors
+/// Fails if the path is not absolute or holds a control character.
+pub fn exports_file(path: &str, networks: &[NetworkGrant]) -> Result<Option<String>, ExportError> {
+    check_path(path, "the NFS server of the kernel")?;
+    if networks.is_empty() && !mutation!(UngrantedExportWritten) {
+        return Ok(None);
+    }
+    let mut text = format!(
+        "# Written by Dolmen from the record of the share; changes are lost at its next start.\n{}",
+        escape(path)
+    );
+    for grant in networks {
+        let access = match grant.access {
+            Access::ReadOnly => "ro",
+            Access::ReadWrite => "rw",
+        };
+        let _ = write!(text, " {}({access},{OPTIONS})", grant.client);
+    }
+    text.push('\n');
+    Ok(Some(text))
+}
+
+/// A value in the configuration of Ganesha: within single quotes nothing has a meaning, within double ones a backslash has.
+fn ganesha_text(path: &str) -> Result<String, ExportError> {
+    check_path(path, "Ganesha")?;
+    if !path.contains('\'') {
+        return Ok(format!("'{path}'"));
+    }
+    match path.chars().find(|c| matches!(c, '"' | '\\')) {
+        Some(character) => {
+            Err(ExportError::Character { path: path.to_owned(), character, server: "Ganesha" })
+        }
+        None => Ok(format!("\"{path}\"")),
+    }
+}
+
+fn ganesha_client(client: &Client) -> Result<String, ExportError> {
+    match client {
+        Client::Host(host) if !begins_with_a_letter(host) => {
+            Err(ExportError::Host { host: host.as_str().to_owned() })
+        }
+        Client::Host(_) | Client::Address(_) | Client::Network(_) => Ok(client.to_string()),
+    }
+}
+
+fn begins_with_a_letter(host: &HostName) -> bool {
+    host.as_str().starts_with(|c: char| c.is_ascii_alphabetic())
+}
+
+/// Export block of Ganesha for one folder, in a file of its own; `None` if no client was granted anything. `number` is given to no
+/// other export of the server.
+///
+/// # Errors
+/// Fails if Ganesha cannot carry the path or the name of a host.
+pub fn ganesha_export(
+    number: std::num::NonZeroU16,
+    path: &str,
+    networks: &[NetworkGrant],
+) -> Result<Option<String>, ExportError> {
+    let path = ganesha_text(path)?;
+    if networks.is_empty() {
+        return Ok(None);
+    }
+    let mut text = format!(
+        "# Written by Dolmen from the record of the share; changes are lost at its next start.\nEXPORT {{\n    \
+         Export_Id = {number};\n    Path = {path};\n    Pseudo = {path};\n    Protocols = 4;\n    Access_Type = NONE;\n    \
+         Squash = root_squash;\n    SecType = sys;\n    FSAL {{ Name = VFS; }}\n"
+    );
+    for (access, word) in [(Access::ReadWrite, "RW"), (Access::ReadOnly, "RO")] {
+        let granted = networks.iter().filter(|grant| grant.access == access);
+        let clients: Vec<String> =
+            granted.map(|grant| ganesha_client(&grant.client)).collect::<Result<_, _>>()?;
+        if !clients.is_empty() {
+            let _ =
+                writeln!(text, "    CLIENT {{ Clients = {}; Access_Type = {word}; }}", clients.join(", "));
+        }
+    }
+    text.push_str("}\n");
+    Ok(Some(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nfs::tests::any_client;
+    use crate::record::Unknown;
+    use proptest::prelude::*;
+
+    fn grant(client: &str, access: Access) -> NetworkGrant {
+        NetworkGrant { client: client.parse().unwrap(), access, unknown: Unknown::new() }
+    }
+
+    /// Reads a line of exports by its grammar: quotes, octal digits, words between spaces.
+    fn words(line: &str) -> Vec<String> {
+        let mut words = vec![Vec::new()];
+        let mut is_quoted = false;
+        let mut bytes = line.bytes();
+        while let Some(byte) = bytes.next() {
+            match byte {
+                b'#' if !is_quoted => break,
+                b'"' => is_quoted = !is_quoted,
+                b' ' | b'\t' if !is_quoted => words.push(Vec::new()),
+                b'\\' => {
+                    let digits: Vec<u8> = bytes.by_ref().take(3).collect();
+                    let digits = String::from_utf8(digits).unwrap();
+                    words.last_mut().unwrap().push(u8::from_str_radix(&digits, 8).unwrap());
+                }
+                _ => words.last_mut().unwrap().push(byte),
+            }
+        }
+        words.into_iter().map(|word| String::from_utf8(word).unwrap()).collect()
+    }
+
+    #[test]
+    fn an_export_names_its_clients_and_their_rights() {
+        let networks = [grant("10.0.0.0/8", Access::ReadWrite), grant("host.example", Access::ReadOnly)];
+        let text = exports_file("/srv/a b", &networks).unwrap().unwrap();
+        let line = text.lines().nth(1).unwrap();
+        assert_eq!(
+            line,
+            "/srv/a\\040b 10.0.0.0/8(rw,sync,no_subtree_check,root_squash,sec=sys) host.example(ro,sync,no_subtree_check,root_squash,sec=sys)"
+        );
+        let block = ganesha_export(7.try_into().unwrap(), "/srv/a b", &networks).unwrap().unwrap();
+        for part in [
+            "Export_Id = 7;",
+            "Path = '/srv/a b';",
+            "CLIENT { Clients = 10.0.0.0/8; Access_Type = RW; }",
+            "CLIENT { Clients = host.example; Access_Type = RO; }",
+            "    Access_Type = NONE;",
+        ] {
+            assert!(block.contains(part), "{block}");
+        }
+    }
+
+    #[test]
+    fn an_export_without_a_client_is_not_written() {
+        assert_eq!(exports_file("/srv/docs", &[]), Ok(None), "an export without a client");
+        assert_eq!(ganesha_export(1.try_into().unwrap(), "/srv/docs", &[]), Ok(None));
+    }
+
+    #[test]
+    fn what_a_server_cannot_carry_is_refused() {
+        let networks = [grant("3com.example", Access::ReadOnly)];
+        for path in ["srv", "", "-ro", "/a\nb", "/a\t"] {
+            assert!(exports_file(path, &networks).is_err(), "{path:?}");
+        }
+        let ganesha = |path, networks: &[NetworkGrant]| ganesha_export(1.try_into().unwrap(), path, networks);
+        assert!(matches!(ganesha("/a", &networks), Err(ExportError::Host { .. })));
+        let error = ganesha("/a'b\"c", &[]).unwrap_err();
+        assert!(matches!(error, ExportError::Character { character: '"', .. }), "{error}");
+        assert!(matches!(ganesha("/a'b\\c", &[]), Err(ExportError::Character { character: '\\', .. })));
+    }
+
+    proptest! {
+        #[test]
+        fn any_path_and_any_clients_come_back_from_the_file(
+            path in "/.{0,20}", special in "/[ #\"'()\\\\\\-*]{0,10}", clients in proptest::collection::vec((any_client(), any::<bool>()), 1..5),
+        ) {
+            let networks: Vec<_> = clients.iter().map(|(client, write)| NetworkGrant {
+                client: client.clone(),
+                access: if *write { Access::ReadWrite } else { Access::ReadOnly },
+                unknown: Unknown::new(),
+            }).collect();
+            for path in [path, special] {
+                let Ok(Some(text)) = exports_file(&path, &networks) else { continue };
+                prop_assert_eq!(text.split('\n').count(), 3);
+                let mut found = words(text.lines().nth(1).unwrap());
+                prop_assert_eq!(found.remove(0), path);
+                let expected: Vec<_> = networks.iter().map(|grant| {
+                    let access = if grant.access == Access::ReadWrite { "rw" } else { "ro" };
+                    format!("{}({access},{OPTIONS})", grant.client)
+                }).collect();
+                prop_assert_eq!(found, expected);
+            }
+        }
+
+        /// The quotes end where the path does, so nothing after them is read as part of a block.
+        #[test]
+        fn any_path_comes_back_from_the_block(path in "/.{0,20}", special in "/[ #\"'{};=\\\\]{0,10}") {
+            for path in [path, special] {
+                let Ok(Some(text)) = ganesha_export(1.try_into().unwrap(), &path, &[grant("h", Access::ReadOnly)]) else { continue };
+                let value = text.lines().find_map(|line| line.trim_start().strip_prefix("Path = ")).unwrap();
+                let quote = value.chars().next().unwrap();
+                let (inner, rest) = value[1..].split_once(quote).unwrap();
+                prop_assert_eq!((inner, rest), (path.as_str(), ";"));
+                prop_assert!(quote == '\'' || !inner.contains('\\'));
+                prop_assert_eq!(text.lines().count(), 12);
+            }
+        }
+    }
+}
