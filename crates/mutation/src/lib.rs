@@ -56,6 +56,14 @@ mutants! {
     TrustBeforeFlush = "trust-before-flush",
     /// Blocks of a column are counted wrongly at the end of a stretch.
     RowOffByOne = "row-off-by-one",
+    /// `mkfs` runs with force over content of another origin.
+    MkfsWithoutUuidCheck = "mkfs-without-uuid-check",
+    /// `mkfs` runs on an adopted volume.
+    AdoptedFormatted = "adopted-formatted",
+    /// A device is mounted without a look at the UUID of its file system.
+    MountedWithoutUuid = "mounted-without-uuid",
+    /// Devices and set-user-id programs of a volume are obeyed though its record does not ask for it.
+    MountedWithDevices = "mounted-with-devices",
     /// Tables go to their disks before a flush covered what they say.
     TableBeforeFlush = "table-before-flush",
     /// The log is trimmed before the tables that take its place were flushed.

@@ -1,0 +1,192 @@
+//! May `mkfs` run, and may a volume be mounted: the decisions that stand between Dolmen and data that it did not make.
+//!
+//! Both are tables over the state on record and what was read from the device just before. `mkfs` gets force in one case:
+//! the record is `making`, so nobody was ever given the volume, and the device has this record's own file system.
+
+use crate::file_system::{FileSystem, FileSystemUuid};
+use crate::record::{VolumeRecord, VolumeState};
+use dolmen_mutation::mutation;
+
+/// Content at the begin of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// Zeros, as on a new space.
+    Zeros,
+    /// A file system with its UUID.
+    FileSystem {
+        /// Name of the file system, as the probe reports it.
+        kind: String,
+        /// Its UUID.
+        uuid: FileSystemUuid,
+    },
+    /// Something else, or a file system without a UUID that can be read.
+    Other {
+        /// Name of the content, as the probe reports it.
+        kind: String,
+    },
+}
+
+/// The next step of a volume that is to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Making {
+    /// Run `mkfs` without force: it refuses a device with content by itself.
+    Make,
+    /// Run `mkfs` with force: an earlier run was killed.
+    MakeAgain,
+    /// Nothing to make.
+    Made,
+}
+
+/// A volume that cannot be made or mounted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ContentError {
+    /// The device has content of another origin.
+    #[error(
+        "the device of a new volume has {found}, not zeros or its own {expected}; it is left as it is: delete the volume, or adopt the space"
+    )]
+    ForeignContent {
+        /// Content of the device.
+        found: String,
+        /// File system and UUID on record.
+        expected: String,
+    },
+    /// The file system of a finished volume is absent or another one.
+    #[error(
+        "the device has {found}, and the record expects {expected}; it is not mounted: check that the space is the right one"
+    )]
+    NotTheVolume {
+        /// Content of the device.
+        found: String,
+        /// File system and UUID on record.
+        expected: String,
+    },
+    /// The state on record forbids it.
+    #[error(
+        "the volume is {state:?}, and only a ready or adopted one is mounted; wait for its job, or look at its state"
+    )]
+    State {
+        /// State on record.
+        state: VolumeState,
+    },
+}
+
+fn describe(content: &Content) -> String {
+    match content {
+        Content::Zeros => "zeros".to_owned(),
+        Content::FileSystem { kind, uuid } => format!("{kind:?} with UUID {uuid}"),
+        Content::Other { kind } => format!("{kind:?}"),
+    }
+}
+
+fn expected(record: &VolumeRecord) -> String {
+    format!("{} with UUID {}", record.file_system, record.uuid)
+}
+
+/// Decides what is to be made on the device of a volume.
+///
+/// # Errors
+/// Fails if the device has content that this record does not own, or lacks content that it must have.
+pub fn next_making(record: &VolumeRecord, content: &Content) -> Result<Making, ContentError> {
+    let own = is_own(record.file_system, record.uuid, content);
+    let foreign = record.state == VolumeState::Foreign && !mutation!(AdoptedFormatted);
+    match record.state {
+        VolumeState::Making | VolumeState::Foreign if !foreign => match content {
+            Content::Zeros => Ok(Making::Make),
+            Content::FileSystem { .. } | Content::Other { .. } if own || mutation!(MkfsWithoutUuidCheck) => {
+                Ok(Making::MakeAgain)
+            }
+            Content::FileSystem { .. } | Content::Other { .. } => {
+                Err(ContentError::ForeignContent { found: describe(content), expected: expected(record) })
+            }
+        },
+        _ if own => Ok(Making::Made),
+        _ => Err(ContentError::NotTheVolume { found: describe(content), expected: expected(record) }),
+    }
+}
+
+/// Decides whether a device may be mounted as the volume of a record.
+///
+/// # Errors
+/// Fails if the volume is not whole, or the device has another file system than the one on record.
+pub fn may_mount(record: &VolumeRecord, content: &Content) -> Result<(), ContentError> {
+    match record.state {
+        VolumeState::Ready | VolumeState::Foreign => {}
+        VolumeState::Making | VolumeState::Deleting => {
+            return Err(ContentError::State { state: record.state });
+        }
+    }
+    if is_own(record.file_system, record.uuid, content) || mutation!(MountedWithoutUuid) {
+        Ok(())
+    } else {
+        Err(ContentError::NotTheVolume { found: describe(content), expected: expected(record) })
+    }
+}
+
+/// Whether a device has the file system of a record.
+fn is_own(file_system: FileSystem, uuid: FileSystemUuid, content: &Content) -> bool {
+    match content {
+        Content::FileSystem { kind, uuid: found } => kind == file_system.name() && *found == uuid,
+        Content::Zeros | Content::Other { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::tests::a_volume;
+
+    fn contents(record: &VolumeRecord) -> [(&'static str, Content); 6] {
+        let file_system = |kind: &str, uuid| Content::FileSystem { kind: kind.to_owned(), uuid };
+        let other = FileSystemUuid([9; 16]);
+        [
+            ("zeros", Content::Zeros),
+            ("own", file_system(record.file_system.name(), record.uuid)),
+            ("other uuid", file_system(record.file_system.name(), other)),
+            ("other kind", file_system("btrfs", record.uuid)),
+            ("unknown kind", file_system("zfs_member", other)),
+            ("no file system", Content::Other { kind: "LVM2_member".to_owned() }),
+        ]
+    }
+
+    /// Each state meets each content: `mkfs` runs on a volume in the making alone, and only over zeros or its own file system.
+    #[test]
+    fn mkfs_runs_over_zeros_or_its_own_file_system_alone() {
+        for state in VolumeState::ALL {
+            let record = VolumeRecord { state, ..a_volume() };
+            for (name, content) in contents(&record) {
+                let found = next_making(&record, &content);
+                let expected = match (state, name) {
+                    (VolumeState::Making, "zeros") => Some(Making::Make),
+                    (VolumeState::Making, "own") => Some(Making::MakeAgain),
+                    (_, "own") => Some(Making::Made),
+                    _ => None,
+                };
+                assert_eq!(
+                    found.clone().ok(),
+                    expected,
+                    "mkfs over {name} of a volume that is {state:?}: {found:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_volume_is_mounted_by_its_uuid_alone() {
+        for state in VolumeState::ALL {
+            let record = VolumeRecord { state, ..a_volume() };
+            for (name, content) in contents(&record) {
+                let whole = matches!(state, VolumeState::Ready | VolumeState::Foreign);
+                let found = may_mount(&record, &content);
+                assert_eq!(found.is_ok(), whole && name == "own", "a mount of {name}, {state:?}: {found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_error_shows_what_was_found_and_what_was_expected() {
+        let record = VolumeRecord { state: VolumeState::Making, ..a_volume() };
+        let error =
+            next_making(&record, &Content::Other { kind: "LVM2_member".to_owned() }).unwrap_err().to_string();
+        assert!(error.contains("LVM2_member") && error.contains(&record.uuid.to_string()), "{error}");
+    }
+}

@@ -1,0 +1,5 @@
+//! What a volume is for.
+
+mod purpose;
+
+pub use purpose::{ParsePurposeError, Purpose};

@@ -1,0 +1,208 @@
+//! The record of a volume: what its file system is, where it is mounted, and what is done to it when.
+
+use super::{Unknown, value_of_the_map};
+use crate::file_system::{FileSystem, FileSystemUuid};
+use crate::mount_point::MountPoint;
+use crate::profile::Purpose;
+use crate::schedule::Schedule;
+use crate::version::Version;
+use dolmen_mutation::mutation;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// State of a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum VolumeState {
+    /// `mkfs` has not been seen to end.
+    Making,
+    /// The file system is whole.
+    Ready,
+    /// Adopted: Dolmen never runs `mkfs` on it.
+    Foreign,
+    /// On its way to the trash.
+    Deleting,
+}
+
+impl VolumeState {
+    /// All states.
+    pub const ALL: [Self; 4] = [Self::Making, Self::Ready, Self::Foreign, Self::Deleting];
+}
+
+/// State of a volume that people asked for last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DesiredVolume {
+    /// Mounted whenever its pool is open.
+    Mounted,
+    /// Not mounted.
+    Unmounted,
+}
+
+/// One option of a mount: a word, or a word and a value.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct MountOption(String);
+
+/// A text that is no option of a mount.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MountOptionError {
+    /// No character.
+    #[error("an option of a mount has at least one character; leave it out")]
+    Empty,
+    /// A comma would begin another option; a space or a control character is in none.
+    #[error("the mount option {text:?} has {character:?} in it; give one option at a time, without it")]
+    Character {
+        /// Text that was given, cut to 80 characters.
+        text: String,
+        /// First such character.
+        character: char,
+    },
+}
+
+impl MountOption {
+    /// The option.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for MountOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl FromStr for MountOption {
+    type Err = MountOptionError;
+
+    fn from_str(text: &str) -> Result<Self, MountOptionError> {
+        if text.is_empty() {
+            return Err(MountOptionError::Empty);
+        }
+        match text.chars().find(|c| *c == ',' || c.is_whitespace() || c.is_control()) {
+            Some(character) => {
+                Err(MountOptionError::Character { text: text.chars().take(80).collect(), character })
+            }
+            None => Ok(Self(text.to_owned())),
+        }
+    }
+}
+
+impl From<MountOption> for String {
+    fn from(option: MountOption) -> Self {
+        option.0
+    }
+}
+
+impl TryFrom<String> for MountOption {
+    type Error = MountOptionError;
+
+    fn try_from(text: String) -> Result<Self, MountOptionError> {
+        text.parse()
+    }
+}
+
+/// When a volume is looked after.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedules {
+    /// Check of the file system.
+    #[serde(default)]
+    pub check: Schedule,
+    /// Return of free room to the pool.
+    #[serde(default)]
+    pub trim: Schedule,
+    /// Deduplication.
+    #[serde(default)]
+    pub deduplication: Schedule,
+    /// Fields of later builds.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// How much of the host a deduplication takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeduplicationMode {
+    /// It yields to clients.
+    Background,
+    /// It runs as fast as it can.
+    Throughput,
+}
+
+/// Policy of deduplication.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deduplication {
+    /// Load that it may cause.
+    pub mode: DeduplicationMode,
+    /// Days since the last change of a file, at least.
+    pub age_days_min: u32,
+    /// Bytes of a file, at least.
+    pub file_bytes_min: u64,
+    /// Folders that it leaves out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub excluded: Vec<crate::mount_point::Folder>,
+    /// Fields of later builds.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+/// A volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeRecord {
+    /// State of the file system.
+    pub state: VolumeState,
+    /// State that people asked for last.
+    pub desired: DesiredVolume,
+    /// File system.
+    pub file_system: FileSystem,
+    /// UUID of the file system, drawn before it is made or read when it is adopted.
+    pub uuid: FileSystemUuid,
+    /// Label of the file system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Purpose that its options were chosen for; none if it was adopted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purpose: Option<Purpose>,
+    /// Options of `mkfs`, without device and force, in the order in which they are given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mkfs_options: Vec<String>,
+    /// Options of the mount.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mount_options: Vec<MountOption>,
+    /// Place to mount it on.
+    pub mount_point: MountPoint,
+    /// Oldest kernel that is to mount it; none if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest_kernel: Option<Version>,
+    /// When it is looked after.
+    #[serde(default)]
+    pub schedules: Schedules,
+    /// Policy of deduplication; none for no deduplication.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deduplication: Option<Deduplication>,
+    /// Fields of later builds.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+value_of_the_map!(VolumeRecord, "volume");
+
+impl VolumeRecord {
+    /// Options for `mount -o`: those of the record, with `nodev` and `nosuid` unless the record has their opposites.
+    ///
+    /// A volume may come from another host, whose set-user-id programs and device files are not to be obeyed here.
+    #[must_use]
+    pub fn options_for_mount(&self) -> String {
+        let has = |word: &str| self.mount_options.iter().any(|option| option.as_str() == word);
+        let mut options: Vec<&str> = self.mount_options.iter().map(MountOption::as_str).collect();
+        for (guard, opposite) in [("nodev", "dev"), ("nosuid", "suid")] {
+            if !has(guard) && !has(opposite) && !mutation!(MountedWithDevices) {
+                options.push(guard);
+            }
+        }
+        options.join(",")
+    }
+}

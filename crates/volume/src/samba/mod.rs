@@ -1,0 +1,5 @@
+//! Samba.
+
+mod name;
+
+pub use name::{AccountName, NameError, ShareName};
