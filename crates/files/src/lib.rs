@@ -1,0 +1,27 @@
+//! Calls of Linux file systems that volumes need and the standard library lacks.
+//!
+//! | module | calls |
+//! |---|---|
+//! | [`share`] | clone a range (`FICLONERANGE`); share a range that is equal (`FIDEDUPERANGE`) |
+//! | [`extents`] | where the bytes of a file lie (`FS_IOC_FIEMAP`) |
+//! | [`space_map`] | what lies at each address of a file system (`FS_IOC_GETFSMAP`) |
+//! | [`inodes`] | all inodes of XFS (`XFS_IOC_BULKSTAT`) |
+//! | [`handle`] | a file by its handle, whatever it is called (`open_by_handle_at`) |
+//! | [`volume`] | geometry of XFS, fill, trim, freeze |
+//!
+//! Everything here waits for the file system, for ever if its device gives no answer. So the program that calls it is one that
+//! serves no device itself.
+//!
+//! Invariant: a structure that the kernel fills is read no further than the kernel says that it filled it, and numbers from it
+//! are checked before they are used as lengths.
+
+mod call;
+pub mod error;
+pub mod extents;
+pub mod handle;
+pub mod inodes;
+pub mod share;
+pub mod space_map;
+pub mod volume;
+
+pub use error::FilesError;

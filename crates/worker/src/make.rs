@@ -1,0 +1,140 @@
+//! File systems are made on empty devices, and checked while they are not mounted.
+
+use std::ffi::OsString;
+
+use dolmen_volume::file_system::FileSystem;
+use dolmen_volume::making::{ContentError, Making, next_making};
+
+use crate::content::content;
+use crate::mount;
+use crate::protocol::{Failure, FailureCode, Outcome, Volume};
+use crate::tool;
+
+/// Makes the file system of a record, where nothing else is on its device.
+pub(crate) fn make(volume: &Volume) -> Result<Outcome, Failure> {
+    let Volume { device, record } = volume;
+    let refused = |error: ContentError| Failure {
+        code: FailureCode::ForeignData,
+        message: format!("{}: {error}", device.display()),
+        hint: "`dolmen volume adopt` takes what is there".to_owned(),
+    };
+    let next = next_making(record, &content(device)?.decided()).map_err(refused)?;
+    let force = match (next, record.file_system) {
+        (Making::Made, _) => return Ok(Outcome::WasDone),
+        (Making::Make, FileSystem::Xfs | FileSystem::Btrfs) => None,
+        (Making::MakeAgain, FileSystem::Xfs | FileSystem::Btrfs) => Some("-f"),
+        // Without it, mke2fs asks a person about devices with signatures.
+        (Making::Make | Making::MakeAgain, FileSystem::Ext4) => Some("-F"),
+    };
+    if next == Making::MakeAgain {
+        // mkfs.btrfs refuses a UUID that a device has, also if that is this one.
+        tool::succeed("wipefs", &["-a".as_ref(), "-q".as_ref(), device.as_os_str()])?;
+    }
+    let mut arguments: Vec<OsString> = record.mkfs_options.iter().map(OsString::from).collect();
+    arguments.extend(force.map(OsString::from));
+    arguments.push(device.clone().into_os_string());
+    let program = format!("mkfs.{}", record.file_system);
+    tool::succeed(&program, &arguments)?;
+    // A tool that ended well has made what the record says, or is not trusted.
+    match next_making(record, &content(device)?.decided()) {
+        Ok(Making::MakeAgain) => Ok(Outcome::Done),
+        Ok(Making::Make | Making::Made) => Err(not_made(volume, &program, "nothing was made")),
+        Err(error) => Err(not_made(volume, &program, &error.to_string())),
+    }
+}
+
+fn not_made(volume: &Volume, program: &str, finding: &str) -> Failure {
+    let message = format!("{program} ended well on {}, but: {finding}", volume.device.display());
+    Failure { code: FailureCode::Refused, message, hint: "nothing is mounted; report this".to_owned() }
+}
+
+/// Checks, and repairs if that is asked for, a file system that is not mounted.
+pub(crate) fn check(volume: &Volume, repair: bool) -> Result<Outcome, Failure> {
+    mount::require_unmounted(volume)?;
+    mount::require_own(volume)?;
+    let (program, options): (&str, &[&str]) = match (volume.record.file_system, repair) {
+        (FileSystem::Xfs, false) => ("xfs_repair", &["-n"]),
+        (FileSystem::Xfs, true) => ("xfs_repair", &[]),
+        (FileSystem::Btrfs, false) => ("btrfs", &["check", "--readonly"]),
+        (FileSystem::Btrfs, true) => ("btrfs", &["check", "--repair", "--force"]),
+        (FileSystem::Ext4, false) => ("e2fsck", &["-f", "-n"]),
+        (FileSystem::Ext4, true) => ("e2fsck", &["-f", "-y"]),
+    };
+    let mut arguments: Vec<OsString> = options.iter().map(OsString::from).collect();
+    arguments.push(volume.device.clone().into_os_string());
+    let ran = tool::run(program, &arguments)?;
+    match ran.status.code() {
+        Some(code) => Ok(Outcome::Checked { code, text: ran.text }),
+        None => {
+            let message = format!("{program} on {} was ended: {}", volume.device.display(), ran.status);
+            Err(Failure { code: FailureCode::Refused, message, hint: "check again".to_owned() })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    const UUID: &str = "6f8e2c1a-0b7d-4a55-9a1e-52d0a3c4b5e6";
+    const OTHER: &str = "7f8e2c1a-0b7d-4a55-9a1e-52d0a3c4b5e7";
+
+    fn volume(folder: &tempfile::TempDir, uuid: &str, state: &str) -> Volume {
+        let device = folder.path().join("image");
+        let record = serde_json::json!({
+            "state": state, "desired": "mounted", "file_system": "ext4", "uuid": uuid,
+            "mkfs_options": ["-q", "-U", uuid], "mount_point": "/srv/home",
+        });
+        Volume { device, record: serde_json::from_value(record).unwrap() }
+    }
+
+    fn empty(folder: &tempfile::TempDir) -> PathBuf {
+        let path = folder.path().join("image");
+        File::create(&path).unwrap().set_len(64 << 20).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_file_system_is_made_over_zeros_and_over_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let device = empty(&folder);
+        for _ in 0..2 {
+            assert_eq!(make(&volume(&folder, UUID, "making")).unwrap(), Outcome::Done);
+            let found = content(&device).unwrap();
+            assert_eq!((found.kind.as_deref(), found.uuid.as_deref()), (Some("ext4"), Some(UUID)));
+        }
+        assert_eq!(make(&volume(&folder, UUID, "ready")).unwrap(), Outcome::WasDone);
+    }
+
+    #[test]
+    fn nothing_is_made_over_what_somebody_else_wrote() {
+        // Scenario: another file system; one byte at the front; one byte in the last block.
+        let folder = tempfile::tempdir().unwrap();
+        empty(&folder);
+        make(&volume(&folder, OTHER, "making")).unwrap();
+        let refused = make(&volume(&folder, UUID, "making")).unwrap_err();
+        assert_eq!(refused.code, FailureCode::ForeignData);
+        assert!(refused.message.contains(OTHER) && refused.message.contains("ext4"), "{refused}");
+        for at in [100, (64 << 20) - 1] {
+            let device = empty(&folder);
+            File::options().write(true).open(&device).unwrap().write_all_at(b"x", at).unwrap();
+            let refused = make(&volume(&folder, UUID, "making")).unwrap_err();
+            assert_eq!(refused.code, FailureCode::ForeignData);
+            assert!(content(&device).unwrap().kind.is_none());
+        }
+    }
+
+    #[test]
+    fn a_tool_that_makes_another_uuid_is_not_trusted() {
+        let folder = tempfile::tempdir().unwrap();
+        empty(&folder);
+        let mut wrong = volume(&folder, UUID, "making");
+        wrong.record.mkfs_options = vec!["-q".to_owned(), "-U".to_owned(), OTHER.to_owned()];
+        let refused = make(&wrong).unwrap_err();
+        assert!(refused.message.contains(UUID) && refused.message.contains(OTHER), "{refused}");
+    }
+}

@@ -1,0 +1,187 @@
+//! Mounting and unmounting by name, and never over anything.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Component, Path};
+
+use dolmen_volume::making::may_mount;
+use dolmen_volume::mount_table::{DeviceNumber, Mount, MountTable};
+use rustix::fs::{CWD, Mode, OFlags};
+
+use crate::content::content;
+use crate::protocol::{Failure, FailureCode, Outcome, Volume};
+use crate::tool;
+
+const TABLE: &str = "/proc/self/mountinfo";
+
+/// Mounts a volume, and makes its mount point. One that is mounted there already stays so.
+pub(crate) fn mount(volume: &Volume) -> Result<Outcome, Failure> {
+    let table = table()?;
+    let number = number_of(&volume.device)?;
+    let (at, device) = (volume.record.mount_point.as_str(), text_of(&volume.device)?);
+    if let Some(there) = table.on(at) {
+        if is_of(there, number, device) {
+            return Ok(Outcome::WasDone);
+        }
+        let source = String::from_utf8_lossy(&there.source).into_owned();
+        return Err(in_use(
+            volume,
+            &format!("{source} is mounted there"),
+            "unmount it, or choose another mount point",
+        ));
+    }
+    if let Some(elsewhere) = table.of_device(number, device).next() {
+        let path = String::from_utf8_lossy(&elsewhere.path).into_owned();
+        return Err(in_use(volume, &format!("the volume is mounted at {path}"), &format!("umount {path}")));
+    }
+    let folder = mount_point(volume)?;
+    require_empty(volume, &folder)?;
+    require_own(volume)?;
+    let (kind, options) = (volume.record.file_system.name(), volume.record.options_for_mount());
+    tool::succeed("mount", &["-t", kind, "-o", &options, "--", device, at])?;
+    require_mounted(volume)?;
+    Ok(Outcome::Done)
+}
+
+/// Unmounts a volume; one that is not mounted where it is to be stays so.
+pub(crate) fn unmount(volume: &Volume) -> Result<Outcome, Failure> {
+    let at = volume.record.mount_point.as_str();
+    let number = number_of(&volume.device)?;
+    let table = table()?;
+    let is_there =
+        table.on(at).is_some_and(|there| is_of(there, number, text_of(&volume.device).unwrap_or("")));
+    if !is_there {
+        return Ok(Outcome::WasDone);
+    }
+    if let Some(below) = table.below(at).next() {
+        let path = String::from_utf8_lossy(&below.path).into_owned();
+        return Err(in_use(volume, &format!("{path} is mounted below it"), &format!("umount {path}")));
+    }
+    let ran = tool::run("umount", &["--", at])?;
+    match ran.status.success() {
+        true => Ok(Outcome::Done),
+        false => {
+            let hint = format!("`fuser -vm {at}` shows who uses it; end them, and unmount again");
+            Err(in_use(volume, ran.text.trim(), &hint))
+        }
+    }
+}
+
+/// Fails unless the volume is mounted where it is to be.
+pub(crate) fn require_mounted(volume: &Volume) -> Result<(), Failure> {
+    let (at, device) = (volume.record.mount_point.as_str(), text_of(&volume.device)?);
+    let number = number_of(&volume.device)?;
+    let table = table()?;
+    match table.on(at) {
+        Some(there) if is_of(there, number, device) => Ok(()),
+        Some(other) => {
+            let source = String::from_utf8_lossy(&other.source).into_owned();
+            Err(in_use(volume, &format!("{source} is mounted there"), "unmount it"))
+        }
+        None => Err(in_use(volume, "the volume is not mounted", "mount it with `dolmen volume mount`")),
+    }
+}
+
+/// Fails if the volume is mounted anywhere.
+pub(crate) fn require_unmounted(volume: &Volume) -> Result<(), Failure> {
+    let number = number_of(&volume.device)?;
+    match table()?.of_device(number, text_of(&volume.device)?).next() {
+        None => Ok(()),
+        Some(mount) => {
+            let path = String::from_utf8_lossy(&mount.path).into_owned();
+            let hint = "unmount it with `dolmen volume unmount`";
+            Err(in_use(volume, &format!("the volume is mounted at {path}"), hint))
+        }
+    }
+}
+
+/// Fails unless the device holds the file system that the record names, and the record lets it be mounted.
+pub(crate) fn require_own(volume: &Volume) -> Result<(), Failure> {
+    let found = content(&volume.device)?.decided();
+    may_mount(&volume.record, &found).map_err(|error| Failure {
+        code: FailureCode::ForeignData,
+        message: format!("{}: {error}", volume.device.display()),
+        hint: String::new(),
+    })
+}
+
+fn in_use(volume: &Volume, finding: &str, hint: &str) -> Failure {
+    let message =
+        format!("mount point {}: {finding}; nothing was changed", volume.record.mount_point.as_str());
+    Failure { code: FailureCode::InUse, message, hint: hint.to_owned() }
+}
+
+fn bad_path(path: &Path, finding: &dyn std::fmt::Display, hint: &str) -> Failure {
+    let message = format!("{}: {finding}; nothing was changed", path.display());
+    Failure { code: FailureCode::BadPath, message, hint: hint.to_owned() }
+}
+
+fn table() -> Result<MountTable, Failure> {
+    let path = Path::new(TABLE);
+    let bytes = fs::read(path).map_err(|error| bad_path(path, &error, ""))?;
+    MountTable::parse(&bytes).map_err(|error| bad_path(path, &error, ""))
+}
+
+fn is_of(mount: &Mount, number: DeviceNumber, device: &str) -> bool {
+    mount.device == number || mount.source == device.as_bytes()
+}
+
+/// The numbers of a device, whatever links lead to it.
+fn number_of(device: &Path) -> Result<DeviceNumber, Failure> {
+    let found = fs::metadata(device).map_err(|error| bad_path(device, &error, "attach the space"))?;
+    if !found.file_type().is_block_device() {
+        return Err(bad_path(device, &"it is no block device", "attach the space"));
+    }
+    let number = found.rdev();
+    Ok(DeviceNumber { major: rustix::fs::major(number), minor: rustix::fs::minor(number) })
+}
+
+fn text_of(path: &Path) -> Result<&str, Failure> {
+    path.to_str().ok_or_else(|| bad_path(path, &"the path is not UTF-8", "choose another one"))
+}
+
+/// Opens the mount point, folder by folder and through no symbolic link, and makes what is not there.
+fn mount_point(volume: &Volume) -> Result<File, Failure> {
+    let path = Path::new(volume.record.mount_point.as_str());
+    let open = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
+    let mut folder = rustix::fs::openat(CWD, "/", open, Mode::empty())
+        .map_err(|error| bad_path(path, &io::Error::from(error), ""))?;
+    for component in path.components() {
+        let name = match component {
+            Component::RootDir => continue,
+            Component::Normal(name) => name,
+            _ => return Err(bad_path(path, &"it is not an absolute path without `..`", "name it in full")),
+        };
+        let made = rustix::fs::mkdirat(&folder, name, Mode::from_raw_mode(0o755));
+        if let Err(error) = made
+            && error != rustix::io::Errno::EXIST
+        {
+            return Err(bad_path(path, &io::Error::from(error), "choose a path that can be made"));
+        }
+        folder = rustix::fs::openat(&folder, name, open, Mode::empty()).map_err(|error| {
+            let name = name.to_string_lossy();
+            let finding = format!("{name:?} in it is no folder, or a symbolic link ({error})");
+            bad_path(path, &finding, "name the folder that it leads to")
+        })?;
+    }
+    Ok(File::from(folder))
+}
+
+fn require_empty(volume: &Volume, folder: &File) -> Result<(), Failure> {
+    let entries = rustix::fs::Dir::read_from(folder).map_err(|error| {
+        bad_path(Path::new(volume.record.mount_point.as_str()), &io::Error::from(error), "")
+    })?;
+    for entry in entries {
+        let entry = entry.map_err(|error| {
+            bad_path(Path::new(volume.record.mount_point.as_str()), &io::Error::from(error), "")
+        })?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            let name = String::from_utf8_lossy(name).into_owned();
+            let hint = "choose an empty folder, or move what is there away: it would be hidden";
+            return Err(in_use(volume, &format!("it is not empty: {name:?} is there"), hint));
+        }
+    }
+    Ok(())
+}
