@@ -188,7 +188,7 @@ fn room_that_a_device_gains_is_used_and_stays() {
     let bench = Bench::new(1);
     bench.run(async move |lab| {
         let pool = lab.create().await;
-        assert_eq!(disk(&pool, GROWING[0]).gained(), Bytes::ZERO);
+        assert_eq!(disk(&pool, GROWING[0]).size().gained(), Bytes::ZERO);
         lab.has_grown.set(true);
         let more = Bytes((units(AFTER) - units(BEFORE)) * ALLOCATION_UNIT_BYTES);
         for slot in GROWING {
