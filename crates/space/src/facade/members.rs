@@ -12,15 +12,14 @@ use dolmen_units::{DiskSlot, Epoch, RowId, SpaceId};
 
 use crate::cache::space::Space;
 use crate::format::error::SpaceError;
-use crate::format::ids::{is_of_shadows, seen_as};
+use crate::format::ids::{conversion_shadows_of, is_hidden, is_of_shadows, seen_as, shadows_of};
 use crate::policy::replacement::{PlaceOfRow, rows_of_spaces_on};
 use crate::policy::spaces::Spaces;
 use crate::relocation::refill::{neediest_first, next_lot, not_begun, of_spaces};
 use crate::relocation::resync::{Refilled, Resynced};
 use crate::resources::locks::Range;
 use crate::resources::progress::Progress;
-use crate::table::place::holder_of;
-use crate::table::row::Slabs;
+use crate::table::row::{RowPlace, RowRecord, Slabs, parse_place};
 
 /// Rows that waited for a disk and are decided at once: one checkpoint makes all of them durable.
 const ROWS_DECIDED_TOGETHER: usize = 256;
@@ -40,10 +39,25 @@ impl Spaces {
         let ids: BTreeSet<RowId> = found.iter().map(|(key, _)| RowId(keys::parts(key).1)).collect();
         let mut rows = Vec::with_capacity(ids.len());
         for id in ids {
-            rows.extend(holder_of(self.pool(), id).await?);
+            rows.extend(self.holder_of(id).await?);
         }
         rows.sort_unstable();
         Ok(rows)
+    }
+
+    /// Returns the space, hidden or not, that has a row, and the index of the row there; none once the row is freed.
+    async fn holder_of(&self, id: RowId) -> Result<Option<(SpaceId, u64)>, SpaceError> {
+        let Some(value) = self.pool().map().get(&keys::row(id)).await? else { return Ok(None) };
+        let Ok(record) = RowRecord::parse(&value) else { return Ok(None) };
+        let RowPlace { space, index } = record.place;
+        let holders = [space, shadows_of(space), conversion_shadows_of(space)];
+        for holder in holders.into_iter().take(if is_hidden(space) { 1 } else { 3 }) {
+            let place = self.pool().map().get(&keys::place(holder, index)).await?;
+            if place.is_some_and(|place| parse_place(&place) == Ok(id)) {
+                return Ok(Some((holder, index)));
+            }
+        }
+        Ok(None)
     }
 
     /// Rows that do not have all of their copies, or columns, whole: those of which a slab lacks something and no other one of

@@ -22,8 +22,7 @@ use crate::format::spec::{SpaceSpec, Standing, cache_spec};
 use crate::layout::Shape;
 use crate::layout::shape::ranges_of_page;
 use crate::table::page::{Page, PageName};
-use crate::table::place::{self, encode_place};
-use crate::table::row::{RowLaid, RowPlace, RowRecord, SLABS_MAX, Slab, Slabs};
+use crate::table::row::{self, RowLaid, RowPlace, RowRecord, SLABS_MAX, Slab, Slabs, encode_place};
 
 /// Bytes of a slot of a table page, and of the header of a slab.
 pub const TABLE_PAGE_BYTES: usize = PAGE_BYTES;
@@ -225,7 +224,7 @@ pub fn place_value(row: RowId) -> Vec<u8> {
 /// The row that stands in a place, by the value of its key; `None` for what no version writes.
 #[must_use]
 pub fn parse_place(value: &[u8]) -> Option<RowId> {
-    place::parse_place(value).ok()
+    row::parse_place(value).ok()
 }
 
 /// A row's value that says that its tables are on its slabs; `None` if it is no row.

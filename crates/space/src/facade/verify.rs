@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::rc::Rc;
 
 use dolmen_future_pool::pooled;
-use dolmen_pool::{Disk, Pool, Purpose, keys};
+use dolmen_pool::{Disk, Purpose, keys};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Name, RowId};
 
 use crate::cache::space::{Cache, Space};
@@ -219,7 +219,7 @@ impl Spaces {
                 (DiskSlot(slot), RowId(id))
             })
             .collect();
-        let mut unnamed = row_ids(self.pool()).await?;
+        let mut unnamed = self.row_ids().await?;
         for space in self.all() {
             let limit = space.size().0.div_ceil(space.row_bytes());
             let mut rows = 0;
@@ -272,6 +272,19 @@ impl Spaces {
         }
         findings.extend(used.keys().map(|slot| format!("slabs lie on {slot}, which is no member")));
         Ok(findings)
+    }
+
+    /// Returns the ids of all rows that the map has a record of.
+    async fn row_ids(&self) -> Result<BTreeSet<RowId>, SpaceError> {
+        const STEP: usize = 256;
+        let (mut ids, mut from) = (BTreeSet::new(), Some(RowId(0)));
+        while let Some(first) = from {
+            let found = self.pool().map().scan(keys::rows_from(first), STEP).await?;
+            ids.extend(found.iter().map(|(key, _)| RowId(keys::parts(key).1)));
+            let last = found.last().map(|(key, _)| RowId(keys::parts(key).1)).filter(|_| found.len() == STEP);
+            from = last.and_then(|last| last.0.checked_add(1)).map(RowId);
+        }
+        Ok(ids)
     }
 }
 
@@ -459,19 +472,6 @@ fn check_runs(disk: &Disk, mut runs: Vec<(u64, u64, String)>) -> Vec<String> {
         ));
     }
     findings
-}
-
-/// Returns the ids of all rows that the map has a record of.
-async fn row_ids(pool: &Pool) -> Result<BTreeSet<RowId>, SpaceError> {
-    const STEP: usize = 256;
-    let (mut ids, mut from) = (BTreeSet::new(), Some(RowId(0)));
-    while let Some(first) = from {
-        let found = pool.map().scan(keys::rows_from(first), STEP).await?;
-        ids.extend(found.iter().map(|(key, _)| RowId(keys::parts(key).1)));
-        let last = found.last().map(|(key, _)| RowId(keys::parts(key).1)).filter(|_| found.len() == STEP);
-        from = last.and_then(|last| last.0.checked_add(1)).map(RowId);
-    }
-    Ok(ids)
 }
 
 #[cfg(test)]

@@ -26,9 +26,8 @@ use crate::resources::forming::Forming;
 use crate::resources::locks::Range;
 use crate::resources::minimum_rate::Terms;
 use crate::resources::ranks::{self, Visibility};
-use crate::table::place::{encode_place, parse_place};
 use crate::table::reserve::Reserve;
-use crate::table::row::{Row, RowLaid, RowPlace, RowRecord, Slab, Slabs};
+use crate::table::row::{Row, RowLaid, RowPlace, RowRecord, Slab, Slabs, encode_place, parse_place};
 
 /// Rows of one space that are kept in memory before idle ones are dropped.
 const ROWS_MAX: usize = 8 * 1024;
@@ -261,7 +260,7 @@ impl Space {
                 return Ok(row.clone());
             }
             let drops = self.drops.get();
-            let found = record_at(self, index).await;
+            let found = self.record_at(index).await;
             // What somebody else made of the row meanwhile is in memory, unless it was dropped again.
             if self.drops.get() == drops {
                 break found?;
@@ -282,6 +281,29 @@ impl Space {
         Ok(row)
     }
 
+    /// What the map says of the row with this index, if it exists.
+    async fn record_at(&self, index: u64) -> Result<Option<RowRecord>, SpaceError> {
+        let mut named = None;
+        loop {
+            let Some(place) = self.shared.pool.map().get(&keys::place(self.id, index)).await? else {
+                return Ok(None);
+            };
+            let id = parse_place(&place).map_err(|_| self.impossible_row(index))?;
+            if let Some(value) = self.shared.pool.map().get(&keys::row(id)).await? {
+                return self.parse_row(index, id, &value).map(Some);
+            }
+            // Another row may have come into the place between the two looks; one that names no row twice is damage.
+            if named.replace(id) == Some(id) {
+                return Err(self.impossible_row(index));
+            }
+        }
+    }
+
+    fn impossible_row(&self, index: u64) -> SpaceError {
+        let what = format!("an impossible row {index} of space {}", self.name());
+        dolmen_pool::PoolError::Corrupt { name: self.shared.pool_name().clone(), what }.into()
+    }
+
     fn parse_row(&self, index: u64, id: RowId, value: &[u8]) -> Result<RowRecord, SpaceError> {
         let record = RowRecord::parse(value).ok();
         let is_here = |record: &RowRecord| {
@@ -291,7 +313,7 @@ impl Space {
         let may_be = |record: &RowRecord| {
             is_here(record) && (self.is_on_disks(record) || mutation!(SlabBeyondItsDisk))
         };
-        record.filter(may_be).ok_or_else(|| impossible_row(self, index))
+        record.filter(may_be).ok_or_else(|| self.impossible_row(index))
     }
 
     /// Whether the slabs of a row end where their disks do, as far as these are here.
@@ -521,7 +543,7 @@ impl Space {
             for (key, _) in found {
                 let (_, _, index) = keys::parts(&key);
                 // One that was freed since is none any more.
-                if let Some(record) = record_at(self, index).await? {
+                if let Some(record) = self.record_at(index).await? {
                     action(index, &record);
                 }
                 from = index + 1;
@@ -708,25 +730,4 @@ async fn check_claim(space: &Space, index: u64, purpose: ClaimFor) -> Result<Opt
             Ok(row)
         }
     }
-}
-
-/// Returns what the map says of the row with an index in a space; none where no row stands.
-async fn record_at(space: &Space, index: u64) -> Result<Option<RowRecord>, SpaceError> {
-    let (map, mut named) = (space.shared.pool.map(), None);
-    loop {
-        let Some(place) = map.get(&keys::place(space.id, index)).await? else { return Ok(None) };
-        let id = parse_place(&place).map_err(|_| impossible_row(space, index))?;
-        if let Some(value) = map.get(&keys::row(id)).await? {
-            return space.parse_row(index, id, &value).map(Some);
-        }
-        // Another row may have come into the place between the two looks; a place that names no row twice is damage.
-        if named.replace(id) == Some(id) {
-            return Err(impossible_row(space, index));
-        }
-    }
-}
-
-fn impossible_row(space: &Space, index: u64) -> SpaceError {
-    let what = format!("an impossible row {index} of space {}", space.name());
-    dolmen_pool::PoolError::Corrupt { name: space.shared.pool_name().clone(), what }.into()
 }

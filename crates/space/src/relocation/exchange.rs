@@ -35,8 +35,7 @@ use crate::relocation::obstacles::{
 use crate::resources::locks::Range;
 use crate::table::moving::Watch;
 use crate::table::page::Page;
-use crate::table::place::encode_place;
-use crate::table::row::{Row, RowRecord, Slab, can_be_had};
+use crate::table::row::{Row, RowRecord, Slab, can_be_had, encode_place};
 
 /// Rows that are looked up together.
 const TOGETHER: usize = 256;

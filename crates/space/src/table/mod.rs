@@ -7,7 +7,6 @@ pub(crate) mod moves;
 pub(crate) mod moving;
 pub(crate) mod page;
 pub(crate) mod pages;
-pub(crate) mod place;
 pub(crate) mod reserve;
 pub(crate) mod row;
 pub(crate) mod row_store;

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::format::ids::{is_of_shadows, seen_as, shadows_of};
-use crate::format::raw::{RECORD_VERSION, RawRow, RawRun, RawSlab};
+use crate::format::raw::{RECORD_VERSION, RawPlaceRow, RawRow, RawRun, RawSlab};
 use crate::format::record::BlockState;
 use crate::format::resiliency::{Integrity, Resiliency};
 use crate::layout::{ReadPlan, RowShape, Shape, SlabMap, SlabSet, Unit};
@@ -139,6 +139,20 @@ pub(crate) struct RowPlace {
     /// The space that people see, or a write cache.
     pub(crate) space: SpaceId,
     pub(crate) index: u64,
+}
+
+/// The value of the key of a place.
+pub(crate) fn encode_place(row: RowId) -> Vec<u8> {
+    let raw = RawPlaceRow { row: row.0.into(), shadow: 0.into(), purpose: 0, reserved: [0; 7] };
+    raw.as_bytes().to_vec()
+}
+
+/// The row that stands in a place, by the value of its key.
+pub(crate) fn parse_place(value: &[u8]) -> Result<RowId, BadRow> {
+    let raw = RawPlaceRow::read_from_bytes(value).map_err(|_| BadRow)?;
+    let is_spare_zero = raw.shadow.get() == 0 && raw.purpose == 0 && raw.reserved == [0; 7];
+    let row = RowId(raw.row.get());
+    if is_spare_zero && row != RowId(0) { Ok(row) } else { Err(BadRow) }
 }
 
 /// How a row is laid and written over, whatever its space says by now.
@@ -696,6 +710,20 @@ mod tests {
         let pieces = slab(0, None).pieces(2 * ALLOCATION_UNIT_BYTES, 2 * BLOCK);
         let expected = [(7 * ALLOCATION_UNIT_BYTES, 0), (100 * ALLOCATION_UNIT_BYTES, BLOCK)];
         assert_eq!(pieces.iter().map(|piece| (piece.at, piece.offset)).collect::<Vec<_>>(), expected);
+    }
+
+    /// Scenario: a place names row 0, a shadow row or a purpose, or has another length: nothing is read of it.
+    #[test]
+    fn a_place_names_one_row() {
+        let sound = encode_place(RowId(9));
+        assert_eq!(parse_place(&sound), Ok(RowId(9)));
+        for at in 8..24 {
+            let mut bytes = sound.clone();
+            bytes[at] = 1;
+            assert_eq!(parse_place(&bytes), Err(BadRow), "byte {at}");
+        }
+        assert_eq!(parse_place(&encode_place(RowId(0))), Err(BadRow));
+        assert_eq!(parse_place(&sound[..23]), Err(BadRow));
     }
 
     /// Scenario: a record says something that no row is: another version, a kind of layout with other copies or parity, a round
