@@ -242,7 +242,7 @@ fn check_members(spaces: &Spaces, name: &Name, report: &mut Report) {
 }
 
 async fn check_map(spaces: &Spaces, missed_writes: &MissedWrites, name: &Name, report: &mut Report) {
-    match spaces.check_map().await {
+    match spaces.scrubs().check_map().await {
         Ok(found) => found.into_iter().for_each(|what| report.add(Some(name), FindingKind::Map { what })),
         Err(error) => report.add(Some(name), cut("the map", &error)),
     }
@@ -256,7 +256,7 @@ async fn check_map(spaces: &Spaces, missed_writes: &MissedWrites, name: &Name, r
 /// Reads every block of every copy, tables and headers of slabs. What is healed on the way is healed in memory, and counted.
 #[pooled]
 async fn check_content(spaces: &Spaces, name: &Name, progress: &Progress, report: &mut Report) -> Bytes {
-    let seen = match spaces.verify_together(progress, ROWS_AT_A_TIME).await {
+    let seen = match spaces.scrubs().verify_together(progress, ROWS_AT_A_TIME).await {
         Ok(seen) => seen,
         Err(error) => {
             report.add(Some(name), cut("the content of spaces", &error));
@@ -276,7 +276,7 @@ async fn check_content(spaces: &Spaces, name: &Name, progress: &Progress, report
             .add(Some(name), FindingKind::HeaderWrong { disk, space, row, column, cause: fault.to_string() });
     }
     report.more_count += seen.header_count.saturating_sub(HEADERS_NAMED_MAX as u64);
-    let spaces_by_id: BTreeMap<SpaceId, Rc<Space>> =
+    let spaces_by_id: BTreeMap<SpaceId, Space> =
         spaces.kept().into_iter().map(|space| (space.id(), space)).collect();
     // One in the trash may have the name of another: the larger size is what both may have lost.
     let mut kept = spaces.kept();

@@ -73,9 +73,9 @@ impl OpenPool {
         self.spaces.pool().name().to_string()
     }
 
-    pub(crate) fn space(&self, name: &str) -> Answer<Rc<Space>> {
+    pub(crate) fn space(&self, name: &str) -> Answer<Space> {
         self.spaces.find(name).map_err(|error| {
-            let is_in_trash = self.spaces.trash().iter().any(|space| space.name().as_str() == name);
+            let is_in_trash = self.spaces.in_trash().iter().any(|space| space.name().as_str() == name);
             let hint = match is_in_trash {
                 true => format!(
                     "one of that name is in the trash: `dolmen trash restore {}/{name}` brings it back",

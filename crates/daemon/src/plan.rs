@@ -143,7 +143,7 @@ impl OpenPool {
         let mut names = (0u64..).filter_map(|number| format!("new{number}").parse().ok());
         let Some(name) = names.find(|name| !taken(name)) else { return false };
         let spec = SpaceSpec::usual(name, Bytes(BLOCK_BYTES), resiliency);
-        self.spaces.check_create(&spec).is_ok()
+        self.spaces.changes().check_create(&spec).is_ok()
     }
 
     /// Whether a new row of a space finds too few disks in use, or too few fault domains, while others are absent: no deleting
@@ -167,8 +167,11 @@ impl OpenPool {
     /// How much room a space of this kind would take when it is full, its rows as the next one.
     pub(crate) fn full_size(&self, spec: &SpaceSpec) -> Answer<u64> {
         let request = spec.check().map_err(|error| fault::space(&error))?;
-        let offers =
-            self.spaces.offers_with_cache(spec.write_cache()).map_err(|error| fault::space(&error))?;
+        let offers = self
+            .spaces
+            .changes()
+            .offers_with_cache(spec.write_cache())
+            .map_err(|error| fault::space(&error))?;
         let placed = Placer::new(request, units_for(spec)).place(&offers, 0);
         let of_row = match &placed {
             Ok(placement) => placement.slabs.iter().map(|slab| slab.units).sum(),

@@ -105,7 +105,7 @@ impl Views {
             State::ReadOnly(cause) => (PoolState::ReadOnly, Some(cause)),
             State::Latched(cause) => (PoolState::Stopped, Some(cause)),
         };
-        let write_caches = open.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
+        let write_caches = open.spaces.caches().write_caches().await.map_err(|error| fault::space(&error))?;
         // A pool is shown whatever its map holds there.
         let repair_after = pool.settings().repair_after().await.ok();
         let (trash_count, trash_bytes) = open.trash_tally().await?;
@@ -169,14 +169,14 @@ impl Views {
         Ok(spaces)
     }
 
-    pub(crate) async fn view_space(&self, open: &OpenPool, space: &Rc<Space>) -> Answer<dolmen_api::Space> {
+    pub(crate) async fn view_space(&self, open: &OpenPool, space: &Space) -> Answer<dolmen_api::Space> {
         self.view_space_on(open, space, &open.offered()).await
     }
 
     async fn view_space_on(
         &self,
         open: &OpenPool,
-        space: &Rc<Space>,
+        space: &Space,
         offered: &Offered,
     ) -> Answer<dolmen_api::Space> {
         let spec = space.spec();

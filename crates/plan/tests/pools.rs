@@ -102,7 +102,7 @@ async fn pool_of(seams: Seams, drawn: &Drawn) -> Result<Rc<Spaces>, Box<dyn Erro
 /// Every layout: accepted to the last row, refused with one more.
 fn check_accepted(spaces: &Spaces, drawn: &Drawn, plan: &Plan) -> Result<(), String> {
     for ((word, resiliency), answer) in LAYOUTS.iter().zip(&plan.answers) {
-        let refused = |rows| spaces.check_create(&drawn.spec("x", rows, *resiliency)).err();
+        let refused = |rows| spaces.changes().check_create(&drawn.spec("x", rows, *resiliency)).err();
         let Some(room) = &answer.room else {
             match refused(1) {
                 Some(SpaceError::TooFewDisks { needed, found, .. })
@@ -196,7 +196,7 @@ async fn claim(spaces: &Rc<Spaces>, drawn: &Drawn, plan: &Plan) -> Result<u64, B
         return Err(format!("{}: a row more than {} is claimed", answer.layout, room.rows).into());
     }
     check_losses(&rows_of(spaces).await?, drawn, answer)?;
-    let findings = spaces.check_map().await?;
+    let findings = spaces.scrubs().check_map().await?;
     if findings.is_empty() { Ok(room.rows) } else { Err(findings.join("; ").into()) }
 }
 

@@ -114,7 +114,7 @@ enum Next {
 
 /// A space that is being given.
 pub struct Export {
-    space: Rc<Space>,
+    space: Space,
     spaces: Rc<Spaces>,
     row: u64,
     rows: VecDeque<Next>,
@@ -126,7 +126,7 @@ pub struct Export {
 
 impl Export {
     #[pooled]
-    pub(crate) async fn new(rescued: &Rescued, space: Rc<Space>) -> Self {
+    pub(crate) async fn new(rescued: &Rescued, space: Space) -> Self {
         let row = space.spec().row_bytes().0;
         let size = space.size().0;
         let doubts = rescued.doubts.iter().filter(|doubt| doubt.space == space.id());
@@ -243,7 +243,7 @@ impl Export {
     }
 
     async fn read(&mut self, lengths: &[(u64, usize)]) {
-        let space = Rc::clone(&self.space);
+        let space = self.space.clone();
         let reads = lengths.iter().map(|(at, length)| space.read_kept(*at, *length));
         let answers = join_all(reads).await;
         for ((at, length), answer) in lengths.iter().zip(answers) {
@@ -256,7 +256,7 @@ impl Export {
 
     /// Reads what could not be read as a whole.
     async fn read_smaller(&mut self, at: u64, length: usize) {
-        let space = Rc::clone(&self.space);
+        let space = self.space.clone();
         let end = at + length as u64;
         for (at, length) in pieces(at, end, SMALLER[0]) {
             if let Ok(segments) = space.read_kept(at, length).await {

@@ -115,10 +115,10 @@ impl Rescued {
     ///
     /// # Errors
     /// [`RescueError::NoSuchSpace`].
-    pub fn find(&self, wanted: &str) -> Result<Rc<Space>, RescueError> {
+    pub fn find(&self, wanted: &str) -> Result<Space, RescueError> {
         let mut spaces = self.spaces.kept();
         spaces.sort_by_key(|space| (space.trashed_at().is_some(), Reverse(space.trashed_at())));
-        let is_meant = |space: &&Rc<Space>| {
+        let is_meant = |space: &&Space| {
             space.name().as_str() == wanted || wanted.parse().is_ok_and(|id: u64| space.id() == SpaceId(id))
         };
         let found = spaces.iter().find(is_meant).cloned();
@@ -220,7 +220,7 @@ fn without_log(spaces: &Spaces) -> Vec<Note> {
         "without the log each block is as of the last time that its table page was written back: what was overwritten since is bad, what was first written since reads as zeros"
             .to_owned(),
     )];
-    let is_cached = |space: &Rc<Space>| matches!(space.spec().resiliency, Resiliency::Parity { .. });
+    let is_cached = |space: &Space| matches!(space.spec().resiliency, Resiliency::Parity { .. });
     if spaces.list().iter().any(is_cached) {
         notes.push(Note(
             "what lay in the write cache of spaces with parity is not to be found without the log: what was written to them last may be older than the rest"

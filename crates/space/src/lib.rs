@@ -40,13 +40,16 @@
 //! A module uses its own folder and those before it; `tidy` counts what still reaches up.
 //! ```text
 //! format     on-disk structs, errors, specifications      resolution  recovery, redos, what waits for absent disks
-//! in_doubt   tables of rules, pure                        relocation  shadow rows, slabs that move, freed rows
-//! resources  locks, budgets, progress                     policy      conversions, moves, reserve, trash
-//! layout     where blocks lie, what can be decoded        facade      spaces, and what is asked of them
-//! table      rows, pages, mappings
+//! in_doubt   tables of rules, pure                        relocation  shadow rows, slabs that move, freed rows, new rows
+//! resources  locks, budgets, progress                     space_io    reads, writes and discards of a space
+//! layout     where blocks lie, what can be decoded        policy      conversions, moves, reserve, trash, changes
+//! table      rows, pages, mappings, spaces in memory      facade      `Spaces` and `Space`, as callers see them
 //! row_io     reads and writes of one row
 //! cache      the write cache of strict rows
 //! ```
+//!
+//! What a layer does is methods of *services*: structs that borrow what is in memory (`RowStore`, `Shared`, `SpaceRows`, `Cache`,
+//! `PoolSpaces`) and stand in the layer of their methods. What a lower layer starts in an upper one goes through `UpperLayers`.
 //!
 //! # Invariants
 //! - Writes that overlap are ordered by a lock on their blocks before they fan out to copies.
@@ -71,18 +74,14 @@ mod relocation;
 mod resolution;
 mod resources;
 mod row_io;
+mod space_io;
 mod table;
 
 pub use cache::cache_size::{WriteCache, WriteCacheResize};
-pub use cache::drain_settings::WriteCacheDrain;
-pub use cache::space::Space;
-pub use cache::space::failed_reads;
-pub use facade::discard::Extent;
-pub use facade::request::Request;
 pub use facade::salvage;
-pub use facade::scrub::{SCRUB_CHECKPOINT_EVERY, Scrub, ScrubPlace, ScrubPosition};
+pub use facade::space::Space;
+pub use facade::spaces::Spaces;
 pub use facade::spaces::{new_member, parse_resiliency};
-pub use facade::verify::{HEADERS_NAMED_MAX, Verification};
 pub use format::error::{CacheLimit, DrainLimit, SpaceError, UnreadableReason};
 pub use format::layouts::Layout;
 pub use format::limit_fault::{LimitFault, LimitKind};
@@ -100,10 +99,12 @@ pub use policy::convert::ConversionForecast;
 pub use policy::declare_lost::DeclaredLost;
 pub use policy::emptying::Emptied;
 pub use policy::forecast::{WriteCacheRows, write_cache_rows};
+pub use policy::handles::{Caches, Changes, Conversions, Members, Moves, Scrubs, Trash};
 pub use policy::rebalance::RebalanceForecast;
 pub use policy::removal::{RemovalForecast, StuckRows};
+pub use policy::scrub::{SCRUB_CHECKPOINT_EVERY, Scrub, ScrubPlace, ScrubPosition};
 pub use policy::sole_copy::Lost;
-pub use policy::spaces::Spaces;
+pub use policy::verify::{HEADERS_NAMED_MAX, Verification};
 pub use relocation::resync::Resynced;
 pub use resolution::recovery::Recovery;
 pub use resources::clients::Clients;
@@ -115,3 +116,7 @@ pub use resources::progress::Progress;
 pub use resources::throttle::{JobShare, Priority};
 pub use row_io::header::{HeaderFault, WrongHeader};
 pub use row_io::segments::{Segment, Segments};
+pub use space_io::discard::Extent;
+pub use space_io::request::Request;
+pub use table::drain_settings::WriteCacheDrain;
+pub use table::space::failed_reads;

@@ -30,7 +30,7 @@ pub(crate) struct OpenPool {
 /// A space as a target.
 pub(crate) struct SpaceTarget {
     spaces: Rc<Spaces>,
-    space: Rc<Space>,
+    space: Space,
     devices: Rc<[Rc<LinuxDevice>]>,
     layout: Layout,
 }
@@ -91,14 +91,14 @@ impl OpenPool {
     /// Makes a space in which nothing was written; one of that name goes first.
     pub(crate) async fn new_space(&self, name: &'static str, bytes: u64) -> Result<SpaceTarget, BenchError> {
         if let Ok(old) = self.spaces.find(name) {
-            self.spaces.delete(&old).await.map_err(|source| refused(self.layout, source))?;
+            self.spaces.changes().delete(&old).await.map_err(|source| refused(self.layout, source))?;
         }
         let spec = SpaceSpec::usual(named(name), Bytes(bytes), self.layout.resiliency());
         let space = self.spaces.create(spec).await.map_err(|source| refused(self.layout, source))?;
         Ok(self.target(space))
     }
 
-    fn target(&self, space: Rc<Space>) -> SpaceTarget {
+    fn target(&self, space: Space) -> SpaceTarget {
         let (spaces, devices) = (Rc::clone(&self.spaces), Rc::clone(&self.devices));
         SpaceTarget { spaces, space, devices, layout: self.layout }
     }
@@ -115,8 +115,8 @@ impl OpenPool {
     /// Verifies every block and the map.
     pub(crate) async fn check(&self) -> Result<(), BenchError> {
         let failed = |source| refused(self.layout, source);
-        let findings = self.spaces.check_map().await.map_err(failed)?;
-        let seen = self.spaces.verify(&Progress::default()).await.map_err(failed)?;
+        let findings = self.spaces.scrubs().check_map().await.map_err(failed)?;
+        let seen = self.spaces.scrubs().verify(&Progress::default()).await.map_err(failed)?;
         let mut found = findings;
         found.extend(seen.unreadable().map(ToString::to_string));
         if found.is_empty() {

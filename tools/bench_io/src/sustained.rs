@@ -205,7 +205,7 @@ impl Part {
         let candidates = found.pools.into_values().next().ok_or(BenchError::Vanished)?;
         let opened = open(&seams, self.arbiter(), candidates, &OpenOptions { mode: OpenMode::Write }).await?;
         let spaces = Spaces::start(opened).await.map_err(refused)?;
-        let found = spaces.check_map().await.map_err(refused)?;
+        let found = spaces.scrubs().check_map().await.map_err(refused)?;
         if !found.is_empty() {
             return Err(BenchError::Check { layout: LAYOUT, found: found.join("; ") });
         }
@@ -227,7 +227,7 @@ impl Part {
         Ok(count)
     }
 
-    async fn compare_block(&self, space: &Rc<Space>, block: u64) -> Result<(), BenchError> {
+    async fn compare_block(&self, space: &Space, block: u64) -> Result<(), BenchError> {
         let version = self.blocks.version(block);
         let segments = space.read(block * BLOCK_BYTES, BLOCK).await.map_err(refused)?;
         // A block is one piece, of bytes that nobody writes as zeros.
@@ -244,7 +244,7 @@ struct Client {
     part: Part,
     seams: Seams,
     spaces: Rc<Spaces>,
-    space: Rc<Space>,
+    space: Space,
     devices: Vec<Rc<Watched>>,
     /// The number of the next write, and the first that is not to be.
     next: Cell<u64>,
@@ -260,13 +260,7 @@ struct Client {
 }
 
 impl Client {
-    fn new(
-        part: Part,
-        seams: Seams,
-        spaces: Rc<Spaces>,
-        space: Rc<Space>,
-        devices: Vec<Rc<Watched>>,
-    ) -> Self {
+    fn new(part: Part, seams: Seams, spaces: Rc<Spaces>, space: Space, devices: Vec<Rc<Watched>>) -> Self {
         Self {
             part,
             seams,
@@ -310,7 +304,7 @@ impl Client {
     }
 
     async fn cache(&self) -> Result<WriteCache, BenchError> {
-        let caches = self.spaces.write_caches().await.map_err(refused)?;
+        let caches = self.spaces.caches().write_caches().await.map_err(refused)?;
         let cache = caches.into_iter().find(|cache| cache.redundancy == self.part.load.parity);
         Ok(cache.unwrap_or_else(|| panic!("a space with parity has a write cache")))
     }
@@ -352,7 +346,7 @@ impl Client {
     /// Puts everything in place and empties the log.
     async fn quiesce(&self) -> Result<(), BenchError> {
         self.spaces.flush().await.map_err(refused)?;
-        self.spaces.destage().await.map_err(refused)?;
+        self.spaces.caches().destage().await.map_err(refused)?;
         self.spaces.pool().checkpoint().await.map_err(|source| refused(source.into()))
     }
 

@@ -47,8 +47,8 @@ async fn live(seams: Seams, spaces: Rc<Spaces>, resiliency: Resiliency) {
     data.discard(8 * BLOCK, 4 * BLOCK).await.unwrap();
     spaces.flush().await.unwrap();
     data.discard(256 * BLOCK, 256 * BLOCK).await.unwrap();
-    spaces.resize(&data, Bytes::mib(6)).await.unwrap();
-    spaces.delete(&other).await.unwrap();
+    spaces.changes().resize(&data, Bytes::mib(6)).await.unwrap();
+    spaces.changes().delete(&other).await.unwrap();
     write(&seams, &data, 1100, 3, 4).await;
     drop(data);
     spaces.close().await.unwrap();

@@ -94,7 +94,7 @@ impl EventWatch {
     }
 
     fn as_reported(&self, open: &OpenPool) -> ReportedPool {
-        let leaving = open.spaces.drains();
+        let leaving = open.spaces.moves().drains();
         let disk = |disk: &Rc<dolmen_pool::Disk>| ReportedDisk {
             id: disk.id().to_string(),
             slot: disk.slot().0,
@@ -102,7 +102,7 @@ impl EventWatch {
             is_leaving: leaving.iter().any(|other| other.id() == disk.id()),
             is_excluded: open.absences.is_excluded(disk.id()),
         };
-        let space = |space: &Rc<dolmen_space::Space>| ReportedSpace {
+        let space = |space: &dolmen_space::Space| ReportedSpace {
             id: space.id().0,
             name: space.name().to_string(),
             size_bytes: space.size().0,

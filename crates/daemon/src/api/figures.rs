@@ -28,7 +28,7 @@ impl Reports {
     fn space_figures(&self, pool: &OpenPool) -> Vec<SpaceFigures> {
         let mut spaces = pool.spaces.list();
         spaces.sort_by_key(|space| space.name());
-        let of = |space: &Rc<dolmen_space::Space>| SpaceFigures {
+        let of = |space: &dolmen_space::Space| SpaceFigures {
             pool: pool.name(),
             name: space.name().to_string(),
             load: self.load(&space.figures()),

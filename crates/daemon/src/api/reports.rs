@@ -59,7 +59,7 @@ impl Reports {
             redundancy += space.footprint().await.map_err(|error| fault::space(&error))?.redundancy.0;
             promised += space.size().0.saturating_sub(bytes);
         }
-        let caches = open.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
+        let caches = open.spaces.caches().write_caches().await.map_err(|error| fault::space(&error))?;
         let write_cache: u64 = caches.iter().map(|cache| cache.footprint.total.0).sum();
         let (_, trash) = open.trash_tally().await?;
         let present: Vec<_> = pool.disks().into_iter().filter(|disk| disk.is_present()).collect();
@@ -123,7 +123,7 @@ impl Reports {
             let write_cache = Integrity::usual(resiliency).write_cache(resiliency);
             // What cannot be made has no room: for want of disks, of fault domains, or of room for its write cache.
             let can_be_made = open.can_make(resiliency);
-            let offers = open.spaces.offers_with_cache(write_cache).ok().filter(|_| can_be_made);
+            let offers = open.spaces.changes().offers_with_cache(write_cache).ok().filter(|_| can_be_made);
             let offers: Rc<[Offer]> = offers.unwrap_or_default().into();
             fits.push(Fits {
                 resiliency: resiliency_of(resiliency),

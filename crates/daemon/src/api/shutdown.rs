@@ -91,7 +91,7 @@ impl Stopping {
         let _note = self.pools.note("ending".to_owned());
         for pool in &pools {
             pool.is_closing.set(true);
-            pool.spaces.lift_limits();
+            pool.spaces.changes().lift_limits();
             self.jobs.let_go(pool.id());
             self.records.remember(pool).await;
         }

@@ -219,7 +219,7 @@ fn why_not_open(closed: &ClosedPool) -> Why {
 /// What an object is called, as far as that leads to one.
 enum Meant {
     Pool(Rc<OpenPool>),
-    Space(Rc<OpenPool>, Rc<Space>),
+    Space(Rc<OpenPool>, Space),
     Disk(Rc<OpenPool>, Rc<Disk>),
     Job(Rc<Entry>),
 }

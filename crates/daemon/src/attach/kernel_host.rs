@@ -230,6 +230,6 @@ pub(crate) async fn carry_out(spaces: &Spaces, space: &Space, asked: Asked, zero
 /// A request, with the space that it is for.
 pub(crate) struct Job {
     pub(crate) spaces: Rc<Spaces>,
-    pub(crate) space: Rc<Space>,
+    pub(crate) space: Space,
     pub(crate) asked: Asked,
 }

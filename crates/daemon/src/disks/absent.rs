@@ -54,7 +54,7 @@ impl OpenPool {
 /// Forgets that disks were given up which are not about to leave any more: they are members as before, were replaced, or are
 /// gone; and that somebody stopped what was rebuilt without one that is back. Whether there was one: both are on record.
 fn forget_returned(pool: &OpenPool) -> bool {
-    let leaving: BTreeSet<DiskId> = pool.spaces.drains().iter().map(|disk| disk.id()).collect();
+    let leaving: BTreeSet<DiskId> = pool.spaces.moves().drains().iter().map(|disk| disk.id()).collect();
     let disks = pool.spaces.pool().disks();
     let absent: BTreeSet<DiskId> = disks.iter().filter(|disk| !is_here(disk)).map(|disk| disk.id()).collect();
     let (mut excluded, mut stopped) =
@@ -214,7 +214,7 @@ impl Rebuilds {
         }
         let more = pool.offer_of_spare_for(disk);
         let reported = async |more: &[Offer]| {
-            let reported = pool.spaces.rebuildable(disk, more).await;
+            let reported = pool.spaces.moves().rebuildable(disk, more).await;
             reported.inspect_err(|error| {
                 tracing::warn!(disk = disk.name(), error = %in_one_line(error), "what can be rebuilt of a disk cannot be told");
             })
@@ -241,7 +241,7 @@ impl Rebuilds {
 
     /// Goes on with what the daemon before had begun to rebuild.
     pub(crate) async fn go_on_rebuilding(&self, pool: &Rc<OpenPool>, disk: &Rc<Disk>, again: &Rc<Entry>) {
-        if let Ok(spaces) = pool.spaces.rebuildable(disk, &[]).await {
+        if let Ok(spaces) = pool.spaces.moves().rebuildable(disk, &[]).await {
             self.start_rebuilding(pool, disk, spaces, Some(Rc::clone(again))).await;
         }
     }
@@ -266,7 +266,7 @@ impl Rebuilds {
     async fn abandon(&self, pool: &Rc<OpenPool>, disk: &Rc<Disk>) -> Answer<()> {
         self.pool_jobs.check_job_room(pool)?;
         let more = pool.offer_of_spare_for(disk);
-        let forecast = pool.spaces.forecast_removal_with(disk.slot(), &more).await;
+        let forecast = pool.spaces.moves().forecast_removal_with(disk.slot(), &more).await;
         check_that_it_may_leave(pool, disk)?;
         narrowings(pool, disk, &forecast.map_err(|error| fault::space(&error))?).await?;
         let _coming = pool.job_slot.announce();
@@ -288,7 +288,8 @@ async fn rebuild(
     progress: &Progress,
 ) -> Answer<Outcome> {
     let name = disk.name();
-    let rebuilt = pool.spaces.rebuild_without(disk, spaces, || !progress.is_to_stop(), progress).await;
+    let rebuilt =
+        pool.spaces.moves().rebuild_without(disk, spaces, || !progress.is_to_stop(), progress).await;
     if matches!(rebuilt, Ok(Emptied::All | Emptied::AllBut(_))) {
         pool.absences.rebuilt.borrow_mut().insert(disk.id());
     }

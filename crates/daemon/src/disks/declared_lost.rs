@@ -17,7 +17,8 @@ pub(crate) async fn abandon(owner: &OpenPool, disk: &Disk, progress: &Progress) 
     if is_here(disk) || !owner.spaces.pool().members().is_declared_lost(disk) {
         return Ok(String::new());
     }
-    let excluded = owner.spaces.declare_rows_lost(progress).await.map_err(|error| fault::space(&error))?;
+    let excluded =
+        owner.spaces.members().declare_rows_lost(progress).await.map_err(|error| fault::space(&error))?;
     for range in excluded.lost.iter().take(LOGGED_MAX) {
         tracing::error!(pool = %owner.name(), disk = disk.name(), %range, "content without any copy was declared lost");
     }

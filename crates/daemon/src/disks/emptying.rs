@@ -120,7 +120,7 @@ impl Rebuilds {
     /// Whether all that a disk has would find a place on others, beside what they keep for repair; why not, in words.
     async fn check_that_it_fits(&self, pool: &OpenPool, disk: &Disk) -> Result<(), String> {
         self.pool_jobs.check_job_room(pool).map_err(|error| error.message)?;
-        let forecast = pool.spaces.forecast_emptying(disk.slot()).await;
+        let forecast = pool.spaces.moves().forecast_emptying(disk.slot()).await;
         let forecast = forecast.map_err(|error| error.to_string())?;
         if forecast.stuck.is_empty() {
             return Ok(());
@@ -182,7 +182,7 @@ impl Rebuilds {
 async fn empty(pool: &OpenPool, disk: &Rc<Disk>, progress: &Progress) -> Answer<Outcome> {
     let name = disk.name();
     let is_wanted = || pool.is_to_be_empty(disk) && !progress.is_to_stop();
-    let emptied = pool.spaces.empty_disk(disk, is_wanted, progress).await;
+    let emptied = pool.spaces.moves().empty_disk(disk, is_wanted, progress).await;
     let has_failed = matches!(emptied, Ok(Emptied::AllBut(_)) | Err(_));
     if has_failed && pool.is_to_be_empty(disk) && !pool.is_closing.get() {
         pool.emptyings.hold_off(disk.id(), pool.errors_of(disk));

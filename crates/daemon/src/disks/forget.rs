@@ -48,7 +48,7 @@ impl Drains {
             return Err(would_be_lost(&pool, &disk, &alone.all).on(what));
         }
         let more = pool.offer_of_spare_for(&disk);
-        let forecast = pool.spaces.forecast_removal_with(disk.slot(), &more).await;
+        let forecast = pool.spaces.moves().forecast_removal_with(disk.slot(), &more).await;
         let forecast = forecast.map_err(|error| fault::space(&error))?;
         let narrower = narrowings(&pool, &disk, &forecast).await.map_err(|error| error.on(what))?;
         let mut undo =
@@ -124,8 +124,9 @@ struct Alone {
 
 impl Alone {
     async fn of(pool: &OpenPool, disk: &Disk) -> Answer<Self> {
-        let all = pool.spaces.only_on_absent_with(disk).await.map_err(|error| fault::space(&error))?;
-        let at_once = pool.spaces.lost_without(disk).await.map_err(|error| fault::space(&error))?;
+        let all =
+            pool.spaces.members().only_on_absent_with(disk).await.map_err(|error| fault::space(&error))?;
+        let at_once = pool.spaces.members().lost_without(disk).await.map_err(|error| fault::space(&error))?;
         Ok(Self { all, at_once })
     }
 
@@ -197,7 +198,7 @@ fn parts_of(pool: &OpenPool, lost: &Lost) -> Vec<String> {
 fn would_be_lost(pool: &OpenPool, disk: &Rc<Disk>, lost: &Lost) -> ErrorBody {
     let name = pool.name();
     let kept = pool.spaces.kept();
-    let spaces: Vec<&Rc<Space>> = kept.iter().filter(|space| lost.ranges.contains_key(&space.id())).collect();
+    let spaces: Vec<&Space> = kept.iter().filter(|space| lost.ranges.contains_key(&space.id())).collect();
     let parts = parts_of(pool, lost);
     let mut absent = pool.spaces.pool().disks();
     absent.retain(|other| !is_here(other) && other.id() != disk.id());

@@ -42,7 +42,7 @@ pub(crate) fn check_that_it_may_leave(pool: &OpenPool, disk: &Disk) -> Answer<()
     if !disk.is_present() {
         let single = pool.spaces.kept();
         let single = single.iter().filter(|space| {
-            let has_none = pool.spaces.has_nothing_on(disk, space.id());
+            let has_none = pool.spaces.moves().has_nothing_on(disk, space.id());
             space.spec().resiliency.redundancy() == 0 && space.claimed().0 > 0 && !has_none
         });
         let names: Vec<String> = single.map(|space| called(pool, space)).collect();
@@ -97,7 +97,7 @@ pub(crate) fn figures_of_removing(
     forecast: &RemovalForecast,
     narrower: &Narrowings,
 ) -> Figures {
-    let laid_again = |(space, of): &(Rc<Space>, ConversionForecast)| of.rows * space.row_bytes();
+    let laid_again = |(space, of): &(Space, ConversionForecast)| of.rows * space.row_bytes();
     let moved = forecast.moved.0 + narrower.spaces.iter().map(laid_again).sum::<u64>();
     Figures { before: usual_room(&pool.offers()), after: usual_room(&narrower.left), moved }
 }

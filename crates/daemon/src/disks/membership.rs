@@ -249,7 +249,7 @@ impl Membership {
         check_consent_to_old(&name, &disk, as_old.as_deref(), &request)?;
         let known_lost = disk.labels().lost();
         disk.labels().forget_lost();
-        let rejoined = pool.spaces.rejoin(device).await;
+        let rejoined = pool.spaces.members().rejoin(device).await;
         let has_lost_labels = !disk.labels().lost().is_empty();
         disk.labels().note_lost(&known_lost);
         rejoined.map_err(|error| fault::space(&error))?;
@@ -370,7 +370,7 @@ async fn old_content_alone_on(
     if old.is_none() {
         return Ok(None);
     }
-    let alone = pool.spaces.alone_on(disk.slot()).await.map_err(|error| fault::space(&error))?;
+    let alone = pool.spaces.members().alone_on(disk.slot()).await.map_err(|error| fault::space(&error))?;
     let names: Vec<String> = alone.iter().map(ToString::to_string).collect();
     let text =
         || format!("what no other disk here has of {} is as old as {} is", names.join(", "), disk.name());

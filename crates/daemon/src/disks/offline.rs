@@ -60,7 +60,7 @@ async fn check_dispensable(pool: &OpenPool, disk: &Disk) -> Answer<()> {
             .hint("`dolmen jobs` shows how far that is; let it end, or call it off"));
     }
     // What others lack may be whole on this one alone.
-    if pool.spaces.is_stale().await.map_err(|error| fault::space(&error))? {
+    if pool.spaces.members().is_stale().await.map_err(|error| fault::space(&error))? {
         let message =
             format!("other disks are not up to date, and may need {name} for that; nothing was changed");
         return Err(ErrorBody::new(ErrorCode::Busy, message)

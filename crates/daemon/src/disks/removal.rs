@@ -49,7 +49,7 @@ impl JobWorker for Drains {
                 let role = SetDiskRole { role: DiskRole::Member, dry_run: request.dry_run };
                 return self.set_disk_role(pool.name(), kept, role).await;
             }
-            let drains = pool.spaces.drains();
+            let drains = pool.spaces.moves().drains();
             let leaving = drains.iter().find(|leaving| leaving.id() == disk).ok_or_else(|| ending(entry))?;
             self.cancel_remove(pool.name(), leaving.slot().0.to_string(), request).await
         })
@@ -58,7 +58,7 @@ impl JobWorker for Drains {
 
 /// Returns the number of the disk, if it is to be empty because of its role, and not to leave.
 fn slot_with_role(pool: &OpenPool, disk: DiskId) -> Option<String> {
-    let to_empty = pool.spaces.to_empty();
+    let to_empty = pool.spaces.moves().to_empty();
     to_empty.iter().find(|emptied| emptied.id() == disk).map(|emptied| emptied.slot().0.to_string())
 }
 
@@ -82,7 +82,8 @@ pub(crate) async fn remove_with(
     let name = pool.name();
     // One that waits may be tried again.
     let is_at_it = drains.is_draining(pool);
-    let leaving = pool.spaces.drains().into_iter().find(|leaving| is_at_it || leaving.id() != disk.id());
+    let leaving =
+        pool.spaces.moves().drains().into_iter().find(|leaving| is_at_it || leaving.id() != disk.id());
     if let Some(leaving) = leaving {
         let message = format!("{} is being removed already; nothing was changed", leaving.name());
         return Err(ErrorBody::new(ErrorCode::Busy, message).on(what).hint(format!(
@@ -90,7 +91,7 @@ pub(crate) async fn remove_with(
             leaving.slot().0
         )));
     }
-    let forecast = pool.spaces.forecast_removal(disk.slot()).await;
+    let forecast = pool.spaces.moves().forecast_removal(disk.slot()).await;
     let mut forecast = forecast.map_err(|error| fault::space(&error))?;
     // A spare is for disks that are lost, or that no other disk can take the data of.
     let is_spare = pool.spaces.pool().members().role_of(&disk).is_some();
@@ -105,7 +106,7 @@ pub(crate) async fn remove_with(
     };
     if spare.is_some() {
         let more = offer_of_spare(pool, spare.as_ref());
-        let with = pool.spaces.forecast_removal_with(disk.slot(), &more).await;
+        let with = pool.spaces.moves().forecast_removal_with(disk.slot(), &more).await;
         forecast = with.map_err(|error| fault::space(&error))?;
     }
     check_that_it_may_leave(pool, &disk).map_err(|error| error.on(what.as_str()))?;
@@ -215,12 +216,12 @@ impl Drains {
     /// Goes on with removals that were begun before the pool was opened, or that had to wait.
     pub(crate) async fn go_on_draining(self: &Rc<Self>, pool: &Rc<OpenPool>) {
         self.reinstate_returned(pool).await;
-        for disk in pool.spaces.drains() {
+        for disk in pool.spaces.moves().drains() {
             if !self.jobs.is_taken(pool.id(), &DrainJob, Some(Aim::Disk(disk.id()))) {
                 self.start_draining(pool, disk).await;
             }
         }
-        for disk in pool.spaces.to_empty() {
+        for disk in pool.spaces.moves().to_empty() {
             if !self.jobs.is_taken(pool.id(), &DrainJob, Some(Aim::Disk(disk.id()))) {
                 self.start_draining(pool, disk).await;
             }
@@ -269,20 +270,20 @@ impl Drains {
         if !is_wanted() {
             return stays();
         }
-        owner.spaces.forget_left(disk.id());
+        owner.spaces.moves().forget_left(disk.id());
         let excluded = abandon(owner, disk, progress).await?;
-        let mut moved = owner.spaces.drain_disk(disk, progress).await;
+        let mut moved = owner.spaces.moves().drain_disk(disk, progress).await;
         // What can leave as it is has left, and with it the rows of write caches in which others have blocks. A disk that stays with
         // a role changes no widths: none was given one that rows could not leave as they are.
         if is_wanted() && matches!(moved, Ok(false)) && pool.members().is_drained(disk) {
             // Nothing waits for anybody yet.
-            owner.spaces.forget_left(disk.id());
+            owner.spaces.moves().forget_left(disk.id());
             let narrowed = narrow(owner, disk, progress, is_wanted).await;
             if !is_wanted() {
                 return stays();
             }
             narrowed.map_err(|error| fault::space(&error))?;
-            moved = owner.spaces.drain_disk(disk, progress).await;
+            moved = owner.spaces.moves().drain_disk(disk, progress).await;
         }
         if !is_wanted() {
             return stays();
@@ -304,7 +305,7 @@ impl Drains {
         if pool.spaces.pool().state() != PoolState::Writable {
             return;
         }
-        for disk in pool.spaces.drains() {
+        for disk in pool.spaces.moves().drains() {
             if !is_here(&disk) || !pool.absences.is_excluded(disk.id()) {
                 continue;
             }

@@ -123,7 +123,7 @@ impl Replacements {
             return Ok(Outcome::Put { off, waits_for: new.name() });
         }
         let excluded = abandon(owner, old, progress).await?;
-        let moved = owner.spaces.move_slabs(old.slot(), new.slot(), progress).await;
+        let moved = owner.spaces.moves().move_slabs(old.slot(), new.slot(), progress).await;
         if !is_wanted() {
             return called_off();
         }
@@ -153,7 +153,7 @@ impl Replacements {
         if !old.is_present() {
             return Err(only_on(&old, &new).on(what));
         }
-        let back = pool.spaces.bytes_to_move(new.slot(), old.slot()).await;
+        let back = pool.spaces.moves().bytes_to_move(new.slot(), old.slot()).await;
         let back = back.map_err(|error| fault::space(&error))?;
         // An eviction forgets the room first; a disk without room on record has not run out of it.
         let Some(free) = pool.spaces.pool().free_space().free_on(old.slot()) else {
@@ -191,7 +191,7 @@ impl Replacements {
             return Ok(planned(plan, format!("{subject} would be called off")));
         }
         let _coming = pool.job_slot.announce();
-        pool.spaces.call_off(&old, &new).await.map_err(|error| fault::space(&error))?;
+        pool.spaces.moves().call_off(&old, &new).await.map_err(|error| fault::space(&error))?;
         // The job of the replacement ends before this one begins.
         let why = format!("{} is not replaced by {} any more", old.name(), new.name());
         self.jobs.stop(pool.id(), &ReplaceJob, Aim::Disk(new.id()), &why);

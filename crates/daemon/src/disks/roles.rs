@@ -42,7 +42,7 @@ impl Drains {
         check_that_it_may(&pool, &disk, after).map_err(|error| error.on(what.as_str()))?;
         let forecast = match after {
             Some(_) if before.is_none() => {
-                let forecast = pool.spaces.forecast_removal(disk.slot()).await;
+                let forecast = pool.spaces.moves().forecast_removal(disk.slot()).await;
                 let forecast = forecast.map_err(|error| fault::space(&error))?;
                 check_that_it_may_leave(&pool, &disk)
                     .and_then(|()| check_that_it_fits(&pool, &disk, &forecast))

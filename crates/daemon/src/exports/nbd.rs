@@ -39,7 +39,7 @@ pub(crate) struct Served {
     pub(crate) name: String,
     pub(crate) access: Access,
     spaces: Rc<Spaces>,
-    pub(crate) space: Rc<Space>,
+    pub(crate) space: Space,
     /// The listener on which it is served as well.
     pub(crate) network: RefCell<Option<Network>>,
     clients: Cell<u64>,
@@ -356,14 +356,8 @@ impl NbdServer {
     }
 
     /// Serves a space under a name.
-    pub(crate) fn add(
-        &self,
-        name: String,
-        spaces: &Rc<Spaces>,
-        space: &Rc<Space>,
-        access: Access,
-    ) -> Rc<Served> {
-        let (spaces, space) = (Rc::clone(spaces), Rc::clone(space));
+    pub(crate) fn add(&self, name: String, spaces: &Rc<Spaces>, space: &Space, access: Access) -> Rc<Served> {
+        let (spaces, space) = (Rc::clone(spaces), space.clone());
         let pool = spaces.pool().id();
         let (clients, network) = (Cell::new(0), RefCell::default());
         let served = Rc::new(Served { pool, name: name.clone(), access, spaces, space, network, clients });

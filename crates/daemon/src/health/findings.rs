@@ -48,7 +48,7 @@ pub(crate) fn to_attach_absent(open: &OpenPool) -> String {
 /// Whether a disk may have a part of a space: of one that is being replaced, or of which some was rebuilt, it is known which spaces
 /// it has parts of.
 pub(crate) fn may_have_part(open: &OpenPool, disk: &Disk, space: &Space) -> bool {
-    if !disk.is_present() && open.spaces.has_nothing_on(disk, space.id()) {
+    if !disk.is_present() && open.spaces.moves().has_nothing_on(disk, space.id()) {
         return false;
     }
     let left = open.spaces.left_on(disk.id());
@@ -70,7 +70,7 @@ fn may_be_alone_on(open: &OpenPool, disk: &Disk, space: &Space) -> bool {
 
 /// Returns names of spaces of which an absent disk may have data that no disk that is here can give.
 pub(crate) fn out_of_reach_with(open: &OpenPool, disk: &Disk) -> Vec<String> {
-    let is_out = |space: &&Rc<Space>| {
+    let is_out = |space: &&Space| {
         let redundancy = usize::from(space.spec().resiliency.redundancy());
         space.claimed().0 > 0 && may_have_part(open, disk, space) && absent_with(open, space) > redundancy
     };
@@ -79,9 +79,9 @@ pub(crate) fn out_of_reach_with(open: &OpenPool, disk: &Disk) -> Vec<String> {
 }
 
 /// Returns the names of spaces, without those that were deleted for good: a job frees their rows, and nothing waits for them.
-fn names_of_kept(open: &OpenPool, spaces: &[Rc<Space>]) -> Option<String> {
+fn names_of_kept(open: &OpenPool, spaces: &[Space]) -> Option<String> {
     let condemned = open.spaces.condemned();
-    let is_kept = |space: &&Rc<Space>| !condemned.iter().any(|one| one.id() == space.id());
+    let is_kept = |space: &&Space| !condemned.iter().any(|one| one.id() == space.id());
     let names = spaces.iter().filter(is_kept).map(|space| format!("{}/{}", open.name(), space.name()));
     let names: Vec<String> = names.collect();
     (!names.is_empty()).then(|| names.join(", "))
@@ -116,7 +116,7 @@ pub(crate) fn waiting_removals(open: &OpenPool) -> Vec<(Rc<Disk>, String)> {
         let left = open.spaces.left_on(disk.id()).filter(|left| !left.is_empty())?;
         Some((disk, names_of_kept(open, &left)?))
     };
-    open.spaces.drains().into_iter().chain(open.spaces.to_empty()).filter_map(waits).collect()
+    open.spaces.moves().drains().into_iter().chain(open.spaces.moves().to_empty()).filter_map(waits).collect()
 }
 
 /// How a space is, and why.
@@ -520,7 +520,7 @@ pub(crate) fn lost_labels_text(disk: &Disk) -> String {
 
 /// That rows are not on all of their disks.
 async fn after(open: &OpenPool) -> Option<Finding> {
-    let short = open.spaces.short_rows().await.ok().filter(|short| *short > 0)?;
+    let short = open.spaces.members().short_rows().await.ok().filter(|short| *short > 0)?;
     let name = open.name();
     let are = if short == 1 { "is not on all its" } else { "are not on all their" };
     let text = format!("{} of pool {name} {are} disks yet", counted(short, "row", "rows"));

@@ -98,7 +98,7 @@ fn verifies(seams: &Seams, pool: &Rc<OpenPool>, entry: &Rc<Entry>, order: &Rc<Re
     let task = async move {
         let spaces = Rc::clone(&pool.spaces);
         let work = |course: Rc<Course>| async move {
-            spaces.verify(&course.progress).await.unwrap();
+            spaces.scrubs().verify(&course.progress).await.unwrap();
             done()
         };
         let outcome = entry.work(&pool.job_slot, clock.as_ref(), work).await;
@@ -271,7 +271,7 @@ fn a_rebalance_ends_after_the_removal_that_is_about_to_begin() {
         drop(coming);
         let (spaces, leaving) = (&pool.spaces, &disk);
         let drained = removal.work(&pool.job_slot, seams.clock.as_ref(), async move |course| {
-            assert!(spaces.drain_disk(leaving, &course.progress).await.unwrap());
+            assert!(spaces.moves().drain_disk(leaving, &course.progress).await.unwrap());
             inner.membership().evict(leaving).await.unwrap();
             done()
         });

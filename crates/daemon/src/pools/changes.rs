@@ -229,7 +229,7 @@ impl PoolChanges {
             named.map_err(|error| fault::pool(&error).on(name.as_str()))?;
         }
         for (index, device) in devices.into_iter().enumerate() {
-            let added = pool.spaces.add_in(device, &disks.overwrite, domains.number(index)).await;
+            let added = pool.spaces.members().add_in(device, &disks.overwrite, domains.number(index)).await;
             self.records.remember(&pool).await;
             let disk = added.map_err(|error| but_stays(fault::space(&error), &disks.paths, index))?;
             if request.spare {
@@ -345,10 +345,10 @@ impl PoolChanges {
     pub(crate) async fn resync(&self, name: String, request: Simple) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&name)?;
         self.pool_jobs.check_job_room(&pool)?;
-        let stale = pool.spaces.stale_rows().await.map_err(|error| fault::space(&error))?.len();
+        let stale = pool.spaces.members().stale_rows().await.map_err(|error| fault::space(&error))?.len();
         let rows = counted(stale, "row", "rows");
         let plan = pool.plan(Undo::NotNeeded, vec![format!("bring {rows} up to date")]);
-        let is_stale = pool.spaces.is_stale().await.map_err(|error| fault::space(&error))?;
+        let is_stale = pool.spaces.members().is_stale().await.map_err(|error| fault::space(&error))?;
         if request.dry_run || !is_stale {
             return Ok(planned(plan, format!("{rows} of pool {name} to be brought up to date")));
         }
@@ -367,7 +367,7 @@ impl PoolChanges {
 
 /// What was accepted unverified, for each space.
 fn taken_text(pool: &OpenPool, taken: &[DataLossEvent]) -> Vec<String> {
-    let of_space = |space: &Rc<Space>| {
+    let of_space = |space: &Space| {
         let places = taken.iter().filter(|one| one.space == space.id()).count();
         let places = counted(places, "place", "places");
         (!places.starts_with("0 ")).then(|| {

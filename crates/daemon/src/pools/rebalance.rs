@@ -168,7 +168,7 @@ impl Rebalances {
 
 /// What a rebalance has to do, also with disks that may join.
 pub(crate) async fn forecast(pool: &OpenPool, more: &[Offer]) -> Answer<RebalanceForecast> {
-    pool.spaces.forecast_rebalance(more).await.map_err(|error| fault::space(&error))
+    pool.spaces.moves().forecast_rebalance(more).await.map_err(|error| fault::space(&error))
 }
 
 fn steps_of(forecast: &RebalanceForecast) -> Vec<String> {
@@ -214,7 +214,7 @@ pub(crate) async fn even_out(pool: &OpenPool, course: &Course) -> Answer<Outcome
         let attachments = spaces.pool().members().attachments();
         let before = forecast(pool, &[]).await?;
         course.bytes_max.set(progress.bytes.get() + before.moved.0);
-        let is_even = spaces.rebalance(progress).await.map_err(|error| fault::space(&error))?;
+        let is_even = spaces.moves().rebalance(progress).await.map_err(|error| fault::space(&error))?;
         pool.count_badly_laid().await;
         let after = let_go_first(pool, course).await;
         if progress.is_to_stop() && (after != SlotResult::Kept || !is_even) {
@@ -256,7 +256,7 @@ async fn let_go_first(pool: &OpenPool, course: &Course) -> SlotResult {
             return result;
         }
         result = SlotResult::Back;
-        if !pool.spaces.wait_while_held(&course.progress).await {
+        if !pool.spaces.moves().wait_while_held(&course.progress).await {
             return SlotResult::Ended;
         }
     }

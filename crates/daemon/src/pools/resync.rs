@@ -45,7 +45,7 @@ impl Kind for ResyncJob {
 impl Job for ResyncJob {
     fn standing<'a>(&'a self, pool: &'a OpenPool, _entry: &'a Entry) -> LocalFuture<'a, Standing> {
         Box::pin(async {
-            match pool.spaces.is_stale().await {
+            match pool.spaces.members().is_stale().await {
                 Ok(false) => Standing::Ended(JobState::Done, "nothing is left to be brought up to date"),
                 Ok(true) | Err(_) => Standing::GoesOn,
             }
@@ -92,7 +92,7 @@ impl Resyncs {
 impl Resyncs {
     /// Begins to bring up to date what was away, if there is anything, and no such job waits already or is paused.
     pub(crate) async fn resync_if_needed(&self, pool: &Rc<OpenPool>) -> Option<dolmen_api::Job> {
-        let is_stale = pool.spaces.is_stale().await.unwrap_or_default();
+        let is_stale = pool.spaces.members().is_stale().await.unwrap_or_default();
         let unfinished = self.jobs.unfinished_of(pool.id());
         let begins_later = unfinished
             .iter()
@@ -114,16 +114,16 @@ impl Resyncs {
 }
 
 async fn bring_up_to_date(spaces: &Spaces, course: &Course) -> Answer<Outcome> {
-    let is_stale = async || spaces.is_stale().await.map_err(|error| fault::space(&error));
+    let is_stale = async || spaces.members().is_stale().await.map_err(|error| fault::space(&error));
     if !is_stale().await? {
         return Ok(Outcome::Done(
             "nothing was left: another job has brought everything up to date".to_owned(),
         ));
     }
-    let stale = spaces.stale_rows().await.unwrap_or_default();
+    let stale = spaces.members().stale_rows().await.unwrap_or_default();
     let lengths: BTreeMap<_, _> = spaces.kept().iter().map(|space| (space.id(), space.row_bytes())).collect();
     course.bytes_max.set(stale.iter().filter_map(|(space, _)| lengths.get(space)).sum());
-    let done = spaces.resync(&course.progress).await.map_err(|error| fault::space(&error))?;
+    let done = spaces.members().resync(&course.progress).await.map_err(|error| fault::space(&error))?;
     let off = reported(&done);
     let has_left = done.waiting > 0 && is_stale().await?;
     Ok(match has_left {

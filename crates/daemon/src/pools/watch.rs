@@ -215,13 +215,14 @@ impl Tending {
         let jobs = self.jobs.at_work(pool.id());
         let is_running = |entry: &Entry| entry.state() == JobState::Running;
         let is_moving = jobs.iter().any(|entry| entry.kind.fills_slabs() && is_running(entry));
-        let is_stale =
-            !is_moving && is_free(&ResyncJob, None) && pool.spaces.is_stale().await.unwrap_or_default();
+        let is_stale = !is_moving
+            && is_free(&ResyncJob, None)
+            && pool.spaces.members().is_stale().await.unwrap_or_default();
         let is_for = |disk: &Disk| Some(Aim::Disk(disk.id()));
         let begun = pool.spaces.pool().members().replacements();
         let is_replacing = begun.iter().any(|(_, new)| is_free(&ReplaceJob, is_for(new)));
-        let mut emptied = pool.spaces.drains();
-        emptied.extend(pool.spaces.to_empty());
+        let mut emptied = pool.spaces.moves().drains();
+        emptied.extend(pool.spaces.moves().to_empty());
         let is_draining = emptied.iter().any(|disk| is_free(&DrainJob, is_for(disk)));
         Needs { is_stale, is_replacing, is_draining }
     }
@@ -236,7 +237,7 @@ impl Tending {
         self.drains.go_on_draining(pool).await;
         self.purges.purge_if_needed(pool).await;
         self.job_control.go_on_with_asked(pool).await;
-        if pool.spaces.drains().is_empty() {
+        if pool.spaces.moves().drains().is_empty() {
             self.widths.finish_widths(pool).await;
         }
     }

@@ -21,7 +21,7 @@ use crate::words::counted;
 
 /// A space that takes less room once its rows are as wide as the pool.
 pub(crate) struct Widening {
-    space: Rc<Space>,
+    space: Space,
     forecast: ConversionForecast,
 }
 
@@ -59,8 +59,12 @@ pub(crate) async fn widenings(pool: &OpenPool, more: &[Offer]) -> Answer<Widenin
             keep("they are being converted".to_owned());
             continue;
         }
-        let forecast =
-            pool.spaces.forecast_widening(&space, more).await.map_err(|error| fault::space(&error))?;
+        let forecast = pool
+            .spaces
+            .conversions()
+            .forecast_widening(&space, more)
+            .await
+            .map_err(|error| fault::space(&error))?;
         if forecast.stuck > 0 {
             keep(format!(
                 "there is no room to lay {} again beside the old ones; make room, then `dolmen space convert {name}`",
@@ -155,7 +159,8 @@ impl Widths {
             let (space, name) = (&widening.space, widening.name(&pool.name()));
             let begun = match self.pool_jobs.check_job_room(pool) {
                 Ok(()) => {
-                    let begun = pool.spaces.begin_conversion(space, space.spec().layout()).await;
+                    let begun =
+                        pool.spaces.conversions().begin_conversion(space, space.spec().layout()).await;
                     begun.map_err(|error| in_one_line(&error))
                 }
                 Err(error) => Err(error.message),

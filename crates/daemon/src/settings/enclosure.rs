@@ -129,7 +129,7 @@ impl OpenPool {
     pub(crate) async fn count_badly_laid(&self) {
         let is_any = self.spaces.pool().disks().iter().any(|disk| disk.member().fault_domain != 0);
         let rows = match is_any {
-            true => self.spaces.rows_laid_badly().await.unwrap_or(0),
+            true => self.spaces.moves().rows_laid_badly().await.unwrap_or(0),
             false => 0,
         };
         self.laid_badly.set(rows);

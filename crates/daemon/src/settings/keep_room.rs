@@ -1,7 +1,5 @@
 //! Room that is kept so that lost disks can be repaired on the others (docs/design/0023): set, and what is left of it told.
 
-use std::rc::Rc;
-
 use dolmen_api::{ErrorBody, ErrorCode, Finding, FindingCode, Health, Object};
 use dolmen_placement::{Kept, Offer, Placer, kept};
 use dolmen_pool::PoolState;
@@ -82,7 +80,7 @@ pub(super) async fn check_that_it_is_there(pool: &OpenPool, offers: &[Offer], lo
     disks.sort_by_key(|disk| std::cmp::Reverse(disk.data_bytes().0.saturating_sub(free(disk.slot()))));
     for disk in disks.iter().take(LOOKED_AT_MAX) {
         let more = pool.offer_of_spare_for(disk);
-        let forecast = pool.spaces.forecast_removal_with(disk.slot(), &more).await;
+        let forecast = pool.spaces.moves().forecast_removal_with(disk.slot(), &more).await;
         let forecast = forecast.map_err(|error| fault::space(&error))?;
         if forecast.stuck.is_empty() {
             continue;
@@ -166,7 +164,7 @@ pub(crate) fn room_used(open: &OpenPool) -> Option<Finding> {
 /// Spaces whose rows could not be repaired behind so many losses.
 fn beyond_repair(open: &OpenPool, offers: &[Offer], losses: u32) -> String {
     let spaces = open.spaces.list();
-    let is_beyond = |space: &&Rc<Space>| repairable_for(offers, &space.spec()) < losses;
+    let is_beyond = |space: &&Space| repairable_for(offers, &space.spec()) < losses;
     let names = spaces.iter().filter(is_beyond).map(|space| format!("{}/{}", open.name(), space.name()));
     names.collect::<Vec<String>>().join(", ")
 }

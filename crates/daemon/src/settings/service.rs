@@ -216,7 +216,7 @@ impl Settings {
         if request.dry_run {
             return Ok(planned(plan, format!("{name} would have {}", limits::in_words(after))));
         }
-        pool.spaces.set_limits(&space, after).await.map_err(refused)?;
+        pool.spaces.changes().set_limits(&space, after).await.map_err(refused)?;
         let mut change = made(plan, format!("{name} has {} now", limits::in_words(after)));
         change.space = Some(self.views.view_space(&pool, &space).await?);
         Ok(change)
@@ -240,7 +240,7 @@ impl Settings {
             let text = format!("{name} has {} already", reserve::in_words(after));
             return Ok(planned(pool.plan(Undo::NotNeeded, Vec::new()), text));
         }
-        pool.spaces.check_reserve(&space, after).map_err(refused)?;
+        pool.spaces.changes().check_reserve(&space, after).map_err(refused)?;
         let claimed = reserve::claimed_for(&pool, &space, after)?;
         let room = usual_room(&pool.offers());
         let figures = Figures::of_room(room, pool.room_with_free(pool.free().saturating_sub(claimed)));
@@ -269,7 +269,7 @@ impl Settings {
         if request.dry_run {
             return Ok(planned(plan, format!("{name} would have {}", reserve::in_words(after))));
         }
-        pool.spaces.set_reserve(&space, after).await.map_err(refused)?;
+        pool.spaces.changes().set_reserve(&space, after).await.map_err(refused)?;
         let mut change = made(plan, format!("{name} has {} now", reserve::in_words(after)));
         change.space = Some(self.views.view_space(&pool, &space).await?);
         Ok(change)

@@ -112,13 +112,13 @@ fn not_made(open: &OpenPool, spec: &SpaceSpec, error: &SpaceError) -> ErrorBody 
 /// The largest size that a fixed space could have, in whole rows as this one was to have.
 fn largest_fixed(pool: &OpenPool, spec: &SpaceSpec) -> Option<Bytes> {
     let row = spec.row_bytes();
-    let offers = pool.spaces.offers_with_cache(spec.write_cache()).ok()?;
+    let offers = pool.spaces.changes().offers_with_cache(spec.write_cache()).ok()?;
     let rows = usable_now(&offers, spec).0 / row.0;
     // Where the next row goes decides whether the last one finds a place.
     let halves = std::iter::successors(Some(rows / 2), |rows| Some(rows / 2)).take_while(|rows| *rows > 0);
     (1..=rows).rev().take(FIXED_TRIES_MAX).chain(halves).map(|rows| Bytes(rows * row.0)).find(|size| {
         let spec = SpaceSpec { size: *size, ..spec.clone() };
-        pool.spaces.check_create(&spec).is_ok()
+        pool.spaces.changes().check_create(&spec).is_ok()
     })
 }
 
@@ -212,9 +212,9 @@ impl SpaceChanges {
             spec.sector = usual_sector(disks.iter().filter_map(|disk| disk.geometry()));
         }
         let refused = |error| with_kept_room(&pool, &spec, not_made(&pool, &spec, &error));
-        pool.spaces.check_create(&spec).map_err(refused)?;
+        pool.spaces.changes().check_create(&spec).map_err(refused)?;
         let full = pool.full_size(&spec)?;
-        let cache = pool.spaces.new_write_cache(&spec);
+        let cache = pool.spaces.caches().new_write_cache(&spec);
         let of_cache = cache.map_or(0, |size| size.0 * u64::from(spec.resiliency.redundancy() + 1));
         let before = usual_room(&pool.offers());
         let now = match spec.provisioning {
@@ -292,7 +292,7 @@ impl SpaceChanges {
         if after < before {
             self.check_shrink(&pool, &space, after).await?;
         } else {
-            pool.spaces.check_grow(&space, after).map_err(|error| pool.lacks_room(&error))?;
+            pool.spaces.changes().check_grow(&space, after).map_err(|error| pool.lacks_room(&error))?;
         }
         let undo = self.undo_of_resize(&pool, &space, after);
         let (plan, warning) = plan_resize(&pool, &space, &spec, undo).await?;
@@ -308,7 +308,7 @@ impl SpaceChanges {
             // Whoever came while data was looked for has been told the old size. Who comes from here on is told the new one.
             self.check_space_unused(&pool, &space, SHRUNK).await?;
         }
-        pool.spaces.resize(&space, after).await.map_err(|error| pool.lacks_room(&error))?;
+        pool.spaces.changes().resize(&space, after).await.map_err(|error| pool.lacks_room(&error))?;
         let resized = self.attachments.transports_resized(&pool, &space).await;
         let mut change = made(plan, format!("{name} has {after} now"));
         change.warnings.extend(warning.into_iter().chain(resized));
@@ -330,7 +330,7 @@ impl SpaceChanges {
     }
 
     /// Whether a space can be made smaller: nobody uses it, and nothing lies behind its new end.
-    async fn check_shrink(&self, pool: &OpenPool, space: &Rc<Space>, after: Bytes) -> Answer<()> {
+    async fn check_shrink(&self, pool: &OpenPool, space: &Space, after: Bytes) -> Answer<()> {
         self.check_space_unused(pool, space, SHRUNK).await?;
         let used_end = space.used_end(after.0).await.map_err(|error| fault::space(&error))?;
         let Some(used_end) = used_end else { return Ok(()) };
@@ -364,7 +364,7 @@ impl SpaceChanges {
         if request.dry_run {
             return Ok(planned(plan, format!("{old} would be called {name}")));
         }
-        pool.spaces.rename(&space, name.clone()).await.map_err(|error| fault::space(&error))?;
+        pool.spaces.changes().rename(&space, name.clone()).await.map_err(|error| fault::space(&error))?;
         let mut change = made(plan, format!("{old} is called {name} now"));
         change.space = Some(self.views.view_space(&pool, &space).await?);
         Ok(change)

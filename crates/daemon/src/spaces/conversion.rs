@@ -121,9 +121,10 @@ impl Conversions {
         }
         let wanted = request_of(&space, &request).map_err(|error| error.on(name.as_str()))?;
         let stated = |error| fault::space(&error).on(name.as_str());
-        let forecast = pool.spaces.check_conversion(&space, wanted.layout).await.map_err(stated)?;
+        let forecast =
+            pool.spaces.conversions().check_conversion(&space, wanted.layout).await.map_err(stated)?;
         if wanted.provisioning == Some(Provisioning::Fixed) {
-            pool.spaces.check_fixed(&space).map_err(stated)?;
+            pool.spaces.changes().check_fixed(&space).map_err(stated)?;
         }
         let is_under_way = space.layout_before().is_some();
         let is_laid_so = forecast.rows == 0 && !is_under_way && wanted.layout == space.spec().layout();
@@ -137,7 +138,7 @@ impl Conversions {
         if request.dry_run {
             return Ok(planned(plan, format!("{name} would become {words}")));
         }
-        pool.spaces.begin_conversion(&space, wanted.layout).await.map_err(stated)?;
+        pool.spaces.conversions().begin_conversion(&space, wanted.layout).await.map_err(stated)?;
         self.end_what_was_put_off(&pool, &space);
         let job = self.start_conversion(&pool, &space, wanted.provisioning, None).await;
         let mut change = made(plan, format!("{name} becomes {words}, job {}", job.id));
@@ -179,11 +180,11 @@ impl Conversions {
     pub(crate) async fn start_conversion(
         &self,
         pool: &Rc<OpenPool>,
-        space: &Rc<Space>,
+        space: &Space,
         provisioning: Option<Provisioning>,
         again: Option<Rc<Entry>>,
     ) -> dolmen_api::Job {
-        let (owner, converted) = (Rc::clone(pool), Rc::clone(space));
+        let (owner, converted) = (Rc::clone(pool), space.clone());
         let layout = space.spec().layout();
         let is_laid_so = space.layout_before().is_none_or(|before| before == layout);
         let words = aim_in_words(layout, provisioning, is_laid_so);
@@ -219,26 +220,28 @@ impl Conversions {
 
 async fn convert(
     pool: &OpenPool,
-    space: &Rc<Space>,
+    space: &Space,
     provisioning: Option<Provisioning>,
     course: &Course,
 ) -> Answer<Outcome> {
     let (spaces, progress, name) = (&pool.spaces, &course.progress, full_name(pool, space));
     let (to, stated) = (space.spec().layout(), |error| fault::space(&error));
-    let forecast = spaces.forecast_conversion(space, to).await.map_err(stated)?;
+    let forecast = spaces.conversions().forecast_conversion(space, to).await.map_err(stated)?;
     course.bytes_max.set(progress.bytes.get() + forecast.rows * space.row_bytes());
     let before = spaces.counters().converted_rows;
     let is_done = async {
         if provisioning == Some(Provisioning::Thin)
-            && !spaces.provision(space, Provisioning::Thin, progress).await?
+            && !spaces.changes().provision(space, Provisioning::Thin, progress).await?
         {
             return Ok(false);
         }
-        if !spaces.convert(space, progress).await? {
+        if !spaces.conversions().convert(space, progress).await? {
             return Ok(false);
         }
         match provisioning {
-            Some(Provisioning::Fixed) => spaces.provision(space, Provisioning::Fixed, progress).await,
+            Some(Provisioning::Fixed) => {
+                spaces.changes().provision(space, Provisioning::Fixed, progress).await
+            }
             Some(Provisioning::Thin) | None => Ok(true),
         }
     };
@@ -343,8 +346,11 @@ async fn plan_of(
     let name = full_name(pool, space);
     let mut steps = Vec::new();
     let spec = space.spec().laid(wanted.layout);
-    let cache =
-        pool.spaces.new_write_cache(&spec).map(|size| size.0 * u64::from(spec.resiliency.redundancy() + 1));
+    let cache = pool
+        .spaces
+        .caches()
+        .new_write_cache(&spec)
+        .map(|size| size.0 * u64::from(spec.resiliency.redundancy() + 1));
     if let Some(bytes) = cache {
         steps.push(format!("make the write cache that it needs, {} on all disks", Bytes(bytes)));
     }

@@ -1,7 +1,6 @@
 //! Rows that a disk cannot leave as they are become narrower (docs/design/0020).
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use dolmen_api::{ErrorBody, ErrorCode};
 use dolmen_placement::Offer;
@@ -19,7 +18,7 @@ pub(crate) const PASSES: usize = 4;
 /// What it takes to lay rows again that a disk cannot leave as they are.
 #[derive(Default)]
 pub(crate) struct Narrowings {
-    pub(crate) spaces: Vec<(Rc<Space>, ConversionForecast)>,
+    pub(crate) spaces: Vec<(Space, ConversionForecast)>,
     /// What the other disks have to offer once everything has left the disk.
     pub(crate) left: Vec<Offer>,
 }
@@ -39,12 +38,13 @@ pub(crate) async fn narrowings(
         let Some(space) = space.filter(|space| may_be_narrowed(space)) else {
             return Err(has_no_room(pool, disk, forecast));
         };
-        let narrowed = pool.spaces.forecast_narrowing_to(space, disk.slot(), &mut found.left).await;
+        let narrowed =
+            pool.spaces.conversions().forecast_narrowing_to(space, disk.slot(), &mut found.left).await;
         let narrowed = narrowed.map_err(|error| fault::space(&error))?;
         if narrowed.stuck > 0 {
             return Err(has_no_room(pool, disk, forecast));
         }
-        found.spaces.push((Rc::clone(space), narrowed));
+        found.spaces.push((space.clone(), narrowed));
     }
     Ok(found)
 }
@@ -60,14 +60,14 @@ pub(crate) async fn narrow(
     let mut before = BTreeMap::new();
     // One that was on its way to be wider has rows of both widths behind the first pass.
     for _ in 0..PASSES {
-        let stuck = pool.spaces.forecast_removal(disk.slot()).await?.stuck;
+        let stuck = pool.spaces.moves().forecast_removal(disk.slot()).await?.stuck;
         for space in pool.spaces.list() {
             let rows = stuck.get(&space.id());
             // Where the pass before changed nothing, the next one does not either.
             if rows.is_none() || rows == before.get(&space.id()) || !may_be_narrowed(&space) {
                 continue;
             }
-            let forecast = pool.spaces.forecast_narrowing(&space, disk.slot()).await?;
+            let forecast = pool.spaces.conversions().forecast_narrowing(&space, disk.slot()).await?;
             if forecast.rows == 0 || forecast.stuck > 0 {
                 continue;
             }
@@ -96,15 +96,11 @@ pub(crate) fn may_be_narrowed(space: &Space) -> bool {
 }
 
 /// Has the rows of a space be as wide as its pool is now, as far as they can be.
-pub(crate) async fn lay_again(
-    pool: &OpenPool,
-    space: &Rc<Space>,
-    progress: &Progress,
-) -> Result<(), SpaceError> {
+pub(crate) async fn lay_again(pool: &OpenPool, space: &Space, progress: &Progress) -> Result<(), SpaceError> {
     if space.layout_before().is_none() {
-        pool.spaces.begin_conversion(space, space.spec().layout()).await?;
+        pool.spaces.conversions().begin_conversion(space, space.spec().layout()).await?;
     }
-    pool.spaces.convert(space, progress).await.map(drop)
+    pool.spaces.conversions().convert(space, progress).await.map(drop)
 }
 
 /// Parts of rows on a disk that no other disk can take.

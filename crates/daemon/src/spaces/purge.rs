@@ -109,7 +109,7 @@ impl Purges {
         let subject = what_is_purged(pool, &pool.spaces.condemned());
         let start = Start { kind: &PurgeJob, subject, aim: Aim::Pool, again: None };
         self.pool_jobs.start_job(pool, start, move |course| async move {
-            let done = owner.spaces.purge(&course.progress).await.map_err(|error| fault::space(&error))?;
+            let done = owner.spaces.trash().purge(&course.progress).await.map_err(|error| fault::space(&error))?;
             let rows = counted(course.progress.done.get(), "row", "rows");
             if done {
                 return Ok(Outcome::Done(format!("{rows} given back")));
@@ -142,7 +142,7 @@ pub(super) fn to_go_on(pool: &str, space: u64) -> String {
 }
 
 /// Spaces that are purged, in words: one by its name and its number, which tells it from others that had the name.
-pub(super) fn what_is_purged(pool: &OpenPool, spaces: &[Rc<Space>]) -> String {
+pub(super) fn what_is_purged(pool: &OpenPool, spaces: &[Space]) -> String {
     match spaces {
         [one] => format!("space {} (number {})", full_name(pool, one), one.id().0),
         several => format!("{} of pool {}", counted(several.len(), "space", "spaces"), pool.name()),

@@ -425,7 +425,7 @@ async fn scrub(pool: &OpenPool, course: &Course, note: &str) -> Answer<Outcome> 
     };
     let labels = noted(&spaces.pool().stamps().verify_labels().await);
     let is_at_end = loop {
-        let is_at_end = spaces.scrub(&state.scrub, &course.progress, note_seen).await;
+        let is_at_end = spaces.scrubs().scrub(&state.scrub, &course.progress, note_seen).await;
         let is_at_end = is_at_end.map_err(|error| fault::space(&error))?;
         pool.look_again().await;
         // While it looked, everything may have been asked for again. From here on nothing waits until the job has its outcome.

@@ -34,7 +34,7 @@ use crate::words::counted;
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What spaces take on all disks.
-async fn footprint_of(spaces: &[Rc<Space>]) -> Answer<Bytes> {
+async fn footprint_of(spaces: &[Space]) -> Answer<Bytes> {
     let mut total = 0;
     for space in spaces {
         total += space.footprint().await.map_err(|error| fault::space(&error))?.total.0;
@@ -55,7 +55,7 @@ impl OpenPool {
 
     /// How room comes back from the trash, if anything is in it.
     pub(crate) fn to_purge(&self) -> Option<String> {
-        let count = self.spaces.trash().len();
+        let count = self.spaces.in_trash().len();
         let spaces = counted(count, "space", "spaces");
         (count > 0).then(|| {
             format!(
@@ -109,18 +109,18 @@ impl OpenPool {
 
 /// Whether a space that is being purged is meant by a name or a number.
 fn is_condemned(pool: &OpenPool, meant: &str) -> bool {
-    let is_meant = |space: &Rc<Space>| space.name().as_str() == meant || space.id().0.to_string() == meant;
+    let is_meant = |space: &Space| space.name().as_str() == meant || space.id().0.to_string() == meant;
     pool.spaces.condemned().iter().any(is_meant)
 }
 
 /// The space in the trash that is meant by a name or a number. A name goes first; where several have it, `by_number` says how
 /// one of them is meant.
-fn trashed_in(pool: &OpenPool, meant: &str, by_number: impl Fn(u64) -> String) -> Answer<Rc<Space>> {
-    let trash = pool.spaces.trash();
-    let named: Vec<&Rc<Space>> = trash.iter().filter(|space| space.name().as_str() == meant).collect();
+fn trashed_in(pool: &OpenPool, meant: &str, by_number: impl Fn(u64) -> String) -> Answer<Space> {
+    let trash = pool.spaces.in_trash();
+    let named: Vec<&Space> = trash.iter().filter(|space| space.name().as_str() == meant).collect();
     let object = format!("{}/{meant}", pool.name());
     match named.as_slice() {
-        [one] => return Ok(Rc::clone(one)),
+        [one] => return Ok((*one).clone()),
         [] => {}
         several => {
             let commands: Vec<String> =
@@ -135,7 +135,7 @@ fn trashed_in(pool: &OpenPool, meant: &str, by_number: impl Fn(u64) -> String) -
     }
     let numbered = trash.iter().find(|space| space.id().0.to_string() == meant);
     if let Some(space) = numbered {
-        return Ok(Rc::clone(space));
+        return Ok(space.clone());
     }
     let (message, hint) = match is_condemned(pool, meant) {
         true => (
@@ -251,14 +251,9 @@ impl Deletions {
         }
     }
 
-    async fn delete_into_trash(
-        &self,
-        pool: &Rc<OpenPool>,
-        space: &Rc<Space>,
-        dry_run: bool,
-    ) -> Answer<Change> {
+    async fn delete_into_trash(&self, pool: &Rc<OpenPool>, space: &Space, dry_run: bool) -> Answer<Change> {
         let (name, id) = (full_name(pool, space), space.id().0);
-        let footprint = footprint_of(&[Rc::clone(space)]).await?;
+        let footprint = footprint_of(std::slice::from_ref(space)).await?;
         let steps = vec![
             format!("move {name} into the trash, where it keeps all that it holds {}", self.stay_words()),
             format!("keep {footprint} taken, which `dolmen trash purge {}/{id}` gives back", pool.name()),
@@ -268,6 +263,7 @@ impl Deletions {
             return Ok(planned(plan, format!("space {name} would be moved into the trash")));
         }
         pool.spaces
+            .trash()
             .move_to_trash(space, seconds_now())
             .await
             .map_err(|error| fault::space(&error).on(name.as_str()))?;
@@ -279,16 +275,16 @@ impl Deletions {
         Ok(made(plan, message))
     }
 
-    async fn delete_for_good(&self, pool: &Rc<OpenPool>, space: &Rc<Space>, dry_run: bool) -> Answer<Change> {
+    async fn delete_for_good(&self, pool: &Rc<OpenPool>, space: &Space, dry_run: bool) -> Answer<Change> {
         let name = full_name(pool, space);
-        let footprint = footprint_of(&[Rc::clone(space)]).await?;
+        let footprint = footprint_of(std::slice::from_ref(space)).await?;
         let steps = vec![format!("lose everything in {name}"), releases(footprint)];
         let after = pool.room_with_free(pool.free() + footprint.0);
         let plan = Figures::of_room(usual_room(&pool.offers()), after).plan(Undo::ByNothing, steps);
         if dry_run {
             return Ok(planned(plan, format!("space {name} would be deleted")));
         }
-        pool.spaces.condemn(space).await.map_err(|error| fault::space(&error))?;
+        pool.spaces.trash().condemn(space).await.map_err(|error| fault::space(&error))?;
         let job = self.purges.start_purge(pool).await;
         let mut change = made(plan, format!("space {name} is deleted"));
         self.wait_for_room(&mut change, job).await;
@@ -321,7 +317,7 @@ impl Deletions {
             ))
         };
         pool.spaces.pool().log().check_writable().map_err(|error| fault::pool(&error))?;
-        pool.spaces.check_restore(&space, &name).map_err(taken)?;
+        pool.spaces.trash().check_restore(&space, &name).map_err(taken)?;
         let full = format!("{}/{name}", pool.name());
         let called = if full == old { String::new() } else { format!(" as {full}") };
         let steps = vec![format!("take {old} out of the trash{called}, with all that it holds")];
@@ -329,7 +325,7 @@ impl Deletions {
         if request.dry_run {
             return Ok(planned(plan, format!("space {old} would be restored{called}")));
         }
-        pool.spaces.restore(&space, Some(name.clone())).await.map_err(taken)?;
+        pool.spaces.trash().restore(&space, Some(name.clone())).await.map_err(taken)?;
         let mut change = made(plan, format!("space {old} is restored{called}"));
         change.space = Some(self.views.view_space(&pool, &space).await?);
         Ok(change)
@@ -367,7 +363,7 @@ impl Deletions {
             return Ok(planned(plan, format!("{what} would be purged")));
         }
         for space in &spaces {
-            pool.spaces.condemn(space).await.map_err(|error| fault::space(&error))?;
+            pool.spaces.trash().condemn(space).await.map_err(|error| fault::space(&error))?;
         }
         let job = self.purges.start_purge(&pool).await;
         let mut change = made(plan, format!("{what} {} gone for good", is_or_are(purged)));
@@ -400,21 +396,21 @@ impl Deletions {
         if pool.spaces.pool().state() != PoolState::Writable {
             return self.trash_ages.note_closed(pool.id());
         }
-        self.trash_ages.count(pool.id(), &pool.spaces.trash(), now);
+        self.trash_ages.count(pool.id(), &pool.spaces.in_trash(), now);
         self.trash_ages.keep(self.config.trash_after, now).await;
         let Some(after) = self.config.trash_after else { return };
-        let is_over = |space: &Rc<Space>| self.trash_ages.of(pool.id(), space) >= after;
-        if !pool.spaces.trash().iter().any(is_over) {
+        let is_over = |space: &Space| self.trash_ages.of(pool.id(), space) >= after;
+        if !pool.spaces.in_trash().iter().any(is_over) {
             return;
         }
         let _exclusive = pool.mutex.take().await;
         if pool.is_closing.get() || self.pools.is_stopping.get() {
             return;
         }
-        let over: Vec<Rc<Space>> = pool.spaces.trash().into_iter().filter(is_over).collect();
+        let over: Vec<Space> = pool.spaces.in_trash().into_iter().filter(is_over).collect();
         let mut count = 0;
         for space in &over {
-            match pool.spaces.condemn(space).await {
+            match pool.spaces.trash().condemn(space).await {
                 Ok(()) => {
                     count += 1;
                     tracing::info!(pool = pool.name(), space = %space.name(), id = space.id().0,
@@ -436,7 +432,7 @@ fn releases(footprint: Bytes) -> String {
     format!("give {footprint} back to the pool, row by row, as a job that can be paused and stopped")
 }
 
-fn is_or_are(spaces: &[Rc<Space>]) -> &'static str {
+fn is_or_are(spaces: &[Space]) -> &'static str {
     if spaces.len() == 1 { "is" } else { "are" }
 }
 
@@ -458,14 +454,14 @@ pub(crate) fn to_lose(pool: &OpenPool, space: &Space) -> String {
 }
 
 /// The spaces that a purge is asked for, each once.
-fn spaces_to_purge(pool: &OpenPool, request: &PurgeTrash) -> Answer<Vec<Rc<Space>>> {
+fn spaces_to_purge(pool: &OpenPool, request: &PurgeTrash) -> Answer<Vec<Space>> {
     match (request.all, request.spaces.as_slice()) {
-        (true, []) => Ok(pool.spaces.trash()),
+        (true, []) => Ok(pool.spaces.in_trash()),
         (true, _) => Err(refused("all of the trash was asked for, and single spaces as well".to_owned())),
         (false, []) => Err(refused("no space was named".to_owned())
             .hint("name spaces that `dolmen trash list` shows, or say --all")),
         (false, meant) => {
-            let mut spaces: Vec<Rc<Space>> = Vec::new();
+            let mut spaces: Vec<Space> = Vec::new();
             for meant in meant {
                 let by_number = |id| match request.spaces.len() {
                     1 => format!("dolmen trash purge {0}/{id} --destroy={0}/{meant}", pool.name()),
@@ -487,7 +483,7 @@ fn spaces_to_purge(pool: &OpenPool, request: &PurgeTrash) -> Answer<Vec<Rc<Space
 
 /// Refuses to purge something whose name was not typed: that of one space, or that of the pool. What was purged in part is gone
 /// already, and needs none.
-fn check_purge_typed(pool: &OpenPool, spaces: &[Rc<Space>], request: &PurgeTrash) -> Answer<()> {
+fn check_purge_typed(pool: &OpenPool, spaces: &[Space], request: &PurgeTrash) -> Answer<()> {
     let typed = request.destroy.as_deref();
     match spaces {
         [] => Ok(()),

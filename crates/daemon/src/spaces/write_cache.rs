@@ -152,7 +152,7 @@ impl WriteCaches {
         let pool = self.pools.pool_to_change(&pool)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
         pool.spaces.pool().log().check_writable().map_err(|error| fault::pool(&error))?;
-        let caches = pool.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
+        let caches = pool.spaces.caches().write_caches().await.map_err(|error| fault::space(&error))?;
         let cache = which(&pool.name(), &caches, request.survives)?;
         let (redundancy, name) = (cache.redundancy, name_of(&pool.name(), cache.redundancy));
         let before = cache.drain;
@@ -162,7 +162,7 @@ impl WriteCaches {
             rate: rate.unwrap_or(before.rate),
         };
         let refused = |error| fault::space(&error).on(pool.name());
-        pool.spaces.plan_write_cache_drain(redundancy, after).map_err(refused)?;
+        pool.spaces.caches().plan_write_cache_drain(redundancy, after).map_err(refused)?;
         if after == before {
             let plan = pool.plan(Undo::NotNeeded, Vec::new());
             return Ok(planned(plan, format!("{name} is emptied {} already", words_of(after))));
@@ -179,7 +179,7 @@ impl WriteCaches {
         if request.dry_run {
             return Ok(planned(plan, format!("{name} would be emptied {after_words}")));
         }
-        pool.spaces.set_write_cache_drain(redundancy, after).await.map_err(refused)?;
+        pool.spaces.caches().set_write_cache_drain(redundancy, after).await.map_err(refused)?;
         Ok(made(plan, format!("{name} is emptied {after_words}")))
     }
 
@@ -188,12 +188,13 @@ impl WriteCaches {
         let _exclusive = self.pools.lock_for_change(&pool).await?;
         self.pool_jobs.check_job_room(&pool)?;
         pool.spaces.pool().log().check_writable().map_err(|error| fault::pool(&error))?;
-        let caches = pool.spaces.write_caches().await.map_err(|error| fault::space(&error))?;
+        let caches = pool.spaces.caches().write_caches().await.map_err(|error| fault::space(&error))?;
         let cache = which(&pool.name(), &caches, request.survives)?;
         let (redundancy, name) = (cache.redundancy, name_of(&pool.name(), cache.redundancy));
         let size = Bytes(request.size_bytes);
         let change = pool
             .spaces
+            .caches()
             .plan_write_cache(redundancy, size)
             .map_err(|error| fault::space(&error).on(pool.name()))?;
         let WriteCacheResize { before, after, .. } = change;
@@ -232,7 +233,7 @@ impl WriteCaches {
         let start = Start { kind: &WriteCacheJob, subject: name.clone(), aim, again };
         self.pool_jobs
             .start_job(pool, start, move |course| async move {
-                match spaces.resize_write_cache(survives, size, &course.progress).await {
+                match spaces.caches().resize_write_cache(survives, size, &course.progress).await {
                     Ok(changed) => Ok(Outcome::Done(format!("{name} has {} now", changed.after))),
                     Err(SpaceError::CalledOff { .. }) => {
                         Ok(Outcome::CalledOff(format!("{name} keeps the size that it had")))

@@ -120,7 +120,7 @@ impl TrashAges {
 
     /// Counts the time since the last look at a pool that was open all the while, for what is in its trash. What was there for
     /// less than one look is counted from the next one on.
-    pub(crate) fn count(&self, pool: PoolId, trash: &[Rc<Space>], now: Instant) {
+    pub(crate) fn count(&self, pool: PoolId, trash: &[Space], now: Instant) {
         let before = self.looked.borrow_mut().insert(pool, now);
         let passed = before.map_or(Duration::ZERO, |before| now.since(before)).min(LOOK_MAX);
         let mut seen = self.seen.borrow_mut();

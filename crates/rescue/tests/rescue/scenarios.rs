@@ -77,13 +77,16 @@ fn live(kind: Kind, disks: usize, seed: u64, end: End) -> LeftPool {
 }
 
 /// Begins a conversion, and brings it to its end if that is wanted.
-async fn convert_to(spaces: &Spaces, space: &Rc<Space>, change: Change) -> crate::harness::Outcome {
+async fn convert_to(spaces: &Spaces, space: &Space, change: Change) -> crate::harness::Outcome {
     let (Change::InProgress(kind) | Change::Converted(kind)) = change else { return Ok(()) };
     let layout = Layout { resiliency: kind.resiliency, integrity: kind.integrity, ..space.spec().layout() };
     let columns = matches!(kind.resiliency, Resiliency::Parity { .. }).then_some(2);
-    spaces.begin_conversion(space, Layout { columns, ..layout }).await?;
+    spaces.conversions().begin_conversion(space, Layout { columns, ..layout }).await?;
     if matches!(change, Change::Converted(_)) {
-        assert!(spaces.convert(space, &Progress::default()).await?, "the conversion came to its end");
+        assert!(
+            spaces.conversions().convert(space, &Progress::default()).await?,
+            "the conversion came to its end"
+        );
     }
     Ok(())
 }
@@ -115,7 +118,7 @@ fn live_through(kind: Kind, change: Change, disks: usize, seed: u64, end: End) -
                         with = 0;
                     }
                     2 => {
-                        spaces.destage().await?;
+                        spaces.caches().destage().await?;
                         continue;
                     }
                     3 => {
@@ -134,11 +137,11 @@ fn live_through(kind: Kind, change: Change, disks: usize, seed: u64, end: End) -
             }
             spaces.flush().await?;
             if end == End::InTrash {
-                spaces.move_to_trash(&space, 1_000_000).await?;
+                spaces.trash().move_to_trash(&space, 1_000_000).await?;
             }
             drop(space);
             if end == End::Destaged {
-                spaces.destage().await?;
+                spaces.caches().destage().await?;
                 spaces.pool().checkpoint().await?;
                 spaces.pool().checkpoint().await?;
             }

@@ -13,28 +13,45 @@ use std::rc::Rc;
 use dolmen_block_io::sync::join_all;
 use dolmen_buffer::Buffer;
 
-use crate::cache::space::Cache;
+use crate::cache::segments::CacheIndex;
 use crate::layout::BLOCK;
 use crate::resources::locks::Range;
+use crate::row_io::read_hedging::Hedging;
 use crate::table::row::Row;
+use crate::table::space::Cache;
 
 /// Blocks that are read at once, at most: a frame.
 const PIECE_BLOCKS: u32 = 16;
 /// Such pieces under way at the same time: others want frames as well.
 const DEPTH: usize = 4;
 
-impl Cache {
+/// Cached blocks that are read ahead of their destage.
+#[derive(Clone, Copy)]
+pub(crate) struct ReadAhead<'a> {
+    cache: &'a Rc<Cache>,
+}
+
+impl<'a> ReadAhead<'a> {
+    /// Returns the service for a write cache.
+    pub(crate) fn of(cache: &'a Rc<Cache>) -> Self {
+        Self { cache }
+    }
+}
+
+impl ReadAhead<'_> {
     /// Brings into memory what a row holds and is not kept there, as far as there is room. Called by whoever puts in place.
-    pub(crate) async fn read_ahead(&self, at: usize) {
-        let Some(row) = self.row_at(at).filter(|row| !self.shared().is_deferred(row)) else { return };
-        let mut wanted = self.places_held(at);
-        wanted.retain(|block| !self.kept.has((&row, *block)));
-        let wanted: Vec<u32> = wanted.into_iter().take(self.kept.room()).collect();
+    pub(crate) async fn read_ahead(self, at: usize) {
+        let Some(row) = self.cache.row_at(at).filter(|row| !self.cache.shared().is_deferred(row)) else {
+            return;
+        };
+        let mut wanted = CacheIndex::of(self.cache).places_held(at);
+        wanted.retain(|block| !self.cache.kept.has((&row, *block)));
+        let wanted: Vec<u32> = wanted.into_iter().take(self.cache.kept.room()).collect();
         for together in pieces(&wanted).chunks(DEPTH) {
             let read = together.iter().map(|piece| self.read_piece(&row, *piece));
             let read = join_all(read).await;
             // What has died meanwhile has no use, and nobody would forget it.
-            let held = self.places_held(at);
+            let held = CacheIndex::of(self.cache).places_held(at);
             for (piece, content) in together.iter().zip(&read) {
                 self.keep_piece(&row, *piece, content, &held);
             }
@@ -42,10 +59,12 @@ impl Cache {
     }
 
     /// A piece of a row from one copy, as it lies there; in as many parts as it has on the disk, `None` where one was not had.
-    async fn read_piece(&self, row: &Rc<Row>, piece: Range) -> Vec<(usize, Option<Buffer>)> {
-        let Some((disk, places)) = self.space().shared.choose_copy(row, 0, piece) else { return Vec::new() };
+    async fn read_piece(self, row: &Rc<Row>, piece: Range) -> Vec<(usize, Option<Buffer>)> {
+        let Some((disk, places)) = Hedging::of(&self.cache.space().shared).choose_copy(row, 0, piece) else {
+            return Vec::new();
+        };
         let parts = places.into_iter().map(|(place, length)| {
-            let buffer = self.shared().pool.seams().metadata.try_take(length);
+            let buffer = self.cache.shared().pool.seams().metadata.try_take(length);
             let read = buffer.map(|buffer| disk.read(place, buffer));
             async move {
                 let Some(read) = read else { return (length, None) };
@@ -57,12 +76,12 @@ impl Cache {
     }
 
     /// Keeps what was read of blocks that are held still.
-    fn keep_piece(&self, row: &Row, piece: Range, content: &[(usize, Option<Buffer>)], held: &BTreeSet<u32>) {
+    fn keep_piece(self, row: &Row, piece: Range, content: &[(usize, Option<Buffer>)], held: &BTreeSet<u32>) {
         let mut first = piece.first;
         for (length, buffer) in content {
             let blocks = buffer.iter().flat_map(|buffer| buffer.chunks_exact(BLOCK));
             let of_held = (first..).zip(blocks).filter(|(block, _)| held.contains(block));
-            of_held.for_each(|(block, bytes)| self.kept.put_read((row, block), bytes));
+            of_held.for_each(|(block, bytes)| self.cache.kept.put_read((row, block), bytes));
             first += u32::try_from(length / BLOCK).unwrap_or(0);
         }
     }

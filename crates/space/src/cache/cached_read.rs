@@ -8,12 +8,14 @@ use dolmen_checksum::crc32c;
 use dolmen_future_pool::pooled;
 use dolmen_units::Lsn;
 
-use crate::cache::space::Cache;
+use crate::cache::segment_io::SegmentIo;
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::Place;
 use crate::layout::BLOCK;
 use crate::resources::events::DataLossKind;
 use crate::table::row::{Row, Slab};
+use crate::table::space::Cache;
+use std::rc::Rc;
 
 /// What there is of a block of the cache.
 pub(crate) enum CachedRead {
@@ -25,23 +27,36 @@ pub(crate) enum CachedRead {
     Lost,
 }
 
-impl Cache {
+/// Reads of cached blocks.
+#[derive(Clone, Copy)]
+pub(crate) struct CachedReads<'a> {
+    cache: &'a Rc<Cache>,
+}
+
+impl<'a> CachedReads<'a> {
+    /// Returns the service for a write cache.
+    pub(crate) fn of(cache: &'a Rc<Cache>) -> Self {
+        Self { cache }
+    }
+}
+
+impl CachedReads<'_> {
     /// The content with this checksum that was put at a place, from memory or from the cache rows.
     ///
     /// # Errors
     /// [`SpaceError`], but not that it cannot be read.
     #[pooled]
-    pub(crate) async fn read_cached(&self, place: Place, checksum: u32) -> Result<CachedRead, SpaceError> {
-        let mut buffer = self.shared().pool.seams().metadata.take(BLOCK).await;
-        if self.kept.copy(place, checksum, &mut buffer) {
+    pub(crate) async fn read_cached(self, place: Place, checksum: u32) -> Result<CachedRead, SpaceError> {
+        let mut buffer = self.cache.shared().pool.seams().metadata.take(BLOCK).await;
+        if self.cache.kept.copy(place, checksum, &mut buffer) {
             return Ok(CachedRead::Content(buffer));
         }
-        match self.read(place, &mut buffer).await {
+        match SegmentIo::of(self.cache).read(place, &mut buffer).await {
             Ok(()) if crc32c(&buffer) == checksum => Ok(CachedRead::Content(buffer)),
             Ok(()) => Ok(CachedRead::Lost),
             Err(SpaceError::Unreadable { why, .. }) if why.is_final() => Ok(CachedRead::Lost),
             Err(error) if is_of_medium(&error) && self.is_unreadable(place, &mut buffer).await? => {
-                self.shared().count(|counters| counters.lost_blocks += 1);
+                self.cache.shared().count(|counters| counters.lost_blocks += 1);
                 Ok(CachedRead::Lost)
             }
             Err(SpaceError::Unreadable { .. }) => Ok(CachedRead::Nothing),
@@ -51,9 +66,11 @@ impl Cache {
 
     /// Whether no disk can read a place although each can read what else is in its slab: sectors have gone bad. Where a disk
     /// cannot read that either, it or the way to it has a fault that may pass.
-    async fn is_unreadable(&self, place: Place, into: &mut [u8]) -> Result<bool, SpaceError> {
-        let pool = &self.shared().pool;
-        let Some(row) = self.space().in_doubt_row(u64::from(place.index)).await? else { return Ok(false) };
+    async fn is_unreadable(self, place: Place, into: &mut [u8]) -> Result<bool, SpaceError> {
+        let pool = &self.cache.shared().pool;
+        let Some(row) = self.cache.space().in_doubt_row(u64::from(place.index)).await? else {
+            return Ok(false);
+        };
         let slabs: Vec<Slab> = row.with_slabs(0, <[Slab]>::to_vec);
         for slab in slabs.iter().filter(|slab| slab.stale.is_none()) {
             let Some(disk) = slab.present(pool) else { return Ok(false) };
@@ -65,13 +82,13 @@ impl Cache {
             }
         }
         // Once more: the error may have passed meanwhile.
-        Ok(self.read(place, into).await.is_err_and(|error| is_of_medium(&error)))
+        Ok(SegmentIo::of(self.cache).read(place, into).await.is_err_and(|error| is_of_medium(&error)))
     }
 
     /// Notes that a version of a block is lost, if that is what its space reads.
-    pub(crate) fn note_lost(&self, row: &Row, block: u32, since: Lsn) {
+    pub(crate) fn note_lost(self, row: &Row, block: u32, since: Lsn) {
         let is_newest = row.mappings.newest(block).is_none_or(|newest| newest.since <= since);
-        if let Some(space) = self.owner(row.space).filter(|_| is_newest) {
+        if let Some(space) = self.cache.owner(row.space).filter(|_| is_newest) {
             space.note(row, block, DataLossKind::Lost);
         }
     }

@@ -2,44 +2,52 @@
 //!
 //! Invariant: whoever waits for room is not kept waiting by either.
 
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::time::Duration;
 
-use dolmen_block_io::{Instant, within};
+use dolmen_block_io::Instant;
 
-use crate::cache::space::Cache;
+use crate::cache::segments::CacheIndex;
+use crate::table::space::Cache;
 
 const SECOND_NS: u128 = 1_000_000_000;
 
-impl Cache {
-    /// Until when what was put in place since a moment is enough, at the rate that is set; `None` when there is no need to wait.
-    pub(crate) fn pause_after(&self, began: Instant, bytes: u64) -> Option<Instant> {
-        let rate = self.drain.get().rate.filter(|_| !self.has_waiting() && !self.is_deleting.get())?;
-        let takes = u128::from(bytes) * SECOND_NS / u128::from(rate.0.max(1));
-        let until = began + Duration::from_nanos(u64::try_from(takes).unwrap_or(u64::MAX));
-        (until > self.now()).then_some(until)
-    }
+/// Start and pauses of the destage of a write cache.
+#[derive(Clone, Copy)]
+pub(crate) struct Drain<'a> {
+    cache: &'a Rc<Cache>,
+}
 
-    /// Empties the cache in a task of its own, unless one is at it: that one's pause ends if somebody waits for room.
-    pub(crate) fn empty_soon(self: &Rc<Self>) {
-        if self.is_running.replace(true) {
-            if self.has_waiting() {
-                self.hurry.notify_all();
-            }
-            return;
-        }
-        let this = Rc::downgrade(self);
-        self.shared().pool.seams().spawner.spawn("destage", Box::pin(empty_at_its_rate(this)));
+impl<'a> Drain<'a> {
+    /// Returns the service for a write cache.
+    pub(crate) fn of(cache: &'a Rc<Cache>) -> Self {
+        Self { cache }
     }
 }
 
-/// Empties a cache, with pauses in which nothing of its pool is held.
-async fn empty_at_its_rate(cache: Weak<Cache>) {
-    while let Some(this) = cache.upgrade() {
-        let Some(until) = this.empty().await else { return };
-        let (clock, hurry) = (Rc::clone(&this.shared().pool.seams().clock), Rc::clone(&this.hurry));
-        let hurried = hurry.wait();
-        drop(this);
-        within(clock.as_ref(), until, hurried).await;
+impl Drain<'_> {
+    /// Until when what was put in place since a moment is enough, at the rate that is set; `None` when there is no need to wait.
+    pub(crate) fn pause_after(self, began: Instant, bytes: u64) -> Option<Instant> {
+        let rate = self
+            .cache
+            .drain
+            .get()
+            .rate
+            .filter(|_| !CacheIndex::of(self.cache).has_waiting() && !self.cache.is_deleting.get())?;
+        let takes = u128::from(bytes) * SECOND_NS / u128::from(rate.0.max(1));
+        let until = began + Duration::from_nanos(u64::try_from(takes).unwrap_or(u64::MAX));
+        (until > CacheIndex::of(self.cache).now()).then_some(until)
+    }
+
+    /// Empties the cache in a task of its own, unless one is at it: that one's pause ends if somebody waits for room.
+    pub(crate) fn empty_soon(self) {
+        if self.cache.is_running.replace(true) {
+            if CacheIndex::of(self.cache).has_waiting() {
+                self.cache.hurry.notify_all();
+            }
+            return;
+        }
+        let this = Rc::downgrade(self.cache);
+        self.cache.shared().pool.seams().spawner.spawn("destage", self.cache.shared().upper.destage(this));
     }
 }

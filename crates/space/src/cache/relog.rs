@@ -13,13 +13,14 @@ use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
 use dolmen_units::Lsn;
 
-use crate::cache::redo::Redo;
-use crate::cache::space::Cache;
-use crate::cache::write_cache::{RELOG_BYTES, mapping_of};
+use crate::cache::segments::{CacheIndex, RELOG_BYTES, mapping_of};
 use crate::format::error::SpaceError;
 use crate::format::record::{Mapping, Place, RECORD_BYTES_MAX, RedoHead, push_redo, redo_bytes};
+use crate::row_io::block_log::BlockLog;
 use crate::table::mapping::{Content, Version};
+use crate::table::redo::Redo;
 use crate::table::row::Row;
+use crate::table::space::Cache;
 
 /// More than the longest of what is relogged takes.
 const RELOG_AT_ONCE_BYTES: usize = 2048;
@@ -57,11 +58,24 @@ impl Cached {
     }
 }
 
-impl Cache {
+/// Mappings of a write cache that are logged again.
+#[derive(Clone, Copy)]
+pub(crate) struct CacheRelog<'a> {
+    cache: &'a Rc<Cache>,
+}
+
+impl<'a> CacheRelog<'a> {
+    /// Returns the service for a write cache.
+    pub(crate) fn of(cache: &'a Rc<Cache>) -> Self {
+        Self { cache }
+    }
+}
+
+impl CacheRelog<'_> {
     /// What the log says of the cache before `cut` and not since.
-    pub(crate) fn logged_below(&self, cut: Lsn) -> Vec<Cached> {
+    pub(crate) fn logged_below(self, cut: Lsn) -> Vec<Cached> {
         let mut found = Vec::new();
-        for row in self.rows.borrow().values() {
+        for row in self.cache.rows.borrow().values() {
             let old = row.mappings.all().into_iter().filter(|(_, version)| version.relogged < cut);
             found.extend(old.map(|(block, Version { since, relogged, .. })| Cached {
                 row: Rc::clone(row),
@@ -69,7 +83,7 @@ impl Cache {
                 relogged,
             }));
         }
-        let unfinished = self.unfinished.borrow();
+        let unfinished = self.cache.unfinished.borrow();
         // It goes behind what ends with it also where that alone is relogged.
         let is_old = |redo: &&Redo| {
             let versions = |block: u32| redo.row.mappings.versions(block);
@@ -89,7 +103,7 @@ impl Cache {
     }
 
     /// Says some of that again in its order, as far as it counts still. The caller holds the turn.
-    pub(crate) async fn relog_again(&self, some: impl Iterator<Item = &Cached>) -> Result<(), SpaceError> {
+    pub(crate) async fn relog_again(self, some: impl Iterator<Item = &Cached>) -> Result<(), SpaceError> {
         let mut body: Vec<u8> = Vec::new();
         let mut relogged: Vec<(Rc<Row>, What)> = Vec::new();
         for Cached { row, what, .. } in some {
@@ -99,13 +113,13 @@ impl Cache {
                     let Some(version) = versions.iter().find(|version| version.since == *since) else {
                         continue;
                     };
-                    let covered = self.is_covered(version);
+                    let covered = CacheIndex::of(self.cache).is_covered(version);
                     // What this recovery found to be whole is so for good when it has ended: the flush behind it covers this.
-                    let is_decided_now = self.shared().recovering.get() && version.ticket.is_some();
+                    let is_decided_now = self.cache.shared().recovering.get() && version.ticket.is_some();
                     push_version(&mut body, (row, *block), version, (covered && !is_decided_now, !covered));
                 }
                 What::Redo { stripe } => {
-                    let unfinished = self.unfinished.borrow();
+                    let unfinished = self.cache.unfinished.borrow();
                     let Some(redo) = unfinished.iter().find(|redo| redo.is_of(row, *stripe)) else {
                         continue;
                     };
@@ -121,14 +135,14 @@ impl Cache {
     }
 
     #[pooled]
-    async fn relog(&self, body: &mut Vec<u8>, relogged: &mut Vec<(Rc<Row>, What)>) -> Result<(), SpaceError> {
-        let lsn = self.shared().record_relogged(body).await?;
+    async fn relog(self, body: &mut Vec<u8>, relogged: &mut Vec<(Rc<Row>, What)>) -> Result<(), SpaceError> {
+        let lsn = BlockLog::of(self.cache.shared()).record_relogged(body).await?;
         body.clear();
         for (row, what) in relogged.drain(..) {
             match what {
                 What::Version { block, since } => row.mappings.note_relogged(block, since, lsn),
                 What::Redo { stripe } => {
-                    let mut unfinished = self.unfinished.borrow_mut();
+                    let mut unfinished = self.cache.unfinished.borrow_mut();
                     unfinished
                         .iter_mut()
                         .filter(|redo| redo.is_of(&row, stripe))
@@ -141,13 +155,13 @@ impl Cache {
 
     /// As [`leave_in_doubt`](Self::leave_in_doubt), for what was left before the blocks were known to be written.
     pub(crate) async fn defer_what_left(
-        &self,
+        self,
         at: usize,
         (first, count): (u32, u32),
     ) -> Result<(), SpaceError> {
-        let row = self.row_at(at);
-        let Some(row) = row.filter(|row| self.shared().is_deferred(row)) else { return Ok(()) };
-        let blocks = (first..first + count).filter(|block| self.shared().is_in_doubt(&row, 0, *block));
+        let row = self.cache.row_at(at);
+        let Some(row) = row.filter(|row| self.cache.shared().is_deferred(row)) else { return Ok(()) };
+        let blocks = (first..first + count).filter(|block| self.cache.shared().is_in_doubt(&row, 0, *block));
         self.leave_in_doubt(&row, &blocks.map(|block| (0, block)).collect()).await
     }
 
@@ -155,12 +169,12 @@ impl Cache {
     /// them, and the log says so.
     #[pooled]
     pub(crate) async fn leave_in_doubt(
-        &self,
+        self,
         at: &Row,
         blocks: &BTreeSet<(usize, u32)>,
     ) -> Result<(), SpaceError> {
         let is_there = |place: Place| place.row == at.id && blocks.contains(&(0, place.block));
-        let rows: Vec<Rc<Row>> = self.rows.borrow().values().cloned().collect();
+        let rows: Vec<Rc<Row>> = self.cache.rows.borrow().values().cloned().collect();
         self.abandon_recorded(is_there).await?;
         let mut body: Vec<u8> = Vec::new();
         let mut relogged: Vec<(Rc<Row>, What)> = Vec::new();
@@ -181,31 +195,31 @@ impl Cache {
 
     /// Says that versions which came to nothing are void. Their places may be filled with the same content again, and by that the
     /// next opening would take them for whole.
-    pub(crate) async fn log_abandoned(&self) -> Result<(), SpaceError> {
-        let declared_lost = self.declared_lost.take();
+    pub(crate) async fn log_abandoned(self) -> Result<(), SpaceError> {
+        let declared_lost = self.cache.declared_lost.take();
         for some in declared_lost.chunks(VOIDS_AT_ONCE) {
             let mut body: Vec<u8> = Vec::new();
             for (void, checksum) in some {
                 body.extend_from_slice(&void.head());
                 body.extend_from_slice(&checksum.to_le_bytes());
             }
-            self.shared().record(&body, Wait::Written).await?;
+            BlockLog::of(self.cache.shared()).record(&body, Wait::Written).await?;
         }
         Ok(())
     }
 
     /// Abandons stripes that are recorded and that need what is at these places, and says that their records are void: before a
     /// flush marks these.
-    pub(crate) async fn abandon_recorded(&self, is_there: impl Fn(Place) -> bool) -> Result<(), SpaceError> {
+    pub(crate) async fn abandon_recorded(self, is_there: impl Fn(Place) -> bool) -> Result<(), SpaceError> {
         let is_left = |redo: &Redo| redo.own_places().any(&is_there);
-        let (left, stand) = self.recorded.take().into_iter().partition(is_left);
-        *self.recorded.borrow_mut() = stand;
+        let (left, stand) = self.cache.recorded.take().into_iter().partition(is_left);
+        *self.cache.recorded.borrow_mut() = stand;
         let left: Vec<Redo> = left;
         let mut body: Vec<u8> = Vec::new();
         for (nth, redo) in (1..).zip(&left) {
             push_redo(&mut body, RedoHead { void: true, ..redo.head() }, &redo.blocks);
             if nth == left.len() || body.len() > RECORD_BYTES_MAX - RELOG_AT_ONCE_BYTES {
-                self.shared().record(&body, Wait::Written).await?;
+                BlockLog::of(self.cache.shared()).record(&body, Wait::Written).await?;
                 body.clear();
             }
         }

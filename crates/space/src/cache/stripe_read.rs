@@ -13,21 +13,18 @@ use dolmen_pool::Disk;
 use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
 
-use crate::cache::space::Space;
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::BlockState;
 use crate::layout::BLOCK;
 use crate::layout::shape::RUN_BLOCKS;
 use crate::resources::hedge_delay::{HedgeDelay, is_much_slower, is_silence, second_hedge_delay};
 use crate::resources::locks::Range;
-use crate::row_io::copies::{Copy, matches_state};
-use crate::row_io::read_hedging::nth_fastest;
+use crate::row_io::copies::{Copy, RowCopies, matches_state};
+use crate::row_io::read_hedging::{Hedging, nth_fastest};
 use crate::table::page::place_in_page;
+use crate::table::pages::{StripeStates, TableStore};
 use crate::table::row::Row;
-use crate::table::row_store::RowStore;
-
-/// What the tables say of the blocks of a stripe, by column; one that a shorter column does not have was never written.
-pub(crate) type StripeStates = SmallVec<[BlockState; 16]>;
+use crate::table::space::SpaceRows;
 
 /// A block of a stripe as it was found.
 pub(crate) enum Found {
@@ -134,39 +131,28 @@ fn is_away(row: &Row, column: usize, copies: &[Copy]) -> bool {
         || copies.iter().all(is_unresponsive)
 }
 
-impl RowStore {
-    /// What the tables say of a stripe.
-    #[pooled]
-    pub(crate) async fn stripe_states(&self, row: &Rc<Row>, stripe: u32) -> Result<StripeStates, SpaceError> {
-        let mut states = StripeStates::new();
-        for column in 0..row.shape.columns() {
-            if stripe >= row.shape.column_blocks(column) {
-                states.push(BlockState::Never);
-                continue;
-            }
-            let (index, entry) = place_in_page(stripe);
-            states.push(self.page(row, column, index).await?.state(entry));
-        }
-        // Of a shadow row that does not know what parity says of a stripe, nobody knows whose its blocks are that it lacks.
-        if row.is_shadow() && states.get(row.shape.data_columns()) == Some(&BlockState::Damaged) {
-            let lacks = |(column, state): &(usize, &mut BlockState)| {
-                **state == BlockState::Never && stripe < row.shape.column_blocks(*column)
-            };
-            states.iter_mut().enumerate().filter(lacks).for_each(|(_, state)| *state = BlockState::Damaged);
-        }
-        Ok(states)
+/// Reads of stripes with parity, and of blocks computed from them.
+#[derive(Clone, Copy)]
+pub(crate) struct StripeReads<'a> {
+    space: &'a SpaceRows,
+}
+
+impl<'a> StripeReads<'a> {
+    /// Returns the service for a space.
+    pub(crate) fn of(space: &'a SpaceRows) -> Self {
+        Self { space }
     }
 }
 
-impl Space {
+impl StripeReads<'_> {
     /// A block of a stripe from its own slabs.
-    pub(crate) async fn look(&self, row: &Rc<Row>, column: usize, stripe: u32, state: BlockState) -> Found {
+    pub(crate) async fn look(self, row: &Rc<Row>, column: usize, stripe: u32, state: BlockState) -> Found {
         self.look_for(row, (column, stripe, state), HedgeDelay::Long).await.0
     }
 
     /// As [`look`](Self::look); and whether one of its slabs is late.
     async fn look_for(
-        &self,
+        self,
         row: &Rc<Row>,
         (column, stripe, state): (usize, u32, BlockState),
         wait: HedgeDelay,
@@ -176,7 +162,7 @@ impl Space {
             BlockState::Damaged => return (Found::Damaged, false),
             BlockState::Valid(_) => {}
         }
-        let copies = self.read_copies(row, column, stripe, wait).await;
+        let copies = RowCopies::of(self.space).read_copies(row, column, stripe, wait).await;
         let is_timed_out = copies.iter().any(|copy| copy.is_timed_out);
         let is_good = |copy: &Copy| copy.result.is_ok() && matches_state(&copy.bytes, state);
         let is_away = is_away(row, column, &copies);
@@ -190,8 +176,8 @@ impl Space {
     }
 
     /// Whether a stripe of a row may be half in place.
-    fn is_half_destaged(&self, row: &Row, stripe: u32) -> bool {
-        let cache = self.cache_of(row);
+    fn is_half_destaged(self, row: &Row, stripe: u32) -> bool {
+        let cache = self.space.cache_of(row);
         cache.is_some_and(|cache| cache.unfinished.borrow().iter().any(|redo| redo.is_of(row, stripe)))
     }
 
@@ -202,13 +188,13 @@ impl Space {
     /// [`SpaceError::Unreadable`]; because of [`DeviceError::TimedOut`] where somebody might have given it who was not waited for.
     #[pooled]
     async fn reconstruct(
-        &self,
+        self,
         row: &Rc<Row>,
         (column, own): (usize, &[Copy]),
         (stripe, wait): (u32, HedgeDelay),
         into: &mut [u8],
     ) -> Result<(), SpaceError> {
-        let states = self.shared.stripe_states(row, stripe).await?;
+        let states = TableStore::of(&self.space.shared).stripe_states(row, stripe).await?;
         let others = states.iter().enumerate().filter(|(other, _)| *other != column);
         let looked =
             join_all(others.map(async |(other, state)| {
@@ -227,7 +213,7 @@ impl Space {
         let mut is_away = is_away(row, column, own);
         is_away |= found.iter().any(|(_, found)| matches!(found, Found::Away));
         row.for_each_slab(|_, slab| {
-            is_away |= slab.stale.is_none() && slab.present(&self.shared.pool).is_none();
+            is_away |= slab.stale.is_none() && slab.present(&self.space.shared.pool).is_none();
         });
         // What is half in place is no content of anybody's before it is in place.
         is_away |= self.is_half_destaged(row, stripe);
@@ -236,7 +222,7 @@ impl Space {
             (false, true) => UnreadableReason::Absent,
             (false, false) => UnreadableReason::NoGoodCopy,
         };
-        let error = || self.shared.unreadable(row, column, stripe as usize, why);
+        let error = || TableStore::of(&self.space.shared).unreadable(row, column, stripe as usize, why);
         let Some(plan) = row.shape.rebuild(&given, &[column]) else { return Err(error()) };
         let bytes_of = |source: &usize| {
             known.iter().find(|(other, _)| other == source).and_then(|(_, found)| found.bytes())
@@ -258,7 +244,7 @@ impl Space {
     /// [`SpaceError`] when a table cannot be read.
     #[pooled]
     pub(crate) async fn rebuild_run(
-        &self,
+        self,
         row: &Rc<Row>,
         column: usize,
         (first, states): (u32, &[BlockState]),
@@ -267,7 +253,7 @@ impl Space {
     ) -> Result<Rebuilt, SpaceError> {
         let mut lines: SmallVec<[StripeStates; RUN_BLOCKS as usize]> = SmallVec::new();
         for stripe in (first..).take(states.len()) {
-            lines.push(self.shared.stripe_states(row, stripe).await?);
+            lines.push(TableStore::of(&self.space.shared).stripe_states(row, stripe).await?);
         }
         let Some((sources, within)) = self.sources_of_run(row, column, (first, &lines)) else {
             return Ok(Rebuilt::Not);
@@ -302,12 +288,12 @@ impl Space {
     /// `None` where there are not enough, or no memory for them. Of more than enough, the same for all of a row, so that heads go on where they are, and
     /// others for the next.
     fn sources_of_run(
-        &self,
+        self,
         row: &Row,
         column: usize,
         (first, lines): (u32, &[StripeStates]),
     ) -> Option<(SmallVec<[RunSource; 16]>, Option<Duration>)> {
-        let pool = &self.shared.pool;
+        let pool = &self.space.shared.pool;
         let length = lines.len() * BLOCK;
         let columns = row.shape.columns();
         let rotation = usize::try_from(row.index % 64).unwrap_or(0);
@@ -322,7 +308,10 @@ impl Space {
             let range = Range { first, count: u32::try_from(lines.len()).ok()? };
             let is_whole = range.first + range.count <= row.shape.column_blocks(other);
             if is_whole && states.all(|state| state != BlockState::Damaged) {
-                let Some((disk, places)) = self.shared.choose_copy(row, other, range) else { continue };
+                let Some((disk, places)) = Hedging::of(&self.space.shared).choose_copy(row, other, range)
+                else {
+                    continue;
+                };
                 if let [(at, whole)] = places.as_slice()
                     && *whole == length
                 {
@@ -353,7 +342,7 @@ impl Space {
     /// # Errors
     /// [`SpaceError::Unreadable`].
     pub(crate) async fn read_main(
-        &self,
+        self,
         row: &Rc<Row>,
         (column, stripe): (usize, u32),
         wait: HedgeDelay,
@@ -369,15 +358,15 @@ impl Space {
 
     #[pooled]
     async fn read_main_once(
-        &self,
+        self,
         row: &Rc<Row>,
         (column, stripe): (usize, u32),
         wait: HedgeDelay,
         into: &mut [u8],
     ) -> Result<(), SpaceError> {
         let (index, entry) = place_in_page(stripe);
-        let state = self.shared.page(row, column, index).await?.state(entry);
-        let copies = self.read_copies(row, column, stripe, wait).await;
+        let state = TableStore::of(&self.space.shared).page(row, column, index).await?.state(entry);
+        let copies = RowCopies::of(self.space).read_copies(row, column, stripe, wait).await;
         if let Some(good) =
             copies.iter().find(|copy| copy.result.is_ok() && matches_state(&copy.bytes, state))
         {
@@ -387,10 +376,10 @@ impl Space {
         self.reconstruct(row, (column, &copies), (stripe, wait), into).await?;
         for copy in copies.iter().filter(|copy| copy.is_to_be_healed(state)) {
             copy.disk.note(|counters| counters.checksum_errors += 1);
-            self.shared.count(|counters| counters.checksum_errors += 1);
-            tracing::warn!(space = %self.name(), disk = %copy.disk.name(), row = row.index, column, block = stripe,
+            self.space.shared.count(|counters| counters.checksum_errors += 1);
+            tracing::warn!(space = %self.space.name(), disk = %copy.disk.name(), row = row.index, column, block = stripe,
                 "healing a block");
-            self.write_copy(copy, into).await;
+            RowCopies::of(self.space).write_copy(copy, into).await;
         }
         Ok(())
     }

@@ -22,7 +22,8 @@ use crate::format::spec::{SpaceSpec, Standing, cache_spec};
 use crate::layout::Shape;
 use crate::layout::shape::ranges_of_page;
 use crate::table::page::{Page, PageName};
-use crate::table::row::{self, RowLaid, RowPlace, RowRecord, SLABS_MAX, Slab, Slabs, encode_place};
+use crate::table::row;
+use crate::table::row::{RowLaid, RowPlace, RowRecord, SLABS_MAX, Slab, Slabs, encode_place};
 
 /// Bytes of a slot of a table page, and of the header of a slab.
 pub const TABLE_PAGE_BYTES: usize = PAGE_BYTES;

@@ -23,18 +23,23 @@ use dolmen_placement::{Code, Offer, Placement, Placer};
 use dolmen_pool::{PoolError, Purpose, keys};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskSlot};
 
-use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::ids::conversion_shadows_of;
 use crate::format::layouts::{Layout, Layouts};
 use crate::format::limits::Limits;
 use crate::format::spec::{Provisioning, SPACE_BYTES_MAX, SpaceSpec, Standing};
-use crate::policy::spaces::Spaces;
-use crate::relocation::conversion_shadow::ConversionShadow;
+use crate::policy::conversion_shadow::{ConversionCopy, ConversionShadow};
+use crate::policy::handles::{Caches, Changes, Conversions};
+use crate::relocation::allocator::Allocator;
+use crate::relocation::destage_stripes::Destage;
+use crate::relocation::unused_rows::UnusedRows;
+use crate::resolution::decided_rows::DecidedRows;
 use crate::resources::locks::Range;
 use crate::resources::progress::Progress;
+use crate::row_io::flusher::Flusher;
 use crate::table::moving::Watch;
 use crate::table::row::{Row, RowRecord};
+use crate::table::space::SpaceRows;
 
 /// Rows of which conversion shadows are made together, at most, and the bytes of them: one checkpoint does for all, and clients who
 /// write to them wait for what is left of it.
@@ -68,15 +73,15 @@ struct Lot {
     left: Vec<u64>,
 }
 
-impl Spaces {
+impl Conversions<'_> {
     /// What it would take to lay the rows of a space otherwise.
     ///
     /// # Errors
     /// [`SpaceError`] when the layout cannot be, or the metadata cannot be read.
     #[pooled]
     pub async fn forecast_conversion(
-        &self,
-        space: &Space,
+        self,
+        space: &SpaceRows,
         to: Layout,
     ) -> Result<ConversionForecast, SpaceError> {
         self.forecast_with(space, to, &[]).await
@@ -88,8 +93,8 @@ impl Spaces {
     /// As [`forecast_conversion`](Self::forecast_conversion).
     #[pooled]
     pub async fn forecast_widening(
-        &self,
-        space: &Space,
+        self,
+        space: &SpaceRows,
         more: &[Offer],
     ) -> Result<ConversionForecast, SpaceError> {
         self.forecast_with(space, space.spec().layout(), more).await
@@ -101,11 +106,11 @@ impl Spaces {
     /// As [`forecast_conversion`](Self::forecast_conversion).
     #[pooled]
     pub async fn forecast_narrowing(
-        &self,
-        space: &Space,
+        self,
+        space: &SpaceRows,
         without: DiskSlot,
     ) -> Result<ConversionForecast, SpaceError> {
-        let mut offers = self.pool().free_space().offers(Purpose::Move);
+        let mut offers = self.spaces.pool().free_space().offers(Purpose::Move);
         offers.retain(|offer| offer.slot != without);
         self.forecast_narrowing_to(space, without, &mut offers).await
     }
@@ -116,16 +121,16 @@ impl Spaces {
     /// As [`forecast_conversion`](Self::forecast_conversion).
     #[pooled]
     pub async fn forecast_narrowing_to(
-        &self,
-        space: &Space,
+        self,
+        space: &SpaceRows,
         without: DiskSlot,
         offers: &mut [Offer],
     ) -> Result<ConversionForecast, SpaceError> {
-        let mut claims = self.pool().free_space().offers(Purpose::Claim);
+        let mut claims = self.spaces.pool().free_space().offers(Purpose::Claim);
         claims.retain(|offer| offer.slot != without);
         let placer = placer_of(&space.spec())?.no_wider_than_claims(&claims);
         let (rotation, mut forecast) =
-            (self.pool().free_space().next_in_order(), ConversionForecast::default());
+            (self.spaces.pool().free_space().next_in_order(), ConversionForecast::default());
         space
             .for_each_record(|index, record| {
                 if !record.columns.iter().flatten().any(|slab| slab.disk == without) {
@@ -148,17 +153,20 @@ impl Spaces {
 
     #[pooled]
     async fn forecast_with(
-        &self,
-        space: &Space,
+        self,
+        space: &SpaceRows,
         to: Layout,
         more: &[Offer],
     ) -> Result<ConversionForecast, SpaceError> {
         let spec = laid(space, to);
         let placer = placer_of(&spec)?;
-        let mut offers = self.offers_with_cache(spec.write_cache())?;
+        let mut offers = Changes::of(self.spaces).offers_with_cache(spec.write_cache())?;
         offers.extend_from_slice(more);
-        let (rotation, number, leaving) =
-            (self.pool().free_space().next_in_order(), space.number_of(to), self.leaving_slots());
+        let (rotation, number, leaving) = (
+            self.spaces.pool().free_space().next_in_order(),
+            RowLayouts::of(space).number_of(to),
+            self.leaving_slots(),
+        );
         let mut forecast = ConversionForecast::default();
         space
             .for_each_record(|index, record| {
@@ -168,7 +176,7 @@ impl Spaces {
                 }
                 let old = release(&mut offers, record);
                 let placed = placer.place(&offers, rotation + index);
-                let before = space.layout_of(record.laid.layout);
+                let before = RowLayouts::of(space).layout_of(record.laid.layout);
                 match placed {
                     Ok(placed) if !is_as_wanted(record, (before, to), &placed, &leaving) => {
                         forecast.rows += 1;
@@ -193,14 +201,15 @@ impl Spaces {
     /// The first reason why not.
     #[pooled]
     pub async fn check_conversion(
-        &self,
-        space: &Space,
+        self,
+        space: &SpaceRows,
         to: Layout,
     ) -> Result<ConversionForecast, SpaceError> {
         space.check_stays()?;
         let spec = laid(space, to);
-        self.check_disks(&spec)?;
-        if let Some(before) = space.layout_before().filter(|_| space.number_of(to).is_none()) {
+        Changes::of(self.spaces).check_disks(&spec)?;
+        if let Some(before) = space.layout_before().filter(|_| RowLayouts::of(space).number_of(to).is_none())
+        {
             return Err(SpaceError::Converting {
                 name: space.name(),
                 from: before.resiliency.to_string(),
@@ -221,24 +230,24 @@ impl Spaces {
     /// # Errors
     /// As [`check_conversion`](Self::check_conversion), or what the pool says; nothing has changed then.
     #[pooled]
-    pub async fn begin_conversion(&self, space: &Rc<Space>, to: Layout) -> Result<(), SpaceError> {
+    pub async fn begin_conversion(self, space: &Rc<SpaceRows>, to: Layout) -> Result<(), SpaceError> {
         self.check_conversion(space, to).await?;
         // Conversion shadows of the layout that it had until now are none of the next.
         let _conversion_shadows = space.conversion_mutex.take().await;
         let _exclusive = space.spec_mutex.take().await;
         let (spec, before) = (laid(space, to), space.layouts.get());
-        if before.before.is_some() && space.number_of(to) == Some(before.now) {
+        if before.before.is_some() && RowLayouts::of(space).number_of(to) == Some(before.now) {
             return Ok(());
         }
         let request = spec.check()?;
         let layouts = Layouts { now: 1 - before.now, before: Some(space.spec().layout()) };
         // Until it is known that somebody needs the cache, nobody may find that it is not needed.
         let cache_mutex = match spec.write_cache() {
-            Some(redundancy) => Some(self.make_cache(redundancy).await?),
+            Some(redundancy) => Some(Caches::of(self.spaces).make_cache(redundancy).await?),
             None => None,
         };
         let committed = async {
-            let mut change = self.pool().change(Purpose::Release).await;
+            let mut change = self.spaces.pool().change(Purpose::Release).await;
             space.check_stays()?;
             change.put(keys::space(space.id()), spec.encode(Standing::Whole, layouts));
             change.commit().await?;
@@ -249,12 +258,12 @@ impl Spaces {
             space.layouts.set(layouts);
             space.request.set(request);
             *space.spec.borrow_mut() = spec.clone();
-            self.give_caches(space);
+            Caches::of(self.spaces).give_caches(space);
         }
         drop(cache_mutex);
         if let (Err(_), Some(redundancy)) = (&committed, spec.write_cache()) {
             // Where that fails, the next opening does it.
-            let _ = self.drop_cache(redundancy).await;
+            let _ = Caches::of(self.spaces).drop_cache(redundancy).await;
         }
         committed
     }
@@ -265,23 +274,23 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`]; each row is as it was, or as it is to be.
     #[pooled]
-    pub async fn convert(&self, space: &Rc<Space>, progress: &Progress) -> Result<bool, SpaceError> {
+    pub async fn convert(self, space: &Rc<SpaceRows>, progress: &Progress) -> Result<bool, SpaceError> {
         if space.layout_before().is_none() {
             return Ok(true);
         }
-        self.finish_stripes().await?;
+        Caches::of(self.spaces).finish_stripes().await?;
         let converted = self.convert_rows(space, progress).await;
         self.drop_conversion_shadows(space).await?;
         Ok(converted? && self.end_conversion(space).await?)
     }
 
     #[pooled]
-    async fn convert_rows(&self, space: &Rc<Space>, progress: &Progress) -> Result<bool, SpaceError> {
+    async fn convert_rows(self, space: &Rc<SpaceRows>, progress: &Progress) -> Result<bool, SpaceError> {
         // A claim that began before it was to be converted may have been laid as before.
-        space.claims_end().await;
+        Allocator::of(space).claims_end().await;
         let (mut left, mut passes) = (BTreeSet::new(), 1);
         loop {
-            let mut rows = space.rows_laid_before().await?;
+            let mut rows = RowLayouts::of(space).rows_laid_before().await?;
             rows.retain(|index| !left.contains(index));
             if rows.is_empty() && !left.is_empty() && passes < PASSES_MAX {
                 // What came between may be over: a shadow row that took a row's place, a disk that left.
@@ -296,7 +305,7 @@ impl Spaces {
             let together = usize::try_from(LOT_BYTES / space.row_bytes()).unwrap_or(LOT_ROWS);
             let mut waiting = rows.as_slice();
             while !waiting.is_empty() {
-                if !progress.may_go_on(&self.shared.closing).await || space.check_stays().is_err() {
+                if !progress.may_go_on(&self.spaces.shared.closing).await || space.check_stays().is_err() {
                     return Ok(false);
                 }
                 let (lot, after) = waiting.split_at(together.clamp(1, LOT_ROWS).min(waiting.len()));
@@ -311,14 +320,14 @@ impl Spaces {
     /// Moves some rows.
     #[pooled]
     async fn convert_lot(
-        &self,
-        space: &Rc<Space>,
+        self,
+        space: &Rc<SpaceRows>,
         rows: &[u64],
         progress: &Progress,
     ) -> Result<Lot, SpaceError> {
         let _exclusive = space.conversion_mutex.take().await;
         let conversion_shadows = self.conversion_shadows_for(space).await?;
-        conversion_shadows.free_all_rows().await?;
+        ConversionCopy::of(&conversion_shadows).free_all_rows().await?;
         let mut lot = Lot { done: 0, left: Vec::new() };
         let (mut conversion_shadow, mut kept) = (Vec::new(), Vec::new());
         let mut lacks_room = None;
@@ -339,13 +348,13 @@ impl Spaces {
             }
         }
         lot.done += kept.len() as u64;
-        space.record_laid(&kept).await?;
+        RowLayouts::of(space).record_laid(&kept).await?;
         if conversion_shadow.is_empty() {
             return lacks_room.filter(|_| lot.done == 0 && lot.left.is_empty()).map_or(Ok(lot), Err);
         }
         let all =
             conversion_shadow.iter().map(|one| vec![Range { first: 0, count: one.row.shape.row_blocks() }]);
-        space
+        ConversionCopy::of(space)
             .copy_to_conversion_shadows(&conversion_shadows, &conversion_shadow, all.collect(), progress)
             .await?;
         self.destage_conversion_shadows(&conversion_shadow).await?;
@@ -356,7 +365,7 @@ impl Spaces {
             let touched: Vec<Vec<Range>> =
                 conversion_shadow.iter().map(|one| one.watch.take_touched()).collect();
             if touched.iter().any(|ranges| !ranges.is_empty()) {
-                space
+                ConversionCopy::of(space)
                     .copy_to_conversion_shadows(&conversion_shadows, &conversion_shadow, touched, progress)
                     .await?;
                 self.destage_conversion_shadows(&conversion_shadow).await?;
@@ -364,7 +373,7 @@ impl Spaces {
         }
         for one in conversion_shadow {
             let index = one.row.index;
-            match space.change_to_conversion_shadow(&conversion_shadows, &one).await {
+            match ConversionCopy::of(space).change_to_conversion_shadow(&conversion_shadows, &one).await {
                 Ok(true) => lot.done += 1,
                 Ok(false) => lot.left.push(index),
                 Err(error @ SpaceError::Unreadable { .. }) => {
@@ -374,49 +383,54 @@ impl Spaces {
                 Err(error) => return Err(error),
             }
         }
-        conversion_shadows.free_all_rows().await?;
+        ConversionCopy::of(&conversion_shadows).free_all_rows().await?;
         Ok(lot)
     }
 
     /// Disks that are to hold nothing, and have no other in their place.
-    fn leaving_slots(&self) -> Vec<DiskSlot> {
-        let disks = self.pool().disks().into_iter();
-        disks.filter(|disk| self.pool().members().is_to_be_empty(disk)).map(|disk| disk.slot()).collect()
+    fn leaving_slots(self) -> Vec<DiskSlot> {
+        let disks = self.spaces.pool().disks().into_iter();
+        disks
+            .filter(|disk| self.spaces.pool().members().is_to_be_empty(disk))
+            .map(|disk| disk.slot())
+            .collect()
     }
 
     /// Claims a conversion shadow for a row, if it needs one.
     #[pooled]
     async fn begin_conversion_shadow(
-        &self,
-        space: &Rc<Space>,
-        conversion_shadows: &Rc<Space>,
+        self,
+        space: &Rc<SpaceRows>,
+        conversion_shadows: &Rc<SpaceRows>,
         index: u64,
     ) -> Result<Begun, SpaceError> {
         if space.is_thin()
-            && let Some(row) = space.row(index).await?
+            && let Some(row) = DecidedRows::of(space).row(index).await?
         {
-            space.free_if_known_unused(&row).await?;
+            UnusedRows::of(space).free_if_known_unused(&row).await?;
         }
         let now = space.layouts.get().now;
-        let Some(row) = space.row(index).await?.filter(|row| row.laid().layout != now) else {
+        let Some(row) = DecidedRows::of(space).row(index).await?.filter(|row| row.laid().layout != now)
+        else {
             return Ok(Begun::Missing);
         };
-        let (before, to) = (space.layout_of(row.laid().layout), space.layout_of(now));
+        let (before, to) =
+            (RowLayouts::of(space).layout_of(row.laid().layout), RowLayouts::of(space).layout_of(now));
         // A shadow row has the number of its row for as long as there is one: such a row moves, and with it what its shadow row
         // holds.
         if is_like(before, to) && row.shadow().is_none() {
-            let mut offers = self.pool().free_space().offers(Purpose::Move);
+            let mut offers = self.spaces.pool().free_space().offers(Purpose::Move);
             let record = row.record();
             release(&mut offers, &record);
-            let claims = self.pool().free_space().offers(Purpose::Claim);
+            let claims = self.spaces.pool().free_space().offers(Purpose::Claim);
             let placer = placer_of(&space.spec())?.no_wider_than_claims(&claims);
-            let placed = placer.place(&offers, self.pool().free_space().next_in_order());
+            let placed = placer.place(&offers, self.spaces.pool().free_space().next_in_order());
             let leaving = self.leaving_slots();
             if placed.is_ok_and(|placed| is_as_wanted(&record, (before, to), &placed, &leaving)) {
                 return Ok(Begun::AsWanted(row));
             }
         }
-        let conversion_shadow = conversion_shadows.claim_beyond(index).await?;
+        let conversion_shadow = Allocator::of(conversion_shadows).claim_beyond(index).await?;
         let watch = Watch::of(&row);
         Ok(Begun::ConversionShadow(ConversionShadow {
             row,
@@ -429,31 +443,31 @@ impl Spaces {
     /// Puts what is cached of conversion shadows in place, and has a checkpoint flush them and write their tables.
     #[pooled]
     async fn destage_conversion_shadows(
-        &self,
+        self,
         conversion_shadow: &[ConversionShadow],
     ) -> Result<(), SpaceError> {
         for one in conversion_shadow.iter().filter(|one| !one.is_left.get()) {
-            let space = self.spaces.borrow().get(&one.conversion_shadow.space).cloned();
+            let space = self.spaces.spaces.borrow().get(&one.conversion_shadow.space).cloned();
             let cache = space.and_then(|space| space.cache_of(&one.conversion_shadow));
             let Some(cache) = cache.filter(|_| !mutation!(ConversionShadowWhileCached)) else { continue };
-            match cache.empty_row(&one.conversion_shadow).await {
+            match Destage::of(&cache).empty_row(&one.conversion_shadow).await {
                 Ok(()) => {}
                 Err(error) if error.may_pass() => one.is_left.set(true),
                 Err(error) => return Err(error),
             }
         }
         if mutation!(ConversionShadowBeforeTables) {
-            return self.shared.force_flush().await;
+            return Flusher::of(&self.spaces.shared).force_flush().await;
         }
         if !mutation!(ConversionShadowBeforeFlush) {
-            self.pool().checkpoint().await?;
+            self.spaces.pool().checkpoint().await?;
         }
         Ok(())
     }
 
     /// The hidden space of conversion shadows, made if there is none. The caller has the turn of conversion shadows.
     #[pooled]
-    async fn conversion_shadows_for(&self, space: &Rc<Space>) -> Result<Rc<Space>, SpaceError> {
+    async fn conversion_shadows_for(self, space: &Rc<SpaceRows>) -> Result<Rc<SpaceRows>, SpaceError> {
         let conversion_shadows = space.conversion_shadows.borrow().clone();
         match conversion_shadows {
             Some(conversion_shadows) if conversion_shadows.layouts.get().now == space.layouts.get().now => {
@@ -470,20 +484,25 @@ impl Spaces {
         let spec =
             SpaceSpec { size: SPACE_BYTES_MAX, provisioning, limits, ..laid(space, space.spec().layout()) };
         let layouts = Layouts { now: space.layouts.get().now, before: None };
-        let conversion_shadows =
-            Space::new(Rc::clone(&self.shared), Rc::clone(&self.list), id, spec.clone(), layouts)?;
-        let mut change = self.pool().change(Purpose::Release).await;
+        let conversion_shadows = SpaceRows::new(
+            Rc::clone(&self.spaces.shared),
+            Rc::clone(&self.spaces.list),
+            id,
+            spec.clone(),
+            layouts,
+        )?;
+        let mut change = self.spaces.pool().change(Purpose::Release).await;
         space.check_stays()?;
         change.put(keys::space(id), spec.encode(Standing::Unfinished, layouts));
         change.commit().await?;
-        self.give_caches(&conversion_shadows);
-        self.spaces.borrow_mut().insert(id, Rc::clone(&conversion_shadows));
+        Caches::of(self.spaces).give_caches(&conversion_shadows);
+        self.spaces.spaces.borrow_mut().insert(id, Rc::clone(&conversion_shadows));
         *space.conversion_shadows.borrow_mut() = Some(Rc::clone(&conversion_shadows));
         Ok(conversion_shadows)
     }
 
     /// Deletes the hidden space of conversion shadows.
-    pub(crate) async fn drop_conversion_shadows(&self, space: &Space) -> Result<(), SpaceError> {
+    pub(crate) async fn drop_conversion_shadows(self, space: &SpaceRows) -> Result<(), SpaceError> {
         let _exclusive = space.conversion_mutex.take().await;
         let conversion_shadows = space.conversion_shadows.borrow().clone();
         match conversion_shadows {
@@ -493,11 +512,11 @@ impl Spaces {
     }
 
     async fn delete_conversion_shadows(
-        &self,
-        space: &Space,
-        conversion_shadows: &Rc<Space>,
+        self,
+        space: &SpaceRows,
+        conversion_shadows: &Rc<SpaceRows>,
     ) -> Result<(), SpaceError> {
-        self.delete(conversion_shadows).await?;
+        Changes::of(self.spaces).delete(conversion_shadows).await?;
         conversion_shadows.caches().iter().for_each(|cache| cache.forget_owner(conversion_shadows.id()));
         space.conversion_shadows.borrow_mut().take();
         Ok(())
@@ -505,21 +524,21 @@ impl Spaces {
 
     /// Notes that no row of a space is laid as before, if that is so; whether it is. What only such rows needed goes.
     #[pooled]
-    async fn end_conversion(&self, space: &Rc<Space>) -> Result<bool, SpaceError> {
+    async fn end_conversion(self, space: &Rc<SpaceRows>) -> Result<bool, SpaceError> {
         let mutex = space.spec_mutex.take().await;
         let layouts = space.layouts.get();
         let Some(before) = layouts.before else { return Ok(true) };
-        if !space.rows_laid_before().await?.is_empty() {
+        if !RowLayouts::of(space).rows_laid_before().await?.is_empty() {
             return Ok(false);
         }
-        let mut change = self.pool().change(Purpose::Release).await;
+        let mut change = self.spaces.pool().change(Purpose::Release).await;
         space.check_stays()?;
         let ended = Layouts { before: None, ..layouts };
         change.put(keys::space(space.id()), space.spec().encode(Standing::Whole, ended));
         // Shadow rows of rows that no longer exist. Where it was turned round, rows that never moved may have theirs still.
         let shadows = space.shadows.space().filter(|shadows| shadows.layouts.get().now != layouts.now);
         if let Some(shadows) = &shadows
-            && !self.pool().map().scan(keys::places(shadows.id(), 0..u64::MAX), 1).await?.is_empty()
+            && !self.spaces.pool().map().scan(keys::places(shadows.id(), 0..u64::MAX), 1).await?.is_empty()
         {
             return Ok(false);
         }
@@ -531,7 +550,7 @@ impl Spaces {
         space.layouts.set(ended);
         if let Some(shadows) = shadows {
             shadows.caches().iter().for_each(|cache| cache.forget_owner(shadows.id()));
-            self.spaces.borrow_mut().remove(&shadows.id());
+            self.spaces.spaces.borrow_mut().remove(&shadows.id());
             space.shadows.forget_space();
         }
         let of_before = usize::from(1 - layouts.now);
@@ -541,7 +560,7 @@ impl Spaces {
         }
         drop(mutex);
         if let Some(redundancy) = before.write_cache() {
-            self.drop_cache(redundancy).await?;
+            Caches::of(self.spaces).drop_cache(redundancy).await?;
         }
         Ok(true)
     }
@@ -556,45 +575,59 @@ enum Begun {
     Missing,
 }
 
-impl Space {
+/// Layouts that rows of a space have on record.
+#[derive(Clone, Copy)]
+pub(crate) struct RowLayouts<'a> {
+    space: &'a SpaceRows,
+}
+
+impl<'a> RowLayouts<'a> {
+    /// Returns the service for a space.
+    pub(crate) fn of(space: &'a SpaceRows) -> Self {
+        Self { space }
+    }
+}
+
+impl RowLayouts<'_> {
     /// What the layout with a number is.
-    fn layout_of(&self, number: u8) -> Layout {
-        let layouts = self.layouts.get();
+    fn layout_of(self, number: u8) -> Layout {
+        let layouts = self.space.layouts.get();
         match layouts.before.filter(|_| number != layouts.now) {
             Some(before) => before,
-            None => self.spec.borrow().layout(),
+            None => self.space.spec.borrow().layout(),
         }
     }
 
     /// The number that rows of a layout have, while the space is converted from or to it.
-    fn number_of(&self, layout: Layout) -> Option<u8> {
-        let layouts = self.layouts.get();
+    fn number_of(self, layout: Layout) -> Option<u8> {
+        let layouts = self.space.layouts.get();
         let before = layouts.before?;
-        if self.spec.borrow().layout() == layout {
+        if self.space.spec.borrow().layout() == layout {
             return Some(layouts.now);
         }
         (before == layout).then_some(1 - layouts.now)
     }
 
     /// Rows that are not laid as the space says.
-    async fn rows_laid_before(&self) -> Result<Vec<u64>, SpaceError> {
-        let (now, mut rows) = (self.layouts.get().now, Vec::new());
-        self.for_each_record(|index, record| {
-            if record.laid.layout != now {
-                rows.push(index);
-            }
-        })
-        .await?;
+    async fn rows_laid_before(self) -> Result<Vec<u64>, SpaceError> {
+        let (now, mut rows) = (self.space.layouts.get().now, Vec::new());
+        self.space
+            .for_each_record(|index, record| {
+                if record.laid.layout != now {
+                    rows.push(index);
+                }
+            })
+            .await?;
         Ok(rows)
     }
 
     /// Says of rows that they are laid as the space says.
-    async fn record_laid(&self, rows: &[Rc<Row>]) -> Result<(), SpaceError> {
+    async fn record_laid(self, rows: &[Rc<Row>]) -> Result<(), SpaceError> {
         for some in rows.chunks(RECORDED_TOGETHER) {
-            let mut change = self.shared.pool.change(Purpose::Release).await;
+            let mut change = self.space.shared.pool.change(Purpose::Release).await;
             let mut reported = Vec::with_capacity(some.len());
             for row in some.iter().filter(|row| !row.freed.get() && row.shadow().is_none()) {
-                let laid = self.laid_of(self.layouts.get().now);
+                let laid = self.space.laid_of(self.space.layouts.get().now);
                 let record = RowRecord { laid, ..row.record() };
                 change.put(keys::row(row.id), record.encode());
                 reported.push((row, record));
@@ -607,7 +640,7 @@ impl Space {
 }
 
 /// A space with its rows laid otherwise, and as long as they are.
-pub(crate) fn laid(space: &Space, to: Layout) -> SpaceSpec {
+pub(crate) fn laid(space: &SpaceRows, to: Layout) -> SpaceSpec {
     // The length of rows was fixed when the space was made, whatever another layout would ask for.
     SpaceSpec { row: Some(Bytes(space.row_bytes())), ..space.spec().laid(to) }
 }
@@ -674,6 +707,8 @@ fn take(offers: &mut [Offer], placed: &Placement) -> u64 {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 mod tests {
+    use dolmen_space::Space;
+    use dolmen_space::Spaces;
     use std::error::Error;
 
     use dolmen_block_io::ranks::scoped;
@@ -682,25 +717,28 @@ mod tests {
     use super::*;
     use crate::format::resiliency::Resiliency;
     use crate::harness::{Bench, Lab, ROW};
+    use crate::relocation::exchange::Exchanges;
 
     /// Makes a space of a mirror of two, and a conversion shadow of its first row with three copies, ready to be promoted.
     async fn ready_shadow(
         lab: &Lab,
         spaces: &Rc<Spaces>,
-    ) -> Result<(Rc<Space>, Rc<Space>, ConversionShadow), Box<dyn Error>> {
+    ) -> Result<(Space, Rc<SpaceRows>, ConversionShadow), Box<dyn Error>> {
         let mirror = Resiliency::Mirror { copies: 2 };
         let space = lab.space(spaces, "data", Bytes::mib(8), mirror).await?;
         lab.write(&space, 0, 256 << 10, 1).await?;
         spaces.flush().await?;
         let to = Layout { resiliency: Resiliency::Mirror { copies: 3 }, ..space.spec().layout() };
-        spaces.begin_conversion(&space, to).await?;
-        let shadows = spaces.conversion_shadows_for(&space).await?;
-        let begun = spaces.begin_conversion_shadow(&space, &shadows, 0).await?;
+        spaces.conversions().begin_conversion(&space, to).await?;
+        let shadows = spaces.conversions().conversion_shadows_for(&space).await?;
+        let begun = spaces.conversions().begin_conversion_shadow(&space, &shadows, 0).await?;
         let Begun::ConversionShadow(one) = begun else { return Err("the row is to move".into()) };
         let one = [one];
         let all = Range { first: 0, count: one[0].row.shape.row_blocks() };
-        space.copy_to_conversion_shadows(&shadows, &one, vec![vec![all]], &Progress::default()).await?;
-        spaces.destage_conversion_shadows(&one).await?;
+        ConversionCopy::of(&space)
+            .copy_to_conversion_shadows(&shadows, &one, vec![vec![all]], &Progress::default())
+            .await?;
+        spaces.conversions().destage_conversion_shadows(&one).await?;
         let [one] = one;
         Ok((space, shadows, one))
     }
@@ -718,12 +756,13 @@ mod tests {
                 let away = record.columns.iter().flatten().map(|slab| slab.disk).next_back();
                 let away = away.ok_or("the shadow has slabs")?;
                 spaces.pool().exclude(away, ExcludeReason::Asked).await?;
-                let is_promoted = space.change_to_conversion_shadow(&shadows, &one).await?;
+                let is_promoted =
+                    ConversionCopy::of(&space).change_to_conversion_shadow(&shadows, &one).await?;
                 assert!(!is_promoted, "a conversion shadow was promoted and lacks a disk");
                 drop((shadows, one));
-                spaces.rejoin(outside.disks[usize::from(away.0)].attach(&outside.world)).await?;
-                spaces.resync(&Progress::default()).await?;
-                assert!(spaces.convert(&space, &Progress::default()).await?);
+                spaces.members().rejoin(outside.disks[usize::from(away.0)].attach(&outside.world)).await?;
+                spaces.members().resync(&Progress::default()).await?;
+                assert!(spaces.conversions().convert(&space, &Progress::default()).await?);
                 lab.expect(&space, 0, 256 << 10, 1).await?;
                 drop(space);
                 lab.check_and_close(spaces).await
@@ -743,17 +782,19 @@ mod tests {
                 let shadow = Rc::clone(&one.conversion_shadow);
                 // A scrub is another task: what it holds does not count for this one.
                 let scrub = scoped(shadow.locks.lock(Range { first: 3, count: 1 })).await;
-                let is_promoted = space.change_to_conversion_shadow(&shadows, &one).await?;
+                let is_promoted =
+                    ConversionCopy::of(&space).change_to_conversion_shadow(&shadows, &one).await?;
                 assert!(!is_promoted, "a conversion shadow was promoted while its lock was held");
                 drop(scrub);
-                assert!(space.change_to_conversion_shadow(&shadows, &one).await?);
-                shadows.free_row(&shadow).await?;
-                let findings = spaces.check_map().await?;
+                assert!(ConversionCopy::of(&space).change_to_conversion_shadow(&shadows, &one).await?);
+                Exchanges::of(&shadows).free_row(&shadow).await?;
+                let findings = spaces.scrubs().check_map().await?;
                 assert!(findings.is_empty(), "the free took what the row has: {findings:?}");
                 lab.expect(&space, 0, 256 << 10, 1).await?;
                 lab.expect(&space, 256 << 10, (ROW.0 - (256 << 10)) as usize, 0).await?;
                 drop((space, shadows, shadow, one));
-                assert!(spaces.convert(&spaces.find("data")?, &Progress::default()).await?);
+                let space = spaces.find("data")?;
+                assert!(spaces.conversions().convert(&space, &Progress::default()).await?);
                 lab.check_and_close(spaces).await
             })
             .unwrap();

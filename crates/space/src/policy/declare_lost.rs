@@ -17,23 +17,30 @@ use dolmen_pool::{Change, Claim, Disk, ExcludeReason, Pool, Purpose, keys};
 use dolmen_units::{DiskSlot, Epoch, SpaceId};
 use smallvec::SmallVec;
 
-use crate::cache::space::Space;
+use crate::cache::block_discard::BlockDiscard;
 use crate::format::error::SpaceError;
 use crate::format::ids::{is_of_conversion_shadows, seen_as};
 use crate::format::record::BlockState;
 use crate::layout::Overwrites;
 use crate::layout::shape::blocks_of_page;
+use crate::policy::handles::{Members, Moves, Scrubs};
 use crate::policy::slab_targets::SlabTargets;
 use crate::policy::sole_copy::missing;
-use crate::policy::spaces::Spaces;
+use crate::relocation::exchange::Exchanges;
+use crate::resolution::resolver::Resolver;
 use crate::resources::events::SpaceRange;
 use crate::resources::hedge_delay::{HedgeDelay, is_silence};
 use crate::resources::locks::{Range, joined};
 use crate::resources::progress::Progress;
 use crate::resources::tickets::Held;
-use crate::row_io::copies::matches_state;
+use crate::row_io::copies::{RowCopies, matches_state};
+use crate::row_io::flusher::Flusher;
+use crate::row_io::header::HeaderStore;
+use crate::row_io::room::TableRoom;
 use crate::table::page::{Page, place_in_page};
+use crate::table::pages::TableStore;
 use crate::table::row::{Row, RowRecord, Slab};
+use crate::table::space::SpaceRows;
 
 /// How often a row is tried again whose new disk fails on the way.
 const TRIES_MAX: u32 = 4;
@@ -82,49 +89,52 @@ fn is_lost_with_its_disk(pool: &Pool, slab: &Slab) -> bool {
     pool.disk(slab.disk).is_some_and(|disk| !disk.is_present() && pool.members().is_declared_lost(&disk))
 }
 
-impl Spaces {
+impl Members<'_> {
     /// Gives up what absent disks that are declared lost had and nobody else has, row by row; everything else is left to their
     /// removal. Held and stopped between rows.
     ///
     /// # Errors
     /// [`SpaceError`]; called again, it goes on.
     #[pooled]
-    pub async fn declare_rows_lost(&self, progress: &Progress) -> Result<DeclaredLost, SpaceError> {
+    pub async fn declare_rows_lost(self, progress: &Progress) -> Result<DeclaredLost, SpaceError> {
         let mut declared_lost = DeclaredLost::default();
-        self.pool().membership().take_back_returned().await?;
+        self.spaces.pool().membership().take_back_returned().await?;
         // What was acknowledged and is out of reach is left in doubt by then, and nothing is on its way there.
-        self.shared.force_flush().await?;
-        self.end_what_has_begun().await?;
-        for space in self.all() {
+        Flusher::of(&self.spaces.shared).force_flush().await?;
+        Moves::of(self.spaces).end_what_has_begun().await?;
+        for space in self.spaces.all() {
             let mut rows = Vec::new();
             space
                 .for_each_record(|index, record| {
-                    if !columns_to_declare_lost(self.pool(), record).is_empty() {
+                    if !columns_to_declare_lost(self.spaces.pool(), record).is_empty() {
                         rows.push(index);
                     }
                 })
                 .await?;
             if is_of_conversion_shadows(space.id()) {
                 // They are begun again, but not while the conversion is about to promote one.
-                let owner = self.spaces.borrow().get(&seen_as(space.id())).cloned();
+                let owner = self.spaces.spaces.borrow().get(&seen_as(space.id())).cloned();
                 let _conversion = match &owner {
                     Some(owner) => Some(owner.conversion_mutex.take().await),
                     None => None,
                 };
-                space.free_rows(&rows).await?;
+                Exchanges::of(&space).free_rows(&rows).await?;
                 continue;
             }
             progress.total.set(progress.total.get() + rows.len() as u64);
             for index in rows {
-                if !progress.may_go_on(&self.shared.closing).await {
+                if !progress.may_go_on(&self.spaces.shared.closing).await {
                     declared_lost.was_stopped = true;
                     return Ok(declared_lost);
                 }
-                match space.replace_lost_slabs(index).await? {
+                match LostSlabs::of(&space).replace_lost_slabs(index).await? {
                     Exchanged::Nothing => {}
                     Exchanged::Lost => {
                         declared_lost.rows += 1;
-                        match self.verify_declared_lost(&space, index, &mut declared_lost.lost).await {
+                        match Scrubs::of(self.spaces)
+                            .verify_declared_lost(&space, index, &mut declared_lost.lost)
+                            .await
+                        {
                             // What others that are away have of it is told when they are back.
                             Ok(()) | Err(SpaceError::Unreadable { .. }) => {}
                             Err(error) => return Err(error),
@@ -136,20 +146,33 @@ impl Spaces {
             }
         }
         if declared_lost.rows > 0 {
-            self.shared.pool.checkpoint().await?;
+            self.spaces.shared.pool.checkpoint().await?;
         }
         Ok(declared_lost)
     }
 }
 
-impl Space {
+/// Slabs of a row that are lost with their disks.
+#[derive(Clone, Copy)]
+pub(crate) struct LostSlabs<'a> {
+    space: &'a SpaceRows,
+}
+
+impl<'a> LostSlabs<'a> {
+    /// Returns the service for a space.
+    pub(crate) fn of(space: &'a SpaceRows) -> Self {
+        Self { space }
+    }
+}
+
+impl LostSlabs<'_> {
     /// Puts slabs on other disks in the places of those of a row that are lost with disks that are declared lost.
-    async fn replace_lost_slabs(&self, index: u64) -> Result<Exchanged, SpaceError> {
+    async fn replace_lost_slabs(self, index: u64) -> Result<Exchanged, SpaceError> {
         for _ in 0..TRIES_MAX {
             match self.exchange_lost(index).await {
                 Ok(Exchanged::Again(failed)) => {
                     for slot in failed {
-                        self.shared.pool.exclude(slot, ExcludeReason::MissedWrite).await?;
+                        self.space.shared.pool.exclude(slot, ExcludeReason::MissedWrite).await?;
                     }
                 }
                 Err(SpaceError::NoSpaceBelow { .. }) => return Ok(Exchanged::NoRoom),
@@ -160,33 +183,33 @@ impl Space {
     }
 
     #[pooled]
-    async fn exchange_lost(&self, index: u64) -> Result<Exchanged, SpaceError> {
-        let (shared, pool) = (&self.shared, &self.shared.pool);
+    async fn exchange_lost(self, index: u64) -> Result<Exchanged, SpaceError> {
+        let (shared, pool) = (&self.space.shared, &self.space.shared.pool);
         let again = || Ok(Exchanged::Again(SmallVec::new()));
-        let Some(row) = self.in_doubt_row(index).await? else { return Ok(Exchanged::Nothing) };
+        let Some(row) = self.space.in_doubt_row(index).await? else { return Ok(Exchanged::Nothing) };
         if columns_to_declare_lost(pool, &row.record()).is_empty() {
             return Ok(Exchanged::Nothing);
         }
-        if !shared.unflushed_of(&row).is_empty() {
+        if !Flusher::of(shared).unflushed_of(&row).is_empty() {
             // What was acknowledged there is left in doubt, so that the next flush of a client tells of it.
-            shared.force_flush().await?;
+            Flusher::of(shared).force_flush().await?;
         }
-        shared.gate().await?;
+        Flusher::of(shared).gate().await?;
         // Who fills a slab begins with zeros where its tables are.
         let _filling = shared.refill_mutex.take().await;
-        let _log_room = shared.room_for(row.shape.row_blocks().min(PIECES_WITH_ROOM)).await?;
+        let _log_room = Flusher::of(shared).room_for(row.shape.row_blocks().min(PIECES_WITH_ROOM)).await?;
         let _write_back = shared.write_back_mutex.take().await;
         let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
         let columns = columns_to_declare_lost(pool, &row.record());
         let is_retiring = |(column, _): &(usize, u32)| columns.contains(column);
-        if row.freed.get() || shared.unflushed_of(&row).iter().any(is_retiring) {
+        if row.freed.get() || Flusher::of(shared).unflushed_of(&row).iter().any(is_retiring) {
             return again();
         }
         if columns.is_empty() {
             return Ok(Exchanged::Nothing);
         }
         let attachments = attachments_of(pool, &row);
-        shared.declare_in_doubt_lost(&row, &columns, self.logs_what_is_lost(&row)).await?;
+        Resolver::of(shared).declare_in_doubt_lost(&row, &columns, self.logs_what_is_lost(&row)).await?;
         // Held until they are to be written again: of what is out of date they alone may know what it is.
         let pages = self.known_pages(&row, &columns).await?;
         let Some(lost) = self.lost_blocks(&row, &pages).await else { return again() };
@@ -225,22 +248,22 @@ impl Space {
 
     /// Whether of a row that is given up it is said what is lost. Of one that has a write cache, or parity, it is not: what is written over
     /// there is never taken as it is found.
-    fn logs_what_is_lost(&self, row: &Row) -> bool {
+    fn logs_what_is_lost(self, row: &Row) -> bool {
         row.shape.overwrites() == Overwrites::InPlace
-            && self.cache_of(row).is_none()
+            && self.space.cache_of(row).is_none()
             && !mutation!(DeclaredLostUnlogged)
     }
 
     /// The pages of some columns of a row that can be had, with column and number.
     async fn known_pages(
-        &self,
+        self,
         row: &Rc<Row>,
         columns: &[usize],
     ) -> Result<Vec<(usize, usize, Rc<Page>)>, SpaceError> {
         let mut pages = Vec::new();
         for column in columns {
             for index in 0..row.map(*column).pages() {
-                match self.shared.page(row, *column, index).await {
+                match TableStore::of(&self.space.shared).page(row, *column, index).await {
                     Ok(page) => pages.push((*column, index, page)),
                     Err(SpaceError::Unreadable { .. }) => {}
                     Err(error) => return Err(error),
@@ -253,7 +276,7 @@ impl Space {
     /// The blocks of these pages of a row of which it is said that they are lost, but for those that nobody could decide; nothing where a
     /// disk does not answer that may have them.
     async fn lost_blocks(
-        &self,
+        self,
         row: &Rc<Row>,
         pages: &[(usize, usize, Rc<Page>)],
     ) -> Option<Vec<(usize, Range)>> {
@@ -264,7 +287,7 @@ impl Space {
         for (column, index, page) in pages {
             let is_valid = |block: &u32| {
                 let state = page.state(place_in_page(*block).1);
-                matches!(state, BlockState::Valid(_)) && !self.shared.is_in_doubt(row, *column, *block)
+                matches!(state, BlockState::Valid(_)) && !self.space.shared.is_in_doubt(row, *column, *block)
             };
             let blocks = blocks_of_page(&row.shape, *column, *index).filter(is_valid);
             let blocks = self.without_copies(row, (*column, page), blocks.collect()).await?;
@@ -277,12 +300,12 @@ impl Space {
     /// some, and so has one that is out of date. Nothing where one does not answer.
     #[pooled]
     async fn without_copies(
-        &self,
+        self,
         row: &Rc<Row>,
         (column, page): (usize, &Page),
         blocks: Vec<u32>,
     ) -> Option<Vec<u32>> {
-        let pool = &self.shared.pool;
+        let pool = &self.space.shared.pool;
         let is_here = row.with_slabs(column, |slabs| slabs.iter().any(|slab| slab.present(pool).is_some()));
         if !is_here || mutation!(PartFilledDropped) {
             return Some(blocks);
@@ -291,7 +314,8 @@ impl Space {
         for some in blocks.chunks(READ_TOGETHER) {
             let looks = join_all(some.iter().map(|block| async move {
                 let state = page.state(place_in_page(*block).1);
-                let copies = self.read_copies(row, column, *block, HedgeDelay::Long).await;
+                let copies =
+                    RowCopies::of(self.space).read_copies(row, column, *block, HedgeDelay::Long).await;
                 let is_found =
                     copies.iter().any(|copy| copy.result.is_ok() && matches_state(&copy.bytes, state));
                 let is_unresponsive = copies.iter().any(|copy| copy.result.is_err_and(is_silence));
@@ -310,12 +334,14 @@ impl Space {
     /// when they are written over, what lies in their place would be taken for a part of what was there, and is somebody else's. The
     /// ticket is to be held until the row has its new slabs: a flush that came between would find the blocks out of reach.
     #[pooled]
-    async fn log_lost(&self, row: &Rc<Row>, lost: &[(usize, Range)]) -> Result<Held, SpaceError> {
-        let shared = &self.shared;
+    async fn log_lost(self, row: &Rc<Row>, lost: &[(usize, Range)]) -> Result<Held, SpaceError> {
+        let shared = &self.space.shared;
         let held = shared.tickets.begin();
         let stamp = shared.stamp();
         // What the log says behind it may be there without it, unless it is durable.
-        self.record_state(row, lost, (BlockState::Damaged, Wait::Durable), stamp).await?;
+        BlockDiscard::of(self.space)
+            .record_state(row, lost, (BlockState::Damaged, Wait::Durable), stamp)
+            .await?;
         let now = shared.now(&held);
         for (column, run) in lost {
             for block in run.first..run.first + run.count {
@@ -324,7 +350,7 @@ impl Space {
                     page.set(entry, BlockState::Damaged, stamp, now);
                 }
             }
-            shared.note_unflushed(held.ticket(), row, *column, *run);
+            Flusher::of(shared).note_unflushed(held.ticket(), row, *column, *run);
         }
         shared.note_dirty(row);
         Ok(held)
@@ -332,15 +358,17 @@ impl Space {
 
     /// Gives slabs that are about to be a row's tables that say nothing, and headers, durably; the disks that failed.
     async fn make_ready(
-        &self,
+        self,
         row: &Row,
         new: &[(usize, Slab)],
         disks: &[(Rc<Disk>, u64)],
     ) -> Result<SmallVec<[DiskSlot; 2]>, SpaceError> {
         let is_meant = |_: &Disk| !mutation!(LostTablesKept);
-        let mut failed = self.shared.write_zeros_to_tables(self.id(), &row.shape, new, is_meant).await?;
+        let mut failed = TableRoom::of(&self.space.shared)
+            .write_zeros_to_tables(self.space.id(), &row.shape, new, is_meant)
+            .await?;
         if row.is_formatted() {
-            failed.extend(self.shared.write_headers_ahead(row, new).await);
+            failed.extend(HeaderStore::of(&self.space.shared).write_headers_ahead(row, new).await);
         }
         for (disk, _) in disks {
             if disk.flush().await.is_err() {
@@ -351,7 +379,7 @@ impl Space {
     }
 
     /// Has all pages in memory that new slabs of a row are to have written to both of their slots there.
-    fn have_tables_written(&self, row: &Rc<Row>, new: &[(usize, Slab)]) {
+    fn have_tables_written(self, row: &Rc<Row>, new: &[(usize, Slab)]) {
         if !row.is_formatted() {
             return;
         }
@@ -362,7 +390,7 @@ impl Space {
                 }
             }
         }
-        self.shared.note_dirty(row);
+        self.space.shared.note_dirty(row);
     }
 }
 

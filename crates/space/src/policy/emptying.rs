@@ -16,13 +16,13 @@ use dolmen_placement::Offer;
 use dolmen_pool::{Ailment, Disk};
 use dolmen_units::{DiskSlot, Name, SpaceId};
 
-use crate::cache::space::{Shared, Space};
 use crate::format::error::SpaceError;
 use crate::format::ids::is_hidden;
+use crate::policy::handles::Moves;
 use crate::policy::removal::RemovalForecast;
 use crate::policy::slab_targets::SlabTargets;
-use crate::policy::spaces::Spaces;
 use crate::resources::progress::Progress;
+use crate::table::space::SpaceRows;
 
 /// What came of emptying a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,14 +35,14 @@ pub enum Emptied {
     CutShort,
 }
 
-impl Spaces {
+impl Moves<'_> {
     /// What it would take to empty a disk that stays in the pool.
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
     #[pooled]
-    pub async fn forecast_emptying(&self, from: DiskSlot) -> Result<RemovalForecast, SpaceError> {
-        let mut targets_for_slabs = SlabTargets::of(self.pool());
+    pub async fn forecast_emptying(self, from: DiskSlot) -> Result<RemovalForecast, SpaceError> {
+        let mut targets_for_slabs = SlabTargets::of(self.spaces.pool());
         self.failing().iter().for_each(|slot| targets_for_slabs.refuse(*slot));
         self.forecast_leaving(from, targets_for_slabs).await
     }
@@ -54,13 +54,13 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`].
     pub async fn empty_disk(
-        &self,
+        self,
         disk: &Rc<Disk>,
         is_wanted: impl Fn() -> bool,
         progress: &Progress,
     ) -> Result<Emptied, SpaceError> {
         self.end_what_has_begun().await?;
-        let goes_on = || is_wanted() && self.pool().members().is_active(disk) && disk.is_present();
+        let goes_on = || is_wanted() && self.spaces.pool().members().is_active(disk) && disk.is_present();
         let moved =
             self.move_off(disk.slot(), BTreeSet::new(), &goes_on, &|| self.failing(), progress).await?;
         Ok(moved.map_or(Emptied::CutShort, |left| self.emptied_but(&left)))
@@ -72,7 +72,7 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
     #[pooled]
-    pub async fn rebuildable(&self, disk: &Disk, more: &[Offer]) -> Result<BTreeSet<SpaceId>, SpaceError> {
+    pub async fn rebuildable(self, disk: &Disk, more: &[Offer]) -> Result<BTreeSet<SpaceId>, SpaceError> {
         let stuck = self.forecast_removal_with(disk.slot(), more).await?.stuck;
         let mut spaces = self.look_who_is_on(disk).await?;
         spaces.retain(|space| space.spec().resiliency.losses() > 0 && !stuck.contains_key(&space.id()));
@@ -80,15 +80,15 @@ impl Spaces {
     }
 
     /// Spaces with a part on a member that is away; of the others it is noted that they have none.
-    async fn look_who_is_on(&self, disk: &Disk) -> Result<Vec<Rc<Space>>, SpaceError> {
-        let before = (disk.seating(), self.shared.claims_on_absent.get());
-        let mut spaces = self.all();
+    async fn look_who_is_on(self, disk: &Disk) -> Result<Vec<Rc<SpaceRows>>, SpaceError> {
+        let before = (disk.seating(), self.spaces.shared.claims_on_absent.get());
+        let mut spaces = self.spaces.all();
         let rows = self.rows_on(disk.slot()).await?;
         let on: BTreeSet<SpaceId> = rows.iter().map(|(space, _)| space.id()).collect();
         let nothing = spaces.iter().map(|space| space.id()).filter(|id| !on.contains(id)).collect();
         // Where somebody has claimed something there meanwhile, nothing is known.
-        if before == (disk.seating(), self.shared.claims_on_absent.get()) && !disk.is_present() {
-            self.shared.nothing_on.borrow_mut().insert(disk.id(), (before.0, nothing));
+        if before == (disk.seating(), self.spaces.shared.claims_on_absent.get()) && !disk.is_present() {
+            self.spaces.shared.nothing_on.borrow_mut().insert(disk.id(), (before.0, nothing));
         }
         spaces.retain(|space| on.contains(&space.id()));
         Ok(spaces)
@@ -97,14 +97,19 @@ impl Spaces {
     /// Whether it is known that a space has nothing on a member that is away: it was looked at since the disk left, when it was tried
     /// to rebuild what is there.
     #[must_use]
-    pub fn has_nothing_on(&self, disk: &Disk, space: SpaceId) -> bool {
-        let nothing_on = self.shared.nothing_on.borrow();
+    pub fn has_nothing_on(self, disk: &Disk, space: SpaceId) -> bool {
+        let nothing_on = self.spaces.shared.nothing_on.borrow();
         let is_meant = |seating: u64| seating == disk.seating() && !disk.is_present();
         let known = nothing_on.get(&disk.id()).filter(|(seating, _)| is_meant(*seating));
         // What is on its way to a space is in hidden ones.
         let counts = |id: SpaceId| id == space || is_hidden(id);
         known.is_some_and(|(_, spaces)| {
-            self.all().iter().map(|one| one.id()).filter(|id| counts(*id)).all(|id| spaces.contains(&id))
+            self.spaces
+                .all()
+                .iter()
+                .map(|one| one.id())
+                .filter(|id| counts(*id))
+                .all(|id| spaces.contains(&id))
         })
     }
 
@@ -115,7 +120,7 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`].
     pub async fn rebuild_without(
-        &self,
+        self,
         disk: &Rc<Disk>,
         spaces: &BTreeSet<SpaceId>,
         is_wanted: impl Fn() -> bool,
@@ -123,8 +128,8 @@ impl Spaces {
     ) -> Result<Emptied, SpaceError> {
         self.end_what_has_begun().await?;
         let stays: BTreeSet<SpaceId> =
-            self.all().iter().map(|space| space.id()).filter(|id| !spaces.contains(id)).collect();
-        let goes_on = || is_wanted() && self.pool().members().is_active(disk) && !disk.is_present();
+            self.spaces.all().iter().map(|space| space.id()).filter(|id| !spaces.contains(id)).collect();
+        let goes_on = || is_wanted() && self.spaces.pool().members().is_active(disk) && !disk.is_present();
         let moved = self.move_off(disk.slot(), stays, &goes_on, &BTreeSet::new, progress).await?;
         self.look_who_is_on(disk).await?;
         let is_of_these = |left: BTreeSet<SpaceId>| left.intersection(spaces).copied().collect();
@@ -132,25 +137,17 @@ impl Spaces {
     }
 
     /// What came of it, if rows of some spaces were left.
-    fn emptied_but(&self, left: &BTreeSet<SpaceId>) -> Emptied {
+    fn emptied_but(self, left: &BTreeSet<SpaceId>) -> Emptied {
         if left.is_empty() {
             return Emptied::All;
         }
-        let names = self.all().into_iter().filter(|space| left.contains(&space.id()));
+        let names = self.spaces.all().into_iter().filter(|space| left.contains(&space.id()));
         Emptied::AllBut(names.map(|space| space.name()).collect())
     }
 
-    fn failing(&self) -> BTreeSet<DiskSlot> {
-        let disks = self.pool().disks();
+    fn failing(self) -> BTreeSet<DiskSlot> {
+        let disks = self.spaces.pool().disks();
         let failing = disks.iter().filter(|disk| disk.ailment() == Some(Ailment::Failing));
         failing.map(|disk| disk.slot()).collect()
-    }
-}
-
-impl Shared {
-    /// Notes that a row of a space has a part on a member that is away.
-    pub(crate) fn has_claimed_on_absent(&self, space: SpaceId) {
-        self.claims_on_absent.set(self.claims_on_absent.get() + 1);
-        self.nothing_on.borrow_mut().values_mut().for_each(|(_, spaces)| spaces.retain(|id| *id != space));
     }
 }

@@ -1,16 +1,12 @@
 //! What spaces will take of a pool, for those who plan: by the same lengths and the same placement as when they are made.
 
-use std::collections::BTreeSet;
-
-use dolmen_disk::Medium;
-use dolmen_placement::{DomainId, NoRoom, Offer, Placement, Placer, Standing};
+use dolmen_placement::{NoRoom, Offer, Placement, Placer};
 use dolmen_pool::{Pool, Purpose};
 use dolmen_units::{Bytes, DiskSlot};
 
-use crate::cache::space::Space;
-use crate::format::ids::is_of_cache;
 use crate::format::spec::{SpaceSpec, cache_spec};
 use crate::layout::slab_units;
+use crate::resources::fast_disks::{fastest, is_fast};
 
 /// A write cache that is to be claimed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,44 +48,6 @@ pub(crate) fn cache_rows(pool: &Pool, spec: &SpaceSpec, most: u64) -> u64 {
         matches!(cache.add(spec, rotation, &|slot| is_fast(pool, slot)), Some(Ok(())))
     };
     yields.find(|(rotation, _)| !is_there(&mut cache, *rotation)).map_or(most, |(_, rows)| rows)
-}
-
-/// Whether seeks are known to cost no time on a disk: by its device where it is here, else by what it was when it was taken in.
-pub(crate) fn is_fast(pool: &Pool, slot: DiskSlot) -> bool {
-    pool.disk(slot).is_some_and(|disk| {
-        let here = disk.geometry().filter(|_| disk.is_present());
-        here.map_or(disk.member().medium, |geometry| Medium::of(&geometry)).is_fast()
-    })
-}
-
-/// The disks among these that the next row of a write cache should lie on: the fast ones, where they keep as many copies apart as
-/// all of them do, and are not all of them.
-pub(crate) fn fastest(
-    offers: &[Offer],
-    copies: u8,
-    is_fast: impl Fn(DiskSlot) -> bool,
-) -> Option<BTreeSet<DiskSlot>> {
-    let claimable = || offers.iter().filter(|offer| offer.standing == Standing::Claimable);
-    let domains = |is_meant: &dyn Fn(&Offer) -> bool| -> usize {
-        let domains: BTreeSet<DomainId> =
-            claimable().filter(|offer| is_meant(offer)).map(|o| o.domain).collect();
-        domains.len()
-    };
-    let copies = usize::from(copies);
-    let fast: BTreeSet<DiskSlot> =
-        claimable().map(|offer| offer.slot).filter(|slot| is_fast(*slot)).collect();
-    let is_apart = domains(&|_| true) < copies || domains(&|offer| fast.contains(&offer.slot)) >= copies;
-    (fast.len() >= copies && fast.len() < claimable().count() && is_apart).then_some(fast)
-}
-
-impl Space {
-    /// The disks that a row of it should lie on, if it is one of a write cache and they are not all that there are.
-    pub(crate) fn fast_disks(&self) -> Option<BTreeSet<DiskSlot>> {
-        let pool = &self.shared.pool;
-        let copies = self.spec().resiliency.copies();
-        is_of_cache(self.id())
-            .then(|| fastest(&pool.free_space().offers(Purpose::Claim), copies, |slot| is_fast(pool, slot)))?
-    }
 }
 
 impl WriteCacheRows {

@@ -7,14 +7,18 @@ use std::rc::Rc;
 use dolmen_future_pool::pooled;
 use dolmen_units::Bytes;
 
-use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::spec::{Provisioning, SpaceSpec};
 use crate::policy::convert::laid;
-use crate::policy::spaces::Spaces;
+use crate::policy::handles::Changes;
+use crate::relocation::allocator::Allocator;
+use crate::relocation::unused_rows::UnusedRows;
+use crate::resolution::decided_rows::DecidedRows;
 use crate::resources::progress::Progress;
+use crate::row_io::flusher::Flusher;
+use crate::table::space::SpaceRows;
 
-impl Spaces {
+impl Changes<'_> {
     /// Has a space take its rows when they are first written, or all of them at once: the missing ones are claimed, or those that
     /// hold nothing given back, until it is stopped; whether all of that is done.
     ///
@@ -22,8 +26,8 @@ impl Spaces {
     /// [`SpaceError::TooLarge`] where a fixed one does not fit, or what the pool says.
     #[pooled]
     pub async fn provision(
-        &self,
-        space: &Rc<Space>,
+        self,
+        space: &Rc<SpaceRows>,
         to: Provisioning,
         progress: &Progress,
     ) -> Result<bool, SpaceError> {
@@ -38,16 +42,16 @@ impl Spaces {
         // Where rows that hold nothing went on to take the places of those that are written, some would never be claimed.
         let _still = (to == Provisioning::Fixed).then(|| space.reserve.keep_still());
         for index in 0..rows {
-            if !progress.may_go_on(&self.shared.closing).await || space.check_stays().is_err() {
+            if !progress.may_go_on(&self.spaces.shared.closing).await || space.check_stays().is_err() {
                 return Ok(false);
             }
             match to {
                 Provisioning::Fixed => {
-                    self.shared.gate().await?;
-                    space.claim_blank(index).await?;
+                    Flusher::of(&self.spaces.shared).gate().await?;
+                    Allocator::of(space).claim_blank(index).await?;
                 }
-                Provisioning::Thin => match space.row(index).await {
-                    Ok(Some(row)) => space.free_if_known_unused(&row).await?,
+                Provisioning::Thin => match DecidedRows::of(space).row(index).await {
+                    Ok(Some(row)) => UnusedRows::of(space).free_if_known_unused(&row).await?,
                     // Nobody can tell now: it stays.
                     Ok(None) | Err(SpaceError::Unreadable { .. }) => {}
                     Err(error) => return Err(error),
@@ -58,11 +62,11 @@ impl Spaces {
         if to == Provisioning::Fixed {
             // Some may have been given back meanwhile.
             while space.row_count.get() < space.size().0.div_ceil(space.row_bytes()) {
-                space.claim_all().await?;
+                Allocator::of(space).claim_all().await?;
             }
             self.put_provisioning(space, to).await?;
             // Or come with another size.
-            space.claim_all().await?;
+            Allocator::of(space).claim_all().await?;
         }
         Ok(true)
     }
@@ -71,7 +75,7 @@ impl Spaces {
     ///
     /// # Errors
     /// [`SpaceError::TooLarge`] with the largest size that it could have.
-    pub fn check_fixed(&self, space: &Space) -> Result<(), SpaceError> {
+    pub fn check_fixed(self, space: &SpaceRows) -> Result<(), SpaceError> {
         let (spec, row) = (laid(space, space.spec().layout()), space.row_bytes());
         let (has, needs) = (space.row_count.get(), spec.size.0.div_ceil(row));
         let most = has + self.rows_that_fit(&spec)?;
@@ -82,8 +86,8 @@ impl Spaces {
     }
 
     async fn put_provisioning(
-        &self,
-        space: &Rc<Space>,
+        self,
+        space: &Rc<SpaceRows>,
         provisioning: Provisioning,
     ) -> Result<(), SpaceError> {
         let _exclusive = space.spec_mutex.take().await;

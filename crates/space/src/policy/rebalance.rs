@@ -20,11 +20,12 @@ use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskSlot, Epoch};
 
 use crate::format::error::SpaceError;
 use crate::layout::{Apart, Spread};
+use crate::policy::handles::{Caches, Moves};
 use crate::policy::replacement::PlaceOfRow;
 use crate::policy::slab_targets::SlabTargets;
-use crate::policy::spaces::Spaces;
 use crate::relocation::refill::next_lot;
-use crate::relocation::resync::Resynced;
+use crate::relocation::resync::{Resynced, SlabChanges};
+use crate::relocation::row_verify::RowVerify;
 use crate::relocation::slab_moves::{Planner, RowToMove, SlabMove, Tried};
 use crate::resources::progress::Progress;
 use crate::table::row::{RowRecord, Slab, Slabs};
@@ -63,13 +64,13 @@ struct Uneven {
     surplus: Vec<PlaceOfRow>,
 }
 
-impl Spaces {
+impl Moves<'_> {
     /// What it would take to even out what is on the disks, and on those that may join them.
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
     #[pooled]
-    pub async fn forecast_rebalance(&self, more: &[Offer]) -> Result<RebalanceForecast, SpaceError> {
+    pub async fn forecast_rebalance(self, more: &[Offer]) -> Result<RebalanceForecast, SpaceError> {
         Ok(self.uneven(more).await?.forecast)
     }
 
@@ -78,10 +79,10 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
     #[pooled]
-    pub async fn rows_laid_badly(&self) -> Result<u64, SpaceError> {
-        let targets_for_slabs = SlabTargets::of(self.pool());
+    pub async fn rows_laid_badly(self) -> Result<u64, SpaceError> {
+        let targets_for_slabs = SlabTargets::of(self.spaces.pool());
         let mut rows = 0;
-        for space in self.made_by_people() {
+        for space in self.spaces.made_by_people() {
             space
                 .for_each_record(|_, record| {
                     if record.laid.resiliency.losses() == 0 {
@@ -93,7 +94,7 @@ impl Spaces {
                         .enumerate()
                         .flat_map(|(column, slabs)| slabs.iter().map(move |slab| (column, slab.disk)));
                     rows += u64::from(slabs.any(|(column, disk)| {
-                        targets_for_slabs.is_badly_placed(self.pool(), record, column, disk)
+                        targets_for_slabs.is_badly_placed(self.spaces.pool(), record, column, disk)
                     }));
                 })
                 .await?;
@@ -108,8 +109,8 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`].
     #[pooled]
-    pub async fn rebalance(&self, progress: &Progress) -> Result<bool, SpaceError> {
-        self.finish_stripes().await?;
+    pub async fn rebalance(self, progress: &Progress) -> Result<bool, SpaceError> {
+        Caches::of(self.spaces).finish_stripes().await?;
         let mut result = Resynced::default();
         let mut before = self.uneven(&[]).await?;
         for _ in 0..PASSES_MAX {
@@ -120,12 +121,14 @@ impl Spaces {
             let dropped = self.drop_surplus(&before.surplus, progress).await?;
             let mut waiting: VecDeque<_> = before.to_move.iter().cloned().collect();
             while !waiting.is_empty() {
-                if !progress.may_go_on(&self.shared.closing).await {
+                if !progress.may_go_on(&self.spaces.shared.closing).await {
                     return Ok(false);
                 }
                 let together = next_lot(&mut waiting).await?;
-                let planner = Rebalancing { targets_for_slabs: RefCell::new(SlabTargets::of(self.pool())) };
-                let moved = self.slab_moves().move_lot(&together, &planner, progress, &mut result).await?;
+                let planner =
+                    Rebalancing { targets_for_slabs: RefCell::new(SlabTargets::of(self.spaces.pool())) };
+                let moved =
+                    self.spaces.slab_moves().move_lot(&together, &planner, progress, &mut result).await?;
                 self.drop_surplus(&together, &Progress::default()).await?;
                 progress.done.set(progress.done.get() + (together.len() - moved.not_begun.len()) as u64);
                 moved.not_begun.into_iter().rev().for_each(|row| waiting.push_front(row));
@@ -142,25 +145,25 @@ impl Spaces {
 
     /// Waits while a job is held; whether it goes on then, and is neither to stop nor has its spaces closed under it.
     #[pooled]
-    pub async fn wait_while_held(&self, progress: &Progress) -> bool {
-        progress.may_go_on(&self.shared.closing).await
+    pub async fn wait_while_held(self, progress: &Progress) -> bool {
+        progress.may_go_on(&self.spaces.shared.closing).await
     }
 
     /// Looks at all rows of spaces that people made, reckoning with what each move takes and gives.
     #[pooled]
-    async fn uneven(&self, more: &[Offer]) -> Result<Uneven, SpaceError> {
-        let mut targets_for_slabs = SlabTargets::with_more(self.pool(), more);
+    async fn uneven(self, more: &[Offer]) -> Result<Uneven, SpaceError> {
+        let mut targets_for_slabs = SlabTargets::with_more(self.spaces.pool(), more);
         let mut found = Uneven::default();
-        for space in self.made_by_people() {
+        for space in self.spaces.made_by_people() {
             let (mut to_move, mut surplus) = (Vec::new(), Vec::new());
             let mut moved = 0;
             space
                 .for_each_record(|index, record| {
-                    if surplus_of(self.pool(), &targets_for_slabs, record, record.copies()).is_some() {
+                    if surplus_of(self.spaces.pool(), &targets_for_slabs, record, record.copies()).is_some() {
                         surplus.push(index);
                         return;
                     }
-                    if let Some(one) = move_of(self.pool(), &mut targets_for_slabs, record) {
+                    if let Some(one) = move_of(self.spaces.pool(), &mut targets_for_slabs, record) {
                         to_move.push(index);
                         moved += record.shape.slab_map(one.column).units();
                     }
@@ -176,21 +179,26 @@ impl Spaces {
     }
 
     /// Gives up what rows have too much, where all else that they have is whole and here; how many slabs that were.
-    async fn drop_surplus(&self, rows: &[PlaceOfRow], progress: &Progress) -> Result<u64, SpaceError> {
+    async fn drop_surplus(self, rows: &[PlaceOfRow], progress: &Progress) -> Result<u64, SpaceError> {
         let mut dropped = 0;
         for (space, index) in rows {
-            if !progress.may_go_on(&self.shared.closing).await {
+            if !progress.may_go_on(&self.spaces.shared.closing).await {
                 break;
             }
             // Whoever fills a slab goes on writing to it.
-            let _exclusive = self.shared.refill_mutex.take().await;
+            let _exclusive = self.spaces.shared.refill_mutex.take().await;
             loop {
                 let Some(row) = space.in_doubt_row(*index).await? else { break };
                 let copies = row.copies();
-                let found = surplus_of(self.pool(), &SlabTargets::of(self.pool()), &row.record(), copies);
+                let found = surplus_of(
+                    self.spaces.pool(),
+                    &SlabTargets::of(self.spaces.pool()),
+                    &row.record(),
+                    copies,
+                );
                 let Some(Surplus { disk, was_filled }) = found else { break };
-                let may_go = !was_filled || space.can_do_without_absent(*index).await?;
-                if !may_go || !space.drop_slab(&row, disk).await? {
+                let may_go = !was_filled || RowVerify::of(space).can_do_without_absent(*index).await?;
+                if !may_go || !SlabChanges::of(space).drop_slab(&row, disk).await? {
                     break;
                 }
                 dropped += 1;

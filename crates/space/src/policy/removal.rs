@@ -16,9 +16,10 @@ use dolmen_pool::{Disk, Purpose};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskSlot, Name, SpaceId};
 
 use crate::format::error::SpaceError;
+use crate::policy::handles::{Caches, Moves};
 use crate::policy::slab_targets::{SlabTargets, columns_to_move};
 use crate::policy::sole_copy::is_lost;
-use crate::policy::spaces::Spaces;
+use crate::relocation::allocator::Allocator;
 use crate::relocation::resync::Resynced;
 use crate::relocation::slab_moves::{Planner, RowToMove, SlabMove, Tried};
 use crate::resources::progress::Progress;
@@ -81,13 +82,13 @@ impl Planner for Emptying<'_> {
     }
 }
 
-impl Spaces {
+impl Moves<'_> {
     /// What it would take to move everything off a disk.
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
     #[pooled]
-    pub async fn forecast_removal(&self, from: DiskSlot) -> Result<RemovalForecast, SpaceError> {
+    pub async fn forecast_removal(self, from: DiskSlot) -> Result<RemovalForecast, SpaceError> {
         self.forecast_removal_with(from, &[]).await
     }
 
@@ -97,22 +98,22 @@ impl Spaces {
     /// As there.
     #[pooled]
     pub async fn forecast_removal_with(
-        &self,
+        self,
         from: DiskSlot,
         more: &[Offer],
     ) -> Result<RemovalForecast, SpaceError> {
-        self.forecast_leaving(from, SlabTargets::with_more(self.pool(), more)).await
+        self.forecast_leaving(from, SlabTargets::with_more(self.spaces.pool(), more)).await
     }
 
     /// The same, to disks with such room.
     #[pooled]
     pub(crate) async fn forecast_leaving(
-        &self,
+        self,
         from: DiskSlot,
         mut targets_for_slabs: SlabTargets,
     ) -> Result<RemovalForecast, SpaceError> {
         let mut forecast = RemovalForecast::default();
-        for space in self.all() {
+        for space in self.spaces.all() {
             space
                 .for_each_record(|_, record| {
                     let copies = record.copies();
@@ -122,8 +123,8 @@ impl Spaces {
                     forecast.rows += 1;
                     let mut is_stuck = false;
                     let mut after = record.clone();
-                    for column in columns_to_move(self.pool(), record, from, copies) {
-                        match targets_for_slabs.choose(self.pool(), &after, column, from) {
+                    for column in columns_to_move(self.spaces.pool(), record, from, copies) {
+                        match targets_for_slabs.choose(self.spaces.pool(), &after, column, from) {
                             Some(to) => {
                                 forecast.moved.0 +=
                                     record.shape.slab_map(column).units() * ALLOCATION_UNIT_BYTES;
@@ -151,10 +152,10 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`].
     #[pooled]
-    pub async fn drain_disk(&self, disk: &Rc<Disk>, progress: &Progress) -> Result<bool, SpaceError> {
-        let goes_on = || self.pool().members().is_to_be_empty(disk);
+    pub async fn drain_disk(self, disk: &Rc<Disk>, progress: &Progress) -> Result<bool, SpaceError> {
+        let goes_on = || self.spaces.pool().members().is_to_be_empty(disk);
         // Whoever chose the disk before it was retired has put that on record then.
-        drop(self.pool().change(Purpose::Release).await);
+        drop(self.spaces.pool().change(Purpose::Release).await);
         self.end_what_has_begun().await?;
         if mutation!(DrainNeedsItsDisk) && !disk.is_present() {
             return Ok(false);
@@ -168,18 +169,18 @@ impl Spaces {
 
     /// Waits for claims that began before and may lay something on a disk that is looked at next, and ends stripes that are half in
     /// place.
-    pub(crate) async fn end_what_has_begun(&self) -> Result<(), SpaceError> {
-        for space in self.all() {
-            space.claims_end().await;
+    pub(crate) async fn end_what_has_begun(self) -> Result<(), SpaceError> {
+        for space in self.spaces.all() {
+            Allocator::of(&space).claims_end().await;
         }
-        self.finish_stripes().await
+        Caches::of(self.spaces).finish_stripes().await
     }
 
     /// Moves what is on a disk to others, but for those that `but` names, and but for the rows of spaces that stay. The spaces of what
     /// is left there, those that stay among them, or nothing where it was to end before.
     #[pooled]
     pub(crate) async fn move_off(
-        &self,
+        self,
         from: DiskSlot,
         stays: BTreeSet<SpaceId>,
         goes_on: &dyn Fn() -> bool,
@@ -195,7 +196,7 @@ impl Spaces {
             if rows.is_empty() {
                 return Ok(Some(left));
             }
-            match self.slab_moves().move_rows(rows, &planner, progress, &mut result).await? {
+            match self.spaces.slab_moves().move_rows(rows, &planner, progress, &mut result).await? {
                 Some(more) => left.extend(more),
                 None => return Ok(None),
             }
@@ -204,21 +205,21 @@ impl Spaces {
 
     /// Members that stay and are to hold nothing, and hold something.
     #[must_use]
-    pub fn to_empty(&self) -> Vec<Rc<Disk>> {
+    pub fn to_empty(self) -> Vec<Rc<Disk>> {
         let is_meant = |disk: &Rc<Disk>| {
-            let pool = self.pool();
+            let pool = self.spaces.pool();
             pool.members().role_of(disk).is_some()
                 && !pool.members().is_drained(disk)
                 && pool.free_space().holds_rows(disk)
         };
-        self.pool().disks().into_iter().filter(is_meant).collect()
+        self.spaces.pool().disks().into_iter().filter(is_meant).collect()
     }
 
     /// The disks that are to leave without another in their place.
     #[must_use]
-    pub fn drains(&self) -> Vec<Rc<Disk>> {
-        let disks = self.pool().disks();
-        disks.into_iter().filter(|disk| self.pool().members().is_drained(disk)).collect()
+    pub fn drains(self) -> Vec<Rc<Disk>> {
+        let disks = self.spaces.pool().disks();
+        disks.into_iter().filter(|disk| self.spaces.pool().members().is_drained(disk)).collect()
     }
 }
 
@@ -228,6 +229,7 @@ mod tests {
     use super::*;
     use crate::format::resiliency::Resiliency;
     use crate::harness::Bench;
+    use crate::resolution::decided_rows::DecidedRows;
 
     /// Scenario: a disk of a mirrored row is to hold nothing. The planner names another disk for its column; one more where that has no
     /// room; and none where all others refuse, are not to take anything, or the column has its slab.
@@ -240,7 +242,7 @@ mod tests {
                 let resiliency = Resiliency::Mirror { copies: 2 };
                 let space = lab.space(&spaces, "data", Bytes::mib(4), resiliency).await?;
                 lab.write(&space, 0, 4096, 1).await?;
-                let record = space.row(0).await?.ok_or("there is a row")?.record();
+                let record = DecidedRows::of(&space).row(0).await?.ok_or("there is a row")?.record();
                 let disks: Vec<DiskSlot> = record.columns.iter().flatten().map(|slab| slab.disk).collect();
                 let pool = spaces.pool();
                 let row = RowToMove { pool, record: &record };

@@ -11,13 +11,13 @@ use dolmen_future_pool::pooled;
 use dolmen_pool::{Disk, Purpose};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskId, DiskSlot, SpaceId};
 
-use crate::cache::space::Space;
 use crate::format::error::SpaceError;
-use crate::policy::spaces::Spaces;
+use crate::policy::handles::Moves;
 use crate::relocation::resync::Resynced;
 use crate::relocation::slab_moves::{Planner, RowToMove, SlabMove, Tried};
 use crate::resources::progress::Progress;
 use crate::table::row::Slabs;
+use crate::table::space::SpaceRows;
 
 /// How often rows are looked for on a disk that is being replaced, because others have come up where nobody looked.
 const PASSES_MAX: usize = 8;
@@ -60,9 +60,9 @@ impl Planner for Replacing<'_> {
 }
 
 /// A space, and the index of a row in it.
-pub(crate) type PlaceOfRow = (Rc<Space>, u64);
+pub(crate) type PlaceOfRow = (Rc<SpaceRows>, u64);
 
-impl Spaces {
+impl Moves<'_> {
     /// Moves every slab of one disk to another: refilled from the copies that hold everything, the old slab itself among
     /// them if its disk is here. Redundancy is never lower on the way; killed, it goes on when called again. Whether nothing
     /// is left; what a replacement asked for ends early, with something left, when that is called off or given another target,
@@ -73,7 +73,7 @@ impl Spaces {
     /// [`SpaceError`].
     #[pooled]
     pub async fn move_slabs(
-        &self,
+        self,
         from: DiskSlot,
         to: DiskSlot,
         progress: &Progress,
@@ -93,19 +93,19 @@ impl Spaces {
     /// Moves the slabs of the rows that there are when it begins; whether none of these is left.
     #[pooled]
     async fn move_slabs_once(
-        &self,
+        self,
         (from, to): (DiskSlot, DiskSlot),
         progress: &Progress,
     ) -> Result<bool, SpaceError> {
-        let target = || self.pool().disk(from).and_then(|disk| disk.member().successor);
+        let target = || self.spaces.pool().disk(from).and_then(|disk| disk.member().successor);
         let wanted = target();
         let goes_on = || wanted.is_none() || target() == wanted;
         // Whoever chose the disk before it was retired has put that on record then.
-        drop(self.pool().change(Purpose::Release).await);
+        drop(self.spaces.pool().change(Purpose::Release).await);
         self.end_what_has_begun().await?;
         let rows = self.rows_on(from).await?;
         let planner = Replacing { from, to, goes_on: &goes_on };
-        let moves = self.slab_moves();
+        let moves = self.spaces.slab_moves();
         let Some(left) = moves.move_rows(rows, &planner, progress, &mut Resynced::default()).await? else {
             return Ok(false);
         };
@@ -113,35 +113,34 @@ impl Spaces {
             return Ok(false);
         }
         let all = left.is_empty();
-        if let Some(disk) = self.pool().disk(from) {
+        if let Some(disk) = self.spaces.pool().disk(from) {
             self.note_deferred(&disk, left);
         }
         Ok(all)
     }
 
     /// Notes the spaces that have slabs left on a disk that is to leave.
-    pub(crate) fn note_deferred(&self, disk: &Disk, left: BTreeSet<SpaceId>) {
-        self.left.borrow_mut().insert(disk.id(), left);
+    pub(crate) fn note_deferred(self, disk: &Disk, left: BTreeSet<SpaceId>) {
+        self.spaces.left.borrow_mut().insert(disk.id(), left);
     }
 
     /// Forgets what was left on a disk: it takes slabs again, or is about to leave once more.
-    pub fn forget_left(&self, disk: DiskId) {
-        self.left.borrow_mut().remove(&disk);
+    pub fn forget_left(self, disk: DiskId) {
+        self.spaces.left.borrow_mut().remove(&disk);
     }
 
     /// The spaces that had slabs left on a disk when it was last tried to move all of them away; nothing before the first
     /// try, and of one that is a member like others. A disk that is being replaced gets no new ones.
-    #[must_use]
-    pub fn left_on(&self, disk: DiskId) -> Option<Vec<Rc<Space>>> {
-        let pool = self.pool();
+    pub(crate) fn left_on(self, disk: DiskId) -> Option<Vec<Rc<SpaceRows>>> {
+        let pool = self.spaces.pool();
         let is_usual = |one: &Rc<Disk>| {
             one.id() == disk && pool.members().is_active(one) && pool.members().role_of(one).is_none()
         };
         if pool.disks().iter().any(is_usual) {
             self.forget_left(disk);
         }
-        let left = self.left.borrow();
-        let spaces = self.spaces.borrow();
+        let left = self.spaces.left.borrow();
+        let spaces = self.spaces.spaces.borrow();
         Some(left.get(&disk)?.iter().filter_map(|id| spaces.get(id).cloned()).collect())
     }
 
@@ -151,10 +150,10 @@ impl Spaces {
     /// # Errors
     /// As [`Membership::reverse_replacement`](dolmen_pool::Membership::reverse_replacement).
     #[pooled]
-    pub async fn call_off(&self, old: &Disk, new: &Disk) -> Result<(), SpaceError> {
-        self.pool().membership().reverse_replacement(old, new).await?;
+    pub async fn call_off(self, old: &Disk, new: &Disk) -> Result<(), SpaceError> {
+        self.spaces.pool().membership().reverse_replacement(old, new).await?;
         // What is known of either was found on the way in the other direction.
-        let mut left = self.left.borrow_mut();
+        let mut left = self.spaces.left.borrow_mut();
         left.remove(&old.id());
         left.remove(&new.id());
         Ok(())
@@ -165,9 +164,9 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`].
     #[pooled]
-    pub async fn bytes_to_move(&self, from: DiskSlot, to: DiskSlot) -> Result<Bytes, SpaceError> {
+    pub async fn bytes_to_move(self, from: DiskSlot, to: DiskSlot) -> Result<Bytes, SpaceError> {
         let mut units = 0;
-        for space in self.all() {
+        for space in self.spaces.all() {
             space
                 .for_each_record(|_, record| {
                     let lacks = |slabs: &&Slabs| !slabs.iter().any(|slab| slab.disk == to);
@@ -181,8 +180,8 @@ impl Spaces {
     }
 
     /// Rows with a slab on a disk.
-    pub(crate) async fn rows_on(&self, slot: DiskSlot) -> Result<Vec<PlaceOfRow>, SpaceError> {
-        rows_of_spaces_on(self.all(), slot).await
+    pub(crate) async fn rows_on(self, slot: DiskSlot) -> Result<Vec<PlaceOfRow>, SpaceError> {
+        rows_of_spaces_on(self.spaces.all(), slot).await
     }
 
     /// Puts a prepared device in the place of a disk: it joins the pool, gets all of the old disk's slabs, and the old
@@ -192,13 +191,13 @@ impl Spaces {
     /// [`SpaceError`]; the pool goes on with what it had.
     #[pooled]
     pub async fn replace(
-        &self,
+        self,
         old: &Rc<Disk>,
         device: Rc<dyn BlockDevice>,
         overwrite: &[String],
         progress: &Progress,
     ) -> Result<Rc<Disk>, SpaceError> {
-        let new = self.pool().membership().add_instead_of(old, device, overwrite).await?;
+        let new = self.spaces.pool().membership().add_instead_of(old, device, overwrite).await?;
         self.finish_replacing(old, &new, progress).await?;
         Ok(new)
     }
@@ -211,7 +210,7 @@ impl Spaces {
     /// [`SpaceError`]; the pool goes on with what it had.
     #[pooled]
     pub async fn finish_replacing(
-        &self,
+        self,
         old: &Rc<Disk>,
         new: &Rc<Disk>,
         progress: &Progress,
@@ -219,22 +218,22 @@ impl Spaces {
         if !new.is_present() {
             return Ok(false);
         }
-        if !self.pool().members().is_member(old) {
+        if !self.spaces.pool().members().is_member(old) {
             // Ended already; its number may be another one's by now.
             return Ok(true);
         }
         let moved = self.move_slabs(old.slot(), new.slot(), progress).await?;
         if moved {
-            self.pool().membership().evict(old).await?;
+            self.spaces.pool().membership().evict(old).await?;
         }
-        self.pool().voter_tender().tend().await?;
+        self.spaces.pool().voter_tender().tend().await?;
         Ok(moved)
     }
 }
 
 /// Rows of some spaces with a slab on a disk, in the order of the spaces.
 pub(crate) async fn rows_of_spaces_on(
-    spaces: Vec<Rc<Space>>,
+    spaces: Vec<Rc<SpaceRows>>,
     slot: DiskSlot,
 ) -> Result<Vec<PlaceOfRow>, SpaceError> {
     let mut rows = Vec::new();
@@ -263,6 +262,11 @@ mod tests {
     use crate::harness::slow_disks::{Slow, Task, extra, text};
     use crate::harness::{Bench, ROW, places_of};
     use crate::relocation::obstacles::EndCause;
+    use crate::relocation::promote::Promotion;
+    use crate::relocation::refill::RowRefill;
+    use crate::relocation::resync::SlabChanges;
+    use crate::relocation::resync::SlabTrust;
+    use crate::resolution::decided_rows::DecidedRows;
 
     /// Scenario: a disk is replaced on which a row and its shadow row lie. An earlier try has filled the slab of the shadow row, where
     /// a block rots, as does another one of its stripe. The shadow row is promoted when the row has its new slab. The old slab, which alone
@@ -277,7 +281,7 @@ mod tests {
                 let spaces = lab.create().await?;
                 let space = lab.with_shadow(&spaces, ROW.0).await?;
                 spaces.pool().checkpoint().await?;
-                let row = space.row(0).await?.ok_or("there is a row")?;
+                let row = DecidedRows::of(&space).row(0).await?.ok_or("there is a row")?;
                 let shadow = row.shadow().ok_or("there is a shadow row")?;
                 let hidden = space.shadows.space().ok_or("there is a hidden space")?;
                 let disks: Vec<DiskSlot> =
@@ -286,9 +290,10 @@ mod tests {
                 let new = spaces.pool().membership().add_instead_of(&old, device, &[]).await?;
                 let (from, to) = (old.slot(), new.slot());
                 let mut result = Resynced::default();
-                assert!(hidden.add_slab(&shadow, (from, to), |_| true).await?);
-                let refilled = hidden.refill_row(0, &mut result).await?.ok_or("it was filled")?;
-                spaces.shared.trust_all(&[(hidden, refilled)], &mut result).await?;
+                assert!(SlabChanges::of(&hidden).add_slab(&shadow, (from, to), |_| true).await?);
+                let refilled =
+                    RowRefill::of(&hidden).refill_row(0, &mut result).await?.ok_or("it was filled")?;
+                SlabTrust::of(&spaces.shared).trust_all(&[(hidden, refilled)], &mut result).await?;
                 let next = &outside.disks[usize::from(disks[1].0)];
                 for (disk, blocks) in [(&spare, 0..1), (next, 4..5)] {
                     let places = places_of(disk, blocks, 2);
@@ -297,7 +302,7 @@ mod tests {
                 }
                 let progress = Progress::default();
                 let replace: Task<'_> = Box::pin(async {
-                    spaces.move_slabs_once((from, to), &progress).await.map_err(text)?;
+                    spaces.moves().move_slabs_once((from, to), &progress).await.map_err(text)?;
                     Ok(())
                 });
                 let promote: Task<'_> = Box::pin(async {
@@ -305,7 +310,7 @@ mod tests {
                         sleep(lab.seams.clock.as_ref(), Duration::from_micros(50)).await;
                     }
                     progress.hold();
-                    space.promote(&[0], EndCause::Unused).await.map_err(text)?;
+                    Promotion::of(&space).promote(&[0], EndCause::Unused).await.map_err(text)?;
                     progress.release();
                     Ok(())
                 });

@@ -10,231 +10,105 @@
 use std::rc::Rc;
 
 use dolmen_future_pool::pooled;
-use dolmen_mutation::mutation;
 use dolmen_pool::{Pool, PoolError, Purpose, keys};
 use dolmen_units::{Bytes, SpaceId};
 
-use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::spec::{Provisioning, SpaceSpec};
-use crate::policy::spaces::Spaces;
-use crate::relocation::exchange::{Disks, Exchange};
-use crate::relocation::obstacles::Obstacle;
-use crate::resources::locks::Range;
-use crate::table::row::Row;
+use crate::policy::handles::Changes;
+use crate::relocation::allocator::Allocator;
+use crate::relocation::blanks::Blanks;
+use crate::relocation::unused_rows::UnusedRows;
+use crate::resolution::decided_rows::DecidedRows;
+use crate::row_io::flusher::Flusher;
+use crate::table::space::SpaceRows;
 
 /// The number of the setting, in its key of the map.
 const RESERVE: u64 = 3;
 
-/// What came of a row that was to become another one.
-enum Renewed {
-    Row(Rc<Row>),
-    /// It holds something.
-    InUse,
-    /// Somebody is at it, or a disk of it is away or lacks something: it may be had later.
-    Busy,
+/// Reserve of a space: fills and trims it.
+#[derive(Clone, Copy)]
+pub(crate) struct Reserves<'a> {
+    space: &'a SpaceRows,
 }
 
-impl Space {
-    /// What is reserved for it.
-    #[must_use]
-    pub fn reserve(&self) -> Bytes {
-        self.reserve.bytes.get()
+impl<'a> Reserves<'a> {
+    /// Returns the service for a space.
+    pub(crate) fn of(space: &'a SpaceRows) -> Self {
+        Self { space }
     }
+}
 
+impl Reserves<'_> {
     /// Bytes of its rows that its reserve takes and that are not claimed: zero, but while it is filled, or where room for it was
     /// lost.
     #[must_use]
-    pub fn lacks_of_reserve(&self) -> Bytes {
-        match self.is_thin() {
-            true => Bytes(self.reserve_rows().saturating_sub(self.row_count.get()) * self.row_bytes()),
+    pub(crate) fn lacks_of_reserve(self) -> Bytes {
+        match self.space.is_thin() {
+            true => Bytes(
+                Blanks::of(self.space).reserve_rows().saturating_sub(self.space.row_count.get())
+                    * self.space.row_bytes(),
+            ),
             false => Bytes::ZERO,
         }
     }
 
     /// What can be written of what is reserved, as far as is known without reading tables.
     #[must_use]
-    pub fn blank_bytes(&self) -> Bytes {
-        let rows = self.rows.borrow();
+    pub(crate) fn blank_bytes(self) -> Bytes {
+        let rows = self.space.rows.borrow();
         // One that is dropped from memory is doubtful from then on; one that never had tables is not dropped.
         let is_written = |index: &&u64| match rows.get(index) {
             Some(Some(row)) => row.is_formatted() || row.holds_anything_in_memory(),
             _ => false,
         };
-        let blanks = self.reserve.blanks.borrow().iter().filter(|index| !is_written(index)).count();
-        Bytes(blanks as u64 * self.row_bytes())
-    }
-
-    /// Rows that its reserve takes.
-    pub(crate) fn reserve_rows(&self) -> u64 {
-        self.reserve().0.min(self.size().0).div_ceil(self.row_bytes())
+        let blanks = self.space.reserve.blanks.borrow().iter().filter(|index| !is_written(index)).count();
+        Bytes(blanks as u64 * self.space.row_bytes())
     }
 
     /// Reads what is on record. What an unknown version wrote there is none of ours.
-    pub(crate) async fn load_reserve(&self, pool: &Pool) -> Result<(), SpaceError> {
-        let value = pool.map().get(&reserve_of(self.id())).await?;
+    pub(crate) async fn load_reserve(self, pool: &Pool) -> Result<(), SpaceError> {
+        let value = pool.map().get(&reserve_of(self.space.id())).await?;
         let bytes = value.and_then(|value| value.try_into().ok()).map_or(0, u64::from_le_bytes);
-        self.reserve.bytes.set(Bytes(bytes));
+        self.space.reserve.bytes.set(Bytes(bytes));
         Ok(())
-    }
-
-    /// Whether rows that hold nothing take the places of those that are written. All rows of a fixed space are where they belong.
-    fn has_movable_reserve(&self) -> bool {
-        self.is_thin() && self.reserve_rows() > 0 && self.reserve.still.get() == 0
-    }
-
-    /// A row that holds nothing, in the place of one that does not exist. `None` where there is none, or nothing is reserved.
-    #[pooled]
-    pub(crate) async fn take_blank(&self, index: u64) -> Result<Option<Rc<Row>>, SpaceError> {
-        if !self.has_movable_reserve() {
-            return Ok(None);
-        }
-        self.look_for_unformatted().await?;
-        match self.take_blank_on(index, Disks::All).await? {
-            None if self.reserve.last_before(u64::MAX).is_some() => {
-                self.take_blank_on(index, Disks::Enough).await
-            }
-            taken => Ok(taken),
-        }
-    }
-
-    async fn take_blank_on(&self, index: u64, disks: Disks) -> Result<Option<Rc<Row>>, SpaceError> {
-        let mut end = u64::MAX;
-        while let Some(blank) = self.reserve.last_before(end) {
-            end = blank;
-            let Some(row) = self.in_doubt_row(blank).await? else {
-                self.reserve.forget(blank);
-                continue;
-            };
-            let Some(_guard) = row.locks.try_lock(whole(&row)) else { continue };
-            match self.renewed(&row, index, disks).await? {
-                Renewed::Row(row) => return Ok(Some(row)),
-                Renewed::InUse => self.reserve.forget(blank),
-                Renewed::Busy => {}
-            }
-        }
-        Ok(None)
-    }
-
-    /// Looks at all rows of a space that has no room for another: whether there were any among them that hold nothing.
-    #[pooled]
-    pub(crate) async fn finds_blanks(&self) -> Result<bool, SpaceError> {
-        if !self.has_movable_reserve() || self.reserve.has_read.get() {
-            return Ok(false);
-        }
-        let mut rows = Vec::new();
-        self.for_each_record(|index, record| rows.extend(record.formatted.then_some(index))).await?;
-        let mut has_found = false;
-        for index in rows {
-            let Some(row) = self.in_doubt_row(index).await? else { continue };
-            let guard = row.locks.try_lock(whole(&row)).filter(|_| !self.shared.is_deferred(&row));
-            let holds_nothing = match guard {
-                Some(_guard) => self.holds_nothing(&row).await?,
-                None => None,
-            };
-            match holds_nothing {
-                Some(true) => self.reserve.note(index),
-                Some(false) => continue,
-                // It is asked again when it is wanted.
-                None => self.reserve.note_doubtful(index),
-            }
-            has_found = true;
-        }
-        self.reserve.has_read.set(true);
-        Ok(has_found)
-    }
-
-    /// Whether nothing is in a row; `None` where its tables cannot be read now.
-    async fn holds_nothing(&self, row: &Rc<Row>) -> Result<Option<bool>, SpaceError> {
-        match self.is_unused(row).await {
-            Err(SpaceError::Unreadable { .. }) => Ok(None),
-            other => other.map(Some),
-        }
-    }
-
-    /// Finds rows that were never written, once.
-    pub(crate) async fn look_for_unformatted(&self) -> Result<(), SpaceError> {
-        if self.reserve.has_looked.get() {
-            return Ok(());
-        }
-        let mut rows = Vec::new();
-        self.for_each_record(|index, record| rows.extend((!record.formatted).then_some(index))).await?;
-        self.reserve.blanks.borrow_mut().extend(rows);
-        self.reserve.has_looked.set(true);
-        Ok(())
-    }
-
-    /// Frees a row in which nothing is left, or keeps it for what is reserved. The caller holds a lock on all of it.
-    pub(crate) async fn release(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
-        // Whoever reserves waits until it is done.
-        let _exclusive = self.reserve.mutex.take().await;
-        if self.row_count.get() > self.reserve_rows() || mutation!(ReserveReleased) {
-            self.reserve.forget(row.index);
-            return self.free_row(row).await;
-        }
-        // As one that was never formatted, it is known again behind the next opening.
-        if row.is_formatted() {
-            self.renewed(row, row.index, Disks::Enough).await?;
-        }
-        self.reserve.note(row.index);
-        Ok(())
-    }
-
-    /// Renews a row that holds nothing, in a place where there is none, or in its own. The caller holds a lock on all of it.
-    #[pooled]
-    async fn renewed(&self, row: &Rc<Row>, to: u64, disks: Disks) -> Result<Renewed, SpaceError> {
-        let renewal = |holds_content| Exchange::Renewal { to, disks, holds_content };
-        if !self.obstacles_of(row, &renewal(false)).is_empty() {
-            return Ok(Renewed::Busy);
-        }
-        let Some(holds_nothing) = self.holds_nothing(row).await? else { return Ok(Renewed::Busy) };
-        let exchange = renewal(!holds_nothing);
-        if self.obstacles_of(row, &exchange).contains(&Obstacle::HoldsContent) {
-            return Ok(Renewed::InUse);
-        }
-        if !self.commit_exchange(&[row], &exchange).await?.is_done() {
-            return Ok(Renewed::Busy);
-        }
-        if to != row.index {
-            self.reserve.forget(row.index);
-        }
-        let new = self.rows.borrow().get(&to).cloned().flatten();
-        Ok(new.map_or(Renewed::Busy, Renewed::Row))
     }
 
     /// Claims rows that hold nothing until there are as many as its reserve takes.
     ///
     /// # Errors
     /// [`PoolError::NoSpace`] among others; what was claimed stays.
-    pub(crate) async fn fill_reserve(&self) -> Result<(), SpaceError> {
+    pub(crate) async fn fill_reserve(self) -> Result<(), SpaceError> {
         if self.lacks_of_reserve() == Bytes::ZERO {
             return Ok(());
         }
-        self.look_for_unformatted().await?;
+        Blanks::of(self.space).look_for_unformatted().await?;
         let mut index = 0;
         while self.lacks_of_reserve() > Bytes::ZERO {
-            self.shared.gate().await?;
-            if self.in_doubt_row(index).await?.is_none() && self.claim_blank(index).await? {
-                self.reserve.note(index);
+            Flusher::of(&self.space.shared).gate().await?;
+            if self.space.in_doubt_row(index).await?.is_none()
+                && Allocator::of(self.space).claim_blank(index).await?
+            {
+                self.space.reserve.note(index);
             }
             // Clients may have taken blanks from in front of it to where it comes later: then it goes round once more.
-            index = (index + 1) % self.size().0.div_ceil(self.row_bytes());
+            index = (index + 1) % self.space.size().0.div_ceil(self.space.row_bytes());
         }
         Ok(())
     }
 
     /// Gives back rows that hold nothing, as many as its reserve does not take.
     #[pooled]
-    pub(crate) async fn trim_reserve(&self) -> Result<(), SpaceError> {
-        self.look_for_unformatted().await?;
+    pub(crate) async fn trim_reserve(self) -> Result<(), SpaceError> {
+        Blanks::of(self.space).look_for_unformatted().await?;
         let mut end = u64::MAX;
-        while self.is_thin() && self.row_count.get() > self.reserve_rows() {
-            let Some(blank) = self.reserve.last_before(end) else { break };
+        while self.space.is_thin() && self.space.row_count.get() > Blanks::of(self.space).reserve_rows() {
+            let Some(blank) = self.space.reserve.last_before(end) else { break };
             end = blank;
-            match self.row(blank).await {
+            match DecidedRows::of(self.space).row(blank).await {
                 // One that is kept after all stays known.
-                Ok(Some(row)) => self.free_if_known_unused(&row).await?,
-                Ok(None) => self.reserve.forget(blank),
+                Ok(Some(row)) => UnusedRows::of(self.space).free_if_known_unused(&row).await?,
+                Ok(None) => self.space.reserve.forget(blank),
                 // As long as nobody can tell what it holds, it stays.
                 Err(SpaceError::Unreadable { .. }) => {}
                 Err(error) => return Err(error),
@@ -244,16 +118,12 @@ impl Space {
     }
 }
 
-fn whole(row: &Row) -> Range {
-    Range { first: 0, count: row.shape.row_blocks() }
-}
-
-impl Spaces {
+impl Changes<'_> {
     /// Whether so much could be reserved for a space with what is free now.
     ///
     /// # Errors
     /// [`SpaceError::Reserve`] tells why not.
-    pub fn check_reserve(&self, space: &Space, bytes: Bytes) -> Result<(), SpaceError> {
+    pub fn check_reserve(self, space: &SpaceRows, bytes: Bytes) -> Result<(), SpaceError> {
         let spec = space.spec();
         let refused = |most: Bytes, why| SpaceError::Reserve { name: space.name(), wanted: bytes, most, why };
         if bytes == Bytes::ZERO {
@@ -286,15 +156,15 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError::Reserve`], or what the pool says; the reserve is what it was then.
     #[pooled]
-    pub async fn set_reserve(&self, space: &Rc<Space>, bytes: Bytes) -> Result<(), SpaceError> {
+    pub async fn set_reserve(self, space: &Rc<SpaceRows>, bytes: Bytes) -> Result<(), SpaceError> {
         let _exclusive = space.spec_mutex.take().await;
         space.check_stays()?;
         self.check_reserve(space, bytes)?;
         let before = space.reserve();
         self.put_reserve(space, bytes).await?;
-        if let Err(error) = space.fill_reserve().await {
+        if let Err(error) = Reserves::of(space).fill_reserve().await {
             self.put_reserve(space, before).await?;
-            space.trim_reserve().await?;
+            Reserves::of(space).trim_reserve().await?;
             return Err(match error {
                 SpaceError::Pool(PoolError::NoSpace { .. }) => SpaceError::Reserve {
                     name: space.name(),
@@ -305,13 +175,13 @@ impl Spaces {
                 error => error,
             });
         }
-        space.trim_reserve().await
+        Reserves::of(space).trim_reserve().await
     }
 
-    async fn put_reserve(&self, space: &Space, bytes: Bytes) -> Result<(), SpaceError> {
+    async fn put_reserve(self, space: &SpaceRows, bytes: Bytes) -> Result<(), SpaceError> {
         let key = reserve_of(space.id());
         let _exclusive = space.reserve.mutex.take().await;
-        let mut change = self.pool().change(Purpose::Release).await;
+        let mut change = self.spaces.pool().change(Purpose::Release).await;
         match bytes {
             Bytes::ZERO => change.delete(key),
             bytes => change.put(key, bytes.0.to_le_bytes().to_vec()),

@@ -11,7 +11,7 @@ use dolmen_units::{Bytes, DiskSlot, Name, SpaceId};
 
 use crate::format::error::SpaceError;
 use crate::format::ids::{is_hidden, is_of_conversion_shadows};
-use crate::policy::spaces::Spaces;
+use crate::policy::handles::Members;
 use crate::row_io::absence::is_other_holder;
 use crate::table::row::{RowRecord, Slab, Slabs, can_be_had};
 
@@ -55,14 +55,14 @@ fn is_on(record: &RowRecord, disk: &Disk) -> bool {
     record.columns.iter().flatten().any(|slab| slab.disk == disk.slot())
 }
 
-impl Spaces {
+impl Members<'_> {
     /// What the absent disks alone have, of all rows with a part on one of them.
     ///
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
     #[pooled]
-    pub async fn only_on_absent(&self) -> Result<Lost, SpaceError> {
-        self.lost_where(|record| is_lost(self.pool(), record)).await
+    pub async fn only_on_absent(self) -> Result<Lost, SpaceError> {
+        self.lost_where(|record| is_lost(self.spaces.pool(), record)).await
     }
 
     /// The same of rows with a part on one absent disk: without it and the others that are away, nobody has them.
@@ -70,8 +70,8 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
     #[pooled]
-    pub async fn only_on_absent_with(&self, disk: &Disk) -> Result<Lost, SpaceError> {
-        self.lost_where(|record| is_on(record, disk) && is_lost(self.pool(), record)).await
+    pub async fn only_on_absent_with(self, disk: &Disk) -> Result<Lost, SpaceError> {
+        self.lost_where(|record| is_on(record, disk) && is_lost(self.spaces.pool(), record)).await
     }
 
     /// Of these, what is lost at once when the disk is declared lost beside those that are; the rest waits for others that are
@@ -80,8 +80,8 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
     #[pooled]
-    pub async fn lost_without(&self, disk: &Disk) -> Result<Lost, SpaceError> {
-        let pool = self.pool();
+    pub async fn lost_without(self, disk: &Disk) -> Result<Lost, SpaceError> {
+        let pool = self.spaces.pool();
         let is_off = |other: &Disk| other.id() == disk.id() || pool.members().is_declared_lost(other);
         self.lost_where(|record| {
             is_on(record, disk) && !record.row_shape().decodable_without(missing(pool, record, is_off))
@@ -89,10 +89,10 @@ impl Spaces {
         .await
     }
 
-    async fn lost_where(&self, is_lost: impl Fn(&RowRecord) -> bool) -> Result<Lost, SpaceError> {
+    async fn lost_where(self, is_lost: impl Fn(&RowRecord) -> bool) -> Result<Lost, SpaceError> {
         let mut lost = Lost::default();
         // Conversion shadows are made again.
-        for space in self.all().into_iter().filter(|space| !is_of_conversion_shadows(space.id())) {
+        for space in self.spaces.all().into_iter().filter(|space| !is_of_conversion_shadows(space.id())) {
             let row_bytes = space.row_bytes();
             let mut ranges: Vec<Range<Bytes>> = Vec::new();
             space
@@ -120,16 +120,16 @@ impl Spaces {
     }
 }
 
-impl Spaces {
+impl Members<'_> {
     /// Spaces of which a disk has something that no other disk holds, here or absent: should it be as it was before, what it has of these is as
     /// old as it is, once it is taken back in.
     ///
     /// # Errors
     /// [`SpaceError`].
-    pub async fn alone_on(&self, slot: DiskSlot) -> Result<Vec<Name>, SpaceError> {
+    pub async fn alone_on(self, slot: DiskSlot) -> Result<Vec<Name>, SpaceError> {
         let mut names = Vec::new();
-        let is_held = |slab: &Slab| slab.stale.is_none() && is_other_holder(self.pool(), slab, slot);
-        for space in self.all() {
+        let is_held = |slab: &Slab| slab.stale.is_none() && is_other_holder(self.spaces.pool(), slab, slot);
+        for space in self.spaces.all() {
             let mut is_alone = false;
             let look = |_, record: &RowRecord| {
                 let is_there =

@@ -21,75 +21,46 @@ use dolmen_mutation::mutation;
 use dolmen_pool::{Purpose, keys};
 use dolmen_units::{Name, SpaceId};
 
-use crate::cache::drain_settings::settings_of;
-use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::ids::is_hidden;
 use crate::format::spec::Standing;
+use crate::policy::handles::{Caches, Trash};
 use crate::policy::reserve::reserve_of;
-use crate::policy::spaces::Spaces;
+use crate::relocation::allocator::Allocator;
+use crate::relocation::exchange::Exchanges;
 use crate::resources::progress::Progress;
+use crate::table::drain_settings::settings_of;
+use crate::table::space::SpaceRows;
 
 /// Rows of a lot: a purge is held and stopped between two of them.
 const LOT: usize = 256;
 
-impl Space {
-    /// Whether people made it, and may use it.
-    pub(crate) fn is_in_use(&self) -> bool {
-        !is_hidden(self.id()) && self.check_stays().is_ok()
-    }
-
-    /// Since when it is in the trash, in seconds since 1970 by the clock of the host that put it there. None as soon as
-    /// somebody deletes it for good, and again where that could not be done.
-    #[must_use]
-    pub fn trashed_at(&self) -> Option<u64> {
-        self.trashed.get().filter(|_| !self.freed.get())
-    }
-
-    /// Notes that the map says that it is deleted.
-    pub(crate) fn note_condemned(&self) {
-        self.freed.set(true);
-        self.condemned.set(true);
-        self.trashed.set(None);
-    }
-}
-
-impl Spaces {
-    /// All spaces that people made, those in the trash and those that are being deleted among them.
-    pub(crate) fn made_by_people(&self) -> Vec<Rc<Space>> {
-        self.all().into_iter().filter(|space| !is_hidden(space.id())).collect()
-    }
-
+impl Trash<'_> {
     /// All spaces whose content counts, by id: those that may be used, and those in the trash.
-    #[must_use]
-    pub fn kept(&self) -> Vec<Rc<Space>> {
-        self.made_by_people().into_iter().filter(|space| !space.freed.get()).collect()
+    pub(crate) fn kept(self) -> Vec<Rc<SpaceRows>> {
+        self.spaces.made_by_people().into_iter().filter(|space| !space.freed.get()).collect()
     }
 
     /// The space with this id, if it is one of [`kept`](Self::kept). Takes no memory.
-    #[must_use]
-    pub fn get_kept(&self, id: SpaceId) -> Option<Rc<Space>> {
-        self.spaces.borrow().get(&id).filter(|space| !is_hidden(id) && !space.freed.get()).cloned()
+    pub(crate) fn get_kept(self, id: SpaceId) -> Option<Rc<SpaceRows>> {
+        self.spaces.spaces.borrow().get(&id).filter(|space| !is_hidden(id) && !space.freed.get()).cloned()
     }
 
     /// The spaces in the trash, by id. Their names may be those of others, also of each other.
-    #[must_use]
-    pub fn trash(&self) -> Vec<Rc<Space>> {
+    pub(crate) fn trash(self) -> Vec<Rc<SpaceRows>> {
         self.kept().into_iter().filter(|space| space.trashed.get().is_some()).collect()
     }
 
     /// Spaces that are deleted for good and have rows still, by id: a [`purge`](Self::purge) frees them.
-    #[must_use]
-    pub fn condemned(&self) -> Vec<Rc<Space>> {
-        self.made_by_people().into_iter().filter(|space| space.condemned.get()).collect()
+    pub(crate) fn condemned(self) -> Vec<Rc<SpaceRows>> {
+        self.spaces.made_by_people().into_iter().filter(|space| space.condemned.get()).collect()
     }
 
     /// All that was deleted and takes room, by id: what is in the trash, condemned, or on its way from there, which
     /// neither [`trash`](Self::trash) nor [`condemned`](Self::condemned) has.
-    #[must_use]
-    pub fn discarded(&self) -> Vec<Rc<Space>> {
-        let is_discarded = |space: &Rc<Space>| space.freed.get() || space.trashed.get().is_some();
-        self.made_by_people().into_iter().filter(is_discarded).collect()
+    pub(crate) fn discarded(self) -> Vec<Rc<SpaceRows>> {
+        let is_discarded = |space: &Rc<SpaceRows>| space.freed.get() || space.trashed.get().is_some();
+        self.spaces.made_by_people().into_iter().filter(is_discarded).collect()
     }
 
     /// Moves a space into the trash at `now_s`, in seconds since 1970: it keeps all that it has, its name is free, and nobody may
@@ -98,8 +69,8 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`]; the space is as it was then.
     #[pooled]
-    pub async fn move_to_trash(&self, space: &Rc<Space>, now_s: u64) -> Result<(), SpaceError> {
-        self.pool().log().check_writable()?;
+    pub async fn move_to_trash(self, space: &Rc<SpaceRows>, now_s: u64) -> Result<(), SpaceError> {
+        self.spaces.pool().log().check_writable()?;
         // A conversion ends its lot, and stands from then on.
         let _conversion_shadows = space.conversion_mutex.take().await;
         let _exclusive = space.spec_mutex.take().await;
@@ -110,9 +81,9 @@ impl Spaces {
         // From here on nobody begins anything with it; claims that have begun end before it is in the trash.
         space.trashed.set(Some(now_s));
         let moved = async {
-            space.claims_end().await;
+            Allocator::of(space).claims_end().await;
             space.shadows.claims_end().await;
-            let mut change = self.pool().change(Purpose::Release).await;
+            let mut change = self.spaces.pool().change(Purpose::Release).await;
             if space.freed.get() {
                 return Err(SpaceError::Deleted { name: space.name() });
             }
@@ -124,7 +95,7 @@ impl Spaces {
         if moved.is_err() {
             space.trashed.set(None);
         }
-        self.note_minimums();
+        self.spaces.note_minimums();
         moved
     }
 
@@ -133,21 +104,21 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError::NameTaken`]; [`SpaceError::NotTrashed`] or [`SpaceError::Deleted`]; or what the pool says.
     #[pooled]
-    pub async fn restore(&self, space: &Rc<Space>, name: Option<Name>) -> Result<(), SpaceError> {
-        self.pool().log().check_writable()?;
+    pub async fn restore(self, space: &Rc<SpaceRows>, name: Option<Name>) -> Result<(), SpaceError> {
+        self.spaces.pool().log().check_writable()?;
         let _exclusive = space.spec_mutex.take().await;
         let mut spec = space.spec();
         spec.name = name.unwrap_or(spec.name);
         self.check_restore(space, &spec.name)?;
-        let mut change = self.pool().change(Purpose::Release).await;
+        let mut change = self.spaces.pool().change(Purpose::Release).await;
         // Somebody may have condemned it, or taken the name, while this waited for its turn.
         self.check_restore(space, &spec.name)?;
         change.put(keys::space(space.id()), space.encode(&spec, Standing::Whole));
         change.commit().await?;
-        self.shared.note_name(space.id(), spec.name.clone());
+        self.spaces.shared.note_name(space.id(), spec.name.clone());
         *space.spec.borrow_mut() = spec;
         space.trashed.set(None);
-        self.note_minimums();
+        self.spaces.note_minimums();
         Ok(())
     }
 
@@ -155,14 +126,14 @@ impl Spaces {
     ///
     /// # Errors
     /// The reason why not.
-    pub fn check_restore(&self, space: &Space, name: &Name) -> Result<(), SpaceError> {
+    pub fn check_restore(self, space: &SpaceRows, name: &Name) -> Result<(), SpaceError> {
         if space.freed.get() {
             return Err(SpaceError::Deleted { name: space.name() });
         }
         if space.trashed.get().is_none() {
             return Err(SpaceError::NotTrashed { name: space.name() });
         }
-        match self.find(name.as_str()) {
+        match self.spaces.find(name.as_str()) {
             Ok(_) => Err(SpaceError::NameTaken { name: name.clone() }),
             Err(_) => Ok(()),
         }
@@ -174,9 +145,9 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`]; the space is as it was then.
     #[pooled]
-    pub async fn condemn(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
+    pub async fn condemn(self, space: &Rc<SpaceRows>) -> Result<(), SpaceError> {
         // Before anything else: a space that stays must stay usable.
-        self.pool().log().check_writable()?;
+        self.spaces.pool().log().check_writable()?;
         if space.condemned.get() {
             return Ok(());
         }
@@ -189,8 +160,8 @@ impl Spaces {
     }
 
     #[pooled]
-    async fn put_condemned(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
-        space.claims_end().await;
+    async fn put_condemned(self, space: &Rc<SpaceRows>) -> Result<(), SpaceError> {
+        Allocator::of(space).claims_end().await;
         space.shadows.claims_end().await;
         // Whoever makes conversion shadow rows sees that it goes, and leaves none behind.
         let _conversion_shadows = space.conversion_mutex.take().await;
@@ -200,14 +171,14 @@ impl Spaces {
         }
         // Somebody else may have tried it in vain meanwhile.
         space.freed.set(true);
-        let mut change = self.pool().change(Purpose::Release).await;
+        let mut change = self.spaces.pool().change(Purpose::Release).await;
         change.put(keys::space(space.id()), space.encode(&space.spec(), Standing::Unfinished));
         if let Some(shadows) = space.shadows.space() {
             change.put(keys::space(shadows.id()), shadows.encode(&shadows.spec(), Standing::Unfinished));
         }
         change.commit().await?;
         space.note_condemned();
-        self.note_minimums();
+        self.spaces.note_minimums();
         Ok(())
     }
 
@@ -217,7 +188,7 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`]; what was freed stays free.
     #[pooled]
-    pub async fn purge(&self, progress: &Progress) -> Result<bool, SpaceError> {
+    pub async fn purge(self, progress: &Progress) -> Result<bool, SpaceError> {
         loop {
             let condemned = self.condemned();
             let left: u64 = condemned.iter().map(|space| space.row_count.get()).sum();
@@ -227,7 +198,7 @@ impl Spaces {
                 return Ok(false);
             }
             for (_, redundancy) in space.write_caches() {
-                self.drop_cache(redundancy).await?;
+                Caches::of(self.spaces).drop_cache(redundancy).await?;
             }
         }
     }
@@ -235,25 +206,25 @@ impl Spaces {
     /// Frees the rows of a condemned space, and strikes it when none is left; whether it came to that.
     #[pooled]
     pub(crate) async fn free_condemned(
-        &self,
-        space: &Rc<Space>,
+        self,
+        space: &Rc<SpaceRows>,
         progress: &Progress,
     ) -> Result<bool, SpaceError> {
         let mut from = 0;
         loop {
-            if !progress.may_go_on(&self.shared.closing).await {
+            if !progress.may_go_on(&self.spaces.shared.closing).await {
                 return Ok(false);
             }
             // Of two who are at it, one frees a lot at a time.
             let _exclusive = space.spec_mutex.take().await;
-            if !self.spaces.borrow().contains_key(&space.id()) {
+            if !self.spaces.spaces.borrow().contains_key(&space.id()) {
                 return Ok(true);
             }
-            let found = self.pool().map().scan(keys::places(space.id(), from..u64::MAX), LOT).await?;
+            let found = self.spaces.pool().map().scan(keys::places(space.id(), from..u64::MAX), LOT).await?;
             let rows: Vec<u64> = found.iter().map(|(key, _)| keys::parts(key).2).collect();
             match rows.last() {
                 Some(last) => {
-                    space.free_rows(&rows).await?;
+                    Exchanges::of(space).free_rows(&rows).await?;
                     progress.done.set(progress.done.get() + rows.len() as u64);
                     from = last + 1;
                 }
@@ -268,9 +239,9 @@ impl Spaces {
     }
 
     /// Takes a space that has no rows any more off the map.
-    async fn remove_condemned(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
+    async fn remove_condemned(self, space: &Rc<SpaceRows>) -> Result<(), SpaceError> {
         let shadows = space.shadows.space();
-        let mut change = self.pool().change(Purpose::Release).await;
+        let mut change = self.spaces.pool().change(Purpose::Release).await;
         change.delete(keys::space(space.id()));
         change.delete(keys::row_count(space.id()));
         settings_of(space.id()).into_iter().for_each(|key| change.delete(key));
@@ -280,8 +251,8 @@ impl Spaces {
             change.delete(keys::row_count(shadows.id()));
         }
         change.commit().await?;
-        self.spaces.borrow_mut().remove(&space.id());
-        shadows.iter().for_each(|shadows| drop(self.spaces.borrow_mut().remove(&shadows.id())));
+        self.spaces.spaces.borrow_mut().remove(&space.id());
+        shadows.iter().for_each(|shadows| drop(self.spaces.spaces.borrow_mut().remove(&shadows.id())));
         Ok(())
     }
 }

@@ -25,17 +25,22 @@ use dolmen_pool::{Change, Purpose, keys};
 use dolmen_units::{Epoch, RowId, SpaceId};
 use smallvec::SmallVec;
 
-use crate::cache::space::Space;
+use crate::cache::segments::CacheIndex;
 use crate::format::error::SpaceError;
 use crate::format::ids::COUNTER_ROW;
 use crate::format::record::BlockState;
-use crate::relocation::obstacles::{
-    self, EndCause, ExchangeKind, Facts, Known, Obstacles, RowFacts, obstacles,
-};
+use crate::relocation::obstacles;
+use crate::relocation::obstacles::{EndCause, ExchangeKind, Facts, Known, Obstacles, RowFacts, obstacles};
+use crate::resolution::decided_rows::DecidedRows;
 use crate::resources::locks::Range;
+use crate::row_io::absence::RowRecords;
+use crate::row_io::flusher::Flusher;
+use crate::row_io::header::HeaderStore;
 use crate::table::moving::Watch;
 use crate::table::page::Page;
+use crate::table::pages::TableStore;
 use crate::table::row::{Row, RowRecord, Slab, can_be_had, encode_place};
+use crate::table::space::SpaceRows;
 
 /// Rows that are looked up together.
 const TOGETHER: usize = 256;
@@ -61,7 +66,7 @@ pub(crate) enum Exchange<'a> {
     /// The shadow row takes the place of its row. The caller holds the pages that say which of the two has a stripe.
     Promotion { shadow: &'a Rc<Row>, cause: EndCause },
     /// The conversion shadow takes the place of its row, which goes with its own shadow row.
-    Conversion { shadow: &'a Rc<Row>, shadows: &'a Space, watch: &'a Watch, is_locked: bool },
+    Conversion { shadow: &'a Rc<Row>, shadows: &'a SpaceRows, watch: &'a Watch, is_locked: bool },
     /// The row loses its shadow row. The caller holds the pages that say whether that has a stripe.
     Drop { shadow: &'a Rc<Row>, cause: EndCause },
     /// The place loses its row, and the row its shadow row.
@@ -120,7 +125,20 @@ impl Plan {
     }
 }
 
-impl Space {
+/// Exchanges of a row and its shadow row, and freed rows.
+#[derive(Clone, Copy)]
+pub(crate) struct Exchanges<'a> {
+    space: &'a SpaceRows,
+}
+
+impl<'a> Exchanges<'a> {
+    /// Returns the service for a space.
+    pub(crate) fn of(space: &'a SpaceRows) -> Self {
+        Self { space }
+    }
+}
+
+impl Exchanges<'_> {
     /// Commits an exchange of rows, if nothing hinders it. The caller holds the lock of all of each row. Several rows are freed in
     /// one change; a row that was detached since the caller looked is left out then.
     ///
@@ -128,15 +146,15 @@ impl Space {
     /// [`SpaceError`] when the commit fails: every place names the row that it named before.
     #[pooled]
     pub(crate) async fn commit_exchange(
-        &self,
+        self,
         rows: &[&Rc<Row>],
         exchange: &Exchange<'_>,
     ) -> Result<ExchangeOutcome, SpaceError> {
         // A write-back that is under way may have taken pages.
-        let _tables = self.shared.table_mutex.take().await;
+        let _tables = self.space.shared.table_mutex.take().await;
         // An exchange makes the map no longer, and what is reserved is there also where nothing else has room.
-        let mut change = self.shared.pool.change(Purpose::Release).await;
-        let counts = counts_of(&mut change, self, rows, exchange).await?;
+        let mut change = self.space.shared.pool.change(Purpose::Release).await;
+        let counts = counts_of(&mut change, self.space, rows, exchange).await?;
         let new = match exchange {
             Exchange::Renewal { .. } => RowId(change.number(keys::counter(COUNTER_ROW)).await?),
             _ => RowId::default(),
@@ -144,8 +162,8 @@ impl Space {
         // From here to the commit nothing else runs.
         let (mut plans, mut hindered) = (Vec::with_capacity(rows.len()), Obstacles::new());
         for row in rows {
-            let found = obstacles(&facts(self, row, exchange));
-            match plan(self, row, exchange, new).filter(|_| found.is_empty()) {
+            let found = obstacles(&facts(self.space, row, exchange));
+            match plan(self.space, row, exchange, new).filter(|_| found.is_empty()) {
                 Some(plan) => plans.push(plan),
                 None => hindered = found,
             }
@@ -153,7 +171,7 @@ impl Space {
         if plans.is_empty() {
             return Ok(ExchangeOutcome::Hindered(hindered));
         }
-        let counts = edit(&mut change, self, &plans, &counts);
+        let counts = edit(&mut change, self.space, &plans, &counts);
         let set_detached = |is_detached| {
             plans.iter().flat_map(Plan::detached).for_each(|row| row.freed.set(is_detached));
         };
@@ -166,14 +184,14 @@ impl Space {
         }
         let mut stays = SmallVec::<[Rc<Row>; 1]>::new();
         for plan in plans {
-            stays.extend(remember(self, plan, exchange));
+            stays.extend(remember(self.space, plan, exchange));
         }
-        counts.into_iter().for_each(|(space, count)| set_count(self, space, count));
-        report(self, rows, exchange);
+        counts.into_iter().for_each(|(space, count)| set_count(self.space, space, count));
+        report(self.space, rows, exchange);
         if !matches!(exchange, Exchange::Renewal { .. }) {
             for row in stays {
-                if let Err(error) = self.shared.write_headers(&row, |_| true).await {
-                    tracing::warn!(space = %self.name(), row = row.index, error = %in_one_line(&error), "a row has another one in its place, and its headers could not be written; a scrub writes them");
+                if let Err(error) = HeaderStore::of(&self.space.shared).write_headers(&row, |_| true).await {
+                    tracing::warn!(space = %self.space.name(), row = row.index, error = %in_one_line(&error), "a row has another one in its place, and its headers could not be written; a scrub writes them");
                 }
             }
         }
@@ -181,15 +199,15 @@ impl Space {
     }
 
     /// Returns what hinders an exchange of a row now, as far as can be known without a lock.
-    pub(crate) fn obstacles_of(&self, row: &Rc<Row>, exchange: &Exchange<'_>) -> Obstacles {
-        obstacles(&facts(self, row, exchange))
+    pub(crate) fn obstacles_of(self, row: &Rc<Row>, exchange: &Exchange<'_>) -> Obstacles {
+        obstacles(&facts(self.space, row, exchange))
     }
 }
 
 /// Reads the counts of rows that an exchange may change.
 async fn counts_of(
     change: &mut Change<'_>,
-    space: &Space,
+    space: &SpaceRows,
     rows: &[&Rc<Row>],
     exchange: &Exchange<'_>,
 ) -> Result<BTreeMap<SpaceId, u64>, SpaceError> {
@@ -211,13 +229,13 @@ async fn counts_of(
 }
 
 /// Returns whether a place names a row.
-fn is_named(space: &Space, row: &Rc<Row>) -> bool {
+fn is_named(space: &SpaceRows, row: &Rc<Row>) -> bool {
     let known = space.rows.borrow().get(&row.index).cloned().flatten();
     !row.freed.get() && known.is_some_and(|known| Rc::ptr_eq(&known, row))
 }
 
 /// Facts of an exchange of a row, from memory.
-fn facts(space: &Space, row: &Rc<Row>, exchange: &Exchange<'_>) -> Facts {
+fn facts(space: &SpaceRows, row: &Rc<Row>, exchange: &Exchange<'_>) -> Facts {
     let mut facts = Facts::new(exchange.kind());
     let is_detached = !is_named(space, row);
     facts.row.is_detached = is_detached;
@@ -227,7 +245,7 @@ fn facts(space: &Space, row: &Rc<Row>, exchange: &Exchange<'_>) -> Facts {
     facts.row = RowFacts { is_detached, ..row_facts(space, row) };
     facts.is_space_deleted = space.freed.get();
     let now = space.layouts.get().now;
-    let is_unflushed = |row: &Row| !space.shared.unflushed_of(row).is_empty();
+    let is_unflushed = |row: &Row| !Flusher::of(&space.shared).unflushed_of(row).is_empty();
     match exchange {
         Exchange::Promotion { shadow, cause } => {
             facts.shadow = shadow_facts(space, row, shadow);
@@ -261,13 +279,13 @@ fn facts(space: &Space, row: &Rc<Row>, exchange: &Exchange<'_>) -> Facts {
 }
 
 /// Facts of a shadow row that has its row's locks.
-fn shadow_facts(space: &Space, row: &Row, shadow: &Rc<Row>) -> RowFacts {
+fn shadow_facts(space: &SpaceRows, row: &Row, shadow: &Rc<Row>) -> RowFacts {
     let is_shadow = row.shadow().is_some_and(|other| Rc::ptr_eq(&other, shadow));
     RowFacts { is_detached: shadow.freed.get() || !is_shadow, ..row_facts(space, shadow) }
 }
 
 /// Facts of a row whose cache is that of a space, but for its place and its unflushed blocks.
-fn row_facts(space: &Space, row: &Rc<Row>) -> RowFacts {
+fn row_facts(space: &SpaceRows, row: &Rc<Row>) -> RowFacts {
     let shared = &space.shared;
     let is_readable = |slab: &Slab| slab.readable(&shared.pool).is_some();
     let mut lacks_a_slab = false;
@@ -280,7 +298,9 @@ fn row_facts(space: &Space, row: &Rc<Row>) -> RowFacts {
         is_unflushed_away: shared.is_unflushed_away(row),
         has_dirty_tables: row.dirty.get() || row.pages().iter().any(|(_, _, page)| is_lacking(page)),
         is_cached: !row.mappings.is_empty(),
-        is_half_destaged: space.cache_of(row).is_some_and(|cache| cache.has_unfinished_pair(row)),
+        is_half_destaged: space
+            .cache_of(row)
+            .is_some_and(|cache| CacheIndex::of(&cache).has_unfinished_pair(row)),
         is_held: row.moves.is_held(),
         has_shadow: row.shadow().is_some(),
         columns_lacking: row.shape.columns().saturating_sub(row.count_columns(is_readable)),
@@ -290,7 +310,7 @@ fn row_facts(space: &Space, row: &Rc<Row>) -> RowFacts {
 }
 
 /// Returns whether one of a row and its shadow row may get all content of the other one, which goes then.
-pub(crate) fn may_replace(space: &Space, stays: &Rc<Row>, goes: &Rc<Row>, cause: EndCause) -> bool {
+pub(crate) fn may_replace(space: &SpaceRows, stays: &Rc<Row>, goes: &Rc<Row>, cause: EndCause) -> bool {
     obstacles::may_replace(&row_facts(space, stays), &row_facts(space, goes), cause == EndCause::LackOfRoom)
 }
 
@@ -331,7 +351,7 @@ fn has_stripe(shadow: &Row) -> Known {
 
 /// Returns the record of a row as one that was never written; `None` where disks that it needs are absent or stale. A slab on an
 /// absent disk counts as empty, as at a claim.
-fn as_new(space: &Space, row: &Row, disks: Disks) -> Option<RowRecord> {
+fn as_new(space: &SpaceRows, row: &Row, disks: Disks) -> Option<RowRecord> {
     let pool = &space.shared.pool;
     let mut record = row.record();
     record.formatted = false;
@@ -349,7 +369,7 @@ fn as_new(space: &Space, row: &Row, disks: Disks) -> Option<RowRecord> {
 }
 
 /// Returns the part of an exchange that concerns the place of a row; `None` where slabs are lacking.
-fn plan(space: &Space, row: &Rc<Row>, exchange: &Exchange<'_>, new: RowId) -> Option<Plan> {
+fn plan(space: &SpaceRows, row: &Rc<Row>, exchange: &Exchange<'_>, new: RowId) -> Option<Plan> {
     let with_record = |row: &Rc<Row>| (Rc::clone(row), row.record());
     let (mut goes, mut stays) = (SmallVec::new(), None);
     match exchange {
@@ -357,7 +377,9 @@ fn plan(space: &Space, row: &Rc<Row>, exchange: &Exchange<'_>, new: RowId) -> Op
             goes.push(with_record(row));
             // A write-back may be about to mark slabs that missed pages: it passes over rows that are detached, so this change
             // marks those of the shadow row.
-            let marked = space.shared.with_absences(shadow).filter(|_| !mutation!(PromotionMarksNothing));
+            let marked = RowRecords::of(&space.shared)
+                .with_absences(shadow)
+                .filter(|_| !mutation!(PromotionMarksNothing));
             let record = marked.map_or_else(|| shadow.record(), |(record, _)| record);
             stays = Some(Stays { from: Rc::clone(shadow), index: row.index, record });
         }
@@ -381,7 +403,7 @@ fn plan(space: &Space, row: &Rc<Row>, exchange: &Exchange<'_>, new: RowId) -> Op
 /// Puts the edits of an exchange into a change; returns the counts of rows behind it.
 fn edit(
     change: &mut Change<'_>,
-    space: &Space,
+    space: &SpaceRows,
     plans: &[Plan],
     counts: &BTreeMap<SpaceId, u64>,
 ) -> BTreeMap<SpaceId, u64> {
@@ -451,20 +473,20 @@ fn assert_disjoint(gone: &Row, old: &RowRecord, stays: &RowRecord) {
 }
 
 /// Forgets what memory has of the rows that go, and gives the row that stays its place; returns that row.
-fn remember(space: &Space, plan: Plan, exchange: &Exchange<'_>) -> Option<Rc<Row>> {
+fn remember(space: &SpaceRows, plan: Plan, exchange: &Exchange<'_>) -> Option<Rc<Row>> {
     let Plan { row, goes, stays } = plan;
     let has_shadow_gone = row.shadow().filter(|_| !matches!(exchange, Exchange::Renewal { .. }));
     if let Some(shadow) = has_shadow_gone {
         if goes.iter().any(|(gone, _)| Rc::ptr_eq(gone, &shadow)) {
-            space.shared.forget_pages(&shadow);
+            TableStore::of(&space.shared).forget_pages(&shadow);
         }
-        space.forget_shadow(&row);
+        Exchanges::of(space).forget_shadow(&row);
     }
     if !matches!(exchange, Exchange::Drop { .. }) {
         space.rows.borrow_mut().insert(row.index, None);
-        space.shared.forget_pages(&row);
+        TableStore::of(&space.shared).forget_pages(&row);
         if let Some(cache) = space.cache_of(&row) {
-            cache.forget_row(&row);
+            CacheIndex::of(&cache).forget_row(&row);
         }
         space.shared.forget_row(space.id(), row.index);
     }
@@ -492,7 +514,7 @@ fn remember(space: &Space, plan: Plan, exchange: &Exchange<'_>) -> Option<Rc<Row
 }
 
 /// Notes the count of rows of a space.
-fn set_count(space: &Space, id: SpaceId, count: u64) {
+fn set_count(space: &SpaceRows, id: SpaceId, count: u64) {
     let spaces = space.list.spaces.borrow().upgrade();
     let other = spaces.and_then(|spaces| spaces.borrow().get(&id).cloned());
     match other.filter(|_| id != space.id()) {
@@ -503,7 +525,7 @@ fn set_count(space: &Space, id: SpaceId, count: u64) {
 }
 
 /// Counts and logs exchanges.
-fn report(space: &Space, rows: &[&Rc<Row>], exchange: &Exchange<'_>) {
+fn report(space: &SpaceRows, rows: &[&Rc<Row>], exchange: &Exchange<'_>) {
     let what = match exchange {
         Exchange::Promotion { .. } => {
             space.shared.count(|counters| counters.shadows_promoted += 1);
@@ -522,22 +544,22 @@ fn report(space: &Space, rows: &[&Rc<Row>], exchange: &Exchange<'_>) {
     rows.iter().for_each(|row| tracing::debug!(space = %space.name(), row = row.index, "{what}"));
 }
 
-impl Space {
+impl Exchanges<'_> {
     /// Frees a row: the commit first, then the allocation units, then its memory. The caller holds a lock on all of it.
-    pub(crate) async fn free_row(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
+    pub(crate) async fn free_row(self, row: &Rc<Row>) -> Result<(), SpaceError> {
         self.free_together(&[row]).await
     }
 
     /// Frees all of these rows, in order and many in one change, also those whose blocks wait for absent disks to be decided, and
     /// those that take their places meanwhile. Killed half-way, some of them are left.
     #[pooled]
-    pub(crate) async fn free_rows(&self, indexes: &[u64]) -> Result<(), SpaceError> {
+    pub(crate) async fn free_rows(self, indexes: &[u64]) -> Result<(), SpaceError> {
         for indexes in indexes.chunks(TOGETHER) {
             let mut left = indexes.to_vec();
             while !left.is_empty() {
                 let mut rows = Vec::with_capacity(left.len());
                 for index in &left {
-                    rows.extend(self.in_doubt_row(*index).await?);
+                    rows.extend(self.space.in_doubt_row(*index).await?);
                 }
                 left = self.free_looked_up(&rows).await?;
             }
@@ -546,10 +568,10 @@ impl Space {
     }
 
     /// The same of rows of a space that stays: what nobody has decided of them is not left behind for those that come there next.
-    pub(crate) async fn free_rows_decided(&self, indexes: &[u64]) -> Result<(), SpaceError> {
+    pub(crate) async fn free_rows_decided(self, indexes: &[u64]) -> Result<(), SpaceError> {
         for indexes in indexes.chunks(TOGETHER) {
             for index in indexes {
-                self.row(*index).await?;
+                DecidedRows::of(self.space).row(*index).await?;
             }
             self.free_rows(indexes).await?;
         }
@@ -558,7 +580,7 @@ impl Space {
 
     /// Frees rows; those of which somebody else had a lock, and that are another one by now, or none, are to be looked up again.
     #[pooled]
-    async fn free_looked_up(&self, rows: &[Rc<Row>]) -> Result<Vec<u64>, SpaceError> {
+    async fn free_looked_up(self, rows: &[Rc<Row>]) -> Result<Vec<u64>, SpaceError> {
         let (mut lot, mut guards, mut bytes) = (Vec::new(), Vec::new(), 0);
         let mut again = Vec::new();
         for row in rows {
@@ -599,11 +621,22 @@ impl Space {
     }
 
     /// Frees rows in one change. The caller holds locks on all of each.
-    async fn free_together(&self, rows: &[&Rc<Row>]) -> Result<(), SpaceError> {
+    async fn free_together(self, rows: &[&Rc<Row>]) -> Result<(), SpaceError> {
         if !rows.is_empty() {
             self.commit_exchange(rows, &Exchange::Free).await?;
         }
         Ok(())
+    }
+
+    /// Notes that a row has no shadow row any more.
+    pub(crate) fn forget_shadow(self, row: &Row) {
+        row.forget_shadow();
+        if let Some(hidden) = self.space.shadows.space() {
+            hidden.rows.borrow_mut().insert(row.index, None);
+            self.space.shared.forget_row(hidden.id(), row.index);
+        }
+        self.space.shadows.wanted.borrow_mut().remove(&row.index);
+        self.space.shadows.forget(row.index);
     }
 }
 
@@ -617,15 +650,19 @@ fn bytes_of(record: &RowRecord) -> usize {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use dolmen_space::Space;
     use std::error::Error;
 
     use dolmen_units::Bytes;
 
     use super::*;
-    use crate::cache::redo::Redo;
     use crate::harness::{Bench, ROW};
+    use crate::relocation::exchange::Exchanges;
     use crate::relocation::obstacles::Obstacle;
+    use crate::relocation::promote::Promotion;
+    use crate::relocation::shadow_stripes::ShadowStripes;
     use crate::table::page::place_in_page;
+    use crate::table::redo::Redo;
 
     /// Expects an exchange to be hindered, and its place to name the same row as before.
     async fn expect_hindered(
@@ -636,7 +673,7 @@ mod tests {
     ) -> Result<(), Box<dyn Error>> {
         let shadow = row.shadow();
         let guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
-        let outcome = space.commit_exchange(&[row], exchange).await?;
+        let outcome = Exchanges::of(space).commit_exchange(&[row], exchange).await?;
         drop(guard);
         let ExchangeOutcome::Hindered(found) = outcome else {
             panic!("a row was exchanged in spite of {obstacle:?}");
@@ -670,15 +707,15 @@ mod tests {
                 let spaces = lab.create().await?;
                 let space = lab.with_shadow(&spaces, ROW.0).await?;
                 spaces.pool().checkpoint().await?;
-                let row = space.row(0).await?.ok_or("there is a row")?;
+                let row = DecidedRows::of(&space).row(0).await?.ok_or("there is a row")?;
                 let shadow = row.shadow().ok_or("there is a shadow row")?;
                 let mut held = HeldPages::new();
-                space.lacking(&row, &shadow, &mut held).await?;
+                ShadowStripes::of(&space).lacking(&row, &shadow, &mut held).await?;
                 let (shared, cause) = (&space.shared, EndCause::Unused);
                 let promotion = Exchange::Promotion { shadow: &shadow, cause };
                 for detached in [&row, &shadow] {
                     detached.freed.set(true);
-                    let outcome = space.commit_exchange(&[&row], &promotion).await?;
+                    let outcome = Exchanges::of(&space).commit_exchange(&[&row], &promotion).await?;
                     assert!(!outcome.is_done(), "a row was exchanged in spite of RowDetached");
                     detached.freed.set(false);
                 }
@@ -720,9 +757,9 @@ mod tests {
                 expect_hindered(&space, &row, &drop_of_shadow, Obstacle::HoldsStripes).await?;
                 let whole = Range { first: 0, count: row.shape.row_blocks() };
                 let guard = row.locks.lock(whole).await;
-                assert!(space.commit_exchange(&[&row], &promotion).await?.is_done());
+                assert!(Exchanges::of(&space).commit_exchange(&[&row], &promotion).await?.is_done());
                 drop(guard);
-                let promoted = space.row(0).await?.ok_or("there is a row")?;
+                let promoted = DecidedRows::of(&space).row(0).await?.ok_or("there is a row")?;
                 assert_eq!(promoted.id, shadow.id, "the place names another row");
                 assert!(promoted.shadow().is_none() && row.freed.get() && shadow.freed.get());
                 assert_eq!(space.shadows.space().map(|hidden| hidden.row_count.get()), Some(0));
@@ -743,10 +780,10 @@ mod tests {
                 let spaces = lab.create().await?;
                 let space = lab.with_shadow(&spaces, ROW.0).await?;
                 spaces.pool().checkpoint().await?;
-                let row = space.row(0).await?.ok_or("there is a row")?;
+                let row = DecidedRows::of(&space).row(0).await?.ok_or("there is a row")?;
                 let shadow = row.shadow().ok_or("there is a shadow row")?;
                 let mut held = HeldPages::new();
-                assert!(space.lacking(&row, &shadow, &mut held).await?.is_empty());
+                assert!(ShadowStripes::of(&space).lacking(&row, &shadow, &mut held).await?.is_empty());
                 let promotion = Exchange::Promotion { shadow: &shadow, cause: EndCause::Unused };
                 let before = shadow.state_in_memory((shadow.shape.data_columns(), 1)).unwrap();
                 for state in [BlockState::Never, BlockState::Damaged] {
@@ -763,7 +800,10 @@ mod tests {
                     shadow.drop_pages();
                 }
                 expect_hindered(&space, &row, &promotion, Obstacle::PageAway).await?;
-                assert!(space.promote(&[0], EndCause::Unused).await?, "nothing hinders it any more");
+                assert!(
+                    Promotion::of(&space).promote(&[0], EndCause::Unused).await?,
+                    "nothing hinders it any more"
+                );
                 lab.expect(&space, 0, usize::try_from(ROW.0)?, 2).await?;
                 drop((space, row, shadow, held));
                 lab.check_and_close(spaces).await

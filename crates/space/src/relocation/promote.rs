@@ -9,7 +9,7 @@
 //!
 //! Left to others: which rows have shadow rows, and when they are wanted (`shadow_rows`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
 
 use dolmen_block_io::Clock;
@@ -22,20 +22,28 @@ use dolmen_pool::PoolState;
 use dolmen_units::Lsn;
 use smallvec::SmallVec;
 
-use crate::cache::destage::{Prepared, stripes};
-use crate::cache::redo::Redo;
-use crate::cache::space::{Cache, Space, SpaceList};
-use crate::cache::stripe_read::StripeStates;
+use crate::cache::destage::{DestageWrites, Prepared, stripes};
+use crate::cache::segments::CacheIndex;
+use crate::cache::stripe_read::StripeReads;
 use crate::format::error::SpaceError;
 use crate::format::record::{BlockState, Place, RedoBlock};
 use crate::layout::{BLOCK, RowShape};
-use crate::relocation::exchange::{Exchange, HeldPages, may_replace};
+use crate::relocation::destage_stripes::Destage;
+use crate::relocation::drop_shadow::ShadowDrop;
+use crate::relocation::exchange::{Exchange, Exchanges, HeldPages};
 use crate::relocation::obstacles::EndCause;
-use crate::relocation::shadow_rows::FREED_TOGETHER;
+use crate::relocation::shadow_stripes::ShadowStripes;
+use crate::relocation::shadow_watch::FREED_TOGETHER;
+use crate::relocation::slot_switch::StripeSlots;
+use crate::resolution::decided_rows::DecidedRows;
 use crate::resources::hedge_delay::HedgeDelay;
 use crate::resources::locks::Range;
-use crate::table::page::place_in_page;
+use crate::row_io::flusher::Flusher;
+use crate::row_io::stripe_places::StripePlaces;
+use crate::table::pages::{StripeStates, TableStore};
+use crate::table::redo::Redo;
 use crate::table::row::Row;
+use crate::table::space::{Cache, SpaceList, SpaceRows};
 
 /// Data of a stripe, by column; `None` where there is none.
 type StripeData = SmallVec<[Option<Buffer>; 12]>;
@@ -53,33 +61,34 @@ enum Ending {
     Dropped { row: Rc<Row>, shadow: Rc<Row> },
 }
 
-impl Space {
-    /// Promotes the shadow rows of rows in a task of its own, after those requested before.
-    pub(crate) fn promote_soon(&self, rows: &[u64]) {
-        if self.shadows.is_ending.get() || rows.is_empty() {
-            return;
-        }
-        self.shadows.wanted.borrow_mut().extend(rows);
-        if !self.shadows.is_running.replace(true) {
-            let all = promote_all(Weak::clone(&self.this));
-            self.shared.pool.seams().spawner.spawn("promote", Box::pin(all));
-        }
-    }
+/// Promotion of shadow rows.
+#[derive(Clone, Copy)]
+pub(crate) struct Promotion<'a> {
+    space: &'a SpaceRows,
+}
 
+impl<'a> Promotion<'a> {
+    /// Returns the service for a space.
+    pub(crate) fn of(space: &'a SpaceRows) -> Self {
+        Self { space }
+    }
+}
+
+impl Promotion<'_> {
     /// Promotes the shadow rows of rows or drops their stripes, where that can be done now; returns whether any did. One
     /// checkpoint covers all of them.
     ///
     /// # Errors
     /// [`SpaceError`]: what stands in the way. Rows and shadow rows are as they were.
     #[pooled]
-    pub(crate) async fn promote(&self, rows: &[u64], cause: EndCause) -> Result<bool, SpaceError> {
+    pub(crate) async fn promote(self, rows: &[u64], cause: EndCause) -> Result<bool, SpaceError> {
         // Two at once would bring stripes of one row alternately.
-        let _exclusive = self.shadows.ending_mutex.take().await;
+        let _exclusive = self.space.shadows.ending_mutex.take().await;
         let (mut left, mut has_any) = (rows.to_vec(), false);
         for _ in 0..TRIES {
             let mut prepared = Vec::new();
             for index in std::mem::take(&mut left) {
-                let back = self.bring_back(index, cause).await;
+                let back = ShadowDrop::of(self.space).bring_back(index, cause).await;
                 if let Some((row, shadow)) = self.unless_hindered(index, back) {
                     prepared.push(Ending::Dropped { row, shadow });
                     continue;
@@ -94,12 +103,12 @@ impl Space {
             let all_go_back = prepared.iter().all(|ending| matches!(ending, Ending::Dropped { .. }));
             let is_early = all_go_back && mutation!(ShadowDroppedBeforeFlush);
             if mutation!(ShadowBeforeTables) {
-                self.shared.force_flush().await?;
+                Flusher::of(&self.space.shared).force_flush().await?;
             } else if !mutation!(ShadowBeforeFlush) && !is_early {
-                self.shared.pool.checkpoint().await?;
+                self.space.shared.pool.checkpoint().await?;
             }
             for ending in prepared {
-                if self.shadows.is_ending.get() {
+                if self.space.shadows.is_ending.get() {
                     return Ok(has_any);
                 }
                 let (index, done) = match &ending {
@@ -107,7 +116,7 @@ impl Space {
                         (row.index, self.change_places(row, shadow, cause).await)
                     }
                     Ending::Dropped { row, shadow } => {
-                        (row.index, self.remove_empty_shadow(row, shadow, cause).await)
+                        (row.index, ShadowDrop::of(self.space).remove_empty_shadow(row, shadow, cause).await)
                     }
                 };
                 match self.unless_hindered(index, done.map(Some)) {
@@ -121,9 +130,9 @@ impl Space {
     }
 
     /// What came of a step for the shadow row of a row, if nothing stands in the way: that keeps no others back.
-    fn unless_hindered<T>(&self, row: u64, outcome: Result<Option<T>, SpaceError>) -> Option<T> {
+    fn unless_hindered<T>(self, row: u64, outcome: Result<Option<T>, SpaceError>) -> Option<T> {
         outcome.unwrap_or_else(|error| {
-            tracing::debug!(space = %self.name(), row, error = %in_one_line(&error), "a shadow row cannot take over now");
+            tracing::debug!(space = %self.space.name(), row, error = %in_one_line(&error), "a shadow row cannot take over now");
             None
         })
     }
@@ -131,17 +140,17 @@ impl Space {
     /// Puts what is cached of a row in place, and copies what its shadow row lacks: the two, if a checkpoint is all that they need
     /// then.
     #[pooled]
-    async fn prepare(&self, index: u64, cause: EndCause) -> Result<Option<(Rc<Row>, Rc<Row>)>, SpaceError> {
-        let row = self.row(index).await?;
+    async fn prepare(self, index: u64, cause: EndCause) -> Result<Option<(Rc<Row>, Rc<Row>)>, SpaceError> {
+        let row = DecidedRows::of(self.space).row(index).await?;
         let Some((row, shadow)) = row.and_then(|row| Some((Rc::clone(&row), row.shadow()?))) else {
             return Ok(None);
         };
-        let Some(cache) = self.cache_of(&row) else { return Ok(None) };
-        if !self.may_replace(&shadow, &row, cause) {
+        let Some(cache) = self.space.cache_of(&row) else { return Ok(None) };
+        if !ShadowStripes::of(self.space).may_replace(&shadow, &row, cause) {
             return Ok(None);
         }
         if !mutation!(ShadowBeforeCached) {
-            cache.empty_row(&row).await?;
+            Destage::of(&cache).empty_row(&row).await?;
             if !row.mappings.is_empty() {
                 // It waits for disks, or somebody is at it: then it is not the time.
                 return Ok(None);
@@ -150,82 +159,50 @@ impl Space {
         Ok(self.copy_to_shadow(&cache, &row, &shadow).await?.then_some((row, shadow)))
     }
 
-    /// Returns whether one of a row and its shadow row may get all content of the other one, which goes then. The row that stays
-    /// lacks no more columns than the row that goes, so that redundancy is no lower afterwards. For room that a claim lacks, it is
-    /// enough that what stays can be decoded.
-    pub(crate) fn may_replace(&self, stays: &Rc<Row>, goes: &Rc<Row>, cause: EndCause) -> bool {
-        may_replace(self, stays, goes, cause) || mutation!(PromotionDegrades)
-    }
-
-    /// Returns the stripes of a row that hold something and that its shadow row lacks, and holds the pages that say so.
-    #[pooled]
-    pub(crate) async fn lacking(
-        &self,
-        row: &Rc<Row>,
-        shadow: &Rc<Row>,
-        held: &mut HeldPages,
-    ) -> Result<Vec<u32>, SpaceError> {
-        let (mut lacking, columns) = (Vec::new(), row.shape.data_columns());
-        for stripe in 0..row.shape.column_blocks(columns) {
-            let parity = self.parity_of_shadow(shadow, stripe).await?;
-            hold_page(held, shadow, columns, stripe);
-            match parity {
-                BlockState::Valid(_) => {}
-                // Whose its blocks are is not known; a write to them makes it known.
-                BlockState::Damaged => return Err(self.unknown_stripe(row, stripe)),
-                BlockState::Never => {
-                    let states = self.shared.stripe_states(row, stripe).await?;
-                    (0..columns).for_each(|column| hold_page(held, row, column, stripe));
-                    let mut data = states.iter().take(columns);
-                    if data.any(|state| *state != BlockState::Never) {
-                        lacking.push(stripe);
-                    }
-                }
-            }
-        }
-        Ok(lacking)
-    }
-
     /// Copies to a shadow row what it lacks; whether it has all of it then.
     #[pooled]
     async fn copy_to_shadow(
-        &self,
+        self,
         cache: &Rc<Cache>,
         row: &Rc<Row>,
         shadow: &Rc<Row>,
     ) -> Result<bool, SpaceError> {
-        let lacking = self.lacking(row, shadow, &mut HeldPages::new()).await?;
-        if !lacking.is_empty() && self.shadows.alternates(row) {
+        let lacking = ShadowStripes::of(self.space).lacking(row, shadow, &mut HeldPages::new()).await?;
+        if !lacking.is_empty() && self.space.shadows.alternates(row) {
             // Slots that stripes have just left are free behind that.
-            self.shared.flush().await?;
+            Flusher::of(&self.space.shared).flush().await?;
         }
         let columns = row.shape.columns() as u64;
-        let together = (self.shared.lines.all() / (2 * columns)).clamp(1, STRIPES_TOGETHER);
+        let together = (self.space.shared.lines.all() / (2 * columns)).clamp(1, STRIPES_TOGETHER);
         for some in lacking.chunks(usize::try_from(together).unwrap_or(1)) {
-            if self.shadows.is_ending.get() {
+            if self.space.shadows.is_ending.get() {
                 return Ok(false);
             }
             let blocks = u32::try_from(some.len() * row.shape.columns()).unwrap_or(u32::MAX);
-            let _log_room = self.shared.room_for(blocks).await?;
+            let _log_room = Flusher::of(&self.space.shared).room_for(blocks).await?;
             let _exclusive = cache.mutex.take().await;
-            let _frames = self.shared.lines.take(2 * columns * some.len() as u64).await;
+            let _frames = self.space.shared.lines.take(2 * columns * some.len() as u64).await;
             let of_row: BTreeSet<u32> = some.iter().copied().collect();
             let _guard = row.locks.lock_all(&stripes(row, &of_row)).await;
-            if row.freed.get() || self.shared.is_deferred(row) || cache.has_unfinished_pair(row) {
+            if row.freed.get()
+                || self.space.shared.is_deferred(row)
+                || CacheIndex::of(cache).has_unfinished_pair(row)
+            {
                 return Ok(false);
             }
             let mut prepared = Vec::new();
             for stripe in some {
                 // A stream may have brought it since.
-                if self.parity_of_shadow(shadow, *stripe).await? == BlockState::Never {
-                    if !self.is_slot_free(shadow, *stripe).await? {
+                if StripePlaces::of(self.space).parity_of_shadow(shadow, *stripe).await? == BlockState::Never
+                {
+                    if !StripeSlots::of(self.space).is_slot_free(shadow, *stripe).await? {
                         return Ok(false);
                     }
                     prepared.push(self.copied_stripe(row, shadow, *stripe).await?);
                 }
             }
-            let (done, left) = cache.put_out(&prepared).await?;
-            self.shared.count(|counters| counters.shadow_stripes_copied += done as u64);
+            let (done, left) = DestageWrites::of(cache).put_out(&prepared).await?;
+            self.space.shared.count(|counters| counters.shadow_stripes_copied += done as u64);
             if !left.is_empty() {
                 return Ok(false);
             }
@@ -236,7 +213,7 @@ impl Space {
     /// A stripe of a row as its shadow row will have it. The caller holds its lock.
     #[pooled]
     async fn copied_stripe(
-        &self,
+        self,
         row: &Rc<Row>,
         shadow: &Rc<Row>,
         stripe: u32,
@@ -264,12 +241,8 @@ impl Space {
 
     /// The data of a stripe in place, by column, and what its blocks are.
     #[pooled]
-    async fn read_stripe(
-        &self,
-        row: &Rc<Row>,
-        stripe: u32,
-    ) -> Result<(StripeStates, StripeData), SpaceError> {
-        let mut states = self.shared.stripe_states(row, stripe).await?;
+    async fn read_stripe(self, row: &Rc<Row>, stripe: u32) -> Result<(StripeStates, StripeData), SpaceError> {
+        let mut states = TableStore::of(&self.space.shared).stripe_states(row, stripe).await?;
         states.truncate(row.shape.data_columns());
         let mut data = StripeData::new();
         for (column, state) in states.iter_mut().enumerate() {
@@ -277,8 +250,11 @@ impl Space {
                 data.push(None);
                 continue;
             };
-            let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
-            match self.read_main(row, (column, stripe), HedgeDelay::Long, &mut buffer).await {
+            let mut buffer = self.space.shared.pool.seams().metadata.take(BLOCK).await;
+            match StripeReads::of(self.space)
+                .read_main(row, (column, stripe), HedgeDelay::Long, &mut buffer)
+                .await
+            {
                 Ok(()) => data.push(Some(buffer)),
                 // What cannot be read is lost there as well: nobody makes a checksum of unverified data.
                 Err(SpaceError::Unreadable { why, .. }) if why.is_final() => {
@@ -292,10 +268,10 @@ impl Space {
     }
 
     /// Parity of the data of a stripe.
-    async fn parity_of(&self, shape: &RowShape, data: &StripeData) -> SmallVec<[Buffer; 2]> {
+    async fn parity_of(self, shape: &RowShape, data: &StripeData) -> SmallVec<[Buffer; 2]> {
         let mut parity: SmallVec<[Buffer; 2]> = SmallVec::new();
         for _ in shape.computed_columns() {
-            parity.push(self.shared.pool.seams().metadata.take(BLOCK).await);
+            parity.push(self.space.shared.pool.seams().metadata.take(BLOCK).await);
         }
         let bytes: SmallVec<[Option<&[u8]>; 12]> = data.iter().map(Option::as_deref).collect();
         let mut into: SmallVec<[Option<&mut [u8]>; 2]> =
@@ -308,16 +284,16 @@ impl Space {
     /// Promotes the shadow row, if nothing has come between; returns whether it did.
     #[pooled]
     async fn change_places(
-        &self,
+        self,
         row: &Rc<Row>,
         shadow: &Rc<Row>,
         cause: EndCause,
     ) -> Result<bool, SpaceError> {
         let _guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
         let mut held = HeldPages::new();
-        self.lacking(row, shadow, &mut held).await?;
+        ShadowStripes::of(self.space).lacking(row, shadow, &mut held).await?;
         let exchange = Exchange::Promotion { shadow, cause };
-        Ok(self.commit_exchange(&[row], &exchange).await?.is_done())
+        Ok(Exchanges::of(self.space).commit_exchange(&[row], &exchange).await?.is_done())
     }
 }
 
@@ -332,7 +308,7 @@ pub(crate) fn rounds_to_free_shadows(list: &SpaceList) -> usize {
 #[pooled]
 pub(crate) async fn promote_or_drop_shadows(list: &SpaceList, clock: &dyn Clock) -> bool {
     let spaces = list.spaces.borrow().upgrade();
-    let spaces: Vec<Rc<Space>> =
+    let spaces: Vec<Rc<SpaceRows>> =
         spaces.map(|spaces| spaces.borrow().values().cloned().collect()).unwrap_or_default();
     let mut has_freed = false;
     for space in spaces {
@@ -340,7 +316,7 @@ pub(crate) async fn promote_or_drop_shadows(list: &SpaceList, clock: &dyn Clock)
         // Some at a time: each may have a row to copy. Where something stands in the way of all of them, the next.
         for some in space.shadows.idlest(usize::MAX).chunks(FREED_TOGETHER) {
             // Whoever wanted room hears that there is none.
-            if space.promote(some, EndCause::LackOfRoom).await.unwrap_or(false) {
+            if Promotion::of(&space).promote(some, EndCause::LackOfRoom).await.unwrap_or(false) {
                 has_freed = true;
                 break;
             }
@@ -349,16 +325,7 @@ pub(crate) async fn promote_or_drop_shadows(list: &SpaceList, clock: &dyn Clock)
     has_freed
 }
 
-/// Holds the page that has a block, if it is in memory and not held already.
-pub(crate) fn hold_page(held: &mut HeldPages, row: &Row, column: usize, block: u32) {
-    let (index, _) = place_in_page(block);
-    let page = row.page(column, index);
-    held.extend(
-        page.filter(|page| !held.iter().rev().take(row.shape.columns()).any(|other| Rc::ptr_eq(other, page))),
-    );
-}
-
-async fn promote_all(space: Weak<Space>) {
+pub(crate) async fn promote_all(space: Weak<SpaceRows>) {
     while let Some(space) = space.upgrade() {
         let next: Vec<u64> = space.shadows.wanted.borrow().iter().copied().collect();
         let goes_on = space.shared.pool.state() == PoolState::Writable && !space.shadows.is_ending.get();
@@ -368,56 +335,13 @@ async fn promote_all(space: Weak<Space>) {
             space.shadows.notify.notify_all();
             return;
         }
-        if let Err(error) = space.promote(&next, EndCause::Unused).await {
+        if let Err(error) = Promotion::of(&space).promote(&next, EndCause::Unused).await {
             tracing::debug!(space = %space.name(), error = %in_one_line(&error), "shadow rows cannot take over now");
         }
         // Those that are none any more are not among the others.
         space.shadows.put_off(&next, space.shared.pool.seams().clock.now());
         space.shadows.wanted.borrow_mut().retain(|index| !next.contains(index));
         space.shadows.notify.notify_all();
-    }
-}
-
-impl Cache {
-    /// Puts what is cached of a row in place, as far as that can be now.
-    ///
-    /// # Errors
-    /// [`SpaceError`]: what stands in the way.
-    pub(crate) async fn empty_row(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
-        let rounds = u64::from(row.shape.row_blocks());
-        for _ in 0..rounds {
-            let _log_room = self.shared().room_for(crate::cache::destage::ROUND_BLOCKS).await?;
-            let _exclusive = self.mutex.take().await;
-            let blocks: Vec<u32> = row.mappings.all().into_iter().map(|(block, _)| block).collect();
-            if blocks.is_empty() || row.freed.get() {
-                break;
-            }
-            let of_row = BTreeMap::from([((row.space, row.index), (Rc::clone(row), blocks))]);
-            if !self.destage_blocks(of_row, None).await? {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Puts what is cached of blocks of a row in place, as far as that can be now.
-    ///
-    /// # Errors
-    /// [`SpaceError`]: what stands in the way.
-    pub(crate) async fn destage_range(&self, row: &Rc<Row>, range: Range) -> Result<(), SpaceError> {
-        let _log_room = self.shared().room_for(crate::cache::destage::ROUND_BLOCKS).await?;
-        let _exclusive = self.mutex.take().await;
-        let blocks: Vec<u32> = range.blocks().filter(|block| row.mappings.newest(*block).is_some()).collect();
-        if !blocks.is_empty() && !row.freed.get() {
-            let of_row = BTreeMap::from([((row.space, row.index), (Rc::clone(row), blocks))]);
-            self.destage_blocks(of_row, None).await?;
-        }
-        Ok(())
-    }
-
-    /// Whether stripes of a row or of its shadow row may be half in place.
-    pub(crate) fn has_unfinished_pair(&self, row: &Row) -> bool {
-        self.unfinished.borrow().iter().any(|redo| redo.row.is_paired_with(row))
     }
 }
 
@@ -431,6 +355,7 @@ mod tests {
 
     use super::*;
     use crate::harness::{Bench, ROW};
+    use crate::relocation::promote::Promotion;
     use crate::resources::progress::Progress;
     use crate::table::row::Slab;
 
@@ -451,25 +376,34 @@ mod tests {
                     let spaces = lab.create().await?;
                     let end = ROW.0 / 2;
                     let space = lab.with_shadow(&spaces, end).await?;
-                    let row = space.row(0).await?.ok_or("there is a row")?;
+                    let row = DecidedRows::of(&space).row(0).await?.ok_or("there is a row")?;
                     let shadow = row.shadow().ok_or("there is a shadow row")?;
                     let away = disks_of(&shadow).difference(&disks_of(&row)).next().copied();
                     let away = away.ok_or("they lie on the same disks")?;
                     let next =
                         disks_of(&shadow).into_iter().find(|slot| *slot != away).ok_or("it has columns")?;
                     spaces.pool().exclude(away, ExcludeReason::Asked).await?;
-                    let promoted = space.promote(&[0], EndCause::Unused).await?;
+                    let promoted = Promotion::of(&space).promote(&[0], EndCause::Unused).await?;
                     assert!(!promoted, "the shadow row was promoted and lacks a column");
                     if for_room {
-                        assert!(space.promote(&[0], EndCause::LackOfRoom).await?, "a claim lacks room");
+                        assert!(
+                            Promotion::of(&space).promote(&[0], EndCause::LackOfRoom).await?,
+                            "a claim lacks room"
+                        );
                     } else {
                         spaces.pool().exclude(next, ExcludeReason::Asked).await?;
                         lab.expect(&space, end, (ROW.0 - end) as usize, 1).await?;
                         for slot in [away, next] {
-                            spaces.rejoin(outside.disks[usize::from(slot.0)].attach(&outside.world)).await?;
+                            spaces
+                                .members()
+                                .rejoin(outside.disks[usize::from(slot.0)].attach(&outside.world))
+                                .await?;
                         }
-                        spaces.resync(&Progress::default()).await?;
-                        assert!(space.promote(&[0], EndCause::Unused).await?, "all disks are here");
+                        spaces.members().resync(&Progress::default()).await?;
+                        assert!(
+                            Promotion::of(&space).promote(&[0], EndCause::Unused).await?,
+                            "all disks are here"
+                        );
                     }
                     assert_eq!(spaces.counters().shadows_promoted, 1);
                     lab.expect(&space, 0, end as usize, 2).await?;
@@ -493,15 +427,18 @@ mod tests {
                 let space = lab.with_shadow(&spaces, ROW.0).await?;
                 spaces.pool().checkpoint().await?;
                 spaces.pool().exclude(DiskSlot(2), ExcludeReason::Asked).await?;
-                assert!(space.promote(&[0], EndCause::Unused).await?, "it lacks no more than its row");
-                let row = space.row(0).await?.ok_or("there is a row")?;
+                assert!(
+                    Promotion::of(&space).promote(&[0], EndCause::Unused).await?,
+                    "it lacks no more than its row"
+                );
+                let row = DecidedRows::of(&space).row(0).await?.ok_or("there is a row")?;
                 let trusted = |slab: &Slab| slab.disk == DiskSlot(2) && slab.stale.is_none();
                 assert_eq!(row.count_columns(trusted), 0, "a slab that missed pages is trusted");
-                let stale = spaces.stale_rows().await?;
+                let stale = spaces.members().stale_rows().await?;
                 assert!(stale.contains(&(space.id(), 0)), "{stale:?}");
-                spaces.rejoin(outside.disks[2].attach(&outside.world)).await?;
-                spaces.resync(&Progress::default()).await?;
-                assert!(spaces.stale_rows().await?.is_empty());
+                spaces.members().rejoin(outside.disks[2].attach(&outside.world)).await?;
+                spaces.members().resync(&Progress::default()).await?;
+                assert!(spaces.members().stale_rows().await?.is_empty());
                 lab.expect(&space, 0, ROW.0 as usize, 2).await?;
                 drop((space, row));
                 lab.check_and_close(spaces).await

@@ -23,21 +23,26 @@ use dolmen_pool::{Disk, Pool};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, DiskSlot, Epoch};
 use smallvec::SmallVec;
 
-use crate::cache::space::Space;
-use crate::cache::stripe_read::Rebuilt;
+use crate::cache::cached_blocks::CachedBlocks;
+use crate::cache::stripe_read::{Rebuilt, StripeReads};
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::BlockState;
 use crate::layout::BLOCK;
 use crate::layout::shape::RUN_BLOCKS;
-use crate::relocation::resync::{Refilled, RefilledSlab, Resynced};
+use crate::relocation::resync::{Refilled, RefilledSlab, Resynced, SlabChanges};
+use crate::resolution::decided_rows::DecidedRows;
 use crate::resources::events::DataLossKind;
 use crate::resources::hedge_delay::HedgeDelay;
 use crate::resources::locks::Range;
 use crate::resources::progress::Progress;
 use crate::resources::ranks;
-use crate::row_io::copies::matches_state;
+use crate::row_io::copies::{RowCopies, matches_state};
+use crate::row_io::header::HeaderStore;
+use crate::row_io::stripe_places::StripePlaces;
 use crate::table::page::place_in_page;
+use crate::table::pages::TableStore;
 use crate::table::row::{Row, Slab};
+use crate::table::space::SpaceRows;
 
 /// Rows of a lot that are filled beside each other, at most: no more than that many pairs of disks.
 pub(crate) const ROWS_AT_A_TIME: usize = 16;
@@ -64,8 +69,8 @@ const LOT_BYTES_OF_DISK: u64 = 256 << 20;
 /// # Errors
 /// [`SpaceError`] when the map cannot be read.
 pub(crate) async fn next_lot(
-    rows: &mut VecDeque<(Rc<Space>, u64)>,
-) -> Result<Vec<(Rc<Space>, u64)>, SpaceError> {
+    rows: &mut VecDeque<(Rc<SpaceRows>, u64)>,
+) -> Result<Vec<(Rc<SpaceRows>, u64)>, SpaceError> {
     let (mut lot, mut bytes) = (Vec::new(), 0);
     let pool = rows.front().map(|(space, _)| Rc::clone(&space.shared.pool));
     let disks = pool.map_or(0, |pool| pool.disks().iter().filter(|disk| disk.is_present()).count() as u64);
@@ -82,18 +87,18 @@ pub(crate) async fn next_lot(
 
 /// The rows of a lot with which nobody has begun, because the job is to stand or to stop.
 pub(crate) fn not_begun(
-    lot: &[(Rc<Space>, u64)],
+    lot: &[(Rc<SpaceRows>, u64)],
     done: &[RowOfLot],
-) -> impl DoubleEndedIterator<Item = (Rc<Space>, u64)> {
+) -> impl DoubleEndedIterator<Item = (Rc<SpaceRows>, u64)> {
     let begun: BTreeSet<usize> = done.iter().map(|row| row.at).collect();
     lot.iter().enumerate().filter(move |(at, _)| !begun.contains(at)).map(|(_, row)| row.clone())
 }
 
 /// The rows of a lot that have slabs to trust, with their spaces.
 pub(crate) fn of_spaces(
-    lot: &[(Rc<Space>, u64)],
+    lot: &[(Rc<SpaceRows>, u64)],
     done: Vec<RowOfLot>,
-) -> impl Iterator<Item = (Rc<Space>, Refilled)> {
+) -> impl Iterator<Item = (Rc<SpaceRows>, Refilled)> {
     done.into_iter().filter_map(|row| Some((Rc::clone(&lot.get(row.at)?.0), row.refilled?)))
 }
 
@@ -102,7 +107,9 @@ pub(crate) fn of_spaces(
 ///
 /// # Errors
 /// [`SpaceError`] when the map cannot be read.
-pub(crate) async fn neediest_first(rows: Vec<(Rc<Space>, u64)>) -> Result<Vec<(Rc<Space>, u64)>, SpaceError> {
+pub(crate) async fn neediest_first(
+    rows: Vec<(Rc<SpaceRows>, u64)>,
+) -> Result<Vec<(Rc<SpaceRows>, u64)>, SpaceError> {
     let mut with_need = Vec::with_capacity(rows.len());
     for (space, index) in rows {
         let row = space.in_doubt_row(index).await?;
@@ -220,14 +227,27 @@ pub(crate) struct Filling<'a> {
     pub(crate) progress: &'a Progress,
 }
 
-impl Space {
+/// Refill of stale slabs of a row.
+#[derive(Clone, Copy)]
+pub(crate) struct RowRefill<'a> {
+    space: &'a SpaceRows,
+}
+
+impl<'a> RowRefill<'a> {
+    /// Returns the service for a space.
+    pub(crate) fn of(space: &'a SpaceRows) -> Self {
+        Self { space }
+    }
+}
+
+impl RowRefill<'_> {
     /// Gives every stale slab of one row whose disk is here what it misses; those that hold everything afterwards, once their
     /// tables are written too.
     ///
     /// # Errors
     /// [`SpaceError`]; the slabs stay stale then, and nothing is lost.
     pub(crate) async fn refill_row(
-        &self,
+        self,
         index: u64,
         result: &mut Resynced,
     ) -> Result<Option<Refilled>, SpaceError> {
@@ -243,13 +263,13 @@ impl Space {
     /// The same, but for the log: what is returned is to be [announced](Self::announce).
     #[pooled]
     pub(crate) async fn fill_row(
-        &self,
+        self,
         index: u64,
         filling: Filling<'_>,
         result: &mut Resynced,
     ) -> Result<Option<Refilled>, SpaceError> {
-        let Some(row) = self.row(index).await? else { return Ok(None) };
-        if self.has_unfinished(&row) {
+        let Some(row) = DecidedRows::of(self.space).row(index).await? else { return Ok(None) };
+        if SlabChanges::of(self.space).has_unfinished(&row) {
             // What its stripes are is known when they are in place.
             result.waiting += 1;
             return Ok(None);
@@ -262,8 +282,8 @@ impl Space {
         });
         let mut slabs = Vec::new();
         for (column, slab) in stale {
-            let pool = &self.shared.pool;
-            let has_source = self.shared.is_in_reach(&row, column);
+            let pool = &self.space.shared.pool;
+            let has_source = TableStore::of(&self.space.shared).is_in_reach(&row, column);
             let Some(disk) = slab.present(pool).filter(|_| has_source) else {
                 result.waiting += 1;
                 continue;
@@ -283,33 +303,27 @@ impl Space {
     }
 
     /// Says in the log that the tables of slabs that were filled are about to be written.
-    pub(crate) async fn announce(&self, filled: &Refilled) -> Result<(), SpaceError> {
+    pub(crate) async fn announce(self, filled: &Refilled) -> Result<(), SpaceError> {
         for slab in &filled.slabs {
-            self.announce_pages(&filled.row, slab.column).await?;
+            SlabChanges::of(self.space).announce_pages(&filled.row, slab.column).await?;
         }
         Ok(())
-    }
-
-    /// Whether stripes of a row may be half in place.
-    pub(crate) fn has_unfinished(&self, row: &Row) -> bool {
-        self.cache_of(row)
-            .is_some_and(|cache| cache.unfinished.borrow().iter().any(|redo| redo.row.is_paired_with(row)))
     }
 
     /// Gives one slab what it misses; whether that could be done now.
     #[pooled]
     async fn fill_slab(
-        &self,
+        self,
         (row, column, slab): (&Rc<Row>, usize, &Slab),
         filling: Filling<'_>,
         result: &mut Resynced,
     ) -> Result<bool, SpaceError> {
         // Before its blocks, which may take all the room that there is below: who writes tables later has to find theirs.
-        if slab.has_nothing() && !self.make_table_room(row, column, slab).await? {
+        if slab.has_nothing() && !SlabChanges::of(self.space).make_table_room(row, column, slab).await? {
             return Ok(false);
         }
         let refill = Refill {
-            space: self,
+            space: self.space,
             row,
             column,
             slab,
@@ -328,16 +342,16 @@ impl Space {
     /// Blocks that all hold data, from one trusted copy that verifies; `None` when there is none, or a block holds none.
     #[pooled]
     async fn read_verified(
-        &self,
+        self,
         row: &Rc<Row>,
         column: usize,
         run: Range,
     ) -> Result<Option<dolmen_buffer::Shared>, SpaceError> {
-        let states = self.states(row, column, run).await?;
+        let states = RowCopies::of(self.space).states(row, column, run).await?;
         if !states.iter().all(|state| matches!(state, BlockState::Valid(_))) {
             return Ok(None);
         }
-        let pool = &self.shared.pool;
+        let pool = &self.space.shared.pool;
         let length = run.count as usize * BLOCK;
         for (disk, source) in row.with_slabs(column, |slabs| sources_among(pool, slabs)) {
             let Some(buffer) = pool.seams().metadata.try_take(length) else { continue };
@@ -354,15 +368,16 @@ impl Space {
             return Ok(None);
         }
         let Some(mut buffer) = pool.seams().metadata.try_take(length) else { return Ok(None) };
-        let rebuilt =
-            self.rebuild_run(row, column, (run.first, &states), HedgeDelay::Long, &mut buffer).await?;
+        let rebuilt = StripeReads::of(self.space)
+            .rebuild_run(row, column, (run.first, &states), HedgeDelay::Long, &mut buffer)
+            .await?;
         Ok((rebuilt == Rebuilt::Whole).then(|| buffer.freeze()))
     }
 }
 
 /// A slab that is being given what it misses.
 struct Refill<'a> {
-    space: &'a Space,
+    space: &'a SpaceRows,
     row: &'a Rc<Row>,
     column: usize,
     slab: &'a Slab,
@@ -392,7 +407,7 @@ impl Refill<'_> {
         if !self.is_slab_of_row() {
             return Ok(false);
         }
-        if self.space.has_unfinished(self.row) {
+        if SlabChanges::of(self.space).has_unfinished(self.row) {
             // What was read beside them may be of no stripe that there is.
             return Ok(false);
         }
@@ -406,11 +421,11 @@ impl Refill<'_> {
         }
         // Tables lie behind their blocks, and heads are there now.
         let (row, column, slab) = (self.row, self.column, self.slab);
-        self.space.pair_slots(row, column, slab).await?;
+        SlabChanges::of(self.space).pair_slots(row, column, slab).await?;
         if slab.has_nothing() {
             let _tables = shared.table_mutex.take().await;
             if !row.freed.get() {
-                shared.write_headers(row, |other| other == slab).await?;
+                HeaderStore::of(shared).write_headers(row, |other| other == slab).await?;
             }
         }
         Ok(true)
@@ -428,7 +443,7 @@ impl Refill<'_> {
         let columns = (0..row.shape.columns()).filter(is_needed);
         for column in columns {
             for index in 0..row.map(column).pages() {
-                self.space.shared.page(row, column, index).await?;
+                TableStore::of(&self.space.shared).page(row, column, index).await?;
             }
         }
         Ok(())
@@ -447,7 +462,7 @@ impl Refill<'_> {
         if let Some(cache) = cache {
             drop(cache.mutex.take().await);
         }
-        !self.space.has_unfinished(self.row)
+        !SlabChanges::of(self.space).has_unfinished(self.row)
     }
 
     /// Copies one run after another until none is left, beside others who do the same.
@@ -497,7 +512,7 @@ impl Refill<'_> {
     async fn is_missed(&self, block: u32) -> Result<bool, SpaceError> {
         let shared = &self.space.shared;
         let (index, entry) = place_in_page(block);
-        let page = shared.page(self.row, self.column, index).await?;
+        let page = TableStore::of(shared).page(self.row, self.column, index).await?;
         let stamp = page.stamp(entry);
         // A flush may have recorded the block again, meanwhile, under an epoch that is new since this began.
         let now = shared.pool.epoch().number;
@@ -520,7 +535,7 @@ impl Refill<'_> {
             self.is_over.set(true);
             return Ok(());
         }
-        let whole = space.read_verified(row, column, run).await?;
+        let whole = RowRefill::of(space).read_verified(row, column, run).await?;
         let Some(content) = whole else {
             for block in run.first..run.first + run.count {
                 self.block(block).await?;
@@ -535,13 +550,17 @@ impl Refill<'_> {
     async fn block(&self, block: u32) -> Result<(), SpaceError> {
         let Self { space, row, column, .. } = *self;
         let row_block = row.shape.row_block(column, block);
-        if space.is_superseded(row, row_block) {
+        if CachedBlocks::of(space).is_superseded(row, row_block) {
             return Ok(());
         }
         let mut buffer = space.shared.pool.seams().metadata.take(BLOCK).await;
         let read = match row.shape.is_computable() {
-            true => space.read_main(row, (column, block), HedgeDelay::Long, &mut buffer).await,
-            false => space.read_copied_block(row, row_block, HedgeDelay::Long, &mut buffer).await,
+            true => {
+                StripeReads::of(space).read_main(row, (column, block), HedgeDelay::Long, &mut buffer).await
+            }
+            false => {
+                RowCopies::of(space).read_copied_block(row, row_block, HedgeDelay::Long, &mut buffer).await
+            }
         };
         match read {
             Ok(()) => self.give(Range { first: block, count: 1 }, buffer.freeze()).await,
@@ -551,7 +570,7 @@ impl Refill<'_> {
                 ..
             }) => {
                 // With what the row's shadow row has nothing is lost.
-                let is_lost = space.is_in_row(row, block).await?;
+                let is_lost = StripePlaces::of(space).is_in_row(row, block).await?;
                 self.count(|result| result.lost_blocks += u64::from(is_lost));
                 Ok(())
             }
@@ -573,7 +592,9 @@ impl Refill<'_> {
     }
 
     async fn give(&self, run: Range, content: dolmen_buffer::Shared) -> Result<(), SpaceError> {
-        self.space.write_to_slab(self.slab, u64::from(run.first) * BLOCK_BYTES, content).await?;
+        SlabChanges::of(self.space)
+            .write_to_slab(self.slab, u64::from(run.first) * BLOCK_BYTES, content)
+            .await?;
         self.count(|result| result.blocks += u64::from(run.count));
         let bytes = &self.filling.progress.bytes;
         bytes.set(bytes.get() + u64::from(run.count) * BLOCK_BYTES);
@@ -626,6 +647,7 @@ mod tests {
     use super::*;
     use crate::format::resiliency::Resiliency;
     use crate::harness::Bench;
+    use crate::relocation::refill::RowRefill;
 
     /// Scenario: a slab was added to a row, and is dropped again before a refill that has found it begins to write. The refill
     /// writes nothing to it: its allocation units may be those of another row by now.
@@ -639,19 +661,19 @@ mod tests {
                     lab.space(&spaces, "data", Bytes::mib(8), Resiliency::Mirror { copies: 2 }).await?;
                 lab.write(&space, 0, 256 << 10, 1).await?;
                 spaces.flush().await?;
-                let row = space.row(0).await?.ok_or("there is a row")?;
+                let row = DecidedRows::of(&space).row(0).await?.ok_or("there is a row")?;
                 let slots: Vec<DiskSlot> =
                     row.with_slabs(0, |slabs| slabs.iter().map(|slab| slab.disk).collect());
                 let to = (0..3).map(DiskSlot).find(|slot| !slots.contains(slot)).ok_or("a disk is free")?;
                 let from = *slots.first().ok_or("the row has slabs")?;
-                assert!(space.add_slab(&row, (from, to), |column| column == 0).await?);
+                assert!(SlabChanges::of(&space).add_slab(&row, (from, to), |column| column == 0).await?);
                 let slab = row.with_slabs(0, |slabs| slabs.iter().find(|slab| slab.disk == to).cloned());
                 let slab = slab.ok_or("a slab was added")?;
-                assert!(space.drop_slab(&row, to).await?, "the others hold everything");
+                assert!(SlabChanges::of(&space).drop_slab(&row, to).await?, "the others hold everything");
                 let (declared_lost, progress) = (Cell::new(0), Progress::default());
                 let filling = Filling { declared_lost: &declared_lost, progress: &progress };
                 let mut result = Resynced::default();
-                let filled = space.fill_slab((&row, 0, &slab), filling, &mut result).await?;
+                let filled = RowRefill::of(&space).fill_slab((&row, 0, &slab), filling, &mut result).await?;
                 assert_eq!(result.blocks, 0, "blocks were written to a slab that was dropped");
                 assert!(!filled, "nothing there is to be trusted");
                 drop((space, row));

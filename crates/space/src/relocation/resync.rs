@@ -11,14 +11,19 @@ use dolmen_pool::{ExcludeReason, Purpose, keys};
 use dolmen_store::Key;
 use dolmen_units::{DiskSlot, Epoch};
 
-use crate::cache::space::{Shared, Space};
 use crate::format::error::SpaceError;
 use crate::format::raw::PAGE_BYTES;
-use crate::format::record::{BlockState, ROWS_BYTES_MAX};
+use crate::format::record::ROWS_BYTES_MAX;
 use crate::layout::Covered;
 use crate::resources::locks::Range;
-use crate::table::page::{Page, place_in_page};
+use crate::row_io::block_log::BlockLog;
+use crate::row_io::flusher::Flusher;
+use crate::row_io::header::HeaderStore;
+use crate::row_io::room::TableRoom;
+use crate::table::page::Page;
+use crate::table::pages::TableStore;
 use crate::table::row::{Row, RowRecord, SLABS_MAX, Slab, TablePlace};
+use crate::table::space::{Shared, SpaceRows};
 
 /// How often tables that a disk has not got are written again before a slab stays where it is.
 const TABLE_ROUNDS_MAX: u32 = 4;
@@ -76,23 +81,38 @@ impl Resynced {
     }
 }
 
-impl Space {
+/// Slabs that a row gets and gives back.
+#[derive(Clone, Copy)]
+pub(crate) struct SlabChanges<'a> {
+    space: &'a SpaceRows,
+}
+
+impl<'a> SlabChanges<'a> {
+    /// Returns the service for a space.
+    pub(crate) fn of(space: &'a SpaceRows) -> Self {
+        Self { space }
+    }
+}
+
+impl SlabChanges<'_> {
     /// Takes the room for the tables of a slab that was claimed while its disk was absent; whether there is any.
     pub(crate) async fn make_table_room(
-        &self,
+        self,
         row: &Rc<Row>,
         column: usize,
         slab: &Slab,
     ) -> Result<bool, SpaceError> {
         // What a write-back has put there goes, and comes again before the slab is trusted.
-        let _exclusive = self.shared.table_mutex.take().await;
+        let _exclusive = self.space.shared.table_mutex.take().await;
         if row.freed.get() || !row.has_slab(column, slab) {
             return Ok(true);
         }
-        let failed = self.shared.take_table_room(self.id(), &row.shape, &[(column, slab.clone())]).await?;
+        let failed = TableRoom::of(&self.space.shared)
+            .take_table_room(self.space.id(), &row.shape, &[(column, slab.clone())])
+            .await?;
         let has_all = failed.is_empty();
         for slot in failed {
-            self.shared.pool.exclude(slot, ExcludeReason::MissedWrite).await?;
+            self.space.shared.pool.exclude(slot, ExcludeReason::MissedWrite).await?;
         }
         Ok(has_all)
     }
@@ -101,7 +121,7 @@ impl Space {
     /// once it is trusted and the others are gone.
     #[pooled]
     pub(crate) async fn pair_slots(
-        &self,
+        self,
         row: &Rc<Row>,
         holder: usize,
         slab: &Slab,
@@ -112,9 +132,9 @@ impl Space {
                 let first = indexes.start;
                 let mut pages = Vec::with_capacity(PAGES_AT_ONCE);
                 for index in indexes.by_ref().take(PAGES_AT_ONCE) {
-                    pages.push(self.shared.page(row, column, index).await?);
+                    pages.push(TableStore::of(&self.space.shared).page(row, column, index).await?);
                 }
-                let _exclusive = self.shared.table_mutex.take().await;
+                let _exclusive = self.space.shared.table_mutex.take().await;
                 if row.freed.get() || !row.has_slab(holder, slab) {
                     return Ok(());
                 }
@@ -135,7 +155,7 @@ impl Space {
     /// Pages that no write-back has taken yet go to every slab, this one too, with both slots. Whether the row's tables count already does
     /// not matter: those that were written before this slab was there may count later.
     async fn write_both_slots(
-        &self,
+        self,
         row: &Row,
         slab: &Slab,
         (column, place, first): (usize, TablePlace, usize),
@@ -144,9 +164,9 @@ impl Space {
         if !pages.iter().all(|page| page.was_sealed()) {
             return Ok(());
         }
-        let mut buffer = self.shared.pool.seams().metadata.take(pages.len() * 2 * PAGE_BYTES).await;
+        let mut buffer = self.space.shared.pool.seams().metadata.take(pages.len() * 2 * PAGE_BYTES).await;
         for ((index, page), slots) in (first..).zip(pages).zip(buffer.chunks_exact_mut(2 * PAGE_BYTES)) {
-            page.copy_slots(self.shared.page_name(row, column, index), slots);
+            page.copy_slots(TableStore::of(&self.space.shared).page_name(row, column, index), slots);
         }
         self.write_to_slab(slab, row.page_at(place, first, 0), buffer.freeze()).await
     }
@@ -154,8 +174,8 @@ impl Space {
     /// All of the column's pages go to their next generation on every copy, the refilled one included. A record for one
     /// block of each announces that: recovery then knows that a slot may be half-written.
     #[pooled]
-    pub(crate) async fn announce_pages(&self, row: &Rc<Row>, holder: usize) -> Result<(), SpaceError> {
-        self.shared.gate().await?;
+    pub(crate) async fn announce_pages(self, row: &Rc<Row>, holder: usize) -> Result<(), SpaceError> {
+        Flusher::of(&self.space.shared).gate().await?;
         for (column, _) in row.tables_on(holder) {
             let firsts = (0..row.map(column).pages()).map(|index| index * crate::format::raw::PAGE_ENTRIES);
             let firsts: Vec<u32> = firsts.filter_map(|first| u32::try_from(first).ok()).collect();
@@ -166,70 +186,67 @@ impl Space {
                 return Ok(());
             }
             // What is being left in doubt just now must not be called durable behind that; its claims announce the page.
-            let _exclusive = self.shared.defer_mutex.take().await;
-            let firsts: Vec<u32> =
-                firsts.into_iter().filter(|first| !self.shared.is_in_doubt(row, column, *first)).collect();
+            let _exclusive = self.space.shared.defer_mutex.take().await;
+            let firsts: Vec<u32> = firsts
+                .into_iter()
+                .filter(|first| !self.space.shared.is_in_doubt(row, column, *first))
+                .collect();
             if firsts.is_empty() {
                 continue;
             }
-            let held = self.shared.tickets.begin();
+            let held = self.space.shared.tickets.begin();
             // What is in place with parity was flushed before its table said so, but for stripes in flight.
             let is_before = row.shape.covered() == Covered::Before;
-            let in_flight = if is_before { self.shared.unflushed_of(row) } else { BTreeSet::new() };
+            let in_flight =
+                if is_before { Flusher::of(&self.space.shared).unflushed_of(row) } else { BTreeSet::new() };
             let covered = |block| match in_flight.contains(&(column, block)) {
                 true => Covered::ByTheNextFlush,
                 false => row.shape.covered(),
             };
-            self.shared.record_blocks_again(row, (column, &firsts), covered, held.ticket()).await?;
+            BlockLog::of(&self.space.shared)
+                .record_blocks_again(row, (column, &firsts), covered, held.ticket())
+                .await?;
             for first in firsts.into_iter().filter(|_| !is_before) {
-                self.shared.note_unflushed(held.ticket(), row, column, Range { first, count: 1 });
+                Flusher::of(&self.space.shared).note_unflushed(
+                    held.ticket(),
+                    row,
+                    column,
+                    Range { first, count: 1 },
+                );
             }
         }
         Ok(())
     }
 
-    /// What the table says of blocks that follow each other.
-    pub(crate) async fn states(
-        &self,
-        row: &Rc<Row>,
-        column: usize,
-        run: Range,
-    ) -> Result<Vec<BlockState>, SpaceError> {
-        let mut states = Vec::with_capacity(run.count as usize);
-        for block in run.first..run.first + run.count {
-            let (index, entry) = place_in_page(block);
-            states.push(self.shared.page(row, column, index).await?.state(entry));
-        }
-        Ok(states)
-    }
-
     /// Writes to one slab, if its disk is here; a disk that fails otherwise than for lack of room leaves.
     pub(crate) async fn write_to_slab(
-        &self,
+        self,
         slab: &Slab,
         at: u64,
         content: dolmen_buffer::Shared,
     ) -> Result<(), SpaceError> {
         for piece in slab.pieces(at, content.len()) {
-            let Some(disk) = slab.present(&self.shared.pool) else { return Ok(()) };
+            let Some(disk) = slab.present(&self.space.shared.pool) else { return Ok(()) };
             let part = content.slice(piece.offset..piece.offset + piece.length);
             match disk.write(piece.at, part, Durability::Cached).await {
                 Ok(()) => {}
-                Err(DeviceError::NoSpace) => return Err(SpaceError::NoSpaceBelow { name: self.name() }),
-                Err(_) => self.shared.pool.exclude(disk.slot(), ExcludeReason::MissedWrite).await?,
+                Err(DeviceError::NoSpace) => {
+                    return Err(SpaceError::NoSpaceBelow { name: self.space.name() });
+                }
+                Err(_) => self.space.shared.pool.exclude(disk.slot(), ExcludeReason::MissedWrite).await?,
             }
         }
         Ok(())
     }
 
     /// The row when its refilled slabs are trusted.
-    fn trusted(&self, refilled: &Refilled, result: &mut Resynced) -> RowRecord {
+    fn trusted(self, refilled: &Refilled, result: &mut Resynced) -> RowRecord {
         let row = &refilled.row;
         let mut record = row.record();
         for done in &refilled.slabs {
             // A slab whose disk left on the way, or that missed something else, is another one by now; and what it was given of
             // a stripe that is half in place is nothing.
-            let disk = done.slab.present(&self.shared.pool);
+            let disk = done.slab.present(&self.space.shared.pool);
             let stayed = disk.is_some_and(|disk| disk.seating() == done.seating);
             let is_good = stayed && !self.has_unfinished(row);
             let Some(slabs) = record.columns.get_mut(done.column).filter(|_| is_good) else {
@@ -246,18 +263,18 @@ impl Space {
 
     /// Gives those columns that are meant and have a slab on `from` another one, stale, on `to`.
     pub(crate) async fn add_slab(
-        &self,
+        self,
         row: &Rc<Row>,
         (from, to): (DiskSlot, DiskSlot),
         is_meant: impl Fn(usize) -> bool,
     ) -> Result<bool, SpaceError> {
-        let pool = &self.shared.pool;
+        let pool = &self.space.shared.pool;
         // Nobody may be writing to a slab when its allocation units are given away.
         let is_full = row.record().columns.iter().any(|slabs| slabs.len() >= SLABS_MAX);
         let (_guard, _tables) = match is_full {
             true => {
                 let whole = Range { first: 0, count: row.shape.row_blocks() };
-                (Some(row.locks.lock(whole).await), Some(self.shared.table_mutex.take().await))
+                (Some(row.locks.lock(whole).await), Some(self.space.shared.table_mutex.take().await))
             }
             false => (None, None),
         };
@@ -294,10 +311,11 @@ impl Space {
         if added.is_empty() {
             return Ok(false);
         }
-        let failed = self.shared.take_table_room(self.id(), &row.shape, &added).await?;
+        let failed =
+            TableRoom::of(&self.space.shared).take_table_room(self.space.id(), &row.shape, &added).await?;
         if !failed.is_empty() {
             drop(change);
-            self.shared.pool.exclude(to, ExcludeReason::MissedWrite).await?;
+            self.space.shared.pool.exclude(to, ExcludeReason::MissedWrite).await?;
             return Ok(false);
         }
         if has_removed && !record.is_stale_on(from) {
@@ -311,7 +329,7 @@ impl Space {
 
     /// Drops the slab on `from` wherever the column has enough others here that hold everything, and tables that are read back where
     /// one slab alone will have them. Whether none is left there.
-    pub(crate) async fn drop_slab(&self, row: &Rc<Row>, from: DiskSlot) -> Result<bool, SpaceError> {
+    pub(crate) async fn drop_slab(self, row: &Rc<Row>, from: DiskSlot) -> Result<bool, SpaceError> {
         for round in 1..=TABLE_ROUNDS_MAX {
             if self.is_stuck_on(row, from) && !row.freed.get() {
                 return Ok(false);
@@ -321,7 +339,7 @@ impl Space {
             let early = if is_last { None } else { Some(self.look_at_tables(row, from).await) };
             // Nobody may be writing to the slab when its allocation units are given away; whoever reads it verifies what was read.
             let guard = row.locks.lock(Range { first: 0, count: row.shape.row_blocks() }).await;
-            let tables = self.shared.table_mutex.take().await;
+            let tables = self.space.shared.table_mutex.take().await;
             let (seals, lacking) = match early {
                 Some(looked) => looked,
                 None => self.look_at_tables(row, from).await,
@@ -333,10 +351,10 @@ impl Space {
             }
             drop((guard, tables));
             for (column, index) in &lacking {
-                self.shared.verify_page(row, *column, *index).await?;
+                TableStore::of(&self.space.shared).verify_page(row, *column, *index).await?;
             }
             if !lacking.is_empty() {
-                self.shared.pool.checkpoint().await?;
+                self.space.shared.pool.checkpoint().await?;
             }
         }
         Ok(false)
@@ -344,16 +362,16 @@ impl Space {
 
     /// What tables a slab that is about to be alone lacks, as of so many write-backs of pages of the row; nothing where it does not
     /// answer.
-    async fn look_at_tables(&self, row: &Rc<Row>, from: DiskSlot) -> (u64, Option<Vec<(usize, usize)>>) {
+    async fn look_at_tables(self, row: &Rc<Row>, from: DiskSlot) -> (u64, Option<Vec<(usize, usize)>>) {
         let seals = row.seals.get();
         match mutation!(SoleTableTrusted) {
             true => (seals, Some(Vec::new())),
-            false => (seals, self.shared.tables_lacking_without(row, from).await),
+            false => (seals, TableStore::of(&self.space.shared).tables_lacking_without(row, from).await),
         }
     }
 
     /// Whether a row has something on a disk, and no column can do without its slab there.
-    pub(crate) fn is_stuck_on(&self, row: &Row, from: DiskSlot) -> bool {
+    pub(crate) fn is_stuck_on(self, row: &Row, from: DiskSlot) -> bool {
         let (copies, record) = (row.copies(), row.record());
         let mut there =
             record.columns.iter().filter(|slabs| slabs.iter().any(|slab| slab.disk == from)).peekable();
@@ -365,8 +383,8 @@ impl Space {
     ///
     /// What is itself away gives nothing that others that are away do not give: beside one that is here, these count as well if they
     /// are about to leave too. Else two lost disks with copies of one column would each wait for the other.
-    fn other_copies(&self, slabs: &[Slab], from: DiskSlot) -> usize {
-        let pool = &self.shared.pool;
+    fn other_copies(self, slabs: &[Slab], from: DiskSlot) -> usize {
+        let pool = &self.space.shared.pool;
         let counts = |slab: &Slab| match mutation!(DroppedUntrusted) {
             true => slab.present(pool).is_some(),
             false => slab.readable(pool).is_some(),
@@ -383,9 +401,9 @@ impl Space {
     }
 
     /// Drops what [`drop_slab`](Self::drop_slab) has looked at. The caller has the lock of all of the row, and the turn of tables.
-    async fn drop_slab_with_mutexes(&self, row: &Rc<Row>, from: DiskSlot) -> Result<bool, SpaceError> {
+    async fn drop_slab_with_mutexes(self, row: &Rc<Row>, from: DiskSlot) -> Result<bool, SpaceError> {
         let copies = row.copies();
-        let pool = &self.shared.pool;
+        let pool = &self.space.shared.pool;
         let mut change = pool.change(Purpose::Release).await;
         if row.freed.get() {
             return Ok(true);
@@ -412,29 +430,51 @@ impl Space {
         }
         Ok(!left)
     }
+
+    /// Whether stripes of a row may be half in place.
+    pub(crate) fn has_unfinished(self, row: &Row) -> bool {
+        self.space
+            .cache_of(row)
+            .is_some_and(|cache| cache.unfinished.borrow().iter().any(|redo| redo.row.is_paired_with(row)))
+    }
 }
 
-impl Shared {
+/// Commit of slabs that were filled: from then on they are trusted.
+#[derive(Clone, Copy)]
+pub(crate) struct SlabTrust<'a> {
+    shared: &'a Shared,
+}
+
+impl<'a> SlabTrust<'a> {
+    /// Returns the service for what the spaces of a pool share.
+    pub(crate) fn of(shared: &'a Shared) -> Self {
+        Self { shared }
+    }
+}
+
+impl SlabTrust<'_> {
     /// Writes the tables of rows whose slabs were refilled, and commits that these hold everything.
     #[pooled]
     pub(crate) async fn trust_all(
-        &self,
-        refilled: &[(Rc<Space>, Refilled)],
+        self,
+        refilled: &[(Rc<SpaceRows>, Refilled)],
         result: &mut Resynced,
     ) -> Result<(), SpaceError> {
         if !mutation!(TrustBeforeFlush) {
-            self.pool.checkpoint().await?;
+            self.shared.pool.checkpoint().await?;
         }
         for (_, row) in refilled {
-            let _tables = self.table_mutex.take().await;
+            let _tables = self.shared.table_mutex.take().await;
             if !row.row.freed.get() {
                 // New slabs got theirs with what they hold.
                 let is_refilled = |slab: &Slab| row.slabs.iter().any(|refilled| refilled.slab == *slab);
-                self.write_headers(&row.row, |slab| !slab.has_nothing() && is_refilled(slab)).await?;
+                HeaderStore::of(self.shared)
+                    .write_headers(&row.row, |slab| !slab.has_nothing() && is_refilled(slab))
+                    .await?;
             }
         }
         if !mutation!(TrustBeforeFlush) {
-            self.pool.flusher().flush_disks().await?;
+            self.shared.pool.flusher().flush_disks().await?;
         }
         let mut left = refilled.iter().peekable();
         while left.peek().is_some() {
@@ -446,11 +486,11 @@ impl Shared {
     /// Commits of as many rows as one change takes that their refilled slabs hold everything. Their tables were written and
     /// flushed before.
     async fn trust_some<'a>(
-        &self,
-        refilled: &mut impl Iterator<Item = &'a (Rc<Space>, Refilled)>,
+        self,
+        refilled: &mut impl Iterator<Item = &'a (Rc<SpaceRows>, Refilled)>,
         result: &mut Resynced,
     ) -> Result<(), SpaceError> {
-        let mut change = self.pool.change(Purpose::Release).await;
+        let mut change = self.shared.pool.change(Purpose::Release).await;
         let mut bytes = 0;
         while bytes < ROWS_BYTES_MAX
             && let Some((space, done)) = refilled.next()
@@ -459,7 +499,7 @@ impl Shared {
             if row.freed.get() {
                 continue;
             }
-            let record = space.trusted(done, result);
+            let record = SlabChanges::of(space).trusted(done, result);
             let value = record.encode();
             bytes += value.len() + (1 + done.slabs.len()) * size_of::<Key>();
             change.put(keys::row(row.id), value);

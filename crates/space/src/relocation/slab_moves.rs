@@ -22,15 +22,17 @@ use dolmen_mutation::mutation;
 use dolmen_pool::Pool;
 use dolmen_units::{DiskSlot, Epoch, RowId, SpaceId};
 
-use crate::cache::space::{Shared, Space};
 use crate::format::error::SpaceError;
 use crate::relocation::refill::{
-    Filling, ROWS_AT_A_TIME, RowOfLot, Schedule, Waiting, disks_at_work, neediest_first, next_lot, not_begun,
-    of_spaces, redundancy_left,
+    Filling, ROWS_AT_A_TIME, RowOfLot, RowRefill, Schedule, Waiting, disks_at_work, neediest_first, next_lot,
+    not_begun, of_spaces, redundancy_left,
 };
-use crate::relocation::resync::{Refilled, Resynced};
+use crate::relocation::resync::{Refilled, Resynced, SlabChanges, SlabTrust};
+use crate::relocation::row_verify::RowVerify;
 use crate::resources::progress::Progress;
+use crate::row_io::flusher::Flusher;
 use crate::table::row::{Row, RowRecord, Slabs};
+use crate::table::space::{Shared, SpaceRows};
 
 /// Move of the slab of a column from one disk to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,14 +108,14 @@ pub(crate) struct Moved {
     /// Spaces of rows that keep a slab on a disk that they were to leave.
     pub(crate) left: BTreeSet<SpaceId>,
     /// Rows that were not begun, because the job is to stand or to stop.
-    pub(crate) not_begun: Vec<(Rc<Space>, u64)>,
+    pub(crate) not_begun: Vec<(Rc<SpaceRows>, u64)>,
     /// Rows that have their new slabs and keep the old ones until the end.
     filled: Vec<Filled>,
 }
 
 /// A row of a lot that has its new slabs.
 struct Begun {
-    of_lot: (Rc<Space>, u64),
+    of_lot: (Rc<SpaceRows>, u64),
     leaves: Vec<DiskSlot>,
     /// The row and its columns, if all of them get new slabs from nothing.
     supersedes: Option<(RowId, Vec<usize>)>,
@@ -121,7 +123,7 @@ struct Begun {
 
 /// A row of a lot whose new slabs were filled, as far as that could be done.
 struct Filled {
-    of_lot: (Rc<Space>, u64),
+    of_lot: (Rc<SpaceRows>, u64),
     leaves: Vec<DiskSlot>,
     /// The row, if its new slabs were filled from nothing and no block was without a good copy.
     whole: Option<RowId>,
@@ -142,7 +144,7 @@ impl SlabMoves<'_> {
     #[pooled]
     pub(crate) async fn move_rows(
         &self,
-        rows: Vec<(Rc<Space>, u64)>,
+        rows: Vec<(Rc<SpaceRows>, u64)>,
         planner: &dyn Planner,
         progress: &Progress,
         result: &mut Resynced,
@@ -181,12 +183,12 @@ impl SlabMoves<'_> {
     #[pooled]
     pub(crate) async fn move_lot(
         &self,
-        rows: &[(Rc<Space>, u64)],
+        rows: &[(Rc<SpaceRows>, u64)],
         planner: &dyn Planner,
         progress: &Progress,
         result: &mut Resynced,
     ) -> Result<Moved, SpaceError> {
-        self.shared.gate().await?;
+        Flusher::of(self.shared).gate().await?;
         let _exclusive = self.shared.refill_mutex.take().await;
         let mut begun = Vec::with_capacity(rows.len());
         for (space, index) in rows {
@@ -196,7 +198,7 @@ impl SlabMoves<'_> {
             let supersedes = is_superseding.then(|| (identity(&row), columns_on(&row.record(), &leaves)));
             begun.push(Begun { of_lot: (Rc::clone(space), *index), leaves, supersedes });
         }
-        let lot: Vec<(Rc<Space>, u64)> = begun.iter().map(|row| row.of_lot.clone()).collect();
+        let lot: Vec<(Rc<SpaceRows>, u64)> = begun.iter().map(|row| row.of_lot.clone()).collect();
         let done = self.refill_lot(&lot, progress, result).await?;
         let not_begun = not_begun(&lot, &done).collect();
         let mut filled = Vec::with_capacity(done.len());
@@ -208,10 +210,10 @@ impl SlabMoves<'_> {
             let whole = whole.filter(|_| row.result.lost_blocks == 0).map(|(id, _)| id);
             filled.push(Filled { of_lot: of_lot.clone(), leaves: std::mem::take(leaves), whole });
         }
-        let refilled: Vec<(Rc<Space>, Refilled)> = of_spaces(&lot, done).collect();
+        let refilled: Vec<(Rc<SpaceRows>, Refilled)> = of_spaces(&lot, done).collect();
         let is_early = mutation!(DroppedUntrusted);
         if !is_early {
-            self.shared.trust_all(&refilled, result).await?;
+            SlabTrust::of(self.shared).trust_all(&refilled, result).await?;
         }
         let mut left = BTreeSet::new();
         if planner.drops_last() {
@@ -224,7 +226,7 @@ impl SlabMoves<'_> {
             }
         }
         if is_early {
-            self.shared.trust_all(&refilled, result).await?;
+            SlabTrust::of(self.shared).trust_all(&refilled, result).await?;
         }
         Ok(Moved { left, not_begun, filled: Vec::new() })
     }
@@ -239,8 +241,8 @@ impl SlabMoves<'_> {
         // Where nothing can be dropped, nobody asks the disks whether it could.
         let may_go = is_whole
             || mutation!(LastCopyDropped)
-            || (filled.leaves.iter().any(|from| !space.is_stuck_on(&row, *from))
-                && space.can_do_without_absent(*index).await?);
+            || (filled.leaves.iter().any(|from| !SlabChanges::of(space).is_stuck_on(&row, *from))
+                && RowVerify::of(space).can_do_without_absent(*index).await?);
         Ok(Some((row, may_go)))
     }
 
@@ -253,7 +255,7 @@ impl SlabMoves<'_> {
     #[pooled]
     pub(crate) async fn refill_lot(
         &self,
-        rows: &[(Rc<Space>, u64)],
+        rows: &[(Rc<SpaceRows>, u64)],
         progress: &Progress,
         result: &mut Resynced,
     ) -> Result<Vec<RowOfLot>, SpaceError> {
@@ -278,7 +280,7 @@ impl SlabMoves<'_> {
                 let Some((space, index)) = rows.get(next.at) else { continue };
                 let mut of_row = RowOfLot { at: next.at, refilled: None, result: Resynced::default() };
                 let filling = Filling { declared_lost: &declared_lost, progress };
-                match space.fill_row(*index, filling, &mut of_row.result).await {
+                match RowRefill::of(space).fill_row(*index, filling, &mut of_row.result).await {
                     Ok(refilled) => of_row.refilled = refilled,
                     // Others are not kept waiting by a row whose disks are away.
                     Err(SpaceError::Unreadable { .. }) => of_row.result.waiting += 1,
@@ -299,7 +301,7 @@ impl SlabMoves<'_> {
         // Behind all of them, so that heads do not go to the log and back for each.
         for row in &mut done {
             let (Some(refilled), Some((space, _))) = (&row.refilled, rows.get(row.at)) else { continue };
-            match space.announce(refilled).await {
+            match RowRefill::of(space).announce(refilled).await {
                 Ok(()) => {}
                 // Its last source has left, and nobody can tell what its tables say: the others do not wait for it.
                 Err(SpaceError::Unreadable { .. }) => {
@@ -317,7 +319,7 @@ impl SlabMoves<'_> {
     #[pooled]
     async fn claim_moves(
         &self,
-        space: &Space,
+        space: &SpaceRows,
         row: &Rc<Row>,
         planner: &dyn Planner,
     ) -> Result<Vec<DiskSlot>, SpaceError> {
@@ -325,7 +327,10 @@ impl SlabMoves<'_> {
         loop {
             let next = planner.next(&RowToMove { pool, record: &row.record() }, &tried);
             let Some(one) = next else { return Ok(planner.leaves(&tried)) };
-            match space.add_slab(row, (one.from, one.to), |column| column == one.column).await {
+            match SlabChanges::of(space)
+                .add_slab(row, (one.from, one.to), |column| column == one.column)
+                .await
+            {
                 Ok(true) => tried.done.push(one),
                 Ok(false) => {
                     planner.note_refusal(one, None)?;
@@ -347,7 +352,7 @@ impl SlabMoves<'_> {
 async fn drop_old(filled: &Filled, row: &Rc<Row>, may_go: bool) -> Result<bool, SpaceError> {
     let mut none_is_left = true;
     for from in &filled.leaves {
-        none_is_left &= may_go && filled.of_lot.0.drop_slab(row, *from).await?;
+        none_is_left &= may_go && SlabChanges::of(&filled.of_lot.0).drop_slab(row, *from).await?;
     }
     Ok(none_is_left)
 }
@@ -382,6 +387,7 @@ mod tests {
     use super::*;
     use crate::format::resiliency::Resiliency;
     use crate::harness::Bench;
+    use crate::resolution::decided_rows::DecidedRows;
 
     /// Planner that moves one slab of each row to one disk.
     struct One {
@@ -424,7 +430,7 @@ mod tests {
                 let space = lab.space(&spaces, "data", Bytes::mib(4), mirror).await?;
                 lab.write(&space, 0, 256 << 10, 1).await?;
                 spaces.flush().await?;
-                let row = space.row(0).await?.ok_or("there is a row")?;
+                let row = DecidedRows::of(&space).row(0).await?.ok_or("there is a row")?;
                 let disks: Vec<DiskSlot> =
                     row.record().columns.iter().flatten().map(|slab| slab.disk).collect();
                 let mut others = spaces.pool().disks().into_iter().map(|disk| disk.slot());

@@ -17,8 +17,6 @@ use dolmen_journal::Wait;
 use dolmen_mutation::mutation;
 use smallvec::SmallVec;
 
-use crate::cache::space::{Shared, Space};
-use crate::cache::stripe_read::StripeStates;
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::{BlockState, RECORD_BYTES_MAX, push_extent};
 use crate::in_doubt::sources::{SOURCES, SourceDecision, SourceFacts, TargetParity};
@@ -28,10 +26,14 @@ use crate::resolution::recovery::{OpenBlock, Recovery, give_to_all};
 use crate::resources::hedge_delay::{HedgeDelay, is_silence};
 use crate::resources::locks::Range;
 use crate::resources::tickets::Held;
-use crate::row_io::copies::{Copy, matches_state};
+use crate::row_io::block_log::BlockLog;
+use crate::row_io::copies::{Copy, RowCopies, matches_state};
+use crate::row_io::flusher::Flusher;
 use crate::table::candidates::{Candidate, RowCandidates};
 use crate::table::page::place_in_page;
+use crate::table::pages::{StripeStates, TableStore};
 use crate::table::row::{Row, Slab};
+use crate::table::space::{Shared, SpaceRows};
 
 /// Stripes that are decided beside each other.
 const DECIDED_TOGETHER: usize = 8;
@@ -60,7 +62,7 @@ enum Decided {
 #[pooled]
 pub(crate) async fn decide_stripes(
     shared: &Shared,
-    space: &Space,
+    space: &SpaceRows,
     row: &Rc<Row>,
     open: Vec<OpenBlock>,
     held: &Held,
@@ -133,7 +135,7 @@ pub(crate) struct Source {
 #[pooled]
 pub(crate) async fn decide_sources(
     shared: &Shared,
-    space: &Space,
+    space: &SpaceRows,
     sources: Vec<Source>,
     left: &mut RowCandidates,
     recovery: &mut Recovery,
@@ -206,7 +208,7 @@ impl Source {
     fn add_to(&self, shared: &Shared, body: &mut Scratch) {
         for block in &self.blocks {
             let range = Range { first: self.stripe, count: 1 };
-            let extent = shared.extent(&self.row, block.column, range, shared.stamp());
+            let extent = BlockLog::of(shared).extent(&self.row, block.column, range, shared.stamp());
             push_extent(body, extent, &[BlockState::Never], block.page.durable_generation());
         }
     }
@@ -218,7 +220,7 @@ pub(crate) async fn log_moved(shared: &Shared, sources: &[Source]) -> Result<(),
     for (nth, source) in (1..).zip(sources) {
         source.add_to(shared, &mut body);
         if body.len() > RECORD_BYTES_MAX || nth == sources.len() {
-            shared.record(&body, Wait::Written).await?;
+            BlockLog::of(shared).record(&body, Wait::Written).await?;
             body.clear();
         }
     }
@@ -249,7 +251,7 @@ async fn decide_source(
         return Ok(decided);
     };
     let (index, entry) = place_in_page(stripe);
-    facts.parity = match shared.page(&partner, parity, index).await {
+    facts.parity = match TableStore::of(shared).page(&partner, parity, index).await {
         Ok(page) => match page.state(entry) {
             BlockState::Never => TargetParity::Never,
             BlockState::Damaged => TargetParity::Damaged,
@@ -267,14 +269,14 @@ async fn clear_target(shared: &Shared, row: &Row, stripe: u32, held: &Held) -> R
     let (index, entry) = place_in_page(stripe);
     let columns = (0..target.shape.columns()).filter(|column| stripe < target.shape.column_blocks(*column));
     for column in columns {
-        let page = match shared.page(&target, column, index).await {
+        let page = match TableStore::of(shared).page(&target, column, index).await {
             Ok(page) => page,
             // Parity alone tells which of the two rows has the stripe.
             Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => continue,
             Err(error) => return Err(error),
         };
         page.set(entry, BlockState::Never, shared.stamp(), shared.now(held));
-        shared.note_unflushed(held.ticket(), &target, column, Range { first: stripe, count: 1 });
+        Flusher::of(shared).note_unflushed(held.ticket(), &target, column, Range { first: stripe, count: 1 });
     }
     shared.note_dirty(&target);
     Ok(())
@@ -283,7 +285,7 @@ async fn clear_target(shared: &Shared, row: &Row, stripe: u32, held: &Held) -> R
 /// A stripe of which the log says what no flush has covered.
 struct StripeInFlight<'a> {
     shared: &'a Shared,
-    space: &'a Space,
+    space: &'a SpaceRows,
     row: &'a Rc<Row>,
     stripe: u32,
     /// Those of its blocks that the log names.
@@ -417,7 +419,7 @@ impl StripeInFlight<'_> {
     async fn copies_of(&self, states: &StripeStates) -> Copies {
         let copies = states.iter().enumerate().map(async |(column, state)| match state {
             BlockState::Valid(_) => {
-                self.space.read_copies(self.row, column, self.stripe, HedgeDelay::Long).await
+                RowCopies::of(self.space).read_copies(self.row, column, self.stripe, HedgeDelay::Long).await
             }
             BlockState::Never | BlockState::Damaged => SmallVec::new(),
         });
@@ -455,7 +457,7 @@ impl StripeInFlight<'_> {
     /// What the blocks were when a flush covered them last, and what was written since; `None` where no disk is here that could
     /// tell.
     async fn before_and_written(&self) -> Result<Option<(StripeStates, StripeStates)>, SpaceError> {
-        let mut before = match self.shared.stripe_states(self.row, self.stripe).await {
+        let mut before = match TableStore::of(self.shared).stripe_states(self.row, self.stripe).await {
             Ok(states) => states,
             Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => return Ok(None),
             Err(error) => return Err(error),

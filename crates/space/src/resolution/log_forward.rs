@@ -12,17 +12,19 @@ use dolmen_future_pool::pooled;
 use dolmen_units::{BLOCK_BYTES, Lsn, SpaceId};
 use smallvec::smallvec;
 
-use crate::cache::relog::Cached;
-use crate::cache::space::{Cache, Shared};
+use crate::cache::relog::{CacheRelog, Cached};
 use crate::format::error::SpaceError;
 use crate::format::raw::PAGE_ENTRIES;
 use crate::format::record::{RECORD_BYTES_MAX, extents};
 use crate::layout::Covered;
 use crate::resolution::recovery::{Restating, encode_candidates};
 use crate::resources::locks::{Range, RangeGuard};
+use crate::row_io::block_log::BlockLog;
+use crate::row_io::flusher::Flusher;
 use crate::table::candidates::{Candidate, InDoubt, RowCandidates};
 use crate::table::page::place_in_page;
 use crate::table::row::{Row, RowKey};
+use crate::table::space::{Cache, Shared};
 
 /// What is relogged at once: one of so many parts of the log, and what one record more makes of it; or half of the room
 /// that the log has, if that is more.
@@ -121,7 +123,7 @@ impl RelogBatch {
 
     async fn write(&mut self, shared: &Shared) -> Result<(), SpaceError> {
         if !self.body.is_empty() {
-            shared.record_relogged(&self.body).await?;
+            BlockLog::of(shared).record_relogged(&self.body).await?;
             self.body.clear();
         }
         Ok(())
@@ -144,7 +146,7 @@ impl<'a> OfTables<'a> {
         let (before, later) = if shared.recovering.get() {
             (candidates, RowCandidates::new())
         } else if row.shape.covered() == Covered::Before {
-            let in_flight = shared.unflushed_of(row);
+            let in_flight = Flusher::of(shared).unflushed_of(row);
             candidates.into_iter().partition(|(place, _)| !in_flight.contains(place))
         } else {
             (RowCandidates::new(), candidates)
@@ -178,26 +180,41 @@ impl<'a> OfTables<'a> {
     }
 }
 
-impl Shared {
+/// Log forwarding: what the log still has to say is written to its end.
+#[derive(Clone, Copy)]
+pub(crate) struct LogForward<'a> {
+    shared: &'a Shared,
+}
+
+impl<'a> LogForward<'a> {
+    /// Returns the service for what the spaces of a pool share.
+    pub(crate) fn of(shared: &'a Shared) -> Self {
+        Self { shared }
+    }
+}
+
+impl LogForward<'_> {
     /// Relogs what the log has to keep although it is trimmed before `cut`: of these columns, what is in doubt, and what is
     /// cached; how many bytes of the log that takes. Called with the turns of the caches, and never with a table turn: whoever
     /// holds a row's lock may wait for that.
     #[pooled]
     pub(crate) async fn forward(
-        &self,
+        self,
         homeless: &Homeless,
         in_doubt: &InDoubt,
         caches: &[Rc<Cache>],
         cut: Lsn,
     ) -> Result<u64, SpaceError> {
-        self.relogged.set(0);
+        self.shared.relogged.set(0);
         let named = match homeless.0.is_empty() && in_doubt.is_empty() {
             true => Vec::new(),
             false => self.named_below(cut, homeless, in_doubt).await?,
         };
         let mut cached: Vec<OfCache<'_>> = caches
             .iter()
-            .flat_map(|cache| cache.logged_below(cut).into_iter().map(move |one| (cache, one)))
+            .flat_map(|cache| {
+                CacheRelog::of(cache).logged_below(cut).into_iter().map(move |one| (cache, one))
+            })
             .collect();
         cached.sort_by_cached_key(|(_, one)| one.order());
         let mut relogged = Relogged::default();
@@ -210,23 +227,23 @@ impl Shared {
             self.relog_tables(part, homeless, &mut relogged).await?;
             for cache in caches {
                 let of_cache = cached_part.iter().filter(|(other, _)| Rc::ptr_eq(cache, other));
-                cache.relog_again(of_cache.map(|(_, one)| one)).await?;
+                CacheRelog::of(cache).relog_again(of_cache.map(|(_, one)| one)).await?;
             }
             // What was flushed is durable again, or else a damaged block would be taken for one in flight.
-            self.force_flush().await?;
-            self.relogged.set(self.relogged.get() + BLOCK_BYTES);
+            Flusher::of(self.shared).force_flush().await?;
+            self.shared.relogged.set(self.shared.relogged.get() + BLOCK_BYTES);
             (named, cached) = (named_after, cached_after);
             if let Some(next) = first_named(named, cached) {
-                self.pool.checkpoints().trim_log(next.min(cut), cut).await?;
+                self.shared.pool.checkpoints().trim_log(next.min(cut), cut).await?;
             }
         }
-        Ok(self.relogged.get())
+        Ok(self.shared.relogged.get())
     }
 
     /// What the log names of blocks that have no other home, in its order.
     #[pooled]
     async fn named_below(
-        &self,
+        self,
         cut: Lsn,
         homeless: &Homeless,
         in_doubt: &InDoubt,
@@ -237,7 +254,7 @@ impl Shared {
                 return Ok(());
             }
             for read in extents(record.body) {
-                let extent = read.ok_or_else(|| self.malformed(record.lsn))?.extent;
+                let extent = read.ok_or_else(|| self.shared.malformed(record.lsn))?.extent;
                 let key = (extent.space, extent.row_index, extent.row);
                 let column = usize::from(extent.column);
                 let range = Range { first: extent.first, count: extent.count };
@@ -249,19 +266,19 @@ impl Shared {
             }
             Ok(())
         };
-        self.pool.log().recorded_blocks(visit).await?;
+        self.shared.pool.log().recorded_blocks(visit).await?;
         Ok(named)
     }
 
     /// How many of these extents and versions are said at once: whole records, so that the log can be trimmed behind them.
     fn length_of_part(
-        &self,
+        self,
         (mut named, mut cached): (&[Named], &[OfCache<'_>]),
         homeless: &Homeless,
         in_doubt: &InDoubt,
         relogged: &Relogged,
     ) -> (usize, usize) {
-        let (used, log) = self.pool.log().usage().unwrap_or_default();
+        let (used, log) = self.shared.pool.log().usage().unwrap_or_default();
         let most = (log.0 / PARTS).max((log.0 / 16 * FILLED_SIXTEENTHS).saturating_sub(used.0) / 2);
         let (mut bytes, mut length) = (0, (0, 0));
         while let Some(lsn) = first_named(named, cached) {
@@ -282,7 +299,7 @@ impl Shared {
     /// Says all candidates of blocks that nobody could decide, in place of what the log says of them.
     #[pooled]
     async fn relog_in_doubt(
-        &self,
+        self,
         part: &[Named],
         in_doubt: &InDoubt,
         relogged: &mut Relogged,
@@ -301,16 +318,16 @@ impl Shared {
         for ((space, index), candidates) in wanted {
             for body in encode_candidates(space, index, &candidates, (Restating::Supersedes, Covered::Before))
             {
-                batch.relog(self, &body).await?;
+                batch.relog(self.shared, &body).await?;
             }
         }
-        batch.write(self).await
+        batch.write(self.shared).await
     }
 
     /// Says what the tables in memory say of blocks, with the stamps that they have.
     #[pooled]
     async fn relog_tables(
-        &self,
+        self,
         part: &[Named],
         homeless: &Homeless,
         relogged: &mut Relogged,
@@ -343,7 +360,7 @@ impl Shared {
             if candidates.is_empty() {
                 continue;
             }
-            let one = OfTables::new(row, candidates, self, guard);
+            let one = OfTables::new(row, candidates, self.shared, guard);
             bytes += one.bodies.iter().map(Vec::len).sum::<usize>();
             gathered.push(one);
             if bytes > RECORD_BYTES_MAX {
@@ -354,21 +371,21 @@ impl Shared {
         self.write_of_tables(gathered).await
     }
 
-    async fn write_of_tables(&self, mut gathered: Vec<OfTables<'_>>) -> Result<(), SpaceError> {
+    async fn write_of_tables(self, mut gathered: Vec<OfTables<'_>>) -> Result<(), SpaceError> {
         // What is being left in doubt just now must not be called durable behind that.
-        let _exclusive = self.defer_mutex.take().await;
+        let _exclusive = self.shared.defer_mutex.take().await;
         let mut batch = RelogBatch::default();
         for one in &mut gathered {
-            one.leave_out(self);
+            one.leave_out(self.shared);
             for body in &one.bodies {
-                batch.relog(self, body).await?;
+                batch.relog(self.shared, body).await?;
             }
         }
-        batch.write(self).await
+        batch.write(self.shared).await
     }
 
     fn candidates_of_tables(
-        &self,
+        self,
         row: &Rc<Row>,
         one: &Named,
         relogged: &mut Relogged,
@@ -379,7 +396,7 @@ impl Shared {
             let (index, entry) = place_in_page(block);
             // A page that is not in memory says nothing that its disk does not say.
             let Some(page) = row.page(one.column, index) else { continue };
-            if !self.is_in_doubt(row, one.column, block) && relogged.add(one.key, one.column, block) {
+            if !self.shared.is_in_doubt(row, one.column, block) && relogged.add(one.key, one.column, block) {
                 candidates.insert((one.column, block), smallvec![Candidate::of_table(row.id, &page, entry)]);
             }
         }

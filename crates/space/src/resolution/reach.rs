@@ -7,14 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use dolmen_block_io::{DeviceError, IoKind};
+use dolmen_block_io::DeviceError;
 use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
 use dolmen_pool::{ExcludeReason, RecordedBlocks};
 use dolmen_units::SpaceId;
 use smallvec::{SmallVec, smallvec};
 
-use crate::cache::space::{Shared, Space};
+use crate::cache::relog::CacheRelog;
 use crate::format::error::SpaceError;
 use crate::format::ids::shadows_of;
 use crate::format::record::BlockState;
@@ -27,47 +27,66 @@ use crate::resources::clients::Clients;
 use crate::resources::hedge_delay::HedgeDelay;
 use crate::resources::locks::Range;
 use crate::resources::tickets::Held;
-use crate::row_io::copies::{Copy, matches_state};
+use crate::row_io::absence::RowRecords;
+use crate::row_io::block_log::BlockLog;
+use crate::row_io::copies::{Copy, RowCopies, matches_state};
+use crate::row_io::flusher::Flusher;
 use crate::table::candidates::{Candidate, RowCandidates};
 use crate::table::page::place_in_page;
+use crate::table::pages::TableStore;
 use crate::table::row::{BlocksOfRows, Row, RowKey};
+use crate::table::space::{Shared, SpaceRows};
 
 /// Blocks of a row, by column.
 type ByColumn = BTreeMap<usize, Vec<u32>>;
 
-impl Shared {
+/// Deferral of blocks that nothing can decide while disks are absent.
+#[derive(Clone, Copy)]
+pub(crate) struct Deferral<'a> {
+    shared: &'a Shared,
+}
+
+impl<'a> Deferral<'a> {
+    /// Returns the service for what the spaces of a pool share.
+    pub(crate) fn of(shared: &'a Shared) -> Self {
+        Self { shared }
+    }
+}
+
+impl Deferral<'_> {
     /// Keeps all that the log says of blocks that nobody can decide now, and says it again, so that no flush counts them in.
     /// Their spaces cannot be flushed until the blocks are decided.
     #[pooled]
-    pub(crate) async fn leave_in_doubt(&self, blocks: BlocksOfRows) -> Result<(), SpaceError> {
+    pub(crate) async fn leave_in_doubt(self, blocks: BlocksOfRows) -> Result<(), SpaceError> {
         if blocks.is_empty() {
             return Ok(());
         }
-        let sources = self.sources_of(&blocks);
+        let sources = Flusher::of(self.shared).sources_of(&blocks);
         for (key, (row, places)) in blocks.into_iter().chain(sources) {
-            let mut leaving = self.leaving.borrow_mut();
+            let mut leaving = self.shared.leaving.borrow_mut();
             leaving.entry(key).or_insert_with(|| (row, BTreeSet::new())).1.extend(places);
         }
-        let _exclusive = self.defer_mutex.take().await;
+        let _exclusive = self.shared.defer_mutex.take().await;
         // The log is read once for all that came while it was being read: a disk that leaves fails many writes.
-        let blocks = std::mem::take(&mut *self.leaving.borrow_mut());
+        let blocks = std::mem::take(&mut *self.shared.leaving.borrow_mut());
         if blocks.is_empty() {
             // Done by the one before, unless that failed, which stops the pool.
-            return Ok(self.pool.log().check_writable()?);
+            return Ok(self.shared.pool.log().check_writable()?);
         }
-        self.deferred_now.replace(blocks.keys().copied().collect());
+        self.shared.deferred_now.replace(blocks.keys().copied().collect());
         let left = self.leave_all(&blocks).await;
-        self.deferred_now.borrow_mut().clear();
+        self.shared.deferred_now.borrow_mut().clear();
         left
     }
 
     /// The caller has the turn.
     #[pooled]
-    async fn leave_all(&self, blocks: &BlocksOfRows) -> Result<(), SpaceError> {
+    async fn leave_all(self, blocks: &BlocksOfRows) -> Result<(), SpaceError> {
         let mut known: BTreeMap<RowKey, RowCandidates> = BTreeMap::new();
-        let visit =
-            |record: RecordedBlocks<'_>| collect(self, record, |key| blocks.contains_key(key), &mut known);
-        self.pool.log().recorded_blocks(visit).await?;
+        let visit = |record: RecordedBlocks<'_>| {
+            collect(self.shared, record, |key| blocks.contains_key(key), &mut known)
+        };
+        self.shared.pool.log().recorded_blocks(visit).await?;
         for (key, (row, wanted)) in blocks.iter().filter(|(_, (row, _))| !row.freed.get()) {
             let mut candidates = known.remove(key).unwrap_or_default();
             candidates.retain(|place, _| wanted.contains(place));
@@ -83,43 +102,48 @@ impl Shared {
             let is_missed = candidates.len() < wanted.len()
                 || !candidates.values().all(|candidates| is_only_lost(candidates));
             if is_missed {
-                tracing::error!(pool = %self.pool.name(), space = %row.space, row = row.index, blocks = candidates.len(),
+                tracing::error!(pool = %self.shared.pool.name(), space = %row.space, row = row.index, blocks = candidates.len(),
                     "unflushed blocks are out of reach");
             }
             let relogged = (Restating::Supersedes, Covered::Before);
             for body in encode_candidates(row.space, row.index, &candidates, relogged) {
-                self.record(&body, Wait::Written).await?;
+                BlockLog::of(self.shared).record(&body, Wait::Written).await?;
             }
             if row.freed.get() {
                 continue;
             }
-            if let Some((deciding, _)) = self.deciding.get().filter(|(key, _)| *key == (row.space, row.index))
+            if let Some((deciding, _)) =
+                self.shared.deciding.get().filter(|(key, _)| *key == (row.space, row.index))
             {
-                self.deciding.set(Some((deciding, true)));
+                self.shared.deciding.set(Some((deciding, true)));
             }
             {
-                let mut deferred = self.deferred.borrow_mut();
+                let mut deferred = self.shared.deferred.borrow_mut();
                 Rc::make_mut(deferred.entry((row.space, row.index)).or_default()).extend(candidates);
             }
             if is_missed {
-                self.unflushed_away.borrow_mut().insert((row.space, row.index));
+                self.shared.unflushed_away.borrow_mut().insert((row.space, row.index));
             }
-            if let Some(cache) = self.caches().into_iter().find(|cache| cache.space().id() == row.space) {
-                cache.leave_in_doubt(row, wanted).await?;
+            if let Some(cache) =
+                self.shared.caches().into_iter().find(|cache| cache.space().id() == row.space)
+            {
+                CacheRelog::of(&cache).leave_in_doubt(row, wanted).await?;
             }
         }
         Ok(())
     }
 
     /// Whether what was just done to a block is to be left in doubt: it is out of reach, or what was known of it before was left.
-    fn is_to_be_deferred(&self, row: &Row, column: usize, block: u32) -> bool {
-        self.is_being_deferred(row) || !self.is_decidable(row, column) || self.is_in_doubt(row, column, block)
+    fn is_to_be_deferred(self, row: &Row, column: usize, block: u32) -> bool {
+        self.shared.is_being_deferred(row)
+            || !TableStore::of(self.shared).is_decidable(row, column)
+            || self.shared.is_in_doubt(row, column, block)
     }
 
     /// As [`leave_in_doubt`](Self::leave_in_doubt), for what is out of reach of some ranges, or was left while it was written. The
     /// caller holds their lock, and the ticket under which they were recorded last.
     pub(crate) async fn leave_what_is_away(
-        &self,
+        self,
         row: &Rc<Row>,
         ranges: impl Iterator<Item = (usize, Range)>,
     ) -> Result<(), SpaceError> {
@@ -138,81 +162,41 @@ impl Shared {
 
     /// Notes that an opening found acknowledged blocks of a space in an earlier state, so that its next flush says so to clients
     /// that have survived whoever had acknowledged them.
-    pub(crate) fn note_reverted(&self, space: Option<&Rc<Space>>) {
-        let Some(space) = space.filter(|_| self.clients.get() == Clients::MayLive) else { return };
+    pub(crate) fn note_reverted(self, space: Option<&Rc<SpaceRows>>) {
+        let Some(space) = space.filter(|_| self.shared.clients.get() == Clients::MayLive) else { return };
         if !space.lost_unflushed.replace(true) {
-            tracing::error!(pool = %self.pool.name(), space = %space.name(),
+            tracing::error!(pool = %self.shared.pool.name(), space = %space.name(),
                 "acknowledged writes that no flush had covered are what was there before; the next flush says so");
         }
     }
 
     /// Rows of a space with unflushed blocks that are out of reach.
-    fn rows_unflushed_away(&self, space: &Space) -> Vec<u64> {
-        let away = self.unflushed_away.borrow();
+    pub(crate) fn rows_unflushed_away(self, space: &SpaceRows) -> Vec<u64> {
+        let away = self.shared.unflushed_away.borrow();
         let of = |id: SpaceId| away.range((id, 0)..=(id, u64::MAX)).map(|(_, index)| *index);
         of(space.id()).chain(of(shadows_of(space.id()))).collect()
     }
 }
 
-impl Space {
-    /// Whether acknowledged blocks are only on disks that left, so that no flush can succeed before those are back. Asking
-    /// changes nothing, and no client misses an error by it.
-    #[must_use]
-    pub fn waits_for_disks(&self) -> bool {
-        let is_cached_away = self.caches().iter().any(|cache| cache.has_in_doubt_of(self.id()));
-        is_cached_away || !self.shared.rows_unflushed_away(self).is_empty()
-    }
+/// Writes that failed on some copies: the old content or the new.
+#[derive(Clone, Copy)]
+pub(crate) struct FailedWrites<'a> {
+    space: &'a SpaceRows,
+}
 
-    /// Whether the next flush has to tell that acknowledged blocks are not there any more. Asking changes nothing.
-    #[must_use]
-    pub fn has_reverted(&self) -> bool {
-        self.lost_unflushed.get()
+impl<'a> FailedWrites<'a> {
+    /// Returns the service for a space.
+    pub(crate) fn of(space: &'a SpaceRows) -> Self {
+        Self { space }
     }
+}
 
-    /// Makes everything that was acknowledged before durable.
-    ///
-    /// # Errors
-    /// [`SpaceError::Unflushed`] while acknowledged blocks are on disks that left, and once if some of them are not there any
-    /// more when the disks are back; and what the pool says.
-    #[pooled]
-    pub async fn flush(&self) -> Result<(), SpaceError> {
-        let request = self.asked(IoKind::Flush, 0).await;
-        let flushed = self.flush_all().await;
-        request.ended(flushed)
-    }
-
-    /// As [`flush`](Self::flush), within a request.
-    #[pooled]
-    pub(crate) async fn flush_all(&self) -> Result<(), SpaceError> {
-        let caches = self.caches();
-        let is_cached_away = || caches.iter().any(|cache| cache.has_in_doubt_of(self.id()));
-        // A row that is decided while this flush is under way may come too late for it.
-        let were_away = !self.shared.rows_unflushed_away(self).is_empty() || is_cached_away();
-        self.shared.flush().await?;
-        for cache in &caches {
-            cache.decide_all_of(self.id()).await?;
-        }
-        for index in self.shared.rows_unflushed_away(self) {
-            match self.row(index).await {
-                Ok(_) | Err(SpaceError::Unreadable { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        if were_away {
-            self.shared.force_flush().await?;
-        }
-        let away = !self.shared.rows_unflushed_away(self).is_empty() || is_cached_away();
-        if away || self.lost_unflushed.take() {
-            return Err(SpaceError::Unflushed { name: self.name() });
-        }
-        Ok(())
-    }
-
+impl FailedWrites<'_> {
     /// After a write that failed on some copies and cannot stand: every block gets what it had, if a copy still has that, or
     /// else what was written, and all copies the same. The caller holds the blocks' lock and the ticket of the write.
     #[pooled]
     pub(crate) async fn resolve_failed_write(
-        &self,
+        self,
         row: &Rc<Row>,
         written: &[(usize, u32, BlockState)],
         failed: &[(dolmen_units::DiskSlot, DeviceError)],
@@ -224,16 +208,16 @@ impl Space {
                 error,
                 DeviceError::Detached | DeviceError::TimedOut | DeviceError::Fenced | DeviceError::CacheLost
             ) {
-                self.shared.pool.exclude(*slot, ExcludeReason::MissedWrite).await?;
+                self.space.shared.pool.exclude(*slot, ExcludeReason::MissedWrite).await?;
             }
         }
         let (mut decided, mut in_doubt) = (ByColumn::new(), BTreeSet::new());
         for (column, block, new) in written {
             let (index, entry) = place_in_page(*block);
-            let page = self.shared.page(row, *column, index).await?;
+            let page = TableStore::of(&self.space.shared).page(row, *column, index).await?;
             match self.old_or_new(row, (*column, *block), page.state(entry), *new).await? {
                 Some(state) => {
-                    page.set(entry, state, self.shared.stamp(), self.shared.now(held));
+                    page.set(entry, state, self.space.shared.stamp(), self.space.shared.now(held));
                     decided.entry(*column).or_default().push(*block);
                 }
                 None => {
@@ -241,11 +225,16 @@ impl Space {
                 }
             }
         }
-        self.shared.commit_absences(row).await?;
+        RowRecords::of(&self.space.shared).commit_absences(row).await?;
         // Noted before they are recorded: a flush that sees another epoch meanwhile records them again.
         for (column, blocks) in &decided {
             for first in blocks {
-                self.shared.note_unflushed(held.ticket(), row, *column, Range { first: *first, count: 1 });
+                Flusher::of(&self.space.shared).note_unflushed(
+                    held.ticket(),
+                    row,
+                    *column,
+                    Range { first: *first, count: 1 },
+                );
             }
         }
         let places =
@@ -253,21 +242,24 @@ impl Space {
         // Nothing of a stripe with parity was ever there, as a flush has covered: behind one that is under way, which covers the
         // record that it was written, that must not count as what was there before.
         let covered = row.shape.covered();
-        self.shared.record_again(row, places(), covered, held.ticket()).await?;
+        BlockLog::of(&self.space.shared).record_again(row, places(), covered, held.ticket()).await?;
         // The copies that they were given to may have left by now.
-        in_doubt
-            .extend(places().filter(|(column, block)| self.shared.is_to_be_deferred(row, *column, *block)));
+        in_doubt.extend(places().filter(|(column, block)| {
+            Deferral::of(&self.space.shared).is_to_be_deferred(row, *column, *block)
+        }));
         if in_doubt.is_empty() {
             return Ok(());
         }
         let key = (row.space, row.index, row.id);
-        self.shared.leave_in_doubt(BTreeMap::from([(key, (Rc::clone(row), in_doubt))])).await
+        Deferral::of(&self.space.shared)
+            .leave_in_doubt(BTreeMap::from([(key, (Rc::clone(row), in_doubt))]))
+            .await
     }
 
     /// What a block is after a failed write, on all copies; `None` when no copy that answers has the one or the other.
     #[pooled]
     async fn old_or_new(
-        &self,
+        self,
         row: &Rc<Row>,
         (column, block): (usize, u32),
         old: BlockState,
@@ -284,7 +276,8 @@ impl Space {
         let decision = loop {
             match crate::in_doubt::decide(FAILED_WRITES, &facts) {
                 (_, FailedDecision::ReadCopies) => {
-                    copies = self.read_copies(row, column, block, HedgeDelay::Long).await;
+                    copies =
+                        RowCopies::of(self.space).read_copies(row, column, block, HedgeDelay::Long).await;
                     facts.copies = match good_copy(&copies, [old, new]) {
                         _ if is_out_of_reach(&copies) => FailedCopies::Silent,
                         None => FailedCopies::Neither,
@@ -303,7 +296,7 @@ impl Space {
             FailedDecision::Never => Ok(Some(BlockState::Never)),
             FailedDecision::Old | FailedDecision::New => {
                 let Some((state, good)) = good_copy(&copies, [old, new]) else { return Ok(None) };
-                give_to_all(&self.shared, self, &copies, &good.bytes).await?;
+                give_to_all(&self.space.shared, self.space, &copies, &good.bytes).await?;
                 Ok(Some(state))
             }
         }

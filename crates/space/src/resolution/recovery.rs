@@ -9,10 +9,9 @@ use std::rc::Rc;
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
 use dolmen_pool::{ExcludeReason, PoolError, RecordedBlocks, keys};
-use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, SpaceId};
+use dolmen_units::{BLOCK_BYTES, Bytes, SpaceId};
 use smallvec::SmallVec;
 
-use crate::cache::space::{Cache, Shared, Space};
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::{BlockExtent, BlockState, extents, push_extent};
 use crate::format::resiliency::Integrity;
@@ -23,11 +22,14 @@ use crate::resources::events::{DataLossEvent, DataLossKind};
 use crate::resources::hedge_delay::{HedgeDelay, is_silence};
 use crate::resources::locks::Range;
 use crate::resources::tickets::Held;
-use crate::row_io::copies::{Copy, matches_state};
+use crate::row_io::absence::RowRecords;
+use crate::row_io::copies::{Copy, RowCopies, matches_state};
+use crate::row_io::flusher::Flusher;
 use crate::table::candidates::{Candidate, Candidates, RowCandidates, Unfound};
 use crate::table::page::{Page, place_in_page};
-use crate::table::pages::{Knowledge, PageOnDisk};
+use crate::table::pages::{Knowledge, PageOnDisk, TableStore};
 use crate::table::row::{Row, RowKey, Slab};
+use crate::table::space::{Cache, Shared, SpaceRows};
 
 /// Blocks of a row that are decided beside each other.
 pub(crate) const DECIDED_TOGETHER: usize = 16;
@@ -104,7 +106,7 @@ pub(crate) fn note_deferred(shared: &Shared, key: (SpaceId, u64), mut left: RowC
 /// short may have got as far as the row, which comes before the index of stale rows in the order of keys, and the disk may
 /// be here again: so the index is told of every slab that the row calls stale.
 pub(crate) fn mark_absences(shared: &Shared, row: &Row) {
-    if let Some((record, edits)) = shared.with_absences(row) {
+    if let Some((record, edits)) = RowRecords::of(shared).with_absences(row) {
         shared.pool.map().edit_before_checkpoint(edits);
         row.adopt(record);
     }
@@ -112,14 +114,6 @@ pub(crate) fn mark_absences(shared: &Shared, row: &Row) {
     let stale = record.columns.iter().flatten().filter(|slab| slab.stale.is_some());
     let index = stale.map(|slab| (keys::stale(slab.disk, row.id), Vec::new()));
     shared.pool.map().edit_before_checkpoint(index.collect());
-}
-
-impl Shared {
-    /// The error for a record of blocks that makes no sense.
-    pub(crate) fn malformed(&self, lsn: Lsn) -> PoolError {
-        let what = format!("a malformed record of blocks at {lsn}");
-        PoolError::Corrupt { name: self.pool_name().clone(), what }
-    }
 }
 
 /// Adds what a record says of rows that are wanted.
@@ -158,7 +152,7 @@ pub(crate) async fn page_in_reach(
     (column, index): (usize, usize),
     minimum: u16,
 ) -> Result<Option<Rc<Page>>, SpaceError> {
-    match shared.page_knowing(row, column, index, Knowledge::AtLeast(minimum)).await {
+    match TableStore::of(shared).page_knowing(row, column, index, Knowledge::AtLeast(minimum)).await {
         Ok(page) => Ok(Some(page)),
         Err(SpaceError::Unreadable { why: UnreadableReason::Absent, .. }) => Ok(None),
         Err(error) => Err(error),
@@ -194,7 +188,7 @@ pub(crate) async fn note_bases(shared: &Shared, row: &Rc<Row>, open: &mut [OpenB
                 let mut frames = 0;
                 row.for_each_table(block.column, |_, _| frames += 2);
                 let _frames = shared.looks.take(frames).await;
-                shared.page_on_disk(row, place, &block.page).await
+                TableStore::of(shared).page_on_disk(row, place, &block.page).await
             }
         };
         block.base = known.state(entry);
@@ -213,14 +207,14 @@ impl OpenBlock {
         self.page.set(place_in_page(self.block).1, decided, shared.stamp(), shared.now(held));
         // What the copies were given is in their caches until a flush.
         let range = Range { first: self.block, count: 1 };
-        shared.note_unflushed(held.ticket(), row, self.column, range);
+        Flusher::of(shared).note_unflushed(held.ticket(), row, self.column, range);
     }
 
     /// Decides what it holds, if its disks answer; what that took.
     pub(crate) async fn decide(
         &self,
         shared: &Shared,
-        space: &Space,
+        space: &SpaceRows,
         row: &Rc<Row>,
     ) -> Result<(Option<BlockState>, Recovery), SpaceError> {
         let Self { column, block, candidates, base, .. } = self;
@@ -377,7 +371,7 @@ pub(crate) fn minimum_generations(candidates: &RowCandidates) -> BTreeMap<(usize
 #[pooled]
 pub(crate) async fn decide(
     shared: &Shared,
-    space: &Space,
+    space: &SpaceRows,
     row: &Rc<Row>,
     (column, block): (usize, u32),
     base: Option<BlockState>,
@@ -389,7 +383,7 @@ pub(crate) async fn decide(
         let facts = facts_of((space, row, column), base, open, read.as_deref());
         match crate::in_doubt::decide(BLOCKS, &facts) {
             (_, BlockDecision::ReadCopies) => {
-                read = Some(space.read_copies(row, column, block, HedgeDelay::Long).await);
+                read = Some(RowCopies::of(space).read_copies(row, column, block, HedgeDelay::Long).await);
             }
             decided => break decided,
         }
@@ -443,7 +437,7 @@ pub(crate) async fn decide(
 
 /// Facts about a block with this base and these claims that no flush has covered, and about its copies once they were read.
 fn facts_of(
-    (space, row, column): (&Space, &Row, usize),
+    (space, row, column): (&SpaceRows, &Row, usize),
     base: Option<BlockState>,
     open: &[Candidate],
     copies: Option<&[Copy]>,
@@ -554,7 +548,12 @@ fn newest_known(durable: BlockState, open: &[Candidate]) -> BlockState {
     states.find(|state| *state != BlockState::Damaged).unwrap_or(BlockState::Damaged)
 }
 
-fn data_loss(space: &Space, row: &Row, (column, block): (usize, u32), kind: DataLossKind) -> DataLossEvent {
+fn data_loss(
+    space: &SpaceRows,
+    row: &Row,
+    (column, block): (usize, u32),
+    kind: DataLossKind,
+) -> DataLossEvent {
     let at = row.index * row.bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES;
     DataLossEvent { space: space.id(), at, length: Bytes(BLOCK_BYTES), kind }
 }
@@ -575,7 +574,7 @@ pub(crate) fn is_out_of_reach(copies: &[Copy]) -> bool {
 #[pooled]
 pub(crate) async fn give_to_all(
     shared: &Shared,
-    space: &Space,
+    space: &SpaceRows,
     copies: &[Copy],
     content: &[u8],
 ) -> Result<bool, SpaceError> {

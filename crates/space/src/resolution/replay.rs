@@ -10,22 +10,29 @@ use dolmen_mutation::mutation;
 use dolmen_pool::RecoveredBlock;
 use dolmen_units::{Lsn, SpaceId};
 
-use crate::cache::cached_read::CachedRead;
-use crate::cache::destage::Prepared;
-use crate::cache::redo::Redo;
-use crate::cache::space::{Cache, Shared, Space};
-use crate::cache::stripe_read::Found;
-use crate::cache::write_cache::may_hold;
+use crate::cache::cached_read::{CachedRead, CachedReads};
+use crate::cache::destage::{DestageWrites, Prepared};
+use crate::cache::fill::SegmentFill;
+use crate::cache::relog::CacheRelog;
+use crate::cache::segment_copies::SegmentCopies;
+use crate::cache::segments::{CacheIndex, may_hold};
+use crate::cache::stripe_read::{Found, StripeReads};
+use crate::cache::write_cache::CacheWrites;
 use crate::format::error::SpaceError;
 use crate::format::ids::{is_of_shadows, seen_as};
 use crate::format::record::{BlockState, Entry, Place, ReadMapping, RedoBlock, entries, push_redo};
 use crate::in_doubt::redos::{REDOS, RedoContent, RedoCopies, RedoDecision, RedoFacts, RedoRow};
 use crate::in_doubt::versions::{PlaceState, VERSIONS, VersionDecision, VersionFacts, VersionKind};
 use crate::layout::{BLOCK, Shape};
+use crate::resolution::reach::Deferral;
 use crate::resources::locks::Range;
 use crate::resources::tickets::Ticket;
+use crate::row_io::copies::RowCopies;
+use crate::row_io::flusher::Flusher;
 use crate::table::mapping::{Content, IN_DOUBT, Version};
+use crate::table::redo::Redo;
 use crate::table::row::{Row, RowKey};
+use crate::table::space::{Cache, Shared, SpaceRows};
 
 /// Rows of a cache for writes, beside those that are kept for parity, that are enough to go on with.
 const ROWS_FOR_WRITES: usize = 1;
@@ -145,7 +152,7 @@ impl Cached {
     pub(crate) async fn load(
         self,
         shared: &Shared,
-        spaces: &BTreeMap<SpaceId, Rc<Space>>,
+        spaces: &BTreeMap<SpaceId, Rc<SpaceRows>>,
     ) -> Result<Vec<Rc<Row>>, SpaceError> {
         let mut rows = Vec::new();
         let held = shared.tickets.begin();
@@ -185,7 +192,7 @@ impl Cached {
             let Some(cache) = cache else { continue };
             let shadow = shadows.remove(&(row.space, row.index));
             if of_row.load(&cache, &row, shadow, held.ticket()).await? == Loaded::Reverted {
-                shared.note_reverted(spaces.get(&row.space));
+                Deferral::of(shared).note_reverted(spaces.get(&row.space));
             }
             rows.push(row);
         }
@@ -262,7 +269,7 @@ impl OfRow {
     #[pooled]
     async fn load(
         mut self,
-        cache: &Cache,
+        cache: &Rc<Cache>,
         row: &Rc<Row>,
         shadow: Option<(Rc<Row>, Self)>,
         now: Ticket,
@@ -294,8 +301,8 @@ impl OfRow {
             }
         }
         for redo in unfinished {
-            redo.own_places().for_each(|place| cache.count_live(place));
-            cache.leave_unfinished(redo);
+            redo.own_places().for_each(|place| CacheIndex::of(cache).count_live(place));
+            CacheIndex::of(cache).leave_unfinished(redo);
         }
         Ok(loaded)
     }
@@ -303,7 +310,7 @@ impl OfRow {
 
 #[pooled]
 async fn load_versions(
-    cache: &Cache,
+    cache: &Rc<Cache>,
     row: &Rc<Row>,
     block: u32,
     versions: &BTreeMap<Lsn, Recorded>,
@@ -337,28 +344,28 @@ async fn load_versions(
         loaded = Loaded::Whole;
         let version =
             Version { content: recorded.content, since: *since, relogged: recorded.relogged, ticket };
-        cache.add_recovered(row, block, version);
+        CacheIndex::of(cache).add_recovered(row, block, version);
     }
     Ok(loaded)
 }
 
 impl Recorded {
     /// Facts about a version with this first record that cost no read; the newest marked one has the other.
-    fn facts(&self, cache: &Cache, since: Lsn, marked: Option<Lsn>) -> VersionFacts {
+    fn facts(&self, cache: &Rc<Cache>, since: Lsn, marked: Option<Lsn>) -> VersionFacts {
         let place = self.content.place();
         VersionFacts {
             is_superseded: marked.is_some_and(|marked| since < marked),
             is_marked: self.is_marked,
             kind: if place.is_some() { VersionKind::Cached } else { VersionKind::Discard },
-            is_in_reach: place.is_some_and(|place| !cache.is_out_of_reach(place)),
+            is_in_reach: place.is_some_and(|place| !CacheIndex::of(cache).is_out_of_reach(place)),
             place: PlaceState::Unread,
         }
     }
 
     /// Reads what the table of the cache row says of a version's block.
-    async fn state_of_place(&self, cache: &Cache) -> Result<PlaceState, SpaceError> {
+    async fn state_of_place(&self, cache: &Rc<Cache>) -> Result<PlaceState, SpaceError> {
         let Content::Cached { place, checksum } = self.content else { return Ok(PlaceState::CannotHold) };
-        Ok(match cache.state_in_reach(place).await? {
+        Ok(match CacheWrites::of(cache).state_in_reach(place).await? {
             None => PlaceState::Unknown,
             Some(state) if may_hold(state, checksum) => PlaceState::MayHold,
             Some(_) => PlaceState::CannotHold,
@@ -366,7 +373,20 @@ impl Recorded {
     }
 }
 
-impl Cache {
+/// Stripes that a crash left half in place.
+#[derive(Clone, Copy)]
+pub(crate) struct CacheReplay<'a> {
+    cache: &'a Rc<Cache>,
+}
+
+impl<'a> CacheReplay<'a> {
+    /// Returns the service for a write cache.
+    pub(crate) fn of(cache: &'a Rc<Cache>) -> Self {
+        Self { cache }
+    }
+}
+
+impl CacheReplay<'_> {
     /// Finds out how far rows are filled that a crash left, if few are left to be filled: each opening that dies would use up two
     /// of them else, until there is none for the parity that it takes to put anything in place. What the table of a row calls
     /// never written was not written since the row was discarded, and the checkpoint before has left the log nothing that names it.
@@ -374,15 +394,23 @@ impl Cache {
     /// # Errors
     /// [`SpaceError`].
     #[pooled]
-    pub(crate) async fn find_room_left(&self) -> Result<(), SpaceError> {
-        let (kept, whole) = (usize::from(self.space().spec().resiliency.copies()), self.segment_blocks());
-        let full: Vec<usize> = self.full.borrow().iter().copied().collect();
-        if self.segments.borrow().len() - full.len() > kept + ROWS_FOR_WRITES {
+    pub(crate) async fn find_room_left(self) -> Result<(), SpaceError> {
+        let (kept, whole) = (
+            usize::from(self.cache.space().spec().resiliency.copies()),
+            CacheIndex::of(self.cache).segment_blocks(),
+        );
+        let full: Vec<usize> = self.cache.full.borrow().iter().copied().collect();
+        if self.cache.segments.borrow().len() - full.len() > kept + ROWS_FOR_WRITES {
             return Ok(());
         }
         for at in full {
-            let Some(row) = self.row_at(at).filter(|row| !self.shared().is_deferred(row)) else { continue };
-            let states = match self.space().states(&row, 0, Range { first: 0, count: whole }).await {
+            let Some(row) = self.cache.row_at(at).filter(|row| !self.cache.shared().is_deferred(row)) else {
+                continue;
+            };
+            let states = match RowCopies::of(self.cache.space())
+                .states(&row, 0, Range { first: 0, count: whole })
+                .await
+            {
                 Ok(states) => states,
                 // Its disks are away.
                 Err(SpaceError::Unreadable { .. }) => continue,
@@ -390,7 +418,7 @@ impl Cache {
             };
             let last = states.iter().rposition(|state| *state != BlockState::Never);
             let filled = last.and_then(|last| u32::try_from(last + 1).ok()).unwrap_or_default();
-            if let Some(segment) = self.segments.borrow_mut().get_mut(at) {
+            if let Some(segment) = self.cache.segments.borrow_mut().get_mut(at) {
                 segment.filled = filled;
             }
         }
@@ -402,17 +430,17 @@ impl Cache {
     ///
     /// # Errors
     /// [`SpaceError`]; what was not finished is tried again.
-    pub(crate) async fn finish_stripes(&self) -> Result<bool, SpaceError> {
-        let mut waiting = self.unfinished.take();
+    pub(crate) async fn finish_stripes(self) -> Result<bool, SpaceError> {
+        let mut waiting = self.cache.unfinished.take();
         let others = waiting.split_off(waiting.len().min(FINISHED_TOGETHER));
-        *self.unfinished.borrow_mut() = others;
+        *self.cache.unfinished.borrow_mut() = others;
         let mut has_done = false;
         let mut waiting = waiting.into_iter();
         while let Some(redo) = waiting.next() {
             match self.finish_stripe(redo.clone()).await {
                 Ok(done) => has_done |= done,
                 Err(error) => {
-                    let mut unfinished = self.unfinished.borrow_mut();
+                    let mut unfinished = self.cache.unfinished.borrow_mut();
                     if !unfinished.iter().any(|other| other.is_of(&redo.row, redo.stripe)) {
                         unfinished.push(redo);
                     }
@@ -425,17 +453,17 @@ impl Cache {
     }
 
     #[pooled]
-    async fn finish_stripe(&self, redo: Redo) -> Result<bool, SpaceError> {
+    async fn finish_stripe(self, redo: Redo) -> Result<bool, SpaceError> {
         let row = Rc::clone(&redo.row);
         let mut facts = self.redo_facts(&redo);
         let (mut guard, mut found, mut finished) = (None, Vec::new(), redo.clone());
         let (rule, decision) = loop {
-            match (crate::in_doubt::decide(REDOS, &facts), self.owner(row.space)) {
+            match (crate::in_doubt::decide(REDOS, &facts), self.cache.owner(row.space)) {
                 ((_, RedoDecision::TakeLock), _) => {
                     let lines = row.shape.stripes_of(Range { first: redo.stripe, count: 1 });
                     guard = Some(row.locks.lock(lines).await);
                     facts.row = if row.freed.get() { RedoRow::Detached } else { RedoRow::Locked };
-                    facts.is_row_deferred = self.shared().is_deferred(&row);
+                    facts.is_row_deferred = self.cache.shared().is_deferred(&row);
                 }
                 ((_, RedoDecision::ReadContent), Some(space)) => {
                     facts.content = self.read_redo(&space, &mut finished, &mut found).await?;
@@ -448,39 +476,43 @@ impl Cache {
         let _guard = guard;
         match decision {
             RedoDecision::Void | RedoDecision::Done => {
-                self.forget_redo(&redo);
+                CacheIndex::of(self.cache).forget_redo(&redo);
                 Ok(false)
             }
             RedoDecision::TakeLock | RedoDecision::ReadContent | RedoDecision::Wait => {
-                self.leave_unfinished(redo);
+                CacheIndex::of(self.cache).leave_unfinished(redo);
                 Ok(false)
             }
             RedoDecision::WaitForCopies => {
                 self.note_lost_of(&redo, &finished);
-                self.waits_for_copies.set(true);
-                self.leave_unfinished(finished);
+                self.cache.waits_for_copies.set(true);
+                CacheIndex::of(self.cache).leave_unfinished(finished);
                 Ok(false)
             }
             RedoDecision::Move => {
                 self.note_lost_of(&redo, &finished);
                 match self.with_all_copies(finished, &found).await? {
-                    Some(redo) => self.destage(vec![Prepared { redo, contents: found }]).await,
+                    Some(redo) => {
+                        DestageWrites::of(self.cache).destage(vec![Prepared { redo, contents: found }]).await
+                    }
                     None => Ok(false),
                 }
             }
             RedoDecision::Lost | RedoDecision::Complete => {
                 self.note_lost_of(&redo, &finished);
-                self.destage(vec![Prepared { redo: finished, contents: found }]).await
+                DestageWrites::of(self.cache)
+                    .destage(vec![Prepared { redo: finished, contents: found }])
+                    .await
             }
         }
     }
 
     /// Facts about a redo that cost no read.
-    fn redo_facts(&self, redo: &Redo) -> RedoFacts {
+    fn redo_facts(self, redo: &Redo) -> RedoFacts {
         let row = &redo.row;
-        let pool = &self.shared().pool;
+        let pool = &self.cache.shared().pool;
         let is_had = |column| row.has_blocks_on(column, |slab| slab.present(pool).is_some());
-        let is_attached = self.owner(row.space).is_some() && !row.freed.get();
+        let is_attached = self.cache.owner(row.space).is_some() && !row.freed.get();
         RedoFacts {
             row: if is_attached { RedoRow::Attached } else { RedoRow::Detached },
             is_done: false,
@@ -495,8 +527,8 @@ impl Cache {
     /// the first block that may be on disks that are away.
     #[pooled]
     async fn read_redo(
-        &self,
-        space: &Space,
+        self,
+        space: &SpaceRows,
         redo: &mut Redo,
         found: &mut Vec<Option<dolmen_buffer::Shared>>,
     ) -> Result<RedoContent, SpaceError> {
@@ -509,13 +541,13 @@ impl Cache {
                 found.push(None);
                 continue;
             };
-            let read_cached = self.read_cached(block.place, checksum).await?;
+            let read_cached = CachedReads::of(self.cache).read_cached(block.place, checksum).await?;
             let is_away = matches!(read_cached, CachedRead::Nothing);
             let content = match read_cached {
                 CachedRead::Content(buffer) => Some(buffer),
                 // Perhaps it got in place.
                 CachedRead::Nothing | CachedRead::Lost => {
-                    match space.look(&row, block.column, redo.stripe, block.state).await {
+                    match StripeReads::of(space).look(&row, block.column, redo.stripe, block.state).await {
                         Found::Good(buffer) => Some(buffer),
                         Found::Never | Found::Damaged | Found::Bad if !is_away => None,
                         Found::Never | Found::Damaged | Found::Bad | Found::Away => {
@@ -543,24 +575,30 @@ impl Cache {
     }
 
     /// Notes what is lost of a redo, once all of it was read. Places of what is lost are free from here on.
-    fn note_lost_of(&self, redo: &Redo, finished: &Redo) {
+    fn note_lost_of(self, redo: &Redo, finished: &Redo) {
         for (was, is) in redo.blocks.iter().zip(&finished.blocks) {
             let is_lost = was.state != BlockState::Damaged && is.state == BlockState::Damaged;
             if let Some(since) = was.since.filter(|_| is_lost) {
-                self.note_lost(&redo.row, redo.row.shape.row_block(was.column, redo.stripe), since);
+                CachedReads::of(self.cache).note_lost(
+                    &redo.row,
+                    redo.row.shape.row_block(was.column, redo.stripe),
+                    since,
+                );
             }
         }
         let is_kept = |place: &Place| finished.own_places().any(|other| other == *place);
-        redo.own_places().filter(|place| !is_kept(place)).for_each(|place| self.count_dead(place));
+        redo.own_places()
+            .filter(|place| !is_kept(place))
+            .for_each(|place| CacheIndex::of(self.cache).count_dead(place));
     }
 
     /// Copies that the cache rows have of a redo's content.
-    fn copies_of(&self, redo: &Redo, contents: &[Option<dolmen_buffer::Shared>]) -> RedoCopies {
+    fn copies_of(self, redo: &Redo, contents: &[Option<dolmen_buffer::Shared>]) -> RedoCopies {
         let count = u32::try_from(contents.iter().flatten().count()).unwrap_or(u32::MAX);
         match () {
-            () if self.is_whole(redo) => RedoCopies::All,
-            () if self.has_whole_room_for_parity(count) => RedoCopies::FewerThanRoom,
-            () if self.can_be_brought_any() => RedoCopies::FewerThanDisks,
+            () if SegmentCopies::of(self.cache).is_whole(redo) => RedoCopies::All,
+            () if SegmentFill::of(self.cache).has_whole_room_for_parity(count) => RedoCopies::FewerThanRoom,
+            () if SegmentCopies::of(self.cache).can_be_brought_any() => RedoCopies::FewerThanDisks,
             () => RedoCopies::AsManyAsPossible,
         }
     }
@@ -570,20 +608,20 @@ impl Cache {
     /// that is away it has as many as there are.
     #[pooled]
     async fn with_all_copies(
-        &self,
+        self,
         redo: Redo,
         contents: &[Option<dolmen_buffer::Shared>],
     ) -> Result<Option<Redo>, SpaceError> {
         let bytes: Vec<&dolmen_buffer::Shared> = contents.iter().flatten().collect();
-        let mut buffer = self.shared().pool.seams().metadata.take(bytes.len() * BLOCK).await;
+        let mut buffer = self.cache.shared().pool.seams().metadata.take(bytes.len() * BLOCK).await;
         for (to, from) in buffer.chunks_exact_mut(BLOCK).zip(bytes) {
             to.copy_from_slice(from);
         }
         let mut moved = Redo { owns_all: true, ..redo.clone() };
         // No flush marks it before it is known whether it stands.
-        let held = self.shared().tickets.begin();
+        let held = self.cache.shared().tickets.begin();
         let content = buffer.freeze();
-        let put = self.put_redo(&content, |first| {
+        let put = CacheWrites::of(self.cache).put_redo(&content, |first| {
             let valid = moved.blocks.iter_mut().filter(|block| matches!(block.state, BlockState::Valid(_)));
             (0..).zip(valid).for_each(|(nth, block)| block.place = first.plus(nth));
             let mut body = Vec::new();
@@ -593,26 +631,30 @@ impl Cache {
         let relogged = match put.await {
             Ok(relogged) => relogged,
             Err(error) => {
-                self.leave_unfinished(redo);
+                CacheIndex::of(self.cache).leave_unfinished(redo);
                 return Err(error);
             }
         };
         moved.relogged = relogged;
-        moved.own_places().for_each(|place| self.count_live(place));
-        *self.recorded.borrow_mut() = vec![moved.clone()];
-        self.abandon_recorded(|place| self.is_out_of_reach(place)).await?;
+        moved.own_places().for_each(|place| CacheIndex::of(self.cache).count_live(place));
+        *self.cache.recorded.borrow_mut() = vec![moved.clone()];
+        CacheRelog::of(self.cache)
+            .abandon_recorded(|place| CacheIndex::of(self.cache).is_out_of_reach(place))
+            .await?;
         drop(held);
-        self.shared().force_flush().await?;
-        if self.recorded.take().is_empty() {
-            self.forget_redo(&moved);
-            self.leave_unfinished(redo);
+        Flusher::of(self.cache.shared()).force_flush().await?;
+        if self.cache.recorded.take().is_empty() {
+            CacheIndex::of(self.cache).forget_redo(&moved);
+            CacheIndex::of(self.cache).leave_unfinished(redo);
             return Ok(None);
         }
-        self.forget_redo(&redo);
+        CacheIndex::of(self.cache).forget_redo(&redo);
         // A disk may have left with a copy meanwhile.
-        if !self.is_whole(&moved) && self.can_be_brought_any() {
-            self.waits_for_copies.set(true);
-            self.leave_unfinished(moved);
+        if !SegmentCopies::of(self.cache).is_whole(&moved)
+            && SegmentCopies::of(self.cache).can_be_brought_any()
+        {
+            self.cache.waits_for_copies.set(true);
+            CacheIndex::of(self.cache).leave_unfinished(moved);
             return Ok(None);
         }
         Ok(Some(moved))

@@ -8,27 +8,29 @@ use dolmen_future_pool::pooled;
 use dolmen_pool::RecoveredBlock;
 use dolmen_units::{BLOCK_BYTES, SpaceId};
 
-use crate::cache::space::{Shared, Space};
 use crate::format::error::SpaceError;
 use crate::format::ids::seen_as;
 use crate::layout::Unit;
 use crate::resolution::in_flight::{Source, decide_sources, decide_stripes, log_moved};
 use crate::resolution::mention::Mentions;
+use crate::resolution::reach::Deferral;
 use crate::resolution::recovery::{
     Below, DECIDED_TOGETHER, OpenBlock, Recovery, mark_absences, minimum_generations, note_all_unfound,
     note_bases, note_deferred, page_in_reach,
 };
-use crate::resolution::replay::Cached;
+use crate::resolution::replay::{CacheReplay, Cached};
+use crate::row_io::flusher::Flusher;
 use crate::table::candidates::{Candidate, RowCandidates};
 use crate::table::page::place_in_page;
 use crate::table::row::Row;
+use crate::table::space::{Shared, SpaceRows};
 
 /// Applies and decides all that the log says of blocks, then makes it durable by a checkpoint, which needs no room in the
 /// log. Until that stands, nothing may be served: a crash in between repeats it all from the log.
 #[pooled]
 pub(crate) async fn recover(
     shared: &Rc<Shared>,
-    spaces: &BTreeMap<SpaceId, Rc<Space>>,
+    spaces: &BTreeMap<SpaceId, Rc<SpaceRows>>,
     blocks: Vec<RecoveredBlock>,
 ) -> Result<Recovery, SpaceError> {
     let mut recovery = Recovery::default();
@@ -61,10 +63,10 @@ pub(crate) async fn recover(
     log_moved(shared, &freed).await?;
     if !rows.is_empty() || !cached.is_empty() {
         // What had to be carried over because its disks are absent, settled or not, is relogged behind the tail.
-        shared.force_flush().await?;
+        Flusher::of(shared).force_flush().await?;
     }
     for cache in shared.caches() {
-        cache.find_room_left().await?;
+        CacheReplay::of(&cache).find_room_left().await?;
     }
     Ok(recovery)
 }
@@ -73,7 +75,7 @@ pub(crate) async fn recover(
 #[pooled]
 pub(crate) async fn decide_rows(
     shared: &Rc<Shared>,
-    spaces: &BTreeMap<SpaceId, Rc<Space>>,
+    spaces: &BTreeMap<SpaceId, Rc<SpaceRows>>,
     mentions: Mentions,
     recovery: &mut Recovery,
 ) -> Result<(Vec<Rc<Row>>, Vec<Source>), SpaceError> {
@@ -103,7 +105,7 @@ pub(crate) async fn decide_rows(
             let Some((row, left, of_row, part)) = decided? else { continue };
             recovery.add(part);
             if part.went_back > 0 {
-                shared.note_reverted(spaces.get(&row.owner()));
+                Deferral::of(shared).note_reverted(spaces.get(&row.owner()));
             }
             note_deferred(shared, (row.space, row.index), left);
             if !of_row.is_empty() {
@@ -128,7 +130,7 @@ pub(crate) async fn decide_rows(
 #[pooled]
 pub(crate) async fn recover_row(
     shared: &Shared,
-    space: &Space,
+    space: &SpaceRows,
     row: &Rc<Row>,
     candidates: RowCandidates,
     below: Below,

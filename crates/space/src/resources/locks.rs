@@ -7,6 +7,7 @@ use std::panic::Location;
 
 use dolmen_block_io::ranks::{HeldRank, LockRank};
 use dolmen_block_io::sync::Notify;
+use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
 
 /// A range of blocks.
@@ -154,4 +155,11 @@ pub(crate) fn joined(numbers: impl Iterator<Item = u32>) -> Vec<Range> {
         }
     }
     ranges
+}
+
+/// The blocks of a row that a range of bytes touches.
+pub(crate) fn blocks_of(start: u64, end: u64) -> Range {
+    let first = start / BLOCK_BYTES;
+    let last = end.div_ceil(BLOCK_BYTES);
+    Range { first: u32::try_from(first).unwrap_or(0), count: u32::try_from(last - first).unwrap_or(0) }
 }

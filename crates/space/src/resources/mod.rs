@@ -4,6 +4,7 @@ pub(crate) mod bucket;
 pub(crate) mod clients;
 pub(crate) mod events;
 pub(crate) mod failed_reads;
+pub(crate) mod fast_disks;
 pub(crate) mod flow;
 pub(crate) mod forming;
 pub(crate) mod hedge_delay;

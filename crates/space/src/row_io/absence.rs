@@ -17,31 +17,44 @@ use crate::table::row_store::RowStore;
 /// Values that a change of the map sets.
 type Edits = Vec<(Key, Vec<u8>)>;
 
-impl RowStore {
+/// Row records in the map that say which slabs miss writes.
+#[derive(Clone, Copy)]
+pub(crate) struct RowRecords<'a> {
+    store: &'a RowStore,
+}
+
+impl<'a> RowRecords<'a> {
+    /// Returns the service for the rows of a pool.
+    pub(crate) fn of(store: &'a RowStore) -> Self {
+        Self { store }
+    }
+}
+
+impl RowRecords<'_> {
     /// Commits that slabs on absent disks miss what is written from now on. Columns that could not be had any more are left
     /// alone: their data is where it was, only out of reach.
-    pub(crate) async fn commit_absences(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
+    pub(crate) async fn commit_absences(self, row: &Rc<Row>) -> Result<(), SpaceError> {
         // Each write asks this; nearly always nothing is to be committed.
-        match has_unmarked(row, &|slab| slab.present(&self.pool).is_some()) {
+        match has_unmarked(row, &|slab| slab.present(&self.store.pool).is_some()) {
             true => self.commit_absences_of_row(row).await,
             false => Ok(()),
         }
     }
 
     #[pooled]
-    async fn commit_absences_of_row(&self, row: &Rc<Row>) -> Result<(), SpaceError> {
+    async fn commit_absences_of_row(self, row: &Rc<Row>) -> Result<(), SpaceError> {
         self.commit_absences_of(std::iter::once(row)).await
     }
 
     /// As [`commit_absences`](Self::commit_absences), for several rows at once.
     pub(crate) async fn commit_absences_of(
-        &self,
+        self,
         rows: impl Iterator<Item = &Rc<Row>> + Clone,
     ) -> Result<(), SpaceError> {
         if mutation!(AbsenceNotCommitted) {
             return Ok(());
         }
-        let is_here = |slab: &Slab| slab.present(&self.pool).is_some();
+        let is_here = |slab: &Slab| slab.present(&self.store.pool).is_some();
         self.mark_slabs(rows, |row| self.marked(row, &is_here)).await
     }
 
@@ -49,7 +62,7 @@ impl RowStore {
     /// would be believed once they are the only ones. Where the disks are by now does not matter.
     #[pooled]
     pub(crate) async fn commit_missed_pages(
-        &self,
+        self,
         rows: &[Rc<Row>],
         stayed: &BTreeSet<DiskSlot>,
     ) -> Result<(), SpaceError> {
@@ -64,28 +77,28 @@ impl RowStore {
     /// as another slab of their column holds everything, wherever that is.
     #[pooled]
     pub(crate) async fn mark_old(
-        &self,
+        self,
         rows: &[Rc<Row>],
         slot: DiskSlot,
         since: Epoch,
     ) -> Result<(), SpaceError> {
-        self.mark_slabs(rows.iter(), |row| marked_old(&self.pool, row, slot, since)).await
+        self.mark_slabs(rows.iter(), |row| marked_old(&self.store.pool, row, slot, since)).await
     }
 
     /// Returns whether a row says what [`mark_old`](Self::mark_old) has it say.
-    pub(crate) fn is_marked_old(&self, row: &Row, slot: DiskSlot, since: Epoch) -> bool {
-        marked_old(&self.pool, row, slot, since).is_none()
+    pub(crate) fn is_marked_old(self, row: &Row, slot: DiskSlot, since: Epoch) -> bool {
+        marked_old(&self.store.pool, row, slot, since).is_none()
     }
 
     /// Marks slabs stale, in as few changes as will do.
     async fn mark_slabs<'a>(
-        &self,
+        self,
         rows: impl Iterator<Item = &'a Rc<Row>> + Clone,
         marked: impl Fn(&Row) -> Option<(RowRecord, Edits)>,
     ) -> Result<(), SpaceError> {
         let mut rows = rows.filter(|row| marked(row).is_some()).peekable();
         while rows.peek().is_some() {
-            let mut change = self.pool.change(Purpose::Release).await;
+            let mut change = self.store.pool.change(Purpose::Release).await;
             let mut records = Vec::new();
             let mut bytes = 0;
             while bytes < ROWS_BYTES_MAX
@@ -104,11 +117,11 @@ impl RowStore {
     }
 
     /// The row as it is when slabs on absent disks are stale, and the edits that say so; `None` when nothing changes.
-    pub(crate) fn with_absences(&self, row: &Row) -> Option<(RowRecord, Edits)> {
-        self.marked(row, &|slab| slab.present(&self.pool).is_some())
+    pub(crate) fn with_absences(self, row: &Row) -> Option<(RowRecord, Edits)> {
+        self.marked(row, &|slab| slab.present(&self.store.pool).is_some())
     }
 
-    fn marked(&self, row: &Row, is_good: &impl Fn(&Slab) -> bool) -> Option<(RowRecord, Edits)> {
+    fn marked(self, row: &Row, is_good: &impl Fn(&Slab) -> bool) -> Option<(RowRecord, Edits)> {
         if !has_unmarked(row, is_good) {
             return None;
         }
@@ -127,9 +140,9 @@ impl RowStore {
 
     /// The epoch since which a disk misses what is written. One that is here again, or is only about to leave, misses it from
     /// now on: what was written while it was away before is marked already.
-    fn missing_since(&self, slot: DiskSlot) -> Epoch {
-        let left = self.pool.disk(slot).map(|disk| disk.member().left);
-        left.filter(|left| left.0 > 0).unwrap_or(self.pool.epoch().number)
+    fn missing_since(self, slot: DiskSlot) -> Epoch {
+        let left = self.store.pool.disk(slot).map(|disk| disk.member().left);
+        left.filter(|left| left.0 > 0).unwrap_or(self.store.pool.epoch().number)
     }
 }
 
@@ -167,18 +180,18 @@ fn has_unmarked(row: &Row, is_good: &impl Fn(&Slab) -> bool) -> bool {
     })
 }
 
-impl RowStore {
+impl RowRecords<'_> {
     /// Commits that every page of the tables of rows is on its disks, many rows in one change: a record each would take more
     /// of the log than the checkpoint that this is a part of can trim. What else became of a row meanwhile stands: it is
     /// looked at only when no other change can come between, and a row that was freed stays freed.
     pub(crate) async fn commit_formatted(
-        &self,
+        self,
         rows: &[Rc<Row>],
         is_whole: impl Fn(&Rc<Row>) -> bool,
     ) -> Result<(), SpaceError> {
         let mut rows = rows.iter().filter(|row| is_whole(row)).peekable();
         while rows.peek().is_some() {
-            let mut change = self.pool.change(dolmen_pool::Purpose::Release).await;
+            let mut change = self.store.pool.change(dolmen_pool::Purpose::Release).await;
             let mut formatted = Vec::new();
             let mut bytes = 0;
             while bytes < ROWS_BYTES_MAX

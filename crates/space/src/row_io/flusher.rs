@@ -7,16 +7,17 @@ use dolmen_buffer::Scratch;
 use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
 use dolmen_mutation::mutation;
-use dolmen_pool::{LogRoom, PoolError};
-use dolmen_units::{BLOCK_BYTES, Bytes, Lsn, RowId, SpaceId};
+use dolmen_pool::LogRoom;
+use dolmen_units::{BLOCK_BYTES, Bytes, RowId, SpaceId};
 
 use crate::format::error::SpaceError;
-use crate::format::raw::STATE_VALID;
-use crate::format::record::{BlockExtent, BlockState, RECORD_BYTES_MAX, Stamp, push_extent};
+use crate::format::record::{BlockState, RECORD_BYTES_MAX};
 use crate::layout::{Covered, Unit};
 use crate::resources::locks::{Range, joined};
 use crate::resources::tickets::{FlushPoint, Ticket};
-use crate::table::page::place_in_page;
+use crate::row_io::absence::RowRecords;
+use crate::row_io::block_log::BlockLog;
+use crate::table::pages::TableStore;
 use crate::table::row::{BlocksOfRows, Row};
 use crate::table::row_store::{RowStore, Unflushed};
 
@@ -38,50 +39,48 @@ pub(crate) const RESTAMP_ROWS: usize = 128;
 /// Blocks of a row, by column and block of the column, with the ticket of the last write.
 pub(crate) type UnflushedBlocks = BTreeMap<(usize, u32), Ticket>;
 
-impl RowStore {
-    /// Appends a record of blocks to the log.
-    pub(crate) async fn record(&self, body: &[u8], wait: Wait) -> Result<Lsn, PoolError> {
-        let lsn = self.pool.log().append_blocks(body, wait).await?;
-        self.recorded.set(self.recorded.get().max(lsn.next()));
-        Ok(lsn)
-    }
+/// Flushes, and the blocks that no flush has covered.
+#[derive(Clone, Copy)]
+pub(crate) struct Flusher<'a> {
+    store: &'a RowStore,
+}
 
-    /// Records what was said before, so that the log can be trimmed behind that.
-    pub(crate) async fn record_relogged(&self, body: &[u8]) -> Result<Lsn, PoolError> {
-        // Heads of batches, and what is left at their ends.
-        let bytes = (body.len() as u64 * 17 / 16).next_multiple_of(BLOCK_BYTES);
-        self.relogged.set(self.relogged.get() + bytes);
-        self.record(body, Wait::Written).await
+impl<'a> Flusher<'a> {
+    /// Returns the service for the rows of a pool.
+    pub(crate) fn of(store: &'a RowStore) -> Self {
+        Self { store }
     }
+}
 
+impl<'s> Flusher<'s> {
     /// Everything that was written and recorded until now.
-    pub(crate) fn flush_point(&self) -> FlushPoint {
-        FlushPoint { ticket: self.tickets.next(), lsn: self.recorded.get() }
+    pub(crate) fn flush_point(self) -> FlushPoint {
+        FlushPoint { ticket: self.store.tickets.next(), lsn: self.store.recorded.get() }
     }
 
     /// Whether a flush has covered everything of before a moment.
-    pub(crate) fn has_covered(&self, flush_point: FlushPoint) -> bool {
-        let (ticket, lsn) = self.covered.get();
+    pub(crate) fn has_covered(self, flush_point: FlushPoint) -> bool {
+        let (ticket, lsn) = self.store.covered.get();
         ticket >= flush_point.ticket && lsn >= flush_point.lsn
     }
 
     /// Notes a write that no flush has covered.
-    pub(crate) fn note_unflushed(&self, ticket: Ticket, row: &Rc<Row>, column: usize, range: Range) {
-        self.unflushed_blocks.set(self.unflushed_blocks.get() + u64::from(range.count));
-        self.unflushed.borrow_mut().push_back(Unflushed { ticket, row: Rc::clone(row), column, range });
+    pub(crate) fn note_unflushed(self, ticket: Ticket, row: &Rc<Row>, column: usize, range: Range) {
+        self.store.unflushed_blocks.set(self.store.unflushed_blocks.get() + u64::from(range.count));
+        self.store.unflushed.borrow_mut().push_back(Unflushed { ticket, row: Rc::clone(row), column, range });
     }
 
     /// The blocks of a row that were written and that no flush has covered, by column.
-    pub(crate) fn unflushed_of(&self, row: &Row) -> BTreeSet<(usize, u32)> {
-        let unflushed = self.unflushed.borrow();
+    pub(crate) fn unflushed_of(self, row: &Row) -> BTreeSet<(usize, u32)> {
+        let unflushed = self.store.unflushed.borrow();
         let of_row = unflushed.iter().filter(|entry| entry.row.id == row.id);
         of_row.flat_map(|entry| entry.blocks().map(|block| (entry.column, block))).collect()
     }
 
     /// Blocks of stripes of a row that hold nothing since a write that no flush has covered: of these stripes, the row beside it is
     /// the target.
-    pub(crate) fn unflushed_sources(&self, row: &Row, lines: &BTreeSet<u32>) -> BTreeSet<(usize, u32)> {
-        let unflushed = self.unflushed.borrow();
+    pub(crate) fn unflushed_sources(self, row: &Row, lines: &BTreeSet<u32>) -> BTreeSet<(usize, u32)> {
+        let unflushed = self.store.unflushed.borrow();
         let of_row = unflushed.iter().filter(|entry| entry.row.id == row.id);
         of_row
             .flat_map(|entry| entry.blocks().map(|block| (entry.column, block)))
@@ -92,10 +91,10 @@ impl RowStore {
     }
 
     /// Waits until a write may begin: the log has room, and not too much is unflushed. Called without any lock or ticket.
-    pub(crate) async fn gate(&self) -> Result<(), SpaceError> {
-        self.pool.log().wait_for_room().await?;
-        let (log, _) = self.pool.identity().metadata_bytes();
-        if self.unflushed_blocks.get() > UNFLUSHED_BLOCKS_MAX.min(log.0 / RESTAMP_SHARE / 44) {
+    pub(crate) async fn gate(self) -> Result<(), SpaceError> {
+        self.store.pool.log().wait_for_room().await?;
+        let (log, _) = self.store.pool.identity().metadata_bytes();
+        if self.store.unflushed_blocks.get() > UNFLUSHED_BLOCKS_MAX.min(log.0 / RESTAMP_SHARE / 44) {
             self.flush().await?;
         }
         Ok(())
@@ -103,67 +102,67 @@ impl RowStore {
 
     /// Keeps the room in the log that the record of so many blocks takes, and the mark of a flush behind it, as long as what is
     /// returned lives. Called as [`gate`](Self::gate).
-    pub(crate) async fn room_for(&self, blocks: u32) -> Result<LogRoom<'_>, SpaceError> {
-        Ok(self.pool.log().reserve(Bytes(2 * BLOCK_BYTES + u64::from(blocks) * RECORDED_BYTES)).await?)
+    pub(crate) async fn room_for(self, blocks: u32) -> Result<LogRoom<'s>, SpaceError> {
+        Ok(self.store.pool.log().reserve(Bytes(2 * BLOCK_BYTES + u64::from(blocks) * RECORDED_BYTES)).await?)
     }
 
     /// Makes every write that was acknowledged before this call durable.
     #[pooled]
-    pub(crate) async fn flush(&self) -> Result<(), SpaceError> {
-        let mine = (self.tickets.next(), self.recorded.get());
-        let _exclusive = self.flush_mutex.take().await;
-        let covered = self.covered.get();
+    pub(crate) async fn flush(self) -> Result<(), SpaceError> {
+        let mine = (self.store.tickets.next(), self.store.recorded.get());
+        let _exclusive = self.store.flush_mutex.take().await;
+        let covered = self.store.covered.get();
         let is_marked = covered.1 >= mine.1 || mutation!(ConcurrentRecordUnmarked);
         if covered.0 >= mine.0 && is_marked {
-            self.count(|counters| counters.shared_flushes += 1);
+            self.store.count(|counters| counters.shared_flushes += 1);
             return Ok(());
         }
         loop {
-            let limit = self.tickets.next();
-            let interval = self.tickets.next_interval();
-            let cut = self.pool.log().cut()?;
+            let limit = self.store.tickets.next();
+            let interval = self.store.tickets.next_interval();
+            let cut = self.store.pool.log().cut()?;
             if !mutation!(FlushWaitsForNone) {
-                self.tickets.wait_below(limit).await;
+                self.store.tickets.wait_below(limit).await;
             }
-            self.pool.log().written_below(cut).await?;
+            self.store.pool.log().written_below(cut).await?;
             if mutation!(MarkBeforeFlush) {
-                self.pool.log().mark_durable(cut).await?;
+                self.store.pool.log().mark_durable(cut).await?;
             }
-            self.pool.flusher().flush_disks().await?;
+            self.store.pool.flusher().flush_disks().await?;
             if self.restamp().await? {
                 continue;
             }
-            if !mutation!(MarkBeforeFlush) && (!self.recovering.get() || mutation!(RecoveryNotFinal)) {
-                self.pool.log().mark_durable(cut).await?;
+            if !mutation!(MarkBeforeFlush) && (!self.store.recovering.get() || mutation!(RecoveryNotFinal)) {
+                self.store.pool.log().mark_durable(cut).await?;
             }
             // In recovery nothing is marked; it ends with a flush of its own, whose ticket is a later one.
-            self.forget_durable(if mutation!(SettleAhead) { self.tickets.next() } else { limit });
-            self.covered.set((limit, cut));
-            self.covered_interval.set(Some(interval));
-            self.count(|counters| counters.flushes += 1);
+            self.forget_durable(if mutation!(SettleAhead) { self.store.tickets.next() } else { limit });
+            self.store.covered.set((limit, cut));
+            self.store.covered_interval.set(Some(interval));
+            self.store.count(|counters| counters.flushes += 1);
             return Ok(());
         }
     }
 
     /// Forgets the writes that a flush has covered.
-    pub(crate) fn forget_durable(&self, limit: Ticket) {
-        let have_ended = self.tickets.have_ended_below(limit) || mutation!(FlushWaitsForNone);
+    pub(crate) fn forget_durable(self, limit: Ticket) {
+        let have_ended = self.store.tickets.have_ended_below(limit) || mutation!(FlushWaitsForNone);
         assert!(have_ended, "a flush covers no write that is under way");
-        let mut unflushed = self.unflushed.borrow_mut();
+        let mut unflushed = self.store.unflushed.borrow_mut();
         unflushed.retain(|entry| entry.ticket >= limit || mutation!(SettleKeepsWrites));
         let all_are_later = unflushed.iter().all(|entry| entry.ticket >= limit);
         assert!(all_are_later, "after a flush no write that it covers counts as unflushed");
         let left = unflushed.iter().map(|entry| u64::from(entry.range.count)).sum();
-        self.unflushed_blocks.set(left);
+        self.store.unflushed_blocks.set(left);
     }
 
     /// After a disk has left: blocks that no flush had covered on it may be missing there, so they are recorded again
     /// under the new epoch, and their rows say that the disk's slab is stale. Those that were only there stay in doubt.
     /// Returns whether the epoch is another one than the last time.
     #[pooled]
-    pub(crate) async fn restamp(&self) -> Result<bool, SpaceError> {
-        let now = self.pool.epoch().number;
-        if self.stamped.get() == now {
+    pub(crate) async fn restamp(self) -> Result<bool, SpaceError> {
+        let now = self.store.pool.epoch().number;
+        if self.store.stamped.get() == now {
             return Ok(false);
         }
         let mut by_row: BTreeMap<(SpaceId, u64, RowId), (Rc<Row>, UnflushedBlocks)> = BTreeMap::new();
@@ -173,13 +172,15 @@ impl RowStore {
             let first = entry.row.state_in_memory((entry.column, entry.range.first));
             entry.row.partner().is_some() && first == Some(BlockState::Never)
         };
-        let is_away = |entry: &&Unflushed| !self.is_decidable(&entry.row, entry.column) && !is_source(entry);
-        for entry in self.unflushed.borrow().iter().filter(is_away) {
+        let is_away = |entry: &&Unflushed| {
+            !TableStore::of(self.store).is_decidable(&entry.row, entry.column) && !is_source(entry)
+        };
+        for entry in self.store.unflushed.borrow().iter().filter(is_away) {
             let (_, blocks) =
                 away.entry(entry.key()).or_insert_with(|| (Rc::clone(&entry.row), BTreeSet::new()));
             blocks.extend(entry.blocks().map(|block| (entry.column, block)));
         }
-        self.defer(away.clone()).await?;
+        self.store.defer(away.clone()).await?;
         // Only now, because whoever finds them neither here nor there would take them for flushed.
         // Of one that came meanwhile, some blocks may have been left and others not.
         let is_away = |entry: &Unflushed| {
@@ -187,8 +188,8 @@ impl RowStore {
                 entry.blocks().all(|block| blocks.contains(&(entry.column, block)))
             })
         };
-        self.unflushed.borrow_mut().retain(|entry| !is_away(entry));
-        for entry in &*self.unflushed.borrow() {
+        self.store.unflushed.borrow_mut().retain(|entry| !is_away(entry));
+        for entry in &*self.store.unflushed.borrow() {
             let (_, blocks) =
                 by_row.entry(entry.key()).or_insert_with(|| (Rc::clone(&entry.row), BTreeMap::new()));
             blocks.extend(entry.blocks().map(|block| ((entry.column, block), entry.ticket)));
@@ -197,14 +198,14 @@ impl RowStore {
         for group in rows.chunks(RESTAMP_ROWS) {
             self.restamp_rows(group).await?;
         }
-        self.stamped.set(now);
+        self.store.stamped.set(now);
         Ok(true)
     }
 
     /// One record for many blocks: each record by itself would take a batch of the log, which has no room for thousands.
     #[pooled]
-    pub(crate) async fn restamp_rows(&self, rows: &[(Rc<Row>, UnflushedBlocks)]) -> Result<(), SpaceError> {
-        self.commit_absences_of(rows.iter().map(|(row, _)| row)).await?;
+    pub(crate) async fn restamp_rows(self, rows: &[(Rc<Row>, UnflushedBlocks)]) -> Result<(), SpaceError> {
+        RowRecords::of(self.store).commit_absences_of(rows.iter().map(|(row, _)| row)).await?;
         let mut guards = Vec::new();
         let mut has_unlocked = false;
         let mut body = Scratch::new();
@@ -214,7 +215,7 @@ impl RowStore {
             if row.shape.unit() == Unit::Block {
                 // Stripes that failed may be tried again while this waits for locks: what is said of them then is the newest.
                 if std::mem::take(&mut has_unlocked) && !body.is_empty() {
-                    self.record(&body, Wait::Written).await?;
+                    BlockLog::of(self.store).record(&body, Wait::Written).await?;
                     body.clear();
                     guards.clear();
                 }
@@ -236,13 +237,15 @@ impl RowStore {
                 {
                     continue;
                 }
-                self.restate(row, *place, Covered::ByTheNextFlush, *ticket, &mut body).await?;
+                BlockLog::of(self.store)
+                    .restate(row, *place, Covered::ByTheNextFlush, *ticket, &mut body)
+                    .await?;
                 if body.len() > RECORD_BYTES_MAX {
-                    self.record(&body, Wait::Written).await?;
+                    BlockLog::of(self.store).record(&body, Wait::Written).await?;
                     body.clear();
                 }
             }
-            self.note_dirty(row);
+            self.store.note_dirty(row);
             has_unlocked |= row.shape.unit() == Unit::Stripe;
             // What is in the body is still locked when it is appended: a write in between would be recorded before it.
             if body.is_empty() {
@@ -250,99 +253,22 @@ impl RowStore {
             }
         }
         if !body.is_empty() {
-            self.record(&body, Wait::Written).await?;
+            BlockLog::of(self.store).record(&body, Wait::Written).await?;
         }
         Ok(())
-    }
-
-    /// Adds what the table in memory says of a block to a record, under the stamp of now.
-    pub(crate) async fn restate(
-        &self,
-        row: &Rc<Row>,
-        (column, block): (usize, u32),
-        covered: Covered,
-        ticket: Ticket,
-        body: &mut Scratch,
-    ) -> Result<(), SpaceError> {
-        let (index, entry) = place_in_page(block);
-        let stamp = self.stamp();
-        let page = self.page(row, column, index).await?;
-        let state = page.state(entry);
-        page.restamp(entry, stamp, ticket, self.frozen.get());
-        let mut extent = self.extent(row, column, Range { first: block, count: 1 }, stamp);
-        extent.covered = covered == Covered::Before;
-        push_extent(body, extent, &[state], page.durable_generation());
-        Ok(())
-    }
-
-    /// Records what the table in memory says of blocks, under the stamp of now, in one record: of a stripe with parity a crash
-    /// leaves all of it or nothing. The caller holds their locks.
-    pub(crate) async fn record_again(
-        &self,
-        row: &Rc<Row>,
-        places: impl Iterator<Item = (usize, u32)>,
-        covered: Covered,
-        ticket: Ticket,
-    ) -> Result<(), SpaceError> {
-        let mut body = Scratch::new();
-        for place in places {
-            self.restate(row, place, covered, ticket, &mut body).await?;
-        }
-        if body.is_empty() {
-            return Ok(());
-        }
-        self.note_dirty(row);
-        self.record(&body, Wait::Written).await?;
-        Ok(())
-    }
-
-    /// As [`record_again`](Self::record_again), for blocks of a column of which a flush has covered some.
-    pub(crate) async fn record_blocks_again(
-        &self,
-        row: &Rc<Row>,
-        (column, blocks): (usize, &[u32]),
-        covered: impl Fn(u32) -> Covered,
-        ticket: Ticket,
-    ) -> Result<(), SpaceError> {
-        let mut body = Scratch::new();
-        for block in blocks {
-            self.restate(row, (column, *block), covered(*block), ticket, &mut body).await?;
-        }
-        self.note_dirty(row);
-        self.record(&body, Wait::Written).await?;
-        Ok(())
-    }
-
-    /// The head of a record for a range of a column; the state is filled in later.
-    pub(crate) fn extent(&self, row: &Row, column: usize, range: Range, stamp: Stamp) -> BlockExtent {
-        BlockExtent {
-            space: row.space,
-            row_index: row.index,
-            row: row.id,
-            column: u8::try_from(column).unwrap_or(0),
-            first: range.first,
-            count: range.count,
-            stamp,
-            state: STATE_VALID,
-            intent: false,
-            in_doubt: false,
-            supersedes: false,
-            covered: false,
-            generation: 0,
-        }
     }
 
     /// Flushes although nobody may have written: recovery's decisions and heals.
-    pub(crate) async fn force_flush(&self) -> Result<(), SpaceError> {
+    pub(crate) async fn force_flush(self) -> Result<(), SpaceError> {
         // A ticket that ends at once makes the flush believe that there is something to cover.
-        drop(self.tickets.begin());
+        drop(self.store.tickets.begin());
         self.flush().await
     }
 }
 
-impl RowStore {
+impl<'s> Flusher<'s> {
     /// Blocks of the sources of flips whose targets are among these blocks, where no flush has covered the flips.
-    pub(crate) fn sources_of(&self, targets: &BlocksOfRows) -> BlocksOfRows {
+    pub(crate) fn sources_of(self, targets: &BlocksOfRows) -> BlocksOfRows {
         let mut sources = BlocksOfRows::new();
         if mutation!(SourceNotKept) {
             return sources;

@@ -99,17 +99,30 @@ struct Headed {
     slab: Slab,
 }
 
-impl RowStore {
+/// Headers of slabs: writes and verifies them.
+#[derive(Clone, Copy)]
+pub(crate) struct HeaderStore<'a> {
+    store: &'a RowStore,
+}
+
+impl<'a> HeaderStore<'a> {
+    /// Returns the service for the rows of a pool.
+    pub(crate) fn of(store: &'a RowStore) -> Self {
+        Self { store }
+    }
+}
+
+impl HeaderStore<'_> {
     /// Writes the headers of those slabs of a row that are meant and whose disks are here. The caller has the turn of those who
     /// write tables.
     pub(crate) async fn write_headers(
-        &self,
+        self,
         row: &Rc<Row>,
         is_meant: impl Fn(&Slab) -> bool,
     ) -> Result<(), SpaceError> {
         for headed in self.headed(row, is_meant) {
             if self.write_header(row, &headed).await.is_err() {
-                self.pool.exclude(headed.disk.slot(), ExcludeReason::MissedWrite).await?;
+                self.store.pool.exclude(headed.disk.slot(), ExcludeReason::MissedWrite).await?;
             }
         }
         Ok(())
@@ -117,13 +130,13 @@ impl RowStore {
 
     /// Writes the headers of slabs that are about to be a row's, with their columns; the disks that failed.
     pub(crate) async fn write_headers_ahead(
-        &self,
+        self,
         row: &Row,
         slabs: &[(usize, Slab)],
     ) -> SmallVec<[DiskSlot; 2]> {
         let mut failed = SmallVec::new();
         for (column, slab) in slabs {
-            let Some(disk) = slab.present(&self.pool) else { continue };
+            let Some(disk) = slab.present(&self.store.pool) else { continue };
             let headed = Headed { disk, column: *column, slab: slab.clone() };
             if self.write_header(row, &headed).await.is_err() {
                 failed.push(slab.disk);
@@ -134,19 +147,19 @@ impl RowStore {
 
     /// Holds the headers of a row's slabs against the map, and writes again those that differ. Those that were wrong.
     #[pooled]
-    pub(crate) async fn verify_headers(&self, row: &Rc<Row>) -> Vec<WrongHeader> {
+    pub(crate) async fn verify_headers(self, row: &Rc<Row>) -> Vec<WrongHeader> {
         let mut wrong = Vec::new();
         if self.has_sound_headers(row).await {
             return wrong;
         }
-        let _exclusive = self.table_mutex.take().await;
+        let _exclusive = self.store.table_mutex.take().await;
         for headed in self.expected(row) {
             let fault = match self.find_header(row, &headed).await {
                 Found::Sound | Found::Unresponsive => continue,
                 Found::Old => None,
                 Found::Wrong(fault) => Some(fault),
             };
-            let is_healed = self.may_write() && self.write_header(row, &headed).await.is_ok();
+            let is_healed = self.store.may_write() && self.write_header(row, &headed).await.is_ok();
             if let Some(fault) = fault {
                 wrong.push(self.note_wrong(row, &headed, fault, is_healed));
             }
@@ -155,7 +168,7 @@ impl RowStore {
     }
 
     /// Whether all headers that should be there are, as far as is known now.
-    async fn has_sound_headers(&self, row: &Rc<Row>) -> bool {
+    async fn has_sound_headers(self, row: &Rc<Row>) -> bool {
         for headed in self.expected(row) {
             if !matches!(self.find_header(row, &headed).await, Found::Sound | Found::Unresponsive) {
                 return false;
@@ -165,25 +178,25 @@ impl RowStore {
     }
 
     /// Slabs that have a header now, if the map is right.
-    fn expected(&self, row: &Row) -> Vec<Headed> {
+    fn expected(self, row: &Row) -> Vec<Headed> {
         if row.freed.get() || !row.is_formatted() {
             return Vec::new();
         }
         self.headed(row, |slab| slab.stale.is_none())
     }
 
-    fn headed(&self, row: &Row, is_meant: impl Fn(&Slab) -> bool) -> Vec<Headed> {
+    fn headed(self, row: &Row, is_meant: impl Fn(&Slab) -> bool) -> Vec<Headed> {
         let mut found = Vec::new();
         row.for_each_slab(|column, slab| {
-            if let Some(disk) = slab.present(&self.pool).filter(|_| is_meant(slab)) {
+            if let Some(disk) = slab.present(&self.store.pool).filter(|_| is_meant(slab)) {
                 found.push(Headed { disk, column, slab: slab.clone() });
             }
         });
         found
     }
 
-    fn note_wrong(&self, row: &Row, headed: &Headed, fault: HeaderFault, is_healed: bool) -> WrongHeader {
-        let (space, disk) = (self.name_of(row.space), headed.disk.name());
+    fn note_wrong(self, row: &Row, headed: &Headed, fault: HeaderFault, is_healed: bool) -> WrongHeader {
+        let (space, disk) = (self.store.name_of(row.space), headed.disk.name());
         headed.disk.note(|counters| {
             counters.checksum_errors += 1;
             counters.healed_blocks += u64::from(is_healed);
@@ -193,11 +206,11 @@ impl RowStore {
         WrongHeader { space, row: row.index, column: headed.column, disk, fault, is_healed }
     }
 
-    async fn find_header(&self, row: &Row, headed: &Headed) -> Found {
+    async fn find_header(self, row: &Row, headed: &Headed) -> Found {
         let mut found = RawSlabHeader::new_zeroed();
         // It is one block, and no block lies in two runs.
         for piece in headed.slab.pieces(row.map(headed.column).header_at(), PAGE_BYTES) {
-            let buffer = self.pool.seams().metadata.take(piece.length).await;
+            let buffer = self.store.pool.seams().metadata.take(piece.length).await;
             let (bytes, read) = headed.disk.read(piece.at, buffer).await;
             match (read, RawSlabHeader::read_from_bytes(&bytes)) {
                 (Err(error), _) if is_silence(error) => return Found::Unresponsive,
@@ -220,9 +233,9 @@ impl RowStore {
         Found::Wrong(if is_whole { HeaderFault::Foreign } else { HeaderFault::Corrupt })
     }
 
-    async fn write_header(&self, row: &Row, headed: &Headed) -> Result<(), DeviceError> {
-        let raw = self.header(row, headed, (row.space, self.pool.epoch().number.0));
-        let mut buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
+    async fn write_header(self, row: &Row, headed: &Headed) -> Result<(), DeviceError> {
+        let raw = self.header(row, headed, (row.space, self.store.pool.epoch().number.0));
+        let mut buffer = self.store.pool.seams().metadata.take(PAGE_BYTES).await;
         buffer.copy_in(raw.as_bytes());
         let frozen = buffer.freeze();
         for piece in headed.slab.pieces(row.map(headed.column).header_at(), PAGE_BYTES) {
@@ -232,10 +245,10 @@ impl RowStore {
     }
 
     /// The header of a slab, as of this space and epoch.
-    fn header(&self, row: &Row, headed: &Headed, (space, epoch): (SpaceId, u64)) -> RawSlabHeader {
+    fn header(self, row: &Row, headed: &Headed, (space, epoch): (SpaceId, u64)) -> RawSlabHeader {
         let mut raw = RawSlabHeader::new_zeroed();
         raw.magic = SLAB_MAGIC;
-        raw.pool = self.pool.id().0;
+        raw.pool = self.store.pool.id().0;
         raw.disk = headed.disk.id().0;
         raw.space = space.0.into();
         raw.row_index = row.index.into();

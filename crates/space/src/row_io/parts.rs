@@ -14,6 +14,9 @@ use crate::format::record::{BlockState, Mapping, push_extent, void_redos};
 use crate::layout::{BLOCK, Covered};
 use crate::resources::locks::Range;
 use crate::resources::tickets::Held;
+use crate::row_io::block_log::BlockLog;
+use crate::row_io::flusher::Flusher;
+use crate::table::gathering::States;
 use crate::table::page::{Page, by_page, place_in_page};
 use crate::table::row::Row;
 use crate::table::row_store::RowStore;
@@ -80,14 +83,6 @@ impl RecordExtra<'_> {
     }
 }
 
-/// What became of a write of blocks that lie in one piece.
-pub(crate) struct Wrote {
-    /// Its record.
-    pub(crate) lsn: Lsn,
-    /// What its blocks are now.
-    pub(crate) states: States,
-}
-
 /// The page of a block among those that were loaded, and its entry there.
 pub(crate) fn find(pages: &Pages, column: usize, block: u32) -> Option<(&Rc<Page>, usize)> {
     let (index, entry) = place_in_page(block);
@@ -99,9 +94,6 @@ pub(crate) fn find(pages: &Pages, column: usize, block: u32) -> Option<(&Rc<Page
 pub(crate) fn places_of(parts: &Parts) -> impl Iterator<Item = (usize, Range)> + '_ {
     parts.iter().map(|part| (part.column, part.range))
 }
-
-/// States of blocks that are written together. More than 128 KiB of them spill to the heap: each part of a write has a list.
-pub(crate) type States = SmallVec<[BlockState; 32]>;
 
 /// What became of a write of whole blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,7 +135,7 @@ impl SlotSwitch {
         let stamp = shared.stamp();
         for (column, range) in columns_of(&self.source, self.lines) {
             for range in by_page(range) {
-                let extent = shared.extent(&self.source, column, range, stamp);
+                let extent = BlockLog::of(shared).extent(&self.source, column, range, stamp);
                 let page = find(&self.pages, column, range.first);
                 let generation = page.map_or(0, |(page, _)| page.durable_generation());
                 push_extent(body, extent, &[BlockState::Never], generation);
@@ -158,7 +150,7 @@ impl SlotSwitch {
             for (page, entry) in range.blocks().filter_map(|block| find(&self.pages, column, block)) {
                 page.set(entry, BlockState::Never, stamp, now);
             }
-            shared.note_unflushed(held.ticket(), &self.source, column, range);
+            Flusher::of(shared).note_unflushed(held.ticket(), &self.source, column, range);
         }
         shared.note_dirty(&self.source);
     }
@@ -168,14 +160,16 @@ impl SlotSwitch {
         if mutation!(FailedSwitchKeeps) {
             return Ok(());
         }
-        let unflushed = shared.unflushed_of(&self.source);
+        let unflushed = Flusher::of(shared).unflushed_of(&self.source);
         for (column, range) in columns_of(&self.source, self.lines) {
             let blocks: Vec<u32> = range.blocks().collect();
             let covered = |block| match unflushed.contains(&(column, block)) {
                 true => Covered::ByTheNextFlush,
                 false => Covered::Before,
             };
-            shared.record_blocks_again(&self.source, (column, &blocks), covered, held.ticket()).await?;
+            BlockLog::of(shared)
+                .record_blocks_again(&self.source, (column, &blocks), covered, held.ticket())
+                .await?;
         }
         Ok(())
     }

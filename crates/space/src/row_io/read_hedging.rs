@@ -14,22 +14,34 @@ use smallvec::SmallVec;
 use crate::layout::BLOCK;
 use crate::resources::hedge_delay::{FAST, HedgeDelay, hedge_delay, is_much_slower, second_hedge_delay};
 use crate::resources::locks::Range;
-use crate::row_io::copies::Places;
 use crate::table::row::{Row, Slab};
 use crate::table::row_store::RowStore;
 
 /// By how many times a disk may be slower than the fastest copy and is still asked like that.
 const SLOWER: u32 = 4;
-impl RowStore {
+/// Choice among the copies of a block, and hedged reads of them.
+#[derive(Clone, Copy)]
+pub(crate) struct Hedging<'a> {
+    store: &'a RowStore,
+}
+
+impl<'a> Hedging<'a> {
+    /// Returns the service for the rows of a pool.
+    pub(crate) fn of(store: &'a RowStore) -> Self {
+        Self { store }
+    }
+}
+
+impl Hedging<'_> {
     /// The least busy copy of a range, and where on it the range is. Among equally idle ones the place decides, so that
     /// each copy serves its part and a sequential reader stays on one disk for an interleave. Much slower ones are not asked.
-    pub(crate) fn choose_copy(&self, row: &Row, column: usize, range: Range) -> Option<(Rc<Disk>, Places)> {
+    pub(crate) fn choose_copy(self, row: &Row, column: usize, range: Range) -> Option<(Rc<Disk>, Places)> {
         self.choose_copy_except(row, (column, range), None)
     }
 
     /// As [`choose_copy`](Self::choose_copy), but not on that disk.
     fn choose_copy_except(
-        &self,
+        self,
         row: &Row,
         (column, range): (usize, Range),
         extra: Option<DiskSlot>,
@@ -41,7 +53,7 @@ impl RowStore {
             let readable: SmallVec<[(Rc<Disk>, &Slab); 4]> = order
                 .filter_map(|at| {
                     let slab = slabs.get(at).filter(|slab| Some(slab.disk) != extra)?;
-                    Some((slab.readable(&self.pool)?, slab))
+                    Some((slab.readable(&self.store.pool)?, slab))
                 })
                 .collect();
             let (disk, slab) = least_busy(&readable)?;
@@ -52,14 +64,14 @@ impl RowStore {
     }
 
     /// Whether what a disk has of a column comes sooner when it is computed from the others.
-    pub(crate) fn is_better_computed(&self, row: &Row, column: usize, disk: &Disk) -> bool {
+    pub(crate) fn is_better_computed(self, row: &Row, column: usize, disk: &Disk) -> bool {
         row.shape.is_computable() && self.comes_sooner_elsewhere(row, column, disk)
     }
 
     /// How long each copy of a block is waited for by somebody who looks at all that are here: `None` for as long as it takes, zero for
     /// one that is not asked, because others have the block much sooner.
     pub(crate) fn hedge_delay_with_copy(
-        &self,
+        self,
         row: &Row,
         column: usize,
         disk: &Disk,
@@ -77,7 +89,7 @@ impl RowStore {
     /// [`DeviceError::TimedOut`] where there is none but its content can be computed, or where that takes too long as well and there
     /// is a third.
     pub(crate) async fn read_soon(
-        &self,
+        self,
         row: &Row,
         (column, range): (usize, Range),
         (disk, at): (&Rc<Disk>, u64),
@@ -99,16 +111,17 @@ impl RowStore {
     }
 }
 
-impl RowStore {
+impl Hedging<'_> {
     /// How long a read of a disk is waited for, where others have what it has.
-    fn hedge_delay(&self, row: &Row, column: usize, disk: &Disk) -> Option<Duration> {
+    fn hedge_delay(self, row: &Row, column: usize, disk: &Disk) -> Option<Duration> {
         if mutation!(HungIsAwaited) {
             return None;
         }
         let own = disk.read_latency();
         // Most reads end here: nobody else has to be looked at.
         if hedge_delay(own) == READ_HEDGE_DELAY {
-            let is_other = |slab: &Slab| slab.disk != disk.slot() && slab.readable(&self.pool).is_some();
+            let is_other =
+                |slab: &Slab| slab.disk != disk.slot() && slab.readable(&self.store.pool).is_some();
             let has_others =
                 row.shape.is_computable() || row.with_slabs(column, |slabs| slabs.iter().any(is_other));
             return has_others.then_some(READ_HEDGE_DELAY);
@@ -118,10 +131,10 @@ impl RowStore {
     }
 
     /// How long a second copy is waited for, where a third has what these have.
-    fn hedge_delay_with_second(&self, row: &Row, column: usize, asked: [DiskSlot; 2]) -> Option<Duration> {
+    fn hedge_delay_with_second(self, row: &Row, column: usize, asked: [DiskSlot; 2]) -> Option<Duration> {
         let third = row.with_slabs(column, |slabs| {
             let others = slabs.iter().filter(|slab| !asked.contains(&slab.disk));
-            others.filter_map(|slab| slab.readable(&self.pool)).map(|disk| disk.read_latency()).min()
+            others.filter_map(|slab| slab.readable(&self.store.pool)).map(|disk| disk.read_latency()).min()
         });
         third.filter(|_| !mutation!(HungIsAwaited)).map(second_hedge_delay)
     }
@@ -129,7 +142,7 @@ impl RowStore {
     /// Reads what lies in several places of a disk, one after another.
     #[pooled]
     async fn read_places(
-        &self,
+        self,
         (disk, places): (&Rc<Disk>, &[(u64, usize)]),
         within: Option<Duration>,
         into: Buffer,
@@ -143,20 +156,20 @@ impl RowStore {
             if result.is_err() {
                 // What comes back of a read that timed out is other memory, and belongs to none of the parts.
                 drop((read, part, rest));
-                return (self.pool.seams().data.take_or_make(whole), result);
+                return (self.store.pool.seams().data.take_or_make(whole), result);
             }
             (read, left) = (Some(joined(read, part)), rest);
         }
         let (part, result) = disk.read_within(*last, left, within).await;
         if result.is_err() && read.is_some() {
             drop((read, part));
-            return (self.pool.seams().data.take_or_make(whole), result);
+            return (self.store.pool.seams().data.take_or_make(whole), result);
         }
         (joined(read, part), result)
     }
 
     /// Whether others have what a disk has of a column, and much sooner.
-    fn comes_sooner_elsewhere(&self, row: &Row, column: usize, disk: &Disk) -> bool {
+    fn comes_sooner_elsewhere(self, row: &Row, column: usize, disk: &Disk) -> bool {
         let read_latency = disk.read_latency();
         // Most reads end here.
         is_much_slower(read_latency, FAST)
@@ -167,11 +180,11 @@ impl RowStore {
 
     /// How long it takes these days to get what a disk has of a column without it: the fastest other copy, or with parity the
     /// slowest of as many other columns as that takes.
-    fn latency_without(&self, row: &Row, column: usize, disk: &Disk) -> Option<Duration> {
+    fn latency_without(self, row: &Row, column: usize, disk: &Disk) -> Option<Duration> {
         let fastest = |column: usize| {
             row.with_slabs(column, |slabs| {
                 let others = slabs.iter().filter(|slab| slab.disk != disk.slot());
-                let here = others.filter_map(|slab| slab.readable(&self.pool));
+                let here = others.filter_map(|slab| slab.readable(&self.store.pool));
                 here.map(|disk| disk.read_latency()).min()
             })
         };
@@ -212,3 +225,6 @@ fn least_busy<'a, 'b>(readable: &'a [(Rc<Disk>, &'b Slab)]) -> Option<(&'a Rc<Di
     let fast = throttled.into_iter().filter(|(read_latency, ..)| *read_latency <= bound);
     fast.min_by_key(|(_, disk, _)| disk.load()).map(|(_, disk, slab)| (disk, slab))
 }
+
+/// Where something is on a disk: bytes of the data area, and lengths.
+pub(crate) type Places = SmallVec<[(u64, usize); 2]>;

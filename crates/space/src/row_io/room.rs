@@ -19,7 +19,20 @@ use crate::table::row_store::RowStore;
 /// Zeros that are written at once, in bytes.
 const ZEROS: u64 = 64 * 1024;
 
-impl RowStore {
+/// Room for tables on the disks of new slabs.
+#[derive(Clone, Copy)]
+pub(crate) struct TableRoom<'a> {
+    store: &'a RowStore,
+}
+
+impl<'a> TableRoom<'a> {
+    /// Returns the service for the rows of a pool.
+    pub(crate) fn of(store: &'a RowStore) -> Self {
+        Self { store }
+    }
+}
+
+impl TableRoom<'_> {
     /// Takes the room for the tables of slabs that are being claimed, with their columns. Disks that failed otherwise than
     /// for lack of room: whoever claims has to give them up and claim again.
     ///
@@ -27,7 +40,7 @@ impl RowStore {
     /// [`SpaceError::NoSpaceBelow`].
     #[pooled]
     pub(crate) async fn take_table_room(
-        &self,
+        self,
         space: SpaceId,
         shape: &Shape,
         slabs: &[(usize, Slab)],
@@ -41,7 +54,7 @@ impl RowStore {
     /// # Errors
     /// As [`take_table_room`](Self::take_table_room).
     pub(crate) async fn write_zeros_to_tables(
-        &self,
+        self,
         space: SpaceId,
         shape: &Shape,
         slabs: &[(usize, Slab)],
@@ -49,13 +62,14 @@ impl RowStore {
     ) -> Result<SmallVec<[DiskSlot; 2]>, SpaceError> {
         let mut writes: SmallVec<[_; 8]> = SmallVec::new();
         for (column, slab) in slabs {
-            let Some(disk) = slab.present(&self.pool) else { continue };
+            let Some(disk) = slab.present(&self.store.pool) else { continue };
             if !is_meant(&disk) {
                 continue;
             }
             let Range { start: first, end } = shape.slab_map(*column).tables_at();
             let length = (end - first).min(ZEROS);
-            let mut buffer = self.pool.seams().metadata.take(usize::try_from(length).unwrap_or(0)).await;
+            let mut buffer =
+                self.store.pool.seams().metadata.take(usize::try_from(length).unwrap_or(0)).await;
             buffer.fill(0);
             let zeros = buffer.freeze();
             let mut at = first;
@@ -75,6 +89,6 @@ impl RowStore {
                 Err(_) => failed.push(slot),
             }
         }
-        if full { Err(SpaceError::NoSpaceBelow { name: self.name_of(space) }) } else { Ok(failed) }
+        if full { Err(SpaceError::NoSpaceBelow { name: self.store.name_of(space) }) } else { Ok(failed) }
     }
 }

@@ -3,12 +3,10 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use dolmen_block_io::sync::join_all;
 use dolmen_block_io::{DeviceError, Durability};
-use dolmen_buffer::Buffer;
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
-use dolmen_pool::{Disk, ExcludeReason};
+use dolmen_pool::Disk;
 use dolmen_units::{ALLOCATION_UNIT_BYTES, BLOCK_BYTES, Bytes, DiskSlot};
 use smallvec::SmallVec;
 
@@ -20,7 +18,7 @@ use crate::layout::Unit;
 use crate::layout::shape::ranges_of_page;
 use crate::resources::events::{DataLossEvent, DataLossKind};
 use crate::resources::hedge_delay::{HedgeDelay, hedge_delay, is_silence};
-use crate::table::page::{Page, PageName};
+use crate::table::page::{Page, PageName, place_in_page};
 use crate::table::row::{Row, Slab, TablePlace};
 use crate::table::row_store::RowStore;
 
@@ -28,8 +26,6 @@ use crate::table::row_store::RowStore;
 const PAGES_MAX: usize = 16 * 1024;
 /// Table pages of a row that are written at once, at most: each holds a small frame of the metadata arena.
 pub(crate) const TABLE_WRITES_MAX: usize = 64;
-/// Rows whose tables are written under one turn. They lie on other disks, and whoever else wants the turn waits for them.
-const TABLE_ROWS: usize = 64;
 /// Pages that differ from what their disks have, and so cannot be dropped, above which tables are written back although the log
 /// has room. Fewer would be written back again and again by whoever writes all over a space: each time with both its copies.
 const DIRTY_PAGES_MAX: usize = PAGES_MAX;
@@ -38,24 +34,8 @@ const DIRTY_PAGES_MAX: usize = PAGES_MAX;
 pub(crate) struct GivenPage {
     pub(crate) row: Rc<Row>,
     pub(crate) column: usize,
-    index: usize,
+    pub(crate) index: usize,
     pub(crate) page: Rc<Page>,
-}
-
-/// What became of the tables of rows in a write-back.
-#[derive(Default)]
-pub(crate) struct TablesWritten {
-    pub(crate) given: Vec<GivenPage>,
-    /// Columns with pages that stay in memory.
-    pub(crate) kept_back: Vec<(Rc<Row>, usize)>,
-}
-
-impl TablesWritten {
-    fn extend(&mut self, other: Self) {
-        let Self { given, kept_back } = other;
-        self.given.extend(given);
-        self.kept_back.extend(kept_back);
-    }
 }
 
 /// A copy of a page as it was found on a disk.
@@ -141,15 +121,28 @@ fn trusted_holders(row: &Row, column: usize, found: &[FoundPage]) -> TrustedHold
 }
 
 /// The slot that a generation of a page is written to.
-fn slot_of(page: &Page, generation: u64) -> u64 {
+pub(crate) fn slot_of(page: &Page, generation: u64) -> u64 {
     let main_location = !page.is_unpaired() && mutation!(PageInPlace);
     if main_location { 0 } else { generation }
 }
 
-impl RowStore {
-    pub(crate) fn page_name(&self, row: &Row, column: usize, index: usize) -> PageName {
+/// Pages of the tables of rows: loads, verifies and trims them.
+#[derive(Clone, Copy)]
+pub(crate) struct TableStore<'a> {
+    store: &'a RowStore,
+}
+
+impl<'a> TableStore<'a> {
+    /// Returns the service for the rows of a pool.
+    pub(crate) fn of(store: &'a RowStore) -> Self {
+        Self { store }
+    }
+}
+
+impl TableStore<'_> {
+    pub(crate) fn page_name(self, row: &Row, column: usize, index: usize) -> PageName {
         PageName {
-            pool: self.pool.id(),
+            pool: self.store.pool.id(),
             row: row.id,
             column: u16::try_from(column).unwrap_or(0),
             index: u32::try_from(index).unwrap_or(0),
@@ -161,7 +154,7 @@ impl RowStore {
     /// # Errors
     /// [`SpaceError::Unreadable`] when the disks that hold it are absent.
     pub(crate) async fn page(
-        &self,
+        self,
         row: &Rc<Row>,
         column: usize,
         index: usize,
@@ -171,7 +164,7 @@ impl RowStore {
 
     /// As [`page`](Self::page), with what recovery knows of it.
     pub(crate) async fn page_knowing(
-        &self,
+        self,
         row: &Rc<Row>,
         column: usize,
         index: usize,
@@ -193,7 +186,7 @@ impl RowStore {
     /// and given to other copies, it would take the place of what a flush has covered.
     #[pooled]
     async fn load_page(
-        &self,
+        self,
         row: &Rc<Row>,
         column: usize,
         index: usize,
@@ -252,7 +245,7 @@ impl RowStore {
         let as_good = |copy: &FoundPage| copy.generation() == Some(generation) && (copy.whole || !quiet);
         found.retain(|copy| !chosen(copy) && !as_good(copy));
         if !found.is_empty() {
-            let _exclusive = self.table_mutex.take().await;
+            let _exclusive = self.store.table_mutex.take().await;
             // Whoever had the turn before may have been a write-back of this very page.
             if is_overtaken() {
                 return Ok(None);
@@ -269,7 +262,7 @@ impl RowStore {
     /// A page of a table as it is on the disks, beside the one in memory.
     #[pooled]
     pub(crate) async fn page_on_disk(
-        &self,
+        self,
         row: &Rc<Row>,
         (column, index): (usize, usize),
         in_memory: &Page,
@@ -313,7 +306,7 @@ impl RowStore {
     /// rewritten.
     #[pooled]
     pub(crate) async fn verify_page(
-        &self,
+        self,
         row: &Rc<Row>,
         column: usize,
         index: usize,
@@ -324,7 +317,7 @@ impl RowStore {
             Err(error) => return Err(error),
         };
         // No write-back comes between, so that what is durable is what should be there.
-        let _exclusive = self.table_mutex.take().await;
+        let _exclusive = self.store.table_mutex.take().await;
         if row.freed.get() || !row.is_formatted() {
             return Ok(());
         }
@@ -333,12 +326,12 @@ impl RowStore {
         let trusted = |copy: &&FoundPage| copy.slab.stale.is_none();
         if found.iter().filter(trusted).all(is_good) {
             let first = found.iter().find(trusted);
-            if self.may_write()
+            if self.store.may_write()
                 && found.iter().filter(trusted).zip(first).any(|(copy, first)| copy.contradicts(first))
             {
                 // One of them has the number of a write-back that came to nothing.
                 page.write_again(true);
-                self.note_dirty(row);
+                self.store.note_dirty(row);
             }
             return Ok(());
         }
@@ -346,13 +339,13 @@ impl RowStore {
             found.into_iter().filter(|copy| copy.slab.stale.is_none()).partition(is_good);
         match good.first_mut().and_then(|copy| copy.newest.take()) {
             Some((whole, _)) => self.heal_page(&lacking, (row, column, index), &whole, |_| true).await,
-            None if self.may_write() && !lacking.is_empty() => {
+            None if self.store.may_write() && !lacking.is_empty() => {
                 // The next generation goes to the slot that is bad. Both are written only where both are.
                 let known = |copy: &FoundPage| {
                     copy.generation().is_some_and(|generation| generation >= page.durable_generation())
                 };
                 page.write_again(!lacking.iter().any(known));
-                self.note_dirty(row);
+                self.store.note_dirty(row);
             }
             None => {}
         }
@@ -360,28 +353,28 @@ impl RowStore {
     }
 
     /// Returns a page that calls all its blocks damaged, and notes that: no copy of it can be believed.
-    fn lost_page(&self, row: &Rc<Row>, column: usize, index: usize, found: &[FoundPage]) -> Rc<Page> {
+    fn lost_page(self, row: &Rc<Row>, column: usize, index: usize, found: &[FoundPage]) -> Rc<Page> {
         let generation = found.iter().filter_map(FoundPage::generation).max().unwrap_or(0);
-        self.count(|counters| counters.lost_pages += 1);
+        self.store.count(|counters| counters.lost_pages += 1);
         for blocks in ranges_of_page(&row.shape, column, index) {
             let at = row.index * row.bytes() + blocks.start * BLOCK_BYTES;
             let length = Bytes((blocks.end - blocks.start) * BLOCK_BYTES);
-            self.note_data_loss(DataLossEvent {
+            self.store.note_data_loss(DataLossEvent {
                 space: row.owner(),
                 at,
                 length,
                 kind: DataLossKind::TableLost,
             });
         }
-        self.note_dirty(row);
+        self.store.note_dirty(row);
         self.keep(row, column, index, Page::lost(generation))
     }
 
-    fn keep(&self, row: &Rc<Row>, column: usize, index: usize, page: Page) -> Rc<Page> {
+    fn keep(self, row: &Rc<Row>, column: usize, index: usize, page: Page) -> Rc<Page> {
         let (page, added) = row.keep_page(column, index, page);
         // Those of a row that is gone end with whoever holds it.
         if added && !row.freed.get() {
-            self.page_count.set(self.page_count.get() + 1);
+            self.store.page_count.set(self.store.page_count.get() + 1);
         }
         page
     }
@@ -389,7 +382,7 @@ impl RowStore {
     /// As [`find_page`](Self::find_page), without those copies that take long, if one of the others can be believed. Slabs that
     /// hold everything have the page by themselves; one that is being filled is given it by whoever loads it, and waited for.
     async fn find_page_soon(
-        &self,
+        self,
         row: &Rc<Row>,
         column: usize,
         index: usize,
@@ -411,21 +404,21 @@ impl RowStore {
     /// asks for each of them.
     #[pooled]
     async fn find_page(
-        &self,
+        self,
         row: &Rc<Row>,
         column: usize,
         index: usize,
         wait: HedgeDelay,
     ) -> (Vec<FoundPage>, bool) {
-        if !row.has_table_on(column, |slab| slab.readable(&self.pool).is_some()) {
+        if !row.has_table_on(column, |slab| slab.readable(&self.store.pool).is_some()) {
             return (Vec::new(), false);
         }
-        self.count(|counters| counters.page_reads += 1);
+        self.store.count(|counters| counters.page_reads += 1);
         let name = self.page_name(row, column, index);
         let mut reads = Vec::new();
         let mut holders = Vec::new();
         row.for_each_table(column, |slab, place| {
-            holders.extend(slab.present(&self.pool).map(|disk| (disk, slab.clone(), place)));
+            holders.extend(slab.present(&self.store.pool).map(|disk| (disk, slab.clone(), place)));
         });
         let fastest = holders.iter().map(|(disk, ..)| disk.read_latency()).min().unwrap_or_default();
         let within = (wait == HedgeDelay::Short).then(|| hedge_delay(fastest));
@@ -434,7 +427,7 @@ impl RowStore {
             for generation in 0..2 {
                 let at = row.page_at(place, index, generation);
                 for piece in slab.pieces(at, PAGE_BYTES) {
-                    let buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
+                    let buffer = self.store.pool.seams().metadata.take(PAGE_BYTES).await;
                     slots.push(disk.read_within(piece.at, buffer, within));
                 }
             }
@@ -465,13 +458,13 @@ impl RowStore {
     /// Gives a page to copies that lack it: same content, same generation, and the one before, so that both slots are
     /// sound again. Counted as errors of their disks are those that are meant.
     async fn heal_page(
-        &self,
+        self,
         lacking: &[FoundPage],
         (row, column, index): (&Rc<Row>, usize, usize),
         page: &Page,
         is_error: impl Fn(&FoundPage) -> bool,
     ) {
-        if !self.may_write() {
+        if !self.store.may_write() {
             return;
         }
         for copy in lacking {
@@ -479,7 +472,7 @@ impl RowStore {
                 copy.disk.note(|counters| counters.checksum_errors += 1);
             }
             for back in [1, 0] {
-                let mut buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
+                let mut buffer = self.store.pool.seams().metadata.take(PAGE_BYTES).await;
                 let generation = page.copy_sealed(self.page_name(row, column, index), back, &mut buffer);
                 let at = row.page_at(copy.place, index, generation);
                 let frozen = buffer.freeze();
@@ -492,111 +485,14 @@ impl RowStore {
         }
     }
 
-    /// Starts writing a page to its slot on every slab that has the table and whose disk is here.
-    fn start_writes(
-        &self,
-        row: &Row,
-        (column, index): (usize, usize),
-        generation: u64,
-        buffer: Buffer,
-    ) -> Vec<(DiskSlot, impl Future<Output = Result<(), DeviceError>> + use<>)> {
-        let frozen = buffer.freeze();
-        let mut writes = Vec::new();
-        row.for_each_table(column, |slab, place| {
-            let Some(disk) = slab.present(&self.pool) else { return };
-            for piece in slab.pieces(row.page_at(place, index, generation), frozen.len()) {
-                let part = frozen.slice(piece.offset..piece.offset + piece.length);
-                writes.push((disk.slot(), disk.write(piece.at, part, Durability::Cached)));
-            }
-        });
-        writes
-    }
-
-    /// Waits for writes that were started. A disk that failed one of them leaves.
-    async fn finish_writes(
-        &self,
-        writes: &mut Vec<(DiskSlot, impl Future<Output = Result<(), DeviceError>>)>,
-    ) -> Result<(), SpaceError> {
-        let mut failed = Vec::new();
-        for (slot, write) in writes.drain(..) {
-            if write.await.is_err() {
-                failed.push(slot);
-            }
-        }
-        for slot in failed {
-            self.pool.exclude(slot, ExcludeReason::MissedWrite).await?;
-        }
-        Ok(())
-    }
-
-    /// Writes the tables of rows beside each other.
-    pub(crate) async fn write_tables(&self, rows: &[Rc<Row>]) -> Result<TablesWritten, SpaceError> {
-        let mut written = TablesWritten::default();
-        for together in rows.chunks(TABLE_ROWS) {
-            let _exclusive = self.table_mutex.take().await;
-            let here = together.iter().filter(|row| !row.freed.get());
-            for of_row in join_all(here.map(|row| self.write_row_tables(row))).await {
-                written.extend(of_row?);
-            }
-        }
-        Ok(written)
-    }
-
-    /// Writes the pages of a row that wait for it; of a row without tables on its disks the slabs' headers too.
-    #[pooled]
-    async fn write_row_tables(&self, row: &Rc<Row>) -> Result<TablesWritten, SpaceError> {
-        // Taken in one go: rows that each hold a part and wait for more would wait for each other.
-        let _frames = self.frames.take(frames_of_tables(row)).await;
-        let mut written = TablesWritten::default();
-        if !row.is_formatted() {
-            self.write_headers(row, |_| true).await?;
-        }
-        let mut writes = Vec::new();
-        for (column, index, page) in row.pages() {
-            let kept_back = !self.is_table_in_reach(row, column) || self.is_withheld(row, column, index);
-            if kept_back {
-                page.keep_back();
-                written.kept_back.push((Rc::clone(row), column));
-                continue;
-            }
-            // One that has become dirty since says what no flush has covered.
-            if !page.is_awaiting_seal() {
-                continue;
-            }
-            if writes.len() > TABLE_WRITES_MAX {
-                self.finish_writes(&mut writes).await?;
-            }
-            // While a page is being sealed, changes leave a snapshot: both slots of an unpaired one get the same.
-            let times = if page.is_unpaired() { 2 } else { 1 };
-            for time in 1..=times {
-                let mut buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
-                let generation = page.seal(self.page_name(row, column, index), &mut buffer);
-                row.seals.set(row.seals.get() + 1);
-                if time == times && !mutation!(SealNotNoted) {
-                    page.sealed();
-                }
-                self.count(|counters| counters.page_writes += 1);
-                writes.extend(self.start_writes(row, (column, index), slot_of(&page, generation), buffer));
-            }
-            if page.is_dirty() {
-                self.note_dirty(row);
-            }
-            written.given.push(GivenPage { row: Rc::clone(row), column, index, page });
-        }
-        self.finish_writes(&mut writes).await?;
-        let is_left = row.pages().iter().any(|(_, _, page)| page.is_awaiting_seal());
-        assert!(!is_left, "a write-back takes all pages of a row that wait for it, or keeps them back");
-        Ok(written)
-    }
-
     /// Whether a page is where it was written, as its disk said, if that slab alone has it. Of several copies one that missed a
     /// write is told by its generation; an only one would be believed with what it had before.
     #[pooled]
-    pub(crate) async fn is_only_copy_there(&self, given: &GivenPage) -> bool {
+    pub(crate) async fn is_only_copy_there(self, given: &GivenPage) -> bool {
         let GivenPage { row, column, index, page } = given;
         let mut holders = SmallVec::<[(Rc<Disk>, Slab, TablePlace); 2]>::new();
         row.for_each_table(*column, |slab, place| {
-            let disk = slab.present(&self.pool).filter(|_| slab.stale.is_none());
+            let disk = slab.present(&self.store.pool).filter(|_| slab.stale.is_none());
             holders.extend(disk.map(|disk| (disk, slab.clone(), place)));
         });
         let [(disk, slab, place)] = holders.as_slice() else { return true };
@@ -609,7 +505,7 @@ impl RowStore {
             let generation = page.sealed_generation().saturating_sub(back);
             let at = row.page_at(*place, *index, slot_of(page, generation));
             for piece in slab.pieces(at, PAGE_BYTES) {
-                let buffer = self.pool.seams().metadata.take(PAGE_BYTES).await;
+                let buffer = self.store.pool.seams().metadata.take(PAGE_BYTES).await;
                 let (bytes, result) = disk.read(piece.at, buffer).await;
                 let found = result.ok().and_then(|()| Page::parse(&bytes, name)).map(|(_, found)| found);
                 // What stood there before may have the same number, of a write-back that came to nothing.
@@ -632,7 +528,7 @@ impl RowStore {
     /// write-back of a page of the row overtakes this.
     #[pooled]
     pub(crate) async fn tables_lacking_without(
-        &self,
+        self,
         row: &Rc<Row>,
         from: DiskSlot,
     ) -> Option<Vec<(usize, usize)>> {
@@ -665,14 +561,14 @@ impl RowStore {
     }
 
     /// Whether the blocks of a column can be had from slabs that hold everything and are here.
-    pub(crate) fn is_in_reach(&self, row: &Row, column: usize) -> bool {
-        row.has_blocks_on(column, |slab| slab.present(&self.pool).is_some())
+    pub(crate) fn is_in_reach(self, row: &Row, column: usize) -> bool {
+        row.has_blocks_on(column, |slab| slab.present(&self.store.pool).is_some())
     }
 
     /// Whether it can be told what became of blocks of a column that no flush has covered. With parity that takes as many
     /// columns as there are of data: what was written in place there was written in whole stripes.
-    pub(crate) fn is_decidable(&self, row: &Row, column: usize) -> bool {
-        let is_here = |slab: &Slab| slab.stale.is_none() && slab.present(&self.pool).is_some();
+    pub(crate) fn is_decidable(self, row: &Row, column: usize) -> bool {
+        let is_here = |slab: &Slab| slab.stale.is_none() && slab.present(&self.store.pool).is_some();
         match row.shape.unit() {
             Unit::Stripe => row.is_decodable_from(is_here),
             Unit::Block => row.with_slabs(column, |slabs| slabs.iter().any(is_here)),
@@ -680,8 +576,8 @@ impl RowStore {
     }
 
     /// Whether some slab that has the table of a column, and holds everything, is here.
-    fn is_table_in_reach(&self, row: &Row, column: usize) -> bool {
-        row.has_table_on(column, |slab| slab.stale.is_none() && slab.present(&self.pool).is_some())
+    pub(crate) fn is_table_in_reach(self, row: &Row, column: usize) -> bool {
+        row.has_table_on(column, |slab| slab.stale.is_none() && slab.present(&self.store.pool).is_some())
     }
 
     /// Whether a page of the table of a column that was given to these disks counts: some slab that holds everything has it,
@@ -699,7 +595,7 @@ impl RowStore {
 
     /// Says which pages of a row a write-back takes, with what they say now: those that are dirty; of a row without tables on
     /// its disks, all.
-    pub(crate) fn gather_pages(&self, row: &Rc<Row>) {
+    pub(crate) fn gather_pages(self, row: &Rc<Row>) {
         row.dirty.set(false);
         let formatting = !row.is_formatted();
         for (column, index) in row.places_of_pages().filter(|_| formatting) {
@@ -712,30 +608,30 @@ impl RowStore {
     }
 
     /// Keeps the number of pages in memory in bounds: rows given are asked to drop what is idle.
-    pub(crate) fn trim_pages<'a>(&self, rows: impl Iterator<Item = &'a Rc<Row>>) {
+    pub(crate) fn trim_pages<'a>(self, rows: impl Iterator<Item = &'a Rc<Row>>) {
         let dropped: usize = rows.map(|row| row.drop_pages()).sum();
-        self.page_count.set(self.page_count.get().saturating_sub(dropped));
+        self.store.page_count.set(self.store.page_count.get().saturating_sub(dropped));
     }
 
     /// Notes that the pages of a row that is gone are none any more.
-    pub(crate) fn forget_pages(&self, row: &Row) {
-        self.page_count.set(self.page_count.get().saturating_sub(row.page_count()));
+    pub(crate) fn forget_pages(self, row: &Row) {
+        self.store.page_count.set(self.store.page_count.get().saturating_sub(row.page_count()));
     }
 
     /// Whether pages should be dropped.
-    pub(crate) fn has_many_pages(&self) -> bool {
-        self.page_count.get() > PAGES_MAX
+    pub(crate) fn has_many_pages(self) -> bool {
+        self.store.page_count.get() > PAGES_MAX
     }
 
     /// Whether tables should be written back although the log has room.
-    pub(crate) fn has_many_dirty_pages(&self) -> bool {
-        let dirty_rows = self.dirty_rows.borrow();
+    pub(crate) fn has_many_dirty_pages(self) -> bool {
+        let dirty_rows = self.store.dirty_rows.borrow();
         dirty_rows.iter().map(|row| row.dirty_page_count()).sum::<usize>() > DIRTY_PAGES_MAX
     }
 
     /// The error for a block of a column that cannot be read.
     pub(crate) fn unreadable(
-        &self,
+        self,
         row: &Row,
         column: usize,
         block: usize,
@@ -743,21 +639,40 @@ impl RowStore {
     ) -> SpaceError {
         let block = row.shape.row_block(column, u32::try_from(block).unwrap_or(0));
         SpaceError::Unreadable {
-            name: self.name_of(row.space),
+            name: self.store.name_of(row.space),
             at: row.index * row.bytes() + u64::from(block) * BLOCK_BYTES,
             length: Bytes(BLOCK_BYTES),
             why,
         }
     }
-}
 
-/// Frames that the tables of a row hold at once while they are written, at most.
-fn frames_of_tables(row: &Row) -> u64 {
-    let pages: usize = (0..row.shape.columns()).map(|column| row.map(column).pages()).sum();
-    2 * pages.min(TABLE_WRITES_MAX / 2 + 1) as u64
+    /// What the tables say of a stripe.
+    #[pooled]
+    pub(crate) async fn stripe_states(self, row: &Rc<Row>, stripe: u32) -> Result<StripeStates, SpaceError> {
+        let mut states = StripeStates::new();
+        for column in 0..row.shape.columns() {
+            if stripe >= row.shape.column_blocks(column) {
+                states.push(BlockState::Never);
+                continue;
+            }
+            let (index, entry) = place_in_page(stripe);
+            states.push(self.page(row, column, index).await?.state(entry));
+        }
+        // Of a shadow row that does not know what parity says of a stripe, nobody knows whose its blocks are that it lacks.
+        if row.is_shadow() && states.get(row.shape.data_columns()) == Some(&BlockState::Damaged) {
+            let lacks = |(column, state): &(usize, &mut BlockState)| {
+                **state == BlockState::Never && stripe < row.shape.column_blocks(*column)
+            };
+            states.iter_mut().enumerate().filter(lacks).for_each(|(_, state)| *state = BlockState::Damaged);
+        }
+        Ok(states)
+    }
 }
 
 const _: () = assert!(
     ALLOCATION_UNIT_BYTES.is_multiple_of(PAGE_BYTES as u64),
     "a page never straddles two runs of a slab"
 );
+
+/// What the tables say of the blocks of a stripe, by column; one that a shorter column does not have was never written.
+pub(crate) type StripeStates = SmallVec<[BlockState; 16]>;

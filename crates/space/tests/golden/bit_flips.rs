@@ -121,7 +121,7 @@ pub async fn verify(lab: Lab, content: Content, flip: BitFlip) -> Result<Finding
     let may_be_lost = MayBeLost::of(&spaces, &content, &flip)?;
     let first = read_all(&spaces, &content).await?;
     may_be_lost.verify(&first)?;
-    let mut seen = spaces.verify(&Progress::default()).await?;
+    let mut seen = spaces.scrubs().verify(&Progress::default()).await?;
     let verified = read_all(&spaces, &content).await?;
     may_be_lost.verify(&verified)?;
     if let Some(block) = verified.errors.difference(&first.errors).next() {
@@ -129,9 +129,9 @@ pub async fn verify(lab: Lab, content: Content, flip: BitFlip) -> Result<Finding
             format!("{block:?} could be read before everything was verified, and not behind that").into()
         );
     }
-    if !spaces.stale_rows().await?.is_empty() {
-        spaces.resync(&Progress::default()).await?;
-        seen = spaces.verify(&Progress::default()).await?;
+    if !spaces.members().stale_rows().await?.is_empty() {
+        spaces.members().resync(&Progress::default()).await?;
+        seen = spaces.scrubs().verify(&Progress::default()).await?;
     }
     let findings =
         Findings { named: named(&spaces, &content, &seen)?, errors: verified.errors, older: verified.older };
@@ -228,7 +228,7 @@ impl Golden {
             if !stored.is_of_slabs(place.disk, place.at) {
                 return Ok(());
             }
-            let seen = spaces.verify(&Progress::default()).await?;
+            let seen = spaces.scrubs().verify(&Progress::default()).await?;
             let disks = spaces.pool().disks();
             let bad =
                 disks.iter().map(|disk| disk.counters().checksum_errors).sum::<u64>() + seen.header_count;

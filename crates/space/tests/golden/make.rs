@@ -339,12 +339,12 @@ impl Maker {
             self.all_classes(&lab, &spaces, plan.0).await?;
         }
         if let Some(drain) = self.set.drain {
-            for cache in spaces.write_caches().await? {
-                spaces.set_write_cache_drain(cache.redundancy, drain).await?;
+            for cache in spaces.caches().write_caches().await? {
+                spaces.caches().set_write_cache_drain(cache.redundancy, drain).await?;
             }
         }
         self.flush(&spaces).await?;
-        spaces.destage().await?;
+        spaces.caches().destage().await?;
         self.far_blocks(&lab, &spaces).await?;
         self.flush(&spaces).await?;
         spaces.pool().checkpoint().await?;
@@ -358,16 +358,16 @@ impl Maker {
             self.put(&lab, &spaces, name, 1, 3).await?;
         }
         self.flush(&spaces).await?;
-        spaces.destage().await?;
+        spaces.caches().destage().await?;
         self.bench.disks[self.set.after].come_back();
-        spaces.rejoin(self.bench.disks[self.set.after].attach(&self.bench.world)).await?;
-        assert!(!spaces.stale_rows().await?.is_empty(), "something is stale");
+        spaces.members().rejoin(self.bench.disks[self.set.after].attach(&self.bench.world)).await?;
+        assert!(!spaces.members().stale_rows().await?.is_empty(), "something is stale");
         for &name in self.set.cached {
             self.put(&lab, &spaces, name, 14, 3).await?;
             self.discard(&spaces, name, 253, 2).await?;
         }
         self.flush(&spaces).await?;
-        let caches = spaces.write_caches().await?;
+        let caches = spaces.caches().write_caches().await?;
         assert!(
             caches.len() == self.set.cache_count && caches.iter().all(|cache| cache.waiting.0 > 0),
             "something is cached"
@@ -384,8 +384,8 @@ impl Maker {
             self.put(lab, spaces, "gone", row * 256, 24).await?;
         }
         self.flush(spaces).await?;
-        let freed: Rc<Space> = spaces.find("gone")?;
-        spaces.delete(&freed).await?;
+        let freed: Space = spaces.find("gone")?;
+        spaces.changes().delete(&freed).await?;
         self.spaces.borrow_mut().remove("gone");
         self.flush(spaces).await
     }
@@ -460,9 +460,9 @@ impl Maker {
     async fn until_cut(&self, lab: &Lab) -> Result<Rc<Spaces>, Box<dyn Error>> {
         let spaces = lab.open().await?;
         assert_eq!(spaces.counters().shadows_found, self.set.shadows(), "each has a shadow row");
-        spaces.resync(&Progress::default()).await?;
+        spaces.members().resync(&Progress::default()).await?;
         self.flush(&spaces).await?;
-        spaces.destage().await?;
+        spaces.caches().destage().await?;
         for &(name, ..) in self.set.plans {
             self.put(lab, &spaces, name, 70, 4).await?;
         }

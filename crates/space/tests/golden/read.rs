@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::error::Error;
-use std::rc::Rc;
 
 use dolmen_space::{Space, SpaceError, Spaces, UnreadableReason};
 
@@ -63,7 +62,7 @@ pub async fn read_all(spaces: &Spaces, content: &Content) -> Result<Report, Box<
 }
 
 async fn read_block(
-    space: &Rc<Space>,
+    space: &Space,
     expected: &SpaceContent,
     at: u64,
     report: &mut Report,

@@ -260,7 +260,7 @@ impl Lab {
         name: &str,
         size: Bytes,
         resiliency: Resiliency,
-    ) -> Result<Rc<Space>, Box<dyn Error>> {
+    ) -> Result<Space, Box<dyn Error>> {
         self.space_of_kind(spaces, name, size, Kind::usual(resiliency)).await
     }
 
@@ -271,7 +271,7 @@ impl Lab {
         name: &str,
         size: Bytes,
         kind: Kind,
-    ) -> Result<Rc<Space>, Box<dyn Error>> {
+    ) -> Result<Space, Box<dyn Error>> {
         let mut spec = SpaceSpec::usual(name.parse()?, size, kind.resiliency);
         spec.integrity = kind.integrity;
         spec.row = Some(ROW);
@@ -320,7 +320,7 @@ impl Lab {
         &self,
         spaces: &Spaces,
         (columns, parity): (u8, u8),
-    ) -> Result<Rc<Space>, Box<dyn Error>> {
+    ) -> Result<Space, Box<dyn Error>> {
         let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(8), Resiliency::Parity { parity });
         (spec.row, spec.columns, spec.interleave) = (Some(ROW), Some(columns), Bytes::kib(16));
         Ok(spaces.create(spec).await?)
@@ -333,11 +333,11 @@ impl Lab {
     }
 
     /// Makes a space whose first row holds fill 1, and has a shadow row that a stream of fill 2 has brought up to a byte.
-    pub async fn with_shadow(&self, spaces: &Spaces, end: u64) -> Result<Rc<Space>, Box<dyn Error>> {
+    pub async fn with_shadow(&self, spaces: &Spaces, end: u64) -> Result<Space, Box<dyn Error>> {
         let space = self.parity_space(spaces, (2, 1)).await?;
         self.stream(&space, 0..ROW.0, 1).await?;
         spaces.flush().await?;
-        spaces.destage().await?;
+        spaces.caches().destage().await?;
         spaces.pool().checkpoint().await?;
         self.stream(&space, 0..end, 2).await?;
         spaces.flush().await?;
@@ -368,11 +368,11 @@ impl Lab {
 
 /// Verifies every block, the map, and the headers of slabs.
 pub async fn check(spaces: &Spaces) -> Outcome {
-    let findings = spaces.check_map().await?;
+    let findings = spaces.scrubs().check_map().await?;
     if !findings.is_empty() {
         return Err(findings.join("; ").into());
     }
-    let seen = spaces.verify(&dolmen_space::Progress::default()).await?;
+    let seen = spaces.scrubs().verify(&dolmen_space::Progress::default()).await?;
     if seen.header_count > 0 {
         return Err(format!("headers of slabs that are wrong: {:?}", seen.headers).into());
     }

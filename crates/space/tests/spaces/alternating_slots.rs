@@ -24,14 +24,14 @@ const BLOCK: u64 = 4096;
 /// Where the data of a disk begins.
 const DATA_AT: u64 = 9 << 20;
 
-async fn make(spaces: &Spaces, size: Bytes) -> Result<Rc<Space>, Box<dyn Error>> {
+async fn make(spaces: &Spaces, size: Bytes) -> Result<Space, Box<dyn Error>> {
     let mut spec = SpaceSpec::usual("data".parse()?, size, Resiliency::Parity { parity: 1 });
     (spec.row, spec.columns, spec.interleave) = (Some(ROW), Some(2), Bytes::kib(16));
     Ok(spaces.create(spec).await?)
 }
 
 /// Writes rows from their beginning to their end, and has a flush cover them.
-async fn fill(lab: &Lab, spaces: &Spaces, space: &Rc<Space>, rows: u64) -> Outcome {
+async fn fill(lab: &Lab, spaces: &Spaces, space: &Space, rows: u64) -> Outcome {
     for half in 0..2 * rows {
         lab.write(space, half * ROW_BYTES / 2, ROW_BYTES as usize / 2, 1).await?;
     }
@@ -40,7 +40,7 @@ async fn fill(lab: &Lab, spaces: &Spaces, space: &Rc<Space>, rows: u64) -> Outco
 }
 
 /// A pool with a space of eight rows, so many of which are in place.
-async fn filled(lab: &Lab, rows: u64) -> Result<(Rc<Spaces>, Rc<Space>), Box<dyn Error>> {
+async fn filled(lab: &Lab, rows: u64) -> Result<(Rc<Spaces>, Space), Box<dyn Error>> {
     let spaces = lab.create().await?;
     let space = make(&spaces, Bytes::mib(8)).await?;
     fill(lab, &spaces, &space, rows).await?;
@@ -111,7 +111,7 @@ fn single_stripes_are_written_once() {
         .unwrap();
 }
 
-async fn expect(lab: &Lab, space: &Rc<Space>, fills: &[u8]) -> Outcome {
+async fn expect(lab: &Lab, space: &Space, fills: &[u8]) -> Outcome {
     for (stripe, fill) in (0..).zip(fills) {
         lab.expect(space, stripe * STRIPE, STRIPE as usize, *fill).await?;
     }
@@ -136,7 +136,7 @@ fn a_shadow_row_ends_the_cheaper_way() {
                 if discards {
                     space.discard(STRIPE, BLOCK).await?;
                     spaces.flush().await?;
-                    spaces.destage().await?;
+                    spaces.caches().destage().await?;
                 }
                 wait_for_idle(&lab).await;
                 let counters = spaces.counters();
@@ -205,7 +205,7 @@ fn shadow_rows_for_single_stripes_leave_the_last_room_to_writes() {
 }
 
 /// Whether all of a stripe is what one write made of it; which.
-async fn one_of(space: &Rc<Space>, stripe: u64, fills: &[u8]) -> Result<u8, Box<dyn Error>> {
+async fn one_of(space: &Space, stripe: u64, fills: &[u8]) -> Result<u8, Box<dyn Error>> {
     let found = read(space, stripe * STRIPE, STRIPE as usize).await?;
     for fill in fills {
         let mut expected = vec![0; found.len()];
@@ -259,7 +259,7 @@ fn a_stripe_whose_new_slot_leaves_is_in_its_old_one() {
                     found.set(found.get() + u64::from(fill != fills[0]));
                 }
                 lab.expect(&space, 0, 3 * STRIPE as usize, 1).await?;
-                spaces.resync(&Progress::default()).await?;
+                spaces.members().resync(&Progress::default()).await?;
                 lab.write(&space, 3 * STRIPE, STRIPE as usize, 9).await?;
                 lab.expect(&space, 3 * STRIPE, STRIPE as usize, 9).await?;
                 drop(space);
@@ -438,7 +438,7 @@ fn what_a_stream_or_a_small_write_has_touched_goes_to_and_fro_as_well() {
                 lab.write(&space, stripe * STRIPE, STRIPE as usize, 5).await?;
             }
             assert_eq!(spaces.counters().stripes_switched, 20, "behind what was cached");
-            let expect = async |lab: &Lab, space: &Rc<Space>| {
+            let expect = async |lab: &Lab, space: &Space| {
                 for stripe in 0..OF_ROW {
                     let fill = match stripe {
                         3 | 25 | 30 => 5,

@@ -21,7 +21,7 @@ const CAPACITY: Bytes = Bytes::mib(96);
 const BLOCKS: u64 = 6 * 256;
 
 async fn cache(spaces: &Spaces) -> Result<WriteCache, Box<dyn std::error::Error>> {
-    spaces.write_caches().await?.pop().ok_or_else(|| "there is no write cache".into())
+    spaces.caches().write_caches().await?.pop().ok_or_else(|| "there is no write cache".into())
 }
 
 async fn size(spaces: &Spaces) -> Result<u64, Box<dyn std::error::Error>> {
@@ -29,13 +29,13 @@ async fn size(spaces: &Spaces) -> Result<u64, Box<dyn std::error::Error>> {
 }
 
 async fn resize(spaces: &Spaces, mib: u64) -> Outcome {
-    let change = spaces.resize_write_cache(1, Bytes::mib(mib), &Progress::default()).await?;
+    let change = spaces.caches().resize_write_cache(1, Bytes::mib(mib), &Progress::default()).await?;
     assert_eq!((change.after, size(spaces).await?), (Bytes::mib(mib), mib));
     Ok(())
 }
 
 async fn check_rows(spaces: &Spaces) -> Outcome {
-    let findings = spaces.check_map().await?;
+    let findings = spaces.scrubs().check_map().await?;
     if findings.is_empty() { Ok(()) } else { Err(findings.join("; ").into()) }
 }
 
@@ -60,7 +60,7 @@ fn a_cache_has_the_size_that_was_chosen() {
                     lab.write(&space, row << 20, 256 << 10, fill).await?;
                 }
                 let before = cache(&spaces).await?;
-                let plan = spaces.plan_write_cache(1, Bytes::mib(mib))?;
+                let plan = spaces.caches().plan_write_cache(1, Bytes::mib(mib))?;
                 resize(&spaces, mib).await?;
                 let after = cache(&spaces).await?;
                 let foretold = before.footprint.total + plan.claimed();
@@ -92,12 +92,12 @@ fn a_size_that_cannot_be_is_refused_with_the_limit() {
                 let spaces = lab.create().await?;
                 let none = &Progress::default();
                 assert!(matches!(
-                    spaces.resize_write_cache(parity, Bytes::mib(8), none).await,
+                    spaces.caches().resize_write_cache(parity, Bytes::mib(8), none).await,
                     Err(SpaceError::NoWriteCache { .. })
                 ));
                 let space = lab.space(&spaces, "data", Bytes::mib(8), Resiliency::Parity { parity }).await?;
                 let before = cache(&spaces).await?;
-                let limit = |size| match spaces.plan_write_cache(parity, size) {
+                let limit = |size| match spaces.caches().plan_write_cache(parity, size) {
                     Err(SpaceError::CacheSize { limit, .. }) => Some(limit),
                     _ => None,
                 };
@@ -110,13 +110,13 @@ fn a_size_that_cannot_be_is_refused_with_the_limit() {
                 let pool: u64 = spaces.pool().disks().iter().map(|disk| disk.data_bytes().0).sum();
                 let copies = u64::from(parity) + 1;
                 assert!(most.0 * copies <= pool / 16 && (most.0 + (1 << 20)) * copies > pool / 16);
-                assert!(spaces.resize_write_cache(parity, most + Bytes(1), none).await.is_err());
+                assert!(spaces.caches().resize_write_cache(parity, most + Bytes(1), none).await.is_err());
                 assert_eq!(cache(&spaces).await?, before);
                 assert_eq!(
-                    spaces.plan_write_cache(parity, Bytes::mib(least) - Bytes(4000))?.after,
+                    spaces.caches().plan_write_cache(parity, Bytes::mib(least) - Bytes(4000))?.after,
                     Bytes::mib(least)
                 );
-                spaces.resize_write_cache(parity, Bytes::mib(least), none).await?;
+                spaces.caches().resize_write_cache(parity, Bytes::mib(least), none).await?;
                 // The smallest one serves the largest of writes.
                 for fill in [3, 4] {
                     for at in [4096, 0, 1 << 20, 2 << 20, 3 << 20] {
@@ -137,7 +137,7 @@ fn a_size_that_cannot_be_is_refused_with_the_limit() {
                     return Err("there seems to be room".into());
                 };
                 assert!(room.0 >= Bytes::mib(least).0 && room < most, "{room} of {most}");
-                assert!(spaces.resize_write_cache(parity, most, none).await.is_err());
+                assert!(spaces.caches().resize_write_cache(parity, most, none).await.is_err());
                 assert_eq!(cache(&spaces).await?.size, Bytes::mib(least));
                 drop((space, full));
                 lab.check_and_close(spaces).await
@@ -155,12 +155,12 @@ fn a_cache_is_no_larger_than_the_log_can_use() {
             let space = lab.space(&spaces, "data", Bytes::mib(8), PARITY).await?;
             let before = cache(&spaces).await?.size;
             let asked = Bytes::gib(1);
-            let refused = spaces.plan_write_cache(1, asked);
+            let refused = spaces.caches().plan_write_cache(1, asked);
             let Err(SpaceError::CacheSize { limit: CacheLimit::OfLog(most), .. }) = refused else {
                 return Err(format!("{refused:?}").into());
             };
             assert!(most >= before && most < asked, "{most}");
-            assert_eq!(spaces.plan_write_cache(1, most)?.after, most);
+            assert_eq!(spaces.caches().plan_write_cache(1, most)?.after, most);
             drop(space);
             lab.check_and_close(spaces).await
         })
@@ -250,7 +250,7 @@ fn a_cache_grows_and_shrinks_while_it_is_written_to() {
                             .await?;
                     }
                 }
-                spaces.destage().await?;
+                spaces.caches().destage().await?;
                 drop(space);
                 lab.check_and_close(spaces).await
             })
@@ -326,7 +326,7 @@ async fn verify(lab: Lab, sizes: BTreeSet<u64>, found: Rc<Cell<u64>>) -> Outcome
     resize(&spaces, if now == 4 { 6 } else { 4 }).await?;
     assert_eq!(cache(&spaces).await?.footprint.total.0 / size(&spaces).await?, rows);
     lab.write(&space, 0, 1 << 20, 3).await?;
-    spaces.destage().await?;
+    spaces.caches().destage().await?;
     lab.expect(&space, 0, 1 << 20, 3).await?;
     drop(space);
     lab.check_and_close(spaces).await
@@ -472,7 +472,7 @@ fn a_cache_that_cannot_be_emptied_keeps_its_size() {
             for row in 0..24 {
                 lab.write(&space, row << 20, 1 << 20, 1).await?;
             }
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             // Blocks in all rows of the space, so many that they lie in many rows of the cache.
             for piece in (0..24).flat_map(|row| (0..15).map(move |nth| (row << 20) + nth * (20 << 10))) {
                 lab.write(&space, piece, 20 << 10, 2).await?;
@@ -484,7 +484,7 @@ fn a_cache_that_cannot_be_emptied_keeps_its_size() {
                 spaces.pool().exclude(slot, ExcludeReason::MissedWrite).await?;
             }
             let refused =
-                spaces.resize_write_cache(1, Bytes::mib(4), &Progress::default()).await.unwrap_err();
+                spaces.caches().resize_write_cache(1, Bytes::mib(4), &Progress::default()).await.unwrap_err();
             assert!(
                 matches!(refused, SpaceError::CacheFull { .. } | SpaceError::Unreadable { .. }),
                 "{refused}"
@@ -492,9 +492,9 @@ fn a_cache_that_cannot_be_emptied_keeps_its_size() {
             assert_eq!(size(&spaces).await?, before);
             for disk in [1, 2] {
                 outside.disks[disk].come_back();
-                spaces.rejoin(outside.disks[disk].attach(&outside.world)).await?;
+                spaces.members().rejoin(outside.disks[disk].attach(&outside.world)).await?;
             }
-            spaces.resync(&Progress::default()).await?;
+            spaces.members().resync(&Progress::default()).await?;
             resize(&spaces, 4).await?;
             for row in 0..24 {
                 lab.expect(&space, row << 20, 300 << 10, 2).await?;
@@ -533,7 +533,7 @@ fn a_full_cache_that_was_made_smaller_can_be_emptied() {
             for piece in 0..100 {
                 lab.expect(&space, piece * 65_536, 61_440, 2).await?;
             }
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             assert_eq!(cache(&spaces).await?.waiting, Bytes::ZERO);
             drop(space);
             lab.check_and_close(spaces).await
@@ -553,7 +553,7 @@ fn throughput_is_reported_with_its_rate() {
             let seen = cache(&spaces).await?;
             assert_eq!((seen.filled.bytes, seen.destaged.bytes, seen.waiting), (40_960, 0, Bytes(40_960)));
             assert_eq!((seen.filled.bytes_per_second, seen.disks.len()), (4096, 5));
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             let seen = cache(&spaces).await?;
             assert_eq!((seen.destaged.bytes, seen.waiting), (40_960, Bytes::ZERO));
             assert_eq!(seen.destaged.bytes_per_second, 4096);
@@ -600,7 +600,7 @@ fn a_cache_lies_on_the_fastest_disks_that_keep_its_copies_apart() {
                 let disks: Vec<DiskSlot> = cache(&spaces).await?.disks;
                 assert_eq!(disks, expected.iter().map(|slot| DiskSlot(*slot)).collect::<Vec<_>>());
                 lab.write(&space, 0, 1 << 20, 1).await?;
-                spaces.destage().await?;
+                spaces.caches().destage().await?;
                 lab.expect(&space, 0, 1 << 20, 1).await?;
                 drop(space);
                 lab.check_and_close(spaces).await
@@ -678,17 +678,17 @@ fn a_cache_that_shrinks_goes_with_its_last_space() {
                 dial.write.set(3);
                 let progress = Progress::default();
                 let resizing = async {
-                    match spaces.resize_write_cache(1, Bytes::mib(4), &progress).await {
+                    match spaces.caches().resize_write_cache(1, Bytes::mib(4), &progress).await {
                         Ok(_) | Err(SpaceError::Deleted { .. }) => Ok(()),
                         Err(error) => Err(text(error)),
                     }
                 };
                 let deleting = async {
                     pause(&lab, instant * 30).await;
-                    spaces.delete(&space).await.map_err(text)
+                    spaces.changes().delete(&space).await.map_err(text)
                 };
                 extra(vec![Box::pin(resizing), Box::pin(deleting)]).await?;
-                assert_eq!(spaces.write_caches().await?, []);
+                assert_eq!(spaces.caches().write_caches().await?, []);
                 drop(space);
                 // The next one begins again.
                 let space = lab.space(&spaces, "data", Bytes::mib(8), PARITY).await?;

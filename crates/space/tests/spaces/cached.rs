@@ -27,7 +27,7 @@ fn holders(bench: &Bench, block: u64, fill: u8) -> Vec<usize> {
 async fn take_in(bench: &Bench, spaces: &Spaces, disks: &[usize]) -> Outcome {
     for disk in disks {
         bench.disks[*disk].come_back();
-        spaces.rejoin(bench.disks[*disk].attach(&bench.world)).await?;
+        spaces.members().rejoin(bench.disks[*disk].attach(&bench.world)).await?;
     }
     Ok(())
 }
@@ -36,7 +36,7 @@ async fn take_in(bench: &Bench, spaces: &Spaces, disks: &[usize]) -> Outcome {
 async fn expect_one(lab: &Lab, spaces: Rc<Spaces>) -> Outcome {
     let space = spaces.find("data")?;
     lab.expect(&space, 0, 4096, 1).await?;
-    spaces.destage().await?;
+    spaces.caches().destage().await?;
     lab.expect(&space, 0, 4096, 1).await?;
     assert_eq!((spaces.data_loss_events().len(), spaces.counters().lost_blocks), (0, 0));
     drop(space);
@@ -135,11 +135,11 @@ fn an_abandoned_cached_write_does_not_come_back_with_its_place() {
             assert!(space.flush().await.is_err());
             holders.iter().for_each(|disk| assert!(outside.disks[*disk].return_to(0)));
             take_in(&outside, &spaces, &holders).await?;
-            spaces.resync(&Progress::default()).await?;
+            spaces.members().resync(&Progress::default()).await?;
             lab.expect(&space, 0, 4096, 1).await?;
             assert!(space.flush().await.is_err());
-            spaces.destage().await?;
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
+            spaces.caches().destage().await?;
             // The second block of the row, as before.
             lab.write(&space, 4 << 20, 4096, 3).await?;
             let mut content = lab.seams.data.take(4096).await;
@@ -183,20 +183,20 @@ fn a_slab_that_joins_during_destaging_gets_what_is_written() {
                 let space = spaces.create(spec).await?;
                 lab.write(&space, 0, 64 * 1024, 1).await?;
                 spaces.flush().await?;
-                let destaging = async { spaces.destage().await.map_err(text) };
+                let destaging = async { spaces.caches().destage().await.map_err(text) };
                 let moving = async {
                     pause(&lab, instant * 40).await;
                     // One row on three disks: from each of them to the one that is free by then.
                     let slots: Vec<DiskSlot> = spaces.pool().disks().iter().map(|disk| disk.slot()).collect();
                     for pair in slots.windows(2) {
-                        let moved = spaces.move_slabs(pair[1], pair[0], &Progress::default()).await;
+                        let moved = spaces.moves().move_slabs(pair[1], pair[0], &Progress::default()).await;
                         moved.map_err(text)?;
                     }
                     Ok(())
                 };
                 extra(vec![Box::pin(destaging), Box::pin(moving)]).await?;
                 lab.expect(&space, 0, 64 * 1024, 1).await?;
-                let seen = spaces.verify(&Progress::default()).await?;
+                let seen = spaces.scrubs().verify(&Progress::default()).await?;
                 assert_eq!((seen.is_sound(), spaces.counters().checksum_errors), (true, 0), "at {instant}");
                 drop(space);
                 lab.check_and_close(spaces).await
@@ -226,7 +226,7 @@ fn a_newer_write_replaces_one_that_left_with_its_copies() {
             holders.iter().for_each(|disk| assert!(outside.disks[*disk].return_to(0)));
             take_in(&outside, &spaces, &holders).await?;
             space.flush().await?;
-            Ok(spaces.resync(&Progress::default()).await.map(drop)?)
+            Ok(spaces.members().resync(&Progress::default()).await.map(drop)?)
         })
         .unwrap();
     bench.world.kill();
@@ -266,7 +266,7 @@ const QUESTIONS: [Question; 5] = [
 ];
 
 /// A space with parity of which the first block is flushed, with fill 3.
-async fn with_a_block(lab: &Lab, spaces: &Spaces) -> Result<Rc<Space>, Box<dyn std::error::Error>> {
+async fn with_a_block(lab: &Lab, spaces: &Spaces) -> Result<Space, Box<dyn std::error::Error>> {
     let space = lab.space(spaces, "data", Bytes::mib(8), PARITY).await?;
     lab.write(&space, 0, 4096, 3).await?;
     space.flush().await?;
@@ -322,7 +322,7 @@ async fn expect_waiting_again(lab: Lab) -> Outcome {
     let spaces = lab.open().await?;
     let space = spaces.find("data")?;
     lab.expect(&space, WAITING, 8192, 1).await?;
-    spaces.destage().await?;
+    spaces.caches().destage().await?;
     lab.expect(&space, WAITING, 8192, 1).await?;
     assert_eq!((spaces.data_loss_events().len(), spaces.counters().lost_blocks), (0, 0));
     drop(space);
@@ -343,7 +343,7 @@ fn what_waited_for_disks_is_decided_by_whatever_is_asked_first() {
             let spaces = lab.create().await?;
             let space = with_a_block(&lab, &spaces).await?;
             lab.write(&space, WAITING, 8192, 2).await?;
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             let left = leave_waiting(&outside, &lab, (&spaces, &space), 1).await?;
             space.discard(0, 4096).await.map_err(|error| format!("while they are away: {error}"))?;
             lab.write(&space, 0, 4096, 3).await?;
@@ -399,7 +399,7 @@ async fn destage_while_parity_leaves((bench, dial): (Rc<Bench>, Dial), lab: Lab,
     let spaces = lab.create().await?;
     let space = lab.space(&spaces, "data", Bytes::mib(8), PARITY).await?;
     lab.write(&space, 0, 4096, 1).await?;
-    spaces.destage().await?;
+    spaces.caches().destage().await?;
     lab.write(&space, 0, 4096, 2).await?;
     space.flush().await?;
     // The stripe has no other block, so its parity is the same as the block.
@@ -409,7 +409,7 @@ async fn destage_while_parity_leaves((bench, dial): (Rc<Bench>, Dial), lab: Lab,
     let before = places();
     dial.flush.set(50);
     let destaging = async {
-        drop(spaces.destage().await);
+        drop(spaces.caches().destage().await);
         Ok(())
     };
     let leaving = async {
@@ -464,7 +464,7 @@ fn parity_that_left_on_its_way_is_not_missed_at_any_time() {
         for freed in 0..5 {
             let verified = bench.run(async move |lab| {
                 let spaces = lab.open().await?;
-                spaces.resync(&Progress::default()).await?;
+                spaces.members().resync(&Progress::default()).await?;
                 assert_eq!((spaces.data_loss_events().len(), spaces.counters().lost_blocks), (0, 0));
                 Ok(spaces.close().await?)
             });
@@ -473,7 +473,7 @@ fn parity_that_left_on_its_way_is_not_missed_at_any_time() {
                 let spaces = lab.open().await?;
                 let space = spaces.find("data")?;
                 lab.expect(&space, 0, 4096, 2).await?;
-                spaces.destage().await?;
+                spaces.caches().destage().await?;
                 lab.expect(&space, 0, 4096, 2).await?;
                 spaces.close().await?;
                 Ok(())
@@ -485,11 +485,11 @@ fn parity_that_left_on_its_way_is_not_missed_at_any_time() {
 
 /// Bytes that wait in the write caches.
 async fn waiting(spaces: &Spaces) -> Result<u64, Box<dyn std::error::Error>> {
-    Ok(spaces.write_caches().await?.iter().map(|cache| cache.waiting.0).sum())
+    Ok(spaces.caches().write_caches().await?.iter().map(|cache| cache.waiting.0).sum())
 }
 
 /// Makes a space with stripes of two data blocks, which block 0 and block 16 of each row share.
-async fn stripes_of_two(spaces: &Spaces) -> Result<Rc<dolmen_space::Space>, Box<dyn std::error::Error>> {
+async fn stripes_of_two(spaces: &Spaces) -> Result<dolmen_space::Space, Box<dyn std::error::Error>> {
     let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(4), PARITY);
     (spec.row, spec.columns, spec.interleave) = (Some(crate::harness::ROW), Some(2), Bytes::kib(64));
     Ok(spaces.create(spec).await?)
@@ -508,7 +508,7 @@ fn a_stripe_with_a_lost_block_does_not_stay_in_the_cache() {
             let other = 16 * 4096;
             lab.write(&space, 0, 4096, 1).await?;
             lab.write(&space, other, 4096, 1).await?;
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             for disk in &outside.disks {
                 for block in [0, 16] {
                     crate::harness::places_of(disk, block..block + 1, 1)
@@ -517,12 +517,12 @@ fn a_stripe_with_a_lost_block_does_not_stay_in_the_cache() {
                 }
             }
             lab.write(&space, 0, 4096, 2).await?;
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             lab.expect(&space, 0, 4096, 2).await?;
             assert_eq!(waiting(&spaces).await?, 0, "it stays in the cache");
             assert!(space.read(other, 4096).await.is_err());
             lab.write(&space, other, 4096, 3).await?;
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             assert_eq!(waiting(&spaces).await?, 0);
             lab.expect(&space, 0, 4096, 2).await?;
             lab.expect(&space, other, 4096, 3).await?;
@@ -551,7 +551,7 @@ fn stripes_that_wait_for_disks_keep_no_others_in_the_cache() {
                 for row in rows {
                     lab.write(&space, row, 1 << 18, 1).await?;
                 }
-                spaces.destage().await?;
+                spaces.caches().destage().await?;
                 // Sixteen stripes of the first, and one of the second.
                 lab.write(&space, rows[0], 16 * 4096, 2).await?;
                 lab.write(&space, rows[1], 4096, 2).await?;
@@ -565,7 +565,7 @@ fn stripes_that_wait_for_disks_keep_no_others_in_the_cache() {
                 let is_cached = lab.expect(&space, rows[0], 16 * 4096, 2).await.is_ok()
                     && lab.expect(&space, rows[1], 4096, 2).await.is_ok();
                 if is_lost(rows[0]).await && !is_lost(rows[1]).await && is_cached {
-                    spaces.destage().await?;
+                    spaces.caches().destage().await?;
                     assert_eq!(waiting(&spaces).await?, 16 * 4096, "without {pair:?}");
                     *count.borrow_mut() += 1;
                 }
@@ -620,14 +620,14 @@ fn stripes_that_wait_for_disks_block_neither_writes_nor_discards() {
                 if whole.len() as u64 == ROWS {
                     return Ok(());
                 }
-                spaces.destage().await?;
+                spaces.caches().destage().await?;
                 assert_eq!(waiting(&spaces).await?, (ROWS - whole.len() as u64) * 4096, "without {pair:?}");
                 let (log, _) = spaces.pool().identity().metadata_bytes();
                 assert!(whole.len() as u64 * 255 > log.0 / 8 / 68, "the log can say all of it");
                 for row in &whole {
                     space.discard((row << 20) + 4096, (1 << 20) - 4096).await?;
                 }
-                let size = spaces.write_caches().await?[0].size.0;
+                let size = spaces.caches().write_caches().await?[0].size.0;
                 let pieces = (size + (2 << 20)) / 61_440;
                 for (piece, row) in (0..pieces).zip(whole.iter().cycle()) {
                     lab.write(&space, (row << 20) + piece % 16 * 65_536 + 4096, 61_440, 3).await?;
@@ -657,7 +657,7 @@ fn a_read_during_a_deletion_shows_nothing_older() {
                 let space = lab.space(&spaces, "data", Bytes::mib(8), PARITY).await?;
                 lab.write(&space, 0, 1 << 20, 1).await?;
                 space.flush().await?;
-                spaces.destage().await?;
+                spaces.caches().destage().await?;
                 lab.write(&space, 4096, 4096, 2).await?;
                 drop(space);
                 spaces.close().await?;
@@ -667,7 +667,7 @@ fn a_read_during_a_deletion_shows_nothing_older() {
                 slowly.read.set(4);
                 let delete = async {
                     pause(&lab, delayed_writes).await;
-                    spaces.delete(&space).await.map_err(text)
+                    spaces.changes().delete(&space).await.map_err(text)
                 };
                 let read = async {
                     let found = match space.read(0, 8192).await {

@@ -39,7 +39,7 @@ fn a_replacement_that_is_called_off_anywhere_leaves_all_as_it_was() {
                 let new = spaces.pool().membership().add_instead_of(&old, device, &[]).await?;
                 let progress = Progress::default();
                 let replace = async {
-                    let ended = spaces.finish_replacing(&old, &new, &progress).await;
+                    let ended = spaces.moves().finish_replacing(&old, &new, &progress).await;
                     // One that is called off in its last moment says so.
                     let called_off =
                         spaces.pool().members().replacements().iter().any(|(one, _)| one.id() == new.id());
@@ -48,7 +48,7 @@ fn a_replacement_that_is_called_off_anywhere_leaves_all_as_it_was() {
                 let called_off = RefCell::new(None);
                 let call_off = async {
                     pause(&lab, 25 * offset).await;
-                    *called_off.borrow_mut() = Some(spaces.call_off(&old, &new).await.is_ok());
+                    *called_off.borrow_mut() = Some(spaces.moves().call_off(&old, &new).await.is_ok());
                     Ok(())
                 };
                 let write = async {
@@ -65,7 +65,7 @@ fn a_replacement_that_is_called_off_anywhere_leaves_all_as_it_was() {
                 assert_eq!(pool.members().replacements().len(), usize::from(called_off), "after {offset}");
                 for (new, old) in pool.members().replacements() {
                     assert!(
-                        spaces.finish_replacing(&new, &old, &progress).await?,
+                        spaces.moves().finish_replacing(&new, &old, &progress).await?,
                         "after {offset}: something is left"
                     );
                 }
@@ -125,7 +125,7 @@ fn a_disk_evicted_while_its_replacement_is_called_off_has_all_of_its_room_or_non
             let called_off = RefCell::new(None);
             let call_off = async {
                 pause(&lab, 200).await;
-                *called_off.borrow_mut() = Some(spaces.call_off(&old, &new).await.is_ok());
+                *called_off.borrow_mut() = Some(spaces.moves().call_off(&old, &new).await.is_ok());
                 Ok(())
             };
             let evict = async {
@@ -151,10 +151,10 @@ fn a_disk_evicted_while_its_replacement_is_called_off_has_all_of_its_room_or_non
                     .map(|room| room.free);
                 assert_eq!(free, Some(old.data_bytes()), "all of its room is its own");
                 let space = lab.space(&spaces, "data", Bytes::mib(4), Resiliency::Simple).await?;
-                assert!(spaces.finish_replacing(&new, &old, &Progress::default()).await?);
+                assert!(spaces.moves().finish_replacing(&new, &old, &Progress::default()).await?);
                 lab.write(&space, 0, 8192, 1).await?;
             }
-            let findings = spaces.check_map().await?;
+            let findings = spaces.scrubs().check_map().await?;
             if !findings.is_empty() {
                 return Err(findings.join("; ").into());
             }
@@ -189,11 +189,17 @@ fn a_row_that_is_claimed_while_disks_change_places_lies_on_members() {
                 let mut ends = (Rc::clone(&old), new);
                 if is_called_off {
                     pause(&lab, 300).await;
-                    spaces.call_off(&ends.0, &ends.1).await.map_err(text)?;
+                    spaces.moves().call_off(&ends.0, &ends.1).await.map_err(text)?;
                     ends = (ends.1, ends.0);
                 }
                 let (goes, stays) = ends;
-                assert!(spaces.finish_replacing(&goes, &stays, &Progress::default()).await.map_err(text)?);
+                assert!(
+                    spaces
+                        .moves()
+                        .finish_replacing(&goes, &stays, &Progress::default())
+                        .await
+                        .map_err(text)?
+                );
                 assert!(pool.members().is_member(&stays) && !pool.members().is_member(&goes));
                 Ok(())
             };
@@ -248,7 +254,7 @@ fn a_disk_that_is_kept_at_the_last_instant_keeps_its_claims() {
             };
             let call_off = async {
                 pause(&lab, 30).await;
-                spaces.call_off(&old, &new).await.map_err(text)
+                spaces.moves().call_off(&old, &new).await.map_err(text)
             };
             let writes = (0..4).map(|row| Box::pin(write(row)) as Task<'_>);
             let others: [Task<'_>; 3] = [Box::pin(busy), Box::pin(evict), Box::pin(call_off)];
@@ -283,7 +289,7 @@ fn a_disk_that_holds_data_is_not_evicted() {
             let new = pool.membership().add_instead_of(&old, device, &[]).await?;
             assert!(matches!(pool.membership().evict(&old).await, Err(PoolError::NotReplaced { .. })));
             assert!(pool.members().is_member(&old));
-            assert!(spaces.finish_replacing(&old, &new, &Progress::default()).await?);
+            assert!(spaces.moves().finish_replacing(&old, &new, &Progress::default()).await?);
             lab.expect(&space, 0, 1 << 20, 1).await?;
             lab.check_and_close(spaces).await
         })
@@ -309,10 +315,10 @@ fn a_called_off_replacement_is_reversed_by_the_next_opening() {
             // Two new rows: the old disk takes none.
             lab.write(&space, 2 << 20, 1 << 20, 2).await?;
             lab.write(&space, 3 << 20, 1 << 20, 2).await?;
-            let back = spaces.bytes_to_move(new.slot(), old.slot()).await?;
+            let back = spaces.moves().bytes_to_move(new.slot(), old.slot()).await?;
             assert!(back >= Bytes::mib(2) && back < Bytes::mib(3), "{back}");
-            spaces.call_off(&old, &new).await?;
-            assert!(spaces.call_off(&old, &new).await.is_err(), "it is none any more");
+            spaces.moves().call_off(&old, &new).await?;
+            assert!(spaces.moves().call_off(&old, &new).await.is_err(), "it is none any more");
             spaces.close().await?;
             Ok(())
         })
@@ -323,7 +329,7 @@ fn a_called_off_replacement_is_reversed_by_the_next_opening() {
         .run_in(lab, async move |lab| {
             let spaces = lab.open().await?;
             for (new, old) in spaces.pool().members().replacements() {
-                assert!(spaces.finish_replacing(&new, &old, &Progress::default()).await?);
+                assert!(spaces.moves().finish_replacing(&new, &old, &Progress::default()).await?);
             }
             assert!(spaces.pool().members().replacements().is_empty());
             assert_eq!(spaces.pool().disks().len(), 2);
@@ -362,8 +368,8 @@ fn a_replacement_whose_new_disk_is_lost_is_called_off() {
             lab.write(&space, 2 << 20, 1 << 20, 2).await?;
             spare.vanish();
             pool.exclude(new.slot(), ExcludeReason::Asked).await?;
-            spaces.call_off(&old, &new).await?;
-            assert!(spaces.finish_replacing(&new, &old, &Progress::default()).await?);
+            spaces.moves().call_off(&old, &new).await?;
+            assert!(spaces.moves().finish_replacing(&new, &old, &Progress::default()).await?);
             assert!(!pool.members().is_member(&new) && pool.members().is_member(&old));
             lab.expect(&space, 0, 1 << 20, 1).await?;
             lab.expect(&space, 2 << 20, 1 << 20, 2).await?;

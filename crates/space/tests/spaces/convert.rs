@@ -59,7 +59,7 @@ impl Model {
     }
 }
 
-async fn make(spaces: &Spaces, layout: Layout, size: Bytes) -> Result<Rc<Space>, Box<dyn Error>> {
+async fn make(spaces: &Spaces, layout: Layout, size: Bytes) -> Result<Space, Box<dyn Error>> {
     make_with(spaces, layout, size, ROW).await
 }
 
@@ -68,7 +68,7 @@ async fn make_with(
     layout: Layout,
     size: Bytes,
     row: Bytes,
-) -> Result<Rc<Space>, Box<dyn Error>> {
+) -> Result<Space, Box<dyn Error>> {
     let spec = SpaceSpec::usual("data".parse()?, size, layout.resiliency).laid(layout);
     Ok(spaces.create(SpaceSpec { row: Some(row), ..spec }).await?)
 }
@@ -88,7 +88,7 @@ async fn fill(lab: &Lab, space: &Space, model: &Model) -> Outcome {
 }
 
 /// One client, which writes and discards here and there until it is told to end, and reads what it has written.
-async fn client(lab: Lab, space: Rc<Space>, model: Model, seed: u64, end: Rc<Cell<bool>>) -> Outcome {
+async fn client(lab: Lab, space: Space, model: Model, seed: u64, end: Rc<Cell<bool>>) -> Outcome {
     let mut random = Random::new(seed);
     while !end.get() {
         let (block, fill) = (random.below(BLOCKS - 16), random.below(250) as u8 + 2);
@@ -120,16 +120,16 @@ async fn client(lab: Lab, space: Rc<Space>, model: Model, seed: u64, end: Rc<Cel
 /// Converts a space, and says when it is done.
 fn convert_to_its_end(
     spaces: &Rc<Spaces>,
-    space: &Rc<Space>,
+    space: &Space,
     to: Layout,
     end: Rc<Cell<bool>>,
 ) -> impl Future<Output = Outcome> + use<> {
-    let (spaces, space) = (Rc::clone(spaces), Rc::clone(space));
+    let (spaces, space) = (Rc::clone(spaces), space.clone());
     async move {
-        spaces.begin_conversion(&space, to).await?;
+        spaces.conversions().begin_conversion(&space, to).await?;
         let mut is_done = false;
         for _ in 0..4 {
-            is_done = spaces.convert(&space, &Progress::default()).await?;
+            is_done = spaces.conversions().convert(&space, &Progress::default()).await?;
             if is_done {
                 break;
             }
@@ -142,13 +142,13 @@ fn convert_to_its_end(
 /// Converts a space under a client.
 async fn convert_under_load(
     lab: &Lab,
-    (spaces, space): (&Rc<Spaces>, &Rc<Space>),
+    (spaces, space): (&Rc<Spaces>, &Space),
     model: &Model,
     (to, seed): (Layout, u64),
 ) -> Outcome {
     let end = Rc::new(Cell::new(false));
     let convert: Boxed<Outcome> = Box::pin(convert_to_its_end(spaces, space, to, Rc::clone(&end)));
-    let client: Boxed<Outcome> = Box::pin(client(lab.clone(), Rc::clone(space), model.clone(), seed, end));
+    let client: Boxed<Outcome> = Box::pin(client(lab.clone(), space.clone(), model.clone(), seed, end));
     join_all([convert, client]).await.into_iter().collect()
 }
 
@@ -170,7 +170,8 @@ fn any_layout_becomes_any_other_under_a_client() {
                 assert_eq!((space.spec().layout(), space.layout_before()), (to, None));
                 let rows = spaces.counters().converted_rows;
                 assert_eq!(rows > 0, from != to, "{rows} rows were moved");
-                let caches: Vec<u8> = spaces.write_caches().await?.iter().map(|one| one.redundancy).collect();
+                let caches: Vec<u8> =
+                    spaces.caches().write_caches().await?.iter().map(|one| one.redundancy).collect();
                 assert_eq!(caches, to.write_cache().into_iter().collect::<Vec<u8>>());
                 known.expect(&lab, &space).await?;
                 space.flush().await?;
@@ -207,7 +208,7 @@ fn what_is_discarded_while_its_row_is_moved_stays_discarded() {
             space.flush().await?;
             let mut random = Random::new(number as u64);
             let discards = (0..SIZE.0 / ZONE).map(|zone| -> Boxed<Outcome> {
-                let (lab, space) = (lab.clone(), Rc::clone(&space));
+                let (lab, space) = (lab.clone(), space.clone());
                 let after = Duration::from_micros(random.below(20_000));
                 Box::pin(async move {
                     sleep(lab.seams.clock.as_ref(), after).await;
@@ -237,10 +238,10 @@ fn a_conversion_continues_after_an_opening_and_can_be_reversed() {
                 let spaces = lab.create().await?;
                 let space = make(&spaces, from, SIZE).await?;
                 fill(&lab, &space, &first).await?;
-                spaces.begin_conversion(&space, to).await?;
+                spaces.conversions().begin_conversion(&space, to).await?;
                 let progress = Progress::default();
                 progress.stop();
-                assert!(!spaces.convert(&space, &progress).await?);
+                assert!(!spaces.conversions().convert(&space, &progress).await?);
                 assert_eq!(space.layout_before(), Some(from));
                 // What is claimed from now on is laid as it is to be.
                 lab.write(&space, 1100 * BLOCK, 8 * BLOCK as usize, 5).await?;
@@ -257,7 +258,7 @@ fn a_conversion_continues_after_an_opening_and_can_be_reversed() {
                 assert_eq!((space.spec().layout(), space.layout_before()), (to, Some(from)));
                 second.expect(&lab, &space).await?;
                 let third = if to == THREE { SPAN } else { THREE };
-                let refused = spaces.begin_conversion(&space, third).await;
+                let refused = spaces.conversions().begin_conversion(&space, third).await;
                 assert!(matches!(refused, Err(SpaceError::Converting { .. })), "{refused:?}");
                 convert_under_load(&lab, (&spaces, &space), &second, (from, 3)).await?;
                 assert_eq!((space.spec().layout(), space.layout_before()), (from, None));
@@ -301,8 +302,8 @@ fn a_conversion_preserves_losses_and_adds_none() {
             .run(async move |lab| {
                 let spaces = lab.open().await?;
                 let space = spaces.find("data")?;
-                spaces.begin_conversion(&space, to).await?;
-                assert!(spaces.convert(&space, &Progress::default()).await?);
+                spaces.conversions().begin_conversion(&space, to).await?;
+                assert!(spaces.conversions().convert(&space, &Progress::default()).await?);
                 let lost = read(&space, 10 * BLOCK, BLOCK as usize).await;
                 assert!(lost.is_err(), "what nobody can read is not to be read behind a conversion");
                 lab.expect(&space, 0, 10 * BLOCK as usize, 1).await?;
@@ -310,7 +311,7 @@ fn a_conversion_preserves_losses_and_adds_none() {
                 lab.write(&space, 10 * BLOCK, BLOCK as usize, 2).await?;
                 lab.expect(&space, 10 * BLOCK, BLOCK as usize, 2).await?;
                 spaces.flush().await?;
-                spaces.destage().await?;
+                spaces.caches().destage().await?;
                 drop(space);
                 lab.check_and_close(spaces).await
             })
@@ -332,7 +333,7 @@ fn rows_become_as_wide_as_the_pool() {
             for row in 0..4 {
                 lab.write(&space, row * (8 << 20), 256 * BLOCK as usize, 1).await?;
             }
-            assert_eq!(spaces.forecast_conversion(&space, to).await?.rows, 0);
+            assert_eq!(spaces.conversions().forecast_conversion(&space, to).await?.rows, 0);
             drop(space);
             lab.check_and_close(spaces).await
         })
@@ -342,25 +343,25 @@ fn rows_become_as_wide_as_the_pool() {
         .run_in(bench.lab_with(|number| number < 3), async move |lab| {
             let spaces = lab.open().await?;
             for device in world_lab.devices.iter().skip(3) {
-                spaces.add(Rc::clone(device), &[]).await?;
+                spaces.members().add(Rc::clone(device), &[]).await?;
             }
             let space = spaces.find("data")?;
             let to = space.spec().layout();
             let before = space.footprint().await?;
-            let forecast = spaces.forecast_conversion(&space, to).await?;
+            let forecast = spaces.conversions().forecast_conversion(&space, to).await?;
             assert!(forecast.rows > 0 && forecast.claimed < forecast.freed, "{forecast:?}");
-            spaces.begin_conversion(&space, to).await?;
-            assert!(spaces.convert(&space, &Progress::default()).await?);
+            spaces.conversions().begin_conversion(&space, to).await?;
+            assert!(spaces.conversions().convert(&space, &Progress::default()).await?);
             for row in 0..4 {
                 lab.expect(&space, row * (8 << 20), 256 * BLOCK as usize, 1).await?;
             }
             let after = space.footprint().await?;
             assert!(after.redundancy.0 * 10 < before.redundancy.0 * 7, "{before:?}, {after:?}");
-            let forecast = spaces.forecast_conversion(&space, to).await?;
+            let forecast = spaces.conversions().forecast_conversion(&space, to).await?;
             assert_eq!((forecast.rows, forecast.stuck), (0, 0), "{forecast:?}");
-            spaces.begin_conversion(&space, to).await?;
+            spaces.conversions().begin_conversion(&space, to).await?;
             let moved = spaces.counters().converted_rows;
-            assert!(spaces.convert(&space, &Progress::default()).await?);
+            assert!(spaces.conversions().convert(&space, &Progress::default()).await?);
             assert_eq!(spaces.counters().converted_rows, moved, "what is laid as wanted stays");
             drop(space);
             lab.check_and_close(spaces).await
@@ -385,7 +386,7 @@ fn content_of_shadow_rows_is_kept_where_rows_need_not_move() {
                     lab.write(&space, at, request as usize, 1).await?;
                 }
                 spaces.flush().await?;
-                spaces.destage().await?;
+                spaces.caches().destage().await?;
                 spaces.pool().checkpoint().await?;
                 let stream = (0..newer).step_by(request as usize);
                 let stream = stream.map(|at| lab.write(&space, at, request as usize, 2));
@@ -394,10 +395,10 @@ fn content_of_shadow_rows_is_kept_where_rows_need_not_move() {
                 let counters = spaces.counters();
                 assert_eq!((counters.shadows_made, counters.shadows_promoted), (1, 0));
                 if is_reversed {
-                    spaces.begin_conversion(&space, MIRROR).await?;
+                    spaces.conversions().begin_conversion(&space, MIRROR).await?;
                 }
-                spaces.begin_conversion(&space, PARITY).await?;
-                assert!(spaces.convert(&space, &Progress::default()).await?);
+                spaces.conversions().begin_conversion(&space, PARITY).await?;
+                assert!(spaces.conversions().convert(&space, &Progress::default()).await?);
                 lab.expect(&space, 0, newer as usize, 2).await?;
                 drop(space);
                 lab.check_and_close(spaces).await
@@ -430,13 +431,13 @@ fn a_conversion_without_room_is_refused_and_one_that_frees_room_works() {
             }
             assert!(rows > 20, "{rows} rows");
             space.flush().await?;
-            let refused = spaces.begin_conversion(&space, THREE).await;
+            let refused = spaces.conversions().begin_conversion(&space, THREE).await;
             assert!(matches!(refused, Err(SpaceError::NoRoomToConvert { .. })), "{refused:?}");
             assert_eq!((space.spec().layout(), space.layout_before()), (MIRROR, None));
             // There is no room for a write cache either, before something goes.
             space.discard(0, 8 * ROW.0).await?;
-            spaces.begin_conversion(&space, Layout { columns: Some(4), ..PARITY }).await?;
-            assert!(spaces.convert(&space, &Progress::default()).await?);
+            spaces.conversions().begin_conversion(&space, Layout { columns: Some(4), ..PARITY }).await?;
+            assert!(spaces.conversions().convert(&space, &Progress::default()).await?);
             for row in 8..rows {
                 lab.expect(&space, row * ROW.0, 2 * BLOCK as usize, 1).await?;
             }
@@ -459,7 +460,7 @@ fn a_disk_that_goes_in_the_midst_takes_nothing_along() {
                 let space = make(&spaces, from, SIZE).await?;
                 let model = Model::default();
                 fill(&lab, &space, &model).await?;
-                spaces.begin_conversion(&space, to).await?;
+                spaces.conversions().begin_conversion(&space, to).await?;
                 let vanish: Boxed<Outcome> = {
                     let (lab, disk) = (lab.clone(), Rc::clone(&disk));
                     Box::pin(async move {
@@ -469,9 +470,9 @@ fn a_disk_that_goes_in_the_midst_takes_nothing_along() {
                     })
                 };
                 let convert: Boxed<Outcome> = {
-                    let (spaces, space) = (Rc::clone(&spaces), Rc::clone(&space));
+                    let (spaces, space) = (Rc::clone(&spaces), space.clone());
                     Box::pin(async move {
-                        spaces.convert(&space, &Progress::default()).await?;
+                        spaces.conversions().convert(&space, &Progress::default()).await?;
                         Ok(())
                     })
                 };
@@ -481,10 +482,10 @@ fn a_disk_that_goes_in_the_midst_takes_nothing_along() {
                 model.set(0, 20, 3);
                 space.flush().await?;
                 disk.come_back();
-                spaces.rejoin(disk.attach(&world.world)).await?;
-                spaces.resync(&Progress::default()).await?;
-                assert!(spaces.convert(&space, &Progress::default()).await?);
-                assert_eq!(spaces.short_rows().await?, 0);
+                spaces.members().rejoin(disk.attach(&world.world)).await?;
+                spaces.members().resync(&Progress::default()).await?;
+                assert!(spaces.conversions().convert(&space, &Progress::default()).await?);
+                assert_eq!(spaces.members().short_rows().await?, 0);
                 model.expect(&lab, &space).await?;
                 drop(space);
                 lab.check_and_close(spaces).await
@@ -507,14 +508,14 @@ fn thin_becomes_fixed_and_thin_again() {
             fill(&lab, &space, &model).await?;
             let claimed = space.claimed();
             assert_eq!(claimed, SIZE);
-            assert!(spaces.provision(&space, Provisioning::Fixed, &Progress::default()).await?);
+            assert!(spaces.changes().provision(&space, Provisioning::Fixed, &Progress::default()).await?);
             assert_eq!((space.is_thin(), space.claimed()), (false, size));
             model.expect(&lab, &space).await?;
-            assert!(spaces.provision(&space, Provisioning::Thin, &Progress::default()).await?);
+            assert!(spaces.changes().provision(&space, Provisioning::Thin, &Progress::default()).await?);
             assert_eq!((space.is_thin(), space.claimed()), (true, claimed));
             model.expect(&lab, &space).await?;
-            spaces.resize(&space, Bytes::gib(4)).await?;
-            let refused = spaces.provision(&space, Provisioning::Fixed, &Progress::default()).await;
+            spaces.changes().resize(&space, Bytes::gib(4)).await?;
+            let refused = spaces.changes().provision(&space, Provisioning::Fixed, &Progress::default()).await;
             assert!(matches!(refused, Err(SpaceError::TooLarge { .. })), "{refused:?}");
             assert!(space.is_thin());
             drop(space);
@@ -538,11 +539,11 @@ fn a_space_that_is_deleted_in_the_midst_leaves_nothing() {
             let space = make(&spaces, DUAL, SIZE).await?;
             let model = Model::default();
             fill(&lab, &space, &model).await?;
-            spaces.begin_conversion(&space, PARITY).await?;
+            spaces.conversions().begin_conversion(&space, PARITY).await?;
             let convert: Boxed<Outcome> = {
-                let (spaces, space) = (Rc::clone(&spaces), Rc::clone(&space));
+                let (spaces, space) = (Rc::clone(&spaces), space.clone());
                 Box::pin(async move {
-                    let converted = spaces.convert(&space, &Progress::default()).await;
+                    let converted = spaces.conversions().convert(&space, &Progress::default()).await;
                     assert!(
                         matches!(converted, Ok(false) | Err(SpaceError::Deleted { .. })),
                         "{converted:?}"
@@ -551,15 +552,15 @@ fn a_space_that_is_deleted_in_the_midst_leaves_nothing() {
                 })
             };
             let delete: Boxed<Outcome> = {
-                let (lab, spaces, space) = (lab.clone(), Rc::clone(&spaces), Rc::clone(&space));
+                let (lab, spaces, space) = (lab.clone(), Rc::clone(&spaces), space.clone());
                 Box::pin(async move {
                     sleep(lab.seams.clock.as_ref(), Duration::from_millis(10)).await;
-                    Ok(spaces.delete(&space).await?)
+                    Ok(spaces.changes().delete(&space).await?)
                 })
             };
             join_all([convert, delete]).await.into_iter().collect::<Outcome>()?;
             assert_eq!(free(&spaces), before);
-            assert!(spaces.write_caches().await?.is_empty());
+            assert!(spaces.caches().write_caches().await?.is_empty());
             drop(space);
             lab.check_and_close(spaces).await
         })
@@ -581,12 +582,12 @@ fn relaid_rows_can_be_repaired_where_room_is_kept() {
             for row in 0..4 {
                 lab.write(&space, row * (8 << 20), 256 * BLOCK as usize, 1).await?;
             }
-            spaces.add(fifth, &[]).await?;
-            spaces.begin_conversion(&space, to).await?;
-            assert!(spaces.convert(&space, &Progress::default()).await?);
+            spaces.members().add(fifth, &[]).await?;
+            spaces.conversions().begin_conversion(&space, to).await?;
+            assert!(spaces.conversions().convert(&space, &Progress::default()).await?);
             assert!(spaces.counters().converted_rows > 0, "they are wider");
             for disk in spaces.pool().disks() {
-                let forecast = spaces.forecast_removal(disk.slot()).await?;
+                let forecast = spaces.moves().forecast_removal(disk.slot()).await?;
                 assert!(forecast.stuck.is_empty(), "{} is lost: {forecast:?}", disk.name());
             }
             drop(space);
@@ -612,8 +613,8 @@ fn rows_that_are_converted_lie_on_slow_disks_too() {
             for row in 0..4 {
                 lab.write(&space, row * (8 << 20), 256 * BLOCK as usize, 1).await?;
             }
-            spaces.begin_conversion(&space, Layout { columns: None, ..PARITY }).await?;
-            assert!(spaces.convert(&space, &Progress::default()).await?);
+            spaces.conversions().begin_conversion(&space, Layout { columns: None, ..PARITY }).await?;
+            assert!(spaces.conversions().convert(&space, &Progress::default()).await?);
             let pool = spaces.pool();
             for name in ["disk3", "disk4", "disk5"] {
                 let disk = pool.members().find_disk(name)?;

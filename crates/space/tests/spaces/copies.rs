@@ -29,7 +29,7 @@ fn bench_of(seed: u64, count: usize, dial: &Dial) -> Bench {
     })
 }
 
-async fn make(lab: &Lab, spaces: &Spaces, parity: u8) -> Result<Rc<Space>, Box<dyn std::error::Error>> {
+async fn make(lab: &Lab, spaces: &Spaces, parity: u8) -> Result<Space, Box<dyn std::error::Error>> {
     let mut spec = SpaceSpec::usual("data".parse()?, Bytes(ROWS * ROW.0), Resiliency::Parity { parity });
     (spec.row, spec.columns, spec.interleave) = (Some(ROW), Some(2), Bytes(NEIGHBOUR));
     let space = spaces.create(spec).await?;
@@ -37,7 +37,7 @@ async fn make(lab: &Lab, spaces: &Spaces, parity: u8) -> Result<Rc<Space>, Box<d
         lab.write(&space, row * ROW.0, 4096, 1).await?;
         lab.write(&space, row * ROW.0 + NEIGHBOUR, 4096, 1).await?;
     }
-    spaces.destage().await?;
+    spaces.caches().destage().await?;
     Ok(space)
 }
 
@@ -56,7 +56,7 @@ async fn write_stripes(lab: Lab) -> Outcome {
 
 /// The disks that rows of the write caches lie on.
 async fn cache_disks(spaces: &Spaces) -> Result<BTreeSet<u16>, Box<dyn std::error::Error>> {
-    let caches = spaces.write_caches().await?;
+    let caches = spaces.caches().write_caches().await?;
     Ok(caches.iter().flat_map(|cache| cache.disks.iter().map(|slot| slot.0)).collect())
 }
 
@@ -89,7 +89,7 @@ fn killed_in_destage(millis: Option<u64>) -> (Rc<Bench>, u64) {
         noted.set(outside.world.now());
         slowly.write.set(5);
         slowly.flush.set(5);
-        spaces.destage().await?;
+        spaces.caches().destage().await?;
         Ok::<(), Box<dyn std::error::Error>>(())
     };
     // Openings take the same time in each run.
@@ -134,7 +134,7 @@ fn a_half_destaged_stripe_is_finished_with_all_possible_copies() {
             let spaces = lab.open().await?;
             // Nobody asked for it, and no time has passed: a stripe waited.
             report.set(!cache_disks(&spaces).await?.contains(&0));
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             spaces.flush().await?;
             lab.hold(spaces);
             Ok(())
@@ -195,9 +195,9 @@ fn copies_that_stay_away_are_brought_to_another_disk() {
             pause(&lab, 100_000).await;
             assert!(!cache_disks(&spaces).await?.contains(&0), "{:?}", cache_disks(&spaces).await?);
             outside.disks[0].come_back();
-            spaces.rejoin(outside.disks[0].attach(&outside.world)).await?;
-            spaces.resync(&Progress::default()).await?;
-            assert_eq!(spaces.stale_rows().await?, vec![]);
+            spaces.members().rejoin(outside.disks[0].attach(&outside.world)).await?;
+            spaces.members().resync(&Progress::default()).await?;
+            assert_eq!(spaces.members().stale_rows().await?, vec![]);
             assert!(!cache_disks(&spaces).await?.contains(&0));
             crate::harness::check(&spaces).await?;
             outside.disks[1].vanish();
@@ -208,7 +208,7 @@ fn copies_that_stay_away_are_brought_to_another_disk() {
             lab.write(&space, 12288, 4096, 2).await?;
             pause(&lab, 120_000).await;
             assert!(!cache_disks(&spaces).await?.contains(&1));
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             for row in 0..ROWS {
                 lab.expect(&space, row * ROW.0, 4096, 2).await?;
                 lab.expect(&space, row * ROW.0 + NEIGHBOUR, 4096, 1).await?;
@@ -231,16 +231,19 @@ fn a_row_of_the_cache_has_no_more_copies_than_it_needs() {
             let space = make(&lab, &spaces, 1).await?;
             lab.write(&space, 0, 4096, 2).await?;
             space.flush().await?;
-            let before = spaces.write_caches().await?[0].footprint;
+            let before = spaces.caches().write_caches().await?[0].footprint;
             outside.disks[0].vanish();
             lab.write(&space, 8192, 4096, 2).await?;
             pause(&lab, millis).await;
             outside.disks[0].come_back();
-            spaces.rejoin(outside.disks[0].attach(&outside.world)).await?;
-            spaces.resync(&Progress::default()).await?;
+            spaces.members().rejoin(outside.disks[0].attach(&outside.world)).await?;
+            spaces.members().resync(&Progress::default()).await?;
             pause(&lab, 100_000).await;
             assert_eq!(
-                (spaces.write_caches().await?[0].footprint, spaces.stale_rows().await?.len()),
+                (
+                    spaces.caches().write_caches().await?[0].footprint,
+                    spaces.members().stale_rows().await?.len()
+                ),
                 (before, 0)
             );
             lab.expect(&space, 0, 4096, 2).await?;
@@ -265,7 +268,7 @@ fn stripes_continue_with_existing_copies_where_no_disk_can_take_one() {
                 outside.disks[disk].vanish();
                 lab.write(&space, 0, 4096, 2).await?;
             }
-            let size = spaces.write_caches().await?[0].size.0;
+            let size = spaces.caches().write_caches().await?[0].size.0;
             for round in 0..4 {
                 for at in (0..size).step_by(64 << 10) {
                     let at = (at + 4096) % (ROWS * ROW.0 - (64 << 10));
@@ -274,13 +277,13 @@ fn stripes_continue_with_existing_copies_where_no_disk_can_take_one() {
                 }
                 space.flush().await?;
             }
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             for disk in [0, 1] {
                 outside.disks[disk].come_back();
-                spaces.rejoin(outside.disks[disk].attach(&outside.world)).await?;
+                spaces.members().rejoin(outside.disks[disk].attach(&outside.world)).await?;
             }
-            spaces.resync(&Progress::default()).await?;
-            assert_eq!(spaces.stale_rows().await?, vec![]);
+            spaces.members().resync(&Progress::default()).await?;
+            assert_eq!(spaces.members().stale_rows().await?, vec![]);
             for freed in [DiskSlot(2), DiskSlot(3)] {
                 spaces.pool().exclude(freed, dolmen_pool::ExcludeReason::Asked).await?;
             }

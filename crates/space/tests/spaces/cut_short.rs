@@ -25,11 +25,11 @@ async fn change_a_fixed_space(lab: Lab) -> Outcome {
     (spec.row, spec.provisioning) = (Some(crate::harness::ROW), Provisioning::Fixed);
     let space = spaces.create(spec).await?;
     spaces.flush().await?;
-    spaces.resize(&space, Bytes::mib(40)).await?;
+    spaces.changes().resize(&space, Bytes::mib(40)).await?;
     spaces.flush().await?;
-    spaces.resize(&space, Bytes::mib(8)).await?;
+    spaces.changes().resize(&space, Bytes::mib(8)).await?;
     spaces.flush().await?;
-    spaces.delete(&space).await?;
+    spaces.changes().delete(&space).await?;
     spaces.close().await?;
     Ok(())
 }
@@ -86,7 +86,7 @@ fn a_refused_delete_leaves_the_space_as_it_was() {
         .run(async move |lab| {
             let spaces = lab.open_as(OpenMode::Read).await?;
             let space = spaces.find("data")?;
-            let refused = spaces.delete(&space).await.unwrap_err().to_string();
+            let refused = spaces.changes().delete(&space).await.unwrap_err().to_string();
             assert!(refused.contains("read-only"), "{refused}");
             lab.expect(&space, 0, 1 << 20, 1).await
         })
@@ -104,11 +104,11 @@ fn a_deleted_space_stays_deleted_whoever_renames_it() {
             let space = lab.space(&spaces, "data", Bytes::mib(8), Resiliency::Parity { parity: 1 }).await?;
             let renamed = async {
                 for number in 0..100 {
-                    spaces.rename(&space, format!("name{number}").parse()?).await?;
+                    spaces.changes().rename(&space, format!("name{number}").parse()?).await?;
                 }
                 Outcome::Ok(())
             };
-            let deleted = async { Ok(spaces.delete(&space).await?) };
+            let deleted = async { Ok(spaces.changes().delete(&space).await?) };
             let [renamed, deleted] = together([Box::pin(renamed), Box::pin(deleted)]).await;
             deleted?;
             let refused = renamed.unwrap_err().to_string();
@@ -136,8 +136,8 @@ fn a_refused_shrink_is_not_stored_by_who_renames_the_space() {
             lab.write(&space, 15 << 20, 1 << 20, 1).await?;
             // Making it smaller waits for this, and finds then that it cannot be.
             let written = lab.write(&space, 15 << 20, 1 << 20, 2);
-            let shrunk = async { Ok(spaces.resize(&space, Bytes::mib(8)).await?) };
-            let renamed = async { Ok(spaces.rename(&space, "renamed".parse()?).await?) };
+            let shrunk = async { Ok(spaces.changes().resize(&space, Bytes::mib(8)).await?) };
+            let renamed = async { Ok(spaces.changes().rename(&space, "renamed".parse()?).await?) };
             let [written, shrunk, renamed] =
                 together([Box::pin(written), Box::pin(shrunk), Box::pin(renamed)]).await;
             written?;
@@ -168,11 +168,11 @@ fn a_deleted_space_that_is_held_keeps_no_write_cache_among_the_others() {
             let spaces = lab.create().await?;
             let held = lab.space(&spaces, "held", Bytes::mib(16), PARITY).await?;
             lab.write(&held, 0, 1 << 20, 1).await?;
-            spaces.delete(&held).await?;
-            assert!(spaces.write_caches().await?.is_empty());
+            spaces.changes().delete(&held).await?;
+            assert!(spaces.caches().write_caches().await?.is_empty());
             let other = lab.space(&spaces, "other", Bytes::mib(16), PARITY).await?;
             lab.write(&other, 0, 4096, 2).await?;
-            let caches = spaces.write_caches().await?;
+            let caches = spaces.caches().write_caches().await?;
             assert_eq!(caches.iter().map(|cache| cache.waiting).collect::<Vec<_>>(), [Bytes::kib(4)]);
             lab.expect(&other, 0, 4096, 2).await?;
             lab.check_and_close(spaces).await
@@ -195,7 +195,7 @@ fn a_space_that_cannot_be_made_leaves_no_write_cache() {
             second?;
             let refused = first.unwrap_err().to_string();
             assert!(refused.contains("data"), "{refused}");
-            assert!(spaces.write_caches().await?.is_empty());
+            assert!(spaces.caches().write_caches().await?.is_empty());
             let used: u64 =
                 spaces.pool().free_space().room().iter().map(|room| room.data.0 - room.free.0).sum();
             assert_eq!(used, 0);
@@ -218,7 +218,7 @@ fn a_space_that_is_deleted_twice_does_not_exist() {
                 }
                 let delete = async |millis| {
                     pause(&lab, millis).await;
-                    Ok(spaces.delete(&space).await?)
+                    Ok(spaces.changes().delete(&space).await?)
                 };
                 let [first, second] = together([Box::pin(delete(0)), Box::pin(delete(10 * offset))]).await;
                 first?;

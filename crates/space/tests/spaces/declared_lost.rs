@@ -57,7 +57,7 @@ async fn leave_traces(lab: &Lab, spaces: &Rc<Spaces>, rows: u64) -> Outcome {
         lab.write(&space, row << 20, 1 << 20, OF_ANOTHER).await?;
     }
     spaces.flush().await?;
-    Ok(spaces.delete(&space).await?)
+    Ok(spaces.changes().delete(&space).await?)
 }
 
 async fn fill(lab: &Lab, spaces: &Spaces, space: &Space, fill: u8) -> Outcome {
@@ -72,7 +72,7 @@ async fn filled_over_traces(
     lab: &Lab,
     spaces: &Rc<Spaces>,
     of_space: (Resiliency, Option<u8>),
-) -> Result<Rc<Space>, Box<dyn Error>> {
+) -> Result<Space, Box<dyn Error>> {
     leave_traces(lab, spaces, 150).await?;
     let space = spaces.create(spec_of("data", of_space)).await?;
     fill(lab, spaces, &space, 1).await?;
@@ -131,7 +131,7 @@ fn reported(declared_lost: &DeclaredLost) -> BTreeSet<u64> {
 
 /// Looks whether the map is sound, of a pool that has lost something, and closes it.
 async fn close(spaces: &Rc<Spaces>) -> Outcome {
-    assert_eq!(spaces.check_map().await?, Vec::<String>::new());
+    assert_eq!(spaces.scrubs().check_map().await?, Vec::<String>::new());
     Ok(spaces.close().await?)
 }
 
@@ -156,16 +156,16 @@ async fn declare_lost(spaces: &Rc<Spaces>, names: &[&str]) -> Result<DeclaredLos
 
 /// Has those leave that are about to, and exchanges what was declared lost.
 async fn leave(spaces: &Rc<Spaces>) -> Result<DeclaredLost, Box<dyn Error>> {
-    let declared_lost = spaces.declare_rows_lost(&Progress::default()).await?;
+    let declared_lost = spaces.members().declare_rows_lost(&Progress::default()).await?;
     // A row that lacks several copies keeps its slabs on lost disks until it has all of the others.
-    for _ in 0..2 * spaces.drains().len() {
-        for disk in spaces.drains() {
-            if spaces.drain_disk(&disk, &Progress::default()).await? {
+    for _ in 0..2 * spaces.moves().drains().len() {
+        for disk in spaces.moves().drains() {
+            if spaces.moves().drain_disk(&disk, &Progress::default()).await? {
                 spaces.pool().membership().evict(&disk).await?;
             }
         }
     }
-    let left: Vec<String> = spaces.drains().iter().map(|disk| disk.name()).collect();
+    let left: Vec<String> = spaces.moves().drains().iter().map(|disk| disk.name()).collect();
     if left.is_empty() { Ok(declared_lost) } else { Err(format!("{left:?} keep something").into()) }
 }
 
@@ -191,7 +191,7 @@ fn what_lost_disks_alone_had_is_an_error_and_nothing_else_is() {
             lose(&spaces, names).await?;
             let before = unreadable(&space, 1).await?;
             noted.set(!before.is_empty());
-            let alone = spaces.only_on_absent().await?;
+            let alone = spaces.members().only_on_absent().await?;
             assert!(alone.ranges.keys().all(|id| *id == space.id()), "{alone:?}");
             assert_eq!(before.is_empty(), !alone.ranges.contains_key(&space.id()), "{alone:?}");
             let declared_lost = declare_lost(&spaces, names).await?;
@@ -200,8 +200,8 @@ fn what_lost_disks_alone_had_is_an_error_and_nothing_else_is() {
             assert!(unreadable(&safe, 2).await?.is_empty());
             assert_eq!(spaces.pool().disks().len(), 8 - count);
             spaces.flush().await?;
-            assert_eq!(spaces.check_map().await?, Vec::<String>::new());
-            let seen = spaces.verify(&Progress::default()).await?;
+            assert_eq!(spaces.scrubs().check_map().await?, Vec::<String>::new());
+            let seen = spaces.scrubs().verify(&Progress::default()).await?;
             assert_eq!(seen.lost, declared_lost.lost);
             drop((space, safe));
             spaces.close().await?;
@@ -224,7 +224,7 @@ fn what_lost_disks_alone_had_is_an_error_and_nothing_else_is() {
             }
             spaces.flush().await?;
             assert!(unreadable(&space, 3).await?.is_empty());
-            let seen = spaces.verify(&Progress::default()).await?;
+            let seen = spaces.scrubs().verify(&Progress::default()).await?;
             assert!(seen.is_sound(), "{:?}", seen.lost);
             drop((space, safe));
             lab.check_and_close(spaces).await
@@ -253,14 +253,17 @@ fn what_may_come_back_is_not_declared_lost() {
             matches!(pool.membership().declare_lost(&disk).await, Err(PoolError::NotReplaced { .. })),
             "it is to stay"
         );
-        assert!(spaces.lost_without(&disk).await?.is_nothing());
+        assert!(spaces.members().lost_without(&disk).await?.is_nothing());
         pool.membership().retire(&disk).await?;
         pool.membership().declare_lost(&disk).await?;
-        let declared_lost = spaces.declare_rows_lost(&Progress::default()).await?;
+        let declared_lost = spaces.members().declare_rows_lost(&Progress::default()).await?;
         assert_eq!(declared_lost, DeclaredLost::default());
-        assert!(!spaces.drain_disk(&disk, &Progress::default()).await?, "the other one may come back");
-        spaces.rejoin(other).await?;
-        spaces.resync(&Progress::default()).await?;
+        assert!(
+            !spaces.moves().drain_disk(&disk, &Progress::default()).await?,
+            "the other one may come back"
+        );
+        spaces.members().rejoin(other).await?;
+        spaces.members().resync(&Progress::default()).await?;
         assert!(unreadable(&mirror, 1).await?.is_empty() && unreadable(&parity, 2).await?.is_empty());
         assert_eq!(leave(&spaces).await?, DeclaredLost::default());
         assert_eq!(pool.disks().len(), 5);
@@ -275,13 +278,13 @@ fn what_may_come_back_is_not_declared_lost() {
 async fn one_lost_one_out_of_date(
     lab: &Lab,
     of_space: (Resiliency, Option<u8>),
-) -> Result<(Rc<Spaces>, Rc<Space>, Rc<Disk>), Box<dyn Error>> {
+) -> Result<(Rc<Spaces>, Space, Rc<Disk>), Box<dyn Error>> {
     let spaces = lab.create().await?;
     let space = filled_over_traces(lab, &spaces, of_space).await?;
     lose(&spaces, &["disk1"]).await?;
     write_over(lab, &space).await?;
     spaces.flush().await?;
-    spaces.destage().await?;
+    spaces.caches().destage().await?;
     spaces.pool().checkpoint().await?;
     lose(&spaces, &["disk0"]).await?;
     let disk = spaces.pool().members().find_disk("disk0")?;
@@ -301,14 +304,14 @@ fn what_is_out_of_date_is_waited_for_and_gives_what_it_has() {
         let verified = bench.run(async move |lab| {
             let (spaces, space, disk) = one_lost_one_out_of_date(&lab, of_space).await?;
             let away = unreadable_of(&space, 2..=2).await?;
-            assert!(spaces.lost_without(&disk).await?.is_nothing());
-            let declared_lost = spaces.declare_rows_lost(&Progress::default()).await?;
+            assert!(spaces.members().lost_without(&disk).await?.is_nothing());
+            let declared_lost = spaces.members().declare_rows_lost(&Progress::default()).await?;
             assert_eq!(
                 (declared_lost, unreadable_of(&space, 2..=2).await?),
                 (DeclaredLost::default(), away.clone())
             );
-            spaces.rejoin(other).await?;
-            spaces.resync(&Progress::default()).await?;
+            spaces.members().rejoin(other).await?;
+            spaces.members().resync(&Progress::default()).await?;
             leave(&spaces).await?;
             let lost = unreadable_of(&space, 2..=2).await?;
             assert!(lost.is_subset(&away) && !lost.is_empty(), "{lost:?} of {away:?}");
@@ -366,7 +369,7 @@ fn a_disk_that_leaves_while_it_is_asked_for_what_it_has_is_not_passed_over() {
         let (noted, cut) = (Rc::clone(&found), Rc::clone(&seen));
         let verified = bench.run(async move |lab| {
             let (spaces, space, _) = one_lost_one_out_of_date(&lab, MIRROR.0).await?;
-            spaces.rejoin(first).await?;
+            spaces.members().rejoin(first).await?;
             if let Some(at) = at {
                 let (working, clock) = (Rc::clone(&spaces), Rc::clone(&lab.seams.clock));
                 let leaves = async move {
@@ -377,17 +380,17 @@ fn a_disk_that_leaves_while_it_is_asked_for_what_it_has_is_not_passed_over() {
             }
             let began = lab.seams.clock.now();
             dial.read.set(1);
-            let declared_lost = spaces.declare_rows_lost(&Progress::default()).await?;
+            let declared_lost = spaces.members().declare_rows_lost(&Progress::default()).await?;
             dial.read.set(0);
             cut.set(cut.get() + u32::from(declared_lost.rows == 0));
             if at.is_none() {
                 measured.set(lab.seams.clock.now().since(began));
             } else {
                 sleep(lab.seams.clock.as_ref(), measured.get()).await;
-                spaces.rejoin(second).await?;
+                spaces.members().rejoin(second).await?;
             }
             leave(&spaces).await?;
-            spaces.resync(&Progress::default()).await?;
+            spaces.members().resync(&Progress::default()).await?;
             noted.replace(unreadable_of(&space, 2..=2).await?);
             drop(space);
             close(&spaces).await
@@ -400,7 +403,7 @@ fn a_disk_that_leaves_while_it_is_asked_for_what_it_has_is_not_passed_over() {
 }
 
 /// A pool whose space has one copy, of which a disk is lost for good, has begun to leave and is declared lost.
-async fn lost_with_what_it_alone_has(lab: &Lab) -> Result<(Rc<Spaces>, Rc<Space>, Rc<Disk>), Box<dyn Error>> {
+async fn lost_with_what_it_alone_has(lab: &Lab) -> Result<(Rc<Spaces>, Space, Rc<Disk>), Box<dyn Error>> {
     let spaces = lab.create().await?;
     let space = spaces.create(spec_of("data", (Resiliency::Simple, Some(1)))).await?;
     fill(lab, &spaces, &space, 1).await?;
@@ -422,11 +425,11 @@ fn a_disk_that_is_back_is_not_declared_lost() {
         let (spaces, space, disk) = lost_with_what_it_alone_has(&lab).await?;
         let pool = spaces.pool();
         assert!(pool.members().is_declared_lost(&disk));
-        spaces.rejoin(again).await?;
+        spaces.members().rejoin(again).await?;
         assert!(!pool.members().is_declared_lost(&disk));
         lose(&spaces, &["disk0"]).await?;
         assert_eq!(leave(&spaces).await.unwrap_err().to_string(), "[\"disk0\"] keep something");
-        spaces.rejoin(at_last).await?;
+        spaces.members().rejoin(at_last).await?;
         assert_eq!(leave(&spaces).await?, DeclaredLost::default());
         assert!(unreadable(&space, 1).await?.is_empty());
         assert_eq!(pool.disks().len(), 3);
@@ -446,8 +449,8 @@ fn declaring_a_disk_lost_counts_for_one_removal() {
         pool.membership().reinstate(&disk).await?;
         pool.membership().retire(&disk).await?;
         assert!(!pool.members().is_declared_lost(&disk));
-        assert_eq!(spaces.declare_rows_lost(&Progress::default()).await?, DeclaredLost::default());
-        assert!(!spaces.drain_disk(&disk, &Progress::default()).await?);
+        assert_eq!(spaces.members().declare_rows_lost(&Progress::default()).await?, DeclaredLost::default());
+        assert!(!spaces.moves().drain_disk(&disk, &Progress::default()).await?);
         drop(space);
         close(&spaces).await
     });
@@ -586,13 +589,13 @@ fn tables_of_before_are_not_believed() {
         };
         write_all(1).await?;
         pool.checkpoint().await?;
-        let [from, to] = match spaces.has_nothing_on(&first, space.id()) {
+        let [from, to] = match spaces.moves().has_nothing_on(&first, space.id()) {
             true => [second, first],
             false => [first, second],
         };
         let held = room_taken(&spaces, &from);
         pool.membership().retire(&from).await?;
-        assert!(spaces.drain_disk(&from, &Progress::default()).await?);
+        assert!(spaces.moves().drain_disk(&from, &Progress::default()).await?);
         pool.membership().reinstate(&from).await?;
         write_all(2).await?;
         assert!(room_taken(&spaces, &from) < held && held == room_taken(&spaces, &to));
@@ -687,7 +690,7 @@ fn an_interrupted_declaration_of_loss_continues() {
             assert_eq!(unreadable(&space, 1).await?, expected);
             let pool = spaces.pool();
             let are_off: Vec<bool> =
-                spaces.drains().iter().map(|disk| pool.members().is_declared_lost(disk)).collect();
+                spaces.moves().drains().iter().map(|disk| pool.members().is_declared_lost(disk)).collect();
             reported.set(!are_off.is_empty() && are_off.iter().all(|is_off| *is_off));
             go_on(&spaces).await?;
             assert_eq!(unreadable(&space, 1).await?, expected);
@@ -764,13 +767,13 @@ fn a_replacement_of_a_disk_declared_lost_ends() {
         lose(&spaces, &["disk0"]).await?;
         let lost = unreadable(&space, 1).await?;
         let new = pool.membership().add_instead_of(&old, device, &[]).await?;
-        assert!(!spaces.finish_replacing(&old, &new, &Progress::default()).await?, "nobody has it");
+        assert!(!spaces.moves().finish_replacing(&old, &new, &Progress::default()).await?, "nobody has it");
         assert!(!pool.members().is_declared_lost(&old));
         pool.membership().declare_lost(&old).await?;
         assert!(pool.members().is_declared_lost(&old));
-        let declared_lost = spaces.declare_rows_lost(&Progress::default()).await?;
+        let declared_lost = spaces.members().declare_rows_lost(&Progress::default()).await?;
         assert_eq!(reported(&declared_lost), lost);
-        assert!(spaces.finish_replacing(&old, &new, &Progress::default()).await?);
+        assert!(spaces.moves().finish_replacing(&old, &new, &Progress::default()).await?);
         assert_eq!(unreadable(&space, 1).await?, lost);
         assert_eq!((pool.free_space().used(), pool.disks().len()), (held, 4));
         drop(space);
@@ -794,16 +797,19 @@ fn what_a_new_disk_was_given_is_not_declared_lost() {
         let there = places_of(&inside.disks[0], 0..ROWS * ROW.0 / BLOCK, 1);
         there.iter().step_by(4).for_each(|at| inside.disks[0].make_unreadable(*at));
         let new = pool.membership().add_instead_of(&old, device, &[]).await?;
-        assert!(!spaces.finish_replacing(&old, &new, &Progress::default()).await?, "it reads too little");
+        assert!(
+            !spaces.moves().finish_replacing(&old, &new, &Progress::default()).await?,
+            "it reads too little"
+        );
         lose(&spaces, &["disk0"]).await?;
         let away = unreadable(&space, 1).await?;
         assert_eq!(away.len(), there.len());
         pool.membership().declare_lost(&old).await?;
-        spaces.declare_rows_lost(&Progress::default()).await?;
+        spaces.members().declare_rows_lost(&Progress::default()).await?;
         let lost = unreadable(&space, 1).await?;
         assert!(lost.is_subset(&away));
         assert!(lost.len() < away.len(), "all of it is given up: {} blocks", lost.len());
-        assert!(spaces.finish_replacing(&old, &new, &Progress::default()).await?);
+        assert!(spaces.moves().finish_replacing(&old, &new, &Progress::default()).await?);
         assert_eq!(unreadable(&space, 1).await?, lost);
         drop(space);
         close(&spaces).await
@@ -826,12 +832,12 @@ fn a_replacement_that_is_called_off_is_not_declared_lost() {
         lose(&spaces, &["disk0"]).await?;
         let new = pool.membership().add_instead_of(&old, device, &[]).await?;
         pool.membership().declare_lost(&old).await?;
-        spaces.call_off(&old, &new).await?;
+        spaces.moves().call_off(&old, &new).await?;
         assert!(!pool.members().is_declared_lost(&old));
         // That is called off as well.
-        spaces.call_off(&new, &old).await?;
+        spaces.moves().call_off(&new, &old).await?;
         assert!(!pool.members().is_declared_lost(&old));
-        assert_eq!(spaces.declare_rows_lost(&Progress::default()).await?, DeclaredLost::default());
+        assert_eq!(spaces.members().declare_rows_lost(&Progress::default()).await?, DeclaredLost::default());
         drop(space);
         close(&spaces).await
     });

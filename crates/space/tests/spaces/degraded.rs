@@ -35,7 +35,7 @@ fn bad_sectors_keep_no_replacement_waiting() {
                     inside.disks[0].make_unreadable(at);
                 }
                 let old = spaces.pool().members().find_disk("disk0")?;
-                spaces.replace(&old, device, &[], &Progress::default()).await?;
+                spaces.moves().replace(&old, device, &[], &Progress::default()).await?;
                 assert_eq!(spaces.pool().members().replacements().is_empty(), ends, "{bad} bad sectors");
                 let lost: u64 = spaces.data_loss_events().iter().map(|one| one.length.0 >> 12).sum();
                 assert_eq!(lost, if ends { bad } else { 0 });
@@ -127,12 +127,15 @@ fn a_mirror_that_lost_a_disk_takes_new_rows() {
         bench
             .run_in(bench.lab_with(|disk| disk != 0), async move |lab| {
                 let spaces = lab.open().await?;
-                assert!(!spaces.is_stale().await?, "what is stale is on a disk that is away");
-                spaces.rejoin(back.disks[0].attach(&back.world)).await?;
-                assert!(spaces.is_stale().await?);
-                let done = spaces.resync(&Progress::default()).await?;
-                assert_eq!((done.blocks, done.waiting, spaces.stale_rows().await?.len()), (512, 0, 0));
-                assert!(!spaces.is_stale().await?);
+                assert!(!spaces.members().is_stale().await?, "what is stale is on a disk that is away");
+                spaces.members().rejoin(back.disks[0].attach(&back.world)).await?;
+                assert!(spaces.members().is_stale().await?);
+                let done = spaces.members().resync(&Progress::default()).await?;
+                assert_eq!(
+                    (done.blocks, done.waiting, spaces.members().stale_rows().await?.len()),
+                    (512, 0, 0)
+                );
+                assert!(!spaces.members().is_stale().await?);
                 lab.check_and_close(spaces).await
             })
             .unwrap();
@@ -156,8 +159,8 @@ fn what_was_claimed_without_a_disk_goes_to_the_one_that_replaces_it() {
             lab.write(&space, 4 << 20, 1 << 20, 2).await?;
             spaces.flush().await?;
             let freed = spaces.pool().disk(DiskSlot(0)).ok_or("it is a member")?;
-            spaces.replace(&freed, device, &[], &Progress::default()).await?;
-            assert_eq!(spaces.stale_rows().await?, vec![]);
+            spaces.moves().replace(&freed, device, &[], &Progress::default()).await?;
+            assert_eq!(spaces.members().stale_rows().await?, vec![]);
             check(&spaces).await?;
             outside.disks[1].vanish();
             lab.expect(&space, 0, 1 << 20, 1).await?;
@@ -185,19 +188,19 @@ fn what_finds_no_room_below_waits_and_its_disk_stays() {
             lab.write(&space, 4 << 20, 64 * 1024, 3).await?;
             spaces.flush().await?;
             outside.disks[0].come_back();
-            let disk = spaces.rejoin(outside.disks[0].attach(&outside.world)).await?;
+            let disk = spaces.members().rejoin(outside.disks[0].attach(&outside.world)).await?;
             for (slabs, backing_full) in [(1, 1), (0, 1), (1, 0)] {
                 if backing_full > 0 {
                     outside.disks[0].arm(FaultKind::NoSpace);
                 }
-                let done = spaces.resync(&Progress::default()).await?;
+                let done = spaces.members().resync(&Progress::default()).await?;
                 assert_eq!(
                     (done.slabs, done.backing_full, done.waiting),
                     (slabs, backing_full, backing_full)
                 );
                 assert!(disk.is_present(), "a disk leaves for lack of room");
             }
-            assert!(!spaces.is_stale().await?);
+            assert!(!spaces.members().is_stale().await?);
             drop(space);
             lab.check_and_close(spaces).await
         })
@@ -251,7 +254,7 @@ fn what_has_the_least_redundancy_left_is_restored_first() {
         let spare = outside.world.add_disk("spare", profile(&seen));
         let new = spaces.pool().membership().add_instead_of(&lost, spare.attach(&outside.world), &[]).await?;
         seen.0.borrow_mut().clear();
-        assert!(spaces.finish_replacing(&lost, &new, &Progress::default()).await?);
+        assert!(spaces.moves().finish_replacing(&lost, &new, &Progress::default()).await?);
         let blocks = || (0..6u64).flat_map(|row| row << 8..(row << 8) + 128);
         let of_two = crate::harness::places_of(&spare, 0..6 << 8, 2);
         let of_three = crate::harness::places_of(&spare, 0..6 << 8, 3);
@@ -291,12 +294,13 @@ fn reads_of_what_cannot_be_read_end_while_it_is_freed() {
         lab.write(&space, 0, 1 << 20, 1).await?;
         spaces.flush().await?;
         let pool = spaces.pool();
-        let disk = pool.disks().into_iter().find(|disk| !spaces.has_nothing_on(disk, space.id())).unwrap();
+        let disk =
+            pool.disks().into_iter().find(|disk| !spaces.moves().has_nothing_on(disk, space.id())).unwrap();
         pool.exclude(disk.slot(), ExcludeReason::Asked).await?;
         let is_deleted = Cell::new(false);
         let mut refused = 0;
         let delete = async {
-            spaces.delete(&space).await.map_err(text)?;
+            spaces.changes().delete(&space).await.map_err(text)?;
             is_deleted.set(true);
             Ok(())
         };

@@ -117,8 +117,8 @@ fn live(kind: Kind, landing: Landing, seed: u64) -> Seen {
             disk.outlast_the_dead();
         }
         expect_all(&lab, &space, 3).await?;
-        spaces.rejoin(disk.attach(&outside.world)).await?;
-        spaces.resync(&Progress::default()).await?;
+        spaces.members().rejoin(disk.attach(&outside.world)).await?;
+        spaces.members().resync(&Progress::default()).await?;
         if landing == Landing::Back {
             disk.outlast_the_dead();
         }

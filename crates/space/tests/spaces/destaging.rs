@@ -41,7 +41,7 @@ fn places(bench: &Bench, block: u64, fill: u8) -> Copies {
 
 /// Bytes that wait in write caches.
 async fn waiting(spaces: &Spaces) -> Result<u64, Box<dyn std::error::Error>> {
-    Ok(spaces.write_caches().await?.iter().map(|cache| cache.waiting.0).sum())
+    Ok(spaces.caches().write_caches().await?.iter().map(|cache| cache.waiting.0).sum())
 }
 
 /// What was lost of the space, by first byte.
@@ -58,7 +58,7 @@ async fn write_stripe(lab: Lab) -> Outcome {
     let space = lab.space(&spaces, "data", Bytes::mib(8), PARITY).await?;
     lab.write(&space, 0, 4096, 1).await?;
     lab.write(&space, NEIGHBOUR, 4096, 1).await?;
-    spaces.destage().await?;
+    spaces.caches().destage().await?;
     lab.write(&space, 0, 4096, 2).await?;
     space.flush().await?;
     drop(space);
@@ -79,13 +79,13 @@ fn a_cached_block_with_unreadable_copies_is_lost_and_does_not_wait() {
         .run(async move |lab| {
             let spaces = lab.open().await?;
             let space = spaces.find("data")?;
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             assert_eq!((waiting(&spaces).await?, lost_of(&spaces, "data")), (0, vec![0]));
             let refused = space.read(0, 4096).await.unwrap_err().to_string();
             assert!(refused.contains("its data was lost"), "{refused}");
             lab.expect(&space, NEIGHBOUR, 4096, 1).await?;
             lab.write(&space, 0, 4096, 3).await?;
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             lab.expect(&space, 0, 4096, 3).await?;
             drop(space);
             lab.check_and_close(spaces).await
@@ -111,7 +111,7 @@ fn a_cached_block_that_is_not_all_that_cannot_be_read_waits() {
     bench
         .run(async move |lab| {
             let spaces = lab.open().await?;
-            let _ = spaces.destage().await;
+            let _ = spaces.caches().destage().await;
             assert_eq!((waiting(&spaces).await?, lost_of(&spaces, "data")), (4096, vec![]));
             spaces.close().await?;
             Ok(())
@@ -129,7 +129,7 @@ async fn destage_slowly(
     *began.borrow_mut() = Some((bench.world.now(), places(&bench, 0, 2)));
     dial.write.set(5);
     dial.flush.set(5);
-    spaces.destage().await?;
+    spaces.caches().destage().await?;
     Ok(())
 }
 
@@ -138,15 +138,15 @@ async fn destage_slowly(
 async fn verify(lab: Lab) -> Result<bool, Box<dyn std::error::Error>> {
     let spaces = lab.open().await?;
     let space = spaces.find("data")?;
-    spaces.destage().await?;
+    spaces.caches().destage().await?;
     assert_eq!(waiting(&spaces).await?, 0, "bytes wait");
     let is_there = lab.expect(&space, 0, 4096, 2).await.is_ok();
     assert_eq!(lost_of(&spaces, "data").is_empty(), is_there, "what is lost is told, and nothing else");
     lab.expect(&space, NEIGHBOUR, 4096, 1).await?;
-    spaces.resync(&Progress::default()).await?;
-    assert!(spaces.stale_rows().await?.is_empty());
+    spaces.members().resync(&Progress::default()).await?;
+    assert!(spaces.members().stale_rows().await?.is_empty());
     lab.write(&space, 0, 4096, 3).await?;
-    spaces.destage().await?;
+    spaces.caches().destage().await?;
     lab.expect(&space, 0, 4096, 3).await?;
     drop(space);
     lab.check_and_close(spaces).await?;
@@ -227,7 +227,7 @@ fn a_destaged_stripe_is_finished_although_its_record_is_missing() {
             lab.write(&space, NEIGHBOUR, 4096, 1).await?;
             let cached = places(&outside, 16, 1);
             lab.write(&space, 0, 4096, 1).await?;
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             let neighbour = places(&outside, 16, 1).into_iter().find(|place| !cached.contains(place));
             let (neighbour, _) = neighbour.unwrap();
             spaces.pool().checkpoint().await?;
@@ -238,7 +238,7 @@ fn a_destaged_stripe_is_finished_although_its_record_is_missing() {
             slowly.flush.set(10_000);
             let others: Vec<usize> = (0..3).filter(|disk| *disk != neighbour).collect();
             let destaging = async {
-                let refused = spaces.destage().await.unwrap_err().to_string();
+                let refused = spaces.caches().destage().await.unwrap_err().to_string();
                 assert!(refused.contains("the disks that hold it are absent"), "{refused}");
                 Ok(())
             };
@@ -257,11 +257,11 @@ fn a_destaged_stripe_is_finished_although_its_record_is_missing() {
             spaces.flush().await?;
             for disk in others {
                 outside.disks[disk].come_back();
-                spaces.rejoin(outside.disks[disk].attach(&outside.world)).await?;
+                spaces.members().rejoin(outside.disks[disk].attach(&outside.world)).await?;
             }
             spaces.flush().await?;
             outside.disks[neighbour].vanish();
-            let _ = spaces.destage().await;
+            let _ = spaces.caches().destage().await;
             lab.expect(&space, 0, 4096, 2).await?;
             lab.expect(&space, NEIGHBOUR, 4096, 1).await?;
             assert_eq!(waiting(&spaces).await?, 0);
@@ -289,13 +289,13 @@ fn a_disk_that_leaves_in_the_flush_after_a_stripe_lacks_the_stripe() {
             let space = spaces.create(spec).await?;
             lab.write(&space, 0, 4096, 1).await?;
             lab.write(&space, NEIGHBOUR, 4096, 1).await?;
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             lab.write(&space, 0, 4096, 2).await?;
             space.flush().await?;
             let before = places(&outside, 0, 2).len();
             slowly.flush.set(50);
             let destaging = async {
-                drop(spaces.destage().await);
+                drop(spaces.caches().destage().await);
                 Ok(())
             };
             let vanishing = async {
@@ -312,11 +312,11 @@ fn a_disk_that_leaves_in_the_flush_after_a_stripe_lacks_the_stripe() {
             for disk in BTreeSet::from(leaving) {
                 assert!(outside.disks[disk].return_to(0));
                 outside.disks[disk].come_back();
-                spaces.rejoin(outside.disks[disk].attach(&outside.world)).await?;
+                spaces.members().rejoin(outside.disks[disk].attach(&outside.world)).await?;
             }
-            spaces.destage().await?;
-            spaces.resync(&Progress::default()).await?;
-            assert_eq!((waiting(&spaces).await?, spaces.stale_rows().await?.len()), (0, 0));
+            spaces.caches().destage().await?;
+            spaces.members().resync(&Progress::default()).await?;
+            assert_eq!((waiting(&spaces).await?, spaces.members().stale_rows().await?.len()), (0, 0));
             lab.expect(&space, 0, 4096, 2).await?;
             crate::harness::check(&spaces).await?;
             assert_eq!(

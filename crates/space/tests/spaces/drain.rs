@@ -19,7 +19,7 @@ const LONG: u64 = 10_000;
 const ROUND_BYTES: f64 = 128.0 * 4096.0;
 
 async fn cache(spaces: &Spaces) -> Result<WriteCache, Box<dyn std::error::Error>> {
-    spaces.write_caches().await?.pop().ok_or_else(|| "there is no write cache".into())
+    spaces.caches().write_caches().await?.pop().ok_or_else(|| "there is no write cache".into())
 }
 
 /// Percent of the cache that wait.
@@ -58,9 +58,9 @@ fn a_cache_is_emptied_from_the_part_on_that_is_set() {
             .run(async move |lab| {
                 let spaces = lab.create().await?;
                 let space = lab.space(&spaces, "data", Bytes::mib(48), PARITY).await?;
-                spaces.set_write_cache_drain(1, drain(90, None)).await?;
+                spaces.caches().set_write_cache_drain(1, drain(90, None)).await?;
                 write_until(&lab, &spaces, &space, written).await?;
-                spaces.set_write_cache_drain(1, drain(set, None)).await?;
+                spaces.caches().set_write_cache_drain(1, drain(set, None)).await?;
                 pause(&lab, LONG).await;
                 let left = fill(&spaces).await?;
                 assert!(left <= written.min(u64::from(set)), "{left} of {written} at {set}");
@@ -79,11 +79,11 @@ fn a_cache_is_emptied_at_the_rate_that_is_set_but_not_for_those_who_wait() {
         .run(async move |lab| {
             let spaces = lab.create().await?;
             let space = lab.space(&spaces, "data", Bytes::mib(192), PARITY).await?;
-            spaces.set_write_cache_drain(1, drain(50, Some(1))).await?;
+            spaces.caches().set_write_cache_drain(1, drain(50, Some(1))).await?;
             write_until(&lab, &spaces, &space, 15).await?;
             let (begun, before) = (lab.seams.clock.now(), cache(&spaces).await?.destaged.bytes);
             assert_eq!(before, 0);
-            spaces.set_write_cache_drain(1, drain(5, Some(1))).await?;
+            spaces.caches().set_write_cache_drain(1, drain(5, Some(1))).await?;
             // Clients that find room end no pause.
             for block in 0..200 {
                 pause(&lab, 5).await;
@@ -114,30 +114,30 @@ fn what_is_set_stays_until_the_cache_goes() {
     Bench::new(3, 5, CAPACITY)
         .run(async move |lab| {
             let spaces = lab.create().await?;
-            let none = spaces.set_write_cache_drain(1, drain(25, None)).await;
+            let none = spaces.caches().set_write_cache_drain(1, drain(25, None)).await;
             assert!(matches!(none, Err(SpaceError::NoWriteCache { redundancy: 1 })));
             let space = lab.space(&spaces, "data", Bytes::mib(8), PARITY).await?;
             assert_eq!(cache(&spaces).await?.drain, WriteCacheDrain::default());
             assert_eq!(WriteCacheDrain::default(), drain(25, None));
-            spaces.set_write_cache_drain(1, drain(60, Some(3))).await?;
+            spaces.caches().set_write_cache_drain(1, drain(60, Some(3))).await?;
             for percent in [0, 4, 91, 255] {
-                let refused = spaces.set_write_cache_drain(1, drain(percent, None)).await;
+                let refused = spaces.caches().set_write_cache_drain(1, drain(percent, None)).await;
                 assert!(matches!(refused, Err(SpaceError::CacheDrain(DrainLimit::Fill(_)))), "{refused:?}");
             }
-            let refused = spaces.set_write_cache_drain(1, drain(60, Some(0))).await;
+            let refused = spaces.caches().set_write_cache_drain(1, drain(60, Some(0))).await;
             assert!(matches!(refused, Err(SpaceError::CacheDrain(DrainLimit::Rate(_)))), "{refused:?}");
             drop(space);
             spaces.close().await?;
             drop(spaces);
             let spaces = lab.open().await?;
             assert_eq!(cache(&spaces).await?.drain, drain(60, Some(3)));
-            spaces.set_write_cache_drain(1, drain(60, None)).await?;
+            spaces.caches().set_write_cache_drain(1, drain(60, None)).await?;
             spaces.close().await?;
             drop(spaces);
             let spaces = lab.open().await?;
             assert_eq!(cache(&spaces).await?.drain, drain(60, None));
             let space = spaces.find("data")?;
-            spaces.delete(&space).await?;
+            spaces.changes().delete(&space).await?;
             drop(space);
             let space = lab.space(&spaces, "data", Bytes::mib(8), PARITY).await?;
             assert_eq!(cache(&spaces).await?.drain, WriteCacheDrain::default());
@@ -154,9 +154,9 @@ fn a_pause_holds_no_pool() {
         .run(async move |lab| {
             let spaces = lab.create().await?;
             let space = lab.space(&spaces, "data", Bytes::mib(192), PARITY).await?;
-            spaces.set_write_cache_drain(1, drain(50, Some(1))).await?;
+            spaces.caches().set_write_cache_drain(1, drain(50, Some(1))).await?;
             write_until(&lab, &spaces, &space, 15).await?;
-            spaces.set_write_cache_drain(1, drain(5, Some(1))).await?;
+            spaces.caches().set_write_cache_drain(1, drain(5, Some(1))).await?;
             pause(&lab, 1000).await;
             let before = cache(&spaces).await?.waiting;
             assert!(before > Bytes::mib(1));

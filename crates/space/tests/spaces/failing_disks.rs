@@ -29,7 +29,7 @@ async fn space_of(
     spaces: &Spaces,
     size: Bytes,
     (resiliency, columns): (Resiliency, Option<u8>),
-) -> Result<Rc<Space>, Box<dyn Error>> {
+) -> Result<Space, Box<dyn Error>> {
     let mut spec = SpaceSpec::usual("data".parse()?, size, resiliency);
     (spec.row, spec.interleave) = (Some(ROW), Bytes::kib(64));
     spec.columns = columns.or(spec.columns);
@@ -174,11 +174,11 @@ fn a_failing_disk_is_emptied_and_redundancy_stays() {
             spaces.flush().await?;
             ail(pool, &[from], Ailment::Failing)?;
             let disk = pool.members().find_disk(from)?;
-            let forecast = spaces.forecast_emptying(disk.slot()).await?;
+            let forecast = spaces.moves().forecast_emptying(disk.slot()).await?;
             assert!(forecast.rows > 0 && forecast.stuck.is_empty(), "{forecast:?}");
             let progress = Progress::default();
             let empty = async {
-                let emptied = spaces.empty_disk(&disk, || true, &progress).await.map_err(text)?;
+                let emptied = spaces.moves().empty_disk(&disk, || true, &progress).await.map_err(text)?;
                 if emptied == Emptied::All { Ok(()) } else { Err(format!("{emptied:?}")) }
             };
             extra(vec![Box::pin(empty), Box::pin(write_on(&lab, &space))]).await?;
@@ -217,7 +217,7 @@ fn an_emptying_that_is_called_off_leaves_rows_whole() {
         let disk = pool.members().find_disk("disk1")?;
         let progress = Progress::default();
         let empty = async {
-            let emptied = spaces.empty_disk(&disk, || true, &progress).await.map_err(text)?;
+            let emptied = spaces.moves().empty_disk(&disk, || true, &progress).await.map_err(text)?;
             if emptied == Emptied::CutShort { Ok(()) } else { Err(format!("{emptied:?}")) }
         };
         let call_off = async {
@@ -231,7 +231,7 @@ fn an_emptying_that_is_called_off_leaves_rows_whole() {
         crate::harness::check(&spaces).await?;
         let before = used_on(pool, "disk1")?;
         assert!(before > 0, "it was called off in the midst");
-        spaces.rebalance(&Progress::default()).await?;
+        spaces.moves().rebalance(&Progress::default()).await?;
         assert!(used_on(pool, "disk1")? <= before, "a rebalance brings nothing there");
         assert_eq!(space.footprint().await?.total, taken, "each slab is there once");
         for row in 0..64 {
@@ -255,10 +255,10 @@ fn what_fits_nowhere_is_foreseen() {
         let pool = spaces.pool();
         ail(pool, &["disk1", "disk2"], Ailment::Failing)?;
         let slot = pool.members().find_disk("disk1")?.slot();
-        let forecast = spaces.forecast_emptying(slot).await?;
+        let forecast = spaces.moves().forecast_emptying(slot).await?;
         assert!(!forecast.stuck.is_empty(), "{forecast:?}");
         pool.members().find_disk("disk2")?.set_ailment(None);
-        assert!(spaces.forecast_emptying(slot).await?.stuck.is_empty());
+        assert!(spaces.moves().forecast_emptying(slot).await?.stuck.is_empty());
         assert!(pool.free_space().offers(Purpose::Claim).len() == 3);
         Ok(spaces.close().await?)
     });

@@ -40,9 +40,9 @@ fn a_disk_that_flaps_during_its_resync_is_not_trusted_for_it() {
                     }
                 }
                 disk.come_back();
-                spaces.rejoin(disk.attach(&outside.world)).await?;
+                spaces.members().rejoin(disk.attach(&outside.world)).await?;
                 let progress = Progress::default();
-                let resync = async { spaces.resync(&progress).await.map(drop).map_err(text) };
+                let resync = async { spaces.members().resync(&progress).await.map(drop).map_err(text) };
                 let flap = async {
                     pause(&lab, 5 * offset).await;
                     disk.vanish();
@@ -50,11 +50,11 @@ fn a_disk_that_flaps_during_its_resync_is_not_trusted_for_it() {
                         lab.write(&space, row << 20, 64 * 1024, 3).await.map_err(text)?;
                     }
                     disk.come_back();
-                    spaces.rejoin(disk.attach(&outside.world)).await.map(drop).map_err(text)
+                    spaces.members().rejoin(disk.attach(&outside.world)).await.map(drop).map_err(text)
                 };
                 extra(vec![Box::pin(resync), Box::pin(flap)]).await?;
                 spaces.flush().await?;
-                spaces.resync(&Progress::default()).await?;
+                spaces.members().resync(&Progress::default()).await?;
                 check(&spaces).await?;
                 spaces.pool().exclude(DiskSlot(1), ExcludeReason::Asked).await?;
                 for row in 0..8 {
@@ -95,8 +95,9 @@ fn what_is_relogged_under_a_later_epoch_is_resynced() {
                 disks[0].come_back();
                 dials[2].flush.set(20);
                 let later = (row << 20) + 40 * 4096;
-                let rejoin =
-                    async { spaces.rejoin(disks[0].attach(&outside.world)).await.map(drop).map_err(text) };
+                let rejoin = async {
+                    spaces.members().rejoin(disks[0].attach(&outside.world)).await.map(drop).map_err(text)
+                };
                 let write = async {
                     pause(&lab, 10 * offset).await;
                     lab.write(&space, later, 4096, 2).await.map_err(text)
@@ -106,7 +107,7 @@ fn what_is_relogged_under_a_later_epoch_is_resynced() {
                 // The resync reads the first block for a second, while all else goes on.
                 dials[1].read.set(1000);
                 let progress = Progress::default();
-                let resync = async { spaces.resync(&progress).await.map(drop).map_err(text) };
+                let resync = async { spaces.members().resync(&progress).await.map(drop).map_err(text) };
                 let leave = async {
                     pause(&lab, 500).await;
                     dials[1].read.set(0);
@@ -114,7 +115,7 @@ fn what_is_relogged_under_a_later_epoch_is_resynced() {
                     spaces.flush().await.map_err(text)
                 };
                 extra(vec![Box::pin(resync), Box::pin(leave)]).await?;
-                let after = spaces.stale_rows().await?;
+                let after = spaces.members().stale_rows().await?;
                 assert!(!after.contains(&(space.id(), row)), "the row was not resynced: {after:?}");
                 spaces.pool().exclude(DiskSlot(1), ExcludeReason::Asked).await?;
                 lab.expect(&space, row << 20, 4096, 2).await?;
@@ -146,11 +147,11 @@ fn a_disk_that_flaps_within_a_write_back_lacks_no_table() {
                 let flap = async {
                     pause(&lab, 10 * offset).await;
                     pool.exclude(DiskSlot(0), ExcludeReason::Asked).await.map_err(text)?;
-                    spaces.rejoin(outside.disks[0].attach(&outside.world)).await.map_err(text)?;
-                    spaces.resync(&Progress::default()).await.map(drop).map_err(text)
+                    spaces.members().rejoin(outside.disks[0].attach(&outside.world)).await.map_err(text)?;
+                    spaces.members().resync(&Progress::default()).await.map(drop).map_err(text)
                 };
                 extra(vec![Box::pin(checkpoint), Box::pin(flap)]).await?;
-                assert_eq!(spaces.stale_rows().await?, vec![]);
+                assert_eq!(spaces.members().stale_rows().await?, vec![]);
                 spaces.close().await?;
                 Ok(())
             })
@@ -192,9 +193,9 @@ fn a_flush_waits_for_the_epoch_without_a_disk_that_was_passed_over() {
                 extra(vec![Box::pin(writes), Box::pin(exclude)]).await?;
                 let index =
                     outside.disks.iter().position(|disk| disk.name() == victim.name()).ok_or("a disk")?;
-                spaces.rejoin(outside.disks[index].attach(&outside.world)).await?;
-                spaces.resync(&Progress::default()).await?;
-                spaces.verify(&Progress::default()).await?;
+                spaces.members().rejoin(outside.disks[index].attach(&outside.world)).await?;
+                spaces.members().resync(&Progress::default()).await?;
+                spaces.scrubs().verify(&Progress::default()).await?;
                 assert_eq!(victim.counters().checksum_errors, 0, "what it missed was copied");
                 spaces.close().await?;
                 Ok(())
@@ -332,23 +333,24 @@ fn a_replacement_that_dies_is_replaced() {
             let progress = Progress::default();
             // It may end before the disk dies or because of that.
             let replace = async {
-                let _ = spaces.replace(&old, five, &[], &progress).await;
+                let _ = spaces.moves().replace(&old, five, &[], &progress).await;
                 Ok(())
             };
             extra(vec![Box::pin(replace), Box::pin(freed)]).await?;
             let dead = spaces.pool().disks().into_iter().find(|disk| disk.name() == "fifth");
             let dead = dead.ok_or("it is a member")?;
-            assert!(!spaces.stale_rows().await?.is_empty(), "it died before it had everything");
-            let second = async { spaces.replace(&dead, six, &[], &progress).await.map(drop).map_err(text) };
+            assert!(!spaces.members().stale_rows().await?.is_empty(), "it died before it had everything");
+            let second =
+                async { spaces.moves().replace(&dead, six, &[], &progress).await.map(drop).map_err(text) };
             let look = async {
                 for _ in 0..12 {
                     pause(&lab, 15).await;
-                    spaces.check_map().await.map_err(text)?;
+                    spaces.scrubs().check_map().await.map_err(text)?;
                 }
                 Ok(())
             };
             extra(vec![Box::pin(second), Box::pin(look)]).await?;
-            spaces.check_map().await?;
+            spaces.scrubs().check_map().await?;
             spaces.close().await?;
             Ok(())
         })
@@ -388,7 +390,9 @@ fn a_disk_that_is_back_within_a_write_back_lacks_no_table() {
                 }
                 spaces.pool().exclude(DiskSlot(0), ExcludeReason::Asked).await?;
                 let (device, back) = (outside.disks[0].attach(&outside.world), Rc::clone(&spaces));
-                lab.seams.spawner.spawn("back", Box::pin(async move { drop(back.rejoin(device).await) }));
+                lab.seams
+                    .spawner
+                    .spawn("back", Box::pin(async move { drop(back.members().rejoin(device).await) }));
                 pause(&lab, 10 * offset).await;
                 spaces.pool().checkpoint().await?;
                 lab.hold((spaces, space));
@@ -430,9 +434,12 @@ fn a_corrupt_block_that_the_log_names_may_be_good_on_an_absent_disk() {
                 lab.write(&space, 4096, 4096, 2).await?;
                 spaces.pool().checkpoint().await?;
                 disk.come_back();
-                spaces.rejoin(disk.attach(&outside.world)).await?;
+                spaces.members().rejoin(disk.attach(&outside.world)).await?;
                 let killed = lab.seams.clock.now() + Duration::from_millis(5 * offset);
-                drop(within(lab.seams.clock.as_ref(), killed, spaces.resync(&Progress::default())).await);
+                drop(
+                    within(lab.seams.clock.as_ref(), killed, spaces.members().resync(&Progress::default()))
+                        .await,
+                );
                 lab.hold((spaces, space));
                 Ok(())
             })
@@ -454,7 +461,7 @@ fn a_corrupt_block_that_the_log_names_may_be_good_on_an_absent_disk() {
                 let waits = |why| matches!(why, UnreadableReason::CorruptHere | UnreadableReason::Absent);
                 let is_right = matches!(error, SpaceError::Unreadable { why, .. } if waits(why));
                 assert!(is_right, "{error}");
-                let seen = spaces.verify(&Progress::default()).await?;
+                let seen = spaces.scrubs().verify(&Progress::default()).await?;
                 assert!(seen.lost.is_empty() && seen.out_of_reach.len() == 1, "{seen:?}");
                 let lost = spaces
                     .data_loss_events()

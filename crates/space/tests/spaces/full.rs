@@ -47,7 +47,7 @@ async fn fill_all(pool: &Rc<Pool>) -> Result<u64, PoolError> {
     }
 }
 
-async fn fixed(spaces: &Spaces) -> Result<Rc<Space>, Box<dyn std::error::Error>> {
+async fn fixed(spaces: &Spaces) -> Result<Space, Box<dyn std::error::Error>> {
     let mut spec = SpaceSpec::usual("data".parse()?, Bytes(ROWS * ROW.0), MIRROR);
     (spec.row, spec.provisioning) = (Some(ROW), Provisioning::Fixed);
     Ok(spaces.create(spec).await?)

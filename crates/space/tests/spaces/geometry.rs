@@ -143,7 +143,7 @@ async fn expect_all(lab: &Lab, spaces: &Spaces, rows: u64, latest: u8) -> Outcom
 /// Writes one row of each space again.
 async fn write_again(lab: &Lab, spaces: &Spaces, fill: u8) -> Outcome {
     for (name, ..) in SPACES {
-        write_row(lab, &*spaces.find(name)?, AGAIN, fill).await?;
+        write_row(lab, &spaces.find(name)?, AGAIN, fill).await?;
     }
     Ok(())
 }

@@ -254,14 +254,14 @@ fn every_image_can_be_read_and_written_for_ever() {
             crate::harness::check(&spaces).await?;
             write_to(&lab, &spaces, &mut content).await?;
             expect_all(&spaces, &content).await?;
-            let resynced = spaces.resync(&Progress::default()).await?;
+            let resynced = spaces.members().resync(&Progress::default()).await?;
             assert_eq!((resynced.waiting, resynced.lost_blocks), (0, 0));
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             expect_all(&spaces, &content).await?;
             lab.check_and_close(spaces).await?;
             let spaces = lab.open().await?;
             expect_all(&spaces, &content).await?;
-            assert_eq!((spaces.data_loss_events().len(), spaces.stale_rows().await?.len()), (0, 0));
+            assert_eq!((spaces.data_loss_events().len(), spaces.members().stale_rows().await?.len()), (0, 0));
             expect_versions_of_values(&spaces).await?;
             lab.check_and_close(spaces).await
         });

@@ -50,7 +50,7 @@ async fn make(lab: &Lab) -> Result<Rc<Spaces>, Box<dyn std::error::Error>> {
 }
 
 async fn verify(spaces: &Spaces) -> Result<Verification, Box<dyn std::error::Error>> {
-    let seen = spaces.verify(&Progress::default()).await?;
+    let seen = spaces.scrubs().verify(&Progress::default()).await?;
     assert!(seen.is_sound(), "{seen:?}");
     assert_eq!(seen.header_count, seen.headers.len() as u64);
     Ok(seen)

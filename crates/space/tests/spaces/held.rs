@@ -36,7 +36,7 @@ const KINDS: [Kind; 6] =
 struct Scene {
     lab: Lab,
     spaces: Rc<Spaces>,
-    space: Rc<Space>,
+    space: Space,
     kind: Kind,
     disks: RefCell<Vec<Rc<Disk>>>,
     progress: Progress,
@@ -86,7 +86,7 @@ impl Scene {
                 let device = Rc::clone(&self.lab.devices[5]);
                 pool.exclude(disk.slot(), ExcludeReason::Asked).await?;
                 self.fill(2).await?;
-                self.spaces.rejoin(device).await?;
+                self.spaces.members().rejoin(device).await?;
             }
             Kind::Replace => {
                 let new =
@@ -98,7 +98,7 @@ impl Scene {
                 self.disks.borrow_mut().push(disk);
             }
             Kind::Rebalance => {
-                self.spaces.add(Rc::clone(&self.lab.devices[4]), &[]).await?;
+                self.spaces.members().add(Rc::clone(&self.lab.devices[4]), &[]).await?;
             }
             Kind::Verify | Kind::Shrink => {}
         }
@@ -110,12 +110,14 @@ impl Scene {
         let (spaces, progress) = (&self.spaces, &self.progress);
         let disks = self.disks.borrow().clone();
         let done = match self.kind {
-            Kind::Resync => spaces.resync(progress).await.map(|_| ()).map(|()| !progress.is_to_stop()),
-            Kind::Replace => spaces.move_slabs(disks[0].slot(), disks[1].slot(), progress).await,
-            Kind::Drain => spaces.drain_disk(&disks[0], progress).await,
-            Kind::Verify => spaces.verify(progress).await.map(|seen| seen.is_sound()),
-            Kind::Rebalance => spaces.rebalance(progress).await,
-            Kind::Shrink => match spaces.resize_write_cache(1, Bytes::mib(4), progress).await {
+            Kind::Resync => {
+                spaces.members().resync(progress).await.map(|_| ()).map(|()| !progress.is_to_stop())
+            }
+            Kind::Replace => spaces.moves().move_slabs(disks[0].slot(), disks[1].slot(), progress).await,
+            Kind::Drain => spaces.moves().drain_disk(&disks[0], progress).await,
+            Kind::Verify => spaces.scrubs().verify(progress).await.map(|seen| seen.is_sound()),
+            Kind::Rebalance => spaces.moves().rebalance(progress).await,
+            Kind::Shrink => match spaces.caches().resize_write_cache(1, Bytes::mib(4), progress).await {
                 Err(SpaceError::CalledOff { .. }) => Ok(false),
                 resized => resized.map(|_| true),
             },
@@ -253,13 +255,13 @@ fn what_is_held_ends_at_once_when_it_is_stopped_or_the_spaces_close() {
                 let progress = Progress::default();
                 let pool = spaces.pool();
                 for (old, new) in pool.members().replacements() {
-                    assert!(spaces.finish_replacing(&old, &new, &progress).await?);
+                    assert!(spaces.moves().finish_replacing(&old, &new, &progress).await?);
                 }
-                for disk in spaces.drains() {
-                    assert!(spaces.drain_disk(&disk, &progress).await?);
+                for disk in spaces.moves().drains() {
+                    assert!(spaces.moves().drain_disk(&disk, &progress).await?);
                     pool.membership().evict(&disk).await?;
                 }
-                spaces.resync(&progress).await?;
+                spaces.members().resync(&progress).await?;
                 drop(space);
                 lab.check_and_close(spaces).await
             });

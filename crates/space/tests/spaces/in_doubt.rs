@@ -49,7 +49,7 @@ async fn space_of_two_columns(
     lab: &Lab,
     bench: &Bench,
     spaces: &Spaces,
-) -> Result<(Rc<Space>, u64), Box<dyn Error>> {
+) -> Result<(Space, u64), Box<dyn Error>> {
     let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(16), Resiliency::Simple);
     (spec.row, spec.columns, spec.interleave) = (Some(ROW), Some(2), Bytes::kib(64));
     let space = spaces.create(spec).await?;
@@ -307,7 +307,7 @@ fn flushed_content_is_known_however_often_its_block_is_in_doubt() {
         let count = Rc::clone(&torn);
         let verified = bench.run(async move |lab| {
             let spaces = lab.open().await?;
-            let mut fills = fills_of(&*spaces.find("data")?, 1..=3).await?;
+            let mut fills = fills_of(&spaces.find("data")?, 1..=3).await?;
             assert!(!fills.contains(&None), "with seed {seed}: {fills:?}");
             fills.dedup();
             count.set(count.get() + u64::from(fills.len() > 1));
@@ -363,7 +363,7 @@ fn what_is_discarded_while_it_becomes_in_doubt_stays_discarded() {
             let has_left = Cell::new(false);
             let replace = async {
                 // Whether it came to its end does not matter here.
-                drop(spaces.finish_replacing(&old, &new, &Progress::default()).await);
+                drop(spaces.moves().finish_replacing(&old, &new, &Progress::default()).await);
                 Ok(())
             };
             let leave = async {

@@ -12,7 +12,7 @@ const KINDS: [Resiliency; 3] =
 
 type Failed = Box<dyn std::error::Error>;
 
-async fn thin(spaces: &Spaces, resiliency: Resiliency) -> Result<std::rc::Rc<Space>, Failed> {
+async fn thin(spaces: &Spaces, resiliency: Resiliency) -> Result<Space, Failed> {
     let mut spec = SpaceSpec::usual("data".parse()?, Bytes::gib(1), resiliency);
     (spec.row, spec.interleave) = (Some(ROW), Bytes::kib(64));
     Ok(spaces.create(spec).await?)
@@ -53,13 +53,16 @@ fn a_full_pool_that_keeps_room_heals_without_a_new_disk() {
                 assert!(rows > 50, "{rows}");
                 assert_eq!(pool.free_space().kept_room().losses, 1, "claims have taken what is kept");
                 for disk in pool.disks() {
-                    let forecast = spaces.forecast_removal(disk.slot()).await?;
+                    let forecast = spaces.moves().forecast_removal(disk.slot()).await?;
                     assert!(forecast.rows > 0 && forecast.stuck.is_empty(), "{forecast:?}");
                 }
                 let disk = pool.members().find_disk(lost)?;
                 pool.exclude(disk.slot(), ExcludeReason::Asked).await?;
                 pool.membership().retire(&disk).await?;
-                assert!(spaces.drain_disk(&disk, &Progress::default()).await?, "all of it has a place");
+                assert!(
+                    spaces.moves().drain_disk(&disk, &Progress::default()).await?,
+                    "all of it has a place"
+                );
                 pool.membership().evict(&disk).await?;
                 crate::harness::check(&spaces).await?;
                 let kept = pool.free_space().kept_room();

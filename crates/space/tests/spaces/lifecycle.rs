@@ -51,11 +51,11 @@ fn a_vanished_disk_is_resynced_with_what_it_missed() {
     bench
         .run(async move |lab| {
             let (spaces, space) = kept.borrow_mut().take().ok_or("the pool is open")?;
-            spaces.rejoin(again).await?;
-            let resynced = spaces.resync(&Progress::default()).await?;
+            spaces.members().rejoin(again).await?;
+            let resynced = spaces.members().resync(&Progress::default()).await?;
             assert_eq!((resynced.lost_blocks, resynced.waiting), (0, 0), "{resynced:?}");
             assert!(resynced.slabs > 0 && resynced.blocks <= 2 * 8 * 16, "{resynced:?}");
-            assert_eq!(spaces.stale_rows().await?, vec![]);
+            assert_eq!(spaces.members().stale_rows().await?, vec![]);
             check(&spaces).await?;
             spaces.pool().exclude(dolmen_units::DiskSlot(1), dolmen_pool::ExcludeReason::Asked).await?;
             for row in 0..16 {
@@ -99,8 +99,8 @@ fn a_disk_that_was_away_over_a_restart_is_resynced() {
             let spaces = lab.open().await?;
             let space = spaces.find("data")?;
             lab.expect(&space, 4096, 8192, 5).await?;
-            spaces.resync(&Progress::default()).await?;
-            assert_eq!(spaces.stale_rows().await?, vec![]);
+            spaces.members().resync(&Progress::default()).await?;
+            assert_eq!(spaces.members().stale_rows().await?, vec![]);
             lab.expect(&space, 3 << 20, 4096, 5).await?;
             lab.check_and_close(spaces).await
         })
@@ -123,7 +123,7 @@ fn a_disk_is_replaced_present_or_not() {
             lab.write(&space, 0, 1 << 20, 1).await?;
             lab.write(&space, 5 << 20, 1 << 20, 2).await?;
             let old = spaces.pool().members().find_disk("disk0")?;
-            spaces.replace(&old, spare, &[], &Progress::default()).await?;
+            spaces.moves().replace(&old, spare, &[], &Progress::default()).await?;
             assert!(spaces.pool().members().find_disk("disk0").is_err());
             check(&spaces).await?;
             doomed.vanish();
@@ -131,7 +131,7 @@ fn a_disk_is_replaced_present_or_not() {
             spaces.flush().await?;
             let freed =
                 spaces.pool().disks().into_iter().find(|disk| !disk.is_present()).ok_or("one is gone")?;
-            spaces.replace(&freed, second, &[], &Progress::default()).await?;
+            spaces.moves().replace(&freed, second, &[], &Progress::default()).await?;
             assert_eq!(spaces.pool().disks().len(), 3);
             lab.expect(&space, 0, 4096, 3).await?;
             lab.expect(&space, 4096, 4096, 1).await?;
@@ -172,9 +172,9 @@ fn a_disk_that_missed_tables_only_is_brought_up_to_date() {
         bench
             .run(async move |_| {
                 let (spaces, _) = kept.borrow_mut().take().ok_or("the pool is open")?;
-                spaces.rejoin(again).await?;
-                spaces.resync(&Progress::default()).await?;
-                assert_eq!(spaces.stale_rows().await?, vec![]);
+                spaces.members().rejoin(again).await?;
+                spaces.members().resync(&Progress::default()).await?;
+                assert_eq!(spaces.members().stale_rows().await?, vec![]);
                 spaces.close().await?;
                 Ok(())
             })
@@ -206,7 +206,7 @@ fn a_scrub_mends_tables_that_are_in_memory() {
             let pages: Vec<u64> = (9 << 20..capacity.0).step_by(4096).filter(holds).collect();
             assert!(pages.len() >= 4, "two slots for each of two rows: {pages:?}");
             pages.iter().for_each(|at| disk.rot(at + 77, 3));
-            spaces.verify(&Progress::default()).await?;
+            spaces.scrubs().verify(&Progress::default()).await?;
             spaces.flush().await?;
             check(&spaces).await?;
             spaces.close().await?;
@@ -281,7 +281,7 @@ fn a_slab_that_joins_while_tables_are_first_written_is_complete() {
                 let checkpoint = async { pool.checkpoint().await.map_err(|error| error.to_string()) };
                 let movement = async {
                     sleep(lab.seams.clock.as_ref(), Duration::from_millis(5 * seed)).await;
-                    let moved = spaces.move_slabs(from.slot(), to.slot(), &Progress::default()).await;
+                    let moved = spaces.moves().move_slabs(from.slot(), to.slot(), &Progress::default()).await;
                     moved.map(drop).map_err(|error| error.to_string())
                 };
                 let both: [Task<'_>; 2] = [Box::pin(checkpoint), Box::pin(movement)];
@@ -309,7 +309,7 @@ fn a_slab_that_joins_while_tables_are_first_written_is_complete() {
             bench
                 .run(async move |lab| {
                     let spaces = lab.open().await?;
-                    spaces.resync(&Progress::default()).await?;
+                    spaces.members().resync(&Progress::default()).await?;
                     spaces.close().await?;
                     Ok(())
                 })
@@ -405,7 +405,7 @@ fn a_late_look_at_a_table_gives_nothing_old_to_other_copies() {
                 let spaces = lab.open().await?;
                 let space = spaces.find("data")?;
                 latency.0.set(Some(slow));
-                let (delayed_writes, late_space) = (lab.clone(), Rc::clone(&space));
+                let (delayed_writes, late_space) = (lab.clone(), space.clone());
                 let look: crate::harness::Boxed<Outcome> =
                     Box::pin(async move { delayed_writes.expect(&late_space, 0, 4096, 1).await });
                 let (other, pool) = (lab.clone(), Rc::clone(&spaces));
@@ -458,7 +458,7 @@ fn a_full_pool_is_not_a_trap() {
             let space = spaces.find("data")?;
             lab.expect(&space, full_at << 20, 1 << 20, 4).await?;
             lab.expect(&space, 0, 1 << 20, 0).await?;
-            spaces.delete(&space).await?;
+            spaces.changes().delete(&space).await?;
             drop(space);
             lab.check_and_close(spaces).await
         })
@@ -710,8 +710,8 @@ fn what_the_log_keeps_for_a_disk_that_left_stops_nobody() {
     bench
         .run(async move |lab| {
             let (spaces, alone, written) = kept.borrow_mut().take().ok_or("the pool is open")?;
-            spaces.rejoin(again).await?;
-            spaces.resync(&Progress::default()).await?;
+            spaces.members().rejoin(again).await?;
+            spaces.members().resync(&Progress::default()).await?;
             for number in 0..written {
                 lab.expect(&alone, number * 8192, 4096, 1).await?;
             }
@@ -749,7 +749,7 @@ fn a_disk_that_has_no_room_for_the_metadata_takes_data_and_does_not_vote() {
     bench
         .run(async move |lab| {
             let spaces = lab.create().await?;
-            let disk = spaces.add(attached, &[]).await?;
+            let disk = spaces.members().add(attached, &[]).await?;
             spaces.pool().voter_tender().tend().await?;
             let (log, pages) = spaces.pool().identity().metadata_bytes();
             let area = disk.extent().ok_or("it is here")?.metadata;
@@ -770,7 +770,7 @@ fn a_disk_that_has_no_room_for_the_metadata_takes_data_and_does_not_vote() {
                 }
                 two.flush().await?;
             }
-            let seen = spaces.verify(&Progress::default()).await?;
+            let seen = spaces.scrubs().verify(&Progress::default()).await?;
             assert!(seen.is_sound(), "{seen:?}");
             assert_eq!(disk.counters().checksum_errors, 0, "its data is what was written");
             assert!(!spaces.pool().members().voters().contains(&disk.id()), "it does not vote");

@@ -36,7 +36,7 @@ const READS: Work = Work { length: 4096, queue: 1, writes: 0 };
 /// When each request of a space ended.
 type Ends = RefCell<Vec<Instant>>;
 
-async fn filled(lab: &Lab, spaces: &Spaces, name: &str) -> Result<Rc<Space>, Box<dyn Error>> {
+async fn filled(lab: &Lab, spaces: &Spaces, name: &str) -> Result<Space, Box<dyn Error>> {
     let space = lab.space(spaces, name, Bytes(SIZE), Resiliency::Simple).await?;
     let mut buffer = lab.seams.data.take(usize::try_from(LARGE)?).await;
     pattern(0, 1, &mut buffer);
@@ -125,18 +125,18 @@ fn a_space_with_a_maximum_gets_that_and_no_more_whatever_its_queue() {
         let iops = |max| Limits { iops_max: Some(max), ..Limits::default() };
         let rate = |max| Limits { rate_max: Some(max), ..Limits::default() };
         for (queue, writes) in [(1, 0), (4, 10), (32, 5), (64, 0)] {
-            spaces.set_limits(&space, iops(1000)).await?;
+            spaces.changes().set_limits(&space, iops(1000)).await?;
             let work = Work { queue, writes, ..READS };
             let ends = alone(&lab, &space, work, 2).await?;
             expect_rate(&ends, 1, 1000, 2, &format!("1000 I/Os, queue {queue}, writes {writes}/10"));
-            spaces.set_limits(&space, Limits::default()).await?;
+            spaces.changes().set_limits(&space, Limits::default()).await?;
         }
         for (queue, length) in [(2, 4096), (16, 64 << 10), (8, 1 << 20)] {
             let limit = Bytes::mib(20);
-            spaces.set_limits(&space, rate(limit)).await?;
+            spaces.changes().set_limits(&space, rate(limit)).await?;
             let ends = alone(&lab, &space, Work { queue, length, writes: 3 }, 2).await?;
             expect_rate(&ends, length, limit.0, 2, &format!("20 MiB, queue {queue}, {length} bytes each"));
-            spaces.set_limits(&space, Limits::default()).await?;
+            spaces.changes().set_limits(&space, Limits::default()).await?;
         }
         let free = alone(&lab, &space, Work { queue: 32, ..READS }, 1).await?;
         assert!(free.len() > 20_000, "without a limit the disk gives {} a second", free.len());
@@ -151,7 +151,7 @@ fn limits_are_changed_while_requests_wait_and_no_flush_waits_with_them() {
     on_a_disk(Modelled::solid(), async |lab, spaces| {
         let space = filled(&lab, &spaces, "data").await?;
         let clock = lab.seams.clock.as_ref();
-        spaces.set_limits(&space, Limits { iops_max: Some(1), ..Limits::default() }).await?;
+        spaces.changes().set_limits(&space, Limits { iops_max: Some(1), ..Limits::default() }).await?;
         let began = clock.now();
         let ended = Cell::new(0);
         let waiting = (0..100).map(async |nth| {
@@ -170,13 +170,13 @@ fn limits_are_changed_while_requests_wait_and_no_flush_waits_with_them() {
             assert_eq!((seen.under_way, seen.reads.latency.count()), (97, 3));
             space.flush().await?;
             assert!(clock.now().since(began) < Duration::from_millis(2600), "a flush does not wait");
-            spaces.set_limits(&space, Limits { iops_max: Some(10), ..Limits::default() }).await?;
+            spaces.changes().set_limits(&space, Limits { iops_max: Some(10), ..Limits::default() }).await?;
             let set = clock.now().since(began);
             let before = ended.get();
             after(u64::try_from(set.as_millis())? + 1000).await;
             let more = ended.get() - before;
             assert!((9..=11).contains(&more), "{more} in the second behind that");
-            spaces.set_limits(&space, Limits::default()).await?;
+            spaces.changes().set_limits(&space, Limits::default()).await?;
             let freed = clock.now();
             after(u64::try_from(freed.since(began).as_millis())? + 150).await;
             assert_eq!(ended.get(), 100, "nobody waits any more");
@@ -215,7 +215,7 @@ async fn share(
     };
     let job = async {
         while with_job && !is_over.get() {
-            spaces.verify(&Progress::default()).await?;
+            spaces.scrubs().verify(&Progress::default()).await?;
         }
         Ok(())
     };
@@ -241,7 +241,7 @@ fn a_space_gets_its_minimum_while_another_one_hammers() {
     on_a_disk(Modelled::spinning(), async |lab, spaces| {
         let guarded = filled(&lab, &spaces, "guarded").await?;
         let other = filled(&lab, &spaces, "other").await?;
-        let both = (guarded.as_ref(), other.as_ref());
+        let both = (&guarded, &other);
         let works = (Work { queue: 4, ..READS }, Work { queue: 32, ..READS });
         let report = |title: &str, seen: &Shared| {
             println!("{title:40} {:4} a second beside {:4}", seen.guarded, seen.other);
@@ -249,7 +249,10 @@ fn a_space_gets_its_minimum_while_another_one_hammers() {
         let without = share(&lab, &spaces, both, works, false).await?;
         report("no minimum", &without);
         for min in [60, 30] {
-            spaces.set_limits(&guarded, Limits { iops_min: Some(min), ..Limits::default() }).await?;
+            spaces
+                .changes()
+                .set_limits(&guarded, Limits { iops_min: Some(min), ..Limits::default() })
+                .await?;
             let with = share(&lab, &spaces, both, works, false).await?;
             report(&format!("a minimum of {min}"), &with);
             assert!(with.guarded * 10 >= min * 9, "{} of {min}", with.guarded);
@@ -259,14 +262,14 @@ fn a_space_gets_its_minimum_while_another_one_hammers() {
         }
         // A minimum in bytes, of longer reads.
         let limits = Limits { rate_min: Some(Bytes::mib(4)), ..Limits::default() };
-        spaces.set_limits(&guarded, limits).await?;
+        spaces.changes().set_limits(&guarded, limits).await?;
         let works = (Work { queue: 2, length: 128 << 10, writes: 0 }, Work { queue: 32, ..READS });
         let with = share(&lab, &spaces, both, works, false).await?;
         report("a minimum of 4 MiB, 32 reads", &with);
         assert!(with.guarded * 10 >= 32 * 9, "{}", with.guarded);
         // One that its own maximum keeps from its minimum takes nothing from anybody for that.
         let limits = Limits { iops_max: Some(10), rate_min: Some(Bytes::mib(4)), ..Limits::default() };
-        spaces.set_limits(&guarded, limits).await?;
+        spaces.changes().set_limits(&guarded, limits).await?;
         let queued = (Work { queue: 8, ..works.0 }, works.1);
         let held = share(&lab, &spaces, both, queued, false).await?;
         report("a maximum of 10 below a minimum", &held);
@@ -277,12 +280,12 @@ fn a_space_gets_its_minimum_while_another_one_hammers() {
             held.guarded,
             held.other
         );
-        spaces.set_limits(&guarded, Limits { iops_min: Some(60), ..Limits::default() }).await?;
+        spaces.changes().set_limits(&guarded, Limits { iops_min: Some(60), ..Limits::default() }).await?;
         // Whoever has a minimum and wants nothing takes nothing from anybody.
         let idle = share(&lab, &spaces, both, (Work { queue: 0, ..READS }, works.1), false).await?;
         report("a minimum, and nothing wanted", &idle);
         assert!(idle.other * 100 >= (without.guarded + without.other) * 95, "{}", idle.other);
-        spaces.set_limits(&guarded, Limits::default()).await?;
+        spaces.changes().set_limits(&guarded, Limits::default()).await?;
         Ok(())
     });
 }
@@ -293,10 +296,10 @@ fn jobs_leave_a_space_its_minimum() {
     on_a_disk(Modelled::spinning(), async |lab, spaces| {
         let guarded = filled(&lab, &spaces, "guarded").await?;
         let other = filled(&lab, &spaces, "other").await?;
-        let both = (guarded.as_ref(), other.as_ref());
+        let both = (&guarded, &other);
         let works = (Work { queue: 1, ..READS }, Work { queue: 0, ..READS });
         let without = share(&lab, &spaces, both, works, true).await?;
-        spaces.set_limits(&guarded, Limits { iops_min: Some(80), ..Limits::default() }).await?;
+        spaces.changes().set_limits(&guarded, Limits { iops_min: Some(80), ..Limits::default() }).await?;
         let with = share(&lab, &spaces, both, works, true).await?;
         println!("beside a job {}, and {} with a minimum of 80", without.guarded, with.guarded);
         assert!(with.guarded * 10 >= 80 * 9, "{}", with.guarded);
@@ -311,7 +314,10 @@ fn a_minimum_that_no_disk_can_give_leaves_something_to_others() {
     on_a_disk(Modelled::spinning(), async |lab, spaces| {
         let guarded = filled(&lab, &spaces, "guarded").await?;
         let other = filled(&lab, &spaces, "other").await?;
-        spaces.set_limits(&guarded, Limits { iops_min: Some(100_000), ..Limits::default() }).await?;
+        spaces
+            .changes()
+            .set_limits(&guarded, Limits { iops_min: Some(100_000), ..Limits::default() })
+            .await?;
         let works = (Work { queue: 4, ..READS }, Work { queue: 32, ..READS });
         let seen = share(&lab, &spaces, (&guarded, &other), works, false).await?;
         println!("of 100000 it gets {}, the other {}", seen.guarded, seen.other);
@@ -335,13 +341,13 @@ fn limits_are_kept() {
         let spaces = lab.create().await?;
         let space = lab.space(&spaces, "data", Bytes(SIZE), Resiliency::Mirror { copies: 2 }).await?;
         let crossed = Limits { iops_min: Some(501), ..limits };
-        let refused = spaces.set_limits(&space, crossed).await.unwrap_err();
+        let refused = spaces.changes().set_limits(&space, crossed).await.unwrap_err();
         assert!(matches!(refused, SpaceError::Limit { .. }), "{refused}");
         assert_eq!(space.limits(), Limits::default());
         lab.write(&space, 0, 4096, 1).await?;
-        spaces.set_limits(&space, limits).await?;
+        spaces.changes().set_limits(&space, limits).await?;
         assert_eq!((space.limits(), space.spec().limits), (limits, limits));
-        spaces.rename(&space, "other".parse()?).await?;
+        spaces.changes().rename(&space, "other".parse()?).await?;
         drop(space);
         lab.check_and_close(spaces).await
     });
@@ -353,7 +359,7 @@ fn limits_are_kept() {
         let ends = alone(&lab, &space, READS, 1).await?;
         assert!(ends.len() <= 551, "{} in a second", ends.len());
         lab.expect(&space, 0, 4096, 1).await?;
-        spaces.set_limits(&space, Limits::default()).await?;
+        spaces.changes().set_limits(&space, Limits::default()).await?;
         drop(space);
         lab.check_and_close(spaces).await
     });

@@ -24,10 +24,7 @@ fn small(seed: u64, dial: &Dial) -> Bench {
     })
 }
 
-async fn spaces_of(
-    spaces: &Spaces,
-    kinds: &[Resiliency],
-) -> Result<Vec<Rc<Space>>, Box<dyn std::error::Error>> {
+async fn spaces_of(spaces: &Spaces, kinds: &[Resiliency]) -> Result<Vec<Space>, Box<dyn std::error::Error>> {
     let mut made = Vec::new();
     for (number, kind) in kinds.iter().enumerate() {
         made.push(
@@ -57,7 +54,7 @@ fn writes_that_are_under_way_together_do_not_fill_the_log() {
             // Each is a task of its own: whoever waits for all of them in one asks all when one of them has moved.
             let (under_way, refused) = (Rc::new(Cell::new(WRITES)), Rc::new(RefCell::new(None)));
             for number in 0..WRITES {
-                let (space, block) = (Rc::clone(&made[number % made.len()]), block.clone());
+                let (space, block) = (made[number % made.len()].clone(), block.clone());
                 let (under_way, refused) = (Rc::clone(&under_way), Rc::clone(&refused));
                 // No two of them beside each other: each is said by itself.
                 let at = (number / made.len()) as u64 * 3 * 4096;
@@ -85,7 +82,7 @@ async fn write_here_and_there(lab: Lab, seed: u64) -> Outcome {
     let spaces = lab.create().await?;
     let made = spaces_of(&spaces, &KINDS).await?;
     let writers = (0..8).map(|number| {
-        let (lab, space) = (lab.clone(), Rc::clone(&made[number % made.len()]));
+        let (lab, space) = (lab.clone(), made[number % made.len()].clone());
         let mut random = Random::derived(seed, number as u64);
         async move {
             loop {

@@ -84,10 +84,10 @@ fn left_alone(cut: &PowerCut, bench: &Bench, row: u64, is_there_at_once: bool) -
     left.run_in(lab, async move |lab| {
         let spaces = lab.open().await?;
         if !is_there_at_once {
-            spaces.rejoin(back).await?;
+            spaces.members().rejoin(back).await?;
         }
-        spaces.resync(&Progress::default()).await?;
-        assert!(spaces.stale_rows().await?.is_empty());
+        spaces.members().resync(&Progress::default()).await?;
+        assert!(spaces.members().stale_rows().await?.is_empty());
         spaces.close().await?;
         Ok(())
     })
@@ -105,10 +105,7 @@ fn left_alone(cut: &PowerCut, bench: &Bench, row: u64, is_there_at_once: bool) -
 
 /// A mirror on seven disks, of which 4 to 6 do not vote, so that an epoch does not wait for them. All of it is flushed, but for
 /// what makes a flush wait for disk 6; and a row of it that lies on disks 4 and 5.
-async fn rows_apart(
-    lab: &Lab,
-    disks: &[Rc<SimDisk>],
-) -> Result<(Rc<Spaces>, Rc<Space>, u64), Box<dyn Error>> {
+async fn rows_apart(lab: &Lab, disks: &[Rc<SimDisk>]) -> Result<(Rc<Spaces>, Space, u64), Box<dyn Error>> {
     let spaces = lab.create().await?;
     let space = lab.space(&spaces, "data", Bytes::mib(64), MIRROR).await?;
     for row in 0..60 {
@@ -251,8 +248,8 @@ fn a_write_that_is_taken_back_while_a_disk_leaves_is_resynced() {
     for left in states {
         left.run(async move |lab| {
             let spaces = lab.open().await?;
-            spaces.resync(&Progress::default()).await?;
-            assert!(spaces.stale_rows().await?.is_empty());
+            spaces.members().resync(&Progress::default()).await?;
+            assert!(spaces.members().stale_rows().await?.is_empty());
             spaces.close().await?;
             Ok(())
         })
@@ -310,7 +307,7 @@ async fn replaced_alone(
     spaces.flush().await?;
     let old = spaces.pool().members().find_disk("disk0")?;
     // It may be refused, or wait.
-    let _ = spaces.replace(&old, device, &[], &Progress::default()).await;
+    let _ = spaces.moves().replace(&old, device, &[], &Progress::default()).await;
     for row in 0..rows {
         lab.expect(&space, row << 20, 4096, 1).await?;
     }
@@ -346,7 +343,7 @@ fn the_last_voter_is_not_evicted_for_one_that_cannot_vote() {
     let after = bench.run_in(again, async move |lab| {
         let spaces = lab.open().await?;
         for (old, new) in spaces.pool().members().replacements() {
-            assert!(spaces.finish_replacing(&old, &new, &Progress::default()).await.is_err());
+            assert!(spaces.moves().finish_replacing(&old, &new, &Progress::default()).await.is_err());
         }
         Ok(spaces.pool().log().check_writable()?)
     });
@@ -399,15 +396,16 @@ fn a_replacement_that_ends_twice_evicts_no_other_disk() {
             spaces.flush().await?;
             let old = spaces.pool().members().find_disk("disk0")?;
             let progress = Progress::default();
-            let with = spaces.replace(&old, device, &[], &progress).await?;
-            let third = spaces.add(new, &[]).await?;
+            let with = spaces.moves().replace(&old, device, &[], &progress).await?;
+            let third = spaces.members().add(new, &[]).await?;
             assert_eq!(third.slot(), old.slot());
             spaces.pool().voter_tender().tend().await?;
             for row in 1..8 {
                 lab.write(&space, row << 20, 4096, 1).await?;
             }
-            let again =
-                async { spaces.finish_replacing(&old, &with, &progress).await.map(drop).map_err(text) };
+            let again = async {
+                spaces.moves().finish_replacing(&old, &with, &progress).await.map(drop).map_err(text)
+            };
             let writes = async {
                 for row in 8..40 {
                     lab.write(&space, row << 20, 4096, 1).await.map_err(text)?;
@@ -550,9 +548,9 @@ fn a_chain_of_replacements_ends() {
             pool.exclude(f.slot(), ExcludeReason::Asked).await?;
             let t = pool.membership().add_instead_of(&f, Rc::clone(&devices[1]), &[]).await?;
             for (old, new) in pool.members().replacements() {
-                drop(spaces.finish_replacing(&old, &new, &progress).await);
+                drop(spaces.moves().finish_replacing(&old, &new, &progress).await);
             }
-            let n = spaces.add(Rc::clone(&devices[2]), &[]).await?;
+            let n = spaces.members().add(Rc::clone(&devices[2]), &[]).await?;
             let drawn: Vec<_> = pool.members().replacements();
             assert!(drawn.iter().all(|(_, new)| new.slot() != n.slot()), "who was added replaces somebody");
             assert!(
@@ -637,9 +635,9 @@ fn a_disk_that_comes_back_while_it_is_evicted_leaves_no_residue() {
             if pool.members().is_member(&old) {
                 return Err("it is a member again".into());
             }
-            let next = spaces.add(new, &[]).await?;
+            let next = spaces.members().add(new, &[]).await?;
             assert_eq!(next.slot(), old.slot());
-            let findings = spaces.check_map().await?;
+            let findings = spaces.scrubs().check_map().await?;
             if !findings.is_empty() {
                 return Err(findings.join("; ").into());
             }
@@ -681,7 +679,7 @@ fn a_replacement_ends_while_a_row_is_written_without_a_pause() {
             let progress = Progress::default();
             let replace = async {
                 pause(&lab, 100).await;
-                spaces.replace(&old, device, &[], &progress).await.map_err(text)?;
+                spaces.moves().replace(&old, device, &[], &progress).await.map_err(text)?;
                 ended.set(true);
                 Ok(())
             };
@@ -720,11 +718,11 @@ fn replacements_that_have_one_target_leave_a_place_for_the_others() {
             for (old, spare) in [(0, 0), (2, 1), (4, 2)] {
                 let old = pool.disk(DiskSlot(old)).ok_or("it is a member")?;
                 let device = spares[spare].attach(&outside.world);
-                assert!(spaces.replace(&old, device, &[], &Progress::default()).await.is_ok());
+                assert!(spaces.moves().replace(&old, device, &[], &Progress::default()).await.is_ok());
             }
             assert_eq!(pool.members().replacements().len(), 3);
-            spaces.rejoin(outside.disks[3].attach(&outside.world)).await?;
-            spaces.resync(&Progress::default()).await?;
+            spaces.members().rejoin(outside.disks[3].attach(&outside.world)).await?;
+            spaces.members().resync(&Progress::default()).await?;
             for _ in 0..4 {
                 for slot in order {
                     let begun = pool
@@ -733,7 +731,7 @@ fn replacements_that_have_one_target_leave_a_place_for_the_others() {
                         .into_iter()
                         .find(|(old, _)| old.slot() == DiskSlot(slot));
                     let Some((old, new)) = begun else { continue };
-                    spaces.finish_replacing(&old, &new, &Progress::default()).await?;
+                    spaces.moves().finish_replacing(&old, &new, &Progress::default()).await?;
                 }
             }
             let left = pool.members().replacements();

@@ -186,9 +186,9 @@ fn an_old_member_gets_all_of_it_when_it_is_taken_back_in() {
     bench
         .run(async move |lab| {
             let spaces = lab.open().await?;
-            spaces.rejoin(outside.disks[old].attach(&outside.world)).await?;
-            spaces.resync(&Progress::default()).await?;
-            assert!(spaces.stale_rows().await?.is_empty());
+            spaces.members().rejoin(outside.disks[old].attach(&outside.world)).await?;
+            spaces.members().resync(&Progress::default()).await?;
+            assert!(spaces.members().stale_rows().await?.is_empty());
             lab.check_and_close(spaces).await
         })
         .unwrap();
@@ -221,8 +221,8 @@ fn of_two_old_disks_the_one_taken_back_in_first_is_kept() {
             let spaces = lab.open().await?;
             assert_eq!(called_old(&spaces)?, BTreeSet::from([first, second]));
             for disk in [first, second] {
-                spaces.rejoin(outside.disks[disk].attach(&outside.world)).await?;
-                spaces.resync(&Progress::default()).await?;
+                spaces.members().rejoin(outside.disks[disk].attach(&outside.world)).await?;
+                spaces.members().resync(&Progress::default()).await?;
             }
             let space = spaces.find("m")?;
             for row in 0..ROWS {
@@ -256,9 +256,9 @@ fn back_while_open(old: usize, content: impl Fn(&SimDisk) -> Image + 'static) ->
             spaces.flush().await?;
             outside.disks[old].come_back();
             outside.disks[old].replace_content(content(&outside.disks[old]));
-            spaces.rejoin(outside.disks[old].attach(&outside.world)).await?;
-            spaces.resync(&Progress::default()).await?;
-            assert!(spaces.stale_rows().await?.is_empty());
+            spaces.members().rejoin(outside.disks[old].attach(&outside.world)).await?;
+            spaces.members().resync(&Progress::default()).await?;
+            assert!(spaces.members().stale_rows().await?.is_empty());
             drop(space);
             lab.hold(spaces);
             Ok(())
@@ -488,7 +488,7 @@ fn power_cut_while_an_old_member_is_taken_back_in_believes_nothing_of_before() {
         .run_in(lab, async move |lab| {
             let spaces = lab.open().await?;
             note.set(recorded.recorder().now());
-            spaces.rejoin(outside.disks[old].attach(&outside.world)).await?;
+            spaces.members().rejoin(outside.disks[old].attach(&outside.world)).await?;
             lab.hold(spaces);
             Ok(())
         })

@@ -84,7 +84,7 @@ fn what_was_written_is_read_from_the_cache_and_in_place() {
                 drop(spaces);
                 let spaces = lab.open().await?;
                 expect_all(&lab, &spaces).await?;
-                spaces.destage().await?;
+                spaces.caches().destage().await?;
                 expect_all(&lab, &spaces).await?;
                 crate::harness::check(&spaces).await?;
                 spaces.close().await?;
@@ -109,7 +109,7 @@ fn every_loss_that_parity_survives_loses_nothing() {
                         let spaces = lab.create().await?;
                         write_all(&lab, &spaces, parity).await?;
                         if is_in_place {
-                            spaces.destage().await?;
+                            spaces.caches().destage().await?;
                         }
                         spaces.flush().await?;
                         spaces.close().await?;
@@ -124,7 +124,7 @@ fn every_loss_that_parity_survives_loses_nothing() {
                         let space = spaces.find("data")?;
                         lab.write(&space, 0, 8192, 7).await?;
                         lab.write(&space, 5 << 20, 65536, 8).await?;
-                        spaces.destage().await?;
+                        spaces.caches().destage().await?;
                         lab.expect(&space, 0, 8192, 7).await?;
                         lab.expect(&space, 5 << 20, 65536, 8).await?;
                         lab.expect(&space, (5 << 20) + 65536, 131_072, 6).await?;
@@ -140,11 +140,11 @@ fn every_loss_that_parity_survives_loses_nothing() {
                     .run_in(bench.lab_with(|disk| !is_deleting(disk)), async move |lab| {
                         let spaces = lab.open().await?;
                         for disk in (0..disks).filter(|disk| is_deleting(*disk)) {
-                            spaces.rejoin(back.disks[disk].attach(&back.world)).await?;
+                            spaces.members().rejoin(back.disks[disk].attach(&back.world)).await?;
                         }
-                        let done = spaces.resync(&Progress::default()).await?;
+                        let done = spaces.members().resync(&Progress::default()).await?;
                         assert_eq!(
-                            (done.waiting, done.lost_blocks, spaces.stale_rows().await?.len()),
+                            (done.waiting, done.lost_blocks, spaces.members().stale_rows().await?.len()),
                             (0, 0, 0)
                         );
                         lab.check_and_close(spaces).await
@@ -209,12 +209,12 @@ fn discarded_blocks_read_as_zeros_and_rows_go_back() {
                 let spaces = lab.create().await?;
                 write_all(&lab, &spaces, parity).await?;
                 let space = spaces.find("data")?;
-                spaces.destage().await?;
+                spaces.caches().destage().await?;
                 space.discard((5 << 20) + 65536, 65536).await?;
                 space.write_zeroes(8 << 20, 20480).await?;
                 lab.expect(&space, (5 << 20) + 65536, 65536, 0).await?;
                 lab.expect(&space, 8 << 20, 20480, 0).await?;
-                spaces.destage().await?;
+                spaces.caches().destage().await?;
                 lab.expect(&space, (5 << 20) + 65536, 65536, 0).await?;
                 lab.expect(&space, (5 << 20) + 131_072, 65536, 6).await?;
                 lab.expect(&space, 8 << 20, 20480, 0).await?;
@@ -232,7 +232,7 @@ fn discarded_blocks_read_as_zeros_and_rows_go_back() {
                 lab.expect(&space, (8 << 20) + 20480, 65536, 4).await?;
                 space.discard(0, 24 << 20).await?;
                 assert_eq!(space.claimed(), Bytes(0));
-                spaces.delete(&space).await?;
+                spaces.changes().delete(&space).await?;
                 drop(space);
                 lab.check_and_close(spaces).await
             })
@@ -255,11 +255,11 @@ fn the_stripe_of_a_discarded_block_is_whole_without_any_disk() {
                 for at in 0..4 {
                     lab.write(&space, at << 18, 1 << 18, 3).await?;
                 }
-                spaces.destage().await?;
+                spaces.caches().destage().await?;
                 for at in 0..4 {
                     space.discard(at * (1 << 18) + 8192, 4096).await?;
                 }
-                spaces.destage().await?;
+                spaces.caches().destage().await?;
                 spaces.close().await?;
                 Ok(())
             })
@@ -300,12 +300,12 @@ fn stripes_with_small_changes_are_whole_without_the_disks_that_parity_covers() {
                 let space = spaces.create(spec).await?;
                 lab.write(&space, 0, usize::try_from(STRIPES * STRIPE)?, 3).await?;
                 spaces.flush().await?;
-                spaces.destage().await?;
+                spaces.caches().destage().await?;
                 for round in 0..2 {
                     for stripe in 0..STRIPES {
                         lab.write(&space, changed(stripe, round), 4096, 4).await?;
                     }
-                    spaces.destage().await?;
+                    spaces.caches().destage().await?;
                 }
                 spaces.close().await?;
                 Ok(())
@@ -343,7 +343,7 @@ fn many_writers_at_once_come_to_an_end() {
                 both.push(spaces.create(spec).await?);
             }
             let writers = (0..16).map(|writer| {
-                let (lab, space) = (lab.clone(), Rc::clone(&both[writer % 2]));
+                let (lab, space) = (lab.clone(), both[writer % 2].clone());
                 let mut random = Random::new(seed * 100 + writer as u64);
                 async move {
                     for nth in 0..800 {
@@ -381,7 +381,7 @@ fn a_space_that_is_discarded_in_whole_leaves_room_in_the_log() {
             lab.write(&space, at, 1 << 20, 1).await?;
         }
         spaces.flush().await?;
-        spaces.destage().await?;
+        spaces.caches().destage().await?;
         space.discard(0, size.0).await?;
         lab.write(&space, 0, 4096, 2).await?;
         spaces.close().await?;
@@ -422,7 +422,7 @@ fn what_finds_no_room_below_stays_cached() {
                     outside.disks.get(backing_full).into_iter().for_each(|disk| disk.set_rates(rates))
                 };
                 set(FaultRates::NONE.with(FaultKind::NoSpace, Rate::ALWAYS));
-                let put = spaces.destage().await;
+                let put = spaces.caches().destage().await;
                 assert!(disk.is_present(), "{backing_full}: {put:?}");
                 if matches!(put, Err(SpaceError::NoSpaceBelow { .. })) {
                     waited.set(waited.get() + 1);
@@ -432,7 +432,7 @@ fn what_finds_no_room_below_stays_cached() {
                 lab.expect(&space, 0, 16 << 10, 2).await?;
                 set(FaultRates::NONE);
                 lab.write(&space, 8192, 4096, 3).await?;
-                spaces.destage().await?;
+                spaces.caches().destage().await?;
                 lab.expect(&space, 0, 8192, 2).await?;
                 lab.expect(&space, 8192, 4096, 3).await?;
                 crate::harness::check(&spaces).await?;
@@ -459,7 +459,7 @@ fn what_is_away_is_computed_from_large_pieces() {
                 lab.write(&space, at, 1 << 20, 1).await?;
             }
             spaces.flush().await?;
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             outside.disks[0].vanish();
             let reads = || lab.devices.iter().map(|device| device.counters().reads).sum::<u64>();
             let before = reads();
@@ -492,7 +492,7 @@ fn what_has_rotted_is_not_what_others_are_computed_from() {
                 lab.write(&space, at, 1 << 20, fill).await?;
             }
             spaces.flush().await?;
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             spaces.pool().exclude(away.slot(), ExcludeReason::Asked).await?;
         }
         let rotting = crate::harness::places_of(&outside.disks[1], 0..SIZE / 4096, 2);
@@ -500,8 +500,8 @@ fn what_has_rotted_is_not_what_others_are_computed_from() {
         for (nth, at) in rotting.iter().enumerate().step_by(5) {
             outside.disks[1].rot(*at, u8::try_from(nth % 8)?);
         }
-        spaces.rejoin(outside.disks[0].attach(&outside.world)).await?;
-        let done = spaces.resync(&Progress::default()).await?;
+        spaces.members().rejoin(outside.disks[0].attach(&outside.world)).await?;
+        let done = spaces.members().resync(&Progress::default()).await?;
         assert_eq!((done.waiting, done.lost_blocks), (0, 0));
         for at in (0..SIZE).step_by(1 << 20) {
             lab.expect(&space, at, 1 << 20, 2).await?;

@@ -42,7 +42,7 @@ fn a_new_disk_that_dies_within_a_replacement_takes_nothing_along() {
                 let ended = Cell::new(false);
                 let progress = Progress::default();
                 let replace = async {
-                    let _ = spaces.replace(&old, device, &[], &progress).await;
+                    let _ = spaces.moves().replace(&old, device, &[], &progress).await;
                     ended.set(true);
                     Ok(())
                 };
@@ -109,7 +109,7 @@ fn a_disk_that_leaves_after_a_write_back_leaves_no_older_table_that_counts() {
                 Ok(())
             };
             extra(vec![Box::pin(write_back), Box::pin(leave)]).await?;
-            spaces.rejoin(Rc::clone(&others[holders[1]])).await?;
+            spaces.members().rejoin(Rc::clone(&others[holders[1]])).await?;
             leaves.set(holders[0]);
             lab.hold((spaces, space));
             Ok(())
@@ -137,7 +137,7 @@ fn a_disk_that_leaves_after_a_write_back_leaves_no_older_table_that_counts() {
     verified.unwrap();
     let verified = bench.run(async move |lab| {
         let spaces = lab.open().await?;
-        lab.expect(&*spaces.find("data")?, 0, 8192, 1).await?;
+        lab.expect(&spaces.find("data")?, 0, 8192, 1).await?;
         lab.check_and_close(spaces).await
     });
     verified.unwrap();
@@ -244,7 +244,7 @@ fn a_table_is_not_lost_with_a_copy_that_came_back_while_it_was_looked_for() {
             let space = spaces.find("data")?;
             spaces.pool().exclude(DiskSlot(0), ExcludeReason::Asked).await?;
             let device = outside.disks[0].attach(&outside.world);
-            let back = async { spaces.rejoin(device).await.map(drop).map_err(text) };
+            let back = async { spaces.members().rejoin(device).await.map(drop).map_err(text) };
             let look = async {
                 pause(&lab, 10 * offset).await;
                 // It is out of reach for as long as the other disk is away.
@@ -413,9 +413,9 @@ fn discarded_as_a_disk_leaves(resiliency: Resiliency, offset: u64) -> Result<boo
         extra(vec![Box::pin(flush), first, second, Box::pin(checkpoint), Box::pin(discard), Box::pin(leave)])
             .await?;
         for disk in [1, 2] {
-            spaces.rejoin(outside.disks[disk].attach(&outside.world)).await?;
+            spaces.members().rejoin(outside.disks[disk].attach(&outside.world)).await?;
         }
-        spaces.resync(&Progress::default()).await?;
+        spaces.members().resync(&Progress::default()).await?;
         if ack.get() {
             lab.expect(&space, at, 4096, 0).await?;
         }
@@ -498,7 +498,7 @@ fn written_as_disks_leave(
             return lab.check_and_close(spaces).await;
         }
         outside.disks[missing].come_back();
-        spaces.rejoin(outside.disks[missing].attach(&outside.world)).await?;
+        spaces.members().rejoin(outside.disks[missing].attach(&outside.world)).await?;
         let verify = async |found: Result<Vec<u8>, Box<dyn Error>>| {
             let Ok(bytes) = found else { return Ok(()) };
             let mut fits = false;
@@ -510,8 +510,8 @@ fn written_as_disks_leave(
             if fits { Ok(()) } else { Err("what was acknowledged is not there".to_owned()) }
         };
         verify(crate::harness::read(&space, at, length).await).await?;
-        spaces.rejoin(outside.disks[other].attach(&outside.world)).await?;
-        spaces.resync(&Progress::default()).await?;
+        spaces.members().rejoin(outside.disks[other].attach(&outside.world)).await?;
+        spaces.members().resync(&Progress::default()).await?;
         verify(Ok(crate::harness::read(&space, at, length).await?)).await?;
         drop(space);
         lab.check_and_close(spaces).await
@@ -526,7 +526,7 @@ async fn row_beyond_the_log(
     bench: &Bench,
     spaces: &Spaces,
     (resiliency, length): (Resiliency, usize),
-) -> Result<(Rc<Space>, u64, [usize; 2]), Box<dyn Error>> {
+) -> Result<(Space, u64, [usize; 2]), Box<dyn Error>> {
     let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(4), resiliency);
     (spec.row, spec.interleave) = (Some(ROW), Bytes::kib(64));
     spec.columns = (resiliency != MIRROR).then_some(2);

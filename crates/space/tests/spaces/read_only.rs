@@ -58,7 +58,7 @@ fn live(bench: &Bench, kind: Kind, seed: u64) {
             match random.below(12) {
                 0 => spaces.flush().await.unwrap(),
                 1 => space.discard(at * BLOCK, count * BLOCK).await.unwrap(),
-                2 => spaces.destage().await.unwrap(),
+                2 => spaces.caches().destage().await.unwrap(),
                 3 => spaces.pool().checkpoint().await.unwrap(),
                 // A whole row in order.
                 4 => {

@@ -28,7 +28,7 @@ const KINDS: [(Resiliency, u8); 5] = [
 async fn with_a_disk_more(
     lab: &Lab,
     (resiliency, columns): (Resiliency, u8),
-) -> Result<(Rc<Spaces>, Rc<Space>), Box<dyn std::error::Error>> {
+) -> Result<(Rc<Spaces>, Space), Box<dyn std::error::Error>> {
     let four = Lab { devices: lab.devices[..4].to_vec(), ..lab.clone() };
     let spaces = four.create().await?;
     let mut spec = SpaceSpec::usual("data".parse()?, SIZE, resiliency);
@@ -38,10 +38,10 @@ async fn with_a_disk_more(
         lab.write(&space, row << 20, 512 << 10, 1).await?;
     }
     spaces.flush().await?;
-    let before = spaces.forecast_rebalance(&[]).await?;
+    let before = spaces.moves().forecast_rebalance(&[]).await?;
     let next = spaces.pool().free_space().offers(Purpose::Claim)[0];
     let next = Offer { slot: DiskSlot(4), domain: DomainId(400), free_units: 2 * next.free_units, ..next };
-    let expected = spaces.forecast_rebalance(&[next]).await?;
+    let expected = spaces.moves().forecast_rebalance(&[next]).await?;
     assert!(expected.rows > before.rows, "{before:?} before, {expected:?} with a disk that is empty");
     spaces.pool().membership().add_device(Rc::clone(&lab.devices[4]), &[], 0).await?;
     Ok((spaces, space))
@@ -77,14 +77,14 @@ fn what_is_there_is_evened_out_over_a_disk_more() {
         let verified = bench.run(async move |lab| {
             let (spaces, space) = with_a_disk_more(&lab, kind).await?;
             let (before, taken) = (unevenness(&spaces), space.footprint().await?.total);
-            let forecast = spaces.forecast_rebalance(&[]).await?;
+            let forecast = spaces.moves().forecast_rebalance(&[]).await?;
             assert!(
                 forecast.rows > 0 && forecast.moved > Bytes::ZERO && forecast.surplus == 0,
                 "{forecast:?}"
             );
             let progress = Progress::default();
             let even_out = async {
-                assert!(spaces.rebalance(&progress).await.map_err(text)?, "it is not even");
+                assert!(spaces.moves().rebalance(&progress).await.map_err(text)?, "it is not even");
                 Ok(())
             };
             extra(vec![Box::pin(even_out), Box::pin(write_on(&lab, &space))]).await?;
@@ -94,7 +94,7 @@ fn what_is_there_is_evened_out_over_a_disk_more() {
             // With parity each row has a column on the new disk by then, and can have no second one there.
             assert!(kind.0.parity_columns() > 0 || after <= Bytes::kib(2300), "{after} behind it");
             assert_eq!(space.footprint().await?.total, taken, "each slab is there once");
-            assert!(spaces.forecast_rebalance(&[]).await?.is_even());
+            assert!(spaces.moves().forecast_rebalance(&[]).await?.is_even());
             spaces.flush().await?;
             expect_all(&lab, &space).await?;
             crate::harness::check(&spaces).await?;
@@ -104,8 +104,8 @@ fn what_is_there_is_evened_out_over_a_disk_more() {
                 pool.exclude(pool.members().find_disk(&format!("disk{lost}"))?.slot(), ExcludeReason::Asked)
                     .await?;
                 expect_all(&lab, &space).await?;
-                spaces.rejoin(back).await?;
-                spaces.resync(&Progress::default()).await?;
+                spaces.members().rejoin(back).await?;
+                spaces.members().resync(&Progress::default()).await?;
             }
             Ok(spaces.close().await?)
         });
@@ -130,7 +130,7 @@ fn a_rebalance_that_power_cuts_short_is_ended_by_the_next() {
                 reported.set(space.footprint().await?.total);
                 let inner = Rc::clone(&spaces);
                 let even_out = async move {
-                    inner.rebalance(&Progress::default()).await.unwrap();
+                    inner.moves().rebalance(&Progress::default()).await.unwrap();
                 };
                 lab.seams.spawner.spawn("rebalance", Box::pin(even_out));
                 pause(&lab, 3 + 12 * offset * offset).await;
@@ -142,7 +142,7 @@ fn a_rebalance_that_power_cuts_short_is_ended_by_the_next() {
         let freed = usize::try_from(offset % 5).unwrap();
         let is_left = bench.run_in(bench.lab_with(|number| number != freed), async move |lab| {
             let spaces = lab.open().await?;
-            expect_flushed(&lab, &*spaces.find("data")?).await?;
+            expect_flushed(&lab, &spaces.find("data")?).await?;
             Ok(spaces.close().await?)
         });
         is_left.unwrap_or_else(|error| panic!("{kind:?}, cut {offset}: {error}"));
@@ -153,12 +153,12 @@ fn a_rebalance_that_power_cuts_short_is_ended_by_the_next() {
             let space = spaces.find("data")?;
             if offset % 2 == 0 {
                 // What the disk that was gone missed is left alone by it.
-                spaces.rebalance(&Progress::default()).await?;
+                spaces.moves().rebalance(&Progress::default()).await?;
             }
-            spaces.resync(&Progress::default()).await?;
-            seen.set(spaces.forecast_rebalance(&[]).await?.surplus);
-            assert!(spaces.rebalance(&Progress::default()).await?, "it is not even");
-            assert!(spaces.forecast_rebalance(&[]).await?.is_even());
+            spaces.members().resync(&Progress::default()).await?;
+            seen.set(spaces.moves().forecast_rebalance(&[]).await?.surplus);
+            assert!(spaces.moves().rebalance(&Progress::default()).await?, "it is not even");
+            assert!(spaces.moves().forecast_rebalance(&[]).await?.is_even());
             assert_eq!(space.footprint().await?.total, taken.get(), "a slab is left too much");
             expect_flushed(&lab, &space).await?;
             lab.check_and_close(spaces).await
@@ -181,7 +181,7 @@ fn rows_that_lack_something_stay_where_they_are() {
             let progress = Progress::default();
             let is_even = Cell::new(true);
             let even_out = async {
-                is_even.set(spaces.rebalance(&progress).await.map_err(text)?);
+                is_even.set(spaces.moves().rebalance(&progress).await.map_err(text)?);
                 Ok(())
             };
             let call_off = async {
@@ -192,13 +192,13 @@ fn rows_that_lack_something_stay_where_they_are() {
                 Ok(())
             };
             extra(vec![Box::pin(even_out), Box::pin(call_off)]).await?;
-            assert_eq!(is_even.get(), spaces.forecast_rebalance(&[]).await?.is_even());
+            assert_eq!(is_even.get(), spaces.moves().forecast_rebalance(&[]).await?.is_even());
             let pool = spaces.pool();
             let disk = pool.members().find_disk("disk1")?;
             pool.exclude(disk.slot(), ExcludeReason::Asked).await?;
-            let moved_before = spaces.forecast_rebalance(&[]).await?;
+            let moved_before = spaces.moves().forecast_rebalance(&[]).await?;
             let on_it = pool.free_space().offers_with_absent(Purpose::Claim)[1].free_units;
-            spaces.rebalance(&Progress::default()).await?;
+            spaces.moves().rebalance(&Progress::default()).await?;
             assert_eq!(
                 pool.free_space().offers_with_absent(Purpose::Claim)[1].free_units,
                 on_it,
@@ -208,9 +208,9 @@ fn rows_that_lack_something_stay_where_they_are() {
             spaces.flush().await?;
             expect_all(&lab, &space).await?;
             assert_eq!(moved_before.surplus, 0);
-            spaces.rejoin(back).await?;
-            spaces.resync(&Progress::default()).await?;
-            assert!(spaces.rebalance(&Progress::default()).await?);
+            spaces.members().rejoin(back).await?;
+            spaces.members().resync(&Progress::default()).await?;
+            assert!(spaces.moves().rebalance(&Progress::default()).await?);
             expect_all(&lab, &space).await?;
             lab.check_and_close(spaces).await
         });
@@ -237,10 +237,10 @@ fn nothing_moves_to_a_failing_disk_for_its_fault_domain() {
             }
             let third = pool.membership().add_device(Rc::clone(&lab.devices[2]), &[], 2).await?;
             third.set_ailment(Some(Ailment::Failing));
-            spaces.rebalance(&Progress::default()).await?;
+            spaces.moves().rebalance(&Progress::default()).await?;
             assert!(!pool.free_space().holds_rows(&third), "it is failing");
             third.set_ailment(None);
-            spaces.rebalance(&Progress::default()).await?;
+            spaces.moves().rebalance(&Progress::default()).await?;
             assert!(pool.free_space().holds_rows(&third), "it is well");
             drop(space);
             lab.check_and_close(spaces).await

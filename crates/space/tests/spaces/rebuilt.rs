@@ -22,7 +22,7 @@ const LENGTH: usize = 6 << 20;
 const PIECE: usize = 512 << 10;
 
 /// A space of each kind on three disks, each of which has a part of each.
-async fn fill(lab: &Lab) -> Result<(Rc<Spaces>, Vec<Rc<Space>>), Box<dyn Error>> {
+async fn fill(lab: &Lab) -> Result<(Rc<Spaces>, Vec<Space>), Box<dyn Error>> {
     let spaces = lab.create().await?;
     let mut made = Vec::new();
     for (name, resiliency) in KINDS {
@@ -53,12 +53,12 @@ fn what_has_a_place_elsewhere_does_not_wait_for_what_has_none() {
         let pool = spaces.pool();
         let freed = pool.members().find_disk("disk2")?;
         pool.exclude(freed.slot(), ExcludeReason::Asked).await?;
-        let meant = spaces.rebuildable(&freed, &[]).await?;
+        let meant = spaces.moves().rebuildable(&freed, &[]).await?;
         let is_meant: Vec<bool> = made.iter().map(|space| meant.contains(&space.id())).collect();
         assert_eq!(is_meant, [true, false, false]);
         let progress = Progress::default();
         let rebuild = async {
-            let rebuilt = spaces.rebuild_without(&freed, &meant, || true, &progress).await;
+            let rebuilt = spaces.moves().rebuild_without(&freed, &meant, || true, &progress).await;
             if rebuilt.map_err(text)? == Emptied::All { Ok(()) } else { Err("something is left".to_owned()) }
         };
         let write = async {
@@ -66,16 +66,16 @@ fn what_has_a_place_elsewhere_does_not_wait_for_what_has_none() {
             lab.write(&made[0], 8 << 20, 4096, 3).await.map_err(text)
         };
         extra(vec![Box::pin(rebuild), Box::pin(write)]).await?;
-        assert!(progress.done.get() > 0 && spaces.rebuildable(&freed, &[]).await?.is_empty());
+        assert!(progress.done.get() > 0 && spaces.moves().rebuildable(&freed, &[]).await?.is_empty());
         assert!(pool.members().is_member(&freed) && pool.members().is_active(&freed));
         let has_nothing: Vec<bool> =
-            made.iter().map(|space| spaces.has_nothing_on(&freed, space.id())).collect();
+            made.iter().map(|space| spaces.moves().has_nothing_on(&freed, space.id())).collect();
         assert_eq!(has_nothing, [true, false, false]);
-        assert_eq!(spaces.forecast_removal(freed.slot()).await?.stuck.len(), 1);
+        assert_eq!(spaces.moves().forecast_removal(freed.slot()).await?.stuck.len(), 1);
         spaces.flush().await?;
         pool.exclude(pool.members().find_disk("disk0")?.slot(), ExcludeReason::Asked).await?;
         expect_mirror(&lab, &made[0]).await?;
-        assert!(spaces.has_nothing_on(&freed, made[0].id()));
+        assert!(spaces.moves().has_nothing_on(&freed, made[0].id()));
         Ok(spaces.close().await?)
     });
     verified.unwrap();
@@ -97,10 +97,10 @@ fn a_disk_that_is_back_while_some_is_rebuilt_is_a_member_as_before() {
             inside.disks[2].vanish();
             lab.write(&made[0], 0, 4096, 2).await?;
             spaces.flush().await?;
-            let meant = spaces.rebuildable(&freed, &[]).await?;
+            let meant = spaces.moves().rebuildable(&freed, &[]).await?;
             let (progress, is_over) = (Progress::default(), Cell::new(false));
             let rebuild = async {
-                spaces.rebuild_without(&freed, &meant, || true, &progress).await.map_err(text)?;
+                spaces.moves().rebuild_without(&freed, &meant, || true, &progress).await.map_err(text)?;
                 is_over.set(true);
                 Ok(())
             };
@@ -108,11 +108,11 @@ fn a_disk_that_is_back_while_some_is_rebuilt_is_a_member_as_before() {
                 pause(&lab, 50 * offset).await;
                 reported.set(is_over.get());
                 inside.disks[2].come_back();
-                spaces.rejoin(inside.disks[2].attach(&inside.world)).await.map_err(text)?;
+                spaces.members().rejoin(inside.disks[2].attach(&inside.world)).await.map_err(text)?;
                 lab.write(&made[0], 8 << 20, 4096, 3).await.map_err(text)
             };
             extra(vec![Box::pin(rebuild), Box::pin(come_back)]).await?;
-            spaces.resync(&Progress::default()).await?;
+            spaces.members().resync(&Progress::default()).await?;
             expect_mirror(&lab, &made[0]).await?;
             for space in &made[1..] {
                 lab.expect(space, 0, LENGTH, 1).await?;

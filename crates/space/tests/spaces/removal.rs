@@ -35,7 +35,7 @@ async fn space_of(
     lab: &Lab,
     spaces: &Spaces,
     (resiliency, columns): (Resiliency, Option<u8>),
-) -> Result<Rc<Space>, Box<dyn std::error::Error>> {
+) -> Result<Space, Box<dyn std::error::Error>> {
     match columns {
         None => lab.space(spaces, "data", SIZE, resiliency).await,
         Some(_) => {
@@ -81,13 +81,16 @@ fn a_disk_leaves_and_redundancy_stays() {
             fill(&lab, &spaces, &space).await?;
             let pool = spaces.pool();
             let disk = pool.members().find_disk(leaving(kind.0))?;
-            let forecast = spaces.forecast_removal(disk.slot()).await?;
+            let forecast = spaces.moves().forecast_removal(disk.slot()).await?;
             assert!(forecast.rows > 0 && forecast.moved > Bytes::ZERO, "{forecast:?}");
             assert!(forecast.stuck.is_empty(), "{forecast:?}");
             pool.membership().retire(&disk).await?;
             let progress = Progress::default();
             let drain = async {
-                assert!(spaces.drain_disk(&disk, &progress).await.map_err(text)?, "something is left");
+                assert!(
+                    spaces.moves().drain_disk(&disk, &progress).await.map_err(text)?,
+                    "something is left"
+                );
                 pool.membership().evict(&disk).await.map_err(text)
             };
             extra(vec![Box::pin(drain), Box::pin(write_on(&lab, &space))]).await?;
@@ -117,7 +120,7 @@ fn a_disk_that_is_lost_is_rebuilt_on_the_others() {
             pool.membership().retire(&disk).await?;
             let free = || pool.free_space().room().iter().map(|room| room.free.0).sum::<u64>();
             let before = free();
-            let all = spaces.drain_disk(&disk, &Progress::default()).await?;
+            let all = spaces.moves().drain_disk(&disk, &Progress::default()).await?;
             assert_eq!(all, kind.0.redundancy() > 0);
             if !all {
                 assert_eq!(free(), before, "what nobody can give claims nothing");
@@ -154,7 +157,7 @@ fn a_removal_that_power_cuts_short_goes_on() {
                 let (draining, inner) = (Rc::clone(&spaces), Rc::clone(&disk));
                 let drain = async move {
                     draining.pool().membership().retire(&inner).await.unwrap();
-                    if draining.drain_disk(&inner, &Progress::default()).await.unwrap() {
+                    if draining.moves().drain_disk(&inner, &Progress::default()).await.unwrap() {
                         draining.pool().membership().evict(&inner).await.unwrap();
                     }
                 };
@@ -183,10 +186,10 @@ fn a_removal_that_power_cuts_short_goes_on() {
         let verified = bench.run(async move |lab| {
             let spaces = lab.open().await?;
             let space = spaces.find("data")?;
-            spaces.resync(&Progress::default()).await?;
-            reported.set(!spaces.drains().is_empty());
-            for disk in spaces.drains() {
-                assert!(spaces.drain_disk(&disk, &Progress::default()).await?, "something is left");
+            spaces.members().resync(&Progress::default()).await?;
+            reported.set(!spaces.moves().drains().is_empty());
+            for disk in spaces.moves().drains() {
+                assert!(spaces.moves().drain_disk(&disk, &Progress::default()).await?, "something is left");
                 spaces.pool().membership().evict(&disk).await?;
             }
             for row in 0..ROWS {
@@ -212,13 +215,13 @@ fn what_has_nowhere_to_go_is_named_beforehand() {
             fill(&lab, &spaces, &wide).await?;
             let disk = spaces.pool().members().find_disk("disk1")?;
             let stuck = async || -> Result<Vec<(String, u64)>, Box<dyn std::error::Error>> {
-                let stuck = spaces.forecast_removal(disk.slot()).await?.stuck;
+                let stuck = spaces.moves().forecast_removal(disk.slot()).await?.stuck;
                 Ok(stuck.into_values().map(|stuck| (stuck.name.to_string(), stuck.rows)).collect())
             };
             let data = ("data".to_owned(), ROWS);
             assert_eq!(stuck().await?, std::slice::from_ref(&data));
             // One in the trash has a name that another one may have by then.
-            spaces.move_to_trash(&wide, 1).await?;
+            spaces.trash().move_to_trash(&wide, 1).await?;
             let other = space_of(&lab, &spaces, (Resiliency::Parity { parity: 1 }, Some(3))).await?;
             fill(&lab, &spaces, &other).await?;
             assert_eq!(stuck().await?, [data.clone(), data]);
@@ -244,13 +247,13 @@ fn a_removal_that_is_called_off_leaves_a_disk_like_any_other() {
             pool.membership().retire(&disk).await?;
             pool.membership().retire(&disk).await?;
             let progress = Progress::default();
-            let drain = async { spaces.drain_disk(&disk, &progress).await.map(drop).map_err(text) };
+            let drain = async { spaces.moves().drain_disk(&disk, &progress).await.map(drop).map_err(text) };
             let call_off = async {
                 pause(&lab, 10 * offset).await;
                 pool.membership().reinstate(&disk).await.map_err(text)
             };
             extra(vec![Box::pin(drain), Box::pin(call_off), Box::pin(write_on(&lab, &space))]).await?;
-            assert!(pool.members().is_member(&disk) && spaces.drains().is_empty());
+            assert!(pool.members().is_member(&disk) && spaces.moves().drains().is_empty());
             assert!(matches!(pool.membership().evict(&disk).await, Err(PoolError::NotReplaced { .. })));
             spaces.flush().await?;
             expect_all(&lab, &space).await?;
@@ -289,7 +292,7 @@ fn a_removal_that_is_called_off_over_and_over_stops_no_pool() {
             Ok(())
         };
         extra(vec![Box::pin(waver), Box::pin(let_go)]).await?;
-        assert!(pool.members().is_member(&disk) && spaces.drains().is_empty());
+        assert!(pool.members().is_member(&disk) && spaces.moves().drains().is_empty());
         lab.expect(&space, 0, 512 << 10, 1).await?;
         lab.check_and_close(spaces).await
     });
@@ -310,10 +313,10 @@ fn a_disk_that_was_wrongly_added_leaves_the_room_as_it_was() {
             };
             fill(&lab, &spaces, &space).await?;
             let before = room(&spaces);
-            let disk = spaces.add(added, &[]).await?;
+            let disk = spaces.members().add(added, &[]).await?;
             lab.write(&space, ROWS << 20, 512 << 10, 1).await?;
             spaces.pool().membership().retire(&disk).await?;
-            assert!(spaces.drain_disk(&disk, &Progress::default()).await?);
+            assert!(spaces.moves().drain_disk(&disk, &Progress::default()).await?);
             spaces.pool().membership().evict(&disk).await?;
             space.discard(ROWS << 20, 1 << 20).await?;
             spaces.flush().await?;
@@ -339,7 +342,7 @@ fn sole_copies_on_an_absent_disk_are_not_declared_lost() {
             let space = lab.space(&spaces, "data", SIZE, Resiliency::Mirror { copies: 2 }).await?;
             fill(&lab, &spaces, &space).await?;
             let pool = spaces.pool();
-            spaces.add(third, &[]).await?;
+            spaces.members().add(third, &[]).await?;
             let disk = pool.members().find_disk("disk1")?;
             pool.exclude(disk.slot(), ExcludeReason::Asked).await?;
             write_on(&lab, &space).await?;
@@ -357,8 +360,8 @@ fn sole_copies_on_an_absent_disk_are_not_declared_lost() {
             }
             let progress = Progress::default();
             let end = async || match &new {
-                Some(new) => spaces.finish_replacing(&disk, new, &progress).await,
-                None => spaces.drain_disk(&disk, &progress).await,
+                Some(new) => spaces.moves().finish_replacing(&disk, new, &progress).await,
+                None => spaces.moves().drain_disk(&disk, &progress).await,
             };
             for _ in 0..2 {
                 assert!(!end().await?, "what nobody else has is left");
@@ -366,8 +369,8 @@ fn sole_copies_on_an_absent_disk_are_not_declared_lost() {
                 assert_eq!(left.len(), 1, "its space is named");
             }
             assert!(pool.members().is_member(&disk));
-            spaces.rejoin(back).await?;
-            spaces.resync(&progress).await?;
+            spaces.members().rejoin(back).await?;
+            spaces.members().resync(&progress).await?;
             assert!(end().await?, "all is to be had");
             if new.is_none() {
                 pool.membership().evict(&disk).await?;
@@ -395,7 +398,7 @@ fn the_map_is_sound_while_rows_come_and_go() {
                         lab.write(&space, row << 20, 4096, round).await?;
                     }
                     if round == 4 {
-                        spaces.add(Rc::clone(&spare), &[]).await?;
+                        spaces.members().add(Rc::clone(&spare), &[]).await?;
                     }
                     space.discard(0, 16 << 20).await?;
                     spaces.flush().await?;
@@ -406,7 +409,7 @@ fn the_map_is_sound_while_rows_come_and_go() {
             let look = async {
                 let mut looks = 0;
                 while !is_over.get() {
-                    let findings = spaces.check_map().await?;
+                    let findings = spaces.scrubs().check_map().await?;
                     assert!(findings.is_empty(), "after {looks} looks: {findings:?}");
                     looks += 1;
                     sleep(lab.seams.clock.as_ref(), Duration::from_micros(50)).await;
@@ -434,7 +437,7 @@ fn another_carries_the_metadata_before_a_disk_that_leaves_stops_to() {
         let disk =
             pool.disks().into_iter().find(|disk| pool.members().voters().contains(&disk.id())).unwrap();
         pool.membership().retire(&disk).await?;
-        while !spaces.drain_disk(&disk, &Progress::default()).await? {}
+        while !spaces.moves().drain_disk(&disk, &Progress::default()).await? {}
         let (evicted, fewest) = (Cell::new(false), Cell::new(count));
         let evict = async {
             let done = pool.membership().evict(&disk).await;

@@ -72,7 +72,7 @@ impl Case {
         Self { kind, resiliency, size: Bytes(OF_ONE.0 * columns), disks, is_replaced: true }
     }
 
-    async fn filled(&self, lab: &Lab, spaces: &Spaces) -> Result<Rc<Space>, Box<dyn Error>> {
+    async fn filled(&self, lab: &Lab, spaces: &Spaces) -> Result<Space, Box<dyn Error>> {
         let mut spec = SpaceSpec::usual("data".parse()?, self.size, self.resiliency);
         let columns = if self.resiliency.parity_columns() > 0 { Some(PARITY_COLUMNS) } else { None };
         (spec.columns, spec.row) = (columns, Some(self.kind.row));
@@ -88,7 +88,7 @@ impl Case {
         }
         drop(data);
         spaces.flush().await?;
-        spaces.destage().await?;
+        spaces.caches().destage().await?;
         spaces.pool().checkpoint().await?;
         Ok(space)
     }
@@ -110,9 +110,9 @@ impl Case {
         };
         let begun = clock.now();
         if let Some(new) = new {
-            assert!(spaces.finish_replacing(&lost, &new, &progress).await?, "everything is moved");
+            assert!(spaces.moves().finish_replacing(&lost, &new, &progress).await?, "everything is moved");
         } else {
-            assert!(spaces.drain_disk(&lost, &progress).await?, "everything finds a place");
+            assert!(spaces.moves().drain_disk(&lost, &progress).await?, "everything finds a place");
             spaces.pool().membership().evict(&lost).await?;
         }
         let took = clock.now().since(begun).as_secs_f64();

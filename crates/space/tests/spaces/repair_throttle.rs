@@ -52,7 +52,7 @@ impl Seen {
     }
 }
 
-async fn filled(lab: &Lab, spaces: &Spaces) -> Result<Rc<Space>, Box<dyn Error>> {
+async fn filled(lab: &Lab, spaces: &Spaces) -> Result<Space, Box<dyn Error>> {
     let mut spec = SpaceSpec::usual("data".parse()?, Bytes(SIZE), Resiliency::Mirror { copies: 2 });
     spec.row = Some(Bytes::mib(16));
     let space = spaces.create(spec).await?;
@@ -115,7 +115,7 @@ async fn replace(bench: &Bench, lab: Lab, job_share: Option<JobShare>) -> Result
     let repair = async {
         match &new {
             Some(new) => {
-                let done = spaces.finish_replacing(&lost, new, &Progress::default()).await;
+                let done = spaces.moves().finish_replacing(&lost, new, &Progress::default()).await;
                 assert!(done.unwrap(), "everything is moved");
             }
             None => sleep(clock.as_ref(), Duration::from_secs(10)).await,

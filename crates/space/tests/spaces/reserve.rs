@@ -21,7 +21,7 @@ const MIB: u64 = 1 << 20;
 
 type Failed = Box<dyn std::error::Error>;
 
-async fn thin(spaces: &Spaces, name: &str, resiliency: Resiliency) -> Result<Rc<Space>, Failed> {
+async fn thin(spaces: &Spaces, name: &str, resiliency: Resiliency) -> Result<Space, Failed> {
     let mut spec = SpaceSpec::usual(name.parse()?, Bytes::gib(1), resiliency);
     (spec.row, spec.interleave) = (Some(ROW), Bytes::kib(64));
     Ok(spaces.create(spec).await?)
@@ -67,7 +67,7 @@ fn what_is_reserved_can_be_written_however_full_the_pool_is() {
             let spaces = lab.create().await?;
             let (space, other) = (thin(&spaces, "kept", kind).await?, thin(&spaces, "other", kind).await?);
             put(&lab, &space, 7).await?;
-            spaces.set_reserve(&space, Bytes::mib(24)).await?;
+            spaces.changes().set_reserve(&space, Bytes::mib(24)).await?;
             assert_eq!((space.claimed(), space.lacks_of_reserve()), (Bytes::mib(24), Bytes::ZERO));
             let full = fill(&lab, &other, 0).await?;
             lab.check_and_close(spaces).await?;
@@ -91,7 +91,7 @@ fn what_is_reserved_can_be_written_however_full_the_pool_is() {
                 space.discard(row * MIB, MIB).await?;
                 written.remove(&row);
             }
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             assert_eq!(space.claimed(), Bytes::mib(24), "it stays as large as it is to be");
             assert_eq!(fill(&lab, &other, full).await?, full, "it is nobody else's");
             lab.check_and_close(spaces).await?;
@@ -109,7 +109,7 @@ fn what_is_reserved_can_be_written_however_full_the_pool_is() {
             for row in 1000..1005 {
                 space.discard(row * MIB, MIB).await?;
             }
-            spaces.set_reserve(&space, Bytes::ZERO).await?;
+            spaces.changes().set_reserve(&space, Bytes::ZERO).await?;
             assert_eq!(space.claimed(), Bytes::mib(19), "what holds nothing is given back");
             assert!(fill(&lab, &other, full).await? >= full + 4, "others have it");
             lab.check_and_close(spaces).await
@@ -126,35 +126,35 @@ fn a_reserve_is_refused_or_kept_whatever_becomes_of_the_space() {
     let verified = bench.run(async move |lab| {
         let spaces = lab.create().await?;
         let space = thin(&spaces, "kept", MIRROR).await?;
-        let (most, why) = refusal(&spaces.set_reserve(&space, Bytes::gib(2)).await.unwrap_err());
+        let (most, why) = refusal(&spaces.changes().set_reserve(&space, Bytes::gib(2)).await.unwrap_err());
         assert_eq!((most, why), (Bytes::gib(1), "it is no larger"));
-        let (most, why) = refusal(&spaces.set_reserve(&space, Bytes::gib(1)).await.unwrap_err());
+        let (most, why) = refusal(&spaces.changes().set_reserve(&space, Bytes::gib(1)).await.unwrap_err());
         assert_eq!(why, "nothing more is free for it");
         assert_eq!((space.reserve(), space.claimed()), (Bytes::ZERO, Bytes::ZERO));
-        spaces.set_reserve(&space, most).await?;
+        spaces.changes().set_reserve(&space, most).await?;
         assert_eq!(space.claimed(), most, "what it could have, it can");
-        spaces.set_reserve(&space, Bytes::mib(16)).await?;
+        spaces.changes().set_reserve(&space, Bytes::mib(16)).await?;
         assert_eq!(space.claimed(), Bytes::mib(16));
 
-        spaces.resize(&space, Bytes::mib(8)).await?;
+        spaces.changes().resize(&space, Bytes::mib(8)).await?;
         assert_eq!((space.claimed(), space.lacks_of_reserve()), (Bytes::mib(8), Bytes::ZERO));
-        spaces.resize(&space, Bytes::mib(64)).await?;
+        spaces.changes().resize(&space, Bytes::mib(64)).await?;
         assert_eq!((space.claimed(), space.reserve()), (Bytes::mib(16), Bytes::mib(16)));
         // Its last rows are the only ones that are written, and go with its end.
         for row in 40..56 {
             assert!(put(&lab, &space, row).await?);
         }
         space.discard(40 * MIB, 16 * MIB).await?;
-        spaces.resize(&space, Bytes::mib(32)).await?;
+        spaces.changes().resize(&space, Bytes::mib(32)).await?;
         assert_eq!((space.claimed(), space.lacks_of_reserve()), (Bytes::mib(16), Bytes::ZERO));
 
-        assert!(spaces.provision(&space, Provisioning::Fixed, &Progress::default()).await?);
+        assert!(spaces.changes().provision(&space, Provisioning::Fixed, &Progress::default()).await?);
         assert_eq!(space.claimed(), Bytes::mib(32));
-        let (_, why) = refusal(&spaces.set_reserve(&space, Bytes::mib(8)).await.unwrap_err());
+        let (_, why) = refusal(&spaces.changes().set_reserve(&space, Bytes::mib(8)).await.unwrap_err());
         assert_eq!(why, "it is fixed, and has room for all of its blocks");
-        assert!(spaces.provision(&space, Provisioning::Thin, &Progress::default()).await?);
+        assert!(spaces.changes().provision(&space, Provisioning::Thin, &Progress::default()).await?);
         assert_eq!(space.claimed(), Bytes::mib(16), "thin again, it has what is reserved");
-        spaces.delete(&space).await?;
+        spaces.changes().delete(&space).await?;
         let space = thin(&spaces, "kept", MIRROR).await?;
         assert_eq!(space.reserve(), Bytes::ZERO);
         lab.check_and_close(spaces).await
@@ -166,7 +166,7 @@ fn a_reserve_is_refused_or_kept_whatever_becomes_of_the_space() {
 async fn change_a_reserve(lab: Lab, kind: Resiliency) -> Outcome {
     let spaces = lab.open().await?;
     let space = spaces.find("kept")?;
-    spaces.set_reserve(&space, Bytes::mib(6)).await?;
+    spaces.changes().set_reserve(&space, Bytes::mib(6)).await?;
     for row in [100, 3, 200, 50, 60, 70, 80] {
         put(&lab, &space, row).await?;
     }
@@ -175,11 +175,11 @@ async fn change_a_reserve(lab: Lab, kind: Resiliency) -> Outcome {
         space.discard(row * MIB, MIB).await?;
     }
     if kind == PARITY {
-        spaces.destage().await?;
+        spaces.caches().destage().await?;
     }
     put(&lab, &space, 300).await?;
     spaces.flush().await?;
-    spaces.set_reserve(&space, Bytes::mib(2)).await?;
+    spaces.changes().set_reserve(&space, Bytes::mib(2)).await?;
     spaces.close().await?;
     Ok(())
 }
@@ -237,7 +237,7 @@ fn what_is_reserved_can_be_written_while_a_disk_is_away() {
         let verified = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let (space, other) = (thin(&spaces, "kept", kind).await?, thin(&spaces, "other", kind).await?);
-            spaces.set_reserve(&space, Bytes::mib(12)).await?;
+            spaces.changes().set_reserve(&space, Bytes::mib(12)).await?;
             fill(&lab, &other, 0).await?;
             for row in 100..104 {
                 assert!(put(&lab, &space, row).await?);
@@ -247,14 +247,14 @@ fn what_is_reserved_can_be_written_while_a_disk_is_away() {
             for row in 100..104 {
                 space.discard(row * MIB, MIB).await?;
             }
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             let mut written = 0;
             for row in 200..220 {
                 written += u64::from(put(&lab, &space, row).await?);
             }
             assert_eq!((written, space.claimed()), (12, Bytes::mib(12)));
-            spaces.rejoin(outside.disks[0].attach(&outside.world)).await?;
-            spaces.resync(&Progress::default()).await?;
+            spaces.members().rejoin(outside.disks[0].attach(&outside.world)).await?;
+            spaces.members().resync(&Progress::default()).await?;
             for row in 200..212 {
                 lab.expect(&space, row * MIB, 4096, 1).await?;
             }
@@ -272,7 +272,7 @@ fn unreadable_rows_do_not_block_the_release_of_a_reserve() {
     let written = bench.run(async move |lab| {
         let spaces = lab.create().await?;
         let space = thin(&spaces, "kept", MIRROR).await?;
-        spaces.set_reserve(&space, Bytes::mib(24)).await?;
+        spaces.changes().set_reserve(&space, Bytes::mib(24)).await?;
         for row in 0..16 {
             assert!(put(&lab, &space, row).await?);
         }
@@ -286,7 +286,7 @@ fn unreadable_rows_do_not_block_the_release_of_a_reserve() {
     let without = bench.run_in(bench.lab_with(|disk| disk >= 2), async move |lab| {
         let spaces = lab.open().await?;
         let space = spaces.find("kept")?;
-        spaces.set_reserve(&space, Bytes::ZERO).await?;
+        spaces.changes().set_reserve(&space, Bytes::ZERO).await?;
         assert_eq!(space.reserve(), Bytes::ZERO);
         into.set(space.claimed());
         drop(space);
@@ -297,8 +297,8 @@ fn unreadable_rows_do_not_block_the_release_of_a_reserve() {
         let spaces = lab.open().await?;
         let space = spaces.find("kept")?;
         assert_eq!(space.reserve(), Bytes::ZERO);
-        spaces.resync(&Progress::default()).await?;
-        spaces.set_reserve(&space, Bytes::ZERO).await?;
+        spaces.members().resync(&Progress::default()).await?;
+        spaces.changes().set_reserve(&space, Bytes::ZERO).await?;
         assert!(kept.get() >= space.claimed(), "{} were kept, {} are left", kept.get(), space.claimed());
         assert!(space.claimed() > Bytes::ZERO, "what was written is there");
         drop(space);
@@ -316,14 +316,14 @@ fn a_space_with_a_reserve_that_becomes_fixed_has_all_of_its_rows() {
         let verified = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let space = lab.space(&spaces, "kept", Bytes::mib(32), kind).await?;
-            spaces.set_reserve(&space, Bytes::mib(16)).await?;
-            assert!(spaces.provision(&space, Provisioning::Fixed, &Progress::default()).await?);
+            spaces.changes().set_reserve(&space, Bytes::mib(16)).await?;
+            assert!(spaces.changes().provision(&space, Provisioning::Fixed, &Progress::default()).await?);
             assert_eq!(space.claimed(), Bytes::mib(32), "it was made fixed");
             drop(space);
             spaces.close().await?;
             let spaces = lab.open().await?;
             let space = spaces.find("kept")?;
-            spaces.resize(&space, Bytes::mib(40)).await?;
+            spaces.changes().resize(&space, Bytes::mib(40)).await?;
             assert_eq!(space.claimed(), Bytes::mib(40), "it grew");
             lab.check_and_close(spaces).await
         });
@@ -342,9 +342,9 @@ fn a_disk_with_reserved_rows_is_replaced_while_they_are_written() {
         let verified = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let space = thin(&spaces, "kept", kind).await?;
-            spaces.set_reserve(&space, Bytes::mib(24)).await?;
+            spaces.changes().set_reserve(&space, Bytes::mib(24)).await?;
             let written = Rc::new(Cell::new(0));
-            let (writer, into, at) = (lab.clone(), Rc::clone(&space), Rc::clone(&written));
+            let (writer, into, at) = (lab.clone(), space.clone(), Rc::clone(&written));
             let write_on = async move {
                 for row in 100..124 {
                     writer.write(&into, row * MIB, 4096, 1).await.unwrap();
@@ -355,7 +355,7 @@ fn a_disk_with_reserved_rows_is_replaced_while_they_are_written() {
             let new = spaces.pool().membership().add_instead_of(&old, device, &[]).await?;
             lab.seams.spawner.spawn("writer", Box::pin(write_on));
             assert!(
-                spaces.finish_replacing(&old, &new, &Progress::default()).await?,
+                spaces.moves().finish_replacing(&old, &new, &Progress::default()).await?,
                 "not all of it has moved"
             );
             assert!(written.get() > 0, "nothing was written meanwhile");
@@ -382,7 +382,7 @@ fn a_row_that_is_kept_while_its_space_is_deleted_is_freed() {
         let verified = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let space = thin(&spaces, "kept", MIRROR).await?;
-            spaces.set_reserve(&space, Bytes::mib(3)).await?;
+            spaces.changes().set_reserve(&space, Bytes::mib(3)).await?;
             let other = thin(&spaces, "other", MIRROR).await?;
             for _ in 0..2 {
                 // Its tables are on the disks the first time, and are about to be the second time.
@@ -399,15 +399,15 @@ fn a_row_that_is_kept_while_its_space_is_deleted_is_freed() {
             let end = async {
                 sleep(lab.seams.clock.as_ref(), Duration::from_micros(500 * offset)).await;
                 if !goes {
-                    spaces.set_reserve(&space, Bytes::mib(2)).await.map_err(text)?;
+                    spaces.changes().set_reserve(&space, Bytes::mib(2)).await.map_err(text)?;
                     // As long as something is there, it is refused.
-                    return match spaces.resize(&space, Bytes::mib(2)).await {
+                    return match spaces.changes().resize(&space, Bytes::mib(2)).await {
                         Ok(()) | Err(SpaceError::NotEmpty { .. }) => Ok(()),
                         Err(error) => Err(text(error)),
                     };
                 }
-                spaces.condemn(&space).await.map_err(text)?;
-                let is_all_lost = spaces.purge(&Progress::default()).await.map_err(text)?;
+                spaces.trash().condemn(&space).await.map_err(text)?;
+                let is_all_lost = spaces.trash().purge(&Progress::default()).await.map_err(text)?;
                 if is_all_lost { Ok(()) } else { Err("something is left".to_owned()) }
             };
             extra(vec![Box::pin(checkpoint), Box::pin(discard), Box::pin(end)]).await?;

@@ -59,8 +59,8 @@ fn a_disk_that_went_on_elsewhere_is_not_taken_back_in() {
         .run_in(bench.lab_with(|disk| disk == 0), async move |lab| {
             let spaces = lab.open().await?;
             let space = spaces.find("data")?;
-            let taken = spaces.rejoin(outside.disks[1].attach(&outside.world)).await.map(drop);
-            let _ = spaces.resync(&Progress::default()).await;
+            let taken = spaces.members().rejoin(outside.disks[1].attach(&outside.world)).await.map(drop);
+            let _ = spaces.members().resync(&Progress::default()).await;
             expect_this_side(&lab, &space).await?;
             let refused = taken.unwrap_err().to_string();
             assert!(refused.contains("gone on apart"), "{refused}");
@@ -78,7 +78,7 @@ fn sides_that_went_on_apart_are_not_merged_by_a_confirmation() {
         .run(async move |lab| {
             assert!(lab.open().await.is_err());
             let spaces = lab.open_as(OpenMode::Confirmed).await?;
-            let _ = spaces.resync(&Progress::default()).await;
+            let _ = spaces.members().resync(&Progress::default()).await;
             let space = spaces.find("data")?;
             expect_this_side(&lab, &space).await?;
             drop(space);
@@ -166,9 +166,9 @@ fn a_disk_that_is_as_it_was_long_ago_gets_what_it_lacks() {
         bench
             .run(async move |lab| {
                 let spaces = lab.open().await?;
-                spaces.rejoin(outside.disks[old].attach(&outside.world)).await?;
-                spaces.resync(&Progress::default()).await?;
-                assert!(spaces.stale_rows().await?.is_empty());
+                spaces.members().rejoin(outside.disks[old].attach(&outside.world)).await?;
+                spaces.members().resync(&Progress::default()).await?;
+                assert!(spaces.members().stale_rows().await?.is_empty());
                 lab.check_and_close(spaces).await
             })
             .unwrap();
@@ -208,10 +208,10 @@ fn an_image_from_within_a_resync_gets_all_that_the_disk_was_given_since() {
             spaces.pool().exclude(DiskSlot(1), ExcludeReason::Asked).await?;
             lab.write(&space, 0, 32768, 2).await?;
             spaces.flush().await?;
-            spaces.rejoin(outside.disks[1].attach(&outside.world)).await?;
+            spaces.members().rejoin(outside.disks[1].attach(&outside.world)).await?;
             *taken.borrow_mut() = Some(outside.disks[1].truth());
-            spaces.resync(&Progress::default()).await?;
-            assert!(spaces.stale_rows().await?.is_empty());
+            spaces.members().resync(&Progress::default()).await?;
+            assert!(spaces.members().stale_rows().await?.is_empty());
             drop(space);
             lab.check_and_close(spaces).await
         })
@@ -224,9 +224,9 @@ fn an_image_from_within_a_resync_gets_all_that_the_disk_was_given_since() {
         .run(async move |lab| {
             let spaces = lab.open().await?;
             assert!(!spaces.pool().disk(DiskSlot(1)).ok_or("it is a member")?.is_present());
-            spaces.rejoin(outside.disks[1].attach(&outside.world)).await?;
-            spaces.resync(&Progress::default()).await?;
-            assert!(spaces.stale_rows().await?.is_empty());
+            spaces.members().rejoin(outside.disks[1].attach(&outside.world)).await?;
+            spaces.members().resync(&Progress::default()).await?;
+            assert!(spaces.members().stale_rows().await?.is_empty());
             spaces.close().await?;
             Ok(())
         })

@@ -26,13 +26,13 @@ fn a_spare_holds_nothing_until_it_takes_the_place_of_a_lost_disk() {
             let spare = pool.members().find_disk("disk4")?;
             assert!(pool.free_space().holds_rows(&spare));
             pool.membership().set_role(&spare, Some(Role::Spare)).await?;
-            assert_eq!(spaces.to_empty().len(), 1);
-            assert!(spaces.drain_disk(&spare, &Progress::default()).await?);
+            assert_eq!(spaces.moves().to_empty().len(), 1);
+            assert!(spaces.moves().drain_disk(&spare, &Progress::default()).await?);
             for row in 12..24 {
                 lab.write(&space, row << 20, 64 << 10, 1).await?;
             }
             assert!(
-                !pool.free_space().holds_rows(&spare) && spaces.to_empty().is_empty(),
+                !pool.free_space().holds_rows(&spare) && spaces.moves().to_empty().is_empty(),
                 "it is empty, and stays so"
             );
             assert!(pool.members().is_member(&spare));
@@ -52,7 +52,7 @@ fn a_spare_holds_nothing_until_it_takes_the_place_of_a_lost_disk() {
             pool.exclude(lost.slot(), ExcludeReason::Asked).await?;
             pool.membership().set_role(&spare, None).await?;
             pool.membership().retire(&lost).await?;
-            assert!(spaces.drain_disk(&lost, &Progress::default()).await?);
+            assert!(spaces.moves().drain_disk(&lost, &Progress::default()).await?);
             pool.membership().evict(&lost).await?;
             assert!(pool.free_space().holds_rows(&spare));
             let other = pool.members().find_disk("disk2")?;
@@ -79,20 +79,20 @@ fn a_disk_that_dies_while_it_is_emptied_is_not_taken_for_empty() {
         }
         let disk = spaces.pool().members().find_disk("disk4")?;
         spaces.pool().membership().set_role(&disk, Some(Role::Idle)).await?;
-        assert_eq!(spaces.to_empty().len(), 1);
+        assert_eq!(spaces.moves().to_empty().len(), 1);
         Ok(spaces.close().await?)
     });
     made.unwrap();
     let verified = bench.run_in(bench.lab_with(|disk| disk != 4), async move |lab| {
         let spaces = lab.open().await?;
         let pool = spaces.pool();
-        let left = spaces.to_empty();
+        let left = spaces.moves().to_empty();
         let [disk] = left.as_slice() else { panic!("it holds something") };
         assert!(!disk.is_present() && pool.free_space().holds_rows(disk));
-        assert!(spaces.drain_disk(disk, &Progress::default()).await?, "the others have room");
+        assert!(spaces.moves().drain_disk(disk, &Progress::default()).await?, "the others have room");
         assert!(
             !pool.free_space().holds_rows(disk)
-                && spaces.to_empty().is_empty()
+                && spaces.moves().to_empty().is_empty()
                 && pool.members().is_member(disk)
         );
         let other = pool.members().find_disk("disk1")?;

@@ -33,7 +33,7 @@ async fn make(lab: &Lab) -> Result<Rc<Spaces>, Any> {
 /// Reads for a few rows more, and stops; what it has seen meanwhile, and whether it came to the end.
 async fn a_while(lab: &Lab, spaces: &Spaces, scrub: &Scrub) -> Result<(Verification, bool), Any> {
     let (progress, seen) = (Progress::default(), RefCell::new(Verification::default()));
-    let work = spaces.scrub(scrub, &progress, |more| {
+    let work = spaces.scrubs().scrub(scrub, &progress, |more| {
         let mut seen = seen.borrow_mut();
         (seen.blocks, seen.healed) = (seen.blocks + more.blocks, seen.healed + more.healed);
     });
@@ -73,7 +73,7 @@ fn a_scrub_that_resumes_reads_each_block_once() {
     bench(81)
         .run(async |lab| {
             let spaces = make(&lab).await?;
-            let whole = spaces.verify(&Progress::default()).await?;
+            let whole = spaces.scrubs().verify(&Progress::default()).await?;
             let (mut blocks, mut parts) = (0, 0);
             let mut position = ScrubPosition::default();
             loop {
@@ -120,7 +120,7 @@ fn a_scrub_that_is_to_read_all_again_reads_what_was_before_it() {
                         break;
                     }
                 }
-                let whole = spaces.verify(&Progress::default()).await?;
+                let whole = spaces.scrubs().verify(&Progress::default()).await?;
                 assert_eq!((healed, whole.healed), (damaged.len() as u64, 0));
                 // The row at the place may have been under way, and is read twice.
                 assert!((whole.blocks..=whole.blocks + 512).contains(&blocks), "{blocks}");
@@ -145,7 +145,7 @@ fn a_second_request_to_read_all_again_is_met_in_the_second_lap() {
                     sleep(lab.seams.clock.as_ref(), Duration::from_micros(200)).await;
                 }
             };
-            let mut work = std::pin::pin!(spaces.scrub(&scrub, &progress, |_| {}));
+            let mut work = std::pin::pin!(spaces.scrubs().scrub(&scrub, &progress, |_| {}));
             let requests = async {
                 until(&|| progress.total.get() > 0).await;
                 scrub.read_all_again();
@@ -169,7 +169,7 @@ fn a_second_request_to_read_all_again_is_met_in_the_second_lap() {
             }
             assert!(!scrub.is_complete());
             assert!(work.await? && scrub.is_complete());
-            assert_eq!(spaces.verify(&Progress::default()).await?.healed, 0, "damage was left out");
+            assert_eq!(spaces.scrubs().verify(&Progress::default()).await?.healed, 0, "damage was left out");
             scrub.read_all_again();
             assert!(!scrub.is_complete(), "a request after the end is lost");
             lab.check_and_close(Rc::clone(&spaces)).await
@@ -197,7 +197,7 @@ fn what_was_mended_before_a_checkpoint_is_flushed() {
                     progress.stop();
                     std::future::pending::<()>().await;
                 };
-                let work = spaces.scrub(&scrub, &progress, |seen| {
+                let work = spaces.scrubs().scrub(&scrub, &progress, |seen| {
                     pending.borrow_mut().push((seen.healed, disk.pending_writes().len()));
                 });
                 let Either::First(is_at_end) = either(work, stop).await else { unreachable!() };
@@ -210,7 +210,7 @@ fn what_was_mended_before_a_checkpoint_is_flushed() {
                 }
             }
             assert!(checkpoints > 2, "{checkpoints} checkpoints");
-            assert_eq!(spaces.verify(&Progress::default()).await?.healed, 0);
+            assert_eq!(spaces.scrubs().verify(&Progress::default()).await?.healed, 0);
             lab.check_and_close(spaces).await
         })
         .unwrap();

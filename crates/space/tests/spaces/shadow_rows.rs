@@ -22,14 +22,14 @@ const DEPTH: usize = 8;
 const ROW_BYTES: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
 
-async fn make(spaces: &Spaces, (columns, parity): (u8, u8)) -> Result<Rc<Space>, Box<dyn Error>> {
+async fn make(spaces: &Spaces, (columns, parity): (u8, u8)) -> Result<Space, Box<dyn Error>> {
     let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(8), Resiliency::Parity { parity });
     (spec.row, spec.columns, spec.interleave) = (Some(ROW), Some(columns), Bytes::kib(16));
     Ok(spaces.create(spec).await?)
 }
 
 /// Requests one after another, some of them under way together.
-async fn stream(lab: &Lab, space: &Rc<Space>, range: std::ops::Range<u64>, fill: u8) -> Outcome {
+async fn stream(lab: &Lab, space: &Space, range: std::ops::Range<u64>, fill: u8) -> Outcome {
     let next = Cell::new(range.start);
     let write_on = async |_: usize| {
         while next.get() < range.end {
@@ -65,7 +65,7 @@ fn a_stream_over_old_content_is_written_once() {
                 let space = make(&spaces, shape).await?;
                 stream(&lab, &space, 0..4 * ROW_BYTES, 1).await?;
                 spaces.flush().await?;
-                spaces.destage().await?;
+                spaces.caches().destage().await?;
                 spaces.pool().checkpoint().await?;
                 let reads = || lab.devices.iter().map(|device| device.counters().read_bytes).sum::<u64>();
                 let before = reads();
@@ -202,7 +202,7 @@ fn a_leftover_shadow_row_is_found_again() {
             Ok(spaces.close().await?)
         })
         .unwrap();
-    let expect = async |lab: &Lab, space: &Rc<Space>| {
+    let expect = async |lab: &Lab, space: &Space| {
         lab.expect(space, 0, ROW_BYTES as usize + 4 * BLOCK as usize, 2).await?;
         lab.expect(space, ROW_BYTES + 4 * BLOCK, 2 * BLOCK as usize, 3).await?;
         lab.expect(space, ROW_BYTES + 6 * BLOCK, (10 * REQUEST - 6 * BLOCK) as usize, 2).await?;
@@ -256,7 +256,7 @@ fn what_is_discarded_of_a_shadow_row_does_not_come_back() {
             assert_eq!(shadows(&spaces).0, 1);
             space.discard(REQUEST, REQUEST).await?;
             spaces.flush().await?;
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             lab.expect(&space, REQUEST, REQUEST as usize, 0).await?;
             Ok(spaces.close().await?)
         })
@@ -305,11 +305,11 @@ fn rows_and_spaces_free_their_shadow_rows() {
             spaces.flush().await?;
             stream(&lab, &space, 0..10 * REQUEST, 2).await?;
             crate::harness::check(&spaces).await?;
-            spaces.delete(&space).await?;
+            spaces.changes().delete(&space).await?;
             drop(space);
             let other = make(&spaces, (2, 1)).await?;
             assert_eq!(free(), empty);
-            spaces.resize(&other, Bytes::mib(6)).await?;
+            spaces.changes().resize(&other, Bytes::mib(6)).await?;
             drop(other);
             lab.check_and_close(spaces).await
         })
@@ -408,10 +408,10 @@ async fn change(lab: &Lab, spaces: &Rc<Spaces>, random: &mut Random, model: &mut
             set(model, row..row + ROW_BYTES, 0);
         }
         12 => spaces.flush().await?,
-        13 => spaces.destage().await?,
+        13 => spaces.caches().destage().await?,
         14 if random.below(2) == 0 => wait_for_idle(lab).await,
         14 => sleep(lab.seams.clock.as_ref(), Duration::from_secs(700)).await,
-        _ => drop(spaces.verify(&Progress::default()).await?),
+        _ => drop(spaces.scrubs().verify(&Progress::default()).await?),
     }
     Ok(())
 }
@@ -451,7 +451,7 @@ fn every_block_is_where_its_stripe_is() {
                     make(&spaces, shape).await?;
                 }
                 if freed.is_none() {
-                    spaces.resync(&Progress::default()).await?;
+                    spaces.members().resync(&Progress::default()).await?;
                 }
                 let (mut random, mut model) = of_run.replace((Random::new(0), Vec::new()));
                 compare(&lab, &spaces, &model).await?;
@@ -460,7 +460,7 @@ fn every_block_is_where_its_stripe_is() {
                 }
                 compare(&lab, &spaces, &model).await?;
                 *of_run.borrow_mut() = (random, model);
-                let findings = spaces.check_map().await?;
+                let findings = spaces.scrubs().check_map().await?;
                 assert!(findings.is_empty(), "{findings:?}");
                 let counters = spaces.counters();
                 let mut sum = seen.borrow_mut();

@@ -102,12 +102,7 @@ struct Seen {
 }
 
 /// Clients that read one place after another until a moment comes.
-async fn read_until(
-    lab: &Lab,
-    space: &Rc<Space>,
-    case: Case,
-    until: Instant,
-) -> Result<Seen, Box<dyn Error>> {
+async fn read_until(lab: &Lab, space: &Space, case: Case, until: Instant) -> Result<Seen, Box<dyn Error>> {
     let seen = RefCell::new(Seen::default());
     let clock = &lab.seams.clock;
     let client = async |number: usize| -> Outcome {
@@ -130,7 +125,7 @@ async fn read_until(
 }
 
 impl Case {
-    async fn filled(&self, lab: &Lab, spaces: &Spaces) -> Result<Rc<Space>, Box<dyn Error>> {
+    async fn filled(&self, lab: &Lab, spaces: &Spaces) -> Result<Space, Box<dyn Error>> {
         let mut spec = SpaceSpec::usual("data".parse()?, SIZE, self.resiliency);
         spec.row = Some(ROW);
         let space = spaces.create(spec).await?;
@@ -140,7 +135,7 @@ impl Case {
             space.write(at, &buffer.freeze(), Durability::Cached).await?;
         }
         space.flush().await?;
-        spaces.destage().await?;
+        spaces.caches().destage().await?;
         Ok(space)
     }
 

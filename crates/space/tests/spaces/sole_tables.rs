@@ -101,8 +101,8 @@ fn a_table_of_a_write_back_that_came_to_nothing_is_not_taken_for_the_next() {
         let before = pages();
         spaces.pool().checkpoint().await?;
         assert!(pages() > before, "no table was written");
-        spaces.rejoin(inside.disks[1].attach(&inside.world)).await?;
-        spaces.resync(&Progress::default()).await?;
+        spaces.members().rejoin(inside.disks[1].attach(&inside.world)).await?;
+        spaces.members().resync(&Progress::default()).await?;
         lab.write(&space, 0, 1 << 20, 2).await?;
         lose_tables(&spaces, &inside.disks[0]).await?;
         lab.hold((spaces, space));
@@ -143,8 +143,8 @@ fn a_table_that_the_last_copy_lost_is_not_given_to_the_others() {
     let back = Rc::clone(&bench);
     let resynced = bench.run_in(bench.lab_with(|disk| disk == 0), async move |lab| {
         let spaces = lab.open().await?;
-        spaces.rejoin(back.disks[1].attach(&back.world)).await?;
-        spaces.resync(&Progress::default()).await?;
+        spaces.members().rejoin(back.disks[1].attach(&back.world)).await?;
+        spaces.members().resync(&Progress::default()).await?;
         lab.check_and_close(spaces).await
     });
     resynced.unwrap();
@@ -170,7 +170,7 @@ fn a_table_that_the_new_disk_lost_is_kept_on_the_old_one() {
             let new = spaces.pool().membership().add_instead_of(&old, spare, &[]).await?;
             let (progress, is_over) = (Progress::default(), Cell::new(false));
             let replace = async {
-                let all = spaces.finish_replacing(&old, &new, &progress).await.map_err(text)?;
+                let all = spaces.moves().finish_replacing(&old, &new, &progress).await.map_err(text)?;
                 is_over.set(true);
                 if all { Ok(()) } else { Err("something is left".to_owned()) }
             };
@@ -231,7 +231,8 @@ fn nobody_waits_while_tables_are_read_back() {
         let (clock, begun) = (lab.seams.clock.as_ref(), lab.seams.clock.now());
         let (is_over, longest) = (Cell::new(false), Cell::new(Duration::ZERO));
         let replace = async {
-            let is_whole = spaces.finish_replacing(&old, &new, &Progress::default()).await.map_err(text)?;
+            let is_whole =
+                spaces.moves().finish_replacing(&old, &new, &Progress::default()).await.map_err(text)?;
             is_over.set(true);
             if is_whole { Ok(()) } else { Err("something is left".to_owned()) }
         };

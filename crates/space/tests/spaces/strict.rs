@@ -15,7 +15,7 @@ const KIB: u64 = 1024;
 
 /// Bytes that are cached and not in place.
 async fn waiting(spaces: &Spaces) -> Result<Bytes, Box<dyn std::error::Error>> {
-    let caches = spaces.write_caches().await?;
+    let caches = spaces.caches().write_caches().await?;
     Ok(Bytes(caches.iter().map(|cache| cache.waiting.0).sum()))
 }
 
@@ -27,10 +27,10 @@ fn what_was_flushed_is_written_over_through_the_cache() {
         Bench::new(1, 5, Bytes::mib(96))
             .run(async move |lab| {
                 let spaces = lab.create().await?;
-                assert!(spaces.write_caches().await?.is_empty());
+                assert!(spaces.caches().write_caches().await?.is_empty());
                 let kind = Kind::strict(resiliency);
                 let space = lab.space_of_kind(&spaces, "data", Bytes::mib(8), kind).await?;
-                let caches = spaces.write_caches().await?;
+                let caches = spaces.caches().write_caches().await?;
                 assert_eq!(caches.len(), 1);
                 assert_eq!(caches[0].redundancy, resiliency.redundancy());
                 lab.write(&space, 0, 256 << 10, 1).await?;
@@ -69,14 +69,14 @@ fn what_was_flushed_is_written_over_through_the_cache() {
                     lab.expect(&space, 512 * KIB, 4 << 10, 5).await
                 };
                 expect().await?;
-                spaces.destage().await?;
+                spaces.caches().destage().await?;
                 assert_eq!(waiting(&spaces).await?, Bytes::ZERO, "{kind}");
                 expect().await?;
                 crate::harness::check(&spaces).await?;
                 assert_eq!((spaces.data_loss_events().len(), spaces.counters().lost_blocks), (0, 0));
-                spaces.delete(&space).await?;
+                spaces.changes().delete(&space).await?;
                 drop(space);
-                assert!(spaces.write_caches().await?.is_empty());
+                assert!(spaces.caches().write_caches().await?.is_empty());
                 lab.check_and_close(spaces).await
             })
             .unwrap();
@@ -103,7 +103,7 @@ fn sectors_of_a_flushed_block_are_cached_with_the_rest_of_it() {
                 lab.expect(&space, 4096 + 512, 4096 - 512, 1).await
             };
             expect().await?;
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             expect().await
         })
         .unwrap();
@@ -121,24 +121,24 @@ fn spaces_of_one_redundancy_share_a_cache() {
                 lab.space(&spaces, "parity", Bytes::mib(8), Resiliency::Parity { parity: 1 }).await?;
             let simple = Kind::strict(Resiliency::Simple);
             let simple = lab.space_of_kind(&spaces, "simple", Bytes::mib(8), simple).await?;
-            spaces.resize_write_cache(1, Bytes::mib(6), &Progress::default()).await?;
-            assert_eq!(spaces.write_caches().await?.len(), 2);
+            spaces.caches().resize_write_cache(1, Bytes::mib(6), &Progress::default()).await?;
+            assert_eq!(spaces.caches().write_caches().await?.len(), 2);
             for fill in 1..=2 {
                 for space in [&mirror, &parity, &simple] {
                     lab.write(space, 12 * KIB, 40 << 10, fill).await?;
                 }
                 spaces.flush().await?;
             }
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             for space in [&mirror, &parity, &simple] {
                 lab.expect(space, 12 * KIB, 40 << 10, 2).await?;
             }
-            spaces.delete(&mirror).await?;
-            assert_eq!(spaces.write_caches().await?.len(), 2);
+            spaces.changes().delete(&mirror).await?;
+            assert_eq!(spaces.caches().write_caches().await?.len(), 2);
             lab.expect(&parity, 12 * KIB, 40 << 10, 2).await?;
-            spaces.delete(&parity).await?;
-            spaces.delete(&simple).await?;
-            assert!(spaces.write_caches().await?.is_empty());
+            spaces.changes().delete(&parity).await?;
+            spaces.changes().delete(&simple).await?;
+            assert!(spaces.caches().write_caches().await?.is_empty());
             drop((mirror, parity, simple));
             lab.check_and_close(spaces).await
         })
@@ -162,11 +162,11 @@ fn a_disk_that_missed_what_was_put_in_place_is_brought_up_to_date() {
             outside.disks[1].vanish();
             lab.write(&space, 32 * KIB, 4 << 10, 3).await?;
             space.flush().await?;
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             outside.disks[1].come_back();
-            spaces.rejoin(outside.disks[1].attach(&outside.world)).await?;
-            spaces.resync(&Progress::default()).await?;
-            assert!(spaces.stale_rows().await?.is_empty());
+            spaces.members().rejoin(outside.disks[1].attach(&outside.world)).await?;
+            spaces.members().resync(&Progress::default()).await?;
+            assert!(spaces.members().stale_rows().await?.is_empty());
             lab.write(&space, 40 * KIB, 4 << 10, 4).await?;
             space.flush().await?;
             outside.disks[0].vanish();

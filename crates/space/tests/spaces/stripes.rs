@@ -21,7 +21,7 @@ const STRIPE: usize = 32 << 10;
 /// Bytes of a stripe of three.
 const WIDE: usize = 48 << 10;
 
-async fn make(lab: &Lab, spaces: &Spaces) -> Result<Rc<Space>, Box<dyn Error>> {
+async fn make(lab: &Lab, spaces: &Spaces) -> Result<Space, Box<dyn Error>> {
     let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(8), Resiliency::Parity { parity: 1 });
     (spec.row, spec.columns, spec.interleave) = (Some(ROW), Some(2), Bytes(INTERLEAVE));
     let space = spaces.create(spec).await?;
@@ -40,9 +40,9 @@ fn holders(bench: &Bench, fill: u8) -> Vec<usize> {
 async fn take_in(bench: &Bench, spaces: &Spaces, disks: &[usize]) -> Outcome {
     for disk in disks {
         bench.disks[*disk].come_back();
-        spaces.rejoin(bench.disks[*disk].attach(&bench.world)).await?;
+        spaces.members().rejoin(bench.disks[*disk].attach(&bench.world)).await?;
     }
-    spaces.resync(&Progress::default()).await?;
+    spaces.members().resync(&Progress::default()).await?;
     Ok(())
 }
 
@@ -51,7 +51,7 @@ async fn update_parity(lab: &Lab, spaces: &Spaces) -> Outcome {
     let space = spaces.find("data")?;
     lab.write(&space, 0, 4096, 5).await?;
     space.flush().await?;
-    Ok(spaces.destage().await?)
+    Ok(spaces.caches().destage().await?)
 }
 
 /// The first stripe has this fill, zeros for 0, and every disk may be gone in turn; then also when a block of it was written.
@@ -393,7 +393,7 @@ fn tables_that_are_out_of_reach_cost_an_opening_few_reads() {
                 let spaces = lab.open().await?;
                 let space = spaces.find("data")?;
                 lab.expect(&space, 0, STRIPES * STRIPE, 1).await?;
-                spaces.resync(&Progress::default()).await?;
+                spaces.members().resync(&Progress::default()).await?;
                 drop(space);
                 lab.check_and_close(spaces).await
             })
@@ -605,7 +605,7 @@ fn a_stripe_whose_columns_are_away_goes_to_the_write_cache() {
             space.flush().await?;
             lab.expect(&space, 0, STRIPE, 1).await?;
             take_in(&outside, &spaces, &columns_of(&outside)).await?;
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             lab.hold((spaces, space));
             Ok(())
         })
@@ -665,7 +665,7 @@ fn an_interrupted_decision_is_made_again() {
             let knows_first: Rc<Cell<bool>> = Rc::default();
             let noted = Rc::clone(&knows_first);
             let looked_at = left.run(async move |lab| {
-                noted.set(!lab.open_as(OpenMode::Read).await?.stale_rows().await?.is_empty());
+                noted.set(!lab.open_as(OpenMode::Read).await?.members().stale_rows().await?.is_empty());
                 Ok(())
             });
             left.world.kill();

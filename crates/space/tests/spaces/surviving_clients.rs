@@ -34,7 +34,7 @@ const CASES: [Case; 4] = [
 ];
 
 impl Case {
-    async fn make(&self, lab: &Lab, spaces: &Spaces) -> Result<Rc<Space>, Box<dyn std::error::Error>> {
+    async fn make(&self, lab: &Lab, spaces: &Spaces) -> Result<Space, Box<dyn std::error::Error>> {
         let mut spec = SpaceSpec::usual("data".parse()?, Bytes::mib(8), self.resiliency);
         (spec.row, spec.interleave) = (Some(ROW), Bytes::kib(64));
         spec.columns = Some(self.columns);
@@ -153,7 +153,7 @@ fn what_was_under_way_when_the_daemon_was_killed_fails_no_flush() {
                     lab.write(&space, 0, case.length, 1).await?;
                     // Written over since the last flush: the record goes before the data.
                     slowly.write.set(2);
-                    let (writing, writer) = (Rc::clone(&space), lab.seams.clone());
+                    let (writing, writer) = (space.clone(), lab.seams.clone());
                     let again = async move {
                         let mut buffer = writer.data.take(case.length).await;
                         crate::harness::pattern(0, 2, &mut buffer);

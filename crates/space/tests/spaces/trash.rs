@@ -31,7 +31,7 @@ async fn filled(
     (name, resiliency): (&str, Resiliency),
     rows: u64,
     fill: u8,
-) -> Result<Rc<Space>, Box<dyn std::error::Error>> {
+) -> Result<Space, Box<dyn std::error::Error>> {
     let space = lab.space(spaces, name, Bytes(rows * ROW.0), resiliency).await?;
     for row in 0..rows {
         lab.write(&space, row * ROW.0, PIECE, fill).await?;
@@ -48,7 +48,7 @@ async fn expect_all(lab: &Lab, space: &Space, fill: u8) -> Outcome {
     Ok(())
 }
 
-fn names(spaces: &[Rc<Space>]) -> Vec<String> {
+fn names(spaces: &[Space]) -> Vec<String> {
     spaces.iter().map(|space| space.name().to_string()).collect()
 }
 
@@ -57,7 +57,7 @@ fn used(spaces: &Spaces) -> u64 {
 }
 
 async fn purge(spaces: &Spaces) -> Outcome {
-    let all = spaces.purge(&Progress::default()).await?;
+    let all = spaces.trash().purge(&Progress::default()).await?;
     if all && spaces.condemned().is_empty() { Ok(()) } else { Err("something is left of a purge".into()) }
 }
 
@@ -75,7 +75,7 @@ fn stage_of(spaces: &Spaces) -> Result<Stage, String> {
     let known = |found: &Space| {
         ["data", "back"].into_iter().find(|name| found.name().as_str() == *name).ok_or("an odd name")
     };
-    match (spaces.list().as_slice(), spaces.trash().as_slice(), spaces.condemned().len()) {
+    match (spaces.list().as_slice(), spaces.in_trash().as_slice(), spaces.condemned().len()) {
         ([one], [], 0) => Ok(Stage::Whole(known(one)?)),
         ([], [one], 0) => Ok(Stage::Trashed(known(one)?)),
         ([], [], _) => Ok(Stage::Condemned),
@@ -97,19 +97,19 @@ async fn verify(lab: Lab, allowed: BTreeSet<Stage>) -> Outcome {
     let space = match stage {
         Stage::Whole(name) => Some(spaces.find(name)?),
         Stage::Trashed(_) => {
-            let space = spaces.trash().remove(0);
+            let space = spaces.in_trash().remove(0);
             assert_eq!(space.trashed_at(), Some(NOW_S));
-            spaces.restore(&space, None).await?;
+            spaces.trash().restore(&space, None).await?;
             Some(space)
         }
         Stage::Condemned => None,
     };
     if let Some(space) = space {
         expect_all(&lab, &space, 1).await?;
-        spaces.condemn(&space).await?;
+        spaces.trash().condemn(&space).await?;
     }
     purge(&spaces).await?;
-    if used(&spaces) != 0 || !spaces.write_caches().await?.is_empty() {
+    if used(&spaces) != 0 || !spaces.caches().write_caches().await?.is_empty() {
         return Err(format!("{} bytes are taken by nothing", used(&spaces)).into());
     }
     crate::harness::check(&spaces).await?;
@@ -131,8 +131,8 @@ fn whatever_a_crash_leaves_of_the_trash_is_one_stage_or_the_next() {
             let spaces = lab.create().await?;
             let space = filled(&lab, &spaces, ("data", resiliency), rows, 1).await?;
             // The feature, which takes an epoch, is there from now on: the host's record stays as it is.
-            spaces.move_to_trash(&space, NOW_S).await?;
-            spaces.restore(&space, None).await?;
+            spaces.trash().move_to_trash(&space, NOW_S).await?;
+            spaces.trash().restore(&space, None).await?;
             spaces.flush().await?;
             let recorder = Rc::new(outside.world.record());
             record.replace(Some((Rc::clone(&recorder), outside.arbiter.snapshot())));
@@ -146,20 +146,20 @@ fn whatever_a_crash_leaves_of_the_trash_is_one_stage_or_the_next() {
             let owned = || (Rc::clone(all), Rc::clone(one));
             let trash = || {
                 let (all, one) = owned();
-                Box::pin(async move { all.move_to_trash(&one, NOW_S).await })
+                Box::pin(async move { all.trash().move_to_trash(&one, NOW_S).await })
             };
             let restore = |name: &'static str| {
                 let (all, one) = owned();
-                Box::pin(async move { all.restore(&one, Some(name.parse().unwrap())).await })
+                Box::pin(async move { all.trash().restore(&one, Some(name.parse().unwrap())).await })
             };
             step(Stage::Trashed("data"), trash()).await?;
             step(Stage::Whole("back"), restore("back")).await?;
             step(Stage::Trashed("back"), trash()).await?;
             // What is in the write cache is put in place meanwhile.
-            spaces.destage().await?;
+            spaces.caches().destage().await?;
             spaces.pool().checkpoint().await?;
             let (all, one) = owned();
-            step(Stage::Condemned, Box::pin(async move { all.condemn(&one).await })).await?;
+            step(Stage::Condemned, Box::pin(async move { all.trash().condemn(&one).await })).await?;
             purge(&spaces).await?;
             outside.world.stop_recording();
             assert_eq!(used(&spaces), 0);
@@ -206,13 +206,13 @@ fn a_daemon_that_is_killed_on_the_way_loses_nothing_that_can_be_restored() {
     let run = async |lab: Lab, acked: Rc<Cell<usize>>| {
         let spaces = lab.open().await?;
         let space = spaces.find("data")?;
-        spaces.move_to_trash(&space, NOW_S).await?;
+        spaces.trash().move_to_trash(&space, NOW_S).await?;
         acked.set(1);
-        spaces.restore(&space, Some("back".parse()?)).await?;
+        spaces.trash().restore(&space, Some("back".parse()?)).await?;
         acked.set(2);
-        spaces.move_to_trash(&space, NOW_S).await?;
+        spaces.trash().move_to_trash(&space, NOW_S).await?;
         acked.set(3);
-        spaces.condemn(&space).await?;
+        spaces.trash().condemn(&space).await?;
         acked.set(4);
         purge(&spaces).await?;
         drop(space);
@@ -262,8 +262,8 @@ fn what_is_in_the_trash_is_nobodys_and_keeps_all_that_it_has() {
             let spaces = lab.create().await?;
             let space = filled(&lab, &spaces, ("data", resiliency), 6, 1).await?;
             let before = used(&spaces);
-            spaces.move_to_trash(&space, NOW_S).await?;
-            spaces.move_to_trash(&space, NOW_S + 1).await?;
+            spaces.trash().move_to_trash(&space, NOW_S).await?;
+            spaces.trash().move_to_trash(&space, NOW_S + 1).await?;
             assert_eq!((used(&spaces), space.trashed_at()), (before, Some(NOW_S)));
             assert!(spaces.list().is_empty() && spaces.get(space.id()).is_none());
             assert!(matches!(spaces.find("data"), Err(SpaceError::NoSuchSpace { .. })));
@@ -271,9 +271,9 @@ fn what_is_in_the_trash_is_nobodys_and_keeps_all_that_it_has() {
                 space.read(0, 4096).await.map(drop),
                 space.discard(0, 4096).await,
                 space.write_zeroes(0, 4096).await,
-                spaces.resize(&space, Bytes(8 * ROW.0)).await,
-                spaces.resize(&space, ROW).await,
-                spaces.rename(&space, "other".parse()?).await,
+                spaces.changes().resize(&space, Bytes(8 * ROW.0)).await,
+                spaces.changes().resize(&space, ROW).await,
+                spaces.changes().rename(&space, "other".parse()?).await,
             ];
             for refusal in refused {
                 assert!(matches!(refusal, Err(SpaceError::Trashed { .. })), "{resiliency}: {refusal:?}");
@@ -281,10 +281,10 @@ fn what_is_in_the_trash_is_nobodys_and_keeps_all_that_it_has() {
             let written = lab.write(&space, 0, 4096, 2).await.unwrap_err().to_string();
             assert!(written.contains("space data is in the trash"), "{written}");
             let other = filled(&lab, &spaces, ("data", resiliency), 3, 3).await?;
-            let taken = spaces.restore(&space, None).await;
+            let taken = spaces.trash().restore(&space, None).await;
             assert!(matches!(taken, Err(SpaceError::NameTaken { .. })), "{taken:?}");
-            spaces.restore(&space, Some("back".parse()?)).await?;
-            let again = spaces.restore(&space, None).await;
+            spaces.trash().restore(&space, Some("back".parse()?)).await?;
+            let again = spaces.trash().restore(&space, None).await;
             assert!(matches!(again, Err(SpaceError::NotTrashed { .. })), "{again:?}");
             expect_all(&lab, &space, 1).await?;
             expect_all(&lab, &other, 3).await?;
@@ -297,8 +297,8 @@ fn what_is_in_the_trash_is_nobodys_and_keeps_all_that_it_has() {
         let again = bench.run(async move |lab| {
             let spaces = lab.open().await?;
             assert_eq!(names(&spaces.list()), ["back", "data"]);
-            lab.expect(&*spaces.find("back")?, 0, 4096, 4).await?;
-            expect_all(&lab, &*spaces.find("data")?, 3).await
+            lab.expect(&spaces.find("back")?, 0, 4096, 4).await?;
+            expect_all(&lab, &spaces.find("data")?, 3).await
         });
         again.unwrap_or_else(|error| panic!("{resiliency}: {error}"));
     }
@@ -317,10 +317,10 @@ fn a_purge_that_was_stopped_or_killed_leaves_nothing_that_can_be_used() {
         let outcome = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let space = filled(&lab, &spaces, ("data", MIRROR), ROWS, 1).await?;
-            spaces.move_to_trash(&space, NOW_S).await?;
-            spaces.condemn(&space).await?;
-            spaces.condemn(&space).await?;
-            let back = spaces.restore(&space, None).await;
+            spaces.trash().move_to_trash(&space, NOW_S).await?;
+            spaces.trash().condemn(&space).await?;
+            spaces.trash().condemn(&space).await?;
+            let back = spaces.trash().restore(&space, None).await;
             assert!(matches!(back, Err(SpaceError::Deleted { .. })), "{back:?}");
             let progress = Rc::new(Progress::default());
             if begin == 0 {
@@ -334,7 +334,7 @@ fn a_purge_that_was_stopped_or_killed_leaves_nothing_that_can_be_used() {
                     stopper.stop();
                 }),
             );
-            let all = spaces.purge(&progress).await?;
+            let all = spaces.trash().purge(&progress).await?;
             report.set(space.claimed().0 / ROW.0);
             assert_eq!(all, spaces.condemned().is_empty());
             assert_eq!(progress.total.get(), ROWS);
@@ -347,7 +347,7 @@ fn a_purge_that_was_stopped_or_killed_leaves_nothing_that_can_be_used() {
         let left = left.get();
         let outcome = bench.run(async move |lab| {
             let spaces = lab.open().await?;
-            assert_eq!((spaces.list().len(), spaces.trash().len()), (0, 0));
+            assert_eq!((spaces.list().len(), spaces.in_trash().len()), (0, 0));
             assert_eq!(spaces.condemned().len(), usize::from(left > 0), "{left} rows are left");
             assert_eq!(used(&spaces) > 0, left > 0, "an opening frees nothing");
             let other = filled(&lab, &spaces, ("data", MIRROR), 4, 2).await?;
@@ -372,10 +372,12 @@ fn a_space_that_leaves_the_trash_is_listed_all_the_time() {
             let spaces = lab.create().await?;
             let space = filled(&lab, &spaces, ("data", MIRROR), 3, 1).await?;
             if is_trashed {
-                spaces.move_to_trash(&space, NOW_S).await?;
+                spaces.trash().move_to_trash(&space, NOW_S).await?;
             }
-            let (all, one) = (Rc::clone(&spaces), Rc::clone(&space));
-            lab.seams.spawner.spawn("condemn", Box::pin(async move { all.condemn(&one).await.unwrap() }));
+            let (all, one) = (Rc::clone(&spaces), space.clone());
+            lab.seams
+                .spawner
+                .spawn("condemn", Box::pin(async move { all.trash().condemn(&one).await.unwrap() }));
             let mut between = 0;
             while spaces.condemned().is_empty() {
                 dolmen_block_io::sleep(lab.seams.clock.as_ref(), std::time::Duration::from_micros(20)).await;
@@ -403,20 +405,20 @@ fn a_purge_that_is_held_frees_nothing_until_it_is_released() {
         let outcome = bench.run(async move |lab| {
             let spaces = lab.create().await?;
             let space = filled(&lab, &spaces, ("data", MIRROR), 600, 1).await?;
-            spaces.condemn(&space).await?;
+            spaces.trash().condemn(&space).await?;
             let progress = Rc::new(Progress::default());
             progress.hold();
             let (all, held) = (Rc::clone(&spaces), Rc::clone(&progress));
             let ended: Rc<Cell<Option<bool>>> = Rc::default();
             let report = Rc::clone(&ended);
-            let task = async move { report.set(all.purge(&held).await.ok()) };
+            let task = async move { report.set(all.trash().purge(&held).await.ok()) };
             lab.seams.spawner.spawn("purge", Box::pin(task));
             progress.halted().await;
             let before = used(&spaces);
             spaces.pool().checkpoint().await?;
             assert_eq!((used(&spaces), progress.done.get(), ended.get()), (before, 0, None));
             // What asks for the same space meanwhile does not wait for whoever holds the purge.
-            spaces.condemn(&space).await?;
+            spaces.trash().condemn(&space).await?;
             if closes {
                 spaces.close().await?;
             } else {
@@ -456,11 +458,11 @@ fn a_full_pool_is_given_room_by_a_purge() {
             let is_full = |error: &SpaceError| matches!(error, SpaceError::Pool(PoolError::NoSpace { .. }));
             assert!(full.downcast_ref().is_some_and(is_full), "{full}");
             spaces.flush().await?;
-            spaces.move_to_trash(&space, NOW_S).await?;
+            spaces.trash().move_to_trash(&space, NOW_S).await?;
             let other = lab.space(&spaces, "data", Bytes::mib(8), resiliency).await?;
             let full = lab.write(&other, 0, PIECE, 3).await.unwrap_err();
             assert!(full.downcast_ref().is_some_and(is_full), "the trash keeps its room: {full}");
-            spaces.condemn(&space).await?;
+            spaces.trash().condemn(&space).await?;
             purge(&spaces).await?;
             for row in 0..8 {
                 lab.write(&other, row * ROW.0, PIECE, 3).await?;
@@ -484,7 +486,7 @@ fn a_full_map_and_a_full_log_take_a_purge() {
         let kept = filled(&lab, &spaces, ("kept", MIRROR), 2, 1).await?;
         let trashed = filled(&lab, &spaces, ("trashed", MIRROR), 4, 2).await?;
         let deleted = filled(&lab, &spaces, ("deleted", MIRROR), 4, 3).await?;
-        spaces.move_to_trash(&trashed, NOW_S).await?;
+        spaces.trash().move_to_trash(&trashed, NOW_S).await?;
         let pool = spaces.pool();
         let mut count = 0;
         loop {
@@ -501,8 +503,8 @@ fn a_full_map_and_a_full_log_take_a_purge() {
         let mut blocks = (0..500).cycle();
         while lab.write(&kept, blocks.next().unwrap() * 4096, 4096, 1).await.is_ok() {}
         let before = used(&spaces);
-        spaces.condemn(&trashed).await?;
-        spaces.condemn(&deleted).await?;
+        spaces.trash().condemn(&trashed).await?;
+        spaces.trash().condemn(&deleted).await?;
         purge(&spaces).await?;
         assert_eq!(names(&spaces.list()), ["kept"]);
         assert_eq!(used(&spaces), kept.footprint().await?.total.0);
@@ -525,22 +527,22 @@ fn what_is_in_the_trash_keeps_its_redundancy() {
             let other = filled(&lab, &spaces, ("other", resiliency), 2, 1).await?;
             // Unflushed, and in the write cache, when it goes.
             lab.write(&space, 0, PIECE, 1).await?;
-            spaces.move_to_trash(&space, NOW_S).await?;
+            spaces.trash().move_to_trash(&space, NOW_S).await?;
             outside.disks[0].vanish();
             for row in 0..2 {
                 lab.write(&other, row * ROW.0, PIECE, 2).await?;
             }
             outside.disks[0].come_back();
-            spaces.rejoin(outside.disks[0].attach(&outside.world)).await?;
-            spaces.resync(&Progress::default()).await?;
-            spaces.destage().await?;
-            assert_eq!(spaces.stale_rows().await?, vec![]);
+            spaces.members().rejoin(outside.disks[0].attach(&outside.world)).await?;
+            spaces.members().resync(&Progress::default()).await?;
+            spaces.caches().destage().await?;
+            assert_eq!(spaces.members().stale_rows().await?, vec![]);
             let leaving = spaces.pool().members().find_disk("disk1")?;
             spaces.pool().membership().retire(&leaving).await?;
-            assert!(spaces.drain_disk(&leaving, &Progress::default()).await?);
+            assert!(spaces.moves().drain_disk(&leaving, &Progress::default()).await?);
             spaces.pool().membership().evict(&leaving).await?;
             crate::harness::check(&spaces).await?;
-            spaces.restore(&space, None).await?;
+            spaces.trash().restore(&space, None).await?;
             outside.disks[2].vanish();
             lab.write(&other, 0, PIECE, 3).await?;
             expect_all(&lab, &space, 1).await?;
@@ -562,7 +564,7 @@ fn an_opening_leaves_the_trash_as_it_is() {
         (spec.row, spec.provisioning) = (Some(ROW), Provisioning::Fixed);
         let space = spaces.create(spec).await?;
         lab.write(&space, 0, PIECE, 1).await?;
-        spaces.move_to_trash(&space, NOW_S).await?;
+        spaces.trash().move_to_trash(&space, NOW_S).await?;
         Ok(spaces.export().await?)
     });
     made.unwrap();
@@ -570,15 +572,16 @@ fn an_opening_leaves_the_trash_as_it_is() {
         let opened = bench.run(async move |lab| {
             let spaces = lab.open_as(mode).await?;
             assert!(spaces.list().is_empty());
-            let space = spaces.trash().remove(0);
+            let space = spaces.in_trash().remove(0);
             assert_eq!((space.claimed(), space.trashed_at()), (Bytes::mib(12), Some(NOW_S)));
             if mode == OpenMode::Read {
-                let refused = [spaces.restore(&space, None).await, spaces.condemn(&space).await];
+                let refused =
+                    [spaces.trash().restore(&space, None).await, spaces.trash().condemn(&space).await];
                 assert!(refused.iter().all(Result::is_err), "{refused:?}");
-                assert_eq!(spaces.trash().len(), 1);
+                assert_eq!(spaces.in_trash().len(), 1);
                 return Ok(());
             }
-            spaces.restore(&space, None).await?;
+            spaces.trash().restore(&space, None).await?;
             lab.expect(&space, 0, PIECE, 1).await
         });
         opened.unwrap();
@@ -652,18 +655,18 @@ impl Model {
     }
 
     async fn compare(&self, lab: &Lab, spaces: &Spaces) -> Outcome {
-        let found = |all: Vec<Rc<Space>>| -> Vec<(SpaceId, String)> {
+        let found = |all: Vec<Space>| -> Vec<(SpaceId, String)> {
             all.iter().map(|space| (space.id(), space.name().to_string())).collect()
         };
         let known = |all: &BTreeMap<SpaceId, (String, u8)>| -> Vec<(SpaceId, String)> {
             all.iter().map(|(id, (name, _))| (*id, name.clone())).collect()
         };
         assert_eq!(found(spaces.list()), known(&self.whole));
-        assert_eq!(found(spaces.trash()), known(&self.trashed));
+        assert_eq!(found(spaces.in_trash()), known(&self.trashed));
         let condemned: BTreeSet<SpaceId> = spaces.condemned().iter().map(|space| space.id()).collect();
         assert_eq!(condemned, self.condemned);
         for (id, (_, fill)) in &self.whole {
-            expect_all(lab, &*spaces.get(*id).ok_or("a space is not found")?, *fill).await?;
+            expect_all(lab, &spaces.get(*id).ok_or("a space is not found")?, *fill).await?;
         }
         Ok(())
     }
@@ -685,13 +688,13 @@ async fn act(model: &Rc<RefCell<Model>>, lab: &Lab, spaces: &Rc<Spaces>) -> Outc
         }
         3 | 4 => {
             let Some(id) = model.borrow_mut().any(|model| &model.whole) else { return Ok(()) };
-            spaces.move_to_trash(&spaces.get(id).unwrap(), NOW_S).await?;
+            spaces.trash().move_to_trash(&spaces.get(id).unwrap(), NOW_S).await?;
             let known = model.borrow_mut().whole.remove(&id).unwrap();
             model.borrow_mut().trashed.insert(id, known);
         }
         5 | 6 => {
             let Some(id) = model.borrow_mut().any(|model| &model.trashed) else { return Ok(()) };
-            let restored = spaces.restore(&spaces.get_kept(id).unwrap(), Some(name.parse()?)).await;
+            let restored = spaces.trash().restore(&spaces.get_kept(id).unwrap(), Some(name.parse()?)).await;
             assert_eq!(restored.is_ok(), !is_taken, "{restored:?}");
             if !is_taken {
                 let (_, fill) = model.borrow_mut().trashed.remove(&id).unwrap();
@@ -700,7 +703,7 @@ async fn act(model: &Rc<RefCell<Model>>, lab: &Lab, spaces: &Rc<Spaces>) -> Outc
         }
         7 => {
             let Some(id) = model.borrow_mut().any(|model| &model.trashed) else { return Ok(()) };
-            spaces.condemn(&spaces.get_kept(id).unwrap()).await?;
+            spaces.trash().condemn(&spaces.get_kept(id).unwrap()).await?;
             model.borrow_mut().trashed.remove(&id);
             model.borrow_mut().condemned.insert(id);
         }

@@ -198,8 +198,8 @@ pub async fn examine(
         let opened = open_pool(&seams, &all, host(), OpenMode::Write).await;
         let spaces = opened.map_err(|error| format!("does not open with all disks: {error:?}"))?;
         let whole = Case { lost: BTreeSet::new(), absent_then: case.lost.clone(), ..(*case).clone() };
-        let resynced = spaces.resync(&Progress::default()).await.map_err(|error| error.to_string())?;
-        if !spaces.stale_rows().await.map_err(|error| error.to_string())?.is_empty() {
+        let resynced = spaces.members().resync(&Progress::default()).await.map_err(|why| why.to_string())?;
+        if !spaces.members().stale_rows().await.map_err(|error| error.to_string())?.is_empty() {
             return Err(format!("rows stay stale with all disks: {resynced:?}"));
         }
         resolve_members(&whole, &spaces).await.map_err(|why| format!("resynced: {why}"))?;
@@ -243,7 +243,7 @@ async fn convert_all(case: &Case, spaces: &Spaces, first: &Contents) -> Result<(
 async fn end_conversions(case: &Case, spaces: &Spaces) -> Result<(), String> {
     let is_whole = case.lost.is_empty() && case.expected.weak.is_empty();
     for space in spaces.list().into_iter().filter(|space| space.layout_before().is_some()) {
-        match spaces.convert(&space, &Progress::default()).await {
+        match spaces.conversions().convert(&space, &Progress::default()).await {
             Ok(true) => {}
             // The others may be too few for it.
             Ok(false) | Err(SpaceError::Pool(PoolError::NoSpace { .. })) if !is_whole => {}
@@ -259,8 +259,8 @@ async fn end_conversions(case: &Case, spaces: &Spaces) -> Result<(), String> {
 /// Goes on with removals that were cut; the disk that still has something, if any has.
 async fn end_removals(spaces: &Spaces) -> Result<Option<String>, String> {
     let relogged = |error: &dyn std::fmt::Display| format!("a removal does not go on: {error}");
-    for disk in spaces.drains() {
-        if !spaces.drain_disk(&disk, &Progress::default()).await.map_err(|error| relogged(&error))? {
+    for disk in spaces.moves().drains() {
+        if !spaces.moves().drain_disk(&disk, &Progress::default()).await.map_err(|error| relogged(&error))? {
             return Ok(Some(disk.name()));
         }
         spaces.pool().membership().evict(&disk).await.map_err(|error| relogged(&error))?;
@@ -277,16 +277,16 @@ async fn resolve_members(case: &Case, spaces: &Spaces) -> Result<(), String> {
     }
     let relogged = |what: &str, error: &dyn std::fmt::Display| format!("{what}: {error}");
     for (old, new) in spaces.pool().members().replacements() {
-        let done = spaces.finish_replacing(&old, &new, &Progress::default()).await;
+        let done = spaces.moves().finish_replacing(&old, &new, &Progress::default()).await;
         if !done.map_err(|error| relogged("a replacement does not go on", &error))? {
             return Err(format!("{} cannot be left although all disks are here", old.name()));
         }
     }
-    spaces.resync(&Progress::default()).await.map_err(|error| relogged("resync", &error))?;
+    spaces.members().resync(&Progress::default()).await.map_err(|error| relogged("resync", &error))?;
     if let Some(disk) = end_removals(spaces).await? {
         return Err(format!("{disk} has something left although all disks are here"));
     }
-    let stale = spaces.stale_rows().await.map_err(|error| relogged("stale rows", &error))?;
+    let stale = spaces.members().stale_rows().await.map_err(|error| relogged("stale rows", &error))?;
     if !stale.is_empty() {
         return Err(format!("rows stay stale although all disks are here: {stale:?}"));
     }
@@ -496,7 +496,8 @@ fn reported(block: u64, bytes: &[u8]) -> String {
 }
 
 async fn check_map(spaces: &Spaces) -> Result<(), String> {
-    let findings = spaces.check_map().await.map_err(|error| format!("the map cannot be checked: {error}"))?;
+    let findings =
+        spaces.scrubs().check_map().await.map_err(|error| format!("the map cannot be checked: {error}"))?;
     if findings.is_empty() { Ok(()) } else { Err(findings.join("; ")) }
 }
 
@@ -505,7 +506,8 @@ async fn check_clean(case: &Case, spaces: &Spaces) -> Result<(), String> {
     if case.is_beyond_redundancy() {
         return Ok(());
     }
-    let seen = spaces.verify(&Progress::default()).await.map_err(|error| format!("verify: {error}"))?;
+    let seen =
+        spaces.scrubs().verify(&Progress::default()).await.map_err(|error| format!("verify: {error}"))?;
     let may_be = |range: &&SpaceRange| {
         let mut blocks = range.at / BLOCK..(range.at + range.length.0) / BLOCK;
         blocks.all(|block| case.may_be_lost(range.space.as_str(), block))

@@ -1,8 +1,6 @@
 //! What requests of clients hold of memory for their futures: blocks of the future pool, whatever the request waits for.
 #![allow(clippy::unwrap_used)]
 
-use std::rc::Rc;
-
 use dolmen_block_io::Durability;
 use dolmen_future_pool::{figures, reset_peak};
 use dolmen_space::{Integrity, Resiliency, Space};
@@ -34,7 +32,7 @@ async fn held<T, E: std::error::Error + 'static>(
 }
 
 /// Writes of several classes, then reads; what the largest of each held. Writes of the first round claim the rows.
-async fn requests(lab: &Lab, space: &Rc<Space>) -> Result<[Held; 2], Box<dyn std::error::Error>> {
+async fn requests(lab: &Lab, space: &Space) -> Result<[Held; 2], Box<dyn std::error::Error>> {
     let mut largest = [Held { peak: 0, made: 0 }; 2];
     for round in 0..3 {
         // Never written, written since the last flush, flushed: small, whole stripes, and some blocks.

@@ -115,7 +115,7 @@ async fn write_value(spaces: Rc<Spaces>, value: u64) -> std::result::Result<(), 
 }
 
 async fn read_value(spaces: &Spaces) -> std::result::Result<u64, Box<dyn Error>> {
-    let bytes = read(&*spaces.find("data")?, 0, BLOCK).await?;
+    let bytes = read(&spaces.find("data")?, 0, BLOCK).await?;
     Ok(u64::from_le_bytes(bytes[..8].try_into()?))
 }
 
@@ -271,7 +271,7 @@ impl Scene {
         let looking = Rc::clone(&spaces);
         let value = world.run(async move {
             let found = read_value(&looking).await.map_err(|error| error.to_string());
-            let _ = looking.resync(&Progress::default()).await;
+            let _ = looking.members().resync(&Progress::default()).await;
             found
         });
         let value = value.map_err(|stuck| stuck.to_string())?;

@@ -284,7 +284,7 @@ impl Driver {
         Ok(spaces)
     }
 
-    async fn make(&self, spaces: &Spaces, name: &'static str) -> Result<Rc<Space>, Box<dyn Error>> {
+    async fn make(&self, spaces: &Spaces, name: &'static str) -> Result<Space, Box<dyn Error>> {
         Ok(self.recorder.make(spaces, name, self.small(name)).await?)
     }
 
@@ -388,7 +388,7 @@ impl Driver {
         recorder.put("a", &a, 1, 1).await?;
         let index = recorder.recording.begin("", Operation::Join { disk: added });
         let device = Rc::clone(&self.devices[added]);
-        recorder.step("add a disk", spaces.add(device, &[])).await?;
+        recorder.step("add a disk", spaces.members().add(device, &[])).await?;
         recorder.recording.ack(index);
         recorder.put("a", &a, 513, 2).await?;
         recorder.flush(&spaces).await?;
@@ -396,7 +396,7 @@ impl Driver {
         let leaving = spaces.pool().members().find_disk(&name_of(old))?;
         let index = recorder.recording.begin("", Operation::Replace { old, new });
         let (device, progress) = (Rc::clone(&self.devices[new]), Progress::default());
-        recorder.step("replace a disk", spaces.replace(&leaving, device, &[], &progress)).await?;
+        recorder.step("replace a disk", spaces.moves().replace(&leaving, device, &[], &progress)).await?;
         recorder.recording.ack(index);
         recorder.put("a", &a, 514, 1).await?;
         recorder.flush(&spaces).await?;
@@ -421,7 +421,7 @@ impl Driver {
         recorder.flush(&spaces).await?;
         recorder.put("a", &a, 0, 1).await?;
         let index = recorder.recording.begin("", Operation::Join { disk: added });
-        spaces.add(Rc::clone(&self.devices[added]), &[]).await?;
+        spaces.members().add(Rc::clone(&self.devices[added]), &[]).await?;
         recorder.recording.ack(index);
         let index = recorder.recording.begin("", Operation::Remove { disk: removed });
         let write_on = async {
@@ -448,10 +448,11 @@ impl Driver {
     async fn remove(&self, spaces: &Spaces, removed: usize) -> Outcome {
         let recorder = &self.recorder;
         let disk = spaces.pool().members().find_disk(&name_of(removed))?;
-        let forecast = spaces.forecast_removal(disk.slot()).await?;
+        let forecast = spaces.moves().forecast_removal(disk.slot()).await?;
         assert!(forecast.rows > 0 && forecast.stuck.is_empty(), "{forecast:?}");
         recorder.step("retire it", spaces.pool().membership().retire(&disk)).await?;
-        let all = recorder.step("move all off it", spaces.drain_disk(&disk, &Progress::default())).await?;
+        let all =
+            recorder.step("move all off it", spaces.moves().drain_disk(&disk, &Progress::default())).await?;
         assert!(all, "something is left");
         recorder.step("strike it", spaces.pool().membership().evict(&disk)).await?;
         recorder.step("other voters", spaces.pool().voter_tender().tend()).await?;
@@ -466,31 +467,31 @@ impl Driver {
         recorder.put("a", &a, 0, 3).await?;
         recorder.put("a", &a, 6, 4).await?;
         recorder.flush(&spaces).await?;
-        recorder.step("put in place", spaces.destage()).await?;
+        recorder.step("put in place", spaces.caches().destage()).await?;
         recorder.put("a", &a, 1, 1).await?;
         recorder.put("a", &a, 5, 2).await?;
         recorder.flush(&spaces).await?;
         recorder.put("a", &a, 1, 1).await?;
-        recorder.step("carry a change, put in place", spaces.destage()).await?;
+        recorder.step("carry a change, put in place", spaces.caches().destage()).await?;
         if self.kind.resiliency.parity_columns() == 0 {
             recorder.put("a", &a, 6, 1).await?;
-            recorder.step("flush, put in place", spaces.destage()).await?;
+            recorder.step("flush, put in place", spaces.caches().destage()).await?;
         }
         recorder.step("discard", recorder.discard("a", &a, 0, 2)).await?;
         recorder.put("a", &a, 8, 2).await?;
         recorder.flush(&spaces).await?;
         recorder.step("relog, checkpoint", async { spaces.pool().checkpoint().await }).await?;
         recorder.put("a", &a, 8, 1).await?;
-        let (destage, checkpoint) = (spaces.destage(), async { spaces.pool().checkpoint().await });
+        let (destage, checkpoint) = (spaces.caches().destage(), async { spaces.pool().checkpoint().await });
         recorder.step("put in place under a checkpoint", together(destage, checkpoint)).await;
         recorder.put("a", &a, 0, 1).await?;
         recorder.flush(&spaces).await?;
-        let (put, destage) = (recorder.put("a", &a, 0, 2), spaces.destage());
+        let (put, destage) = (recorder.put("a", &a, 0, 2), spaces.caches().destage());
         recorder.step("write while lines are put in place", together(put, destage)).await;
         recorder.step("discard a row", recorder.discard("a", &a, 0, 256)).await?;
         recorder.put("a", &a, 2, 2).await?;
         recorder.flush(&spaces).await?;
-        recorder.step("put in place, free", spaces.destage()).await?;
+        recorder.step("put in place, free", spaces.caches().destage()).await?;
         if self.kind.resiliency.redundancy() > 0 {
             Box::pin(self.destage_without_disks(&spaces, &a)).await?;
         }
@@ -499,22 +500,22 @@ impl Driver {
         Ok(())
     }
 
-    async fn destage_without_disks(&self, spaces: &Rc<Spaces>, a: &Rc<Space>) -> Outcome {
+    async fn destage_without_disks(&self, spaces: &Rc<Spaces>, a: &Space) -> Outcome {
         let recorder = &self.recorder;
         self.lose_a_disk(spaces, "a", a, 0).await?;
-        recorder.step("put in place", spaces.destage()).await?;
+        recorder.step("put in place", spaces.caches().destage()).await?;
         recorder.put("a", a, 0, 1).await?;
         recorder.flush(spaces).await?;
         self.disks[1].vanish();
         let weak = recorder.recording.begin("", Operation::Weak { disk: 1 });
-        recorder.step("put in place without a disk", spaces.destage()).await?;
+        recorder.step("put in place without a disk", spaces.caches().destage()).await?;
         recorder.put("a", a, 6, 1).await?;
         recorder.flush(spaces).await?;
-        recorder.step("carry a change without a disk", spaces.destage()).await?;
+        recorder.step("carry a change without a disk", spaces.caches().destage()).await?;
         self.disks[1].come_back();
         let device = self.disks[1].attach(&self.world);
-        recorder.step("readmit", spaces.rejoin(device)).await?;
-        recorder.step("resync", async { spaces.resync(&Progress::default()).await }).await?;
+        recorder.step("readmit", spaces.members().rejoin(device)).await?;
+        recorder.step("resync", async { spaces.members().resync(&Progress::default()).await }).await?;
         recorder.recording.ack(weak);
         Ok(())
     }
@@ -532,7 +533,7 @@ impl Driver {
         recorder.step("a part of what is in flight", recorder.put("a", &a, 3 * stripe + 1, 2)).await?;
         recorder.put("a", &a, 4 * stripe, stripe).await?;
         recorder.flush(&spaces).await?;
-        recorder.step("put in place", spaces.destage()).await?;
+        recorder.step("put in place", spaces.caches().destage()).await?;
         let (put, checkpoint) =
             (recorder.put("a", &a, 5 * stripe, 2 * stripe), async { spaces.pool().checkpoint().await });
         recorder.step("stripes under a checkpoint", together(put, checkpoint)).await;
@@ -544,11 +545,11 @@ impl Driver {
             .await?;
         recorder.step("discard a stripe", recorder.discard("a", &a, stripe, stripe)).await?;
         recorder.flush(&spaces).await?;
-        recorder.step("put in place", spaces.destage()).await?;
+        recorder.step("put in place", spaces.caches().destage()).await?;
         recorder.step("what was put in place just now", recorder.put("a", &a, stripe, stripe)).await?;
         recorder.discard("a", &a, 2 * stripe, stripe).await?;
         recorder.flush(&spaces).await?;
-        spaces.destage().await?;
+        spaces.caches().destage().await?;
         recorder.flush(&spaces).await?;
         recorder.step("what was discarded", recorder.put("a", &a, 2 * stripe, stripe)).await?;
         recorder.step("checkpoint", async { spaces.pool().checkpoint().await }).await?;
@@ -559,9 +560,9 @@ impl Driver {
         recorder.put("a", &a, 9 * stripe, stripe).await?;
         self.disks[1].come_back();
         let device = self.disks[1].attach(&self.world);
-        recorder.step("readmit", spaces.rejoin(device)).await?;
+        recorder.step("readmit", spaces.members().rejoin(device)).await?;
         let (put, resync) = (recorder.put("a", &a, 10 * stripe, 2 * stripe), async {
-            spaces.resync(&Progress::default()).await
+            spaces.members().resync(&Progress::default()).await
         });
         recorder.step("stripes while it is resynced", together(put, resync)).await;
         recorder.recording.ack(weak);
@@ -593,7 +594,7 @@ impl Driver {
             })
             .await?;
         recorder.step("discard stripes of the shadow row", recorder.discard("a", &a, 16, stripe)).await?;
-        recorder.step("put in place", spaces.destage()).await?;
+        recorder.step("put in place", spaces.caches().destage()).await?;
         recorder.step("checkpoint", async { spaces.pool().checkpoint().await }).await?;
         let (put, checkpoint) = (recorder.put("a", &a, 128, 32), async { spaces.pool().checkpoint().await });
         recorder.step("the stream under a checkpoint", together(put, checkpoint)).await;
@@ -619,7 +620,7 @@ impl Driver {
     }
 
     /// Of two rows, one of which has something in the cache and lacks lines.
-    async fn shadows_together(&self, spaces: &Rc<Spaces>, a: &Rc<Space>) -> Outcome {
+    async fn shadows_together(&self, spaces: &Rc<Spaces>, a: &Space) -> Outcome {
         let recorder = &self.recorder;
         let before = spaces.counters();
         for _ in 0..2 {
@@ -639,7 +640,7 @@ impl Driver {
         recorder.step("write what was taken over", recorder.put("a", a, 510, 4)).await
     }
 
-    async fn shadows_without_disks(&self, spaces: &Rc<Spaces>, a: &Rc<Space>) -> Outcome {
+    async fn shadows_without_disks(&self, spaces: &Rc<Spaces>, a: &Space) -> Outcome {
         let recorder = &self.recorder;
         recorder.put("a", a, 0, 112).await?;
         recorder.flush(spaces).await?;
@@ -652,8 +653,8 @@ impl Driver {
         recorder.step("the shadow row is promoted without a disk", idle).await;
         self.disks[1].come_back();
         let device = self.disks[1].attach(&self.world);
-        recorder.step("readmit", spaces.rejoin(device)).await?;
-        recorder.step("resync", async { spaces.resync(&Progress::default()).await }).await?;
+        recorder.step("readmit", spaces.members().rejoin(device)).await?;
+        recorder.step("resync", async { spaces.members().resync(&Progress::default()).await }).await?;
         recorder.recording.ack(weak);
         recorder.step("a shadow row that is left behind", recorder.put("a", a, 0, 96)).await?;
         recorder.flush(spaces).await
@@ -678,13 +679,13 @@ impl Driver {
             .await?;
         recorder.step("a small write beside it", recorder.put("a", &a, 8 * stripe + 1, 2)).await?;
         recorder.flush(&spaces).await?;
-        recorder.step("put in place", spaces.destage()).await?;
+        recorder.step("put in place", spaces.caches().destage()).await?;
         recorder.step("what was put in place goes back", recorder.put("a", &a, 8 * stripe, stripe)).await?;
         recorder
             .step("discard a stripe of the shadow row", recorder.discard("a", &a, 9 * stripe, stripe))
             .await?;
         recorder.flush(&spaces).await?;
-        spaces.destage().await?;
+        spaces.caches().destage().await?;
         recorder.step("what was discarded", recorder.put("a", &a, 9 * stripe, stripe)).await?;
         let (put, checkpoint) =
             (recorder.put("a", &a, 3 * stripe, stripe), async { spaces.pool().checkpoint().await });
@@ -717,7 +718,7 @@ impl Driver {
         Ok(())
     }
 
-    async fn alternating_without_a_disk(&self, spaces: &Rc<Spaces>, a: &Rc<Space>, stripe: u64) -> Outcome {
+    async fn alternating_without_a_disk(&self, spaces: &Rc<Spaces>, a: &Space, stripe: u64) -> Outcome {
         let recorder = &self.recorder;
         recorder.put("a", a, 14 * stripe, stripe).await?;
         recorder.flush(spaces).await?;
@@ -728,8 +729,8 @@ impl Driver {
         recorder.step("to the shadow row without a disk", recorder.put("a", a, 15 * stripe, stripe)).await?;
         self.disks[1].come_back();
         let device = self.disks[1].attach(&self.world);
-        recorder.step("readmit", spaces.rejoin(device)).await?;
-        let resync = async { spaces.resync(&Progress::default()).await };
+        recorder.step("readmit", spaces.members().rejoin(device)).await?;
+        let resync = async { spaces.members().resync(&Progress::default()).await };
         let put = async {
             recorder.put("a", a, 14 * stripe, stripe).await?;
             recorder.put("a", a, 13 * stripe, stripe).await
@@ -751,8 +752,8 @@ impl Driver {
         recorder.discard("a", &a, 30, 2).await?;
         recorder.flush(&spaces).await?;
         recorder.put("a", &a, 1, 2).await?;
-        recorder.step("begin a conversion", spaces.begin_conversion(&a, to)).await?;
-        let convert = async || spaces.convert(&a, &Progress::default()).await;
+        recorder.step("begin a conversion", spaces.conversions().begin_conversion(&a, to)).await?;
+        let convert = async || spaces.conversions().convert(&a, &Progress::default()).await;
         let writes = async {
             recorder.put("a", &a, 2, 2).await?;
             recorder.discard("a", &a, 5, 1).await?;
@@ -765,7 +766,7 @@ impl Driver {
         recorder.put("a", &a, 6, 1).await?;
         recorder
             .step("convert back", async {
-                spaces.begin_conversion(&a, from).await?;
+                spaces.conversions().begin_conversion(&a, from).await?;
                 convert().await
             })
             .await?;
@@ -779,22 +780,25 @@ impl Driver {
         Ok(())
     }
 
-    async fn converted_without_a_disk(&self, spaces: &Rc<Spaces>, a: &Rc<Space>) -> Outcome {
+    async fn converted_without_a_disk(&self, spaces: &Rc<Spaces>, a: &Space) -> Outcome {
         let (recorder, to) = (&self.recorder, self.other());
         self.disks[1].vanish();
         let weak = recorder.recording.begin("", Operation::Weak { disk: 1 });
         recorder.put("a", a, 7, 1).await?;
-        recorder.step("begin without a disk", spaces.begin_conversion(a, to)).await.unwrap_or(());
+        recorder
+            .step("begin without a disk", spaces.conversions().begin_conversion(a, to))
+            .await
+            .unwrap_or(());
         recorder.put("a", a, 8, 1).await?;
         recorder.flush(spaces).await?;
         self.disks[1].come_back();
         let device = self.disks[1].attach(&self.world);
-        spaces.rejoin(device).await?;
-        spaces.resync(&Progress::default()).await?;
+        spaces.members().rejoin(device).await?;
+        spaces.members().resync(&Progress::default()).await?;
         recorder.recording.ack(weak);
         recorder.put("a", a, 9, 1).await?;
-        spaces.begin_conversion(a, to).await?;
-        recorder.step("convert once more", spaces.convert(a, &Progress::default())).await?;
+        spaces.conversions().begin_conversion(a, to).await?;
+        recorder.step("convert once more", spaces.conversions().convert(a, &Progress::default())).await?;
         recorder.put("a", a, 9, 2).await?;
         Ok(())
     }
@@ -919,13 +923,7 @@ impl Driver {
     }
 
     /// A disk goes under a write, comes back and is resynced.
-    async fn lose_a_disk(
-        &self,
-        spaces: &Rc<Spaces>,
-        name: &'static str,
-        b: &Rc<Space>,
-        lost: usize,
-    ) -> Outcome {
+    async fn lose_a_disk(&self, spaces: &Rc<Spaces>, name: &'static str, b: &Space, lost: usize) -> Outcome {
         let recorder = &self.recorder;
         recorder.put(name, b, 1, 1).await?;
         self.disks[lost].vanish();
@@ -935,9 +933,9 @@ impl Driver {
         recorder.put(name, b, 2, 1).await?;
         self.disks[lost].come_back();
         let device = self.disks[lost].attach(&self.world);
-        recorder.step("readmit", spaces.rejoin(device)).await?;
+        recorder.step("readmit", spaces.members().rejoin(device)).await?;
         recorder.put(name, b, 258, 1).await?;
-        recorder.step("resync", async { spaces.resync(&Progress::default()).await }).await?;
+        recorder.step("resync", async { spaces.members().resync(&Progress::default()).await }).await?;
         recorder.recording.ack(weak);
         Ok(())
     }

@@ -264,7 +264,7 @@ impl OperationRecorder {
         spaces: &Spaces,
         name: &'static str,
         spec: SpaceSpec,
-    ) -> Result<Rc<Space>, SpaceError> {
+    ) -> Result<Space, SpaceError> {
         let index = self.recording.begin(name, Operation::Make { size: spec.size.0 });
         let space = spaces.create(spec).await?;
         self.recording.ack(index);
@@ -326,22 +326,16 @@ impl OperationRecorder {
         }
     }
 
-    pub async fn resize(
-        &self,
-        name: &'static str,
-        spaces: &Spaces,
-        space: &Rc<Space>,
-        size: Bytes,
-    ) -> Outcome {
+    pub async fn resize(&self, name: &'static str, spaces: &Spaces, space: &Space, size: Bytes) -> Outcome {
         let index = self.recording.begin(name, Operation::Resize { size: size.0 });
-        spaces.resize(space, size).await?;
+        spaces.changes().resize(space, size).await?;
         self.recording.ack(index);
         Ok(())
     }
 
-    pub async fn delete(&self, name: &'static str, spaces: &Spaces, space: &Rc<Space>) -> Outcome {
+    pub async fn delete(&self, name: &'static str, spaces: &Spaces, space: &Space) -> Outcome {
         let index = self.recording.begin(name, Operation::Delete);
-        spaces.delete(space).await?;
+        spaces.changes().delete(space).await?;
         self.recording.ack(index);
         Ok(())
     }

@@ -140,7 +140,7 @@ fn used_sixteenths(spaces: &Spaces) -> u64 {
 }
 
 /// Writes until eleven sixteenths of the log are in use; writes wait at twelve.
-async fn fill(spaces: &Rc<Spaces>, space: &Rc<Space>, load: Load) -> u64 {
+async fn fill(spaces: &Rc<Spaces>, space: &Space, load: Load) -> u64 {
     let next = Rc::new(Cell::new(0));
     // Zeros take no memory in the model; in a space that is not thin they are data like any other.
     let mut zeros = spaces.pool().seams().data.take(load.piece).await;
@@ -341,7 +341,7 @@ fn many_rows_are_freed_in_one_change() -> Outcome {
         spaces.pool().checkpoint().await?;
         assert!(free() < before - ROWS * (16 << 20));
         let (begun, clock) = (Cost::so_far(&lab.devices), Instant::now());
-        spaces.delete(&space).await?;
+        spaces.changes().delete(&space).await?;
         let took = clock.elapsed();
         let cost = Cost::so_far(&lab.devices).since(begun);
         println!("{ROWS} rows of a mirror of two are deleted: {cost:?}, {took:?} of work");

@@ -159,7 +159,7 @@ fn shuffle(places: &mut [u64]) {
 async fn write_class(
     lab: &Lab,
     spaces: &Spaces,
-    space: &Rc<Space>,
+    space: &Space,
     (class, columns): (Class, u8),
 ) -> Result<(u64, u64), Box<dyn Error>> {
     let row_bytes = space.spec().row_bytes().0;
@@ -183,7 +183,7 @@ async fn write_class(
 async fn write_at(
     lab: &Lab,
     spaces: &Spaces,
-    space: &Rc<Space>,
+    space: &Space,
     (places, length): (&[u64], usize),
     flushed_after: usize,
 ) -> Outcome {
@@ -199,7 +199,7 @@ async fn write_at(
 /// Writes requests of one length in their order, so many at a time.
 async fn write_together(
     lab: &Lab,
-    space: &Rc<Space>,
+    space: &Space,
     (places, length): (&[u64], usize),
     depth: usize,
 ) -> Outcome {
@@ -244,7 +244,7 @@ async fn measure(lab: Lab, kind: Kind, shape: Shape, columns: u8) -> Outcome {
         let before = Asked::of(&lab);
         let (count, length) = write_class(&lab, &spaces, &space, (class, columns)).await?;
         spaces.flush().await?;
-        spaces.destage().await?;
+        spaces.caches().destage().await?;
         if class != Class::Again {
             shadows_end(&lab, &spaces).await;
         }
@@ -362,7 +362,7 @@ impl Load {
 }
 
 /// Writes a load over a space; how many bytes it has.
-async fn write_load(lab: &Lab, space: &Rc<Space>, load: Load, columns: u8) -> Result<u64, Box<dyn Error>> {
+async fn write_load(lab: &Lab, space: &Space, load: Load, columns: u8) -> Result<u64, Box<dyn Error>> {
     let large: Vec<u64> = (0..SIZE / LARGE).map(|nth| nth * LARGE).collect();
     let of_large = usize::try_from(LARGE)?;
     match load {
@@ -404,7 +404,7 @@ async fn write_over(lab: Lab, thin: Thin, load: Load) -> Result<(f64, Duration),
     let length = write_load(&lab, &space, load, thin.columns).await?;
     let took = lab.seams.clock.now().since(begun);
     spaces.flush().await?;
-    spaces.destage().await?;
+    spaces.caches().destage().await?;
     shadows_end(&lab, &spaces).await;
     spaces.pool().checkpoint().await?;
     let bytes = Asked::of(&lab).since(before).written as f64 / length as f64;
@@ -469,7 +469,7 @@ async fn sustain(lab: &Lab) -> Result<Asked, Box<dyn Error>> {
     let mut spec = SpaceSpec::usual("data".parse()?, Bytes(SUSTAINED_SIZE), Resiliency::Parity { parity: 1 });
     (spec.columns, spec.row) = (Some(4), Some(SUSTAINED_ROW));
     let space = spaces.create(spec).await?;
-    spaces.resize_write_cache(1, SUSTAINED_CACHE, &Progress::default()).await?;
+    spaces.caches().resize_write_cache(1, SUSTAINED_CACHE, &Progress::default()).await?;
     let in_order: Vec<u64> = (0..SUSTAINED_SIZE / LARGE).map(|nth| nth * LARGE).collect();
     let large = usize::try_from(LARGE)?;
     write_at(lab, &spaces, &space, (&in_order, large), in_order.len()).await?;
@@ -488,7 +488,7 @@ async fn sustain(lab: &Lab) -> Result<Asked, Box<dyn Error>> {
 
 async fn destage_everything(spaces: &Spaces) -> Outcome {
     spaces.flush().await?;
-    spaces.destage().await?;
+    spaces.caches().destage().await?;
     Ok(spaces.pool().checkpoint().await?)
 }
 

@@ -118,7 +118,7 @@ type Shared = Rc<RefCell<Known>>;
 /// Opens the pool, compares all of it, and does what there is to do.
 async fn live(bench: Bench, known: Shared, run: Run) -> Result<(), Failure> {
     let spaces = bench.open(OpenMode::Write).await?;
-    let all: Vec<Rc<Space>> = NAMES.iter().map(|name| spaces.find(name)).collect::<Result<_, _>>()?;
+    let all: Vec<Space> = NAMES.iter().map(|name| spaces.find(name)).collect::<Result<_, _>>()?;
     resolve_sizes(&known, &all);
     compare_all(&known, &all).await?;
     for action in &run.actions {
@@ -128,8 +128,8 @@ async fn live(bench: Bench, known: Shared, run: Run) -> Result<(), Failure> {
     if run.away.is_none() {
         resync(&spaces, &known).await?;
     }
-    let found = spaces.check_map().await?;
-    let verified = spaces.verify(&Progress::default()).await?;
+    let found = spaces.scrubs().check_map().await?;
+    let verified = spaces.scrubs().verify(&Progress::default()).await?;
     if !found.is_empty() || !verified.lost.is_empty() || !spaces.data_loss_events().is_empty() {
         return Err(format!("{found:?}, {verified:?}, {:?}", spaces.data_loss_events()).into());
     }
@@ -141,7 +141,7 @@ async fn live(bench: Bench, known: Shared, run: Run) -> Result<(), Failure> {
 }
 
 /// A size that was about to change has changed or has not.
-fn resolve_sizes(known: &Shared, all: &[Rc<Space>]) {
+fn resolve_sizes(known: &Shared, all: &[Space]) {
     let mut known = known.borrow_mut();
     let resizing = known.resizing.take();
     for (index, (space, oracle)) in all.iter().zip(&mut known.oracles).enumerate() {
@@ -159,7 +159,7 @@ async fn compare(known: &Shared, space: &Space, index: usize, first: u32, count:
     Ok(())
 }
 
-async fn compare_all(known: &Shared, all: &[Rc<Space>]) -> Result<(), Failure> {
+async fn compare_all(known: &Shared, all: &[Space]) -> Result<(), Failure> {
     for (index, space) in all.iter().enumerate() {
         let size = known.borrow().oracles[index].size();
         for first in (0..size).step_by(128) {
@@ -170,7 +170,7 @@ async fn compare_all(known: &Shared, all: &[Rc<Space>]) -> Result<(), Failure> {
 }
 
 async fn resync(spaces: &Spaces, known: &Shared) -> Result<(), Failure> {
-    let resynced = spaces.resync(&Progress::default()).await?;
+    let resynced = spaces.members().resync(&Progress::default()).await?;
     if resynced.lost_blocks > 0 {
         return Err(format!("{resynced:?}").into());
     }
@@ -184,7 +184,7 @@ async fn resync(spaces: &Spaces, known: &Shared) -> Result<(), Failure> {
 async fn act(
     bench: &Bench,
     spaces: &Spaces,
-    all: &[Rc<Space>],
+    all: &[Space],
     known: &Shared,
     action: Action,
 ) -> Result<(), Failure> {
@@ -219,7 +219,7 @@ async fn act(
         Action::Resize { space, blocks } => {
             let blocks = blocks.min(BLOCKS_MAX);
             known.borrow_mut().resizing = Some((space, blocks));
-            let resized = spaces.resize(&all[space], Bytes(u64::from(blocks) * BLOCK as u64)).await;
+            let resized = spaces.changes().resize(&all[space], Bytes(u64::from(blocks) * BLOCK as u64)).await;
             let mut known = known.borrow_mut();
             known.resizing = None;
             match resized {
@@ -231,7 +231,7 @@ async fn act(
             spaces.flush().await?;
             known.borrow_mut().oracles.iter_mut().for_each(Oracle::flush_ends);
         }
-        Action::Destage => spaces.destage().await?,
+        Action::Destage => spaces.caches().destage().await?,
         Action::Resync => resync(spaces, known).await?,
     }
     Ok(())

@@ -51,7 +51,7 @@ fn specs() -> Vec<SpaceSpec> {
 }
 
 /// Writes to all spaces: fresh, again, flushed and not, and discards.
-async fn live(bench: &Bench, spaces: &Spaces, all: &[Rc<Space>], fill: u16) -> Result<(), Failure> {
+async fn live(bench: &Bench, spaces: &Spaces, all: &[Space], fill: u16) -> Result<(), Failure> {
     for (space, number) in all.iter().zip(1..) {
         let tag = |block, fill| Tag { space: number, block, fill };
         bench.write(space, tag(0, fill), 40, Cached).await?;
@@ -65,7 +65,7 @@ async fn live(bench: &Bench, spaces: &Spaces, all: &[Rc<Space>], fill: u16) -> R
     Ok(())
 }
 
-async fn begin(bench: &Bench) -> Result<(Rc<Spaces>, Vec<Rc<Space>>), Failure> {
+async fn begin(bench: &Bench) -> Result<(Rc<Spaces>, Vec<Space>), Failure> {
     let spaces = bench.create().await?;
     let mut all = Vec::new();
     for spec in specs() {
@@ -90,10 +90,10 @@ enum End {
 async fn runs(bench: Bench, end: End) -> Result<Vec<(Key, Vec<u8>)>, Failure> {
     let (spaces, all) = begin(&bench).await?;
     if end == End::Away {
-        spaces.destage().await?;
+        spaces.caches().destage().await?;
         let old = spaces.create(SpaceSpec { name: "old".parse()?, ..specs().swap_remove(0) }).await?;
         bench.write(&old, Tag { space: 9, block: 0, fill: 1 }, 4, Cached).await?;
-        spaces.move_to_trash(&old, 77).await?;
+        spaces.trash().move_to_trash(&old, 77).await?;
     }
     let entries = spaces.pool().map().scan(Key([0; 24])..Key([255; 24]), ENTRIES_MAX).await?;
     if end == End::Closed {
@@ -112,7 +112,7 @@ fn make(end: End) -> Base {
         let bench = lab.bench(|disk| disk != 2);
         let without = async move {
             let spaces = bench.open(OpenMode::Write).await?;
-            let all: Vec<Rc<Space>> =
+            let all: Vec<Space> =
                 ["mirror", "parity", "strict"].iter().filter_map(|name| spaces.find(name).ok()).collect();
             live(&bench, &spaces, &all, 9).await?;
             let entries = spaces.pool().map().scan(Key([0; 24])..Key([255; 24]), ENTRIES_MAX).await?;
@@ -123,7 +123,7 @@ fn make(end: End) -> Base {
     }
     let found = lab.run(|bench| async move {
         let spaces = bench.open(OpenMode::Read).await.expect("a base is a pool");
-        let verified = spaces.verify(&Progress::default()).await.expect("a base can be read");
+        let verified = spaces.scrubs().verify(&Progress::default()).await.expect("a base can be read");
         assert!(verified.lost.is_empty(), "{verified:?}");
         assert!(!has_twins(&spaces).await, "nothing would be demanded of what is written");
         let pool = spaces.pool().id();

@@ -51,7 +51,7 @@ async fn look(bench: &Bench) -> Reached {
         Err(failure) => return reported(&failure),
     };
     expect_known_content(&spaces).await;
-    let _ = (spaces.check_map().await, spaces.verify(&Progress::default()).await);
+    let _ = (spaces.scrubs().check_map().await, spaces.scrubs().verify(&Progress::default()).await);
     let _ = spaces.close().await;
     Reached::Held
 }
@@ -97,13 +97,13 @@ async fn write(bench: &Bench) -> Result<Acknowledged, Failure> {
         // What was not flushed may be lost with the engine that dies next.
         acknowledged.clear();
     }
-    let _ = (spaces.check_map().await, spaces.verify(&Progress::default()).await);
-    let _ = spaces.resync(&Progress::default()).await;
-    let _ = spaces.destage().await;
+    let _ = (spaces.scrubs().check_map().await, spaces.scrubs().verify(&Progress::default()).await);
+    let _ = spaces.members().resync(&Progress::default()).await;
+    let _ = spaces.caches().destage().await;
     expect_written(&spaces, &acknowledged).await;
     if let Some(last) = list.last() {
         let name = last.name().to_string();
-        if spaces.delete(last).await.is_ok() {
+        if spaces.changes().delete(last).await.is_ok() {
             acknowledged.retain(|(space, _)| *space != name);
         }
     }

@@ -58,7 +58,7 @@ impl LayoutKind {
 
     /// Layouts of all spaces that are there.
     pub fn all_of(spaces: &Spaces) -> BTreeSet<Self> {
-        let kinds = |space: &std::rc::Rc<dolmen_space::Space>| {
+        let kinds = |space: &dolmen_space::Space| {
             let before = space.layout_before();
             let converting = before.map(|_| Self::Converting);
             [Some(Self::of(space.spec().layout())), before.map(Self::of), converting]

@@ -86,7 +86,7 @@ fn range(run: &DaemonRun, uid: u64, random: &mut Random) -> Option<(u64, u64)> {
 async fn write(
     run: &Rc<DaemonRun>,
     uid: u64,
-    space: &Rc<Space>,
+    space: &Space,
     random: &mut Random,
     durability: Durability,
 ) -> Result<(), String> {
@@ -96,7 +96,7 @@ async fn write(
 
 /// Requests one after another, some of them under way together, over a row or so; at times again when it has a shadow row, and at
 /// times nobody comes for so long that this is promoted.
-async fn stream(run: &Rc<DaemonRun>, uid: u64, space: &Rc<Space>, random: &mut Random) -> Result<(), String> {
+async fn stream(run: &Rc<DaemonRun>, uid: u64, space: &Space, random: &mut Random) -> Result<(), String> {
     let row = space.row_bytes();
     for _ in 0..1 + random.below(2) {
         let Some(size) = run.size_of(uid) else { return Ok(()) };
@@ -124,7 +124,7 @@ async fn stream(run: &Rc<DaemonRun>, uid: u64, space: &Rc<Space>, random: &mut R
 async fn write_range(
     run: &Rc<DaemonRun>,
     uid: u64,
-    space: &Rc<Space>,
+    space: &Space,
     (at, length): (u64, u64),
     durability: Durability,
 ) -> Result<(), String> {
@@ -152,7 +152,7 @@ async fn write_range(
 async fn zero(
     run: &Rc<DaemonRun>,
     uid: u64,
-    space: &Rc<Space>,
+    space: &Space,
     random: &mut Random,
     zeroing: Zeroing,
 ) -> Result<(), String> {
@@ -194,7 +194,7 @@ async fn write_zeros(run: &DaemonRun, space: &Space, at: u64, length: u64) -> Re
     space.write(at, &buffer.freeze(), Durability::Cached).await
 }
 
-async fn read(run: &Rc<DaemonRun>, uid: u64, space: &Rc<Space>, random: &mut Random) -> Result<(), String> {
+async fn read(run: &Rc<DaemonRun>, uid: u64, space: &Space, random: &mut Random) -> Result<(), String> {
     let Some((at, length)) = range(run, uid, random) else { return Ok(()) };
     read_range(run, uid, space, at, length).await
 }
@@ -203,7 +203,7 @@ async fn read(run: &Rc<DaemonRun>, uid: u64, space: &Rc<Space>, random: &mut Ran
 pub async fn read_range(
     run: &Rc<DaemonRun>,
     uid: u64,
-    space: &Rc<Space>,
+    space: &Space,
     at: u64,
     length: u64,
 ) -> Result<(), String> {
@@ -260,7 +260,7 @@ async fn checkpoint(run: &Rc<DaemonRun>) -> Result<(), String> {
     done.map_err(|error| format!("a checkpoint: {}", in_one_line(&error)))
 }
 
-async fn resize(run: &Rc<DaemonRun>, uid: u64, space: &Rc<Space>, random: &mut Random) -> Result<(), String> {
+async fn resize(run: &Rc<DaemonRun>, uid: u64, space: &Space, random: &mut Random) -> Result<(), String> {
     let size = run.setup.borrow().drawn_size(random);
     {
         let mut oracle = run.oracle.borrow_mut();
@@ -274,7 +274,7 @@ async fn resize(run: &Rc<DaemonRun>, uid: u64, space: &Rc<Space>, random: &mut R
         model.resizing = Some(size);
     }
     let since = run.clock.now();
-    let done = run.spaces.resize(space, Bytes(size)).await;
+    let done = run.spaces.changes().resize(space, Bytes(size)).await;
     let size_now = space.size().0;
     run.oracle.borrow_mut().resized(uid, size_now);
     match done {
@@ -290,7 +290,7 @@ async fn resize(run: &Rc<DaemonRun>, uid: u64, space: &Rc<Space>, random: &mut R
 pub async fn shrink(
     run: &Rc<DaemonRun>,
     uid: u64,
-    space: &Rc<Space>,
+    space: &Space,
     random: &mut Random,
 ) -> Result<bool, String> {
     let Some(before) = run.size_of(uid) else { return Ok(false) };
@@ -314,7 +314,7 @@ pub async fn shrink(
     }
     if done.is_ok() {
         let _shrinking = Shrinking::begin(run, space);
-        done = run.spaces.resize(space, Bytes(size)).await;
+        done = run.spaces.changes().resize(space, Bytes(size)).await;
     }
     let size_now = space.size().0;
     run.oracle.borrow_mut().resized(uid, size_now);
@@ -333,7 +333,7 @@ pub async fn shrink(
 pub async fn discard_rows(
     run: &Rc<DaemonRun>,
     uid: u64,
-    space: &Rc<Space>,
+    space: &Space,
     random: &mut Random,
 ) -> Result<(), String> {
     let row = space.row_bytes();
@@ -346,13 +346,7 @@ pub async fn discard_rows(
 }
 
 /// Discards whole blocks, unless somebody is at them.
-async fn discard(
-    run: &Rc<DaemonRun>,
-    uid: u64,
-    space: &Rc<Space>,
-    at: u64,
-    length: u64,
-) -> Result<(), String> {
+async fn discard(run: &Rc<DaemonRun>, uid: u64, space: &Space, at: u64, length: u64) -> Result<(), String> {
     if !run.oracle.borrow().may_begin(uid, at, length) {
         return Ok(());
     }
@@ -383,7 +377,7 @@ const TRASHED_US_MAX: u64 = 20_000;
 
 /// Deletes a space; clients that are at it may find it gone. By its number, a third of them is deleted at once, and the others go by
 /// way of the trash, from which half of them come back.
-pub async fn delete(run: &Rc<DaemonRun>, uid: u64, space: &Rc<Space>) -> Result<(), String> {
+pub async fn delete(run: &Rc<DaemonRun>, uid: u64, space: &Space) -> Result<(), String> {
     if let Some(model) = run.oracle.borrow_mut().models.get_mut(&uid) {
         if model.leaving {
             return Ok(());
@@ -393,7 +387,7 @@ pub async fn delete(run: &Rc<DaemonRun>, uid: u64, space: &Rc<Space>) -> Result<
     let number = space.id().0;
     let is_trashed = !number.is_multiple_of(3) && trash(run, space).await?;
     if is_trashed && number % 3 == 1 {
-        let restored = run.spaces.restore(space, None).await;
+        let restored = run.spaces.trash().restore(space, None).await;
         restored.map_err(|error| format!("restoring {}: {}", space.name(), in_one_line(&error)))?;
         run.oracle.borrow_mut().models.get_mut(&uid).into_iter().for_each(|model| {
             model.leaving = false;
@@ -403,6 +397,7 @@ pub async fn delete(run: &Rc<DaemonRun>, uid: u64, space: &Rc<Space>) -> Result<
         return Ok(());
     }
     run.spaces
+        .changes()
         .delete(space)
         .await
         .map_err(|error| format!("deleting {}: {}", space.name(), in_one_line(&error)))?;
@@ -411,8 +406,8 @@ pub async fn delete(run: &Rc<DaemonRun>, uid: u64, space: &Rc<Space>) -> Result<
 }
 
 /// Moves a space into the trash for a while; whether it is there.
-async fn trash(run: &Rc<DaemonRun>, space: &Rc<Space>) -> Result<bool, String> {
-    match run.spaces.move_to_trash(space, space.id().0).await {
+async fn trash(run: &Rc<DaemonRun>, space: &Space) -> Result<bool, String> {
+    match run.spaces.trash().move_to_trash(space, space.id().0).await {
         Ok(()) => {}
         // Others changed the epoch at the same time.
         Err(SpaceError::Pool(PoolError::Epoch { .. })) => return Ok(false),
@@ -425,7 +420,7 @@ async fn trash(run: &Rc<DaemonRun>, space: &Rc<Space>) -> Result<bool, String> {
 
 /// Goes on with what was being deleted when the daemon before ended, while clients are served.
 pub async fn purge(run: Rc<DaemonRun>) {
-    match run.spaces.purge(&Progress::default()).await {
+    match run.spaces.trash().purge(&Progress::default()).await {
         Ok(true) => run.note(|tally| tally.saw(Rare::PurgedAfterOpening)),
         Ok(false) => run.fail("a purge that nobody stopped has left something".to_owned()),
         Err(error) => run.fail(format!("purging: {}", in_one_line(&error))),

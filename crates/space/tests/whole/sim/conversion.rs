@@ -33,7 +33,7 @@ pub async fn tend_conversions(run: &Rc<DaemonRun>) -> Result<(), String> {
             None => drawn(run, &space, &mut draws),
         };
         survive_less(run, &space, to);
-        if let Err(error) = run.spaces.begin_conversion(&space, to).await {
+        if let Err(error) = run.spaces.conversions().begin_conversion(&space, to).await {
             if matches!(error, SpaceError::NoRoomToConvert { .. }) {
                 run.note(|tally| tally.saw(Rare::ConversionRefused));
             }
@@ -55,10 +55,10 @@ fn survive_less(run: &DaemonRun, space: &Space, to: Layout) {
 }
 
 /// Goes on with a conversion; whether it has come to its end.
-async fn convert(run: &Rc<DaemonRun>, space: &Rc<Space>) -> bool {
+async fn convert(run: &Rc<DaemonRun>, space: &Space) -> bool {
     let progress = Progress::default();
     let before = run.spaces.counters().converted_rows;
-    let done = run.during(Work::Conversion, run.spaces.convert(space, &progress)).await;
+    let done = run.during(Work::Conversion, run.spaces.conversions().convert(space, &progress)).await;
     if run.spaces.counters().converted_rows > before {
         run.note(|tally| tally.conversions += 1);
     }
@@ -73,7 +73,7 @@ async fn convert(run: &Rc<DaemonRun>, space: &Rc<Space>) -> bool {
 /// With everything here, conversions come to their end, unless there is no room.
 pub async fn end_conversions(run: &Rc<DaemonRun>) -> Result<(), String> {
     for space in run.spaces.list().into_iter().filter(|space| space.layout_before().is_some()) {
-        match run.spaces.convert(&space, &Progress::default()).await {
+        match run.spaces.conversions().convert(&space, &Progress::default()).await {
             Ok(true) => {}
             Ok(false) if !run.redundant => {}
             Err(SpaceError::Pool(PoolError::NoSpace { .. }) | SpaceError::NoSpaceBelow { .. }) => {}

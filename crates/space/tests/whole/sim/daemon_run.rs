@@ -385,7 +385,7 @@ impl DaemonRun {
     }
 
     /// A space that is there.
-    pub fn pick(&self, random: &mut dolmen_sim::Random) -> Option<(u64, Rc<Space>)> {
+    pub fn pick(&self, random: &mut dolmen_sim::Random) -> Option<(u64, Space)> {
         let oracle = self.oracle.borrow();
         let there: Vec<(u64, &str)> = oracle
             .models
@@ -480,7 +480,8 @@ pub async fn live(course: Rc<Course>, goal: Goal) -> Result<(), String> {
     }
     let whole = is_whole(&run).await?;
     if whole && run.rolled_back.get() {
-        let seen = run.spaces.verify(&Progress::default()).await.map_err(|error| in_one_line(&error))?;
+        let seen =
+            run.spaces.scrubs().verify(&Progress::default()).await.map_err(|error| in_one_line(&error))?;
         if run.redundant && !seen.is_sound() {
             return Err(format!("blocks without a good copy: {seen:?}"));
         }
@@ -565,7 +566,7 @@ async fn start(course: &Rc<Course>, seams: &Seams) -> Result<Rc<Spaces>, String>
     for data_loss in spaces.data_loss_events() {
         let space = spaces.kept().into_iter().find(|space| space.id() == data_loss.space);
         if data_loss.kind == DataLossKind::AcceptedUnverified {
-            let is_strict = |space: &Rc<Space>| {
+            let is_strict = |space: &Space| {
                 let before = space.layout_before().map(|before| before.integrity);
                 [Some(space.spec().integrity), before]
                     .into_iter()
@@ -604,7 +605,7 @@ fn accepted_unverified(spaces: &Spaces) -> Vec<SpaceRange> {
 
 /// What nobody can tell before disks are back.
 async fn in_doubt(spaces: &Spaces) -> Result<Vec<SpaceRange>, String> {
-    let found = spaces.in_doubt().await;
+    let found = spaces.scrubs().in_doubt().await;
     found.map_err(|error| format!("looking for what waits for disks: {}", in_one_line(&error)))
 }
 
@@ -624,6 +625,7 @@ async fn reconcile(run: &Rc<DaemonRun>) -> Result<(), String> {
     for name in run.making.take() {
         if let Ok(space) = run.spaces.find(&name) {
             run.spaces
+                .changes()
                 .delete(&space)
                 .await
                 .map_err(|error| format!("deleting {name}: {}", in_one_line(&error)))?;
@@ -638,6 +640,7 @@ async fn reconcile(run: &Rc<DaemonRun>) -> Result<(), String> {
         match run.spaces.find(&name) {
             Ok(space) if leaving => {
                 run.spaces
+                    .changes()
                     .delete(&space)
                     .await
                     .map_err(|error| format!("deleting {name}: {}", in_one_line(&error)))?;
@@ -651,9 +654,9 @@ async fn reconcile(run: &Rc<DaemonRun>) -> Result<(), String> {
                 run.oracle.borrow_mut().resized(uid, found);
             }
             Err(_) if leaving => {
-                match run.spaces.trash().into_iter().find(|space| space.name().as_str() == name) {
+                match run.spaces.in_trash().into_iter().find(|space| space.name().as_str() == name) {
                     Some(space) => {
-                        let restored = run.spaces.restore(&space, None).await;
+                        let restored = run.spaces.trash().restore(&space, None).await;
                         restored.map_err(|error| format!("restoring {name}: {}", in_one_line(&error)))?;
                         let mut oracle = run.oracle.borrow_mut();
                         oracle.models.get_mut(&uid).into_iter().for_each(|model| model.leaving = false);
@@ -739,11 +742,11 @@ async fn compare(run: &Rc<DaemonRun>) -> Result<(), String> {
             read_range(run, uid, &space, at, (size - at).min(step as u64)).await?;
         }
     }
-    let findings = run.spaces.check_map().await.map_err(|error| in_one_line(&error))?;
+    let findings = run.spaces.scrubs().check_map().await.map_err(|error| in_one_line(&error))?;
     if !findings.is_empty() {
         return Err(format!("the map: {}", findings.join("; ")));
     }
-    let seen = run.spaces.verify(&Progress::default()).await.map_err(|error| in_one_line(&error))?;
+    let seen = run.spaces.scrubs().verify(&Progress::default()).await.map_err(|error| in_one_line(&error))?;
     if run.redundant && !seen.is_sound() {
         return Err(format!("blocks without a good copy: {seen:?}"));
     }

@@ -31,7 +31,7 @@ pub async fn tend_jobs(run: &Rc<DaemonRun>) {
 
 async fn even_out(run: &Rc<DaemonRun>, draws: Random) {
     let progress = Progress::default();
-    let job = run.during(Work::Rebalance, run.spaces.rebalance(&progress));
+    let job = run.during(Work::Rebalance, run.spaces.moves().rebalance(&progress));
     match job_with_whims(run, &progress, draws, job).await {
         Ok(_) if progress.done.get() > 0 => run.note(|tally| tally.rebalances += 1),
         Ok(_) => {}
@@ -41,7 +41,7 @@ async fn even_out(run: &Rc<DaemonRun>, draws: Random) {
 
 async fn scrub(run: &Rc<DaemonRun>, draws: Random) {
     let (progress, before) = (Progress::default(), run.tally.get().operations);
-    let job = run.during(Work::Scrub, run.spaces.verify(&progress));
+    let job = run.during(Work::Scrub, run.spaces.scrubs().verify(&progress));
     match job_with_whims(run, &progress, draws, job).await {
         Ok(_) if run.tally.get().operations > before => run.note(|tally| tally.saw(Rare::ScrubUnderLoad)),
         Ok(_) => {}
@@ -54,13 +54,13 @@ async fn rebuild(run: &Rc<DaemonRun>, draws: Random) {
     let pool = run.spaces.pool();
     let away = pool.disks().into_iter().find(|disk| !disk.is_present() && pool.members().is_active(disk));
     let Some(disk) = away else { return };
-    let spaces = match run.spaces.rebuildable(&disk, &[]).await {
+    let spaces = match run.spaces.moves().rebuildable(&disk, &[]).await {
         Ok(spaces) if spaces.is_empty() => return,
         Ok(spaces) => spaces,
         Err(error) => return run.trouble(format!("what can be rebuilt: {}", in_one_line(&error))),
     };
     let progress = Progress::default();
-    let rebuilt = run.spaces.rebuild_without(&disk, &spaces, || true, &progress);
+    let rebuilt = run.spaces.moves().rebuild_without(&disk, &spaces, || true, &progress);
     let job = run.during(Work::Emptying, rebuilt);
     match job_with_whims(run, &progress, draws, job).await {
         Ok(Emptied::All) => run.note(|tally| tally.saw(Rare::RebuiltWithout)),
@@ -110,6 +110,6 @@ pub async fn end_evening(run: &Rc<DaemonRun>) -> Result<(), String> {
     if !run.evens {
         return Ok(());
     }
-    let done = run.spaces.rebalance(&Progress::default()).await;
+    let done = run.spaces.moves().rebalance(&Progress::default()).await;
     done.map(drop).map_err(|error| format!("a rebalance in the end: {}", in_one_line(&error)))
 }

@@ -28,10 +28,10 @@ pub async fn tend(run: &Rc<DaemonRun>) -> Result<(), String> {
     tend_removals(run).await?;
     doing("resync");
     let joined = run.joined.take();
-    let stale = run.spaces.stale_rows().await.map_err(|error| in_one_line(&error))?;
+    let stale = run.spaces.members().stale_rows().await.map_err(|error| in_one_line(&error))?;
     if (joined || !stale.is_empty()) && missing_disks(run).is_empty() {
         let progress = Progress::default();
-        match run.during(Work::Resync, run.spaces.resync(&progress)).await {
+        match run.during(Work::Resync, run.spaces.members().resync(&progress)).await {
             Ok(done) if done.waiting == 0 => {}
             Ok(done) => run.trouble(format!("resync: {done:?}")),
             Err(error) => run.trouble(format!("resync: {}", in_one_line(&error))),
@@ -46,7 +46,7 @@ pub async fn tend(run: &Rc<DaemonRun>) -> Result<(), String> {
     doing("set write caches");
     resize_write_caches(run).await?;
     doing("destage");
-    if let Err(error) = run.spaces.destage().await {
+    if let Err(error) = run.spaces.caches().destage().await {
         run.trouble(format!("destage: {}", in_one_line(&error)));
     }
     doing("nothing");
@@ -62,18 +62,19 @@ pub async fn tend(run: &Rc<DaemonRun>) -> Result<(), String> {
 /// it had.
 async fn resize_write_caches(run: &Rc<DaemonRun>) -> Result<(), String> {
     let sizes = |caches: Vec<WriteCache>| caches.into_iter().map(|cache| (cache.redundancy, cache.size));
-    let seen = async || run.spaces.write_caches().await.map(sizes).map_err(|error| in_one_line(&error));
+    let seen =
+        async || run.spaces.caches().write_caches().await.map(sizes).map_err(|error| in_one_line(&error));
     for (redundancy, before) in seen().await? {
         let variant = run.clock.now().0 / 1000 % 7;
         let size = Bytes(Bytes::mib(4 + u64::from(redundancy) + variant).0.max(before.0 / 2));
         // From little or much on, held back or not.
         let rate = variant.is_multiple_of(3).then_some(Bytes::mib(1 + variant));
         let drain = WriteCacheDrain { fill: 5 + u8::try_from(variant).unwrap_or(0) * 12, rate };
-        if let Err(error) = run.spaces.set_write_cache_drain(redundancy, drain).await {
+        if let Err(error) = run.spaces.caches().set_write_cache_drain(redundancy, drain).await {
             run.trouble(format!("another drain of a write cache: {}", in_one_line(&error)));
         }
         let progress = Progress::default();
-        match run.spaces.resize_write_cache(redundancy, size, &progress).await {
+        match run.spaces.caches().resize_write_cache(redundancy, size, &progress).await {
             Ok(change) => run.note(|tally| tally.resizes += u64::from(change.after != change.before)),
             Err(error) => {
                 run.trouble(format!("resizing a write cache to {size}: {}", in_one_line(&error)));
@@ -105,7 +106,7 @@ pub async fn take_in(run: &Rc<DaemonRun>) {
         }
         run.doing.borrow_mut().insert(REJOIN_TASK, "operator: rejoin".to_owned());
         // It may fail again on the way; then it stays out until the next time.
-        match run.during(Work::Rejoin, run.spaces.rejoin(disk.attach(&run.world))).await {
+        match run.during(Work::Rejoin, run.spaces.members().rejoin(disk.attach(&run.world))).await {
             Ok(_) => {
                 run.joined.set(true);
                 run.unnoticed.set(false);
@@ -204,7 +205,7 @@ pub fn learn_members(run: &DaemonRun) {
 }
 
 pub async fn is_whole(run: &DaemonRun) -> Result<bool, String> {
-    let stale = run.spaces.stale_rows().await.map_err(|error| in_one_line(&error))?;
+    let stale = run.spaces.members().stale_rows().await.map_err(|error| in_one_line(&error))?;
     let away = run.members.borrow().iter().any(|index| run.disks.borrow()[*index].is_absent());
     Ok(stale.is_empty()
         && !away
@@ -270,7 +271,8 @@ async fn finish_replacements(run: &Rc<DaemonRun>) {
             run.note(|tally| tally.saw(Rare::ReplacementResumed));
         }
         let progress = Progress::default();
-        let done = run.during(Work::Replacement, run.spaces.finish_replacing(&old, &new, &progress)).await;
+        let done =
+            run.during(Work::Replacement, run.spaces.moves().finish_replacing(&old, &new, &progress)).await;
         match done {
             Ok(true) => {}
             Ok(false) => run.trouble(format!("slabs stay on {}", old.slot())),
@@ -290,7 +292,7 @@ pub async fn make_whole(run: &Rc<DaemonRun>) -> Result<(), String> {
         }
     }
     if !is_whole(run).await? {
-        let stale = run.spaces.stale_rows().await.map_err(|error| in_one_line(&error))?;
+        let stale = run.spaces.members().stale_rows().await.map_err(|error| in_one_line(&error))?;
         let missing = missing_disks(run);
         return Err(format!(
             "not whole in the end: stale {stale:?}, missing {missing:?}, wanted {:?}, leaving {:?}, replacing {:?}, {:?}",

@@ -184,12 +184,12 @@ pub async fn tend_removals(run: &Rc<DaemonRun>) -> Result<(), String> {
     if let Some(index) = wanted {
         begin(run, index).await?;
     }
-    for disk in run.spaces.drains() {
+    for disk in run.spaces.moves().drains() {
         go_on(run, &disk).await?;
     }
     // Whoever stays after all, or is replaced, does not leave so.
     let ids = run.ids.borrow();
-    let drains = run.spaces.drains();
+    let drains = run.spaces.moves().drains();
     let is_drained = |index: usize| drains.iter().any(|disk| ids.get(&index) == Some(&disk.id()));
     run.removals.borrow_mut().begun.retain(|begun| is_drained(begun.index));
     Ok(())
@@ -211,7 +211,7 @@ async fn add_disks(run: &Rc<DaemonRun>) {
             continue;
         }
         let all = [disk.name().to_owned()];
-        if let Err(error) = run.spaces.add(device, &all).await {
+        if let Err(error) = run.spaces.members().add(device, &all).await {
             run.trouble(format!("adding disk {index}: {}", in_one_line(&error)));
         }
         learn_members(run);
@@ -223,19 +223,20 @@ async fn begin(run: &Rc<DaemonRun>, index: usize) -> Result<(), String> {
     let Some(disk) = member(run, index).filter(|_| !run.is_leaving(index)) else { return Ok(()) };
     let has_single = run.oracle.borrow().models.values().any(|model| model.copies == 1);
     let is_few = run.spaces.pool().disks().len() <= MEMBERS_MIN;
-    if is_few || !run.spaces.drains().is_empty() {
+    if is_few || !run.spaces.moves().drains().is_empty() {
         return Ok(());
     }
     let is_declared_lost = has_single && !disk.is_present();
     if is_declared_lost && !may_be_declared_lost(run, &disk).await? {
         return Ok(());
     }
-    let forecast = run.spaces.forecast_removal(disk.slot()).await.map_err(|error| in_one_line(&error))?;
+    let forecast =
+        run.spaces.moves().forecast_removal(disk.slot()).await.map_err(|error| in_one_line(&error))?;
     if !forecast.stuck.is_empty() && !can_be_narrower(run, &disk, &forecast).await? {
         run.note(|tally| tally.saw(Rare::RemovalRefused));
         return Ok(());
     }
-    let caches = run.spaces.write_caches().await.map_err(|error| in_one_line(&error))?;
+    let caches = run.spaces.caches().write_caches().await.map_err(|error| in_one_line(&error))?;
     let has_cache_rows = caches.iter().any(|cache| cache.disks.contains(&disk.slot()));
     let begun = Begun { index, run: run.tally.get().runs, tries: 0, has_cache_rows };
     // On record before the pool's: the daemon may end in between.
@@ -260,9 +261,9 @@ async fn may_be_declared_lost(run: &DaemonRun, disk: &Disk) -> Result<bool, Stri
     if run.redundant {
         return Ok(false);
     }
-    let lost = run.spaces.lost_without(disk).await.map_err(|error| in_one_line(&error))?;
+    let lost = run.spaces.members().lost_without(disk).await.map_err(|error| in_one_line(&error))?;
     let kept = run.spaces.kept();
-    let has_one_copy = |space: &Rc<Space>| {
+    let has_one_copy = |space: &Space| {
         let before = space.layout_before().map(|before| before.resiliency);
         let mut layouts = [Some(space.spec().resiliency), before].into_iter().flatten();
         layouts.all(|resiliency| resiliency.redundancy() == 0)
@@ -277,7 +278,7 @@ async fn declare_lost(run: &Rc<DaemonRun>, disk: &Disk) -> Result<(), String> {
     if disk.is_present() || !run.spaces.pool().members().is_declared_lost(disk) {
         return Ok(());
     }
-    let declared_lost = run.spaces.declare_rows_lost(&Progress::default()).await;
+    let declared_lost = run.spaces.members().declare_rows_lost(&Progress::default()).await;
     let declared_lost = declared_lost.map_err(|error| in_one_line(&error))?;
     if declared_lost.rows > 0 {
         run.note(|tally| tally.saw(Rare::DeclaredLost));
@@ -290,7 +291,7 @@ async fn can_be_narrower(run: &DaemonRun, disk: &Disk, forecast: &RemovalForecas
     for id in forecast.stuck.keys() {
         let space = run.spaces.list().into_iter().find(|space| space.id() == *id);
         let Some(space) = space.filter(|space| space.spec().columns.is_none()) else { return Ok(false) };
-        let narrower = run.spaces.forecast_narrowing(&space, disk.slot()).await;
+        let narrower = run.spaces.conversions().forecast_narrowing(&space, disk.slot()).await;
         if narrower.map_err(|error| in_one_line(&error))?.stuck > 0 {
             return Ok(false);
         }
@@ -300,18 +301,19 @@ async fn can_be_narrower(run: &DaemonRun, disk: &Disk, forecast: &RemovalForecas
 
 /// Lays rows that a disk cannot leave as they are without it.
 async fn narrow(run: &Rc<DaemonRun>, disk: &Disk) -> Result<(), String> {
-    let forecast = run.spaces.forecast_removal(disk.slot()).await.map_err(|error| in_one_line(&error))?;
+    let forecast =
+        run.spaces.moves().forecast_removal(disk.slot()).await.map_err(|error| in_one_line(&error))?;
     for space in run.spaces.list().into_iter().filter(|space| forecast.stuck.contains_key(&space.id())) {
         if space.spec().columns.is_some() {
             continue;
         }
         let begun = match space.layout_before() {
-            None => run.spaces.begin_conversion(&space, space.spec().layout()).await,
+            None => run.spaces.conversions().begin_conversion(&space, space.spec().layout()).await,
             Some(_) => Ok(()),
         };
         let narrowed = async {
             begun?;
-            run.spaces.convert(&space, &Progress::default()).await
+            run.spaces.conversions().convert(&space, &Progress::default()).await
         };
         match run.during(Work::Conversion, narrowed).await {
             Ok(true) => run.note(|tally| tally.saw(Rare::Narrowed)),
@@ -331,7 +333,7 @@ async fn go_on(run: &Rc<DaemonRun>, disk: &Rc<Disk>) -> Result<(), String> {
     narrow(run, disk).await?;
     let work = async {
         declare_lost(run, disk).await?;
-        if !run.spaces.drain_disk(disk, &progress).await.map_err(|error| in_one_line(&error))? {
+        if !run.spaces.moves().drain_disk(disk, &progress).await.map_err(|error| in_one_line(&error))? {
             return Ok(false);
         }
         let device = disk.device();
@@ -385,7 +387,8 @@ async fn left_over(run: &Rc<DaemonRun>, disk: &Rc<Disk>) -> Result<(), String> {
         begun.tries += 1;
         tries = begun.tries;
     }
-    let forecast = run.spaces.forecast_removal(disk.slot()).await.map_err(|error| in_one_line(&error))?;
+    let forecast =
+        run.spaces.moves().forecast_removal(disk.slot()).await.map_err(|error| in_one_line(&error))?;
     if tries >= TRIES_MAX && !forecast.stuck.is_empty() {
         call_off(run).await?;
     }

@@ -86,7 +86,7 @@ async fn reserve(run: &Rc<DaemonRun>, draws: &mut Random) -> Result<(), String> 
         run.reserves.borrow_mut().insert(id, Reserved { bytes, wanted, may_lack });
     };
     set(before, Some(bytes), true);
-    match run.during(Work::Reserve, run.spaces.set_reserve(&space, Bytes(bytes))).await {
+    match run.during(Work::Reserve, run.spaces.changes().set_reserve(&space, Bytes(bytes))).await {
         Ok(()) => {
             run.note(|tally| tally.saw(Rare::ReserveSet));
             set(bytes, None, run.shrinking.get() > 0);
@@ -152,14 +152,15 @@ async fn give_role(run: &Rc<DaemonRun>, draws: &mut Random) -> Result<(), String
     let pool = run.spaces.pool();
     let here: Vec<Rc<Disk>> = pool.disks().into_iter().filter(|disk| disk.is_present()).collect();
     let taking = here.iter().filter(|disk| pool.members().takes_rows(disk)).count();
-    let is_quiet = run.spaces.drains().is_empty() && pool.members().replacements().is_empty();
+    let is_quiet = run.spaces.moves().drains().is_empty() && pool.members().replacements().is_empty();
     if taking <= TAKING_MIN || !is_quiet || here.len() < pool.disks().len() {
         return Ok(());
     }
     let Some(disk) = here.get(draws.index(here.len())).filter(|disk| pool.members().takes_rows(disk)) else {
         return Ok(());
     };
-    let forecast = run.spaces.forecast_removal(disk.slot()).await.map_err(|error| in_one_line(&error))?;
+    let forecast =
+        run.spaces.moves().forecast_removal(disk.slot()).await.map_err(|error| in_one_line(&error))?;
     if !forecast.stuck.is_empty() {
         run.note(|tally| tally.saw(Rare::RoleRefused));
         return Ok(());
@@ -185,9 +186,9 @@ async fn take_role(run: &Rc<DaemonRun>) {
 }
 
 async fn empty_those_without_rows(run: &Rc<DaemonRun>) -> Result<(), String> {
-    for disk in run.spaces.to_empty() {
+    for disk in run.spaces.moves().to_empty() {
         let progress = Progress::default();
-        match run.during(Work::Emptying, run.spaces.drain_disk(&disk, &progress)).await {
+        match run.during(Work::Emptying, run.spaces.moves().drain_disk(&disk, &progress)).await {
             Ok(true) => {
                 let pool = run.spaces.pool();
                 let is_meant = pool.members().is_to_be_empty(&disk) && !pool.members().is_drained(&disk);
@@ -222,7 +223,7 @@ async fn empty_failing(run: &Rc<DaemonRun>) {
     let failing = pool.disks().into_iter().find(|disk| is_failing(disk) && disk.is_present());
     let Some(disk) = failing.filter(|disk| pool.members().is_active(disk)) else { return };
     let progress = Progress::default();
-    let emptied = run.spaces.empty_disk(&disk, || is_failing(&disk), &progress);
+    let emptied = run.spaces.moves().empty_disk(&disk, || is_failing(&disk), &progress);
     match run.during(Work::Emptying, emptied).await {
         Ok(Emptied::All) => run.note(|tally| tally.saw(Rare::FailingEmptied)),
         Ok(Emptied::AllBut(_)) => run.note(|tally| tally.saw(Rare::FailingKeepsSome)),
@@ -234,8 +235,8 @@ async fn empty_failing(run: &Rc<DaemonRun>) {
 /// With everything here, what has a role holds nothing, unless there is no room.
 pub async fn end_settings(run: &Rc<DaemonRun>) -> Result<(), String> {
     get_well(run);
-    for disk in run.spaces.to_empty() {
-        match run.spaces.drain_disk(&disk, &Progress::default()).await {
+    for disk in run.spaces.moves().to_empty() {
+        match run.spaces.moves().drain_disk(&disk, &Progress::default()).await {
             Ok(_) => {}
             Err(SpaceError::Pool(PoolError::NoSpace { .. }) | SpaceError::NoSpaceBelow { .. }) => {}
             Err(error) => {

@@ -92,7 +92,7 @@ async fn checkpoints(run: &Rc<DaemonRun>, mut random: Random) -> Result<(), Stri
 /// A resync, perhaps beside that of the operator.
 async fn resync(run: &Rc<DaemonRun>) -> Result<(), String> {
     let progress = Progress::default();
-    if let Err(error) = run.during(Work::Resync, run.spaces.resync(&progress)).await {
+    if let Err(error) = run.during(Work::Resync, run.spaces.members().resync(&progress)).await {
         run.trouble(format!("resync: {}", in_one_line(&error)));
     }
     Ok(())
@@ -106,7 +106,7 @@ async fn replace_again(run: &Rc<DaemonRun>) -> Result<(), String> {
             run.note(|tally| tally.saw(Rare::ReplacementTwice));
         }
         let progress = Progress::default();
-        if let Err(error) = run.spaces.finish_replacing(&old, &new, &progress).await {
+        if let Err(error) = run.spaces.moves().finish_replacing(&old, &new, &progress).await {
             run.trouble(format!("replacing once more: {}", in_one_line(&error)));
         }
     }

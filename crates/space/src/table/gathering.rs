@@ -6,11 +6,11 @@ use std::rc::Rc;
 
 use dolmen_block_io::sync::Notify;
 use dolmen_buffer::Shared as Bytes_;
+use dolmen_units::Lsn;
 use smallvec::SmallVec;
 
 use crate::format::error::SpaceError;
-use crate::format::record::Mapping;
-use crate::row_io::parts::Wrote;
+use crate::format::record::{BlockState, Mapping};
 
 /// A part of a write, with its place in the cache.
 pub(crate) struct Piece {
@@ -64,3 +64,14 @@ impl Gathering {
 
 /// Bytes of a group, at most: a frame. What is longer by itself goes by itself.
 pub(crate) const GROUP_BYTES_MAX: usize = 64 * 1024;
+
+/// What became of a write of blocks that lie in one piece.
+pub(crate) struct Wrote {
+    /// Its record.
+    pub(crate) lsn: Lsn,
+    /// What its blocks are now.
+    pub(crate) states: States,
+}
+
+/// States of blocks that are written together. More than 128 KiB of them spill to the heap: each part of a write has a list.
+pub(crate) type States = SmallVec<[BlockState; 32]>;

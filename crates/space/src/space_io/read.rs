@@ -1,32 +1,37 @@
 //! Reading: every block is verified against its table; a bad copy is healed from a good one.
 
 use std::rc::Rc;
-use std::time::Duration;
 
-use dolmen_block_io::{DeviceError, Durability, IoKind};
+use dolmen_block_io::IoKind;
 use dolmen_buffer::{Arena, Buffer};
 use dolmen_checksum::crc32c;
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
 use dolmen_pool::Disk;
-use dolmen_units::{BLOCK_BYTES, Bytes};
+use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
 
-use crate::cache::space::Space;
-use crate::cache::stripe_read::Rebuilt;
-use crate::facade::write::blocks_of;
+use crate::cache::cached_blocks::CachedBlocks;
+use crate::cache::segment_io::SegmentIo;
+use crate::cache::stripe_read::{Rebuilt, StripeReads};
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::{BlockState, Place};
 use crate::layout::BLOCK;
 use crate::layout::shape::{READ_BYTES_MAX, RUN_BLOCKS};
-use crate::resources::events::{DataLossEvent, DataLossKind};
+use crate::resolution::decided_rows::DecidedRows;
+use crate::resolution::space_doubt::SpaceDoubt;
+use crate::resources::events::DataLossKind;
 use crate::resources::hedge_delay::{HedgeDelay, is_silence};
-use crate::resources::locks::Range;
-use crate::row_io::copies::{Copy, matches_state};
+use crate::resources::locks::{Range, blocks_of};
+use crate::row_io::copies::{RowCopies, matches_state};
+use crate::row_io::read_hedging::Hedging;
 use crate::row_io::segments::{Segment, Segments};
+use crate::row_io::stripe_places::StripePlaces;
+use crate::space_io::request::Requests;
 use crate::table::mapping::Content;
-use crate::table::page::place_in_page;
+use crate::table::pages::TableStore;
 use crate::table::row::Row;
+use crate::table::space::SpaceRows;
 
 /// Blocks of one column and one state that follow each other on a disk.
 struct Run {
@@ -61,44 +66,51 @@ fn states_from(states: &[BlockState], first: u32) -> impl Iterator<Item = (u32, 
     (0..).zip(states.iter().copied()).skip(first as usize)
 }
 
-impl Space {
+/// Reads of a space.
+#[derive(Clone, Copy)]
+pub(crate) struct Reader<'a> {
+    space: &'a SpaceRows,
+}
+
+impl<'a> Reader<'a> {
+    /// Returns the service for a space.
+    pub(crate) fn of(space: &'a SpaceRows) -> Self {
+        Self { space }
+    }
+}
+
+impl Reader<'_> {
     /// Reads `length` bytes from byte `at` on, at most [`READ_BYTES_MAX`].
-    ///
-    /// # Errors
-    /// [`SpaceError`]; a block that no copy can give fails the whole read.
     #[pooled]
-    pub async fn read(&self, at: u64, length: usize) -> Result<Segments, SpaceError> {
-        self.check_range(at, length as u64)?;
-        let request = self.asked(IoKind::Read, length as u64).await;
+    pub(crate) async fn read(self, at: u64, length: usize) -> Result<Segments, SpaceError> {
+        self.space.check_range(at, length as u64)?;
+        let request = Requests::of(self.space).asked(IoKind::Read, length as u64).await;
         let read = self.read_range(at, length).await;
         if read.is_ok() {
-            self.failed_reads.succeeded(at, length as u64);
+            self.space.failed_reads.succeeded(at, length as u64);
         }
         request.ended(read)
     }
 
     /// As [`read`](Self::read), also of a space in the trash, for whoever gets data out of a pool that nobody uses: limits do not
     /// count.
-    ///
-    /// # Errors
-    /// As there.
     #[pooled]
-    pub async fn read_kept(&self, at: u64, length: usize) -> Result<Segments, SpaceError> {
-        self.check_bounds(at, length as u64)?;
+    pub(crate) async fn read_kept(self, at: u64, length: usize) -> Result<Segments, SpaceError> {
+        self.space.check_bounds(at, length as u64)?;
         self.read_range(at, length).await
     }
 
-    async fn read_range(&self, at: u64, length: usize) -> Result<Segments, SpaceError> {
+    async fn read_range(self, at: u64, length: usize) -> Result<Segments, SpaceError> {
         let mut segments = Segments::new();
         let mut done = 0;
         while done < length {
             let (index, within) =
-                ((at + done as u64) / self.row_bytes(), (at + done as u64) % self.row_bytes());
-            let room = usize::try_from(self.row_bytes() - within).unwrap_or(usize::MAX);
+                ((at + done as u64) / self.space.row_bytes(), (at + done as u64) % self.space.row_bytes());
+            let room = usize::try_from(self.space.row_bytes() - within).unwrap_or(usize::MAX);
             // Parts of blocks at the ends are read as whole blocks, which have to fit the buffer too.
             let fits = READ_BYTES_MAX - usize::try_from(within % BLOCK_BYTES).unwrap_or(0);
             let part = room.min(length - done).min(fits);
-            let memory = &self.shared.pool.seams().data;
+            let memory = &self.space.shared.pool.seams().data;
             self.read_in_row(index, (within, part), memory, &mut segments).await?;
             done += part;
         }
@@ -106,16 +118,16 @@ impl Space {
     }
 
     /// Reads whole blocks of a row into memory that clients do not use, 1 MiB of them at most. Called without any lock.
-    pub(crate) async fn read_for_job(&self, index: u64, blocks: Range) -> Result<Segments, SpaceError> {
+    pub(crate) async fn read_for_job(self, index: u64, blocks: Range) -> Result<Segments, SpaceError> {
         let mut segments = Segments::new();
         let (within, length) = (u64::from(blocks.first) * BLOCK_BYTES, blocks.count as usize * BLOCK);
-        let memory = &self.shared.pool.seams().metadata;
+        let memory = &self.space.shared.pool.seams().metadata;
         self.read_in_row(index, (within, length), memory, &mut segments).await?;
         Ok(segments)
     }
 
     async fn read_in_row(
-        &self,
+        self,
         index: u64,
         (within, length): (u64, usize),
         memory: &Arena,
@@ -124,13 +136,13 @@ impl Space {
         let blocks = blocks_of(within, within + length as u64);
         let skip = usize::try_from(within % BLOCK_BYTES).unwrap_or(0);
         let whole = loop {
-            let Some(row) = self.row(index).await? else {
+            let Some(row) = DecidedRows::of(self.space).row(index).await? else {
                 // Rows of a space that is being deleted are gone, which is not the same as never written.
-                self.check_stays()?;
+                self.space.check_stays()?;
                 push(into, Segment::Zeros(length));
                 return Ok(());
             };
-            self.decide_cached(&row, blocks).await?;
+            SpaceDoubt::of(self.space).decide_cached(&row, blocks).await?;
             let shadow = row.shadow();
             let read = self.read_blocks(&row, blocks, memory).await;
             // A row that was freed meanwhile has given its tables away: what they say now is no error. Nor is what lies in place
@@ -156,13 +168,13 @@ impl Space {
     }
 
     /// Whether somebody who looks a row up does not find it any more.
-    fn is_freed(&self, row: &Rc<Row>) -> bool {
-        let rows = self.rows.borrow();
+    fn is_freed(self, row: &Rc<Row>) -> bool {
+        let rows = self.space.rows.borrow();
         let found = rows.get(&row.index).and_then(Option::as_ref);
         row.freed.get() && found.is_none_or(|found| !Rc::ptr_eq(found, row))
     }
 
-    async fn read_blocks(&self, row: &Rc<Row>, blocks: Range, arena: &Arena) -> Result<Segments, SpaceError> {
+    async fn read_blocks(self, row: &Rc<Row>, blocks: Range, arena: &Arena) -> Result<Segments, SpaceError> {
         let mut runs = Runs::default();
         self.find_runs(row, blocks, &mut runs).await?;
         // Memory for all of it is taken in one go: reads that each hold a part and wait for more would wait for each other.
@@ -180,7 +192,7 @@ impl Space {
     }
 
     /// Adds the runs that a range of a row falls into.
-    async fn find_runs(&self, row: &Rc<Row>, blocks: Range, into: &mut Runs) -> Result<(), SpaceError> {
+    async fn find_runs(self, row: &Rc<Row>, blocks: Range, into: &mut Runs) -> Result<(), SpaceError> {
         for block in blocks.first..blocks.first + blocks.count {
             let (at, (column, place), state) = self.find_block(row, block).await?;
             let is_never = state == BlockState::Never;
@@ -203,72 +215,41 @@ impl Space {
 
     /// Where a block of a row is, and what it holds: the row, its column, and the block of that.
     async fn find_block(
-        &self,
+        self,
         row: &Rc<Row>,
         block: u32,
     ) -> Result<(Rc<Row>, (usize, u32), BlockState), SpaceError> {
-        match self.cached(row, block).await? {
+        match CachedBlocks::of(self.space).cached(row, block).await? {
             Some(Content::Discarded) => Ok((Rc::clone(row), (usize::MAX, block), BlockState::Never)),
             Some(Content::Cached { place, checksum }) => {
-                let at = self.cache_row(row, place).await.map_err(|error| self.of_ours(row, block, error))?;
+                let at = self
+                    .cache_row(row, place)
+                    .await
+                    .map_err(|error| CachedBlocks::of(self.space).of_ours(row, block, error))?;
                 Ok((at, (0, place.block), BlockState::Valid(checksum)))
             }
             None => {
                 let spot = row.shape.locate(block);
                 let place = (spot.column, spot.block);
-                let found = self.main_location(row, place).await;
-                let (stripe_location, state) = found.map_err(|error| self.of_ours(row, block, error))?;
+                let found = RowCopies::of(self.space).main_location(row, place).await;
+                let (stripe_location, state) =
+                    found.map_err(|error| CachedBlocks::of(self.space).of_ours(row, block, error))?;
                 Ok((stripe_location, (spot.column, spot.block), state))
             }
         }
     }
 
-    /// What a block holds, if that is in the write cache.
-    pub(crate) async fn cached(&self, row: &Rc<Row>, block: u32) -> Result<Option<Content>, SpaceError> {
-        if row.mappings.is_empty() {
-            return Ok(None);
-        }
-        match self.cache_of(row) {
-            Some(cache) => cache.content(row, block).await.map_err(|error| self.of_ours(row, block, error)),
-            None => Ok(None),
-        }
-    }
-
-    /// What is said of a block of the write cache, said of the block of ours that lies there: nobody knows the cache's.
-    fn of_ours(&self, row: &Row, block: u32, error: SpaceError) -> SpaceError {
-        let spot = row.shape.locate(block);
-        match error {
-            SpaceError::Unreadable { why, .. } => {
-                self.shared.unreadable(row, spot.column, spot.block as usize, why)
-            }
-            other => other,
-        }
-    }
-
-    /// Decides what the log says of cache rows in which blocks lie. Called without any lock.
-    pub(crate) async fn decide_cached(&self, row: &Row, range: Range) -> Result<(), SpaceError> {
-        if row.mappings.is_empty() {
-            return Ok(());
-        }
-        match self.cache_of(row) {
-            Some(cache) => {
-                cache.decide(row, range).await.map_err(|error| self.of_ours(row, range.first, error))
-            }
-            None => Ok(()),
-        }
-    }
-
     /// The row of the write cache that a place is in.
-    async fn cache_row(&self, row: &Row, place: Place) -> Result<Rc<Row>, SpaceError> {
-        let row = match self.cache_of(row) {
-            Some(cache) => cache.space().row(u64::from(place.index)).await?,
+    async fn cache_row(self, row: &Row, place: Place) -> Result<Rc<Row>, SpaceError> {
+        let row = match self.space.cache_of(row) {
+            Some(cache) => DecidedRows::of(cache.space()).row(u64::from(place.index)).await?,
             None => None,
         };
-        row.ok_or_else(|| SpaceError::Deleted { name: self.name() })
+        row.ok_or_else(|| SpaceError::Deleted { name: self.space.name() })
     }
 
     async fn read_run(
-        &self,
+        self,
         row: &Rc<Row>,
         (run, states): (&Run, &[BlockState]),
         memory: &mut Option<Buffer>,
@@ -279,28 +260,36 @@ impl Space {
             push(into, Segment::Zeros(length));
             return Ok(());
         }
-        let is_slow = |disk: &Rc<Disk>| self.shared.is_better_computed(&run.row, run.column, disk);
+        let is_slow =
+            |disk: &Rc<Disk>| Hedging::of(&self.space.shared).is_better_computed(&run.row, run.column, disk);
         let mut done = 0;
         // What lies in several pieces is chosen again for each: the disk may have been silent on the one before.
         while done < run.range.count {
             let rest = Range { first: run.range.first + done, count: run.range.count - done };
-            let chosen =
-                self.shared.choose_copy(&run.row, run.column, rest).filter(|(disk, _)| !is_slow(disk));
+            let chosen = Hedging::of(&self.space.shared)
+                .choose_copy(&run.row, run.column, rest)
+                .filter(|(disk, _)| !is_slow(disk));
             let Some((disk, (at, length))) = chosen.and_then(|(disk, places)| Some((disk, *places.first()?)))
             else {
                 if row.shape.is_computable() || run.row.id != row.id {
                     return self.read_run_again(row, (run, states), done, memory, into).await;
                 }
                 let first = rest.first as usize;
-                return Err(self.shared.unreadable(row, run.column, first, UnreadableReason::Absent));
+                return Err(TableStore::of(&self.space.shared).unreadable(
+                    row,
+                    run.column,
+                    first,
+                    UnreadableReason::Absent,
+                ));
             };
             let Some(mut buffer) = memory.take() else { unreachable!("memory was taken for every run") };
             if buffer.len() > length {
                 *memory = Some(buffer.split_off(length));
             }
             let piece = Range { first: run.range.first + done, count: blocks_in(length) };
-            let (mut buffer, result) =
-                self.shared.read_soon(&run.row, (run.column, piece), (&disk, at), buffer).await;
+            let (mut buffer, result) = Hedging::of(&self.space.shared)
+                .read_soon(&run.row, (run.column, piece), (&disk, at), buffer)
+                .await;
             if result.is_err_and(is_silence) {
                 self.read_again(row, (run, states), done, &mut buffer).await?;
             } else {
@@ -320,7 +309,7 @@ impl Space {
 
     /// Reads blocks of a run from the one at `done` on, none of whose own slabs is here.
     async fn read_run_again(
-        &self,
+        self,
         row: &Rc<Row>,
         (run, states): (&Run, &[BlockState]),
         done: u32,
@@ -341,7 +330,7 @@ impl Space {
     /// from the others of their stripes, and one by one where that fails.
     #[pooled]
     async fn read_again(
-        &self,
+        self,
         row: &Rc<Row>,
         (run, all): (&Run, &[BlockState]),
         done: u32,
@@ -364,7 +353,7 @@ impl Space {
     /// Computes a piece of a run from the other columns; whether that could be done. Without a lock: what is computed is what
     /// the table said when the read began, or nothing.
     async fn read_piece_rebuilt(
-        &self,
+        self,
         run: &Run,
         piece: (u32, &[BlockState]),
         into: &mut [u8],
@@ -374,7 +363,10 @@ impl Space {
         }
         // Who was late is asked last the next time, if there are others.
         for _ in 0..=run.row.shape.losses() {
-            match self.rebuild_run(&run.row, run.column, piece, HedgeDelay::Short, into).await {
+            match StripeReads::of(self.space)
+                .rebuild_run(&run.row, run.column, piece, HedgeDelay::Short, into)
+                .await
+            {
                 Ok(Rebuilt::TimedOut) => {}
                 Ok(rebuilt) => return Ok(rebuilt == Rebuilt::Whole),
                 Err(SpaceError::Unreadable { .. }) => return Ok(false),
@@ -387,7 +379,7 @@ impl Space {
     /// A block that was not what its table says: perhaps a write has just passed, perhaps a copy is bad. Looks again
     /// under the block's lock, where the table cannot change.
     async fn read_block_again(
-        &self,
+        self,
         row: &Rc<Row>,
         row_block: u32,
         into: &mut [u8],
@@ -395,12 +387,12 @@ impl Space {
         let spot = row.shape.locate(row_block);
         let range = row.shape.lock_range(spot.column, Range { first: spot.block, count: 1 });
         loop {
-            let Some(row) = self.row(row.index).await? else {
-                self.check_stays()?;
+            let Some(row) = DecidedRows::of(self.space).row(row.index).await? else {
+                self.space.check_stays()?;
                 into.fill(0);
                 return Ok(());
             };
-            self.decide_cached(&row, Range { first: row_block, count: 1 }).await?;
+            SpaceDoubt::of(self.space).decide_cached(&row, Range { first: row_block, count: 1 }).await?;
             let _guard = row.locks.lock(range).await;
             if !row.freed.get() {
                 return self.read_block_locked(&row, row_block, into).await;
@@ -411,21 +403,24 @@ impl Space {
     /// Reads one block of a row from whichever copy verifies, and heals the others. The caller holds its lock.
     #[pooled]
     pub(crate) async fn read_block_locked(
-        &self,
+        self,
         row: &Rc<Row>,
         row_block: u32,
         into: &mut [u8],
     ) -> Result<(), SpaceError> {
-        match self.cached(row, row_block).await? {
+        match CachedBlocks::of(self.space).cached(row, row_block).await? {
             Some(Content::Discarded) => {
                 into.fill(0);
                 return Ok(());
             }
             Some(Content::Cached { place, checksum }) => {
-                let Some(cache) = self.cache_of(row) else {
-                    return Err(SpaceError::Deleted { name: self.name() });
+                let Some(cache) = self.space.cache_of(row) else {
+                    return Err(SpaceError::Deleted { name: self.space.name() });
                 };
-                cache.read(place, into).await.map_err(|error| self.of_ours(row, row_block, error))?;
+                SegmentIo::of(&cache)
+                    .read(place, into)
+                    .await
+                    .map_err(|error| CachedBlocks::of(self.space).of_ours(row, row_block, error))?;
                 // Its row may say another thing of the place than whoever lies there.
                 if crc32c(into) != checksum {
                     return Err(self.lost_in_cache(row, row_block));
@@ -435,211 +430,43 @@ impl Space {
             None => {}
         }
         if !row.shape.is_computable() {
-            return self.read_copied_block(row, row_block, HedgeDelay::Short, into).await;
+            return RowCopies::of(self.space)
+                .read_copied_block(row, row_block, HedgeDelay::Short, into)
+                .await;
         }
         let spot = row.shape.locate(row_block);
-        let row = &self
+        let row = &StripePlaces::of(self.space)
             .stripe_location(row, spot.block)
             .await
-            .map_err(|error| self.of_ours(row, row_block, error))?;
-        match self.state_to_read(row, row_block).await? {
+            .map_err(|error| CachedBlocks::of(self.space).of_ours(row, row_block, error))?;
+        match RowCopies::of(self.space).state_to_read(row, row_block).await? {
             BlockState::Valid(_) => {}
             _ => {
                 into.fill(0);
                 return Ok(());
             }
         }
-        let read = self.read_main(row, (spot.column, spot.block), HedgeDelay::Short, into).await;
+        let read = StripeReads::of(self.space)
+            .read_main(row, (spot.column, spot.block), HedgeDelay::Short, into)
+            .await;
         if let Err(SpaceError::Unreadable { why: UnreadableReason::NoGoodCopy, .. }) = &read {
-            self.shared.count(|counters| counters.lost_blocks += 1);
-            self.note(row, row_block, DataLossKind::Lost);
+            self.space.shared.count(|counters| counters.lost_blocks += 1);
+            self.space.note(row, row_block, DataLossKind::Lost);
         }
         read
     }
 
     /// The error for a block whose place in the write cache holds something else.
-    fn lost_in_cache(&self, row: &Row, row_block: u32) -> SpaceError {
+    fn lost_in_cache(self, row: &Row, row_block: u32) -> SpaceError {
         let spot = row.shape.locate(row_block);
-        self.shared.count(|counters| counters.lost_blocks += 1);
-        self.note(row, row_block, DataLossKind::Lost);
-        self.shared.unreadable(row, spot.column, spot.block as usize, UnreadableReason::NoGoodCopy)
-    }
-
-    /// What the table says of a block. Where nobody can tell, the error names that block, not all that share a page with it.
-    pub(crate) async fn state_of(
-        &self,
-        row: &Rc<Row>,
-        (column, block): (usize, u32),
-    ) -> Result<BlockState, SpaceError> {
-        let (index, entry) = place_in_page(block);
-        match self.shared.page(row, column, index).await {
-            Ok(page) => self.known_state(row, block, page.state(entry)).await,
-            Err(SpaceError::Unreadable { why, .. }) => {
-                Err(self.shared.unreadable(row, column, block as usize, why))
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// What the table says of a block that is about to be read: damage is an error.
-    async fn state_to_read(&self, row: &Rc<Row>, row_block: u32) -> Result<BlockState, SpaceError> {
-        let spot = row.shape.locate(row_block);
-        let state = self.state_of(row, (spot.column, spot.block)).await?;
-        if state == BlockState::Damaged {
-            let why = UnreadableReason::Damaged;
-            self.note(row, row_block, DataLossKind::Lost);
-            return Err(self.shared.unreadable(row, spot.column, spot.block as usize, why));
-        }
-        Ok(state)
-    }
-
-    /// Reads one block of a row of copies from the least busy, and only if that does not verify from all. The caller holds its
-    /// lock.
-    #[pooled]
-    pub(crate) async fn read_one_copy(
-        &self,
-        row: &Rc<Row>,
-        row_block: u32,
-        into: &mut [u8],
-    ) -> Result<(), SpaceError> {
-        let spot = row.shape.locate(row_block);
-        let state = self.state_to_read(row, row_block).await?;
-        let range = Range { first: spot.block, count: 1 };
-        let chosen = self.shared.choose_copy(row, spot.column, range).filter(|_| state != BlockState::Never);
-        if let Some((disk, places)) = chosen
-            && let Some((at, _)) = places.first()
-        {
-            let buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
-            let (bytes, result) =
-                self.shared.read_soon(row, (spot.column, range), (&disk, *at), buffer).await;
-            if result.is_ok() && matches_state(&bytes, state) {
-                into.copy_from_slice(&bytes);
-                return Ok(());
-            }
-        }
-        self.read_copied_block(row, row_block, HedgeDelay::Short, into).await
-    }
-
-    /// Reads one block of a row of copies from whichever verifies, and heals the others. With little time, disks that take theirs are
-    /// waited for only where no other copy verifies, and not healed. The caller holds its lock.
-    #[pooled]
-    pub(crate) async fn read_copied_block(
-        &self,
-        row: &Rc<Row>,
-        row_block: u32,
-        wait: HedgeDelay,
-        into: &mut [u8],
-    ) -> Result<(), SpaceError> {
-        let spot = row.shape.locate(row_block);
-        let state = self.state_to_read(row, row_block).await?;
-        if state == BlockState::Never {
-            into.fill(0);
-            return Ok(());
-        }
-        // A copy that misses other writes is as good for a block that it has.
-        let is_good = |copy: &Copy| copy.result.is_ok() && matches_state(&copy.bytes, state);
-        let mut copies = self.read_copies(row, spot.column, spot.block, wait).await;
-        if copies.iter().any(|copy| copy.is_timed_out) && !copies.iter().any(is_good) {
-            // Their memory first.
-            copies.clear();
-            copies = self.read_copies(row, spot.column, spot.block, HedgeDelay::Long).await;
-        }
-        let Some(good) = copies.iter().find(|copy| is_good(copy)) else {
-            return Err(self.lost(row, spot.column, spot.block, &copies));
-        };
-        into.copy_from_slice(&good.bytes);
-        for copy in copies.iter().filter(|copy| copy.is_to_be_healed(state)) {
-            copy.disk.note(|counters| counters.checksum_errors += 1);
-            self.shared.count(|counters| counters.checksum_errors += 1);
-            tracing::warn!(space = %self.name(), disk = %copy.disk.name(), row = row.index, block = row_block, "healing a block");
-            let source = if mutation!(HealFromBadCopy) { &copy.bytes } else { &good.bytes };
-            self.write_copy(copy, source).await;
-        }
-        Ok(())
-    }
-
-    /// Rewrites one copy of a block.
-    pub(crate) async fn write_copy(&self, copy: &Copy, content: &[u8]) {
-        if !self.shared.may_write() {
-            return;
-        }
-        let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
-        buffer.copy_in(content);
-        if copy.disk.write(copy.at, buffer.freeze(), Durability::Cached).await.is_ok() {
-            copy.disk.note(|counters| counters.healed_blocks += 1);
-            self.shared.count(|counters| counters.healed_blocks += 1);
-        }
-    }
-
-    /// Every copy of a block whose disk is here. With little time those that take theirs are late.
-    #[pooled]
-    pub(crate) async fn read_copies(
-        &self,
-        row: &Rc<Row>,
-        column: usize,
-        block: u32,
-        wait: HedgeDelay,
-    ) -> SmallVec<[Copy; 4]> {
-        let places: SmallVec<[(Rc<Disk>, u64, bool); 4]> = row.with_slabs(column, |slabs| {
-            let here = slabs.iter().filter_map(|slab| Some((slab.present(&self.shared.pool)?, slab)));
-            here.filter_map(|(disk, slab)| {
-                let pieces = slab.pieces(u64::from(block) * BLOCK_BYTES, BLOCK);
-                Some((disk, pieces.first()?.at, slab.stale.is_none()))
-            })
-            .collect()
-        });
-        let mut reads: SmallVec<[_; 4]> = SmallVec::new();
-        for (disk, at, trusted) in places {
-            let buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
-            let within = self.shared.hedge_delay_with_copy(row, column, &disk, wait);
-            let read = match within {
-                Some(Duration::ZERO) => Err(buffer),
-                within => Ok(disk.read_within(at, buffer, within)),
-            };
-            reads.push((read, within, (disk, at, trusted)));
-        }
-        let mut copies = SmallVec::new();
-        for (read, within, (disk, at, trusted)) in reads {
-            let (bytes, result) = match read {
-                Ok(read) => read.await,
-                Err(buffer) => (buffer, Err(DeviceError::TimedOut)),
-            };
-            let is_timed_out = within.is_some() && result == Err(DeviceError::TimedOut);
-            copies.push(Copy { disk, at, trusted, bytes, result, is_timed_out });
-        }
-        copies
-    }
-
-    fn lost(&self, row: &Row, column: usize, block: u32, copies: &[Copy]) -> SpaceError {
-        let errors = || copies.iter().filter(|copy| copy.trusted).filter_map(|copy| copy.result.err());
-        let was_read = |slot| copies.iter().any(|copy| copy.disk.slot() == slot);
-        let is_away = row.has_other_trusted(column, was_read);
-        // The copy that is away may be the good one.
-        let why = if is_away || !copies.iter().any(|copy| copy.trusted) {
-            UnreadableReason::Absent
-        } else if let Some(silence) = errors().find(|error| is_silence(*error)) {
-            UnreadableReason::Device(silence)
-        } else if row.may_have_other_good(column, was_read) {
-            UnreadableReason::CorruptHere
-        } else {
-            errors().next().map_or(UnreadableReason::NoGoodCopy, UnreadableReason::Device)
-        };
-        let row_block = row.shape.row_block(column, block);
-        match why {
-            UnreadableReason::NoGoodCopy => {
-                self.shared.count(|counters| counters.lost_blocks += 1);
-                self.note(row, row_block, DataLossKind::Lost);
-            }
-            UnreadableReason::CorruptHere => self.note(row, row_block, DataLossKind::CorruptHere),
-            _ => {}
-        }
-        self.shared.unreadable(row, column, block as usize, why)
-    }
-
-    /// Notes what has come of a block, for people to read.
-    pub(crate) fn note(&self, row: &Row, row_block: u32, kind: DataLossKind) {
-        let at = row.index * self.row_bytes() + u64::from(row_block) * BLOCK_BYTES;
-        self.shared.note_data_loss(DataLossEvent { space: self.id(), at, length: Bytes(BLOCK_BYTES), kind });
+        self.space.shared.count(|counters| counters.lost_blocks += 1);
+        self.space.note(row, row_block, DataLossKind::Lost);
+        TableStore::of(&self.space.shared).unreadable(
+            row,
+            spot.column,
+            spot.block as usize,
+            UnreadableReason::NoGoodCopy,
+        )
     }
 }
 
@@ -649,7 +476,7 @@ fn blocks_in(bytes: usize) -> u32 {
 }
 
 /// Appends a segment, joining zeros with zeros.
-fn push(into: &mut Segments, segment: Segment) {
+pub(crate) fn push(into: &mut Segments, segment: Segment) {
     if segment.is_empty() {
         return;
     }

@@ -15,37 +15,40 @@ use std::rc::Rc;
 
 use dolmen_pool::keys;
 
-use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::spec::{Provisioning, REDUNDANCY_MAX};
-use crate::policy::spaces::Spaces;
+use crate::policy::handles::{Caches, Changes};
+use crate::policy::reserve::Reserves;
+use crate::relocation::allocator::Allocator;
+use crate::relocation::blanks::Blanks;
+use crate::table::space::SpaceRows;
 
-impl Spaces {
+impl Changes<'_> {
     /// Finishes what was cut short, hidden spaces that are `unfinished` among it. Whatever cannot be finished stays as it is, for
     /// the next opening to try again: nothing of it is lost, and no pool stays closed for it.
-    pub(crate) async fn finish(&self, unfinished: &[Rc<Space>]) {
+    pub(crate) async fn finish(self, unfinished: &[Rc<SpaceRows>]) {
         for space in unfinished {
             let _ = self.delete(space).await;
         }
-        for space in self.all().into_iter().filter(|space| space.check_stays().is_ok()) {
+        for space in self.spaces.all().into_iter().filter(|space| space.check_stays().is_ok()) {
             let _ = self.finish_resize(&space).await;
         }
         for redundancy in 0..=REDUNDANCY_MAX {
-            let _ = self.drop_cache(redundancy).await;
+            let _ = Caches::of(self.spaces).drop_cache(redundancy).await;
         }
     }
 
-    async fn finish_resize(&self, space: &Rc<Space>) -> Result<(), SpaceError> {
+    async fn finish_resize(self, space: &Rc<SpaceRows>) -> Result<(), SpaceError> {
         let rows = space.size().0.div_ceil(space.row_bytes());
-        if !self.pool().map().scan(keys::places(space.id(), rows..u64::MAX), 1).await?.is_empty() {
+        if !self.spaces.pool().map().scan(keys::places(space.id(), rows..u64::MAX), 1).await?.is_empty() {
             self.free_after(space, space.size()).await?;
         }
         if space.spec().provisioning == Provisioning::Fixed && space.row_count.get() < rows {
-            space.claim_all().await?;
+            Allocator::of(space).claim_all().await?;
         }
-        if space.reserve_rows() > 0 {
-            space.look_for_unformatted().await?;
+        if Blanks::of(space).reserve_rows() > 0 {
+            Blanks::of(space).look_for_unformatted().await?;
         }
-        space.fill_reserve().await
+        Reserves::of(space).fill_reserve().await
     }
 }

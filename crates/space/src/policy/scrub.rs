@@ -17,11 +17,11 @@ use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
 use dolmen_units::SpaceId;
 
-use crate::cache::space::Space;
-use crate::facade::verify::{Verification, verify_one};
 use crate::format::error::SpaceError;
-use crate::policy::spaces::Spaces;
+use crate::policy::handles::Scrubs;
+use crate::policy::verify::{Verification, verify_one};
 use crate::resources::progress::Progress;
+use crate::table::space::SpaceRows;
 
 /// Longest time between two checkpoints of a scrub that runs: as much is read again after a kill.
 pub const SCRUB_CHECKPOINT_EVERY: Duration = Duration::from_secs(10);
@@ -134,7 +134,7 @@ struct Noting<N> {
     note: N,
 }
 
-impl Spaces {
+impl Scrubs<'_> {
     /// Reads and verifies what is left of a scrub: every block of every copy, tables and headers of slabs; heals what can be
     /// healed. It is held and stopped between rows, and takes a checkpoint before it is held, at its end, and at least each
     /// [`SCRUB_CHECKPOINT_EVERY`]. Each checkpoint hands what was seen since the one before to `note`; the position changes in the
@@ -143,7 +143,7 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read, or healed blocks cannot be flushed.
     pub async fn scrub(
-        &self,
+        self,
         scrub: &Scrub,
         progress: &Progress,
         note: impl FnMut(Verification),
@@ -152,7 +152,7 @@ impl Spaces {
     }
 
     pub(crate) async fn scrub_together(
-        &self,
+        self,
         scrub: &Scrub,
         progress: &Progress,
         rows_at_a_time: NonZeroUsize,
@@ -179,7 +179,7 @@ impl Spaces {
 
     /// Reads what is left of a lap; returns why it ended.
     async fn read_lap(
-        &self,
+        self,
         scrub: &Scrub,
         progress: &Progress,
         rows_at_a_time: NonZeroUsize,
@@ -187,7 +187,7 @@ impl Spaces {
     ) -> Result<LapEnd, SpaceError> {
         let generation = scrub.generation.get();
         let is_out_of_date = || scrub.generation.get() != generation;
-        let clock = Rc::clone(&self.shared.pool.seams().clock);
+        let clock = Rc::clone(&self.spaces.shared.pool.seams().clock);
         let lap = self.rows_left(scrub, progress).await?;
         let mut last_checkpoint = clock.now();
         for (space, rows) in lap {
@@ -197,7 +197,7 @@ impl Spaces {
                     self.checkpoint(scrub, noting).await?;
                     last_checkpoint = clock.now();
                 }
-                if !progress.may_go_on(&self.shared.closing).await {
+                if !progress.may_go_on(&self.spaces.shared.closing).await {
                     return Ok(LapEnd::Stopped);
                 }
                 if is_out_of_date() {
@@ -208,7 +208,7 @@ impl Spaces {
                 for verdict in join_all(looked_at).await {
                     let verdict = verdict?;
                     let mut seen = scrub.seen.borrow_mut();
-                    match self.cache_in(&space) {
+                    match self.spaces.cache_in(&space) {
                         Some(cache) => seen.add_cached(&cache, &space, verdict),
                         None => seen.add(&space.name(), verdict),
                     }
@@ -223,14 +223,14 @@ impl Spaces {
 
     /// Rows of a lap that are left, in order. Sets how far the scrub is in one step, so that every observer sees one total.
     async fn rows_left(
-        &self,
+        self,
         scrub: &Scrub,
         progress: &Progress,
-    ) -> Result<Vec<(Rc<Space>, Vec<u64>)>, SpaceError> {
+    ) -> Result<Vec<(Rc<SpaceRows>, Vec<u64>)>, SpaceError> {
         let position = scrub.position.get();
         let (mut all, mut before, mut beyond, mut again) = (0_u64, 0_u64, 0_u64, 0_u64);
         let mut lap = Vec::new();
-        for space in self.all() {
+        for space in self.spaces.all() {
             let mut rows = Vec::new();
             space
                 .for_each_record(|row, _| {
@@ -257,15 +257,15 @@ impl Spaces {
 
     /// Flushes what was healed since the last checkpoint, and takes one.
     async fn checkpoint(
-        &self,
+        self,
         scrub: &Scrub,
         noting: &mut Noting<impl FnMut(Verification)>,
     ) -> Result<(), SpaceError> {
         let healed = self.healed_blocks();
         let is_flushed = healed == noting.healed || mutation!(ScrubCheckpointUnflushed);
-        if !is_flushed && self.shared.may_write() {
+        if !is_flushed && self.spaces.shared.may_write() {
             // Power that fails would bring back what was mended, and nothing reads it again before the next scrub.
-            self.pool().flusher().flush_disks().await?;
+            self.spaces.pool().flusher().flush_disks().await?;
         }
         let mut seen = scrub.seen.take();
         seen.healed = healed.saturating_sub(noting.healed);
@@ -277,7 +277,7 @@ impl Spaces {
     }
 }
 
-impl Spaces {
+impl Scrubs<'_> {
     /// The same with several rows under way at a time, for whoever has the disks to themselves; each of them holds a
     /// buffer of 64 KiB of metadata memory.
     ///
@@ -285,7 +285,7 @@ impl Spaces {
     /// As [`verify`](Self::verify).
     #[pooled]
     pub async fn verify_together(
-        &self,
+        self,
         progress: &Progress,
         rows_at_a_time: NonZeroUsize,
     ) -> Result<Verification, SpaceError> {

@@ -5,9 +5,11 @@ use std::ops::Deref;
 use std::rc::{Rc, Weak};
 
 use dolmen_buffer::FRAME_BYTES_MAX;
+use dolmen_pool::PoolError;
 use dolmen_pool::{LocalFuture, Pool};
+use dolmen_units::Lsn;
+use dolmen_units::SpaceId;
 
-use crate::cache::space::{Cache, Shared};
 use crate::format::error::SpaceError;
 use crate::format::raw::PAGE_BYTES;
 use crate::layout::shape::PARITY_BYTES_MAX;
@@ -18,6 +20,7 @@ use crate::resources::share::Share;
 use crate::resources::throttle::Throttle;
 use crate::table::row::BlocksOfRows;
 use crate::table::row_store::{Defer, RowStore};
+use crate::table::space::{Cache, Shared, UpperLayers};
 
 impl Deref for Shared {
     type Target = RowStore;
@@ -29,17 +32,18 @@ impl Deref for Shared {
 
 impl Defer for Shared {
     fn defer(&self, blocks: BlocksOfRows) -> LocalFuture<'_, Result<(), SpaceError>> {
-        Box::pin(self.leave_in_doubt(blocks))
+        self.upper.defer(self, blocks)
     }
 }
 
 impl Shared {
-    pub(crate) fn new(pool: Rc<Pool>) -> Rc<Self> {
+    pub(crate) fn new(pool: Rc<Pool>, upper: &'static dyn UpperLayers) -> Rc<Self> {
         let frames = pool.seams().metadata.frame_count(PAGE_BYTES) as u64;
         let medium = pool.seams().metadata.frame_count(PARITY_BYTES_MAX) as u64;
         let large = pool.seams().metadata.frame_count(FRAME_BYTES_MAX) as u64;
         Rc::new_cyclic(|this: &Weak<Self>| Self {
             rows: RowStore::new(pool, Weak::<Self>::clone(this)),
+            upper,
             unfound: RefCell::default(),
             clients: Cell::new(Clients::Ended),
             nothing_on: RefCell::default(),
@@ -68,5 +72,17 @@ impl Shared {
     /// How many write caches there are.
     pub(crate) fn cache_count(&self) -> u64 {
         self.caches.borrow().iter().filter(|cache| cache.strong_count() > 0).count() as u64
+    }
+
+    /// Notes that a row of a space has a part on a member that is away.
+    pub(crate) fn has_claimed_on_absent(&self, space: SpaceId) {
+        self.claims_on_absent.set(self.claims_on_absent.get() + 1);
+        self.nothing_on.borrow_mut().values_mut().for_each(|(_, spaces)| spaces.retain(|id| *id != space));
+    }
+
+    /// The error for a record of blocks that makes no sense.
+    pub(crate) fn malformed(&self, lsn: Lsn) -> PoolError {
+        let what = format!("a malformed record of blocks at {lsn}");
+        PoolError::Corrupt { name: self.pool_name().clone(), what }
     }
 }

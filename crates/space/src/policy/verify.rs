@@ -9,19 +9,15 @@ use dolmen_future_pool::pooled;
 use dolmen_pool::{Disk, Purpose, keys};
 use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Name, RowId};
 
-use crate::cache::space::{Cache, Space};
-use crate::format::error::{SpaceError, UnreadableReason};
-use crate::format::record::BlockState;
-use crate::layout::shape::RUN_BLOCKS;
-use crate::layout::{BLOCK, Overwrites};
-use crate::policy::spaces::Spaces;
+use crate::cache::segments::CacheIndex;
+use crate::format::error::SpaceError;
+use crate::policy::handles::Scrubs;
+use crate::relocation::row_verify::{RowVerdict, RowVerify};
 use crate::resources::events::SpaceRange;
-use crate::resources::hedge_delay::{HedgeDelay, is_silence};
-use crate::resources::locks::Range;
 use crate::resources::progress::Progress;
-use crate::row_io::copies::matches_state;
 use crate::row_io::header::WrongHeader;
-use crate::table::row::{Row, Slab};
+use crate::table::candidates::Candidate;
+use crate::table::space::{Cache, SpaceRows};
 
 /// Headers of slabs that a verification names, at most; more are counted.
 pub const HEADERS_NAMED_MAX: usize = 1000;
@@ -80,7 +76,7 @@ impl Verification {
     }
 
     /// Adds what was seen of a row of a write cache: what cannot be read counts for the spaces that it belongs to.
-    pub(crate) fn add_cached(&mut self, cache: &Cache, space: &Space, verdict: RowVerdict) {
+    pub(crate) fn add_cached(&mut self, cache: &Cache, space: &SpaceRows, verdict: RowVerdict) {
         self.add_headers(verdict.headers);
         self.blocks += verdict.blocks;
         join_owners(&mut self.lost, cache, space, &verdict.lost);
@@ -92,36 +88,6 @@ impl Verification {
         self.headers_unhealed += wrong.iter().filter(|header| !header.is_healed).count() as u64;
         let room = HEADERS_NAMED_MAX.saturating_sub(self.headers.len());
         self.headers.extend(wrong.into_iter().take(room));
-    }
-}
-
-/// What was seen of a row; blocks are named by their first byte in the space.
-#[derive(Default)]
-pub(crate) struct RowVerdict {
-    blocks: u64,
-    lost: Vec<u64>,
-    out_of_reach: Vec<u64>,
-    headers: Vec<WrongHeader>,
-}
-
-impl RowVerdict {
-    /// Notes why a block cannot be read.
-    ///
-    /// # Errors
-    /// The error, when it is about more than this block.
-    fn note(&mut self, at: u64, error: SpaceError) -> Result<(), SpaceError> {
-        match error {
-            // Nothing may be concluded from the silence of a disk that has just left.
-            SpaceError::Unreadable {
-                why: UnreadableReason::Absent | UnreadableReason::CorruptHere, ..
-            } => self.out_of_reach.push(at),
-            SpaceError::Unreadable { why: UnreadableReason::Device(error), .. } if is_silence(error) => {
-                self.out_of_reach.push(at);
-            }
-            SpaceError::Unreadable { .. } => self.lost.push(at),
-            error => return Err(error),
-        }
-        Ok(())
     }
 }
 
@@ -143,26 +109,26 @@ fn join_range(ranges: &mut Vec<SpaceRange>, range: SpaceRange) {
 
 /// Adds blocks of a write cache as what they are of the spaces that they belong to; what belongs to none any more does not
 /// count.
-fn join_owners(ranges: &mut Vec<SpaceRange>, cache: &Cache, space: &Space, places: &[u64]) {
+fn join_owners(ranges: &mut Vec<SpaceRange>, cache: &Cache, space: &SpaceRows, places: &[u64]) {
     for at in places {
         let (index, within) = (at / space.row_bytes(), at % space.row_bytes() / BLOCK_BYTES);
-        if let Some((name, at)) = cache.owner_of(index, within) {
+        if let Some((name, at)) = CacheIndex::of(cache).owner_of(index, within) {
             join(ranges, &name, &[at]);
         }
     }
 }
 
-impl Spaces {
+impl Scrubs<'_> {
     /// What nobody can tell yet: blocks that no flush has covered and whose disks are away. When these are back, each is what
     /// was written last there, or anything since the last flush if they lost their caches.
     ///
     /// # Errors
     /// [`SpaceError`] when the map cannot be read.
     #[pooled]
-    pub async fn in_doubt(&self) -> Result<Vec<SpaceRange>, SpaceError> {
+    pub async fn in_doubt(self) -> Result<Vec<SpaceRange>, SpaceError> {
         let mut ranges = Vec::new();
         for (space, at) in self.in_doubt_blocks().await? {
-            match self.cache_in(&space) {
+            match self.spaces.cache_in(&space) {
                 Some(cache) => join_owners(&mut ranges, &cache, &space, &[at]),
                 None => join(&mut ranges, &space.name(), &[at]),
             }
@@ -176,19 +142,19 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
     #[pooled]
-    pub async fn verify(&self, progress: &Progress) -> Result<Verification, SpaceError> {
+    pub async fn verify(self, progress: &Progress) -> Result<Verification, SpaceError> {
         self.verify_together(progress, NonZeroUsize::MIN).await
     }
 
     /// Verifies a row of which something was declared lost, heals what can be healed, and adds what is lost to ranges.
     pub(crate) async fn verify_declared_lost(
-        &self,
-        space: &Rc<Space>,
+        self,
+        space: &Rc<SpaceRows>,
         index: u64,
         lost: &mut Vec<SpaceRange>,
     ) -> Result<(), SpaceError> {
-        let verdict = space.verify_row(index).await?;
-        match self.cache_in(space) {
+        let verdict = RowVerify::of(space).verify_row(index).await?;
+        match self.spaces.cache_in(space) {
             Some(cache) => join_owners(lost, &cache, space, &verdict.lost),
             None => join(lost, &space.name(), &verdict.lost),
         }
@@ -196,8 +162,8 @@ impl Spaces {
     }
 
     /// Blocks that were rewritten since the pool was opened, because what a disk had of them was bad.
-    pub(crate) fn healed_blocks(&self) -> u64 {
-        self.pool().disks().iter().map(|disk| disk.counters().healed_blocks).sum()
+    pub(crate) fn healed_blocks(self) -> u64 {
+        self.spaces.pool().disks().iter().map(|disk| disk.counters().healed_blocks).sum()
     }
 
     /// Checks that the map is consistent: every allocation unit of every disk belongs to one slab or is free, and every row fits
@@ -207,11 +173,11 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`] when the metadata cannot be read.
     #[pooled]
-    pub async fn check_map(&self) -> Result<Vec<String>, SpaceError> {
+    pub async fn check_map(self) -> Result<Vec<String>, SpaceError> {
         let mut findings = Vec::new();
-        let _exclusive = self.pool().change(Purpose::Release).await;
+        let _exclusive = self.spaces.pool().change(Purpose::Release).await;
         let mut used: BTreeMap<DiskSlot, Vec<(u64, u64, String)>> = BTreeMap::new();
-        let stale = self.pool().map().scan(keys::all(keys::Kind::Stale), usize::MAX).await?;
+        let stale = self.spaces.pool().map().scan(keys::all(keys::Kind::Stale), usize::MAX).await?;
         let mut indexed: BTreeSet<(DiskSlot, RowId)> = stale
             .iter()
             .map(|(key, _)| {
@@ -220,7 +186,7 @@ impl Spaces {
             })
             .collect();
         let mut unnamed = self.row_ids().await?;
-        for space in self.all() {
+        for space in self.spaces.all() {
             let limit = space.size().0.div_ceil(space.row_bytes());
             let mut rows = 0;
             let name = space.name();
@@ -259,9 +225,9 @@ impl Spaces {
         findings.extend(indexed.into_iter().map(|(slot, id)| {
             format!("{id} has no stale slab on {slot}, and is on record among those that have")
         }));
-        for disk in self.pool().disks() {
+        for disk in self.spaces.pool().disks() {
             let slabs = used.remove(&disk.slot());
-            let free = self.pool().free_space().free_runs(disk.slot());
+            let free = self.spaces.pool().free_space().free_runs(disk.slot());
             if slabs.is_none() && free.is_none() {
                 // It joins just now, or is about to be struck.
                 continue;
@@ -275,173 +241,51 @@ impl Spaces {
     }
 
     /// Returns the ids of all rows that the map has a record of.
-    async fn row_ids(&self) -> Result<BTreeSet<RowId>, SpaceError> {
+    async fn row_ids(self) -> Result<BTreeSet<RowId>, SpaceError> {
         const STEP: usize = 256;
         let (mut ids, mut from) = (BTreeSet::new(), Some(RowId(0)));
         while let Some(first) = from {
-            let found = self.pool().map().scan(keys::rows_from(first), STEP).await?;
+            let found = self.spaces.pool().map().scan(keys::rows_from(first), STEP).await?;
             ids.extend(found.iter().map(|(key, _)| RowId(keys::parts(key).1)));
             let last = found.last().map(|(key, _)| RowId(keys::parts(key).1)).filter(|_| found.len() == STEP);
             from = last.and_then(|last| last.0.checked_add(1)).map(RowId);
         }
         Ok(ids)
     }
-}
 
-impl Space {
-    /// Whether nothing of a row may be had from disks that are away and from nobody else: every block is verified for it.
+    /// Blocks that no flush has covered and that nobody can decide now, by space and first byte.
     ///
     /// # Errors
-    /// [`SpaceError`] when the metadata cannot be read, or the pool has stopped.
-    pub(crate) async fn can_do_without_absent(&self, index: u64) -> Result<bool, SpaceError> {
-        Ok(self.verify_row(index).await?.out_of_reach.is_empty())
-    }
-
-    /// Reads and verifies every copy of every block of a row and of its tables, and the headers of its slabs; heals what differs.
+    /// [`SpaceError`].
     #[pooled]
-    async fn verify_row(&self, index: u64) -> Result<RowVerdict, SpaceError> {
-        let mut verdict = RowVerdict::default();
-        let row = match self.row(index).await {
-            Ok(Some(row)) => row,
-            Ok(None) => return Ok(verdict),
-            // What the log says of it waits for disks.
-            Err(error @ SpaceError::Unreadable { .. }) => {
-                let (first, end) =
-                    (index * self.row_bytes(), self.size().0.min((index + 1) * self.row_bytes()));
-                let blocks = (first..end).step_by(BLOCK);
-                blocks.into_iter().try_for_each(|at| verdict.note(at, error.clone()))?;
-                return Ok(verdict);
-            }
-            Err(error) => return Err(error),
-        };
-        let clock = &self.shared.pool.seams().clock;
-        for column in 0..row.shape.columns() {
-            let blocks = row.shape.column_blocks(column);
-            for first in (0..blocks).step_by(RUN_BLOCKS as usize) {
-                let run = Range { first, count: RUN_BLOCKS.min(blocks - first) };
-                let began = clock.now();
-                self.verify_run(&row, column, run, &mut verdict).await?;
-                self.shared.throttle.rest(clock.as_ref(), began).await;
-            }
-            for index in 0..row.map(column).pages() {
-                self.shared.verify_page(&row, column, index).await?;
-            }
+    pub(crate) async fn in_doubt_blocks(self) -> Result<Vec<(Rc<SpaceRows>, u64)>, SpaceError> {
+        let in_doubt = self.spaces.shared.deferred.borrow().clone();
+        let mut blocks = Vec::new();
+        for ((id, index), candidates) in in_doubt {
+            let space = self.spaces.all().into_iter().find(|space| space.id() == id);
+            let Some(space) = space else { continue };
+            let Some(row) = space.in_doubt_row(index).await? else { continue };
+            let is_data = |(column, _): &(usize, u32)| *column < row.shape.data_columns();
+            let open = candidates.iter().filter(|(place, candidates)| {
+                is_data(place) && candidates.iter().any(Candidate::is_of_an_open_write)
+            });
+            let place_of = |(column, block): (usize, u32)| {
+                index * space.row_bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES
+            };
+            let mut of_row: Vec<u64> = open.map(|(place, _)| place_of(*place)).collect();
+            of_row.sort_unstable();
+            blocks.extend(of_row.into_iter().map(|at| (Rc::clone(&space), at)));
         }
-        verdict.headers = self.shared.verify_headers(&row).await;
-        if verdict.lost.is_empty() && verdict.out_of_reach.is_empty() {
-            self.failed_reads.succeeded(index * self.row_bytes(), self.row_bytes());
-        }
-        verdict.lost.sort_unstable();
-        verdict.out_of_reach.sort_unstable();
-        Ok(verdict)
-    }
-
-    #[pooled]
-    async fn verify_run(
-        &self,
-        row: &Rc<Row>,
-        column: usize,
-        run: Range,
-        verdict: &mut RowVerdict,
-    ) -> Result<(), SpaceError> {
-        let place_of =
-            |block| row.index * row.bytes() + u64::from(row.shape.row_block(column, block)) * BLOCK_BYTES;
-        let _guard = row.locks.lock(row.shape.lock_range(column, run)).await;
-        if row.freed.get() {
-            return Ok(());
-        }
-        let states = match self.states(row, column, run).await {
-            Ok(states) => states,
-            Err(error @ SpaceError::Unreadable { .. }) => {
-                let mut blocks = run.first..run.first + run.count;
-                return blocks.try_for_each(|block| match self.is_needed(row, column, block) {
-                    true => verdict.note(place_of(block), error.clone()),
-                    false => Ok(()),
-                });
-            }
-            Err(error) => return Err(error),
-        };
-        if states.iter().all(|state| *state == BlockState::Never) {
-            return Ok(());
-        }
-        let suspect = self.suspects(row, column, run, &states).await;
-        for ((block, state), suspect) in (run.first..).zip(&states).zip(suspect) {
-            if *state == BlockState::Never || self.is_superseded(row, row.shape.row_block(column, block)) {
-                continue;
-            }
-            let mut read = Ok(());
-            if suspect {
-                let mut buffer = self.shared.pool.seams().metadata.take(BLOCK).await;
-                read = match row.shape.is_computable() {
-                    true => self.read_main(row, (column, block), HedgeDelay::Long, &mut buffer).await,
-                    false => {
-                        self.read_copied_block(
-                            row,
-                            row.shape.row_block(column, block),
-                            HedgeDelay::Long,
-                            &mut buffer,
-                        )
-                        .await
-                    }
-                };
-            }
-            match read {
-                // Nothing is lost with parity, nor with what is about to be replaced by what is in the cache, nor with what the
-                // row's shadow row has.
-                Err(SpaceError::Unreadable { .. }) if !self.is_needed(row, column, block) => {}
-                Err(SpaceError::Unreadable { .. }) if !self.is_in_row(row, block).await? => {}
-                Ok(()) => verdict.blocks += 1,
-                Err(error) => verdict.note(place_of(block), error)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a block in place is what its space reads there.
-    fn is_needed(&self, row: &Row, column: usize, block: u32) -> bool {
-        column < row.shape.data_columns() && row.mappings.newest(row.shape.row_block(column, block)).is_none()
-    }
-
-    /// Whether what lies in place of a block of copies counts for nothing: a flush has covered what the write cache has of it, and
-    /// it may be half in place.
-    pub(crate) fn is_superseded(&self, row: &Row, row_block: u32) -> bool {
-        if row.shape.overwrites() == Overwrites::Cached || row.mappings.is_empty() {
-            return false;
-        }
-        let cache = self.cache_of(row);
-        let versions = row.mappings.versions(row_block);
-        cache.is_some_and(|cache| versions.iter().any(|version| cache.is_flushed(version)))
-    }
-
-    /// Reads all copies of blocks; which of them have a bad copy, or none that is here and whole.
-    #[pooled]
-    async fn suspects(&self, row: &Row, column: usize, run: Range, states: &[BlockState]) -> Vec<bool> {
-        let copies = row.with_slabs(column, |slabs| {
-            let readable =
-                slabs.iter().filter_map(|slab| Some((slab.readable(&self.shared.pool)?, slab.clone())));
-            readable.collect::<Vec<(Rc<Disk>, Slab)>>()
-        });
-        let mut suspect = vec![copies.is_empty(); states.len()];
-        for (disk, slab) in copies {
-            let mut blocks = suspect.iter_mut().zip(states);
-            for piece in slab.pieces(u64::from(run.first) * BLOCK_BYTES, states.len() * BLOCK) {
-                let buffer = self.shared.pool.seams().metadata.take(piece.length).await;
-                let (buffer, read) = disk.read(piece.at, buffer).await;
-                for (bytes, (suspect, state)) in buffer.chunks_exact(BLOCK).zip(&mut blocks) {
-                    *suspect |= read.is_err() || !matches_state(bytes, *state);
-                }
-            }
-        }
-        suspect
+        Ok(blocks)
     }
 }
 
 pub(crate) async fn verify_one(
-    space: &Space,
+    space: &SpaceRows,
     index: u64,
     progress: &Progress,
 ) -> Result<RowVerdict, SpaceError> {
-    let verdict = space.verify_row(index).await?;
+    let verdict = RowVerify::of(space).verify_row(index).await?;
     progress.done.set(progress.done.get() + 1);
     progress.bytes.set(progress.bytes.get() + verdict.blocks * BLOCK_BYTES);
     Ok(verdict)

@@ -17,18 +17,25 @@ use dolmen_mutation::mutation;
 use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
 
-use crate::cache::space::Space;
 use crate::format::error::{SpaceError, UnreadableReason};
 use crate::format::record::{BlockState, push_extent};
 use crate::layout::shape::{READ_BYTES_MAX, stripe_at};
 use crate::layout::{BLOCK, Shape};
-use crate::relocation::exchange::Exchange;
+use crate::relocation::exchange::{Exchange, Exchanges};
+use crate::resolution::reach::Deferral;
 use crate::resources::locks::Range;
 use crate::resources::progress::Progress;
+use crate::row_io::block_log::BlockLog;
+use crate::row_io::flusher::Flusher;
 use crate::row_io::segments::{Segment, Segments};
+use crate::space_io::discard::Discards;
+use crate::space_io::full_stripe::StripeWriter;
+use crate::space_io::read::Reader;
 use crate::table::moving::Watch;
 use crate::table::page::place_in_page;
+use crate::table::pages::TableStore;
 use crate::table::row::Row;
+use crate::table::space::SpaceRows;
 
 /// Pieces that are copied beside each other, at most.
 const PIECES_AT_A_TIME: usize = 4;
@@ -52,20 +59,33 @@ enum Holds {
     Lost,
 }
 
-impl Space {
+/// Content that is copied to conversion shadow rows.
+#[derive(Clone, Copy)]
+pub(crate) struct ConversionCopy<'a> {
+    space: &'a SpaceRows,
+}
+
+impl<'a> ConversionCopy<'a> {
+    /// Returns the service for a space.
+    pub(crate) fn of(space: &'a SpaceRows) -> Self {
+        Self { space }
+    }
+}
+
+impl ConversionCopy<'_> {
     /// Frees all rows that there are.
-    pub(crate) async fn free_all_rows(&self) -> Result<(), SpaceError> {
+    pub(crate) async fn free_all_rows(self) -> Result<(), SpaceError> {
         let mut rows = Vec::new();
-        self.for_each_record(|index, _| rows.push(index)).await?;
-        self.free_rows(&rows).await
+        self.space.for_each_record(|index, _| rows.push(index)).await?;
+        Exchanges::of(self.space).free_rows(&rows).await
     }
 
     /// Copies ranges of rows to their conversion shadows, several beside each other. Rows of which something cannot be read now are
     /// left.
     #[pooled]
     pub(crate) async fn copy_to_conversion_shadows(
-        &self,
-        conversion_shadows: &Space,
+        self,
+        conversion_shadows: &SpaceRows,
         conversion_shadow: &[ConversionShadow],
         ranges: Vec<Vec<Range>>,
         progress: &Progress,
@@ -85,7 +105,7 @@ impl Space {
                 if one.is_left.get() {
                     continue;
                 }
-                let clock = &self.shared.pool.seams().clock;
+                let clock = &self.space.shared.pool.seams().clock;
                 let began = clock.now();
                 match self.copy_piece(conversion_shadows, one, piece).await {
                     Ok(()) => {}
@@ -93,7 +113,7 @@ impl Space {
                     Err(error) => return Err(error),
                 }
                 progress.bytes.set(progress.bytes.get() + u64::from(piece.count) * BLOCK_BYTES);
-                self.shared.throttle.rest(clock.as_ref(), began).await;
+                self.space.shared.throttle.rest(clock.as_ref(), began).await;
             }
         };
         let ended = join_all((0..PIECES_AT_A_TIME).map(work)).await;
@@ -102,21 +122,24 @@ impl Space {
 
     #[pooled]
     async fn copy_piece(
-        &self,
-        conversion_shadows: &Space,
+        self,
+        conversion_shadows: &SpaceRows,
         one: &ConversionShadow,
         piece: Range,
     ) -> Result<(), SpaceError> {
-        let _memory = self.shared.conversion_shadows.take(FRAMES_OF_PIECE).await;
+        let _memory = self.space.shared.conversion_shadows.take(FRAMES_OF_PIECE).await;
         // Whoever noted a block before is done with it then.
         drop(one.row.locks.lock(piece).await);
-        let mut whole = self.shared.pool.seams().metadata.take(piece.count as usize * BLOCK).await;
+        let mut whole = self.space.shared.pool.seams().metadata.take(piece.count as usize * BLOCK).await;
         let mut holds: SmallVec<[Holds; 256]> = SmallVec::new();
-        match self.read_for_job(one.row.index, piece).await {
+        match Reader::of(self.space).read_for_job(one.row.index, piece).await {
             Ok(segments) => note_segments(&segments, &mut whole, &mut holds),
             Err(SpaceError::Unreadable { .. }) => {
                 for (block, into) in (piece.first..).zip(whole.chunks_exact_mut(BLOCK)) {
-                    match self.read_for_job(one.row.index, Range { first: block, count: 1 }).await {
+                    match Reader::of(self.space)
+                        .read_for_job(one.row.index, Range { first: block, count: 1 })
+                        .await
+                    {
                         Ok(segments) => note_segments(&segments, into, &mut holds),
                         Err(SpaceError::Unreadable { why, .. }) if why.is_final() => {
                             match mutation!(ConversionShadowOfDamage) {
@@ -139,17 +162,19 @@ impl Space {
             let within = u64::from(first) * BLOCK_BYTES;
             match is_same.first() {
                 Some(Holds::Data) => {
-                    conversion_shadows
+                    StripeWriter::of(conversion_shadows)
                         .store_in_conversion_shadow(one.conversion_shadow.index, within, content)
                         .await?
                 }
                 Some(Holds::Nothing) => {
-                    let start = one.conversion_shadow.index * self.row_bytes() + within;
-                    conversion_shadows.discard_range(start, content.len() as u64).await?;
+                    let start = one.conversion_shadow.index * self.space.row_bytes() + within;
+                    Discards::of(conversion_shadows).discard_range(start, content.len() as u64).await?;
                 }
                 Some(Holds::Lost) => {
                     for block in (first..).take(is_same.len()) {
-                        conversion_shadows.lose_block(&one.conversion_shadow, block).await?;
+                        ConversionCopy::of(conversion_shadows)
+                            .lose_block(&one.conversion_shadow, block)
+                            .await?;
                     }
                 }
                 None => {}
@@ -161,41 +186,43 @@ impl Space {
     /// Says of a block of a conversion shadow that what it is to hold is lost. With parity, nobody knows then what the parity of
     /// its stripe is of.
     #[pooled]
-    async fn lose_block(&self, row: &Rc<Row>, block: u32) -> Result<(), SpaceError> {
+    async fn lose_block(self, row: &Rc<Row>, block: u32) -> Result<(), SpaceError> {
         let columns = row.shape.computed_columns().len() + 1;
-        let _log_room = self.shared.room_for(u32::try_from(columns).unwrap_or(1)).await?;
+        let _log_room = Flusher::of(&self.space.shared).room_for(u32::try_from(columns).unwrap_or(1)).await?;
         let spot = row.shape.locate(block);
         let stripe = Range { first: spot.block, count: 1 };
         let _guard = row.locks.lock(row.shape.lock_range(spot.column, stripe)).await;
-        if row.mappings.newest(block).is_some() || self.shared.is_deferred(row) {
+        if row.mappings.newest(block).is_some() || self.space.shared.is_deferred(row) {
             // It was there when it was read first: another draft begins without it.
-            return Err(self.shared.unreadable(
+            return Err(TableStore::of(&self.space.shared).unreadable(
                 row,
                 spot.column,
                 spot.block as usize,
                 UnreadableReason::Absent,
             ));
         }
-        let held = self.shared.tickets.begin();
-        let (stamp, now) = (self.shared.stamp(), self.shared.now(&held));
+        let held = self.space.shared.tickets.begin();
+        let (stamp, now) = (self.space.shared.stamp(), self.space.shared.now(&held));
         let of_parity = row.shape.data_columns()..row.shape.columns();
         for column in [spot.column].into_iter().chain(of_parity) {
             let (index, entry) = place_in_page(spot.block);
-            let page = self.shared.page(row, column, index).await?;
+            let page = TableStore::of(&self.space.shared).page(row, column, index).await?;
             if column != spot.column && page.state(entry) == BlockState::Never {
                 continue;
             }
             let mut body = Scratch::new();
-            let extent = self.shared.extent(row, column, stripe, stamp);
+            let extent = BlockLog::of(&self.space.shared).extent(row, column, stripe, stamp);
             push_extent(&mut body, extent, &[BlockState::Damaged], page.durable_generation());
-            self.shared.record(&body, dolmen_journal::Wait::Written).await?;
+            BlockLog::of(&self.space.shared).record(&body, dolmen_journal::Wait::Written).await?;
             page.set(entry, BlockState::Damaged, stamp, now);
-            self.shared.note_unflushed(held.ticket(), row, column, stripe);
+            Flusher::of(&self.space.shared).note_unflushed(held.ticket(), row, column, stripe);
         }
-        self.shared.note_dirty(row);
-        if self.shared.stamp() != stamp || self.shared.is_deferred(row) {
+        self.space.shared.note_dirty(row);
+        if self.space.shared.stamp() != stamp || self.space.shared.is_deferred(row) {
             let lost = [spot.column].into_iter().chain(row.shape.data_columns()..row.shape.columns());
-            self.shared.leave_what_is_away(row, lost.map(|column| (column, stripe))).await?;
+            Deferral::of(&self.space.shared)
+                .leave_what_is_away(row, lost.map(|column| (column, stripe)))
+                .await?;
         }
         Ok(())
     }
@@ -203,8 +230,8 @@ impl Space {
     /// Promotes the conversion shadow of a row, if nothing has come between; returns whether it did.
     #[pooled]
     pub(crate) async fn change_to_conversion_shadow(
-        &self,
-        conversion_shadows: &Space,
+        self,
+        conversion_shadows: &SpaceRows,
         one: &ConversionShadow,
     ) -> Result<bool, SpaceError> {
         let whole = Range { first: 0, count: one.row.shape.row_blocks() };
@@ -218,7 +245,7 @@ impl Space {
         let is_locked = shadow_guard.is_some();
         let (shadow, watch) = (&one.conversion_shadow, &one.watch);
         let exchange = Exchange::Conversion { shadow, shadows: conversion_shadows, watch, is_locked };
-        Ok(self.commit_exchange(&[&one.row], &exchange).await?.is_done())
+        Ok(Exchanges::of(self.space).commit_exchange(&[&one.row], &exchange).await?.is_done())
     }
 }
 

@@ -10,16 +10,20 @@ use dolmen_mutation::mutation;
 use dolmen_pool::{Disk, keys};
 use dolmen_units::{DiskSlot, Epoch, RowId, SpaceId};
 
-use crate::cache::space::Space;
 use crate::format::error::SpaceError;
 use crate::format::ids::{conversion_shadows_of, is_hidden, is_of_shadows, seen_as, shadows_of};
+use crate::policy::handles::{Caches, Members};
 use crate::policy::replacement::{PlaceOfRow, rows_of_spaces_on};
-use crate::policy::spaces::Spaces;
+use crate::relocation::allocator::Allocator;
 use crate::relocation::refill::{neediest_first, next_lot, not_begun, of_spaces};
-use crate::relocation::resync::{Refilled, Resynced};
+use crate::relocation::resync::{Refilled, Resynced, SlabTrust};
+use crate::resolution::decided_rows::DecidedRows;
 use crate::resources::locks::Range;
 use crate::resources::progress::Progress;
+use crate::row_io::absence::RowRecords;
+use crate::row_io::flusher::Flusher;
 use crate::table::row::{RowPlace, RowRecord, Slabs, parse_place};
+use crate::table::space::SpaceRows;
 
 /// Rows that waited for a disk and are decided at once: one checkpoint makes all of them durable.
 const ROWS_DECIDED_TOGETHER: usize = 256;
@@ -28,14 +32,14 @@ const ROWS_DISTRUSTED_TOGETHER: usize = 256;
 /// The epoch in which a pool is made: nothing is older.
 const FIRST_EPOCH: Epoch = Epoch(1);
 
-impl Spaces {
+impl Members<'_> {
     /// Rows with a stale slab.
     ///
     /// # Errors
     /// [`SpaceError`].
     #[pooled]
-    pub async fn stale_rows(&self) -> Result<Vec<(SpaceId, u64)>, SpaceError> {
-        let found = self.pool().map().scan(keys::all(keys::Kind::Stale), usize::MAX).await?;
+    pub async fn stale_rows(self) -> Result<Vec<(SpaceId, u64)>, SpaceError> {
+        let found = self.spaces.pool().map().scan(keys::all(keys::Kind::Stale), usize::MAX).await?;
         let ids: BTreeSet<RowId> = found.iter().map(|(key, _)| RowId(keys::parts(key).1)).collect();
         let mut rows = Vec::with_capacity(ids.len());
         for id in ids {
@@ -46,13 +50,13 @@ impl Spaces {
     }
 
     /// Returns the space, hidden or not, that has a row, and the index of the row there; none once the row is freed.
-    async fn holder_of(&self, id: RowId) -> Result<Option<(SpaceId, u64)>, SpaceError> {
-        let Some(value) = self.pool().map().get(&keys::row(id)).await? else { return Ok(None) };
+    async fn holder_of(self, id: RowId) -> Result<Option<(SpaceId, u64)>, SpaceError> {
+        let Some(value) = self.spaces.pool().map().get(&keys::row(id)).await? else { return Ok(None) };
         let Ok(record) = RowRecord::parse(&value) else { return Ok(None) };
         let RowPlace { space, index } = record.place;
         let holders = [space, shadows_of(space), conversion_shadows_of(space)];
         for holder in holders.into_iter().take(if is_hidden(space) { 1 } else { 3 }) {
-            let place = self.pool().map().get(&keys::place(holder, index)).await?;
+            let place = self.spaces.pool().map().get(&keys::place(holder, index)).await?;
             if place.is_some_and(|place| parse_place(&place) == Ok(id)) {
                 return Ok(Some((holder, index)));
             }
@@ -66,10 +70,10 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`].
     #[pooled]
-    pub async fn short_rows(&self) -> Result<u64, SpaceError> {
+    pub async fn short_rows(self) -> Result<u64, SpaceError> {
         let stale = self.stale_rows().await?;
         let mut short = 0;
-        for space in self.all() {
+        for space in self.spaces.all() {
             let is_whole =
                 |slabs: &Slabs, copies| slabs.iter().filter(|slab| slab.stale.is_none()).count() >= copies;
             let first = stale.partition_point(|(id, _)| *id < space.id());
@@ -93,9 +97,9 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`].
     #[pooled]
-    pub async fn is_stale(&self) -> Result<bool, SpaceError> {
-        for disk in self.pool().disks().iter().filter(|disk| disk.is_present()) {
-            if !self.pool().map().scan(keys::stale_on(disk.slot()), 1).await?.is_empty() {
+    pub async fn is_stale(self) -> Result<bool, SpaceError> {
+        for disk in self.spaces.pool().disks().iter().filter(|disk| disk.is_present()) {
+            if !self.spaces.pool().map().scan(keys::stale_on(disk.slot()), 1).await?.is_empty() {
                 return Ok(true);
             }
         }
@@ -107,51 +111,53 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`]; what was done stays done, and the rest can be tried again.
     #[pooled]
-    pub async fn resync(&self, progress: &Progress) -> Result<Resynced, SpaceError> {
+    pub async fn resync(self, progress: &Progress) -> Result<Resynced, SpaceError> {
         self.resync_while(progress, || true).await
     }
 
     /// Brings slabs up to date for as long as `goes_on` and the progress say so; both are asked before each batch of rows.
     pub(crate) async fn resync_while(
-        &self,
+        self,
         progress: &Progress,
         goes_on: impl Fn() -> bool,
     ) -> Result<Resynced, SpaceError> {
         // A claim that began while a disk was absent may have left it a stale slab.
-        for space in self.all() {
-            space.claims_end().await;
+        for space in self.spaces.all() {
+            Allocator::of(&space).claims_end().await;
         }
-        self.finish_stripes().await?;
-        let of_space = |(id, index): (SpaceId, u64)| Some((self.spaces.borrow().get(&id).cloned()?, index));
-        let rows: Vec<(Rc<Space>, u64)> = self.stale_rows().await?.into_iter().filter_map(of_space).collect();
+        Caches::of(self.spaces).finish_stripes().await?;
+        let of_space =
+            |(id, index): (SpaceId, u64)| Some((self.spaces.spaces.borrow().get(&id).cloned()?, index));
+        let rows: Vec<(Rc<SpaceRows>, u64)> =
+            self.stale_rows().await?.into_iter().filter_map(of_space).collect();
         let rows = neediest_first(rows).await?;
         progress.total.set(rows.len() as u64);
         let mut result = Resynced::default();
         let mut waiting: VecDeque<_> = rows.into();
         while !waiting.is_empty() {
-            if !progress.may_go_on(&self.shared.closing).await || !goes_on() {
+            if !progress.may_go_on(&self.spaces.shared.closing).await || !goes_on() {
                 break;
             }
             let lot = next_lot(&mut waiting).await?;
-            let _exclusive = self.shared.refill_mutex.take().await;
-            let done = self.slab_moves().refill_lot(&lot, progress, &mut result).await?;
+            let _exclusive = self.spaces.shared.refill_mutex.take().await;
+            let done = self.spaces.slab_moves().refill_lot(&lot, progress, &mut result).await?;
             not_begun(&lot, &done).rev().for_each(|row| waiting.push_front(row));
             progress.done.set(progress.done.get() + done.len() as u64);
-            let refilled: Vec<(Rc<Space>, Refilled)> = of_spaces(&lot, done).collect();
-            self.shared.trust_all(&refilled, &mut result).await?;
+            let refilled: Vec<(Rc<SpaceRows>, Refilled)> = of_spaces(&lot, done).collect();
+            SlabTrust::of(&self.spaces.shared).trust_all(&refilled, &mut result).await?;
         }
         Ok(result)
     }
 
     /// Decides the rows that waited for a disk, as far as it can be done now: until then the log keeps what it says of them.
     #[pooled]
-    async fn decide_what_waited(&self) -> Result<(), SpaceError> {
-        let waiting: Vec<(SpaceId, u64)> = self.shared.deferred.borrow().keys().copied().collect();
+    async fn decide_what_waited(self) -> Result<(), SpaceError> {
+        let waiting: Vec<(SpaceId, u64)> = self.spaces.shared.deferred.borrow().keys().copied().collect();
         for some in waiting.chunks(ROWS_DECIDED_TOGETHER) {
             let decided = join_all(some.iter().map(async |(id, index)| {
-                let space = self.spaces.borrow().get(id).cloned();
+                let space = self.spaces.spaces.borrow().get(id).cloned();
                 match space {
-                    Some(space) => space.row(*index).await.map(drop),
+                    Some(space) => DecidedRows::of(&space).row(*index).await.map(drop),
                     None => Ok(()),
                 }
             }));
@@ -172,7 +178,7 @@ impl Spaces {
     /// [`SpaceError`]; nothing was written to the device unless it was fit.
     #[pooled]
     pub async fn add(
-        &self,
+        self,
         device: Rc<dyn BlockDevice>,
         overwrite: &[String],
     ) -> Result<Rc<Disk>, SpaceError> {
@@ -185,12 +191,12 @@ impl Spaces {
     /// As there.
     #[pooled]
     pub async fn add_in(
-        &self,
+        self,
         device: Rc<dyn BlockDevice>,
         overwrite: &[String],
         fault_domain: u32,
     ) -> Result<Rc<Disk>, SpaceError> {
-        Ok(self.pool().membership().add_device(device, overwrite, fault_domain).await?)
+        Ok(self.spaces.pool().membership().add_device(device, overwrite, fault_domain).await?)
     }
 
     /// Takes a device that belongs to the pool and was away back in; [`resync`](Self::resync) brings it up to date.
@@ -198,17 +204,17 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`].
     #[pooled]
-    pub async fn rejoin(&self, device: Rc<dyn BlockDevice>) -> Result<Rc<Disk>, SpaceError> {
+    pub async fn rejoin(self, device: Rc<dyn BlockDevice>) -> Result<Rc<Disk>, SpaceError> {
         // Blocks that no flush had covered when it left are recorded again before it counts as a copy; so it has to have
         // left before that.
-        let absent = self.pool().membership().absent_member(device.as_ref()).await?;
-        self.shared.force_flush().await?;
+        let absent = self.spaces.pool().membership().absent_member(device.as_ref()).await?;
+        Flusher::of(&self.spaces.shared).force_flush().await?;
         // A write-back that passed the disk over has marked its slabs stale when it has ended, and not before.
-        self.pool().checkpoint().await?;
+        self.spaces.pool().checkpoint().await?;
         if absent.old.is_some() && !mutation!(OldImageAsAbsent) {
             self.distrust(absent.disk.slot()).await?;
         }
-        let disk = self.pool().membership().readmit(device, &absent).await?;
+        let disk = self.spaces.pool().membership().readmit(device, &absent).await?;
         self.decide_what_waited().await?;
         Ok(disk)
     }
@@ -218,8 +224,8 @@ impl Spaces {
     ///
     /// A shadow row may be promoted meanwhile. Hidden spaces are scanned first: the scan of the user space finds what was promoted
     /// before it. What is promoted later is at a place that is on the list, and is looked up there again.
-    async fn distrust(&self, slot: DiskSlot) -> Result<(), SpaceError> {
-        let hidden_first = self.all().into_iter().rev().collect();
+    async fn distrust(self, slot: DiskSlot) -> Result<(), SpaceError> {
+        let hidden_first = self.spaces.all().into_iter().rev().collect();
         let places = rows_of_spaces_on(hidden_first, slot).await?;
         for together in places.chunks(ROWS_DISTRUSTED_TOGETHER) {
             let mut left = together.to_vec();
@@ -232,14 +238,14 @@ impl Spaces {
 
     /// Marks the rows at some places, and their shadow rows. Returns the places where another row took over before it was marked.
     async fn distrust_places(
-        &self,
+        self,
         places: Vec<PlaceOfRow>,
         slot: DiskSlot,
     ) -> Result<Vec<PlaceOfRow>, SpaceError> {
         let (mut rows, mut at) = (Vec::new(), Vec::new());
         for (space, index) in places {
             // A shadow row is promoted to the place of its row.
-            let owner = self.spaces.borrow().get(&seen_as(space.id())).cloned();
+            let owner = self.spaces.spaces.borrow().get(&seen_as(space.id())).cloned();
             let space = owner.filter(|_| is_of_shadows(space.id())).unwrap_or(space);
             let Some(row) = space.in_doubt_row(index).await? else { continue };
             let shadow = row.shadow();
@@ -248,10 +254,12 @@ impl Spaces {
                 at.push((Rc::clone(&space), index));
             }
         }
-        self.shared.mark_old(&rows, slot, FIRST_EPOCH).await?;
+        RowRecords::of(&self.spaces.shared).mark_old(&rows, slot, FIRST_EPOCH).await?;
         let mut left = Vec::new();
         for (row, place) in rows.iter().zip(at) {
-            if self.shared.is_marked_old(row, slot, FIRST_EPOCH) || mutation!(DistrustScansOnce) {
+            if RowRecords::of(&self.spaces.shared).is_marked_old(row, slot, FIRST_EPOCH)
+                || mutation!(DistrustScansOnce)
+            {
                 continue;
             }
             // The exchange holds this lock until the row in its place is known.
@@ -273,6 +281,7 @@ mod tests {
     use crate::harness::slow_disks::{Slow, Task, extra, pause, text};
     use crate::harness::{Bench, ROW};
     use crate::relocation::obstacles::EndCause;
+    use crate::relocation::promote::Promotion;
 
     /// Scenario: a disk as it was long ago is about to be taken back in, and all that it has is marked. A shadow row on it is promoted
     /// meanwhile, at any moment. The row in its place does not trust the disk.
@@ -289,19 +298,19 @@ mod tests {
                     let old = DiskSlot(2);
                     spaces.pool().exclude(old, ExcludeReason::Asked).await?;
                     let promote: Task<'_> = Box::pin(async {
-                        space.promote(&[0], EndCause::Unused).await.map_err(text)?;
+                        Promotion::of(&space).promote(&[0], EndCause::Unused).await.map_err(text)?;
                         Ok(())
                     });
                     let distrust: Task<'_> = Box::pin(async {
                         pause(&lab, offset).await;
                         let before = spaces.counters().shadows_promoted;
-                        spaces.distrust(old).await.map_err(text)?;
+                        spaces.members().distrust(old).await.map_err(text)?;
                         met.set(met.get() + (spaces.counters().shadows_promoted - before));
                         Ok(())
                     });
                     extra(vec![promote, distrust]).await?;
                     assert_eq!(spaces.counters().shadows_promoted, 1);
-                    let row = space.row(0).await?.ok_or("there is a row")?;
+                    let row = DecidedRows::of(&space).row(0).await?.ok_or("there is a row")?;
                     let since =
                         |slab: &crate::table::row::Slab| slab.disk == old && slab.stale == Some(FIRST_EPOCH);
                     assert_eq!(
