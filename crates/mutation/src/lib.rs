@@ -300,6 +300,10 @@ mutants! {
     NeighboursZeroed = "neighbours-zeroed",
     /// A part of a block is written without the lock of the block.
     PartOfBlockUnlocked = "part-of-block-unlocked",
+    /// A file that changed since the scan is shared.
+    ChangedFileShared = "changed-file-shared",
+    /// The file system of the model shares ranges without comparing them.
+    SharedWithoutCompare = "shared-without-compare",
 }
 
 /// Tells whether a mutant is awake in this process: `if mutation!(FlushSkipsADisk) { … }`.
