@@ -64,16 +64,22 @@ impl FileBuffers {
     }
 }
 
+/// Opens a file and compares its state with that of the scan.
+pub(crate) fn open_same<F: Files, S: Scratch, C: Control>(
+    environment: &mut Environment<'_, F, S, C>,
+    entry: &Entry,
+) -> Result<F::Handle, Skipped> {
+    let handle = environment.files.open(entry.id())?;
+    if Entry::of(&environment.files.info(&handle)?) == *entry { Ok(handle) } else { Err(Skipped::Changed) }
+}
+
 /// Opens a file, compares its state with that of the scan and maps all of it.
 pub(crate) fn open_unchanged<F: Files, S: Scratch, C: Control>(
     environment: &mut Environment<'_, F, S, C>,
     entry: &Entry,
     extents: &mut Vec<Extent>,
 ) -> Result<F::Handle, Skipped> {
-    let handle = environment.files.open(entry.id())?;
-    if Entry::of(&environment.files.info(&handle)?) != *entry {
-        return Err(Skipped::Changed);
-    }
+    let handle = open_same(environment, entry)?;
     extents.clear();
     if environment.files.extents(&handle, 0..entry.size, EXTENTS_MAX, extents)? {
         Ok(handle)

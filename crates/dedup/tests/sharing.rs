@@ -7,14 +7,7 @@
 mod model;
 
 use dolmen_dedup::{Counts, Exclusion, MEMORY_MIN, Policy, SHARERS_MAX, THROUGHPUT_CALL_BYTES, deduplicate};
-use model::{BLOCK, Draw, Memory, Model, Steer};
-
-fn seeds(count: u64) -> std::ops::Range<u64> {
-    match std::env::var("DOLMEN_SEED").ok().and_then(|seed| seed.parse().ok()) {
-        Some(seed) => seed..seed + 1,
-        None => 0..count,
-    }
-}
+use model::{BLOCK, Draw, Memory, Model, Steer, seeds};
 
 fn policy() -> Policy {
     Policy {

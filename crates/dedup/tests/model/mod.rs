@@ -18,6 +18,14 @@ use dolmen_mutation::mutation;
 pub(crate) const BLOCK: u64 = 4096;
 const BYTES: usize = 4096;
 
+/// Seeds of the rounds of a test.
+pub(crate) fn seeds(count: u64) -> std::ops::Range<u64> {
+    match std::env::var("DOLMEN_SEED").ok().and_then(|seed| seed.parse().ok()) {
+        Some(seed) => seed..seed + 1,
+        None => 0..count,
+    }
+}
+
 /// Numbers drawn from a seed.
 #[derive(Clone)]
 pub(crate) struct Draw(u64);
