@@ -9,7 +9,7 @@
 //!
 //! # Other runs
 //! [`compact`] copies the live bytes of rows into an unnamed file, and points their owners to it. [`undo`] does the same for
-//! what a file shares.
+//! what a file shares. [`estimate`] reads a sample.
 //!
 //! # Invariants
 //! - No call writes to a file of a user. [`Files::share`] compares bytes under the locks of the file system.
@@ -20,6 +20,7 @@
 //! - A run that is killed anywhere and started again ends in the same state.
 
 mod compact;
+mod estimate;
 mod index;
 mod pack;
 mod piece;
@@ -33,6 +34,7 @@ mod sort;
 mod undo;
 
 pub use compact::{CompactPolicy, Compacted, RowKept, compact};
+pub use estimate::{Estimate, Sample, estimate};
 pub use plan::SHARERS_MAX;
 pub use policy::{BACKGROUND_CALL_BYTES, Exclusion, MEMORY_MIN, Policy, THROUGHPUT_CALL_BYTES};
 pub use run::{Counts, RunError, deduplicate};
