@@ -56,9 +56,7 @@ pub fn undo<F: Files, C: Control>(
     let mut from = 0;
     loop {
         let size = files.info(&handle)?.size;
-        let progress = Progress { phase: Phase::Undo, files: 0, bytes: undone.bytes, bytes_planned: size };
-        if from >= size || control.next(&progress) == Next::Stop {
-            undone.stopped = from < size;
+        if from >= size {
             return Ok(undone);
         }
         let end = from.saturating_add(UNDO_BYTES);
@@ -68,11 +66,21 @@ pub fn undo<F: Files, C: Control>(
         let reserved = moves.last().map_or(0, |last| last.offset.saturating_add(last.bytes));
         if reserved > 0 {
             let mut pack = Pack::new(files.pack(reserved)?);
+            let mut stops = |bytes: u64| {
+                let progress = Progress { phase: Phase::Undo, files: 0, bytes, bytes_planned: size };
+                control.next(&progress) == Next::Stop
+            };
             for range in &moves {
+                if stops(undone.bytes) {
+                    return Ok(Undone { stopped: true, ..undone });
+                }
                 pack.fill(files, &handle, range)?;
             }
             pack.seal(files)?;
             for range in &moves {
+                if stops(undone.bytes) {
+                    return Ok(Undone { stopped: true, ..undone });
+                }
                 if pack.point(files, &handle, range, call_bytes.max(1 << 16))? {
                     undone.bytes = undone.bytes.saturating_add(range.bytes);
                 } else {

@@ -28,7 +28,9 @@ fn policy(model: &Model) -> CompactPolicy {
 
 fn run(model: &mut Model) -> Compacted {
     let policy = policy(model);
-    compact(model, &mut Memory::default(), &mut Steer::on(), &policy).unwrap()
+    let compacted = compact(model, &mut Memory::default(), &mut Steer::on(), &policy).unwrap();
+    model.free_packs();
+    compacted
 }
 
 /// Runs until a run moves nothing: each one before it has left fewer rows.
@@ -216,4 +218,24 @@ fn an_undone_file_owns_its_bytes() {
             model.verify(seed);
         }
     }
+}
+
+/// Scenario: one call on a file in so many fails. Expected: compaction ends, content is the same, and rows stay for that reason; a
+/// run without failures empties them.
+#[test]
+fn a_failing_call_keeps_its_row() {
+    let mut kept = 0;
+    for seed in seeds(20) {
+        let mut model = aged(seed);
+        model.fail_calls(seed, 12);
+        let compacted = run(&mut model);
+        model.verify(seed);
+        kept += compacted.kept.iter().filter(|(why, ..)| *why == RowKept::Changed).count();
+        model.failing = None;
+        let used = model.used_bytes();
+        run_until_nothing_moves(&mut model);
+        model.verify(seed);
+        assert!(model.claimed(ROW).len() as u64 <= (used / 3 * 4).div_ceil(ROW) + 1, "seed {seed}");
+    }
+    assert!(kept > 0, "no failure met a row");
 }

@@ -289,3 +289,46 @@ fn a_spoilt_index_costs_work_alone() {
         model.verify(seed);
     }
 }
+
+/// Scenario: one call on a file in so many fails, in any phase; then none. Expected: the run ends, names the files, and content is
+/// the same; a run after it reads what could not be read, and ends where a run without failures ends.
+#[test]
+fn a_failing_file_is_named_and_taken_up_by_the_next_run() {
+    for seed in seeds(20) {
+        let mut whole = corpus(seed);
+        run(&mut whole, &mut Memory::default());
+        let mut model = corpus(seed);
+        let mut scratch = Memory::default();
+        model.fail_calls(seed, 6);
+        let mut steer = Steer::on();
+        let counts = deduplicate(&mut model, &mut scratch, &mut steer, &policy()).unwrap();
+        model.verify(seed);
+        assert!(counts.files_skipped > 0 && !steer.skipped.is_empty(), "seed {seed}: {counts:?}");
+        model.failing = None;
+        run(&mut model, &mut scratch);
+        run(&mut model, &mut scratch);
+        model.verify(seed);
+        run(&mut whole, &mut Memory::default());
+        assert_eq!(model.used_bytes(), whole.used_bytes(), "seed {seed}");
+    }
+}
+
+/// Scenario: the scratch folder fails at every so many calls. Expected: a typed error, content is the same, and a run with a sound
+/// folder ends as if nothing had happened.
+#[test]
+fn a_failing_scratch_folder_ends_the_run_in_order() {
+    let mut whole = corpus(2);
+    run(&mut whole, &mut Memory::default());
+    let mut model = corpus(2);
+    let mut scratch = Memory::default();
+    for calls in (0..).step_by(3) {
+        scratch.fail_after = Some(calls);
+        let ended = deduplicate(&mut model, &mut scratch, &mut Steer::on(), &policy());
+        model.verify(calls);
+        match ended {
+            Err(error) => assert!(error.to_string().contains("scratch file"), "{error}"),
+            Ok(_) => break,
+        }
+    }
+    assert_eq!(model.used_bytes(), whole.used_bytes());
+}

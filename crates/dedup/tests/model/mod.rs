@@ -11,7 +11,7 @@ use std::rc::{Rc, Weak};
 
 use dolmen_dedup::{
     Action, Control, DeviceRange, Extent, ExtentKind, FileError, FileId, FileInfo, Files, Next, Progress,
-    Scratch, ScratchError, ShareRange, Shared, Skipped,
+    Scratch, ScratchAction, ScratchError, ShareRange, Shared, Skipped,
 };
 use dolmen_mutation::mutation;
 
@@ -93,6 +93,8 @@ pub(crate) struct Model {
     /// Files whose times change at a call.
     pub(crate) touch_at: Option<(u64, Vec<u64>)>,
     pub(crate) writer: Option<Writer>,
+    /// One of so many calls on a file fails.
+    pub(crate) failing: Option<Writer>,
     /// Targets of requests to share, with the time of their last change.
     pub(crate) shared: Vec<(u64, i64)>,
     pub(crate) reads: u64,
@@ -124,6 +126,7 @@ impl Model {
             kill_at: u64::MAX,
             touch_at: None,
             writer: None,
+            failing: None,
             shared: Vec::new(),
             reads: 0,
             call_bytes_max: 0,
@@ -369,7 +372,8 @@ impl Model {
         assert!(self.packs.is_empty() && owners == self.owners, "seed {seed}: owners of blocks");
     }
 
-    fn free_packs(&mut self) {
+    /// Frees unnamed files whose handles were dropped.
+    pub(crate) fn free_packs(&mut self) {
         let dead: Vec<u64> = self
             .packs
             .iter()
@@ -391,6 +395,18 @@ impl Model {
                 self.disk[block * BYTES..][..BYTES].fill(0xdb);
             }
         }
+    }
+
+    pub(crate) fn fail_calls(&mut self, seed: u64, one_in: u64) {
+        self.failing = Some(Writer { draw: Draw::new(seed ^ 99), one_in });
+    }
+
+    fn fails(&mut self, action: Action) -> Result<(), FileError> {
+        let failing = self.failing.as_mut().is_some_and(|failing| failing.draw.below(failing.one_in) == 0);
+        if !failing {
+            return Ok(());
+        }
+        Err(FileError::Failed { action, inode: 0, offset: 0, source: "the model fails".into() })
     }
 
     fn call(&mut self) {
@@ -509,6 +525,7 @@ impl Files for Model {
 
     fn open(&mut self, file: FileId) -> Result<Handle, FileError> {
         self.call();
+        self.fails(Action::Open)?;
         let handle = Handle::File(file);
         self.file(&handle, Action::Open)?;
         Ok(handle)
@@ -516,6 +533,7 @@ impl Files for Model {
 
     fn info(&mut self, handle: &Handle) -> Result<FileInfo, FileError> {
         self.call();
+        self.fails(Action::Inspect)?;
         let file = self.file(handle, Action::Inspect)?;
         let Handle::File(id) = handle else { panic!("state of a pack") };
         Ok(FileInfo {
@@ -529,6 +547,7 @@ impl Files for Model {
 
     fn read(&mut self, handle: &Handle, offset: u64, into: &mut [u8]) -> Result<usize, FileError> {
         self.call();
+        self.fails(Action::Read)?;
         let file = self.file(handle, Action::Read)?;
         let content = self.content_of(file, offset, into.len() as u64);
         into[..content.len()].copy_from_slice(&content);
@@ -544,6 +563,7 @@ impl Files for Model {
         into: &mut Vec<Extent>,
     ) -> Result<bool, FileError> {
         self.call();
+        self.fails(Action::Map)?;
         let map = self.map_of(self.file(handle, Action::Map)?);
         let touching: Vec<Extent> = map
             .into_iter()
@@ -555,6 +575,7 @@ impl Files for Model {
 
     fn share(&mut self, source: &Handle, target: &Handle, range: ShareRange) -> Result<Shared, FileError> {
         self.call();
+        self.fails(Action::Share)?;
         self.call_bytes_max = self.call_bytes_max.max(range.length);
         let from = self.file(source, Action::Share)?.clone();
         let to = self.file(target, Action::Share)?;
@@ -601,6 +622,7 @@ impl Files for Model {
 
     fn pack(&mut self, bytes: u64) -> Result<Handle, FileError> {
         self.call();
+        self.fails(Action::Pack)?;
         let count = bytes.div_ceil(BLOCK);
         let free = |block: &u64| self.owners[*block as usize] == 0;
         let run = (0..(self.owners.len() as u64).saturating_sub(count))
@@ -626,6 +648,7 @@ impl Files for Model {
 
     fn copy(&mut self, source: &Handle, pack: &Handle, range: ShareRange) -> Result<u64, FileError> {
         self.call();
+        self.fails(Action::Pack)?;
         let content = self.content_of(self.file(source, Action::Read)?, range.source_offset, range.length);
         let mut file = self.take(pack, Action::Pack)?;
         let put = self.put(&mut file, range.target_offset, &content, true);
@@ -637,6 +660,7 @@ impl Files for Model {
 
     fn cut(&mut self, pack: &Handle, bytes: u64) -> Result<(), FileError> {
         self.call();
+        self.fails(Action::Pack)?;
         let mut file = self.take(pack, Action::Pack)?;
         assert!(bytes <= file.size, "a pack is cut to {bytes} bytes from {}", file.size);
         self.cut_file(&mut file, bytes);
@@ -646,6 +670,7 @@ impl Files for Model {
 
     fn sync(&mut self, pack: &Handle) -> Result<(), FileError> {
         self.call();
+        self.fails(Action::Pack)?;
         let blocks: Vec<u64> =
             self.file(pack, Action::Pack)?.blocks.values().map(|mapped| mapped.block).collect();
         for block in blocks {
@@ -665,9 +690,22 @@ impl Files for Model {
 #[derive(Default)]
 pub(crate) struct Memory {
     kept: BTreeMap<&'static str, Rc<Vec<u8>>>,
+    /// Calls until one fails.
+    pub(crate) fail_after: Option<u64>,
 }
 
 impl Memory {
+    fn fails(&mut self, action: ScratchAction) -> Result<(), ScratchError> {
+        match &mut self.fail_after {
+            Some(0) => Err(ScratchError { action, offset: 0, source: "the model fails".into() }),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn spoil(&mut self, draw: &mut Draw) {
         for file in self.kept.values_mut() {
             let mut bytes = file.to_vec();
@@ -687,15 +725,18 @@ impl Scratch for Memory {
     type File = Rc<Vec<u8>>;
 
     fn create(&mut self) -> Result<Rc<Vec<u8>>, ScratchError> {
+        self.fails(ScratchAction::Create)?;
         Ok(Rc::new(Vec::new()))
     }
 
     fn append(&mut self, file: &mut Rc<Vec<u8>>, bytes: &[u8]) -> Result<(), ScratchError> {
+        self.fails(ScratchAction::Append)?;
         Rc::get_mut(file).unwrap().extend_from_slice(bytes);
         Ok(())
     }
 
     fn read(&mut self, file: &Rc<Vec<u8>>, offset: u64, into: &mut [u8]) -> Result<usize, ScratchError> {
+        self.fails(ScratchAction::Read)?;
         let rest = file.get(offset as usize..).unwrap_or(&[]);
         let count = rest.len().min(into.len());
         into[..count].copy_from_slice(&rest[..count]);
@@ -703,11 +744,13 @@ impl Scratch for Memory {
     }
 
     fn keep(&mut self, file: Rc<Vec<u8>>, name: &'static str) -> Result<(), ScratchError> {
+        self.fails(ScratchAction::Name)?;
         self.kept.insert(name, file);
         Ok(())
     }
 
     fn kept(&mut self, name: &'static str) -> Result<Option<Rc<Vec<u8>>>, ScratchError> {
+        self.fails(ScratchAction::Name)?;
         Ok(self.kept.get(name).cloned())
     }
 }
