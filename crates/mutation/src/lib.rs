@@ -344,6 +344,14 @@ mutants! {
     NeighboursZeroed = "neighbours-zeroed",
     /// A part of a block is written without the lock of the block.
     PartOfBlockUnlocked = "part-of-block-unlocked",
+    /// A file that changed since the scan is shared.
+    ChangedFileShared = "changed-file-shared",
+    /// The file system of the model shares ranges without comparing them.
+    SharedWithoutCompare = "shared-without-compare",
+    /// Files are pointed to copies that are not durable.
+    PackUnsynced = "pack-unsynced",
+    /// The end of a file is shared with a copy that goes on after it.
+    TailSharedMidFile = "tail-shared-mid-file",
 }
 
 /// Tells whether a mutant is awake in this process: `if mutation!(FlushSkipsADisk) { … }`.
