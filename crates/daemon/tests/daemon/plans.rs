@@ -62,7 +62,8 @@ fn a_fixed_space_says_why_it_takes_more_than_its_size() {
 }
 
 /// Changes that this pool has nothing for, with the tests that ask for their plans.
-const PLANNED_ELSEWHERE: [(&str, &str); 12] = [
+const PLANNED_ELSEWHERE: [(&str, &str); 13] = [
+    ("/v1/pools/{pool}/disks/{disk}/grow", "a_disk_that_has_grown_is_reported_and_used_on_request"),
     (
         "/v1/pools/{pool}/keep_room",
         "what_df_says_fits_beside_the_room_that_is_kept_and_a_lost_disk_heals_into_it",

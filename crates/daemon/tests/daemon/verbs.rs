@@ -37,6 +37,8 @@ fn a_repeatable_change_succeeds_twice_and_changes_something_once() {
     let mut world = full(&["d0", "d1", "d2"]);
     world
         .post("/v1/pools/tank/spaces", &json!({"name": "p", "size_bytes": 64 << 20, "resiliency": "parity"}));
+    let grown = std::fs::OpenOptions::new().write(true).open(world.disk("d0")).unwrap();
+    grown.set_len(grown.metadata().unwrap().len() + (256 << 20)).unwrap();
     let job = scrub(&mut world);
     let pause = format!("/v1/jobs/{job}/pause");
     let set = format!("/v1/jobs/{job}/set");
@@ -52,6 +54,7 @@ fn a_repeatable_change_succeeds_twice_and_changes_something_once() {
         ("/v1/pools/tank/alert_at", json!({"percents": [70]})),
         ("/v1/pools/tank/disks/0/set", json!({"bay": "left"})),
         ("/v1/pools/tank/disks/0/enclosure", json!({"name": "shelf"})),
+        ("/v1/pools/tank/disks/0/grow", json!({})),
         ("/v1/pools/tank/disks/0/offline", json!({})),
         ("/v1/pools/tank/disks/0/online", json!({})),
         ("/v1/pools/tank/spaces/m/resize", json!({"size_bytes": 128 << 20})),
