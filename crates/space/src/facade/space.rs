@@ -103,7 +103,7 @@ impl Space {
         Discards::of(&self.rows).used_end(from)
     }
 
-    /// Reads `length` bytes from byte `at` on, at most [`READ_BYTES_MAX`].
+    /// Reads `length` bytes from byte `at` on, at most [`READ_BYTES_MAX`](crate::READ_BYTES_MAX).
     ///
     /// # Errors
     /// [`SpaceError`]; a block that no copy can give fails the whole read.

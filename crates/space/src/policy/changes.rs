@@ -225,7 +225,7 @@ impl Changes<'_> {
         self.put_spec(space, spec).await
     }
 
-    /// Deletes a space and gives its rows back. Killed half-way, the rest goes with the next [`purge`](Self::purge).
+    /// Deletes a space and gives its rows back. Killed half-way, the rest goes with the next [`purge`](crate::Trash::purge).
     ///
     /// # Errors
     /// [`SpaceError`].

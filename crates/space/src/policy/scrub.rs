@@ -109,7 +109,7 @@ impl Scrub {
     }
 
     /// Returns whether everything that was asked for has been read. A later [`read_all_again`](Self::read_all_again) asks for more, and
-    /// only another call of [`Spaces::scrub`] reads it.
+    /// only another call of [`scrub`](Scrubs::scrub) reads it.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.is_complete.get()

@@ -9,7 +9,7 @@
 //! 6. Headers of the row that stays, unflushed.
 //!
 //! Invariants:
-//! - [`commit_exchange`](Space::commit_exchange) alone deletes the key of a row; `tidy` counts.
+//! - [`commit_exchange`](Exchanges::commit_exchange) alone deletes the key of a row; `tidy` counts.
 //! - Allocation units are released behind the commit that takes their row off the map.
 //! - A task that holds the lock of a row to free it waits for no other row.
 //!

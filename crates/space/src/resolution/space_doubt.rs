@@ -42,7 +42,7 @@ impl SpaceDoubt<'_> {
         self.space.lost_unflushed.get()
     }
 
-    /// As [`flush`](Self::flush), within a request.
+    /// As [`flush`](Flusher::flush), within a request.
     #[pooled]
     pub(crate) async fn flush_all(self) -> Result<(), SpaceError> {
         let caches = self.space.caches();

@@ -121,7 +121,7 @@ impl<'s> Requests<'s> {
         clock.now()
     }
 
-    /// Waits until the limits let a write of so much through, which [`write_waited`](Self::write_waited) then does: for ways in
+    /// Waits until the limits let a write of so much through, which [`write_waited`](crate::Space::write_waited) then does: for ways in
     /// that cannot hold a request while they take in what is to be written.
     #[pooled]
     pub(crate) async fn wait_to_write(self, length: u64) {
@@ -137,7 +137,7 @@ impl<'s> Requests<'s> {
         self.space.terms.limits()
     }
 
-    /// A request to write so much begins, as soon as the limits of the space let it: for [`write_admitted`](Self::write_admitted).
+    /// A request to write so much begins, as soon as the limits of the space let it: for [`write_admitted`](crate::Space::write_admitted).
     /// Whoever takes memory for what is to be written takes it behind this, so that a space that has to wait holds none that others
     /// need.
     #[pooled]

@@ -51,7 +51,7 @@ impl Writer<'_> {
         request.ended(written)
     }
 
-    /// As [`write`](Self::write), behind [`wait_to_write`](Self::wait_to_write).
+    /// As [`write`](Self::write), behind [`wait_to_write`](crate::Space::wait_to_write).
     #[pooled(WRITE_BYTES_MAX)]
     pub(crate) async fn write_waited(
         self,
