@@ -288,6 +288,8 @@ mutants! {
     OldContentUnasked = "old-content-unasked",
     /// The room that a disk has gained is given before its labels say so.
     RoomBeforeLabels = "room-before-labels",
+    /// A disk from before its growth is let back in on a device that ends before its slabs.
+    ShorterThanMap = "shorter-than-map",
     /// An opening leaves a growth of a disk as a crash left it.
     GrowthNotCompleted = "growth-not-completed",
     /// The labels at the end of a device that has grown are not looked for where that end was.

@@ -148,6 +148,11 @@ impl Membership {
         known.labels().note_lost(&lost_labels);
         let joining = Joining::Back(&label);
         let extent = extent_with(known.size().on_record(), label.extent, device.geometry().capacity);
+        let extent = extent.map_err(|source| PoolError::Stray {
+            name: self.identity.name.clone(),
+            disk: device.name(),
+            why: StrayReason::CutShort { source },
+        })?;
         let disk = self.admit(device, extent, (known.member(), joining), None).await?;
         // It may have left before its room was on record.
         self.give_room(&disk).await?;
@@ -184,8 +189,11 @@ impl Membership {
             Some(why) if !why.is_old() => return Err(stray(why)),
             old => old,
         };
-        // It would leave with the first flush, as it did before.
-        let fits = label.extent.fits(device.geometry().capacity);
+        // It would leave with the first flush, as it did before, and slabs may lie beyond its end.
+        let capacity = device.geometry().capacity;
+        let fits = label.extent.fits(capacity);
+        let fits =
+            fits.and_then(|()| extent_with(known.size().on_record(), label.extent, capacity).map(drop));
         fits.map_err(|source| stray(StrayReason::CutShort { source }))?;
         Ok(AbsentMember { disk: known, label, old, lost_labels: lost_labels(&damage) })
     }

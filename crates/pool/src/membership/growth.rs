@@ -8,7 +8,7 @@
 
 use std::rc::Rc;
 
-use dolmen_disk::Extent;
+use dolmen_disk::{Extent, ExtentError};
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskId};
@@ -88,9 +88,17 @@ impl Membership {
 
 /// Returns the cut of a device by its label, or a larger one where the map has given more than that: an old label does not know
 /// of growth.
-pub(crate) fn extent_with(units: Option<u64>, label: Extent, capacity: Bytes) -> Extent {
-    let is_short = units.is_some_and(|units| units > label.unit_count());
-    label.grown_to(capacity).filter(|_| is_short).unwrap_or(label)
+///
+/// # Errors
+/// [`ExtentError::CutShort`] where the device ends before what the map has given.
+pub(crate) fn extent_with(units: Option<u64>, label: Extent, capacity: Bytes) -> Result<Extent, ExtentError> {
+    let Some(units) = units.filter(|units| *units > label.unit_count()) else { return Ok(label) };
+    let grown = label.grown_to(capacity).unwrap_or(label);
+    if grown.unit_count() < units && !mutation!(ShorterThanMap) {
+        let data_end = units.saturating_mul(ALLOCATION_UNIT_BYTES).saturating_add(label.data_start);
+        return Err(ExtentError::CutShort { found: capacity, data_end });
+    }
+    Ok(grown)
 }
 
 /// The identity of the disk, then its allocation units.

@@ -910,7 +910,9 @@ async fn load_units(pool: &Rc<Pool>, disk: &Rc<Disk>) -> Result<(), PoolError> {
     let units = value.and_then(|value| decode_units(disk.id(), &value));
     disk.size().set_on_record(units);
     if let (Some(extent), Some(device)) = (disk.extent(), disk.device()) {
-        disk.size().set_extent(extent_with(units, extent, device.geometry().capacity));
+        // A disk that is too short for the map was not let back in, or is refused with its first I/O beyond its end.
+        let with = extent_with(units, extent, device.geometry().capacity);
+        disk.size().set_extent(with.unwrap_or(extent));
     }
     Ok(())
 }

@@ -11,8 +11,8 @@ use dolmen_block_io::{
 use dolmen_buffer::ArenaConfig;
 use dolmen_disk::{Contents, Extent, Label, look};
 use dolmen_pool::{
-    Arbiter, CreateOptions, Disk, MemoryArbiter, OpenMode, OpenOptions, Pool, PoolState, Purpose, create,
-    discover, keys, open,
+    Arbiter, CreateOptions, Disk, MemoryArbiter, OpenMode, OpenOptions, Pool, PoolError, PoolState, Purpose,
+    StrayReason, create, discover, keys, open,
 };
 use dolmen_sim::{DiskProfile, Fate, SimDisk, StateOptions, World};
 use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskSlot, Epoch, HostId, SpaceId};
@@ -316,8 +316,8 @@ fn labels_at_the_old_end_of_a_device_that_has_grown_are_found() {
 
 #[test]
 fn a_disk_from_before_its_growth_comes_back_with_its_new_cut() {
-    // Scenario: a disk is put back as it was before its device grew and the room was used. It is called old. Taken back in, it has its
-    // new cut, because rows may lie beyond the old one.
+    // Scenario: a disk is put back as it was before its device grew and the room was used. It is called old. On a device that is
+    // as short as it was then it is refused, for rows may lie beyond its end. Taken back in, it has its new cut.
     let bench = Bench::new(5);
     bench.run(async move |lab| lab.create().await.close().await.unwrap());
     let old = bench.disks[5].truth();
@@ -341,6 +341,17 @@ fn a_disk_from_before_its_growth_comes_back_with_its_new_cut() {
         assert!(disk(&pool, GROWING[1]).absence().is_left_out_as_old());
         let seen = pool.membership().absent_member(lab.devices[5].as_ref()).await.unwrap();
         assert!(seen.old.is_some() && seen.label.extent.capacity == BEFORE);
+        let inner = Rc::clone(&lab.devices[5]);
+        let short: Rc<dyn BlockDevice> =
+            Rc::new(Opened { inner, shown: Cell::new(BEFORE), has_grown: Rc::new(Cell::new(false)) });
+        let refused = [
+            pool.membership().absent_member(short.as_ref()).await.map(drop),
+            pool.membership().readmit(short, &seen).await.map(drop),
+        ];
+        for refused in refused {
+            let is_cut = matches!(&refused, Err(PoolError::Stray { why: StrayReason::CutShort { .. }, .. }));
+            assert!(is_cut, "a device that is too short is taken: {refused:?}");
+        }
         pool.membership().readmit(Rc::clone(&lab.devices[5]), &seen).await.unwrap();
         assert_eq!(free(&pool, GROWING[1]), units(AFTER));
         assert_eq!(lab.label(GROWING[1]).await.extent.capacity, AFTER);

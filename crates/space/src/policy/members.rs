@@ -54,8 +54,10 @@ impl Members<'_> {
         let Some(value) = self.spaces.pool().map().get(&keys::row(id)).await? else { return Ok(None) };
         let Ok(record) = RowRecord::parse(&value) else { return Ok(None) };
         let RowPlace { space, index } = record.place;
-        let holders = [space, shadows_of(space), conversion_shadows_of(space)];
-        for holder in holders.into_iter().take(if is_hidden(space) { 1 } else { 3 }) {
+        // An exchange moves the id from a hidden place to the visible one: that one is read last.
+        let hidden = [shadows_of(space), conversion_shadows_of(space)];
+        let hidden = hidden.into_iter().filter(|_| !is_hidden(space));
+        for holder in hidden.chain([space]) {
             let place = self.spaces.pool().map().get(&keys::place(holder, index)).await?;
             if place.is_some_and(|place| parse_place(&place) == Ok(id)) {
                 return Ok(Some((holder, index)));

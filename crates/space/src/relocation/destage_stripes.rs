@@ -160,6 +160,10 @@ impl Destage<'_> {
         let mut guards: Vec<RangeGuard<'_>> = Vec::new();
         let mut lines: Vec<(&Rc<Row>, u32)> = Vec::new();
         for (row, of_row) in &chosen {
+            // Another row has its place, and its locks: with parity by now, these come before the ones that are held.
+            if row.freed.get() {
+                continue;
+            }
             let guard = row.locks.lock_all(&stripes(row, of_row)).await;
             if !row.freed.get() && !self.cache.shared().is_deferred(row) {
                 guards.push(guard);

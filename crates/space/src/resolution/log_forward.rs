@@ -344,8 +344,10 @@ impl LogForward<'_> {
         wanted.sort_by_key(|(row, _, _)| row.locks.rank());
         let (mut gathered, mut bytes) = (Vec::new(), 0);
         for (row, columns, extents) in wanted {
-            // A row and its shadow row share their locks, and nobody waits for what he holds himself.
-            if gathered.iter().any(|one: &OfTables<'_>| one.row.is_paired_with(row)) {
+            // A row and its shadow row share their locks, and no task waits for a lock that it holds. An exchange may have given
+            // the locks of a row a lower rank since they were sorted.
+            let is_below = |one: &OfTables<'_>| row.locks.rank() < one.row.locks.rank();
+            if gathered.iter().any(|one: &OfTables<'_>| one.row.is_paired_with(row) || is_below(one)) {
                 self.write_of_tables(std::mem::take(&mut gathered)).await?;
                 bytes = 0;
             }

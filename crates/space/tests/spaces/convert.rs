@@ -15,6 +15,7 @@ use dolmen_space::{
 };
 use dolmen_units::Bytes;
 
+use crate::harness::slow_disks::Slow;
 use crate::harness::{Bench, Boxed, Lab, Outcome, ROW, places_of, read};
 
 const BLOCK: u64 = 4096;
@@ -191,6 +192,42 @@ fn any_layout_becomes_any_other_under_a_client() {
                 lab.check_and_close(spaces).await
             })
             .unwrap_or_else(|error| panic!("{from:?} to {to:?}, opened again: {error}"));
+    }
+}
+
+/// Scenario: two strict mirrors share a write cache. The second becomes one with parity while both are overwritten and the cache is
+/// destaged: its rows come to the locks of parity, which are taken before those of copies.
+#[test]
+fn a_destage_beside_a_conversion_takes_locks_in_their_order() {
+    for seed in 0..6 {
+        let bench = Bench::with_profile(900 + seed, 7, || Slow::WRITES.profile());
+        let outcome = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let other = SpaceSpec::usual("aside".parse()?, SIZE, STRICT.resiliency).laid(STRICT);
+            let other = spaces.create(SpaceSpec { row: Some(ROW), ..other }).await?;
+            let space = make(&spaces, STRICT, SIZE).await?;
+            let known = [(&other, Model::default()), (&space, Model::default())];
+            for (space, model) in &known {
+                fill(&lab, space, model).await?;
+            }
+            let end = Rc::new(Cell::new(false));
+            let convert: Boxed<Outcome> =
+                Box::pin(convert_to_its_end(&spaces, &space, PARITY, Rc::clone(&end)));
+            let clients = known.map(|(space, model)| -> Boxed<Outcome> {
+                Box::pin(client(lab.clone(), space.clone(), model, seed, Rc::clone(&end)))
+            });
+            let (emptied, ended) = (Rc::clone(&spaces), Rc::clone(&end));
+            let destage: Boxed<Outcome> = Box::pin(async move {
+                while !ended.get() {
+                    emptied.caches().destage().await?;
+                }
+                Ok(())
+            });
+            join_all(clients.into_iter().chain([convert, destage])).await.into_iter().collect::<Outcome>()?;
+            drop((space, other));
+            lab.check_and_close(spaces).await
+        });
+        outcome.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
 }
 
