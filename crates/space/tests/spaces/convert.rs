@@ -198,7 +198,7 @@ fn any_layout_becomes_any_other_under_a_client() {
 /// Scenario: two strict mirrors share a write cache. The second becomes one with parity while both are overwritten and the cache is
 /// destaged: its rows come to the locks of parity, which are taken before those of copies.
 #[test]
-fn a_destage_beside_a_conversion_takes_locks_in_their_order() {
+fn a_destage_and_a_conversion_take_locks_in_their_order() {
     for seed in 0..6 {
         let bench = Bench::with_profile(900 + seed, 7, || Slow::WRITES.profile());
         let outcome = bench.run(async move |lab| {
