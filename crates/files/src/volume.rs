@@ -1,7 +1,6 @@
 //! Whole file systems: what they are, how full they are, and their free room.
 
 use std::fs::File;
-use std::os::fd::AsRawFd;
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
@@ -159,17 +158,4 @@ pub fn usage(file: &File) -> Result<Usage, FilesError> {
         inodes: found.f_files,
         inodes_free: found.f_ffree,
     })
-}
-
-/// Returns whether two files are on one file system.
-///
-/// # Errors
-/// [`FilesError`].
-pub fn is_same(one: &File, other: &File) -> Result<bool, FilesError> {
-    let device = |file: &File| {
-        rustix::fs::fstat(file)
-            .map(|status| status.st_dev)
-            .map_err(|error| FilesError::of("show the file system of a file")(error.into()))
-    };
-    Ok(one.as_raw_fd() == other.as_raw_fd() || device(one)? == device(other)?)
 }

@@ -1,8 +1,7 @@
-//! What the daemon and its worker say to each other: lines of JSON on the worker's standard input and output.
+//! What the daemon and its worker say to each other: a line of JSON each on the worker's standard input and output.
 //!
-//! The first line of input is an [`Order`]; later ones are a [`Control`] each. The end of the input means that the daemon is no
-//! more, and changes nothing: the operation goes on to its end, and the next daemon asks for it again. Each line of output is a
-//! [`Message`]; the last one is [`Message::Done`] or [`Message::Failed`]. A worker that ends without either was killed.
+//! The first line of input is an [`Order`]. The end of the input means nothing: where the daemon dies, the operation goes on to its
+//! end, and the next daemon asks for it again. The one line of output is a [`Message`]; a worker that ends without it was killed.
 
 use std::path::PathBuf;
 
@@ -79,29 +78,10 @@ pub struct Volume {
     pub record: VolumeRecord,
 }
 
-/// What the daemon says while the worker works.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Control {
-    /// Wait behind the step that is under way.
-    Pause,
-    /// Go on.
-    Resume,
-    /// End behind the step that is under way.
-    Stop,
-}
-
 /// What the worker says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
 pub enum Message {
-    /// How far it has come.
-    Progress {
-        /// Of the whole.
-        done: u64,
-        /// The whole, in the same unit; 0 while it is not known.
-        total: u64,
-    },
     /// It has ended well.
     Done {
         /// With this.
@@ -122,8 +102,6 @@ pub enum Outcome {
     Done,
     /// It was done before; nothing was changed.
     WasDone,
-    /// It was ended by the daemon.
-    Stopped,
     /// What is on a device.
     Content(Content),
     /// Bytes that were discarded.

@@ -96,7 +96,6 @@ impl Rig {
                 assert!(!is_done);
                 Err(failure)
             }
-            Message::Progress { .. } => panic!("{text}"),
         }
     }
 
