@@ -788,8 +788,12 @@ mod tests {
                 drop(scrub);
                 assert!(ConversionCopy::of(&space).change_to_conversion_shadow(&shadows, &one).await?);
                 Exchanges::of(&shadows).free_row(&shadow).await?;
-                let findings = spaces.scrubs().check_map().await?;
-                assert!(findings.is_empty(), "the free took what the row has: {findings:?}");
+                // A map that lost units of a row does not always load: an error says the same as a finding.
+                let findings = spaces.scrubs().check_map().await;
+                assert!(
+                    findings.as_ref().is_ok_and(Vec::is_empty),
+                    "the free took what the row has: {findings:?}"
+                );
                 lab.expect(&space, 0, 256 << 10, 1).await?;
                 lab.expect(&space, 256 << 10, (ROW.0 - (256 << 10)) as usize, 0).await?;
                 drop((space, shadows, shadow, one));
