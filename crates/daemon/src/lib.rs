@@ -12,6 +12,7 @@
 //! | folder or file | what |
 //! |---|---|
 //! | `config`, `arguments`, `error`, `process`, `files`, `log`, `io_worker` | settings and the command line that gives them, reasons not to run, the process, locks and own files, what is logged, threads for what blocks |
+//! | `answer`, `fault`, `finding`, `advice`, `resiliency`, `words`, `ranks` | answers and errors of the API, findings and their advice, words of documents and sentences, ranks of locks |
 //! | `arbiter`, `epoch_record` | which epoch is in force |
 //! | `jobs` | the service of jobs: numbers, order, throttling, progress, record |
 //! | `exports`, `attach` | the services of exports and of attached spaces |
@@ -25,7 +26,8 @@
 //! | `api` | routes, documents, requests for jobs, events, and what carries requests out |
 //! | `engine`, `caller` | the composition root, which makes the services in one order, and messages to it |
 //!
-//! Invariant: a folder's face is its `mod.rs`; imports point from the later lines of this table to the earlier ones.
+//! Invariant: a folder's face is its `mod.rs`, and modules form no cycles. Imports point from the later lines of this table to the
+//! earlier ones, but for some in `api`, `health`, `pools`, `settings` and `views`, which no check counts.
 //!
 //! Invariant: the engine's thread never waits for another thread of the daemon; it awaits.
 //!

@@ -37,7 +37,7 @@
 //! at most, `minimum_rate` to what others leave to them (docs/design/0017); `throttle` has jobs give way.
 //!
 //! # Floors
-//! A module uses its own folder and those before it; `tidy` counts what still reaches up.
+//! A module uses its own folder and those before it; `tidy` refuses what reaches up.
 //! ```text
 //! format     on-disk structs, errors, specifications      resolution  recovery, redos, what waits for absent disks
 //! in_doubt   tables of rules, pure                        relocation  shadow rows, slabs that move, freed rows, new rows
