@@ -7,7 +7,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::panic::Location;
 use std::pin::{Pin, pin};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 use crate::ranks::{Branch, HeldRank, LockRank};
 
@@ -111,12 +111,23 @@ pub async fn either<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>
 }
 
 /// Counted permits, given out in the order they were asked for.
+///
+/// A release wakes the first waiter alone, so its cost does not grow with the number of waiters.
 pub struct Semaphore {
     permits: Cell<u64>,
-    queue: RefCell<VecDeque<u64>>,
+    /// Waiters by ticket, which ascend.
+    queue: RefCell<VecDeque<Waiter>>,
     next_ticket: Cell<u64>,
-    notify: Notify,
     rank: Option<LockRank>,
+}
+
+/// A waiter of a semaphore.
+struct Waiter {
+    ticket: u64,
+    /// Permits that it waits for.
+    count: u64,
+    /// Its task; `None` until it was polled.
+    waker: Option<Waker>,
 }
 
 impl Semaphore {
@@ -124,13 +135,7 @@ impl Semaphore {
     #[must_use]
     pub fn new(permits: u64) -> Self {
         let queue = RefCell::new(VecDeque::new());
-        Self {
-            permits: Cell::new(permits),
-            queue,
-            next_ticket: Cell::new(0),
-            notify: Notify::new(),
-            rank: None,
-        }
+        Self { permits: Cell::new(permits), queue, next_ticket: Cell::new(0), rank: None }
     }
 
     /// So many permits, taken in the order of locks.
@@ -154,14 +159,9 @@ impl Semaphore {
         let held = self.rank.map(|rank| rank.take(place));
         let ticket = self.next_ticket.get();
         self.next_ticket.set(ticket + 1);
-        self.queue.borrow_mut().push_back(ticket);
+        self.queue.borrow_mut().push_back(Waiter { ticket, count, waker: None });
         let waiting = Place { semaphore: self, ticket };
-        self.notify
-            .wait_for(|| {
-                let first = self.queue.borrow().front() == Some(&ticket);
-                (first && self.permits.get() >= count).then_some(())
-            })
-            .await;
+        poll_fn(|cx| self.poll_first(ticket, cx)).await;
         self.permits.set(self.permits.get() - count);
         drop(waiting);
         Permit { semaphore: self, count, _held: held }
@@ -177,6 +177,35 @@ impl Semaphore {
         self.permits.set(self.permits.get() - count);
         let held = self.rank.map(|rank| rank.hold(Location::caller()));
         Some(Permit { semaphore: self, count, _held: held })
+    }
+
+    /// Returns ready when the waiter is the first and its permits are free.
+    fn poll_first(&self, ticket: u64, cx: &Context<'_>) -> Poll<()> {
+        let mut queue = self.queue.borrow_mut();
+        let is_served = |first: &Waiter| first.ticket == ticket && first.count <= self.permits.get();
+        if queue.front().is_some_and(is_served) {
+            return Poll::Ready(());
+        }
+        let at = queue.partition_point(|waiter| waiter.ticket < ticket);
+        if let Some(waiter) = queue.get_mut(at) {
+            match &mut waiter.waker {
+                Some(waker) => waker.clone_from(cx.waker()),
+                none => *none = Some(cx.waker().clone()),
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Wakes the first waiter if its permits are free. It wakes the next one when it leaves the queue.
+    fn wake_first(&self) {
+        // The waker is taken out before it runs: it may come back to this semaphore.
+        let mut queue = self.queue.borrow_mut();
+        let first = queue.front_mut().filter(|first| first.count <= self.permits.get());
+        let waker = first.and_then(|first| first.waker.take());
+        drop(queue);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 
     /// Permits that nobody holds.
@@ -200,8 +229,12 @@ struct Place<'a> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.semaphore.queue.borrow_mut().retain(|ticket| *ticket != self.ticket);
-        self.semaphore.notify.notify_all();
+        let mut queue = self.semaphore.queue.borrow_mut();
+        let at = queue.partition_point(|waiter| waiter.ticket < self.ticket);
+        let left = queue.remove(at);
+        drop(queue);
+        drop(left);
+        self.semaphore.wake_first();
     }
 }
 
@@ -216,7 +249,7 @@ pub struct Permit<'a> {
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
         self.semaphore.permits.set(self.semaphore.permits.get() + self.count);
-        self.semaphore.notify.notify_all();
+        self.semaphore.wake_first();
     }
 }
 
@@ -290,6 +323,111 @@ mod tests {
         assert_eq!(done, Some(()));
         while executor.run_one(|_| 0) {}
         assert_eq!(*order.borrow(), vec![0, 1, 2]);
+    }
+
+    /// With a thousand waiters, each is polled twice: when it asks, and when it is served.
+    #[test]
+    fn a_release_wakes_one_waiter() {
+        let executor = Executor::new();
+        let (semaphore, polls) = (Rc::new(Semaphore::new(1)), Rc::new(Cell::new(0)));
+        let held = semaphore.try_acquire(1);
+        for _ in 0..1000 {
+            let (semaphore, polls) = (Rc::clone(&semaphore), Rc::clone(&polls));
+            executor.spawn(
+                "waiter",
+                Box::pin(async move {
+                    let mut permit = pin!(semaphore.acquire(1));
+                    let permit = poll_fn(|cx| {
+                        polls.set(polls.get() + 1);
+                        permit.as_mut().poll(cx)
+                    });
+                    drop(permit.await);
+                }),
+            );
+        }
+        while executor.run_one(|_| 0) {}
+        drop(held);
+        while executor.run_one(|_| 0) {}
+        assert_eq!((semaphore.available(), polls.get()), (1, 2000));
+    }
+
+    /// One waiter of the property below.
+    struct Asked {
+        count: u64,
+        state: Rc<Cell<State>>,
+        /// Rung when the waiter is to release what it has, or to go without it.
+        end: Rc<Notify>,
+    }
+
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum State {
+        Waits,
+        Holds,
+        Gone,
+    }
+
+    /// Waiters come, release and are cancelled in a drawn order. After each step, exactly those hold permits that a queue served
+    /// strictly in order would have served.
+    #[test]
+    fn permits_are_given_as_a_queue_gives_them() {
+        for seed in 0..200_u64 {
+            let executor = Executor::new();
+            let semaphore = Rc::new(Semaphore::new(4));
+            let mut asked: Vec<Asked> = Vec::new();
+            let mut draw = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            for _ in 0..60 {
+                draw ^= draw << 13;
+                draw ^= draw >> 7;
+                draw ^= draw << 17;
+                let alive: Vec<&Asked> = asked.iter().filter(|one| one.state.get() != State::Gone).collect();
+                if draw.is_multiple_of(2) && !alive.is_empty() {
+                    let at = usize::try_from(draw >> 32).unwrap() % alive.len();
+                    alive[at].end.notify_all();
+                } else {
+                    let one = Asked {
+                        count: 1 + (draw >> 8) % 4,
+                        state: Rc::new(Cell::new(State::Waits)),
+                        end: Rc::default(),
+                    };
+                    let (semaphore, count) = (Rc::clone(&semaphore), one.count);
+                    let (state, end) = (Rc::clone(&one.state), Rc::clone(&one.end));
+                    executor.spawn(
+                        "waiter",
+                        Box::pin(async move {
+                            let rung = end.wait();
+                            let mut rung = pin!(rung);
+                            if let Either::Second(permit) =
+                                either(rung.as_mut(), semaphore.acquire(count)).await
+                            {
+                                state.set(State::Holds);
+                                rung.await;
+                                drop(permit);
+                            }
+                            state.set(State::Gone);
+                        }),
+                    );
+                    asked.push(one);
+                }
+                while executor.run_one(|_| 0) {}
+                let held = asked
+                    .iter()
+                    .filter(|one| one.state.get() == State::Holds)
+                    .map(|one| one.count)
+                    .sum::<u64>();
+                let first = asked.iter().find(|one| one.state.get() == State::Waits).map(|one| one.count);
+                assert_eq!(semaphore.available() + held, 4, "seed {seed}");
+                assert!(
+                    first.is_none_or(|count| count > semaphore.available()),
+                    "seed {seed}: the first waiter has room"
+                );
+                let last_held = asked.iter().rposition(|one| one.state.get() == State::Holds);
+                let first_waits = asked.iter().position(|one| one.state.get() == State::Waits);
+                assert!(
+                    last_held.zip(first_waits).is_none_or(|(held, waits)| held < waits),
+                    "seed {seed}: out of order"
+                );
+            }
+        }
     }
 
     async fn futures_poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {

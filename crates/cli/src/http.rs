@@ -48,7 +48,7 @@ pub(crate) struct Answer {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HttpError {
     /// Nobody listens.
-    #[error("the dolmen daemon does not run: nobody answers at {}", socket.display())]
+    #[error("the dolmen daemon does not run: nothing listens at {}", socket.display())]
     NoDaemon {
         /// The socket.
         socket: PathBuf,

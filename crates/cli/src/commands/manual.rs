@@ -96,7 +96,8 @@ pub(crate) fn write_pages(folder: &Path) -> Result<(), CliError> {
     let mut waiting = vec![root];
     while let Some(command) = waiting.pop() {
         waiting.extend(command.get_subcommands().filter(|one| !one.is_hide_set()).cloned());
-        let man = clap_mangen::Man::new(command.clone());
+        // The generator leaves the text of options out that a short help hides.
+        let man = clap_mangen::Man::new(command.clone().mut_args(|option| option.hide_short_help(false)));
         let mut page = Vec::new();
         man.render(&mut page).map_err(unwritable)?;
         let page = with_synopsis(&String::from_utf8_lossy(&page), &synopsis(&command));

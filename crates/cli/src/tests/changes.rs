@@ -864,8 +864,10 @@ fn manual_and_completion_know_every_command_and_option() {
         let lines = crate::manual::synopsis(&command).replace('\n', "\n.br\n");
         assert!(page.contains(&format!(".SH SYNOPSIS\n{lines}\n.SH ")), "{name}: {page}");
         for argument in command.get_arguments().filter(|one| !one.is_hide_set()) {
-            let has_text = argument.get_help().is_some_and(|help| !help.to_string().is_empty());
-            assert!(has_text, "{name}: {} has no text", argument.get_id());
+            let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+            assert!(!help.is_empty(), "{name}: {} has no text", argument.get_id());
+            let begin = help.split_whitespace().take(3).collect::<Vec<_>>().join(" ");
+            assert!(page.contains(&begin), "{name}: the page has no text of {}: {begin}", argument.get_id());
         }
         let is_needed = |one: &&clap::Arg| one.is_required_set() && one.get_action().takes_values();
         for argument in command.get_arguments().filter(is_needed) {

@@ -15,7 +15,7 @@ fn without_a_daemon_the_message_says_how_to_start_it() {
     let ended = run(&["dolmen", "--socket", path.to_str().unwrap()], &NOBODY);
     assert_eq!(ended.code, ExitCode::Busy);
     assert_eq!(ended.results, "");
-    assert!(ended.messages.starts_with("dolmen: the dolmen daemon does not run: nobody answers at "));
+    assert!(ended.messages.starts_with("dolmen: the dolmen daemon does not run: nothing listens at "));
     assert!(ended.messages.contains("\nhint: start it as root with `dolmen daemon`,"), "{}", ended.messages);
     // A socket that a killed daemon left behind is the same to a user.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());

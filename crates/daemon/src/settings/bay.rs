@@ -33,10 +33,10 @@ impl OpenPool {
     }
 }
 
-pub(super) fn called_by(disk: &Disk, bay: &str) -> String {
+pub(super) fn recorded(disk: &Disk, bay: &str, verb: &str) -> String {
     match bay {
-        "" => format!("{} in no bay that has a name", disk.name()),
-        bay => format!("{} in bay {bay}", disk.name()),
+        "" => format!("no bay {verb} recorded for {}", disk.name()),
+        bay => format!("{} {verb} recorded in bay {bay}", disk.name()),
     }
 }
 

@@ -50,7 +50,7 @@ impl Settings {
             )));
         }
         if before.as_deref().unwrap_or_default() == bay {
-            let text = format!("{} is there already", bay::called_by(&disk, bay));
+            let text = bay::recorded(&disk, bay, "is already");
             return Ok(planned(pool.plan(Undo::NotNeeded, Vec::new()), text));
         }
         let (old, slot) = (before.as_deref().unwrap_or_default(), disk.slot().0);
@@ -61,7 +61,7 @@ impl Settings {
         };
         let plan = pool.plan(undo, vec![step]);
         if request.dry_run {
-            return Ok(planned(plan, format!("{} would be noted", bay::called_by(&disk, bay))));
+            return Ok(planned(plan, bay::recorded(&disk, bay, "would be")));
         }
         let set = pool.spaces.pool().settings().set_bay(&disk, bay).await;
         set.map_err(|error| fault::pool(&error).on(disk.name()))?;
@@ -69,7 +69,7 @@ impl Settings {
             "" => drop(pool.bays.borrow_mut().remove(&disk.id())),
             bay => drop(pool.bays.borrow_mut().insert(disk.id(), bay.to_owned())),
         }
-        Ok(made(plan, format!("{} is noted", bay::called_by(&disk, bay))))
+        Ok(made(plan, bay::recorded(&disk, bay, "is")))
     }
 
     /// Says what a disk is in.

@@ -363,6 +363,12 @@ async fn plan_of(
             forecast.freed
         ));
     }
+    if forecast.rows == 0 && space.spec().layout() != wanted.layout {
+        steps.push(format!(
+            "lay rows that {name} gets from now on as {}; it has none that would move",
+            words_of(wanted.layout)
+        ));
+    }
     let row = space.row_bytes();
     let rows_missing = space.size().0.div_ceil(row).saturating_sub(space.claimed().0 / row);
     let mut missing = 0;

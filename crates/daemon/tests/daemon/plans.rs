@@ -45,6 +45,20 @@ fn a_dry_run_changes_nothing_and_says_what_then_happens() {
     assert_eq!(plan["plan"]["usable_after_bytes"], room(&world));
 }
 
+/// An empty space has no row that a conversion would move; the plan still says what becomes of it.
+#[test]
+fn the_conversion_of_an_empty_space_has_a_plan() {
+    let world = World::new(3);
+    let disks: Vec<_> = ["d0", "d1", "d2"].map(|name| world.disk(name)).into();
+    world.post("/v1/pools", &json!({"name": "tank", "disks": disks}));
+    world
+        .post("/v1/pools/tank/spaces", &json!({"name": "m", "size_bytes": 64 << 20, "resiliency": "mirror"}));
+    let to_three = json!({"resiliency": "mirror", "copies": 3});
+    let plan = world.post("/v1/pools/tank/spaces/m/convert", &dry(to_three));
+    let steps = plan["plan"]["steps"].as_array().unwrap();
+    assert!(steps.iter().any(|step| step.as_str().unwrap().contains("mirror")), "{plan}");
+}
+
 /// A fixed space takes whole rows, and says so where that is more than its size.
 #[test]
 fn a_fixed_space_says_why_it_takes_more_than_its_size() {
