@@ -19,7 +19,7 @@ sys.dont_write_bytecode = True
 
 from reader.content import Reader  # noqa: E402
 from reader.disk import Disk, Members, Problem  # noqa: E402
-from reader.pool import Pool  # noqa: E402
+from reader.pool import VALUE_MAX, Pool  # noqa: E402
 
 
 def say(line):
@@ -60,6 +60,7 @@ def show(paths):
         words += [f"bay {bay}"] if bay else []
         say(f"  slot {member.slot:<3}  {member.disk.hex()}  {member.capacity} bytes  {', '.join(words)}  {place}")
     say("spaces")
+    attributes = [space for space, _, _, value in pool.attributes() if 1 <= len(value) <= VALUE_MAX]
     for space in pool.spaces():
         columns = space.now.columns or "chosen row by row"
         rows = pool.row_indices(space)
@@ -68,7 +69,11 @@ def show(paths):
         if space.before:
             say(f"    being converted: rows that are not laid so yet are {space.before.kind}")
         say(f"    rows: {len(rows)} claimed of {-(-space.size // space.row_length)}, {space.row_length} bytes each")
-    return 1 if pool.faults else 0
+        say(f"    attributes: {attributes.count(space.id)}")
+    strays = set(attributes) - {space.id for space in pool.spaces()}
+    for space in sorted(strays):
+        warn(f"space {space} has {attributes.count(space)} attributes, and does not exist")
+    return 1 if pool.faults or strays else 0
 
 
 def extract(name, output, paths):

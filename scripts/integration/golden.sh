@@ -22,7 +22,7 @@ reader() { attend -- python3 "$root/scripts/read_pool.py" "$@"; }
 
 unpacked() { client unpack "$images/$1.images" "$run/images-$1" >"$run/names" && is "$(wc -l <"$run/names")" -eq 3; }
 # A space that is in the set and in no other.
-listed() { reader list "$run/images-$1/$2"/* >"$logs/list.log" && grep -q "$3" "$logs/list.log"; }
+listed() { reader list "$run/images-$1/$2"/* >"$logs/list.log" && grep -q "$3" "$logs/list.log" && [ "$(grep -cx '    attributes: 2' "$logs/list.log")" -eq "$(grep -c '^    rows: ' "$logs/list.log")" ]; }
 extracted() {
     reader extract-all "$run/out-$1-$2" "$run/images-$1/$2"/* >"$logs/extract.log" 2>&1 || { head -n 20 "$logs/extract.log" >&2; return 1; }
     client compare "$images/$1-$2.content" "$run/out-$1-$2"

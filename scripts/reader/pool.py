@@ -11,7 +11,7 @@ from .log import Log
 from .rows import CACHES_FROM, SHADOWS, Row, Space
 from .tree import END, KEY, Tree, newest_checkpoint
 
-COUNTER, FREE, FREE_TOTAL, SPACE, PLACE, ROW, STALE = 1, 2, 3, 4, 5, 6, 7
+COUNTER, FREE, FREE_TOTAL, SPACE, PLACE, ROW, STALE, ATTRIBUTE = 1, 2, 3, 4, 5, 6, 7, 8
 CHANGE, BLOCKS, OPENED = 1, 2, 3
 REMOVED = 65535
 VALUE_MAX = 3072
@@ -145,6 +145,11 @@ class Pool:
         value = self.map.get(key(ROW, 0, row, 0))
         check(value is not None, f"its record {row} is not there")
         return Row(space, index, row, value)
+
+    def attributes(self, space=None):
+        """Attributes of a space, or of all: space, type, number and value of each, by type."""
+        found = self._range(key(ATTRIBUTE, 0, 0, 0), key(ATTRIBUTE, 65535, ID_MAX, ID_MAX))
+        return [(of, kind, number, value) for (_, kind, of, number), value in found if space is None or of == space.id]
 
     def shadows(self, space):
         """The space of the shadows of a space's rows."""

@@ -68,7 +68,7 @@ pub const EXPLAINED: [Explained; 15] = [
     ),
     explained(
         (202, "map"),
-        "The map contradicts itself: two slabs have the same room, or room belongs to nobody.",
+        "The map contradicts itself: two slabs have the same room, room belongs to nobody, or an attribute to no space.",
         "Nothing: which of the two is right cannot be told.",
         "Export what is on the pool with `dolmen-rescue export`, make the pool again, and report the finding: it is a defect.",
     ),

@@ -187,6 +187,7 @@ pub(crate) fn space(error: &SpaceError) -> ErrorBody {
                 "`dolmen df` shows what is free; or choose a layout that takes less, which -n tells of each";
             return body(ErrorCode::NoSpace, error).on(name.to_string()).hint(hint);
         }
+        SpaceError::Attribute { name, .. } => (ErrorCode::BadRequest, Some(name.to_string())),
         SpaceError::CacheDrain(_) => (ErrorCode::BadRequest, None),
         SpaceError::NoWriteCache { .. } => (ErrorCode::BadRequest, None),
         SpaceError::NameTaken { name } => (ErrorCode::NameTaken, Some(name.to_string())),

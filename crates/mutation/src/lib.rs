@@ -76,6 +76,10 @@ mutants! {
     TrustBeforeFlush = "trust-before-flush",
     /// Blocks of a column are counted wrongly at the end of a stretch.
     RowOffByOne = "row-off-by-one",
+    /// The change that deletes a space leaves its attributes in the map.
+    AttributeSurvivesSpace = "attribute-survives-space",
+    /// A change of attributes deletes in one change of the map and puts in another.
+    AttributesInParts = "attributes-in-parts",
     /// `mkfs` runs with force over content of another origin.
     MkfsWithoutUuidCheck = "mkfs-without-uuid-check",
     /// `mkfs` runs on an adopted volume.

@@ -24,6 +24,8 @@ pub enum Kind {
     Row = 6,
     /// A row with a stale slab on a disk.
     Stale = 7,
+    /// An attribute of a space: its type, the space, its number.
+    Attribute = 8,
 }
 
 /// Kind, then three numbers: {kind u8, zero u8, a u16, zero u32, b u64, c u64}, big-endian so that bytes sort as numbers.
@@ -186,6 +188,19 @@ pub fn stale_on(slot: DiskSlot) -> Range<Key> {
     key(Kind::Stale, slot.0, 0, 0)..key(Kind::Stale, slot.0, u64::MAX, u64::MAX)
 }
 
+/// An attribute of a space.
+#[must_use]
+pub fn attribute(kind: u16, space: SpaceId, number: u64) -> Key {
+    key(Kind::Attribute, kind, space.0, number)
+}
+
+/// All attributes of a type that a space may have.
+#[must_use]
+pub fn attributes_of(kind: u16, space: SpaceId) -> Range<Key> {
+    let last = attribute(kind, space, u64::MAX);
+    attribute(kind, space, 0)..last.next().unwrap_or(last)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,5 +216,15 @@ mod tests {
         );
         assert_eq!(parts(&key(Kind::Free, 239, 7, 9)), (239, 7, 9));
         assert!(all(Kind::Place).contains(&a) && !all(Kind::Free).contains(&a));
+        let of_space = attributes_of(3, SpaceId(7));
+        assert!(
+            of_space.contains(&attribute(3, SpaceId(7), u64::MAX))
+                && stale(DiskSlot(9), RowId(1)) < of_space.start
+        );
+        assert!(
+            ![attribute(3, SpaceId(8), 0), attribute(2, SpaceId(7), 0)]
+                .iter()
+                .any(|key| of_space.contains(key))
+        );
     }
 }

@@ -332,6 +332,7 @@ fn key_of(key: &Key) -> Value {
         5 => "place",
         6 => "row",
         7 => "stale",
+        8 => "attribute",
         _ => return json!({ "kind": kind, "bytes": hex(&key.0) }),
     };
     json!({ "kind": what, "a": a, "b": b, "c": c })

@@ -82,6 +82,10 @@ pub use facade::salvage;
 pub use facade::space::Space;
 pub use facade::spaces::Spaces;
 pub use facade::spaces::{new_member, parse_resiliency};
+pub use format::attribute_fault::{
+    ATTRIBUTE_BYTES_MAX, ATTRIBUTES_CHANGE_BYTES_MAX, ATTRIBUTES_MAX, AttributeFault,
+};
+pub use format::attributes::{Attribute, AttributeKey};
 pub use format::error::{CacheLimit, DrainLimit, SpaceError, UnreadableReason};
 pub use format::layouts::Layout;
 pub use format::limit_fault::{LimitFault, LimitKind};
@@ -95,6 +99,7 @@ pub use format::spec::{
 };
 pub use layout::shape::READ_BYTES_MAX;
 pub use layout::slab_units;
+pub use policy::attributes::Attributes;
 pub use policy::convert::ConversionForecast;
 pub use policy::declare_lost::DeclaredLost;
 pub use policy::emptying::Emptied;

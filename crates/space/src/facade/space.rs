@@ -10,6 +10,7 @@ use dolmen_units::Bytes;
 
 use crate::format::error::SpaceError;
 use crate::format::limits::Limits;
+use crate::policy::attributes::Attributes;
 use crate::policy::reserve::Reserves;
 use crate::resolution::space_doubt::SpaceDoubt;
 use crate::row_io::segments::Segments;
@@ -47,6 +48,12 @@ impl fmt::Debug for Space {
 }
 
 impl Space {
+    /// Attributes that other layers keep with the space.
+    #[must_use]
+    pub fn attributes(&self) -> Attributes<'_> {
+        Attributes::of(&self.rows)
+    }
+
     /// Bytes of its rows that its reserve takes and that are not claimed: zero, but while it is filled, or where room for it was
     /// lost.
     #[must_use]

@@ -14,6 +14,7 @@ use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, SpaceId};
 
 use crate::facade::space::Space;
 use crate::facade::upper::Layers;
+use crate::format::attributes::Attribute;
 use crate::format::error::SpaceError;
 use crate::format::ids::{cache_id, is_hidden, is_of_shadows, seen_as};
 use crate::format::resiliency::Resiliency;
@@ -117,7 +118,19 @@ impl Spaces {
     /// # Errors
     /// [`SpaceError`]; nothing is left of it then.
     pub async fn create(&self, spec: SpaceSpec) -> Result<Space, SpaceError> {
-        self.changes().create(spec).await.map(Space::from)
+        self.create_with(spec, Vec::new()).await
+    }
+
+    /// Makes a space with attributes: one change of the map has both.
+    ///
+    /// # Errors
+    /// [`SpaceError`]; nothing is left of it then.
+    pub async fn create_with(
+        &self,
+        spec: SpaceSpec,
+        attributes: Vec<Attribute>,
+    ) -> Result<Space, SpaceError> {
+        self.changes().create(spec, attributes).await.map(Space::from)
     }
 
     /// Spaces that people made, those in the trash among them.

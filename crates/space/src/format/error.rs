@@ -5,6 +5,7 @@ use dolmen_placement::RequestError;
 use dolmen_pool::PoolError;
 use dolmen_units::{Bytes, Name};
 
+use crate::format::attribute_fault::AttributeFault;
 use crate::format::limit_fault::{LimitFault, LimitKind};
 use crate::format::raw::{INTERLEAVE_BYTES, INTERLEAVE_RANGE};
 
@@ -194,6 +195,18 @@ pub enum SpaceError {
         limit: LimitKind,
         /// What is wrong with it.
         fault: LimitFault,
+    },
+    /// An attribute of a space is refused.
+    #[error("attribute {number} of type {kind} of space {name} {fault}; nothing was changed")]
+    Attribute {
+        /// The space.
+        name: Name,
+        /// Type of the attribute.
+        kind: u8,
+        /// Number within the type.
+        number: u64,
+        /// Reason.
+        fault: AttributeFault,
     },
     /// A write cache cannot have this size.
     #[error("a write cache cannot have {found}: {limit}")]

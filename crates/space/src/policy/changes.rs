@@ -15,11 +15,13 @@ use dolmen_units::Bytes;
 use dolmen_units::Name;
 use dolmen_units::SpaceId;
 
+use crate::format::attributes::{Attribute, check_attributes_at_creation};
 use crate::format::error::SpaceError;
 use crate::format::ids::COUNTER_SPACE;
 use crate::format::layouts::Layouts;
 use crate::format::limits::Limits;
 use crate::format::spec::{Provisioning, SpaceSpec, Standing};
+use crate::policy::attributes::put_attributes;
 use crate::policy::forecast::{WriteCacheRows, write_cache_rows};
 use crate::policy::handles::{Caches, Changes, Trash};
 use crate::policy::reserve::{Reserves, unless_full};
@@ -140,20 +142,25 @@ impl Changes<'_> {
         Ok(cache.map_err(|source| PoolError::NoSpace { name: self.spaces.pool().name().clone(), source })?)
     }
 
-    /// Makes a space.
+    /// Makes a space, with its first attributes in the same change of the map.
     ///
     /// # Errors
     /// [`SpaceError`]; nothing is left of it then.
     #[pooled]
-    pub(crate) async fn create(self, spec: SpaceSpec) -> Result<Rc<SpaceRows>, SpaceError> {
+    pub(crate) async fn create(
+        self,
+        spec: SpaceSpec,
+        attributes: Vec<Attribute>,
+    ) -> Result<Rc<SpaceRows>, SpaceError> {
         self.check_create(&spec)?;
+        check_attributes_at_creation(&spec.name, &attributes)?;
         let redundancy = spec.write_cache();
         // Until it is known that the space needs the cache, it must not be dropped as one that no space needs.
         let mutex = match redundancy {
             Some(redundancy) => Some(Caches::of(self.spaces).make_cache(redundancy).await?),
             None => None,
         };
-        let made = self.make_space(spec).await;
+        let made = self.make_space(spec, attributes).await;
         drop(mutex);
         let made = match made {
             Ok(Made::Whole(space)) => return Ok(space),
@@ -169,7 +176,7 @@ impl Changes<'_> {
     }
 
     #[pooled]
-    async fn make_space(self, spec: SpaceSpec) -> Result<Made, SpaceError> {
+    async fn make_space(self, spec: SpaceSpec, attributes: Vec<Attribute>) -> Result<Made, SpaceError> {
         let mut change = self.spaces.pool().change(Purpose::Claim).await;
         let id = SpaceId(change.number(keys::counter(COUNTER_SPACE)).await?);
         // Somebody may have taken the name while this waited for its turn.
@@ -186,6 +193,7 @@ impl Changes<'_> {
             Provisioning::Fixed => Standing::Unfinished,
         };
         change.put(keys::space(id), space.encode(&spec, standing));
+        put_attributes(&mut change, id, attributes);
         change.commit().await?;
         // Its spec does not change before it is whole. No other task knows it yet, so nothing waits here with the list of write
         // caches locked, whose lock comes after that of a spec.

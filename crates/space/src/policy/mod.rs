@@ -1,5 +1,6 @@
 //! What is moved, converted, kept or given up, and when.
 
+pub(crate) mod attributes;
 pub(crate) mod cache_size;
 pub(crate) mod caches;
 pub(crate) mod changes;

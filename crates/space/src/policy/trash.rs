@@ -24,6 +24,7 @@ use dolmen_units::{Name, SpaceId};
 use crate::format::error::SpaceError;
 use crate::format::ids::is_hidden;
 use crate::format::spec::Standing;
+use crate::policy::attributes::delete_attributes;
 use crate::policy::handles::{Caches, Trash};
 use crate::policy::reserve::reserve_of;
 use crate::relocation::allocator::Allocator;
@@ -246,6 +247,7 @@ impl Trash<'_> {
         change.delete(keys::row_count(space.id()));
         settings_of(space.id()).into_iter().for_each(|key| change.delete(key));
         change.delete(reserve_of(space.id()));
+        delete_attributes(&mut change, self.spaces.pool().map(), space.id()).await?;
         if let Some(shadows) = &shadows {
             change.delete(keys::space(shadows.id()));
             change.delete(keys::row_count(shadows.id()));

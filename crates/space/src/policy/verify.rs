@@ -7,10 +7,11 @@ use std::rc::Rc;
 
 use dolmen_future_pool::pooled;
 use dolmen_pool::{Disk, Purpose, keys};
-use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Name, RowId};
+use dolmen_units::{BLOCK_BYTES, Bytes, DiskSlot, Name, RowId, SpaceId};
 
 use crate::cache::segments::CacheIndex;
 use crate::format::error::SpaceError;
+use crate::policy::attributes::check_attributes_of;
 use crate::policy::handles::Scrubs;
 use crate::relocation::row_verify::{RowVerdict, RowVerify};
 use crate::resources::events::SpaceRange;
@@ -237,6 +238,9 @@ impl Scrubs<'_> {
             findings.extend(check_runs(&disk, slabs.unwrap_or_default().into_iter().chain(free).collect()));
         }
         findings.extend(used.keys().map(|slot| format!("slabs lie on {slot}, which is no member")));
+        let people_made: BTreeSet<SpaceId> =
+            self.spaces.made_by_people().iter().map(|space| space.id()).collect();
+        findings.extend(check_attributes_of(self.spaces.pool().map(), |id| people_made.contains(&id)).await?);
         Ok(findings)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use dolmen_space::{Provisioning, Resiliency, SpaceSpec};
+use dolmen_space::{Attribute, Provisioning, Resiliency, SpaceSpec};
 use dolmen_units::{Epoch, EpochId, HostId, PoolId};
 
 use super::BLOCK;
@@ -46,6 +46,12 @@ impl SpaceContent {
     pub fn is_some_fill(&self, block: u64, bytes: &[u8]) -> bool {
         (0..=u16::MAX).any(|fill| is_filled(self.number, block, fill, bytes))
     }
+}
+
+/// The attributes of a space.
+pub fn attributes_of(number: u8, name: &str) -> Vec<Attribute> {
+    let attribute = |kind, number, value: &[u8]| Attribute { kind, number, value: value.to_vec() };
+    vec![attribute(1, 0, name.as_bytes()), attribute(2, number.into(), &[number; 100])]
 }
 
 /// The words for what a space is.

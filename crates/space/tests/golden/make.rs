@@ -15,7 +15,7 @@ use dolmen_space::{
 };
 use dolmen_units::{Bytes, EpochId, HostId, PoolId};
 
-use super::content::{Content, SpaceContent, fill_blocks, kind_of};
+use super::content::{Content, SpaceContent, attributes_of, fill_blocks, kind_of};
 use super::{BLOCK, Disk, Golden, stored};
 use crate::harness::{Bench, Lab, Outcome};
 
@@ -270,7 +270,7 @@ impl Maker {
             spec.integrity = self.set.integrity;
         }
         let kind = kind_of(&spec);
-        spaces.create(spec).await?;
+        spaces.create_with(spec, attributes_of(number, name)).await?;
         let content =
             SpaceContent { number, name: name.to_owned(), kind, size: mib << 20, blocks: BTreeMap::new() };
         self.spaces.borrow_mut().insert(name, content);

@@ -6,7 +6,7 @@ use std::error::Error;
 use dolmen_space::{Space, SpaceError, Spaces, UnreadableReason};
 
 use super::BLOCK;
-use super::content::{Content, SpaceContent, kind_of};
+use super::content::{Content, SpaceContent, attributes_of, kind_of};
 use crate::harness::{Outcome, read};
 
 /// Bytes that are read at once.
@@ -47,6 +47,10 @@ pub async fn read_all(spaces: &Spaces, content: &Content) -> Result<Report, Box<
     let mut report = Report::default();
     for expected in &content.spaces {
         let space = spaces.find(&expected.name)?;
+        let attributes = space.attributes().list().await?;
+        if attributes != attributes_of(expected.number, &expected.name) {
+            return Err(format!("space {} has {attributes:?}", expected.name).into());
+        }
         for at in (0..expected.size).step_by(CHUNK as usize) {
             let length = CHUNK.min(expected.size - at) as usize;
             if let Ok(bytes) = read(&space, at, length).await {

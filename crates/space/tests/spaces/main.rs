@@ -8,6 +8,7 @@ mod golden;
 mod harness;
 
 mod alternating_slots;
+mod attributes;
 mod basics;
 mod cache_size;
 mod cached;

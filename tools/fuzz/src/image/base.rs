@@ -5,7 +5,7 @@ use std::rc::Rc;
 use dolmen_block_io::Durability::Cached;
 use dolmen_pool::{Arbiter, OpenMode};
 use dolmen_sim::Image;
-use dolmen_space::{Integrity, Progress, Provisioning, Resiliency, Space, SpaceSpec, Spaces};
+use dolmen_space::{Attribute, Integrity, Progress, Provisioning, Resiliency, Space, SpaceSpec, Spaces};
 use dolmen_store::Key;
 use dolmen_units::{Bytes, EpochId, PoolId};
 
@@ -68,8 +68,9 @@ async fn live(bench: &Bench, spaces: &Spaces, all: &[Space], fill: u16) -> Resul
 async fn begin(bench: &Bench) -> Result<(Rc<Spaces>, Vec<Space>), Failure> {
     let spaces = bench.create().await?;
     let mut all = Vec::new();
-    for spec in specs() {
-        all.push(spaces.create(spec).await?);
+    for (spec, kind) in specs().into_iter().zip(1..) {
+        let attribute = |number| Attribute { kind, number, value: vec![kind; 20] };
+        all.push(spaces.create_with(spec, vec![attribute(0), attribute(1)]).await?);
     }
     live(bench, &spaces, &all, 1).await?;
     spaces.flush().await?;

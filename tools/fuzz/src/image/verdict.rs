@@ -7,7 +7,7 @@ use dolmen_check::{CheckOptions, check};
 use dolmen_pool::{OpenMode, keys};
 use dolmen_rescue::dump::{What, dump};
 use dolmen_rescue::{Options, Piece, RescueMode};
-use dolmen_space::{DataLossKind, Progress, Segment, Space, Spaces};
+use dolmen_space::{Attribute, AttributeKey, DataLossKind, Progress, Segment, Space, Spaces};
 
 use crate::Reached;
 use crate::content::{self, BLOCK, Read, Tag};
@@ -51,6 +51,9 @@ async fn look(bench: &Bench) -> Reached {
         Err(failure) => return reported(&failure),
     };
     expect_known_content(&spaces).await;
+    for space in spaces.kept() {
+        let _ = space.attributes().list().await;
+    }
     let _ = (spaces.scrubs().check_map().await, spaces.scrubs().verify(&Progress::default()).await);
     let _ = spaces.close().await;
     Reached::Held
@@ -84,6 +87,7 @@ async fn write(bench: &Bench) -> Result<Acknowledged, Failure> {
     let list = spaces.list();
     for space in &list {
         let _ = space.discard(100 * BLOCK as u64, 20 * BLOCK as u64).await;
+        change_attributes(space).await;
         for (block, count) in WRITTEN {
             let tag = Tag { space: 200, block, fill: FILL };
             if bench.write(space, tag, count, Durability::Cached).await.is_ok() {
@@ -109,6 +113,15 @@ async fn write(bench: &Bench) -> Result<Acknowledged, Failure> {
     }
     let _ = spaces.close().await;
     Ok(acknowledged)
+}
+
+/// An attribute that is put is listed, and none that is deleted.
+async fn change_attributes(space: &Space) {
+    let (put, key) =
+        (Attribute { kind: 9, number: 1, value: vec![9; 30] }, AttributeKey { kind: 1, number: 0 });
+    let changed = space.attributes().change(vec![put.clone()], vec![key]).await;
+    let (Ok(()), Ok(listed)) = (changed, space.attributes().list().await) else { return };
+    assert!(listed.contains(&put) && listed.iter().all(|one| one.key() != key), "{listed:?}");
 }
 
 /// Whether a block of a space was accepted unverified.
