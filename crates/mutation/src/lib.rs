@@ -296,6 +296,8 @@ mutants! {
     ShorterThanMap = "shorter-than-map",
     /// An opening leaves a growth of a disk as a crash left it.
     GrowthNotCompleted = "growth-not-completed",
+    /// An opening that completes a growth leaves the labels where the device ended before.
+    OldEndNotCleared = "old-end-not-cleared",
     /// The labels at the end of a device that has grown are not looked for where that end was.
     OldEndNotLookedAt = "old-end-not-looked-at",
     /// A disk that is failing keeps what it has.
