@@ -290,6 +290,10 @@ mutants! {
     DrainNeedsItsDisk = "drain-needs-its-disk",
     /// An old disk that alone holds content of a space is taken back without a word for its old content.
     OldContentUnasked = "old-content-unasked",
+    /// A lost table of a stripe in flight stays damaged, where the stripe is what it was.
+    InFlightStaysDamaged = "in-flight-stays-damaged",
+    /// A fresh stripe whose write failed waits in doubt.
+    FreshWriteInDoubt = "fresh-write-in-doubt",
     /// The room that a disk has gained is given before its labels say so.
     RoomBeforeLabels = "room-before-labels",
     /// A disk from before its growth is let back in on a device that ends before its slabs.
