@@ -104,6 +104,17 @@ impl Extent {
         has_gained.then_some(Self { capacity, data_end, ..*self })
     }
 
+    /// Returns the cut that the device had when it had so many allocation units, with the least size that gives it. `None` where
+    /// the labels at that end would be those at this end.
+    #[must_use]
+    pub fn before_growth(&self, units: u64) -> Option<Self> {
+        let data_end =
+            units.checked_mul(ALLOCATION_UNIT_BYTES).and_then(|bytes| self.data_start.checked_add(bytes))?;
+        let capacity = Bytes(data_end.checked_add(TAIL_BYTES + MEBIBYTE)?);
+        let lies_before = data_end < self.data_end && back_at(capacity) + MEBIBYTE <= back_at(self.capacity);
+        lies_before.then_some(Self { capacity, data_end, ..*self })
+    }
+
     /// Checks a cut that was read from a label against itself.
     ///
     /// # Errors
@@ -185,6 +196,9 @@ mod tests {
             prop_assert!(grown.unit_count() > extent.unit_count() && grown.data_end + TAIL_BYTES <= back_at(grown.capacity));
             prop_assert!(back_at(grown.capacity) >= back_at(extent.capacity) + MEBIBYTE, "the labels at the end lie elsewhere");
             prop_assert_eq!(grown.grown_to(Bytes(bytes)), None);
+            let before = grown.before_growth(extent.unit_count()).unwrap();
+            prop_assert_eq!((before.data_end, back_at(before.capacity)), (extent.data_end, back_at(extent.capacity)));
+            prop_assert_eq!(grown.before_growth(grown.unit_count()), None);
         }
 
         #[test]

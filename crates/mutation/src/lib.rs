@@ -290,12 +290,18 @@ mutants! {
     DrainNeedsItsDisk = "drain-needs-its-disk",
     /// An old disk that alone holds content of a space is taken back without a word for its old content.
     OldContentUnasked = "old-content-unasked",
+    /// A lost table of a stripe in flight stays damaged, where the stripe is what it was.
+    InFlightStaysDamaged = "in-flight-stays-damaged",
+    /// A fresh stripe whose write failed waits in doubt.
+    FreshWriteInDoubt = "fresh-write-in-doubt",
     /// The room that a disk has gained is given before its labels say so.
     RoomBeforeLabels = "room-before-labels",
     /// A disk from before its growth is let back in on a device that ends before its slabs.
     ShorterThanMap = "shorter-than-map",
     /// An opening leaves a growth of a disk as a crash left it.
     GrowthNotCompleted = "growth-not-completed",
+    /// An opening that completes a growth leaves the labels where the device ended before.
+    OldEndNotCleared = "old-end-not-cleared",
     /// The labels at the end of a device that has grown are not looked for where that end was.
     OldEndNotLookedAt = "old-end-not-looked-at",
     /// A disk that is failing keeps what it has.

@@ -104,8 +104,8 @@ impl PoolLabels {
 
     /// Writes two labels with another cut of a device that has grown, so that each slot says it. The caller holds the epoch turn.
     ///
-    /// The place of the labels at the new end is written first, and where they stood last: a device that takes no writes there keeps
-    /// its cut, and no label of before stays where data is to lie.
+    /// The place of the labels at the new end is written first: a device that takes no writes there keeps its cut. Those at the old end
+    /// stay: [`clear_old_end`](Self::clear_old_end) removes them.
     pub(crate) async fn move_labels(
         &self,
         disk: &Rc<Disk>,
@@ -130,7 +130,17 @@ impl PoolLabels {
             }
             self.name_label(&label);
         }
-        clear_back_labels(seams, device, token, &extent).await.map_err(failed)
+        Ok(())
+    }
+
+    /// Writes zeros where a device that has grown had its labels when it held so many allocation units: no label of before stays where
+    /// data is to lie. The caller knows that nothing lies behind those units.
+    pub(crate) async fn clear_old_end(&self, disk: &Disk, now: Extent, units: u64) -> Result<(), PoolError> {
+        let Some((device, before)) = disk.device().zip(now.before_growth(units)) else { return Ok(()) };
+        disk.note_other_write();
+        let (seams, token) = (&self.identity.seams, self.highest.get());
+        let cleared = clear_back_labels(seams, device.as_ref(), token, &before).await;
+        cleared.map_err(|source| PoolError::Label { name: self.identity.name.clone(), source })
     }
 
     /// Gives a disk that comes back a later label before it counts, so that the epoch that counts it in names that label: else
@@ -146,6 +156,12 @@ impl PoolLabels {
         let _exclusive = disk.labels().mutex.take().await;
         disk.note_other_write();
         let extent = disk.extent().unwrap_or(label.extent);
+        if extent.unit_count() > label.extent.unit_count() {
+            // An image of before a growth: data may lie where its labels at the end are, and all that it has is stale.
+            let (seams, token) = (&self.identity.seams, self.highest.get());
+            let cleared = clear_back_labels(seams, device.as_ref(), token, &label.extent).await;
+            cleared.map_err(|source| PoolError::Label { name: self.identity.name.clone(), source })?;
+        }
         let label = Label { sequence, extent, ..label.clone() };
         let written = write_label(&self.identity.seams, device.as_ref(), self.highest.get(), &label).await;
         written.map_err(|source| PoolError::Label { name: self.identity.name.clone(), source })?;

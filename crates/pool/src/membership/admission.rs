@@ -124,7 +124,7 @@ impl Membership {
             self.changes.begin(Purpose::Release).await.commit().await?;
             return Ok(());
         }
-        self.give_gained(disk, extent).await
+        self.complete_growth(disk, extent).await
     }
 
     /// Takes a device back that is a member and was away. `seen` is what the caller found on it, and has acted upon: all of an

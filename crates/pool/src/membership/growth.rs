@@ -1,8 +1,9 @@
 //! Members whose device has grown (docs/design/0034).
 //!
 //! Order: the map notes how many allocation units its free runs and slabs make up; two labels with the new cut are durable at
-//! both ends; then one change of the map gives the units that were gained, and counts them. A crash before that change leaves
-//! a label that says more than the map: the next opening, or return of the disk, gives what is missing.
+//! both ends; those at the old end are cleared; then one change of the map gives the units that were gained, and counts them. A
+//! crash before that change leaves a label that says more than the map: the next opening, or return of the disk, clears the old
+//! end and gives what is missing.
 //!
 //! Invariant: the newest label of a disk says at least as much as the map has given.
 
@@ -36,6 +37,11 @@ impl Membership {
         let before = disk.size().units();
         if disk.size().gained() != Bytes::ZERO {
             self.note_units(disk).await?;
+            let grown = disk.extent().zip(disk.device());
+            let grown = grown.and_then(|(extent, device)| extent.grown_to(device.size_now()));
+            if let Some(grown) = grown.filter(|_| mutation!(RoomBeforeLabels)) {
+                self.give_gained(disk, grown).await?;
+            }
             let mutex = self.epochs.mutex.take().await;
             self.log.writable()?;
             let attached = disk.device().zip(disk.extent()).filter(|_| disk.is_present());
@@ -43,9 +49,6 @@ impl Membership {
             device.extend();
             if let Some(grown) = extent.grown_to(device.geometry().capacity) {
                 let now = self.members.now.borrow().clone();
-                if mutation!(RoomBeforeLabels) {
-                    self.give_gained(disk, grown).await?;
-                }
                 self.labels.move_labels(disk, &now, grown).await?;
             }
             drop(mutex);
@@ -70,11 +73,33 @@ impl Membership {
         Ok(())
     }
 
-    /// Gives the allocation units that a cut has more than the map accounts for, if any.
-    pub(crate) async fn give_gained(self: &Rc<Self>, disk: &Disk, extent: Extent) -> Result<(), PoolError> {
+    /// Completes a growth that a crash has cut short. Where the device does not take the zeros, the room is given later.
+    ///
+    /// # Errors
+    /// What the pool says when it cannot be written.
+    pub(crate) async fn complete_growth(
+        self: &Rc<Self>,
+        disk: &Disk,
+        extent: Extent,
+    ) -> Result<(), PoolError> {
+        match self.give_gained(disk, extent).await {
+            Err(error @ PoolError::Label { .. }) => {
+                tracing::warn!(pool = %self.identity.name, disk = %disk.name(), %error, "the room that a disk has gained is given later");
+                Ok(())
+            }
+            given => given,
+        }
+    }
+
+    /// Gives the allocation units that a cut has more than the map accounts for, if any. The labels at the end that the disk had with
+    /// the units of before are cleared first, in the same turn of changes: no slab lies behind these units.
+    async fn give_gained(self: &Rc<Self>, disk: &Disk, extent: Extent) -> Result<(), PoolError> {
         let mut change = self.changes.begin(Purpose::Release).await;
         let (units, known) = (extent.unit_count(), disk.size().on_record());
         let Some(known) = known.filter(|known| *known < units) else { return Ok(()) };
+        if !mutation!(OldEndNotCleared) {
+            self.labels.clear_old_end(disk, extent, known).await?;
+        }
         if let Some(map) = self.free_space.maps.borrow_mut().get_mut(&disk.slot()) {
             map.extend(units);
         }

@@ -896,7 +896,7 @@ async fn load_free(pool: &Rc<Pool>) -> Result<(), PoolError> {
         let Some(extent) = disk.extent() else { continue };
         match is_writable {
             true if mutation!(GrowthNotCompleted) => {}
-            true => pool.membership().give_gained(&disk, extent).await?,
+            true => pool.membership().complete_growth(&disk, extent).await?,
             false => pool.free_space.show_gained(&disk, extent),
         }
     }

@@ -172,6 +172,14 @@ fn free(pool: &Pool, slot: DiskSlot) -> u64 {
     runs[0].count
 }
 
+/// Addresses of blocks of a disk that begin as a label does, other than those of its label slots.
+fn strays(disk: &SimDisk, capacity: Bytes) -> Vec<u64> {
+    let slots = [FRONT_AT, back_at(capacity)].map(|at| [at, at + SLOT_BYTES]).concat();
+    let mut magic = [0; 8];
+    let is_label = |at: &u64| disk.show(*at, &mut magic) && magic == *b"DOLMENLB";
+    (0..AFTER.0).step_by(4096).filter(|at| !slots.contains(at)).filter(is_label).collect()
+}
+
 /// Grows the disks of an open pool whose devices have grown.
 async fn grow(pool: &Rc<Pool>) {
     for slot in GROWING {
@@ -222,8 +230,8 @@ fn room_that_a_device_gains_is_used_and_stays() {
 #[test]
 fn power_cut_at_any_write_of_a_growth_loses_neither_room_nor_label() {
     // Scenario: power fails at each step of a growth of a disk with a vote and of one without. The pool opens whole. What its map gives
-    // is within the cut that the label says, also before anything is written; all room of that cut is free; and the growth can be
-    // asked for again.
+    // is within the cut that the label says, also before anything is written; all room of that cut is free, and no label lies in it;
+    // and the growth can be asked for again.
     let bench = Bench::new(2);
     let recorder = Rc::new(bench.world.record());
     let recorded = Rc::clone(&recorder);
@@ -246,6 +254,7 @@ fn power_cut_at_any_write_of_a_growth_loses_neither_room_nor_label() {
             let has_grown = Rc::new(Cell::new(true));
             let left = Bench { world: left.world, disks, arbiter: arbiter.snapshot(), has_grown };
             let told = state.to_string();
+            let disks = left.disks.clone();
             completed += left.run(async move |lab| {
                 let pool = lab.open(OpenMode::Read).await;
                 let mut said = Vec::new();
@@ -258,6 +267,9 @@ fn power_cut_at_any_write_of_a_growth_loses_neither_room_nor_label() {
                 assert!(pool.disks().iter().all(|disk| disk.is_present()), "a disk is left out\n{told}");
                 for (slot, by_label) in GROWING.into_iter().zip(&said) {
                     assert_eq!(free(&pool, slot), *by_label, "{slot}: room is lost\n{told}");
+                    let capacity = lab.label(slot).await.extent.capacity;
+                    let strays = strays(&disks[usize::from(slot.0)], capacity);
+                    assert_eq!(strays, [0; 0], "{slot}: labels lie outside their slots\n{told}");
                 }
                 grow(&pool).await;
                 commit(&pool).await;
@@ -317,7 +329,8 @@ fn labels_at_the_old_end_of_a_device_that_has_grown_are_found() {
 #[test]
 fn a_disk_from_before_its_growth_comes_back_with_its_new_cut() {
     // Scenario: a disk is put back as it was before its device grew and the room was used. It is called old. On a device that is
-    // as short as it was then it is refused, for rows may lie beyond its end. Taken back in, it has its new cut.
+    // as short as it was then it is refused, for rows may lie beyond its end. Taken back in, it has its new cut, and no label of before
+    // lies in its data area.
     let bench = Bench::new(5);
     bench.run(async move |lab| lab.create().await.close().await.unwrap());
     let old = bench.disks[5].truth();
@@ -336,6 +349,7 @@ fn a_disk_from_before_its_growth_comes_back_with_its_new_cut() {
     });
     let disks = disks.collect();
     let left = Bench { world, disks, arbiter: bench.arbiter.snapshot(), has_grown: Rc::new(Cell::new(true)) };
+    let image = Rc::clone(&left.disks[5]);
     left.run(async move |lab| {
         let pool = lab.open(OpenMode::Write).await;
         assert!(disk(&pool, GROWING[1]).absence().is_left_out_as_old());
@@ -355,6 +369,7 @@ fn a_disk_from_before_its_growth_comes_back_with_its_new_cut() {
         pool.membership().readmit(Rc::clone(&lab.devices[5]), &seen).await.unwrap();
         assert_eq!(free(&pool, GROWING[1]), units(AFTER));
         assert_eq!(lab.label(GROWING[1]).await.extent.capacity, AFTER);
+        assert_eq!(strays(&image, AFTER), [0; 0], "labels of before the growth lie where data is to lie");
         pool.close().await.unwrap();
     });
 }

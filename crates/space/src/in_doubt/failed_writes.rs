@@ -1,5 +1,7 @@
 //! Blocks of a write that failed while the pool is open, and that cannot stand.
 
+use dolmen_mutation::mutation;
+
 use super::Rule;
 
 /// Newest of the two states that a trusted copy has.
@@ -49,7 +51,11 @@ pub(crate) const FAILED_WRITES: &[Rule<FailedFacts, FailedDecision>] = &[
         when: |facts| is_read(facts, FailedCopies::Unread),
         then: |_| FailedDecision::ReadCopies,
     },
-    Rule { label: "F1 fresh", when: |facts| facts.was_never, then: |_| FailedDecision::Never },
+    Rule {
+        label: "F1 fresh",
+        when: |facts| facts.was_never,
+        then: |_| if mutation!(FreshWriteInDoubt) { FailedDecision::Defer } else { FailedDecision::Never },
+    },
     Rule {
         label: "F2 out-of-reach",
         when: |facts| is_read(facts, FailedCopies::Silent),

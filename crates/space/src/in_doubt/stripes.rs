@@ -1,5 +1,7 @@
 //! Stripes of parity layouts that the log names and that no flush has covered.
 
+use dolmen_mutation::mutation;
+
 use super::Rule;
 
 /// Tables of a stripe.
@@ -156,7 +158,11 @@ pub(crate) const STRIPES: &[Rule<StripeFacts, StripeDecision>] = &[
         label: "S9 reverted-in-flight",
         when: |facts| is_read(facts, Columns::NotDecodable) && facts.was_in_flight,
         then: |facts| StripeDecision::RevertedInFlight {
-            damaged: if facts.has_lost_claim { Damaged::Stays } else { Damaged::IsNever },
+            damaged: if facts.has_lost_claim || mutation!(InFlightStaysDamaged) {
+                Damaged::Stays
+            } else {
+                Damaged::IsNever
+            },
         },
     },
     Rule {

@@ -327,6 +327,47 @@ fn a_stripe_whose_new_slot_lost_its_table_is_in_its_old_one() {
         .unwrap();
 }
 
+/// Scenario: power fails while a whole stripe is written where nothing was; all that goes to data is lost, and the table that
+/// names it is rotten on every disk. The stripe was never written.
+#[test]
+fn a_fresh_stripe_that_lost_its_table_was_never_written() {
+    let bench = Bench::new(29, 5, Bytes::mib(128));
+    bench
+        .run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = make(&spaces, Bytes::mib(8)).await?;
+            lab.write(&space, 0, STRIPE as usize, 1).await?;
+            spaces.flush().await?;
+            spaces.pool().checkpoint().await?;
+            lab.write(&space, 5 * STRIPE, STRIPE as usize, 2).await?;
+            lab.hold((spaces, space));
+            Ok(())
+        })
+        .unwrap();
+    bench.world.power_cut_choosing(&mut |write| match write.at >= DATA_AT {
+        true => Fate::Lost,
+        false => Fate::Landed,
+    });
+    let mut rotten = 0;
+    for disk in &bench.disks {
+        for (_, at) in table_pages(disk) {
+            disk.rot(at + 77, 3);
+            rotten += 1;
+        }
+    }
+    assert!(rotten > 0, "the row has no table");
+    bench
+        .run(async move |lab| {
+            let spaces = lab.open().await?;
+            let space = spaces.find("data")?;
+            assert!(spaces.counters().lost_pages > 0, "no table was lost");
+            lab.expect(&space, 5 * STRIPE, STRIPE as usize, 0).await?;
+            lab.hold((spaces, space));
+            Ok(())
+        })
+        .unwrap();
+}
+
 /// Scenario: a stripe is on its way to the other slot, and one disk, any of five, has no room for it. The write fails where that disk is
 /// of the slot; the stripe is where it was, over a flush, a kill and an opening, and is written the next time.
 #[test]
@@ -345,7 +386,12 @@ fn a_stripe_that_finds_no_room_stays_where_it_was() {
                 report.set(lab.write(&space, 3 * STRIPE, STRIPE as usize, 3).await.is_err());
                 spaces.flush().await?;
                 let fill = one_of(&space, 3, &[1, 3]).await?;
-                assert_eq!(fill == 1, report.get());
+                assert_eq!(
+                    fill == 1,
+                    report.get(),
+                    "the stripe is {fill} after a write whose failure was reported: {}",
+                    report.get()
+                );
                 lab.hold((spaces, space));
                 Ok(())
             })

@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use dolmen_pool::{PoolError, Purpose, keys};
-use dolmen_sim::{Cut, StateOptions};
+use dolmen_pool::{MemoryArbiter, PoolError, Purpose, keys};
+use dolmen_sim::{Cut, Recorder, StateOptions};
 use dolmen_space::{
     ATTRIBUTE_BYTES_MAX, ATTRIBUTES_CHANGE_BYTES_MAX, ATTRIBUTES_MAX, Attribute, AttributeFault,
     AttributeKey, Progress, Provisioning, Resiliency, Space, SpaceError, SpaceSpec, Spaces,
@@ -289,10 +289,20 @@ fn power_cut_at_any_write_of_a_change_of_attributes_leaves_all_of_it_or_nothing(
         })
         .unwrap();
     let (recorder, arbiter) = recorded.borrow_mut().take().unwrap();
+    let (verified, seen) = verify_cuts(&recorder, &arbiter, &steps.borrow());
+    assert!(verified > 60 && seen >= 6, "{verified} states, of {seen} kinds");
+}
+
+/// Opens what each cut leaves. Returns how many states were verified, and how many sets of stages they allowed.
+fn verify_cuts(
+    recorder: &Recorder,
+    arbiter: &Rc<MemoryArbiter>,
+    steps: &[(Cut, Cut, Stage)],
+) -> (usize, usize) {
     let (mut verified, mut seen) = (0, BTreeSet::new());
     for cut in recorder.cuts() {
         let mut allowed = BTreeSet::from([None]);
-        for (begun, acked, stage) in steps.borrow().iter() {
+        for (begun, acked, stage) in steps {
             if *acked <= cut {
                 allowed.clear();
             }
@@ -314,7 +324,7 @@ fn power_cut_at_any_write_of_a_change_of_attributes_leaves_all_of_it_or_nothing(
             verified += 1;
         }
     }
-    assert!(verified > 60 && seen.len() >= 6, "{verified} states, of {} kinds", seen.len());
+    (verified, seen.len())
 }
 
 /// Scenario: the map has an attribute whose space does not exist, one of a hidden space, one of a type that no attribute has, and one

@@ -24,7 +24,7 @@ use dolmen_space::{Progress, Resiliency, Spaces};
 use dolmen_units::Bytes;
 
 use crate::golden::bit_flips::{BitFlip, Fate, Findings, draw, fate, verify};
-use crate::golden::content::{Content, SpaceContent, fill_blocks};
+use crate::golden::content::{Content, SpaceContent, attributes_of, fill_blocks};
 use crate::golden::make::{EVERY_KIND, SHADOWS, SLOTS, STRICT, Set, StoredSet};
 use crate::golden::places::{Place, Structure, row_of, stale_disks, used};
 use crate::golden::read::{expect_all, expect_spaces, read_all};
@@ -273,6 +273,7 @@ fn every_image_can_be_read_and_written_for_ever() {
 /// Writes over what is there, beside it, and discards, in every space, and makes another one.
 async fn write_to(lab: &Lab, spaces: &Spaces, content: &mut Content) -> Outcome {
     let new = lab.space(spaces, "new", Bytes::mib(2), Resiliency::Mirror { copies: 2 }).await?;
+    new.attributes().change(attributes_of(100, "new"), Vec::new()).await?;
     let kind = crate::golden::content::kind_of(&new.spec());
     content.spaces.push(SpaceContent {
         number: 100,
