@@ -146,6 +146,18 @@ class Pool:
         check(value is not None, f"its record {row} is not there")
         return Row(space, index, row, value)
 
+    def row_of(self, space, number):
+        """The row of a space that has this id, or None where the space has no such row."""
+        value = self.map.get(key(ROW, 0, number, 0))
+        if value is None:
+            return None
+        check(len(value) >= 40, "its value is cut off")
+        of_space, index = struct.unpack_from("<QQ", value, 24)
+        if of_space != space.seen_as:
+            return None
+        row = self.row(space, index)
+        return row if row and row.id == number else None
+
     def shadows(self, space):
         """The space of the shadows of a space's rows."""
         shadows = copy.copy(space)
