@@ -328,22 +328,22 @@ class Reader:
 
     def _cache_row(self, row, place):
         """The row of the write cache in which a place is; None where there is none any more."""
-        number, index, _ = place
+        number, block = place
         space = self.caches.get(CACHES_FROM + row.laid.write_cache)
         if space is None:
             return None
-        if (space.id, index) not in self.cache_rows:
+        if number not in self.cache_rows:
             try:
-                cache_row = self.pool.row(space, index)
+                cache_row = self.pool.row_of(space, number)
             except Damage:
                 cache_row = None
-            self.cache_rows[space.id, index] = cache_row and RowContent(self, cache_row)
-        content = self.cache_rows[space.id, index]
-        return content if content and content.row.id == number and place[2] < content.row.lengths[0] else None
+            self.cache_rows[number] = cache_row and RowContent(self, cache_row)
+        content = self.cache_rows[number]
+        return content if content and block < content.row.lengths[0] else None
 
     def cached_state(self, row, place):
         content = self._cache_row(row, place)
-        return content.states[0][place[2]] if content else AWAY if self.pool.lost else NEVER
+        return content.states[0][place[1]] if content else AWAY if self.pool.lost else NEVER
 
     def cached_block(self, row, place, checksum):
         return self.cached_blocks(row, {0: Version(place, checksum)})[0]
@@ -353,12 +353,12 @@ class Reader:
         found = dict.fromkeys(versions)
         of_rows = {}
         for block, version in sorted(versions.items(), key=lambda item: item[1].place):
-            of_rows.setdefault(version.place[:2], []).append((block, version))
+            of_rows.setdefault(version.place[0], []).append((block, version))
         for of_row in of_rows.values():
             of_row = [(block, version) for block, version in of_row if self._cache_row(row, version.place)]
             if of_row:
                 content = self._cache_row(row, of_row[0][1].place)
-                read = content.own(0, [(version.place[2], version.checksum) for _, version in of_row])
+                read = content.own(0, [(version.place[1], version.checksum) for _, version in of_row])
                 found.update({block: data for (block, _), data in zip(of_row, read)})
         return found
 

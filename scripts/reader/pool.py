@@ -151,6 +151,18 @@ class Pool:
         found = self._range(key(ATTRIBUTE, 0, 0, 0), key(ATTRIBUTE, 65535, ID_MAX, ID_MAX))
         return [(of, kind, number, value) for (_, kind, of, number), value in found if space is None or of == space.id]
 
+    def row_of(self, space, number):
+        """The row of a space that has this id, or None where the space has no such row."""
+        value = self.map.get(key(ROW, 0, number, 0))
+        if value is None:
+            return None
+        check(len(value) >= 40, "its value is cut off")
+        of_space, index = struct.unpack_from("<QQ", value, 24)
+        if of_space != space.seen_as:
+            return None
+        row = self.row(space, index)
+        return row if row and row.id == number else None
+
     def shadows(self, space):
         """The space of the shadows of a space's rows."""
         shadows = copy.copy(space)

@@ -1,12 +1,11 @@
-"""What the log says of blocks: docs/format/space.md, "RawStretch" and "The write cache in records"."""
+"""What the log says of blocks: docs/format/space.md, "RawBlockExtent" and "The write cache in records"."""
 
 import struct
 
 from .disk import Damage, Problem
-from .pool import SHADOWS
 from .rows import DAMAGED, NEVER, PAGE_ENTRIES, state_of
 
-HEAD = struct.Struct("<QQQII3sBBBH")
+HEAD = struct.Struct("<QII3sBBBH")
 # Kinds of entries, beside states of blocks.
 CACHED, DISCARDED, REDO, DONE = 3, 4, 5, 6
 INTENT, IN_DOUBT, SUPERSEDES, COVERED = 1, 2, 4, 8
@@ -34,6 +33,8 @@ class Records:
     def __init__(self, pool):
         self.floors = {}
         self.extents, self.parity = {}, {}
+        # Of shadow rows, the row whose blocks they have.
+        self.owners = {}
         for lsn, body in pool.blocks:
             try:
                 for entry in self._entries(body):
@@ -47,22 +48,30 @@ class Records:
         at = 0
         while at < len(body):
             head = HEAD.unpack_from(body, at)
-            count, state = head[4], head[6]
-            if not count or state > DONE or head[8] & ~15:
+            count, state, column = head[2], head[4], head[5]
+            if not count or state > DONE or head[6] & ~15:
                 raise Damage("")
-            length = {1: 4 * count, CACHED: 24 + 4 * count, DISCARDED: 24, REDO: 32 * count}.get(state, 0)
+            length = {1: 4 * count, CACHED: 20 + 4 * count, DISCARDED: 20, REDO: 28 * count}.get(state, 0)
             at += HEAD.size
+            owner = None
+            if state in (REDO, DONE) and column:
+                (owner,) = struct.unpack_from("<Q", body, at)
+                if column > 1 or not owner:
+                    raise Damage("")
+                at += 8
             if at + length > len(body):
                 raise Damage("")
-            yield head, body[at : at + length]
+            yield head, body[at : at + length], owner
             at += length
 
-    def _add(self, lsn, is_settled, head, rest):
-        space, index, row, first, count, _, state, column, _, generation = head
+    def _add(self, lsn, is_settled, head, rest, owner):
+        row, first, count, _, state, column, _, generation = head
         if state >= CACHED:
-            self.parity.setdefault((space, index, row), []).append((lsn, is_settled, head, rest))
+            self.parity.setdefault(row, []).append((lsn, is_settled, head, rest))
+            if owner:
+                self.owners[row] = owner
             return
-        self.extents.setdefault((space, index, row), []).append((is_settled, head, rest))
+        self.extents.setdefault(row, []).append((is_settled, head, rest))
         name = (row, column, first // PAGE_ENTRIES)
         floor = self.floors.get(name, generation)
         if (generation - floor) % 65536 < 32768:
@@ -71,8 +80,8 @@ class Records:
     def claims(self, row):
         """What the log says of each block of a row, by column and block, oldest first."""
         found = {}
-        for is_settled, head, rest in self.extents.get((row.space.id, row.index, row.id), []):
-            _, _, _, first, count, _, number, column, flags, _ = head
+        for is_settled, head, rest in self.extents.get(row.id, []):
+            _, first, count, _, number, column, flags, _ = head
             if column >= row.columns:
                 continue
             settled = (is_settled or flags & COVERED) and not flags & IN_DOUBT
@@ -91,26 +100,26 @@ class Records:
         Versions stand under the block of the row and the number of their first record; lines have, for each column that
         changes, its state and place."""
         versions = {}
-        for lsn, is_settled, head, rest in self.parity.get((row.space.id, row.index, row.id), []):
-            if head[6] in (CACHED, DISCARDED):
+        for lsn, is_settled, head, rest in self.parity.get(row.id, []):
+            if head[4] in (CACHED, DISCARDED):
                 _add_mapping(versions, row, lsn, is_settled, head, rest)
-        here = (row.space.id | SHADOWS, row.index)
-        for key in [key for key in self.parity if key[:2] == here and not (shadow and key[2] == shadow.id)]:
-            # A shadow row that is no more: what was put in place there has ended versions all the same.
+        own_shadow = shadow.id if shadow else None
+        for other in [other for other, owner in self.owners.items() if owner == row.id and other != own_shadow]:
+            # A shadow row that was dropped: what was put in place there has ended versions all the same.
             try:
-                self._lines(key, row, versions)
+                self._lines(other, row, versions)
             except Problem:
                 # It was of a row that had another shape, and none of these versions.
                 continue
-        own = self._lines((row.space.id, row.index, row.id), row, versions)
-        of_shadow = self._lines((shadow.space.id, shadow.index, shadow.id), shadow, versions) if shadow else {}
+        own = self._lines(row.id, row, versions)
+        of_shadow = self._lines(shadow.id, shadow, versions) if shadow else {}
         return versions, own, of_shadow
 
-    def _lines(self, key, row, versions):
+    def _lines(self, number, row, versions):
         """Lines of a row that may be half in place; versions that are in place there end."""
         redos, done = [], {}
-        for lsn, is_settled, head, rest in self.parity.get(key, []):
-            _, _, _, first, count, _, kind, _, flags, _ = head
+        for lsn, is_settled, head, rest in self.parity.get(number, []):
+            _, first, count, _, kind, _, flags, _ = head
             if kind == DONE:
                 done[first] = lsn
             elif kind == REDO:
@@ -134,7 +143,7 @@ class Records:
 def _redo_blocks(rest, row):
     """`RawRedo`: column, state, place and the first record of the version."""
     blocks = []
-    for column, number, checksum, *place, since in struct.iter_unpack("<BB2xIQIIQ", rest):
+    for column, number, checksum, *place, since in struct.iter_unpack("<BB2xIQIQ", rest):
         if column >= row.columns:
             raise Problem(f"the log writes a column {column} of row {row.index}, which has {row.columns}")
         blocks.append((column, state_of(number, checksum), tuple(place), since))
@@ -143,16 +152,16 @@ def _redo_blocks(rest, row):
 
 def _add_mapping(versions, row, lsn, is_settled, head, rest):
     """`RawMapping`."""
-    _, _, _, first, count, _, kind, _, flags, _ = head
-    cache_row, index, block, since = struct.unpack_from("<QIIQ", rest)
+    _, first, count, _, kind, _, flags, _ = head
+    cache_row, block, since = struct.unpack_from("<QIQ", rest)
     since = since or lsn
     for number in range(min(count, row.blocks - min(first, row.blocks))):
         of_block = versions.setdefault(first + number, {})
         if flags & VOID:
             of_block.pop(since, None)
             continue
-        place = (cache_row, index, block + number) if kind == CACHED else None
-        checksum = int.from_bytes(rest[24 + 4 * number : 28 + 4 * number], "little")
+        place = (cache_row, block + number) if kind == CACHED else None
+        checksum = int.from_bytes(rest[20 + 4 * number : 24 + 4 * number], "little")
         version = of_block.setdefault(since, Version(place, checksum))
         version.marked = (version.marked or is_settled or bool(flags & COVERED)) and not flags & IN_DOUBT
 

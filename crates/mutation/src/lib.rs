@@ -266,6 +266,8 @@ mutants! {
     CarriesRead = "carries-read",
     /// A row is claimed, and no place names it.
     RecordWithoutPlace = "record-without-place",
+    /// A redo of a shadow row does not name the row whose blocks it has.
+    OwnerNotNamed = "owner-not-named",
     /// A batch of the log counts although it is more than a lap ahead of the tail.
     BatchBeyondLap = "batch-beyond-lap",
     /// Where the slabs of a row end is the map's word alone.

@@ -525,12 +525,10 @@ fn is_of_table(entry: &BlockEntry) -> bool {
 }
 
 fn block_entry(of: &BlockEntry) -> Value {
-    let (space, row_index, row) = of.of;
     json!({
         "what": of.what,
-        "space": space.0,
-        "row_index": row_index,
-        "row": row.0,
+        "row": of.row.0,
+        "owner": of.owner.map(|owner| owner.0),
         "column": of.column,
         "first": of.first,
         "count": of.count,

@@ -6,8 +6,8 @@
 
 use dolmen_pool::{RUNS_MAX, Run, decode_edits};
 use dolmen_space::salvage::{
-    FoundSlab, MappedRow, RowLayout, RowShape, SlabHeader, TablePage, as_formatted, block_entries,
-    generation_of, is_formatted, parse_space, space_values,
+    BLOCK_ENTRY_BYTES, FoundSlab, MappedRow, RowLayout, RowShape, SlabHeader, TablePage, as_formatted,
+    block_entries, generation_of, is_formatted, parse_space, space_values,
 };
 use dolmen_space::{Integrity, Resiliency, SpaceSpec};
 use dolmen_units::{Bytes, DiskId, DiskSlot, Epoch, PoolId, RowId, SpaceId};
@@ -273,16 +273,18 @@ fn change(script: &mut Script<'_>) -> Reached {
 fn blocks(script: &mut Script<'_>) -> Reached {
     let body = script.rest();
     let (entries, is_whole) = block_entries(body);
-    let reported: usize = entries.iter().map(|entry| 40 + entry.tail_bytes).sum();
+    let reported: usize = entries.iter().map(|entry| BLOCK_ENTRY_BYTES + entry.tail_bytes).sum();
     assert!(reported <= body.len(), "entries of {reported} bytes in a record of {}", body.len());
     assert_eq!(reported == body.len(), is_whole || reported == body.len(), "a record to its end");
     for entry in &entries {
         let count = entry.count as usize;
+        let owner = if entry.owner.is_some() { 8 } else { 0 };
         let tail = match entry.what {
             "valid" => count * 4,
-            "cached" => 24 + count * 4,
-            "discarded" => 24,
-            "redo" => count * 32,
+            "cached" => 20 + count * 4,
+            "discarded" => 20,
+            "redo" => owner + count * 28,
+            "done" => owner,
             _ => 0,
         };
         assert_eq!(entry.tail_bytes, tail, "{entry:?}");

@@ -127,6 +127,7 @@ impl CacheResize<'_> {
     pub(crate) fn take_in(self, rows: Vec<Rc<Row>>) {
         let new = rows.into_iter().map(|row| Segment::new(row, State::Free));
         self.cache.segments.borrow_mut().extend(new);
+        self.cache.note_segments();
         self.ring();
     }
 
@@ -237,7 +238,10 @@ impl CacheResize<'_> {
     pub(crate) fn let_go(self) -> Vec<Rc<Row>> {
         let mut segments = self.cache.segments.borrow_mut();
         let first = segments.iter().position(|one| one.state == State::Leaving).unwrap_or(segments.len());
-        segments.drain(first..).map(|segment| segment.row).collect()
+        let rows = segments.drain(first..).map(|segment| segment.row).collect();
+        drop(segments);
+        self.cache.note_segments();
+        rows
     }
 }
 

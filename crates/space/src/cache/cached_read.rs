@@ -51,6 +51,10 @@ impl CachedReads<'_> {
         if self.cache.kept.copy(place, checksum, &mut buffer) {
             return Ok(CachedRead::Content(buffer));
         }
+        if self.cache.row_of(place).is_none() {
+            // The row was freed, and what lay in it is in place.
+            return Ok(CachedRead::Lost);
+        }
         match SegmentIo::of(self.cache).read(place, &mut buffer).await {
             Ok(()) if crc32c(&buffer) == checksum => Ok(CachedRead::Content(buffer)),
             Ok(()) => Ok(CachedRead::Lost),
@@ -68,9 +72,7 @@ impl CachedReads<'_> {
     /// cannot read that either, it or the way to it has a fault that may pass.
     async fn is_unreadable(self, place: Place, into: &mut [u8]) -> Result<bool, SpaceError> {
         let pool = &self.cache.shared().pool;
-        let Some(row) = self.cache.space().in_doubt_row(u64::from(place.index)).await? else {
-            return Ok(false);
-        };
+        let Some(row) = self.cache.row_of(place) else { return Ok(false) };
         let slabs: Vec<Slab> = row.with_slabs(0, <[Slab]>::to_vec);
         for slab in slabs.iter().filter(|slab| slab.stale.is_none()) {
             let Some(disk) = slab.present(pool) else { return Ok(false) };

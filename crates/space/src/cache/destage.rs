@@ -27,11 +27,15 @@ use dolmen_units::{BLOCK_BYTES, DiskSlot, SpaceId};
 
 use crate::cache::segments::CacheIndex;
 use crate::format::error::SpaceError;
-use crate::format::record::{RECORD_BYTES_MAX, RedoHead, done as done_record, push_extent, push_redo};
+use crate::format::raw::RawRedo;
+use crate::format::record::{
+    BLOCK_STATED_BYTES, RECORD_BYTES_MAX, RedoHead, done as done_record, push_extent, push_redo,
+};
 use crate::layout::{BLOCK, Unit};
 use crate::resources::locks::Range;
 use crate::row_io::absence::RowRecords;
 use crate::row_io::block_log::BlockLog;
+use crate::row_io::flusher::RECORDED_BYTES;
 use crate::table::page::place_in_page;
 use crate::table::pages::TableStore;
 use crate::table::redo::Redo;
@@ -41,8 +45,9 @@ use crate::table::space::Cache;
 /// Stripes that go to a disk as one piece, at most: a frame.
 const PIECE_STRIPES: usize = 16;
 /// Blocks of which a round says something in the log, at most, as many as a stripe has columns; each is named in a redo and in what
-/// follows *done*, which take up to 80 bytes together.
-pub(crate) const ROUND_BLOCKS: u32 = 128 * 14 * 80 / 64;
+/// follows *done*, which take up to 60 bytes together.
+pub(crate) const ROUND_BLOCKS: u32 = 128 * 14 * 60 / 48;
+const _: () = assert!(RECORDED_BYTES == 48 && size_of::<RawRedo>() as u64 + BLOCK_STATED_BYTES <= 60);
 /// Bytes of parity that one record brings, at most: a frame.
 pub(crate) const REDO_BYTES_MAX: usize = 64 * 1024;
 

@@ -57,13 +57,12 @@ impl SegmentCopies<'_> {
 
     /// Whether all that a stripe becomes lies in rows with all of their copies.
     pub(crate) fn is_whole(self, redo: &Redo) -> bool {
-        let segments = self.cache.segments.borrow();
-        let has_all = |index: u32| {
-            let mut rows = segments.iter().map(|segment| &segment.row);
-            rows.any(|row| row.index == u64::from(index) && self.has_all_copies(row))
+        let has_all = |place| {
+            let row = self.cache.row_of(place);
+            row.is_some_and(|row| self.has_all_copies(&row))
         };
         let valid = redo.blocks.iter().filter(|block| matches!(block.state, BlockState::Valid(_)));
-        valid.into_iter().all(|block| has_all(block.place.index))
+        valid.into_iter().all(|block| has_all(block.place))
     }
 
     /// Leaves stripes to be finished of which the cache lacks copies that it can have: what is begun to be written in place must

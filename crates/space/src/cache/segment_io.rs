@@ -41,8 +41,7 @@ impl SegmentIo<'_> {
         extra: RecordExtra<'_>,
     ) -> Result<Wrote, SpaceError> {
         let count = u32::try_from(data.len() / BLOCK).unwrap_or(0);
-        let index = self.cache.segments.borrow().get(at).map_or(0, |segment| segment.row.index);
-        let row = self.decided_row(index, first).await?;
+        let row = self.decided(self.cache.row_at(at), first)?;
         let _guard = row.locks.lock(Range { first, count }).await;
         self.check_decided(&row, first)?;
         RowRecords::of(self.cache.shared()).commit_absences(&row).await?;
@@ -51,11 +50,15 @@ impl SegmentIo<'_> {
 
     /// A row of the cache. What the log says of it is not decided here: that ends in a checkpoint, and whoever calls may hold
     /// what a checkpoint waits for.
-    pub(crate) async fn decided_row(self, index: u64, block: u32) -> Result<Rc<Row>, SpaceError> {
-        let row = self.cache.space.in_doubt_row(index).await?;
+    fn decided(self, row: Option<Rc<Row>>, block: u32) -> Result<Rc<Row>, SpaceError> {
         let row = row.ok_or_else(|| SpaceError::Deleted { name: self.cache.space.name() })?;
         self.check_decided(&row, block)?;
         Ok(row)
+    }
+
+    /// Returns the row of the cache in which a place is, if nothing that the log says of it is in doubt.
+    pub(crate) fn decided_row(self, place: Place) -> Result<Rc<Row>, SpaceError> {
+        self.decided(self.cache.row_of(place), place.block)
     }
 
     fn check_decided(self, row: &Row, block: u32) -> Result<(), SpaceError> {
@@ -73,7 +76,7 @@ impl SegmentIo<'_> {
     /// Reads a block of the cache, verified by what the table of its row says of it.
     #[pooled]
     pub(crate) async fn read(self, place: Place, into: &mut [u8]) -> Result<(), SpaceError> {
-        let row = self.decided_row(u64::from(place.index), place.block).await?;
+        let row = self.decided_row(place)?;
         let _guard = row.locks.lock(Range { first: place.block, count: 1 }).await;
         self.check_decided(&row, place.block)?;
         RowCopies::of(&self.cache.space).read_one_copy(&row, place.block, into).await

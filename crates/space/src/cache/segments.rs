@@ -12,7 +12,7 @@ use dolmen_units::Lsn;
 use dolmen_units::Name;
 use dolmen_units::SpaceId;
 
-use crate::format::record::{BlockState, Mapping, Place};
+use crate::format::record::{BlockState, CHECKSUM_BYTES, MAPPING_HEAD_BYTES, Mapping, Place};
 use crate::resources::locks::Range;
 use crate::resources::tickets::{FlushPoint, Ticket};
 use crate::row_io::flusher::Flusher;
@@ -123,9 +123,7 @@ impl<'s> CacheIndex<'s> {
 
     pub(crate) fn place(self, at: usize, block: u32) -> Place {
         let segments = self.cache.segments.borrow();
-        let row = segments.get(at).map(|segment| &segment.row);
-        let index = row.and_then(|row| u32::try_from(row.index).ok()).unwrap_or(u32::MAX);
-        Place { row: row.map(|row| row.id).unwrap_or_default(), index, block }
+        Place { row: segments.get(at).map(|segment| segment.row.id).unwrap_or_default(), block }
     }
 
     pub(crate) fn note_written(self, at: usize, row: &Rc<Row>, range: Range) {
@@ -153,23 +151,15 @@ impl<'s> CacheIndex<'s> {
 
     /// As [`add`](Self::add), for what recovery found: the row that it lies in has content.
     pub(crate) fn add_recovered(self, row: &Rc<Row>, block: u32, version: Version) {
-        if let Some(at) = version.content.place().and_then(|place| self.segment_of(place)) {
+        if let Some(at) = version.content.place().and_then(|place| self.cache.segment_of(place)) {
             self.note_written(at, row, Range { first: block, count: 1 });
         }
         self.add(row, block, version);
     }
 
-    fn segment_of(self, place: Place) -> Option<usize> {
-        let segments = self.cache.segments.borrow();
-        let is_it = |one: &Segment| one.row.index == u64::from(place.index) && one.row.id == place.row;
-        // Each has the place of its number, but behind one that could not be had.
-        let usual = usize::try_from(place.index).ok().filter(|at| segments.get(*at).is_some_and(is_it));
-        usual.or_else(|| segments.iter().position(is_it))
-    }
-
     /// Notes that a block of the cache is needed.
     pub(crate) fn count_live(self, place: Place) {
-        let Some(at) = self.segment_of(place) else { return };
+        let Some(at) = self.cache.segment_of(place) else { return };
         let mut full = self.cache.full.borrow_mut();
         if let Some(segment) = self.cache.segments.borrow_mut().get_mut(at) {
             segment.live += 1;
@@ -184,7 +174,7 @@ impl<'s> CacheIndex<'s> {
     /// Notes that a block of the cache is not needed any more, once a flush has covered what was recorded until now.
     pub(crate) fn count_dead(self, place: Place) {
         self.cache.kept.forget(place);
-        let Some(at) = self.segment_of(place) else { return };
+        let Some(at) = self.cache.segment_of(place) else { return };
         if let Some(segment) = self.cache.segments.borrow_mut().get_mut(at) {
             segment.live = segment.live.saturating_sub(1);
             self.note_drained(at, segment);
@@ -251,7 +241,9 @@ impl<'s> CacheIndex<'s> {
 
     /// The space, and the byte of it, whose newest content lies in a block of the cache.
     pub(crate) fn owner_of(self, index: u64, block: u64) -> Option<(Name, u64)> {
-        let is_there = |place: Place| u64::from(place.index) == index && u64::from(place.block) == block;
+        let segments = self.cache.segments.borrow();
+        let cache_row = segments.iter().find(|segment| segment.row.index == index)?.row.id;
+        let is_there = |place: Place| place.row == cache_row && u64::from(place.block) == block;
         self.cache.rows.borrow().values().find_map(|row| {
             let of_row = row.mappings.all();
             let (at, _) = of_row.iter().find(|(at, version)| {
@@ -278,9 +270,7 @@ impl<'s> CacheIndex<'s> {
 
     /// Whether what the log says of a cache row waits for absent disks.
     pub(crate) fn is_out_of_reach(self, place: Place) -> bool {
-        let segments = self.cache.segments.borrow();
-        let row = segments.iter().find(|segment| segment.row.index == u64::from(place.index));
-        row.is_some_and(|segment| self.cache.shared().is_deferred(&segment.row))
+        self.cache.row_of(place).is_some_and(|row| self.cache.shared().is_deferred(&row))
     }
 
     /// Whether rows wait for a flush to be filled again.
@@ -383,18 +373,7 @@ pub(crate) fn may_hold(state: BlockState, checksum: u32) -> bool {
 }
 
 pub(crate) fn mapping_of(row: &Row, first: u32, count: u32, place: Option<Place>) -> Mapping {
-    Mapping {
-        space: row.space,
-        row_index: row.index,
-        row: row.id,
-        first,
-        count,
-        place,
-        since: None,
-        in_doubt: false,
-        covered: false,
-        void: false,
-    }
+    Mapping { row: row.id, first, count, place, since: None, in_doubt: false, covered: false, void: false }
 }
 
 /// Which of the rows that are being filled.
@@ -410,7 +389,8 @@ pub(crate) enum Filling {
 pub(crate) type BlocksOfRows = BTreeMap<(SpaceId, u64), (Rc<Row>, Vec<u32>)>;
 
 /// Bytes that saying one mapping again takes, at most.
-pub(crate) const RELOG_BYTES: u64 = 68;
+pub(crate) const RELOG_BYTES: u64 = 48;
+const _: () = assert!(RELOG_BYTES == (MAPPING_HEAD_BYTES + CHECKSUM_BYTES) as u64, "a mapping of one block");
 
 /// The part of the log that saying the mappings of all caches again may take: so much that it fits beside a log in which
 /// writes wait already, wherever in it they stand.

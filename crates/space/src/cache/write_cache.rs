@@ -137,11 +137,7 @@ impl CacheWrites<'_> {
 
     /// What the cache's own table says of a block.
     pub(crate) async fn state(self, place: Place) -> Result<BlockState, SpaceError> {
-        let Some(row) =
-            self.cache.space.in_doubt_row(u64::from(place.index)).await?.filter(|row| row.id == place.row)
-        else {
-            return Ok(BlockState::Never);
-        };
+        let Some(row) = self.cache.row_of(place) else { return Ok(BlockState::Never) };
         let states =
             RowCopies::of(&self.cache.space).states(&row, 0, Range { first: place.block, count: 1 }).await?;
         Ok(states.first().copied().unwrap_or_default())
@@ -186,7 +182,7 @@ impl CacheWrites<'_> {
             if !CacheIndex::of(self.cache).is_covered(&version)
                 && let Some(place) = version.content.place()
             {
-                SegmentIo::of(self.cache).decided_row(u64::from(place.index), place.block).await?;
+                SegmentIo::of(self.cache).decided_row(place)?;
             }
             if !self.is_void(&version).await? {
                 row.mappings.note_decided(block, version.since);

@@ -16,7 +16,9 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::format::ids::{cache_id, is_of_conversion_shadows, is_of_shadows, seen_as};
 use crate::format::layouts::Layouts;
-use crate::format::raw::{PAGE_BYTES, PAGE_ENTRIES, PAGE_MAGIC, RawPage, RawSlabHeader, SLAB_MAGIC, VERSION};
+use crate::format::raw::{
+    PAGE_BYTES, PAGE_ENTRIES, PAGE_MAGIC, RawBlockExtent, RawPage, RawSlabHeader, SLAB_MAGIC, VERSION,
+};
 use crate::format::resiliency::{Integrity, Resiliency};
 use crate::format::spec::{SpaceSpec, Standing, cache_spec};
 use crate::layout::Shape;
@@ -422,8 +424,10 @@ impl MappedRow {
 pub struct BlockEntry {
     /// What it is about, in one word.
     pub what: &'static str,
-    /// The space, the index of the row, and its incarnation.
-    pub of: (SpaceId, u64, RowId),
+    /// The row.
+    pub row: RowId,
+    /// The row whose blocks it is about, where it says so of a shadow row.
+    pub owner: Option<RowId>,
     /// The column, where it has one.
     pub column: u8,
     /// First block, and how many.
@@ -436,20 +440,30 @@ pub struct BlockEntry {
     pub generation: u16,
     /// The low bits of the epoch.
     pub stamp: u32,
-    /// Bytes that follow its head.
+    /// Bytes that follow its head of [`BLOCK_ENTRY_BYTES`].
     pub tail_bytes: usize,
 }
+
+/// Bytes of the head of an entry of a record of blocks.
+pub const BLOCK_ENTRY_BYTES: usize = size_of::<RawBlockExtent>();
 
 /// The entries of a record of blocks, as far as they can be told apart, and whether that is to its end.
 #[must_use]
 pub fn block_entries(mut body: &[u8]) -> (Vec<BlockEntry>, bool) {
     use crate::format::raw::{
-        RECORD_CACHED, RECORD_DISCARDED, RECORD_DONE, RECORD_REDO, RawBlockExtent, RawMapping, RawRedo,
+        RECORD_CACHED, RECORD_DISCARDED, RECORD_DONE, RECORD_REDO, RawMapping, RawOwner, RawRedo,
         STATE_DAMAGED, STATE_NEVER, STATE_VALID,
     };
     let mut entries = Vec::new();
     while let Ok((raw, rest)) = RawBlockExtent::ref_from_prefix(body) {
         let count = usize::try_from(raw.count.get()).unwrap_or(usize::MAX);
+        let is_redo = matches!(raw.state, RECORD_REDO | RECORD_DONE);
+        let owner = RawOwner::read_from_prefix(rest).ok().filter(|_| is_redo && raw.column == 1);
+        if is_redo && (raw.column > 1 || owner.is_some() != (raw.column == 1)) {
+            return (entries, false);
+        }
+        let owner = owner.map(|(raw, _)| RowId(raw.owner.get()));
+        let of_owner = if owner.is_some() { size_of::<RawOwner>() } else { 0 };
         let (what, tail) = match raw.state {
             STATE_NEVER => ("never_written", Some(0)),
             STATE_VALID => ("valid", count.checked_mul(4)),
@@ -458,8 +472,10 @@ pub fn block_entries(mut body: &[u8]) -> (Vec<BlockEntry>, bool) {
                 ("cached", count.checked_mul(4).and_then(|sums| sums.checked_add(size_of::<RawMapping>())))
             }
             RECORD_DISCARDED => ("discarded", Some(size_of::<RawMapping>())),
-            RECORD_REDO => ("redo", count.checked_mul(size_of::<RawRedo>())),
-            RECORD_DONE => ("done", Some(0)),
+            RECORD_REDO => {
+                ("redo", count.checked_mul(size_of::<RawRedo>()).and_then(|tail| tail.checked_add(of_owner)))
+            }
+            RECORD_DONE => ("done", Some(of_owner)),
             _ => return (entries, false),
         };
         let Some((tail, after)) = tail.and_then(|tail| rest.split_at_checked(tail)) else {
@@ -468,7 +484,8 @@ pub fn block_entries(mut body: &[u8]) -> (Vec<BlockEntry>, bool) {
         let [a, b, c] = raw.stamp;
         entries.push(BlockEntry {
             what,
-            of: (SpaceId(raw.space.get()), raw.row_index.get(), RowId(raw.row.get())),
+            row: RowId(raw.row.get()),
+            owner,
             column: raw.column,
             first: raw.first.get(),
             count: raw.count.get(),

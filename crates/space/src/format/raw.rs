@@ -253,11 +253,7 @@ pub(crate) struct RawSlabHeader {
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RawBlockExtent {
-    /// The space.
-    pub(crate) space: U64,
-    /// Index of the row in the space.
-    pub(crate) row_index: U64,
-    /// Incarnation of the row: a record of another one is dead.
+    /// Row id: a record of an id that the map does not have is dead.
     pub(crate) row: U64,
     /// First block of the column.
     pub(crate) first: U32,
@@ -267,7 +263,7 @@ pub(crate) struct RawBlockExtent {
     pub(crate) stamp: [u8; 3],
     /// State of the blocks.
     pub(crate) state: u8,
-    /// Which column of the row.
+    /// Which column of the row; of a redo or a *done*, 1 if `RawOwner` follows, else 0.
     pub(crate) column: u8,
     /// 1 if the record was durable before the data was touched, 2 if nobody could decide it yet, 3 for both.
     pub(crate) intent: u8,
@@ -279,12 +275,19 @@ pub(crate) struct RawBlockExtent {
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct RawPlace {
-    /// The cache row, by its incarnation.
+    /// Row id of the cache row.
     pub(crate) row: U64,
-    /// Index of the row in the space of the write cache.
-    pub(crate) index: U32,
     /// Block of the row.
     pub(crate) block: U32,
+}
+
+/// Follows the head of a redo or of a *done* of a shadow row.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct RawOwner {
+    /// Row id of the row whose blocks the stripe has, not 0: versions of that row end with the stripe, also where the shadow row
+    /// was dropped since.
+    pub(crate) owner: U64,
 }
 
 /// Follows the head of an extent that says where blocks of a row lie in the write cache.
@@ -315,9 +318,10 @@ pub(crate) struct RawRedo {
     pub(crate) since: U64,
 }
 
-const _: () = assert!(size_of::<RawPlace>() == 16);
-const _: () = assert!(size_of::<RawMapping>() == 24);
-const _: () = assert!(size_of::<RawRedo>() == 32);
+const _: () = assert!(size_of::<RawPlace>() == 12);
+const _: () = assert!(size_of::<RawOwner>() == 8);
+const _: () = assert!(size_of::<RawMapping>() == 20);
+const _: () = assert!(size_of::<RawRedo>() == 28);
 const _: () = assert!(size_of::<RawSpace>() == 128);
 const _: () = assert!(size_of::<RawPlaceRow>() == 24);
 const _: () = assert!(size_of::<RawRow>() == 48);
@@ -327,7 +331,7 @@ const _: () = assert!(size_of::<RawRun>() == 12);
 const _: () = assert!(size_of::<RawEntry>() == 8);
 const _: () = assert!(size_of::<RawPage>() == PAGE_BYTES);
 const _: () = assert!(size_of::<RawSlabHeader>() == PAGE_BYTES);
-const _: () = assert!(size_of::<RawBlockExtent>() == 40);
+const _: () = assert!(size_of::<RawBlockExtent>() == 24);
 
 /// Bytes written to one column before the next when nobody says otherwise.
 pub const INTERLEAVE_BYTES: Bytes = Bytes::kib(256);

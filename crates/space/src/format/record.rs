@@ -1,14 +1,24 @@
 //! Records of blocks: what the log says was written where.
 
 use dolmen_mutation::mutation;
-use dolmen_units::{Epoch, Lsn, RowId, SpaceId};
+use dolmen_units::{Epoch, Lsn, RowId};
+use smallvec::SmallVec;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::format::raw::{
     BLOCKS_MAX, RECORD_CACHED, RECORD_DISCARDED, RECORD_DONE, RECORD_REDO, RawBlockExtent, RawMapping,
-    RawPlace, RawRedo, STATE_DAMAGED, STATE_NEVER, STATE_VALID,
+    RawOwner, RawPlace, RawRedo, STATE_DAMAGED, STATE_NEVER, STATE_VALID,
 };
 
+/// Bytes of the head of an extent.
+pub(crate) const EXTENT_HEAD_BYTES: usize = size_of::<RawBlockExtent>();
+/// Bytes of the head of a mapping.
+pub(crate) const MAPPING_HEAD_BYTES: usize = EXTENT_HEAD_BYTES + size_of::<RawMapping>();
+/// Bytes of the checksum of a block.
+pub(crate) const CHECKSUM_BYTES: usize = 4;
+/// Bytes of a block that is stated alone: the head of an extent and a checksum.
+pub(crate) const BLOCK_STATED_BYTES: u64 = 28;
+const _: () = assert!(BLOCK_STATED_BYTES == (EXTENT_HEAD_BYTES + CHECKSUM_BYTES) as u64);
 /// Bits of `intent` that entries have.
 const INTENT_BITS: u8 = 15;
 /// The bit of `intent` that is reserved for entries that carry the content of their blocks: nothing writes it, and a reader that
@@ -84,8 +94,6 @@ impl BlockState {
 /// An extent of blocks of one column with one state, as a record says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockExtent {
-    pub(crate) space: SpaceId,
-    pub(crate) row_index: u64,
     pub(crate) row: RowId,
     pub(crate) column: u8,
     pub(crate) first: u32,
@@ -106,8 +114,6 @@ pub(crate) struct BlockExtent {
 impl BlockExtent {
     fn of(raw: &RawBlockExtent) -> Self {
         Self {
-            space: SpaceId(raw.space.get()),
-            row_index: raw.row_index.get(),
             row: RowId(raw.row.get()),
             column: raw.column,
             first: raw.first.get(),
@@ -123,10 +129,8 @@ impl BlockExtent {
     }
 
     /// The head of the extent; a valid one is followed by `count` checksums of four bytes.
-    pub(crate) fn head(&self) -> [u8; 40] {
+    pub(crate) fn head(&self) -> [u8; EXTENT_HEAD_BYTES] {
         let raw = RawBlockExtent {
-            space: self.space.0.into(),
-            row_index: self.row_index.into(),
             row: self.row.0.into(),
             first: self.first.into(),
             count: self.count.into(),
@@ -139,7 +143,7 @@ impl BlockExtent {
                 | u8::from(self.covered) << 3,
             generation: self.generation.into(),
         };
-        let mut bytes = [0; 40];
+        let mut bytes = [0; EXTENT_HEAD_BYTES];
         bytes.copy_from_slice(raw.as_bytes());
         bytes
     }
@@ -165,18 +169,16 @@ impl ReadBlockExtent<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Place {
     pub(crate) row: RowId,
-    /// Index of the row in the space of the cache.
-    pub(crate) index: u32,
     pub(crate) block: u32,
 }
 
 impl Place {
     fn of(raw: RawPlace) -> Self {
-        Self { row: RowId(raw.row.get()), index: raw.index.get(), block: raw.block.get() }
+        Self { row: RowId(raw.row.get()), block: raw.block.get() }
     }
 
     fn raw(self) -> RawPlace {
-        RawPlace { row: self.row.0.into(), index: self.index.into(), block: self.block.into() }
+        RawPlace { row: self.row.0.into(), block: self.block.into() }
     }
 
     /// The block so many places behind it.
@@ -188,8 +190,6 @@ impl Place {
 /// Where blocks of a row that follow each other lie in the write cache, as a record says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mapping {
-    pub(crate) space: SpaceId,
-    pub(crate) row_index: u64,
     pub(crate) row: RowId,
     /// First block of the row, and how many.
     pub(crate) first: u32,
@@ -208,10 +208,8 @@ pub(crate) struct Mapping {
 
 impl Mapping {
     /// The head of the record; checksums of four bytes for each block follow where there is a place.
-    pub(crate) fn head(&self) -> [u8; 64] {
+    pub(crate) fn head(&self) -> [u8; MAPPING_HEAD_BYTES] {
         let raw = RawBlockExtent {
-            space: self.space.0.into(),
-            row_index: self.row_index.into(),
             row: self.row.0.into(),
             first: self.first.into(),
             count: self.count.into(),
@@ -225,7 +223,7 @@ impl Mapping {
             place: self.place.unwrap_or_default().raw(),
             since: self.since.unwrap_or_default().0.into(),
         };
-        let mut bytes = [0; 64];
+        let mut bytes = [0; MAPPING_HEAD_BYTES];
         let all = raw.as_bytes().iter().chain(mapping.as_bytes());
         bytes.iter_mut().zip(all).for_each(|(to, from)| *to = *from);
         bytes
@@ -249,9 +247,9 @@ impl ReadMapping<'_> {
 /// A stripe that is about to be written in place, as a record says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RedoHead {
-    pub(crate) space: SpaceId,
-    pub(crate) row_index: u64,
     pub(crate) row: RowId,
+    /// The row whose blocks the stripe has, if `row` is a shadow row.
+    pub(crate) owner: Option<RowId>,
     /// Block of each column.
     pub(crate) stripe: u32,
     /// Whether a flush had covered it before it was said.
@@ -274,7 +272,7 @@ pub(crate) struct RedoBlock {
 /// Adds the record of a stripe to a body.
 pub(crate) fn push_redo(body: &mut impl Extend<u8>, head: RedoHead, blocks: &[RedoBlock]) {
     let count = u32::try_from(blocks.len()).unwrap_or(0);
-    body.extend(head.raw(count).as_bytes().iter().copied());
+    body.extend(head.bytes(RECORD_REDO, count));
     for block in blocks {
         let (state, checksum) = block.state.parts();
         let raw = RawRedo {
@@ -289,9 +287,9 @@ pub(crate) fn push_redo(body: &mut impl Extend<u8>, head: RedoHead, blocks: &[Re
     }
 }
 
-/// Bytes of the record of a stripe of which so many columns change.
+/// Bytes of the record of a stripe of which so many columns change, at most.
 pub(crate) const fn redo_bytes(columns: usize) -> u64 {
-    (size_of::<RawBlockExtent>() + columns * size_of::<RawRedo>()) as u64
+    (EXTENT_HEAD_BYTES + size_of::<RawOwner>() + columns * size_of::<RawRedo>()) as u64
 }
 
 /// The same redos, each of which came to nothing.
@@ -307,27 +305,41 @@ pub(crate) fn void_redos(body: &[u8]) -> Vec<u8> {
 }
 
 /// The record of a stripe that is in place: what is recorded of it before is over.
-pub(crate) fn done(head: RedoHead) -> [u8; 40] {
-    let raw = RawBlockExtent { state: RECORD_DONE, ..head.raw(1) };
-    let mut bytes = [0; 40];
-    bytes.copy_from_slice(raw.as_bytes());
-    bytes
+pub(crate) fn done(head: RedoHead) -> RedoHeadBytes {
+    head.bytes(RECORD_DONE, 1)
 }
 
+/// Bytes of the head of a redo or of a *done*.
+pub(crate) type RedoHeadBytes = SmallVec<[u8; EXTENT_HEAD_BYTES + size_of::<RawOwner>()]>;
+
 impl RedoHead {
-    fn raw(self, count: u32) -> RawBlockExtent {
-        RawBlockExtent {
-            space: self.space.0.into(),
-            row_index: self.row_index.into(),
+    fn of(raw: &RawBlockExtent, owner: Option<RowId>) -> Self {
+        Self {
+            row: RowId(raw.row.get()),
+            owner,
+            stripe: raw.first.get(),
+            covered: raw.intent & 8 != 0,
+            void: raw.intent & 4 != 0,
+        }
+    }
+
+    fn bytes(self, state: u8, count: u32) -> RedoHeadBytes {
+        let owner = self.owner.filter(|_| !mutation!(OwnerNotNamed));
+        let raw = RawBlockExtent {
             row: self.row.0.into(),
             first: self.stripe.into(),
             count: count.into(),
             stamp: [0; 3],
-            state: RECORD_REDO,
-            column: 0,
+            state,
+            column: u8::from(owner.is_some()),
             intent: u8::from(self.void) << 2 | u8::from(self.covered) << 3,
             generation: 0.into(),
+        };
+        let mut bytes = RedoHeadBytes::from_slice(raw.as_bytes());
+        if let Some(owner) = owner {
+            bytes.extend_from_slice(RawOwner { owner: owner.0.into() }.as_bytes());
         }
+        bytes
     }
 }
 
@@ -363,6 +375,17 @@ pub(crate) enum Entry<'a> {
     Mapping(ReadMapping<'a>),
     Redo(ReadRedo<'a>),
     Done(RedoHead),
+}
+
+impl Entry<'_> {
+    /// The row that it names first.
+    pub(crate) fn row(&self) -> RowId {
+        match self {
+            Self::BlockExtent(read) => read.extent.row,
+            Self::Mapping(read) => read.mapping.row,
+            Self::Redo(ReadRedo { head, .. }) | Self::Done(head) => head.row,
+        }
+    }
 }
 
 /// The extent that begins at byte `at` of a record.
@@ -421,8 +444,6 @@ fn next_entry<'a>(rest: &mut &'a [u8], at: usize) -> Option<Entry<'a>> {
             let place = Place::of(tail.place);
             place.block.checked_add(count)?;
             let mapping = Mapping {
-                space: SpaceId(raw.space.get()),
-                row_index: raw.row_index.get(),
                 row: RowId(raw.row.get()),
                 first,
                 count,
@@ -435,14 +456,17 @@ fn next_entry<'a>(rest: &mut &'a [u8], at: usize) -> Option<Entry<'a>> {
             (Entry::Mapping(ReadMapping { mapping, checksums }), after)
         }
         RECORD_REDO | RECORD_DONE => {
-            let head = RedoHead {
-                space: SpaceId(raw.space.get()),
-                row_index: raw.row_index.get(),
-                row: RowId(raw.row.get()),
-                stripe: first,
-                covered: raw.intent & 8 != 0,
-                void: raw.intent & 4 != 0,
+            let (owner, after) = match raw.column {
+                0 => (None, after),
+                1 => RawOwner::read_from_prefix(after)
+                    .ok()
+                    .map(|(raw, after)| (Some(RowId(raw.owner.get())), after))?,
+                _ => return None,
             };
+            let head = RedoHead::of(&raw, owner);
+            if owner == Some(RowId(0)) {
+                return None;
+            }
             if raw.state == RECORD_DONE {
                 *rest = after;
                 return Some(Entry::Done(head));
@@ -527,8 +551,6 @@ mod tests {
     #[test]
     fn a_record_reads_back_as_it_was_written() {
         let extent = BlockExtent {
-            space: SpaceId(1),
-            row_index: 2,
             row: RowId(3),
             column: 1,
             first: 7,
@@ -548,8 +570,8 @@ mod tests {
         let read: Vec<_> = extents(&body).map(Option::unwrap).collect();
         assert_eq!((read[0].extent, read[1].extent), (extent, freed));
         assert_eq!((read[0].state(1), read[1].state(3)), (BlockState::Valid(2), BlockState::Never));
-        assert_eq!((read[0].at, read[1].at), (0, 48));
-        assert_eq!(extent_at(&body, 48).unwrap().extent, freed);
+        assert_eq!((read[0].at, read[1].at), (0, 32));
+        assert_eq!(extent_at(&body, 32).unwrap().extent, freed);
     }
 
     /// Scenario: an entry says that the content of its blocks follows, which nothing writes or reads yet, or has a bit that no
@@ -557,13 +579,31 @@ mod tests {
     #[test]
     fn an_entry_that_carries_data_is_refused() {
         for state in [STATE_NEVER, STATE_DAMAGED, RECORD_DISCARDED, RECORD_DONE] {
-            let mut body = vec![0; if state == RECORD_DISCARDED { 64 } else { 40 }];
-            (body[28], body[35]) = (1, state);
+            let mut body =
+                vec![0; if state == RECORD_DISCARDED { MAPPING_HEAD_BYTES } else { EXTENT_HEAD_BYTES }];
+            (body[12], body[19]) = (1, state);
             assert!(entries(&body).all(|entry| entry.is_some()));
             for bit in [4, 5, 6, 7] {
-                body[37] = 1 << bit;
+                body[21] = 1 << bit;
                 assert!(entries(&body).all(|entry| entry.is_none()), "an entry with bit {bit} is read");
             }
+        }
+    }
+
+    /// Scenario: a redo or a *done* says that an owner follows and has none, or row 0, or has another number in place of that bit.
+    #[test]
+    fn an_owner_is_a_row() {
+        let head = RedoHead { row: RowId(3), owner: Some(RowId(2)), stripe: 5, covered: true, void: false };
+        let sound = done(head).to_vec();
+        assert!(entries(&sound).all(|entry| entry.is_some()));
+        let changed = |at: usize, to: u8| {
+            let mut body = sound.clone();
+            body[at] = to;
+            body
+        };
+        let bad = [sound[..sound.len() - 1].to_vec(), changed(20, 2), changed(EXTENT_HEAD_BYTES, 0)];
+        for body in bad {
+            assert!(entries(&body).any(|entry| entry.is_none()), "{body:?}");
         }
     }
 
@@ -572,11 +612,11 @@ mod tests {
     fn an_entry_is_about_no_more_blocks_than_a_row_has() {
         let blocks_max = u32::try_from(BLOCKS_MAX).unwrap();
         let head = |state: u8, first: u32, count: u32| {
-            let mut body = vec![0; 40];
-            body[24..28].copy_from_slice(&first.to_le_bytes());
-            body[28..32].copy_from_slice(&count.to_le_bytes());
-            body[35] = state;
-            body.resize(if state == RECORD_DISCARDED { 64 } else { 40 }, 0);
+            let mut body = vec![0; EXTENT_HEAD_BYTES];
+            body[8..12].copy_from_slice(&first.to_le_bytes());
+            body[12..16].copy_from_slice(&count.to_le_bytes());
+            body[19] = state;
+            body.resize(if state == RECORD_DISCARDED { MAPPING_HEAD_BYTES } else { EXTENT_HEAD_BYTES }, 0);
             body
         };
         for state in [STATE_NEVER, STATE_DAMAGED, RECORD_DISCARDED] {
@@ -592,10 +632,8 @@ mod tests {
 
     #[test]
     fn mappings_and_redos_read_back_with_extents() {
-        let place = Place { row: RowId(9), index: 4, block: 100 };
+        let place = Place { row: RowId(9), block: 100 };
         let cached = Mapping {
-            space: SpaceId(1),
-            row_index: 2,
             row: RowId(3),
             first: 7,
             count: 2,
@@ -616,23 +654,33 @@ mod tests {
             ..cached
         };
         body.extend(discarded.head());
-        let head =
-            RedoHead { space: SpaceId(1), row_index: 2, row: RowId(3), stripe: 5, covered: true, void: true };
+        let head = RedoHead { row: RowId(3), owner: None, stripe: 5, covered: true, void: true };
+        let of_shadow = RedoHead { owner: Some(RowId(2)), void: false, ..head };
         let blocks = [
             RedoBlock { column: 0, state: BlockState::Valid(8), place, since: Some(Lsn(9)) },
             RedoBlock { column: 3, state: BlockState::Never, place: Place::default(), since: None },
         ];
         push_redo(&mut body, head, &blocks);
         body.extend(done(head));
+        push_redo(&mut body, of_shadow, &blocks);
+        body.extend(done(of_shadow));
         let found: Vec<_> = entries(&body).map(Option::unwrap).collect();
-        let [Entry::Mapping(first), Entry::Mapping(second), Entry::Redo(redo), Entry::Done(ended)] =
-            found[..]
+        let [
+            Entry::Mapping(first),
+            Entry::Mapping(second),
+            Entry::Redo(redo),
+            Entry::Done(ended),
+            Entry::Redo(redo_of_shadow),
+            Entry::Done(ended_of_shadow),
+        ] = found[..]
         else {
             panic!("{found:?}")
         };
         assert_eq!((first.mapping, first.checksum(1)), (cached, 2));
         assert_eq!((second.mapping, ended), (discarded, head));
         assert_eq!((redo.head, redo.blocks().collect::<Vec<_>>()), (head, blocks.to_vec()));
+        assert_eq!((redo_of_shadow.head, ended_of_shadow), (of_shadow, of_shadow));
+        assert_eq!(redo_of_shadow.blocks().collect::<Vec<_>>(), blocks.to_vec());
         assert_eq!(extents(&body).count(), 0);
     }
 }

@@ -11,7 +11,7 @@ use dolmen_pool::{Disk, keys};
 use dolmen_units::{DiskSlot, Epoch, RowId, SpaceId};
 
 use crate::format::error::SpaceError;
-use crate::format::ids::{conversion_shadows_of, is_hidden, is_of_shadows, seen_as, shadows_of};
+use crate::format::ids::{is_of_shadows, seen_as};
 use crate::policy::handles::{Caches, Members};
 use crate::policy::replacement::{PlaceOfRow, rows_of_spaces_on};
 use crate::relocation::allocator::Allocator;
@@ -22,7 +22,8 @@ use crate::resources::locks::Range;
 use crate::resources::progress::Progress;
 use crate::row_io::absence::RowRecords;
 use crate::row_io::flusher::Flusher;
-use crate::table::row::{RowPlace, RowRecord, Slabs, parse_place};
+use crate::table::place::holder_of;
+use crate::table::row::Slabs;
 use crate::table::space::SpaceRows;
 
 /// Rows that waited for a disk and are decided at once: one checkpoint makes all of them durable.
@@ -43,27 +44,10 @@ impl Members<'_> {
         let ids: BTreeSet<RowId> = found.iter().map(|(key, _)| RowId(keys::parts(key).1)).collect();
         let mut rows = Vec::with_capacity(ids.len());
         for id in ids {
-            rows.extend(self.holder_of(id).await?);
+            rows.extend(holder_of(self.spaces.pool(), id).await?);
         }
         rows.sort_unstable();
         Ok(rows)
-    }
-
-    /// Returns the space, hidden or not, that has a row, and the index of the row there; none once the row is freed.
-    async fn holder_of(self, id: RowId) -> Result<Option<(SpaceId, u64)>, SpaceError> {
-        let Some(value) = self.spaces.pool().map().get(&keys::row(id)).await? else { return Ok(None) };
-        let Ok(record) = RowRecord::parse(&value) else { return Ok(None) };
-        let RowPlace { space, index } = record.place;
-        // An exchange moves the id from a hidden place to the visible one: that one is read last.
-        let hidden = [shadows_of(space), conversion_shadows_of(space)];
-        let hidden = hidden.into_iter().filter(|_| !is_hidden(space));
-        for holder in hidden.chain([space]) {
-            let place = self.spaces.pool().map().get(&keys::place(holder, index)).await?;
-            if place.is_some_and(|place| parse_place(&place) == Ok(id)) {
-                return Ok(Some((holder, index)));
-            }
-        }
-        Ok(None)
     }
 
     /// Rows that do not have all of their copies, or columns, whole: those of which a slab lacks something and no other one of

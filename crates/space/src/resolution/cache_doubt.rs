@@ -47,10 +47,10 @@ impl CacheDoubt<'_> {
     /// Decides the versions of a block that are asked what it holds: an older one only where all that are newer came to nothing.
     async fn decide_versions(self, versions: &Versions) -> Result<(), SpaceError> {
         for version in versions.iter().rev() {
-            if let Some(place) =
-                version.content.place().filter(|place| CacheIndex::of(self.cache).is_out_of_reach(*place))
-            {
-                DecidedRows::of(&self.cache.space).row(u64::from(place.index)).await?;
+            let cache = CacheIndex::of(self.cache);
+            let place = version.content.place().filter(|place| cache.is_out_of_reach(*place));
+            if let Some(row) = place.and_then(|place| self.cache.row_of(place)) {
+                DecidedRows::of(&self.cache.space).row(row.index).await?;
             }
             if !CacheWrites::of(self.cache).is_void(version).await? {
                 break;
@@ -71,12 +71,12 @@ impl CacheDoubt<'_> {
             .flat_map(|(row, blocks)| blocks.iter().flat_map(|block| row.mappings.versions(*block)));
         let places = versions.filter_map(|version| version.content.place());
         // Each row of the cache once: all that it waits for is read to decide it.
-        let indices: BTreeSet<u32> = places
-            .filter(|place| CacheIndex::of(self.cache).is_out_of_reach(*place))
-            .map(|place| place.index)
-            .collect();
+        let cache = CacheIndex::of(self.cache);
+        let away = places.filter(|place| cache.is_out_of_reach(*place));
+        let indices: BTreeSet<u64> =
+            away.filter_map(|place| self.cache.row_of(place)).map(|row| row.index).collect();
         for index in indices {
-            match DecidedRows::of(&self.cache.space).row(u64::from(index)).await {
+            match DecidedRows::of(&self.cache.space).row(index).await {
                 Ok(_) | Err(SpaceError::Unreadable { .. }) => {}
                 Err(error) => return Err(error),
             }

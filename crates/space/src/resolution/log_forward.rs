@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use dolmen_future_pool::pooled;
-use dolmen_units::{BLOCK_BYTES, Lsn, SpaceId};
+use dolmen_units::{BLOCK_BYTES, Lsn, RowId};
 use smallvec::smallvec;
 
 use crate::cache::relog::{CacheRelog, Cached};
 use crate::format::error::SpaceError;
 use crate::format::raw::PAGE_ENTRIES;
-use crate::format::record::{RECORD_BYTES_MAX, extents};
+use crate::format::record::{BLOCK_STATED_BYTES, CHECKSUM_BYTES, RECORD_BYTES_MAX, extents};
 use crate::layout::Covered;
 use crate::resolution::recovery::{Restating, encode_candidates};
 use crate::resources::locks::{Range, RangeGuard};
@@ -23,7 +23,7 @@ use crate::row_io::block_log::BlockLog;
 use crate::row_io::flusher::Flusher;
 use crate::table::candidates::{Candidate, InDoubt, RowCandidates};
 use crate::table::page::place_in_page;
-use crate::table::row::{Row, RowKey};
+use crate::table::row::Row;
 use crate::table::space::{Cache, Shared};
 
 /// What is relogged at once: one of so many parts of the log, and what one record more makes of it; or half of the room
@@ -33,13 +33,12 @@ const PARTS: u64 = 64;
 const FILLED_SIXTEENTHS: u64 = 14;
 /// Bytes of a state.
 const STATE_BYTES: u64 = 4;
-/// Bytes of the head of an extent and of one state.
-const EXTENT_BYTES: u64 = 40 + STATE_BYTES;
+const _: () = assert!(STATE_BYTES == CHECKSUM_BYTES as u64);
 
 /// An extent of blocks that the log names.
 struct Named {
     lsn: Lsn,
-    key: RowKey,
+    row: RowId,
     column: usize,
     range: Range,
 }
@@ -47,14 +46,17 @@ struct Named {
 /// Something that the log says of a cache.
 type OfCache<'a> = (&'a Rc<Cache>, Cached);
 
-/// Rows with columns whose tables have no home but the log, and those columns.
+/// A row, and columns of it whose tables have no home but the log.
+type HomelessRow = (Rc<Row>, BTreeSet<usize>);
+
+/// Rows with columns whose tables have no home but the log.
 #[derive(Default)]
-pub(crate) struct Homeless(BTreeMap<RowKey, (Rc<Row>, BTreeSet<usize>)>);
+pub(crate) struct Homeless(BTreeMap<RowId, HomelessRow>);
 
 impl Homeless {
     /// Notes a column.
     pub(crate) fn add(&mut self, row: &Rc<Row>, column: usize) {
-        self.0.entry(key_of(row)).or_insert_with(|| (Rc::clone(row), BTreeSet::new())).1.insert(column);
+        self.0.entry(row.id).or_insert_with(|| (Rc::clone(row), BTreeSet::new())).1.insert(column);
     }
 
     /// Notes all columns of those rows that are noted already and that `is_meant` means.
@@ -70,28 +72,33 @@ impl Homeless {
 
     /// Whether a column of a row is noted.
     pub(crate) fn has(&self, row: &Row) -> bool {
-        self.0.contains_key(&key_of(row))
+        self.0.contains_key(&row.id)
     }
 
-    /// The row of this name, if this column of it is noted.
-    fn row_of(&self, key: &RowKey, column: usize) -> Option<&Rc<Row>> {
-        self.0.get(key).filter(|(_, columns)| columns.contains(&column)).map(|(row, _)| row)
+    /// The row of this id, if this column of it is noted.
+    fn row_of(&self, row: RowId, column: usize) -> Option<&Rc<Row>> {
+        self.0.get(&row).filter(|(_, columns)| columns.contains(&column)).map(|(row, _)| row)
     }
 }
 
-fn key_of(row: &Row) -> RowKey {
-    (row.space, row.index, row.id)
+/// What nobody could decide yet, by the row that the log names.
+type InDoubtRows = BTreeMap<RowId, Rc<RowCandidates>>;
+
+fn by_row(in_doubt: &InDoubt) -> InDoubtRows {
+    let row_of = |candidates: &RowCandidates| Some(candidates.values().flatten().next()?.row);
+    let rows = in_doubt.values();
+    rows.filter_map(|candidates| Some((row_of(candidates)?, Rc::clone(candidates)))).collect()
 }
 
 /// Blocks that were relogged since the checkpoint began: a bit for each, by row, column and page.
 #[derive(Default)]
-struct Relogged(BTreeMap<(RowKey, usize, usize), [u64; PAGE_ENTRIES.div_ceil(64)]>);
+struct Relogged(BTreeMap<(RowId, usize, usize), [u64; PAGE_ENTRIES.div_ceil(64)]>);
 
 impl Relogged {
     /// Notes a block; whether it is new.
-    fn add(&mut self, key: RowKey, column: usize, block: u32) -> bool {
+    fn add(&mut self, row: RowId, column: usize, block: u32) -> bool {
         let (page, entry) = place_in_page(block);
-        let bits = self.0.entry((key, column, page)).or_default();
+        let bits = self.0.entry((row, column, page)).or_default();
         let Some(word) = bits.get_mut(entry / 64) else { return false };
         let bit = 1 << (entry % 64);
         let is_new = *word & bit == 0;
@@ -99,9 +106,9 @@ impl Relogged {
         is_new
     }
 
-    fn has(&self, key: RowKey, column: usize, block: u32) -> bool {
+    fn has(&self, row: RowId, column: usize, block: u32) -> bool {
         let (page, entry) = place_in_page(block);
-        let word = self.0.get(&(key, column, page)).and_then(|bits| bits.get(entry / 64));
+        let word = self.0.get(&(row, column, page)).and_then(|bits| bits.get(entry / 64));
         word.is_some_and(|word| word & 1 << (entry % 64) != 0)
     }
 }
@@ -158,9 +165,8 @@ impl<'a> OfTables<'a> {
     }
 
     fn encode(&mut self) {
-        let Row { space, index, .. } = **self.row;
         let bodies = |(covered, candidates): &(Covered, RowCandidates)| {
-            encode_candidates(space, index, candidates, (Restating::Again, *covered))
+            encode_candidates(candidates, (Restating::Again, *covered))
         };
         self.bodies = self.candidates.iter().flat_map(bodies).collect();
     }
@@ -206,6 +212,7 @@ impl LogForward<'_> {
         cut: Lsn,
     ) -> Result<u64, SpaceError> {
         self.shared.relogged.set(0);
+        let in_doubt = &by_row(in_doubt);
         let named = match homeless.0.is_empty() && in_doubt.is_empty() {
             true => Vec::new(),
             false => self.named_below(cut, homeless, in_doubt).await?,
@@ -246,7 +253,7 @@ impl LogForward<'_> {
         self,
         cut: Lsn,
         homeless: &Homeless,
-        in_doubt: &InDoubt,
+        in_doubt: &InDoubtRows,
     ) -> Result<Vec<Named>, SpaceError> {
         let mut named = Vec::new();
         let visit = |record: dolmen_pool::RecordedBlocks<'_>| {
@@ -255,13 +262,10 @@ impl LogForward<'_> {
             }
             for read in extents(record.body) {
                 let extent = read.ok_or_else(|| self.shared.malformed(record.lsn))?.extent;
-                let key = (extent.space, extent.row_index, extent.row);
-                let column = usize::from(extent.column);
+                let (row, column) = (extent.row, usize::from(extent.column));
                 let range = Range { first: extent.first, count: extent.count };
-                let kept = homeless.row_of(&key, column).is_some()
-                    || in_doubt.contains_key(&(extent.space, extent.row_index));
-                if kept {
-                    named.push(Named { lsn: record.lsn, key, column, range });
+                if homeless.row_of(row, column).is_some() || in_doubt.contains_key(&row) {
+                    named.push(Named { lsn: record.lsn, row, column, range });
                 }
             }
             Ok(())
@@ -275,7 +279,7 @@ impl LogForward<'_> {
         self,
         (mut named, mut cached): (&[Named], &[OfCache<'_>]),
         homeless: &Homeless,
-        in_doubt: &InDoubt,
+        in_doubt: &InDoubtRows,
         relogged: &Relogged,
     ) -> (usize, usize) {
         let (used, log) = self.shared.pool.log().usage().unwrap_or_default();
@@ -301,23 +305,21 @@ impl LogForward<'_> {
     async fn relog_in_doubt(
         self,
         part: &[Named],
-        in_doubt: &InDoubt,
+        in_doubt: &InDoubtRows,
         relogged: &mut Relogged,
     ) -> Result<(), SpaceError> {
-        let mut wanted: BTreeMap<(SpaceId, u64), RowCandidates> = BTreeMap::new();
+        let mut wanted: BTreeMap<RowId, RowCandidates> = BTreeMap::new();
         for one in part {
-            let (space, index, _) = one.key;
-            let Some(candidates) = in_doubt.get(&(space, index)) else { continue };
+            let Some(candidates) = in_doubt.get(&one.row) else { continue };
             let blocks = (one.column, one.range.first)..(one.column, one.range.first + one.range.count);
             let new = candidates
                 .range(blocks)
-                .filter(|((column, block), _)| relogged.add(one.key, *column, *block));
-            wanted.entry((space, index)).or_default().extend(new.map(|(place, c)| (*place, c.clone())));
+                .filter(|((column, block), _)| relogged.add(one.row, *column, *block));
+            wanted.entry(one.row).or_default().extend(new.map(|(place, c)| (*place, c.clone())));
         }
         let mut batch = RelogBatch::default();
-        for ((space, index), candidates) in wanted {
-            for body in encode_candidates(space, index, &candidates, (Restating::Supersedes, Covered::Before))
-            {
+        for candidates in wanted.values() {
+            for body in encode_candidates(candidates, (Restating::Supersedes, Covered::Before)) {
                 batch.relog(self.shared, &body).await?;
             }
         }
@@ -332,18 +334,16 @@ impl LogForward<'_> {
         homeless: &Homeless,
         relogged: &mut Relogged,
     ) -> Result<(), SpaceError> {
-        let mut wanted: BTreeMap<RowKey, Vec<&Named>> = BTreeMap::new();
+        let mut wanted: BTreeMap<RowId, (&HomelessRow, Vec<&Named>)> = BTreeMap::new();
         for one in part {
-            wanted.entry(one.key).or_default().push(one);
+            let Some(of_row) = homeless.0.get(&one.row) else { continue };
+            wanted.entry(one.row).or_insert((of_row, Vec::new())).1.push(one);
         }
         // In the order of their locks: rows with parity come before those of copies.
-        let of_rows = wanted
-            .into_iter()
-            .filter_map(|(key, extents)| homeless.0.get(&key).map(|(row, columns)| (row, columns, extents)));
-        let mut wanted: Vec<_> = of_rows.collect();
-        wanted.sort_by_key(|(row, _, _)| row.locks.rank());
+        let mut wanted: Vec<_> = wanted.into_values().collect();
+        wanted.sort_by_key(|((row, _), _)| row.locks.rank());
         let (mut gathered, mut bytes) = (Vec::new(), 0);
-        for (row, columns, extents) in wanted {
+        for ((row, columns), extents) in wanted {
             // A row and its shadow row share their locks, and no task waits for a lock that it holds. An exchange may have given
             // the locks of a row a lower rank since they were sorted.
             let is_below = |one: &OfTables<'_>| row.locks.rank() < one.row.locks.rank();
@@ -398,7 +398,7 @@ impl LogForward<'_> {
             let (index, entry) = place_in_page(block);
             // A page that is not in memory says nothing that its disk does not say.
             let Some(page) = row.page(one.column, index) else { continue };
-            if !self.shared.is_in_doubt(row, one.column, block) && relogged.add(one.key, one.column, block) {
+            if !self.shared.is_in_doubt(row, one.column, block) && relogged.add(one.row, one.column, block) {
                 candidates.insert((one.column, block), smallvec![Candidate::of_table(row.id, &page, entry)]);
             }
         }
@@ -413,20 +413,19 @@ fn first_named(named: &[Named], cached: &[OfCache<'_>]) -> Option<Lsn> {
 }
 
 /// What it takes to say the blocks of an extent again that were not said yet. Blocks that the log names in one piece take
-/// eleven times as much where each of them has another stamp since.
-fn bytes_to_relog(one: &Named, homeless: &Homeless, in_doubt: &InDoubt, relogged: &Relogged) -> u64 {
-    let (space, index, _) = one.key;
-    let in_doubt = in_doubt.get(&(space, index));
-    let row = homeless.row_of(&one.key, one.column);
+/// seven times as much where each of them has another stamp since.
+fn bytes_to_relog(one: &Named, homeless: &Homeless, in_doubt: &InDoubtRows, relogged: &Relogged) -> u64 {
+    let in_doubt = in_doubt.get(&one.row);
+    let row = homeless.row_of(one.row, one.column);
     let mut bytes = 0;
     let mut before: Option<Candidate> = None;
     for block in (one.range.first..).take(one.range.count as usize) {
-        if relogged.has(one.key, one.column, block) {
+        if relogged.has(one.row, one.column, block) {
             before = None;
             continue;
         }
         if let Some(candidates) = in_doubt.and_then(|candidates| candidates.get(&(one.column, block))) {
-            bytes += EXTENT_BYTES * candidates.len() as u64;
+            bytes += BLOCK_STATED_BYTES * candidates.len() as u64;
             before = None;
             continue;
         }
@@ -435,7 +434,7 @@ fn bytes_to_relog(one: &Named, homeless: &Homeless, in_doubt: &InDoubt, relogged
         let candidate = row.zip(page).map(|(row, page)| Candidate::of_table(row.id, &page, entry));
         bytes += match (&candidate, &before) {
             (Some(candidate), Some(before)) if candidate.is_like(before) => STATE_BYTES,
-            (Some(_), _) => EXTENT_BYTES,
+            (Some(_), _) => BLOCK_STATED_BYTES,
             (None, _) => 0,
         };
         before = candidate;

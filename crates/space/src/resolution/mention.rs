@@ -5,11 +5,10 @@
 use std::ops::Range;
 
 use dolmen_pool::RecoveredBlock;
-use dolmen_units::Lsn;
+use dolmen_units::{Lsn, RowId};
 
-use crate::format::record::{ReadBlockExtent, Stamp, extent_at, extents};
+use crate::format::record::{EXTENT_HEAD_BYTES, ReadBlockExtent, Stamp, extent_at, extents};
 use crate::table::candidates::{Candidate, RowCandidates};
-use crate::table::row::RowKey;
 
 /// Rows that are recovered beside each other: each waits for a few reads of different disks.
 const ROWS_TOGETHER: usize = 32;
@@ -19,14 +18,15 @@ const STATES_TOGETHER: u64 = 64 * 1024;
 /// An extent of the log, by the row that it names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Mention {
-    row: RowKey,
+    row: RowId,
     /// Which of the records.
     record: u32,
     /// Its first byte in the record.
     at: u32,
 }
 
-const _: () = assert!(size_of::<Mention>() == 32, "an extent of 40 bytes in the log takes fewer here");
+const _: () =
+    assert!(size_of::<Mention>() < EXTENT_HEAD_BYTES, "an extent takes fewer bytes here than in the log");
 
 /// All extents of the log, in the order of rows, and for each row in that of the log.
 pub(crate) struct Mentions {
@@ -46,7 +46,7 @@ impl Mentions {
             for read in extents(recorded.body) {
                 let read = read.ok_or(recorded.lsn)?;
                 list.push(Mention {
-                    row: (read.extent.space, read.extent.row_index, read.extent.row),
+                    row: read.extent.row,
                     record: u32::try_from(record).map_err(|_| recorded.lsn)?,
                     at: u32::try_from(read.at).map_err(|_| recorded.lsn)?,
                 });
@@ -57,7 +57,7 @@ impl Mentions {
     }
 
     /// The next rows after `from` extents, with the extents of each; none when there are no more.
-    pub(crate) fn rows_from(&self, from: usize) -> Vec<(RowKey, Range<usize>)> {
+    pub(crate) fn rows_from(&self, from: usize) -> Vec<(RowId, Range<usize>)> {
         let mut rows = Vec::new();
         let (mut first, mut states) = (from, 0);
         let rest = self.list.get(from..).unwrap_or_default();
@@ -137,15 +137,12 @@ mod tests {
 
     use crate::format::raw::STATE_VALID;
     use crate::format::record::{BlockExtent, Stamp};
-    use dolmen_units::{RowId, SpaceId};
     use proptest::prelude::*;
 
     fn record(lsn: u32, durable: bool, extents: &[(u64, u32, u32, bool)]) -> RecoveredBlock {
         let mut body = Vec::new();
         for (row, first, count, supersedes) in extents {
             let extent = BlockExtent {
-                space: SpaceId(1),
-                row_index: *row,
                 row: RowId(*row),
                 column: 0,
                 first: *first,
@@ -177,11 +174,11 @@ mod tests {
         ) {
             let numbered = (0..).zip(&records);
             let blocks: Vec<_> = numbered.map(|(lsn, (durable, relogged))| record(lsn, *durable, relogged)).collect();
-            let mut expected: BTreeMap<RowKey, RowCandidates> = BTreeMap::new();
+            let mut expected: BTreeMap<RowId, RowCandidates> = BTreeMap::new();
             for block in &blocks {
                 for read in extents(&block.body).flatten() {
-                    let key = (read.extent.space, read.extent.row_index, read.extent.row);
-                    add_candidates(block.durable, read, u32::MAX, expected.entry(key).or_default());
+                    let row = expected.entry(read.extent.row).or_default();
+                    add_candidates(block.durable, read, u32::MAX, row);
                 }
             }
             let mentions = Mentions::of(blocks).unwrap();

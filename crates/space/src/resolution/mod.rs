@@ -3,6 +3,7 @@
 pub(crate) mod cache_doubt;
 pub(crate) mod checkpoint;
 pub(crate) mod decided_rows;
+pub(crate) mod holders;
 pub(crate) mod in_flight;
 pub(crate) mod log_forward;
 pub(crate) mod mention;

@@ -11,7 +11,7 @@ use dolmen_block_io::DeviceError;
 use dolmen_future_pool::pooled;
 use dolmen_journal::Wait;
 use dolmen_pool::{ExcludeReason, RecordedBlocks};
-use dolmen_units::SpaceId;
+use dolmen_units::{RowId, SpaceId};
 use smallvec::{SmallVec, smallvec};
 
 use crate::cache::relog::CacheRelog;
@@ -34,7 +34,7 @@ use crate::row_io::flusher::Flusher;
 use crate::table::candidates::{Candidate, RowCandidates};
 use crate::table::page::place_in_page;
 use crate::table::pages::TableStore;
-use crate::table::row::{BlocksOfRows, Row, RowKey};
+use crate::table::row::{BlocksOfRows, Row};
 use crate::table::space::{Shared, SpaceRows};
 
 /// Blocks of a row, by column.
@@ -82,13 +82,13 @@ impl Deferral<'_> {
     /// The caller has the turn.
     #[pooled]
     async fn leave_all(self, blocks: &BlocksOfRows) -> Result<(), SpaceError> {
-        let mut known: BTreeMap<RowKey, RowCandidates> = BTreeMap::new();
-        let visit = |record: RecordedBlocks<'_>| {
-            collect(self.shared, record, |key| blocks.contains_key(key), &mut known)
-        };
+        let mut known: BTreeMap<RowId, RowCandidates> = BTreeMap::new();
+        let ids: BTreeSet<RowId> = blocks.values().map(|(row, _)| row.id).collect();
+        let visit =
+            |record: RecordedBlocks<'_>| collect(self.shared, record, |row| ids.contains(&row), &mut known);
         self.shared.pool.log().recorded_blocks(visit).await?;
-        for (key, (row, wanted)) in blocks.iter().filter(|(_, (row, _))| !row.freed.get()) {
-            let mut candidates = known.remove(key).unwrap_or_default();
+        for (row, wanted) in blocks.values().filter(|(row, _)| !row.freed.get()) {
+            let mut candidates = known.remove(&row.id).unwrap_or_default();
             candidates.retain(|place, _| wanted.contains(place));
             for (column, block) in wanted {
                 let (index, entry) = place_in_page(*block);
@@ -106,7 +106,7 @@ impl Deferral<'_> {
                     "unflushed blocks are out of reach");
             }
             let relogged = (Restating::Supersedes, Covered::Before);
-            for body in encode_candidates(row.space, row.index, &candidates, relogged) {
+            for body in encode_candidates(&candidates, relogged) {
                 BlockLog::of(self.shared).record(&body, Wait::Written).await?;
             }
             if row.freed.get() {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
 use dolmen_pool::{ExcludeReason, PoolError, RecordedBlocks, keys};
-use dolmen_units::{BLOCK_BYTES, Bytes, SpaceId};
+use dolmen_units::{BLOCK_BYTES, Bytes, RowId, SpaceId};
 use smallvec::SmallVec;
 
 use crate::format::error::{SpaceError, UnreadableReason};
@@ -28,7 +28,7 @@ use crate::row_io::flusher::Flusher;
 use crate::table::candidates::{Candidate, Candidates, RowCandidates, Unfound};
 use crate::table::page::{Page, place_in_page};
 use crate::table::pages::{Knowledge, PageOnDisk, TableStore};
-use crate::table::row::{Row, RowKey, Slab};
+use crate::table::row::{Row, Slab};
 use crate::table::space::{Cache, Shared, SpaceRows};
 
 /// Blocks of a row that are decided beside each other.
@@ -120,17 +120,15 @@ pub(crate) fn mark_absences(shared: &Shared, row: &Row) {
 pub(crate) fn collect(
     shared: &Shared,
     record: RecordedBlocks<'_>,
-    wanted: impl Fn(&RowKey) -> bool,
-    by_row: &mut BTreeMap<RowKey, RowCandidates>,
+    wanted: impl Fn(RowId) -> bool,
+    by_row: &mut BTreeMap<RowId, RowCandidates>,
 ) -> Result<(), PoolError> {
     for read in extents(record.body) {
         let read = read.ok_or_else(|| shared.malformed(record.lsn))?;
-        let extent = read.extent;
-        let key = (extent.space, extent.row_index, extent.row);
-        if !wanted(&key) {
-            continue;
+        let row = read.extent.row;
+        if wanted(row) {
+            add_candidates(record.durable, read, u32::MAX, by_row.entry(row).or_default());
         }
-        add_candidates(record.durable, read, u32::MAX, by_row.entry(key).or_default());
     }
     Ok(())
 }
@@ -274,8 +272,6 @@ pub(crate) enum Restating {
 /// Candidates as records: those that a flush has covered count as such again once the next flush has, the others stay
 /// in doubt. All candidates of a block are in one record, so that none is believed without the others.
 pub(crate) fn encode_candidates(
-    space: SpaceId,
-    row_index: u64,
     candidates: &RowCandidates,
     (restating, covered): (Restating, Covered),
 ) -> Vec<Vec<u8>> {
@@ -287,8 +283,6 @@ pub(crate) fn encode_candidates(
         let Some(body) = bodies.last_mut() else { continue };
         for (number, candidate) in run.is_same().iter().enumerate() {
             let extent = BlockExtent {
-                space,
-                row_index,
                 row: candidate.row,
                 column: u8::try_from(run.column).unwrap_or(0),
                 first: run.first,
@@ -600,15 +594,13 @@ mod tests {
     use super::*;
     use crate::format::raw::STATE_VALID;
     use crate::format::record::Stamp;
-    use dolmen_units::{Epoch, RowId};
+    use dolmen_units::Epoch;
 
     /// What these records say of a block, each settled or not, of an epoch and with a checksum.
     fn candidates_of(records: &[(bool, u64, u32)]) -> Vec<(bool, Stamp, BlockState)> {
         let mut row = RowCandidates::new();
         for (is_durable, epoch, checksum) in records {
             let extent = BlockExtent {
-                space: SpaceId(1),
-                row_index: 0,
                 row: RowId(1),
                 column: 0,
                 first: 5,

@@ -8,7 +8,7 @@ use dolmen_buffer::Buffer;
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
 use dolmen_pool::RecoveredBlock;
-use dolmen_units::{Lsn, SpaceId};
+use dolmen_units::{Lsn, RowId, SpaceId};
 
 use crate::cache::cached_read::{CachedRead, CachedReads};
 use crate::cache::destage::{DestageWrites, Prepared};
@@ -19,11 +19,11 @@ use crate::cache::segments::{CacheIndex, may_hold};
 use crate::cache::stripe_read::{Found, StripeReads};
 use crate::cache::write_cache::CacheWrites;
 use crate::format::error::SpaceError;
-use crate::format::ids::{is_of_shadows, seen_as};
-use crate::format::record::{BlockState, Entry, Place, ReadMapping, RedoBlock, entries, push_redo};
+use crate::format::record::{BlockState, Entry, Place, ReadMapping, RedoBlock, RedoHead, entries, push_redo};
 use crate::in_doubt::redos::{REDOS, RedoContent, RedoCopies, RedoDecision, RedoFacts, RedoRow};
 use crate::in_doubt::versions::{PlaceState, VERSIONS, VersionDecision, VersionFacts, VersionKind};
 use crate::layout::{BLOCK, Shape};
+use crate::resolution::holders::Holders;
 use crate::resolution::reach::Deferral;
 use crate::resources::locks::Range;
 use crate::resources::tickets::Ticket;
@@ -31,7 +31,7 @@ use crate::row_io::copies::RowCopies;
 use crate::row_io::flusher::Flusher;
 use crate::table::mapping::{Content, IN_DOUBT, Version};
 use crate::table::redo::Redo;
-use crate::table::row::{Row, RowKey};
+use crate::table::row::Row;
 use crate::table::space::{Cache, Shared, SpaceRows};
 
 /// Rows of a cache for writes, beside those that are kept for parity, that are enough to go on with.
@@ -64,20 +64,22 @@ struct OfRow {
     redos: BTreeMap<u32, Vec<RecordedRedo>>,
     /// The newest version that was put in place and ended with that, by stripe and column.
     ended: BTreeMap<(u32, usize), Lsn>,
+    /// The row whose blocks its stripes have, if it was a shadow row.
+    owner: Option<RowId>,
 }
 
 /// What the log says of the write cache.
 #[derive(Default)]
 pub(crate) struct Cached {
-    rows: BTreeMap<RowKey, OfRow>,
+    rows: BTreeMap<RowId, OfRow>,
 }
 
 impl Cached {
-    /// Reads the records; `blocks_of` is how many blocks a row of a space has.
+    /// Reads the records; `blocks_of` is how many blocks a row has, none where no place names it.
     ///
     /// # Errors
     /// The number of one that makes no sense.
-    pub(crate) fn of(blocks: &[RecoveredBlock], blocks_of: impl Fn(&SpaceId) -> u64) -> Result<Self, Lsn> {
+    pub(crate) fn of(blocks: &[RecoveredBlock], blocks_of: impl Fn(RowId) -> u64) -> Result<Self, Lsn> {
         let mut cached = Self::default();
         for block in blocks {
             let record = block.as_recorded();
@@ -85,9 +87,9 @@ impl Cached {
                 let entry = entry.ok_or(record.lsn)?;
                 let is_in_row = |read: &ReadMapping<'_>| {
                     let end = u64::from(read.mapping.first) + u64::from(read.mapping.count);
-                    end <= blocks_of(&read.mapping.space)
+                    end <= blocks_of(read.mapping.row)
                 };
-                // What is said of blocks that no row of its space has is said of nothing.
+                // What is said of blocks that its row does not have is said of nothing.
                 if !matches!(&entry, Entry::Mapping(read) if !is_in_row(read)) {
                     cached.add(entry, record.lsn, record.durable);
                 }
@@ -100,12 +102,11 @@ impl Cached {
         match entry {
             Entry::BlockExtent(_) => {}
             Entry::Done(head) => {
-                let key = (head.space, head.row_index, head.row);
-                self.rows.entry(key).or_default().end(head.stripe);
+                self.of_row(head).end(head.stripe);
             }
             Entry::Mapping(read) => {
                 let mapping = read.mapping;
-                let of_row = self.rows.entry((mapping.space, mapping.row_index, mapping.row)).or_default();
+                let of_row = self.rows.entry(mapping.row).or_default();
                 for number in 0..mapping.count {
                     let content = match mapping.place {
                         Some(place) => {
@@ -129,14 +130,12 @@ impl Cached {
                 }
             }
             Entry::Redo(read) if read.head.void => {
-                let key = (read.head.space, read.head.row_index, read.head.row);
                 let blocks: Vec<RedoBlock> = read.blocks().collect();
-                self.rows.entry(key).or_default().forget(read.head.stripe, &blocks);
+                self.of_row(read.head).forget(read.head.stripe, &blocks);
             }
             // One that no flush has covered has touched nothing in place.
             Entry::Redo(read) if is_durable || read.head.covered => {
-                let key = (read.head.space, read.head.row_index, read.head.row);
-                let of_row = self.rows.entry(key).or_default();
+                let of_row = self.of_row(read.head);
                 // Relogged, it takes the place of what was said before.
                 let blocks: Vec<RedoBlock> = read.blocks().collect();
                 of_row.forget(read.head.stripe, &blocks);
@@ -146,30 +145,44 @@ impl Cached {
         }
     }
 
+    /// What is said of the row of a redo or of a *done*.
+    fn of_row(&mut self, head: RedoHead) -> &mut OfRow {
+        let of_row = self.rows.entry(head.row).or_default();
+        of_row.owner = head.owner.or(of_row.owner);
+        of_row
+    }
+
+    /// Takes what is said of shadow rows that were dropped, by the row whose blocks they had.
+    fn take_freed(&mut self, is_named: impl Fn(RowId) -> bool) -> BTreeMap<RowId, Vec<OfRow>> {
+        let mut freed: BTreeMap<RowId, Vec<OfRow>> = BTreeMap::new();
+        for (_, of_row) in self.rows.extract_if(.., |id, _| !is_named(*id)) {
+            if let Some(owner) = of_row.owner {
+                freed.entry(owner).or_default().push(of_row);
+            }
+        }
+        freed
+    }
+
     /// Notes in rows and caches what is cached, once cache rows were decided; stripes that may be half in place wait to be
     /// finished. The rows.
     #[pooled]
     pub(crate) async fn load(
-        self,
+        mut self,
         shared: &Shared,
         spaces: &BTreeMap<SpaceId, Rc<SpaceRows>>,
+        holders: &Holders,
     ) -> Result<Vec<Rc<Row>>, SpaceError> {
         let mut rows = Vec::new();
         let held = shared.tickets.begin();
         let mut shadows: BTreeMap<(SpaceId, u64), (Rc<Row>, OfRow)> = BTreeMap::new();
-        // What was in place of a shadow row that gave its stripes back has ended versions of its row all the same.
-        let mut freed: BTreeMap<(SpaceId, u64), Vec<OfRow>> = BTreeMap::new();
+        let mut freed = self.take_freed(|row| holders.get(row).is_some());
         let mut others = Vec::new();
-        for ((space, index, id), of_row) in self.rows {
+        for (id, of_row) in self.rows {
+            let Some((space, index)) = holders.get(id) else { continue };
             let Some(space) = spaces.get(&space) else { continue };
-            let Some(row) = space.in_doubt_row(index).await?.filter(|row| row.id == id) else {
-                if is_of_shadows(space.id()) {
-                    freed.entry((seen_as(space.id()), index)).or_default().push(of_row);
-                }
-                continue;
-            };
+            let Some(row) = space.in_doubt_row(index).await?.filter(|row| row.id == id) else { continue };
             match row.is_shadow() {
-                true => drop(shadows.insert((row.owner(), index), (row, of_row))),
+                true => drop(shadows.insert((row.owner(), row.index), (row, of_row))),
                 false => others.push((row, of_row)),
             }
         }
@@ -184,10 +197,7 @@ impl Cached {
             }
         }
         for (row, mut of_row) in others {
-            for mut of_lost in freed.remove(&(row.space, row.index)).into_iter().flatten() {
-                of_lost.redos.clear();
-                of_row.end_what_is_at(&mut of_lost, &row.shape);
-            }
+            of_row.end_freed(freed.remove(&row.id).unwrap_or_default(), &row.shape);
             let cache = spaces.get(&row.space).and_then(|space| space.cache_of(&row));
             let Some(cache) = cache else { continue };
             let shadow = shadows.remove(&(row.space, row.index));
@@ -226,6 +236,14 @@ impl OfRow {
         for (column, since) in blocks.filter_map(|block| Some((block.column, block.since?))) {
             let newest = self.ended.entry((stripe, column)).or_default();
             *newest = since.max(*newest);
+        }
+    }
+
+    /// Ends the versions that shadow rows had in place which were dropped since.
+    fn end_freed(&mut self, freed: Vec<Self>, shape: &Shape) {
+        for mut of_shadow in freed {
+            of_shadow.redos.clear();
+            self.end_what_is_at(&mut of_shadow, shape);
         }
     }
 
@@ -670,22 +688,19 @@ fn is_left_out(column: usize, parity: usize) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use dolmen_units::{Bytes, RowId};
+    use dolmen_units::Bytes;
 
     use super::*;
-    use crate::format::record::{Mapping, Place, RedoHead, done, push_redo};
+    use crate::format::record::{Mapping, done};
 
-    const SPACE: SpaceId = SpaceId(1);
     const ROW: RowId = RowId(3);
 
     fn mapping(block: u32, place: Option<u32>, since: Option<u64>) -> Vec<u8> {
         let mapping = Mapping {
-            space: SPACE,
-            row_index: 2,
             row: ROW,
             first: block,
             count: 1,
-            place: place.map(|block| Place { row: RowId(9), index: 0, block }),
+            place: place.map(|block| Place { row: RowId(9), block }),
             since: since.map(Lsn),
             in_doubt: false,
             covered: false,
@@ -699,12 +714,12 @@ mod tests {
     }
 
     fn head(stripe: u32) -> RedoHead {
-        RedoHead { space: SPACE, row_index: 2, row: ROW, stripe, covered: false, void: false }
+        RedoHead { row: ROW, owner: None, stripe, covered: false, void: false }
     }
 
     /// A redo of the first block of a row, as a version of it that was said first at `since`.
     fn redo(state: BlockState, place: Option<u32>, since: u64) -> Vec<u8> {
-        let place = place.map(|block| Place { row: RowId(9), index: 0, block }).unwrap_or_default();
+        let place = place.map(|block| Place { row: RowId(9), block }).unwrap_or_default();
         let mut body = Vec::new();
         push_redo(&mut body, head(0), &[RedoBlock { column: 0, state, place, since: Some(Lsn(since)) }]);
         body
@@ -718,7 +733,7 @@ mod tests {
             body: body.clone(),
         };
         let mut cached = Cached::of(&records.iter().map(record).collect::<Vec<_>>(), |_| 1 << 10).unwrap();
-        let mut of_row = cached.rows.remove(&(SPACE, 2, ROW)).unwrap();
+        let mut of_row = cached.rows.remove(&ROW).unwrap();
         let shape = Shape::new(Bytes::mib(1), Bytes::kib(64), 2, 1).unwrap();
         let unfinished = of_row.end_destaged(&shape).len();
         (of_row.versions.remove(&0).unwrap_or_default().into_keys().map(|lsn| lsn.0).collect(), unfinished)
@@ -743,6 +758,31 @@ mod tests {
             }
             assert_eq!(left(&records[..4]), (vec![10, 105], 1));
             assert_eq!(left(&records[2..4]), (vec![10], 1));
+        }
+    }
+
+    /// Scenario: a version was put in place of a shadow row, and the shadow row was dropped. The version has ended, and a newer one
+    /// lives; what the log says of a shadow row of another row ends nothing.
+    #[test]
+    fn what_a_dropped_shadow_row_had_in_place_has_ended() {
+        let shape = Shape::new(Bytes::mib(1), Bytes::kib(64), 2, 1).unwrap();
+        for (owner, lives) in [(ROW, vec![125]), (RowId(77), vec![10, 125])] {
+            let of_shadow = RedoHead { row: RowId(4), owner: Some(owner), ..head(0) };
+            let place = Place { row: RowId(9), block: 6 };
+            let mut in_place = Vec::new();
+            let block = RedoBlock { column: 0, state: BlockState::Valid(0), place, since: Some(Lsn(10)) };
+            push_redo(&mut in_place, of_shadow, &[block]);
+            in_place.extend(done(of_shadow));
+            let records =
+                [(10, mapping(0, Some(6), None)), (120, in_place), (125, mapping(0, Some(8), None))];
+            let records = records.map(|(lsn, body)| RecoveredBlock { lsn: Lsn(lsn), durable: true, body });
+            let mut cached = Cached::of(&records, |_| 1 << 10).unwrap();
+            let mut freed = cached.take_freed(|row| row == ROW);
+            let mut of_row = cached.rows.remove(&ROW).unwrap();
+            of_row.end_freed(freed.remove(&ROW).unwrap_or_default(), &shape);
+            let versions = of_row.versions.remove(&0).unwrap();
+            let found: Vec<u64> = versions.into_keys().map(|lsn| lsn.0).collect();
+            assert_eq!(found, lives, "a version lives again, or has ended, of a shadow row of {owner}");
         }
     }
 

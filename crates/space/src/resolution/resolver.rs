@@ -173,9 +173,7 @@ impl Resolver<'_> {
         if candidates.is_empty() || mutation!(LostAcceptedUnverified) {
             return Ok(());
         }
-        for body in
-            encode_candidates(row.space, row.index, &candidates, (Restating::Supersedes, Covered::Before))
-        {
+        for body in encode_candidates(&candidates, (Restating::Supersedes, Covered::Before)) {
             BlockLog::of(self.shared).record(&body, Wait::Durable).await?;
         }
         let mut deferred = self.shared.deferred.borrow_mut();

@@ -6,11 +6,12 @@ use std::rc::Rc;
 use dolmen_block_io::sync::join_all;
 use dolmen_future_pool::pooled;
 use dolmen_pool::RecoveredBlock;
-use dolmen_units::{BLOCK_BYTES, SpaceId};
+use dolmen_units::{BLOCK_BYTES, RowId, SpaceId};
 
 use crate::format::error::SpaceError;
 use crate::format::ids::seen_as;
 use crate::layout::Unit;
+use crate::resolution::holders::{Holders, rows_of};
 use crate::resolution::in_flight::{Source, decide_sources, decide_stripes, log_moved};
 use crate::resolution::mention::Mentions;
 use crate::resolution::reach::Deferral;
@@ -34,11 +35,16 @@ pub(crate) async fn recover(
     blocks: Vec<RecoveredBlock>,
 ) -> Result<Recovery, SpaceError> {
     let mut recovery = Recovery::default();
-    let blocks_of = |space: &SpaceId| spaces.get(space).map_or(0, |space| space.row_bytes() / BLOCK_BYTES);
+    let named = rows_of(&blocks).map_err(|lsn| shared.malformed(lsn))?;
+    let holders = Holders::of(shared, named).await?;
+    let blocks_of = |row: RowId| {
+        let space = holders.get(row).and_then(|(space, _)| spaces.get(&space));
+        space.map_or(0, |space| space.row_bytes() / BLOCK_BYTES)
+    };
     let cached = Cached::of(&blocks, blocks_of).map_err(|lsn| shared.malformed(lsn))?;
     let mentions = Mentions::of(blocks).map_err(|lsn| shared.malformed(lsn))?;
-    let (rows, freed) = decide_rows(shared, spaces, mentions, &mut recovery).await?;
-    let cached = cached.load(shared, spaces).await?;
+    let (rows, freed) = decide_rows(shared, spaces, (&holders, mentions), &mut recovery).await?;
+    let cached = cached.load(shared, spaces, &holders).await?;
     note_all_unfound(shared, |row| spaces.get(&row.space)?.cache_of(row), &mut recovery);
     // A disk that failed while copies were made alike has missed what rows before it were given.
     rows.iter().for_each(|row| mark_absences(shared, row));
@@ -76,7 +82,7 @@ pub(crate) async fn recover(
 pub(crate) async fn decide_rows(
     shared: &Rc<Shared>,
     spaces: &BTreeMap<SpaceId, Rc<SpaceRows>>,
-    mentions: Mentions,
+    (holders, mentions): (&Holders, Mentions),
     recovery: &mut Recovery,
 ) -> Result<(Vec<Rc<Row>>, Vec<Source>), SpaceError> {
     let (mut rows, mut next) = (Vec::new(), 0);
@@ -86,9 +92,11 @@ pub(crate) async fn decide_rows(
         let together = mentions.rows_from(next);
         let Some((_, last)) = together.last() else { break };
         next = last.end;
-        let known = together
-            .into_iter()
-            .filter_map(|((space, index, id), of_row)| Some((spaces.get(&space)?, index, id, of_row)));
+        // What is said of a row that no place names is dead.
+        let known = together.into_iter().filter_map(|(id, of_row)| {
+            let (space, index) = holders.get(id)?;
+            Some((spaces.get(&space)?, index, id, of_row))
+        });
         let decided = join_all(known.map(|(space, index, id, of_row)| async move {
             let Some(row) = space.in_doubt_row(index).await?.filter(|row| row.id == id) else {
                 return Ok(None);

@@ -109,8 +109,6 @@ impl BlockLog<'_> {
     /// The head of a record for a range of a column; the state is filled in later.
     pub(crate) fn extent(self, row: &Row, column: usize, range: Range, stamp: Stamp) -> BlockExtent {
         BlockExtent {
-            space: row.space,
-            row_index: row.index,
             row: row.id,
             column: u8::try_from(column).unwrap_or(0),
             first: range.first,

@@ -11,7 +11,7 @@ use dolmen_pool::LogRoom;
 use dolmen_units::{BLOCK_BYTES, Bytes, RowId, SpaceId};
 
 use crate::format::error::SpaceError;
-use crate::format::record::{BlockState, RECORD_BYTES_MAX};
+use crate::format::record::{BLOCK_STATED_BYTES, BlockState, CHECKSUM_BYTES, RECORD_BYTES_MAX};
 use crate::layout::{Covered, Unit};
 use crate::resources::locks::{Range, joined};
 use crate::resources::tickets::{FlushPoint, Ticket};
@@ -22,12 +22,13 @@ use crate::table::row::{BlocksOfRows, Row};
 use crate::table::row_store::{RowStore, Unflushed};
 
 /// Blocks that may be unflushed before the engine flushes by itself: what recovery has to verify, at most. On a small log
-/// fewer, because after the loss of a disk all of them are recorded again, at up to 44 bytes each.
+/// fewer, because after the loss of a disk all of them are recorded again, at up to [`BLOCK_STATED_BYTES`] each.
 pub(crate) const UNFLUSHED_BLOCKS_MAX: u64 = 64 * 1024;
 
 /// Bytes of the log that a block takes at most which is written beside others: its checksum, in the cache also that of its
 /// mapping; and if a disk leaves meanwhile, an extent of its own.
-pub(crate) const RECORDED_BYTES: u64 = 64;
+pub(crate) const RECORDED_BYTES: u64 = 48;
+const _: () = assert!(RECORDED_BYTES >= 2 * CHECKSUM_BYTES as u64 + BLOCK_STATED_BYTES);
 
 /// The part of the log that recording all unflushed blocks again may take; twice that, where the states below them are said
 /// as well.
@@ -94,7 +95,8 @@ impl<'s> Flusher<'s> {
     pub(crate) async fn gate(self) -> Result<(), SpaceError> {
         self.store.pool.log().wait_for_room().await?;
         let (log, _) = self.store.pool.identity().metadata_bytes();
-        if self.store.unflushed_blocks.get() > UNFLUSHED_BLOCKS_MAX.min(log.0 / RESTAMP_SHARE / 44) {
+        let unflushed_max = UNFLUSHED_BLOCKS_MAX.min(log.0 / RESTAMP_SHARE / BLOCK_STATED_BYTES);
+        if self.store.unflushed_blocks.get() > unflushed_max {
             self.flush().await?;
         }
         Ok(())

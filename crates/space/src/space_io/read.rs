@@ -241,8 +241,10 @@ impl Reader<'_> {
 
     /// The row of the write cache that a place is in.
     async fn cache_row(self, row: &Row, place: Place) -> Result<Rc<Row>, SpaceError> {
-        let row = match self.space.cache_of(row) {
-            Some(cache) => DecidedRows::of(cache.space()).row(u64::from(place.index)).await?,
+        let cache = self.space.cache_of(row);
+        let cache_row = cache.and_then(|cache| Some((cache.row_of(place)?, cache)));
+        let row = match cache_row {
+            Some((row, cache)) => DecidedRows::of(cache.space()).row(row.index).await?,
             None => None,
         };
         row.ok_or_else(|| SpaceError::Deleted { name: self.space.name() })

@@ -10,6 +10,7 @@ use dolmen_units::BLOCK_BYTES;
 use dolmen_units::SpaceId;
 
 use crate::format::error::SpaceError;
+use crate::format::record::Place;
 use crate::layout::BLOCK;
 use crate::resources::flow::Flow;
 use crate::resources::ranks;
@@ -35,9 +36,10 @@ impl Cache {
             segments.push(Segment::new(row, State::Drained(FlushPoint::default())));
         }
         let mutex = ranks::cache(space.id());
-        Ok(Rc::new(Self {
+        let this = Rc::new(Self {
             space,
             segments: RefCell::new(segments),
+            segment_of_row: RefCell::default(),
             full: RefCell::default(),
             open: Default::default(),
             reserved: Cell::new(0),
@@ -68,7 +70,26 @@ impl Cache {
             is_deleting: Cell::new(false),
             filled: Flow::default(),
             destaged: Flow::default(),
-        }))
+        });
+        this.note_segments();
+        Ok(this)
+    }
+
+    /// Returns the segment in which a place is.
+    pub(crate) fn segment_of(&self, place: Place) -> Option<usize> {
+        self.segment_of_row.borrow().get(&place.row).copied()
+    }
+
+    /// Returns the row of the cache in which a place is; none where the cache has no such row any more.
+    pub(crate) fn row_of(&self, place: Place) -> Option<Rc<Row>> {
+        self.row_at(self.segment_of(place)?)
+    }
+
+    /// Notes which segment each row is, once segments came or went.
+    pub(crate) fn note_segments(&self) {
+        let segments = self.segments.borrow();
+        let by_row = segments.iter().enumerate().map(|(at, segment)| (segment.row.id, at));
+        *self.segment_of_row.borrow_mut() = by_row.collect();
     }
 
     /// The space that its rows are of.

@@ -10,6 +10,7 @@ use std::collections::btree_map::Entry;
 
 use dolmen_buffer::{Arena, ArenaConfig, Buffer};
 use dolmen_checksum::crc32c;
+use dolmen_units::RowId;
 
 use crate::format::record::Place;
 use crate::layout::BLOCK;
@@ -21,7 +22,7 @@ pub(crate) struct Kept {
     /// How many there can be, and how many of what was written.
     most: usize,
     most_written: usize,
-    blocks: RefCell<BTreeMap<(u32, u32), Buffer>>,
+    blocks: RefCell<BTreeMap<(RowId, u32), Buffer>>,
 }
 
 impl Kept {
@@ -39,13 +40,13 @@ impl Kept {
         let mut blocks = self.blocks.borrow_mut();
         for (number, bytes) in (0..).zip(data.chunks_exact(BLOCK)) {
             let at = place.plus(number);
-            blocks.remove(&(at.index, at.block));
+            blocks.remove(&(at.row, at.block));
             if blocks.len() >= self.most_written {
                 continue;
             }
             let Some(mut memory) = self.memory.try_take(BLOCK) else { return };
             memory.copy_from_slice(bytes);
-            blocks.insert((at.index, at.block), memory);
+            blocks.insert((at.row, at.block), memory);
         }
     }
 
@@ -72,17 +73,17 @@ impl Kept {
     /// Copies what is kept of a place, if that has the checksum.
     pub(crate) fn copy(&self, place: Place, checksum: u32, into: &mut [u8]) -> bool {
         let blocks = self.blocks.borrow();
-        let found = blocks.get(&(place.index, place.block)).filter(|bytes| crc32c(bytes) == checksum);
+        let found = blocks.get(&(place.row, place.block)).filter(|bytes| crc32c(bytes) == checksum);
         found.inspect(|bytes| into.copy_from_slice(bytes)).is_some()
     }
 
     /// Forgets a place.
     pub(crate) fn forget(&self, place: Place) {
-        self.blocks.borrow_mut().remove(&(place.index, place.block));
+        self.blocks.borrow_mut().remove(&(place.row, place.block));
     }
 }
 
 /// The key of a block of a row of the cache: as its mappings name it.
-fn key((row, block): (&Row, u32)) -> (u32, u32) {
-    (u32::try_from(row.index).unwrap_or(u32::MAX), block)
+fn key((row, block): (&Row, u32)) -> (RowId, u32) {
+    (row.id, block)
 }

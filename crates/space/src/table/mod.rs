@@ -11,6 +11,7 @@ pub(crate) mod moves;
 pub(crate) mod moving;
 pub(crate) mod page;
 pub(crate) mod pages;
+pub(crate) mod place;
 pub(crate) mod redo;
 pub(crate) mod reserve;
 pub(crate) mod row;

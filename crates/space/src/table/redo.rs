@@ -26,8 +26,8 @@ pub(crate) struct Redo {
 impl Redo {
     /// What its record says first.
     pub(crate) fn head(&self) -> RedoHead {
-        let Row { space, index: row_index, id: row, .. } = *self.row;
-        RedoHead { space, row_index, row, stripe: self.stripe, covered: false, void: false }
+        let owner = self.row.partner().filter(|_| self.row.is_shadow()).map(|owner| owner.id);
+        RedoHead { row: self.row.id, owner, stripe: self.stripe, covered: false, void: false }
     }
 
     /// Whether it is this stripe.

@@ -351,6 +351,8 @@ impl Segment {
 pub(crate) struct Cache {
     pub(crate) space: Rc<SpaceRows>,
     pub(crate) segments: RefCell<Vec<Segment>>,
+    /// The segment of each row.
+    pub(crate) segment_of_row: RefCell<BTreeMap<RowId, usize>>,
     /// Full ones, oldest first, but for those that are to go: they come before.
     pub(crate) full: RefCell<VecDeque<usize>>,
     /// The one that is being filled by writes, and the one with parity that is being put in place.

@@ -11,7 +11,7 @@ use dolmen_checksum::crc64;
 use dolmen_space::Spaces;
 use dolmen_units::SpaceId;
 
-use super::places::{B, Layout, MIB, PAGE_ENTRIES, Row, SHADOWS, rows, tail_of};
+use super::places::{B, Layout, MIB, PAGE_ENTRIES, Row, rows, tail_of};
 use super::{BLOCK, Golden};
 
 /// Bytes of a page of the map, and how many of them a bitmap page tells of.
@@ -220,15 +220,16 @@ impl Stored {
 impl Cached {
     /// Adds the records of a batch.
     fn add_batch(&mut self, lsn: u64, batch: &[u8], rows: &[Row]) {
-        let place = |bytes: &[u8]| (number(bytes, 0, 8), number(bytes, 12, 4));
-        for (head, bytes) in records_of_blocks(batch).into_iter().flat_map(entries) {
-            let (space, index, row) =
-                (number(head, 0, 8) & !SHADOWS, number(head, 8, 8), number(head, 16, 8));
-            let (first, count) = (number(head, 24, 4), number(head, 28, 4));
-            let (state, is_void) = (head[35], head[37] & 4 != 0);
+        let place = |bytes: &[u8]| (number(bytes, 0, 8), number(bytes, 8, 4));
+        for (head, owner, bytes) in records_of_blocks(batch).into_iter().flat_map(entries) {
+            let of_id = |id: u64| rows.iter().find(|row| row.id == id);
+            let (row, owner) = (of_id(number(head, 0, 8)), owner.and_then(of_id));
+            let Some((space, index)) = row.or(owner).map(|row| (row.space.0, row.index)) else { continue };
+            let (first, count) = (number(head, 8, 4), number(head, 12, 4));
+            let (state, is_void) = (head[19], head[21] & 4 != 0);
             match state {
                 3 | 4 => {
-                    let since = Some(number(bytes, 16, 8)).filter(|since| *since > 0).unwrap_or(lsn);
+                    let since = Some(number(bytes, 12, 8)).filter(|since| *since > 0).unwrap_or(lsn);
                     for nth in 0..count {
                         let versions = self.versions.entry((space, index, first + nth)).or_default();
                         let (row, block) = place(bytes);
@@ -239,15 +240,15 @@ impl Cached {
                     }
                 }
                 5 => {
-                    let Some(row) = rows.iter().find(|other| other.id == row) else { continue };
-                    let blocks = || bytes.chunks_exact(32);
+                    let Some(row) = row else { continue };
+                    let blocks = || bytes.chunks_exact(28);
                     let named = |block: &&[u8]| block[1] == 1;
                     let data =
-                        |block: &&[u8]| u64::from(block[0]) < row.columns() && number(block, 24, 8) > 0;
+                        |block: &&[u8]| u64::from(block[0]) < row.columns() && number(block, 20, 8) > 0;
                     let places = blocks().filter(named).map(|block| place(&block[8..])).collect();
                     let ended = blocks().filter(data).map(|block| {
                         let block_of = row.block_of(u64::from(block[0]), first) - index * row.blocks();
-                        ((space, index, block_of), number(block, 24, 8))
+                        ((space, index, block_of), number(block, 20, 8))
                     });
                     self.redos.insert((space, index, first), Redo { places, ends: ended.collect() });
                     if is_void {
@@ -315,11 +316,11 @@ pub async fn in_flight(
         let mark = batches.values().map(|batch| number(batch, 88, 8)).max().unwrap_or(0);
         for batch in batches.range(mark + 1..).map(|(_, batch)| batch) {
             for body in records_of_blocks(batch) {
-                for (head, _) in entries(body).filter(|(head, _)| head[35] < 3) {
-                    let row = rows.iter().find(|row| row.id == number(head, 16, 8));
-                    let Some(row) = row.filter(|row| u64::from(head[36]) < row.columns()) else { continue };
-                    let blocks = number(head, 24, 4)..number(head, 24, 4) + number(head, 28, 4);
-                    found.extend(blocks.map(|block| (row.space, row.block_of(head[36].into(), block))));
+                for (head, _, _) in entries(body).filter(|(head, _, _)| head[19] < 3) {
+                    let row = rows.iter().find(|row| row.id == number(head, 0, 8));
+                    let Some(row) = row.filter(|row| u64::from(head[20]) < row.columns()) else { continue };
+                    let blocks = number(head, 8, 4)..number(head, 8, 4) + number(head, 12, 4);
+                    found.extend(blocks.map(|block| (row.space, row.block_of(head[20].into(), block))));
                 }
             }
         }
@@ -339,21 +340,23 @@ fn records_of_blocks(batch: &[u8]) -> Vec<&[u8]> {
     bodies
 }
 
-/// Heads of entries in a record of blocks, and what follows each.
-fn entries(mut body: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+/// Heads of entries in a record of blocks, the row whose blocks a shadow row has, and what follows each.
+fn entries(mut body: &[u8]) -> impl Iterator<Item = (&[u8], Option<u64>, &[u8])> {
     std::iter::from_fn(move || {
-        let (head, rest) = body.split_at_checked(40)?;
-        let count = number(head, 28, 4);
-        let length = match head[35] {
+        let (head, rest) = body.split_at_checked(24)?;
+        let count = number(head, 12, 4);
+        let length = match head[19] {
             1 => 4 * count,
-            3 => 24 + 4 * count,
-            4 => 24,
-            5 => 32 * count,
+            3 => 20 + 4 * count,
+            4 => 20,
+            5 => 28 * count,
             _ => 0,
         };
+        let has_owner = head[19] > 4 && head[20] == 1;
+        let (owner, rest) = rest.split_at(if has_owner { 8 } else { 0 });
         let (bytes, after) = rest.split_at(length as usize);
         body = after;
-        Some((head, bytes))
+        Some((head, has_owner.then(|| number(owner, 0, 8)), bytes))
     })
 }
 

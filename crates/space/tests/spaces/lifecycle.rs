@@ -663,7 +663,7 @@ fn zeros_written_to_a_fixed_space_are_stored() {
 }
 
 /// Bytes of what the log has to keep of a write of one block: the head of an extent and a checksum.
-const ENTRY_BYTES: u64 = 44;
+const ENTRY_BYTES: u64 = 28;
 
 /// Nearly half of the log tells what the table of a space has to be told whose only disk has left. Other spaces are
 /// written as if nothing were: the log is trimmed around it, however often it goes round; and when the disk is back, all of

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use dolmen_pool::keys;
 use dolmen_sim::Image;
 use dolmen_store::Key;
-use dolmen_units::{EpochId, PoolId, SpaceId};
+use dolmen_units::{EpochId, PoolId};
 
 use crate::edits::Edit;
 use crate::image::base::Base;
@@ -281,16 +281,11 @@ impl Forge {
         self.append(1, &body);
     }
 
-    /// Where rows are: space, index and id of each.
-    fn rows(&self) -> Vec<(SpaceId, u64, u64)> {
+    /// Ids of the rows that places name.
+    fn rows(&self) -> Vec<u64> {
         let is_place = |(key, _): &&(Key, Vec<u8>)| key.0[0] == keys::Kind::Place as u8;
         let places = self.entries.iter().filter(is_place);
-        places
-            .map(|(key, value)| {
-                let (_, space, index) = keys::parts(key);
-                (SpaceId(space), index, seal::number(value, 0, 8))
-            })
-            .collect()
+        places.map(|(_, value)| seal::number(value, 0, 8)).collect()
     }
 
     /// A record of blocks of rows that are there.
@@ -301,29 +296,27 @@ impl Forge {
         }
         let mut body = Vec::new();
         for _ in 0..=script.below(3) {
-            let (space, index, id) = rows[script.index(rows.len())];
+            let id = rows[script.index(rows.len())];
             let state = script.byte() % 8;
             let count = if script.seldom() { script.edge() as u32 } else { 1 + script.below(6) as u32 };
-            let mut head = Vec::new();
-            for number in [space.0, index, id] {
-                head.extend(number.to_le_bytes());
-            }
+            let mut head = id.to_le_bytes().to_vec();
             let first = if script.seldom() { script.edge() as u32 } else { script.below(300) as u32 };
             head.extend(first.to_le_bytes());
             head.extend(count.to_le_bytes());
             head.extend([script.byte(), 0, 0, state, script.byte() % 4, script.byte() % 16, 0, 0]);
             if script.seldom() {
-                Edit::draw(script, 40).apply(&mut head);
+                Edit::draw(script, 24).apply(&mut head);
             }
-            let tail = tail_bytes(state, count);
-            let (place_space, place_index, place_row) = rows[script.index(rows.len())];
-            let _ = place_space;
+            let tail = tail_bytes(state, count) + if matches!(state, 5 | 6) && head[20] == 1 { 8 } else { 0 };
+            let other_row = rows[script.index(rows.len())];
             let mut rest = Vec::new();
             if matches!(state, 3 | 4) {
-                rest.extend(place_row.to_le_bytes());
-                rest.extend((place_index as u32).to_le_bytes());
+                rest.extend(other_row.to_le_bytes());
                 rest.extend((script.edge() as u32).to_le_bytes());
                 rest.extend(script.below(4).to_le_bytes());
+            }
+            if matches!(state, 5 | 6) && head[20] == 1 {
+                rest.extend(other_row.to_le_bytes());
             }
             while rest.len() < tail {
                 rest.push(script.byte());
@@ -350,9 +343,9 @@ fn tail_bytes(state: u8, count: u32) -> usize {
     let count = count.min(256) as usize;
     match state {
         1 => 4 * count,
-        3 => 24 + 4 * count,
-        4 => 24,
-        5 => 32 * count,
+        3 => 20 + 4 * count,
+        4 => 20,
+        5 => 28 * count,
         _ => 0,
     }
 }
