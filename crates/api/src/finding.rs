@@ -179,6 +179,26 @@ codes! {
             "Nothing: it was attached so by somebody's wish."
             "`dolmen space attach SPACE` attaches it again; `dolmen space detach SPACE` says that it is not to be."
         }
+        VolumeNotMounted = "volume_not_mounted" {
+            "A volume is to be mounted, and is not: a step failed, a tool is absent, or somebody unmounted it."
+            "It is mounted when its pool is opened the next time."
+            "`dolmen volume show VOLUME` says which step failed; mend that, and `dolmen volume mount VOLUME`; or `dolmen volume unmount VOLUME` if it is not to be mounted."
+        }
+        VolumeNotUnderstood = "volume_not_understood" {
+            "The record of a volume is of a later version, or damaged. The volume is not mounted."
+            "Nothing: its space and its record stay as they are."
+            "Use the build that wrote the record, or a later one."
+        }
+        VolumeSlow = "volume_slow" {
+            "A process that works on a volume takes more than a minute: its device waits, or its work is long."
+            "It is never ended; no other volume waits for it."
+            "`dolmen volume show VOLUME` names the process; `dolmen why VOLUME` says whether its disks answer."
+        }
+        VolumeNearlyFull = "volume_nearly_full" {
+            "More than 90 percent of the file system of a volume is used."
+            "Nothing: writes go on until it is full."
+            "Delete files, or `dolmen volume grow VOLUME SIZE`."
+        }
         ListenerClosed = "listener_closed" {
             "Spaces are to be served at an address of a network, and nobody can connect there."
             "It is tried again every few seconds."

@@ -37,6 +37,7 @@ mod trash;
 mod verb_declaration;
 mod verb_page;
 mod verbs;
+mod volume;
 mod why;
 
 use std::path::{Path, PathBuf};
@@ -78,6 +79,10 @@ pub use verb_declaration::{
 };
 pub use verb_page::verb_page;
 pub use verbs::{VerbId, verb, visit_verbs};
+pub use volume::{
+    AdoptVolume, CheckVolume, CreateVolume, FileSystemKind, MissingPackage, MountVolume, Volume,
+    VolumeDocument, VolumePlan, VolumePurpose, VolumeState, VolumeWorker, Volumes,
+};
 pub use why::{Cause, Why};
 
 /// The version of the documents. Stands in every answer.

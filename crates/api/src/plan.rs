@@ -7,6 +7,7 @@ use crate::job::Job;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::transport::{Attachment, Export};
+use crate::volume::{Volume, VolumePlan};
 
 /// What a change would do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -58,6 +59,12 @@ pub struct Change {
     /// How the space is served.
     #[serde(default)]
     pub export: Option<Export>,
+    /// The volume, afterwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<Volume>,
+    /// How the file system of a volume is made and mounted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume_plan: Option<VolumePlan>,
 }
 
 /// A request that has nothing to say but whether to try only.

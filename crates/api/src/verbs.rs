@@ -4,12 +4,13 @@
 
 use crate::verb_declaration::declare_verbs;
 use crate::{
-    AddDisks, AttachSpace, Attachments, ConvertSpace, Counters, CreatePool, CreateSpace, DeleteSpace,
-    Destroy, DetachSpace, Devices, Df, Disks, DrainWriteCache, Events, EventsQuery, Exports, Figures,
-    ForgetDisk, ImportPool, JobDocument, Jobs, LocateDisk, Nothing, OnlineDisk, PoolDocument, Pools,
-    PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace, ServeSpace,
-    SetAlertAt, SetDisk, SetDiskRole, SetEnclosure, SetJob, SetKeepRoom, SetLimits, SetRepairAfter,
-    SetReserve, Shutdown, Simple, SpaceDocument, Spaces, Status, Trash, Version, Why,
+    AddDisks, AdoptVolume, AttachSpace, Attachments, CheckVolume, ConvertSpace, Counters, CreatePool,
+    CreateSpace, CreateVolume, DeleteSpace, Destroy, DetachSpace, Devices, Df, Disks, DrainWriteCache,
+    Events, EventsQuery, Exports, Figures, ForgetDisk, ImportPool, JobDocument, Jobs, LocateDisk,
+    MountVolume, Nothing, OnlineDisk, PoolDocument, Pools, PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace,
+    ResizeWriteCache, RestoreSpace, ServeSpace, SetAlertAt, SetDisk, SetDiskRole, SetEnclosure, SetJob,
+    SetKeepRoom, SetLimits, SetRepairAfter, SetReserve, Shutdown, Simple, SpaceDocument, Spaces, Status,
+    Trash, Version, VolumeDocument, Volumes, Why,
 };
 
 declare_verbs! {
@@ -147,6 +148,34 @@ declare_verbs! {
     ServeSpace = change "/pools/{pool}/spaces/{space}/serve" [pool, space] ServeSpace, Operator, Same, Never, [];
     /// Stops serving a space.
     UnserveSpace = change "/pools/{pool}/spaces/{space}/unserve" [pool, space] Simple, Operator, Same, Never, [];
+
+    /// Lists the volumes of all pools.
+    ListAllVolumes = question "/volumes" [] Nothing => Volumes, Viewer, [];
+    /// Lists the volumes of a pool.
+    ListVolumes = question "/pools/{pool}/volumes" [pool] Nothing => Volumes, Viewer, [];
+    /// Shows a volume.
+    ShowVolume = question "/pools/{pool}/volumes/{space}" [pool, space] Nothing => VolumeDocument, Viewer, [Unsupported];
+    /// Makes a volume: a file system on a new space.
+    CreateVolume = change "/pools/{pool}/volumes" [pool] CreateVolume, Operator, Other, Maybe,
+        [BadName, BadSize, NameTaken, TooFewDisks, Missing];
+    /// Mounts a volume, now and whenever its pool is opened.
+    MountVolume = change "/pools/{pool}/volumes/{space}/mount" [pool, space] MountVolume, Operator, Other, Maybe,
+        [ForeignData, Missing, Config, NameTaken, BadSize, Unsupported];
+    /// Unmounts a volume, and leaves it so.
+    UnmountVolume = change "/pools/{pool}/volumes/{space}/unmount" [pool, space] Simple, Operator, Other, Never, [Missing, Config, Unsupported];
+    /// Grows a volume: its space, its device and its file system.
+    GrowVolume = change "/pools/{pool}/volumes/{space}/grow" [pool, space] ResizeSpace, Operator, Other, Never,
+        [BadSize, TooFewDisks, Missing, Config, Unsupported];
+    /// Gives free room of a mounted volume back to its pool.
+    TrimVolume = change "/pools/{pool}/volumes/{space}/trim" [pool, space] Simple, Operator, Other, Never, [Missing, Config, Unsupported];
+    /// Checks a volume that is not mounted, or repairs it.
+    CheckVolume = change "/pools/{pool}/volumes/{space}/check" [pool, space] CheckVolume, Admin, Other, Maybe,
+        [NeedsConfirmation, Unsupported];
+    /// Makes a volume of a space with a file system, and mounts it. Nothing is written to the space.
+    AdoptVolume = change "/pools/{pool}/volumes/{space}/adopt" [pool, space] AdoptVolume, Operator, Other, Never,
+        [ForeignData, Missing, Config, NameTaken, BadSize];
+    /// Deletes a volume: its space goes into the trash with its record.
+    DeleteVolume = change "/pools/{pool}/volumes/{space}/delete" [pool, space] Simple, Admin, Other, Never, [Missing, Config, Unsupported];
 
     /// Lists what is in the trash of all pools.
     ListAllTrash = question "/trash" [] Nothing => Trash, Viewer, [];

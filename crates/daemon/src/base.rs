@@ -18,7 +18,7 @@ use crate::jobs::Jobs;
 use crate::open_pools::OpenPools;
 use crate::pool_jobs::PoolJobs;
 use crate::records::Records;
-use crate::state::{EventFile, Events, Histories, Ledger, Locates, Members, TrashAges};
+use crate::state::{EventFile, Events, Histories, Ledger, Locates, Members, TrashAges, VolumeUses};
 use crate::views::Views;
 
 /// Services that threads of their own stand behind.
@@ -27,6 +27,8 @@ pub(crate) struct Threaded {
     pub(crate) listeners: Listeners,
     pub(crate) locates: Locates,
     pub(crate) jobs: Rc<Jobs>,
+    /// Reads `/proc` and asks tools for the service of volumes.
+    pub(crate) volume_looker: IoWorker,
 }
 
 /// What services are made of.
@@ -44,6 +46,8 @@ pub(crate) struct Base {
     pub(crate) nbd: Rc<NbdServer>,
     pub(crate) listeners: Rc<Listeners>,
     pub(crate) transports: Rc<Transports>,
+    pub(crate) volume_uses: Rc<VolumeUses>,
+    pub(crate) volume_looker: Rc<IoWorker>,
     pub(crate) locates: Rc<Locates>,
     pub(crate) began: Instant,
     pub(crate) pools: Rc<OpenPools>,
@@ -88,6 +92,8 @@ impl Base {
             events: Rc::new(Events::new(EventFile::new(config.state.clone(), Rc::clone(file_worker)))),
             trash_ages: Rc::new(TrashAges::new(&config.state, Rc::clone(file_worker))),
             arbiter: Rc::new(FileArbiter::new(host, config.arbiter_folder(), Rc::clone(file_worker))),
+            volume_uses: Rc::default(),
+            volume_looker: Rc::new(threaded.volume_looker),
             locates: Rc::new(threaded.locates),
             records: Rc::new(records),
             pool_jobs: Rc::new(pool_jobs),

@@ -16,6 +16,11 @@ pub const LINKS_FOLDER: &str = "/dev/dolmen";
 /// The hidden command by which the daemon's own program becomes the descriptor holder.
 pub const DESCRIPTOR_HOLDER_COMMAND: &str = "descriptor-holder";
 
+/// Setting in the environment that names the program that works on file systems.
+const WORKER_VARIABLE: &str = "DOLMEN_WORKER";
+/// Name of that program.
+const WORKER_PROGRAM: &str = "dolmen-worker";
+
 /// How long spaces stay in the trash when nobody says otherwise.
 pub const TRASH_AFTER: Duration = Duration::from_secs(7 * 86_400);
 
@@ -64,6 +69,16 @@ pub struct Config {
     pub smartctl: Option<PathBuf>,
     /// The program that keeps attached spaces waiting while the daemon is away; it calls [`keep`](crate::keep).
     pub descriptor_holder: DescriptorHolderProgram,
+    /// The program that works on file systems of volumes, one operation for each process.
+    pub worker: PathBuf,
+}
+
+/// Returns the worker that a setting in the environment names, or else the one beside the program of this process.
+fn usual_worker() -> PathBuf {
+    std::env::var_os(WORKER_VARIABLE).filter(|path| !path.is_empty()).map_or_else(
+        || std::env::current_exe().unwrap_or_default().with_file_name(WORKER_PROGRAM),
+        PathBuf::from,
+    )
 }
 
 /// Whether the block devices of the system are looked at.
@@ -100,6 +115,7 @@ impl Config {
                 path: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe")),
                 arguments: vec![DESCRIPTOR_HOLDER_COMMAND.into()],
             },
+            worker: usual_worker(),
         }
     }
 
@@ -125,6 +141,12 @@ impl Config {
     #[must_use]
     pub fn history_folder(&self) -> PathBuf {
         self.state.join("history")
+    }
+
+    /// Lock files of volumes.
+    #[must_use]
+    pub fn volumes_folder(&self) -> PathBuf {
+        self.state.join("volumes")
     }
 
     /// What is attached, on record.

@@ -22,6 +22,7 @@ use crate::job_table::{JobServices, JobWorkers};
 use crate::pools::{Opening, PoolChanges, PoolEnds, Rebalances, Resyncs, Tending, Widths};
 use crate::settings::Settings;
 use crate::spaces::{Conversions, Deletions, NetworkListeners, Purges, Scrubs, SpaceChanges, WriteCaches};
+use crate::volumes::VolumeServices;
 
 /// Services of spaces.
 pub(crate) struct SpaceServices {
@@ -34,6 +35,7 @@ pub(crate) struct SpaceServices {
     pub(crate) scrubs: Rc<Scrubs>,
     pub(crate) conversions: Rc<Conversions>,
     pub(crate) write_caches: Rc<WriteCaches>,
+    pub(crate) volumes: VolumeServices,
 }
 
 impl SpaceServices {
@@ -43,8 +45,10 @@ impl SpaceServices {
         let network = Rc::new(NetworkListeners::new(base));
         let changes = Rc::new(SpaceChanges::new(base, &attachments, &network));
         let purges = Rc::new(Purges::new(base));
+        let deletions = Rc::new(Deletions::new(base, &purges, &changes));
         Self {
-            deletions: Rc::new(Deletions::new(base, &purges, &changes)),
+            volumes: VolumeServices::new(base, &attachments, &changes, &deletions),
+            deletions,
             scrubs: Rc::new(Scrubs::new(base)),
             conversions: Rc::new(Conversions::new(base)),
             write_caches: Rc::new(WriteCaches::new(base)),
@@ -113,13 +117,15 @@ impl PoolServices {
             conversions: Rc::clone(&spaces.conversions),
             purges: Rc::clone(&spaces.purges),
             rebuilds: Rc::clone(&disks.rebuilds),
+            volumes: Rc::clone(&spaces.volumes.all),
+            volume_checks: Rc::clone(&spaces.volumes.checks),
             #[cfg(test)]
             pool_jobs: Rc::clone(&base.pool_jobs),
         };
         let job_control = Rc::new(JobControl::new(base, &Rc::new(JobWorkers::new(&services))));
         let (devices, widths) = (&disks.devices, &disks.widths);
         let tending = Rc::new(Tending::new(base, &services, &spaces.deletions, widths, &job_control));
-        let ends = Rc::new(PoolEnds::new(base, &spaces.attachments, &spaces.network));
+        let ends = Rc::new(PoolEnds::new(base, &spaces.attachments, &spaces.network, &spaces.volumes.all));
         let opening =
             Opening::new(base, devices, &spaces.kernel, &spaces.network, &job_control, &ends, &tending);
         let opening = Rc::new(opening);
@@ -147,12 +153,17 @@ impl Engine {
         let spaces = SpaceServices::new(&base);
         let disks = DiskServices::new(&base, &spaces);
         let pools = PoolServices::new(&base, &spaces, &disks);
-        let diagnosis = Rc::new(Diagnosis::new(&base, &spaces.network));
+        let diagnosis = Rc::new(Diagnosis::new(&base, &spaces.network, &spaces.volumes.watch));
         Rc::new(Self {
             reports: Rc::new(Reports::new(&base)),
             events: Rc::new(EventWatch::new(&base, &diagnosis)),
             explainer: Rc::new(Explainer::new(&base)),
-            stopping: Rc::new(Stopping::new(&base, &spaces.attachments, &spaces.network)),
+            stopping: Rc::new(Stopping::new(
+                &base,
+                &spaces.attachments,
+                &spaces.network,
+                &spaces.volumes.all,
+            )),
             diagnosis,
             base,
             spaces,

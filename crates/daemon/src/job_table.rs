@@ -12,6 +12,8 @@ use crate::spaces::{
     Conversions, ConvertJob, PurgeJob, Purges, ScrubJob, Scrubs, WriteCacheJob, WriteCaches,
 };
 
+use crate::volumes::{VolumeCheckJob, VolumeChecks, VolumeCreateJob, Volumes};
+
 #[cfg(test)]
 use crate::pool_jobs::PoolJobs;
 #[cfg(test)]
@@ -28,6 +30,8 @@ pub(crate) struct JobServices {
     pub(crate) conversions: Rc<Conversions>,
     pub(crate) purges: Rc<Purges>,
     pub(crate) rebuilds: Rc<Rebuilds>,
+    pub(crate) volumes: Rc<Volumes>,
+    pub(crate) volume_checks: Rc<VolumeChecks>,
     #[cfg(test)]
     pub(crate) pool_jobs: Rc<PoolJobs>,
 }
@@ -50,6 +54,8 @@ static JOBS: &[Line] = &[
     Line { job: &ConvertJob, worker: |services| services.conversions.clone() },
     Line { job: &PurgeJob, worker: |services| services.purges.clone() },
     Line { job: &EmptyJob, worker: |services| services.rebuilds.clone() },
+    Line { job: &VolumeCreateJob, worker: |services| services.volumes.clone() },
+    Line { job: &VolumeCheckJob, worker: |services| services.volume_checks.clone() },
     #[cfg(test)]
     Line { job: &TestJob, worker: |services| Rc::new(TestJobs { pool_jobs: services.pool_jobs.clone() }) },
 ];
@@ -104,6 +110,8 @@ mod tests {
                 "convert",
                 "purge",
                 "empty",
+                "volume_create",
+                "volume_check",
                 "test_only"
             ]
         );

@@ -6,7 +6,7 @@
 //! NBD clients with TLS ─ TLS acceptor ─ proxy ─ socket pairs ──┤ engine thread (io_uring): pools, spaces, jobs
 //! kernel ─ /dev/fuse ─ reading threads ─ mailbox ──────────────┤
 //! kernel ─ ublk devices ─ threads ─ mailbox ──────────────────┘     │ awaited
-//!                                      file worker (own files) · device worker (devices) · watcher (files of disks) · SMART worker (smartctl) · locator (lights) · rooms (room of pools)
+//!                                      file worker (own files) · device worker (devices) · watcher (files of disks) · SMART worker (smartctl) · locator (lights) · rooms (room of pools) · volumes (`/proc`, tools), a thread for each process of a worker
 //! ```
 //!
 //! | folder or file | what |
@@ -21,7 +21,7 @@
 //! | `job`, `pool_jobs`, `records`, `views` | services that several folders take: jobs of open pools, records for the next daemon, documents of pools and spaces |
 //! | `base` | what services are made of |
 //! | `settings`, `health` | what is set of a pool, what is the matter with it, and what to do |
-//! | `spaces`, `disks`, `pools`, `attaching` | services of what can be asked for, and of what is done without a request |
+//! | `spaces`, `disks`, `pools`, `attaching`, `volumes` | services of what can be asked for, and of what is done without a request |
 //! | `job_table` | the table of jobs |
 //! | `api` | routes, documents, requests for jobs, events, and what carries requests out |
 //! | `engine`, `caller` | the composition root, which makes the services in one order, and messages to it |
@@ -73,6 +73,7 @@ mod state;
 #[cfg(test)]
 mod test_job;
 mod views;
+mod volumes;
 mod words;
 
 use std::fs;
@@ -141,6 +142,7 @@ pub fn run(config: &Config) -> Result<(), DaemonError> {
         config.arbiter_folder(),
         config.pools_folder(),
         config.history_folder(),
+        config.volumes_folder(),
     ];
     for folder in &folders {
         make_folder(folder)?;
@@ -216,16 +218,18 @@ fn engine_thread(config: Config, host: HostId, ready: &SyncSender<Result<Caller,
     let made = made.and_then(|runtime| {
         let [file_worker, device_worker, watch_worker] =
             ["file I/O", "rejoin disks", "watcher"].map(IoWorker::start);
-        let [smart_worker, locator, rooms] = ["SMART", "locator", "rooms"].map(IoWorker::start);
-        Ok((runtime, file_worker?, device_worker?, watch_worker?, smart_worker?, locator?, rooms?))
+        let [smart_worker, locator, rooms, volumes] =
+            ["SMART", "locator", "rooms", "volumes"].map(IoWorker::start);
+        Ok((runtime, file_worker?, device_worker?, watch_worker?, smart_worker?, locator?, rooms?, volumes?))
     });
-    let (runtime, file_worker, device_worker, watch_worker, smart_worker, locator, rooms) = match made {
-        Ok(made) => made,
-        Err(error) => {
-            let _ = ready.send(Err(error));
-            return;
-        }
-    };
+    let (runtime, file_worker, device_worker, watch_worker, smart_worker, locator, rooms, volumes) =
+        match made {
+            Ok(made) => made,
+            Err(error) => {
+                let _ = ready.send(Err(error));
+                return;
+            }
+        };
     Rooms::new(rooms).serve_this_thread();
     let handle = runtime.handle();
     let (mailbox, inbox) = handle.mailbox();
@@ -236,7 +240,8 @@ fn engine_thread(config: Config, host: HostId, ready: &SyncSender<Result<Caller,
     let file_worker = Rc::new(file_worker);
     let job_files = JobFiles::new(config.state.clone(), Rc::clone(&file_worker), kind_of);
     let jobs = Rc::new(Jobs::new(job_files));
-    let threaded = Threaded { transports, listeners, locates: Locates::new(locator), jobs };
+    let locates = Locates::new(locator);
+    let threaded = Threaded { transports, listeners, locates, jobs, volume_looker: volumes };
     let engine = Engine::new(Base::new(handle, Rc::new(config), host, &file_worker, threaded));
     let following = follow(
         Rc::downgrade(&engine.base.records),

@@ -249,6 +249,8 @@ fn change(plan: Plan, message: impl Into<String>, is_changed: bool) -> Change {
         space: None,
         attachment: None,
         export: None,
+        volume: None,
+        volume_plan: None,
     }
 }
 

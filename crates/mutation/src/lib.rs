@@ -86,6 +86,14 @@ mutants! {
     AdoptedFormatted = "adopted-formatted",
     /// A device is mounted without a look at the UUID of its file system.
     MountedWithoutUuid = "mounted-without-uuid",
+    /// The record of a volume says that it is ready before mkfs has begun.
+    ReadyBeforeMkfs = "ready-before-mkfs",
+    /// A space is made smaller than the file system of the volume on it.
+    ShrunkBelowVolume = "shrunk-below-volume",
+    /// Services of spaces do not ask whether the volume of a space is in use.
+    VolumeUseIgnored = "volume-use-ignored",
+    /// A volume that is restored from the trash stays one that is being deleted.
+    RestoredAsDeleting = "restored-as-deleting",
     /// Devices and set-user-id programs of a volume are obeyed though its record does not ask for it.
     MountedWithDevices = "mounted-with-devices",
     /// A section of Samba without the mark of a share counts as the share's.

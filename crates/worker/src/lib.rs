@@ -12,8 +12,10 @@ mod content;
 mod grow;
 mod make;
 mod mount;
+mod process;
 pub mod protocol;
 mod run;
 mod tool;
 
+pub use process::be_usual;
 pub use run::run;

@@ -1,14 +1,23 @@
 //! File systems are made on empty devices, and checked while they are not mounted.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Seek as _, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 
 use dolmen_volume::file_system::FileSystem;
-use dolmen_volume::making::{ContentError, Making, next_making};
+use dolmen_volume::making::{Content, ContentError, Making, next_making};
+use rustix::fs::{FallocateFlags, OFlags};
 
 use crate::content::content;
 use crate::mount;
 use crate::protocol::{Failure, FailureCode, Outcome, Volume};
 use crate::tool;
+
+/// Bytes that are discarded at a time. The kernel cuts longer ranges at the limit of the device, which for a loop device is no
+/// whole number of blocks: the cut blocks would be written, and take room.
+const DISCARDED_BYTES: u64 = 1 << 30;
 
 /// Makes the file system of a record, where nothing else is on its device.
 pub(crate) fn make(volume: &Volume) -> Result<Outcome, Failure> {
@@ -26,10 +35,7 @@ pub(crate) fn make(volume: &Volume) -> Result<Outcome, Failure> {
         // Without it, mke2fs asks a person about devices with signatures.
         (Making::Make | Making::MakeAgain, FileSystem::Ext4) => Some("-F"),
     };
-    if next == Making::MakeAgain {
-        // mkfs.btrfs refuses a UUID that a device has, also if that is this one.
-        tool::succeed("wipefs", &["-a".as_ref(), "-q".as_ref(), device.as_os_str()])?;
-    }
+    discard(device)?;
     let mut arguments: Vec<OsString> = record.mkfs_options.iter().map(OsString::from).collect();
     arguments.extend(force.map(OsString::from));
     arguments.push(device.clone().into_os_string());
@@ -40,6 +46,34 @@ pub(crate) fn make(volume: &Volume) -> Result<Outcome, Failure> {
         Ok(Making::MakeAgain) => Ok(Outcome::Done),
         Ok(Making::Make | Making::Made) => Err(not_made(volume, &program, "nothing was made")),
         Err(error) => Err(not_made(volume, &program, &error.to_string())),
+    }
+}
+
+/// Discards all of a device, so that it reads as zeros: the options of a record are for such a device, and what an earlier run wrote
+/// takes no room.
+fn discard(device: &Path) -> Result<(), Failure> {
+    let refused = |error: &dyn std::fmt::Display| Failure {
+        code: FailureCode::Refused,
+        message: format!("{} cannot be discarded: {error}", device.display()),
+        hint: "nothing was made; the log of the kernel says more".to_owned(),
+    };
+    // Exclusive: the kernel refuses it while the device is mounted, also by another worker a moment ago.
+    let exclusive = i32::try_from(OFlags::EXCL.bits()).unwrap_or(0);
+    let opened = File::options().read(true).write(true).custom_flags(exclusive).open(device);
+    let mut file = opened.map_err(|error| refused(&error))?;
+    let length = file.seek(SeekFrom::End(0)).map_err(|error| refused(&error))?;
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let mut at = 0;
+    while at < length {
+        let piece = DISCARDED_BYTES.min(length - at);
+        rustix::fs::fallocate(&file, punch, at, piece).map_err(|error| refused(&error))?;
+        at += piece;
+    }
+    match content(device)?.decided() {
+        Content::Zeros => Ok(()),
+        Content::FileSystem { .. } | Content::Other { .. } => {
+            Err(refused(&"it does not read as zeros afterwards"))
+        }
     }
 }
 
@@ -74,7 +108,6 @@ pub(crate) fn check(volume: &Volume, repair: bool) -> Result<Outcome, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
     use std::os::unix::fs::FileExt;
     use std::path::PathBuf;
 

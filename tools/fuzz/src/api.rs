@@ -136,6 +136,13 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
             r#"{"read_only":true,"network":{"listen":"127.0.0.1:10809","tls":{"certificate":"/c","key":"/k","client_ca":"/a"},"allow":["me"]}}"#,
         ),
         ("ServeSpace", r#"{"network":["127.0.0.1:1",null,[]]}"#),
+        (
+            "CreateVolume",
+            r#"{"name":"v","size_bytes":4096,"purpose":"vms","file_system":"xfs","label":"l","mount_point":"/srv/v","resiliency":"simple"}"#,
+        ),
+        ("MountVolume", r#"{"mount_point":"/a/../b"}"#),
+        ("CheckVolume", r#"{"repair":true,"destroy":"v"}"#),
+        ("AdoptVolume", r#"{"mount_point":""}"#),
         ("SetJob", r#"{"priority":"low","latency_limit_ms":20}"#),
         ("Shutdown", r#"{"hand_over":true}"#),
     ];

@@ -24,7 +24,7 @@ const fn habit(group: &'static str, word: &'static str, command: &'static str) -
 }
 
 /// Commands of other systems.
-const COMMANDS: [Habit; 64] = [
+const COMMANDS: [Habit; 66] = [
     habit("", "help", "dolmen --help"),
     habit("", "list", "dolmen pool list"),
     habit("", "show", "dolmen pool show POOL"),
@@ -41,7 +41,9 @@ const COMMANDS: [Habit; 64] = [
     habit("", "offline", "dolmen disk offline POOL DISK"),
     habit("", "online", "dolmen disk online POOL DISK"),
     habit("", "attach", "dolmen space attach POOL/SPACE"),
-    habit("", "mount", "dolmen space attach POOL/SPACE"),
+    habit("", "mount", "dolmen volume mount POOL/SPACE"),
+    habit("", "umount", "dolmen volume unmount POOL/SPACE"),
+    habit("", "volumes", "dolmen volume list"),
     habit("", "detach", "dolmen space detach POOL/SPACE"),
     habit("", "resize", "dolmen space resize POOL/SPACE SIZE"),
     habit("", "convert", "dolmen space convert POOL/SPACE"),

@@ -14,6 +14,7 @@ pub(crate) mod serve;
 pub(crate) mod space;
 pub(crate) mod trash;
 pub(crate) mod values;
+pub(crate) mod volume;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,6 +36,7 @@ use crate::arguments::pool::PoolCommand;
 use crate::arguments::serve::{SERVE_HELP, ServeArguments};
 use crate::arguments::space::{SpaceChange, SpaceCommand};
 use crate::arguments::trash::TrashCommand;
+use crate::arguments::volume::VolumeCommand;
 
 /// Pooled, resilient storage: any mix of disks as one pool, spaces on it that survive the loss of disks.
 ///
@@ -68,6 +70,9 @@ pub(crate) enum Command {
     /// Make, look at, change, attach and delete spaces
     #[command(subcommand)]
     Space(SpaceCommand),
+    /// Make, look at, mount, unmount and delete volumes: file systems on spaces
+    #[command(subcommand)]
+    Volume(VolumeCommand),
     /// Look at deleted spaces, restore them, or purge them for good
     #[command(subcommand)]
     Trash(TrashCommand),

@@ -4,7 +4,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use dolmen_api::{ErrorBody, ErrorCode, ErrorDocument};
 
-use super::space::{ResiliencyWord, SpaceCommand, SpaceCreate};
+use super::space::{ResiliencyWord, SpaceCommand};
+use super::volume::VolumeCommand;
 use super::{Arguments, Command};
 
 /// Reads the command line, with what its definition alone cannot say.
@@ -16,8 +17,17 @@ pub(crate) fn parse<T: Into<std::ffi::OsString> + Clone>(
         let what = "-w in front of a command would go with none; say `dolmen -w`, or `dolmen status -w`";
         return Err(Arguments::command().error(ErrorKind::ArgumentConflict, what));
     }
-    if let Some(Command::Space(SpaceCommand::Create(create))) = &arguments.command
-        && let Some(what) = misfit(create)
+    let layout = match &arguments.command {
+        Some(Command::Space(SpaceCommand::Create(create))) => {
+            Some((create.resiliency, create.copies, create.parity))
+        }
+        Some(Command::Volume(VolumeCommand::Create(create))) => {
+            Some((create.resiliency, create.copies, create.parity))
+        }
+        _ => None,
+    };
+    if let Some((resiliency, copies, parity)) = layout
+        && let Some(what) = misfit(resiliency, copies, parity)
     {
         return Err(Arguments::command().error(ErrorKind::ArgumentConflict, what));
     }
@@ -58,10 +68,10 @@ pub(crate) fn unread(
 }
 
 /// An option of a new space that does not go with its resiliency.
-fn misfit(create: &SpaceCreate) -> Option<&'static str> {
-    if create.copies.is_some() && create.resiliency != ResiliencyWord::Mirror {
+fn misfit(resiliency: ResiliencyWord, copies: Option<u8>, parity: Option<u8>) -> Option<&'static str> {
+    if copies.is_some() && resiliency != ResiliencyWord::Mirror {
         return Some("--copies goes with --resiliency mirror only; all other spaces have one copy");
     }
-    let is_misfit = create.parity.is_some() && create.resiliency != ResiliencyWord::Parity;
+    let is_misfit = parity.is_some() && resiliency != ResiliencyWord::Parity;
     is_misfit.then_some("--parity goes with --resiliency parity only")
 }

@@ -121,7 +121,7 @@ fn kind_of(path: &[&str], argument: &Arg) -> Option<NameKind> {
     Some(match (path, argument.get_id().as_str(), value) {
         // What is made or opened has no name yet, and files are for the shell.
         (["pool", "create" | "import"], ..) => return None,
-        (["space", "create"], "space", _) => NameKind::NewSpace,
+        (["space", "create"], "space", _) | (["volume", "create"], "volume", _) => NameKind::NewSpace,
         (["trash", ..], "space" | "spaces", _) => NameKind::Trashed,
         (_, "disk" | "old", _) => NameKind::Disk,
         (_, "job", _) => NameKind::Job,

@@ -18,6 +18,7 @@ pub(crate) mod space;
 pub(crate) mod status;
 pub(crate) mod stop;
 pub(crate) mod trash;
+pub(crate) mod volume;
 
 use dolmen_api::{ExitCode, Simple, verb};
 
@@ -33,6 +34,7 @@ pub(crate) fn run(session: &mut Session<'_, '_>, command: Command) -> Result<Exi
         Command::Pool(command) => pool::pool(session, command)?,
         Command::Disk(command) => disk::disk(session, command)?,
         Command::Space(command) => space::space(session, command)?,
+        Command::Volume(command) => volume::volume(session, command)?,
         Command::Trash(command) => trash::trash(session, command)?,
         Command::Serve(arguments) => space::serve(session, &arguments)?,
         Command::Unserve(arguments) => {

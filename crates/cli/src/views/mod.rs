@@ -11,5 +11,6 @@ pub(crate) mod spaces;
 pub(crate) mod status;
 pub(crate) mod tables;
 pub(crate) mod trash;
+pub(crate) mod volumes;
 pub(crate) mod why;
 pub(crate) mod words;

@@ -186,6 +186,7 @@ macro_rules! handlers {
 }
 
 #[rustfmt::skip] // one line for each verb
+#[allow(clippy::too_many_lines)] // of a table
 fn handler(id: VerbId) -> MethodRouter<App> {
     handlers! { id;
         ShowVersion: at_once(async || Ok(version()));
@@ -248,9 +249,21 @@ fn handler(id: VerbId) -> MethodRouter<App> {
         ServeSpace: change(async |engine, [pool, space], request| engine.spaces.changes.serve_space(pool, space, request).await);
         UnserveSpace: change(async |engine, [pool, space], request| engine.spaces.changes.unserve_space(pool, space, request).await);
 
+        ListAllVolumes: question(async |engine, [], _| engine.spaces.volumes.views.all_volumes().await);
+        ListVolumes: question(async |engine, [pool], _| engine.spaces.volumes.views.volumes(pool).await);
+        ShowVolume: question(async |engine, [pool, space], _| engine.spaces.volumes.views.show_volume(pool, space).await);
+        CreateVolume: change(async |engine, [pool], request| engine.spaces.volumes.creations.create_volume(pool, request).await);
+        MountVolume: change(async |engine, [pool, space], request| engine.spaces.volumes.all.mount_volume(pool, space, request).await);
+        UnmountVolume: change(async |engine, [pool, space], request| engine.spaces.volumes.all.unmount_volume(pool, space, request).await);
+        GrowVolume: change(async |engine, [pool, space], request| engine.spaces.volumes.growth.grow_volume(pool, space, request).await);
+        TrimVolume: change(async |engine, [pool, space], request| engine.spaces.volumes.growth.trim_volume(pool, space, request).await);
+        CheckVolume: change(async |engine, [pool, space], request| engine.spaces.volumes.checks.check_volume(pool, space, request).await);
+        AdoptVolume: change(async |engine, [pool, space], request| engine.spaces.volumes.adoptions.adopt_volume(pool, space, request).await);
+        DeleteVolume: change(async |engine, [pool, space], request| engine.spaces.volumes.all.delete_volume(pool, space, request).await);
+
         ListAllTrash: question(async |engine, [], _| engine.spaces.deletions.all_trash().await);
         ListTrash: question(async |engine, [pool], _| engine.spaces.deletions.trash(pool).await);
-        RestoreSpace: change(async |engine, [pool, space], request| engine.spaces.deletions.restore_space(pool, space, request).await);
+        RestoreSpace: change(async |engine, [pool, space], request| engine.spaces.volumes.all.restore_space(pool, space, request).await);
         PurgeTrash: change(async |engine, [pool], request| engine.spaces.deletions.purge_trash(pool, request).await);
 
         ListJobs: question(async |engine, [], _| engine.pools.job_control.jobs().await);

@@ -31,10 +31,12 @@ impl Engine {
         seams.spawner.spawn("kernel", Box::pin(Rc::clone(&spaces.kernel).serve_kernel(kernel)));
         seams.spawner.spawn("arrivals", Box::pin(Rc::clone(&spaces.network).serve_arrivals(arrivals)));
         let (opening, events) = (Rc::clone(&self.pools.opening), Rc::clone(&self.events));
+        let watch = Rc::clone(&self.spaces.volumes.watch);
         let started = Rc::new((Cell::new(false), Notify::new()));
         let ring = Rc::clone(&started);
         let start = async move {
             opening.start().await;
+            watch.keep_looking();
             ring.0.set(true);
             ring.1.notify_all();
             drop(opening);

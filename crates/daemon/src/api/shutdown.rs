@@ -10,11 +10,13 @@ use crate::attaching::{Leave, SpaceAttachments};
 use crate::base::Base;
 use crate::exports::NbdServer;
 use crate::jobs::Jobs;
+use crate::open_pool::OpenPool;
 use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::records::Records;
 use crate::spaces::NetworkListeners;
 use crate::state::{Events, Members, TrashAges};
+use crate::volumes::Volumes;
 use crate::words::clients_of;
 
 /// The end of the daemon.
@@ -23,6 +25,7 @@ pub(crate) struct Stopping {
     records: Rc<Records>,
     attachments: Rc<SpaceAttachments>,
     network: Rc<NetworkListeners>,
+    volumes: Rc<Volumes>,
     jobs: Rc<Jobs>,
     events: Rc<Events>,
     trash_ages: Rc<TrashAges>,
@@ -36,12 +39,14 @@ impl Stopping {
         base: &Base,
         attachments: &Rc<SpaceAttachments>,
         network: &Rc<NetworkListeners>,
+        volumes: &Rc<Volumes>,
     ) -> Self {
         Self {
             pools: Rc::clone(&base.pools),
             records: Rc::clone(&base.records),
             attachments: Rc::clone(attachments),
             network: Rc::clone(network),
+            volumes: Rc::clone(volumes),
             jobs: Rc::clone(&base.jobs),
             events: Rc::clone(&base.events),
             trash_ages: Rc::clone(&base.trash_ages),
@@ -57,11 +62,36 @@ impl Stopping {
     pub(crate) async fn shutdown(&self, request: Shutdown) -> Answer<Change> {
         let _changes = self.pools.changes.take().await;
         self.pools.check_running()?;
-        let leave = if request.hand_over { Leave::ForTheNext } else { Leave::Nothing };
-        self.attachments.check_nothing_used(leave).await?;
-        self.attachments.check_all_flushable(leave).await?;
         let pools = self.pools.open_pools();
+        if request.hand_over {
+            return self.shutdown_unmounted(request, pools, Vec::new()).await;
+        }
+        let of_volumes = self.volumes.steps_of_closing(&pools).await?;
+        if !request.dry_run {
+            self.volumes.close(&pools).await?;
+        }
+        let ended = self.shutdown_unmounted(request, pools.clone(), of_volumes).await;
+        if ended.is_err() && !request.dry_run {
+            self.volumes.reopened(&pools).await;
+        }
+        ended
+    }
+
+    /// Ends everything once no volume is mounted, or all are left to the next daemon.
+    async fn shutdown_unmounted(
+        &self,
+        request: Shutdown,
+        pools: Vec<Rc<OpenPool>>,
+        of_volumes: Vec<String>,
+    ) -> Answer<Change> {
+        let leave = if request.hand_over { Leave::ForTheNext } else { Leave::Nothing };
+        // A plan is made while they are mounted still.
+        if of_volumes.is_empty() || !request.dry_run {
+            self.attachments.check_nothing_used(leave).await?;
+        }
+        self.attachments.check_all_flushable(leave).await?;
         let mut steps = vec!["finish what clients have asked for".to_owned()];
+        steps.extend(of_volumes);
         let served = self.nbd.list();
         let cut_off = served.iter().filter(|served| served.client_count() > 0).map(|served| {
             let who = clients_of(served.client_count());

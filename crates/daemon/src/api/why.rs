@@ -86,6 +86,10 @@ impl<'a> Scene<'a> {
             | FindingCode::SpaceFull
             | FindingCode::SpaceNearlyFull
             | FindingCode::AttachedWaits
+            | FindingCode::VolumeNotMounted
+            | FindingCode::VolumeNotUnderstood
+            | FindingCode::VolumeSlow
+            | FindingCode::VolumeNearlyFull
             | FindingCode::AttachmentEnded
             | FindingCode::ListenerClosed
             | FindingCode::CertificateTrouble => Vec::new(),

@@ -26,6 +26,7 @@ use crate::fault::two_sides;
 use crate::open_pool::{OpenPool, key_of};
 use crate::open_pools::OpenPools;
 use crate::plan::{Undo, made, planned};
+use crate::state::VolumeUses;
 use crate::views::Views;
 
 /// What is looked at for a table of partitions: both kinds begin within the first two blocks.
@@ -39,6 +40,7 @@ pub(crate) struct SpaceAttachments {
     config: Rc<Config>,
     nbd: Rc<NbdServer>,
     pub(super) transports: Rc<Transports>,
+    pub(super) volume_uses: Rc<VolumeUses>,
 }
 
 impl SpaceAttachments {
@@ -50,6 +52,7 @@ impl SpaceAttachments {
             config: Rc::clone(&base.config),
             nbd: Rc::clone(&base.nbd),
             transports: Rc::clone(&base.transports),
+            volume_uses: Rc::clone(&base.volume_uses),
         }
     }
 }

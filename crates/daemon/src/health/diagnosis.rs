@@ -14,6 +14,7 @@ use crate::jobs::Jobs;
 use crate::open_pools::OpenPools;
 use crate::spaces::NetworkListeners;
 use crate::views::Views;
+use crate::volumes::{VolumeWatch, volume_advice};
 use crate::words::counted;
 
 /// Health of pools, and what to do.
@@ -24,11 +25,12 @@ pub(crate) struct Diagnosis {
     seams: Seams,
     jobs: Rc<Jobs>,
     transports: Rc<Transports>,
+    volumes: Rc<VolumeWatch>,
     began: Instant,
 }
 
 impl Diagnosis {
-    pub(crate) fn new(base: &Base, network: &Rc<NetworkListeners>) -> Self {
+    pub(crate) fn new(base: &Base, network: &Rc<NetworkListeners>, volumes: &Rc<VolumeWatch>) -> Self {
         Self {
             pools: Rc::clone(&base.pools),
             views: Rc::clone(&base.views),
@@ -36,6 +38,7 @@ impl Diagnosis {
             seams: base.seams.clone(),
             jobs: Rc::clone(&base.jobs),
             transports: Rc::clone(&base.transports),
+            volumes: Rc::clone(volumes),
             began: base.began,
         }
     }
@@ -99,6 +102,7 @@ impl Diagnosis {
         findings.extend(listeners.map(|(at, text)| warn(FindingCode::ListenerClosed, at, text)));
         let certificates = self.network.certificate_warnings().into_iter();
         findings.extend(certificates.map(|(at, text)| warn(FindingCode::CertificateTrouble, at, text)));
+        findings.extend(self.volumes.findings());
         findings
     }
 
@@ -127,6 +131,7 @@ impl Diagnosis {
                 "put new files in the place of those that are named; they are read again by themselves";
             advice.push(text.to_owned());
         }
+        advice.extend(findings.iter().filter_map(volume_advice));
         advice
     }
 

@@ -14,4 +14,6 @@ pub(crate) enum Aim {
     WriteCache { survives: u8, size: Bytes },
     /// The space that is converted, and whether it is to be thin or fixed behind that.
     Space { id: SpaceId, provisioning: Option<Provisioning> },
+    /// The space of the volume that is made.
+    Volume(SpaceId),
 }

@@ -73,6 +73,9 @@ pub(crate) struct RecordedJob {
     write_cache: Option<RecordedSize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     space: Option<RecordedSpace>,
+    /// Number of the space of a volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    volume: Option<u64>,
     pub(crate) state: JobState,
     /// Missing, or none that this version knows: as usual.
     #[serde(default, deserialize_with = "if_known")]
@@ -104,8 +107,12 @@ pub(crate) struct RecordedJob {
 impl RecordedJob {
     /// A job of a pool, with what it is about.
     pub(crate) fn new(id: u64, (pool, pool_name): (PoolId, &str), kind: &dyn Kind, aim: Aim) -> Self {
+        let volume = match aim {
+            Aim::Volume(space) => Some(space.0),
+            Aim::Pool | Aim::Disk(_) | Aim::WriteCache { .. } | Aim::Space { .. } => None,
+        };
         let (disk, write_cache, space) = match aim {
-            Aim::Pool => (None, None, None),
+            Aim::Pool | Aim::Volume(_) => (None, None, None),
             Aim::Disk(disk) => (Some(disk.to_string()), None, None),
             Aim::WriteCache { survives, size } => {
                 (None, Some(RecordedSize { survives, size_bytes: size.0 }), None)
@@ -127,6 +134,7 @@ impl RecordedJob {
             disk,
             write_cache,
             space,
+            volume,
             state: JobState::Waiting,
             priority: None,
             latency_limit_ms: None,
@@ -168,6 +176,11 @@ impl RecordedJob {
 
     /// What it is about, unless that does not fit what it does.
     pub(crate) fn aim(&self, kind: &dyn Kind) -> Option<Aim> {
+        if let Some(volume) = self.volume {
+            let is_alone = self.disk.is_none() && self.write_cache.is_none() && self.space.is_none();
+            let aim = Aim::Volume(SpaceId(volume));
+            return Some(aim).filter(|aim| is_alone && kind.is_about(*aim));
+        }
         let aim = match (&self.disk, self.write_cache, self.space) {
             (None, None, None) => Aim::Pool,
             (Some(disk), None, None) => Aim::Disk(disk.parse().ok()?),

@@ -21,6 +21,7 @@ use crate::plan::{Figures, Undo, check_typed, made, planned, usual_room};
 use crate::records::Records;
 use crate::spaces::NetworkListeners;
 use crate::state::{Events, Histories, Ledger, Members, TrashAges};
+use crate::volumes::Volumes;
 use crate::words::{clients_of, counted};
 
 /// Pools exported, destroyed, and forgotten.
@@ -29,6 +30,7 @@ pub(crate) struct PoolEnds {
     records: Rc<Records>,
     attachments: Rc<SpaceAttachments>,
     network: Rc<NetworkListeners>,
+    pub(super) volumes: Rc<Volumes>,
     seams: Seams,
     arbiter: Rc<dyn Arbiter>,
     ledger: Rc<Ledger>,
@@ -46,12 +48,14 @@ impl PoolEnds {
         base: &Base,
         attachments: &Rc<SpaceAttachments>,
         network: &Rc<NetworkListeners>,
+        volumes: &Rc<Volumes>,
     ) -> Self {
         Self {
             pools: Rc::clone(&base.pools),
             records: Rc::clone(&base.records),
             attachments: Rc::clone(attachments),
             network: Rc::clone(network),
+            volumes: Rc::clone(volumes),
             seams: base.seams.clone(),
             arbiter: Rc::clone(&base.arbiter),
             ledger: Rc::clone(&base.ledger),
@@ -151,20 +155,46 @@ impl PoolEnds {
             return Ok(forgotten);
         }
         let pool = self.pools.pool_to_change(&name)?;
-        let _exclusive = self.pools.lock_for_change(&pool).await?;
-        self.check_unused(&pool, "exported").await?;
+        let pools = [Rc::clone(&pool)];
+        let of_volumes = self.volumes.steps_of_closing(&pools).await?;
+        if request.dry_run {
+            return self.export_unmounted(&name, &pool, of_volumes, request).await;
+        }
+        self.volumes.close(&pools).await?;
+        let exported = self.export_unmounted(&name, &pool, of_volumes, request).await;
+        if exported.is_err() && !pool.is_closing.get() {
+            self.volumes.reopened(&pools).await;
+        } else {
+            self.volumes.forget_pool(pool.id());
+        }
+        exported
+    }
+
+    /// Exports a pool whose volumes are unmounted, or plans that.
+    async fn export_unmounted(
+        &self,
+        name: &str,
+        pool: &Rc<OpenPool>,
+        of_volumes: Vec<String>,
+        request: Simple,
+    ) -> Answer<Change> {
+        let _exclusive = self.pools.lock_for_change(pool).await?;
+        if of_volumes.is_empty() || !request.dry_run {
+            self.check_unused(pool, "exported").await?;
+        }
         let before = usual_room(&pool.offers());
-        let steps = vec![
+        let last = [
             "write everything back".to_owned(),
             format!("give pool {name} up, so that any host may open it"),
         ];
+        let steps = of_volumes.into_iter().chain(last).collect();
         let undo = Undo::By(format!("dolmen pool import --pool {name}"));
         let plan = Figures::of_room(before, 0).plan(undo, steps);
         if request.dry_run {
             return Ok(planned(plan, format!("pool {name} would be exported")));
         }
-        let remembered = self.records.remembered(&pool);
-        self.retire(&pool);
+        let remembered = self.records.remembered(pool);
+        self.retire(pool);
         let exported = match pool.mode {
             ImportMode::Read => pool.spaces.close().await,
             ImportMode::Write | ImportMode::Confirmed => pool.spaces.export().await,
@@ -185,7 +215,7 @@ impl PoolEnds {
         self.histories.remove(pool.id()).await;
         let forgotten = self.ledger.remove(pool.id()).await;
         let text = format!("pool {name} was exported");
-        self.events.report_unknown(pool.id(), &name, EventCode::PoolExported, text).await;
+        self.events.report_unknown(pool.id(), name, EventCode::PoolExported, text).await;
         let mut change = made(plan, format!("pool {name} is exported; its disks can be moved"));
         change.warnings.extend(forgotten.err().map(|error| format!("it is still on record here: {error}")));
         Ok(change)

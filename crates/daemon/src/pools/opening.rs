@@ -37,6 +37,7 @@ use crate::records::Records;
 use crate::spaces::NetworkListeners;
 use crate::state::{Events, Ledger, Members, Remembered, ServedSpace, TrashAges};
 use crate::views::Views;
+use crate::volumes::Volumes;
 use crate::words::counted;
 
 /// How long a disk may be in the hands of another process while a daemon that starts opens its pools: one that is ending,
@@ -124,6 +125,7 @@ pub(crate) struct Opening {
     job_control: Rc<JobControl>,
     pool_ends: Rc<PoolEnds>,
     tending: Rc<Tending>,
+    volumes: Rc<Volumes>,
     handle: Handle,
     seams: Seams,
     arbiter: Rc<dyn Arbiter>,
@@ -156,6 +158,7 @@ impl Opening {
             job_control: Rc::clone(job_control),
             pool_ends: Rc::clone(pool_ends),
             tending: Rc::clone(tending),
+            volumes: Rc::clone(&pool_ends.volumes),
             handle: base.handle.clone(),
             seams: base.seams.clone(),
             arbiter: Rc::clone(&base.arbiter),
@@ -197,6 +200,9 @@ impl Opening {
         self.kernel.keep_putting_back();
         // Clients that were cut off when the last daemon ended come back, and find everything as it was.
         self.listen();
+        for pool in self.pools.open_pools() {
+            self.volumes.opened(&pool).await;
+        }
     }
 
     fn listen(self: &Rc<Self>) {
@@ -448,6 +454,7 @@ impl Opening {
         self.serve_again(&pool, &served);
         self.records.remember(&pool).await;
         self.kernel.take_up_waiting().await;
+        self.volumes.opened(&pool).await;
         let room = usual_room(&pool.offers());
         let plan = Figures::of_room(0, room).plan(undo, steps);
         let mut change = made(plan, format!("pool {name} is open{}", for_what(request.mode)));

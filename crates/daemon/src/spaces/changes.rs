@@ -9,6 +9,7 @@ use dolmen_api::{
 };
 use dolmen_block_io::Geometry;
 use dolmen_block_io::Seams;
+use dolmen_mutation::mutation;
 use dolmen_nbd::Access;
 use dolmen_pool::PoolState;
 use dolmen_space::{Integrity, Provisioning, Resiliency, Space, SpaceError, SpaceSpec};
@@ -20,13 +21,14 @@ use crate::base::Base;
 use crate::exports::{NbdServer, Network, Served};
 use crate::fault;
 use crate::fault::two_sides;
-use crate::open_pool::{OpenPool, parse_name};
+use crate::open_pool::{OpenPool, key_of, parse_name};
 use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::records::Records;
 use crate::rooms::usable_now;
 use crate::settings::with_kept_room;
 use crate::spaces::listeners::NetworkListeners;
+use crate::state::VolumeUses;
 use crate::views::Views;
 use crate::words::clients_of;
 
@@ -173,6 +175,55 @@ fn in_whole_rows(spec: &SpaceSpec) -> String {
     }
 }
 
+/// A space that could be made.
+pub(crate) struct NewSpace {
+    pub(crate) spec: SpaceSpec,
+    pub(crate) plan: Plan,
+    pub(crate) warning: Option<String>,
+}
+
+/// Plans a new space, or refuses it. The caller holds the lock of changes of the pool.
+pub(crate) fn plan_new_space(pool: &OpenPool, request: &CreateSpace) -> Answer<NewSpace> {
+    let mut spec = spec_of(request)?;
+    if request.sector_bytes.is_none() {
+        let disks = pool.spaces.pool().disks();
+        spec.sector = usual_sector(disks.iter().filter_map(|disk| disk.geometry()));
+    }
+    let refused = |error| with_kept_room(pool, &spec, not_made(pool, &spec, &error));
+    pool.spaces.changes().check_create(&spec).map_err(refused)?;
+    let full = pool.full_size(&spec)?;
+    let cache = pool.spaces.caches().new_write_cache(&spec);
+    let of_cache = cache.map_or(0, |size| size.0 * u64::from(spec.resiliency.redundancy() + 1));
+    let before = usual_room(&pool.offers());
+    let now = match spec.provisioning {
+        Provisioning::Thin => of_cache,
+        Provisioning::Fixed => of_cache + full,
+    };
+    let after = if now == 0 { before } else { pool.room_with_free(pool.free().saturating_sub(now)) };
+    let what = format!("{}/{}, {} of {}, ", pool.name(), spec.name, spec.resiliency, spec.size);
+    let claims = match spec.provisioning {
+        Provisioning::Thin => format!("thin: claims room as it is written, up to {}", Bytes(full)),
+        Provisioning::Fixed => format!("fixed: claims {} now{}", Bytes(full), in_whole_rows(&spec)),
+    };
+    let of_pool = cache.map(|size| {
+        format!(
+            "make the write cache that {} needs: {size}, {} times; it goes with the last such space",
+            match spec.resiliency {
+                Resiliency::Parity { .. } => "parity",
+                _ => "a strict space",
+            },
+            spec.resiliency.redundancy() + 1
+        )
+    });
+    let steps = of_pool.into_iter().chain([format!("make space {what}{claims}")]).collect();
+    let undo = Undo::By(format!("dolmen space delete {}/{}", pool.name(), spec.name));
+    let plan = Figures::of_room(before, after).plan(undo, steps);
+    let warning = (full + of_cache > pool.free()).then(|| {
+        format!("when it is full, it takes {}; the pool has {} free", Bytes(full), Bytes(pool.free()))
+    });
+    Ok(NewSpace { spec, plan, warning })
+}
+
 /// Spaces: made, changed, and served.
 pub(crate) struct SpaceChanges {
     pools: Rc<OpenPools>,
@@ -182,6 +233,7 @@ pub(crate) struct SpaceChanges {
     network: Rc<NetworkListeners>,
     seams: Seams,
     nbd: Rc<NbdServer>,
+    volume_uses: Rc<VolumeUses>,
 }
 
 impl SpaceChanges {
@@ -198,6 +250,7 @@ impl SpaceChanges {
             network: Rc::clone(network),
             seams: base.seams.clone(),
             nbd: Rc::clone(&base.nbd),
+            volume_uses: Rc::clone(&base.volume_uses),
         }
     }
 }
@@ -206,43 +259,7 @@ impl SpaceChanges {
     pub(crate) async fn create_space(&self, pool: String, request: CreateSpace) -> Answer<Change> {
         let pool = self.pools.pool_to_change(&pool)?;
         let _exclusive = self.pools.lock_for_change(&pool).await?;
-        let mut spec = spec_of(&request)?;
-        if request.sector_bytes.is_none() {
-            let disks = pool.spaces.pool().disks();
-            spec.sector = usual_sector(disks.iter().filter_map(|disk| disk.geometry()));
-        }
-        let refused = |error| with_kept_room(&pool, &spec, not_made(&pool, &spec, &error));
-        pool.spaces.changes().check_create(&spec).map_err(refused)?;
-        let full = pool.full_size(&spec)?;
-        let cache = pool.spaces.caches().new_write_cache(&spec);
-        let of_cache = cache.map_or(0, |size| size.0 * u64::from(spec.resiliency.redundancy() + 1));
-        let before = usual_room(&pool.offers());
-        let now = match spec.provisioning {
-            Provisioning::Thin => of_cache,
-            Provisioning::Fixed => of_cache + full,
-        };
-        let after = if now == 0 { before } else { pool.room_with_free(pool.free().saturating_sub(now)) };
-        let what = format!("{}/{}, {} of {}, ", pool.name(), spec.name, spec.resiliency, spec.size);
-        let claims = match spec.provisioning {
-            Provisioning::Thin => format!("thin: claims room as it is written, up to {}", Bytes(full)),
-            Provisioning::Fixed => format!("fixed: claims {} now{}", Bytes(full), in_whole_rows(&spec)),
-        };
-        let of_pool = cache.map(|size| {
-            format!(
-                "make the write cache that {} needs: {size}, {} times; it goes with the last such space",
-                match spec.resiliency {
-                    Resiliency::Parity { .. } => "parity",
-                    _ => "a strict space",
-                },
-                spec.resiliency.redundancy() + 1
-            )
-        });
-        let steps = of_pool.into_iter().chain([format!("make space {what}{claims}")]).collect();
-        let undo = Undo::By(format!("dolmen space delete {}/{}", pool.name(), spec.name));
-        let plan = Figures::of_room(before, after).plan(undo, steps);
-        let warning = (full + of_cache > pool.free()).then(|| {
-            format!("when it is full, it takes {}; the pool has {} free", Bytes(full), Bytes(pool.free()))
-        });
+        let NewSpace { spec, plan, warning } = plan_new_space(&pool, &request)?;
         if request.dry_run {
             let mut change = planned(plan, format!("space {}/{} would be made", pool.name(), spec.name));
             change.warnings.extend(warning);
@@ -332,6 +349,15 @@ impl SpaceChanges {
     /// Whether a space can be made smaller: nobody uses it, and nothing lies behind its new end.
     async fn check_shrink(&self, pool: &OpenPool, space: &Space, after: Bytes) -> Answer<()> {
         self.check_space_unused(pool, space, SHRUNK).await?;
+        let attributes = space.attributes().list().await.map_err(|error| fault::space(&error))?;
+        if !attributes.is_empty() && !mutation!(ShrunkBelowVolume) {
+            let name = full_name(pool, space);
+            let message = format!(
+                "space {name} cannot shrink to {after}: it carries a volume, whose file system takes all of it; nothing was changed"
+            );
+            let hint = "make a smaller volume, and copy the files";
+            return Err(ErrorBody::new(ErrorCode::NotEmpty, message).on(name).hint(hint));
+        }
         let used_end = space.used_end(after.0).await.map_err(|error| fault::space(&error))?;
         let Some(used_end) = used_end else { return Ok(()) };
         let name = full_name(pool, space);
@@ -357,8 +383,9 @@ impl SpaceChanges {
                 format!("pool {} has a space named {name} already; nothing was changed", pool.name());
             return Err(ErrorBody::new(ErrorCode::NameTaken, message).on(name.as_str()));
         }
-        self.check_space_idle(&pool, &space, "renamed").await?;
         let old = full_name(&pool, &space);
+        self.volume_uses.check_free(key_of(&pool, &space), &old, "renamed")?;
+        self.check_space_idle(&pool, &space, "renamed").await?;
         let undo = Undo::By(format!("dolmen space set {}/{name} --name {}", pool.name(), space.name()));
         let plan = pool.plan(undo, vec![format!("call {old} {}/{name}", pool.name())]);
         if request.dry_run {
@@ -400,6 +427,15 @@ impl SpaceChanges {
         Ok(())
     }
 
+    /// Returns how a space is served: clients are told at once what the first write would tell them.
+    fn access_of(&self, pool: &OpenPool, space: &Space, is_read_only: bool) -> Answer<Access> {
+        if is_read_only {
+            return Ok(Access::ReadOnly);
+        }
+        self.volume_uses.check_free(key_of(pool, space), &full_name(pool, space), "served for writing")?;
+        Ok(Access::ReadWrite)
+    }
+
     pub(crate) async fn serve_space(
         &self,
         pool: String,
@@ -410,9 +446,8 @@ impl SpaceChanges {
         let _exclusive = self.pools.lock_for_change(&pool).await?;
         let space = pool.space(&space)?;
         let name = full_name(&pool, &space);
-        // Clients are told at once what the first write would tell them.
         let is_read_only = matches!(pool.spaces.pool().state(), PoolState::ReadOnly(_));
-        let access = if request.read_only || is_read_only { Access::ReadOnly } else { Access::ReadWrite };
+        let access = self.access_of(&pool, &space, request.read_only || is_read_only)?;
         let mut steps = vec![format!("serve {name} on {}", self.nbd.socket.display())];
         let network = request.network.map(Network::parse).transpose()?;
         let keys = match &network {

@@ -20,13 +20,13 @@ use crate::base::Base;
 use crate::config::Config;
 use crate::fault;
 use crate::jobs::{Jobs, seconds_now};
-use crate::open_pool::{OpenPool, parse_name};
+use crate::open_pool::{OpenPool, key_of, parse_name};
 use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, check_typed, made, planned, usual_room};
 use crate::resiliency::resiliency_of;
 use crate::spaces::changes::{SpaceChanges, full_name};
 use crate::spaces::purge::{Purges, what_is_purged};
-use crate::state::TrashAges;
+use crate::state::{TrashAges, VolumeUses};
 use crate::views::Views;
 use crate::words::counted;
 
@@ -161,6 +161,7 @@ pub(crate) struct Deletions {
     config: Rc<Config>,
     jobs: Rc<Jobs>,
     trash_ages: Rc<TrashAges>,
+    volume_uses: Rc<VolumeUses>,
 }
 
 impl Deletions {
@@ -174,6 +175,7 @@ impl Deletions {
             config: Rc::clone(&base.config),
             jobs: Rc::clone(&base.jobs),
             trash_ages: Rc::clone(&base.trash_ages),
+            volume_uses: Rc::clone(&base.volume_uses),
         }
     }
 }
@@ -244,6 +246,7 @@ impl Deletions {
                 typed.map(|typed| if typed == name { space.name().to_string() } else { typed.to_owned() });
             check_typed(typed.as_deref(), space.name().as_str(), "space")?;
         }
+        self.volume_uses.check_free(key_of(&pool, &space), &name, "deleted")?;
         self.spaces.check_space_idle(&pool, &space, "deleted").await?;
         match request.purge {
             true => self.delete_for_good(&pool, &space, request.dry_run).await,
@@ -289,6 +292,11 @@ impl Deletions {
         let mut change = made(plan, format!("space {name} is deleted"));
         self.wait_for_room(&mut change, job).await;
         Ok(change)
+    }
+
+    /// Returns the space in the trash that is meant by a name or a number.
+    pub(crate) fn trashed(&self, pool: &OpenPool, meant: &str) -> Answer<Space> {
+        trashed_in(pool, meant, |id| format!("dolmen trash restore {}/{id}", pool.name()))
     }
 
     pub(crate) async fn restore_space(

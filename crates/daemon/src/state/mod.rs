@@ -16,6 +16,7 @@ mod member;
 mod places;
 mod smarts;
 mod trash_age;
+mod volume_uses;
 
 pub(crate) use absences::Absences;
 pub(crate) use backing::Backing;
@@ -48,3 +49,4 @@ pub(crate) use member::Members;
 pub(crate) use places::{Held, Occupant};
 pub(crate) use smarts::{Defects, NAMED_LIMIT, SmartState, Smarts};
 pub(crate) use trash_age::TrashAges;
+pub(crate) use volume_uses::{VolumeUse, VolumeUses};

@@ -93,4 +93,6 @@ mod two_paths;
 #[cfg(test)]
 mod verbs;
 #[cfg(test)]
+mod volumes;
+#[cfg(test)]
 mod widened;

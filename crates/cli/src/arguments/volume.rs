@@ -1,0 +1,213 @@
+//! `dolmen volume` and its commands.
+
+use clap::{Args, Subcommand, ValueEnum};
+use dolmen_api::{FileSystemKind, VolumePurpose};
+use dolmen_units::Bytes;
+
+use crate::arguments::common::{DestroyName, DryRun, PoolFilter, Waiting};
+use crate::arguments::space::{ProvisioningWord, ResiliencyWord, SectorWord, SpaceTarget};
+use crate::arguments::values::{SpaceName, parse_size, parse_space_size};
+
+/// `dolmen volume …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum VolumeCommand {
+    /// Make a volume: a file system on a new space, mounted now and whenever its pool is opened
+    Create(VolumeCreate),
+    /// List volumes
+    List(PoolFilter),
+    /// Show a volume
+    Show(SpaceTarget),
+    /// Mount a volume, now and whenever its pool is opened
+    Mount(VolumeMount),
+    /// Unmount a volume, and leave it so
+    Unmount(VolumeChange),
+    /// Grow a volume: its space, its device and its file system
+    Grow(VolumeGrow),
+    /// Give free room of a mounted volume back to its pool
+    Trim(VolumeChange),
+    /// Check the file system of a volume that is not mounted, or repair it
+    Check(VolumeCheck),
+    /// Make a volume of a space with a file system, and mount it; nothing is written to the space
+    Adopt(VolumeAdopt),
+    /// Delete a volume: its space goes into the trash with its record
+    Delete(VolumeChange),
+}
+
+/// A change of a volume that says no more.
+#[derive(Debug, Args)]
+pub(crate) struct VolumeChange {
+    /// The volume, by the name of its space
+    #[arg(value_name = "POOL/SPACE")]
+    pub volume: SpaceName,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen volume mount`
+#[derive(Debug, Args)]
+pub(crate) struct VolumeMount {
+    /// The volume, by the name of its space
+    #[arg(value_name = "POOL/SPACE")]
+    pub volume: SpaceName,
+    /// Another place to mount it on from now on, an absolute path
+    #[arg(long, value_name = "PATH")]
+    pub mount: Option<String>,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen volume grow`
+#[derive(Debug, Args)]
+pub(crate) struct VolumeGrow {
+    /// The volume, by the name of its space
+    #[arg(value_name = "POOL/SPACE")]
+    pub volume: SpaceName,
+    /// The size wanted, a multiple of 4 KiB; not smaller than it is
+    #[arg(value_parser = parse_space_size, allow_hyphen_values = true)]
+    pub size: Bytes,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen volume check`
+#[derive(Debug, Args)]
+pub(crate) struct VolumeCheck {
+    /// The volume, by the name of its space
+    #[arg(value_name = "POOL/SPACE")]
+    pub volume: SpaceName,
+    /// Repair what is found, which may lose parts of files
+    #[arg(long)]
+    pub repair: bool,
+    /// The name again, to repair it.
+    #[command(flatten)]
+    pub consent: DestroyName,
+    /// Whether to wait.
+    #[command(flatten)]
+    pub waiting: Waiting,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen volume adopt`
+#[derive(Debug, Args)]
+pub(crate) struct VolumeAdopt {
+    /// The space with the file system
+    #[arg(value_name = "POOL/SPACE")]
+    pub space: SpaceName,
+    /// The place to mount it on, an absolute path; usually /srv/POOL/NAME
+    #[arg(long, value_name = "PATH")]
+    pub mount: Option<String>,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// Purpose of a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PurposeWord {
+    /// Files of any kind
+    Files,
+    /// Documents, which compress well
+    Documents,
+    /// Images of virtual machines, written in place
+    Vms,
+    /// Files of a database, written in place
+    Database,
+    /// Copies that are seldom read, which compress well
+    Backup,
+}
+
+impl PurposeWord {
+    /// Returns the purpose as the daemon calls it.
+    pub(crate) fn purpose(self) -> VolumePurpose {
+        match self {
+            Self::Files => VolumePurpose::Files,
+            Self::Documents => VolumePurpose::Documents,
+            Self::Vms => VolumePurpose::Vms,
+            Self::Database => VolumePurpose::Database,
+            Self::Backup => VolumePurpose::Backup,
+        }
+    }
+}
+
+/// File system of a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FileSystemWord {
+    /// XFS: instant copies of files, deduplication
+    Xfs,
+    /// btrfs: compression, instant copies of files
+    Btrfs,
+    /// ext4: the widest compatibility
+    Ext4,
+}
+
+impl FileSystemWord {
+    /// Returns the file system as the daemon calls it.
+    pub(crate) fn kind(self) -> FileSystemKind {
+        match self {
+            Self::Xfs => FileSystemKind::Xfs,
+            Self::Btrfs => FileSystemKind::Btrfs,
+            Self::Ext4 => FileSystemKind::Ext4,
+        }
+    }
+}
+
+/// `dolmen volume create`
+#[derive(Debug, Args)]
+pub(crate) struct VolumeCreate {
+    /// The name of the volume and its space, after the pool that it is to lie on
+    #[arg(value_name = "POOL/SPACE")]
+    pub volume: SpaceName,
+    /// Its size, a multiple of 4 KiB, such as 10G
+    #[arg(short, long, value_parser = parse_space_size, allow_hyphen_values = true)]
+    pub size: Bytes,
+    /// What it is for, which decides its file system and options; -n shows them with their reasons
+    #[arg(long = "for", value_enum, value_name = "PURPOSE")]
+    pub purpose: PurposeWord,
+    /// Its file system; usually that of the purpose
+    #[arg(long = "fs", value_enum, value_name = "FILE SYSTEM")]
+    pub file_system: Option<FileSystemWord>,
+    /// The place to mount it on, an absolute path; usually /srv/POOL/NAME
+    #[arg(long, value_name = "PATH")]
+    pub mount: Option<String>,
+    /// Label of the file system; usually none
+    #[arg(long, value_name = "LABEL")]
+    pub label: Option<String>,
+    /// How it survives the loss of disks
+    #[arg(short, long, value_enum, default_value = "mirror", value_name = "KIND")]
+    pub resiliency: ResiliencyWord,
+    /// Copies of a mirror, 2 to 4; usually 2
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=4))]
+    pub copies: Option<u8>,
+    /// Parities of a space with parity, 1 or 2; usually 1
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub parity: Option<u8>,
+    /// Data columns; usually as many as the disks allow, row by row
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=240))]
+    pub columns: Option<u8>,
+    /// Bytes written to one column before the next: a power of two, 16K to 1M; usually 256K, with parity 64K
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
+    pub interleave: Option<Bytes>,
+    /// The unit in which room is claimed and given back, 1M to 1G; usually as for a space
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
+    pub row: Option<Bytes>,
+    /// When room is claimed
+    #[arg(long, value_enum, default_value = "thin", value_name = "WHEN")]
+    pub provisioning: ProvisioningWord,
+    /// Write flushed content over through a write cache, so that a power cut in the midst of it harms none; with parity always
+    #[arg(long)]
+    pub strict: bool,
+    /// Logical sector in bytes that its device presents; usually 512, and 4096 if all disks have sectors of 4096 bytes
+    #[arg(long, value_enum, value_name = "BYTES")]
+    pub sector: Option<SectorWord>,
+    /// Whether to wait.
+    #[command(flatten)]
+    pub waiting: Waiting,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}

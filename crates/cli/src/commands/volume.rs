@@ -1,0 +1,98 @@
+//! `dolmen volume`.
+
+use dolmen_api::{AdoptVolume, CheckVolume, CreateVolume, Integrity, MountVolume, ResizeSpace, Simple, verb};
+
+use crate::arguments::volume::{FileSystemWord, VolumeCheck, VolumeCommand, VolumeCreate};
+use crate::commands::space::space_words;
+use crate::confirm::Danger;
+use crate::error::CliError;
+use crate::session::change::Session;
+use crate::session::client::call;
+use crate::views::volumes::{show_volume, show_volumes};
+
+/// `dolmen volume`
+pub(crate) fn volume(session: &mut Session<'_, '_>, command: VolumeCommand) -> Result<(), CliError> {
+    match command {
+        VolumeCommand::Create(arguments) => volume_create(session, &arguments),
+        VolumeCommand::List(filter) => {
+            let document = match &filter.pool {
+                Some(pool) => session.client.look(&call::<verb::ListVolumes>([pool.as_str()]))?,
+                None => session.client.look(&call::<verb::ListAllVolumes>([]))?,
+            };
+            session.show(&document, show_volumes);
+            Ok(())
+        }
+        VolumeCommand::Show(target) => {
+            let document = session.client.look(&call::<verb::ShowVolume>(space_words(&target.space)))?;
+            session.show(&document, show_volume);
+            Ok(())
+        }
+        VolumeCommand::Mount(arguments) => {
+            let request = MountVolume { mount_point: arguments.mount, dry_run: false };
+            let asked = call::<verb::MountVolume>(space_words(&arguments.volume));
+            session.change(&asked, &request, arguments.dry.intent()).map(drop)
+        }
+        VolumeCommand::Unmount(arguments) => {
+            let asked = call::<verb::UnmountVolume>(space_words(&arguments.volume));
+            session.change(&asked, &Simple::default(), arguments.dry.intent()).map(drop)
+        }
+        VolumeCommand::Grow(arguments) => {
+            let request = ResizeSpace { size_bytes: arguments.size.0, dry_run: false };
+            let asked = call::<verb::GrowVolume>(space_words(&arguments.volume));
+            session.change(&asked, &request, arguments.dry.intent()).map(drop)
+        }
+        VolumeCommand::Trim(arguments) => {
+            let asked = call::<verb::TrimVolume>(space_words(&arguments.volume));
+            session.change(&asked, &Simple::default(), arguments.dry.intent()).map(drop)
+        }
+        VolumeCommand::Check(arguments) => volume_check(session, &arguments),
+        VolumeCommand::Adopt(arguments) => {
+            let request = AdoptVolume { mount_point: arguments.mount, dry_run: false };
+            let asked = call::<verb::AdoptVolume>(space_words(&arguments.space));
+            session.change(&asked, &request, arguments.dry.intent()).map(drop)
+        }
+        VolumeCommand::Delete(arguments) => {
+            let asked = call::<verb::DeleteVolume>(space_words(&arguments.volume));
+            session.change(&asked, &Simple::default(), arguments.dry.intent()).map(drop)
+        }
+    }
+}
+
+fn volume_check(session: &mut Session<'_, '_>, arguments: &VolumeCheck) -> Result<(), CliError> {
+    let asked = call::<verb::CheckVolume>(space_words(&arguments.volume));
+    let change = if arguments.repair {
+        let full = arguments.volume.to_string();
+        let object = format!("files of volume {full} that cannot be repaired");
+        let danger = Danger { object: &object, name: &full, alias: Some(arguments.volume.space.as_str()) };
+        let given = arguments.consent.destroy.as_deref();
+        let request = |destroy| CheckVolume { repair: true, destroy, dry_run: false };
+        session.destroy(&asked, &danger, given, request, arguments.dry.intent())?
+    } else {
+        session.change(&asked, &CheckVolume::default(), arguments.dry.intent())?
+    };
+    session.wait_for(&change, &arguments.waiting)
+}
+
+fn volume_create(session: &mut Session<'_, '_>, arguments: &VolumeCreate) -> Result<(), CliError> {
+    let request = CreateVolume {
+        name: arguments.volume.space.to_string(),
+        size_bytes: arguments.size.0,
+        purpose: arguments.purpose.purpose(),
+        file_system: arguments.file_system.map(FileSystemWord::kind),
+        label: arguments.label.clone(),
+        mount_point: arguments.mount.clone(),
+        resiliency: arguments.resiliency.kind(),
+        copies: arguments.copies,
+        parity: arguments.parity,
+        columns: arguments.columns,
+        interleave_bytes: arguments.interleave.map(|size| size.0),
+        row_bytes: arguments.row.map(|size| size.0),
+        provisioning: arguments.provisioning.when(),
+        integrity: arguments.strict.then_some(Integrity::Strict),
+        sector_bytes: arguments.sector.map(|sector| sector.bytes()),
+        dry_run: false,
+    };
+    let asked = call::<verb::CreateVolume>([arguments.volume.pool.as_str()]);
+    let change = session.change(&asked, &request, arguments.dry.intent())?;
+    session.wait_for(&change, &arguments.waiting)
+}

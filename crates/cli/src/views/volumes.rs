@@ -1,0 +1,109 @@
+//! Volumes as people see them.
+
+use dolmen_api::{FileSystemKind, Volume, VolumeDocument, VolumePurpose, VolumeState, Volumes};
+use dolmen_units::Bytes;
+
+use crate::terminal::out::Out;
+use crate::terminal::table::{Align, Table};
+use crate::views::words::{health, health_tone, percent};
+
+/// Shows volumes.
+pub(crate) fn show_volumes(volumes: &Volumes, out: &mut Out<'_>) {
+    if volumes.volumes.is_empty() {
+        return out.line("no volumes; make one with: dolmen volume create POOL/NAME --size SIZE --for files");
+    }
+    let mut table = Table::new(&[
+        ("VOLUME", Align::Left),
+        ("FILE SYSTEM", Align::Left),
+        ("SIZE", Align::Right),
+        ("STATE", Align::Left),
+        ("MOUNTED AT", Align::Left),
+        ("WHY", Align::Left),
+    ]);
+    for volume in &volumes.volumes {
+        table.row(vec![
+            format!("{}/{}", volume.pool, volume.name).into(),
+            volume.file_system.map(file_system).unwrap_or_default().into(),
+            Bytes(volume.size_bytes).to_string().into(),
+            state(volume).into(),
+            volume.mounted_at.clone().unwrap_or_else(|| "not mounted".to_owned()).into(),
+            volume.why.join("; ").into(),
+        ]);
+    }
+    out.table(0, &table);
+}
+
+/// Shows a volume.
+pub(crate) fn show_volume(document: &VolumeDocument, out: &mut Out<'_>) {
+    let (volume, paint) = (&document.volume, out.paint_results);
+    let word = paint.tone(health(volume.health), health_tone(volume.health));
+    out.line(format_args!("volume {}/{}: {word}", volume.pool, volume.name));
+    for reason in &volume.why {
+        out.line(format_args!("  why           {reason}"));
+    }
+    let claimed = format!(
+        "{}, {} of its size",
+        Bytes(volume.claimed_bytes),
+        percent(volume.claimed_bytes, volume.size_bytes)
+    );
+    let free = match (volume.free_bytes, volume.total_bytes) {
+        (Some(free), Some(total)) => format!("{} of {}", Bytes(free), Bytes(total)),
+        (Some(_), None) | (None, _) => String::new(),
+    };
+    let worker = volume.worker.as_ref().map(|worker| {
+        format!("{}, process {}, {} seconds so far", worker.operation, worker.pid, worker.elapsed_s)
+    });
+    let wanted = if volume.is_to_be_mounted { "mounted" } else { "unmounted" };
+    let mut facts = Table::facts();
+    for (name, value) in [
+        ("state", state(volume).to_owned()),
+        ("file system", volume.file_system.map(file_system).unwrap_or_default().to_owned()),
+        ("uuid", volume.uuid.clone().unwrap_or_default()),
+        ("label", volume.label.clone().unwrap_or_default()),
+        ("made for", volume.purpose.map(purpose).unwrap_or_default().to_owned()),
+        ("size", Bytes(volume.size_bytes).to_string()),
+        ("claimed", claimed),
+        ("free", free),
+        ("is to be", wanted.to_owned()),
+        ("mount point", volume.mount_point.clone().unwrap_or_default()),
+        ("mounted at", volume.mounted_at.clone().unwrap_or_else(|| "not mounted".to_owned())),
+        ("mount options", volume.mount_options.join(",")),
+        ("mkfs options", volume.mkfs_options.join(" ")),
+        ("device", volume.device.clone().unwrap_or_else(|| "not attached".to_owned())),
+        ("at work", worker.unwrap_or_default()),
+    ]
+    .into_iter()
+    .filter(|(_, value)| !value.is_empty())
+    {
+        facts.row(vec![name.into(), value.into()]);
+    }
+    out.show(&facts.render(2, paint));
+}
+
+fn file_system(kind: FileSystemKind) -> &'static str {
+    match kind {
+        FileSystemKind::Xfs => "xfs",
+        FileSystemKind::Btrfs => "btrfs",
+        FileSystemKind::Ext4 => "ext4",
+    }
+}
+
+fn purpose(purpose: VolumePurpose) -> &'static str {
+    match purpose {
+        VolumePurpose::Files => "files",
+        VolumePurpose::Documents => "documents",
+        VolumePurpose::Vms => "vms",
+        VolumePurpose::Database => "database",
+        VolumePurpose::Backup => "backup",
+    }
+}
+
+fn state(volume: &Volume) -> &'static str {
+    match volume.state {
+        VolumeState::Making => "being made",
+        VolumeState::Ready => "ready",
+        VolumeState::Foreign => "adopted",
+        VolumeState::Deleting => "being deleted",
+        VolumeState::NotUnderstood => "not understood",
+    }
+}

@@ -1,0 +1,276 @@
+//! Volumes mounted, unmounted, deleted, and restored from the trash.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use dolmen_api::{Change, DeleteSpace, ErrorBody, ErrorCode, MountVolume, RestoreSpace, Simple};
+use dolmen_block_io::within;
+use dolmen_mutation::mutation;
+use dolmen_volume::record::{DesiredVolume, VolumeState};
+use dolmen_worker::protocol::Operation;
+
+use crate::answer::Answer;
+use crate::open_pool::OpenPool;
+use crate::plan::{Undo, made, planned};
+use crate::state::VolumeUse;
+use crate::volumes::create::parse_mount_point;
+use crate::volumes::mounts;
+use crate::volumes::records::{self, Found};
+use crate::volumes::service::{TURN_LIMIT, Volume, Volumes};
+use crate::volumes::view::shown;
+use crate::volumes::workers::Wait;
+
+impl Volumes {
+    pub(crate) async fn mount_volume(
+        self: &Rc<Self>,
+        pool: String,
+        space: String,
+        request: MountVolume,
+    ) -> Answer<Change> {
+        let pool = self.pools.pool_to_change(&pool)?;
+        let volume = self.find(&pool, &space).await?;
+        let name = volume.name.clone();
+        let mut wanted = volume.record.clone();
+        wanted.desired = DesiredVolume::Mounted;
+        if let Some(path) = &request.mount_point {
+            wanted.mount_point = parse_mount_point(path, &name)?;
+            self.check_mount_point(&wanted.mount_point, &name).await?;
+        }
+        match volume.record.state {
+            VolumeState::Ready | VolumeState::Foreign => {}
+            VolumeState::Making if request.dry_run => {}
+            VolumeState::Making => {
+                let job = self.start_making(&pool, &volume.space, None).await;
+                let plan = pool.plan(Undo::NotNeeded, Vec::new());
+                let mut change = planned(plan, format!("volume {name} is being made, job {}", job.id));
+                change.job = Some(job);
+                return Ok(change);
+            }
+            VolumeState::Deleting => return Err(is_leaving(&name)),
+        }
+        let at = wanted.mount_point.to_string();
+        let (_, mounted) = self.mount_of(volume.key).await?;
+        let undo = Undo::By(format!("dolmen volume unmount {name}"));
+        let steps = vec![format!("mount {name} at {at} with {}", wanted.options_for_mount())];
+        let plan = pool.plan(undo, steps);
+        match mounted {
+            Some(there) if there == at && volume.record.desired == DesiredVolume::Mounted => {
+                let plan = pool.plan(Undo::NotNeeded, Vec::new());
+                return Ok(planned(plan, format!("volume {name} is mounted at {at} already")));
+            }
+            Some(there) if there != at => {
+                let message = format!("volume {name} is mounted at {there}; nothing was changed");
+                let hint = format!("`dolmen volume unmount {name}`, then mount it at {at}");
+                return Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(hint));
+            }
+            Some(_) | None => {}
+        }
+        if request.dry_run {
+            return Ok(planned(plan, format!("volume {name} would be mounted at {at}")));
+        }
+        let mutex = self.mutex_of(volume.key);
+        let _exclusive = self.turn(&mutex, volume.key, &name).await?;
+        let mut volume = self.again(volume).await?;
+        (volume.record.desired, volume.record.mount_point) = (wanted.desired, wanted.mount_point);
+        self.mount_now(&volume, Wait::Request).await?;
+        volume.put().await?;
+        let filled = self.fill_space(&volume, Wait::Request).await;
+        let mut change = made(plan, format!("volume {name} is mounted at {at}"));
+        change.warnings.extend(filled.err().map(|error| error.to_string()));
+        change.volume = Some(shown(self, &volume).await?);
+        Ok(change)
+    }
+
+    pub(crate) async fn unmount_volume(
+        &self,
+        pool: String,
+        space: String,
+        request: Simple,
+    ) -> Answer<Change> {
+        let pool = self.pools.pool_to_change(&pool)?;
+        let volume = self.find(&pool, &space).await?;
+        let name = volume.name.clone();
+        self.check_made(&volume)?;
+        let (device, mounted) = self.mount_of(volume.key).await?;
+        let is_wanted = volume.record.desired == DesiredVolume::Mounted;
+        if device.is_none() && !is_wanted {
+            let plan = pool.plan(Undo::NotNeeded, Vec::new());
+            return Ok(planned(plan, format!("volume {name} is not mounted")));
+        }
+        let from = mounted.map(|path| format!("unmount {name} from {path}"));
+        let steps = from.into_iter().chain([format!("detach space {name}")]).collect();
+        let plan = pool.plan(Undo::By(format!("dolmen volume mount {name}")), steps);
+        self.check_unused(&volume).await?;
+        if request.dry_run {
+            return Ok(planned(plan, format!("volume {name} would be unmounted")));
+        }
+        let mutex = self.mutex_of(volume.key);
+        let _exclusive = self.turn(&mutex, volume.key, &name).await?;
+        let mut volume = self.again(volume).await?;
+        self.unmount_now(&volume).await?;
+        volume.record.desired = DesiredVolume::Unmounted;
+        volume.put().await?;
+        self.note(volume.key, None);
+        let mut change = made(plan, format!("volume {name} is unmounted"));
+        change.warnings.extend(self.detach(&volume).await.err().map(|error| error.to_string()));
+        change.volume = Some(shown(self, &volume).await?);
+        Ok(change)
+    }
+
+    pub(crate) async fn delete_volume(&self, pool: String, space: String, request: Simple) -> Answer<Change> {
+        let pool = self.pools.pool_to_change(&pool)?;
+        let volume = self.find(&pool, &space).await?;
+        let name = volume.name.clone();
+        self.check_no_job(&volume)?;
+        self.check_unused(&volume).await?;
+        let into_trash = DeleteSpace { purge: false, destroy: None, dry_run: true };
+        if request.dry_run {
+            let (_, mounted) = self.mount_of(volume.key).await?;
+            let from = mounted.map(|path| format!("unmount {name} from {path}"));
+            let steps = from.into_iter().chain([
+                format!("detach space {name}"),
+                format!("move space {name} into the trash, with the record of its volume"),
+            ]);
+            let undo = Undo::By(format!("dolmen trash restore {}/{}", pool.name(), volume.space.id().0));
+            return Ok(planned(
+                pool.plan(undo, steps.collect()),
+                format!("volume {name} would be moved into the trash"),
+            ));
+        }
+        let mutex = self.mutex_of(volume.key);
+        let _exclusive = self.turn(&mutex, volume.key, &name).await?;
+        let mut volume = self.again(volume).await?;
+        self.unmount_now(&volume).await?;
+        volume.record.state = VolumeState::Deleting;
+        volume.put().await?;
+        self.end_deletion(&volume, DeleteSpace { dry_run: false, ..into_trash }).await.map(|mut change| {
+            change.message = format!("volume {name}: {}", change.message);
+            change
+        })
+    }
+
+    /// Detaches a volume that is to be deleted, and moves its space into the trash.
+    pub(super) async fn end_deletion(&self, volume: &Volume, request: DeleteSpace) -> Answer<Change> {
+        self.detach(volume).await?;
+        self.uses.note(volume.key, None);
+        let (pool, space) = (volume.pool.name(), volume.space.name().to_string());
+        let change = self.deletions.delete_space(pool, space, request).await?;
+        self.forget(volume.key);
+        Ok(change)
+    }
+
+    /// Takes a space out of the trash, and the volume on it, if there is one, into use.
+    ///
+    /// The record says that the volume is whole before the space leaves the trash: a volume outside the trash that is `deleting`
+    /// is one whose deletion was cut short.
+    pub(crate) async fn restore_space(
+        self: &Rc<Self>,
+        pool: String,
+        space: String,
+        request: RestoreSpace,
+    ) -> Answer<Change> {
+        let dry = RestoreSpace { dry_run: true, ..request.clone() };
+        let planned = self.deletions.restore_space(pool.clone(), space.clone(), dry).await?;
+        if request.dry_run {
+            return Ok(planned);
+        }
+        let owner = self.pools.pool_to_change(&pool)?;
+        let meant = self.deletions.trashed(&owner, &space)?;
+        let name = format!("{}/{}", owner.name(), meant.name());
+        if let Some(Found::Known(mut record)) = records::read(&meant).await?
+            && record.state == VolumeState::Deleting
+            && !mutation!(RestoredAsDeleting)
+        {
+            // One without a purpose was adopted.
+            let is_own = record.purpose.is_some();
+            record.state = if is_own { VolumeState::Ready } else { VolumeState::Foreign };
+            records::put(&meant, &record, &name).await?;
+        }
+        let change = self.deletions.restore_space(pool, meant.id().0.to_string(), request).await?;
+        self.take_up(&owner, &meant).await;
+        Ok(change)
+    }
+
+    /// Unmounts a volume that is mounted.
+    pub(super) async fn unmount_now(&self, volume: &Volume) -> Answer<()> {
+        self.check_unused(volume).await?;
+        let (device, mounted) = self.mount_of(volume.key).await?;
+        let (Some(device), Some(path)) = (device, mounted) else {
+            self.uses.note(volume.key, None);
+            return Ok(());
+        };
+        let at = volume.record.mount_point.as_str();
+        if path != at {
+            let message = format!(
+                "volume {} is mounted at {path}, where somebody else put it, and belongs at {at}; it stays there",
+                volume.name
+            );
+            return Err(ErrorBody::new(ErrorCode::Busy, message)
+                .on(&volume.name)
+                .hint(format!("umount {path}")));
+        }
+        let operation = Operation::Unmount { volume: volume.for_worker(device) };
+        self.workers.run(volume.key, &volume.name, operation, Wait::Request).await?;
+        tracing::info!(volume = volume.name, path, "the volume is unmounted");
+        self.uses.note(volume.key, None);
+        Ok(())
+    }
+
+    /// Refuses to unmount a volume that processes use, and names them.
+    pub(super) async fn check_unused(&self, volume: &Volume) -> Answer<()> {
+        let (_, Some(path)) = self.mount_of(volume.key).await? else { return Ok(()) };
+        // A process of a worker would be taken for a user.
+        let limit = self.seams.clock.now() + TURN_LIMIT;
+        let _ = within(self.seams.clock.as_ref(), limit, self.workers.idle(volume.key)).await;
+        let at = PathBuf::from(&path);
+        let users = self.looker.run(move || Ok(mounts::users(&at))).await.unwrap_or_default();
+        if users.is_empty() {
+            return Ok(());
+        }
+        let name = &volume.name;
+        let message = format!("volume {name} is in use at {path} by {}; it stays mounted", users.join(", "));
+        Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint("end them, or have them leave the folder"))
+    }
+
+    /// Refuses a change of a volume that is being made.
+    pub(super) fn check_made(&self, volume: &Volume) -> Answer<()> {
+        self.check_no_job(volume)?;
+        match volume.record.state {
+            VolumeState::Ready | VolumeState::Foreign => Ok(()),
+            VolumeState::Deleting => Err(is_leaving(&volume.name)),
+            VolumeState::Making => {
+                let name = &volume.name;
+                let message = format!("volume {name} is not made yet; nothing was changed");
+                let hint = format!(
+                    "`dolmen volume mount {name}` makes it, `dolmen volume delete {name}` deletes it"
+                );
+                Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(hint))
+            }
+        }
+    }
+
+    /// Refuses a change of a volume whose job is at work.
+    pub(super) fn check_no_job(&self, volume: &Volume) -> Answer<()> {
+        let unfinished = self.jobs.unfinished_of(volume.key.pool);
+        let aim = crate::jobs::Aim::Volume(volume.key.space);
+        let Some(entry) = unfinished.iter().find(|entry| entry.aim == aim && entry.is_taken()) else {
+            return Ok(());
+        };
+        let message = format!("{} is at volume {}; nothing was changed", entry.what(), volume.name);
+        let hint = format!("wait for it, or `dolmen job stop {}`", entry.id);
+        Err(ErrorBody::new(ErrorCode::Busy, message).on(&volume.name).hint(hint))
+    }
+
+    /// Notes that a volume is mounted, where it is found to be.
+    pub(super) async fn note_mounted(&self, pool: &OpenPool, key: dolmen_attach::SpaceKey) {
+        if let Ok((_, Some(path))) = self.mount_of(key).await {
+            tracing::debug!(pool = pool.name(), path, "a volume is mounted already");
+            self.uses.note(key, Some(VolumeUse::Mounted(path)));
+        }
+    }
+}
+
+fn is_leaving(name: &str) -> ErrorBody {
+    let message = format!("volume {name} is being deleted; nothing was changed");
+    ErrorBody::new(ErrorCode::Busy, message).on(name).hint("`dolmen trash list` shows it when it is deleted")
+}

@@ -1,0 +1,184 @@
+//! Check and repair of the file system of a volume that is not mounted: a job, because it reads all metadata.
+
+use std::rc::Rc;
+
+use dolmen_api::{Change, CheckVolume, ErrorBody, ErrorCode, JobState, Simple};
+use dolmen_pool::LocalFuture;
+use dolmen_volume::check_output::{CheckOutcome, CheckReport, parse};
+use dolmen_worker::protocol::{Operation, Outcome as Done};
+
+use crate::answer::Answer;
+use crate::job::{Ending, Job, JobWorker, Standing};
+use crate::jobs::{Aim, Entry, Kind, Outcome, Rank, Start};
+use crate::open_pool::OpenPool;
+use crate::plan::{Undo, check_typed, made, planned};
+use crate::volumes::service::{Volume, Volumes};
+use crate::volumes::workers::Wait;
+
+/// Findings that the result of a job names.
+const NAMED_MAX: usize = 3;
+
+/// Checks the file system of a volume, or repairs it.
+pub(crate) struct VolumeCheckJob;
+
+impl Kind for VolumeCheckJob {
+    fn word(&self) -> &'static str {
+        "volume_check"
+    }
+
+    fn verb(&self) -> &'static str {
+        "check"
+    }
+
+    fn doing(&self) -> &'static str {
+        "checking"
+    }
+
+    /// It takes no slot: it reads one space, as a client does.
+    fn rank(&self) -> Option<Rank> {
+        None
+    }
+
+    fn is_about(&self, aim: Aim) -> bool {
+        matches!(aim, Aim::Volume(_))
+    }
+}
+
+/// What is said of a check that another daemon began.
+const CUT_SHORT: &str = "the daemon or its pool was closed meanwhile; check the volume again";
+
+impl Job for VolumeCheckJob {
+    fn standing<'a>(&'a self, _pool: &'a OpenPool, _entry: &'a Entry) -> LocalFuture<'a, Standing> {
+        Box::pin(async { Standing::Ended(JobState::CalledOff, CUT_SHORT) })
+    }
+}
+
+/// Checks of volumes.
+pub(crate) struct VolumeChecks {
+    volumes: Rc<Volumes>,
+}
+
+impl JobWorker for VolumeChecks {
+    fn resume<'a>(self: Rc<Self>, _pool: &'a Rc<OpenPool>, entry: &'a Rc<Entry>) -> LocalFuture<'a, ()> {
+        entry.end(JobState::CalledOff, CUT_SHORT.to_owned());
+        Box::pin(async {})
+    }
+
+    fn ending(&self, _entry: &Entry) -> Ending {
+        Ending { step: "its process ends by itself, and its result is dropped", undo: Undo::NotNeeded }
+    }
+
+    fn stop<'a>(self: Rc<Self>, entry: &'a Rc<Entry>, request: Simple) -> LocalFuture<'a, Answer<Change>> {
+        Box::pin(async move { self.volumes.pool_jobs.stop_asked(self.as_ref(), entry, request).await })
+    }
+}
+
+impl VolumeChecks {
+    pub(crate) fn new(volumes: &Rc<Volumes>) -> Self {
+        Self { volumes: Rc::clone(volumes) }
+    }
+
+    pub(crate) async fn check_volume(
+        self: &Rc<Self>,
+        pool: String,
+        space: String,
+        request: CheckVolume,
+    ) -> Answer<Change> {
+        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let volume = self.volumes.find(&pool, &space).await?;
+        let name = volume.name.clone();
+        self.volumes.check_made(&volume)?;
+        if request.repair && (!request.dry_run || request.destroy.is_some()) {
+            let typed = request.destroy.as_deref();
+            let short = volume.space.name().to_string();
+            let typed = typed.map(|typed| if typed == name { short.as_str() } else { typed });
+            check_typed(typed, &short, "parts of volume")?;
+        }
+        if let (_, Some(path)) = self.volumes.mount_of(volume.key).await? {
+            let message =
+                format!("volume {name} cannot be checked while it is mounted at {path}; nothing was changed");
+            let hint = format!("`dolmen volume unmount {name}` first");
+            return Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(hint));
+        }
+        let kind = volume.record.file_system;
+        let (word, undo) = match request.repair {
+            true => ("repaired", Undo::ByNothing),
+            false => ("checked", Undo::NotNeeded),
+        };
+        let step = match request.repair {
+            true => format!("repair {kind} of {name}, which may lose parts of files, and check it again"),
+            false => format!("check {kind} of {name}, without a change"),
+        };
+        let plan = pool.plan(undo, vec![step]);
+        if request.dry_run {
+            return Ok(planned(plan, format!("volume {name} would be {word}")));
+        }
+        self.volumes.pool_jobs.check_job_room(&pool)?;
+        let aim = Aim::Volume(volume.space.id());
+        let start = Start { kind: &VolumeCheckJob, subject: format!("volume {name}"), aim, again: None };
+        let (checks, repair) = (Rc::clone(self), request.repair);
+        let job = self
+            .volumes
+            .pool_jobs
+            .start_job(&pool, start, move |_| async move { checks.check(volume, repair).await })
+            .await;
+        let mut change = made(plan, format!("volume {name} is being {word}, job {}", job.id));
+        change.job = Some(job);
+        Ok(change)
+    }
+
+    async fn check(&self, volume: Volume, repair: bool) -> Answer<Outcome> {
+        let mutex = self.volumes.mutex_of(volume.key);
+        let _exclusive = mutex.take().await;
+        let volume = self.volumes.again(volume).await?;
+        let was_attached = self.volumes.transports.find(volume.key).is_some();
+        let device = self.volumes.attach(&volume.pool, &volume.space).await?;
+        let operation = |repair| Operation::Check { volume: volume.for_worker(device.clone()), repair };
+        if repair {
+            self.volumes.workers.run(volume.key, &volume.name, operation(true), Wait::UntilDone).await?;
+        }
+        let done =
+            self.volumes.workers.run(volume.key, &volume.name, operation(false), Wait::UntilDone).await;
+        if !was_attached {
+            let detached = self.volumes.detach(&volume).await;
+            detached
+                .err()
+                .iter()
+                .for_each(|error| tracing::warn!(volume = volume.name, %error, "it stays attached"));
+        }
+        match done? {
+            Done::Checked { code, text } => {
+                judged(&volume, &parse(volume.record.file_system, Some(code), text.as_bytes()), repair)
+            }
+            other => Err(ErrorBody::new(ErrorCode::Internal, format!("a check was answered with {other:?}"))),
+        }
+    }
+}
+
+/// Returns what a report means for the job.
+fn judged(volume: &Volume, report: &CheckReport, repair: bool) -> Answer<Outcome> {
+    let name = &volume.name;
+    let named: Vec<&str> = report.findings.iter().take(NAMED_MAX).map(|one| one.text.trim()).collect();
+    let count = report.findings.len() + report.omitted;
+    match report.outcome {
+        CheckOutcome::Clean if repair => {
+            Ok(Outcome::Done(format!("volume {name} was repaired, and is clean")))
+        }
+        CheckOutcome::Clean => Ok(Outcome::Done(format!("volume {name} is clean"))),
+        CheckOutcome::Damaged => {
+            let message = format!("volume {name} is damaged, {count} findings: {}", named.join("; "));
+            let hint =
+                format!("`dolmen volume check {name} --repair` repairs it, and may lose parts of files");
+            Err(ErrorBody::new(ErrorCode::Io, message).on(name).hint(hint))
+        }
+        CheckOutcome::LogNotReplayed => {
+            let message = format!("the check of volume {name} has no result: its log was not replayed");
+            let hint = format!("`dolmen volume mount {name}`, then unmount it and check it again");
+            Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(hint))
+        }
+        CheckOutcome::Failed => {
+            let message = format!("the check of volume {name} has no result: {}", named.join("; "));
+            Err(ErrorBody::new(ErrorCode::Io, message).on(name))
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Creation of a volume: what it takes, and the request.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use dolmen_api::{Change, CreateSpace, CreateVolume, ErrorBody, ErrorCode, MissingPackage, VolumePlan};
+use dolmen_space::{Provisioning, SpaceSpec};
+use dolmen_volume::file_system::FileSystemUuid;
+use dolmen_volume::making::Making;
+use dolmen_volume::mount_point::MountPoint;
+use dolmen_volume::profile::{
+    self, Missing, Profile, ProfileError, ProfileRequest, Redundancy, SpaceShape, Stripe,
+};
+use dolmen_volume::record::{DesiredVolume, Schedules, Unknown, VolumeRecord, VolumeState};
+
+use crate::answer::Answer;
+use crate::open_pool::key_of;
+use crate::plan::{made, planned};
+use crate::spaces::plan_new_space;
+use crate::state::VolumeUse;
+use crate::volumes::host;
+use crate::volumes::records::{self, Found, attribute};
+use crate::volumes::service::Volumes;
+use crate::volumes::words::{file_system_of, kind_of, purpose_of};
+
+/// Folder for volumes that are given no mount point.
+pub(super) const MOUNT_FOLDER: &str = "/srv";
+
+/// Creation of volumes.
+pub(crate) struct VolumeCreations {
+    volumes: Rc<Volumes>,
+}
+
+impl VolumeCreations {
+    pub(crate) fn new(volumes: &Rc<Volumes>) -> Self {
+        Self { volumes: Rc::clone(volumes) }
+    }
+
+    pub(crate) async fn create_volume(&self, pool: String, request: CreateVolume) -> Answer<Change> {
+        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let exclusive = self.volumes.pools.lock_for_change(&pool).await?;
+        let name = format!("{}/{}", pool.name(), request.name);
+        let new = plan_new_space(&pool, &space_of(&request))?;
+        let (record, shown) = self.choose(&name, &request, &new.spec).await?;
+        self.volumes.check_mount_point(&record.mount_point, &name).await?;
+        let mut plan = new.plan;
+        plan.steps.extend(steps_of(&name, &shown));
+        plan.undo = Some(format!("dolmen volume delete {name}"));
+        if request.dry_run {
+            let message = format!(
+                "volume {name} would be made, {} mounted at {}",
+                record.file_system, record.mount_point
+            );
+            let mut change = planned(plan, message);
+            change.warnings.extend(new.warning);
+            change.warnings.extend(shown.missing.iter().map(missing_in_words));
+            change.volume_plan = Some(shown);
+            return Ok(change);
+        }
+        self.volumes.pool_jobs.check_job_room(&pool)?;
+        let attributes = vec![attribute(&record, &name)?];
+        let space =
+            pool.spaces.create_with(new.spec, attributes).await.map_err(|error| pool.lacks_room(&error))?;
+        self.volumes.uses.note(key_of(&pool, &space), Some(VolumeUse::Making));
+        drop(exclusive);
+        let job = self.volumes.start_making(&pool, &space, None).await;
+        let message = format!(
+            "volume {name} is being made, {} for {}, job {}",
+            record.file_system, record.mount_point, job.id
+        );
+        let mut change = made(plan, message);
+        change.job = Some(job);
+        change.warnings.extend(new.warning);
+        change.warnings.extend(shown.missing.iter().map(missing_in_words));
+        change.space = Some(self.volumes.views.view_space(&pool, &space).await?);
+        change.volume_plan = Some(shown);
+        Ok(change)
+    }
+
+    /// Chooses file system and options.
+    async fn choose(
+        &self,
+        name: &str,
+        request: &CreateVolume,
+        spec: &SpaceSpec,
+    ) -> Answer<(VolumeRecord, VolumePlan)> {
+        let host = self.volumes.looker.run(|| Ok(host::look())).await;
+        let host = host.map_err(|error| {
+            ErrorBody::new(ErrorCode::Io, format!("the tools of this host cannot be looked at: {error}"))
+        })?;
+        let uuid = FileSystemUuid(random_uuid(self.volumes.seams.entropy.next_id()));
+        let asked = ProfileRequest {
+            purpose: purpose_of(request.purpose),
+            file_system: request.file_system.map(file_system_of),
+            label: request.label.clone(),
+            uuid,
+        };
+        let refused = |error: &ProfileError| {
+            let message = format!("volume {name} cannot be made: {error}; nothing was made");
+            ErrorBody::new(code_of(error), message).on(name)
+        };
+        let profile = Profile::choose(&asked, &host, shape_of(spec)).map_err(|error| refused(&error))?;
+        let mount_point = match &request.mount_point {
+            Some(path) => parse_mount_point(path, name)?,
+            None => parse_mount_point(&format!("{MOUNT_FOLDER}/{name}"), name)?,
+        };
+        let device = self.volumes.links.join(name);
+        let mkfs =
+            profile.mkfs(&device.display().to_string(), Making::Make).map_err(|error| refused(&error))?;
+        let shown = VolumePlan {
+            file_system: kind_of(profile.file_system),
+            mkfs: mkfs.unwrap_or_default(),
+            mount_options: profile.mount_options.iter().map(ToString::to_string).collect(),
+            mount_point: mount_point.to_string(),
+            reasons: profile.reasons.clone(),
+            missing: profile.missing.iter().map(shown_missing).collect(),
+        };
+        let record = VolumeRecord {
+            state: VolumeState::Making,
+            desired: DesiredVolume::Mounted,
+            file_system: profile.file_system,
+            uuid,
+            label: request.label.clone(),
+            purpose: Some(asked.purpose),
+            mkfs_options: profile.mkfs_options,
+            mount_options: profile.mount_options,
+            mount_point,
+            oldest_kernel: None,
+            schedules: Schedules::default(),
+            deduplication: None,
+            unknown: Unknown::new(),
+        };
+        Ok((record, shown))
+    }
+}
+
+impl Volumes {
+    /// Refuses a mount point that another volume has, or that lies below one.
+    pub(super) async fn check_mount_point(&self, wanted: &MountPoint, name: &str) -> Answer<()> {
+        for pool in self.pools.open_pools() {
+            for space in pool.spaces.list() {
+                let other = format!("{}/{}", pool.name(), space.name());
+                let Some(Found::Known(record)) = records::read(&space).await? else { continue };
+                let (taken, asked) = (Path::new(record.mount_point.as_str()), Path::new(wanted.as_str()));
+                if other == name || !(asked.starts_with(taken) || taken.starts_with(asked)) {
+                    continue;
+                }
+                let message = format!(
+                    "volume {name} cannot have the mount point {wanted}: volume {other} has {}; nothing was changed",
+                    record.mount_point
+                );
+                let hint = "choose a path that is neither above nor below it, with --mount";
+                return Err(ErrorBody::new(ErrorCode::NameTaken, message).on(name).hint(hint));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a mount point.
+pub(super) fn parse_mount_point(path: &str, name: &str) -> Answer<MountPoint> {
+    path.parse().map_err(|error: dolmen_volume::mount_point::PathError| {
+        ErrorBody::new(ErrorCode::BadRequest, format!("volume {name}: {error}; nothing was changed")).on(name)
+    })
+}
+
+/// Returns the space that a volume is made on, as it is asked for.
+fn space_of(request: &CreateVolume) -> CreateSpace {
+    CreateSpace {
+        name: request.name.clone(),
+        size_bytes: request.size_bytes,
+        resiliency: request.resiliency,
+        copies: request.copies,
+        parity: request.parity,
+        columns: request.columns,
+        interleave_bytes: request.interleave_bytes,
+        row_bytes: request.row_bytes,
+        provisioning: request.provisioning,
+        integrity: request.integrity,
+        sector_bytes: request.sector_bytes,
+        dry_run: request.dry_run,
+    }
+}
+
+fn shape_of(spec: &SpaceSpec) -> SpaceShape {
+    let stripe = |columns: u8| Stripe { interleave_bytes: spec.interleave.0, data_columns: columns.into() };
+    SpaceShape {
+        bytes: spec.size.0,
+        provisioning: match spec.provisioning {
+            Provisioning::Thin => profile::Provisioning::Thin,
+            Provisioning::Fixed => profile::Provisioning::Fixed,
+        },
+        redundancy: if spec.resiliency.redundancy() > 0 { Redundancy::Present } else { Redundancy::Absent },
+        stripe: spec.columns.filter(|_| spec.resiliency.parity_columns() > 0).map(stripe),
+        sector_bytes: u32::try_from(spec.sector.0).unwrap_or(u32::MAX),
+    }
+}
+
+/// Makes 128 random bits a UUID of version 4.
+fn random_uuid(bits: [u8; 16]) -> [u8; 16] {
+    let mut uuid = u128::from_be_bytes(bits);
+    uuid = uuid & !(0xf << 76) | (4 << 76);
+    uuid = uuid & !(0x3 << 62) | (2 << 62);
+    uuid.to_be_bytes()
+}
+
+fn code_of(error: &ProfileError) -> ErrorCode {
+    match error {
+        ProfileError::Tools { .. } | ProfileError::NotMountable { .. } => ErrorCode::Missing,
+        ProfileError::TooSmall { .. } => ErrorCode::BadSize,
+        ProfileError::Kernel { .. }
+        | ProfileError::Sector { .. }
+        | ProfileError::Label(_)
+        | ProfileError::Device { .. } => ErrorCode::BadRequest,
+    }
+}
+
+fn shown_missing(missing: &Missing) -> MissingPackage {
+    MissingPackage {
+        package: missing.package.to_owned(),
+        needed: missing.needed.to_string(),
+        found: missing.found.map(|found| found.to_string()),
+        lost: missing.lost.clone(),
+    }
+}
+
+fn missing_in_words(missing: &MissingPackage) -> String {
+    let found = missing.found.as_deref().unwrap_or("none");
+    format!(
+        "{} {} or later would be needed, and {found} is here: {}",
+        missing.package, missing.needed, missing.lost
+    )
+}
+
+fn steps_of(name: &str, plan: &VolumePlan) -> Vec<String> {
+    let options = plan.mount_options.join(",");
+    let made = [
+        format!("attach {name} and discard all of it"),
+        format!("make its file system: {}", plan.mkfs.join(" ")),
+        format!("mount it at {} with {options}, now and whenever its pool is opened", plan.mount_point),
+    ];
+    made.into_iter().chain(plan.reasons.iter().map(|reason| format!("reason: {reason}"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drawn_uuid_says_that_it_is_random() {
+        for bits in [[0; 16], [0xff; 16]] {
+            let text = FileSystemUuid(random_uuid(bits)).to_string();
+            assert_eq!((text.get(14..15), text.len()), (Some("4"), 36), "{text}");
+            assert!(matches!(text.get(19..20), Some("8" | "b")), "{text}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Volumes grown and trimmed.
+//!
+//! A growth is that of the space, its device and its file system, in this order; each is skipped if its size is there. A file system
+//! that a cut growth left smaller than its space follows at the next mount.
+
+use std::rc::Rc;
+
+use dolmen_api::{Change, ErrorBody, ErrorCode, ResizeSpace, Simple};
+use dolmen_units::Bytes;
+use dolmen_worker::protocol::{Operation, Outcome};
+
+use crate::answer::Answer;
+use crate::plan::{Undo, made, planned};
+use crate::spaces::SpaceChanges;
+use crate::volumes::service::{Volume, Volumes};
+use crate::volumes::view::shown;
+use crate::volumes::workers::Wait;
+
+/// Growth and trim of volumes.
+pub(crate) struct VolumeGrowth {
+    volumes: Rc<Volumes>,
+    spaces: Rc<SpaceChanges>,
+}
+
+impl VolumeGrowth {
+    pub(crate) fn new(volumes: &Rc<Volumes>, spaces: &Rc<SpaceChanges>) -> Self {
+        Self { volumes: Rc::clone(volumes), spaces: Rc::clone(spaces) }
+    }
+
+    pub(crate) async fn grow_volume(
+        &self,
+        pool: String,
+        space: String,
+        request: ResizeSpace,
+    ) -> Answer<Change> {
+        let owner = self.volumes.pools.pool_to_change(&pool)?;
+        let volume = self.volumes.find(&owner, &space).await?;
+        let name = volume.name.clone();
+        self.volumes.check_made(&volume)?;
+        let (had, wanted) = (volume.space.size(), Bytes(request.size_bytes));
+        if wanted < had {
+            let message =
+                format!("volume {name} has {had}, and cannot shrink to {wanted}; nothing was changed");
+            let hint = "make a smaller volume, and copy the files";
+            return Err(ErrorBody::new(ErrorCode::BadSize, message).on(name).hint(hint));
+        }
+        let mutex = self.volumes.mutex_of(volume.key);
+        let _exclusive = self.volumes.turn(&mutex, volume.key, &name).await?;
+        let volume = self.volumes.again(volume).await?;
+        let (_, mounted) = self.volumes.mount_of(volume.key).await?;
+        let mut change = self.spaces.resize_space(pool, space, request.clone()).await?;
+        change.plan.steps.push(match &mounted {
+            Some(path) => format!("grow {} at {path} to all of it", volume.record.file_system),
+            None => format!("grow {} to all of it at the next mount", volume.record.file_system),
+        });
+        (change.plan.is_reversible, change.plan.undo) = (false, None);
+        if request.dry_run || mounted.is_none() {
+            change.message = format!("volume {}", change.message);
+            return Ok(change);
+        }
+        self.volumes.fill_space(&volume, Wait::Request).await?;
+        change.message = format!("volume {name} has {wanted} now");
+        change.is_changed = true;
+        change.volume = Some(shown(&self.volumes, &volume).await?);
+        Ok(change)
+    }
+
+    pub(crate) async fn trim_volume(&self, pool: String, space: String, request: Simple) -> Answer<Change> {
+        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let volume = self.volumes.find(&pool, &space).await?;
+        let name = volume.name.clone();
+        self.volumes.check_made(&volume)?;
+        let (Some(device), Some(path)) = self.volumes.mount_of(volume.key).await? else {
+            let message =
+                format!("volume {name} is not mounted, so its free room is not known; nothing was changed");
+            let hint = format!("`dolmen volume mount {name}` first");
+            return Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(hint));
+        };
+        let plan = pool.plan(Undo::NotNeeded, vec![format!("discard the free room of {name} at {path}")]);
+        if request.dry_run {
+            return Ok(planned(plan, format!("volume {name} would be trimmed")));
+        }
+        let mutex = self.volumes.mutex_of(volume.key);
+        let _exclusive = self.volumes.turn(&mutex, volume.key, &name).await?;
+        let claimed = volume.space.claimed();
+        let operation = Operation::Trim { volume: volume.for_worker(device), minimum: 0 };
+        let trimmed = match self.volumes.workers.run(volume.key, &name, operation, Wait::Request).await? {
+            Outcome::Trimmed { bytes } => Bytes(bytes),
+            Outcome::Done
+            | Outcome::WasDone
+            | Outcome::Content(_)
+            | Outcome::Usage { .. }
+            | Outcome::Checked { .. } => Bytes::ZERO,
+        };
+        let given_back = Bytes(claimed.0.saturating_sub(volume.space.claimed().0));
+        let message = format!(
+            "{trimmed} of volume {name} were discarded, which gave {given_back} back to pool {}",
+            pool.name()
+        );
+        let mut change = made(plan, message);
+        change.volume = Some(shown(&self.volumes, &volume).await?);
+        Ok(change)
+    }
+}
+
+impl Volumes {
+    /// Lets the mounted file system of a volume use all of its space.
+    pub(super) async fn fill_space(&self, volume: &Volume, wait: Wait) -> Answer<()> {
+        let (Some(device), Some(_)) = self.mount_of(volume.key).await? else { return Ok(()) };
+        let operation = Operation::Grow { volume: volume.for_worker(device) };
+        self.workers.run(volume.key, &volume.name, operation, wait).await.map(drop)
+    }
+}

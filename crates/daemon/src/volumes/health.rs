@@ -1,0 +1,161 @@
+//! Health of volumes: looked at now and then, and told with that of pools.
+//!
+//! Usage of a file system is counted by a worker: the call may hang.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use dolmen_api::{Finding, FindingCode, Health, Object, VolumeState};
+use dolmen_block_io::sleep;
+use dolmen_worker::protocol::{Operation, Outcome};
+
+use crate::finding::found;
+use crate::open_pool::{OpenPool, key_of};
+use crate::volumes::records::{self, Found};
+use crate::volumes::service::{Volume, Volumes};
+use crate::volumes::view::{NEARLY_FULL_PERCENT, SLOW_S, percent_used, view_volumes};
+use crate::volumes::workers::Wait;
+
+/// Pause between two looks.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Looks between two counts of usage.
+const LOOKS_PER_COUNT: u32 = 12;
+
+/// What is the matter with volumes.
+pub(crate) struct VolumeWatch {
+    volumes: Rc<Volumes>,
+    findings: RefCell<Vec<Finding>>,
+}
+
+impl VolumeWatch {
+    pub(crate) fn new(volumes: &Rc<Volumes>) -> Self {
+        Self { volumes: Rc::clone(volumes), findings: RefCell::default() }
+    }
+
+    /// Looks at volumes for as long as the service lives.
+    pub(crate) fn keep_looking(self: &Rc<Self>) {
+        let service = Rc::downgrade(self);
+        let clock = Rc::clone(&self.volumes.seams.clock);
+        let looking = async move {
+            let mut look = 0_u32;
+            while let Some(service) = service.upgrade() {
+                if !service.volumes.pools.is_stopping.get() {
+                    service.look(look.is_multiple_of(LOOKS_PER_COUNT)).await;
+                }
+                drop(service);
+                look = look.wrapping_add(1);
+                sleep(clock.as_ref(), LOOK_EVERY).await;
+            }
+        };
+        self.volumes.seams.spawner.spawn("volumes", Box::pin(looking));
+    }
+
+    /// Judges all volumes; counts their usage where that is due.
+    async fn look(&self, is_count_due: bool) {
+        let mut findings = Vec::new();
+        for pool in self.volumes.pools.open_pools() {
+            // What cannot be read is told of its pool.
+            let Ok(volumes) = view_volumes(&self.volumes, &pool).await else { continue };
+            for volume in &volumes {
+                findings.extend(findings_of(volume));
+            }
+            if is_count_due {
+                self.count_usage(&pool).await;
+            }
+        }
+        self.findings.replace(findings);
+    }
+
+    /// Has the usage of mounted volumes counted; the counts come in later.
+    async fn count_usage(&self, pool: &Rc<OpenPool>) {
+        for space in pool.spaces.list() {
+            let key = key_of(pool, &space);
+            if self.volumes.uses.mounted_at(key).is_none() || self.volumes.workers.at_work(key).is_some() {
+                continue;
+            }
+            let Ok(Some(Found::Known(record))) = records::read(&space).await else { continue };
+            let name = format!("{}/{}", pool.name(), space.name());
+            let volume = Volume { pool: Rc::clone(pool), space, key, name, record: *record };
+            let volumes = Rc::clone(&self.volumes);
+            let counting = async move { count(&volumes, &volume).await };
+            self.volumes.seams.spawner.spawn("volume usage", Box::pin(counting));
+        }
+    }
+
+    /// Returns what was the matter with volumes when they were looked at last.
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        self.findings.borrow().clone()
+    }
+}
+
+/// Has the usage of a mounted volume counted, unless a change of it is under way.
+async fn count(volumes: &Volumes, volume: &Volume) {
+    let mutex = volumes.mutex_of(volume.key);
+    let Some(_exclusive) = mutex.try_take() else { return };
+    let Some(shown) = volumes.transports.find(volume.key) else { return };
+    let operation = Operation::Usage { volume: volume.for_worker(shown.device().clone()) };
+    match volumes.workers.run(volume.key, &volume.name, operation, Wait::Request).await {
+        Ok(Outcome::Usage { total, free, .. }) => {
+            volumes.known.borrow_mut().entry(volume.key).or_default().usage = Some((total, free));
+        }
+        Ok(_) => {}
+        Err(error) => {
+            tracing::debug!(volume = volume.name, %error, "the usage of a volume was not counted")
+        }
+    }
+}
+
+/// Returns what to do about a finding of a volume, in words.
+pub(crate) fn volume_advice(finding: &Finding) -> Option<String> {
+    let name = &finding.object;
+    match finding.code {
+        FindingCode::VolumeNotMounted => Some(format!(
+            "see what `dolmen volume show {name}` says, mend it, and `dolmen volume mount {name}`; `dolmen volume unmount {name}` says \
+             that it is not to be mounted"
+        )),
+        FindingCode::VolumeNotUnderstood => {
+            Some(format!("use the build that wrote the record of {name}, or a later one"))
+        }
+        FindingCode::VolumeSlow => {
+            Some(format!("see whether the disks of {name} answer: `dolmen why {name}`"))
+        }
+        FindingCode::VolumeNearlyFull => {
+            Some(format!("delete files of {name}, or `dolmen volume grow {name} SIZE`"))
+        }
+        _ => None,
+    }
+}
+
+fn findings_of(volume: &dolmen_api::Volume) -> Vec<Finding> {
+    let object = || Object::space(volume.pool.as_str(), volume.name.as_str());
+    let name = format!("{}/{}", volume.pool, volume.name);
+    let warn = |code, text: String| found(code, Health::Warning, object(), text);
+    let mut findings = Vec::new();
+    let is_whole = matches!(volume.state, VolumeState::Ready | VolumeState::Foreign);
+    if volume.state == VolumeState::NotUnderstood {
+        findings.push(warn(
+            FindingCode::VolumeNotUnderstood,
+            format!("volume {name}: {}", volume.why.join("; ")),
+        ));
+    }
+    if is_whole && volume.is_to_be_mounted && volume.mounted_at.is_none() && volume.worker.is_none() {
+        let at = volume.mount_point.as_deref().unwrap_or_default();
+        let text = format!("volume {name} is to be mounted at {at}, and is not: {}", volume.why.join("; "));
+        findings.push(warn(FindingCode::VolumeNotMounted, text));
+    }
+    if let Some(worker) = volume.worker.as_ref().filter(|worker| worker.elapsed_s >= SLOW_S) {
+        let text = format!(
+            "{} of volume {name} takes long: process {} is at it since {} seconds or more",
+            worker.operation, worker.pid, SLOW_S
+        );
+        findings.push(warn(FindingCode::VolumeSlow, text));
+    }
+    if let (Some(total), Some(free)) = (volume.total_bytes, volume.free_bytes)
+        && percent_used(total, free).is_some_and(|percent| percent > NEARLY_FULL_PERCENT)
+    {
+        let text = format!("more than {NEARLY_FULL_PERCENT} % of the file system of volume {name} is used");
+        findings.push(warn(FindingCode::VolumeNearlyFull, text));
+    }
+    findings
+}

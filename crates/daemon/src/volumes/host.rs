@@ -1,0 +1,62 @@
+//! What this host has for file systems: versions of tools, its kernel, and what that can mount.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use dolmen_volume::file_system::FileSystem;
+use dolmen_volume::profile::{Host, KERNEL_MIN};
+use dolmen_volume::tool_versions::{Tool, parse};
+use dolmen_volume::version::Version;
+
+/// Where tools of file systems lie; services often have no folders of administrators in their `PATH`.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Looks at the host. Runs programs, so it is for a thread that may wait.
+pub(super) fn look() -> Host {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    // A kernel whose version cannot be read counts as the oldest.
+    let kernel = release.parse().unwrap_or(KERNEL_MIN);
+    Host {
+        xfsprogs: version_of(Tool::MkfsXfs),
+        btrfs_progs: version_of(Tool::MkfsBtrfs),
+        e2fsprogs: version_of(Tool::Mke2fs),
+        kernel,
+        oldest_kernel: None,
+        not_mountable: not_mountable(&release),
+    }
+}
+
+/// Asks a tool for its version; none where it is not installed, or its answer is not understood.
+fn version_of(tool: Tool) -> Option<Version> {
+    let [program, argument] = tool.command();
+    let mut command = Command::new(program);
+    command.arg(argument).env_clear().env("PATH", PATH).env("LC_ALL", "C").stdin(Stdio::null());
+    let output = command.output().ok()?;
+    let printed = [output.stdout, output.stderr].concat();
+    match parse(tool, &String::from_utf8_lossy(&printed)) {
+        Ok(version) => Some(version),
+        Err(error) => {
+            tracing::warn!(%error, "the version of a tool is not understood: it counts as absent");
+            None
+        }
+    }
+}
+
+/// File systems that the kernel neither has nor can load. One whose modules cannot be listed counts as able to.
+fn not_mountable(release: &str) -> BTreeSet<FileSystem> {
+    let Ok(known) = fs::read_to_string("/proc/filesystems") else { return BTreeSet::new() };
+    let modules = Path::new("/lib/modules").join(release);
+    let listed: Vec<String> = ["modules.dep", "modules.builtin"]
+        .iter()
+        .filter_map(|list| fs::read_to_string(modules.join(list)).ok())
+        .collect();
+    let is_known = |name: &str| known.lines().any(|line| line.split_whitespace().last() == Some(name));
+    let is_listed = |name: &str| {
+        let module = format!("/{name}.ko");
+        listed.iter().any(|list| list.contains(&module))
+    };
+    let cannot = |one: &FileSystem| !is_known(one.name()) && !is_listed(one.name());
+    FileSystem::ALL.into_iter().filter(cannot).collect()
+}

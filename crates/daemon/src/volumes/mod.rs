@@ -1,0 +1,79 @@
+//! Volumes: file systems on spaces (docs/design/0035).
+//!
+//! | file | content |
+//! |---|---|
+//! | `host`, `mounts`, `control_group` | what the host has, where volumes are mounted, and by whom they are used |
+//! | `records`, `words` | records in the map of the pool, and how the API names their values |
+//! | `workers` | processes of `dolmen-worker` |
+//! | `service`, `view` | the service, what it knows of each volume, and how it is shown |
+//! | `create`, `create_job`, `make` | creation: its plan, its job, and its steps |
+//! | `changes`, `grow`, `adopt` | mount, unmount, deletion and restoration; growth and trim; adoption |
+//! | `check` | check and repair, a job |
+//! | `health` | what is the matter with volumes |
+//! | `opening` | volumes of pools that are opened and closed |
+//!
+//! Invariant: nothing here calls into a file system of a volume. A worker does.
+
+mod adopt;
+mod changes;
+mod check;
+mod control_group;
+mod create;
+mod create_job;
+mod grow;
+mod health;
+mod host;
+mod make;
+mod mounts;
+mod opening;
+mod records;
+mod service;
+mod view;
+mod words;
+mod workers;
+
+use std::rc::Rc;
+
+use crate::attaching::SpaceAttachments;
+use crate::base::Base;
+use crate::spaces::{Deletions, SpaceChanges};
+
+pub(crate) use adopt::Adoptions;
+pub(crate) use check::{VolumeCheckJob, VolumeChecks};
+pub(crate) use create::VolumeCreations;
+pub(crate) use create_job::VolumeCreateJob;
+pub(crate) use grow::VolumeGrowth;
+pub(crate) use health::{VolumeWatch, volume_advice};
+pub(crate) use service::Volumes;
+pub(crate) use view::VolumeViews;
+
+/// Services of volumes.
+pub(crate) struct VolumeServices {
+    pub(crate) all: Rc<Volumes>,
+    pub(crate) views: Rc<VolumeViews>,
+    pub(crate) creations: Rc<VolumeCreations>,
+    pub(crate) growth: Rc<VolumeGrowth>,
+    pub(crate) checks: Rc<VolumeChecks>,
+    pub(crate) adoptions: Rc<Adoptions>,
+    pub(crate) watch: Rc<VolumeWatch>,
+}
+
+impl VolumeServices {
+    pub(crate) fn new(
+        base: &Base,
+        attachments: &Rc<SpaceAttachments>,
+        spaces: &Rc<SpaceChanges>,
+        deletions: &Rc<Deletions>,
+    ) -> Self {
+        let all = Rc::new(Volumes::new(base, attachments, deletions));
+        Self {
+            views: Rc::new(VolumeViews::new(&all)),
+            creations: Rc::new(VolumeCreations::new(&all)),
+            growth: Rc::new(VolumeGrowth::new(&all, spaces)),
+            checks: Rc::new(VolumeChecks::new(&all)),
+            adoptions: Rc::new(Adoptions::new(&all)),
+            watch: Rc::new(VolumeWatch::new(&all)),
+            all,
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Volumes of pools that are opened and closed.
+//!
+//! An opening ends what an earlier daemon began: it makes what is `making`, deletes what is `deleting`, and mounts what is to be
+//! mounted. A closing unmounts all volumes, or none.
+
+use std::rc::Rc;
+
+use dolmen_api::{DeleteSpace, ImportMode};
+use dolmen_space::Space;
+use dolmen_volume::record::{DesiredVolume, VolumeState};
+
+use crate::answer::Answer;
+use crate::open_pool::{OpenPool, key_of};
+use crate::state::VolumeUse;
+use crate::volumes::records::{self, Found};
+use crate::volumes::service::{Volume, Volumes};
+use crate::volumes::workers::Wait;
+
+impl Volumes {
+    /// Takes up the volumes of a pool that was opened. What takes long goes on after this returns.
+    pub(crate) async fn opened(self: &Rc<Self>, pool: &Rc<OpenPool>) {
+        if pool.mode == ImportMode::Read {
+            return;
+        }
+        for space in pool.spaces.list() {
+            self.take_up(pool, &space).await;
+        }
+    }
+
+    /// Takes up the volume on a space, if there is one.
+    pub(super) async fn take_up(self: &Rc<Self>, pool: &Rc<OpenPool>, space: &Space) {
+        let (key, name) = (key_of(pool, space), format!("{}/{}", pool.name(), space.name()));
+        let record = match records::read(space).await {
+            Ok(None) => return,
+            Ok(Some(Found::Known(record))) => *record,
+            Ok(Some(Found::NotUnderstood(why))) => {
+                tracing::error!(
+                    volume = name,
+                    why,
+                    "the record of a volume is not understood: it is not mounted"
+                );
+                return;
+            }
+            Err(error) => {
+                tracing::error!(space = name, %error, "it is not known whether the space carries a volume");
+                return;
+            }
+        };
+        match record.state {
+            VolumeState::Making => {
+                self.uses.note(key, Some(VolumeUse::Making));
+                self.start_making(pool, space, None).await;
+            }
+            VolumeState::Ready | VolumeState::Foreign if record.desired == DesiredVolume::Unmounted => {
+                self.note_mounted(pool, key).await;
+            }
+            VolumeState::Ready | VolumeState::Foreign | VolumeState::Deleting => {
+                self.note_mounted(pool, key).await;
+                let volume = Volume { pool: Rc::clone(pool), space: space.clone(), key, name, record };
+                let volumes = Rc::clone(self);
+                let going_on = async move { volumes.go_on(volume).await };
+                self.seams.spawner.spawn("volume", Box::pin(going_on));
+            }
+        }
+    }
+
+    /// Mounts a volume that is to be mounted, or deletes one that is to be deleted.
+    async fn go_on(&self, volume: Volume) {
+        let (key, name) = (volume.key, volume.name.clone());
+        let mutex = self.mutex_of(key);
+        let _exclusive = mutex.take().await;
+        let Ok(volume) = self.again(volume).await else { return };
+        let done = match (volume.record.state, volume.record.desired) {
+            (VolumeState::Ready | VolumeState::Foreign, DesiredVolume::Mounted) => {
+                match self.mount_now(&volume, Wait::UntilDone).await {
+                    // A growth that was cut short ends here.
+                    Ok(()) => self.fill_space(&volume, Wait::UntilDone).await,
+                    Err(error) => Err(error),
+                }
+            }
+            (VolumeState::Deleting, _) => self.delete_now(&volume).await,
+            (VolumeState::Ready | VolumeState::Foreign, DesiredVolume::Unmounted)
+            | (VolumeState::Making, _) => Ok(()),
+        };
+        if let Err(error) = &done {
+            tracing::error!(volume = name, %error, "the volume could not be taken up");
+        }
+        self.note(key, done.err());
+    }
+
+    async fn delete_now(&self, volume: &Volume) -> Answer<()> {
+        self.unmount_now(volume).await?;
+        self.end_deletion(volume, DeleteSpace::default()).await?;
+        tracing::info!(volume = volume.name, "the volume is deleted, which an earlier daemon had begun");
+        Ok(())
+    }
+
+    /// Unmounts and detaches the volumes of pools that are about to be closed: all of them, or none.
+    ///
+    /// # Errors
+    /// A volume is in use, or could not be unmounted; those that were are mounted again.
+    pub(crate) async fn close(self: &Rc<Self>, pools: &[Rc<OpenPool>]) -> Answer<()> {
+        let volumes = self.attached(pools).await?;
+        for volume in &volumes {
+            self.check_unused(volume).await?;
+        }
+        for volume in &volumes {
+            let mutex = self.mutex_of(volume.key);
+            let closed = async {
+                let _exclusive = self.turn(&mutex, volume.key, &volume.name).await?;
+                self.unmount_now(volume).await?;
+                self.detach(volume).await
+            };
+            if let Err(error) = closed.await {
+                self.reopened(pools).await;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Mounts the volumes of pools again that were not closed after all.
+    pub(crate) async fn reopened(self: &Rc<Self>, pools: &[Rc<OpenPool>]) {
+        for pool in pools {
+            self.opened(pool).await;
+        }
+    }
+
+    /// Returns the steps of [`close`](Self::close), in words.
+    pub(crate) async fn steps_of_closing(&self, pools: &[Rc<OpenPool>]) -> Answer<Vec<String>> {
+        let mut steps = Vec::new();
+        for volume in self.attached(pools).await? {
+            self.check_unused(&volume).await?;
+            let (_, mounted) = self.mount_of(volume.key).await?;
+            steps.extend(mounted.map(|path| format!("unmount {} from {path}", volume.name)));
+            steps.push(format!("detach {}", volume.name));
+        }
+        Ok(steps)
+    }
+
+    /// Returns the volumes of pools whose spaces are attached, except those that are being made.
+    async fn attached(&self, pools: &[Rc<OpenPool>]) -> Answer<Vec<Volume>> {
+        let mut volumes = Vec::new();
+        for pool in pools {
+            for space in pool.spaces.list() {
+                let key = key_of(pool, &space);
+                if self.transports.find(key).is_none() {
+                    continue;
+                }
+                if let Some(Found::Known(record)) = records::read(&space).await?
+                    && record.state != VolumeState::Making
+                {
+                    let name = format!("{}/{}", pool.name(), space.name());
+                    volumes.push(Volume { pool: Rc::clone(pool), space, key, name, record: *record });
+                }
+            }
+        }
+        Ok(volumes)
+    }
+}

@@ -1,0 +1,53 @@
+//! Records of volumes: attributes of their spaces.
+
+use dolmen_api::{ErrorBody, ErrorCode};
+use dolmen_space::{Attribute, Space};
+use dolmen_volume::record::VolumeRecord;
+
+use crate::answer::Answer;
+use crate::fault;
+
+/// Type of the attribute that is the record of a volume (`docs/format/volume.md`).
+const VOLUME: u8 = 1;
+/// Its number.
+const NUMBER: u64 = 0;
+
+/// Record of a volume as it was found.
+#[derive(Debug, Clone)]
+pub(super) enum Found {
+    /// A record of this version.
+    Known(Box<VolumeRecord>),
+    /// One that this build does not understand; why, in words.
+    NotUnderstood(String),
+}
+
+/// Returns the attribute that a record is.
+///
+/// # Errors
+/// Where the record is too long.
+pub(super) fn attribute(record: &VolumeRecord, name: &str) -> Answer<Attribute> {
+    let value = record.encode().map_err(|error| {
+        ErrorBody::new(ErrorCode::BadRequest, format!("volume {name}: {error}; nothing was changed")).on(name)
+    })?;
+    Ok(Attribute { kind: VOLUME, number: NUMBER, value })
+}
+
+/// Reads the record of the volume on a space; none where there is no volume.
+pub(super) async fn read(space: &Space) -> Answer<Option<Found>> {
+    let attributes = space.attributes().list().await.map_err(|error| fault::space(&error))?;
+    let found = attributes.into_iter().find(|one| (one.kind, one.number) == (VOLUME, NUMBER));
+    Ok(found.map(|one| match VolumeRecord::decode(&one.value) {
+        Ok(record) => Found::Known(Box::new(record)),
+        Err(error) => Found::NotUnderstood(error.to_string()),
+    }))
+}
+
+/// Writes the record of the volume on a space; durable when this returns.
+pub(super) async fn put(space: &Space, record: &VolumeRecord, name: &str) -> Answer<()> {
+    let attribute = attribute(record, name)?;
+    space
+        .attributes()
+        .change(vec![attribute], Vec::new())
+        .await
+        .map_err(|error| fault::space(&error).on(name))
+}

@@ -1,0 +1,225 @@
+//! The service of volumes, and what it knows of each of them.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use dolmen_api::{AttachSpace, DetachSpace, ErrorBody, ErrorCode};
+use dolmen_attach::SpaceKey;
+use dolmen_block_io::sync::AsyncMutex;
+use dolmen_block_io::{Seams, within};
+use dolmen_space::Space;
+use dolmen_units::PoolId;
+use dolmen_volume::record::VolumeRecord;
+use dolmen_worker::protocol;
+
+use crate::answer::Answer;
+use crate::attach::Transports;
+use crate::attaching::SpaceAttachments;
+use crate::base::Base;
+use crate::io_worker::IoWorker;
+use crate::jobs::Jobs;
+use crate::open_pool::{OpenPool, key_of};
+use crate::open_pools::OpenPools;
+use crate::pool_jobs::PoolJobs;
+use crate::ranks;
+use crate::spaces::Deletions;
+use crate::state::VolumeUses;
+use crate::views::Views;
+use crate::volumes::mounts;
+use crate::volumes::records::{self, Found};
+use crate::volumes::workers::Workers;
+
+/// Time that a request waits for the change of a volume that is under way.
+pub(super) const TURN_LIMIT: Duration = Duration::from_secs(10);
+
+/// A volume of an open pool, with its record as it was read.
+pub(super) struct Volume {
+    pub(super) pool: Rc<OpenPool>,
+    pub(super) space: Space,
+    pub(super) key: SpaceKey,
+    /// `POOL/NAME`.
+    pub(super) name: String,
+    pub(super) record: VolumeRecord,
+}
+
+impl Volume {
+    /// Returns it as an order names it.
+    pub(super) fn for_worker(&self, device: PathBuf) -> protocol::Volume {
+        protocol::Volume { device, record: self.record.clone() }
+    }
+
+    /// Writes its record.
+    pub(super) async fn put(&self) -> Answer<()> {
+        records::put(&self.space, &self.record, &self.name).await
+    }
+}
+
+/// Knowledge of a volume in addition to its record.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Known {
+    /// Failure of the last step that the daemon took by itself.
+    pub(super) trouble: Option<ErrorBody>,
+    /// Bytes in all and free, when they were counted last.
+    pub(super) usage: Option<(u64, u64)>,
+}
+
+/// Volumes of open pools.
+pub(crate) struct Volumes {
+    pub(super) pools: Rc<OpenPools>,
+    pub(super) seams: Seams,
+    pub(super) jobs: Rc<Jobs>,
+    pub(super) pool_jobs: Rc<PoolJobs>,
+    pub(super) views: Rc<Views>,
+    pub(super) links: PathBuf,
+    pub(super) attachments: Rc<SpaceAttachments>,
+    pub(super) deletions: Rc<Deletions>,
+    pub(super) uses: Rc<VolumeUses>,
+    pub(super) transports: Rc<Transports>,
+    pub(super) workers: Rc<Workers>,
+    /// Reads `/proc`, and asks tools for their versions.
+    pub(super) looker: Rc<IoWorker>,
+    pub(super) known: RefCell<BTreeMap<SpaceKey, Known>>,
+    mutexes: RefCell<BTreeMap<SpaceKey, Rc<AsyncMutex>>>,
+}
+
+impl Volumes {
+    pub(crate) fn new(base: &Base, attachments: &Rc<SpaceAttachments>, deletions: &Rc<Deletions>) -> Self {
+        let (known, mutexes) = Default::default();
+        Self {
+            pools: Rc::clone(&base.pools),
+            seams: base.seams.clone(),
+            jobs: Rc::clone(&base.jobs),
+            pool_jobs: Rc::clone(&base.pool_jobs),
+            views: Rc::clone(&base.views),
+            links: base.config.links.clone(),
+            attachments: Rc::clone(attachments),
+            deletions: Rc::clone(deletions),
+            uses: Rc::clone(&base.volume_uses),
+            transports: Rc::clone(&base.transports),
+            workers: Workers::new(&base.seams, base.config.worker.clone(), base.config.volumes_folder()),
+            looker: Rc::clone(&base.volume_looker),
+            known,
+            mutexes,
+        }
+    }
+
+    /// Returns the lock of changes of a volume.
+    pub(super) fn mutex_of(&self, volume: SpaceKey) -> Rc<AsyncMutex> {
+        let mut mutexes = self.mutexes.borrow_mut();
+        let made = || Rc::new(AsyncMutex::ranked(ranks::VOLUME.single()));
+        Rc::clone(mutexes.entry(volume).or_insert_with(made))
+    }
+
+    /// Takes the turn to change a volume, for a request.
+    pub(super) async fn turn<'a>(
+        &self,
+        mutex: &'a AsyncMutex,
+        volume: SpaceKey,
+        name: &str,
+    ) -> Answer<dolmen_block_io::sync::Permit<'a>> {
+        let limit = self.seams.clock.now() + TURN_LIMIT;
+        let taken = within(self.seams.clock.as_ref(), limit, mutex.take()).await;
+        taken.ok_or_else(|| {
+            let by = self.workers.at_work(volume).map_or_else(
+                || "another change".to_owned(),
+                |worker| format!("{} (process {})", worker.operation, worker.pid),
+            );
+            let message = format!("volume {name} is busy with {by}; nothing was changed");
+            let hint = format!("`dolmen volume show {name}` shows when that has ended");
+            ErrorBody::new(ErrorCode::Busy, message).on(name).hint(hint)
+        })
+    }
+
+    /// Returns the volume on a space of a pool.
+    pub(super) async fn find(&self, pool: &Rc<OpenPool>, space: &str) -> Answer<Volume> {
+        let space = pool.space(space)?;
+        let name = format!("{}/{}", pool.name(), space.name());
+        match records::read(&space).await? {
+            Some(Found::Known(record)) => {
+                let key = key_of(pool, &space);
+                Ok(Volume { pool: Rc::clone(pool), space, key, name, record: *record })
+            }
+            Some(Found::NotUnderstood(why)) => {
+                let message = format!("volume {name} is not understood: {why}; nothing was changed");
+                Err(ErrorBody::new(ErrorCode::Unsupported, message).on(name))
+            }
+            None => {
+                let message = format!("space {name} carries no volume; nothing was changed");
+                let hint = "`dolmen volume list` shows all volumes";
+                Err(ErrorBody::new(ErrorCode::NoSuchSpace, message).on(name).hint(hint))
+            }
+        }
+    }
+
+    /// Reads the record of a volume again, once its turn has come.
+    pub(super) async fn again(&self, volume: Volume) -> Answer<Volume> {
+        let is_same = |space: &Space| space.id() == volume.space.id();
+        let space = volume.pool.spaces.list().into_iter().find(is_same);
+        let Some(space) = space else {
+            let message = format!("volume {} was deleted meanwhile", volume.name);
+            return Err(ErrorBody::new(ErrorCode::NoSuchSpace, message).on(volume.name));
+        };
+        self.find(&volume.pool, space.name().as_str()).await
+    }
+
+    /// Returns the device of a space, which is attached if it is not.
+    pub(super) async fn attach(&self, pool: &OpenPool, space: &Space) -> Answer<PathBuf> {
+        let key = key_of(pool, space);
+        if let Some(shown) = self.transports.find(key) {
+            return Ok(shown.device().clone());
+        }
+        let (pool, space) = (pool.name(), space.name().to_string());
+        self.attachments.attach_space(pool, space, AttachSpace::default()).await?;
+        let shown = self.transports.find(key);
+        let device = shown.map(|shown| shown.device().clone());
+        device
+            .ok_or_else(|| ErrorBody::new(ErrorCode::Internal, "the space that was attached is not attached"))
+    }
+
+    /// Detaches the space of a volume that is not mounted.
+    pub(super) async fn detach(&self, volume: &Volume) -> Answer<()> {
+        let (pool, space) = (volume.pool.name(), volume.space.name().to_string());
+        self.attachments.detach_space(pool, space, DetachSpace::default()).await.map(drop)
+    }
+
+    /// Returns where attached volumes are mounted.
+    pub(super) async fn mounted(&self, devices: Vec<PathBuf>) -> Answer<BTreeMap<PathBuf, String>> {
+        if devices.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let found = self.looker.run(move || mounts::mounted(&devices)).await;
+        found.map_err(|error| {
+            ErrorBody::new(ErrorCode::Io, format!("the table of mounts cannot be read: {error}"))
+        })
+    }
+
+    /// Returns the device of a volume and the path that it is mounted at, as far as it is.
+    pub(super) async fn mount_of(&self, volume: SpaceKey) -> Answer<(Option<PathBuf>, Option<String>)> {
+        let Some(shown) = self.transports.find(volume) else { return Ok((None, None)) };
+        let device = shown.device().clone();
+        let path = self.mounted(vec![device.clone()]).await?.remove(&device);
+        Ok((Some(device), path))
+    }
+
+    /// Notes what came of a step that the daemon took by itself.
+    pub(super) fn note(&self, volume: SpaceKey, trouble: Option<ErrorBody>) {
+        self.known.borrow_mut().entry(volume).or_default().trouble = trouble;
+    }
+
+    /// Forgets a volume that is no volume of an open pool any more.
+    pub(super) fn forget(&self, volume: SpaceKey) {
+        self.known.borrow_mut().remove(&volume);
+        self.uses.note(volume, None);
+    }
+
+    /// Forgets the volumes of a pool that was closed.
+    pub(crate) fn forget_pool(&self, pool: PoolId) {
+        let keys: Vec<SpaceKey> =
+            self.known.borrow().keys().copied().filter(|key| key.pool == pool).collect();
+        keys.into_iter().for_each(|key| self.forget(key));
+        self.mutexes.borrow_mut().retain(|key, mutex| key.pool != pool || Rc::strong_count(mutex) > 1);
+    }
+}

@@ -1,0 +1,482 @@
+//! Volumes, with the worker of this build behind a script that stops, ends or fails where a test says so. They need root, FUSE, loop
+//! devices and the tools of ext4; where one of them is missing the test says so and ends.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::attached::run;
+use crate::client::{World, eventually};
+use crate::mounts;
+
+/// What stands in for the worker: it notes each order and, as far as files of these names exist, stops in front of an operation or
+/// behind it, ends without a message, or fails.
+const SCRIPT: &str = r#"#!/bin/sh
+read -r order
+name=${order#*'"do":"'}
+name=${name%%'"'*}
+echo "$name" >>FOLDER/orders
+while [ -e "FOLDER/before-$name" ]; do echo $$ >"FOLDER/held"; sleep 0.05; done
+[ ! -e "FOLDER/dies-$name" ] || kill -9 $$
+if [ -e "FOLDER/fails-$name" ]; then
+    echo '{"say":"failed","failure":{"code":"refused","message":"planted","hint":"mend it"}}'
+    exit 1
+fi
+said=$(printf '%s\n' "$order" | WORKER)
+while [ -e "FOLDER/after-$name" ]; do echo $$ >"FOLDER/held"; sleep 0.05; done
+printf '%s\n' "$said"
+"#;
+
+const SHOW: &str = "/v1/pools/tank/volumes/v";
+
+/// A daemon with a pool of two disks and the script, and a place for mounts.
+struct Rig {
+    world: World,
+    control: PathBuf,
+}
+
+impl Rig {
+    /// One with a pool; none, with its reason printed, where this machine cannot attach and make ext4.
+    fn new() -> Option<Self> {
+        let worker = Path::new(env!("CARGO_BIN_EXE_dolmend")).with_file_name("dolmen-worker");
+        if !worker.exists() {
+            println!("skipped: dolmen-worker is not built beside dolmend");
+            return None;
+        }
+        let mut world = World::new(2);
+        world.kill();
+        let control = world.folder.path().join("control");
+        std::fs::create_dir(&control).unwrap();
+        let script = SCRIPT.replace("FOLDER", &control.display().to_string());
+        let script = script.replace("WORKER", &worker.display().to_string());
+        let path = control.join("worker");
+        std::fs::write(&path, script).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut rig = Self { world, control };
+        rig.start();
+        rig.world.make_tank(&["d0", "d1"]);
+        rig.world.post("/v1/pools/tank/spaces/m/unserve", &json!({}));
+        let (status, answer) = rig.world.try_ask("POST", "/v1/pools/tank/spaces/m/attach", b"{}").unwrap();
+        if status != 200 {
+            let code = &answer["error"]["code"];
+            assert!(code == "missing" || code == "permission", "{answer}");
+            println!("skipped: {}", answer["error"]["message"]);
+            return None;
+        }
+        rig.world.post("/v1/pools/tank/spaces/m/detach", &json!({}));
+        let plan =
+            rig.world.try_ask("POST", "/v1/pools/tank/volumes", rig.request(true).to_string().as_bytes());
+        let (status, answer) = plan.unwrap();
+        if status != 200 {
+            assert_eq!(answer["error"]["code"], "missing", "{answer}");
+            println!("skipped: {}", answer["error"]["message"]);
+            return None;
+        }
+        Some(rig)
+    }
+
+    fn start(&mut self) {
+        let mut command = self.world.command("state", "run");
+        command.env("DOLMEN_WORKER", self.control.join("worker"));
+        self.world.begin(command);
+    }
+
+    fn mount(&self) -> PathBuf {
+        self.world.folder.path().join("mnt")
+    }
+
+    fn request(&self, dry_run: bool) -> Value {
+        json!({"name": "v", "size_bytes": 64 << 20, "purpose": "files", "file_system": "ext4", "resiliency": "mirror",
+               "row_bytes": 1 << 20, "mount_point": self.mount(), "dry_run": dry_run})
+    }
+
+    fn create(&self) -> u64 {
+        let made = self.world.post("/v1/pools/tank/volumes", &self.request(false));
+        made["job"]["id"].as_u64().unwrap()
+    }
+
+    /// Has the script do something, or not any more.
+    fn plant(&self, what: &str) {
+        std::fs::write(self.control.join(what), "").unwrap();
+    }
+
+    fn lift(&self, what: &str) {
+        std::fs::remove_file(self.control.join(what)).unwrap();
+        let _ = std::fs::remove_file(self.control.join("held"));
+    }
+
+    fn is_held(&self) {
+        eventually("the worker is held", || self.control.join("held").exists().then_some(()));
+    }
+
+    fn orders(&self, name: &str) -> usize {
+        let orders = std::fs::read_to_string(self.control.join("orders")).unwrap_or_default();
+        orders.lines().filter(|order| *order == name).count()
+    }
+
+    fn volume(&self) -> Value {
+        self.world.get(SHOW)["volume"].clone()
+    }
+
+    fn job(&self, id: u64) -> Value {
+        self.world.get(&format!("/v1/jobs/{id}"))["job"].clone()
+    }
+
+    fn ended(&self, id: u64) -> Value {
+        eventually("the job ends", || {
+            let job = self.job(id);
+            ["done", "failed", "called_off"].iter().any(|state| job["state"] == **state).then_some(job)
+        })
+    }
+
+    /// Waits until the volume is mounted and whole.
+    fn mounted(&self) -> Value {
+        let mount = self.mount().display().to_string();
+        eventually("the volume is mounted", || {
+            let volume = self.volume();
+            (volume["state"] == "ready" && volume["mounted_at"] == mount.as_str()).then_some(volume)
+        })
+    }
+
+    fn stop(&mut self) {
+        self.world.post("/v1/shutdown", &json!({}));
+        assert!(self.world.ended().success());
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        for entry in std::fs::read_dir(&self.control).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if ["before-", "after-", "dies-", "fails-"].iter().any(|plant| name.starts_with(plant)) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        if !std::thread::panicking() {
+            return;
+        }
+        if !self.world.is_running() {
+            self.start();
+        }
+        let _ = Command::new("umount").arg("-l").arg(self.mount()).output();
+        for space in ["v", "m"] {
+            let path = format!("/v1/pools/tank/spaces/{space}/detach");
+            let abandon = json!({"discard_unflushed": format!("tank/{space}")}).to_string();
+            let _ = self.world.try_ask("POST", &path, abandon.as_bytes());
+        }
+        let _ = self.world.try_ask("POST", "/v1/shutdown", b"{}");
+        let _ = Command::new("umount").arg("-l").arg(self.world.folder.path().join("run/attached")).output();
+    }
+}
+
+/// Scenario: the daemon is killed behind the record, in front of mkfs and behind it, in front of the mount and behind it. The next
+/// daemon makes the same volume, with the UUID on record, and one file system is mounted.
+#[test]
+fn a_creation_that_is_killed_at_any_step_is_ended_by_the_next_daemon() {
+    let _mounts = mounts::mounting();
+    for step in ["", "before-make", "after-make", "before-mount", "after-mount"] {
+        let Some(mut rig) = Rig::new() else { return };
+        if !step.is_empty() {
+            rig.plant(step);
+        }
+        let job = rig.create();
+        if !step.is_empty() {
+            rig.is_held();
+        }
+        let before = rig.volume();
+        let is_made = match step {
+            "" => before["state"] == "ready",
+            step => step.ends_with("mount"),
+        };
+        assert_eq!(before["state"], if is_made { "ready" } else { "making" }, "{step}: {before}");
+        rig.world.kill();
+        if !step.is_empty() {
+            rig.lift(step);
+        }
+        rig.start();
+        let after = rig.mounted();
+        assert_eq!(after["uuid"], before["uuid"], "{step}");
+        if !is_made {
+            assert_eq!(rig.ended(job)["state"], "done", "{step}: the job goes on under its number");
+        }
+        std::fs::write(rig.mount().join("file"), step).unwrap();
+        rig.stop();
+        assert!(std::fs::read_dir(rig.mount()).unwrap().next().is_none(), "{step}: the end unmounts");
+        rig.start();
+        rig.mounted();
+        assert_eq!(std::fs::read_to_string(rig.mount().join("file")).unwrap(), step);
+        rig.stop();
+    }
+}
+
+/// Scenario: a creation is called off while the worker of mkfs is held. Space and record are deleted, and nothing is attached.
+#[test]
+fn a_creation_that_is_called_off_before_it_is_ready_leaves_nothing() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.plant("before-make");
+    let job = rig.create();
+    rig.is_held();
+    let refused = rig.world.refused("/v1/pools/tank/spaces/v/delete", &json!({}));
+    assert_eq!(refused["code"], "busy");
+    rig.world.post(&format!("/v1/jobs/{job}/stop"), &json!({}));
+    rig.lift("before-make");
+    assert_eq!(rig.ended(job)["state"], "called_off");
+    assert_eq!(rig.world.get("/v1/volumes")["volumes"], json!([]));
+    assert!(
+        rig.world.get("/v1/trash")["spaces"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|one| one["can_be_restored"] == false)
+    );
+    assert_eq!(rig.world.get("/v1/attachments")["attachments"], json!([]));
+    assert_eq!(rig.orders("mount"), 0);
+    rig.stop();
+}
+
+/// Scenario: mkfs ends without a message, then fails, and is asked for again by a mount. Each failure says what happened, the volume
+/// is never `ready` before, and the last try makes it.
+#[test]
+fn a_worker_that_dies_or_fails_leaves_a_volume_that_is_not_ready() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.plant("dies-make");
+    let job = rig.create();
+    let failed = rig.ended(job);
+    assert_eq!(failed["state"], "failed");
+    let result = failed["result"].as_str().unwrap();
+    assert!(result.contains("ended by signal 9 without a message"), "{result}");
+    assert_eq!(rig.volume()["state"], "making");
+    assert!(rig.volume()["why"][0].as_str().unwrap().contains("signal 9"));
+    rig.lift("dies-make");
+    rig.plant("fails-make");
+    let again = rig.world.post(&format!("{SHOW}/mount"), &json!({}));
+    let failed = rig.ended(again["job"]["id"].as_u64().unwrap());
+    assert!(failed["result"].as_str().unwrap().contains("planted"), "{failed}");
+    assert_eq!((&rig.volume()["state"], rig.orders("mount")), (&json!("making"), 0));
+    rig.lift("fails-make");
+    rig.world.post(&format!("{SHOW}/mount"), &json!({}));
+    rig.mounted();
+    assert_eq!(rig.volume()["why"], json!([]));
+    rig.stop();
+}
+
+/// Scenario: a mounted volume is deleted into the trash and restored; its space is deleted, served, detached, renamed and shrunk by
+/// hand before. What would harm it is refused with its name, and it comes back mounted with its file.
+#[test]
+fn a_mounted_volume_is_kept_from_harm_and_comes_back_from_the_trash() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.create();
+    rig.mounted();
+    std::fs::write(rig.mount().join("file"), "kept").unwrap();
+    for (verb, request) in
+        [("delete", json!({})), ("detach", json!({})), ("serve", json!({})), ("rename", json!({"name": "w"}))]
+    {
+        let refused = rig.world.refused(&format!("/v1/pools/tank/spaces/v/{verb}"), &request);
+        assert_eq!(refused["code"], "busy", "{verb}: {refused}");
+        assert!(refused["message"].as_str().unwrap().contains("volume tank/v"), "{verb}: {refused}");
+    }
+    let open = std::fs::File::open(rig.mount().join("file")).unwrap();
+    for path in
+        [&format!("{SHOW}/unmount"), &format!("{SHOW}/delete"), "/v1/pools/tank/export", "/v1/shutdown"]
+    {
+        let refused = rig.world.refused(path, &json!({}));
+        let me = format!("process {}", std::process::id());
+        assert_eq!(refused["code"], "busy", "{path}: {refused}");
+        assert!(refused["message"].as_str().unwrap().contains(&me), "{path}: {refused}");
+        rig.mounted();
+    }
+    drop(open);
+    let deleted = rig.world.post(&format!("{SHOW}/delete"), &json!({}));
+    assert_eq!(deleted["is_changed"], true);
+    assert_eq!(rig.world.get("/v1/volumes")["volumes"], json!([]));
+    rig.world.post("/v1/pools/tank/trash/v/restore", &json!({}));
+    rig.mounted();
+    assert_eq!(std::fs::read_to_string(rig.mount().join("file")).unwrap(), "kept");
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    let shrink = rig.world.refused("/v1/pools/tank/spaces/v/resize", &json!({"size_bytes": 60 << 20}));
+    assert!(shrink["message"].as_str().unwrap().contains("carries a volume"), "{shrink}");
+    rig.stop();
+    rig.start();
+    assert_eq!(rig.volume()["mounted_at"], Value::Null, "what people unmounted stays so");
+    rig.stop();
+}
+
+/// Scenario: the worker of the mount is held, so a request for it is answered while its worker goes on. Another pool's volume does not wait, the
+/// process is named, and the end of the worker ends the wait.
+#[test]
+fn a_worker_that_hangs_is_named_and_holds_nothing_else() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.plant("before-mount");
+    rig.create();
+    rig.is_held();
+    let worker = rig.volume()["worker"].clone();
+    let pid = std::fs::read_to_string(rig.control.join("held")).unwrap();
+    assert_eq!(worker["pid"].to_string(), pid.trim());
+    assert_eq!(worker["operation"], "the mount");
+    let refused = rig.world.refused(&format!("{SHOW}/delete"), &json!({}));
+    assert_eq!(refused["code"], "busy");
+    let other = json!({"name": "other", "size_bytes": 32 << 20, "resiliency": "mirror"});
+    rig.world.post("/v1/pools/tank/spaces", &other);
+    rig.lift("before-mount");
+    rig.mounted();
+    rig.stop();
+}
+
+/// Scenario: a deletion is killed while its unmount is held. Nothing was put on record, so the next daemon has the volume mounted.
+#[test]
+fn a_deletion_that_is_killed_before_its_record_leaves_the_volume() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.create();
+    rig.mounted();
+    rig.plant("before-unmount");
+    let mut asking = std::os::unix::net::UnixStream::connect(rig.world.socket()).unwrap();
+    let request = format!("POST {SHOW}/delete HTTP/1.1\r\nhost: d\r\ncontent-length: 2\r\n\r\n{{}}");
+    std::io::Write::write_all(&mut asking, request.as_bytes()).unwrap();
+    rig.is_held();
+    rig.world.kill();
+    drop(asking);
+    let pid = std::fs::read_to_string(rig.control.join("held")).unwrap();
+    assert!(run("kill", &[Path::new("-9"), Path::new(pid.trim())]));
+    rig.lift("before-unmount");
+    rig.start();
+    rig.mounted();
+    rig.world.post(&format!("{SHOW}/delete"), &json!({}));
+    rig.world.post("/v1/pools/tank/trash/v/restore", &json!({}));
+    rig.mounted();
+    rig.stop();
+}
+
+/// Scenario: a volume grows while it is mounted, is unmounted and checked, and another file system is adopted, which is never made
+/// again. A space without a file system is refused.
+#[test]
+fn a_volume_is_checked_and_a_foreign_file_system_is_adopted() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.create();
+    rig.mounted();
+    let mounted = rig.world.refused(&format!("{SHOW}/check"), &json!({}));
+    assert_eq!(mounted["code"], "busy");
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    let checked = rig.world.post(&format!("{SHOW}/check"), &json!({}));
+    let checked = rig.ended(checked["job"]["id"].as_u64().unwrap());
+    assert_eq!((&checked["state"], &checked["result"]), (&json!("done"), &json!("volume tank/v is clean")));
+    let untyped = rig.world.refused(&format!("{SHOW}/check"), &json!({"repair": true}));
+    assert_eq!(untyped["code"], "needs_confirmation");
+    let adopt = "/v1/pools/tank/volumes/m/adopt";
+    let place = json!({"mount_point": rig.world.folder.path().join("foreign")});
+    assert_eq!(rig.world.refused(adopt, &place)["code"], "foreign_data");
+    let attached = rig.world.post("/v1/pools/tank/spaces/m/attach", &json!({}));
+    let device = PathBuf::from(attached["attachment"]["path"].as_str().unwrap());
+    assert!(run("mkfs.ext4", &[Path::new("-q"), Path::new("-F"), &device]));
+    rig.world.post("/v1/pools/tank/spaces/m/detach", &json!({}));
+    let makes = rig.orders("make");
+    let adopted = rig.world.post(adopt, &place);
+    assert_eq!(
+        (&adopted["volume"]["state"], &adopted["volume"]["purpose"]),
+        (&json!("foreign"), &Value::Null)
+    );
+    rig.stop();
+    rig.start();
+    eventually("the adopted volume is mounted again", || {
+        let volume = rig.world.get("/v1/pools/tank/volumes/m")["volume"].clone();
+        volume["mounted_at"].is_string().then_some(())
+    });
+    assert_eq!(rig.orders("make"), makes, "no mkfs on what was adopted");
+    rig.world.post("/v1/pools/tank/volumes/m/delete", &json!({}));
+    rig.world.post("/v1/pools/tank/trash/m/restore", &json!({}));
+    let restored = rig.world.get("/v1/pools/tank/volumes/m")["volume"].clone();
+    assert_eq!(restored["state"], "foreign", "{restored}");
+    eventually("it is mounted", || {
+        rig.world.get("/v1/pools/tank/volumes/m")["volume"]["mounted_at"].is_string().then_some(())
+    });
+    rig.stop();
+}
+
+/// Scenario: dry runs of all changes. Nothing is ordered, attached or written.
+#[test]
+fn a_dry_run_shows_the_plan_of_a_volume_and_makes_nothing() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    let planned = rig.world.post("/v1/pools/tank/volumes", &rig.request(true));
+    let plan = &planned["volume_plan"];
+    assert_eq!(plan["file_system"], "ext4");
+    assert!(plan["mkfs"].as_array().unwrap().iter().any(|word| word == "-U"), "{plan}");
+    assert!(plan["reasons"].as_array().unwrap().len() > 1, "{plan}");
+    assert_eq!(rig.world.get("/v1/volumes")["volumes"], json!([]));
+    rig.create();
+    rig.mounted();
+    let (before, orders) = (rig.volume(), std::fs::read_to_string(rig.control.join("orders")).unwrap());
+    let dry = json!({"dry_run": true});
+    for verb in ["unmount", "delete", "trim", "mount"] {
+        let planned = rig.world.post(&format!("{SHOW}/{verb}"), &dry);
+        assert_eq!(planned["is_changed"], false, "{verb}");
+    }
+    rig.world.post(&format!("{SHOW}/grow"), &json!({"size_bytes": 96 << 20, "dry_run": true}));
+    for path in ["/v1/pools/tank/export", "/v1/shutdown"] {
+        let planned = rig.world.post(path, &dry);
+        let steps = planned["plan"]["steps"].to_string();
+        assert!(steps.contains("unmount tank/v from"), "{path}: {steps}");
+    }
+    assert_eq!(rig.volume()["mounted_at"], before["mounted_at"]);
+    assert_eq!(
+        std::fs::read_to_string(rig.control.join("orders")).unwrap().replace("usage\n", ""),
+        orders.replace("usage\n", "")
+    );
+    rig.stop();
+}
+
+/// Scenario: the device of a volume is open while the volume is deleted, so the deletion ends behind its record; then the daemon is
+/// killed. The next daemon moves the space into the trash, and a restore brings the volume back.
+#[test]
+fn a_deletion_that_is_cut_short_is_ended_by_the_next_daemon() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.create();
+    rig.mounted();
+    std::fs::write(rig.mount().join("file"), "kept").unwrap();
+    let device = std::fs::File::open(rig.world.folder.path().join("dev/tank/v")).unwrap();
+    let refused = rig.world.refused(&format!("{SHOW}/delete"), &json!({}));
+    assert_eq!(refused["code"], "busy", "{refused}");
+    assert_eq!(rig.volume()["state"], "deleting");
+    rig.world.kill();
+    drop(device);
+    rig.start();
+    eventually("the space is in the trash", || {
+        let trash = rig.world.get("/v1/trash")["spaces"].clone();
+        (trash[0]["name"] == "v" && trash[0]["can_be_restored"] == true).then_some(())
+    });
+    rig.world.post("/v1/pools/tank/trash/v/restore", &json!({}));
+    rig.mounted();
+    assert_eq!(std::fs::read_to_string(rig.mount().join("file")).unwrap(), "kept");
+    rig.stop();
+}
+
+/// Scenario: somebody unmounts a volume by hand. The status says so and what to do, and the mount ends it.
+#[test]
+fn a_volume_that_somebody_unmounted_is_reported_until_it_is_mounted_again() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.create();
+    rig.mounted();
+    let tells = |rig: &Rig| {
+        let status = rig.world.get("/v1/status");
+        let why = status["why"].as_array().unwrap().iter();
+        why.filter_map(Value::as_str).any(|why| why.contains("volume tank/v is to be mounted"))
+    };
+    assert!(!tells(&rig));
+    assert!(run("umount", &[&rig.mount()]));
+    eventually("the status tells", || tells(&rig).then_some(()));
+    let todo = rig.world.get("/v1/status")["todo"].to_string();
+    assert!(todo.contains("dolmen volume mount tank/v"), "{todo}");
+    rig.world.post(&format!("{SHOW}/mount"), &json!({}));
+    rig.mounted();
+    eventually("the status is silent", || (!tells(&rig)).then_some(()));
+    rig.stop();
+}
