@@ -7,6 +7,8 @@
 //! | [`space_map`] | what lies at each address of a file system (`FS_IOC_GETFSMAP`) |
 //! | [`inodes`] | all inodes of XFS (`XFS_IOC_BULKSTAT`) |
 //! | [`handle`] | a file by its handle, whatever it is called (`open_by_handle_at`) |
+//! | [`walk`] | all files below a folder, on one device, by their handles |
+//! | [`load`] | idle priority of I/O (`ioprio_set`) |
 //! | [`volume`] | geometry of XFS, fill, trim, freeze |
 //!
 //! Everything here waits for the file system, for ever if its device gives no answer. So the program that calls it is one that
@@ -20,8 +22,10 @@ pub mod error;
 pub mod extents;
 pub mod handle;
 pub mod inodes;
+pub mod load;
 pub mod share;
 pub mod space_map;
 pub mod volume;
+pub mod walk;
 
 pub use error::FilesError;
