@@ -76,6 +76,8 @@ mutants! {
     TrustBeforeFlush = "trust-before-flush",
     /// Blocks of a column are counted wrongly at the end of a stretch.
     RowOffByOne = "row-off-by-one",
+    /// A compaction takes the blocks of folders for free ones.
+    FoldersMovable = "folders-movable",
     /// `mkfs` runs with force over content of another origin.
     MkfsWithoutUuidCheck = "mkfs-without-uuid-check",
     /// `mkfs` runs on an adopted volume.

@@ -1,9 +1,10 @@
 //! The program: one order from standard input, messages to standard output.
 
+use std::io::BufReader;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match dolmen_worker::run(std::io::stdin().lock(), std::io::stdout().lock()) {
+    match dolmen_worker::run(BufReader::new(std::io::stdin()), std::io::stdout().lock()) {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     }

@@ -1,11 +1,15 @@
 //! What the daemon and its worker say to each other: a line of JSON each on the worker's standard input and output.
 //!
 //! The first line of input is an [`Order`]. The end of the input means nothing: where the daemon dies, the operation goes on to its
-//! end, and the next daemon asks for it again. The one line of output is a [`Message`]; a worker that ends without it was killed.
+//! end, and the next daemon asks for it again. The last line of output is a [`Message`] that is `done` or `failed`; a worker that
+//! ends without it was killed. Long operations have more to say and to read: see [`long`].
+
+pub mod long;
 
 use std::path::PathBuf;
 
 use dolmen_volume::making;
+use dolmen_volume::mount_point::Folder;
 use dolmen_volume::record::VolumeRecord;
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +71,55 @@ pub enum Operation {
         /// Whether it is repaired too.
         repair: bool,
     },
+    /// Shares equal content of files. Long; answers with [`Outcome::Deduplicated`].
+    Dedup {
+        /// The device and its record.
+        volume: Volume,
+        /// Files that take part.
+        selection: long::Selection,
+        /// Load and memory.
+        load: long::Load,
+        /// Folder for the index and scratch files of this volume, on another file system.
+        state: PathBuf,
+    },
+    /// Estimates what a deduplication would free; changes nothing. Long; answers with [`Outcome::Estimated`].
+    Estimate {
+        /// The device and its record.
+        volume: Volume,
+        /// Files that would take part.
+        selection: long::Selection,
+        /// Load and memory.
+        load: long::Load,
+        /// Folder for scratch files.
+        state: PathBuf,
+        /// Sample; none for one hundredth and at least 256 MiB.
+        #[serde(default)]
+        sample: Option<long::SampleSize>,
+    },
+    /// Gives files bytes of their own, in place of those that they share. Long; answers with [`Outcome::Undone`].
+    Undo {
+        /// The device and its record.
+        volume: Volume,
+        /// Files and folders; none for the whole volume.
+        #[serde(default)]
+        paths: Vec<Folder>,
+        /// Load and memory.
+        load: long::Load,
+    },
+    /// Moves files out of rows that hold little, and discards what is free then. Long; answers with [`Outcome::Compacted`].
+    Compact {
+        /// The device and its record.
+        volume: Volume,
+        /// Rows of the space.
+        occupancy: long::Occupancy,
+        /// Bytes that may be moved; none for no bound.
+        #[serde(default)]
+        budget_bytes: Option<u64>,
+        /// Load and memory.
+        load: long::Load,
+        /// Folder for scratch files.
+        state: PathBuf,
+    },
 }
 
 /// A device, and the record of the volume on it.
@@ -90,6 +143,16 @@ pub enum Message {
     /// It has ended with an error.
     Failed {
         /// The error.
+        failure: Failure,
+    },
+    /// A long operation is under way; more lines follow.
+    Progress {
+        /// Where it is.
+        progress: long::Progress,
+    },
+    /// A line of input was no command and changed nothing; more lines follow.
+    Ignored {
+        /// What was wrong with it.
         failure: Failure,
     },
 }
@@ -127,6 +190,16 @@ pub enum Outcome {
         /// What the tool wrote, its end if that is long.
         text: String,
     },
+    /// Equal content is shared.
+    Deduplicated(long::Deduplicated),
+    /// What a deduplication would free.
+    Estimated(long::Estimated),
+    /// Files have bytes of their own.
+    Undone(long::Undone),
+    /// Rows are emptied.
+    Compacted(long::Compacted),
+    /// A command ended the operation before it had a result. Nothing was changed.
+    Stopped,
 }
 
 /// What is on a device.
@@ -185,6 +258,10 @@ pub enum FailureCode {
     InUse,
     /// A tool or the kernel refused.
     Refused,
-    /// The order cannot be read.
+    /// The order cannot be read, or asks for what cannot be.
     BadOrder,
+    /// The file system or the kernel does not have the call.
+    Unsupported,
+    /// The volume has too little free room.
+    NoRoom,
 }
