@@ -5,6 +5,7 @@
 //! | [`share`] | clone a range (`FICLONERANGE`); share a range that is equal (`FIDEDUPERANGE`) |
 //! | [`extents`] | where the bytes of a file lie (`FS_IOC_FIEMAP`) |
 //! | [`space_map`] | what lies at each address of a file system (`FS_IOC_GETFSMAP`) |
+//! | [`block_groups`] | where addresses of btrfs lie on its device (`BTRFS_IOC_TREE_SEARCH`) |
 //! | [`inodes`] | all inodes of XFS (`XFS_IOC_BULKSTAT`) |
 //! | [`handle`] | a file by its handle, whatever it is called (`open_by_handle_at`) |
 //! | [`walk`] | all files below a folder, on one device, by their handles |
@@ -17,6 +18,7 @@
 //! Invariant: a structure that the kernel fills is read no further than the kernel says that it filled it, and numbers from it
 //! are checked before they are used as lengths.
 
+pub mod block_groups;
 mod call;
 pub mod error;
 pub mod extents;

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RawMode, Stat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RawMode, Stat, StatxFlags};
 
 use crate::FilesError;
 use crate::handle::{Access, Handle};
@@ -35,13 +35,17 @@ struct Above {
     /// Where its list goes on.
     place: i64,
     path_bytes: usize,
+    device: u64,
 }
 
 /// A walk.
 #[derive(Debug)]
 pub struct Walk {
     root: File,
+    /// Device of the open folder.
     device: u64,
+    /// Mount whose subvolumes are entered.
+    mount: Option<u64>,
     above: Vec<Above>,
     open: Option<(Dir, Handle)>,
     /// Path of the open folder, with a slash behind it unless it is empty, then of the file that was found last.
@@ -57,6 +61,11 @@ pub(crate) fn times(status: &Stat) -> (i128, i128) {
         time(status.st_mtime.into(), status.st_mtime_nsec.into()),
         time(status.st_ctime.into(), status.st_ctime_nsec.into()),
     )
+}
+
+/// Returns the number of the mount that a file was opened on.
+fn mount_of(file: &File) -> rustix::io::Result<u64> {
+    rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).map(|status| status.stx_mnt_id)
 }
 
 impl Walk {
@@ -75,7 +84,18 @@ impl Walk {
         }
         let open = Some((Dir::read_from(folder).map_err(|error| failed(error.into()))?, handle));
         let folder_bytes = path.len();
-        Ok(Self { root, device: status.st_dev, above: Vec::new(), open, path, folder_bytes, left_out: 0 })
+        let device = status.st_dev;
+        Ok(Self { root, device, mount: None, above: Vec::new(), open, path, folder_bytes, left_out: 0 })
+    }
+
+    /// Lets the walk enter subvolumes of the same mount, too. Their inodes have numbers of their own.
+    ///
+    /// # Errors
+    /// [`FilesError`] if the folder that it began at cannot be looked at.
+    pub fn with_subvolumes(mut self) -> Result<Self, FilesError> {
+        let mount = mount_of(&self.root).map_err(|error| FilesError::of("list a folder")(error.into()))?;
+        self.mount = Some(mount);
+        Ok(self)
     }
 
     /// Returns the path of the file that was found last.
@@ -91,11 +111,11 @@ impl Walk {
     }
 
     /// Returns the next regular file, or nothing after the last. `enter` gets the path of each folder, with a slash behind it,
-    /// and returns whether to walk it.
+    /// and its inode, and returns whether to walk it.
     ///
     /// # Errors
     /// [`FilesError`] if a folder that is being listed fails.
-    pub fn next(&mut self, mut enter: impl FnMut(&[u8]) -> bool) -> Result<Option<Found>, FilesError> {
+    pub fn next(&mut self, mut enter: impl FnMut(&[u8], u64) -> bool) -> Result<Option<Found>, FilesError> {
         let failed = FilesError::of("list a folder");
         loop {
             self.path.truncate(self.folder_bytes);
@@ -125,12 +145,16 @@ impl Walk {
             let at = folder.fd().map_err(|error| failed(error.into()))?;
             if kind == FileType::Directory {
                 self.path.push(b'/');
-                if !enter(&self.path) {
+                if !enter(&self.path, status.st_ino) {
                     continue;
                 }
                 let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOATIME;
                 let opened = rustix::fs::openat(at, name, flags, Mode::empty()).map(File::from);
-                let below = opened.ok().filter(|_| status.st_dev == self.device).and_then(|below| {
+                let is_entered = |below: &File| {
+                    status.st_dev == self.device
+                        || self.mount.is_some_and(|mount| mount_of(below).is_ok_and(|found| found == mount))
+                };
+                let below = opened.ok().filter(is_entered).and_then(|below| {
                     let handle = Handle::of_entry(&below, ".".as_ref()).ok()?;
                     Some((Dir::new(below).ok()?, handle))
                 });
@@ -139,7 +163,9 @@ impl Walk {
                     continue;
                 };
                 let (handle, place) = (*handle, entry.offset());
-                self.above.push(Above { handle, place, path_bytes: self.folder_bytes });
+                let (path_bytes, device) = (self.folder_bytes, self.device);
+                self.above.push(Above { handle, place, path_bytes, device });
+                self.device = status.st_dev;
                 self.open = Some(below);
                 self.folder_bytes = self.path.len();
             } else if kind == FileType::RegularFile && status.st_dev == self.device {
@@ -162,6 +188,7 @@ impl Walk {
     fn reopen(&mut self, above: &Above) -> Result<(), FilesError> {
         let failed = FilesError::of("list a folder");
         self.folder_bytes = above.path_bytes;
+        self.device = above.device;
         self.path.truncate(self.folder_bytes);
         let folder = match above.handle.open(&self.root, Access::Read) {
             Ok(folder) => folder,

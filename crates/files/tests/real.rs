@@ -288,7 +288,7 @@ fn a_walk_finds_each_file_once_by_path_and_handle(volume: &Mounted) {
     let form = Handle::of_entry(&root, ".".as_ref()).unwrap();
     let mut walk = Walk::new(&root, b"").unwrap();
     let mut found = Vec::new();
-    while let Some(file) = walk.next(|folder| folder != b"left/").unwrap() {
+    while let Some(file) = walk.next(|folder, _| folder != b"left/").unwrap() {
         let path = String::from_utf8(walk.path().to_vec()).unwrap();
         let (inode, generation) = file.handle.identity().unwrap();
         assert_eq!(form.sibling(inode, generation), Some(file.handle));
@@ -303,7 +303,7 @@ fn a_walk_finds_each_file_once_by_path_and_handle(volume: &Mounted) {
     assert_eq!(found, expected);
     let mut below = Walk::new(&File::open(volume.path("many/deep")).unwrap(), b"many/deep").unwrap();
     let mut found = Vec::new();
-    while below.next(|_| true).unwrap().is_some() {
+    while below.next(|_, _| true).unwrap().is_some() {
         found.push(String::from_utf8(below.path().to_vec()).unwrap());
     }
     found.sort();
@@ -322,6 +322,8 @@ fn a_walk_of_btrfs_finds_each_file_once_and_no_subvolume() {
     let made = Command::new("btrfs").args(["subvolume", "create"]).arg(volume.path("sub")).output().unwrap();
     assert!(made.status.success());
     fs::write(volume.path("sub/out"), "out").unwrap();
+    let mut walk = Walk::new(&volume.root(), b"").unwrap().with_subvolumes().unwrap();
+    assert!(walk.next(|_, _| true).unwrap().is_some() && walk.path() == b"sub/out");
     a_walk_finds_each_file_once_by_path_and_handle(&volume);
 }
 

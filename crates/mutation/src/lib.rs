@@ -78,6 +78,8 @@ mutants! {
     RowOffByOne = "row-off-by-one",
     /// A compaction takes the blocks of folders for free ones.
     FoldersMovable = "folders-movable",
+    /// An address of a device is taken for an address of btrfs.
+    DeviceAddressAsLogical = "device-address-as-logical",
     /// `mkfs` runs with force over content of another origin.
     MkfsWithoutUuidCheck = "mkfs-without-uuid-check",
     /// `mkfs` runs on an adopted volume.

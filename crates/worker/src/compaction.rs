@@ -78,9 +78,19 @@ pub(crate) fn compact(
     }))
 }
 
-/// Trims when the file system has freed what packs and files left.
+/// Looks at the free bytes before a trim, at most.
+const LOOKS_MAX: u32 = 10;
+
+/// Trims when the file system has freed what packs and files left, and has it in its log: XFS passes over the rest.
 fn trim_at_rest(root: &File) -> Result<u64, FilesError> {
-    free_at_rest(root)?;
+    let mut free = None;
+    for _ in 0..LOOKS_MAX {
+        let now = Some(free_at_rest(root)?);
+        if now == free {
+            break;
+        }
+        free = now;
+    }
     trim(root, 0, u64::MAX, 0)
 }
 

@@ -16,6 +16,7 @@ mod grow;
 mod limits;
 mod make;
 mod mount;
+mod names;
 pub mod protocol;
 mod run;
 mod sharing;

@@ -120,6 +120,15 @@ pub enum Operation {
         /// Folder for scratch files.
         state: PathBuf,
     },
+    /// Names what lies at ranges of the device. Long; answers with [`Outcome::Names`].
+    Names {
+        /// The device and its record.
+        volume: Volume,
+        /// Ranges, at most 1,024.
+        ranges: Vec<long::ByteRange>,
+        /// Owners of a range that are named; at most 256.
+        names_max: usize,
+    },
 }
 
 /// A device, and the record of the volume on it.
@@ -198,6 +207,11 @@ pub enum Outcome {
     Undone(long::Undone),
     /// Rows are emptied.
     Compacted(long::Compacted),
+    /// What lies at each range, in the order of the ranges.
+    Names {
+        /// One for each.
+        ranges: Vec<long::RangeNames>,
+    },
     /// A command ended the operation before it had a result. Nothing was changed.
     Stopped,
 }

@@ -9,7 +9,7 @@ use rustix::fs::FlockOperation;
 
 use crate::protocol::{Failure, FailureCode, Message, Operation, Order, Outcome, Volume};
 use crate::steering::Steering;
-use crate::{compaction, content, grow, make, mount, sharing};
+use crate::{compaction, content, grow, make, mount, names, sharing};
 
 /// Carries out the order that the first line of `input` is, and says to `output` what comes of it. Returns whether it succeeded.
 ///
@@ -100,6 +100,10 @@ fn carry_out(
             let budget_bytes = *budget_bytes;
             let order = compaction::Order { volume, occupancy, budget_bytes, load, state };
             compaction::compact(&order, root, &mut steering)
+        }
+        Operation::Names { volume, ranges, names_max } => {
+            let (root, mut steering) = (root_of(volume)?, Steering::new(input, output)?);
+            names::names(volume, &root, ranges, *names_max, &mut steering)
         }
     }
 }

@@ -8,6 +8,7 @@ use dolmen_dedup::{
     THROUGHPUT_CALL_BYTES, shared_bytes,
 };
 use dolmen_dedup::{Control, Next, Phase};
+use dolmen_files::FilesError;
 use dolmen_volume::file_system::FileSystem;
 use dolmen_volume::mount_point::Folder;
 use dolmen_volume::record::DeduplicationMode;
@@ -18,7 +19,7 @@ use crate::protocol::long::{Deduplicated, Estimated, Load, SampleSize, Selection
 use crate::protocol::{Failure, FailureCode, Outcome, Volume};
 use crate::state_folder::StateFolder;
 use crate::steering::{Steering, with_causes};
-use crate::volume_files::{VolumeFiles, free_at_rest};
+use crate::volume_files::{VolumeFiles, free_at_rest, free_bytes};
 
 const MILLION: f64 = 1_000_000.0;
 
@@ -99,9 +100,8 @@ fn prepare(
     Ok((files, policy))
 }
 
-/// Returns the free bytes of a volume, when it has freed what it is about to free.
-fn free(volume: &Volume, files: &VolumeFiles) -> Result<u64, Failure> {
-    free_at_rest(files.root()).map_err(|error| Failure {
+fn looked(volume: &Volume, free: Result<u64, FilesError>) -> Result<u64, Failure> {
+    free.map_err(|error| Failure {
         code: FailureCode::Refused,
         message: format!("volume at {}: {}", volume.record.mount_point.as_str(), with_causes(&error)),
         hint: String::new(),
@@ -119,7 +119,7 @@ pub(crate) fn deduplicate(
 ) -> Result<Outcome, Failure> {
     let (mut files, policy) = prepare(volume, root, selection, load)?;
     let mut state = StateFolder::open(state)?;
-    let before = free(volume, &files)?;
+    let before = looked(volume, free_bytes(files.root()))?;
     let counts = dolmen_dedup::deduplicate(&mut files, &mut state, steering, &policy)
         .map_err(|error| run_failure(volume, &error))?;
     Ok(Outcome::Deduplicated(Deduplicated {
@@ -131,7 +131,7 @@ pub(crate) fn deduplicate(
         shared: counts.shared_bytes,
         differing: counts.differing,
         saved: counts.saved_bytes,
-        freed: free(volume, &files)?.saturating_sub(before),
+        freed: looked(volume, free_at_rest(files.root()))?.saturating_sub(before),
         held: counts.held_bytes,
         folders_left_out: files.left_out(),
         skipped: steering.take_skipped(),
@@ -270,7 +270,7 @@ pub(crate) fn undo(
             }
         }
     })?;
-    free(volume, &files)?;
+    looked(volume, free_at_rest(files.root()))?;
     undone.stopped = next == Next::Stop;
     undone.skipped = steering.take_skipped();
     Ok(Outcome::Undone(undone))

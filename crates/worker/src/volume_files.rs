@@ -31,18 +31,23 @@ const FILTER_BITS: u64 = 1 << 25;
 
 /// Equal looks at the free room that end a wait, looks at most, and the time between two.
 const EQUAL_LOOKS: u32 = 3;
-const LOOKS_MAX: u32 = 50;
+const LOOKS_MAX: u32 = 10;
 const LOOK: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// Waits until the file system has freed what files without a name held, and returns its free bytes.
+/// Returns the free bytes of a file system, when what is in memory is written.
+pub(crate) fn free_bytes(root: &File) -> Result<u64, FilesError> {
+    rustix::fs::syncfs(root)
+        .map_err(|error| FilesError { what: "write what is in memory", source: error.into() })?;
+    Ok(dolmen_files::volume::usage(root)?.free)
+}
+
+/// Waits until the file system has freed what files without a name held, a second at most; returns its free bytes.
 ///
 /// XFS frees such blocks after the last close has returned, and `syncfs` does not wait for that. Until then they count as used
-/// and as shared.
+/// and as shared. A look at the free bytes makes it begin.
 pub(crate) fn free_at_rest(root: &File) -> Result<u64, FilesError> {
     let (mut free, mut equal) = (0, 0);
     for _ in 0..LOOKS_MAX {
-        rustix::fs::syncfs(root)
-            .map_err(|error| FilesError { what: "write what is in memory", source: error.into() })?;
         let now = dolmen_files::volume::usage(root)?.free;
         equal = if now == free { equal + 1 } else { 0 };
         free = now;
@@ -51,7 +56,7 @@ pub(crate) fn free_at_rest(root: &File) -> Result<u64, FilesError> {
         }
         std::thread::park_timeout(LOOK);
     }
-    Ok(free)
+    free_bytes(root)
 }
 
 /// An open file.
@@ -239,7 +244,7 @@ impl Files for VolumeFiles {
             List::Walk(walk) => {
                 for _ in 0..LIST_MAX {
                     let covers = |path: &[u8]| self.excluded.iter().any(|excluded| excluded.covers(path));
-                    let found = walk.next(|folder| !covers(folder)).map_err(listing)?;
+                    let found = walk.next(|folder, _| !covers(folder)).map_err(listing)?;
                     let Some(found) = found else {
                         self.left_out = walk.left_out();
                         self.list = List::Ended;

@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 
 use dolmen_volume::record::DeduplicationMode;
 use dolmen_worker::protocol::long::{
-    Claimed, Compacted, Deduplicated, Estimated, Load, MEMORY_BYTES_MIN, Occupancy, Progress, SampleSize,
-    Selection, Step, Undone,
+    ByteRange, Claimed, Deduplicated, Estimated, Load, MEMORY_BYTES_MIN, NameKind, Occupancy, Progress,
+    RangeNames, SampleSize, Selection, Undone,
 };
 use dolmen_worker::protocol::{Failure, FailureCode, Message, Operation, Order, Outcome};
 use rig::{MIB, Rig};
@@ -428,17 +428,18 @@ fn kills_with_writers_lose_no_byte(kind: &'static str) {
     }
     let (model, ends) = (Arc::new(Mutex::new(model)), Arc::new(AtomicBool::new(false)));
     let writer = std::thread::spawn({
-        let (model, ends, root, blocks) = (model.clone(), ends.clone(), rig.path("home"), blocks);
+        let (model, ends, root, blocks) = (model.clone(), ends.clone(), rig.path("home"), blocks.clone());
         move || {
             let (mut draw, mut changes) = (Draw(seed + 1), 0u64);
             while !ends.load(Ordering::Relaxed) {
                 let mut model = model.lock().unwrap();
-                let at = draw.below(model.len() as u64) as usize;
+                // Others stay as they are for a round, so that there is something to share.
+                let at = draw.below(model.len() as u64 / 3) as usize * 3;
                 let (path, content) = model.iter_mut().nth(at).unwrap();
                 change(&mut draw, &blocks, &root, path, content);
                 drop(model);
                 changes += 1;
-                std::thread::sleep(Duration::from_micros(200 + draw.below(3000)));
+                std::thread::sleep(Duration::from_micros(1000 + draw.below(9000)));
             }
             changes
         }
@@ -447,6 +448,12 @@ fn kills_with_writers_lose_no_byte(kind: &'static str) {
     deduplicated(&rig);
     let whole_ms = began.elapsed().as_millis() as u64;
     for kill in 0..kills {
+        for _ in 0..10 {
+            let mut model = model.lock().unwrap();
+            let at = draw.below(model.len() as u64) as usize;
+            let (path, content) = model.iter_mut().nth(at).unwrap();
+            change(&mut draw, &blocks, &rig.path("home"), path, content);
+        }
         let operation = match kill % 4 {
             0 | 2 => dedup(&rig),
             1 if kind == "xfs" => compact(&rig, 1 << 18),
@@ -658,5 +665,87 @@ fn orders_that_cannot_be_are_refused_by_name() {
     }
     assert_eq!(rig.run(Operation::Unmount { volume: rig.volume() }), Ok(Outcome::Done));
     assert_eq!(refused(dedup(&rig)).code, FailureCode::InUse);
-    let _ = (Step::Scan, Compacted::default());
+}
+
+/// First byte of the image that holds a block, found by its content alone.
+fn place_in_image(rig: &Rig, block: &[u8]) -> u64 {
+    sync(rig);
+    let image = fs::read(rig.path("image")).unwrap();
+    let places = (0..image.len() - 4096).step_by(1024);
+    let found: Vec<usize> = places.filter(|at| image[*at..*at + 8] == block[..8]).collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    found[0] as u64
+}
+
+fn names_of(rig: &Rig, ranges: &[(u64, u64)], names_max: usize) -> Vec<RangeNames> {
+    let ranges = ranges.iter().map(|(start, length)| ByteRange { start: *start, length: *length }).collect();
+    match rig.run(Operation::Names { volume: rig.volume(), ranges, names_max }) {
+        Ok(Outcome::Names { ranges }) => ranges,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn ranges_are_named_by_their_files(kind: &'static str) {
+    // Scenario: one block of a file in a folder, which is found in the image by its content; a range over two files; the head of
+    // the device; all of it with two names; the block after its file is deleted.
+    let Some(rig) = mounted(kind) else { return };
+    let (mut draw, mut model) = (Draw(4), Model::new());
+    write(&rig, &mut model, "large", draw.bytes(24 << 20));
+    let marked = draw.bytes(9 * 4096);
+    write(&rig, &mut model, "a folder/\u{e4}b", marked.clone());
+    if kind == "btrfs" {
+        let made =
+            Command::new("btrfs").args(["subvolume", "create"]).arg(rig.path("home/sub")).output().unwrap();
+        assert!(made.status.success());
+    }
+    write(&rig, &mut model, "sub/last", draw.bytes(6 << 20));
+    fs::hard_link(rig.path("home/sub/last"), rig.path("home/sub/linked")).unwrap();
+    sync(&rig);
+    let block = place_in_image(&rig, &marked[5 * 4096..6 * 4096]);
+    let last = place_in_image(&rig, &model["sub/last"][MIB as usize..MIB as usize + 4096]);
+    let found = names_of(&rig, &[(block, 4096), (last + 512, 1024), (block, 0), (65536, 4096)], 8);
+    assert_eq!(found.len(), 4);
+    let name = &found[0].names[0];
+    assert_eq!(
+        (found[0].names.len(), name.kind, name.bytes),
+        (1, NameKind::File, 4096),
+        "is not named: {found:?}"
+    );
+    assert_eq!((name.path.as_deref(), name.offset), (Some("a folder/\u{e4}b"), Some(5 * 4096)), "{found:?}");
+    let name = &found[1].names[0];
+    let is_last = matches!(name.path.as_deref(), Some("sub/last" | "sub/linked"));
+    assert!(is_last, "sub/last is not named: {found:?}");
+    let bytes = if kind == "xfs" { 1024 } else { name.bytes };
+    assert_eq!((name.offset, name.bytes), (Some(MIB + 512), bytes));
+    assert!(found[2].names.is_empty());
+    assert!(found[3].names[0].kind != NameKind::File, "{found:?}");
+    let all = &names_of(&rig, &[(0, 400 << 20)], 2)[0];
+    assert!(all.names.len() == 2 && all.more > 0, "{all:?}");
+    let all = &names_of(&rig, &[(0, 400 << 20)], 256)[0];
+    let bytes = |kind: NameKind| -> u64 {
+        all.names.iter().filter(|name| name.kind == kind).map(|name| name.bytes).sum()
+    };
+    println!("{kind}: {all:?}");
+    assert!(bytes(NameKind::File) >= 30 << 20 && bytes(NameKind::Metadata) > 0);
+    assert!(bytes(NameKind::Free) + bytes(NameKind::Unknown) > 100 << 20);
+    assert_eq!(bytes(NameKind::Log) > 0, kind == "xfs", "ext4 does not name its own");
+    fs::remove_file(rig.path("home/a folder/\u{e4}b")).unwrap();
+    used(&rig);
+    let found = names_of(&rig, &[(block, 4096)], 8);
+    assert!(matches!(found[0].names[0].kind, NameKind::Free | NameKind::Unknown), "{found:?}");
+}
+
+#[test]
+fn ranges_of_xfs_are_named_by_their_files() {
+    ranges_are_named_by_their_files("xfs");
+}
+
+#[test]
+fn ranges_of_btrfs_are_named_by_their_files() {
+    ranges_are_named_by_their_files("btrfs");
+}
+
+#[test]
+fn ranges_of_ext4_are_named_by_their_files() {
+    ranges_are_named_by_their_files("ext4");
 }

@@ -245,3 +245,68 @@ pub enum KeptReason {
     /// An owner changed meanwhile, or a call failed.
     Changed,
 }
+
+/// A range of the device of a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ByteRange {
+    /// First byte.
+    pub start: u64,
+    /// Bytes.
+    pub length: u64,
+}
+
+impl ByteRange {
+    /// Returns the byte behind it.
+    #[must_use]
+    pub const fn end(&self) -> u64 {
+        self.start.saturating_add(self.length)
+    }
+}
+
+/// What lies at a range of the device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RangeNames {
+    /// The range.
+    pub range: ByteRange,
+    /// What was found there, one entry for each owner.
+    pub names: Vec<Name>,
+    /// Parts that have more owners than were asked for.
+    pub more: u64,
+}
+
+/// An owner of a part of a range.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Name {
+    /// What it is.
+    pub kind: NameKind,
+    /// Path in the volume, without a slash before it; bytes that are no UTF-8 are replaced. A file with several names has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Number of the inode. One without a path has no name any more, or is a special file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inode: Option<u64>,
+    /// First byte of the file that lies there; none if it is compressed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
+    /// Bytes of the range that it owns.
+    pub bytes: u64,
+}
+
+/// Kinds of owners.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NameKind {
+    /// Content of a file.
+    File,
+    /// Entries of a folder.
+    Folder,
+    /// Metadata of the file system, or of the inode that is named.
+    Metadata,
+    /// The log of the file system.
+    Log,
+    /// Nothing.
+    Free,
+    /// Used, and no file of the volume has it: deleted and open, held by a larger extent, or not named by this file system.
+    Unknown,
+}
