@@ -4,19 +4,13 @@
 
 use std::fs::File;
 
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
-
 use crate::FilesError;
-use crate::call::{Request, call};
+use crate::tree_search::{Items, items, u64_at};
 
-const SEARCH: Request = Request::both(0x94, 17, 4096);
-const RESULT_BYTES: usize = 4096 - 104;
 /// Tree, object and item of the mapping of addresses.
 const MAPPING_TREE: u64 = 3;
 const MAPPING_OBJECT: u64 = 256;
 const MAPPING_ITEM: u32 = 228;
-/// Bytes before each item of a result.
-const HEADER_BYTES: usize = 32;
 /// Bytes of a mapping before its places, and of a place.
 const MAPPING_BYTES: usize = 48;
 const PLACE_BYTES: usize = 32;
@@ -24,22 +18,6 @@ const PLACE_BYTES: usize = 32;
 const DATA: u64 = 1;
 /// Profiles that divide a group among devices: RAID 0, 10, 5 and 6.
 const DIVIDED: u64 = 1 << 3 | 1 << 6 | 1 << 7 | 1 << 8;
-
-#[derive(Debug, FromBytes, IntoBytes, Immutable)]
-#[repr(C)]
-struct RawSearch {
-    tree: u64,
-    object: [u64; 2],
-    offset: [u64; 2],
-    transaction: [u64; 2],
-    kind: [u32; 2],
-    count: u32,
-    reserved_1: u32,
-    reserved_2: [u64; 4],
-    result: [u8; RESULT_BYTES],
-}
-
-const _: () = assert!(size_of::<RawSearch>() == 4096);
 
 /// A block group.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,37 +39,10 @@ pub struct BlockGroup {
 /// # Errors
 /// [`FilesError`]; other file systems do not have the call, and it takes the super-user.
 pub fn block_groups(file: &File, into: &mut Vec<BlockGroup>) -> Result<(), FilesError> {
-    let mut search = Box::new(RawSearch::new_zeroed());
-    search.tree = MAPPING_TREE;
-    search.object = [MAPPING_OBJECT; 2];
-    search.kind = [MAPPING_ITEM; 2];
-    search.transaction = [0, u64::MAX];
-    search.offset = [0, u64::MAX];
-    loop {
-        search.count = u32::MAX;
-        call(file, SEARCH, search.as_mut()).map_err(FilesError::of("show its block groups"))?;
-        let (mut rest, mut last) = (search.result.as_slice(), None);
-        for _ in 0..search.count {
-            let (Some(offset), Some(length)) = (u64_at(rest, 16), u32_at(rest, 28)) else { break };
-            let end = HEADER_BYTES.saturating_add(usize::try_from(length).unwrap_or(usize::MAX));
-            let Some(item) = rest.get(HEADER_BYTES..end) else { break };
-            into.extend(group(offset, item));
-            last = Some(offset);
-            rest = rest.get(end..).unwrap_or_default();
-        }
-        match last.and_then(|last| last.checked_add(1)) {
-            Some(next) => search.offset = [next, u64::MAX],
-            None => return Ok(()),
-        }
-    }
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+    let mappings =
+        Items { tree: MAPPING_TREE, object: MAPPING_OBJECT, kind: MAPPING_ITEM, offsets: 0..=u64::MAX };
+    items(file, mappings, |logical, item| into.extend(group(logical, item)))
+        .map_err(FilesError::of("show its block groups"))
 }
 
 /// Reads a mapping; one that is too short for its places is left out.

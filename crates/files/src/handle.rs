@@ -56,6 +56,13 @@ impl Handle {
         }
     }
 
+    /// Returns the number of the subvolume of btrfs that the file is in.
+    #[must_use]
+    pub fn subvolume(&self) -> Option<u64> {
+        let number = u64::from_ne_bytes(*self.bytes.get(8..)?.first_chunk()?);
+        (self.kind == BTRFS).then_some(number)
+    }
+
     /// Returns the handle of another inode of the same file system and subvolume, if its form is known.
     #[must_use]
     pub fn sibling(&self, inode: u64, generation: u32) -> Option<Self> {

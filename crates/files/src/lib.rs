@@ -6,6 +6,8 @@
 //! | [`extents`] | where the bytes of a file lie (`FS_IOC_FIEMAP`) |
 //! | [`space_map`] | what lies at each address of a file system (`FS_IOC_GETFSMAP`) |
 //! | [`block_groups`] | where addresses of btrfs lie on its device (`BTRFS_IOC_TREE_SEARCH`) |
+//! | [`project_quota`] | project quotas of XFS and ext4 (`FS_IOC_FSSETXATTR`, `quotactl`) |
+//! | [`subvolume`] | subvolumes of btrfs and their quotas (`BTRFS_IOC_QGROUP_LIMIT`) |
 //! | [`inodes`] | all inodes of XFS (`XFS_IOC_BULKSTAT`) |
 //! | [`handle`] | a file by its handle, whatever it is called (`open_by_handle_at`) |
 //! | [`walk`] | all files below a folder, on one device, by their handles |
@@ -25,8 +27,11 @@ pub mod extents;
 pub mod handle;
 pub mod inodes;
 pub mod load;
+pub mod project_quota;
 pub mod share;
 pub mod space_map;
+pub mod subvolume;
+mod tree_search;
 pub mod volume;
 pub mod walk;
 

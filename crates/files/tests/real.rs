@@ -15,6 +15,7 @@ use std::process::Command;
 use dolmen_files::extents::{Extent, extents};
 use dolmen_files::handle::{Access, Handle};
 use dolmen_files::inodes::inodes;
+use dolmen_files::project_quota::{project, set_project};
 use dolmen_files::share::{Shared, clone_range, share};
 use dolmen_files::space_map::{Owner, space_map};
 use dolmen_files::volume::{Frozen, trim, usage, xfs_geometry};
@@ -331,4 +332,16 @@ fn a_walk_of_btrfs_finds_each_file_once_and_no_subvolume() {
 fn a_walk_of_ext4_finds_each_file_once_by_path_and_handle() {
     let Some(volume) = Mounted::new(&["mkfs.ext4", "-q", "-F"]) else { return };
     a_walk_finds_each_file_once_by_path_and_handle(&volume);
+}
+
+#[test]
+fn new_files_have_the_project_of_their_folder_until_it_has_none() {
+    let Some(volume) = Mounted::xfs() else { return };
+    fs::create_dir(volume.path("docs")).unwrap();
+    let folder = File::open(volume.path("docs")).unwrap();
+    assert!(set_project(&folder, 7).unwrap() && !set_project(&folder, 7).unwrap());
+    assert_eq!(project(&volume.file("docs/new", 10, 1)).unwrap(), 7);
+    assert!(set_project(&folder, 0).unwrap());
+    assert_eq!(project(&volume.file("docs/newer", 10, 1)).unwrap(), 0);
+    assert_eq!(project(&File::open(volume.path("docs/new")).unwrap()).unwrap(), 7);
 }

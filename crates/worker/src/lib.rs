@@ -18,6 +18,7 @@ mod make;
 mod mount;
 mod names;
 pub mod protocol;
+mod quotas;
 mod run;
 mod sharing;
 mod state_folder;

@@ -6,11 +6,12 @@
 
 pub mod long;
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use dolmen_volume::making;
 use dolmen_volume::mount_point::Folder;
-use dolmen_volume::record::VolumeRecord;
+use dolmen_volume::record::{QuotaRecord, VolumeRecord};
 use serde::{Deserialize, Serialize};
 
 /// One operation, and what keeps it apart from others.
@@ -129,6 +130,27 @@ pub enum Operation {
         /// Owners of a range that are named; at most 256.
         names_max: usize,
     },
+    /// Bounds a folder, which is made where it is missing: on btrfs as a subvolume. Answers with [`Outcome::QuotaSet`].
+    QuotaSet {
+        /// The device and its record.
+        volume: Volume,
+        /// The folder and its bounds. On btrfs the project id is that of the answer.
+        quota: QuotaRecord,
+    },
+    /// Shows what folders hold. Answers with [`Outcome::Quotas`].
+    QuotaList {
+        /// The device and its record.
+        volume: Volume,
+        /// The folders.
+        quotas: Vec<QuotaRecord>,
+    },
+    /// Takes the bounds off a folder; its content stays.
+    QuotaRemove {
+        /// The device and its record.
+        volume: Volume,
+        /// The folder.
+        quota: QuotaRecord,
+    },
 }
 
 /// A device, and the record of the volume on it.
@@ -212,8 +234,39 @@ pub enum Outcome {
         /// One for each.
         ranges: Vec<long::RangeNames>,
     },
+    /// A folder is bounded.
+    QuotaSet {
+        /// Number that counts the folder, for its record: a project, or a subvolume of btrfs.
+        project_id: NonZeroU32,
+    },
+    /// What folders hold, in the order in which they were asked for.
+    Quotas {
+        /// One for each.
+        quotas: Vec<QuotaUsage>,
+    },
     /// A command ended the operation before it had a result. Nothing was changed.
     Stopped,
+}
+
+/// What a folder with a quota holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuotaUsage {
+    /// The folder.
+    pub folder: Folder,
+    /// Number that counts it.
+    pub project_id: NonZeroU32,
+    /// Bytes that it holds; none if they are not counted. btrfs counts what was written since its first quota was set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Files and folders in it; none if they are not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+    /// Bytes that it may hold; none for no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_bytes: Option<u64>,
+    /// Files and folders that it may hold; none for no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_files: Option<u64>,
 }
 
 /// What is on a device.

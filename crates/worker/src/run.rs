@@ -9,7 +9,7 @@ use rustix::fs::FlockOperation;
 
 use crate::protocol::{Failure, FailureCode, Message, Operation, Order, Outcome, Volume};
 use crate::steering::Steering;
-use crate::{compaction, content, grow, make, mount, names, sharing};
+use crate::{compaction, content, grow, make, mount, names, quotas, sharing};
 
 /// Carries out the order that the first line of `input` is, and says to `output` what comes of it. Returns whether it succeeded.
 ///
@@ -83,6 +83,9 @@ fn carry_out(
             Ok(Outcome::Usage { total, free, inodes: found.inodes, inodes_free: found.inodes_free })
         }
         Operation::Check { volume, repair } => make::check(volume, *repair),
+        Operation::QuotaSet { volume, quota } => quotas::set(volume, &root_of(volume)?, quota),
+        Operation::QuotaList { volume, quotas } => quotas::list(volume, &root_of(volume)?, quotas),
+        Operation::QuotaRemove { volume, quota } => quotas::remove(volume, &root_of(volume)?, quota),
         Operation::Dedup { volume, selection, load, state } => {
             let (root, mut steering) = (root_of(volume)?, Steering::new(input, output)?);
             sharing::deduplicate(volume, root, selection, load, state, &mut steering)

@@ -4,8 +4,10 @@
 mod rig;
 
 use std::fs::{self, File};
+use std::num::NonZeroU32;
 use std::process::Command;
 
+use dolmen_volume::record::QuotaRecord;
 use dolmen_worker::protocol::{FailureCode, Operation, Order, Outcome};
 use rig::{MIB, Rig, work};
 
@@ -131,4 +133,101 @@ fn two_workers_never_have_one_volume_and_nonsense_is_refused() {
         let (is_done, output) = work(nonsense.as_bytes());
         assert!(!is_done && output.contains("bad_order"), "{nonsense}: {output}");
     }
+}
+
+#[test]
+fn a_quota_of_btrfs_bounds_a_folder_until_it_is_removed() {
+    // Scenario: a quota of 20 MiB makes a subvolume; it is set again; 30 MiB are written; it is raised, listed and removed.
+    let Some(rig) = Rig::made("btrfs") else { return };
+    assert_eq!(rig.run(Operation::Mount { volume: rig.volume() }), Ok(Outcome::Done));
+    let quota = |folder: &str, limit: Option<u64>, number: u32| QuotaRecord {
+        folder: folder.parse().unwrap(),
+        limit_bytes: limit,
+        limit_files: None,
+        project_id: NonZeroU32::new(number).unwrap(),
+        unknown: Default::default(),
+    };
+    let set = |quota: QuotaRecord| rig.run(Operation::QuotaSet { volume: rig.volume(), quota });
+    let Ok(Outcome::QuotaSet { project_id }) = set(quota("docs", Some(20 * MIB), 1)) else { panic!() };
+    assert_eq!(set(quota("docs", Some(20 * MIB), 1)), Ok(Outcome::QuotaSet { project_id }));
+    let fill = |name: &str, mib: usize| {
+        let written = fs::write(rig.path("home/docs").join(name), vec![7; mib << 20]);
+        written.and_then(|()| File::open(rig.path("home/docs").join(name))?.sync_all())
+    };
+    fill("small", 5).unwrap();
+    assert!(fill("large", 30).is_err());
+    fs::remove_file(rig.path("home/docs/large")).unwrap();
+    let list = || match rig.run(Operation::QuotaList {
+        volume: rig.volume(),
+        quotas: vec![quota("docs", None, project_id.get())],
+    }) {
+        Ok(Outcome::Quotas { quotas }) => quotas[0].clone(),
+        other => panic!("{other:?}"),
+    };
+    let found = list();
+    assert_eq!((found.limit_bytes, found.limit_files, found.files), (Some(20 * MIB), None, None));
+    assert!(found.bytes.is_some_and(|bytes| (5 * MIB..7 * MIB).contains(&bytes)), "{found:?}");
+    let remove = || {
+        let quota = quota("docs", None, project_id.get());
+        rig.run(Operation::QuotaRemove { volume: rig.volume(), quota })
+    };
+    assert_eq!(remove(), Ok(Outcome::Done));
+    assert_eq!(remove(), Ok(Outcome::WasDone));
+    assert_eq!(list().limit_bytes, None);
+    fill("large", 30).unwrap();
+    fs::create_dir(rig.path("home/plain")).unwrap();
+    let refused = |quota| set(quota).unwrap_err();
+    let failure = refused(quota("plain", Some(MIB), 1));
+    assert!(failure.code == FailureCode::Unsupported && failure.message.contains("subvolume"), "{failure}");
+    assert_eq!(refused(quota("none/below", Some(MIB), 1)).code, FailureCode::BadPath);
+    let files = QuotaRecord { limit_files: Some(5), ..quota("more", Some(MIB), 1) };
+    assert_eq!(refused(files).code, FailureCode::Unsupported);
+    assert!(!rig.path("home/more").exists());
+}
+
+fn a_quota_of_projects_bounds_a_folder(kind: &'static str) {
+    // Scenario: a quota for a folder with files, on a kernel with project quotas or without. Expected: it bounds the folder; or a
+    // failure says what is missing, and no folder was made.
+    let Some(rig) = Rig::made(kind) else { return };
+    let mut volume = rig.volume();
+    volume.record.mount_options = vec!["prjquota".parse().unwrap()];
+    let is_mounted = rig.run(Operation::Mount { volume: volume.clone() }).is_ok();
+    if !is_mounted {
+        volume = rig.volume();
+        assert_eq!(rig.run(Operation::Mount { volume: volume.clone() }), Ok(Outcome::Done));
+    }
+    let quota = QuotaRecord {
+        folder: "docs".parse().unwrap(),
+        limit_bytes: Some(20 * MIB),
+        limit_files: Some(10),
+        project_id: NonZeroU32::new(7).unwrap(),
+        unknown: Default::default(),
+    };
+    match rig.run(Operation::QuotaSet { volume: volume.clone(), quota: quota.clone() }) {
+        Ok(outcome) => assert_eq!(outcome, Outcome::QuotaSet { project_id: quota.project_id }),
+        Err(failure) => {
+            println!("skipped: {failure}");
+            assert!(
+                failure.code == FailureCode::Unsupported && failure.hint.contains("prjquota"),
+                "{failure:?}"
+            );
+            assert!(!rig.path("home/docs").exists());
+            return;
+        }
+    }
+    fs::write(rig.path("home/docs/small"), vec![7; 5 << 20]).unwrap();
+    let large = fs::write(rig.path("home/docs/large"), vec![7; 30 << 20]);
+    assert!(large.is_err());
+    assert_eq!(rig.run(Operation::QuotaRemove { volume: volume.clone(), quota }), Ok(Outcome::Done));
+    fs::write(rig.path("home/docs/large"), vec![7; 30 << 20]).unwrap();
+}
+
+#[test]
+fn a_quota_of_xfs_bounds_a_folder_or_says_what_is_missing() {
+    a_quota_of_projects_bounds_a_folder("xfs");
+}
+
+#[test]
+fn a_quota_of_ext4_bounds_a_folder_or_says_what_is_missing() {
+    a_quota_of_projects_bounds_a_folder("ext4");
 }
