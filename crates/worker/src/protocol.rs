@@ -332,3 +332,53 @@ pub enum FailureCode {
     /// The volume has too little free room.
     NoRoom,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_is_a_line_that_reads_back() {
+        let range = long::ByteRange { start: 1, length: 2 };
+        let name = long::Name { kind: long::NameKind::Free, path: None, inode: None, offset: None, bytes: 2 };
+        let estimated = long::Estimated {
+            files: 1,
+            bytes: 2,
+            sample_bytes: 3,
+            saving_ppm: 4,
+            low_ppm: 5,
+            high_ppm: 6,
+            skipped: long::SkippedFiles { count: 1, first: vec!["one\ntwo".to_owned()] },
+        };
+        let quota = QuotaUsage {
+            folder: Folder::default(),
+            project_id: NonZeroU32::MIN,
+            bytes: Some(1),
+            files: None,
+            limit_bytes: Some(u64::MAX),
+            limit_files: None,
+        };
+        let outcomes = [
+            Outcome::Done,
+            Outcome::WasDone,
+            Outcome::Content(Content::default()),
+            Outcome::Trimmed { bytes: 1 },
+            Outcome::Usage { total: 1, free: 2, inodes: 3, inodes_free: 4 },
+            Outcome::Checked { code: 1, text: "a\nb".to_owned() },
+            Outcome::Deduplicated(long::Deduplicated::default()),
+            Outcome::Estimated(estimated),
+            Outcome::Undone(long::Undone::default()),
+            Outcome::Compacted(long::Compacted::default()),
+            Outcome::Names { ranges: vec![long::RangeNames { range, names: vec![name], more: 1 }] },
+            Outcome::QuotaSet { project_id: NonZeroU32::MIN },
+            Outcome::Quotas { quotas: vec![quota] },
+            Outcome::Stopped,
+        ];
+        for outcome in outcomes {
+            let message = Message::Done { outcome };
+            let line = serde_json::to_string(&message).unwrap();
+            assert!(!line.contains('\n'));
+            assert_eq!(serde_json::from_str::<Message>(&line).unwrap(), message);
+        }
+    }
+}

@@ -625,6 +625,32 @@ fn excluded_young_and_small_files_take_no_part() {
 }
 
 #[test]
+fn an_undo_without_room_changes_nothing() {
+    // Scenario: two files share 100 MiB, and the volume has less free room than one copy needs. Expected: the undo of one of them
+    // is refused with the numbers; with room again, it is done.
+    let Some(rig) = mounted("xfs") else { return };
+    let (mut draw, mut model) = (Draw(6), Model::new());
+    write(&rig, &mut model, "one", draw.bytes(100 * MIB));
+    let files = ["home/one", "home/two"].map(|name| rig.path(name));
+    let cloned = Command::new("cp").arg("--reflink=always").args(files).status().unwrap();
+    assert!(cloned.success());
+    model.insert("two".to_owned(), model["one"].clone());
+    let filler = File::create(rig.path("home/filler")).unwrap();
+    let free = dolmen_files::volume::usage(&filler).unwrap().available;
+    rustix::fs::fallocate(&filler, rustix::fs::FallocateFlags::empty(), 0, free - 50 * MIB).unwrap();
+    let order = Operation::Undo { volume: rig.volume(), paths: vec!["two".parse().unwrap()], load: load() };
+    let failure = rig.run(order).unwrap_err();
+    assert!(failure.code == FailureCode::NoRoom && failure.message.contains("104857600"), "{failure:?}");
+    assert_eq!(shared(&rig.path("home/two")), 100 * MIB);
+    fs::remove_file(rig.path("home/filler")).unwrap();
+    drop(filler);
+    used(&rig);
+    assert_eq!(undone(&rig, &["two"]).bytes, 100 * MIB);
+    assert_eq!((shared(&rig.path("home/one")), shared(&rig.path("home/two"))), (0, 0));
+    verify(&rig, &model, "after the undo");
+}
+
+#[test]
 fn orders_that_cannot_be_are_refused_by_name() {
     let Some(rig) = mounted("ext4") else { return };
     let refused = |operation| rig.run(operation).unwrap_err();
