@@ -48,7 +48,12 @@ pub(crate) struct Environment<'a, F, S, C> {
 impl<F, S, C: Control> Environment<'_, F, S, C> {
     /// Reports progress and returns `true` if the caller wants the end.
     pub(crate) fn stops(&mut self, phase: Phase, files: u64, bytes: u64, bytes_planned: u64) -> bool {
-        self.control.next(&Progress { phase, files, bytes, bytes_planned }) == Next::Stop
+        self.ends(&Progress { phase, files, bytes, bytes_planned, bytes_saved: 0 })
+    }
+
+    /// As [`stops`](Self::stops), with all that there is to report.
+    pub(crate) fn ends(&mut self, progress: &Progress) -> bool {
+        self.control.next(progress) == Next::Stop
     }
 }
 

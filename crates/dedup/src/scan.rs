@@ -187,8 +187,11 @@ impl<S: Scratch> Scan<S> {
             counts.files_read = counts.files_read.saturating_add(1);
             if let Err(reason) = self.read(environment, entry)? {
                 self.index.void(environment.scratch)?;
-                counts.files_skipped = counts.files_skipped.saturating_add(1);
-                environment.control.skipped(entry.id(), reason);
+                // A stop in the midst of a file is no failure of it.
+                if !self.stopped {
+                    counts.files_skipped = counts.files_skipped.saturating_add(1);
+                    environment.control.skipped(entry.id(), reason);
+                }
             }
         }
         self.table.push(environment.scratch, *entry)?;

@@ -380,6 +380,8 @@ pub struct Progress {
     pub bytes: u64,
     /// Bytes that the phase has to do, 0 where that is unknown.
     pub bytes_planned: u64,
+    /// Bytes that the run has freed so far.
+    pub bytes_saved: u64,
 }
 
 /// Decision of the caller before the next call.

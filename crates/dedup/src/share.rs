@@ -14,7 +14,7 @@ use crate::plan::{Plan, RANGES_MAX, Range};
 use crate::policy::Policy;
 use crate::run::{Counts, Environment, RunError};
 use crate::scan::{EXTENTS_MAX, open_unchanged};
-use crate::seam::{Control, Extent, FileError, Files, Phase, Scratch, ShareRange, Shared};
+use crate::seam::{Control, Extent, FileError, Files, Phase, Progress, Scratch, ShareRange, Shared};
 use crate::sort::{Buffers, Sorter};
 
 /// Size from which on a file is kept sequential: a range shorter than a piece is not shared.
@@ -241,7 +241,14 @@ impl<S: Scratch> Share<'_, S> {
         counts: &mut Counts,
     ) -> Result<Result<(), FileError>, RunError> {
         while piece.length > 0 {
-            if environment.stops(Phase::Share, 0, counts.shared_bytes, counts.planned_bytes) {
+            let progress = Progress {
+                phase: Phase::Share,
+                files: 0,
+                bytes: counts.shared_bytes,
+                bytes_planned: counts.planned_bytes,
+                bytes_saved: counts.saved_bytes,
+            };
+            if environment.ends(&progress) {
                 counts.stopped = true;
                 return Ok(Ok(()));
             }

@@ -67,7 +67,8 @@ pub fn undo<F: Files, C: Control>(
         if reserved > 0 {
             let mut pack = Pack::new(files.pack(reserved)?);
             let mut stops = |bytes: u64| {
-                let progress = Progress { phase: Phase::Undo, files: 0, bytes, bytes_planned: size };
+                let progress =
+                    Progress { phase: Phase::Undo, files: 0, bytes, bytes_planned: size, bytes_saved: 0 };
                 control.next(&progress) == Next::Stop
             };
             for range in &moves {

@@ -95,6 +95,21 @@ impl Extent {
 /// # Errors
 /// [`FilesError`]; `into` may then hold some of them.
 pub fn extents(file: &File, start: u64, length: u64, into: &mut Vec<Extent>) -> Result<(), FilesError> {
+    extents_at_most(file, start, length, usize::MAX, into).map(drop)
+}
+
+/// Appends extents as [`extents`] does, and ends after at least `limit` of them. Returns `false` if that ended it.
+///
+/// # Errors
+/// [`FilesError`]; `into` may then hold some of them.
+pub fn extents_at_most(
+    file: &File,
+    start: u64,
+    length: u64,
+    limit: usize,
+    into: &mut Vec<Extent>,
+) -> Result<bool, FilesError> {
+    let before = into.len();
     let end = start.saturating_add(length);
     let none =
         RawExtent { logical: 0, physical: 0, length: 0, reserved_1: [0; 2], flags: 0, reserved_2: [0; 3] };
@@ -108,6 +123,9 @@ pub fn extents(file: &File, start: u64, length: u64, into: &mut Vec<Extent>) -> 
         extents: [none; AT_ONCE],
     };
     while map.start < end {
+        if into.len().saturating_sub(before) >= limit {
+            return Ok(false);
+        }
         map.length = end - map.start;
         map.mapped = 0;
         call(file, MAP, &mut map).map_err(FilesError::of("show where a file lies"))?;
@@ -127,5 +145,5 @@ pub fn extents(file: &File, start: u64, length: u64, into: &mut Vec<Extent>) -> 
         map.start = next;
         map.flags = 0;
     }
-    Ok(())
+    Ok(true)
 }

@@ -72,6 +72,8 @@ pub struct Inode {
     pub changed: i128,
     /// Whether the file system has found something wrong with it.
     pub is_sick: bool,
+    /// Extents of its content; 0 if that lies within the inode.
+    pub extents: u64,
 }
 
 impl Inode {
@@ -82,27 +84,53 @@ impl Inode {
     }
 }
 
+/// A list of inodes that is continued call by call.
+#[derive(Debug)]
+pub struct Inodes(Box<RawRequest>);
+
+impl Default for Inodes {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Inodes {
+    /// Begins before the first inode.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut request = Box::new(RawRequest::new_zeroed());
+        request.count = u32::try_from(AT_ONCE).unwrap_or(0);
+        Self(request)
+    }
+
+    /// Appends the next few hundred inodes of the XFS that `file` is on, and returns `false` after the last.
+    ///
+    /// # Errors
+    /// [`FilesError`]; file systems other than XFS do not have the call.
+    pub fn next(&mut self, file: &File, into: &mut Vec<Inode>) -> Result<bool, FilesError> {
+        self.0.found = 0;
+        // The kernel sets `inode` to the number behind the last one that it gives.
+        call(file, BULKSTAT, self.0.as_mut()).map_err(FilesError::of("list its inodes"))?;
+        let found = usize::try_from(self.0.found).unwrap_or(0).min(AT_ONCE);
+        into.extend(self.0.inodes.get(..found).unwrap_or_default().iter().map(inode));
+        Ok(found > 0)
+    }
+}
+
 /// Shows each inode of the XFS that `file` is on. `each` returns whether to go on.
 ///
 /// # Errors
 /// [`FilesError`]; file systems other than XFS do not have the call.
 pub fn inodes(file: &File, mut each: impl FnMut(Inode) -> bool) -> Result<(), FilesError> {
-    let mut request = Box::new(RawRequest::new_zeroed());
-    request.count = u32::try_from(AT_ONCE).unwrap_or(0);
-    loop {
-        request.found = 0;
-        // The kernel sets `inode` to the number behind the last one that it gives.
-        call(file, BULKSTAT, request.as_mut()).map_err(FilesError::of("list its inodes"))?;
-        let found = usize::try_from(request.found).unwrap_or(0).min(AT_ONCE);
-        if found == 0 {
-            return Ok(());
-        }
-        for raw in request.inodes.get(..found).unwrap_or_default() {
-            if !each(inode(raw)) {
+    let (mut list, mut batch) = (Inodes::new(), Vec::new());
+    while list.next(file, &mut batch)? {
+        for inode in batch.drain(..) {
+            if !each(inode) {
                 return Ok(());
             }
         }
     }
+    Ok(())
 }
 
 fn inode(raw: &RawInode) -> Inode {
@@ -120,5 +148,6 @@ fn inode(raw: &RawInode) -> Inode {
         modified: time(1),
         changed: time(2),
         is_sick: raw.sick != 0,
+        extents: raw.extents.max(raw.extents_32.into()),
     }
 }

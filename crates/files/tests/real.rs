@@ -15,9 +15,11 @@ use std::process::Command;
 use dolmen_files::extents::{Extent, extents};
 use dolmen_files::handle::{Access, Handle};
 use dolmen_files::inodes::inodes;
+use dolmen_files::project_quota::{project, set_project};
 use dolmen_files::share::{Shared, clone_range, share};
 use dolmen_files::space_map::{Owner, space_map};
 use dolmen_files::volume::{Frozen, trim, usage, xfs_geometry};
+use dolmen_files::walk::Walk;
 
 const MIB: u64 = 1 << 20;
 
@@ -268,4 +270,78 @@ fn a_frozen_file_system_is_thawed_when_the_hold_ends() {
     assert!(Frozen::new(&root).is_err());
     drop(held);
     fs::write(volume.path("after"), b"x").unwrap();
+}
+
+fn a_walk_finds_each_file_once_by_path_and_handle(volume: &Mounted) {
+    // Scenario: 300 files in one folder, folders in depth between them, a symbolic link, a folder that is not entered.
+    for folder in ["many", "many/deep/deeper/deepest", "left", "empty"] {
+        fs::create_dir_all(volume.path(folder)).unwrap();
+    }
+    let mut expected = Vec::new();
+    for number in 0..300 {
+        expected.push(format!("many/f{number}"));
+    }
+    expected.extend(["many/deep/deeper/deepest/last", "many/deep/first", "top"].map(str::to_owned));
+    expected.iter().for_each(|name| fs::write(volume.path(name), name).unwrap());
+    fs::write(volume.path("left/out"), "out").unwrap();
+    std::os::unix::fs::symlink("top", volume.path("link")).unwrap();
+    let root = volume.root();
+    let form = Handle::of_entry(&root, ".".as_ref()).unwrap();
+    let mut walk = Walk::new(&root, b"").unwrap();
+    let mut found = Vec::new();
+    while let Some(file) = walk.next(|folder, _| folder != b"left/").unwrap() {
+        let path = String::from_utf8(walk.path().to_vec()).unwrap();
+        let (inode, generation) = file.handle.identity().unwrap();
+        assert_eq!(form.sibling(inode, generation), Some(file.handle));
+        let mut content = String::new();
+        let mut opened = form.sibling(inode, generation).unwrap().open(&root, Access::Read).unwrap();
+        std::io::Read::read_to_string(&mut opened, &mut content).unwrap();
+        assert_eq!((inode, content.as_str()), (file.inode, path.as_str()));
+        found.push(path);
+    }
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+    let mut below = Walk::new(&File::open(volume.path("many/deep")).unwrap(), b"many/deep").unwrap();
+    let mut found = Vec::new();
+    while below.next(|_, _| true).unwrap().is_some() {
+        found.push(String::from_utf8(below.path().to_vec()).unwrap());
+    }
+    found.sort();
+    assert_eq!(found, ["many/deep/deeper/deepest/last", "many/deep/first"]);
+}
+
+#[test]
+fn a_walk_of_xfs_finds_each_file_once_by_path_and_handle() {
+    let Some(volume) = Mounted::xfs() else { return };
+    a_walk_finds_each_file_once_by_path_and_handle(&volume);
+}
+
+#[test]
+fn a_walk_of_btrfs_finds_each_file_once_and_no_subvolume() {
+    let Some(volume) = Mounted::btrfs() else { return };
+    let made = Command::new("btrfs").args(["subvolume", "create"]).arg(volume.path("sub")).output().unwrap();
+    assert!(made.status.success());
+    fs::write(volume.path("sub/out"), "out").unwrap();
+    let mut walk = Walk::new(&volume.root(), b"").unwrap().with_subvolumes().unwrap();
+    assert!(walk.next(|_, _| true).unwrap().is_some() && walk.path() == b"sub/out");
+    a_walk_finds_each_file_once_by_path_and_handle(&volume);
+}
+
+#[test]
+fn a_walk_of_ext4_finds_each_file_once_by_path_and_handle() {
+    let Some(volume) = Mounted::new(&["mkfs.ext4", "-q", "-F"]) else { return };
+    a_walk_finds_each_file_once_by_path_and_handle(&volume);
+}
+
+#[test]
+fn new_files_have_the_project_of_their_folder_until_it_has_none() {
+    let Some(volume) = Mounted::xfs() else { return };
+    fs::create_dir(volume.path("docs")).unwrap();
+    let folder = File::open(volume.path("docs")).unwrap();
+    assert!(set_project(&folder, 7).unwrap() && !set_project(&folder, 7).unwrap());
+    assert_eq!(project(&volume.file("docs/new", 10, 1)).unwrap(), 7);
+    assert!(set_project(&folder, 0).unwrap());
+    assert_eq!(project(&volume.file("docs/newer", 10, 1)).unwrap(), 0);
+    assert_eq!(project(&File::open(volume.path("docs/new")).unwrap()).unwrap(), 7);
 }

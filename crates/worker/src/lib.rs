@@ -1,4 +1,5 @@
-//! One operation on a volume in a process of its own: file systems are made, mounted, grown, trimmed and checked here.
+//! One operation on a volume in a process of its own: file systems are made, mounted, grown, trimmed, checked, deduplicated and
+//! compacted here.
 //!
 //! The daemon serves the devices that volumes lie on. If it called into their file systems itself, such a call could wait for an
 //! answer that only the daemon gives. So it starts this program, which may wait, hang or be killed alone.
@@ -6,16 +7,25 @@
 //! Invariants:
 //! - An operation asks first whether its result is there, so that it can be asked for again after any death.
 //! - Nothing is written to a device that holds anything but zeros, or a file system with the UUID that the order names.
+//! - Long operations change files by requests to share alone, which the file system grants for equal bytes.
 //! - Two workers never have one volume: each holds the lock file that its order names.
 
+mod compaction;
 mod content;
 mod grow;
+mod limits;
 mod make;
 mod mount;
+mod names;
 mod process;
 pub mod protocol;
+mod quotas;
 mod run;
+mod sharing;
+mod state_folder;
+mod steering;
 mod tool;
+mod volume_files;
 
 pub use process::be_usual;
 pub use run::run;

@@ -1,12 +1,17 @@
 //! What the daemon and its worker say to each other: a line of JSON each on the worker's standard input and output.
 //!
 //! The first line of input is an [`Order`]. The end of the input means nothing: where the daemon dies, the operation goes on to its
-//! end, and the next daemon asks for it again. The one line of output is a [`Message`]; a worker that ends without it was killed.
+//! end, and the next daemon asks for it again. The last line of output is a [`Message`] that is `done` or `failed`; a worker that
+//! ends without it was killed. Long operations have more to say and to read: see [`long`].
 
+pub mod long;
+
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use dolmen_volume::making;
-use dolmen_volume::record::VolumeRecord;
+use dolmen_volume::mount_point::Folder;
+use dolmen_volume::record::{QuotaRecord, VolumeRecord};
 use serde::{Deserialize, Serialize};
 
 /// One operation, and what keeps it apart from others.
@@ -67,6 +72,85 @@ pub enum Operation {
         /// Whether it is repaired too.
         repair: bool,
     },
+    /// Shares equal content of files. Long; answers with [`Outcome::Deduplicated`].
+    Dedup {
+        /// The device and its record.
+        volume: Volume,
+        /// Files that take part.
+        selection: long::Selection,
+        /// Load and memory.
+        load: long::Load,
+        /// Folder for the index and scratch files of this volume, on another file system.
+        state: PathBuf,
+    },
+    /// Estimates what a deduplication would free; changes nothing. Long; answers with [`Outcome::Estimated`].
+    Estimate {
+        /// The device and its record.
+        volume: Volume,
+        /// Files that would take part.
+        selection: long::Selection,
+        /// Load and memory.
+        load: long::Load,
+        /// Folder for scratch files.
+        state: PathBuf,
+        /// Sample; none for one hundredth and at least 256 MiB.
+        #[serde(default)]
+        sample: Option<long::SampleSize>,
+    },
+    /// Gives files bytes of their own, in place of those that they share. Long; answers with [`Outcome::Undone`].
+    Undo {
+        /// The device and its record.
+        volume: Volume,
+        /// Files and folders; none for the whole volume.
+        #[serde(default)]
+        paths: Vec<Folder>,
+        /// Load and memory.
+        load: long::Load,
+    },
+    /// Moves files out of rows that hold little, and discards what is free then. Long; answers with [`Outcome::Compacted`].
+    Compact {
+        /// The device and its record.
+        volume: Volume,
+        /// Rows of the space.
+        occupancy: long::Occupancy,
+        /// Bytes that may be moved; none for no bound.
+        #[serde(default)]
+        budget_bytes: Option<u64>,
+        /// Load and memory.
+        load: long::Load,
+        /// Folder for scratch files.
+        state: PathBuf,
+    },
+    /// Names what lies at ranges of the device. Long; answers with [`Outcome::Names`].
+    Names {
+        /// The device and its record.
+        volume: Volume,
+        /// Ranges, at most 1,024.
+        ranges: Vec<long::ByteRange>,
+        /// Owners of a range that are named; at most 256.
+        names_max: usize,
+    },
+    /// Bounds a folder, which is made where it is missing: on btrfs as a subvolume. Answers with [`Outcome::QuotaSet`].
+    QuotaSet {
+        /// The device and its record.
+        volume: Volume,
+        /// The folder and its bounds. On btrfs the project id is that of the answer.
+        quota: QuotaRecord,
+    },
+    /// Shows what folders hold. Answers with [`Outcome::Quotas`].
+    QuotaList {
+        /// The device and its record.
+        volume: Volume,
+        /// The folders.
+        quotas: Vec<QuotaRecord>,
+    },
+    /// Takes the bounds off a folder; its content stays.
+    QuotaRemove {
+        /// The device and its record.
+        volume: Volume,
+        /// The folder.
+        quota: QuotaRecord,
+    },
 }
 
 /// A device, and the record of the volume on it.
@@ -90,6 +174,16 @@ pub enum Message {
     /// It has ended with an error.
     Failed {
         /// The error.
+        failure: Failure,
+    },
+    /// A long operation is under way; more lines follow.
+    Progress {
+        /// Where it is.
+        progress: long::Progress,
+    },
+    /// A line of input was no command and changed nothing; more lines follow.
+    Ignored {
+        /// What was wrong with it.
         failure: Failure,
     },
 }
@@ -127,6 +221,52 @@ pub enum Outcome {
         /// What the tool wrote, its end if that is long.
         text: String,
     },
+    /// Equal content is shared.
+    Deduplicated(long::Deduplicated),
+    /// What a deduplication would free.
+    Estimated(long::Estimated),
+    /// Files have bytes of their own.
+    Undone(long::Undone),
+    /// Rows are emptied.
+    Compacted(long::Compacted),
+    /// What lies at each range, in the order of the ranges.
+    Names {
+        /// One for each.
+        ranges: Vec<long::RangeNames>,
+    },
+    /// A folder is bounded.
+    QuotaSet {
+        /// Number that counts the folder, for its record: a project, or a subvolume of btrfs.
+        project_id: NonZeroU32,
+    },
+    /// What folders hold, in the order in which they were asked for.
+    Quotas {
+        /// One for each.
+        quotas: Vec<QuotaUsage>,
+    },
+    /// A command ended the operation before it had a result. Nothing was changed.
+    Stopped,
+}
+
+/// What a folder with a quota holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuotaUsage {
+    /// The folder.
+    pub folder: Folder,
+    /// Number that counts it.
+    pub project_id: NonZeroU32,
+    /// Bytes that it holds; none if they are not counted. btrfs counts what was written since its first quota was set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Files and folders in it; none if they are not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+    /// Bytes that it may hold; none for no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_bytes: Option<u64>,
+    /// Files and folders that it may hold; none for no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_files: Option<u64>,
 }
 
 /// What is on a device.
@@ -185,6 +325,60 @@ pub enum FailureCode {
     InUse,
     /// A tool or the kernel refused.
     Refused,
-    /// The order cannot be read.
+    /// The order cannot be read, or asks for what cannot be.
     BadOrder,
+    /// The file system or the kernel does not have the call.
+    Unsupported,
+    /// The volume has too little free room.
+    NoRoom,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_is_a_line_that_reads_back() {
+        let range = long::ByteRange { start: 1, length: 2 };
+        let name = long::Name { kind: long::NameKind::Free, path: None, inode: None, offset: None, bytes: 2 };
+        let estimated = long::Estimated {
+            files: 1,
+            bytes: 2,
+            sample_bytes: 3,
+            saving_ppm: 4,
+            low_ppm: 5,
+            high_ppm: 6,
+            skipped: long::SkippedFiles { count: 1, first: vec!["one\ntwo".to_owned()] },
+        };
+        let quota = QuotaUsage {
+            folder: Folder::default(),
+            project_id: NonZeroU32::MIN,
+            bytes: Some(1),
+            files: None,
+            limit_bytes: Some(u64::MAX),
+            limit_files: None,
+        };
+        let outcomes = [
+            Outcome::Done,
+            Outcome::WasDone,
+            Outcome::Content(Content::default()),
+            Outcome::Trimmed { bytes: 1 },
+            Outcome::Usage { total: 1, free: 2, inodes: 3, inodes_free: 4 },
+            Outcome::Checked { code: 1, text: "a\nb".to_owned() },
+            Outcome::Deduplicated(long::Deduplicated::default()),
+            Outcome::Estimated(estimated),
+            Outcome::Undone(long::Undone::default()),
+            Outcome::Compacted(long::Compacted::default()),
+            Outcome::Names { ranges: vec![long::RangeNames { range, names: vec![name], more: 1 }] },
+            Outcome::QuotaSet { project_id: NonZeroU32::MIN },
+            Outcome::Quotas { quotas: vec![quota] },
+            Outcome::Stopped,
+        ];
+        for outcome in outcomes {
+            let message = Message::Done { outcome };
+            let line = serde_json::to_string(&message).unwrap();
+            assert!(!line.contains('\n'));
+            assert_eq!(serde_json::from_str::<Message>(&line).unwrap(), message);
+        }
+    }
 }

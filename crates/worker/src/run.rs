@@ -8,13 +8,16 @@ use dolmen_files::volume::{trim, usage};
 use rustix::fs::FlockOperation;
 
 use crate::protocol::{Failure, FailureCode, Message, Operation, Order, Outcome, Volume};
-use crate::{content, grow, make, mount};
+use crate::steering::Steering;
+use crate::{compaction, content, grow, make, mount, names, quotas, sharing};
 
 /// Carries out the order that the first line of `input` is, and says to `output` what comes of it. Returns whether it succeeded.
-pub fn run(input: impl BufRead, mut output: impl Write) -> bool {
-    let outcome = order_of(input).and_then(|order| {
+///
+/// A long operation reads commands from the rest of `input` and writes progress to `output` before.
+pub fn run(mut input: impl BufRead + Send + 'static, mut output: impl Write) -> bool {
+    let outcome = order_of(&mut input).and_then(|order| {
         let _lock = lock(&order.lock)?;
-        carry_out(&order.operation)
+        carry_out(&order.operation, input, &mut output)
     });
     let is_done = outcome.is_ok();
     let message = match outcome {
@@ -29,7 +32,7 @@ pub fn run(input: impl BufRead, mut output: impl Write) -> bool {
     is_done
 }
 
-fn order_of(mut input: impl BufRead) -> Result<Order, Failure> {
+fn order_of(input: &mut impl BufRead) -> Result<Order, Failure> {
     let mut line = String::new();
     let read = input.read_line(&mut line).map_err(|error| error.to_string());
     let order = read.and_then(|_| serde_json::from_str(&line).map_err(|error| error.to_string()));
@@ -56,7 +59,11 @@ fn lock(path: &Path) -> Result<File, Failure> {
     Ok(file)
 }
 
-fn carry_out(operation: &Operation) -> Result<Outcome, Failure> {
+fn carry_out(
+    operation: &Operation,
+    input: impl BufRead + Send + 'static,
+    output: &mut dyn Write,
+) -> Result<Outcome, Failure> {
     match operation {
         Operation::Probe { device } => content::content(device).map(Outcome::Content),
         Operation::Make { volume } => make::make(volume),
@@ -76,6 +83,31 @@ fn carry_out(operation: &Operation) -> Result<Outcome, Failure> {
             Ok(Outcome::Usage { total, free, inodes: found.inodes, inodes_free: found.inodes_free })
         }
         Operation::Check { volume, repair } => make::check(volume, *repair),
+        Operation::QuotaSet { volume, quota } => quotas::set(volume, &root_of(volume)?, quota),
+        Operation::QuotaList { volume, quotas } => quotas::list(volume, &root_of(volume)?, quotas),
+        Operation::QuotaRemove { volume, quota } => quotas::remove(volume, &root_of(volume)?, quota),
+        Operation::Dedup { volume, selection, load, state } => {
+            let (root, mut steering) = (root_of(volume)?, Steering::new(input, output)?);
+            sharing::deduplicate(volume, root, selection, load, state, &mut steering)
+        }
+        Operation::Estimate { volume, selection, load, state, sample } => {
+            let (root, mut steering) = (root_of(volume)?, Steering::new(input, output)?);
+            sharing::estimate(volume, root, (selection, load), state, *sample, &mut steering)
+        }
+        Operation::Undo { volume, paths, load } => {
+            let (root, mut steering) = (root_of(volume)?, Steering::new(input, output)?);
+            sharing::undo(volume, root, paths, load, &mut steering)
+        }
+        Operation::Compact { volume, occupancy, budget_bytes, load, state } => {
+            let (root, mut steering) = (root_of(volume)?, Steering::new(input, output)?);
+            let budget_bytes = *budget_bytes;
+            let order = compaction::Order { volume, occupancy, budget_bytes, load, state };
+            compaction::compact(&order, root, &mut steering)
+        }
+        Operation::Names { volume, ranges, names_max } => {
+            let (root, mut steering) = (root_of(volume)?, Steering::new(input, output)?);
+            names::names(volume, &root, ranges, *names_max, &mut steering)
+        }
     }
 }
 

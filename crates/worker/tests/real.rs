@@ -1,23 +1,15 @@
 //! The program on loop devices, with the tools of this machine.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod rig;
+
 use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::num::NonZeroU32;
+use std::process::Command;
 
-use dolmen_volume::record::VolumeRecord;
-use dolmen_worker::protocol::{Failure, FailureCode, Message, Operation, Order, Outcome, Volume};
-
-const MIB: u64 = 1 << 20;
-
-/// A UUID that no other file system of this run has: the kernel refuses to mount two.
-fn next_uuid() -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("6f8e2c1a-0b7d-4a55-9a1e-{:08x}{number:04x}", std::process::id())
-}
+use dolmen_volume::record::QuotaRecord;
+use dolmen_worker::protocol::{FailureCode, Operation, Order, Outcome};
+use rig::{MIB, Rig, work};
 
 /// Whether this process may grow a mounted ext4.
 fn may_grow_ext4() -> bool {
@@ -25,98 +17,6 @@ fn may_grow_ext4() -> bool {
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
     let cap_sys_resource = 24;
     u64::from_str_radix(effective.trim(), 16).unwrap() >> cap_sys_resource & 1 == 1
-}
-
-/// Gives the program an order; whether it succeeded, and what it wrote.
-fn work(order: &[u8]) -> (bool, String) {
-    let mut worker = Command::new(env!("CARGO_BIN_EXE_dolmen-worker"));
-    let mut child = worker.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(order).unwrap();
-    let output = child.wait_with_output().unwrap();
-    (output.status.success(), String::from_utf8(output.stdout).unwrap())
-}
-
-/// A loop device over a file, with a folder for mount points.
-struct Rig {
-    folder: tempfile::TempDir,
-    device: PathBuf,
-    kind: &'static str,
-    uuid: String,
-}
-
-impl Rig {
-    /// One with a file system of a kind to be made; none, with its reason printed, where this machine cannot.
-    fn new(kind: &'static str) -> Option<Self> {
-        let is_root = rustix::process::geteuid().is_root();
-        let has_tool = Command::new(format!("mkfs.{kind}")).arg("-V").output().is_ok();
-        if !is_root || !has_tool || !Path::new("/dev/loop-control").exists() {
-            println!("skipped: that takes root, loop devices and mkfs.{kind}");
-            return None;
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let image = folder.path().join("image");
-        File::create(&image).unwrap().set_len(400 * MIB).unwrap();
-        let made = Command::new("losetup").args(["-f", "--show"]).arg(&image).output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let device = PathBuf::from(String::from_utf8(made.stdout).unwrap().trim());
-        Some(Self { folder, device, kind, uuid: next_uuid() })
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn volume_at(&self, state: &str, name: &str) -> Volume {
-        let uuid = &self.uuid;
-        let options = match self.kind {
-            "xfs" => serde_json::json!(["-q", "-m", format!("uuid={uuid}"), "-K"]),
-            _ => serde_json::json!(["-q", "-U", uuid]),
-        };
-        let record: VolumeRecord = serde_json::from_value(serde_json::json!({
-            "state": state, "desired": "mounted", "file_system": self.kind, "uuid": uuid,
-            "mkfs_options": options, "mount_point": self.path(name), "mount_options": ["noatime"],
-        }))
-        .unwrap();
-        Volume { device: self.device.clone(), record }
-    }
-
-    fn volume(&self) -> Volume {
-        self.volume_at("ready", "home")
-    }
-
-    fn run(&self, operation: Operation) -> Result<Outcome, Failure> {
-        let order = Order { lock: self.path("lock"), operation };
-        let (is_done, text) = work(&serde_json::to_vec(&order).unwrap());
-        match serde_json::from_str(text.lines().last().unwrap()).unwrap() {
-            Message::Done { outcome } => {
-                assert!(is_done);
-                Ok(outcome)
-            }
-            Message::Failed { failure } => {
-                assert!(!is_done);
-                Err(failure)
-            }
-        }
-    }
-
-    fn made(kind: &'static str) -> Option<Self> {
-        let rig = Self::new(kind)?;
-        // A second time, as behind a kill whose end nobody has seen.
-        for _ in 0..2 {
-            let made = rig.run(Operation::Make { volume: rig.volume_at("making", "home") });
-            assert_eq!(made, Ok(Outcome::Done));
-        }
-        Some(rig)
-    }
-}
-
-impl Drop for Rig {
-    fn drop(&mut self) {
-        for name in ["home", "elsewhere"] {
-            let _ = Command::new("umount").arg("-q").arg(self.path(name)).status();
-        }
-        let _ = Command::new("losetup").arg("-d").arg(&self.device).status();
-    }
 }
 
 fn a_volume_lives(kind: &'static str) {
@@ -233,4 +133,101 @@ fn two_workers_never_have_one_volume_and_nonsense_is_refused() {
         let (is_done, output) = work(nonsense.as_bytes());
         assert!(!is_done && output.contains("bad_order"), "{nonsense}: {output}");
     }
+}
+
+#[test]
+fn a_quota_of_btrfs_bounds_a_folder_until_it_is_removed() {
+    // Scenario: a quota of 20 MiB makes a subvolume; it is set again; 30 MiB are written; it is raised, listed and removed.
+    let Some(rig) = Rig::made("btrfs") else { return };
+    assert_eq!(rig.run(Operation::Mount { volume: rig.volume() }), Ok(Outcome::Done));
+    let quota = |folder: &str, limit: Option<u64>, number: u32| QuotaRecord {
+        folder: folder.parse().unwrap(),
+        limit_bytes: limit,
+        limit_files: None,
+        project_id: NonZeroU32::new(number).unwrap(),
+        unknown: Default::default(),
+    };
+    let set = |quota: QuotaRecord| rig.run(Operation::QuotaSet { volume: rig.volume(), quota });
+    let Ok(Outcome::QuotaSet { project_id }) = set(quota("docs", Some(20 * MIB), 1)) else { panic!() };
+    assert_eq!(set(quota("docs", Some(20 * MIB), 1)), Ok(Outcome::QuotaSet { project_id }));
+    let fill = |name: &str, mib: usize| {
+        let written = fs::write(rig.path("home/docs").join(name), vec![7; mib << 20]);
+        written.and_then(|()| File::open(rig.path("home/docs").join(name))?.sync_all())
+    };
+    fill("small", 5).unwrap();
+    assert!(fill("large", 30).is_err());
+    fs::remove_file(rig.path("home/docs/large")).unwrap();
+    let list = || match rig.run(Operation::QuotaList {
+        volume: rig.volume(),
+        quotas: vec![quota("docs", None, project_id.get())],
+    }) {
+        Ok(Outcome::Quotas { quotas }) => quotas[0].clone(),
+        other => panic!("{other:?}"),
+    };
+    let found = list();
+    assert_eq!((found.limit_bytes, found.limit_files, found.files), (Some(20 * MIB), None, None));
+    assert!(found.bytes.is_some_and(|bytes| (5 * MIB..7 * MIB).contains(&bytes)), "{found:?}");
+    let remove = || {
+        let quota = quota("docs", None, project_id.get());
+        rig.run(Operation::QuotaRemove { volume: rig.volume(), quota })
+    };
+    assert_eq!(remove(), Ok(Outcome::Done));
+    assert_eq!(remove(), Ok(Outcome::WasDone));
+    assert_eq!(list().limit_bytes, None);
+    fill("large", 30).unwrap();
+    fs::create_dir(rig.path("home/plain")).unwrap();
+    let refused = |quota| set(quota).unwrap_err();
+    let failure = refused(quota("plain", Some(MIB), 1));
+    assert!(failure.code == FailureCode::Unsupported && failure.message.contains("subvolume"), "{failure}");
+    assert_eq!(refused(quota("none/below", Some(MIB), 1)).code, FailureCode::BadPath);
+    let files = QuotaRecord { limit_files: Some(5), ..quota("more", Some(MIB), 1) };
+    assert_eq!(refused(files).code, FailureCode::Unsupported);
+    assert!(!rig.path("home/more").exists());
+}
+
+fn a_quota_of_projects_bounds_a_folder(kind: &'static str) {
+    // Scenario: a quota for a folder with files, on a kernel with project quotas or without. Expected: it bounds the folder; or a
+    // failure says what is missing, and no folder was made.
+    let Some(rig) = Rig::made(kind) else { return };
+    let mut volume = rig.volume();
+    volume.record.mount_options = vec!["prjquota".parse().unwrap()];
+    let is_mounted = rig.run(Operation::Mount { volume: volume.clone() }).is_ok();
+    if !is_mounted {
+        volume = rig.volume();
+        assert_eq!(rig.run(Operation::Mount { volume: volume.clone() }), Ok(Outcome::Done));
+    }
+    let quota = QuotaRecord {
+        folder: "docs".parse().unwrap(),
+        limit_bytes: Some(20 * MIB),
+        limit_files: Some(10),
+        project_id: NonZeroU32::new(7).unwrap(),
+        unknown: Default::default(),
+    };
+    match rig.run(Operation::QuotaSet { volume: volume.clone(), quota: quota.clone() }) {
+        Ok(outcome) => assert_eq!(outcome, Outcome::QuotaSet { project_id: quota.project_id }),
+        Err(failure) => {
+            println!("skipped: {failure}");
+            assert!(
+                failure.code == FailureCode::Unsupported && failure.hint.contains("prjquota"),
+                "{failure:?}"
+            );
+            assert!(!rig.path("home/docs").exists());
+            return;
+        }
+    }
+    fs::write(rig.path("home/docs/small"), vec![7; 5 << 20]).unwrap();
+    let large = fs::write(rig.path("home/docs/large"), vec![7; 30 << 20]);
+    assert!(large.is_err());
+    assert_eq!(rig.run(Operation::QuotaRemove { volume: volume.clone(), quota }), Ok(Outcome::Done));
+    fs::write(rig.path("home/docs/large"), vec![7; 30 << 20]).unwrap();
+}
+
+#[test]
+fn a_quota_of_xfs_bounds_a_folder_or_says_what_is_missing() {
+    a_quota_of_projects_bounds_a_folder("xfs");
+}
+
+#[test]
+fn a_quota_of_ext4_bounds_a_folder_or_says_what_is_missing() {
+    a_quota_of_projects_bounds_a_folder("ext4");
 }
