@@ -90,6 +90,10 @@ mutants! {
     UngrantedShareAvailable = "ungranted-share-available",
     /// An export that no client was granted is written, and a path alone is for everybody.
     UngrantedExportWritten = "ungranted-export-written",
+    /// A share is available before its grants are written.
+    ShareOpenBeforeGrants = "share-open-before-grants",
+    /// A share is put on a server that makes guests of unknown clients.
+    GuestMapAccepted = "guest-map-accepted",
     /// Tables go to their disks before a flush covered what they say.
     TableBeforeFlush = "table-before-flush",
     /// The log is trimmed before the tables that take its place were flushed.
