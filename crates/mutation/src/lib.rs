@@ -92,6 +92,10 @@ mutants! {
     UngrantedExportWritten = "ungranted-export-written",
     /// A share is available before its grants are written.
     ShareOpenBeforeGrants = "share-open-before-grants",
+    /// A share is put although its volume is not mounted.
+    ShareOfUnmountedVolume = "share-of-unmounted-volume",
+    /// A file of exports counts as Dolmen's by its name alone.
+    ForeignFileReplaced = "foreign-file-replaced",
     /// A share is put on a server that makes guests of unknown clients.
     GuestMapAccepted = "guest-map-accepted",
     /// Tables go to their disks before a flush covered what they say.

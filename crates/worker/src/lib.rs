@@ -14,6 +14,7 @@ mod make;
 mod mount;
 pub mod protocol;
 mod run;
+pub mod shares;
 mod tool;
 
 pub use run::run;

@@ -8,7 +8,7 @@ use dolmen_files::volume::{trim, usage};
 use rustix::fs::FlockOperation;
 
 use crate::protocol::{Failure, FailureCode, Message, Operation, Order, Outcome, Volume};
-use crate::{content, grow, make, mount};
+use crate::{content, grow, make, mount, shares};
 
 /// Carries out the order that the first line of `input` is, and says to `output` what comes of it. Returns whether it succeeded.
 pub fn run(input: impl BufRead, mut output: impl Write) -> bool {
@@ -76,6 +76,11 @@ fn carry_out(operation: &Operation) -> Result<Outcome, Failure> {
             Ok(Outcome::Usage { total, free, inodes: found.inodes, inodes_free: found.inodes_free })
         }
         Operation::Check { volume, repair } => make::check(volume, *repair),
+        Operation::SharePut(order) => shares::put(order),
+        Operation::ShareRemove(order) => shares::remove(order),
+        Operation::ShareList { servers } => shares::list(servers),
+        Operation::ShareProbe(order) => shares::probe(order),
+        Operation::ShareSessions(order) => shares::sessions(order),
     }
 }
 
