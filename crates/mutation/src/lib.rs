@@ -96,6 +96,10 @@ mutants! {
     ShareOfUnmountedVolume = "share-of-unmounted-volume",
     /// A file of exports counts as Dolmen's by its name alone.
     ForeignFileReplaced = "foreign-file-replaced",
+    /// A copy has its final name while it is made.
+    CopyUnderFinalName = "copy-under-final-name",
+    /// A copy has the mode of its source without its access list.
+    CopyWithoutAccessList = "copy-without-access-list",
     /// A share is put on a server that makes guests of unknown clients.
     GuestMapAccepted = "guest-map-accepted",
     /// Tables go to their disks before a flush covered what they say.
