@@ -4,8 +4,10 @@ shares_client.py WORKER FOLDER LOG PART...: runs in namespaces of its own, as ro
 `kernel`. Each check says what holds; the first that does not ends the program with 1.
 """
 
+import grp
 import json
 import os
+import pwd
 import random
 import signal
 import socket
@@ -86,7 +88,7 @@ def order(operation, **fields):
     return message.get("outcome"), message.get("failure")
 
 
-def record(name="docs", folder="", protocols=("smb",), desired="served", users=None, networks=None, **more):
+def record(name="docs", folder="", protocols=("smb",), desired="served", users=None, networks=None, groups=None, **more):
     grants = {USER: "read-write"} if users is None else users
     return {
         "version": 1,
@@ -94,7 +96,8 @@ def record(name="docs", folder="", protocols=("smb",), desired="served", users=N
         "folder": folder,
         "protocols": list(protocols),
         "desired": desired,
-        "accounts": [{"to": "user", "name": user, "access": access} for user, access in grants.items()],
+        "accounts": [{"to": "user", "name": user, "access": access} for user, access in grants.items()]
+        + [{"to": "group", "name": group, "access": access} for group, access in (groups or {}).items()],
         "networks": [{"client": client, "access": access} for client, access in (networks or {}).items()],
         **more,
     }
@@ -369,6 +372,19 @@ def die_in_the_midst():
     must("a share that is off has no section", not [each for each in listed() if each["mark"] == mark(8)])
 
 
+def grant_a_group():
+    group = grp.getgrgid(pwd.getpwnam(USER).pw_gid).gr_name
+    answer = share("share_put", number=8, name="group", users={}, groups={group: "read-only"})
+    must(f"group {group} is granted", is_put(answer), answer)
+    must("a member reads", smbclient("group", "ls")[0] == 0)
+    must("and does not write", smbclient("group", f"put {path('sent')} b")[0] != 0)
+    share("share_put", number=8, name="group", users={"root": "read-only"})
+    must("without the group the member is refused", smbclient("group", "ls")[0] != 0)
+    answer = share("share_put", number=8, name="group", users={})
+    must("without a grant the share is closed", is_put(answer) and is_closed("group"), answer)
+    share("share_remove", number=8)
+
+
 class Connected:
     """A client that stays connected."""
 
@@ -448,6 +464,7 @@ def smb():
     refuse_clients()
     capture_nothing()
     refuse_or_keep_names()
+    grant_a_group()
     die_in_the_midst()
     change_and_remove(foreign)
     end(server)
@@ -527,6 +544,30 @@ EXPORT {{ Export_Id = 1; Path = {path('other-export')}; Pseudo = /other; Protoco
     must("the export of others is there", nfs("nfs-ls", "nfs://127.0.0.1/other?version=4")[0] == 0)
     with open(conf) as file:
         must("the configuration of others is untouched", file.read() == head + line + "\n")
+    exported = []
+
+    def nfs_call_sees(folder):
+        return nfs("nfs-ls", f"nfs://127.0.0.1{path('volume', folder)}?version=4")[0] == 0
+
+    for folder in ("plain", "ä b#;{}=", "it's", 'it"s', "a\\b", "'\""):
+        os.makedirs(path("volume", folder), exist_ok=True)
+        answer = share("share_put", number=3, networks=here, folder=folder, protocols=["nfs"])
+        if is_put(answer):
+            seen = None
+
+            def is_up():
+                nonlocal seen
+                seen = state_of(share("share_probe", number=3, networks=here, folder=folder, protocols=["nfs"]), "nfs")
+                return seen["state"] == "up"
+
+            must(f"folder {folder!r} is exported as it is", eventually(is_up, 3), seen)
+            left = [name for name in exported if nfs_call_sees(name)]
+            must("the folder of before is exported no more", left == [], left)
+            must("a client lists it", nfs_call_sees(folder)) if folder == "plain" else None
+            exported.append(folder)
+        else:
+            must(f"folder {folder!r} is refused", is_refused(answer, "bad_path"), answer)
+    share("share_remove", number=3)
     end(server)
     share("share_put", networks=here, **fields)
     probed = state_of(share("share_probe", networks=here, **fields), "nfs")
@@ -563,6 +604,10 @@ def kernel():
     must("a client is taken away", is_put(answer) and exports() == sorted([other, own("2001:db8::/32")]), exports())
     answer = share("share_put", networks={"2001:db8::/32": "read-only"}, **fields)
     must("a second order changes nothing", is_put(answer) and not answer[0]["is_changed"], answer)
+    answer = share("share_put", networks={"2001:db8::/32": "read-only"}, protocols=["nfs"])
+    moved = (path("volume"), "2001:db8::/32", mark(1))
+    must("another folder takes the place of the old one", is_put(answer) and exports() == sorted([other, moved]), exports())
+    share("share_put", networks={"2001:db8::/32": "read-only"}, **fields)
     with open("/etc/exports.d/" + os.listdir("/etc/exports.d")[0]) as file:
         must("the file has what a start of the server exports", "2001:db8::/32(ro," in file.read())
     run("exportfs", "-o", "ro,no_subtree_check", f"192.0.2.8:{path('other')}")

@@ -96,6 +96,8 @@ mutants! {
     ShareOfUnmountedVolume = "share-of-unmounted-volume",
     /// A file of exports counts as Dolmen's by its name alone.
     ForeignFileReplaced = "foreign-file-replaced",
+    /// An export of another folder keeps the number under which Ganesha knows the old one.
+    ExportNumberKept = "export-number-kept",
     /// A copy has its final name while it is made.
     CopyUnderFinalName = "copy-under-final-name",
     /// A copy has the mode of its source without its access list.

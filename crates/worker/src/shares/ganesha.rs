@@ -6,6 +6,7 @@ use std::fs;
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 
+use dolmen_mutation::mutation;
 use dolmen_volume::nfs::{GaneshaBlock, ganesha_blocks, ganesha_export, ganesha_folder_line, reads_folder};
 use dolmen_volume::record::{NetworkGrant, Protocol};
 use dolmen_volume::share_mark::ShareMark;
@@ -68,15 +69,35 @@ fn all_blocks(ganesha: &Ganesha, text: &str) -> Result<Vec<Blocks>, Failure> {
     Ok(all)
 }
 
-/// Returns a number that no other block has: the one that the share has, or else the first free one.
-fn number_for(mark: ShareMark, all: &[Blocks]) -> Option<NonZeroU16> {
-    let numbers = |is_own: bool| {
-        let files = all.iter().filter(move |file| (file.mark == Some(mark)) == is_own);
-        files.flat_map(|file| &file.blocks).filter_map(|block| block.number)
-    };
-    let others: Vec<u16> = numbers(false).collect();
-    let mut free = numbers(true).chain(1..=u16::MAX).filter(|number| !others.contains(number));
+/// Returns a number for the block of a share, which no other block has. A share keeps its number as long as it keeps its path:
+/// Ganesha takes no other path for a number that it knows, and would go on with the folder of before. A new number comes from
+/// share and path, so that it is hardly one that Ganesha still knows from a block that is deleted and not yet forgotten.
+fn number_for(mark: ShareMark, path: &str, all: &[Blocks]) -> Option<NonZeroU16> {
+    let is_own = |file: &&Blocks| file.mark == Some(mark);
+    let others = all.iter().filter(|file| !is_own(file)).flat_map(|file| &file.blocks);
+    let mut taken: Vec<u16> = others.filter_map(|block| block.number).collect();
+    if let Some(block) = all.iter().filter(is_own).flat_map(|file| &file.blocks).next() {
+        let is_kept = block.path == path || mutation!(ExportNumberKept);
+        match block
+            .number
+            .and_then(NonZeroU16::new)
+            .filter(|number| is_kept && !taken.contains(&number.get()))
+        {
+            Some(number) => return Some(number),
+            None => taken.extend(block.number),
+        }
+    }
+    let first = drawn(&format!("{mark}{path}"));
+    let mut free = (first..=u16::MAX).chain(1..first).filter(|number| !taken.contains(number));
     free.find_map(NonZeroU16::new)
+}
+
+/// Draws a number from a text, the same one each time (FNV-1a).
+fn drawn(text: &str) -> u16 {
+    let sum =
+        text.bytes().fold(0x811c_9dc5_u32, |sum, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let [high, low, ..] = (sum ^ sum << 16).to_be_bytes();
+    u16::from_be_bytes([high, low])
 }
 
 /// Exports the folder of a share, and returns whether anything was changed.
@@ -102,7 +123,7 @@ pub(super) fn put(
             hint: "end the other export".to_owned(),
         });
     }
-    let number = number_for(mark, &all).ok_or_else(|| Failure {
+    let number = number_for(mark, path, &all).ok_or_else(|| Failure {
         code: FailureCode::Refused,
         message: "Ganesha has 65,535 exports, and takes no more".to_owned(),
         hint: "remove exports".to_owned(),
@@ -225,16 +246,32 @@ mod tests {
 
     #[test]
     fn a_share_keeps_its_number_and_takes_none_of_another_export() {
-        let rig = Rig::new("EXPORT { Export_Id = 1; Path = /by/hand; }\nLINE\n");
+        let rig = Rig::new("LINE\n");
+        let number = |path: &str| {
+            let blocks = rig.blocks();
+            let numbers: Vec<_> =
+                blocks.iter().filter(|block| block.1 == path).map(|block| block.0).collect();
+            assert_eq!(numbers.len(), 1, "{blocks:?}");
+            numbers[0].unwrap()
+        };
         assert!(rig.put(MARK, "/srv/a", "10.0.0.0/8").unwrap());
         assert!(!rig.put(MARK, "/srv/a", "10.0.0.0/8").unwrap());
+        let first = number("/srv/a");
+        // Another export has the number that the next one would get.
+        let taken = drawn(&format!("{}/srv/b", mark_of(OTHER)));
+        let by_hand = format!("EXPORT {{ Export_Id = {taken}; Path = /by/hand; }}\n");
+        fs::write(rig.folder.path().join("blocks/hand.conf"), by_hand).unwrap();
         assert!(rig.put(OTHER, "/srv/b", "10.0.0.0/8").unwrap());
+        assert_eq!(number("/srv/b"), taken + 1);
         assert!(rig.put(MARK, "/srv/a", "10.1.0.0/16").unwrap());
-        let entry = |number, path: &str| (Some(number), path.to_owned());
-        assert_eq!(rig.blocks(), [entry(1, "/by/hand"), entry(2, "/srv/a"), entry(3, "/srv/b")]);
+        assert_eq!(number("/srv/a"), first);
+        // Ganesha would go on with the old folder under the old number.
+        assert!(rig.put(MARK, "/srv/c", "10.1.0.0/16").unwrap());
+        assert_ne!(number("/srv/c"), first, "another folder kept the number");
         assert!(remove(mark_of(MARK), &rig.ganesha, &mut Vec::new()).unwrap());
         assert!(!remove(mark_of(MARK), &rig.ganesha, &mut Vec::new()).unwrap());
-        assert_eq!(rig.blocks(), [entry(1, "/by/hand"), entry(3, "/srv/b")]);
+        let paths: Vec<_> = rig.blocks().into_iter().map(|block| block.1).collect();
+        assert_eq!(paths, ["/srv/b", "/by/hand"]);
         let names: Vec<_> =
             fs::read_dir(rig.folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names.len(), 2, "{names:?}");

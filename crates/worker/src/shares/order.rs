@@ -203,3 +203,38 @@ pub struct Session {
     /// Files of the share that the client's session has open.
     pub open_files: u32,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Operation;
+
+    #[test]
+    fn orders_read_back_and_unknown_fields_are_refused() {
+        let servers = serde_json::json!({"lock": "/run/dolmen/servers.lock", "nfs": {"by": "kernel", "exports_dir": "/etc/exports.d"}});
+        let volume =
+            serde_json::json!({"name": "tank/home", "mount_point": "/srv/home", "file_system": "xfs"});
+        let record = serde_json::json!({"name": "docs", "protocols": ["smb", "nfs"], "desired": "served"});
+        let mark = "01020304-0506-0708-090a-0b0c0d0e0f10/2/3";
+        for name in ["share_put", "share_remove", "share_list", "share_probe", "share_sessions"] {
+            let mut order = serde_json::json!({"do": name, "servers": servers});
+            if name != "share_list" {
+                order["mark"] = mark.into();
+            }
+            if name != "share_list" && name != "share_remove" {
+                order["volume"] = volume.clone();
+                order["record"] = record.clone();
+            }
+            let read: Operation = serde_json::from_value(order.clone()).unwrap();
+            let text = serde_json::to_string(&read).unwrap();
+            assert_eq!(serde_json::from_str::<Operation>(&text).unwrap(), read, "{text}");
+            order["more"] = true.into();
+            assert!(serde_json::from_value::<Operation>(order).is_err(), "{name}");
+        }
+        let servers: Servers = serde_json::from_value(servers).unwrap();
+        assert_eq!(
+            (servers.smb_port, servers.nfs_port, servers.address.to_string().as_str()),
+            (445, 2049, "127.0.0.1")
+        );
+    }
+}
