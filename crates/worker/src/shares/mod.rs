@@ -30,6 +30,7 @@ use std::fs::{File, OpenOptions};
 use dolmen_volume::record::{DesiredShare, NetworkGrant, Protocol, ShareRecord};
 use dolmen_volume::share_mark::ShareMark;
 use rustix::fs::FlockOperation;
+use rustix::io::FdFlags;
 use rustix::time::Timespec;
 
 use crate::protocol::{Failure, FailureCode, Outcome};
@@ -119,7 +120,8 @@ fn remove_export(mark: ShareMark, servers: &Servers, notes: &mut Vec<String>) ->
     }
 }
 
-/// Locks the configuration of the servers for as long as the file lives.
+/// Locks the configuration of the servers for as long as the file lives, or a program that was started meanwhile: a program of a
+/// worker that is killed still changes the server, and the next worker has to wait for its end.
 fn lock(servers: &Servers) -> Result<File, Failure> {
     let path = &servers.lock;
     let failed = |code, error: &dyn std::fmt::Display, hint: &str| Failure {
@@ -141,5 +143,30 @@ fn lock(servers: &Servers) -> Result<File, Failure> {
         // A signal ends the pause early, which costs one try.
         let _ = rustix::thread::nanosleep(&LOCK_PAUSE);
     }
+    rustix::io::fcntl_setfd(&file, FdFlags::empty())
+        .map_err(|error| failed(FailureCode::Refused, &error, ""))?;
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_program_of_a_killed_worker_keeps_the_next_one_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let servers: Servers = serde_json::from_value(serde_json::json!({"lock": path})).unwrap();
+        let first = lock(&servers).unwrap();
+        let mut program = Command::new("sleep").arg("0.5").spawn().unwrap();
+        drop(first);
+        let other = File::open(&path).unwrap();
+        let busy = rustix::fs::flock(&other, FlockOperation::NonBlockingLockExclusive);
+        assert_eq!(busy, Err(rustix::io::Errno::WOULDBLOCK), "a program works, and the lock is free");
+        let second = lock(&servers).unwrap();
+        assert!(program.wait().unwrap().success());
+        drop(second);
+    }
 }
