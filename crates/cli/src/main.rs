@@ -7,7 +7,7 @@
 //! - `http`, `confirm`, `error`: the daemon's socket, consent to the loss of data, how a command fails.
 //! - `views`: documents of the API as text.
 //! - `session`: requests to the daemon, changes and jobs to wait for.
-//! - `commands`: what each command asks; `check`, `plan`, `bench` and `clear` do without the daemon, `daemon` executes its program.
+//! - `commands`: what each command asks; `check`, `plan`, `bench`, `copy` and `clear` do without the daemon, `daemon` executes its program.
 //!
 //! Invariants:
 //! - Everything is shown through `terminal::out`.
@@ -33,7 +33,7 @@ use arguments::common::Format;
 use arguments::parse::{parse, unread};
 use arguments::space::SpaceCommand;
 use arguments::{Arguments, Command, habits};
-use commands::{bench, check, clear, complete, daemon, explain, manual, plan};
+use commands::{bench, check, clear, complete, copy, daemon, explain, manual, plan};
 use dolmen_api::{ErrorBody, ErrorCode, ErrorDocument, ExitCode};
 use error::CliError;
 use http::Peer;
@@ -126,6 +126,7 @@ fn carry_out(
             let client = Client::new(Peer { socket, limit: common.timeout });
             bench::run(&arguments, &client, common.output, out)
         }
+        Command::Copy(arguments) => copy::run(&arguments, common.output, out),
         Command::Daemon(arguments) => daemon::run(&arguments, common.socket.as_deref()),
         Command::Man(arguments) => {
             manual::write_pages(&arguments.folder)?;

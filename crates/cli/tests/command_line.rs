@@ -58,6 +58,7 @@ fn help_reads_as_it_was_agreed() {
         ("daemon", &["daemon", "--help"]),
         ("plan", &["plan", "--help"]),
         ("bench", &["bench", "--help"]),
+        ("copy", &["copy", "--help"]),
     ] {
         let output = dolmen(words);
         assert_eq!(output.status.code(), Some(0), "{words:?}");

@@ -3,6 +3,7 @@
 //! | module | calls |
 //! |---|---|
 //! | [`share`] | clone a range (`FICLONERANGE`); share a range that is equal (`FIDEDUPERANGE`) |
+//! | [`copy`] | files and trees that share the extents of their sources |
 //! | [`extents`] | where the bytes of a file lie (`FS_IOC_FIEMAP`) |
 //! | [`space_map`] | what lies at each address of a file system (`FS_IOC_GETFSMAP`) |
 //! | [`block_groups`] | where addresses of btrfs lie on its device (`BTRFS_IOC_TREE_SEARCH`) |
@@ -22,6 +23,7 @@
 
 pub mod block_groups;
 mod call;
+pub mod copy;
 pub mod error;
 pub mod extents;
 pub mod handle;

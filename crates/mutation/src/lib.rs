@@ -106,6 +106,20 @@ mutants! {
     UngrantedShareAvailable = "ungranted-share-available",
     /// An export that no client was granted is written, and a path alone is for everybody.
     UngrantedExportWritten = "ungranted-export-written",
+    /// A share is available before its grants are written.
+    ShareOpenBeforeGrants = "share-open-before-grants",
+    /// A share is put although its volume is not mounted.
+    ShareOfUnmountedVolume = "share-of-unmounted-volume",
+    /// A file of exports counts as Dolmen's by its name alone.
+    ForeignFileReplaced = "foreign-file-replaced",
+    /// An export of another folder keeps the number under which Ganesha knows the old one.
+    ExportNumberKept = "export-number-kept",
+    /// A copy has its final name while it is made.
+    CopyUnderFinalName = "copy-under-final-name",
+    /// A copy has the mode of its source without its access list.
+    CopyWithoutAccessList = "copy-without-access-list",
+    /// A share is put on a server that makes guests of unknown clients.
+    GuestMapAccepted = "guest-map-accepted",
     /// Tables go to their disks before a flush covered what they say.
     TableBeforeFlush = "table-before-flush",
     /// The log is trimmed before the tables that take its place were flushed.

@@ -1,13 +1,15 @@
 //! The mark by which Dolmen knows what it wrote into the configuration of a server.
 
 use dolmen_units::PoolId;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Text in front of a mark.
 const BEGIN: &str = "[dolmen ";
 
-/// Identity of a share: pool, space and number of its record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// Identity of a share: pool, space and number of its record. In JSON a text, `POOL/SPACE/SHARE`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct ShareMark {
     /// Pool of the volume.
     pub pool: PoolId,
@@ -34,6 +36,31 @@ impl ShareMark {
     #[must_use]
     pub fn file_name(&self, suffix: &str) -> String {
         format!("dolmen-{}-{}-{}.{suffix}", self.pool, self.space, self.share)
+    }
+}
+
+/// A text that is no identity of a share.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{text:?} is no identity of a share; it is the id of a pool, the number of a space and that of a share, with slashes between"
+)]
+pub struct ShareMarkError {
+    /// Text that was given, cut to 80 characters.
+    pub text: String,
+}
+
+impl From<ShareMark> for String {
+    fn from(mark: ShareMark) -> Self {
+        format!("{}/{}/{}", mark.pool, mark.space, mark.share)
+    }
+}
+
+impl TryFrom<String> for ShareMark {
+    type Error = ShareMarkError;
+
+    fn try_from(text: String) -> Result<Self, ShareMarkError> {
+        Self::at_end_of(&format!("{BEGIN}{text}]"))
+            .ok_or_else(|| ShareMarkError { text: text.chars().take(80).collect() })
     }
 }
 
@@ -79,6 +106,9 @@ pub(crate) mod tests {
         #[test]
         fn a_mark_at_the_end_of_any_text_reads_back(mark in any_mark(), text in ".*") {
             prop_assert_eq!(ShareMark::at_end_of(&format!("{text}{mark}")), Some(mark));
+            prop_assert_eq!(ShareMark::try_from(String::from(mark)), Ok(mark));
+            let other = ShareMark::try_from(text);
+            prop_assert!(other.is_err() || other == Ok(mark), "{other:?}");
         }
     }
 }

@@ -21,6 +21,7 @@ mod process;
 pub mod protocol;
 mod quotas;
 mod run;
+pub mod shares;
 mod sharing;
 mod state_folder;
 mod steering;

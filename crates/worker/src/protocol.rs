@@ -14,6 +14,8 @@ use dolmen_volume::mount_point::Folder;
 use dolmen_volume::record::{QuotaRecord, VolumeRecord};
 use serde::{Deserialize, Serialize};
 
+use crate::shares::order::{ListedShare, LookAtShare, Probed, PutShare, RemoveShare, Servers, Session};
+
 /// One operation, and what keeps it apart from others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -151,6 +153,19 @@ pub enum Operation {
         /// The folder.
         quota: QuotaRecord,
     },
+    /// Lets servers offer a share as its record says. Answers with [`Outcome::Shared`].
+    SharePut(PutShare),
+    /// Takes a share off the servers. Answers with [`Outcome::Shared`].
+    ShareRemove(RemoveShare),
+    /// Lists what the servers are configured to offer. Answers with [`Outcome::Shares`].
+    ShareList {
+        /// Servers of this host.
+        servers: Servers,
+    },
+    /// Looks as a client whether servers offer a share. Answers with [`Outcome::Probed`].
+    ShareProbe(LookAtShare),
+    /// Lists the clients of a share. Answers with [`Outcome::Sessions`].
+    ShareSessions(LookAtShare),
 }
 
 /// A device, and the record of the volume on it.
@@ -244,6 +259,30 @@ pub enum Outcome {
         /// One for each.
         quotas: Vec<QuotaUsage>,
     },
+    /// The servers offer what the order says.
+    Shared {
+        /// Whether anything was changed.
+        is_changed: bool,
+        /// Sentences for people about what the share still lacks.
+        notes: Vec<String>,
+    },
+    /// What servers are configured to offer.
+    Shares {
+        /// Shares of Dolmen and of others.
+        shares: Vec<ListedShare>,
+    },
+    /// What a client sees of a share.
+    Probed {
+        /// One finding for each protocol of its record.
+        protocols: Vec<Probed>,
+    },
+    /// The clients of a share.
+    Sessions {
+        /// One for each connection.
+        sessions: Vec<Session>,
+        /// Sentences about servers that do not list their clients.
+        unavailable: Vec<String>,
+    },
     /// A command ended the operation before it had a result. Nothing was changed.
     Stopped,
 }
@@ -325,6 +364,10 @@ pub enum FailureCode {
     InUse,
     /// A tool or the kernel refused.
     Refused,
+    /// A server is configured so that no share is put on it.
+    ServerSettings,
+    /// A user or a group is not known to this host.
+    NoAccount,
     /// The order cannot be read, or asks for what cannot be.
     BadOrder,
     /// The file system or the kernel does not have the call.

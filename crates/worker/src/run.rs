@@ -9,7 +9,7 @@ use rustix::fs::FlockOperation;
 
 use crate::protocol::{Failure, FailureCode, Message, Operation, Order, Outcome, Volume};
 use crate::steering::Steering;
-use crate::{compaction, content, grow, make, mount, names, quotas, sharing};
+use crate::{compaction, content, grow, make, mount, names, quotas, shares, sharing};
 
 /// Carries out the order that the first line of `input` is, and says to `output` what comes of it. Returns whether it succeeded.
 ///
@@ -108,6 +108,11 @@ fn carry_out(
             let (root, mut steering) = (root_of(volume)?, Steering::new(input, output)?);
             names::names(volume, &root, ranges, *names_max, &mut steering)
         }
+        Operation::SharePut(order) => shares::put(order),
+        Operation::ShareRemove(order) => shares::remove(order),
+        Operation::ShareList { servers } => shares::list(servers),
+        Operation::ShareProbe(order) => shares::probe(order),
+        Operation::ShareSessions(order) => shares::sessions(order),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::protocol::{Failure, FailureCode};
 /// Bytes of a tool's output that are kept: its end.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 /// Where tools of file systems lie, beside what the worker was started with.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// What a tool did.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod common;
+pub(crate) mod copy;
 pub(crate) mod daemon;
 pub(crate) mod disk;
 pub(crate) mod habits;
@@ -27,6 +28,7 @@ use self::values::parse_seconds;
 
 use crate::arguments::bench::BenchArguments;
 use crate::arguments::common::{Common, DryRun, PoolFilter, Waiting};
+use crate::arguments::copy::{COPY_HELP, CopyArguments};
 use crate::arguments::daemon::{DaemonArguments, StopArguments};
 use crate::arguments::disk::DiskCommand;
 use crate::arguments::job::{JobCommand, JobsArguments};
@@ -107,6 +109,9 @@ pub(crate) enum Command {
     Plan(PlanArguments),
     /// Measure what a space, a device, a file, a folder or an NBD export does under load
     Bench(BenchArguments),
+    /// Copy files and folders in such a way that copies share the bytes of their sources
+    #[command(after_help = COPY_HELP)]
+    Copy(CopyArguments),
     /// Run the daemon in the foreground
     Daemon(DaemonArguments),
     /// End the daemon; pools are closed, attached spaces in use keep it from ending

@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod clear;
 pub(crate) mod complete;
+pub(crate) mod copy;
 pub(crate) mod daemon;
 pub(crate) mod disk;
 pub(crate) mod events;
@@ -54,6 +55,7 @@ pub(crate) fn run(session: &mut Session<'_, '_>, command: Command) -> Result<Exi
         Command::Check(_)
         | Command::Plan(_)
         | Command::Bench(_)
+        | Command::Copy(_)
         | Command::Daemon(_)
         | Command::Completion(_)
         | Command::Explain(_)

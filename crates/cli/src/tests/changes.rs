@@ -209,7 +209,7 @@ const READERS: [&str; 21] = [
 ];
 
 /// Those that have no daemon to ask for a plan; what their dry runs do, tests of their own show.
-const BY_THEMSELVES: [&str; 2] = ["bench", "space clear"];
+const BY_THEMSELVES: [&str; 3] = ["bench", "copy", "space clear"];
 
 /// The commands that a person can give, as they are typed, each with whether it has a dry run.
 fn commands_of(command: &clap::Command, before: &str, all: &mut Vec<(String, bool)>) {

@@ -86,11 +86,10 @@ impl VolumeGrowth {
         let operation = Operation::Trim { volume: volume.for_worker(device), minimum: 0 };
         let trimmed = match self.volumes.workers.run(volume.key, &name, operation, Wait::Request).await? {
             Outcome::Trimmed { bytes } => Bytes(bytes),
-            Outcome::Done
-            | Outcome::WasDone
-            | Outcome::Content(_)
-            | Outcome::Usage { .. }
-            | Outcome::Checked { .. } => Bytes::ZERO,
+            other => {
+                let message = format!("a trim was answered with {other:?}");
+                return Err(ErrorBody::new(ErrorCode::Internal, message).on(name));
+            }
         };
         let given_back = Bytes(claimed.0.saturating_sub(volume.space.claimed().0));
         let message = format!(

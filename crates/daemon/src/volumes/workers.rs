@@ -185,7 +185,12 @@ impl Workers {
         let ended = found.map_err(|error| Fault::NotStarted(self.program.clone(), error))?;
         match ended {
             Ended::Said(Message::Done { outcome }) => Ok(outcome),
-            Ended::Said(Message::Failed { failure }) => Err(Fault::Failed(failure)),
+            Ended::Said(Message::Failed { failure } | Message::Ignored { failure }) => {
+                Err(Fault::Failed(failure))
+            }
+            Ended::Said(Message::Progress { .. }) => {
+                Err(Fault::Unreadable("it ends with progress".to_owned()))
+            }
             Ended::Silent(status) => {
                 tracing::error!(volume = name, %status, "a worker ended without a message");
                 Err(Fault::Silent(status))
@@ -230,6 +235,9 @@ impl Fault {
                     FailureCode::MissingTool => ErrorCode::Missing,
                     FailureCode::BadPath => ErrorCode::Config,
                     FailureCode::Refused => ErrorCode::Io,
+                    FailureCode::ServerSettings | FailureCode::NoAccount => ErrorCode::Config,
+                    FailureCode::Unsupported => ErrorCode::Unsupported,
+                    FailureCode::NoRoom => ErrorCode::NoSpace,
                     FailureCode::BadOrder => ErrorCode::Internal,
                 };
                 (code, format!("{what} of volume {name} failed: {}", failure.message), failure.hint)
@@ -269,6 +277,17 @@ fn words_of(operation: &Operation) -> &'static str {
         Operation::Trim { .. } => "the trim",
         Operation::Usage { .. } => "the count of free room",
         Operation::Check { .. } => "the check",
+        Operation::Dedup { .. } => "the deduplication",
+        Operation::Estimate { .. } => "the estimate",
+        Operation::Undo { .. } => "the undoing of a deduplication",
+        Operation::Compact { .. } => "the compaction",
+        Operation::Names { .. } => "the search for names",
+        Operation::QuotaSet { .. } | Operation::QuotaRemove { .. } => "the change of a quota",
+        Operation::QuotaList { .. } => "the count of quotas",
+        Operation::SharePut(_) | Operation::ShareRemove(_) => "the change of a share",
+        Operation::ShareList { .. } => "the list of shares",
+        Operation::ShareProbe(_) => "the look at a share",
+        Operation::ShareSessions(_) => "the list of clients",
     }
 }
 
@@ -291,19 +310,28 @@ fn work(program: &Path, order: &Order, pid: &AtomicU32, group: &str) -> io::Resu
         // A process that ended already says so by its status.
         let _ = input.write_all(&line);
     }
-    let mut text = String::new();
-    let read = match child.stdout.take() {
-        Some(output) => BufReader::new(output.take(MESSAGE_BYTES_MAX)).read_line(&mut text),
-        None => Ok(0),
-    };
+    let last = child.stdout.take().map(last_message);
     let status = child.wait()?;
-    Ok(match read {
-        Ok(0) => Ended::Silent(status),
-        Ok(_) => match serde_json::from_str(&text) {
-            Ok(message) => Ended::Said(message),
-            Err(_) if !text.ends_with('\n') => Ended::Silent(status),
-            Err(error) => Ended::Unreadable(error.to_string()),
-        },
-        Err(error) => Ended::Unreadable(error.to_string()),
+    Ok(match last {
+        None | Some(Ok(None)) => Ended::Silent(status),
+        Some(Ok(Some(message))) => Ended::Said(message),
+        Some(Err(error)) => Ended::Unreadable(error.to_string()),
     })
+}
+
+/// Reads messages up to the one that ends the operation; none if the process wrote none, or died within it.
+fn last_message(output: impl io::Read) -> io::Result<Option<Message>> {
+    let mut output = BufReader::new(output);
+    let mut text = String::new();
+    loop {
+        text.clear();
+        output.by_ref().take(MESSAGE_BYTES_MAX).read_line(&mut text)?;
+        if !text.ends_with('\n') {
+            return Ok(None);
+        }
+        match serde_json::from_str(&text)? {
+            Message::Progress { .. } | Message::Ignored { .. } => {}
+            end => return Ok(Some(end)),
+        }
+    }
 }

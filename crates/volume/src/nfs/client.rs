@@ -124,6 +124,18 @@ impl fmt::Display for Client {
     }
 }
 
+impl Client {
+    /// Returns whether an address is this client's; never for a name, which is not looked up here.
+    #[must_use]
+    pub fn covers(&self, address: IpAddr) -> bool {
+        match self {
+            Self::Host(_) => false,
+            Self::Address(own) => *own == address,
+            Self::Network(network) => Network::containing(address, network.prefix) == Some(*network),
+        }
+    }
+}
+
 impl From<Client> for String {
     fn from(client: Client) -> Self {
         client.to_string()
@@ -251,6 +263,16 @@ pub(crate) mod tests {
             let error = parse_grant(text).unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn an_address_is_covered_by_itself_and_by_its_networks() {
+        let covers =
+            |client: &str, address: &str| client.parse::<Client>().unwrap().covers(address.parse().unwrap());
+        assert!(covers("127.0.0.1", "127.0.0.1") && covers("127.0.0.0/8", "127.0.0.1"));
+        assert!(covers("0.0.0.0/0", "192.0.2.7") && covers("2001:db8::/32", "2001:db8::1"));
+        assert!(!covers("10.0.0.0/8", "127.0.0.1") && !covers("localhost", "127.0.0.1"));
+        assert!(!covers("0.0.0.0/0", "::1") && !covers("192.0.2.7", "192.0.2.8"));
     }
 
     proptest! {

@@ -82,14 +82,49 @@ pub fn exports_file(path: &str, networks: &[NetworkGrant]) -> Result<Option<Stri
         escape(path)
     );
     for grant in networks {
-        let access = match grant.access {
-            Access::ReadOnly => "ro",
-            Access::ReadWrite => "rw",
-        };
-        let _ = write!(text, " {}({access},{OPTIONS})", grant.client);
+        let _ = write!(text, " {}({})", grant.client, kernel_options(grant.access));
     }
     text.push('\n');
     Ok(Some(text))
+}
+
+/// Options of a client of the kernel's server, as `exportfs -o` takes them.
+#[must_use]
+pub fn kernel_options(access: Access) -> String {
+    let access = match access {
+        Access::ReadOnly => "ro",
+        Access::ReadWrite => "rw",
+    };
+    format!("{access},{OPTIONS}")
+}
+
+/// A client and a folder, as `exportfs` takes them as one argument: an address with colons stands in brackets.
+#[must_use]
+pub fn exportfs_target(client: &str, path: &str) -> String {
+    match client.split_once('/') {
+        Some((address, prefix)) if address.contains(':') => format!("[{address}]/{prefix}:{path}"),
+        None if client.contains(':') => format!("[{client}]:{path}"),
+        Some(_) | None => format!("{client}:{path}"),
+    }
+}
+
+/// Reads the path back from what [`exports_file`] wrote; `None` from another text.
+#[must_use]
+pub fn path_of_exports(text: &str) -> Option<String> {
+    let line = text.lines().find(|line| !line.starts_with('#'))?;
+    let (word, _) = line.split_once(' ')?;
+    let mut bytes = Vec::with_capacity(word.len());
+    let mut rest = word.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'\\' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(8));
+        let (high, middle, low) = (digit()?, digit()?, digit()?);
+        bytes.push(u8::try_from(high * 64 + middle * 8 + low).ok()?);
+    }
+    String::from_utf8(bytes).ok().filter(|path| path.starts_with('/'))
 }
 
 /// A value in the configuration of Ganesha: within single quotes nothing has a meaning, within double ones a backslash has.
@@ -162,6 +197,18 @@ mod tests {
         NetworkGrant { client: client.parse().unwrap(), access, unknown: Unknown::new() }
     }
 
+    #[test]
+    fn exportfs_gets_addresses_with_colons_in_brackets() {
+        for (client, argument) in [
+            ("10.0.0.0/8", "10.0.0.0/8:/a b"),
+            ("host.example", "host.example:/a b"),
+            ("2001:db8::1", "[2001:db8::1]:/a b"),
+            ("2001:db8::/32", "[2001:db8::]/32:/a b"),
+        ] {
+            assert_eq!(exportfs_target(client, "/a b"), argument);
+        }
+    }
+
     /// Reads a line of exports by its grammar: quotes, octal digits, words between spaces.
     fn words(line: &str) -> Vec<String> {
         let mut words = vec![Vec::new()];
@@ -224,6 +271,15 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn the_path_of_a_file_of_exports_reads_back(path in "/.{0,30}", special in "/[ \"#'()\\\\0-9]{0,12}", text in "(?s).*") {
+            for path in [path, special] {
+                let Ok(Some(text)) = exports_file(&path, &[grant("h", Access::ReadOnly)]) else { continue };
+                prop_assert_eq!(path_of_exports(&text), Some(path));
+            }
+            let _ = path_of_exports(&text);
+        }
+
         #[test]
         fn any_path_and_any_clients_come_back_from_the_file(
             path in "/.{0,20}", special in "/[ #\"'()\\\\\\-*]{0,10}", clients in proptest::collection::vec((any_client(), any::<bool>()), 1..5),

@@ -2,10 +2,14 @@
 
 mod client;
 mod export;
+mod ganesha_blocks;
 mod listing;
 
 pub use client::{Client, ClientError, HostName, Network, parse_grant};
-pub use export::{ExportError, exports_file, ganesha_export};
+pub use export::{
+    ExportError, exportfs_target, exports_file, ganesha_export, kernel_options, path_of_exports,
+};
+pub use ganesha_blocks::{GaneshaBlock, ganesha_blocks, ganesha_folder_line, reads_folder};
 pub use listing::{ListedExport, ListingError, parse_exportfs, parse_showmount};
 
 #[cfg(test)]

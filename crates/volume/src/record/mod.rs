@@ -14,7 +14,9 @@ pub(crate) mod tests;
 mod volume;
 
 pub use quota::QuotaRecord;
-pub use share::{Access, AccountGrant, AccountKind, DesiredShare, NetworkGrant, Protocol, ShareRecord};
+pub use share::{
+    Access, AccountGrant, AccountKind, DesiredShare, Encryption, NetworkGrant, Protocol, ShareRecord,
+};
 pub use volume::{
     Deduplication, DeduplicationMode, DesiredVolume, MountOption, MountOptionError, Schedules, VolumeRecord,
     VolumeState,

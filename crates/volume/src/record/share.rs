@@ -26,6 +26,34 @@ pub enum DesiredShare {
     Off,
 }
 
+/// Whether clients of SMB have to encrypt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Encryption {
+    /// Clients without encryption are refused.
+    #[default]
+    Required,
+    /// Clients that can encrypt do so.
+    Desired,
+}
+
+impl Encryption {
+    /// Returns the value of Samba's parameter.
+    #[must_use]
+    pub const fn parameter(self) -> &'static str {
+        match self {
+            Self::Required => "required",
+            Self::Desired => "desired",
+        }
+    }
+
+    /// Returns whether a record without the field means this.
+    #[must_use]
+    pub fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// Rights on a share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Access {
@@ -88,6 +116,9 @@ pub struct ShareRecord {
     /// Rights of users and groups, over SMB.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accounts: Vec<AccountGrant>,
+    /// Whether clients of SMB have to encrypt.
+    #[serde(default, skip_serializing_if = "Encryption::is_usual")]
+    pub encryption: Encryption,
     /// Rights of hosts and networks, over NFS.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<NetworkGrant>,

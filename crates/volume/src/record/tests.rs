@@ -121,6 +121,7 @@ fn any_share() -> impl Strategy<Value = ShareRecord> {
                 .collect(),
             desired: if served { DesiredShare::Served } else { DesiredShare::Off },
             accounts,
+            encryption: if smb == served { Encryption::Required } else { Encryption::Desired },
             networks,
             unknown,
         },

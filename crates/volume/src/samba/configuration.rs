@@ -1,5 +1,7 @@
 //! Sections that `net conf list` and `testparm -s` print, shares that `smbclient -g -L` lists, and what a server must not allow.
 
+use dolmen_mutation::mutation;
+
 /// A section with its parameters, in the order of the tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Section {
@@ -100,10 +102,45 @@ pub enum ServerFault {
         /// Oldest version that it accepts.
         found: String,
     },
+    /// Clients that give no account, or a wrong password, become a guest.
+    #[error(
+        "Samba makes guests of clients that it does not know ('map to guest = {found}'); set 'map to guest = Never' in [global]"
+    )]
+    Guests {
+        /// Value of the parameter.
+        found: String,
+    },
+    /// No client can encrypt.
+    #[error(
+        "Samba has '{parameter} = {found}' in [global], with which no client can encrypt; remove the line"
+    )]
+    NoEncryption {
+        /// Parameter that hinders it.
+        parameter: &'static str,
+        /// Its value.
+        found: String,
+    },
+    /// A default of all sections grants what no record grants.
+    #[error(
+        "Samba has '{parameter} = {found}' in [global], which holds for each share; move the line to the shares that need it"
+    )]
+    Inherited {
+        /// Parameter of shares.
+        parameter: &'static str,
+        /// Its value.
+        found: String,
+    },
 }
+
+/// Parameters of shares that give rights or another identity, and that a section without them takes from [global].
+const GRANTING: [&str; 7] =
+    ["admin users", "force user", "force group", "write list", "read list", "root preexec", "root postexec"];
 
 /// Versions of the protocol before SMB 2, in lower case.
 const OLD_PROTOCOLS: [&str; 6] = ["core", "coreplus", "lanman1", "lanman2", "nt1", "smb1"];
+
+/// Spellings of a switch that is off; `testparm` prints the first.
+const SWITCHED_OFF: [&str; 4] = ["no", "off", "false", "0"];
 
 /// Checks the global section that `testparm -s` printed. Defaults are not printed, and those of all supported versions are sound.
 #[must_use]
@@ -120,6 +157,23 @@ pub fn server_faults(configuration: &Configuration) -> Vec<ServerFault> {
     let oldest = value("server min protocol").or_else(|| value("min protocol"));
     if let Some(found) = oldest.filter(|found| OLD_PROTOCOLS.contains(&found.as_str())) {
         faults.push(ServerFault::OldProtocol { found: found.to_uppercase() });
+    }
+    let guests = value("map to guest").filter(|found| found != "never" && !mutation!(GuestMapAccepted));
+    faults.extend(guests.map(|found| ServerFault::Guests { found }));
+    if let Some(found) = value("server smb encrypt").filter(|found| SWITCHED_OFF.contains(&found.as_str())) {
+        faults.push(ServerFault::NoEncryption { parameter: "server smb encrypt", found });
+    }
+    let newest = value("server max protocol").or_else(|| value("max protocol"));
+    let is_old = |found: &String| !found.starts_with("smb3") && found != "default";
+    if let Some(found) = newest.filter(is_old) {
+        faults.push(ServerFault::NoEncryption {
+            parameter: "server max protocol",
+            found: found.to_uppercase(),
+        });
+    }
+    for parameter in GRANTING {
+        let found = value(parameter).filter(|found| !found.is_empty());
+        faults.extend(found.map(|found| ServerFault::Inherited { parameter, found }));
     }
     faults
 }
@@ -163,6 +217,32 @@ mod tests {
             assert_eq!(faults(&text), [ServerFault::OldProtocol { found: found.to_owned() }]);
         }
         assert_eq!(faults("[global]\n\tinclude = registry\n\tserver min protocol = SMB3\n"), []);
+    }
+
+    /// Defaults of Debian map unknown users to a guest; other lines would give each share rights that no record has.
+    #[test]
+    fn a_server_that_grants_more_than_records_say_is_found() {
+        let fault = |line: &str| {
+            let text = format!("[global]\n\tregistry shares = Yes\n\t{line}\n");
+            let faults = server_faults(&Configuration::parse(&text).unwrap());
+            faults.first().map(ToString::to_string).unwrap_or_default()
+        };
+        for (line, advice) in [
+            ("map to guest = Bad User", "set 'map to guest = Never'"),
+            ("map to guest = Bad Password", "set 'map to guest = Never'"),
+            ("server smb encrypt = off", "no client can encrypt"),
+            ("server smb encrypt = No", "no client can encrypt"),
+            ("server max protocol = SMB2_10", "no client can encrypt"),
+            ("force user = root", "move the line to the shares"),
+            ("write list = @staff", "move the line to the shares"),
+            ("admin users = bob", "move the line to the shares"),
+        ] {
+            assert!(fault(line).contains(advice), "{line} was accepted: {:?}", fault(line));
+        }
+        for line in ["map to guest = Never", "server smb encrypt = desired", "server max protocol = SMB3_11"]
+        {
+            assert_eq!(fault(line), "", "{line}");
+        }
     }
 
     #[test]

@@ -11,4 +11,4 @@ pub use configuration::{
     Configuration, ConfigurationError, Section, ServerFault, listed_shares, server_faults,
 };
 pub use name::{AccountName, NameError, ShareName};
-pub use section::{SAMBA_MIN, SectionError, SmbShare, delete_command};
+pub use section::{SAMBA_MIN, SectionError, SmbShare, delete_command, sections_of};

@@ -8,7 +8,7 @@
 
 use super::{Configuration, Section, ShareName};
 use crate::file_system::FileSystem;
-use crate::record::{Access, AccountGrant, AccountKind};
+use crate::record::{Access, AccountGrant, AccountKind, Encryption};
 use crate::share_mark::ShareMark;
 use crate::version::Version;
 use dolmen_mutation::mutation;
@@ -29,6 +29,8 @@ pub struct SmbShare<'a> {
     pub path: &'a str,
     /// Users and groups with their rights.
     pub accounts: &'a [AccountGrant],
+    /// Whether clients without encryption are refused.
+    pub encryption: Encryption,
     /// File system of the volume.
     pub file_system: FileSystem,
     /// Samba of this host.
@@ -107,7 +109,8 @@ impl SmbShare<'_> {
             ("path", self.path.to_owned()),
             ("guest ok", "no".to_owned()),
             ("read only", "yes".to_owned()),
-            ("server smb encrypt", "required".to_owned()),
+            ("server smb encrypt", self.encryption.parameter().to_owned()),
+            ("wide links", "no".to_owned()),
         ];
         if !self.accounts.is_empty() {
             parameters.push(("valid users", account_list(self.accounts.iter())));
@@ -119,9 +122,9 @@ impl SmbShare<'_> {
             FileSystem::Xfs => self.samba >= CLONES_EVERYWHERE,
             FileSystem::Ext4 => false,
         };
-        if clones {
-            parameters.push(("vfs objects", "btrfs".to_owned()));
-        }
+        // The first module is called first: rights are decided above the module that shares extents.
+        let modules = if clones { "acl_xattr btrfs" } else { "acl_xattr" };
+        parameters.push(("vfs objects", modules.to_owned()));
         let parameters = parameters.into_iter().filter(|(_, value)| !value.is_empty());
         Ok(Section {
             name: self.name.to_string(),
@@ -175,7 +178,9 @@ impl SmbShare<'_> {
         }
         commands.extend(surplus.iter().map(|name| net_conf("delparm", &[&wanted.name, name])));
         if gate == "yes" && (is_changed || !is_open) {
-            commands.push(net_conf("setparm", &[&wanted.name, "available", "yes"]));
+            let open = net_conf("setparm", &[&wanted.name, "available", "yes"]);
+            let at = if mutation!(ShareOpenBeforeGrants) { commands.len().min(1) } else { commands.len() };
+            commands.insert(at, open);
         }
         Ok(commands)
     }
@@ -195,6 +200,13 @@ pub fn delete_command(
         Some(section) if is_marked(section, mark) => Ok(Some(net_conf("delshare", &[&section.name]))),
         Some(section) => Err(SectionError::Foreign { name: section.name.clone() }),
     }
+}
+
+/// Names of the sections that have the mark of a share: one, or two while a change of its name is under way.
+#[must_use]
+pub fn sections_of(registry: &Configuration, mark: ShareMark) -> Vec<String> {
+    let marked = registry.sections().iter().filter(|section| is_marked(section, mark));
+    marked.map(|section| section.name.clone()).collect()
 }
 
 /// Whether a section is this share's.
@@ -229,6 +241,7 @@ mod tests {
             volume: "tank/home",
             path,
             accounts,
+            encryption: Encryption::Required,
             file_system: FileSystem::Xfs,
             samba,
             mark: MARK,
@@ -282,14 +295,16 @@ mod tests {
         assert_eq!(value("write list"), "\"alice smith\"");
         assert_eq!((value("read only"), value("guest ok")), ("yes", "no"));
         assert_eq!((value("server smb encrypt"), value("available")), ("required", "yes"));
-        assert_eq!(value("vfs objects"), "btrfs");
+        assert_eq!((value("vfs objects"), value("wide links")), ("acl_xattr btrfs", "no"));
         let vfs = |file_system, samba| {
             let share = SmbShare { file_system, samba, ..share(&name, "/srv/docs", &accounts) };
             share.section().unwrap().value("vfs objects").map(str::to_owned)
         };
-        assert_eq!(vfs(FileSystem::Xfs, Version::new(4, 17)), None);
-        assert_eq!(vfs(FileSystem::Btrfs, Version::new(4, 17)).as_deref(), Some("btrfs"));
-        assert_eq!(vfs(FileSystem::Ext4, Version::new(4, 22)), None);
+        assert_eq!(vfs(FileSystem::Xfs, Version::new(4, 17)).as_deref(), Some("acl_xattr"));
+        assert_eq!(vfs(FileSystem::Btrfs, Version::new(4, 17)).as_deref(), Some("acl_xattr btrfs"));
+        assert_eq!(vfs(FileSystem::Ext4, Version::new(4, 22)).as_deref(), Some("acl_xattr"));
+        let plain = SmbShare { encryption: Encryption::Desired, ..share(&name, "/srv/docs", &accounts) };
+        assert_eq!(plain.section().unwrap().value("server smb encrypt"), Some("desired"));
         let old = SmbShare { samba: Version::new(4, 13), ..share(&name, "/srv/docs", &accounts) };
         assert_eq!(old.section(), Err(SectionError::TooOld { found: Version::new(4, 13) }));
     }
@@ -371,7 +386,8 @@ mod tests {
                 prop_assert!(is_marked(section, mark));
                 if section.value("available") == Some("yes") {
                     let sorted = |section: &Section| { let mut list = section.parameters.clone(); list.sort(); list };
-                    prop_assert!(sorted(section) == sorted(&before) || sorted(section) == sorted(&after), "{:?}", section);
+                    let is_whole = sorted(section) == sorted(&before) || sorted(section) == sorted(&after);
+                    prop_assert!(is_whole, "available while half made: {:?}", section);
                 }
             }
             let killed = apply(&registry, &commands[..killed.index(commands.len() + 1)]);

@@ -3,7 +3,7 @@
 use crate::{printed, run};
 use dolmen_units::PoolId;
 use dolmen_volume::file_system::FileSystem;
-use dolmen_volume::record::{Access, AccountGrant, AccountKind, Unknown};
+use dolmen_volume::record::{Access, AccountGrant, AccountKind, Encryption, Unknown};
 use dolmen_volume::samba::{Configuration, SectionError, ShareName, SmbShare, delete_command, server_faults};
 use dolmen_volume::share_mark::ShareMark;
 use dolmen_volume::version::Version;
@@ -79,6 +79,7 @@ fn a_registry_of_samba_holds_what_a_share_asks_for() {
             volume: "tank/home",
             path: "/srv/ä #;=[b] $HOME",
             accounts: &accounts,
+            encryption: Encryption::Required,
             file_system: FileSystem::Btrfs,
             samba: Version::new(4, 17),
             mark,

@@ -1,0 +1,124 @@
+//! Looks as a client whether the servers offer a share.
+
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use dolmen_volume::record::Protocol;
+use dolmen_volume::samba::{listed_shares, sections_of};
+
+use super::command;
+use super::nfs_call::{self, Found};
+use super::order::{LookAtShare, NfsServer, ProbeState, ProbeStep, Probed};
+use super::samba::Samba;
+use super::{ganesha, kernel};
+use crate::protocol::{Failure, Outcome};
+
+/// Time for a connection and for each answer.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Probes each protocol of a share.
+pub(crate) fn probe(order: &LookAtShare) -> Result<Outcome, Failure> {
+    let mut protocols = Vec::new();
+    for protocol in &order.record.protocols {
+        let state = match protocol {
+            Protocol::Smb => smb(order)?,
+            Protocol::Nfs => nfs(order)?,
+        };
+        protocols.push(Probed { protocol: *protocol, state });
+    }
+    Ok(Outcome::Probed { protocols })
+}
+
+fn down(step: ProbeStep, finding: impl ToString) -> ProbeState {
+    ProbeState::Down { step, finding: finding.to_string() }
+}
+
+fn connected(order: &LookAtShare, port: u16) -> std::io::Result<TcpStream> {
+    let address = SocketAddr::new(order.servers.address, port);
+    let stream = TcpStream::connect_timeout(&address, LIMIT)?;
+    stream.set_read_timeout(Some(LIMIT))?;
+    stream.set_write_timeout(Some(LIMIT))?;
+    Ok(stream)
+}
+
+fn smb(order: &LookAtShare) -> Result<ProbeState, Failure> {
+    let (servers, name) = (&order.servers, &order.record.name);
+    let samba = Samba::of(servers)?;
+    let registry = samba.registry()?;
+    let own = sections_of(&registry, order.mark).into_iter().find(|section| name.names_section(section));
+    let Some(section) = own.and_then(|section| registry.section(&section).cloned()) else {
+        return Ok(down(
+            ProbeStep::Configuration,
+            format!("the registry has no section [{name}] of this share"),
+        ));
+    };
+    if section.value("available") != Some("yes") {
+        return Ok(down(
+            ProbeStep::Configuration,
+            format!("[{name}] lets no client in: no account was granted it"),
+        ));
+    }
+    if let Err(error) = connected(order, servers.smb_port) {
+        return Ok(down(
+            ProbeStep::Connection,
+            format!("{} port {}: {error}", servers.address, servers.smb_port),
+        ));
+    }
+    let (port, address) = (servers.smb_port.to_string(), servers.address.to_string());
+    let list = ["-m", "SMB3", "-g", "-p", &port, "-I", &address, "-L", "localhost"];
+    let anonymous: Vec<&str> = list.iter().copied().chain(["-N"]).collect();
+    let mut ran = samba.run("smbclient", &anonymous)?;
+    if !ran.is_success() {
+        // A server that lists nothing to strangers may list it to the account of this host in its domain.
+        let machine: Vec<&str> = list.iter().copied().chain(["-P"]).collect();
+        let second = samba.run("smbclient", &machine)?;
+        if !second.is_success() {
+            return Ok(down(ProbeStep::Protocol, ran.shown()));
+        }
+        ran = second;
+    }
+    let names = listed_shares(&ran.output);
+    if names.iter().any(|listed| name.names_section(listed)) {
+        return Ok(ProbeState::Up);
+    }
+    Ok(down(ProbeStep::Listing, format!("Samba lists {names:?}, and not {name}")))
+}
+
+fn nfs(order: &LookAtShare) -> Result<ProbeState, Failure> {
+    let servers = &order.servers;
+    let listed = match &servers.nfs {
+        None => return Ok(down(ProbeStep::Configuration, "this host has no server for NFS")),
+        Some(NfsServer::Kernel { exports_dir }) if command::is_installed("exportfs") => {
+            kernel::list(exports_dir)?
+        }
+        Some(NfsServer::Kernel { .. }) => {
+            return Ok(down(ProbeStep::Configuration, "exportfs is not installed"));
+        }
+        Some(NfsServer::Ganesha(ganesha)) => ganesha::list(ganesha)?,
+    };
+    let own = listed.iter().find(|share| share.mark == Some(order.mark) && share.is_available);
+    let Some(own) = own else {
+        return Ok(down(ProbeStep::Configuration, "the server has no export of this share"));
+    };
+    let mut stream = match connected(order, servers.nfs_port) {
+        Ok(stream) => stream,
+        Err(error) => {
+            let finding = format!("{} port {}: {error}", servers.address, servers.nfs_port);
+            return Ok(down(ProbeStep::Connection, finding));
+        }
+    };
+    if let Err(error) = nfs_call::null(&mut stream) {
+        return Ok(down(ProbeStep::Protocol, error));
+    }
+    let finding = match nfs_call::look_up(&mut stream, &own.path) {
+        Ok(Found::Path) => return Ok(ProbeState::Up),
+        Ok(Found::Status(status)) => format!("{}: {}", own.path, nfs_call::name_of(status)),
+        Err(error) => return Ok(down(ProbeStep::Protocol, error)),
+    };
+    // A server hides exports from hosts without a grant.
+    let is_granted = order.record.networks.iter().any(|grant| grant.client.covers(servers.address));
+    if is_granted {
+        return Ok(down(ProbeStep::Listing, finding));
+    }
+    Ok(ProbeState::Answers { finding: format!("{finding}; this host was not granted the share") })
+}
