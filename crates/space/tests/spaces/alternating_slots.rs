@@ -328,7 +328,7 @@ fn a_stripe_whose_new_slot_lost_its_table_is_in_its_old_one() {
 }
 
 /// Scenario: power fails while a whole stripe is written where nothing was; all that goes to data is lost, and the table that
-/// names it is rotten on every disk. The stripe was never written.
+/// names it is corrupt on every disk. The stripe was never written.
 #[test]
 fn a_fresh_stripe_that_lost_its_table_was_never_written() {
     let bench = Bench::new(29, 5, Bytes::mib(128));
@@ -348,14 +348,14 @@ fn a_fresh_stripe_that_lost_its_table_was_never_written() {
         true => Fate::Lost,
         false => Fate::Landed,
     });
-    let mut rotten = 0;
+    let mut corrupt = 0;
     for disk in &bench.disks {
         for (_, at) in table_pages(disk) {
             disk.rot(at + 77, 3);
-            rotten += 1;
+            corrupt += 1;
         }
     }
-    assert!(rotten > 0, "the row has no table");
+    assert!(corrupt > 0, "the row has no table");
     bench
         .run(async move |lab| {
             let spaces = lab.open().await?;
