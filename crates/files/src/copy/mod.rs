@@ -67,6 +67,14 @@ pub struct Copied {
 pub const UNKEPT_MAX: usize = 20;
 
 impl Copied {
+    /// Names properties by the final path of the copy.
+    fn name_final(&mut self, temporary: &Path, target: &Path) {
+        let (from, to) = (temporary.display().to_string(), target.display().to_string());
+        for text in &mut self.unkept {
+            *text = text.replacen(&from, &to, 1);
+        }
+    }
+
     fn note_unkept(&mut self, path: &Path, property: &str, why: &dyn std::fmt::Display) {
         self.unkept_count += 1;
         if self.unkept.len() < UNKEPT_MAX {
@@ -123,7 +131,7 @@ pub fn copy(source: &Path, target: &Path, fallback: Fallback) -> Result<Copied, 
     let made = Made::of(&to)?;
     let tree = Tree::new(to.folder.try_clone().map_err(CopyError::io("open", &to.path))?, fallback);
     let beside = Place::top(&to.folder, &to.path);
-    let copied = tree.copy(&Place::top(&from.folder, &from.path), from.name(), &beside, &made.name)?;
+    let mut copied = tree.copy(&Place::top(&from.folder, &from.path), from.name(), &beside, &made.name)?;
     rustix::fs::syncfs(&to.folder).map_err(CopyError::at("write to disk", &to.path))?;
     rustix::fs::renameat_with(&to.folder, &made.name, &to.folder, to.name(), RenameFlags::NOREPLACE)
         .map_err(|error| match error {
@@ -131,6 +139,7 @@ pub fn copy(source: &Path, target: &Path, fallback: Fallback) -> Result<Copied, 
             error => CopyError::at("rename the copy to", target)(error),
         })?;
     to.folder.sync_all().map_err(CopyError::io("write to disk", &to.path))?;
+    copied.name_final(&made.path, target);
     Ok(copied)
 }
 
@@ -211,5 +220,25 @@ impl Drop for Made {
                 std::fs::remove_file(&self.path)
             };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_property_that_was_not_kept_is_named_by_the_final_path() {
+        let mut copied = Copied::default();
+        for number in 0..=UNKEPT_MAX {
+            copied.note_unkept(
+                &Path::new("/srv/.dolmen-copy-7-0").join(number.to_string()),
+                "owner",
+                &"refused",
+            );
+        }
+        copied.name_final(Path::new("/srv/.dolmen-copy-7-0"), Path::new("new"));
+        assert_eq!(copied.unkept.first().map(String::as_str), Some("new/0: owner: refused"));
+        assert_eq!((copied.unkept.len(), copied.unkept_count), (UNKEPT_MAX, 21));
     }
 }
