@@ -16,6 +16,7 @@ mod length;
 mod licences;
 mod links;
 mod modules;
+mod parity;
 mod places;
 mod ranks;
 mod seams;
@@ -76,6 +77,9 @@ fn check(root: &Path) -> Result<(Vec<Finding>, Vec<String>)> {
     let (breaches, places) = exchanges::check(&files);
     findings.extend(breaches);
     counted.extend(places);
+    let (breaches, comparisons) = parity::check(&files);
+    findings.extend(breaches);
+    counted.extend(comparisons);
     findings.extend(words::check(&tree, &files));
     findings.extend(invented::check(&tree, &files));
     findings.extend(places::check(&tree));

@@ -551,10 +551,10 @@ impl CacheReplay<'_> {
         found: &mut Vec<Option<dolmen_buffer::Shared>>,
     ) -> Result<RedoContent, SpaceError> {
         let row = Rc::clone(&redo.row);
-        let parity = row.shape.data_columns();
+        let computed = row.shape.computed_columns();
         let mut is_lost = false;
         for block in &mut redo.blocks {
-            let is_left_out = is_left_out(block.column, parity);
+            let is_left_out = is_left_out(block.column, &computed);
             let (BlockState::Valid(checksum), false) = (block.state, is_left_out) else {
                 found.push(None);
                 continue;
@@ -585,7 +585,7 @@ impl CacheReplay<'_> {
         }
         // Nobody knows what parity should be of.
         for (block, content) in redo.blocks.iter_mut().zip(found) {
-            if block.column >= parity {
+            if computed.contains(&block.column) {
                 (block.state, *content) = (BlockState::Damaged, None);
             }
         }
@@ -679,10 +679,11 @@ impl CacheReplay<'_> {
     }
 }
 
-/// Whether a mutant leaves a column out where a stripe is finished; parity begins with the column given.
-fn is_left_out(column: usize, parity: usize) -> bool {
-    (column >= parity && mutation!(RedoOfNewDataOnly))
-        || (column > parity && mutation!(SecondParityNotRedone))
+/// Whether a mutant leaves a column out where a stripe is finished; these columns are computed from others.
+fn is_left_out(column: usize, computed: &std::ops::Range<usize>) -> bool {
+    let is_computed = computed.contains(&column);
+    (is_computed && mutation!(RedoOfNewDataOnly))
+        || (is_computed && column != computed.start && mutation!(SecondParityNotRedone))
 }
 
 #[cfg(test)]
