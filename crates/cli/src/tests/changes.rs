@@ -8,7 +8,7 @@ use super::fake::{Ended, Fake, NOBODY, Person, Reply, answer, change, obey, refu
 use crate::arguments::Arguments;
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 52] = [
+const CHANGES: [&str; 62] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
@@ -48,6 +48,16 @@ const CHANGES: [&str; 52] = [
     "space convert tank/x --resiliency parity --columns auto",
     "space delete tank/x",
     "space delete tank/x --purge",
+    "volume create tank/x --size 1G --for files",
+    "volume create tank/x --size 1G --for vms --fs ext4 --mount /srv/x --label x",
+    "volume mount tank/x --mount /srv/y",
+    "volume unmount tank/x",
+    "volume grow tank/x 2G",
+    "volume trim tank/x",
+    "volume check tank/x",
+    "volume check tank/x --repair",
+    "volume adopt tank/x",
+    "volume delete tank/x",
     "trash restore tank/x --as y",
     "trash purge tank/x tank/7",
     "trash purge --all tank",
@@ -184,13 +194,15 @@ fn of_several_settings_none_is_made_where_one_is_refused() {
 }
 
 /// Commands that change nothing of a pool, a space or a disk, and so have no dry run.
-const READERS: [&str; 21] = [
+const READERS: [&str; 23] = [
     "status",
     "pool list",
     "pool show",
     "disk list",
     "space list",
     "space show",
+    "volume list",
+    "volume show",
     "trash list",
     "df",
     "jobs",
