@@ -45,7 +45,7 @@ used() { awk '{ print $14 + $15 + $16 + $17 }' "/proc/$$/stat"; }
 used_before=$(used)
 began=$(now)
 # shellcheck disable=SC2086 # a list of words
-attend -- env CARGO_TARGET_DIR="$own" cargo build --release --locked --offline --timings --jobs "$jobs" $as_users --bin dolmen --bin dolmend \
+attend -- env CARGO_TARGET_DIR="$own" cargo build --release --locked --offline --timings --jobs "$jobs" $as_users --package dolmen-worker --bin dolmen --bin dolmend --bin dolmen-worker \
     >"$log" 2>&1 || die 1 "the build failed; what it said is in $log"
 took=$(($(now) - began))
 processor=$((($(used) - used_before) / 100))

@@ -123,7 +123,7 @@ knows_filesystem() { grep -qw "$1" /proc/filesystems || as_root modprobe "$1" 2>
 build() {
     say 'building'
     # shellcheck disable=SC2086 # a list of words
-    attend -- cargo build --release --locked $as_users --bin dolmen --bin dolmend --bin dolmen-worker || die 1 'the build failed'
+    attend -- cargo build --release --locked $as_users --package dolmen-worker --bin dolmen --bin dolmend --bin dolmen-worker || die 1 'the build failed'
     for build_made in "$bin" "$daemon_bin"; do [ -x "$build_made" ] || die 1 "the build made no $build_made"; done
 }
 
