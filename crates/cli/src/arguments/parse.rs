@@ -17,17 +17,13 @@ pub(crate) fn parse<T: Into<std::ffi::OsString> + Clone>(
         let what = "-w in front of a command would go with none; say `dolmen -w`, or `dolmen status -w`";
         return Err(Arguments::command().error(ErrorKind::ArgumentConflict, what));
     }
-    let layout = match &arguments.command {
-        Some(Command::Space(SpaceCommand::Create(create))) => {
-            Some((create.resiliency, create.copies, create.parity))
-        }
-        Some(Command::Volume(VolumeCommand::Create(create))) => {
-            Some((create.resiliency, create.copies, create.parity))
-        }
+    let new = match &arguments.command {
+        Some(Command::Space(SpaceCommand::Create(create))) => Some(&create.new),
+        Some(Command::Volume(VolumeCommand::Create(create))) => Some(&create.new),
         _ => None,
     };
-    if let Some((resiliency, copies, parity)) = layout
-        && let Some(what) = misfit(resiliency, copies, parity)
+    if let Some(new) = new
+        && let Some(what) = misfit(new.resiliency, new.copies, new.parity)
     {
         return Err(Arguments::command().error(ErrorKind::ArgumentConflict, what));
     }

@@ -174,12 +174,9 @@ impl SectorWord {
     }
 }
 
-/// `dolmen space create`
+/// Size and layout of a new space.
 #[derive(Debug, Args)]
-pub(crate) struct SpaceCreate {
-    /// The name of the space, after the pool that it is to lie on
-    #[arg(value_name = "POOL/SPACE")]
-    pub space: SpaceName,
+pub(crate) struct NewSpace {
     /// Its size, a multiple of 4 KiB, such as 10G
     #[arg(short, long, value_parser = parse_space_size, allow_hyphen_values = true)]
     pub size: Bytes,
@@ -210,6 +207,17 @@ pub(crate) struct SpaceCreate {
     /// Logical sector in bytes that its devices present; usually 512, and 4096 if all disks have sectors of 4096 bytes
     #[arg(long, value_enum, value_name = "BYTES")]
     pub sector: Option<SectorWord>,
+}
+
+/// `dolmen space create`
+#[derive(Debug, Args)]
+pub(crate) struct SpaceCreate {
+    /// The name of the space, after the pool that it is to lie on
+    #[arg(value_name = "POOL/SPACE")]
+    pub space: SpaceName,
+    /// Size and layout.
+    #[command(flatten)]
+    pub new: NewSpace,
     /// Whether to do it.
     #[command(flatten)]
     pub dry: DryRun,

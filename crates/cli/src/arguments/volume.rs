@@ -5,8 +5,8 @@ use dolmen_api::{FileSystemKind, VolumePurpose};
 use dolmen_units::Bytes;
 
 use crate::arguments::common::{DestroyName, DryRun, PoolFilter, Waiting};
-use crate::arguments::space::{ProvisioningWord, ResiliencyWord, SectorWord, SpaceTarget};
-use crate::arguments::values::{SpaceName, parse_size, parse_space_size};
+use crate::arguments::space::{NewSpace, SpaceTarget};
+use crate::arguments::values::{SpaceName, parse_space_size};
 
 /// `dolmen volume …`
 #[derive(Debug, Subcommand)]
@@ -162,9 +162,6 @@ pub(crate) struct VolumeCreate {
     /// The name of the volume and its space, after the pool that it is to lie on
     #[arg(value_name = "POOL/SPACE")]
     pub volume: SpaceName,
-    /// Its size, a multiple of 4 KiB, such as 10G
-    #[arg(short, long, value_parser = parse_space_size, allow_hyphen_values = true)]
-    pub size: Bytes,
     /// What it is for, which decides its file system and options; -n shows them with their reasons
     #[arg(long = "for", value_enum, value_name = "PURPOSE")]
     pub purpose: PurposeWord,
@@ -177,33 +174,9 @@ pub(crate) struct VolumeCreate {
     /// Label of the file system; usually none
     #[arg(long, value_name = "LABEL")]
     pub label: Option<String>,
-    /// How it survives the loss of disks
-    #[arg(short, long, value_enum, default_value = "mirror", value_name = "KIND")]
-    pub resiliency: ResiliencyWord,
-    /// Copies of a mirror, 2 to 4; usually 2
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(2..=4))]
-    pub copies: Option<u8>,
-    /// Parities of a space with parity, 1 or 2; usually 1
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=2))]
-    pub parity: Option<u8>,
-    /// Data columns; usually as many as the disks allow, row by row
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=240))]
-    pub columns: Option<u8>,
-    /// Bytes written to one column before the next: a power of two, 16K to 1M; usually 256K, with parity 64K
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
-    pub interleave: Option<Bytes>,
-    /// The unit in which room is claimed and given back, 1M to 1G; usually as for a space
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
-    pub row: Option<Bytes>,
-    /// When room is claimed
-    #[arg(long, value_enum, default_value = "thin", value_name = "WHEN")]
-    pub provisioning: ProvisioningWord,
-    /// Write flushed content over through a write cache, so that a power cut in the midst of it harms none; with parity always
-    #[arg(long)]
-    pub strict: bool,
-    /// Logical sector in bytes that its device presents; usually 512, and 4096 if all disks have sectors of 4096 bytes
-    #[arg(long, value_enum, value_name = "BYTES")]
-    pub sector: Option<SectorWord>,
+    /// Size and layout of its space.
+    #[command(flatten)]
+    pub new: NewSpace,
     /// Whether to wait.
     #[command(flatten)]
     pub waiting: Waiting,

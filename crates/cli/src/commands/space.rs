@@ -11,8 +11,8 @@ use dolmen_api::{
 use crate::arguments::common::Waiting;
 use crate::arguments::serve::ServeArguments;
 use crate::arguments::space::{
-    AttachArguments, Columns, IntegrityWord, ProvisioningWord, ResiliencyWord, SpaceCommand, SpaceConvert,
-    SpaceCreate, SpaceDelete, SpaceSet, TransportWord,
+    AttachArguments, Columns, IntegrityWord, NewSpace, ProvisioningWord, ResiliencyWord, SpaceCommand,
+    SpaceConvert, SpaceCreate, SpaceDelete, SpaceSet, TransportWord,
 };
 use crate::arguments::values::{IopsLimit, RateLimit, Reserve, SpaceName};
 use crate::confirm::Danger;
@@ -64,21 +64,26 @@ pub(crate) fn space(session: &mut Session<'_, '_>, command: SpaceCommand) -> Res
     }
 }
 
-fn space_create(session: &mut Session<'_, '_>, arguments: &SpaceCreate) -> Result<(), CliError> {
-    let request = CreateSpace {
-        name: arguments.space.space.to_string(),
-        size_bytes: arguments.size.0,
-        resiliency: arguments.resiliency.kind(),
-        copies: arguments.copies,
-        parity: arguments.parity,
-        columns: arguments.columns,
-        interleave_bytes: arguments.interleave.map(|size| size.0),
-        row_bytes: arguments.row.map(|size| size.0),
-        provisioning: arguments.provisioning.when(),
-        integrity: arguments.strict.then_some(Integrity::Strict),
-        sector_bytes: arguments.sector.map(|sector| sector.bytes()),
+/// Returns the request for a space of this name, size and layout.
+pub(crate) fn new_space(name: &SpaceName, new: &NewSpace) -> CreateSpace {
+    CreateSpace {
+        name: name.space.to_string(),
+        size_bytes: new.size.0,
+        resiliency: new.resiliency.kind(),
+        copies: new.copies,
+        parity: new.parity,
+        columns: new.columns,
+        interleave_bytes: new.interleave.map(|size| size.0),
+        row_bytes: new.row.map(|size| size.0),
+        provisioning: new.provisioning.when(),
+        integrity: new.strict.then_some(Integrity::Strict),
+        sector_bytes: new.sector.map(|sector| sector.bytes()),
         dry_run: false,
-    };
+    }
+}
+
+fn space_create(session: &mut Session<'_, '_>, arguments: &SpaceCreate) -> Result<(), CliError> {
+    let request = new_space(&arguments.space, &arguments.new);
     let asked = call::<verb::CreateSpace>([arguments.space.pool.as_str()]);
     session.change(&asked, &request, arguments.dry.intent()).map(drop)
 }

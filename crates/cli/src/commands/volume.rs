@@ -1,9 +1,9 @@
 //! `dolmen volume`.
 
-use dolmen_api::{AdoptVolume, CheckVolume, CreateVolume, Integrity, MountVolume, ResizeSpace, Simple, verb};
+use dolmen_api::{AdoptVolume, CheckVolume, CreateVolume, MountVolume, ResizeSpace, Simple, verb};
 
 use crate::arguments::volume::{FileSystemWord, VolumeCheck, VolumeCommand, VolumeCreate};
-use crate::commands::space::space_words;
+use crate::commands::space::{new_space, space_words};
 use crate::confirm::Danger;
 use crate::error::CliError;
 use crate::session::change::Session;
@@ -74,23 +74,24 @@ fn volume_check(session: &mut Session<'_, '_>, arguments: &VolumeCheck) -> Resul
 }
 
 fn volume_create(session: &mut Session<'_, '_>, arguments: &VolumeCreate) -> Result<(), CliError> {
+    let space = new_space(&arguments.volume, &arguments.new);
     let request = CreateVolume {
-        name: arguments.volume.space.to_string(),
-        size_bytes: arguments.size.0,
+        name: space.name,
+        size_bytes: space.size_bytes,
         purpose: arguments.purpose.purpose(),
         file_system: arguments.file_system.map(FileSystemWord::kind),
         label: arguments.label.clone(),
         mount_point: arguments.mount.clone(),
-        resiliency: arguments.resiliency.kind(),
-        copies: arguments.copies,
-        parity: arguments.parity,
-        columns: arguments.columns,
-        interleave_bytes: arguments.interleave.map(|size| size.0),
-        row_bytes: arguments.row.map(|size| size.0),
-        provisioning: arguments.provisioning.when(),
-        integrity: arguments.strict.then_some(Integrity::Strict),
-        sector_bytes: arguments.sector.map(|sector| sector.bytes()),
-        dry_run: false,
+        resiliency: space.resiliency,
+        copies: space.copies,
+        parity: space.parity,
+        columns: space.columns,
+        interleave_bytes: space.interleave_bytes,
+        row_bytes: space.row_bytes,
+        provisioning: space.provisioning,
+        integrity: space.integrity,
+        sector_bytes: space.sector_bytes,
+        dry_run: space.dry_run,
     };
     let asked = call::<verb::CreateVolume>([arguments.volume.pool.as_str()]);
     let change = session.change(&asked, &request, arguments.dry.intent())?;
