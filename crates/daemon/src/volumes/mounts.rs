@@ -24,13 +24,14 @@ pub(super) fn mounted(devices: &[PathBuf]) -> io::Result<BTreeMap<PathBuf, Strin
     Ok(devices.iter().filter_map(of).collect())
 }
 
-/// Returns the processes that have something below a mount point open, in words. For a thread that may wait.
+/// Returns the processes that have something below a mount point open, in words; `own` is left out. For a thread that may wait.
 ///
 /// It reads links of `/proc` alone: a look at the files themselves could wait for the device.
-pub(super) fn users(mount_point: &Path) -> Vec<String> {
+pub(super) fn users(mount_point: &Path, own: Option<u32>) -> Vec<String> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let using = pids.filter(|pid| *pid != std::process::id() && is_using(*pid, mount_point));
+    let is_own = |pid: u32| pid == std::process::id() || Some(pid) == own;
+    let using = pids.filter(|pid| !is_own(*pid) && is_using(*pid, mount_point));
     using.take(PROCESSES_MAX).map(|pid| format!("process {pid} ({})", name_of(pid))).collect()
 }
 
@@ -68,12 +69,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         File::create(&path).unwrap();
-        assert!(users(folder.path()).is_empty());
+        assert!(users(folder.path(), None).is_empty());
         let mut holder = Command::new("sleep");
         let mut holder = holder.arg("60").stdin(Stdio::from(File::open(&path).unwrap())).spawn().unwrap();
-        let found = users(folder.path());
+        let found = users(folder.path(), None);
+        let others = users(folder.path(), Some(holder.id()));
         holder.kill().unwrap();
         holder.wait().unwrap();
         assert_eq!(found, [format!("process {} (sleep)", holder.id())]);
+        assert!(others.is_empty(), "{others:?}");
     }
 }
