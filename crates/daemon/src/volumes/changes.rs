@@ -156,6 +156,14 @@ impl Volumes {
         let (pool, space) = (volume.pool.name(), volume.space.name().to_string());
         let change = self.deletions.delete_space(pool, space, request).await?;
         self.forget(volume.key);
+        // It holds hashes of files, which a volume that is restored gets again by its next run.
+        let index = self.workers.state_folder(volume.key);
+        let removed = self.looker.run(move || std::fs::remove_dir_all(index)).await;
+        if let Err(error) = removed
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(volume = volume.name, %error, "the index of a deleted volume stays in the state folder");
+        }
         Ok(change)
     }
 

@@ -1,6 +1,5 @@
 //! Deduplication and compaction of volumes, as requests ask for them.
 
-use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_api::{
@@ -32,18 +31,11 @@ pub(super) const PATHS_TEXT_MAX: usize = VOLUME_TEXT_MAX - 512;
 /// Deduplication and compaction of volumes.
 pub(crate) struct Dedups {
     pub(super) volumes: Rc<Volumes>,
-    /// Folder of the state of volumes.
-    folder: PathBuf,
 }
 
 impl Dedups {
-    pub(crate) fn new(volumes: &Rc<Volumes>, folder: PathBuf) -> Self {
-        Self { volumes: Rc::clone(volumes), folder }
-    }
-
-    /// Returns the folder for index and scratch files of a volume.
-    pub(super) fn state_folder(&self, volume: SpaceKey) -> PathBuf {
-        self.folder.join(format!("{}-{}.dedup", volume.pool, volume.space.0))
+    pub(crate) fn new(volumes: &Rc<Volumes>) -> Self {
+        Self { volumes: Rc::clone(volumes) }
     }
 
     /// Shows the deduplication of a volume.
@@ -309,6 +301,14 @@ impl Dedups {
             return Ok(planned(plan, format!("volume {name} would be {word}")));
         }
         self.volumes.pool_jobs.check_job_room(pool)?;
+        // Nothing waits between this look and the beginning of the job.
+        self.volumes.check_no_job(volume)?;
+        if let Some(entry) = self.job_of(volume.key) {
+            let message =
+                format!("{} waits for volume {name} to be mounted; nothing was begun", entry.what());
+            let hint = format!("it goes on by itself; `dolmen job stop {}` ends it", entry.id);
+            return Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(hint));
+        }
         let job = self.start(pool, volume.key, name, begin.task, None).await;
         let mut change = made(plan, format!("volume {name} is being {word}, job {}", job.id));
         change.job = Some(job);

@@ -57,11 +57,23 @@ const SAMPLE_PPM: u32 = 10_000;
 struct Registered<'a> {
     dedups: &'a Dedups,
     key: SpaceKey,
+    steer: Rc<Steer>,
+}
+
+impl<'a> Registered<'a> {
+    fn new(dedups: &'a Dedups, key: SpaceKey) -> Self {
+        let steer = Steer::new();
+        dedups.volumes.steered.borrow_mut().insert(key, Rc::clone(&steer));
+        Self { dedups, key, steer }
+    }
 }
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
-        self.dedups.volumes.steered.borrow_mut().remove(&self.key);
+        let mut steered = self.dedups.volumes.steered.borrow_mut();
+        if steered.get(&self.key).is_some_and(|steer| Rc::ptr_eq(steer, &self.steer)) {
+            steered.remove(&self.key);
+        }
     }
 }
 
@@ -111,20 +123,17 @@ impl Dedups {
             return Ok(Outcome::CalledOff("its volume does not exist any more".to_owned()));
         };
         let volume = self.volumes.find(&pool, space.name().as_str()).await?;
-        let steer = Steer::new();
-        self.volumes.steered.borrow_mut().insert(volume.key, Rc::clone(&steer));
-        let registered = Registered { dedups: self, key: volume.key };
+        let registered = Registered::new(self, volume.key);
+        let steer = &registered.steer;
         let aim = Aim::Volume(space.id());
         let entry = self.volumes.jobs.unfinished_of(pool.id());
         let entry = entry.into_iter().find(|entry| entry.aim == aim && entry.is_in_hand());
         let key = volume.key;
-        let steps = self.steps(volume, state, &steer, &course);
-        let look = self.look_after(&space, key, entry.as_deref(), state, &steer, &course);
-        let outcome = match either(steps, look).await {
+        let steps = self.steps(volume, state, steer, &course);
+        let look = self.look_after(&space, key, entry.as_deref(), state, steer, &course);
+        match either(steps, look).await {
             Either::First(outcome) | Either::Second(outcome) => outcome,
-        };
-        drop(registered);
-        outcome
+        }
     }
 
     /// Passes wishes of users and needs of clients on to the processes of a job, and their progress to the job. It has no end.
@@ -255,7 +264,7 @@ impl Dedups {
                 volume: run.volume.for_worker(run.device.clone()),
                 selection: run.selection(),
                 load: run.load(mode),
-                state: self.state_folder(run.volume.key),
+                state: self.volumes.workers.state_folder(run.volume.key),
             };
             match self.long(run, operation).await? {
                 Done::Deduplicated(found) => {
@@ -350,7 +359,7 @@ impl Dedups {
                 occupancy: self.occupancy(run).await?,
                 budget_bytes,
                 load: run.load(mode),
-                state: self.state_folder(run.volume.key),
+                state: self.volumes.workers.state_folder(run.volume.key),
             };
             match self.long(run, operation).await {
                 Ok(Done::Compacted(counts)) => return Ok(GivenBack::Compacted(counts)),
@@ -402,7 +411,7 @@ impl Dedups {
             volume: run.volume.for_worker(run.device.clone()),
             selection: run.selection(),
             load: run.load(DeduplicationMode::Background),
-            state: self.state_folder(run.volume.key),
+            state: self.volumes.workers.state_folder(run.volume.key),
             sample: sample_bytes.map(|bytes_min| SampleSize { part_ppm: SAMPLE_PPM, bytes_min }),
         };
         match self.long(run, operation).await? {

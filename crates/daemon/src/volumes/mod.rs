@@ -82,7 +82,7 @@ impl VolumeServices {
         deletions: &Rc<Deletions>,
     ) -> Self {
         let all = Rc::new(Volumes::new(base, attachments, deletions));
-        let dedups = Rc::new(Dedups::new(&all, base.config.volumes_folder()));
+        let dedups = Rc::new(Dedups::new(&all));
         Self {
             views: Rc::new(VolumeViews::new(&all)),
             creations: Rc::new(VolumeCreations::new(&all)),

@@ -57,6 +57,7 @@ struct Running {
     operation: &'static str,
     pid: Arc<AtomicU32>,
     began: Instant,
+    is_long: bool,
 }
 
 /// Processes of workers.
@@ -84,6 +85,11 @@ impl Workers {
         Rc::new(Self { seams: seams.clone(), program, folder, running, ended })
     }
 
+    /// Returns the folder for index and scratch files of a volume.
+    pub(super) fn state_folder(&self, volume: SpaceKey) -> PathBuf {
+        self.folder.join(format!("{}-{}.dedup", volume.pool, volume.space.0))
+    }
+
     /// Returns the process that works on a volume.
     pub(crate) fn at_work(&self, volume: SpaceKey) -> Option<VolumeWorker> {
         let now = self.seams.clock.now();
@@ -91,6 +97,7 @@ impl Workers {
             pid: running.pid.load(Ordering::Relaxed),
             operation: running.operation.to_owned(),
             elapsed_s: now.since(running.began).as_secs(),
+            is_long: running.is_long,
         })
     }
 
@@ -185,8 +192,12 @@ impl Workers {
         };
         self.ended.wait_for(|| is_free().then_some(())).await;
         let pid = Arc::<AtomicU32>::default();
-        let running =
-            Running { operation: words_of(&operation), pid: Arc::clone(&pid), began: self.seams.clock.now() };
+        let running = Running {
+            operation: words_of(&operation),
+            pid: Arc::clone(&pid),
+            began: self.seams.clock.now(),
+            is_long: link.is_some(),
+        };
         self.running.borrow_mut().insert(volume, running);
         let lock = self.folder.join(format!("{}-{}.lock", volume.pool, volume.space.0));
         let order = Order { lock, operation };
