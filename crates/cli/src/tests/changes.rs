@@ -8,7 +8,7 @@ use super::fake::{Ended, Fake, NOBODY, Person, Reply, answer, change, obey, refu
 use crate::arguments::Arguments;
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 62] = [
+const CHANGES: [&str; 67] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
@@ -70,6 +70,11 @@ const CHANGES: [&str; 62] = [
     "job resume 7",
     "job stop 7",
     "job set 7 --priority high --latency-limit 5ms",
+    "volume compact tank/x --budget 1G",
+    "dedup estimate tank/x",
+    "dedup enable tank/x --off",
+    "dedup run tank/x",
+    "dedup undo tank/x a",
     "stop",
 ];
 
@@ -194,7 +199,7 @@ fn of_several_settings_none_is_made_where_one_is_refused() {
 }
 
 /// Commands that change nothing of a pool, a space or a disk, and so have no dry run.
-const READERS: [&str; 23] = [
+const READERS: [&str; 24] = [
     "status",
     "pool list",
     "pool show",
@@ -204,6 +209,7 @@ const READERS: [&str; 23] = [
     "volume list",
     "volume show",
     "trash list",
+    "dedup status",
     "df",
     "jobs",
     "events",

@@ -14,19 +14,17 @@ use dolmen_volume::record::{DeduplicationMode, DeduplicationRun};
 use dolmen_volume::schedule::Schedule;
 
 use crate::answer::Answer;
-use crate::jobs::{Aim, Entry, Start, VOLUME_TEXT_MAX, seconds_now};
+use crate::jobs::{Aim, Entry, Start, seconds_now};
 use crate::open_pool::OpenPool;
 use crate::plan::{Undo, made, planned};
-use crate::volumes::dedup_job::{COMPACT, DEDUP, ESTIMATE, LongState, Task, UNDO};
+
 use crate::volumes::dedup_policy::{folder_of, shown_policy, wanted};
+use crate::volumes::dedup_task::{COMPACT, DEDUP, ESTIMATE, LongState, PATHS_TEXT_MAX, Task, UNDO};
 use crate::volumes::host::utc_offset_minutes;
 use crate::volumes::records;
 use crate::volumes::service::{Volume, Volumes};
 use crate::volumes::view::shown;
 use crate::volumes::words::{kind_of, mode_of, shown_mode, step_word};
-
-/// Bytes of the paths of an undo on record, at most; the rest is for counts.
-pub(super) const PATHS_TEXT_MAX: usize = VOLUME_TEXT_MAX - 512;
 
 /// Deduplication and compaction of volumes.
 pub(crate) struct Dedups {

@@ -30,7 +30,7 @@ use crate::fault;
 use crate::jobs::{Aim, Course, Entry, Outcome, seconds_now};
 use crate::open_pool::OpenPool;
 use crate::volumes::dedup::{Dedups, check_sharing};
-use crate::volumes::dedup_job::{LongState, Reached, Task};
+use crate::volumes::dedup_task::{LongState, Reached, Task};
 use crate::volumes::records;
 use crate::volumes::service::Volume;
 use crate::volumes::steer::Steer;

@@ -15,7 +15,7 @@ use dolmen_volume::schedule::Schedule;
 use crate::jobs::seconds_now;
 use crate::open_pool::{OpenPool, key_of};
 use crate::volumes::dedup::Dedups;
-use crate::volumes::dedup_job::Task;
+use crate::volumes::dedup_task::Task;
 use crate::volumes::records::{self, Found};
 use crate::volumes::service::Volume;
 

@@ -10,7 +10,7 @@
 //! | `changes`, `grow`, `adopt` | mount, unmount, deletion and restoration; growth and trim; adoption |
 //! | `check` | check and repair, a job |
 //! | `dedup`, `dedup_policy`, `dedup_schedule` | deduplication and compaction: requests, policies, and runs that are due |
-//! | `dedup_job`, `dedup_run` | their jobs and their steps |
+//! | `dedup_task`, `dedup_job`, `dedup_run` | orders, their jobs, and their steps |
 //! | `steer`, `yielding` | commands to a long operation, and when it yields to clients |
 //! | `health` | what is the matter with volumes |
 //! | `opening` | volumes of pools that are opened and closed |
@@ -28,6 +28,7 @@ mod dedup_job;
 mod dedup_policy;
 mod dedup_run;
 mod dedup_schedule;
+mod dedup_task;
 mod grow;
 mod health;
 mod host;
@@ -53,8 +54,8 @@ pub(crate) use check::{VolumeCheckJob, VolumeChecks};
 pub(crate) use create::VolumeCreations;
 pub(crate) use create_job::VolumeCreateJob;
 pub(crate) use dedup::Dedups;
-pub(crate) use dedup_job::{COMPACT, DEDUP, ESTIMATE, UNDO};
 pub(crate) use dedup_schedule::DedupSchedule;
+pub(crate) use dedup_task::{COMPACT, DEDUP, ESTIMATE, UNDO};
 pub(crate) use grow::VolumeGrowth;
 pub(crate) use health::{VolumeWatch, volume_advice};
 pub(crate) use opening::Closing;
