@@ -46,7 +46,7 @@ pub struct DedupRun {
     /// Saved in the volume: bytes of the device that lost their last owner.
     pub saved_bytes: u64,
     /// Given back to the pool: claimed bytes of the space before the run less after it; writers change it too.
-    pub given_back_bytes: u64,
+    pub released_bytes: u64,
     /// Held elsewhere: bytes that lost an owner and have another one outside the run.
     pub held_bytes: u64,
     /// Whether it ended before all files were looked at.

@@ -188,7 +188,7 @@ declare_verbs! {
     EstimateDedup = change "/pools/{pool}/volumes/{space}/dedup/estimate" [pool, space] EstimateDedup, Operator, Other, Maybe,
         [Missing, Config, Unsupported];
     /// Sets the policy of the deduplication of a volume, or takes it away.
-    EnableDedup = change "/pools/{pool}/volumes/{space}/dedup/enable" [pool, space] EnableDedup, Operator, Same, Never, [Config, Unsupported];
+    EnableDedup = change "/pools/{pool}/volumes/{space}/dedup/enable" [pool, space] EnableDedup, Operator, Other, Never, [Config, Unsupported];
     /// Shares equal bytes of the files of a volume, and gives what becomes free back to its pool.
     RunDedup = change "/pools/{pool}/volumes/{space}/dedup/run" [pool, space] RunDedup, Operator, Other, Maybe,
         [Missing, Config, Unsupported];

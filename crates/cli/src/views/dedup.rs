@@ -35,7 +35,7 @@ pub(crate) fn show_dedup(dedup: &Dedup, out: &mut Out<'_>) {
         Some(run) => {
             fact("last run", last(run, dedup.now_s));
             fact("saved in the volume", Bytes(run.saved_bytes).to_string());
-            fact("given back to the pool", Bytes(run.given_back_bytes).to_string());
+            fact("given back to the pool", Bytes(run.released_bytes).to_string());
             fact("held elsewhere", Bytes(run.held_bytes).to_string());
         }
         None => fact("last run", "none".to_owned()),

@@ -94,13 +94,14 @@ impl Dedups {
         let progress = steer.and_then(|steer| steer.progress()).filter(|_| is_at_work);
         let state = entry.course().own::<LongState>();
         let before = state.map_or(0, |state| state.reached.borrow().saved);
+        let saving = progress.filter(|_| state.is_some_and(LongState::shares)).map_or(0, |one| one.saved);
         Some(DedupWork {
             job: entry.id,
             step: progress.map(|progress| step_word(progress.step).to_owned()),
             done_bytes: progress.map_or(0, |progress| progress.done),
             total_bytes: progress.map_or(0, |progress| progress.total),
             files: progress.map_or(0, |progress| progress.files),
-            saved_bytes: before.saturating_add(progress.map_or(0, |progress| progress.saved)),
+            saved_bytes: before.saturating_add(saving),
             is_yielding: state.is_some_and(|state| state.is_yielding.get()),
         })
     }
@@ -118,6 +119,7 @@ impl Dedups {
         if !request.off {
             check_sharing(volume.record.file_system, &name)?;
         }
+        self.volumes.check_made(&volume)?;
         let change_of = |volume: &Volume| {
             let record = &volume.record;
             wanted(&request, record.deduplication.as_ref(), &record.schedules, &name)
@@ -154,7 +156,6 @@ impl Dedups {
         }
         let mut volume = volume;
         {
-            // A job that is at work reads its policy at its beginning, and holds the lock of the volume until its end.
             let mutex = self.volumes.mutex_of(volume.key);
             let _exclusive = self.volumes.turn(&mutex, volume.key, &name).await?;
             volume = self.volumes.again(volume).await?;
@@ -371,7 +372,7 @@ fn shown_run(run: &DeduplicationRun) -> DedupRun {
         ended_s: run.ended_s,
         mode: shown_mode(run.mode),
         saved_bytes: run.saved_bytes,
-        given_back_bytes: run.given_back_bytes,
+        released_bytes: run.released_bytes,
         held_bytes: run.held_bytes,
         is_stopped: run.is_stopped,
     }

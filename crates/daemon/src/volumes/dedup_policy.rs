@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn off_takes_all_away_and_stands_alone() {
+    fn off_takes_all_away_and_takes_no_settings() {
         let off = EnableDedup { off: true, ..EnableDedup::default() };
         assert_eq!(asked(&off, Some(&Deduplication::default())), Ok((None, Schedule::Never)));
         let both = EnableDedup { min_age_days: Some(1), ..off };

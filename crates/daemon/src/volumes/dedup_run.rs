@@ -165,16 +165,15 @@ impl Dedups {
             let is_held = course.progress.is_held();
             steer.hold(is_held || state.is_yielding.get());
             let progress = steer.progress();
-            let stands =
-                self.volumes.workers.at_work(key).is_none() || progress.is_some_and(|one| one.paused);
+            let is_at_work = self.volumes.workers.at_work(key).is_some();
+            let stands = !is_at_work || progress.is_some_and(|one| one.paused);
             course.progress.set_halted(is_held && stands);
             if let Some(progress) = progress {
                 steps.show(progress, course);
             }
             looks = looks.wrapping_add(1);
-            let saving = progress.map_or(0, |progress| progress.saved);
-            if looks.is_multiple_of(LOOKS_PER_CHECKPOINT) && saving > state.reached.borrow().saving {
-                state.note(|reached| reached.saving = saving);
+            if looks.is_multiple_of(LOOKS_PER_CHECKPOINT) && is_at_work {
+                state.note_saving(progress.map_or(0, |progress| progress.saved));
             }
         }
     }
@@ -282,7 +281,7 @@ impl Dedups {
         self.go_on_when_released(run).await;
         let mut notes = String::new();
         if !run.steer.is_stopped() {
-            notes = match self.give_back(run, None, mode).await {
+            notes = match self.release(run, None, mode).await {
                 Ok(given) => given.words(),
                 // What is shared stays shared, and the report says what failed.
                 Err(error) => format!("; room was not given back: {}", error.message),
@@ -305,13 +304,13 @@ impl Dedups {
     /// Returns the three numbers of a deduplication, as a record and in words.
     fn report(&self, run: &Run<'_>, mode: DeduplicationMode, is_stopped: bool) -> (DeduplicationRun, String) {
         let reached = run.state.reached.borrow();
-        let given_back_bytes = given_back(&reached, run.volume.space.claimed());
+        let released_bytes = released(&reached, run.volume.space.claimed());
         let record = DeduplicationRun {
             began_s: reached.began_s,
             ended_s: seconds_now(),
             mode,
             saved_bytes: reached.saved,
-            given_back_bytes,
+            released_bytes,
             held_bytes: reached.held,
             is_stopped,
             unknown: Unknown::new(),
@@ -320,7 +319,7 @@ impl Dedups {
             "{} saved in volume {}, {} given back to pool {}, {} held elsewhere",
             Bytes(record.saved_bytes),
             run.volume.name,
-            Bytes(record.given_back_bytes),
+            Bytes(record.released_bytes),
             run.volume.pool.name(),
             Bytes(record.held_bytes),
         );
@@ -332,12 +331,12 @@ impl Dedups {
         run.state.note(|reached| {
             reached.claimed_before.get_or_insert(run.volume.space.claimed().0);
         });
-        let given = self.give_back(run, budget_bytes, DeduplicationMode::Background).await?;
+        let given = self.release(run, budget_bytes, DeduplicationMode::Background).await?;
         if run.steer.is_interrupted() {
             return Ok(ended_early(run.steer, name, "rows that are empty stay empty"));
         }
         self.wait_for_rest(run).await;
-        let bytes = given_back(&run.state.reached.borrow(), run.volume.space.claimed());
+        let bytes = released(&run.state.reached.borrow(), run.volume.space.claimed());
         let pool = run.volume.pool.name();
         let text = format!("{} given back to pool {pool}{}", Bytes(bytes), given.words());
         match run.steer.is_stopped() {
@@ -347,12 +346,12 @@ impl Dedups {
     }
 
     /// Empties rows where the file system can, and discards free room.
-    async fn give_back(
+    async fn release(
         &self,
         run: &Run<'_>,
         budget_bytes: Option<u64>,
         mode: DeduplicationMode,
-    ) -> Answer<GivenBack> {
+    ) -> Answer<Released> {
         if run.volume.record.file_system == FileSystem::Xfs {
             let operation = Operation::Compact {
                 volume: run.volume.for_worker(run.device.clone()),
@@ -362,8 +361,8 @@ impl Dedups {
                 state: self.volumes.workers.state_folder(run.volume.key),
             };
             match self.long(run, operation).await {
-                Ok(Done::Compacted(counts)) => return Ok(GivenBack::Compacted(counts)),
-                Ok(Done::Stopped) => return Ok(GivenBack::Nothing),
+                Ok(Done::Compacted(counts)) => return Ok(Released::Compacted(counts)),
+                Ok(Done::Stopped) => return Ok(Released::Nothing),
                 Ok(other) => return Err(unexpected(run, &other)),
                 // An XFS that does not name owners of blocks is trimmed alone.
                 Err(error) if error.code == ErrorCode::Unsupported => {}
@@ -373,7 +372,7 @@ impl Dedups {
         let operation = Operation::Trim { volume: run.volume.for_worker(run.device.clone()), minimum: 0 };
         let (key, name) = (run.volume.key, run.volume.name.as_str());
         match self.volumes.workers.run(key, name, operation, Wait::UntilDone).await? {
-            Done::Trimmed { .. } => Ok(GivenBack::TrimmedAlone),
+            Done::Trimmed { .. } => Ok(Released::TrimmedAlone),
             other => Err(unexpected(run, &other)),
         }
     }
@@ -435,7 +434,7 @@ impl Dedups {
 }
 
 /// How room was given back.
-enum GivenBack {
+enum Released {
     /// By a compaction and a trim.
     Compacted(Compacted),
     /// By a trim.
@@ -444,7 +443,7 @@ enum GivenBack {
     Nothing,
 }
 
-impl GivenBack {
+impl Released {
     fn words(&self) -> String {
         match self {
             Self::Compacted(counts) => {
@@ -462,7 +461,7 @@ impl GivenBack {
 }
 
 /// Returns the bytes that the pool got back since a job began.
-fn given_back(reached: &Reached, claimed: Bytes) -> u64 {
+fn released(reached: &Reached, claimed: Bytes) -> u64 {
     reached.claimed_before.map_or(0, |before| before.saturating_sub(claimed.0))
 }
 
@@ -561,8 +560,8 @@ mod tests {
         assert_eq!(part_of(u64::MAX, 1_000_000), u64::MAX);
         assert_eq!(part_of(1_000, 250_000), 250);
         let reached = |claimed_before| Reached { claimed_before, ..Reached::default() };
-        assert_eq!(given_back(&reached(Some(10)), Bytes(4)), 6);
-        assert_eq!(given_back(&reached(Some(4)), Bytes(10)), 0, "writers claimed more than it gave back");
-        assert_eq!(given_back(&reached(None), Bytes(10)), 0);
+        assert_eq!(released(&reached(Some(10)), Bytes(4)), 6);
+        assert_eq!(released(&reached(Some(4)), Bytes(10)), 0, "writers claimed more than it gave back");
+        assert_eq!(released(&reached(None), Bytes(10)), 0);
     }
 }

@@ -3,7 +3,7 @@
 //! A run is due if its time lies between two looks of this daemon. One whose time passed while no daemon ran is left out.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -56,12 +56,14 @@ impl DedupSchedule {
 
     /// Goes on with jobs that wait, and starts runs that are due in a minute.
     async fn look(&self, minute: Option<i64>) {
+        let mut seen = BTreeSet::new();
         for pool in self.dedups.volumes.pools.open_pools() {
             if pool.mode == ImportMode::Read || pool.is_closing.get() {
                 continue;
             }
             for space in pool.spaces.list() {
                 let key = key_of(&pool, &space);
+                seen.insert(key);
                 let is_mounted = self.dedups.volumes.uses.mounted_at(key).is_some();
                 if is_mounted {
                     self.go_on(&pool, key).await;
@@ -84,6 +86,7 @@ impl DedupSchedule {
                 }
             }
         }
+        self.looked.borrow_mut().retain(|key, _| seen.contains(key));
     }
 
     async fn go_on(&self, pool: &Rc<OpenPool>, key: SpaceKey) {
@@ -128,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_due_once_at_the_first_look_behind_its_time() {
+    fn a_run_is_due_once_at_the_first_look_after_its_time() {
         let daily: Schedule = "daily 03:00".parse().unwrap();
         let three = 3 * 60;
         assert!(!is_between(daily, three - 2, three - 1, 0));

@@ -94,6 +94,19 @@ impl LongState {
         change(&mut self.reached.borrow_mut());
         self.checkpoints.set(self.checkpoints.get().wrapping_add(1));
     }
+
+    /// Notes the bytes that the process at work has saved; one that shares nothing saves none.
+    pub(super) fn note_saving(&self, saving: u64) {
+        if self.shares() && saving > self.reached.borrow().saving {
+            self.note(|reached| reached.saving = saving);
+        }
+    }
+
+    /// Returns whether its process shares bytes, now or next.
+    pub(super) fn shares(&self) -> bool {
+        let reached = self.reached.borrow();
+        matches!(reached.task, Some(Task::Dedup { .. })) && !reached.is_shared
+    }
 }
 
 impl OwnState for LongState {
@@ -232,6 +245,20 @@ mod tests {
         let reached: Reached = serde_json::from_value(text).unwrap();
         assert_eq!((reached.task, reached.claimed_before), (Some(task), Some(7)));
         assert_eq!((reached.saved, reached.saving), (15, 0), "a second restart counts nothing twice");
+    }
+
+    /// Scenario: the process of a compaction reports bytes after those of the sharing were counted. They count for nothing.
+    #[test]
+    fn bytes_count_as_saved_while_a_process_shares_and_only_then() {
+        let state = LongState::default();
+        state.note_saving(3);
+        assert_eq!(state.reached.borrow().saving, 0, "no order");
+        state.note(|reached| reached.task = Some(Task::Dedup { mode: None }));
+        [3, 2].into_iter().for_each(|saving| state.note_saving(saving));
+        assert_eq!(state.reached.borrow().saving, 3);
+        state.note(|reached| (reached.saved, reached.saving, reached.is_shared) = (3, 0, true));
+        state.note_saving(9);
+        assert_eq!(state.reached.borrow().saving, 0);
     }
 
     /// A record of a later version, or a damaged one, begins the job again instead of stopping the daemon.

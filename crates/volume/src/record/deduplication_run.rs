@@ -15,7 +15,7 @@ pub struct DeduplicationRun {
     /// Bytes of the device that lost their last owner.
     pub saved_bytes: u64,
     /// Claimed bytes of the space before the run less after it.
-    pub given_back_bytes: u64,
+    pub released_bytes: u64,
     /// Bytes that lost an owner and have another one outside the run.
     pub held_bytes: u64,
     /// Whether it ended before all files were looked at.
