@@ -51,9 +51,9 @@ impl Link {
         let Some(pipe) = input.as_mut() else { return false };
         let Ok(mut line) = serde_json::to_vec(&command) else { return true };
         line.push(b'\n');
-        // A line is shorter than what a pipe takes as a whole, so none is written in part.
+        // A line is shorter than what a pipe takes as a whole. One that it took in part is ignored, and written again.
         match pipe.write(&line) {
-            Ok(_) => true,
+            Ok(written) => written == line.len(),
             Err(error) => error.kind() != io::ErrorKind::WouldBlock,
         }
     }
