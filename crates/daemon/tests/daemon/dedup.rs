@@ -297,7 +297,8 @@ fn a_deduplication_of_a_killed_daemon_is_ended_by_the_next() {
     rig.lift();
     rig.start();
     let ended = rig.ended(job);
-    assert_eq!((&ended["state"], rig.orders("dedup")), (&json!("done"), 2), "{ended}");
+    assert_eq!(ended["state"], "done", "{ended}");
+    assert!(rig.orders("dedup") >= 2, "one of each daemon, and one for each look at the lock");
     are_whole(&files);
     rig.stop();
 }
