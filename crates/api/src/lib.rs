@@ -14,6 +14,7 @@
 
 mod code;
 mod counter;
+mod dedup;
 mod error;
 mod event;
 mod exit;
@@ -44,6 +45,10 @@ use std::path::{Path, PathBuf};
 
 pub use code::{CodeKind, Explanation, all_codes};
 pub use counter::{Counters, DiskTally, PoolTally, SpaceTally};
+pub use dedup::{
+    CompactVolume, Dedup, DedupMode, DedupPolicy, DedupRun, DedupWork, EnableDedup, EstimateDedup, RunDedup,
+    UndoDedup,
+};
 pub use error::{ErrorBody, ErrorCode, ErrorDocument};
 pub use event::{Event, EventCode, Events, EventsQuery};
 pub use exit::ExitCode;

@@ -4,13 +4,14 @@
 
 use crate::verb_declaration::declare_verbs;
 use crate::{
-    AddDisks, AdoptVolume, AttachSpace, Attachments, CheckVolume, ConvertSpace, Counters, CreatePool,
-    CreateSpace, CreateVolume, DeleteSpace, Destroy, DetachSpace, Devices, Df, Disks, DrainWriteCache,
-    Events, EventsQuery, Exports, Figures, ForgetDisk, ImportPool, JobDocument, Jobs, LocateDisk,
-    MountVolume, Nothing, OnlineDisk, PoolDocument, Pools, PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace,
-    ResizeWriteCache, RestoreSpace, ServeSpace, SetAlertAt, SetDisk, SetDiskRole, SetEnclosure, SetJob,
-    SetKeepRoom, SetLimits, SetRepairAfter, SetReserve, Shutdown, Simple, SpaceDocument, Spaces, Status,
-    Trash, Version, VolumeDocument, Volumes, Why,
+    AddDisks, AdoptVolume, AttachSpace, Attachments, CheckVolume, CompactVolume, ConvertSpace, Counters,
+    CreatePool, CreateSpace, CreateVolume, Dedup, DeleteSpace, Destroy, DetachSpace, Devices, Df, Disks,
+    DrainWriteCache, EnableDedup, EstimateDedup, Events, EventsQuery, Exports, Figures, ForgetDisk,
+    ImportPool, JobDocument, Jobs, LocateDisk, MountVolume, Nothing, OnlineDisk, PoolDocument, Pools,
+    PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace, RunDedup, ServeSpace,
+    SetAlertAt, SetDisk, SetDiskRole, SetEnclosure, SetJob, SetKeepRoom, SetLimits, SetRepairAfter,
+    SetReserve, Shutdown, Simple, SpaceDocument, Spaces, Status, Trash, UndoDedup, Version, VolumeDocument,
+    Volumes, Why,
 };
 
 declare_verbs! {
@@ -176,6 +177,24 @@ declare_verbs! {
         [ForeignData, Missing, Config, NameTaken, BadSize];
     /// Deletes a volume: its space goes into the trash with its record.
     DeleteVolume = change "/pools/{pool}/volumes/{space}/delete" [pool, space] Simple, Admin, Other, Never, [Missing, Config, Unsupported];
+
+    /// Empties rows of a volume that hold little, and gives them back to its pool.
+    CompactVolume = change "/pools/{pool}/volumes/{space}/compact" [pool, space] CompactVolume, Operator, Other, Maybe,
+        [Missing, Config, Unsupported];
+
+    /// Shows the deduplication of a volume: its policy, its last run, and what is under way.
+    ShowDedup = question "/pools/{pool}/volumes/{space}/dedup" [pool, space] Nothing => Dedup, Viewer, [Unsupported];
+    /// Estimates what a deduplication of a volume would save.
+    EstimateDedup = change "/pools/{pool}/volumes/{space}/dedup/estimate" [pool, space] EstimateDedup, Operator, Other, Maybe,
+        [Missing, Config, Unsupported];
+    /// Sets the policy of the deduplication of a volume, or takes it away.
+    EnableDedup = change "/pools/{pool}/volumes/{space}/dedup/enable" [pool, space] EnableDedup, Operator, Other, Never, [Config, Unsupported];
+    /// Shares equal bytes of the files of a volume, and gives what becomes free back to its pool.
+    RunDedup = change "/pools/{pool}/volumes/{space}/dedup/run" [pool, space] RunDedup, Operator, Other, Maybe,
+        [Missing, Config, Unsupported];
+    /// Gives files of a volume bytes of their own again.
+    UndoDedup = change "/pools/{pool}/volumes/{space}/dedup/undo" [pool, space] UndoDedup, Operator, Other, Maybe,
+        [Missing, Config, Unsupported];
 
     /// Lists what is in the trash of all pools.
     ListAllTrash = question "/trash" [] Nothing => Trash, Viewer, [];

@@ -119,6 +119,7 @@ impl PoolServices {
             rebuilds: Rc::clone(&disks.rebuilds),
             volumes: Rc::clone(&spaces.volumes.all),
             volume_checks: Rc::clone(&spaces.volumes.checks),
+            dedups: Rc::clone(&spaces.volumes.dedups),
             #[cfg(test)]
             pool_jobs: Rc::clone(&base.pool_jobs),
         };

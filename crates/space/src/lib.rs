@@ -100,6 +100,7 @@ pub use format::spec::{
 pub use layout::shape::READ_BYTES_MAX;
 pub use layout::slab_units;
 pub use policy::attributes::Attributes;
+pub use policy::claimed_rows::ClaimedRows;
 pub use policy::convert::ConversionForecast;
 pub use policy::declare_lost::DeclaredLost;
 pub use policy::emptying::Emptied;

@@ -143,6 +143,15 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         ("MountVolume", r#"{"mount_point":"/a/../b"}"#),
         ("CheckVolume", r#"{"repair":true,"destroy":"v"}"#),
         ("AdoptVolume", r#"{"mount_point":""}"#),
+        ("CompactVolume", r#"{"budget_bytes":1}"#),
+        ("EstimateDedup", r#"{"sample_bytes":0}"#),
+        (
+            "EnableDedup",
+            r#"{"mode":"background","min_age_days":0,"excluded_folders":["../x"],"excluded_names":["a/b"],"memory_bytes":1,"schedule":"daily 25:00"}"#,
+        ),
+        ("EnableDedup", r#"{"off":true,"min_age_days":1}"#),
+        ("RunDedup", r#"{"mode":"throughput"}"#),
+        ("UndoDedup", r#"{"paths":["/a/../b",""]}"#),
         ("SetJob", r#"{"priority":"low","latency_limit_ms":20}"#),
         ("Shutdown", r#"{"hand_over":true}"#),
     ];

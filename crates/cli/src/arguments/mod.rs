@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod common;
 pub(crate) mod copy;
 pub(crate) mod daemon;
+pub(crate) mod dedup;
 pub(crate) mod disk;
 pub(crate) mod habits;
 pub(crate) mod job;
@@ -30,6 +31,7 @@ use crate::arguments::bench::BenchArguments;
 use crate::arguments::common::{Common, DryRun, PoolFilter, Waiting};
 use crate::arguments::copy::{COPY_HELP, CopyArguments};
 use crate::arguments::daemon::{DaemonArguments, StopArguments};
+use crate::arguments::dedup::DedupCommand;
 use crate::arguments::disk::DiskCommand;
 use crate::arguments::job::{JobCommand, JobsArguments};
 use crate::arguments::load::{IOSTAT_HELP, IostatArguments, TopArguments};
@@ -75,6 +77,9 @@ pub(crate) enum Command {
     /// Make, look at, mount, unmount and delete volumes: file systems on spaces
     #[command(subcommand)]
     Volume(VolumeCommand),
+    /// Share equal bytes of the files of a volume, and see what that saves
+    #[command(subcommand)]
+    Dedup(DedupCommand),
     /// Look at deleted spaces, restore them, or purge them for good
     #[command(subcommand)]
     Trash(TrashCommand),

@@ -25,6 +25,8 @@ pub(crate) enum VolumeCommand {
     Grow(VolumeGrow),
     /// Give free room of a mounted volume back to its pool
     Trim(VolumeChange),
+    /// Empty rows of a volume that hold little, and give them back to its pool
+    Compact(VolumeCompact),
     /// Check the file system of a volume that is not mounted, or repair it
     Check(VolumeCheck),
     /// Make a volume of a space with a file system, and mount it; nothing is written to the space
@@ -67,6 +69,23 @@ pub(crate) struct VolumeGrow {
     /// The size wanted, a multiple of 4 KiB; not smaller than it is
     #[arg(value_parser = parse_space_size, allow_hyphen_values = true)]
     pub size: Bytes,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen volume compact`
+#[derive(Debug, Args)]
+pub(crate) struct VolumeCompact {
+    /// The volume, by the name of its space
+    #[arg(value_name = "POOL/SPACE")]
+    pub volume: SpaceName,
+    /// Bytes that may be moved, such as 10G; usually no bound
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
+    pub budget: Option<Bytes>,
+    /// Whether to wait.
+    #[command(flatten)]
+    pub waiting: Waiting,
     /// Whether to do it.
     #[command(flatten)]
     pub dry: DryRun,

@@ -6,6 +6,7 @@ pub(crate) mod clear;
 pub(crate) mod complete;
 pub(crate) mod copy;
 pub(crate) mod daemon;
+pub(crate) mod dedup;
 pub(crate) mod disk;
 pub(crate) mod events;
 pub(crate) mod explain;
@@ -36,6 +37,7 @@ pub(crate) fn run(session: &mut Session<'_, '_>, command: Command) -> Result<Exi
         Command::Disk(command) => disk::disk(session, command)?,
         Command::Space(command) => space::space(session, command)?,
         Command::Volume(command) => volume::volume(session, command)?,
+        Command::Dedup(command) => dedup::dedup(session, command)?,
         Command::Trash(command) => trash::trash(session, command)?,
         Command::Serve(arguments) => space::serve(session, &arguments)?,
         Command::Unserve(arguments) => {

@@ -1,6 +1,8 @@
 //! `dolmen volume`.
 
-use dolmen_api::{AdoptVolume, CheckVolume, CreateVolume, Integrity, MountVolume, ResizeSpace, Simple, verb};
+use dolmen_api::{
+    AdoptVolume, CheckVolume, CompactVolume, CreateVolume, Integrity, MountVolume, ResizeSpace, Simple, verb,
+};
 
 use crate::arguments::volume::{FileSystemWord, VolumeCheck, VolumeCommand, VolumeCreate};
 use crate::commands::space::space_words;
@@ -44,6 +46,12 @@ pub(crate) fn volume(session: &mut Session<'_, '_>, command: VolumeCommand) -> R
         VolumeCommand::Trim(arguments) => {
             let asked = call::<verb::TrimVolume>(space_words(&arguments.volume));
             session.change(&asked, &Simple::default(), arguments.dry.intent()).map(drop)
+        }
+        VolumeCommand::Compact(arguments) => {
+            let request = CompactVolume { budget_bytes: arguments.budget.map(|size| size.0), dry_run: false };
+            let asked = call::<verb::CompactVolume>(space_words(&arguments.volume));
+            let change = session.change(&asked, &request, arguments.dry.intent())?;
+            session.wait_for(&change, &arguments.waiting)
         }
         VolumeCommand::Check(arguments) => volume_check(session, &arguments),
         VolumeCommand::Adopt(arguments) => {

@@ -261,6 +261,14 @@ fn handler(id: VerbId) -> MethodRouter<App> {
         AdoptVolume: change(async |engine, [pool, space], request| engine.spaces.volumes.adoptions.adopt_volume(pool, space, request).await);
         DeleteVolume: change(async |engine, [pool, space], request| engine.spaces.volumes.all.delete_volume(pool, space, request).await);
 
+        CompactVolume: change(async |engine, [pool, space], request| engine.spaces.volumes.dedups.compact_volume(pool, space, request).await);
+
+        ShowDedup: question(async |engine, [pool, space], _| engine.spaces.volumes.dedups.show_dedup(pool, space).await);
+        EstimateDedup: change(async |engine, [pool, space], request| engine.spaces.volumes.dedups.estimate_dedup(pool, space, request).await);
+        EnableDedup: change(async |engine, [pool, space], request| engine.spaces.volumes.dedups.enable_dedup(pool, space, request).await);
+        RunDedup: change(async |engine, [pool, space], request| engine.spaces.volumes.dedups.run_dedup(pool, space, request).await);
+        UndoDedup: change(async |engine, [pool, space], request| engine.spaces.volumes.dedups.undo_dedup(pool, space, request).await);
+
         ListAllTrash: question(async |engine, [], _| engine.spaces.deletions.all_trash().await);
         ListTrash: question(async |engine, [pool], _| engine.spaces.deletions.trash(pool).await);
         RestoreSpace: change(async |engine, [pool, space], request| engine.spaces.volumes.all.restore_space(pool, space, request).await);

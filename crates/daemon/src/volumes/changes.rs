@@ -156,6 +156,14 @@ impl Volumes {
         let (pool, space) = (volume.pool.name(), volume.space.name().to_string());
         let change = self.deletions.delete_space(pool, space, request).await?;
         self.forget(volume.key);
+        // It holds hashes of files, which a volume that is restored gets again by its next run.
+        let index = self.workers.state_folder(volume.key);
+        let removed = self.looker.run(move || std::fs::remove_dir_all(index)).await;
+        if let Err(error) = removed
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(volume = volume.name, %error, "the index of a deleted volume stays in the state folder");
+        }
         Ok(change)
     }
 
@@ -219,11 +227,15 @@ impl Volumes {
     /// Refuses to unmount a volume that processes use, and names them.
     pub(super) async fn check_unused(&self, volume: &Volume) -> Answer<()> {
         let (_, Some(path)) = self.mount_of(volume.key).await? else { return Ok(()) };
-        // A process of a worker would be taken for a user.
-        let limit = self.seams.clock.now() + TURN_LIMIT;
-        let _ = within(self.seams.clock.as_ref(), limit, self.workers.idle(volume.key)).await;
+        // A process of a worker would be taken for a user. A long operation ends before its volume is unmounted.
+        let steered = self.steered.borrow().get(&volume.key).is_some_and(|steer| !steer.is_interrupted());
+        if !steered {
+            let limit = self.seams.clock.now() + TURN_LIMIT;
+            let _ = within(self.seams.clock.as_ref(), limit, self.workers.idle(volume.key)).await;
+        }
+        let own = self.workers.at_work(volume.key).filter(|_| steered).map(|worker| worker.pid);
         let at = PathBuf::from(&path);
-        let users = self.looker.run(move || Ok(mounts::users(&at))).await.unwrap_or_default();
+        let users = self.looker.run(move || Ok(mounts::users(&at, own))).await.unwrap_or_default();
         if users.is_empty() {
             return Ok(());
         }

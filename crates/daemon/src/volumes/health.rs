@@ -146,7 +146,9 @@ fn findings_of(volume: &dolmen_api::Volume) -> Vec<Finding> {
         let text = format!("volume {name} is to be mounted at {at}, and is not: {}", volume.why.join("; "));
         findings.push(warn(FindingCode::VolumeNotMounted, text));
     }
-    if let Some(worker) = volume.worker.as_ref().filter(|worker| worker.elapsed_s >= SLOW_S) {
+    if let Some(worker) =
+        volume.worker.as_ref().filter(|worker| worker.elapsed_s >= SLOW_S && !worker.is_long)
+    {
         let text = format!(
             "{} of volume {name} takes long: process {} is at it since {} seconds or more",
             worker.operation, worker.pid, SLOW_S

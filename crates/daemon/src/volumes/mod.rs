@@ -9,6 +9,9 @@
 //! | `create`, `create_job`, `make` | creation: its plan, its job, and its steps |
 //! | `changes`, `grow`, `adopt` | mount, unmount, deletion and restoration; growth and trim; adoption |
 //! | `check` | check and repair, a job |
+//! | `dedup`, `dedup_policy`, `dedup_schedule` | deduplication and compaction: requests, policies, and runs that are due |
+//! | `dedup_task`, `dedup_job`, `dedup_run` | orders, their jobs, and their steps |
+//! | `steer`, `yielding` | commands to a long operation, and when it yields to clients |
 //! | `health` | what is the matter with volumes |
 //! | `opening` | volumes of pools that are opened and closed |
 //!
@@ -20,6 +23,12 @@ mod check;
 mod control_group;
 mod create;
 mod create_job;
+mod dedup;
+mod dedup_job;
+mod dedup_policy;
+mod dedup_run;
+mod dedup_schedule;
+mod dedup_task;
 mod grow;
 mod health;
 mod host;
@@ -28,9 +37,11 @@ mod mounts;
 mod opening;
 mod records;
 mod service;
+mod steer;
 mod view;
 mod words;
 mod workers;
+mod yielding;
 
 use std::rc::Rc;
 
@@ -42,6 +53,9 @@ pub(crate) use adopt::Adoptions;
 pub(crate) use check::{VolumeCheckJob, VolumeChecks};
 pub(crate) use create::VolumeCreations;
 pub(crate) use create_job::VolumeCreateJob;
+pub(crate) use dedup::Dedups;
+pub(crate) use dedup_schedule::DedupSchedule;
+pub(crate) use dedup_task::{COMPACT, DEDUP, ESTIMATE, UNDO};
 pub(crate) use grow::VolumeGrowth;
 pub(crate) use health::{VolumeWatch, volume_advice};
 pub(crate) use opening::Closing;
@@ -56,6 +70,8 @@ pub(crate) struct VolumeServices {
     pub(crate) growth: Rc<VolumeGrowth>,
     pub(crate) checks: Rc<VolumeChecks>,
     pub(crate) adoptions: Rc<Adoptions>,
+    pub(crate) dedups: Rc<Dedups>,
+    pub(crate) dedup_schedule: Rc<DedupSchedule>,
     pub(crate) watch: Rc<VolumeWatch>,
 }
 
@@ -67,6 +83,7 @@ impl VolumeServices {
         deletions: &Rc<Deletions>,
     ) -> Self {
         let all = Rc::new(Volumes::new(base, attachments, deletions));
+        let dedups = Rc::new(Dedups::new(&all));
         Self {
             views: Rc::new(VolumeViews::new(&all)),
             creations: Rc::new(VolumeCreations::new(&all)),
@@ -74,6 +91,8 @@ impl VolumeServices {
             checks: Rc::new(VolumeChecks::new(&all)),
             adoptions: Rc::new(Adoptions::new(&all)),
             watch: Rc::new(VolumeWatch::new(&all)),
+            dedup_schedule: Rc::new(DedupSchedule::new(&dedups)),
+            dedups,
             all,
         }
     }

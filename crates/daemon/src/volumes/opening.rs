@@ -112,6 +112,9 @@ impl Volumes {
     pub(crate) async fn close(self: &Rc<Self>, pools: &[Rc<OpenPool>]) -> Answer<()> {
         let volumes = self.attached(pools).await?;
         for volume in &volumes {
+            // Its job goes on when the volume is mounted again.
+            let steered = self.steered.borrow().get(&volume.key).cloned();
+            steered.iter().for_each(|steer| steer.interrupt());
             self.check_unused(volume).await?;
         }
         for volume in &volumes {

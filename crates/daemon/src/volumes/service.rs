@@ -30,6 +30,7 @@ use crate::state::VolumeUses;
 use crate::views::Views;
 use crate::volumes::mounts;
 use crate::volumes::records::{self, Found};
+use crate::volumes::steer::Steer;
 use crate::volumes::workers::Workers;
 
 /// Time that a request waits for the change of a volume that is under way.
@@ -83,11 +84,13 @@ pub(crate) struct Volumes {
     pub(super) looker: Rc<IoWorker>,
     pub(super) known: RefCell<BTreeMap<SpaceKey, Known>>,
     mutexes: RefCell<BTreeMap<SpaceKey, Rc<AsyncMutex>>>,
+    /// Long operations that jobs steer.
+    pub(super) steered: RefCell<BTreeMap<SpaceKey, Rc<Steer>>>,
 }
 
 impl Volumes {
     pub(crate) fn new(base: &Base, attachments: &Rc<SpaceAttachments>, deletions: &Rc<Deletions>) -> Self {
-        let (known, mutexes) = Default::default();
+        let (known, mutexes, steered) = Default::default();
         Self {
             pools: Rc::clone(&base.pools),
             seams: base.seams.clone(),
@@ -103,6 +106,7 @@ impl Volumes {
             looker: Rc::clone(&base.volume_looker),
             known,
             mutexes,
+            steered,
         }
     }
 

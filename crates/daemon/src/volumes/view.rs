@@ -150,7 +150,9 @@ fn findings(volume: &dolmen_api::Volume) -> Vec<String> {
     if is_whole && volume.is_to_be_mounted && volume.mounted_at.is_none() && volume.worker.is_none() {
         why.push("it is to be mounted, and is not".to_owned());
     }
-    if let Some(worker) = volume.worker.as_ref().filter(|worker| worker.elapsed_s >= SLOW_S) {
+    if let Some(worker) =
+        volume.worker.as_ref().filter(|worker| worker.elapsed_s >= SLOW_S && !worker.is_long)
+    {
         let (operation, pid, seconds) = (&worker.operation, worker.pid, worker.elapsed_s);
         why.push(format!("{operation} takes {seconds} seconds so far (process {pid})"));
     }

@@ -19,6 +19,8 @@ mod declared;
 #[cfg(test)]
 mod declared_lost;
 #[cfg(test)]
+mod dedup;
+#[cfg(test)]
 mod dirty;
 #[cfg(test)]
 mod elsewhere;

@@ -4,6 +4,7 @@ pub(crate) mod attributes;
 pub(crate) mod cache_size;
 pub(crate) mod caches;
 pub(crate) mod changes;
+pub(crate) mod claimed_rows;
 pub(crate) mod conversion_shadow;
 pub(crate) mod convert;
 pub(crate) mod copies;
