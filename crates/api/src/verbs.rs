@@ -5,12 +5,13 @@
 use crate::verb_declaration::declare_verbs;
 use crate::{
     AddDisks, AdoptVolume, AttachSpace, Attachments, CheckVolume, ConvertSpace, Counters, CreatePool,
-    CreateSpace, CreateVolume, DeleteSpace, Destroy, DetachSpace, Devices, Df, Disks, DrainWriteCache,
-    Events, EventsQuery, Exports, Figures, ForgetDisk, ImportPool, JobDocument, Jobs, LocateDisk,
-    MountVolume, Nothing, OnlineDisk, PoolDocument, Pools, PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace,
-    ResizeWriteCache, RestoreSpace, ServeSpace, SetAlertAt, SetDisk, SetDiskRole, SetEnclosure, SetJob,
-    SetKeepRoom, SetLimits, SetRepairAfter, SetReserve, Shutdown, Simple, SpaceDocument, Spaces, Status,
-    Trash, Version, VolumeDocument, Volumes, Why,
+    CreateShare, CreateSpace, CreateVolume, DeleteSpace, Destroy, DetachSpace, Devices, Df, Disks,
+    DrainWriteCache, Events, EventsQuery, Exports, Figures, ForgetDisk, GrantShare, ImportPool, JobDocument,
+    Jobs, LocateDisk, MountVolume, Nothing, OnlineDisk, PoolDocument, Pools, PurgeTrash, Quotas, RemoveQuota,
+    RenameSpace, ReplaceDisk, ResizeSpace, ResizeWriteCache, RestoreSpace, RevokeShare, ServeSpace,
+    SetAlertAt, SetDisk, SetDiskRole, SetEnclosure, SetJob, SetKeepRoom, SetLimits, SetQuota, SetRepairAfter,
+    SetReserve, ShareDocument, ShareSessions, Shares, Shutdown, Simple, SpaceDocument, Spaces, Status, Trash,
+    Version, VolumeDocument, Volumes, Why,
 };
 
 declare_verbs! {
@@ -176,6 +177,37 @@ declare_verbs! {
         [ForeignData, Missing, Config, NameTaken, BadSize];
     /// Deletes a volume: its space goes into the trash with its record.
     DeleteVolume = change "/pools/{pool}/volumes/{space}/delete" [pool, space] Simple, Admin, Other, Never, [Missing, Config, Unsupported];
+
+    /// Lists the quotas of a volume, with what its folders hold.
+    ListQuotas = question "/pools/{pool}/volumes/{space}/quotas" [pool, space] Nothing => Quotas, Viewer, [Missing, Unsupported];
+    /// Bounds a folder of a volume.
+    SetQuota = change "/pools/{pool}/volumes/{space}/quotas" [pool, space] SetQuota, Operator, Same, Never,
+        [ForeignData, Missing, Config, NameTaken, Unsupported];
+    /// Removes the bound of a folder of a volume.
+    RemoveQuota = change "/pools/{pool}/volumes/{space}/quotas/remove" [pool, space] RemoveQuota, Operator, Other, Never,
+        [NoSuchObject, Missing, Config, Unsupported];
+
+    /// Lists the shares of all pools.
+    ListAllShares = question "/shares" [] Nothing => Shares, Viewer, [];
+    /// Lists the shares of a volume.
+    ListShares = question "/pools/{pool}/volumes/{space}/shares" [pool, space] Nothing => Shares, Viewer, [Unsupported];
+    /// Shows a share, after a new look at its servers.
+    ShowShare = question "/pools/{pool}/volumes/{space}/shares/{share}" [pool, space, share] Nothing => ShareDocument, Viewer, [Unsupported];
+    /// Lists the clients of a share.
+    ListShareSessions = question "/pools/{pool}/volumes/{space}/shares/{share}/sessions" [pool, space, share] Nothing => ShareSessions, Viewer,
+        [Missing, Config, Unsupported, ForeignData];
+    /// Shares a folder of a volume over SMB and NFS.
+    CreateShare = change "/pools/{pool}/volumes/{space}/shares" [pool, space] CreateShare, Operator, Other, Never,
+        [NameTaken, ForeignData, Missing, Config, Unsupported];
+    /// Grants rights on a share, or changes them.
+    GrantShare = change "/pools/{pool}/volumes/{space}/shares/{share}/grant" [pool, space, share] GrantShare, Operator, Same, Never,
+        [ForeignData, Missing, Config, Unsupported];
+    /// Revokes rights on a share.
+    RevokeShare = change "/pools/{pool}/volumes/{space}/shares/{share}/revoke" [pool, space, share] RevokeShare, Operator, Same, Never,
+        [ForeignData, Missing, Config, Unsupported];
+    /// Deletes a share. Its folder stays.
+    DeleteShare = change "/pools/{pool}/volumes/{space}/shares/{share}/delete" [pool, space, share] Simple, Operator, Other, Never,
+        [ForeignData, Missing, Config, Unsupported];
 
     /// Lists what is in the trash of all pools.
     ListAllTrash = question "/trash" [] Nothing => Trash, Viewer, [];

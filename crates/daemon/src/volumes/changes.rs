@@ -194,6 +194,16 @@ impl Volumes {
     /// Unmounts a volume that is mounted.
     pub(super) async fn unmount_now(&self, volume: &Volume) -> Answer<()> {
         self.check_unused(volume).await?;
+        let unmounted = self.unmount_unshared(volume).await;
+        if unmounted.is_err() {
+            self.serve_shares(volume, Wait::Request).await;
+        }
+        unmounted
+    }
+
+    /// Takes the shares of a volume off, and unmounts it.
+    async fn unmount_unshared(&self, volume: &Volume) -> Answer<()> {
+        self.withdraw_shares(volume).await?;
         let (device, mounted) = self.mount_of(volume.key).await?;
         let (Some(device), Some(path)) = (device, mounted) else {
             self.uses.note(volume.key, None);
@@ -216,14 +226,20 @@ impl Volumes {
         Ok(())
     }
 
-    /// Refuses to unmount a volume that processes use, and names them.
-    pub(super) async fn check_unused(&self, volume: &Volume) -> Answer<()> {
-        let (_, Some(path)) = self.mount_of(volume.key).await? else { return Ok(()) };
+    /// Returns the processes that use a mounted volume, in words.
+    pub(super) async fn users_of(&self, volume: &Volume) -> Answer<Vec<String>> {
+        let (_, Some(path)) = self.mount_of(volume.key).await? else { return Ok(Vec::new()) };
         // A process of a worker would be taken for a user.
         let limit = self.seams.clock.now() + TURN_LIMIT;
         let _ = within(self.seams.clock.as_ref(), limit, self.workers.idle(volume.key)).await;
         let at = PathBuf::from(&path);
-        let users = self.looker.run(move || Ok(mounts::users(&at))).await.unwrap_or_default();
+        Ok(self.looker.run(move || Ok(mounts::users(&at))).await.unwrap_or_default())
+    }
+
+    /// Refuses to unmount a volume that processes use, and names them.
+    pub(super) async fn check_unused(&self, volume: &Volume) -> Answer<()> {
+        let (_, Some(path)) = self.mount_of(volume.key).await? else { return Ok(()) };
+        let users = self.but_servers(volume, self.users_of(volume).await?).await?;
         if users.is_empty() {
             return Ok(());
         }

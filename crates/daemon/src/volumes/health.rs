@@ -61,9 +61,11 @@ impl VolumeWatch {
                 findings.extend(findings_of(volume));
             }
             if is_count_due {
+                self.volumes.look_at_shares(&pool);
                 self.count_usage(&pool).await;
             }
         }
+        findings.extend(self.volumes.shares.findings());
         self.findings.replace(findings);
     }
 
@@ -123,6 +125,9 @@ pub(crate) fn volume_advice(finding: &Finding) -> Option<String> {
         FindingCode::VolumeNearlyFull => {
             Some(format!("delete files of {name}, or `dolmen volume grow {name} SIZE`"))
         }
+        FindingCode::ShareDown => Some(format!(
+            "see which step `dolmen share list {name}` names, mend it, and `dolmen volume mount {name}` to put its shares again"
+        )),
         _ => None,
     }
 }

@@ -9,6 +9,8 @@
 //! | `create`, `create_job`, `make` | creation: its plan, its job, and its steps |
 //! | `changes`, `grow`, `adopt` | mount, unmount, deletion and restoration; growth and trim; adoption |
 //! | `check` | check and repair, a job |
+//! | `numbered`, `shares`, `quotas` | records under numbers; shares on servers; quotas of folders |
+//! | `damage` | files at damaged ranges |
 //! | `health` | what is the matter with volumes |
 //! | `opening` | volumes of pools that are opened and closed |
 //!
@@ -20,14 +22,18 @@ mod check;
 mod control_group;
 mod create;
 mod create_job;
+mod damage;
 mod grow;
 mod health;
 mod host;
 mod make;
 mod mounts;
+mod numbered;
 mod opening;
+mod quotas;
 mod records;
 mod service;
+mod shares;
 mod view;
 mod words;
 mod workers;
@@ -42,6 +48,7 @@ pub(crate) use adopt::Adoptions;
 pub(crate) use check::{VolumeCheckJob, VolumeChecks};
 pub(crate) use create::VolumeCreations;
 pub(crate) use create_job::VolumeCreateJob;
+pub(crate) use damage::Damage;
 pub(crate) use grow::VolumeGrowth;
 pub(crate) use health::{VolumeWatch, volume_advice};
 pub(crate) use service::Volumes;
@@ -56,6 +63,7 @@ pub(crate) struct VolumeServices {
     pub(crate) checks: Rc<VolumeChecks>,
     pub(crate) adoptions: Rc<Adoptions>,
     pub(crate) watch: Rc<VolumeWatch>,
+    pub(crate) damage: Rc<Damage>,
 }
 
 impl VolumeServices {
@@ -73,6 +81,7 @@ impl VolumeServices {
             checks: Rc::new(VolumeChecks::new(&all)),
             adoptions: Rc::new(Adoptions::new(&all)),
             watch: Rc::new(VolumeWatch::new(&all)),
+            damage: Rc::new(Damage::new(&all)),
             all,
         }
     }

@@ -1,0 +1,74 @@
+//! Records of shares and quotas: attributes of a space, each under a number of its own (`docs/format/volume.md`).
+
+use dolmen_api::{ErrorBody, ErrorCode};
+use dolmen_block_io::Entropy;
+use dolmen_space::{Attribute, AttributeKey, Space};
+use dolmen_volume::record::RecordError;
+
+use crate::answer::Answer;
+use crate::fault;
+
+/// Type of the attributes that are quotas.
+pub(super) const QUOTA: u8 = 2;
+/// Type of the attributes that are shares.
+pub(super) const SHARE: u8 = 3;
+
+/// Record as it was found.
+#[derive(Debug, Clone)]
+pub(super) struct Numbered<T> {
+    /// Its number.
+    pub(super) number: u64,
+    /// The record, or why it is not understood, in words.
+    pub(super) record: Result<T, String>,
+}
+
+/// Lists the records of one type, by their numbers.
+pub(super) async fn list<T>(
+    space: &Space,
+    kind: u8,
+    decode: impl Fn(&[u8]) -> Result<T, RecordError>,
+) -> Answer<Vec<Numbered<T>>> {
+    let attributes = space.attributes().list().await.map_err(|error| fault::space(&error))?;
+    let own = attributes.into_iter().filter(|one| one.kind == kind);
+    let read = own.map(|one| Numbered {
+        number: one.number,
+        record: decode(&one.value).map_err(|error| error.to_string()),
+    });
+    Ok(read.collect())
+}
+
+/// Returns the attribute that a record is.
+pub(super) fn attribute(
+    kind: u8,
+    number: u64,
+    value: Result<Vec<u8>, RecordError>,
+    name: &str,
+) -> Answer<Attribute> {
+    let value = value.map_err(|error| {
+        ErrorBody::new(ErrorCode::BadRequest, format!("volume {name}: {error}; nothing was changed")).on(name)
+    })?;
+    Ok(Attribute { kind, number, value })
+}
+
+/// Writes records; durable when this returns.
+pub(super) async fn put(space: &Space, puts: Vec<Attribute>, name: &str) -> Answer<()> {
+    space.attributes().change(puts, Vec::new()).await.map_err(|error| fault::space(&error).on(name))
+}
+
+/// Deletes a record; durable when this returns.
+pub(super) async fn delete(space: &Space, kind: u8, number: u64, name: &str) -> Answer<()> {
+    let key = AttributeKey { kind, number };
+    space.attributes().change(Vec::new(), vec![key]).await.map_err(|error| fault::space(&error).on(name))
+}
+
+/// Draws a number that no record has, and that no earlier one had: 31 random bits, never zero.
+///
+/// File systems and servers keep numbers of records that were deleted. A counter would have to be a record too.
+pub(super) fn draw<T>(entropy: &dyn Entropy, taken: &[Numbered<T>]) -> u32 {
+    loop {
+        let bits = u32::try_from(entropy.next_u64() >> 33).unwrap_or(0);
+        if bits != 0 && taken.iter().all(|one| one.number != u64::from(bits)) {
+            return bits;
+        }
+    }
+}
