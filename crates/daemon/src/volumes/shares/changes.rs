@@ -14,7 +14,7 @@ use dolmen_mutation::mutation;
 use dolmen_volume::mount_point::Folder;
 use dolmen_volume::nfs::Client;
 use dolmen_volume::record::{
-    AccountGrant, DesiredShare, Encryption, NetworkGrant, Protocol, ShareRecord, Unknown,
+    Access, AccountGrant, AccountKind, DesiredShare, Encryption, NetworkGrant, Protocol, ShareRecord, Unknown,
 };
 use dolmen_volume::samba::{AccountName, ShareName};
 
@@ -160,9 +160,10 @@ impl Volumes {
             change.share = Some(self.view_share(&volume, &before));
             return Ok(change);
         }
-        let after = FoundShare { record, ..before };
+        let undo = Undo::By(undo_of(&before.record, &record, &name));
+        let after = FoundShare { mark: before.mark, number: before.number, record };
         self.check_share_name(&volume, &after.record, Some(after.number)).await?;
-        let plan = pool.plan(Undo::By(undo_of(is_grant, &name, &shown)), steps_of(&volume, &after.record));
+        let plan = pool.plan(undo, steps_of(&volume, &after.record));
         if dry_run {
             return Ok(planned(
                 plan,
@@ -211,7 +212,7 @@ impl Volumes {
         });
         let steps =
             steps.chain([format!("delete its record; folder {:?} stays", found.record.folder.as_str())]);
-        let plan = pool.plan(Undo::ByNothing, steps.collect());
+        let plan = pool.plan(Undo::By(create_command(&name, &found.record)), steps.collect());
         if request.dry_run {
             return Ok(planned(plan, format!("share {shown} of volume {name} would be deleted")));
         }
@@ -432,8 +433,63 @@ fn without_grants(record: &ShareRecord) -> Option<String> {
     })
 }
 
-fn undo_of(is_grant: bool, name: &str, share: &str) -> String {
-    format!("dolmen share {} {name} {share:?}", if is_grant { "revoke" } else { "grant" })
+/// Returns the command that creates a share.
+fn create_command(name: &str, record: &ShareRecord) -> String {
+    let mut words = vec!["dolmen share create".to_owned(), name.to_owned()];
+    if !record.folder.is_root() {
+        words.push(format!("--path {:?}", record.folder.as_str()));
+    }
+    let option = if record.protocols.contains(&Protocol::Smb) { "--smb" } else { "--name" };
+    words.push(format!("{option} {:?}", record.name.as_str()));
+    if !record.encryption.is_usual() {
+        words.push("--unencrypted".to_owned());
+    }
+    let accounts = record.accounts.iter();
+    words.extend(
+        accounts
+            .map(|one| format!("--grant {:?}", format!("{}:{}", account_word(one), right_word(one.access)))),
+    );
+    let networks = record.networks.iter();
+    words.extend(networks.map(|one| format!("--nfs {}:{}", one.client, right_word(one.access))));
+    words.join(" ")
+}
+
+/// Returns an account as the command line writes it.
+fn account_word(grant: &AccountGrant) -> String {
+    let group = if grant.to == AccountKind::Group { "@" } else { "" };
+    format!("{group}{}", grant.name.as_str())
+}
+
+fn right_word(access: Access) -> &'static str {
+    match access {
+        Access::ReadOnly => "ro",
+        Access::ReadWrite => "rw",
+    }
+}
+
+/// Returns the commands that restore the rights of before.
+fn undo_of(before: &ShareRecord, after: &ShareRecord, name: &str) -> String {
+    let is_new =
+        |one: &&AccountGrant| !before.accounts.iter().any(|old| (old.to, &old.name) == (one.to, &one.name));
+    let mut revoked: Vec<String> =
+        after.accounts.iter().filter(is_new).map(|one| format!("{:?}", account_word(one))).collect();
+    let is_new = |one: &&NetworkGrant| !before.networks.iter().any(|old| old.client == one.client);
+    revoked.extend(after.networks.iter().filter(is_new).map(|one| format!("--nfs {}", one.client)));
+    let lost = before.accounts.iter().filter(|one| !after.accounts.contains(one));
+    let mut granted: Vec<String> = lost
+        .map(|one| format!("{:?}", format!("{}:{}", account_word(one), right_word(one.access))))
+        .collect();
+    let lost = before.networks.iter().filter(|one| !after.networks.contains(one));
+    granted.extend(lost.map(|one| format!("--nfs {}:{}", one.client, right_word(one.access))));
+    let command = |word: &str, arguments: &[String]| {
+        (!arguments.is_empty())
+            .then(|| format!("dolmen share {word} {name} {:?} {}", before.name.as_str(), arguments.join(" ")))
+    };
+    [command("revoke", &revoked), command("grant", &granted)]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(" && ")
 }
 
 fn steps_of(volume: &Volume, record: &ShareRecord) -> Vec<String> {

@@ -48,6 +48,11 @@ pub(super) fn servers(lock: &Path, settings: Option<&Path>) -> io::Result<Server
     serde_json::from_str(&text).map_err(|error| failed(&error))
 }
 
+/// Returns whether a server may have shares at all. For a thread that may wait.
+pub(super) fn is_any(servers: &Servers) -> bool {
+    servers.nfs.is_some() || servers.smb_conf.exists()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

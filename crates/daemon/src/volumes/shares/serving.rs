@@ -186,7 +186,13 @@ impl Volumes {
 
     /// Takes shares of a volume off the servers that have no record.
     async fn remove_unrecorded(&self, volume: &Volume, shares: &[Numbered<ShareRecord>]) -> Answer<()> {
-        let operation = Operation::ShareList { servers: self.servers().await? };
+        let servers = self.servers().await?;
+        let looked = servers.clone();
+        let is_any = self.looker.run(move || Ok(host::is_any(&looked))).await;
+        if matches!(is_any, Ok(false)) {
+            return Ok(());
+        }
+        let operation = Operation::ShareList { servers };
         let run = self.workers.run(volume.key, &volume.name, operation, Wait::UntilDone);
         let Outcome::Shares { shares: listed } = run.await? else { return Ok(()) };
         let mut marks: Vec<ShareMark> = listed.iter().filter_map(|listed| listed.mark).collect();
