@@ -98,7 +98,8 @@ impl Volumes {
             return Ok(planned(plan, format!("volume {name} is not mounted")));
         }
         let from = mounted.map(|path| format!("unmount {name} from {path}"));
-        let steps = from.into_iter().chain([format!("detach space {name}")]).collect();
+        let steps = self.steps_of_withdrawal(&volume).await?.into_iter().chain(from);
+        let steps = steps.chain([format!("detach space {name}")]).collect();
         let plan = pool.plan(Undo::By(format!("dolmen volume mount {name}")), steps);
         self.check_unused(&volume).await?;
         if request.dry_run {
@@ -127,7 +128,7 @@ impl Volumes {
         if request.dry_run {
             let (_, mounted) = self.mount_of(volume.key).await?;
             let from = mounted.map(|path| format!("unmount {name} from {path}"));
-            let steps = from.into_iter().chain([
+            let steps = self.steps_of_withdrawal(&volume).await?.into_iter().chain(from).chain([
                 format!("detach space {name}"),
                 format!("move space {name} into the trash, with the record of its volume"),
             ]);

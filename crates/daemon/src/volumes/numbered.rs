@@ -13,6 +13,9 @@ pub(super) const QUOTA: u8 = 2;
 /// Type of the attributes that are shares.
 pub(super) const SHARE: u8 = 3;
 
+/// Draws of a number, at most: a space has at most 256 records, so the first is free but for bad luck.
+const DRAWS_MAX: u32 = 64;
+
 /// Record as it was found.
 #[derive(Debug, Clone)]
 pub(super) struct Numbered<T> {
@@ -65,10 +68,7 @@ pub(super) async fn delete(space: &Space, kind: u8, number: u64, name: &str) -> 
 ///
 /// File systems and servers keep numbers of records that were deleted. A counter would have to be a record too.
 pub(super) fn draw<T>(entropy: &dyn Entropy, taken: &[Numbered<T>]) -> u32 {
-    loop {
-        let bits = u32::try_from(entropy.next_u64() >> 33).unwrap_or(0);
-        if bits != 0 && taken.iter().all(|one| one.number != u64::from(bits)) {
-            return bits;
-        }
-    }
+    let is_free = |number: &u32| *number != 0 && taken.iter().all(|one| one.number != u64::from(*number));
+    let drawn = (0..DRAWS_MAX).map(|_| u32::try_from(entropy.next_u64() >> 33).unwrap_or(0));
+    drawn.chain(1..).find(is_free).unwrap_or(1)
 }

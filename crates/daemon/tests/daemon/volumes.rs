@@ -18,6 +18,7 @@ read -r order
 name=${order#*'"do":"'}
 name=${name%%'"'*}
 echo "$name" >>FOLDER/orders
+printf '%s\n' "$order" >"FOLDER/order-$name"
 while [ -e "FOLDER/before-$name" ]; do echo $$ >"FOLDER/held"; sleep 0.05; done
 [ ! -e "FOLDER/dies-$name" ] || kill -9 $$
 if [ -e "FOLDER/fails-$name" ]; then

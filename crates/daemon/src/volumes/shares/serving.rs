@@ -207,6 +207,18 @@ impl Volumes {
         Ok(())
     }
 
+    /// Returns the steps of [`withdraw_shares`](Self::withdraw_shares), in words.
+    pub(in crate::volumes) async fn steps_of_withdrawal(&self, volume: &Volume) -> Answer<Vec<String>> {
+        let shares = shares_of(&volume.space).await?;
+        let names = shares.iter().map(|share| match &share.record {
+            Ok(record) => record.name.to_string(),
+            Err(_) => format!("of record {}", share.number),
+        });
+        Ok(names
+            .map(|name| format!("take share {name} off its servers, which ends its connections"))
+            .collect())
+    }
+
     /// Takes the shares of a volume off the servers, so that it can be unmounted. Their records stay.
     ///
     /// # Errors
@@ -265,8 +277,6 @@ impl Volumes {
                 let Ok(Some(Found::Known(record))) = records::read(&space).await else { return };
                 let name = format!("{}/{}", pool.name(), space.name());
                 let volume = Volume { pool, space, key, name, record: *record };
-                let mutex = volumes.mutex_of(key);
-                let Some(_exclusive) = mutex.try_take() else { return };
                 for (mark, record) in shares {
                     volumes.probe_share(&volume, mark, &record).await;
                 }
