@@ -105,25 +105,6 @@ impl<'a> Scene<'a> {
         found.is_none_or(|space| may_have_part(self.open, disk, space))
     }
 
-    /// Disks with errors that may have a part of a space that lost data, as far as no cause names them.
-    fn disks_with_errors(&self, space: &Space, why: &Why) -> Vec<Cause> {
-        if !why.causes.iter().any(|cause| cause.code == Some(FindingCode::SpaceDataLost)) {
-            return Vec::new();
-        }
-        let errors = self.findings.iter().filter(|one| {
-            matches!(
-                one.code,
-                FindingCode::DiskErrors
-                    | FindingCode::DiskFailing
-                    | FindingCode::DiskDefects
-                    | FindingCode::DiskCutShort
-            )
-        });
-        let of_space = errors
-            .filter(|one| self.disk(&one.object).is_some_and(|disk| may_have_part(self.open, &disk, space)));
-        of_space.map(|one| self.cause(one)).collect()
-    }
-
     fn disk(&self, object: &Object) -> Option<Rc<Disk>> {
         let disks = self.open.spaces.pool().disks();
         disks.into_iter().find(|disk| disk.slot().0.to_string() == object.name)
@@ -311,7 +292,6 @@ impl Explainer {
                     let state = format!("space {object} {}", health_word(health));
                     let mut why = scene.why(object, state);
                     self.name_files(&open, &space, &mut why).await;
-                    why.causes.extend(scene.disks_with_errors(&space, &why));
                     why
                 }
                 Meant::Disk(open, disk) => {

@@ -12,13 +12,15 @@ use dolmen_attach::SpaceKey;
 use dolmen_block_io::sync::Notify;
 use dolmen_block_io::{Instant, within};
 use dolmen_mutation::mutation;
-use dolmen_space::{DataLossKind, Space, failed_reads};
+use dolmen_pool::Disk;
+use dolmen_space::{DataLossKind, Space, disks_at, failed_reads};
 use dolmen_units::Bytes;
 use dolmen_worker::protocol::long::{ByteRange, Name, NameKind, RangeNames};
 use dolmen_worker::protocol::{Operation, Outcome};
 
 use crate::answer::Answer;
 use crate::open_pool::{OpenPool, key_of};
+use crate::state::is_here;
 use crate::volumes::records::{self, Found};
 use crate::volumes::service::{Volume, Volumes};
 use crate::volumes::workers::Wait;
@@ -28,6 +30,8 @@ use crate::words::counted;
 const RANGES_MAX: usize = 16;
 /// Owners of a range that are named, at most.
 const NAMES_MAX: usize = 8;
+/// Disks of a range that are named, at most.
+const DISKS_MAX: usize = 4;
 /// Time that a request waits for a search.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// Age up to which the names of a search are told again.
@@ -63,10 +67,15 @@ impl Damage {
         let key = key_of(pool, space);
         let name = format!("{}/{}", pool.name(), space.name());
         let volume = Volume { pool: Rc::clone(pool), space: space.clone(), key, name, record: *record };
-        let mut texts = match self.search(volume, &ranges).await {
-            Ok(found) => found.iter().map(shown_range).collect(),
-            Err(why) => vec![why],
-        };
+        let mut texts = Vec::new();
+        match self.search(volume, &ranges).await {
+            Ok(found) => {
+                for range in &found {
+                    texts.push(shown_range(range, &disks_of(pool, space, range.range.start).await));
+                }
+            }
+            Err(why) => texts.push(why),
+        }
         if left_out > 0 {
             texts
                 .push(format!("{} more are not named", counted(left_out, "damaged range", "damaged ranges")));
@@ -171,14 +180,39 @@ fn joined(mut ranges: Vec<ByteRange>) -> Vec<ByteRange> {
     joined
 }
 
-fn shown_range(found: &RangeNames) -> String {
+/// Returns the disks of the row at a place that may have lost it: those that are absent or had errors, or else all.
+async fn disks_of(pool: &OpenPool, space: &Space, at: u64) -> Vec<String> {
+    let Ok(slots) = disks_at(space, at).await else { return Vec::new() };
+    let disks = pool.spaces.pool().disks();
+    let of_row: Vec<_> = disks.iter().filter(|disk| slots.contains(&disk.slot())).collect();
+    let state = |disk: &Rc<Disk>| {
+        let errors = disk.counters();
+        match (is_here(disk), errors.read_errors + errors.checksum_errors) {
+            (false, _) => Some("absent".to_owned()),
+            (true, 0) => None,
+            (true, errors) => Some(counted(errors, "error", "errors")),
+        }
+    };
+    let shown = |disk: &Rc<Disk>, state: &str| format!("disk {} ({}, {state})", disk.slot().0, disk.name());
+    let suspects: Vec<String> =
+        of_row.iter().filter_map(|disk| state(disk).map(|state| shown(disk, &state))).collect();
+    let mut named = match suspects.is_empty() {
+        false => suspects,
+        true => of_row.iter().map(|disk| shown(disk, "no error is counted")).collect(),
+    };
+    named.truncate(DISKS_MAX);
+    named
+}
+
+fn shown_range(found: &RangeNames, disks: &[String]) -> String {
+    let disks = if disks.is_empty() { String::new() } else { format!(", of {},", disks.join(" and ")) };
     let owners: Vec<String> = found.names.iter().map(shown_name).collect();
     let more = match found.more {
         0 => String::new(),
         more => format!(", and {more} more"),
     };
     let owners = if owners.is_empty() { "nothing that is known".to_owned() } else { owners.join(", ") };
-    format!("{} from byte {} on hold {owners}{more}", Bytes(found.range.length), found.range.start)
+    format!("{} from byte {} on{disks} hold {owners}{more}", Bytes(found.range.length), found.range.start)
 }
 
 fn shown_name(name: &Name) -> String {
@@ -229,8 +263,8 @@ mod tests {
         ];
         let found = RangeNames { range: ByteRange { start: 1 << 20, length: 12288 }, names, more: 2 };
         assert_eq!(
-            shown_range(&found),
-            "12 KiB from byte 1048576 on hold 4 KiB of file \"docs/a\" from its byte 4096 on, \
+            shown_range(&found, &["disk 1 (/dev/a, absent)".to_owned()]),
+            "12 KiB from byte 1048576 on, of disk 1 (/dev/a, absent), hold 4 KiB of file \"docs/a\" from its byte 4096 on, \
              4 KiB of a file without a name of inode 7, 4 KiB of free room, and 2 more"
         );
     }

@@ -1,5 +1,8 @@
 //! Shares, quotas and names of damage, with answers of servers that the tests plant. They need what those of volumes need.
 
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+
 use serde_json::{Value, json};
 
 use crate::client::eventually;
@@ -120,6 +123,8 @@ fn a_refusal_of_a_server_leaves_no_right_that_is_not_on_record() {
     assert_eq!((&share["accounts"], &share["health"]), (&json!([]), &json!("warning")));
     assert!(share["why"].to_string().contains("change of the server"), "{share}");
     rig.lift("fails-share_put");
+    let again = rig.world.post(&format!("{SHARES}/docs/revoke"), &alice);
+    assert_eq!((&again["is_changed"], &again["share"]["health"]), (&json!(true), &json!("healthy")));
     let same = rig.world.post(&format!("{SHARES}/docs/revoke"), &alice);
     assert_eq!(same["is_changed"], false);
     rig.plant("fails-share_remove");
@@ -183,5 +188,43 @@ fn a_quota_that_a_file_system_cannot_keep_is_refused_and_the_volume_stays_mounte
     assert_eq!(zero["code"], "bad_request");
     let none = rig.world.refused(&format!("{QUOTAS}/remove"), &json!({"folder": "docs"}));
     assert_eq!(none["code"], "no_such_object");
+    rig.stop();
+}
+
+/// Scenario: the daemon is killed while the file system takes a bound. The next one asks for it again, and notes the number that
+/// btrfs gives.
+#[test]
+fn a_quota_that_a_kill_cut_short_is_taken_by_the_next_daemon() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    let mut request = rig.request(false);
+    (request["file_system"], request["size_bytes"]) = ("btrfs".into(), (192 << 20).into());
+    let made = rig.world.try_ask("POST", "/v1/pools/tank/volumes", request.to_string().as_bytes()).unwrap();
+    if made.0 != 200 {
+        println!("skipped: {}", made.1["error"]["message"]);
+        rig.stop();
+        return;
+    }
+    rig.mounted();
+    answer(&rig, "quota_set", &json!({"is": "quota_set", "project_id": 257}));
+    let usage = json!({"folder": "docs", "project_id": 257, "bytes": 4096, "limit_bytes": 1 << 20});
+    answer(&rig, "quota_list", &json!({"is": "quotas", "quotas": [usage]}));
+    rig.plant("before-quota_set");
+    let body = json!({"folder": "docs", "limit_bytes": 1 << 20}).to_string();
+    let length = body.len();
+    let mut client = UnixStream::connect(rig.world.socket()).unwrap();
+    let head = format!("POST {QUOTAS} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
+    client.write_all((head + &body).as_bytes()).unwrap();
+    rig.is_held();
+    rig.world.kill();
+    rig.lift("before-quota_set");
+    rig.start();
+    rig.mounted();
+    let quota = eventually("the file system has taken the quota", || {
+        let quota = rig.world.get(QUOTAS)["quotas"][0].clone();
+        (quota["why"] == json!([])).then_some(quota)
+    });
+    assert_eq!((&quota["project_id"], &quota["used_bytes"]), (&json!(257), &json!(4096)), "{quota}");
+    assert_eq!(rig.orders("quota_set"), 2);
     rig.stop();
 }

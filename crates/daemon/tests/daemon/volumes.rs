@@ -90,6 +90,11 @@ impl Rig {
     pub(crate) fn start(&mut self) {
         let mut command = self.world.command("state", "run");
         command.env("DOLMEN_WORKER", self.control.join("worker"));
+        let servers = self.control.join("servers.json");
+        let exports = json!({"by": "kernel", "exports_dir": self.control.join("exports")});
+        let text = json!({"lock": self.control.join("lock"), "smb_conf": "/absent", "nfs": exports});
+        std::fs::write(&servers, text.to_string()).unwrap();
+        command.env("DOLMEN_SERVERS", servers);
         self.world.begin(command);
     }
 

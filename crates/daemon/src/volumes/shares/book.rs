@@ -73,6 +73,13 @@ impl ShareBook {
         self.known.borrow().get(&mark).cloned()
     }
 
+    /// Returns whether servers may offer something else than the record says.
+    pub(super) fn is_unchanged(&self, mark: ShareMark) -> bool {
+        let known = self.known.borrow();
+        let trouble = known.get(&mark).and_then(|known| known.trouble.as_ref());
+        trouble.is_some_and(|(step, _)| *step == ShareStep::Change)
+    }
+
     /// Notes findings about a share.
     pub(super) fn note(&self, mark: ShareMark, known: KnownShare) {
         self.known.borrow_mut().insert(mark, known);

@@ -153,7 +153,8 @@ impl Volumes {
         }
         change(&mut record, &name)?;
         let shown = record.name.to_string();
-        if same_rights(&record, &before.record) {
+        // A change that a server refused before is asked for again.
+        if same_rights(&record, &before.record) && !self.shares.is_unchanged(before.mark) {
             let plan = pool.plan(Undo::NotNeeded, Vec::new());
             let mut change =
                 planned(plan, format!("share {shown} of volume {name} has these rights already"));
