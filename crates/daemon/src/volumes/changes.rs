@@ -55,6 +55,11 @@ impl Volumes {
         let plan = pool.plan(undo, steps);
         match mounted {
             Some(there) if there == at && volume.record.desired == DesiredVolume::Mounted => {
+                if !request.dry_run {
+                    let mutex = self.mutex_of(volume.key);
+                    let _exclusive = self.turn(&mutex, volume.key, &name).await?;
+                    self.serve_shares(&volume, Wait::Request).await;
+                }
                 let plan = pool.plan(Undo::NotNeeded, Vec::new());
                 return Ok(planned(plan, format!("volume {name} is mounted at {at} already")));
             }

@@ -65,7 +65,7 @@ impl VolumeWatch {
                 self.count_usage(&pool).await;
             }
         }
-        findings.extend(self.volumes.shares.findings());
+        findings.extend(self.volumes.shares.known.findings());
         self.findings.replace(findings);
     }
 

@@ -215,7 +215,7 @@ impl Volumes {
     /// Forgets a volume that is no volume of an open pool any more.
     pub(super) fn forget(&self, volume: SpaceKey) {
         self.known.borrow_mut().remove(&volume);
-        self.shares.forget_volume(volume);
+        self.shares.known.forget_volume(volume);
         self.uses.note(volume, None);
     }
 

@@ -55,7 +55,7 @@ pub(in crate::volumes) struct ShareBook {
     pub(super) settings: Option<PathBuf>,
     pub(super) lock: PathBuf,
     pub(super) nbd: Rc<NbdServer>,
-    known: RefCell<BTreeMap<ShareMark, KnownShare>>,
+    pub(in crate::volumes) known: KnownShares,
 }
 
 impl ShareBook {
@@ -64,10 +64,18 @@ impl ShareBook {
             settings: base.config.servers.clone(),
             lock: base.config.run.join(LOCK),
             nbd: Rc::clone(&base.nbd),
-            known: RefCell::default(),
+            known: KnownShares::default(),
         }
     }
+}
 
+/// Findings about shares.
+#[derive(Debug, Default)]
+pub(in crate::volumes) struct KnownShares {
+    known: RefCell<BTreeMap<ShareMark, KnownShare>>,
+}
+
+impl KnownShares {
     /// Returns the findings about a share.
     pub(super) fn of(&self, mark: ShareMark) -> Option<KnownShare> {
         self.known.borrow().get(&mark).cloned()
@@ -134,4 +142,64 @@ impl ShareBook {
 
 fn is_of(mark: &ShareMark, volume: SpaceKey) -> bool {
     mark.pool == volume.pool && mark.space == volume.space.0
+}
+
+#[cfg(test)]
+mod tests {
+    use dolmen_units::{PoolId, SpaceId};
+    use dolmen_volume::record::Protocol;
+    use dolmen_worker::shares::order::ProbeStep;
+
+    use super::*;
+
+    const MARK: ShareMark = ShareMark { pool: PoolId([1; 16]), space: 2, share: 3 };
+
+    fn known(trouble: Option<(ShareStep, String)>) -> KnownShare {
+        let record = serde_json::json!({"name": "docs", "protocols": ["nfs"], "desired": "served"});
+        let record = serde_json::from_value(record).unwrap();
+        KnownShare { volume: ("tank".to_owned(), "home".to_owned()), record, trouble, probed: Vec::new() }
+    }
+
+    fn down() -> Vec<Probed> {
+        let state = ProbeState::Down { step: ProbeStep::Listing, finding: "absent".to_owned() };
+        vec![Probed { protocol: Protocol::Nfs, state }]
+    }
+
+    /// Scenario: two shares of one volume are down; one of them comes up; the change of the other failed and a probe finds it up.
+    #[test]
+    fn shares_that_are_down_are_one_finding_of_their_volume() {
+        let book = KnownShares::default();
+        let other = ShareMark { share: 4, ..MARK };
+        book.note(MARK, known(None));
+        book.note(other, known(None));
+        assert_eq!(book.findings(), []);
+        book.note_probe(MARK, Ok(down()));
+        book.note_probe(other, Err("no worker".to_owned()));
+        let findings = book.findings();
+        assert_eq!((findings.len(), findings[0].code), (1, FindingCode::ShareDown));
+        assert!(
+            findings[0].text.contains("over NFS, listing: absent; share docs, look"),
+            "{}",
+            findings[0].text
+        );
+        book.note_probe(other, Ok(Vec::new()));
+        book.note(MARK, known(Some((ShareStep::Change, "refused".to_owned()))));
+        book.note_probe(MARK, Ok(Vec::new()));
+        assert!(book.is_unchanged(MARK) && !book.is_unchanged(other));
+        assert!(book.findings()[0].text.ends_with("share docs, change of the server: refused"));
+    }
+
+    #[test]
+    fn shares_of_a_volume_that_is_not_mounted_are_forgotten() {
+        let book = KnownShares::default();
+        book.note(MARK, known(None));
+        let volume = SpaceKey { pool: MARK.pool, space: SpaceId(2) };
+        assert_eq!(book.of_volume(volume).len(), 1);
+        book.forget_volume(SpaceKey { space: SpaceId(3), ..volume });
+        assert!(book.of(MARK).is_some());
+        book.forget_volume(volume);
+        assert!(book.of(MARK).is_none());
+        book.note_probe(MARK, Ok(down()));
+        assert_eq!(book.findings(), [], "a late probe brings a share back");
+    }
 }

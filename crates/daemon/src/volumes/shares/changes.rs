@@ -154,7 +154,7 @@ impl Volumes {
         change(&mut record, &name)?;
         let shown = record.name.to_string();
         // A change that a server refused before is asked for again.
-        if same_rights(&record, &before.record) && !self.shares.is_unchanged(before.mark) {
+        if same_rights(&record, &before.record) && !self.shares.known.is_unchanged(before.mark) {
             let plan = pool.plan(Undo::NotNeeded, Vec::new());
             let mut change =
                 planned(plan, format!("share {shown} of volume {name} has these rights already"));
@@ -226,7 +226,7 @@ impl Volumes {
             self.remove_share(&volume, found.mark, Wait::Request).await?;
         }
         numbered::delete(&volume.space, SHARE, found.number, &name).await?;
-        self.shares.forget(found.mark);
+        self.shares.known.forget(found.mark);
         Ok(made(plan, format!("share {shown} of volume {name} is deleted; its folder stays")))
     }
 
@@ -249,7 +249,7 @@ impl Volumes {
         };
         let taken = taken.await;
         if taken.is_ok() {
-            self.shares.forget(found.mark);
+            self.shares.known.forget(found.mark);
         }
         error_after(error, taken)
     }

@@ -69,7 +69,7 @@ impl Volumes {
         let trouble = failed.map(|error| (ShareStep::Change, error.message.clone()));
         let names = (volume.pool.name(), volume.space.name().to_string());
         let known = KnownShare { volume: names, record: record.clone(), trouble, probed: Vec::new() };
-        self.shares.note(mark, known);
+        self.shares.known.note(mark, known);
         done
     }
 
@@ -108,7 +108,7 @@ impl Volumes {
     /// Looks as a client whether servers offer a share, and notes the finding.
     pub(super) async fn probe_share(&self, volume: &Volume, mark: ShareMark, record: &ShareRecord) {
         let found = self.probe_servers(volume, mark, record).await;
-        self.shares.note_probe(mark, found.map_err(|error| error.message));
+        self.shares.known.note_probe(mark, found.map_err(|error| error.message));
     }
 
     async fn probe_servers(
@@ -170,7 +170,7 @@ impl Volumes {
                     Ok(_) if record.desired == DesiredShare::Served => {
                         self.probe_share(volume, mark, record).await;
                     }
-                    Ok(_) => self.shares.forget(mark),
+                    Ok(_) => self.shares.known.forget(mark),
                     Err(error) => {
                         let share = record.name.as_str();
                         tracing::error!(volume = volume.name, share, %error, "the share is not offered");
@@ -246,7 +246,7 @@ impl Volumes {
             }
             sleep(self.seams.clock.as_ref(), LOOK_PAUSE).await;
         }
-        self.shares.forget_volume(volume.key);
+        self.shares.known.forget_volume(volume.key);
         Ok(())
     }
 
@@ -267,7 +267,7 @@ impl Volumes {
     pub(in crate::volumes) fn look_at_shares(self: &Rc<Self>, pool: &Rc<OpenPool>) {
         for space in pool.spaces.list() {
             let key = key_of(pool, &space);
-            let shares = self.shares.of_volume(key);
+            let shares = self.shares.known.of_volume(key);
             let is_idle = self.uses.mounted_at(key).is_some() && self.workers.at_work(key).is_none();
             if shares.is_empty() || !is_idle {
                 continue;

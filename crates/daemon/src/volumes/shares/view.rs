@@ -58,7 +58,7 @@ impl Volumes {
         let pool = self.pools.pool(&pool)?;
         let volume = self.find(&pool, &space).await?;
         let found = self.find_share(&volume, &share).await?;
-        if self.uses.mounted_at(volume.key).is_some() && self.shares.of(found.mark).is_some() {
+        if self.uses.mounted_at(volume.key).is_some() && self.shares.known.of(found.mark).is_some() {
             self.probe_share(&volume, found.mark, &found.record).await;
         }
         Ok(ShareDocument { schema: SCHEMA, share: self.view_share(&volume, &found) })
@@ -126,7 +126,7 @@ impl Volumes {
         let is_mounted = self.uses.mounted_at(key).is_some();
         let mut shares: Vec<Share> = Vec::new();
         for one in found {
-            let known = mark_of(key.pool, &space, one.number).and_then(|mark| self.shares.of(mark));
+            let known = mark_of(key.pool, &space, one.number).and_then(|mark| self.shares.known.of(mark));
             let mut share = blank(pool.name(), space.name().to_string(), one.number);
             match one.record {
                 Ok(share_record) => {
@@ -146,7 +146,7 @@ impl Volumes {
     /// Returns a share as it is shown.
     pub(super) fn view_share(&self, volume: &Volume, found: &FoundShare) -> Share {
         let is_mounted = self.uses.mounted_at(volume.key).is_some();
-        let known = self.shares.of(found.mark).filter(|_| is_mounted);
+        let known = self.shares.known.of(found.mark).filter(|_| is_mounted);
         let mut share = blank(volume.pool.name(), volume.space.name().to_string(), found.number);
         describe(&mut share, &found.record, Some(&volume.record), known);
         share
