@@ -61,7 +61,7 @@ pub fn holders(device: &Path) -> Vec<Holder> {
     let Some(numbers) = with_partitions(device) else { return by };
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let others = pids.filter(|pid| *pid != std::process::id());
+    let others = pids.filter(|pid| *pid != std::process::id() && !is_about_to_exec(*pid));
     let open = others.filter(|pid| has_open(*pid, &numbers)).take(PROCESSES_MAX);
     by.extend(open.map(|pid| Holder::Process { pid, name: name_of(pid) }));
     by
@@ -102,6 +102,18 @@ fn with_partitions(device: &Path) -> Option<BTreeSet<(u32, u32)>> {
         Some((major.parse().ok()?, minor.parse().ok()?))
     });
     Some(std::iter::once((major, minor)).chain(numbers).collect())
+}
+
+/// Returns whether a process is a child of this one that has not become its program yet. Until then it has the descriptors of this
+/// process, which it closes with the change.
+fn is_about_to_exec(pid: u32) -> bool {
+    let program = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let parent = || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse::<u32>().ok()
+    };
+    parent() == Some(std::process::id())
+        && program(pid).is_some_and(|found| Some(found) == program(std::process::id()))
 }
 
 fn has_open(pid: u32, numbers: &BTreeSet<(u32, u32)>) -> bool {

@@ -6,7 +6,7 @@ use crate::tree::Tree;
 
 /// Words of a whole document, at most.
 const DOCUMENTS: [(&str, usize); 3] =
-    [("README.md", 920), ("ARCHITECTURE.md", 2300), ("docs/where_things_go.md", 300)];
+    [("README.md", 920), ("ARCHITECTURE.md", 2330), ("docs/where_things_go.md", 300)];
 /// Words of all documents below a folder together, at most. The numbers fall with the documents.
 const FOLDERS: [(&str, usize); 3] = [("docs/design/", 37_500), ("docs/guide/", 9_700), ("", 86_000)];
 /// The table of known faults.

@@ -16,7 +16,7 @@ use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::records::Records;
 use crate::spaces::NetworkListeners;
 use crate::state::{Events, Members, TrashAges};
-use crate::volumes::Volumes;
+use crate::volumes::{Closing, Volumes};
 use crate::words::clients_of;
 
 /// The end of the daemon.
@@ -64,13 +64,15 @@ impl Stopping {
         self.pools.check_running()?;
         let pools = self.pools.open_pools();
         if request.hand_over {
-            return self.shutdown_unmounted(request, pools, Vec::new()).await;
+            return self.shutdown_unmounted(request, pools, Closing::default()).await;
         }
-        let of_volumes = self.volumes.steps_of_closing(&pools).await?;
+        let closing = self.volumes.closing(&pools).await?;
+        // What else would keep the daemon running does so before a volume is unmounted.
+        self.attachments.check_nothing_used(Leave::Nothing, &closing.spaces).await?;
         if !request.dry_run {
             self.volumes.close(&pools).await?;
         }
-        let ended = self.shutdown_unmounted(request, pools.clone(), of_volumes).await;
+        let ended = self.shutdown_unmounted(request, pools.clone(), closing).await;
         if ended.is_err() && !request.dry_run {
             self.volumes.reopened(&pools).await;
         }
@@ -82,16 +84,15 @@ impl Stopping {
         &self,
         request: Shutdown,
         pools: Vec<Rc<OpenPool>>,
-        of_volumes: Vec<String>,
+        closing: Closing,
     ) -> Answer<Change> {
         let leave = if request.hand_over { Leave::ForTheNext } else { Leave::Nothing };
         // A plan is made while they are mounted still.
-        if of_volumes.is_empty() || !request.dry_run {
-            self.attachments.check_nothing_used(leave).await?;
-        }
+        let still_mounted = if request.dry_run { closing.spaces.as_slice() } else { &[] };
+        self.attachments.check_nothing_used(leave, still_mounted).await?;
         self.attachments.check_all_flushable(leave).await?;
         let mut steps = vec!["finish what clients have asked for".to_owned()];
-        steps.extend(of_volumes);
+        steps.extend(closing.steps);
         let served = self.nbd.list();
         let cut_off = served.iter().filter(|served| served.client_count() > 0).map(|served| {
             let who = clients_of(served.client_count());

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_api::{AttachSpace, AttachedBy, Attachments, Change, ErrorBody, ErrorCode, SCHEMA, Transport};
-use dolmen_attach::{Access, Holder, Wanted};
+use dolmen_attach::{Access, Holder, SpaceKey, Wanted};
 use dolmen_block_linux::DriverChoice;
 use dolmen_fuse::{AttachError, DetachError};
 use dolmen_pool::PoolState;
@@ -69,13 +69,13 @@ impl SpaceAttachments {
         Err(ErrorBody::new(ErrorCode::Busy, message).on(name.as_str()).hint(self.to_detach(pool, &attached)))
     }
 
-    /// A pool's spaces that are attached, in words, with those who use them.
-    pub(crate) async fn attached_of(&self, pool: &OpenPool) -> Answer<Vec<String>> {
+    /// A pool's spaces that are attached except some, in words, with those who use them.
+    pub(crate) async fn attached_of(&self, pool: &OpenPool, except: &[SpaceKey]) -> Answer<Vec<String>> {
         let id = pool.id();
         let found = self.transports.with_holders().await?;
         Ok(found
             .iter()
-            .filter(|(one, _)| one.space().pool == id)
+            .filter(|(one, _)| one.space().pool == id && !except.contains(&one.space()))
             .map(|(one, by)| attached_text(one, by))
             .collect())
     }
@@ -282,10 +282,12 @@ impl SpaceAttachments {
         }
     }
 
-    /// Refuses to end while attached spaces are in use that would not live on, and says by whom.
-    pub(crate) async fn check_nothing_used(&self, leave: Leave) -> Answer<()> {
+    /// Refuses to end while attached spaces, except some, are in use that would not live on, and says by whom.
+    pub(crate) async fn check_nothing_used(&self, leave: Leave, except: &[SpaceKey]) -> Answer<()> {
         let found = self.transports.with_holders().await?;
-        let ends = |one: &Shown| leave == Leave::Nothing || !one.survives_daemon();
+        let ends = |one: &Shown| {
+            !except.contains(&one.space()) && (leave == Leave::Nothing || !one.survives_daemon())
+        };
         let used: Vec<&(Shown, Vec<Holder>)> =
             found.iter().filter(|(one, by)| !by.is_empty() && ends(one)).collect();
         if used.is_empty() {

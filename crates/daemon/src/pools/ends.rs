@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use dolmen_api::{Change, Destroy, ErrorBody, ErrorCode, EventCode, ImportMode, Simple};
+use dolmen_attach::SpaceKey;
 use dolmen_block_io::{BlockDevice, Seams};
 use dolmen_pool::{Arbiter, Candidate, PoolError, PoolState};
 use dolmen_units::{DiskId, Epoch, PoolId};
@@ -21,7 +22,7 @@ use crate::plan::{Figures, Undo, check_typed, made, planned, usual_room};
 use crate::records::Records;
 use crate::spaces::NetworkListeners;
 use crate::state::{Events, Histories, Ledger, Members, TrashAges};
-use crate::volumes::Volumes;
+use crate::volumes::{Closing, Volumes};
 use crate::words::{clients_of, counted};
 
 /// Pools exported, destroyed, and forgotten.
@@ -85,8 +86,8 @@ impl PoolEnds {
         }
     }
 
-    /// Refuses to close a pool that somebody uses, and says who.
-    pub(crate) async fn check_unused(&self, pool: &OpenPool, doing: &str) -> Answer<()> {
+    /// Refuses to close a pool that is used, apart from these attached spaces, and says by whom.
+    pub(crate) async fn check_unused(&self, pool: &OpenPool, doing: &str, except: &[SpaceKey]) -> Answer<()> {
         let name = pool.name();
         let mut users = Vec::new();
         for served in self.nbd.list().iter().filter(|served| served.pool == pool.id()) {
@@ -95,7 +96,7 @@ impl PoolEnds {
                 users.push(format!("space {} has {}", served.name, clients_of(clients)));
             }
         }
-        users.extend(self.attachments.attached_of(pool).await?);
+        users.extend(self.attachments.attached_of(pool, except).await?);
         for job in self.jobs.of_pool(pool.id(), self.seams.clock.now()) {
             users.push(format!("job {} works on {}", job.id, job.subject));
         }
@@ -156,12 +157,14 @@ impl PoolEnds {
         }
         let pool = self.pools.pool_to_change(&name)?;
         let pools = [Rc::clone(&pool)];
-        let of_volumes = self.volumes.steps_of_closing(&pools).await?;
+        let closing = self.volumes.closing(&pools).await?;
+        // What else would refuse the export does so before a volume is unmounted.
+        self.check_unused(&pool, "exported", &closing.spaces).await?;
         if request.dry_run {
-            return self.export_unmounted(&name, &pool, of_volumes, request).await;
+            return self.export_unmounted(&name, &pool, closing, request).await;
         }
         self.volumes.close(&pools).await?;
-        let exported = self.export_unmounted(&name, &pool, of_volumes, request).await;
+        let exported = self.export_unmounted(&name, &pool, closing, request).await;
         if exported.is_err() && !pool.is_closing.get() {
             self.volumes.reopened(&pools).await;
         } else {
@@ -175,19 +178,19 @@ impl PoolEnds {
         &self,
         name: &str,
         pool: &Rc<OpenPool>,
-        of_volumes: Vec<String>,
+        closing: Closing,
         request: Simple,
     ) -> Answer<Change> {
         let _exclusive = self.pools.lock_for_change(pool).await?;
-        if of_volumes.is_empty() || !request.dry_run {
-            self.check_unused(pool, "exported").await?;
+        if !request.dry_run {
+            self.check_unused(pool, "exported", &[]).await?;
         }
         let before = usual_room(&pool.offers());
         let last = [
             "write everything back".to_owned(),
             format!("give pool {name} up, so that any host may open it"),
         ];
-        let steps = of_volumes.into_iter().chain(last).collect();
+        let steps = closing.steps.into_iter().chain(last).collect();
         let undo = Undo::By(format!("dolmen pool import --pool {name}"));
         let plan = Figures::of_room(before, 0).plan(undo, steps);
         if request.dry_run {
@@ -229,7 +232,7 @@ impl PoolEnds {
         if !request.dry_run || request.destroy.is_some() {
             check_typed(request.destroy.as_deref(), &name, "pool")?;
         }
-        self.check_unused(&pool, "destroyed").await?;
+        self.check_unused(&pool, "destroyed", &[]).await?;
         self.check_unserved(&pool)?;
         let disks = pool.spaces.pool().disks();
         // What is in the trash goes as well.

@@ -62,17 +62,21 @@ impl VolumeWatch {
             }
             if is_count_due {
                 self.volumes.look_at_shares(&pool);
-                self.count_usage(&pool).await;
             }
+            self.count_usage(&pool, is_count_due).await;
         }
         findings.extend(self.volumes.shares.known.findings());
         self.findings.replace(findings);
     }
 
-    /// Has the usage of mounted volumes counted; the counts come in later.
-    async fn count_usage(&self, pool: &Rc<OpenPool>) {
+    /// Has the usage of mounted volumes counted that is due, or was never counted; the counts come in later.
+    async fn count_usage(&self, pool: &Rc<OpenPool>, is_due: bool) {
         for space in pool.spaces.list() {
             let key = key_of(pool, &space);
+            let is_known = self.volumes.known.borrow().get(&key).is_some_and(|known| known.usage.is_some());
+            if !is_due && is_known {
+                continue;
+            }
             if self.volumes.uses.mounted_at(key).is_none() || self.volumes.workers.at_work(key).is_some() {
                 continue;
             }
@@ -163,4 +167,44 @@ fn findings_of(volume: &dolmen_api::Volume) -> Vec<Finding> {
         findings.push(warn(FindingCode::VolumeNearlyFull, text));
     }
     findings
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Returns the codes of what is the matter with a volume that has these fields.
+    fn codes(fields: &Value) -> Vec<FindingCode> {
+        let mut volume = json!({
+            "pool": "tank", "name": "v", "health": "healthy", "why": [], "state": "ready", "size_bytes": 100, "claimed_bytes": 0,
+            "is_to_be_mounted": true, "mounted_at": "/srv/v",
+        });
+        for (name, value) in fields.as_object().unwrap() {
+            volume[name] = value.clone();
+        }
+        let found = findings_of(&serde_json::from_value(volume).unwrap());
+        assert!(found.iter().all(|one| one.text.contains("tank/v") && volume_advice(one).is_some()));
+        found.into_iter().map(|one| one.code).collect()
+    }
+
+    #[test]
+    fn each_trouble_of_a_volume_has_its_finding_and_advice() {
+        let worker = |seconds: u64| json!({"pid": 7, "operation": "mkfs", "elapsed_s": seconds});
+        for (fields, expected) in [
+            (json!({}), vec![]),
+            (json!({"mounted_at": null}), vec![FindingCode::VolumeNotMounted]),
+            (json!({"mounted_at": null, "is_to_be_mounted": false}), vec![]),
+            (json!({"mounted_at": null, "state": "making"}), vec![]),
+            (json!({"mounted_at": null, "worker": worker(SLOW_S - 1)}), vec![]),
+            (json!({"mounted_at": null, "worker": worker(SLOW_S)}), vec![FindingCode::VolumeSlow]),
+            (json!({"state": "not_understood"}), vec![FindingCode::VolumeNotUnderstood]),
+            (json!({"total_bytes": 1000, "free_bytes": 100}), vec![]),
+            (json!({"total_bytes": 1000, "free_bytes": 89}), vec![FindingCode::VolumeNearlyFull]),
+            (json!({"total_bytes": 0, "free_bytes": 0}), vec![]),
+        ] {
+            assert_eq!(codes(&fields), expected, "{fields}");
+        }
+    }
 }

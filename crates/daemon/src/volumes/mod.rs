@@ -51,6 +51,7 @@ pub(crate) use create_job::VolumeCreateJob;
 pub(crate) use damage::Damage;
 pub(crate) use grow::VolumeGrowth;
 pub(crate) use health::{VolumeWatch, volume_advice};
+pub(crate) use opening::Closing;
 pub(crate) use service::Volumes;
 pub(crate) use view::VolumeViews;
 

@@ -6,6 +6,7 @@
 use std::rc::Rc;
 
 use dolmen_api::{DeleteSpace, ImportMode};
+use dolmen_attach::SpaceKey;
 use dolmen_space::Space;
 use dolmen_volume::record::{DesiredVolume, VolumeState};
 
@@ -15,6 +16,15 @@ use crate::state::VolumeUse;
 use crate::volumes::records::{self, Found};
 use crate::volumes::service::{Volume, Volumes};
 use crate::volumes::workers::Wait;
+
+/// What a closing does with volumes.
+#[derive(Debug, Default)]
+pub(crate) struct Closing {
+    /// Its steps, in words.
+    pub(crate) steps: Vec<String>,
+    /// Spaces that it detaches.
+    pub(crate) spaces: Vec<SpaceKey>,
+}
 
 impl Volumes {
     /// Takes up the volumes of a pool that was opened. What takes long goes on after this returns.
@@ -126,17 +136,18 @@ impl Volumes {
         }
     }
 
-    /// Returns the steps of [`close`](Self::close), in words.
-    pub(crate) async fn steps_of_closing(&self, pools: &[Rc<OpenPool>]) -> Answer<Vec<String>> {
-        let mut steps = Vec::new();
+    /// Returns what [`close`](Self::close) would do, or why it would be refused.
+    pub(crate) async fn closing(&self, pools: &[Rc<OpenPool>]) -> Answer<Closing> {
+        let Closing { mut steps, mut spaces } = Closing::default();
         for volume in self.attached(pools).await? {
             self.check_unused(&volume).await?;
             let (_, mounted) = self.mount_of(volume.key).await?;
             steps.extend(self.steps_of_withdrawal(&volume).await?);
             steps.extend(mounted.map(|path| format!("unmount {} from {path}", volume.name)));
             steps.push(format!("detach {}", volume.name));
+            spaces.push(volume.key);
         }
-        Ok(steps)
+        Ok(Closing { steps, spaces })
     }
 
     /// Returns the volumes of pools whose spaces are attached, except those that are being made.

@@ -76,7 +76,7 @@ fn a_fixed_space_says_why_it_takes_more_than_its_size() {
 }
 
 /// Changes that this pool has nothing for, with the tests that ask for their plans.
-const PLANNED_ELSEWHERE: [(&str, &str); 13] = [
+const PLANNED_ELSEWHERE: [(&str, &str); 21] = [
     ("/v1/pools/{pool}/disks/{disk}/grow", "a_disk_that_has_grown_is_reported_and_used_on_request"),
     (
         "/v1/pools/{pool}/keep_room",
@@ -99,6 +99,14 @@ const PLANNED_ELSEWHERE: [(&str, &str); 13] = [
         "/v1/pools/{pool}/disks/{disk}/remove/cancel",
         "a_removal_is_called_off_and_one_without_an_end_is_not_begun",
     ),
+    ("/v1/pools/{pool}/volumes", "a_dry_run_shows_the_plan_of_a_volume_and_makes_nothing"),
+    ("/v1/pools/{pool}/volumes/{space}/mount", "a_dry_run_shows_the_plan_of_a_volume_and_makes_nothing"),
+    ("/v1/pools/{pool}/volumes/{space}/unmount", "a_dry_run_shows_the_plan_of_a_volume_and_makes_nothing"),
+    ("/v1/pools/{pool}/volumes/{space}/grow", "a_dry_run_shows_the_plan_of_a_volume_and_makes_nothing"),
+    ("/v1/pools/{pool}/volumes/{space}/trim", "a_dry_run_shows_the_plan_of_a_volume_and_makes_nothing"),
+    ("/v1/pools/{pool}/volumes/{space}/delete", "a_dry_run_shows_the_plan_of_a_volume_and_makes_nothing"),
+    ("/v1/pools/{pool}/volumes/{space}/check", "a_volume_is_checked_and_a_foreign_file_system_is_adopted"),
+    ("/v1/pools/{pool}/volumes/{space}/adopt", "a_volume_is_checked_and_a_foreign_file_system_is_adopted"),
 ];
 
 /// Every kind of change that makes sense for a pool with a served space, one that is not, and one in the trash.

@@ -19,7 +19,12 @@ name=${order#*'"do":"'}
 name=${name%%'"'*}
 echo "$name" >>FOLDER/orders
 printf '%s\n' "$order" >"FOLDER/order-$name"
-while [ -e "FOLDER/before-$name" ]; do echo $$ >"FOLDER/held"; sleep 0.05; done
+hold() {
+    [ -e "FOLDER/$1" ] || return 0
+    echo $$ >"FOLDER/pid" && mv "FOLDER/pid" "FOLDER/held"
+    while [ -e "FOLDER/$1" ]; do sleep 0.05; done
+}
+hold "before-$name"
 [ ! -e "FOLDER/dies-$name" ] || kill -9 $$
 if [ -e "FOLDER/fails-$name" ]; then
     echo '{"say":"failed","failure":{"code":"refused","message":"planted","hint":"mend it"}}'
@@ -35,7 +40,7 @@ share_list) said='{"say":"done","outcome":{"is":"shares","shares":[]}}' ;;
 share_*) said='{"say":"done","outcome":{"is":"shared","is_changed":true,"notes":[]}}' ;;
 *) said=$(printf '%s\n' "$order" | WORKER) ;;
 esac
-while [ -e "FOLDER/after-$name" ]; do echo $$ >"FOLDER/held"; sleep 0.05; done
+hold "after-$name"
 printf '%s\n' "$said"
 "#;
 
@@ -380,6 +385,8 @@ fn a_volume_is_checked_and_a_foreign_file_system_is_adopted() {
     let mounted = rig.world.refused(&format!("{SHOW}/check"), &json!({}));
     assert_eq!(mounted["code"], "busy");
     rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    let planned = rig.world.post(&format!("{SHOW}/check"), &json!({"repair": true, "dry_run": true}));
+    assert_eq!((&planned["is_changed"], &planned["plan"]["is_reversible"]), (&json!(false), &json!(false)));
     let checked = rig.world.post(&format!("{SHOW}/check"), &json!({}));
     let checked = rig.ended(checked["job"]["id"].as_u64().unwrap());
     assert_eq!((&checked["state"], &checked["result"]), (&json!("done"), &json!("volume tank/v is clean")));
@@ -393,6 +400,10 @@ fn a_volume_is_checked_and_a_foreign_file_system_is_adopted() {
     assert!(run("mkfs.ext4", &[Path::new("-q"), Path::new("-F"), &device]));
     rig.world.post("/v1/pools/tank/spaces/m/detach", &json!({}));
     let makes = rig.orders("make");
+    let mut dry = place.clone();
+    dry["dry_run"] = json!(true);
+    assert_eq!(rig.world.post(adopt, &dry)["is_changed"], false);
+    assert_eq!(rig.world.get("/v1/attachments")["attachments"], json!([]));
     let adopted = rig.world.post(adopt, &place);
     assert_eq!(
         (&adopted["volume"]["state"], &adopted["volume"]["purpose"]),
