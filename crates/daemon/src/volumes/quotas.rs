@@ -4,6 +4,7 @@
 //! the bound, the record is written as taken. A daemon that finds a pending record asks the file system again. File systems keep
 //! bounds themselves, so a mount compares and sets only those that differ.
 
+use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, Quota, Quotas, RemoveQuota, SCHEMA, SetQuota};
@@ -43,6 +44,22 @@ fn bad(name: &str, error: &dyn std::fmt::Display) -> ErrorBody {
 
 fn folder_of(name: &str, text: &str) -> Answer<Folder> {
     text.parse().map_err(|error: dolmen_volume::mount_point::PathError| bad(name, &error))
+}
+
+/// Reads the record of a new bound.
+fn record_of(name: &str, request: &SetQuota) -> Answer<QuotaRecord> {
+    if [request.limit_bytes, request.limit_files].contains(&Some(0)) {
+        let hint = "leave a limit out that is not wanted";
+        return Err(bad(name, &"a limit of 0 would be no limit").hint(hint));
+    }
+    Ok(QuotaRecord {
+        folder: folder_of(name, &request.folder)?,
+        limit_bytes: request.limit_bytes,
+        limit_files: request.limit_files,
+        project_id: NonZeroU32::MIN,
+        is_pending: true,
+        unknown: Unknown::new(),
+    })
 }
 
 /// Returns a folder for people.
@@ -109,21 +126,8 @@ impl Volumes {
         let volume = self.find(&pool, &space).await?;
         let name = volume.name.clone();
         self.check_made(&volume)?;
-        let folder = folder_of(&name, &request.folder)?;
-        if [request.limit_bytes, request.limit_files].contains(&Some(0)) {
-            return Err(
-                bad(&name, &"a limit of 0 would be no limit").hint("leave a limit out that is not wanted")
-            );
-        }
         self.mounted_device(&volume).await?;
-        let mut record = QuotaRecord {
-            folder,
-            limit_bytes: request.limit_bytes,
-            limit_files: request.limit_files,
-            project_id: std::num::NonZeroU32::MIN,
-            is_pending: true,
-            unknown: Unknown::new(),
-        };
+        let record = record_of(&name, &request)?;
         let what = shown_folder(&record.folder);
         let mut steps = Vec::new();
         if needs_option(&volume) {
@@ -142,47 +146,54 @@ impl Volumes {
         let mutex = self.mutex_of(volume.key);
         let _exclusive = self.turn(&mutex, volume.key, &name).await?;
         let mut volume = self.again(volume).await?;
+        let bound = bound_of(&record);
+        if self.bound_folder(&mut volume, record).await? {
+            return Ok(made(plan, format!("{what} of volume {name} is bounded by {bound}")));
+        }
+        let plan = pool.plan(Undo::NotNeeded, Vec::new());
+        Ok(planned(plan, format!("{what} of volume {name} is bounded by {bound} already")))
+    }
+
+    /// Takes the steps of a new bound; returns whether anything was changed.
+    async fn bound_folder(self: &Rc<Self>, volume: &mut Volume, mut record: QuotaRecord) -> Answer<bool> {
         let records = quotas_of(&volume.space).await?;
-        let is_it = |one: &&Numbered<QuotaRecord>| {
-            one.record.as_ref().is_ok_and(|other| other.folder == record.folder)
-        };
-        let former = records.iter().find(is_it).cloned();
+        let mut known = records.iter().filter_map(|one| Some((one.number, one.record.as_ref().ok()?)));
+        let former = known.find(|(_, other)| other.folder == record.folder);
         if former.is_none() && records.len() >= QUOTAS_MAX {
-            return Err(bad(&name, &format!("it has {QUOTAS_MAX} quotas already")).hint("remove one first"));
+            let finding = format!("it has {QUOTAS_MAX} quotas already");
+            return Err(bad(&volume.name, &finding).hint("remove one first"));
         }
-        if let Some(Numbered { record: Ok(former), .. }) = &former
-            && (former.limit_bytes, former.limit_files) == (record.limit_bytes, record.limit_files)
-            && !former.is_pending
-            && !needs_option(&volume)
+        let is_counting = !needs_option(volume);
+        let limits = |record: &QuotaRecord| (record.limit_bytes, record.limit_files);
+        if is_counting
+            && former.is_some_and(|(_, former)| !former.is_pending && limits(former) == limits(&record))
         {
-            let plan = pool.plan(Undo::NotNeeded, Vec::new());
-            return Ok(planned(plan, format!("{what} of volume {name} is bounded so already")));
+            return Ok(false);
         }
-        if needs_option(&volume) {
-            self.mount_counting(&mut volume).await?;
+        if !is_counting {
+            self.mount_counting(volume).await?;
         }
-        let number = match &former {
-            Some(Numbered { number, record: Ok(former) }) => {
+        let number = match former {
+            Some((number, former)) => {
                 record.project_id = former.project_id;
                 record.unknown.clone_from(&former.unknown);
-                *number
+                number
             }
-            Some(Numbered { number, record: Err(_) }) => *number,
             None => {
                 let drawn = numbered::draw(self.seams.entropy.as_ref(), &records);
-                record.project_id = std::num::NonZeroU32::new(drawn).unwrap_or(record.project_id);
+                record.project_id = NonZeroU32::new(drawn).unwrap_or(record.project_id);
                 drawn.into()
             }
         };
-        put_record(&volume, number, &record).await?;
-        if let Err(error) = self.apply_quota(&volume, number, &record, Wait::Request).await {
-            // A process that goes on ends as the pending record says.
-            if error.code != ErrorCode::Busy {
-                self.restore_quota(&volume, number, former.and_then(|one| one.record.ok())).await?;
-            }
-            return Err(error);
+        put_record(volume, number, &record).await?;
+        let Err(error) = self.apply_quota(volume, number, &record, Wait::Request).await else {
+            return Ok(true);
+        };
+        // A process that goes on ends as the pending record says.
+        if error.code != ErrorCode::Busy {
+            self.restore_quota(volume, number, former.map(|(_, former)| former.clone())).await?;
         }
-        Ok(made(plan, format!("{what} of volume {name} is bounded by {}", bound_of(&record))))
+        Err(error)
     }
 
     pub(crate) async fn remove_quota(
@@ -386,7 +397,7 @@ mod tests {
             folder: "docs".parse().unwrap(),
             limit_bytes: Some(1 << 30),
             limit_files: Some(10),
-            project_id: std::num::NonZeroU32::MIN,
+            project_id: NonZeroU32::MIN,
             is_pending,
             unknown: Unknown::new(),
         }
@@ -395,7 +406,7 @@ mod tests {
     fn usage(limit_bytes: Option<u64>) -> QuotaUsage {
         QuotaUsage {
             folder: "docs".parse().unwrap(),
-            project_id: std::num::NonZeroU32::MIN,
+            project_id: NonZeroU32::MIN,
             bytes: Some(5),
             files: Some(1),
             limit_bytes,

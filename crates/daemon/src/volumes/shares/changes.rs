@@ -161,7 +161,7 @@ impl Volumes {
             change.share = Some(self.view_share(&volume, &before));
             return Ok(change);
         }
-        let undo = Undo::By(undo_of(&before.record, &record, &name));
+        let undo = undo_of(&before.record, &record, &name);
         let after = FoundShare { mark: before.mark, number: before.number, record };
         self.check_share_name(&volume, &after.record, Some(after.number)).await?;
         let plan = pool.plan(undo, steps_of(&volume, &after.record));
@@ -469,7 +469,7 @@ fn right_word(access: Access) -> &'static str {
 }
 
 /// Returns the commands that restore the rights of before.
-fn undo_of(before: &ShareRecord, after: &ShareRecord, name: &str) -> String {
+fn undo_of(before: &ShareRecord, after: &ShareRecord, name: &str) -> Undo {
     let is_new =
         |one: &&AccountGrant| !before.accounts.iter().any(|old| (old.to, &old.name) == (one.to, &one.name));
     let mut revoked: Vec<String> =
@@ -486,11 +486,9 @@ fn undo_of(before: &ShareRecord, after: &ShareRecord, name: &str) -> String {
         (!arguments.is_empty())
             .then(|| format!("dolmen share {word} {name} {:?} {}", before.name.as_str(), arguments.join(" ")))
     };
-    [command("revoke", &revoked), command("grant", &granted)]
-        .into_iter()
-        .flatten()
-        .collect::<Vec<_>>()
-        .join(" && ")
+    let commands = [command("revoke", &revoked), command("grant", &granted)];
+    let commands: Vec<String> = commands.into_iter().flatten().collect();
+    if commands.is_empty() { Undo::NotNeeded } else { Undo::By(commands.join(" && ")) }
 }
 
 fn steps_of(volume: &Volume, record: &ShareRecord) -> Vec<String> {
