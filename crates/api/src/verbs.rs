@@ -31,7 +31,7 @@ declare_verbs! {
     /// Shows the load of spaces and disks, and how long requests took.
     ShowFigures = question "/figures" [] Nothing => Figures, Viewer, [];
     /// Ends the daemon, or names what keeps it from ending.
-    StopDaemon = change "/shutdown" [] Shutdown, Admin, Other, Never, [];
+    StopDaemon = change "/shutdown" [] Shutdown, Admin, Other, Never, [ForeignData, Missing, Config, Unsupported];
 
     /// Lists devices that belong to no open pool.
     ListDevices = question "/devices" [] Nothing => Devices, Viewer, [];
@@ -53,7 +53,7 @@ declare_verbs! {
     /// Shows where the bytes of a pool are, and what still fits.
     ShowRoom = question "/pools/{pool}/df" [pool] Nothing => Df, Viewer, [];
     /// Closes a pool and gives it up, so that any host may open it.
-    ExportPool = change "/pools/{pool}/export" [pool] Simple, Admin, Other, Never, [];
+    ExportPool = change "/pools/{pool}/export" [pool] Simple, Admin, Other, Never, [ForeignData, Missing, Config, Unsupported];
     /// Destroys a pool.
     DestroyPool = change "/pools/{pool}/destroy" [pool] Destroy, Admin, Other, Never, [NeedsConfirmation];
     /// Reads and verifies everything in a pool.
@@ -163,7 +163,7 @@ declare_verbs! {
     MountVolume = change "/pools/{pool}/volumes/{space}/mount" [pool, space] MountVolume, Operator, Other, Maybe,
         [ForeignData, Missing, Config, NameTaken, BadSize, Unsupported];
     /// Unmounts a volume, and leaves it so.
-    UnmountVolume = change "/pools/{pool}/volumes/{space}/unmount" [pool, space] Simple, Operator, Other, Never, [Missing, Config, Unsupported];
+    UnmountVolume = change "/pools/{pool}/volumes/{space}/unmount" [pool, space] Simple, Operator, Other, Never, [ForeignData, Missing, Config, Unsupported];
     /// Grows a volume: its space, its device and its file system.
     GrowVolume = change "/pools/{pool}/volumes/{space}/grow" [pool, space] ResizeSpace, Operator, Other, Never,
         [BadSize, TooFewDisks, Missing, Config, Unsupported];
@@ -176,7 +176,7 @@ declare_verbs! {
     AdoptVolume = change "/pools/{pool}/volumes/{space}/adopt" [pool, space] AdoptVolume, Operator, Other, Never,
         [ForeignData, Missing, Config, NameTaken, BadSize];
     /// Deletes a volume: its space goes into the trash with its record.
-    DeleteVolume = change "/pools/{pool}/volumes/{space}/delete" [pool, space] Simple, Admin, Other, Never, [Missing, Config, Unsupported];
+    DeleteVolume = change "/pools/{pool}/volumes/{space}/delete" [pool, space] Simple, Admin, Other, Never, [ForeignData, Missing, Config, Unsupported];
 
     /// Lists the quotas of a volume, with what its folders hold.
     ListQuotas = question "/pools/{pool}/volumes/{space}/quotas" [pool, space] Nothing => Quotas, Viewer, [Missing, Unsupported];
@@ -201,10 +201,10 @@ declare_verbs! {
         [NameTaken, ForeignData, Missing, Config, Unsupported];
     /// Grants rights on a share, or changes them.
     GrantShare = change "/pools/{pool}/volumes/{space}/shares/{share}/grant" [pool, space, share] GrantShare, Operator, Same, Never,
-        [ForeignData, Missing, Config, Unsupported];
+        [NameTaken, ForeignData, Missing, Config, Unsupported];
     /// Revokes rights on a share.
     RevokeShare = change "/pools/{pool}/volumes/{space}/shares/{share}/revoke" [pool, space, share] RevokeShare, Operator, Same, Never,
-        [ForeignData, Missing, Config, Unsupported];
+        [NameTaken, ForeignData, Missing, Config, Unsupported];
     /// Deletes a share. Its folder stays.
     DeleteShare = change "/pools/{pool}/volumes/{space}/shares/{share}/delete" [pool, space, share] Simple, Operator, Other, Never,
         [ForeignData, Missing, Config, Unsupported];

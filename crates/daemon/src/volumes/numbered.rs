@@ -72,3 +72,29 @@ pub(super) fn draw<T>(entropy: &dyn Entropy, taken: &[Numbered<T>]) -> u32 {
     let drawn = (0..DRAWS_MAX).map(|_| u32::try_from(entropy.next_u64() >> 33).unwrap_or(0));
     drawn.chain(1..).find(is_free).unwrap_or(1)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Entropy that gives the same bits for ever.
+    struct Stuck(u8);
+
+    impl Entropy for Stuck {
+        fn fill(&self, into: &mut [u8]) {
+            into.fill(self.0);
+        }
+    }
+
+    /// Scenario: bits that are a number, the same number taken already, and bits that are none.
+    #[test]
+    fn a_drawn_number_is_free_and_never_zero() {
+        let taken = |numbers: &[u64]| -> Vec<Numbered<()>> {
+            numbers.iter().map(|number| Numbered { number: *number, record: Ok(()) }).collect()
+        };
+        let drawn = draw(&Stuck(0xff), &[] as &[Numbered<()>]);
+        assert_eq!(drawn, u32::MAX >> 1);
+        assert_eq!(draw(&Stuck(0xff), &taken(&[drawn.into(), 1])), 2);
+        assert_eq!(draw(&Stuck(0), &taken(&[1, 2])), 3);
+    }
+}
