@@ -25,8 +25,8 @@ use crate::volumes::shares::book::KnownShare;
 use crate::volumes::shares::host;
 use crate::volumes::workers::Wait;
 
-/// Programs of servers: processes of theirs leave a folder when its share is taken off.
-const SERVERS: [&str; 2] = ["(smbd)", "(ganesha.nfsd)"];
+/// Beginnings of the names of processes of servers, which leave a folder when its share is taken off. Samba appends the client.
+const SERVERS: [&str; 2] = ["(smbd", "(ganesha.nfsd"];
 /// Looks whether they have left, and the pause between two: ten seconds together.
 const LOOKS_MAX: u32 = 50;
 const LOOK_PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
@@ -256,8 +256,7 @@ impl Volumes {
         volume: &Volume,
         users: Vec<String>,
     ) -> Answer<Vec<String>> {
-        let is_server = |user: &String| SERVERS.iter().any(|server| user.ends_with(server));
-        if !users.iter().any(is_server) || shares_of(&volume.space).await?.is_empty() {
+        if !users.iter().any(|user| is_server(user)) || shares_of(&volume.space).await?.is_empty() {
             return Ok(users);
         }
         Ok(users.into_iter().filter(|user| !is_server(user)).collect())
@@ -286,11 +285,32 @@ impl Volumes {
     }
 }
 
+/// Returns whether a process, as `users` words it, is one of a server.
+fn is_server(user: &str) -> bool {
+    let name = user.find('(').and_then(|at| user.get(at..)).unwrap_or_default();
+    SERVERS.iter().any(|server| name.starts_with(server))
+}
+
 fn shared(volume: &Volume, device: PathBuf) -> SharedVolume {
     SharedVolume {
         name: volume.name.clone(),
         mount_point: volume.record.mount_point.clone(),
         file_system: volume.record.file_system,
         device: Some(device),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_server;
+
+    #[test]
+    fn processes_of_servers_are_known_by_their_names() {
+        for user in ["process 7 (smbd)", "process 7 (smbd[127.0.0.1])", "process 7 (ganesha.nfsd)"] {
+            assert!(is_server(user), "{user}");
+        }
+        for user in ["process 7 (bash)", "process 7 (my-smbd)", "process 7", ""] {
+            assert!(!is_server(user), "{user}");
+        }
     }
 }
