@@ -25,8 +25,10 @@ mod openapi;
 mod place;
 mod plan;
 mod pool;
+mod quota;
 mod request;
 mod room;
+mod share;
 mod smart;
 mod space;
 mod status;
@@ -64,8 +66,14 @@ pub use pool::{
     Pools, ReplaceDisk, ResizeWriteCache, SetAlertAt, SetDiskRole, SetEnclosure, SetKeepRoom, SetRepairAfter,
     WriteCache,
 };
+pub use quota::{Quota, Quotas, RemoveQuota, SetQuota};
 pub use request::{Nothing, RequestError, read_request};
 pub use room::{Df, DiskRoom, Fits};
+pub use share::{
+    CreateShare, GrantShare, OfferedShare, RevokeShare, Share, ShareAccess, ShareAccount, ShareAccountGrant,
+    ShareAccountKind, ShareDocument, ShareNetworkGrant, ShareProtocol, ShareSession, ShareSessions,
+    ShareState, ShareStep, Shares,
+};
 pub use smart::Smart;
 pub use space::{
     ConvertSpace, CreateSpace, FormerLayout, Integrity, Provisioning, RenameSpace, ResiliencyKind,

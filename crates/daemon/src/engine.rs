@@ -158,7 +158,7 @@ impl Engine {
         Rc::new(Self {
             reports: Rc::new(Reports::new(&base)),
             events: Rc::new(EventWatch::new(&base, &diagnosis)),
-            explainer: Rc::new(Explainer::new(&base)),
+            explainer: Rc::new(Explainer::new(&base, &spaces.volumes.damage)),
             stopping: Rc::new(Stopping::new(
                 &base,
                 &spaces.attachments,

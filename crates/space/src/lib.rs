@@ -103,6 +103,7 @@ pub use policy::attributes::Attributes;
 pub use policy::claimed_rows::ClaimedRows;
 pub use policy::convert::ConversionForecast;
 pub use policy::declare_lost::DeclaredLost;
+pub use policy::disks_at::disks_at;
 pub use policy::emptying::Emptied;
 pub use policy::forecast::{WriteCacheRows, write_cache_rows};
 pub use policy::handles::{Caches, Changes, Conversions, Members, Moves, Scrubs, Trash};

@@ -12,7 +12,9 @@ pub(crate) mod load;
 pub(crate) mod parse;
 pub(crate) mod plan;
 pub(crate) mod pool;
+pub(crate) mod quota;
 pub(crate) mod serve;
+pub(crate) mod share;
 pub(crate) mod space;
 pub(crate) mod trash;
 pub(crate) mod values;
@@ -38,6 +40,7 @@ use crate::arguments::load::{IOSTAT_HELP, IostatArguments, TopArguments};
 use crate::arguments::plan::PlanArguments;
 use crate::arguments::pool::PoolCommand;
 use crate::arguments::serve::{SERVE_HELP, ServeArguments};
+use crate::arguments::share::ShareCommand;
 use crate::arguments::space::{SpaceChange, SpaceCommand};
 use crate::arguments::trash::TrashCommand;
 use crate::arguments::volume::VolumeCommand;
@@ -80,6 +83,9 @@ pub(crate) enum Command {
     /// Share equal bytes of the files of a volume, and see what that saves
     #[command(subcommand)]
     Dedup(DedupCommand),
+    /// Share folders of volumes over SMB and NFS, and grant rights
+    #[command(subcommand)]
+    Share(ShareCommand),
     /// Look at deleted spaces, restore them, or purge them for good
     #[command(subcommand)]
     Trash(TrashCommand),

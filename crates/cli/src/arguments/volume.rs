@@ -5,6 +5,7 @@ use dolmen_api::{FileSystemKind, VolumePurpose};
 use dolmen_units::Bytes;
 
 use crate::arguments::common::{DestroyName, DryRun, PoolFilter, Waiting};
+use crate::arguments::quota::QuotaCommand;
 use crate::arguments::space::{ProvisioningWord, ResiliencyWord, SectorWord, SpaceTarget};
 use crate::arguments::values::{SpaceName, parse_size, parse_space_size};
 
@@ -31,6 +32,9 @@ pub(crate) enum VolumeCommand {
     Check(VolumeCheck),
     /// Make a volume of a space with a file system, and mount it; nothing is written to the space
     Adopt(VolumeAdopt),
+    /// Bound folders of a volume, and see what they hold
+    #[command(subcommand)]
+    Quota(QuotaCommand),
     /// Delete a volume: its space goes into the trash with its record
     Delete(VolumeChange),
 }

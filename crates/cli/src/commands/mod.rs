@@ -15,7 +15,9 @@ pub(crate) mod job;
 pub(crate) mod manual;
 pub(crate) mod plan;
 pub(crate) mod pool;
+pub(crate) mod quota;
 pub(crate) mod reports;
+pub(crate) mod share;
 pub(crate) mod space;
 pub(crate) mod status;
 pub(crate) mod stop;
@@ -38,6 +40,7 @@ pub(crate) fn run(session: &mut Session<'_, '_>, command: Command) -> Result<Exi
         Command::Space(command) => space::space(session, command)?,
         Command::Volume(command) => volume::volume(session, command)?,
         Command::Dedup(command) => dedup::dedup(session, command)?,
+        Command::Share(command) => share::share(session, command)?,
         Command::Trash(command) => trash::trash(session, command)?,
         Command::Serve(arguments) => space::serve(session, &arguments)?,
         Command::Unserve(arguments) => {

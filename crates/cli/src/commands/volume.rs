@@ -5,6 +5,7 @@ use dolmen_api::{
 };
 
 use crate::arguments::volume::{FileSystemWord, VolumeCheck, VolumeCommand, VolumeCreate};
+use crate::commands::quota::quota;
 use crate::commands::space::space_words;
 use crate::confirm::Danger;
 use crate::error::CliError;
@@ -59,6 +60,7 @@ pub(crate) fn volume(session: &mut Session<'_, '_>, command: VolumeCommand) -> R
             let asked = call::<verb::AdoptVolume>(space_words(&arguments.space));
             session.change(&asked, &request, arguments.dry.intent()).map(drop)
         }
+        VolumeCommand::Quota(command) => quota(session, &command),
         VolumeCommand::Delete(arguments) => {
             let asked = call::<verb::DeleteVolume>(space_words(&arguments.volume));
             session.change(&asked, &Simple::default(), arguments.dry.intent()).map(drop)

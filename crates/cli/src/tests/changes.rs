@@ -8,7 +8,7 @@ use super::fake::{Ended, Fake, NOBODY, Person, Reply, answer, change, obey, refu
 use crate::arguments::Arguments;
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 67] = [
+const CHANGES: [&str; 74] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
@@ -58,6 +58,13 @@ const CHANGES: [&str; 67] = [
     "volume check tank/x --repair",
     "volume adopt tank/x",
     "volume delete tank/x",
+    "volume quota set tank/x docs 1G --files 7",
+    "volume quota remove tank/x docs",
+    "share create tank/x --smb docs --grant alice:rw --grant @staff:ro",
+    "share create tank/x --path docs/2026 --nfs 10.0.0.0/8:ro",
+    "share grant tank/x docs bob:ro --nfs host:rw",
+    "share revoke tank/x docs bob",
+    "share delete tank/x docs",
     "trash restore tank/x --as y",
     "trash purge tank/x tank/7",
     "trash purge --all tank",
@@ -199,7 +206,7 @@ fn of_several_settings_none_is_made_where_one_is_refused() {
 }
 
 /// Commands that change nothing of a pool, a space or a disk, and so have no dry run.
-const READERS: [&str; 24] = [
+const READERS: [&str; 28] = [
     "status",
     "pool list",
     "pool show",
@@ -208,6 +215,10 @@ const READERS: [&str; 24] = [
     "space show",
     "volume list",
     "volume show",
+    "volume quota list",
+    "share list",
+    "share show",
+    "share sessions",
     "trash list",
     "dedup status",
     "df",

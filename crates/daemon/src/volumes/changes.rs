@@ -55,6 +55,11 @@ impl Volumes {
         let plan = pool.plan(undo, steps);
         match mounted {
             Some(there) if there == at && volume.record.desired == DesiredVolume::Mounted => {
+                if !request.dry_run {
+                    let mutex = self.mutex_of(volume.key);
+                    let _exclusive = self.turn(&mutex, volume.key, &name).await?;
+                    self.serve_shares(&volume, Wait::Request).await;
+                }
                 let plan = pool.plan(Undo::NotNeeded, Vec::new());
                 return Ok(planned(plan, format!("volume {name} is mounted at {at} already")));
             }
@@ -98,7 +103,8 @@ impl Volumes {
             return Ok(planned(plan, format!("volume {name} is not mounted")));
         }
         let from = mounted.map(|path| format!("unmount {name} from {path}"));
-        let steps = from.into_iter().chain([format!("detach space {name}")]).collect();
+        let steps = self.steps_of_withdrawal(&volume).await?.into_iter().chain(from);
+        let steps = steps.chain([format!("detach space {name}")]).collect();
         let plan = pool.plan(Undo::By(format!("dolmen volume mount {name}")), steps);
         self.check_unused(&volume).await?;
         if request.dry_run {
@@ -127,7 +133,7 @@ impl Volumes {
         if request.dry_run {
             let (_, mounted) = self.mount_of(volume.key).await?;
             let from = mounted.map(|path| format!("unmount {name} from {path}"));
-            let steps = from.into_iter().chain([
+            let steps = self.steps_of_withdrawal(&volume).await?.into_iter().chain(from).chain([
                 format!("detach space {name}"),
                 format!("move space {name} into the trash, with the record of its volume"),
             ]);
@@ -202,6 +208,16 @@ impl Volumes {
     /// Unmounts a volume that is mounted.
     pub(super) async fn unmount_now(&self, volume: &Volume) -> Answer<()> {
         self.check_unused(volume).await?;
+        let unmounted = self.unmount_unshared(volume).await;
+        if unmounted.is_err() {
+            self.serve_shares(volume, Wait::Request).await;
+        }
+        unmounted
+    }
+
+    /// Takes the shares of a volume off, and unmounts it.
+    async fn unmount_unshared(&self, volume: &Volume) -> Answer<()> {
+        self.withdraw_shares(volume).await?;
         let (device, mounted) = self.mount_of(volume.key).await?;
         let (Some(device), Some(path)) = (device, mounted) else {
             self.uses.note(volume.key, None);
@@ -224,9 +240,9 @@ impl Volumes {
         Ok(())
     }
 
-    /// Refuses to unmount a volume that processes use, and names them.
-    pub(super) async fn check_unused(&self, volume: &Volume) -> Answer<()> {
-        let (_, Some(path)) = self.mount_of(volume.key).await? else { return Ok(()) };
+    /// Returns the processes that use a mounted volume, in words.
+    pub(super) async fn users_of(&self, volume: &Volume) -> Answer<Vec<String>> {
+        let (_, Some(path)) = self.mount_of(volume.key).await? else { return Ok(Vec::new()) };
         // A process of a worker would be taken for a user. A long operation ends before its volume is unmounted.
         let steered = self.steered.borrow().get(&volume.key).is_some_and(|steer| !steer.is_interrupted());
         if !steered {
@@ -235,7 +251,13 @@ impl Volumes {
         }
         let own = self.workers.at_work(volume.key).filter(|_| steered).map(|worker| worker.pid);
         let at = PathBuf::from(&path);
-        let users = self.looker.run(move || Ok(mounts::users(&at, own))).await.unwrap_or_default();
+        Ok(self.looker.run(move || Ok(mounts::users(&at, own))).await.unwrap_or_default())
+    }
+
+    /// Refuses to unmount a volume that processes use, and names them.
+    pub(super) async fn check_unused(&self, volume: &Volume) -> Answer<()> {
+        let (_, Some(path)) = self.mount_of(volume.key).await? else { return Ok(()) };
+        let users = self.but_servers(volume, self.users_of(volume).await?).await?;
         if users.is_empty() {
             return Ok(());
         }

@@ -60,8 +60,12 @@ impl VolumeWatch {
             for volume in &volumes {
                 findings.extend(findings_of(volume));
             }
+            if is_count_due {
+                self.volumes.look_at_shares(&pool);
+            }
             self.count_usage(&pool, is_count_due).await;
         }
+        findings.extend(self.volumes.shares.known.findings());
         self.findings.replace(findings);
     }
 
@@ -125,6 +129,9 @@ pub(crate) fn volume_advice(finding: &Finding) -> Option<String> {
         FindingCode::VolumeNearlyFull => {
             Some(format!("delete files of {name}, or `dolmen volume grow {name} SIZE`"))
         }
+        FindingCode::ShareDown => Some(format!(
+            "see which step `dolmen share list {name}` names, mend it, and `dolmen volume mount {name}` to put its shares again"
+        )),
         _ => None,
     }
 }

@@ -107,6 +107,8 @@ impl Volumes {
         tracing::info!(volume = volume.name, path, "the volume is mounted");
         self.uses.note(volume.key, Some(VolumeUse::Mounted(path)));
         self.note(volume.key, None);
+        self.reapply_quotas(volume, wait).await;
+        self.serve_shares(volume, wait).await;
         Ok(())
     }
 

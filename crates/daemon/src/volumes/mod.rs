@@ -12,6 +12,8 @@
 //! | `dedup`, `dedup_policy`, `dedup_schedule` | deduplication and compaction: requests, policies, and runs that are due |
 //! | `dedup_task`, `dedup_job`, `dedup_run` | orders, their jobs, and their steps |
 //! | `steer`, `yielding` | commands to a long operation, and when it yields to clients |
+//! | `numbered`, `shares`, `quotas` | records under numbers; shares on servers; quotas of folders |
+//! | `damage` | files at damaged ranges |
 //! | `health` | what is the matter with volumes |
 //! | `opening` | volumes of pools that are opened and closed |
 //!
@@ -23,6 +25,7 @@ mod check;
 mod control_group;
 mod create;
 mod create_job;
+mod damage;
 mod dedup;
 mod dedup_job;
 mod dedup_policy;
@@ -34,9 +37,12 @@ mod health;
 mod host;
 mod make;
 mod mounts;
+mod numbered;
 mod opening;
+mod quotas;
 mod records;
 mod service;
+mod shares;
 mod steer;
 mod view;
 mod words;
@@ -53,6 +59,7 @@ pub(crate) use adopt::Adoptions;
 pub(crate) use check::{VolumeCheckJob, VolumeChecks};
 pub(crate) use create::VolumeCreations;
 pub(crate) use create_job::VolumeCreateJob;
+pub(crate) use damage::Damage;
 pub(crate) use dedup::Dedups;
 pub(crate) use dedup_schedule::DedupSchedule;
 pub(crate) use dedup_task::{COMPACT, DEDUP, ESTIMATE, UNDO};
@@ -73,6 +80,7 @@ pub(crate) struct VolumeServices {
     pub(crate) dedups: Rc<Dedups>,
     pub(crate) dedup_schedule: Rc<DedupSchedule>,
     pub(crate) watch: Rc<VolumeWatch>,
+    pub(crate) damage: Rc<Damage>,
 }
 
 impl VolumeServices {
@@ -93,6 +101,7 @@ impl VolumeServices {
             watch: Rc::new(VolumeWatch::new(&all)),
             dedup_schedule: Rc::new(DedupSchedule::new(&dedups)),
             dedups,
+            damage: Rc::new(Damage::new(&all)),
             all,
         }
     }

@@ -145,6 +145,7 @@ impl Volumes {
         for volume in self.attached(pools).await? {
             self.check_unused(&volume).await?;
             let (_, mounted) = self.mount_of(volume.key).await?;
+            steps.extend(self.steps_of_withdrawal(&volume).await?);
             steps.extend(mounted.map(|path| format!("unmount {} from {path}", volume.name)));
             steps.push(format!("detach {}", volume.name));
             spaces.push(volume.key);

@@ -30,6 +30,7 @@ use crate::state::VolumeUses;
 use crate::views::Views;
 use crate::volumes::mounts;
 use crate::volumes::records::{self, Found};
+use crate::volumes::shares::ShareBook;
 use crate::volumes::steer::Steer;
 use crate::volumes::workers::Workers;
 
@@ -83,6 +84,7 @@ pub(crate) struct Volumes {
     /// Reads `/proc`, and asks tools for their versions.
     pub(super) looker: Rc<IoWorker>,
     pub(super) known: RefCell<BTreeMap<SpaceKey, Known>>,
+    pub(super) shares: ShareBook,
     mutexes: RefCell<BTreeMap<SpaceKey, Rc<AsyncMutex>>>,
     /// Long operations that jobs steer.
     pub(super) steered: RefCell<BTreeMap<SpaceKey, Rc<Steer>>>,
@@ -104,6 +106,7 @@ impl Volumes {
             transports: Rc::clone(&base.transports),
             workers: Workers::new(&base.seams, base.config.worker.clone(), base.config.volumes_folder()),
             looker: Rc::clone(&base.volume_looker),
+            shares: ShareBook::new(base),
             known,
             mutexes,
             steered,
@@ -216,6 +219,7 @@ impl Volumes {
     /// Forgets a volume that is no volume of an open pool any more.
     pub(super) fn forget(&self, volume: SpaceKey) {
         self.known.borrow_mut().remove(&volume);
+        self.shares.known.forget_volume(volume);
         self.uses.note(volume, None);
     }
 

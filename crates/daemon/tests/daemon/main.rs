@@ -85,6 +85,7 @@ mod ringed;
 #[cfg(test)]
 mod same_name;
 #[cfg(test)]
+mod shares;
 mod slow;
 #[cfg(test)]
 mod stuck;

@@ -10,6 +10,7 @@ pub(crate) mod convert;
 pub(crate) mod copies;
 pub(crate) mod declare_lost;
 pub(crate) mod destage_rounds;
+pub(crate) mod disks_at;
 pub(crate) mod emptying;
 pub(crate) mod finish;
 pub(crate) mod forecast;
