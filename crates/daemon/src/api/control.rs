@@ -269,17 +269,17 @@ fn handler(id: VerbId) -> MethodRouter<App> {
         RunDedup: change(async |engine, [pool, space], request| engine.spaces.volumes.dedups.run_dedup(pool, space, request).await);
         UndoDedup: change(async |engine, [pool, space], request| engine.spaces.volumes.dedups.undo_dedup(pool, space, request).await);
 
-        ListAllShares: question(async |engine, [], _| engine.spaces.volumes.all.all_shares().await);
-        ListShares: question(async |engine, [pool, space], _| engine.spaces.volumes.all.list_shares(pool, space).await);
-        ShowShare: question(async |engine, [pool, space, share], _| engine.spaces.volumes.all.show_share(pool, space, share).await);
-        ListShareSessions: question(async |engine, [pool, space, share], _| engine.spaces.volumes.all.share_sessions(pool, space, share).await);
-        CreateShare: change(async |engine, [pool, space], request| engine.spaces.volumes.all.create_share(pool, space, request).await);
-        GrantShare: change(async |engine, [pool, space, share], request| engine.spaces.volumes.all.grant_share(pool, space, share, request).await);
-        RevokeShare: change(async |engine, [pool, space, share], request| engine.spaces.volumes.all.revoke_share(pool, space, share, request).await);
-        DeleteShare: change(async |engine, [pool, space, share], request| engine.spaces.volumes.all.delete_share(pool, space, share, request).await);
-        ListQuotas: question(async |engine, [pool, space], _| engine.spaces.volumes.all.list_quotas(pool, space).await);
-        SetQuota: change(async |engine, [pool, space], request| engine.spaces.volumes.all.set_quota(pool, space, request).await);
-        RemoveQuota: change(async |engine, [pool, space], request| engine.spaces.volumes.all.remove_quota(pool, space, request).await);
+        ListAllShares: question(async |engine, [], _| engine.spaces.volumes.shares.all_shares().await);
+        ListShares: question(async |engine, [pool, space], _| engine.spaces.volumes.shares.list_shares(pool, space).await);
+        ShowShare: question(async |engine, [pool, space, share], _| engine.spaces.volumes.shares.show_share(pool, space, share).await);
+        ListShareSessions: question(async |engine, [pool, space, share], _| engine.spaces.volumes.shares.share_sessions(pool, space, share).await);
+        CreateShare: change(async |engine, [pool, space], request| engine.spaces.volumes.shares.create_share(pool, space, request).await);
+        GrantShare: change(async |engine, [pool, space, share], request| engine.spaces.volumes.shares.grant_share(pool, space, share, request).await);
+        RevokeShare: change(async |engine, [pool, space, share], request| engine.spaces.volumes.shares.revoke_share(pool, space, share, request).await);
+        DeleteShare: change(async |engine, [pool, space, share], request| engine.spaces.volumes.shares.delete_share(pool, space, share, request).await);
+        ListQuotas: question(async |engine, [pool, space], _| engine.spaces.volumes.quotas.list_quotas(pool, space).await);
+        SetQuota: change(async |engine, [pool, space], request| engine.spaces.volumes.quotas.set_quota(pool, space, request).await);
+        RemoveQuota: change(async |engine, [pool, space], request| engine.spaces.volumes.quotas.remove_quota(pool, space, request).await);
 
         ListAllTrash: question(async |engine, [], _| engine.spaces.deletions.all_trash().await);
         ListTrash: question(async |engine, [pool], _| engine.spaces.deletions.trash(pool).await);

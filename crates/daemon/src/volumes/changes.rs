@@ -16,8 +16,10 @@ use crate::state::VolumeUse;
 use crate::volumes::create::parse_mount_point;
 use crate::volumes::mounts;
 use crate::volumes::records::{self, Found};
-use crate::volumes::service::{TURN_LIMIT, Volume, Volumes};
+use crate::volumes::service::{TURN_LIMIT, Volumes};
+use crate::volumes::shares::but_servers;
 use crate::volumes::view::shown;
+use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
 
 impl Volumes {
@@ -58,7 +60,7 @@ impl Volumes {
                 if !request.dry_run {
                     let mutex = self.mutex_of(volume.key);
                     let _exclusive = self.turn(&mutex, volume.key, &name).await?;
-                    self.serve_shares(&volume, Wait::Request).await;
+                    self.shares.serve(&volume, Wait::Request).await;
                 }
                 let plan = pool.plan(Undo::NotNeeded, Vec::new());
                 return Ok(planned(plan, format!("volume {name} is mounted at {at} already")));
@@ -103,7 +105,7 @@ impl Volumes {
             return Ok(planned(plan, format!("volume {name} is not mounted")));
         }
         let from = mounted.map(|path| format!("unmount {name} from {path}"));
-        let steps = self.steps_of_withdrawal(&volume).await?.into_iter().chain(from);
+        let steps = self.shares.steps_of_withdrawal(&volume).await?.into_iter().chain(from);
         let steps = steps.chain([format!("detach space {name}")]).collect();
         let plan = pool.plan(Undo::By(format!("dolmen volume mount {name}")), steps);
         self.check_unused(&volume).await?;
@@ -133,7 +135,7 @@ impl Volumes {
         if request.dry_run {
             let (_, mounted) = self.mount_of(volume.key).await?;
             let from = mounted.map(|path| format!("unmount {name} from {path}"));
-            let steps = self.steps_of_withdrawal(&volume).await?.into_iter().chain(from).chain([
+            let steps = self.shares.steps_of_withdrawal(&volume).await?.into_iter().chain(from).chain([
                 format!("detach space {name}"),
                 format!("move space {name} into the trash, with the record of its volume"),
             ]);
@@ -210,14 +212,14 @@ impl Volumes {
         self.check_unused(volume).await?;
         let unmounted = self.unmount_unshared(volume).await;
         if unmounted.is_err() {
-            self.serve_shares(volume, Wait::Request).await;
+            self.shares.serve(volume, Wait::Request).await;
         }
         unmounted
     }
 
     /// Takes the shares of a volume off, and unmounts it.
     async fn unmount_unshared(&self, volume: &Volume) -> Answer<()> {
-        self.withdraw_shares(volume).await?;
+        self.shares.withdraw(volume, async || self.users_of(volume).await).await?;
         let (device, mounted) = self.mount_of(volume.key).await?;
         let (Some(device), Some(path)) = (device, mounted) else {
             self.uses.note(volume.key, None);
@@ -257,7 +259,7 @@ impl Volumes {
     /// Refuses to unmount a volume that processes use, and names them.
     pub(super) async fn check_unused(&self, volume: &Volume) -> Answer<()> {
         let (_, Some(path)) = self.mount_of(volume.key).await? else { return Ok(()) };
-        let users = self.but_servers(volume, self.users_of(volume).await?).await?;
+        let users = but_servers(volume, self.users_of(volume).await?).await?;
         if users.is_empty() {
             return Ok(());
         }

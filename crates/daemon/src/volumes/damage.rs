@@ -22,7 +22,8 @@ use crate::answer::Answer;
 use crate::open_pool::{OpenPool, key_of};
 use crate::state::is_here;
 use crate::volumes::records::{self, Found};
-use crate::volumes::service::{Volume, Volumes};
+use crate::volumes::service::Volumes;
+use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
 use crate::words::counted;
 

@@ -22,8 +22,9 @@ use crate::volumes::dedup_policy::{folder_of, shown_policy, wanted};
 use crate::volumes::dedup_task::{COMPACT, DEDUP, ESTIMATE, LongState, PATHS_TEXT_MAX, Task, UNDO};
 use crate::volumes::host::utc_offset_minutes;
 use crate::volumes::records;
-use crate::volumes::service::{Volume, Volumes};
+use crate::volumes::service::Volumes;
 use crate::volumes::view::shown;
+use crate::volumes::volume::Volume;
 use crate::volumes::words::{kind_of, mode_of, shown_mode, step_word};
 
 /// Deduplication and compaction of volumes.

@@ -17,7 +17,7 @@ use crate::open_pool::{OpenPool, key_of};
 use crate::volumes::dedup::Dedups;
 use crate::volumes::dedup_task::Task;
 use crate::volumes::records::{self, Found};
-use crate::volumes::service::Volume;
+use crate::volumes::volume::Volume;
 
 /// Pause between two looks.
 const LOOK_EVERY: Duration = Duration::from_secs(5);

@@ -13,8 +13,9 @@ use dolmen_worker::protocol::{Operation, Outcome};
 use crate::finding::found;
 use crate::open_pool::{OpenPool, key_of};
 use crate::volumes::records::{self, Found};
-use crate::volumes::service::{Volume, Volumes};
+use crate::volumes::service::Volumes;
 use crate::volumes::view::{NEARLY_FULL_PERCENT, SLOW_S, percent_used, view_volumes};
+use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
 
 /// Pause between two looks.
@@ -61,7 +62,7 @@ impl VolumeWatch {
                 findings.extend(findings_of(volume));
             }
             if is_count_due {
-                self.volumes.look_at_shares(&pool);
+                self.volumes.shares.look_at_shares(&pool);
             }
             self.count_usage(&pool, is_count_due).await;
         }

@@ -5,6 +5,7 @@
 //! | `host`, `mounts`, `control_group` | what the host has, where volumes are mounted, and by whom they are used |
 //! | `records`, `words` | records in the map of the pool, and how the API names their values |
 //! | `workers` | processes of `dolmen-worker` |
+//! | `volume` | a volume of an open pool, with its record |
 //! | `service`, `view` | the service, what it knows of each volume, and how it is shown |
 //! | `create`, `create_job`, `make` | creation: its plan, its job, and its steps |
 //! | `changes`, `grow`, `adopt` | mount, unmount, deletion and restoration; growth and trim; adoption |
@@ -12,7 +13,8 @@
 //! | `dedup`, `dedup_policy`, `dedup_schedule` | deduplication and compaction: requests, policies, and runs that are due |
 //! | `dedup_task`, `dedup_job`, `dedup_run` | orders, their jobs, and their steps |
 //! | `steer`, `yielding` | commands to a long operation, and when it yields to clients |
-//! | `numbered`, `shares`, `quotas` | records under numbers; shares on servers; quotas of folders |
+//! | `numbered`, `shares` | records under numbers; shares on servers |
+//! | `quotas`, `quota_bounds` | quotas of folders: requests, and bounds that file systems keep |
 //! | `damage` | files at damaged ranges |
 //! | `health` | what is the matter with volumes |
 //! | `opening` | volumes of pools that are opened and closed |
@@ -39,12 +41,14 @@ mod make;
 mod mounts;
 mod numbered;
 mod opening;
+mod quota_bounds;
 mod quotas;
 mod records;
 mod service;
 mod shares;
 mod steer;
 mod view;
+mod volume;
 mod words;
 mod workers;
 mod yielding;
@@ -66,7 +70,9 @@ pub(crate) use dedup_task::{COMPACT, DEDUP, ESTIMATE, UNDO};
 pub(crate) use grow::VolumeGrowth;
 pub(crate) use health::{VolumeWatch, volume_advice};
 pub(crate) use opening::Closing;
+pub(crate) use quotas::VolumeQuotas;
 pub(crate) use service::Volumes;
+pub(crate) use shares::VolumeShares;
 pub(crate) use view::VolumeViews;
 
 /// Services of volumes.
@@ -81,6 +87,8 @@ pub(crate) struct VolumeServices {
     pub(crate) dedup_schedule: Rc<DedupSchedule>,
     pub(crate) watch: Rc<VolumeWatch>,
     pub(crate) damage: Rc<Damage>,
+    pub(crate) shares: Rc<VolumeShares>,
+    pub(crate) quotas: Rc<VolumeQuotas>,
 }
 
 impl VolumeServices {
@@ -102,6 +110,8 @@ impl VolumeServices {
             dedup_schedule: Rc::new(DedupSchedule::new(&dedups)),
             dedups,
             damage: Rc::new(Damage::new(&all)),
+            shares: Rc::new(VolumeShares::new(base, &all)),
+            quotas: Rc::new(VolumeQuotas::new(&all)),
             all,
         }
     }

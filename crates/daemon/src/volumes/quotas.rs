@@ -5,21 +5,22 @@
 //! bounds themselves, so a mount compares and sets only those that differ.
 
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, Quota, Quotas, RemoveQuota, SCHEMA, SetQuota};
-use dolmen_mutation::mutation;
-use dolmen_space::Space;
 use dolmen_units::Bytes;
 use dolmen_volume::file_system::FileSystem;
 use dolmen_volume::mount_point::Folder;
 use dolmen_volume::record::{MountOption, QuotaRecord, Unknown};
-use dolmen_worker::protocol::{Operation, Outcome, QuotaUsage};
+use dolmen_worker::protocol::QuotaUsage;
 
 use crate::answer::Answer;
 use crate::plan::{Undo, made, planned};
-use crate::volumes::numbered::{self, Numbered, QUOTA, attribute};
-use crate::volumes::service::{Volume, Volumes};
+use crate::volumes::numbered::{self, Numbered, QUOTA};
+use crate::volumes::quota_bounds::{is_as_recorded, put_record, quotas_of};
+use crate::volumes::service::Volumes;
+use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
 
 /// Quotas of one volume, at most: its attributes have to hold its shares too.
@@ -28,15 +29,6 @@ const QUOTAS_MAX: usize = 128;
 const COUNTS_PROJECTS: &str = "prjquota";
 /// Spellings of it.
 const SPELLINGS: [&str; 3] = [COUNTS_PROJECTS, "pquota", "pqnoenforce"];
-
-async fn quotas_of(space: &Space) -> Answer<Vec<Numbered<QuotaRecord>>> {
-    numbered::list(space, QUOTA, QuotaRecord::decode).await
-}
-
-async fn put_record(volume: &Volume, number: u64, record: &QuotaRecord) -> Answer<()> {
-    let put = attribute(QUOTA, number, record.encode(), &volume.name)?;
-    numbered::put(&volume.space, vec![put], &volume.name).await
-}
 
 fn bad(name: &str, error: &dyn std::fmt::Display) -> ErrorBody {
     ErrorBody::new(ErrorCode::BadRequest, format!("volume {name}: {error}; nothing was changed")).on(name)
@@ -83,20 +75,24 @@ fn needs_option(volume: &Volume) -> bool {
     }
 }
 
-/// Returns whether a file system bounds a folder as its record says.
-fn is_as_recorded(record: &QuotaRecord, found: &QuotaUsage) -> bool {
-    (record.limit_bytes, record.limit_files) == (found.limit_bytes, found.limit_files)
+/// Quotas of folders of volumes, as requests ask for them.
+pub(crate) struct VolumeQuotas {
+    volumes: Rc<Volumes>,
 }
 
-impl Volumes {
+impl VolumeQuotas {
+    pub(crate) fn new(volumes: &Rc<Volumes>) -> Self {
+        Self { volumes: Rc::clone(volumes) }
+    }
+
     pub(crate) async fn list_quotas(&self, pool: String, space: String) -> Answer<Quotas> {
-        let pool = self.pools.pool(&pool)?;
-        let volume = self.find(&pool, &space).await?;
+        let pool = self.volumes.pools.pool(&pool)?;
+        let volume = self.volumes.find(&pool, &space).await?;
         let records = quotas_of(&volume.space).await?;
         let known: Vec<QuotaRecord> = records.iter().filter_map(|one| one.record.clone().ok()).collect();
         let counted = match known.is_empty() {
             true => Ok(Vec::new()),
-            false => self.count_quotas(&volume, known, Wait::Request).await,
+            false => self.count(&volume, known).await,
         };
         let mut quotas: Vec<Quota> = Vec::new();
         for one in &records {
@@ -116,16 +112,11 @@ impl Volumes {
         Ok(Quotas { schema: SCHEMA, quotas, unavailable })
     }
 
-    pub(crate) async fn set_quota(
-        self: &Rc<Self>,
-        pool: String,
-        space: String,
-        request: SetQuota,
-    ) -> Answer<Change> {
-        let pool = self.pools.pool_to_change(&pool)?;
-        let volume = self.find(&pool, &space).await?;
+    pub(crate) async fn set_quota(&self, pool: String, space: String, request: SetQuota) -> Answer<Change> {
+        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
-        self.check_made(&volume)?;
+        self.volumes.check_made(&volume)?;
         self.mounted_device(&volume).await?;
         let record = record_of(&name, &request)?;
         let what = shown_folder(&record.folder);
@@ -135,7 +126,7 @@ impl Volumes {
             steps.push(format!(
                 "take the shares of {name} off, unmount it, and mount it at {at} with {COUNTS_PROJECTS}"
             ));
-            self.check_unused(&volume).await?;
+            self.volumes.check_unused(&volume).await?;
         }
         steps.push(format!("bound {what} of volume {name} by {}", bound_of(&record)));
         let undo = format!("dolmen volume quota remove {name} {:?}", record.folder.as_str());
@@ -143,9 +134,9 @@ impl Volumes {
         if request.dry_run {
             return Ok(planned(plan, format!("{what} of volume {name} would be bounded")));
         }
-        let mutex = self.mutex_of(volume.key);
-        let _exclusive = self.turn(&mutex, volume.key, &name).await?;
-        let mut volume = self.again(volume).await?;
+        let mutex = self.volumes.mutex_of(volume.key);
+        let _exclusive = self.volumes.turn(&mutex, volume.key, &name).await?;
+        let mut volume = self.volumes.again(volume).await?;
         let bound = bound_of(&record);
         if self.bound_folder(&mut volume, record).await? {
             return Ok(made(plan, format!("{what} of volume {name} is bounded by {bound}")));
@@ -155,7 +146,7 @@ impl Volumes {
     }
 
     /// Takes the steps of a new bound; returns whether anything was changed.
-    async fn bound_folder(self: &Rc<Self>, volume: &mut Volume, mut record: QuotaRecord) -> Answer<bool> {
+    async fn bound_folder(&self, volume: &mut Volume, mut record: QuotaRecord) -> Answer<bool> {
         let records = quotas_of(&volume.space).await?;
         let mut known = records.iter().filter_map(|one| Some((one.number, one.record.as_ref().ok()?)));
         let former = known.find(|(_, other)| other.folder == record.folder);
@@ -180,18 +171,18 @@ impl Volumes {
                 number
             }
             None => {
-                let drawn = numbered::draw(self.seams.entropy.as_ref(), &records);
+                let drawn = numbered::draw(self.volumes.seams.entropy.as_ref(), &records);
                 record.project_id = NonZeroU32::new(drawn).unwrap_or(record.project_id);
                 drawn.into()
             }
         };
         put_record(volume, number, &record).await?;
-        let Err(error) = self.apply_quota(volume, number, &record, Wait::Request).await else {
+        let Err(error) = self.apply(volume, number, &record).await else {
             return Ok(true);
         };
         // A process that goes on ends as the pending record says.
         if error.code != ErrorCode::Busy {
-            self.restore_quota(volume, number, former.map(|(_, former)| former.clone())).await?;
+            restore(volume, number, former.map(|(_, former)| former.clone())).await?;
         }
         Err(error)
     }
@@ -202,10 +193,10 @@ impl Volumes {
         space: String,
         request: RemoveQuota,
     ) -> Answer<Change> {
-        let pool = self.pools.pool_to_change(&pool)?;
-        let volume = self.find(&pool, &space).await?;
+        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
-        self.check_made(&volume)?;
+        self.volumes.check_made(&volume)?;
         let folder = folder_of(&name, &request.folder)?;
         let what = shown_folder(&folder);
         let found = |records: Vec<Numbered<QuotaRecord>>| {
@@ -226,20 +217,19 @@ impl Volumes {
         if request.dry_run {
             return Ok(planned(plan, format!("{what} of volume {name} would have no quota")));
         }
-        let mutex = self.mutex_of(volume.key);
-        let _exclusive = self.turn(&mutex, volume.key, &name).await?;
-        let volume = self.again(volume).await?;
+        let mutex = self.volumes.mutex_of(volume.key);
+        let _exclusive = self.volumes.turn(&mutex, volume.key, &name).await?;
+        let volume = self.volumes.again(volume).await?;
         let (number, record) = found(quotas_of(&volume.space).await?)?;
         let device = self.mounted_device(&volume).await?;
-        let operation = Operation::QuotaRemove { volume: volume.for_worker(device), quota: record };
-        self.workers.run(volume.key, &name, operation, Wait::Request).await?;
+        self.volumes.quotas.remove(&volume, device, record).await?;
         numbered::delete(&volume.space, QUOTA, number, &name).await?;
         Ok(made(plan, format!("{what} of volume {name} has no quota any more")))
     }
 
     /// Returns the device of a mounted volume.
-    async fn mounted_device(&self, volume: &Volume) -> Answer<std::path::PathBuf> {
-        if let (Some(device), Some(_)) = self.mount_of(volume.key).await? {
+    async fn mounted_device(&self, volume: &Volume) -> Answer<PathBuf> {
+        if let (Some(device), Some(_)) = self.volumes.mount_of(volume.key).await? {
             return Ok(device);
         }
         let name = &volume.name;
@@ -249,19 +239,21 @@ impl Volumes {
             .hint(format!("`dolmen volume mount {name}` first")))
     }
 
-    /// Mounts a volume anew so that it counts projects; as before where its file system cannot.
-    async fn mount_counting(self: &Rc<Self>, volume: &mut Volume) -> Answer<()> {
+    /// Mounts a volume again so that it counts projects; as before where its file system cannot.
+    async fn mount_counting(&self, volume: &mut Volume) -> Answer<()> {
         let before = volume.record.mount_options.clone();
         let option: MountOption =
             COUNTS_PROJECTS.parse().map_err(|error: dolmen_volume::record::MountOptionError| {
                 ErrorBody::new(ErrorCode::Internal, error.to_string())
             })?;
-        self.unmount_now(volume).await?;
+        self.volumes.unmount_now(volume).await?;
         volume.record.mount_options.push(option);
-        let Err(error) = self.mount_now(volume, Wait::Request).await else { return volume.put().await };
+        let Err(error) = self.volumes.mount_now(volume, Wait::Request).await else {
+            return volume.put().await;
+        };
         volume.record.mount_options = before;
-        let again = self.mount_now(volume, Wait::Request).await;
-        self.note(volume.key, again.as_ref().err().cloned());
+        let again = self.volumes.mount_now(volume, Wait::Request).await;
+        self.volumes.note(volume.key, again.as_ref().err().cloned());
         let state = again.err().map_or_else(
             || "it is mounted as before".to_owned(),
             |again| format!("it is not mounted now: {}", again.message),
@@ -278,83 +270,22 @@ impl Volumes {
         Err(ErrorBody::new(ErrorCode::Unsupported, message).on(name).hint(hint))
     }
 
-    /// Has a file system take a bound, and notes on record that it did.
-    async fn apply_quota(
-        &self,
-        volume: &Volume,
-        number: u64,
-        record: &QuotaRecord,
-        wait: Wait,
-    ) -> Answer<()> {
+    async fn apply(&self, volume: &Volume, number: u64, record: &QuotaRecord) -> Answer<()> {
         let device = self.mounted_device(volume).await?;
-        let operation = Operation::QuotaSet { volume: volume.for_worker(device), quota: record.clone() };
-        match self.workers.run(volume.key, &volume.name, operation, wait).await? {
-            Outcome::QuotaSet { project_id } => {
-                let taken = QuotaRecord { project_id, is_pending: false, ..record.clone() };
-                put_record(volume, number, &taken).await
-            }
-            other => {
-                let message = format!("the change of a quota was answered with {other:?}");
-                Err(ErrorBody::new(ErrorCode::Internal, message))
-            }
-        }
+        self.volumes.quotas.apply(volume, &device, (number, record), Wait::Request).await
     }
 
-    /// Restores the record of a bound that the file system refused. A former bound is asked for again at the next mount.
-    async fn restore_quota(&self, volume: &Volume, number: u64, former: Option<QuotaRecord>) -> Answer<()> {
-        match former {
-            Some(former) => put_record(volume, number, &QuotaRecord { is_pending: true, ..former }).await,
-            None => numbered::delete(&volume.space, QUOTA, number, &volume.name).await,
-        }
-    }
-
-    async fn count_quotas(
-        &self,
-        volume: &Volume,
-        quotas: Vec<QuotaRecord>,
-        wait: Wait,
-    ) -> Answer<Vec<QuotaUsage>> {
+    async fn count(&self, volume: &Volume, quotas: Vec<QuotaRecord>) -> Answer<Vec<QuotaUsage>> {
         let device = self.mounted_device(volume).await?;
-        let operation = Operation::QuotaList { volume: volume.for_worker(device), quotas };
-        match self.workers.run(volume.key, &volume.name, operation, wait).await? {
-            Outcome::Quotas { quotas } => Ok(quotas),
-            other => {
-                let message = format!("the count of quotas was answered with {other:?}");
-                Err(ErrorBody::new(ErrorCode::Internal, message))
-            }
-        }
+        self.volumes.quotas.count(volume, &device, quotas, Wait::Request).await
     }
+}
 
-    /// Sets the bounds of a volume that was mounted, as far as its file system does not have them. Failures are logged, and
-    /// `dolmen volume quota list` shows them.
-    ///
-    /// The caller holds the lock of changes of the volume.
-    pub(super) async fn reapply_quotas(&self, volume: &Volume, wait: Wait) {
-        let applied = async {
-            let records = quotas_of(&volume.space).await?;
-            let known = records.into_iter().filter_map(|one| Some((one.number, one.record.ok()?)));
-            let (pending, taken): (Vec<_>, Vec<_>) = known.partition(|(_, record)| record.is_pending);
-            for (number, record) in &pending {
-                if !mutation!(PendingQuotaForgotten) {
-                    self.apply_quota(volume, *number, record, wait).await?;
-                }
-            }
-            if taken.is_empty() {
-                return Ok(());
-            }
-            let asked = taken.iter().map(|(_, record)| record.clone()).collect();
-            let found = self.count_quotas(volume, asked, wait).await?;
-            for (number, record) in &taken {
-                let usage = found.iter().find(|found| found.folder == record.folder);
-                if usage.is_none_or(|usage| !is_as_recorded(record, usage)) {
-                    self.apply_quota(volume, *number, record, wait).await?;
-                }
-            }
-            Answer::Ok(())
-        };
-        if let Err(error) = applied.await {
-            tracing::error!(volume = volume.name, %error, "a quota of the volume does not bound its folder");
-        }
+/// Restores the record of a bound that the file system refused. A former bound is asked for again at the next mount.
+async fn restore(volume: &Volume, number: u64, former: Option<QuotaRecord>) -> Answer<()> {
+    match former {
+        Some(former) => put_record(volume, number, &QuotaRecord { is_pending: true, ..former }).await,
+        None => numbered::delete(&volume.space, QUOTA, number, &volume.name).await,
     }
 }
 

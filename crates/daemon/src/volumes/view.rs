@@ -11,7 +11,8 @@ use dolmen_volume::record::{DesiredVolume, VolumeRecord};
 use crate::answer::Answer;
 use crate::open_pool::{OpenPool, key_of};
 use crate::volumes::records::{self, Found};
-use crate::volumes::service::{Volume, Volumes};
+use crate::volumes::service::Volumes;
+use crate::volumes::volume::Volume;
 use crate::volumes::words::{kind_of, shown_purpose, shown_state};
 
 /// Seconds after which an operation is named as slow.

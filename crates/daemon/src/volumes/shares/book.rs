@@ -2,8 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::rc::Rc;
 
 use dolmen_api::{Finding, FindingCode, Health, Object, ShareStep};
 use dolmen_attach::SpaceKey;
@@ -11,13 +9,8 @@ use dolmen_volume::record::ShareRecord;
 use dolmen_volume::share_mark::ShareMark;
 use dolmen_worker::shares::order::{ProbeState, Probed};
 
-use crate::base::Base;
-use crate::exports::NbdServer;
 use crate::finding::found;
 use crate::volumes::shares::words::{protocol_name, step_name, step_of};
-
-/// Name of the lock file of the servers in the run folder.
-const LOCK: &str = "servers.lock";
 
 /// Findings about one share.
 #[derive(Debug, Clone)]
@@ -47,25 +40,6 @@ impl KnownShare {
             let (protocol, step) = (protocol_name(protocol), step_name(step_of(step)));
             format!("share {name} over {protocol}, {step}: {finding}")
         })
-    }
-}
-
-/// Settings of servers, and findings about shares.
-pub(in crate::volumes) struct ShareBook {
-    pub(super) settings: Option<PathBuf>,
-    pub(super) lock: PathBuf,
-    pub(super) nbd: Rc<NbdServer>,
-    pub(in crate::volumes) known: KnownShares,
-}
-
-impl ShareBook {
-    pub(in crate::volumes) fn new(base: &Base) -> Self {
-        Self {
-            settings: base.config.servers.clone(),
-            lock: base.config.run.join(LOCK),
-            nbd: Rc::clone(&base.nbd),
-            known: KnownShares::default(),
-        }
     }
 }
 

@@ -22,10 +22,10 @@ use crate::answer::Answer;
 use crate::open_pool::{OpenPool, key_of};
 use crate::plan::{Undo, made, planned};
 use crate::volumes::numbered::{self, SHARE, attribute};
-use crate::volumes::service::{Volume, Volumes};
 use crate::volumes::shares::serving::{mark_of, shares_of};
-use crate::volumes::shares::view::FoundShare;
+use crate::volumes::shares::view::{FoundShare, VolumeShares};
 use crate::volumes::shares::words::{access_name, access_of, kind_name, kind_of, protocol_name, protocol_of};
+use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
 
 /// Grants of one share, at most: its record has to fit the map.
@@ -37,17 +37,17 @@ struct Served {
     is_mounted: bool,
 }
 
-impl Volumes {
+impl VolumeShares {
     pub(crate) async fn create_share(
         &self,
         pool: String,
         space: String,
         request: CreateShare,
     ) -> Answer<Change> {
-        let pool = self.pools.pool_to_change(&pool)?;
-        let volume = self.find(&pool, &space).await?;
+        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
-        self.check_made(&volume)?;
+        self.volumes.check_made(&volume)?;
         self.check_not_served(&volume)?;
         let record = record_of(&name, &request)?;
         let share = record.name.to_string();
@@ -57,11 +57,11 @@ impl Volumes {
         if request.dry_run {
             return Ok(planned(plan, format!("share {share} of volume {name} would be created")));
         }
-        let mutex = self.mutex_of(volume.key);
-        let _exclusive = self.turn(&mutex, volume.key, &name).await?;
-        let volume = self.again(volume).await?;
+        let mutex = self.volumes.mutex_of(volume.key);
+        let _exclusive = self.volumes.turn(&mutex, volume.key, &name).await?;
+        let volume = self.volumes.again(volume).await?;
         self.check_share_name(&volume, &record, None).await?;
-        let number = numbered::draw(self.seams.entropy.as_ref(), &shares_of(&volume.space).await?);
+        let number = numbered::draw(self.volumes.seams.entropy.as_ref(), &shares_of(&volume.space).await?);
         let mark = mark_of(volume.key.pool, &volume.space, number.into())
             .ok_or_else(|| ErrorBody::new(ErrorCode::Internal, "a number of a share has 32 bits"))?;
         let found = FoundShare { mark, number: number.into(), record };
@@ -136,13 +136,13 @@ impl Volumes {
         (dry_run, is_grant): (bool, bool),
         change: impl Fn(&mut ShareRecord, &str) -> Answer<()>,
     ) -> Answer<Change> {
-        let pool = self.pools.pool_to_change(&pool)?;
-        let volume = self.find(&pool, &space).await?;
+        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
-        self.check_made(&volume)?;
-        let mutex = self.mutex_of(volume.key);
-        let _exclusive = self.turn(&mutex, volume.key, &name).await?;
-        let volume = self.again(volume).await?;
+        self.volumes.check_made(&volume)?;
+        let mutex = self.volumes.mutex_of(volume.key);
+        let _exclusive = self.volumes.turn(&mutex, volume.key, &name).await?;
+        let volume = self.volumes.again(volume).await?;
         let before = self.find_share(&volume, &share).await?;
         let mut record = before.record.clone();
         if record.desired == DesiredShare::Off {
@@ -154,7 +154,7 @@ impl Volumes {
         change(&mut record, &name)?;
         let shown = record.name.to_string();
         // A change that a server refused before is asked for again.
-        if same_rights(&record, &before.record) && !self.shares.known.is_unchanged(before.mark) {
+        if same_rights(&record, &before.record) && !self.servers.known.is_unchanged(before.mark) {
             let plan = pool.plan(Undo::NotNeeded, Vec::new());
             let mut change =
                 planned(plan, format!("share {shown} of volume {name} has these rights already"));
@@ -200,8 +200,8 @@ impl Volumes {
         share: String,
         request: Simple,
     ) -> Answer<Change> {
-        let pool = self.pools.pool_to_change(&pool)?;
-        let volume = self.find(&pool, &space).await?;
+        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
         let mut found = self.find_share(&volume, &share).await?;
         let shown = found.record.name.to_string();
@@ -217,39 +217,39 @@ impl Volumes {
         if request.dry_run {
             return Ok(planned(plan, format!("share {shown} of volume {name} would be deleted")));
         }
-        let mutex = self.mutex_of(volume.key);
-        let _exclusive = self.turn(&mutex, volume.key, &name).await?;
-        let volume = self.again(volume).await?;
+        let mutex = self.volumes.mutex_of(volume.key);
+        let _exclusive = self.volumes.turn(&mutex, volume.key, &name).await?;
+        let volume = self.volumes.again(volume).await?;
         found.record.desired = DesiredShare::Off;
         put_record(&volume, &found).await?;
         if !mutation!(ShareRecordDeletedFirst) {
-            self.remove_share(&volume, found.mark, Wait::Request).await?;
+            self.servers.remove_share(&volume, found.mark, Wait::Request).await?;
         }
         numbered::delete(&volume.space, SHARE, found.number, &name).await?;
-        self.shares.known.forget(found.mark);
+        self.servers.known.forget(found.mark);
         Ok(made(plan, format!("share {shown} of volume {name} is deleted; its folder stays")))
     }
 
     /// Lets servers offer a share whose volume is mounted, and looks at it.
     async fn serve(&self, volume: &Volume, found: &FoundShare) -> Answer<Served> {
-        let (_, mounted) = self.mount_of(volume.key).await?;
+        let (_, mounted) = self.volumes.mount_of(volume.key).await?;
         if mounted.is_none() {
             return Ok(Served { notes: Vec::new(), is_mounted: false });
         }
-        let notes = self.put_share(volume, found.mark, &found.record, Wait::Request).await?;
-        self.probe_share(volume, found.mark, &found.record).await;
+        let notes = self.servers.put_share(volume, found.mark, &found.record, Wait::Request).await?;
+        self.servers.probe_share(volume, found.mark, &found.record).await;
         Ok(Served { notes, is_mounted: true })
     }
 
     /// Takes a share back that a server refused, and returns the refusal.
     async fn take_share_back(&self, volume: &Volume, found: &FoundShare, error: ErrorBody) -> ErrorBody {
         let taken = async {
-            self.remove_share(volume, found.mark, Wait::Request).await?;
+            self.servers.remove_share(volume, found.mark, Wait::Request).await?;
             numbered::delete(&volume.space, SHARE, found.number, &volume.name).await
         };
         let taken = taken.await;
         if taken.is_ok() {
-            self.shares.known.forget(found.mark);
+            self.servers.known.forget(found.mark);
         }
         error_after(error, taken)
     }
@@ -266,7 +266,7 @@ impl Volumes {
         let is_it = |served: &Rc<crate::exports::Served>| {
             served.pool == volume.key.pool && served.space.id() == volume.space.id()
         };
-        if !self.shares.nbd.list().iter().any(is_it) {
+        if !self.nbd.list().iter().any(is_it) {
             return Ok(());
         }
         let name = &volume.name;
@@ -278,7 +278,7 @@ impl Volumes {
 
     /// Refuses a name that another share has: of this volume, or over SMB of any volume of this host.
     async fn check_share_name(&self, volume: &Volume, record: &ShareRecord, own: Option<u64>) -> Answer<()> {
-        for pool in self.pools.open_pools() {
+        for pool in self.volumes.pools.open_pools() {
             for space in pool.spaces.list() {
                 let is_same_volume = key_of(&pool, &space) == volume.key;
                 for share in shares_of(&space).await? {

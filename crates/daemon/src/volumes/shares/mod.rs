@@ -4,9 +4,9 @@
 //! |---|---|
 //! | `host` | servers of this host |
 //! | `book` | findings about each share that was put or looked at |
-//! | `serving` | shares put on servers and taken off, with their volumes |
+//! | `serving` | the service of servers: shares put on them and taken off, with their volumes |
 //! | `changes` | creation, rights and deletion |
-//! | `view`, `words` | shares as the API shows them |
+//! | `view`, `words` | the service of requests, and shares as the API shows them |
 //!
 //! Invariants:
 //! - The record is written before a server is changed, and deleted after the servers have forgotten the share. A daemon that
@@ -20,4 +20,5 @@ mod serving;
 mod view;
 mod words;
 
-pub(super) use book::ShareBook;
+pub(super) use serving::{ShareServers, but_servers};
+pub(crate) use view::VolumeShares;

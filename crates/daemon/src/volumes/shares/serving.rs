@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_api::{ErrorBody, ErrorCode, ShareStep};
-use dolmen_block_io::sleep;
+use dolmen_block_io::{Seams, sleep};
 use dolmen_mutation::mutation;
 use dolmen_space::Space;
 use dolmen_units::PoolId;
@@ -17,16 +17,22 @@ use dolmen_worker::protocol::{Operation, Outcome};
 use dolmen_worker::shares::order::{LookAtShare, Probed, PutShare, RemoveShare, Servers, SharedVolume};
 
 use crate::answer::Answer;
+use crate::attach::Transports;
+use crate::base::Base;
+use crate::io_worker::IoWorker;
 use crate::open_pool::{OpenPool, key_of};
+use crate::state::VolumeUses;
 use crate::volumes::numbered::{self, Numbered, SHARE};
 use crate::volumes::records::{self, Found};
-use crate::volumes::service::{Volume, Volumes};
-use crate::volumes::shares::book::KnownShare;
+use crate::volumes::shares::book::{KnownShare, KnownShares};
 use crate::volumes::shares::host;
-use crate::volumes::workers::Wait;
+use crate::volumes::volume::Volume;
+use crate::volumes::workers::{Wait, Workers};
 
 /// Beginnings of the names of processes of servers, which leave a folder when its share is taken off. Samba appends the client.
 const SERVERS: [&str; 2] = ["(smbd", "(ganesha.nfsd"];
+/// Name of the lock file of the servers in the run folder.
+const LOCK: &str = "servers.lock";
 /// Looks whether they have left, and the pause between two: ten seconds together.
 const LOOKS_MAX: u32 = 50;
 const LOOK_PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
@@ -45,10 +51,35 @@ fn unexpected(what: &str, outcome: &Outcome) -> ErrorBody {
     ErrorBody::new(ErrorCode::Internal, format!("{what} was answered with {outcome:?}"))
 }
 
-impl Volumes {
+/// Shares as servers of this host offer them, and findings about each.
+pub(in crate::volumes) struct ShareServers {
+    settings: Option<PathBuf>,
+    lock: PathBuf,
+    seams: Seams,
+    workers: Rc<Workers>,
+    transports: Rc<Transports>,
+    uses: Rc<VolumeUses>,
+    looker: Rc<IoWorker>,
+    pub(in crate::volumes) known: KnownShares,
+}
+
+impl ShareServers {
+    pub(in crate::volumes) fn new(base: &Base, workers: &Rc<Workers>) -> Self {
+        Self {
+            settings: base.config.servers.clone(),
+            lock: base.config.run.join(LOCK),
+            seams: base.seams.clone(),
+            workers: Rc::clone(workers),
+            transports: Rc::clone(&base.transports),
+            uses: Rc::clone(&base.volume_uses),
+            looker: Rc::clone(&base.volume_looker),
+            known: KnownShares::default(),
+        }
+    }
+
     /// Returns the servers of this host.
     pub(super) async fn servers(&self) -> Answer<Servers> {
-        let (lock, settings) = (self.shares.lock.clone(), self.shares.settings.clone());
+        let (lock, settings) = (self.lock.clone(), self.settings.clone());
         let found = self.looker.run(move || host::servers(&lock, settings.as_deref())).await;
         found.map_err(|error| {
             let message = format!("the servers of this host cannot be looked at: {error}");
@@ -69,7 +100,7 @@ impl Volumes {
         let trouble = failed.map(|error| (ShareStep::Change, error.message.clone()));
         let names = (volume.pool.name(), volume.space.name().to_string());
         let known = KnownShare { volume: names, record: record.clone(), trouble, probed: Vec::new() };
-        self.shares.known.note(mark, known);
+        self.known.note(mark, known);
         done
     }
 
@@ -108,7 +139,7 @@ impl Volumes {
     /// Looks as a client whether servers offer a share, and notes the finding.
     pub(super) async fn probe_share(&self, volume: &Volume, mark: ShareMark, record: &ShareRecord) {
         let found = self.probe_servers(volume, mark, record).await;
-        self.shares.known.note_probe(mark, found.map_err(|error| error.message));
+        self.known.note_probe(mark, found.map_err(|error| error.message));
     }
 
     async fn probe_servers(
@@ -149,7 +180,7 @@ impl Volumes {
     /// Puts the shares of a volume that was mounted, and looks at them. Failures stand in the health of the shares.
     ///
     /// The caller holds the lock of changes of the volume.
-    pub(in crate::volumes) async fn serve_shares(&self, volume: &Volume, wait: Wait) {
+    pub(in crate::volumes) async fn serve(&self, volume: &Volume, wait: Wait) {
         let shares = match shares_of(&volume.space).await {
             Ok(shares) => shares,
             Err(error) => {
@@ -170,7 +201,7 @@ impl Volumes {
                     Ok(_) if record.desired == DesiredShare::Served => {
                         self.probe_share(volume, mark, record).await;
                     }
-                    Ok(_) => self.shares.known.forget(mark),
+                    Ok(_) => self.known.forget(mark),
                     Err(error) => {
                         let share = record.name.as_str();
                         tracing::error!(volume = volume.name, share, %error, "the share is not offered");
@@ -207,7 +238,7 @@ impl Volumes {
         Ok(())
     }
 
-    /// Returns the steps of [`withdraw_shares`](Self::withdraw_shares), in words.
+    /// Returns the steps of [`withdraw`](Self::withdraw), in words.
     pub(in crate::volumes) async fn steps_of_withdrawal(&self, volume: &Volume) -> Answer<Vec<String>> {
         let shares = shares_of(&volume.space).await?;
         let names = shares.iter().map(|share| match &share.record {
@@ -219,11 +250,16 @@ impl Volumes {
             .collect())
     }
 
-    /// Takes the shares of a volume off the servers, so that it can be unmounted. Their records stay.
+    /// Takes the shares of a volume off the servers, so that it can be unmounted. Their records stay. `users` returns the
+    /// processes that use the volume.
     ///
     /// # Errors
     /// A server could not be changed, or a process of it did not leave the volume. The caller puts the shares again.
-    pub(in crate::volumes) async fn withdraw_shares(&self, volume: &Volume) -> Answer<()> {
+    pub(in crate::volumes) async fn withdraw(
+        &self,
+        volume: &Volume,
+        users: impl AsyncFn() -> Answer<Vec<String>>,
+    ) -> Answer<()> {
         if mutation!(UnmountedWhileShared) {
             return Ok(());
         }
@@ -241,48 +277,44 @@ impl Volumes {
             return Ok(());
         }
         for _ in 0..LOOKS_MAX {
-            if self.users_of(volume).await?.is_empty() {
+            if users().await?.is_empty() {
                 break;
             }
             sleep(self.seams.clock.as_ref(), LOOK_PAUSE).await;
         }
-        self.shares.known.forget_volume(volume.key);
+        self.known.forget_volume(volume.key);
         Ok(())
-    }
-
-    /// Returns users of a volume that stay when its shares are taken off.
-    pub(in crate::volumes) async fn but_servers(
-        &self,
-        volume: &Volume,
-        users: Vec<String>,
-    ) -> Answer<Vec<String>> {
-        if !users.iter().any(|user| is_server(user)) || shares_of(&volume.space).await?.is_empty() {
-            return Ok(users);
-        }
-        Ok(users.into_iter().filter(|user| !is_server(user)).collect())
     }
 
     /// Looks at the shares of the mounted volumes of a pool; findings come in later.
     pub(in crate::volumes) fn look_at_shares(self: &Rc<Self>, pool: &Rc<OpenPool>) {
         for space in pool.spaces.list() {
             let key = key_of(pool, &space);
-            let shares = self.shares.known.of_volume(key);
+            let shares = self.known.of_volume(key);
             let is_idle = self.uses.mounted_at(key).is_some() && self.workers.at_work(key).is_none();
             if shares.is_empty() || !is_idle {
                 continue;
             }
-            let (volumes, pool) = (Rc::clone(self), Rc::clone(pool));
+            let (servers, pool) = (Rc::clone(self), Rc::clone(pool));
             let looking = async move {
                 let Ok(Some(Found::Known(record))) = records::read(&space).await else { return };
                 let name = format!("{}/{}", pool.name(), space.name());
                 let volume = Volume { pool, space, key, name, record: *record };
                 for (mark, record) in shares {
-                    volumes.probe_share(&volume, mark, &record).await;
+                    servers.probe_share(&volume, mark, &record).await;
                 }
             };
             self.seams.spawner.spawn("shares", Box::pin(looking));
         }
     }
+}
+
+/// Returns users of a volume that stay when its shares are taken off.
+pub(in crate::volumes) async fn but_servers(volume: &Volume, users: Vec<String>) -> Answer<Vec<String>> {
+    if !users.iter().any(|user| is_server(user)) || shares_of(&volume.space).await?.is_empty() {
+        return Ok(users);
+    }
+    Ok(users.into_iter().filter(|user| !is_server(user)).collect())
 }
 
 /// Returns whether a process, as `users` words it, is one of a server.

@@ -1,4 +1,4 @@
-//! Shares as the API shows them.
+//! The service of requests about shares, and shares as the API shows them.
 
 use std::rc::Rc;
 
@@ -12,15 +12,18 @@ use dolmen_worker::protocol::{Operation, Outcome};
 use dolmen_worker::shares::order::ProbeState;
 
 use crate::answer::Answer;
+use crate::base::Base;
+use crate::exports::NbdServer;
 use crate::open_pool::{OpenPool, key_of};
 use crate::volumes::numbered::Numbered;
 use crate::volumes::records::{self, Found};
-use crate::volumes::service::{Volume, Volumes};
+use crate::volumes::service::Volumes;
 use crate::volumes::shares::book::KnownShare;
-use crate::volumes::shares::serving::{mark_of, shares_of};
+use crate::volumes::shares::serving::{ShareServers, mark_of, shares_of};
 use crate::volumes::shares::words::{
     protocol_name, shown_access, shown_kind, shown_protocol, step_name, step_of,
 };
+use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
 
 /// A share with its record and its identity.
@@ -30,10 +33,21 @@ pub(super) struct FoundShare {
     pub(super) record: ShareRecord,
 }
 
-impl Volumes {
+/// Shares of volumes, as requests ask for them.
+pub(crate) struct VolumeShares {
+    pub(super) volumes: Rc<Volumes>,
+    pub(super) servers: Rc<ShareServers>,
+    pub(super) nbd: Rc<NbdServer>,
+}
+
+impl VolumeShares {
+    pub(crate) fn new(base: &Base, volumes: &Rc<Volumes>) -> Self {
+        Self { volumes: Rc::clone(volumes), servers: Rc::clone(&volumes.shares), nbd: Rc::clone(&base.nbd) }
+    }
+
     pub(crate) async fn all_shares(&self) -> Answer<Shares> {
         let mut shares = Vec::new();
-        for pool in self.pools.open_pools() {
+        for pool in self.volumes.pools.open_pools() {
             let mut spaces = pool.spaces.list();
             spaces.sort_by_key(|space| space.name());
             for space in spaces {
@@ -44,8 +58,8 @@ impl Volumes {
     }
 
     pub(crate) async fn list_shares(&self, pool: String, space: String) -> Answer<Shares> {
-        let pool = self.pools.pool(&pool)?;
-        self.find(&pool, &space).await?;
+        let pool = self.volumes.pools.pool(&pool)?;
+        self.volumes.find(&pool, &space).await?;
         Ok(Shares { schema: SCHEMA, shares: self.view_shares(&pool, &space).await? })
     }
 
@@ -55,11 +69,11 @@ impl Volumes {
         space: String,
         share: String,
     ) -> Answer<ShareDocument> {
-        let pool = self.pools.pool(&pool)?;
-        let volume = self.find(&pool, &space).await?;
+        let pool = self.volumes.pools.pool(&pool)?;
+        let volume = self.volumes.find(&pool, &space).await?;
         let found = self.find_share(&volume, &share).await?;
-        if self.uses.mounted_at(volume.key).is_some() && self.shares.known.of(found.mark).is_some() {
-            self.probe_share(&volume, found.mark, &found.record).await;
+        if self.volumes.uses.mounted_at(volume.key).is_some() && self.servers.known.of(found.mark).is_some() {
+            self.servers.probe_share(&volume, found.mark, &found.record).await;
         }
         Ok(ShareDocument { schema: SCHEMA, share: self.view_share(&volume, &found) })
     }
@@ -70,11 +84,12 @@ impl Volumes {
         space: String,
         share: String,
     ) -> Answer<ShareSessions> {
-        let pool = self.pools.pool(&pool)?;
-        let volume = self.find(&pool, &space).await?;
+        let pool = self.volumes.pools.pool(&pool)?;
+        let volume = self.volumes.find(&pool, &space).await?;
         let found = self.find_share(&volume, &share).await?;
-        let operation = Operation::ShareSessions(self.look_at(&volume, found.mark, &found.record).await?);
-        match self.workers.run(volume.key, &volume.name, operation, Wait::Request).await? {
+        let operation =
+            Operation::ShareSessions(self.servers.look_at(&volume, found.mark, &found.record).await?);
+        match self.volumes.workers.run(volume.key, &volume.name, operation, Wait::Request).await? {
             Outcome::Sessions { sessions, unavailable } => {
                 let shown = |one: dolmen_worker::shares::order::Session| ShareSession {
                     protocol: shown_protocol(one.protocol),
@@ -123,10 +138,10 @@ impl Volumes {
             Some(Found::NotUnderstood(_)) | None => None,
         };
         let key = key_of(pool, &space);
-        let is_mounted = self.uses.mounted_at(key).is_some();
+        let is_mounted = self.volumes.uses.mounted_at(key).is_some();
         let mut shares: Vec<Share> = Vec::new();
         for one in found {
-            let known = mark_of(key.pool, &space, one.number).and_then(|mark| self.shares.known.of(mark));
+            let known = mark_of(key.pool, &space, one.number).and_then(|mark| self.servers.known.of(mark));
             let mut share = blank(pool.name(), space.name().to_string(), one.number);
             match one.record {
                 Ok(share_record) => {
@@ -145,8 +160,8 @@ impl Volumes {
 
     /// Returns a share as it is shown.
     pub(super) fn view_share(&self, volume: &Volume, found: &FoundShare) -> Share {
-        let is_mounted = self.uses.mounted_at(volume.key).is_some();
-        let known = self.shares.known.of(found.mark).filter(|_| is_mounted);
+        let is_mounted = self.volumes.uses.mounted_at(volume.key).is_some();
+        let known = self.servers.known.of(found.mark).filter(|_| is_mounted);
         let mut share = blank(volume.pool.name(), volume.space.name().to_string(), found.number);
         describe(&mut share, &found.record, Some(&volume.record), known);
         share
