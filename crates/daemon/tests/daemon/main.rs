@@ -86,6 +86,7 @@ mod ringed;
 mod same_name;
 #[cfg(test)]
 mod shares;
+#[cfg(test)]
 mod slow;
 #[cfg(test)]
 mod stuck;
