@@ -7,6 +7,7 @@ use dolmen_units::BLOCK_BYTES;
 
 use crate::format::error::SpaceError;
 use crate::layout::Unit;
+use crate::resolution::decided_rows::DecidedRows;
 use crate::resolution::space_doubt::SpaceDoubt;
 use crate::row_io::flusher::Flusher;
 use crate::row_io::write_executor::PARTS_BYTES_MAX;
@@ -158,13 +159,18 @@ impl Writer<'_> {
         request.ended(zeroed)
     }
 
+    /// Returns whether a byte lies where no row is, and so reads as zero: what is zeroed there claims no room.
+    async fn is_without_row(self, at: u64) -> Result<bool, SpaceError> {
+        Ok(DecidedRows::of(self.space).row(at / self.space.row_bytes()).await?.is_none())
+    }
+
     /// Makes a range read as zeros. The caller has checked it.
     pub(crate) async fn zero_range(self, at: u64, length: u64) -> Result<(), SpaceError> {
         let end = at + length;
         let (head_end, tail_start) =
             (end.min(at.next_multiple_of(BLOCK_BYTES)), end / BLOCK_BYTES * BLOCK_BYTES);
         for (from, to) in [(at, head_end), (tail_start.max(head_end), end)] {
-            if from < to {
+            if from < to && !self.is_without_row(from).await? {
                 let size = usize::try_from(to - from).unwrap_or(0);
                 let mut zeros = self.space.shared.pool.seams().metadata.take(size).await;
                 zeros.fill(0);

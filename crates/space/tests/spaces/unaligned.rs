@@ -105,6 +105,30 @@ impl Client {
     }
 }
 
+/// Zeroing claims no room where nothing was written, whatever its alignment: a request of 256 MiB in pieces that begin and end
+/// within a block, as a kernel cuts it for a device that takes 4 GiB less a sector.
+#[test]
+fn zeroes_over_nothing_claim_no_room() {
+    for (number, kind) in KINDS.into_iter().enumerate() {
+        let bench = Bench::new(7500 + number as u64, 4, Bytes::mib(96));
+        let outcome = bench.run(async move |lab| {
+            let spaces = lab.create().await?;
+            let space = lab.space_of_kind(&spaces, "data", Bytes::mib(256), kind).await?;
+            lab.write(&space, 100 << 20, 4096, 1).await?;
+            let claimed = space.claimed();
+            let pieces = (0..256 << 20).step_by((16 << 20) - 512);
+            for at in pieces {
+                space.write_zeroes(at, ((16 << 20) - 512).min((256 << 20) - at)).await?;
+            }
+            assert!(space.claimed() <= claimed, "{} of {claimed} are claimed", space.claimed());
+            lab.expect(&space, 100 << 20, 8192, 0).await?;
+            drop(space);
+            lab.check_and_close(spaces).await
+        });
+        outcome.unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+    }
+}
+
 /// Scenario: six clients write, zero, discard and read at once, each its own bytes, which share blocks with the bytes of others.
 /// Each reads what it wrote, all the time, and again after the pool was closed and opened.
 #[test]
