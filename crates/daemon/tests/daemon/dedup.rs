@@ -70,7 +70,7 @@ impl Rig {
             return None;
         }
         rig.world.post("/v1/pools/tank/spaces/m/detach", &json!({}));
-        let size_bytes = if file_system == "xfs" { 320 << 20 } else { 192 << 20 };
+        let size_bytes = if file_system == "ext4" { 192 << 20 } else { 320 << 20 };
         let request = json!({"name": "v", "size_bytes": size_bytes, "purpose": "files", "file_system": file_system,
                              "resiliency": "mirror", "row_bytes": 1 << 20, "mount_point": rig.mount()});
         let (status, answer) =

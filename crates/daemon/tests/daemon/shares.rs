@@ -92,7 +92,7 @@ fn a_share_is_offered_while_its_volume_is_mounted_and_only_then() {
     rig.world.post("/v1/pools/tank/export", &json!({}));
     let seen = orders(&rig);
     assert!(at(&seen, "share_remove") < at(&seen, "unmount"), "{seen:?}");
-    let look_in = [rig.world.folder.path().join("d0"), rig.world.folder.path().join("d1")];
+    let look_in = [rig.world.disk("d0"), rig.world.disk("d1")];
     rig.world.post("/v1/pools/import", &json!({"pool": "tank", "paths": look_in}));
     rig.mounted();
     share_is_up(&rig);
