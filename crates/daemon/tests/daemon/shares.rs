@@ -15,7 +15,7 @@ const QUOTAS: &str = "/v1/pools/tank/volumes/v/quotas";
 /// A rig with a mounted volume, whose shares a client sees over SMB and NFS.
 fn rig() -> Option<Rig> {
     let rig = Rig::new()?;
-    rig.create();
+    rig.ended(rig.create());
     rig.mounted();
     let up = json!([{"protocol": "smb", "state": "up"}, {"protocol": "nfs", "state": "up"}]);
     answer(&rig, "share_probe", &json!({"is": "probed", "protocols": up}));

@@ -291,7 +291,7 @@ fn a_worker_that_dies_or_fails_leaves_a_volume_that_is_not_ready() {
 fn a_mounted_volume_is_kept_from_harm_and_comes_back_from_the_trash() {
     let _mounts = mounts::mounting();
     let Some(mut rig) = Rig::new() else { return };
-    rig.create();
+    rig.ended(rig.create());
     rig.mounted();
     std::fs::write(rig.mount().join("file"), "kept").unwrap();
     for (verb, request) in
@@ -354,7 +354,7 @@ fn a_worker_that_hangs_is_named_and_holds_nothing_else() {
 fn a_deletion_that_is_killed_before_its_record_leaves_the_volume() {
     let _mounts = mounts::mounting();
     let Some(mut rig) = Rig::new() else { return };
-    rig.create();
+    rig.ended(rig.create());
     rig.mounted();
     rig.plant("before-unmount");
     let mut asking = std::os::unix::net::UnixStream::connect(rig.world.socket()).unwrap();
@@ -380,7 +380,7 @@ fn a_deletion_that_is_killed_before_its_record_leaves_the_volume() {
 fn a_volume_is_checked_and_a_foreign_file_system_is_adopted() {
     let _mounts = mounts::mounting();
     let Some(mut rig) = Rig::new() else { return };
-    rig.create();
+    rig.ended(rig.create());
     rig.mounted();
     let mounted = rig.world.refused(&format!("{SHOW}/check"), &json!({}));
     assert_eq!(mounted["code"], "busy");
@@ -437,7 +437,7 @@ fn a_dry_run_shows_the_plan_of_a_volume_and_makes_nothing() {
     assert!(plan["mkfs"].as_array().unwrap().iter().any(|word| word == "-U"), "{plan}");
     assert!(plan["reasons"].as_array().unwrap().len() > 1, "{plan}");
     assert_eq!(rig.world.get("/v1/volumes")["volumes"], json!([]));
-    rig.create();
+    rig.ended(rig.create());
     rig.mounted();
     let (before, orders) = (rig.volume(), std::fs::read_to_string(rig.control.join("orders")).unwrap());
     let dry = json!({"dry_run": true});
@@ -465,7 +465,7 @@ fn a_dry_run_shows_the_plan_of_a_volume_and_makes_nothing() {
 fn a_deletion_that_is_cut_short_is_ended_by_the_next_daemon() {
     let _mounts = mounts::mounting();
     let Some(mut rig) = Rig::new() else { return };
-    rig.create();
+    rig.ended(rig.create());
     rig.mounted();
     std::fs::write(rig.mount().join("file"), "kept").unwrap();
     let device = std::fs::File::open(rig.world.folder.path().join("dev/tank/v")).unwrap();
@@ -490,7 +490,7 @@ fn a_deletion_that_is_cut_short_is_ended_by_the_next_daemon() {
 fn a_volume_that_somebody_unmounted_is_reported_until_it_is_mounted_again() {
     let _mounts = mounts::mounting();
     let Some(mut rig) = Rig::new() else { return };
-    rig.create();
+    rig.ended(rig.create());
     rig.mounted();
     let tells = |rig: &Rig| {
         let status = rig.world.get("/v1/status");
