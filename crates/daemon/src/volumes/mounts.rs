@@ -7,7 +7,6 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use dolmen_volume::mount_table::{DeviceNumber, MountTable};
-use rustix::process::Pid;
 
 /// Processes that are named, at most.
 const PROCESSES_MAX: usize = 16;
@@ -37,11 +36,13 @@ pub(super) fn users(mount_point: &Path, own: Option<u32>) -> Vec<String> {
     using.take(PROCESSES_MAX).map(|pid| format!("process {pid} ({})", name_of(pid))).collect()
 }
 
-/// Returns the process group of a process.
+/// Returns the process group of a process. It is 0 for one of the kernel, and for one whose group is not seen here.
 fn group_of(pid: u32) -> Option<u32> {
-    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
-    let group = rustix::process::getpgid(Some(pid)).ok()?;
-    u32::try_from(group.as_raw_nonzero().get()).ok()
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    // The name before may hold spaces and parentheses. State and parent come first.
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(2)?.parse().ok()
 }
 
 fn is_using(pid: u32, mount_point: &Path) -> bool {
@@ -73,6 +74,13 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+
+    #[test]
+    fn a_process_has_its_group_and_one_that_is_absent_has_none() {
+        let own = rustix::process::getpgrp().as_raw_nonzero().get();
+        assert_eq!(group_of(std::process::id()), u32::try_from(own).ok());
+        assert_eq!(group_of(u32::MAX), None);
+    }
 
     #[test]
     fn a_process_with_a_file_below_the_folder_open_is_named() {
