@@ -57,7 +57,7 @@ codes! {
             "`dolmen jobs` shows those that are known."
         }
         NoSuchObject = "no_such_object" {
-            "There is no pool, disk, space or job of this name."
+            "There is no pool, disk, space, share or job of this name."
             "Nothing was changed, unless the message says otherwise."
             "`dolmen` shows pools and spaces, `dolmen disk list` disks, `dolmen jobs` jobs."
         }

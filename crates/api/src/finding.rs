@@ -199,6 +199,11 @@ codes! {
             "Nothing: writes go on until it is full."
             "Delete files, or `dolmen volume grow VOLUME SIZE`."
         }
+        ShareDown = "share_down" {
+            "A share is to be offered, and a client on this host does not see it."
+            "Its servers are looked at again each minute. Its record stays as it is."
+            "`dolmen share show VOLUME SHARE` names the step that failed; mend that. `dolmen volume mount VOLUME` puts the shares again."
+        }
         ListenerClosed = "listener_closed" {
             "Spaces are to be served at an address of a network, and nobody can connect there."
             "It is tried again every few seconds."

@@ -14,6 +14,7 @@
 
 mod code;
 mod counter;
+mod dedup;
 mod error;
 mod event;
 mod exit;
@@ -24,8 +25,10 @@ mod openapi;
 mod place;
 mod plan;
 mod pool;
+mod quota;
 mod request;
 mod room;
+mod share;
 mod smart;
 mod space;
 mod status;
@@ -44,6 +47,10 @@ use std::path::{Path, PathBuf};
 
 pub use code::{CodeKind, Explanation, all_codes};
 pub use counter::{Counters, DiskTally, PoolTally, SpaceTally};
+pub use dedup::{
+    CompactVolume, Dedup, DedupMode, DedupPolicy, DedupRun, DedupWork, EnableDedup, EstimateDedup, RunDedup,
+    UndoDedup,
+};
 pub use error::{ErrorBody, ErrorCode, ErrorDocument};
 pub use event::{Event, EventCode, Events, EventsQuery};
 pub use exit::ExitCode;
@@ -59,8 +66,14 @@ pub use pool::{
     Pools, ReplaceDisk, ResizeWriteCache, SetAlertAt, SetDiskRole, SetEnclosure, SetKeepRoom, SetRepairAfter,
     WriteCache,
 };
+pub use quota::{Quota, Quotas, RemoveQuota, SetQuota};
 pub use request::{Nothing, RequestError, read_request};
 pub use room::{Df, DiskRoom, Fits};
+pub use share::{
+    CreateShare, GrantShare, OfferedShare, RevokeShare, Share, ShareAccess, ShareAccount, ShareAccountGrant,
+    ShareAccountKind, ShareDocument, ShareNetworkGrant, ShareProtocol, ShareSession, ShareSessions,
+    ShareState, ShareStep, Shares,
+};
 pub use smart::Smart;
 pub use space::{
     ConvertSpace, CreateSpace, FormerLayout, Integrity, Provisioning, RenameSpace, ResiliencyKind,

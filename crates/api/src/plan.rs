@@ -5,6 +5,7 @@ use utoipa::ToSchema;
 
 use crate::job::Job;
 use crate::pool::Pool;
+use crate::share::Share;
 use crate::space::Space;
 use crate::transport::{Attachment, Export};
 use crate::volume::{Volume, VolumePlan};
@@ -62,6 +63,9 @@ pub struct Change {
     /// The volume, afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<Volume>,
+    /// The share, afterwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<Share>,
     /// How the file system of a volume is made and mounted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume_plan: Option<VolumePlan>,

@@ -120,6 +120,7 @@ const fn missing(parameter: &str) -> Option<ErrorCode> {
         b"pool" => Some(ErrorCode::NoSuchPool),
         b"disk" => Some(ErrorCode::NoSuchDisk),
         b"space" => Some(ErrorCode::NoSuchSpace),
+        b"share" => Some(ErrorCode::NoSuchObject),
         b"job" => Some(ErrorCode::NoSuchJob),
         b"object" => Some(ErrorCode::NoSuchObject),
         _ => None,

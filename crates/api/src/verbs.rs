@@ -4,13 +4,15 @@
 
 use crate::verb_declaration::declare_verbs;
 use crate::{
-    AddDisks, AdoptVolume, AttachSpace, Attachments, CheckVolume, ConvertSpace, Counters, CreatePool,
-    CreateSpace, CreateVolume, DeleteSpace, Destroy, DetachSpace, Devices, Df, Disks, DrainWriteCache,
-    Events, EventsQuery, Exports, Figures, ForgetDisk, ImportPool, JobDocument, Jobs, LocateDisk,
-    MountVolume, Nothing, OnlineDisk, PoolDocument, Pools, PurgeTrash, RenameSpace, ReplaceDisk, ResizeSpace,
-    ResizeWriteCache, RestoreSpace, ServeSpace, SetAlertAt, SetDisk, SetDiskRole, SetEnclosure, SetJob,
-    SetKeepRoom, SetLimits, SetRepairAfter, SetReserve, Shutdown, Simple, SpaceDocument, Spaces, Status,
-    Trash, Version, VolumeDocument, Volumes, Why,
+    AddDisks, AdoptVolume, AttachSpace, Attachments, CheckVolume, CompactVolume, ConvertSpace, Counters,
+    CreatePool, CreateShare, CreateSpace, CreateVolume, Dedup, DeleteSpace, Destroy, DetachSpace, Devices,
+    Df, Disks, DrainWriteCache, EnableDedup, EstimateDedup, Events, EventsQuery, Exports, Figures,
+    ForgetDisk, GrantShare, ImportPool, JobDocument, Jobs, LocateDisk, MountVolume, Nothing, OnlineDisk,
+    PoolDocument, Pools, PurgeTrash, Quotas, RemoveQuota, RenameSpace, ReplaceDisk, ResizeSpace,
+    ResizeWriteCache, RestoreSpace, RevokeShare, RunDedup, ServeSpace, SetAlertAt, SetDisk, SetDiskRole,
+    SetEnclosure, SetJob, SetKeepRoom, SetLimits, SetQuota, SetRepairAfter, SetReserve, ShareDocument,
+    ShareSessions, Shares, Shutdown, Simple, SpaceDocument, Spaces, Status, Trash, UndoDedup, Version,
+    VolumeDocument, Volumes, Why,
 };
 
 declare_verbs! {
@@ -30,7 +32,7 @@ declare_verbs! {
     /// Shows the load of spaces and disks, and how long requests took.
     ShowFigures = question "/figures" [] Nothing => Figures, Viewer, [];
     /// Ends the daemon, or names what keeps it from ending.
-    StopDaemon = change "/shutdown" [] Shutdown, Admin, Other, Never, [];
+    StopDaemon = change "/shutdown" [] Shutdown, Admin, Other, Never, [ForeignData, Missing, Config, Unsupported];
 
     /// Lists devices that belong to no open pool.
     ListDevices = question "/devices" [] Nothing => Devices, Viewer, [];
@@ -52,7 +54,7 @@ declare_verbs! {
     /// Shows where the bytes of a pool are, and what still fits.
     ShowRoom = question "/pools/{pool}/df" [pool] Nothing => Df, Viewer, [];
     /// Closes a pool and gives it up, so that any host may open it.
-    ExportPool = change "/pools/{pool}/export" [pool] Simple, Admin, Other, Never, [];
+    ExportPool = change "/pools/{pool}/export" [pool] Simple, Admin, Other, Never, [ForeignData, Missing, Config, Unsupported];
     /// Destroys a pool.
     DestroyPool = change "/pools/{pool}/destroy" [pool] Destroy, Admin, Other, Never, [NeedsConfirmation];
     /// Reads and verifies everything in a pool.
@@ -162,7 +164,7 @@ declare_verbs! {
     MountVolume = change "/pools/{pool}/volumes/{space}/mount" [pool, space] MountVolume, Operator, Other, Maybe,
         [ForeignData, Missing, Config, NameTaken, BadSize, Unsupported];
     /// Unmounts a volume, and leaves it so.
-    UnmountVolume = change "/pools/{pool}/volumes/{space}/unmount" [pool, space] Simple, Operator, Other, Never, [Missing, Config, Unsupported];
+    UnmountVolume = change "/pools/{pool}/volumes/{space}/unmount" [pool, space] Simple, Operator, Other, Never, [ForeignData, Missing, Config, Unsupported];
     /// Grows a volume: its space, its device and its file system.
     GrowVolume = change "/pools/{pool}/volumes/{space}/grow" [pool, space] ResizeSpace, Operator, Other, Never,
         [BadSize, TooFewDisks, Missing, Config, Unsupported];
@@ -175,7 +177,56 @@ declare_verbs! {
     AdoptVolume = change "/pools/{pool}/volumes/{space}/adopt" [pool, space] AdoptVolume, Operator, Other, Never,
         [ForeignData, Missing, Config, NameTaken, BadSize];
     /// Deletes a volume: its space goes into the trash with its record.
-    DeleteVolume = change "/pools/{pool}/volumes/{space}/delete" [pool, space] Simple, Admin, Other, Never, [Missing, Config, Unsupported];
+    DeleteVolume = change "/pools/{pool}/volumes/{space}/delete" [pool, space] Simple, Admin, Other, Never, [ForeignData, Missing, Config, Unsupported];
+
+    /// Lists the quotas of a volume, with what its folders hold.
+    ListQuotas = question "/pools/{pool}/volumes/{space}/quotas" [pool, space] Nothing => Quotas, Viewer, [Missing, Unsupported];
+    /// Bounds a folder of a volume.
+    SetQuota = change "/pools/{pool}/volumes/{space}/quotas" [pool, space] SetQuota, Operator, Same, Never,
+        [ForeignData, Missing, Config, NameTaken, Unsupported];
+    /// Removes the bound of a folder of a volume.
+    RemoveQuota = change "/pools/{pool}/volumes/{space}/quotas/remove" [pool, space] RemoveQuota, Operator, Other, Never,
+        [NoSuchObject, Missing, Config, Unsupported];
+
+    /// Lists the shares of all pools.
+    ListAllShares = question "/shares" [] Nothing => Shares, Viewer, [];
+    /// Lists the shares of a volume.
+    ListShares = question "/pools/{pool}/volumes/{space}/shares" [pool, space] Nothing => Shares, Viewer, [Unsupported];
+    /// Shows a share, after a new look at its servers.
+    ShowShare = question "/pools/{pool}/volumes/{space}/shares/{share}" [pool, space, share] Nothing => ShareDocument, Viewer, [Unsupported];
+    /// Lists the clients of a share.
+    ListShareSessions = question "/pools/{pool}/volumes/{space}/shares/{share}/sessions" [pool, space, share] Nothing => ShareSessions, Viewer,
+        [Missing, Config, Unsupported, ForeignData];
+    /// Shares a folder of a volume over SMB and NFS.
+    CreateShare = change "/pools/{pool}/volumes/{space}/shares" [pool, space] CreateShare, Operator, Other, Never,
+        [NameTaken, ForeignData, Missing, Config, Unsupported];
+    /// Grants rights on a share, or changes them.
+    GrantShare = change "/pools/{pool}/volumes/{space}/shares/{share}/grant" [pool, space, share] GrantShare, Operator, Same, Never,
+        [NameTaken, ForeignData, Missing, Config, Unsupported];
+    /// Revokes rights on a share.
+    RevokeShare = change "/pools/{pool}/volumes/{space}/shares/{share}/revoke" [pool, space, share] RevokeShare, Operator, Same, Never,
+        [NameTaken, ForeignData, Missing, Config, Unsupported];
+    /// Deletes a share. Its folder stays.
+    DeleteShare = change "/pools/{pool}/volumes/{space}/shares/{share}/delete" [pool, space, share] Simple, Operator, Other, Never,
+        [ForeignData, Missing, Config, Unsupported];
+
+    /// Empties rows of a volume that hold little, and gives them back to its pool.
+    CompactVolume = change "/pools/{pool}/volumes/{space}/compact" [pool, space] CompactVolume, Operator, Other, Maybe,
+        [Missing, Config, Unsupported];
+
+    /// Shows the deduplication of a volume: its policy, its last run, and what is under way.
+    ShowDedup = question "/pools/{pool}/volumes/{space}/dedup" [pool, space] Nothing => Dedup, Viewer, [Unsupported];
+    /// Estimates what a deduplication of a volume would save.
+    EstimateDedup = change "/pools/{pool}/volumes/{space}/dedup/estimate" [pool, space] EstimateDedup, Operator, Other, Maybe,
+        [Missing, Config, Unsupported];
+    /// Sets the policy of the deduplication of a volume, or takes it away.
+    EnableDedup = change "/pools/{pool}/volumes/{space}/dedup/enable" [pool, space] EnableDedup, Operator, Other, Never, [Config, Unsupported];
+    /// Shares equal bytes of the files of a volume, and gives what becomes free back to its pool.
+    RunDedup = change "/pools/{pool}/volumes/{space}/dedup/run" [pool, space] RunDedup, Operator, Other, Maybe,
+        [Missing, Config, Unsupported];
+    /// Gives files of a volume bytes of their own again.
+    UndoDedup = change "/pools/{pool}/volumes/{space}/dedup/undo" [pool, space] UndoDedup, Operator, Other, Maybe,
+        [Missing, Config, Unsupported];
 
     /// Lists what is in the trash of all pools.
     ListAllTrash = question "/trash" [] Nothing => Trash, Viewer, [];

@@ -59,6 +59,9 @@ pub struct VolumeWorker {
     pub operation: String,
     /// Seconds since it began.
     pub elapsed_s: u64,
+    /// Whether the operation takes long by its nature, such as a deduplication: its job shows how far it is.
+    #[serde(default)]
+    pub is_long: bool,
 }
 
 /// A volume.

@@ -18,6 +18,8 @@ pub const DESCRIPTOR_HOLDER_COMMAND: &str = "descriptor-holder";
 
 /// Setting in the environment that names the program that works on file systems.
 const WORKER_VARIABLE: &str = "DOLMEN_WORKER";
+/// Setting in the environment that names a file about the servers of this host.
+const SERVERS_VARIABLE: &str = "DOLMEN_SERVERS";
 /// Name of that program.
 const WORKER_PROGRAM: &str = "dolmen-worker";
 
@@ -71,6 +73,8 @@ pub struct Config {
     pub descriptor_holder: DescriptorHolderProgram,
     /// The program that works on file systems of volumes, one operation for each process.
     pub worker: PathBuf,
+    /// File about the servers that offer shares, as JSON; those that this host usually has without one.
+    pub servers: Option<PathBuf>,
 }
 
 /// Returns the worker that a setting in the environment names, or else the one beside the program of this process.
@@ -116,6 +120,7 @@ impl Config {
                 arguments: vec![DESCRIPTOR_HOLDER_COMMAND.into()],
             },
             worker: usual_worker(),
+            servers: std::env::var_os(SERVERS_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from),
         }
     }
 

@@ -119,6 +119,7 @@ impl PoolServices {
             rebuilds: Rc::clone(&disks.rebuilds),
             volumes: Rc::clone(&spaces.volumes.all),
             volume_checks: Rc::clone(&spaces.volumes.checks),
+            dedups: Rc::clone(&spaces.volumes.dedups),
             #[cfg(test)]
             pool_jobs: Rc::clone(&base.pool_jobs),
         };
@@ -157,7 +158,7 @@ impl Engine {
         Rc::new(Self {
             reports: Rc::new(Reports::new(&base)),
             events: Rc::new(EventWatch::new(&base, &diagnosis)),
-            explainer: Rc::new(Explainer::new(&base)),
+            explainer: Rc::new(Explainer::new(&base, &spaces.volumes.damage)),
             stopping: Rc::new(Stopping::new(
                 &base,
                 &spaces.attachments,

@@ -12,7 +12,9 @@ use crate::spaces::{
     Conversions, ConvertJob, PurgeJob, Purges, ScrubJob, Scrubs, WriteCacheJob, WriteCaches,
 };
 
-use crate::volumes::{VolumeCheckJob, VolumeChecks, VolumeCreateJob, Volumes};
+use crate::volumes::{
+    COMPACT, DEDUP, Dedups, ESTIMATE, UNDO, VolumeCheckJob, VolumeChecks, VolumeCreateJob, Volumes,
+};
 
 #[cfg(test)]
 use crate::pool_jobs::PoolJobs;
@@ -32,6 +34,7 @@ pub(crate) struct JobServices {
     pub(crate) rebuilds: Rc<Rebuilds>,
     pub(crate) volumes: Rc<Volumes>,
     pub(crate) volume_checks: Rc<VolumeChecks>,
+    pub(crate) dedups: Rc<Dedups>,
     #[cfg(test)]
     pub(crate) pool_jobs: Rc<PoolJobs>,
 }
@@ -56,6 +59,10 @@ static JOBS: &[Line] = &[
     Line { job: &EmptyJob, worker: |services| services.rebuilds.clone() },
     Line { job: &VolumeCreateJob, worker: |services| services.volumes.clone() },
     Line { job: &VolumeCheckJob, worker: |services| services.volume_checks.clone() },
+    Line { job: &DEDUP, worker: |services| services.dedups.clone() },
+    Line { job: &COMPACT, worker: |services| services.dedups.clone() },
+    Line { job: &UNDO, worker: |services| services.dedups.clone() },
+    Line { job: &ESTIMATE, worker: |services| services.dedups.clone() },
     #[cfg(test)]
     Line { job: &TestJob, worker: |services| Rc::new(TestJobs { pool_jobs: services.pool_jobs.clone() }) },
 ];
@@ -112,6 +119,10 @@ mod tests {
                 "empty",
                 "volume_create",
                 "volume_check",
+                "dedup",
+                "compact",
+                "dedup_undo",
+                "estimate",
                 "test_only"
             ]
         );

@@ -250,6 +250,7 @@ fn change(plan: Plan, message: impl Into<String>, is_changed: bool) -> Change {
         attachment: None,
         export: None,
         volume: None,
+        share: None,
         volume_plan: None,
     }
 }

@@ -110,6 +110,14 @@ mutants! {
     ShareOpenBeforeGrants = "share-open-before-grants",
     /// A share is put although its volume is not mounted.
     ShareOfUnmountedVolume = "share-of-unmounted-volume",
+    /// A volume is unmounted while servers offer its shares.
+    UnmountedWhileShared = "unmounted-while-shared",
+    /// The record of a share is deleted while servers still offer the share.
+    ShareRecordDeletedFirst = "share-record-deleted-first",
+    /// A mount does not ask the file system again for a quota that it was not seen to take.
+    PendingQuotaForgotten = "pending-quota-forgotten",
+    /// Damaged ranges that meet are looked up one by one.
+    DamagedRangesApart = "damaged-ranges-apart",
     /// A file of exports counts as Dolmen's by its name alone.
     ForeignFileReplaced = "foreign-file-replaced",
     /// An export of another folder keeps the number under which Ganesha knows the old one.

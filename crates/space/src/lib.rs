@@ -100,8 +100,10 @@ pub use format::spec::{
 pub use layout::shape::READ_BYTES_MAX;
 pub use layout::slab_units;
 pub use policy::attributes::Attributes;
+pub use policy::claimed_rows::ClaimedRows;
 pub use policy::convert::ConversionForecast;
 pub use policy::declare_lost::DeclaredLost;
+pub use policy::disks_at::disks_at;
 pub use policy::emptying::Emptied;
 pub use policy::forecast::{WriteCacheRows, write_cache_rows};
 pub use policy::handles::{Caches, Changes, Conversions, Members, Moves, Scrubs, Trash};

@@ -143,6 +143,23 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         ("MountVolume", r#"{"mount_point":"/a/../b"}"#),
         ("CheckVolume", r#"{"repair":true,"destroy":"v"}"#),
         ("AdoptVolume", r#"{"mount_point":""}"#),
+        ("CompactVolume", r#"{"budget_bytes":1}"#),
+        ("EstimateDedup", r#"{"sample_bytes":0}"#),
+        (
+            "EnableDedup",
+            r#"{"mode":"background","min_age_days":0,"excluded_folders":["../x"],"excluded_names":["a/b"],"memory_bytes":1,"schedule":"daily 25:00"}"#,
+        ),
+        ("EnableDedup", r#"{"off":true,"min_age_days":1}"#),
+        ("RunDedup", r#"{"mode":"throughput"}"#),
+        ("UndoDedup", r#"{"paths":["/a/../b",""]}"#),
+        (
+            "CreateShare",
+            r#"{"name":"docs","folder":"a/../b","protocols":["smb","nfs"],"accounts":[{"to":"group","name":"@x","access":"read_only"}],"networks":[{"client":"*","access":"read_write"}]}"#,
+        ),
+        ("GrantShare", r#"{"networks":[{"client":"10.0.0.1/8","access":"read_only"}]}"#),
+        ("RevokeShare", r#"{"accounts":[{"to":"user","name":""}],"clients":["\u0000"]}"#),
+        ("SetQuota", r#"{"folder":"","limit_bytes":0,"limit_files":18446744073709551615}"#),
+        ("RemoveQuota", r#"{"folder":"/"}"#),
         ("SetJob", r#"{"priority":"low","latency_limit_ms":20}"#),
         ("Shutdown", r#"{"hand_over":true}"#),
     ];

@@ -24,7 +24,7 @@ const fn habit(group: &'static str, word: &'static str, command: &'static str) -
 }
 
 /// Commands of other systems.
-const COMMANDS: [Habit; 66] = [
+const COMMANDS: [Habit; 68] = [
     habit("", "help", "dolmen --help"),
     habit("", "list", "dolmen pool list"),
     habit("", "show", "dolmen pool show POOL"),
@@ -44,6 +44,8 @@ const COMMANDS: [Habit; 66] = [
     habit("", "mount", "dolmen volume mount POOL/SPACE"),
     habit("", "umount", "dolmen volume unmount POOL/SPACE"),
     habit("", "volumes", "dolmen volume list"),
+    habit("", "shares", "dolmen share list"),
+    habit("", "quota", "dolmen volume quota list POOL/SPACE"),
     habit("", "detach", "dolmen space detach POOL/SPACE"),
     habit("", "resize", "dolmen space resize POOL/SPACE SIZE"),
     habit("", "convert", "dolmen space convert POOL/SPACE"),

@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod common;
 pub(crate) mod copy;
 pub(crate) mod daemon;
+pub(crate) mod dedup;
 pub(crate) mod disk;
 pub(crate) mod habits;
 pub(crate) mod job;
@@ -11,7 +12,9 @@ pub(crate) mod load;
 pub(crate) mod parse;
 pub(crate) mod plan;
 pub(crate) mod pool;
+pub(crate) mod quota;
 pub(crate) mod serve;
+pub(crate) mod share;
 pub(crate) mod space;
 pub(crate) mod trash;
 pub(crate) mod values;
@@ -30,12 +33,14 @@ use crate::arguments::bench::BenchArguments;
 use crate::arguments::common::{Common, DryRun, PoolFilter, Waiting};
 use crate::arguments::copy::{COPY_HELP, CopyArguments};
 use crate::arguments::daemon::{DaemonArguments, StopArguments};
+use crate::arguments::dedup::DedupCommand;
 use crate::arguments::disk::DiskCommand;
 use crate::arguments::job::{JobCommand, JobsArguments};
 use crate::arguments::load::{IOSTAT_HELP, IostatArguments, TopArguments};
 use crate::arguments::plan::PlanArguments;
 use crate::arguments::pool::PoolCommand;
 use crate::arguments::serve::{SERVE_HELP, ServeArguments};
+use crate::arguments::share::ShareCommand;
 use crate::arguments::space::{SpaceChange, SpaceCommand};
 use crate::arguments::trash::TrashCommand;
 use crate::arguments::volume::VolumeCommand;
@@ -75,6 +80,12 @@ pub(crate) enum Command {
     /// Make, look at, mount, unmount and delete volumes: file systems on spaces
     #[command(subcommand)]
     Volume(VolumeCommand),
+    /// Share equal bytes of the files of a volume, and see what that saves
+    #[command(subcommand)]
+    Dedup(DedupCommand),
+    /// Share folders of volumes over SMB and NFS, and grant rights
+    #[command(subcommand)]
+    Share(ShareCommand),
     /// Look at deleted spaces, restore them, or purge them for good
     #[command(subcommand)]
     Trash(TrashCommand),

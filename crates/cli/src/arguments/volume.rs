@@ -5,8 +5,9 @@ use dolmen_api::{FileSystemKind, VolumePurpose};
 use dolmen_units::Bytes;
 
 use crate::arguments::common::{DestroyName, DryRun, PoolFilter, Waiting};
+use crate::arguments::quota::QuotaCommand;
 use crate::arguments::space::{NewSpace, SpaceTarget};
-use crate::arguments::values::{SpaceName, parse_space_size};
+use crate::arguments::values::{SpaceName, parse_size, parse_space_size};
 
 /// `dolmen volume …`
 #[derive(Debug, Subcommand)]
@@ -25,10 +26,15 @@ pub(crate) enum VolumeCommand {
     Grow(VolumeGrow),
     /// Give free room of a mounted volume back to its pool
     Trim(VolumeChange),
+    /// Empty rows of a volume that hold little, and give them back to its pool
+    Compact(VolumeCompact),
     /// Check the file system of a volume that is not mounted, or repair it
     Check(VolumeCheck),
     /// Make a volume of a space with a file system, and mount it; nothing is written to the space
     Adopt(VolumeAdopt),
+    /// Bound folders of a volume, and see what they hold
+    #[command(subcommand)]
+    Quota(QuotaCommand),
     /// Delete a volume: its space goes into the trash with its record
     Delete(VolumeChange),
 }
@@ -67,6 +73,23 @@ pub(crate) struct VolumeGrow {
     /// The size wanted, a multiple of 4 KiB; not smaller than it is
     #[arg(value_parser = parse_space_size, allow_hyphen_values = true)]
     pub size: Bytes,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen volume compact`
+#[derive(Debug, Args)]
+pub(crate) struct VolumeCompact {
+    /// The volume, by the name of its space
+    #[arg(value_name = "POOL/SPACE")]
+    pub volume: SpaceName,
+    /// Bytes that may be moved, such as 10G; usually no bound
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
+    pub budget: Option<Bytes>,
+    /// Whether to wait.
+    #[command(flatten)]
+    pub waiting: Waiting,
     /// Whether to do it.
     #[command(flatten)]
     pub dry: DryRun,

@@ -6,6 +6,7 @@ pub(crate) mod clear;
 pub(crate) mod complete;
 pub(crate) mod copy;
 pub(crate) mod daemon;
+pub(crate) mod dedup;
 pub(crate) mod disk;
 pub(crate) mod events;
 pub(crate) mod explain;
@@ -14,7 +15,9 @@ pub(crate) mod job;
 pub(crate) mod manual;
 pub(crate) mod plan;
 pub(crate) mod pool;
+pub(crate) mod quota;
 pub(crate) mod reports;
+pub(crate) mod share;
 pub(crate) mod space;
 pub(crate) mod status;
 pub(crate) mod stop;
@@ -36,6 +39,8 @@ pub(crate) fn run(session: &mut Session<'_, '_>, command: Command) -> Result<Exi
         Command::Disk(command) => disk::disk(session, command)?,
         Command::Space(command) => space::space(session, command)?,
         Command::Volume(command) => volume::volume(session, command)?,
+        Command::Dedup(command) => dedup::dedup(session, command)?,
+        Command::Share(command) => share::share(session, command)?,
         Command::Trash(command) => trash::trash(session, command)?,
         Command::Serve(arguments) => space::serve(session, &arguments)?,
         Command::Unserve(arguments) => {

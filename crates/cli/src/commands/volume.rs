@@ -1,8 +1,11 @@
 //! `dolmen volume`.
 
-use dolmen_api::{AdoptVolume, CheckVolume, CreateVolume, MountVolume, ResizeSpace, Simple, verb};
+use dolmen_api::{
+    AdoptVolume, CheckVolume, CompactVolume, CreateVolume, MountVolume, ResizeSpace, Simple, verb,
+};
 
 use crate::arguments::volume::{FileSystemWord, VolumeCheck, VolumeCommand, VolumeCreate};
+use crate::commands::quota::quota;
 use crate::commands::space::{new_space, space_words};
 use crate::confirm::Danger;
 use crate::error::CliError;
@@ -45,12 +48,19 @@ pub(crate) fn volume(session: &mut Session<'_, '_>, command: VolumeCommand) -> R
             let asked = call::<verb::TrimVolume>(space_words(&arguments.volume));
             session.change(&asked, &Simple::default(), arguments.dry.intent()).map(drop)
         }
+        VolumeCommand::Compact(arguments) => {
+            let request = CompactVolume { budget_bytes: arguments.budget.map(|size| size.0), dry_run: false };
+            let asked = call::<verb::CompactVolume>(space_words(&arguments.volume));
+            let change = session.change(&asked, &request, arguments.dry.intent())?;
+            session.wait_for(&change, &arguments.waiting)
+        }
         VolumeCommand::Check(arguments) => volume_check(session, &arguments),
         VolumeCommand::Adopt(arguments) => {
             let request = AdoptVolume { mount_point: arguments.mount, dry_run: false };
             let asked = call::<verb::AdoptVolume>(space_words(&arguments.space));
             session.change(&asked, &request, arguments.dry.intent()).map(drop)
         }
+        VolumeCommand::Quota(command) => quota(session, &command),
         VolumeCommand::Delete(arguments) => {
             let asked = call::<verb::DeleteVolume>(space_words(&arguments.volume));
             session.change(&asked, &Simple::default(), arguments.dry.intent()).map(drop)

@@ -8,7 +8,7 @@ use super::fake::{Ended, Fake, NOBODY, Person, Reply, answer, change, obey, refu
 use crate::arguments::Arguments;
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 62] = [
+const CHANGES: [&str; 74] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
@@ -58,6 +58,13 @@ const CHANGES: [&str; 62] = [
     "volume check tank/x --repair",
     "volume adopt tank/x",
     "volume delete tank/x",
+    "volume quota set tank/x docs 1G --files 7",
+    "volume quota remove tank/x docs",
+    "share create tank/x --smb docs --grant alice:rw --grant @staff:ro",
+    "share create tank/x --path docs/2026 --nfs 10.0.0.0/8:ro",
+    "share grant tank/x docs bob:ro --nfs host:rw",
+    "share revoke tank/x docs bob",
+    "share delete tank/x docs",
     "trash restore tank/x --as y",
     "trash purge tank/x tank/7",
     "trash purge --all tank",
@@ -70,6 +77,11 @@ const CHANGES: [&str; 62] = [
     "job resume 7",
     "job stop 7",
     "job set 7 --priority high --latency-limit 5ms",
+    "volume compact tank/x --budget 1G",
+    "dedup estimate tank/x",
+    "dedup enable tank/x --off",
+    "dedup run tank/x",
+    "dedup undo tank/x a",
     "stop",
 ];
 
@@ -194,7 +206,7 @@ fn of_several_settings_none_is_made_where_one_is_refused() {
 }
 
 /// Commands that change nothing of a pool, a space or a disk, and so have no dry run.
-const READERS: [&str; 23] = [
+const READERS: [&str; 28] = [
     "status",
     "pool list",
     "pool show",
@@ -203,7 +215,12 @@ const READERS: [&str; 23] = [
     "space show",
     "volume list",
     "volume show",
+    "volume quota list",
+    "share list",
+    "share show",
+    "share sessions",
     "trash list",
+    "dedup status",
     "df",
     "jobs",
     "events",
@@ -947,6 +964,47 @@ fn the_size_of_a_write_cache_reaches_the_daemon() {
         "pool set tank --alert-at 1,2,3,4,5",
         "pool set tank --keep-room-for 9",
     ] {
+        assert!(crate::arguments::parse::parse(format!("dolmen {line}").split(' ')).is_err(), "{line}");
+    }
+}
+
+#[test]
+fn the_settings_of_a_deduplication_reach_the_daemon() {
+    let fake = Fake::play(|_, body| obey(body));
+    fake.run("dedup enable tank/home --min-age 7 --min-size 1M --exclude a/b --exclude c -n", &NOBODY);
+    let asked = fake.asked().pop().unwrap();
+    assert_eq!(asked.line, "POST /v1/pools/tank/volumes/home/dedup/enable");
+    assert_eq!(
+        asked.body,
+        json!({"mode": null, "min_age_days": 7, "min_file_bytes": 1 << 20, "excluded_folders": ["a/b", "c"],
+               "excluded_names": null, "memory_bytes": null, "schedule": null, "off": false, "dry_run": true})
+    );
+    for (line, path, body) in [
+        (
+            "dedup run tank/home --mode throughput -n",
+            "dedup/run",
+            json!({"mode": "throughput", "dry_run": true}),
+        ),
+        (
+            "dedup estimate tank/home --sample 1G -n",
+            "dedup/estimate",
+            json!({"sample_bytes": 1 << 30, "dry_run": true}),
+        ),
+        ("dedup undo tank/home a b/c -n", "dedup/undo", json!({"paths": ["a", "b/c"], "dry_run": true})),
+        (
+            "volume compact tank/home --budget 64M -n",
+            "compact",
+            json!({"budget_bytes": 64 << 20, "dry_run": true}),
+        ),
+    ] {
+        fake.run(line, &NOBODY);
+        let asked = fake.asked().pop().unwrap();
+        assert_eq!(asked.line, format!("POST /v1/pools/tank/volumes/home/{path}"), "{line}");
+        assert_eq!(asked.body, body, "{line}");
+    }
+    for line in
+        ["dedup enable tank/home --off --min-age 1", "dedup run home", "dedup run tank/home --mode fast"]
+    {
         assert!(crate::arguments::parse::parse(format!("dolmen {line}").split(' ')).is_err(), "{line}");
     }
 }

@@ -450,3 +450,46 @@ fn a_write_cache_is_shown_with_what_goes_through_it() {
 ";
     assert!(shown.contains(expected), "{shown}");
 }
+
+#[test]
+fn shares_and_quotas_are_shown_with_what_is_wrong() {
+    let share = json!({"pool": "tank", "volume": "home", "number": 7, "name": "docs", "health": "warning",
+        "why": ["NFS is down, connection: refused"], "folder": "a/b", "path": "/srv/home/a/b", "is_to_be_served": true,
+        "protocols": [{"protocol": "smb", "state": "up", "step": null, "finding": null},
+            {"protocol": "nfs", "state": "down", "step": "connection", "finding": "refused"}],
+        "accounts": [{"to": "group", "name": "staff", "access": "read_write"}],
+        "networks": [{"client": "10.0.0.0/8", "access": "read_only"}], "is_encryption_required": true});
+    let list = shown("share list", json!({"schema": 1, "shares": [&share]}));
+    assert_eq!(
+        list.results,
+        "\
+VOLUME     SHARE  FOLDER  SMB  NFS   WHY
+tank/home  docs   a/b     up   down  NFS is down, connection: refused
+"
+    );
+    let one = shown("share show tank/home docs", json!({"schema": 1, "share": &share})).results;
+    for part in [
+        "share docs of volume tank/home: ",
+        "@staff:rw",
+        "10.0.0.0/8:ro",
+        "down, connection: refused",
+        "required",
+    ] {
+        assert!(one.contains(part), "{part}: {one}");
+    }
+    let quota = json!({"folder": "", "limit_bytes": 1 << 30, "limit_files": null, "project_id": 5,
+        "used_bytes": 4096, "used_files": 2, "why": []});
+    let quotas =
+        shown("volume quota list tank/home", json!({"schema": 1, "quotas": [quota], "unavailable": null}));
+    let row: Vec<&str> = quotas.results.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row, [".", "4", "KiB", "1", "GiB", "2", "none"]);
+    let none = shown(
+        "share sessions tank/home docs",
+        json!({"schema": 1, "sessions": [], "unavailable": ["NFS does not list"]}),
+    );
+    assert!(
+        none.results.contains("no clients") && none.results.contains("NFS does not list"),
+        "{}",
+        none.results
+    );
+}

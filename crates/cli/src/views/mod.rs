@@ -2,11 +2,14 @@
 //!
 //! Invariant: a view asks nothing of the daemon; it gets a document and writes to `terminal`.
 
+pub(crate) mod dedup;
 pub(crate) mod jobs;
 pub(crate) mod load;
 pub(crate) mod plan;
 pub(crate) mod pools;
+pub(crate) mod quotas;
 pub(crate) mod room;
+pub(crate) mod shares;
 pub(crate) mod spaces;
 pub(crate) mod status;
 pub(crate) mod tables;

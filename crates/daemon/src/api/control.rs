@@ -261,6 +261,26 @@ fn handler(id: VerbId) -> MethodRouter<App> {
         AdoptVolume: change(async |engine, [pool, space], request| engine.spaces.volumes.adoptions.adopt_volume(pool, space, request).await);
         DeleteVolume: change(async |engine, [pool, space], request| engine.spaces.volumes.all.delete_volume(pool, space, request).await);
 
+        CompactVolume: change(async |engine, [pool, space], request| engine.spaces.volumes.dedups.compact_volume(pool, space, request).await);
+
+        ShowDedup: question(async |engine, [pool, space], _| engine.spaces.volumes.dedups.show_dedup(pool, space).await);
+        EstimateDedup: change(async |engine, [pool, space], request| engine.spaces.volumes.dedups.estimate_dedup(pool, space, request).await);
+        EnableDedup: change(async |engine, [pool, space], request| engine.spaces.volumes.dedups.enable_dedup(pool, space, request).await);
+        RunDedup: change(async |engine, [pool, space], request| engine.spaces.volumes.dedups.run_dedup(pool, space, request).await);
+        UndoDedup: change(async |engine, [pool, space], request| engine.spaces.volumes.dedups.undo_dedup(pool, space, request).await);
+
+        ListAllShares: question(async |engine, [], _| engine.spaces.volumes.shares.all_shares().await);
+        ListShares: question(async |engine, [pool, space], _| engine.spaces.volumes.shares.list_shares(pool, space).await);
+        ShowShare: question(async |engine, [pool, space, share], _| engine.spaces.volumes.shares.show_share(pool, space, share).await);
+        ListShareSessions: question(async |engine, [pool, space, share], _| engine.spaces.volumes.shares.share_sessions(pool, space, share).await);
+        CreateShare: change(async |engine, [pool, space], request| engine.spaces.volumes.shares.create_share(pool, space, request).await);
+        GrantShare: change(async |engine, [pool, space, share], request| engine.spaces.volumes.shares.grant_share(pool, space, share, request).await);
+        RevokeShare: change(async |engine, [pool, space, share], request| engine.spaces.volumes.shares.revoke_share(pool, space, share, request).await);
+        DeleteShare: change(async |engine, [pool, space, share], request| engine.spaces.volumes.shares.delete_share(pool, space, share, request).await);
+        ListQuotas: question(async |engine, [pool, space], _| engine.spaces.volumes.quotas.list_quotas(pool, space).await);
+        SetQuota: change(async |engine, [pool, space], request| engine.spaces.volumes.quotas.set_quota(pool, space, request).await);
+        RemoveQuota: change(async |engine, [pool, space], request| engine.spaces.volumes.quotas.remove_quota(pool, space, request).await);
+
         ListAllTrash: question(async |engine, [], _| engine.spaces.deletions.all_trash().await);
         ListTrash: question(async |engine, [pool], _| engine.spaces.deletions.trash(pool).await);
         RestoreSpace: change(async |engine, [pool, space], request| engine.spaces.volumes.all.restore_space(pool, space, request).await);

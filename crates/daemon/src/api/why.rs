@@ -16,6 +16,7 @@ use crate::jobs::{Entry, JobView, Jobs, seconds_now};
 use crate::open_pool::{ClosedPool, OpenPool};
 use crate::open_pools::OpenPools;
 use crate::state::{Events, is_here};
+use crate::volumes::Damage;
 
 /// What is known of a pool when it is asked why.
 struct Scene<'a> {
@@ -90,6 +91,7 @@ impl<'a> Scene<'a> {
             | FindingCode::VolumeNotUnderstood
             | FindingCode::VolumeSlow
             | FindingCode::VolumeNearlyFull
+            | FindingCode::ShareDown
             | FindingCode::AttachmentEnded
             | FindingCode::ListenerClosed
             | FindingCode::CertificateTrouble => Vec::new(),
@@ -234,15 +236,17 @@ pub(crate) struct Explainer {
     seams: Seams,
     jobs: Rc<Jobs>,
     events: Rc<Events>,
+    damage: Rc<Damage>,
 }
 
 impl Explainer {
-    pub(crate) fn new(base: &Base) -> Self {
+    pub(crate) fn new(base: &Base, damage: &Rc<Damage>) -> Self {
         Self {
             pools: Rc::clone(&base.pools),
             seams: base.seams.clone(),
             jobs: Rc::clone(&base.jobs),
             events: Rc::clone(&base.events),
+            damage: Rc::clone(damage),
         }
     }
 }
@@ -286,7 +290,9 @@ impl Explainer {
                     let object = Object::space(open.name(), space.name().to_string());
                     let health = scene.health(|one| one.object == object);
                     let state = format!("space {object} {}", health_word(health));
-                    scene.why(object, state)
+                    let mut why = scene.why(object, state);
+                    self.name_files(&open, &space, &mut why).await;
+                    why
                 }
                 Meant::Disk(open, disk) => {
                     let scene = Scene::of(self, &open).await;
@@ -307,6 +313,21 @@ impl Explainer {
             "give a pool, POOL/SPACE, a disk by path, POOL/NUMBER or id, or the number of a job; `dolmen`, `dolmen disk list` and `dolmen \
              jobs` show them",
         ))
+    }
+
+    /// Names the files of the volume on a space below the first cause that says that data was lost.
+    async fn name_files(&self, open: &Rc<OpenPool>, space: &Space, why: &mut Why) {
+        let files: Vec<Cause> = self.damage.names(open, space).await.into_iter().map(fact).collect();
+        if files.is_empty() {
+            return;
+        }
+        let is_loss = |cause: &&mut Cause| {
+            matches!(cause.code, Some(FindingCode::SpaceDataLost | FindingCode::SpaceCorruptHere))
+        };
+        match why.causes.iter_mut().find(is_loss) {
+            Some(cause) => cause.causes.extend(files),
+            None => why.causes.extend(files),
+        }
     }
 
     async fn why_job(&self, job: &Entry) -> Why {

@@ -19,6 +19,8 @@ pub(crate) use aim::Aim;
 pub(crate) use course::Course;
 pub(crate) use entry::{Entry, JobView, Outcome, Start, has_ended};
 pub(crate) use kind::{Kind, OwnState, Rank};
-pub(crate) use record::{Content, JobFiles, OWN_TEXT_MAX, TEXT_BYTES_MAX, kept, read, seconds_now};
+pub(crate) use record::{
+    Content, JobFiles, OWN_TEXT_MAX, TEXT_BYTES_MAX, VOLUME_TEXT_MAX, kept, read, seconds_now,
+};
 pub(crate) use registry::{JobPool, Jobs};
 pub(crate) use slot::JobSlot;

@@ -35,11 +35,14 @@ pub(crate) const TEXT_BYTES_MAX: usize = 512;
 const JOB_TEXT_MAX: usize = 1024 + 2 * 6 * TEXT_BYTES_MAX;
 /// What the state of its own of a job takes in the file, at most; of a pool one job at a time has such a state.
 pub(crate) const OWN_TEXT_MAX: usize = 48 << 10;
+/// The same of a job of a volume, of which a pool may have several at a time.
+pub(crate) const VOLUME_TEXT_MAX: usize = 2560;
 /// Jobs that nobody asked for and that are not counted with the others, for each pool.
 const BY_ITSELF_MAX: usize = 3;
 const _: () = assert!(
-    ((ENDED_MAX + UNFINISHED_MAX + BY_ITSELF_MAX * POOLS_MAX) * JOB_TEXT_MAX + POOLS_MAX * OWN_TEXT_MAX)
-        as u64
+    ((ENDED_MAX + UNFINISHED_MAX + BY_ITSELF_MAX * POOLS_MAX) * JOB_TEXT_MAX
+        + POOLS_MAX * OWN_TEXT_MAX
+        + UNFINISHED_MAX * VOLUME_TEXT_MAX) as u64
         <= FILE_BYTES_MAX,
     "a file that was written is read whole"
 );

@@ -14,8 +14,9 @@ use crate::open_pool::key_of;
 use crate::plan::{Undo, made, planned};
 use crate::volumes::create::{MOUNT_FOLDER, parse_mount_point};
 use crate::volumes::records;
-use crate::volumes::service::{Volume, Volumes};
+use crate::volumes::service::Volumes;
 use crate::volumes::view::shown;
+use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
 
 /// Adoption of file systems.

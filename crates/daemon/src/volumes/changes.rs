@@ -16,8 +16,10 @@ use crate::state::VolumeUse;
 use crate::volumes::create::parse_mount_point;
 use crate::volumes::mounts;
 use crate::volumes::records::{self, Found};
-use crate::volumes::service::{TURN_LIMIT, Volume, Volumes};
+use crate::volumes::service::{TURN_LIMIT, Volumes};
+use crate::volumes::shares::but_servers;
 use crate::volumes::view::shown;
+use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
 
 impl Volumes {
@@ -55,6 +57,11 @@ impl Volumes {
         let plan = pool.plan(undo, steps);
         match mounted {
             Some(there) if there == at && volume.record.desired == DesiredVolume::Mounted => {
+                if !request.dry_run {
+                    let mutex = self.mutex_of(volume.key);
+                    let _exclusive = self.turn(&mutex, volume.key, &name).await?;
+                    self.shares.serve(&volume, Wait::Request).await;
+                }
                 let plan = pool.plan(Undo::NotNeeded, Vec::new());
                 return Ok(planned(plan, format!("volume {name} is mounted at {at} already")));
             }
@@ -98,7 +105,8 @@ impl Volumes {
             return Ok(planned(plan, format!("volume {name} is not mounted")));
         }
         let from = mounted.map(|path| format!("unmount {name} from {path}"));
-        let steps = from.into_iter().chain([format!("detach space {name}")]).collect();
+        let steps = self.shares.steps_of_withdrawal(&volume).await?.into_iter().chain(from);
+        let steps = steps.chain([format!("detach space {name}")]).collect();
         let plan = pool.plan(Undo::By(format!("dolmen volume mount {name}")), steps);
         self.check_unused(&volume).await?;
         if request.dry_run {
@@ -127,7 +135,7 @@ impl Volumes {
         if request.dry_run {
             let (_, mounted) = self.mount_of(volume.key).await?;
             let from = mounted.map(|path| format!("unmount {name} from {path}"));
-            let steps = from.into_iter().chain([
+            let steps = self.shares.steps_of_withdrawal(&volume).await?.into_iter().chain(from).chain([
                 format!("detach space {name}"),
                 format!("move space {name} into the trash, with the record of its volume"),
             ]);
@@ -156,6 +164,14 @@ impl Volumes {
         let (pool, space) = (volume.pool.name(), volume.space.name().to_string());
         let change = self.deletions.delete_space(pool, space, request).await?;
         self.forget(volume.key);
+        // It holds hashes of files, which a volume that is restored gets again by its next run.
+        let index = self.workers.state_folder(volume.key);
+        let removed = self.looker.run(move || std::fs::remove_dir_all(index)).await;
+        if let Err(error) = removed
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(volume = volume.name, %error, "the index of a deleted volume stays in the state folder");
+        }
         Ok(change)
     }
 
@@ -194,6 +210,16 @@ impl Volumes {
     /// Unmounts a volume that is mounted.
     pub(super) async fn unmount_now(&self, volume: &Volume) -> Answer<()> {
         self.check_unused(volume).await?;
+        let unmounted = self.unmount_unshared(volume).await;
+        if unmounted.is_err() {
+            self.shares.serve(volume, Wait::Request).await;
+        }
+        unmounted
+    }
+
+    /// Takes the shares of a volume off, and unmounts it.
+    async fn unmount_unshared(&self, volume: &Volume) -> Answer<()> {
+        self.shares.withdraw(volume, async || self.users_of(volume).await).await?;
         let (device, mounted) = self.mount_of(volume.key).await?;
         let (Some(device), Some(path)) = (device, mounted) else {
             self.uses.note(volume.key, None);
@@ -216,14 +242,24 @@ impl Volumes {
         Ok(())
     }
 
+    /// Returns the processes that use a mounted volume, in words.
+    pub(super) async fn users_of(&self, volume: &Volume) -> Answer<Vec<String>> {
+        let (_, Some(path)) = self.mount_of(volume.key).await? else { return Ok(Vec::new()) };
+        // A process of a worker would be taken for a user. A long operation ends before its volume is unmounted.
+        let steered = self.steered.borrow().get(&volume.key).is_some_and(|steer| !steer.is_interrupted());
+        if !steered {
+            let limit = self.seams.clock.now() + TURN_LIMIT;
+            let _ = within(self.seams.clock.as_ref(), limit, self.workers.idle(volume.key)).await;
+        }
+        let own = self.workers.at_work(volume.key).filter(|_| steered).map(|worker| worker.pid);
+        let at = PathBuf::from(&path);
+        Ok(self.looker.run(move || Ok(mounts::users(&at, own))).await.unwrap_or_default())
+    }
+
     /// Refuses to unmount a volume that processes use, and names them.
     pub(super) async fn check_unused(&self, volume: &Volume) -> Answer<()> {
         let (_, Some(path)) = self.mount_of(volume.key).await? else { return Ok(()) };
-        // A process of a worker would be taken for a user.
-        let limit = self.seams.clock.now() + TURN_LIMIT;
-        let _ = within(self.seams.clock.as_ref(), limit, self.workers.idle(volume.key)).await;
-        let at = PathBuf::from(&path);
-        let users = self.looker.run(move || Ok(mounts::users(&at))).await.unwrap_or_default();
+        let users = but_servers(volume, self.users_of(volume).await?).await?;
         if users.is_empty() {
             return Ok(());
         }

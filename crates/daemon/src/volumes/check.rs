@@ -12,7 +12,8 @@ use crate::job::{Ending, Job, JobWorker, Standing};
 use crate::jobs::{Aim, Entry, Kind, Outcome, Rank, Start};
 use crate::open_pool::OpenPool;
 use crate::plan::{Undo, check_typed, made, planned};
-use crate::volumes::service::{Volume, Volumes};
+use crate::volumes::service::Volumes;
+use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
 
 /// Findings that the result of a job names.

@@ -12,8 +12,9 @@ use dolmen_worker::protocol::{Operation, Outcome};
 use crate::answer::Answer;
 use crate::plan::{Undo, made, planned};
 use crate::spaces::SpaceChanges;
-use crate::volumes::service::{Volume, Volumes};
+use crate::volumes::service::Volumes;
 use crate::volumes::view::shown;
+use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
 
 /// Growth and trim of volumes.

@@ -13,8 +13,9 @@ use dolmen_worker::protocol::{Operation, Outcome};
 use crate::finding::found;
 use crate::open_pool::{OpenPool, key_of};
 use crate::volumes::records::{self, Found};
-use crate::volumes::service::{Volume, Volumes};
+use crate::volumes::service::Volumes;
 use crate::volumes::view::{NEARLY_FULL_PERCENT, SLOW_S, percent_used, view_volumes};
+use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
 
 /// Pause between two looks.
@@ -60,8 +61,12 @@ impl VolumeWatch {
             for volume in &volumes {
                 findings.extend(findings_of(volume));
             }
+            if is_count_due {
+                self.volumes.shares.look_at_shares(&pool);
+            }
             self.count_usage(&pool, is_count_due).await;
         }
+        findings.extend(self.volumes.shares.known.findings());
         self.findings.replace(findings);
     }
 
@@ -125,6 +130,9 @@ pub(crate) fn volume_advice(finding: &Finding) -> Option<String> {
         FindingCode::VolumeNearlyFull => {
             Some(format!("delete files of {name}, or `dolmen volume grow {name} SIZE`"))
         }
+        FindingCode::ShareDown => Some(format!(
+            "see which step `dolmen share list {name}` names, mend it, and `dolmen volume mount {name}` to put its shares again"
+        )),
         _ => None,
     }
 }
@@ -146,7 +154,9 @@ fn findings_of(volume: &dolmen_api::Volume) -> Vec<Finding> {
         let text = format!("volume {name} is to be mounted at {at}, and is not: {}", volume.why.join("; "));
         findings.push(warn(FindingCode::VolumeNotMounted, text));
     }
-    if let Some(worker) = volume.worker.as_ref().filter(|worker| worker.elapsed_s >= SLOW_S) {
+    if let Some(worker) =
+        volume.worker.as_ref().filter(|worker| worker.elapsed_s >= SLOW_S && !worker.is_long)
+    {
         let text = format!(
             "{} of volume {name} takes long: process {} is at it since {} seconds or more",
             worker.operation, worker.pid, SLOW_S

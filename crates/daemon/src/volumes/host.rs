@@ -60,3 +60,38 @@ fn not_mountable(release: &str) -> BTreeSet<FileSystem> {
     let cannot = |one: &FileSystem| !is_known(one.name()) && !is_listed(one.name());
     FileSystem::ALL.into_iter().filter(cannot).collect()
 }
+
+/// Returns the distance of the local time from UTC in minutes, positive to the east; 0 if the host does not tell it. Runs a program,
+/// so it is for a thread that may wait.
+pub(super) fn utc_offset_minutes() -> i32 {
+    let mut command = Command::new("date");
+    // A zone in TZ counts for the daemon as for the programs of a person.
+    command.arg("+%z").env("PATH", PATH).env("LC_ALL", "C").stdin(Stdio::null());
+    let output = command.output().map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    output.ok().and_then(|text| parse_offset(text.trim())).unwrap_or(0)
+}
+
+/// Parses `+0130`.
+fn parse_offset(text: &str) -> Option<i32> {
+    let (sign, digits) = match text.split_at_checked(1)? {
+        ("+", digits) => (1, digits),
+        ("-", digits) => (-1, digits),
+        _ => return None,
+    };
+    let (hours, minutes) = digits.split_at_checked(2).filter(|_| digits.len() == 4)?;
+    let number =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<i32>().ok())?;
+    Some(sign * (number(hours)? * 60 + number(minutes)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offset_is_read_and_nonsense_is_none() {
+        let texts = ["+0000", "+0130", "-1145", "0130", "+130", "+01:30", "", "+ 130"];
+        let expected = [Some(0), Some(90), Some(-705), None, None, None, None, None];
+        assert_eq!(texts.map(parse_offset), expected);
+    }
+}

@@ -20,7 +20,8 @@ use crate::open_pool::{OpenPool, key_of};
 use crate::state::VolumeUse;
 use crate::volumes::create_job::VolumeCreateJob;
 use crate::volumes::records::{self, Found};
-use crate::volumes::service::{Volume, Volumes};
+use crate::volumes::service::Volumes;
+use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
 
 impl Volumes {
@@ -101,12 +102,14 @@ impl Volumes {
     /// Attaches a volume if it is not attached, and mounts it if it is not mounted.
     pub(super) async fn mount_now(&self, volume: &Volume, wait: Wait) -> Answer<()> {
         let device = self.attach(&volume.pool, &volume.space).await?;
-        let operation = Operation::Mount { volume: volume.for_worker(device) };
+        let operation = Operation::Mount { volume: volume.for_worker(device.clone()) };
         self.workers.run(volume.key, &volume.name, operation, wait).await?;
         let path = volume.record.mount_point.to_string();
         tracing::info!(volume = volume.name, path, "the volume is mounted");
         self.uses.note(volume.key, Some(VolumeUse::Mounted(path)));
         self.note(volume.key, None);
+        self.quotas.reapply(volume, &device, wait).await;
+        self.shares.serve(volume, wait).await;
         Ok(())
     }
 

@@ -5,10 +5,17 @@
 //! | `host`, `mounts`, `control_group` | what the host has, where volumes are mounted, and by whom they are used |
 //! | `records`, `words` | records in the map of the pool, and how the API names their values |
 //! | `workers` | processes of `dolmen-worker` |
+//! | `volume` | a volume of an open pool, with its record |
 //! | `service`, `view` | the service, what it knows of each volume, and how it is shown |
 //! | `create`, `create_job`, `make` | creation: its plan, its job, and its steps |
 //! | `changes`, `grow`, `adopt` | mount, unmount, deletion and restoration; growth and trim; adoption |
 //! | `check` | check and repair, a job |
+//! | `dedup`, `dedup_policy`, `dedup_schedule` | deduplication and compaction: requests, policies, and runs that are due |
+//! | `dedup_task`, `dedup_job`, `dedup_run` | orders, their jobs, and their steps |
+//! | `steer`, `yielding` | commands to a long operation, and when it yields to clients |
+//! | `numbered`, `shares` | records under numbers; shares on servers |
+//! | `quotas`, `quota_bounds` | quotas of folders: requests, and bounds that file systems keep |
+//! | `damage` | files at damaged ranges |
 //! | `health` | what is the matter with volumes |
 //! | `opening` | volumes of pools that are opened and closed |
 //!
@@ -20,17 +27,31 @@ mod check;
 mod control_group;
 mod create;
 mod create_job;
+mod damage;
+mod dedup;
+mod dedup_job;
+mod dedup_policy;
+mod dedup_run;
+mod dedup_schedule;
+mod dedup_task;
 mod grow;
 mod health;
 mod host;
 mod make;
 mod mounts;
+mod numbered;
 mod opening;
+mod quota_bounds;
+mod quotas;
 mod records;
 mod service;
+mod shares;
+mod steer;
 mod view;
+mod volume;
 mod words;
 mod workers;
+mod yielding;
 
 use std::rc::Rc;
 
@@ -42,10 +63,16 @@ pub(crate) use adopt::Adoptions;
 pub(crate) use check::{VolumeCheckJob, VolumeChecks};
 pub(crate) use create::VolumeCreations;
 pub(crate) use create_job::VolumeCreateJob;
+pub(crate) use damage::Damage;
+pub(crate) use dedup::Dedups;
+pub(crate) use dedup_schedule::DedupSchedule;
+pub(crate) use dedup_task::{COMPACT, DEDUP, ESTIMATE, UNDO};
 pub(crate) use grow::VolumeGrowth;
 pub(crate) use health::{VolumeWatch, volume_advice};
 pub(crate) use opening::Closing;
+pub(crate) use quotas::VolumeQuotas;
 pub(crate) use service::Volumes;
+pub(crate) use shares::VolumeShares;
 pub(crate) use view::VolumeViews;
 
 /// Services of volumes.
@@ -56,7 +83,12 @@ pub(crate) struct VolumeServices {
     pub(crate) growth: Rc<VolumeGrowth>,
     pub(crate) checks: Rc<VolumeChecks>,
     pub(crate) adoptions: Rc<Adoptions>,
+    pub(crate) dedups: Rc<Dedups>,
+    pub(crate) dedup_schedule: Rc<DedupSchedule>,
     pub(crate) watch: Rc<VolumeWatch>,
+    pub(crate) damage: Rc<Damage>,
+    pub(crate) shares: Rc<VolumeShares>,
+    pub(crate) quotas: Rc<VolumeQuotas>,
 }
 
 impl VolumeServices {
@@ -67,6 +99,7 @@ impl VolumeServices {
         deletions: &Rc<Deletions>,
     ) -> Self {
         let all = Rc::new(Volumes::new(base, attachments, deletions));
+        let dedups = Rc::new(Dedups::new(&all));
         Self {
             views: Rc::new(VolumeViews::new(&all)),
             creations: Rc::new(VolumeCreations::new(&all)),
@@ -74,6 +107,11 @@ impl VolumeServices {
             checks: Rc::new(VolumeChecks::new(&all)),
             adoptions: Rc::new(Adoptions::new(&all)),
             watch: Rc::new(VolumeWatch::new(&all)),
+            dedup_schedule: Rc::new(DedupSchedule::new(&dedups)),
+            dedups,
+            damage: Rc::new(Damage::new(&all)),
+            shares: Rc::new(VolumeShares::new(base, &all)),
+            quotas: Rc::new(VolumeQuotas::new(&all)),
             all,
         }
     }

@@ -24,14 +24,25 @@ pub(super) fn mounted(devices: &[PathBuf]) -> io::Result<BTreeMap<PathBuf, Strin
     Ok(devices.iter().filter_map(of).collect())
 }
 
-/// Returns the processes that have something below a mount point open, in words. For a thread that may wait.
+/// Returns the processes that have something below a mount point open, in words, without those of the process group `own`. For a
+/// thread that may wait.
 ///
 /// It reads links of `/proc` alone: a look at the files themselves could wait for the device.
-pub(super) fn users(mount_point: &Path) -> Vec<String> {
+pub(super) fn users(mount_point: &Path, own: Option<u32>) -> Vec<String> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let using = pids.filter(|pid| *pid != std::process::id() && is_using(*pid, mount_point));
+    let is_own = |pid: u32| pid == std::process::id() || own.is_some_and(|own| group_of(pid) == Some(own));
+    let using = pids.filter(|pid| !is_own(*pid) && is_using(*pid, mount_point));
     using.take(PROCESSES_MAX).map(|pid| format!("process {pid} ({})", name_of(pid))).collect()
+}
+
+/// Returns the process group of a process. It is 0 for one of the kernel, and for one whose group is not seen here.
+fn group_of(pid: u32) -> Option<u32> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    // The name before may hold spaces and parentheses. State and parent come first.
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(2)?.parse().ok()
 }
 
 fn is_using(pid: u32, mount_point: &Path) -> bool {
@@ -59,21 +70,32 @@ fn name_of(pid: u32) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::os::unix::process::CommandExt as _;
     use std::process::{Command, Stdio};
 
     use super::*;
+
+    #[test]
+    fn a_process_has_its_group_and_one_that_is_absent_has_none() {
+        let own = rustix::process::getpgrp().as_raw_nonzero().get();
+        assert_eq!(group_of(std::process::id()), u32::try_from(own).ok());
+        assert_eq!(group_of(u32::MAX), None);
+    }
 
     #[test]
     fn a_process_with_a_file_below_the_folder_open_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         File::create(&path).unwrap();
-        assert!(users(folder.path()).is_empty());
+        assert!(users(folder.path(), None).is_empty());
         let mut holder = Command::new("sleep");
-        let mut holder = holder.arg("60").stdin(Stdio::from(File::open(&path).unwrap())).spawn().unwrap();
-        let found = users(folder.path());
+        let holder = holder.arg("60").stdin(Stdio::from(File::open(&path).unwrap()));
+        let mut holder = holder.process_group(0).spawn().unwrap();
+        let found = users(folder.path(), None);
+        let others = users(folder.path(), Some(holder.id()));
         holder.kill().unwrap();
         holder.wait().unwrap();
         assert_eq!(found, [format!("process {} (sleep)", holder.id())]);
+        assert!(others.is_empty(), "{others:?}");
     }
 }

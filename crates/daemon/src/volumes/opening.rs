@@ -11,10 +11,12 @@ use dolmen_space::Space;
 use dolmen_volume::record::{DesiredVolume, VolumeState};
 
 use crate::answer::Answer;
+use crate::attach::Transports;
 use crate::open_pool::{OpenPool, key_of};
 use crate::state::VolumeUse;
 use crate::volumes::records::{self, Found};
-use crate::volumes::service::{Volume, Volumes};
+use crate::volumes::service::Volumes;
+use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
 
 /// What a closing does with volumes.
@@ -110,8 +112,11 @@ impl Volumes {
     /// # Errors
     /// A volume is in use, or could not be unmounted; those that were are mounted again.
     pub(crate) async fn close(self: &Rc<Self>, pools: &[Rc<OpenPool>]) -> Answer<()> {
-        let volumes = self.attached(pools).await?;
+        let volumes = attached(&self.transports, pools).await?;
         for volume in &volumes {
+            // Its job goes on when the volume is mounted again.
+            let steered = self.steered.borrow().get(&volume.key).cloned();
+            steered.iter().for_each(|steer| steer.interrupt());
             self.check_unused(volume).await?;
         }
         for volume in &volumes {
@@ -139,33 +144,34 @@ impl Volumes {
     /// Returns what [`close`](Self::close) would do, or why it would be refused.
     pub(crate) async fn closing(&self, pools: &[Rc<OpenPool>]) -> Answer<Closing> {
         let Closing { mut steps, mut spaces } = Closing::default();
-        for volume in self.attached(pools).await? {
+        for volume in attached(&self.transports, pools).await? {
             self.check_unused(&volume).await?;
             let (_, mounted) = self.mount_of(volume.key).await?;
+            steps.extend(self.shares.steps_of_withdrawal(&volume).await?);
             steps.extend(mounted.map(|path| format!("unmount {} from {path}", volume.name)));
             steps.push(format!("detach {}", volume.name));
             spaces.push(volume.key);
         }
         Ok(Closing { steps, spaces })
     }
+}
 
-    /// Returns the volumes of pools whose spaces are attached, except those that are being made.
-    async fn attached(&self, pools: &[Rc<OpenPool>]) -> Answer<Vec<Volume>> {
-        let mut volumes = Vec::new();
-        for pool in pools {
-            for space in pool.spaces.list() {
-                let key = key_of(pool, &space);
-                if self.transports.find(key).is_none() {
-                    continue;
-                }
-                if let Some(Found::Known(record)) = records::read(&space).await?
-                    && record.state != VolumeState::Making
-                {
-                    let name = format!("{}/{}", pool.name(), space.name());
-                    volumes.push(Volume { pool: Rc::clone(pool), space, key, name, record: *record });
-                }
+/// Returns the volumes of pools whose spaces are attached, except those that are being made.
+async fn attached(transports: &Transports, pools: &[Rc<OpenPool>]) -> Answer<Vec<Volume>> {
+    let mut volumes = Vec::new();
+    for pool in pools {
+        for space in pool.spaces.list() {
+            let key = key_of(pool, &space);
+            if transports.find(key).is_none() {
+                continue;
+            }
+            if let Some(Found::Known(record)) = records::read(&space).await?
+                && record.state != VolumeState::Making
+            {
+                let name = format!("{}/{}", pool.name(), space.name());
+                volumes.push(Volume { pool: Rc::clone(pool), space, key, name, record: *record });
             }
         }
-        Ok(volumes)
     }
+    Ok(volumes)
 }

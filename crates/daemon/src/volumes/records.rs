@@ -2,14 +2,16 @@
 
 use dolmen_api::{ErrorBody, ErrorCode};
 use dolmen_space::{Attribute, Space};
-use dolmen_volume::record::VolumeRecord;
+use dolmen_volume::record::{DeduplicationRun, VolumeRecord};
 
 use crate::answer::Answer;
 use crate::fault;
 
 /// Type of the attribute that is the record of a volume (`docs/format/volume.md`).
 const VOLUME: u8 = 1;
-/// Its number.
+/// Type of the attribute that is the last deduplication.
+const RUN: u8 = 4;
+/// Number of either.
 const NUMBER: u64 = 0;
 
 /// Record of a volume as it was found.
@@ -45,6 +47,26 @@ pub(super) async fn read(space: &Space) -> Answer<Option<Found>> {
 /// Writes the record of the volume on a space; durable when this returns.
 pub(super) async fn put(space: &Space, record: &VolumeRecord, name: &str) -> Answer<()> {
     let attribute = attribute(record, name)?;
+    space
+        .attributes()
+        .change(vec![attribute], Vec::new())
+        .await
+        .map_err(|error| fault::space(&error).on(name))
+}
+
+/// Reads the last deduplication of the volume on a space; none if there was none, or its record is not understood.
+pub(super) async fn read_run(space: &Space) -> Answer<Option<DeduplicationRun>> {
+    let attributes = space.attributes().list().await.map_err(|error| fault::space(&error))?;
+    let found = attributes.into_iter().find(|one| (one.kind, one.number) == (RUN, NUMBER));
+    Ok(found.and_then(|one| DeduplicationRun::decode(&one.value).ok()))
+}
+
+/// Writes the last deduplication of the volume on a space; durable when this returns.
+pub(super) async fn put_run(space: &Space, run: &DeduplicationRun, name: &str) -> Answer<()> {
+    let value = run.encode().map_err(|error| {
+        ErrorBody::new(ErrorCode::Internal, format!("the deduplication of {name}: {error}")).on(name)
+    })?;
+    let attribute = Attribute { kind: RUN, number: NUMBER, value };
     space
         .attributes()
         .change(vec![attribute], Vec::new())

@@ -12,8 +12,6 @@ use dolmen_block_io::sync::AsyncMutex;
 use dolmen_block_io::{Seams, within};
 use dolmen_space::Space;
 use dolmen_units::PoolId;
-use dolmen_volume::record::VolumeRecord;
-use dolmen_worker::protocol;
 
 use crate::answer::Answer;
 use crate::attach::Transports;
@@ -29,33 +27,15 @@ use crate::spaces::Deletions;
 use crate::state::VolumeUses;
 use crate::views::Views;
 use crate::volumes::mounts;
+use crate::volumes::quota_bounds::QuotaBounds;
 use crate::volumes::records::{self, Found};
+use crate::volumes::shares::ShareServers;
+use crate::volumes::steer::Steer;
+use crate::volumes::volume::Volume;
 use crate::volumes::workers::Workers;
 
 /// Time that a request waits for the change of a volume that is under way.
 pub(super) const TURN_LIMIT: Duration = Duration::from_secs(10);
-
-/// A volume of an open pool, with its record as it was read.
-pub(super) struct Volume {
-    pub(super) pool: Rc<OpenPool>,
-    pub(super) space: Space,
-    pub(super) key: SpaceKey,
-    /// `POOL/NAME`.
-    pub(super) name: String,
-    pub(super) record: VolumeRecord,
-}
-
-impl Volume {
-    /// Returns it as an order names it.
-    pub(super) fn for_worker(&self, device: PathBuf) -> protocol::Volume {
-        protocol::Volume { device, record: self.record.clone() }
-    }
-
-    /// Writes its record.
-    pub(super) async fn put(&self) -> Answer<()> {
-        records::put(&self.space, &self.record, &self.name).await
-    }
-}
 
 /// Knowledge of a volume in addition to its record.
 #[derive(Debug, Clone, Default)]
@@ -82,12 +62,17 @@ pub(crate) struct Volumes {
     /// Reads `/proc`, and asks tools for their versions.
     pub(super) looker: Rc<IoWorker>,
     pub(super) known: RefCell<BTreeMap<SpaceKey, Known>>,
+    pub(super) shares: Rc<ShareServers>,
+    pub(super) quotas: QuotaBounds,
     mutexes: RefCell<BTreeMap<SpaceKey, Rc<AsyncMutex>>>,
+    /// Long operations that jobs steer.
+    pub(super) steered: RefCell<BTreeMap<SpaceKey, Rc<Steer>>>,
 }
 
 impl Volumes {
     pub(crate) fn new(base: &Base, attachments: &Rc<SpaceAttachments>, deletions: &Rc<Deletions>) -> Self {
-        let (known, mutexes) = Default::default();
+        let (known, mutexes, steered) = Default::default();
+        let workers = Workers::new(&base.seams, base.config.worker.clone(), base.config.volumes_folder());
         Self {
             pools: Rc::clone(&base.pools),
             seams: base.seams.clone(),
@@ -99,10 +84,13 @@ impl Volumes {
             deletions: Rc::clone(deletions),
             uses: Rc::clone(&base.volume_uses),
             transports: Rc::clone(&base.transports),
-            workers: Workers::new(&base.seams, base.config.worker.clone(), base.config.volumes_folder()),
             looker: Rc::clone(&base.volume_looker),
+            shares: Rc::new(ShareServers::new(base, &workers)),
+            quotas: QuotaBounds::new(&workers),
+            workers,
             known,
             mutexes,
+            steered,
         }
     }
 
@@ -212,6 +200,7 @@ impl Volumes {
     /// Forgets a volume that is no volume of an open pool any more.
     pub(super) fn forget(&self, volume: SpaceKey) {
         self.known.borrow_mut().remove(&volume);
+        self.shares.known.forget_volume(volume);
         self.uses.note(volume, None);
     }
 

@@ -11,7 +11,8 @@ use dolmen_volume::record::{DesiredVolume, VolumeRecord};
 use crate::answer::Answer;
 use crate::open_pool::{OpenPool, key_of};
 use crate::volumes::records::{self, Found};
-use crate::volumes::service::{Volume, Volumes};
+use crate::volumes::service::Volumes;
+use crate::volumes::volume::Volume;
 use crate::volumes::words::{kind_of, shown_purpose, shown_state};
 
 /// Seconds after which an operation is named as slow.
@@ -150,7 +151,9 @@ fn findings(volume: &dolmen_api::Volume) -> Vec<String> {
     if is_whole && volume.is_to_be_mounted && volume.mounted_at.is_none() && volume.worker.is_none() {
         why.push("it is to be mounted, and is not".to_owned());
     }
-    if let Some(worker) = volume.worker.as_ref().filter(|worker| worker.elapsed_s >= SLOW_S) {
+    if let Some(worker) =
+        volume.worker.as_ref().filter(|worker| worker.elapsed_s >= SLOW_S && !worker.is_long)
+    {
         let (operation, pid, seconds) = (&worker.operation, worker.pid, worker.elapsed_s);
         why.push(format!("{operation} takes {seconds} seconds so far (process {pid})"));
     }

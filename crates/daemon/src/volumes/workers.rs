@@ -29,6 +29,7 @@ use dolmen_worker::protocol::{Failure, FailureCode, Message, Operation, Order, O
 
 use crate::answer::Answer;
 use crate::volumes::control_group::ControlGroup;
+use crate::volumes::steer::{Link, Steer};
 
 /// Processes at a time, at most: each takes a thread.
 const WORKERS_MAX: usize = 64;
@@ -56,6 +57,7 @@ struct Running {
     operation: &'static str,
     pid: Arc<AtomicU32>,
     began: Instant,
+    is_long: bool,
 }
 
 /// Processes of workers.
@@ -83,6 +85,11 @@ impl Workers {
         Rc::new(Self { seams: seams.clone(), program, folder, running, ended })
     }
 
+    /// Returns the folder for index and scratch files of a volume.
+    pub(super) fn state_folder(&self, volume: SpaceKey) -> PathBuf {
+        self.folder.join(format!("{}-{}.dedup", volume.pool, volume.space.0))
+    }
+
     /// Returns the process that works on a volume.
     pub(crate) fn at_work(&self, volume: SpaceKey) -> Option<VolumeWorker> {
         let now = self.seams.clock.now();
@@ -90,6 +97,7 @@ impl Workers {
             pid: running.pid.load(Ordering::Relaxed),
             operation: running.operation.to_owned(),
             elapsed_s: now.since(running.began).as_secs(),
+            is_long: running.is_long,
         })
     }
 
@@ -109,10 +117,10 @@ impl Workers {
         let what = words_of(&operation);
         loop {
             let done = match wait {
-                Wait::UntilDone => self.run_once(volume, name, operation.clone()).await,
+                Wait::UntilDone => self.run_once(volume, name, operation.clone(), None).await,
                 Wait::Request => {
                     let limit = self.seams.clock.now() + ANSWER_LIMIT;
-                    let once = self.run_once(volume, name, operation.clone());
+                    let once = self.run_once(volume, name, operation.clone(), None);
                     match within(self.seams.clock.as_ref(), limit, once).await {
                         Some(done) => done,
                         None => return Err(self.slow(volume, name, what)),
@@ -123,6 +131,30 @@ impl Workers {
                 Err(Fault::Failed(failure))
                     if failure.code == FailureCode::Busy && wait == Wait::UntilDone =>
                 {
+                    sleep(self.seams.clock.as_ref(), TRY_AGAIN).await;
+                }
+                Err(fault) => return Err(fault.body(name, what)),
+                Ok(outcome) => return Ok(outcome),
+            }
+        }
+    }
+
+    /// Has a long operation carried out, which `steer` pauses, resumes and stops. It waits for the process of an earlier daemon.
+    pub(super) async fn long(
+        self: &Rc<Self>,
+        volume: SpaceKey,
+        name: &str,
+        operation: Operation,
+        steer: &Steer,
+    ) -> Answer<Outcome> {
+        let what = words_of(&operation);
+        loop {
+            if steer.is_stopped() {
+                return Ok(Outcome::Stopped);
+            }
+            steer.begin();
+            match self.run_once(volume, name, operation.clone(), Some(steer.link())).await {
+                Err(Fault::Failed(failure)) if failure.code == FailureCode::Busy => {
                     sleep(self.seams.clock.as_ref(), TRY_AGAIN).await;
                 }
                 Err(fault) => return Err(fault.body(name, what)),
@@ -152,6 +184,7 @@ impl Workers {
         volume: SpaceKey,
         name: &str,
         operation: Operation,
+        link: Option<Arc<Link>>,
     ) -> Result<Outcome, Fault> {
         let is_free = || {
             let running = self.running.borrow();
@@ -159,8 +192,12 @@ impl Workers {
         };
         self.ended.wait_for(|| is_free().then_some(())).await;
         let pid = Arc::<AtomicU32>::default();
-        let running =
-            Running { operation: words_of(&operation), pid: Arc::clone(&pid), began: self.seams.clock.now() };
+        let running = Running {
+            operation: words_of(&operation),
+            pid: Arc::clone(&pid),
+            began: self.seams.clock.now(),
+            is_long: link.is_some(),
+        };
         self.running.borrow_mut().insert(volume, running);
         let lock = self.folder.join(format!("{}-{}.lock", volume.pool, volume.space.0));
         let order = Order { lock, operation };
@@ -168,7 +205,7 @@ impl Workers {
         let program = self.program.clone();
         let group = format!("dolmen-worker-{}-{}", volume.pool, volume.space.0);
         let thread = thread::Builder::new().name("dolmen volume".to_owned()).stack_size(STACK_BYTES);
-        let started = thread.spawn(move || ended.send(work(&program, &order, &pid, &group)));
+        let started = thread.spawn(move || ended.send(work(&program, &order, &pid, &group, link.as_deref())));
         let (told, outcome) = reply();
         let workers = Rc::clone(self);
         let waiting = async move {
@@ -291,8 +328,14 @@ fn words_of(operation: &Operation) -> &'static str {
     }
 }
 
-/// Runs a process to its end.
-fn work(program: &Path, order: &Order, pid: &AtomicU32, group: &str) -> io::Result<Ended> {
+/// Runs a process to its end. With a link its input stays open, and its progress is kept.
+fn work(
+    program: &Path,
+    order: &Order,
+    pid: &AtomicU32,
+    group: &str,
+    link: Option<&Link>,
+) -> io::Result<Ended> {
     let mut line = serde_json::to_vec(order).map_err(io::Error::other)?;
     line.push(b'\n');
     let mut command = Command::new(program);
@@ -309,9 +352,13 @@ fn work(program: &Path, order: &Order, pid: &AtomicU32, group: &str) -> io::Resu
     if let Some(mut input) = child.stdin.take() {
         // A process that ended already says so by its status.
         let _ = input.write_all(&line);
+        // One whose input cannot be kept open goes on without commands.
+        let _ = link.map(|link| link.open(input));
     }
-    let last = child.stdout.take().map(last_message);
-    let status = child.wait()?;
+    let last = child.stdout.take().map(|output| last_message(output, link));
+    let status = child.wait();
+    link.into_iter().for_each(Link::close);
+    let status = status?;
     Ok(match last {
         None | Some(Ok(None)) => Ended::Silent(status),
         Some(Ok(Some(message))) => Ended::Said(message),
@@ -320,7 +367,7 @@ fn work(program: &Path, order: &Order, pid: &AtomicU32, group: &str) -> io::Resu
 }
 
 /// Reads messages up to the one that ends the operation; none if the process wrote none, or died within it.
-fn last_message(output: impl io::Read) -> io::Result<Option<Message>> {
+fn last_message(output: impl io::Read, link: Option<&Link>) -> io::Result<Option<Message>> {
     let mut output = BufReader::new(output);
     let mut text = String::new();
     loop {
@@ -330,7 +377,8 @@ fn last_message(output: impl io::Read) -> io::Result<Option<Message>> {
             return Ok(None);
         }
         match serde_json::from_str(&text)? {
-            Message::Progress { .. } | Message::Ignored { .. } => {}
+            Message::Progress { progress } => link.into_iter().for_each(|link| link.note(progress)),
+            Message::Ignored { failure } => tracing::warn!(%failure, "a worker ignored a command"),
             end => return Ok(Some(end)),
         }
     }

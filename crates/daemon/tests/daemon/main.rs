@@ -19,6 +19,8 @@ mod declared;
 #[cfg(test)]
 mod declared_lost;
 #[cfg(test)]
+mod dedup;
+#[cfg(test)]
 mod dirty;
 #[cfg(test)]
 mod elsewhere;
@@ -82,6 +84,8 @@ mod restarts;
 mod ringed;
 #[cfg(test)]
 mod same_name;
+#[cfg(test)]
+mod shares;
 #[cfg(test)]
 mod slow;
 #[cfg(test)]

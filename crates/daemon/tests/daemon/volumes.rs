@@ -12,12 +12,13 @@ use crate::client::{World, eventually};
 use crate::mounts;
 
 /// What stands in for the worker: it notes each order and, as far as files of these names exist, stops in front of an operation or
-/// behind it, ends without a message, or fails.
+/// behind it, ends without a message, fails, or gives an answer of the test.
 const SCRIPT: &str = r#"#!/bin/sh
 read -r order
 name=${order#*'"do":"'}
 name=${name%%'"'*}
 echo "$name" >>FOLDER/orders
+printf '%s\n' "$order" >"FOLDER/order-$name"
 hold() {
     [ -e "FOLDER/$1" ] || return 0
     echo $$ >"FOLDER/pid" && mv "FOLDER/pid" "FOLDER/held"
@@ -29,22 +30,31 @@ if [ -e "FOLDER/fails-$name" ]; then
     echo '{"say":"failed","failure":{"code":"refused","message":"planted","hint":"mend it"}}'
     exit 1
 fi
-said=$(printf '%s\n' "$order" | WORKER)
+if [ -e "FOLDER/answer-$name" ]; then
+    cat "FOLDER/answer-$name"
+    exit 0
+fi
+case $name in
+# Servers of this host take no part.
+share_list) said='{"say":"done","outcome":{"is":"shares","shares":[]}}' ;;
+share_*) said='{"say":"done","outcome":{"is":"shared","is_changed":true,"notes":[]}}' ;;
+*) said=$(printf '%s\n' "$order" | WORKER) ;;
+esac
 hold "after-$name"
 printf '%s\n' "$said"
 "#;
 
-const SHOW: &str = "/v1/pools/tank/volumes/v";
+pub(crate) const SHOW: &str = "/v1/pools/tank/volumes/v";
 
 /// A daemon with a pool of two disks and the script, and a place for mounts.
-struct Rig {
-    world: World,
-    control: PathBuf,
+pub(crate) struct Rig {
+    pub(crate) world: World,
+    pub(crate) control: PathBuf,
 }
 
 impl Rig {
     /// One with a pool; none, with its reason printed, where this machine cannot attach and make ext4.
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let worker = Path::new(env!("CARGO_BIN_EXE_dolmend")).with_file_name("dolmen-worker");
         // A part of this build that is missing is no lack of the machine: nothing is skipped for it.
         assert!(
@@ -84,54 +94,59 @@ impl Rig {
         Some(rig)
     }
 
-    fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         let mut command = self.world.command("state", "run");
         command.env("DOLMEN_WORKER", self.control.join("worker"));
+        let servers = self.control.join("servers.json");
+        let exports = json!({"by": "kernel", "exports_dir": self.control.join("exports")});
+        let text = json!({"lock": self.control.join("lock"), "smb_conf": "/absent", "nfs": exports});
+        std::fs::write(&servers, text.to_string()).unwrap();
+        command.env("DOLMEN_SERVERS", servers);
         self.world.begin(command);
     }
 
-    fn mount(&self) -> PathBuf {
+    pub(crate) fn mount(&self) -> PathBuf {
         self.world.folder.path().join("mnt")
     }
 
-    fn request(&self, dry_run: bool) -> Value {
+    pub(crate) fn request(&self, dry_run: bool) -> Value {
         json!({"name": "v", "size_bytes": 64 << 20, "purpose": "files", "file_system": "ext4", "resiliency": "mirror",
                "row_bytes": 1 << 20, "mount_point": self.mount(), "dry_run": dry_run})
     }
 
-    fn create(&self) -> u64 {
+    pub(crate) fn create(&self) -> u64 {
         let made = self.world.post("/v1/pools/tank/volumes", &self.request(false));
         made["job"]["id"].as_u64().unwrap()
     }
 
     /// Has the script do something, or not any more.
-    fn plant(&self, what: &str) {
+    pub(crate) fn plant(&self, what: &str) {
         std::fs::write(self.control.join(what), "").unwrap();
     }
 
-    fn lift(&self, what: &str) {
+    pub(crate) fn lift(&self, what: &str) {
         std::fs::remove_file(self.control.join(what)).unwrap();
         let _ = std::fs::remove_file(self.control.join("held"));
     }
 
-    fn is_held(&self) {
+    pub(crate) fn is_held(&self) {
         eventually("the worker is held", || self.control.join("held").exists().then_some(()));
     }
 
-    fn orders(&self, name: &str) -> usize {
+    pub(crate) fn orders(&self, name: &str) -> usize {
         let orders = std::fs::read_to_string(self.control.join("orders")).unwrap_or_default();
         orders.lines().filter(|order| *order == name).count()
     }
 
-    fn volume(&self) -> Value {
+    pub(crate) fn volume(&self) -> Value {
         self.world.get(SHOW)["volume"].clone()
     }
 
-    fn job(&self, id: u64) -> Value {
+    pub(crate) fn job(&self, id: u64) -> Value {
         self.world.get(&format!("/v1/jobs/{id}"))["job"].clone()
     }
 
-    fn ended(&self, id: u64) -> Value {
+    pub(crate) fn ended(&self, id: u64) -> Value {
         eventually("the job ends", || {
             let job = self.job(id);
             ["done", "failed", "called_off"].iter().any(|state| job["state"] == **state).then_some(job)
@@ -139,7 +154,7 @@ impl Rig {
     }
 
     /// Waits until the volume is mounted and whole.
-    fn mounted(&self) -> Value {
+    pub(crate) fn mounted(&self) -> Value {
         let mount = self.mount().display().to_string();
         eventually("the volume is mounted", || {
             let volume = self.volume();
@@ -147,7 +162,7 @@ impl Rig {
         })
     }
 
-    fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.world.post("/v1/shutdown", &json!({}));
         assert!(self.world.ended().success());
     }
@@ -157,7 +172,8 @@ impl Drop for Rig {
     fn drop(&mut self) {
         for entry in std::fs::read_dir(&self.control).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if ["before-", "after-", "dies-", "fails-"].iter().any(|plant| name.starts_with(plant)) {
+            if ["before-", "after-", "dies-", "fails-", "answer-"].iter().any(|plant| name.starts_with(plant))
+            {
                 let _ = std::fs::remove_file(entry.path());
             }
         }
@@ -277,7 +293,7 @@ fn a_worker_that_dies_or_fails_leaves_a_volume_that_is_not_ready() {
 fn a_mounted_volume_is_kept_from_harm_and_comes_back_from_the_trash() {
     let _mounts = mounts::mounting();
     let Some(mut rig) = Rig::new() else { return };
-    rig.create();
+    rig.ended(rig.create());
     rig.mounted();
     std::fs::write(rig.mount().join("file"), "kept").unwrap();
     for (verb, request) in
@@ -340,7 +356,7 @@ fn a_worker_that_hangs_is_named_and_holds_nothing_else() {
 fn a_deletion_that_is_killed_before_its_record_leaves_the_volume() {
     let _mounts = mounts::mounting();
     let Some(mut rig) = Rig::new() else { return };
-    rig.create();
+    rig.ended(rig.create());
     rig.mounted();
     rig.plant("before-unmount");
     let mut asking = std::os::unix::net::UnixStream::connect(rig.world.socket()).unwrap();
@@ -366,7 +382,7 @@ fn a_deletion_that_is_killed_before_its_record_leaves_the_volume() {
 fn a_volume_is_checked_and_a_foreign_file_system_is_adopted() {
     let _mounts = mounts::mounting();
     let Some(mut rig) = Rig::new() else { return };
-    rig.create();
+    rig.ended(rig.create());
     rig.mounted();
     let mounted = rig.world.refused(&format!("{SHOW}/check"), &json!({}));
     assert_eq!(mounted["code"], "busy");
@@ -423,7 +439,7 @@ fn a_dry_run_shows_the_plan_of_a_volume_and_makes_nothing() {
     assert!(plan["mkfs"].as_array().unwrap().iter().any(|word| word == "-U"), "{plan}");
     assert!(plan["reasons"].as_array().unwrap().len() > 1, "{plan}");
     assert_eq!(rig.world.get("/v1/volumes")["volumes"], json!([]));
-    rig.create();
+    rig.ended(rig.create());
     rig.mounted();
     let (before, orders) = (rig.volume(), std::fs::read_to_string(rig.control.join("orders")).unwrap());
     let dry = json!({"dry_run": true});
@@ -451,7 +467,7 @@ fn a_dry_run_shows_the_plan_of_a_volume_and_makes_nothing() {
 fn a_deletion_that_is_cut_short_is_ended_by_the_next_daemon() {
     let _mounts = mounts::mounting();
     let Some(mut rig) = Rig::new() else { return };
-    rig.create();
+    rig.ended(rig.create());
     rig.mounted();
     std::fs::write(rig.mount().join("file"), "kept").unwrap();
     let device = std::fs::File::open(rig.world.folder.path().join("dev/tank/v")).unwrap();
@@ -476,7 +492,7 @@ fn a_deletion_that_is_cut_short_is_ended_by_the_next_daemon() {
 fn a_volume_that_somebody_unmounted_is_reported_until_it_is_mounted_again() {
     let _mounts = mounts::mounting();
     let Some(mut rig) = Rig::new() else { return };
-    rig.create();
+    rig.ended(rig.create());
     rig.mounted();
     let tells = |rig: &Rig| {
         let status = rig.world.get("/v1/status");

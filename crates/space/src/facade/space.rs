@@ -11,6 +11,7 @@ use dolmen_units::Bytes;
 use crate::format::error::SpaceError;
 use crate::format::limits::Limits;
 use crate::policy::attributes::Attributes;
+use crate::policy::claimed_rows::{ClaimedRows, claimed_rows};
 use crate::policy::reserve::Reserves;
 use crate::resolution::space_doubt::SpaceDoubt;
 use crate::row_io::segments::Segments;
@@ -52,6 +53,19 @@ impl Space {
     #[must_use]
     pub fn attributes(&self) -> Attributes<'_> {
         Attributes::of(&self.rows)
+    }
+
+    /// Returns its claimed rows from an index on, in at most `ranges_max` ranges. Rows that are claimed or freed between two pages may be
+    /// in neither or in both.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when the map cannot be read.
+    pub fn claimed_rows(
+        &self,
+        from: u64,
+        ranges_max: usize,
+    ) -> impl Future<Output = Result<ClaimedRows, SpaceError>> {
+        claimed_rows(&self.rows, from, ranges_max)
     }
 
     /// Bytes of its rows that its reserve takes and that are not claimed: zero, but while it is filled, or where room for it was

@@ -69,8 +69,16 @@ impl Progress {
         self.command.get() == JobCommand::GoOn
     }
 
-    fn is_held(&self) -> bool {
+    /// Whether it is held: it is to stand until it is released.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
         self.command.get() == JobCommand::Hold
+    }
+
+    /// Notes whether the job stands, for work that the loops of the engine do not carry out.
+    pub fn set_halted(&self, is_halted: bool) {
+        self.halted.set(is_halted);
+        self.notify.notify_all();
     }
 
     fn change(&self, from: JobCommand, to: JobCommand) {

@@ -44,6 +44,46 @@ fn what_was_written_is_read_after_reopening() {
     }
 }
 
+/// A thin space with rows that lie apart. Pages of any length show exactly the rows that are claimed, before and after an opening, and a
+/// row that is discarded is in none.
+#[test]
+fn claimed_rows_are_listed_page_by_page() {
+    let bench = Bench::new(1, 4, Bytes::mib(96));
+    let outcome = bench.run(async move |lab| {
+        let spaces = lab.create().await?;
+        let space = lab.space(&spaces, "data", Bytes::mib(24), Resiliency::Mirror { copies: 2 }).await?;
+        let row = space.row_bytes();
+        for index in [0, 1, 2, 5, 7, 8] {
+            lab.write(&space, index * row, 4096, 1).await?;
+        }
+        let listed = async |space: &dolmen_space::Space, ranges_max| {
+            let (mut ranges, mut from) = (Vec::new(), Some(0));
+            while let Some(first) = from {
+                let page = space.claimed_rows(first, ranges_max).await?;
+                assert!(page.ranges.len() <= ranges_max.max(1));
+                ranges.extend(page.ranges);
+                from = page.next;
+            }
+            Ok::<_, dolmen_space::SpaceError>(ranges)
+        };
+        for ranges_max in [0, 1, 2, 3, 100] {
+            assert_eq!(listed(&space, ranges_max).await?, [0..3, 5..6, 7..9], "{ranges_max}");
+        }
+        assert_eq!(space.claimed(), Bytes(6 * row));
+        space.discard(5 * row, row).await?;
+        spaces.flush().await?;
+        spaces.close().await?;
+        drop((space, spaces));
+        let spaces = lab.open().await?;
+        let space = spaces.find("data")?;
+        assert_eq!(listed(&space, 1).await?, [0..3, 7..9]);
+        assert_eq!(space.claimed(), Bytes(5 * row));
+        drop(space);
+        lab.check_and_close(spaces).await
+    });
+    outcome.unwrap();
+}
+
 /// Every interleave there is, with rows of the length that a space has when nobody gives one: what is written across several of
 /// them is read with any one disk gone.
 #[test]

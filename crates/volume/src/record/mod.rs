@@ -7,12 +7,14 @@
 //! - A value has at most [`RECORD_BYTES_MAX`] bytes. A longer one is refused before it is written.
 //! - Each field was checked when it was read: a record in memory holds no mount point, name or option that a tool cannot carry.
 
+mod deduplication_run;
 mod quota;
 mod share;
 #[cfg(test)]
 pub(crate) mod tests;
 mod volume;
 
+pub use deduplication_run::DeduplicationRun;
 pub use quota::QuotaRecord;
 pub use share::{
     Access, AccountGrant, AccountKind, DesiredShare, Encryption, NetworkGrant, Protocol, ShareRecord,

@@ -18,6 +18,9 @@ pub struct QuotaRecord {
     pub limit_files: Option<u64>,
     /// Project of XFS and ext4, or level-0 group of btrfs, that counts the folder. Zero counts what no quota covers.
     pub project_id: NonZeroU32,
+    /// Whether the file system has not been seen to take the bounds.
+    #[serde(default, rename = "pending", skip_serializing_if = "std::ops::Not::not")]
+    pub is_pending: bool,
     /// Fields of later builds.
     #[serde(flatten)]
     pub unknown: Unknown,

@@ -65,11 +65,13 @@ fn any_volume() -> impl Strategy<Value = VolumeRecord> {
         .prop_map(|(check, trim, deduplication, unknown)| Schedules { check, trim, deduplication, unknown });
     let deduplication =
         (any::<(bool, u32, u64)>(), proptest::collection::vec(any_folder(), 0..3), any_unknown());
-    let deduplication =
-        deduplication.prop_map(|((background, age_days_min, file_bytes_min), excluded, unknown)| {
-            let mode = if background { DeduplicationMode::Background } else { DeduplicationMode::Throughput };
-            Deduplication { mode, age_days_min, file_bytes_min, excluded, unknown }
-        });
+    let more = (proptest::collection::vec(".{0,8}", 0..3), any::<Option<u64>>());
+    let deduplication = (deduplication, more).prop_map(|((numbers, excluded, unknown), more)| {
+        let (background, age_days_min, file_bytes_min) = numbers;
+        let (excluded_names, memory_bytes) = more;
+        let mode = if background { DeduplicationMode::Background } else { DeduplicationMode::Throughput };
+        Deduplication { mode, age_days_min, file_bytes_min, excluded, excluded_names, memory_bytes, unknown }
+    });
     let kernel = proptest::option::of(any::<(u32, u32)>());
     (choices, texts, schedules, proptest::option::of(deduplication), kernel, any_unknown()).prop_map(
         |(
@@ -218,18 +220,33 @@ proptest! {
 
     #[test]
     fn a_quota_and_its_unknown_fields_come_back(
-        folder in any_folder(), limit_bytes: Option<u64>, limit_files: Option<u64>, project_id: std::num::NonZeroU32,
+        folder in any_folder(), limit_bytes: Option<u64>, limit_files: Option<u64>, project_id: std::num::NonZeroU32, is_pending: bool,
         unknown in any_unknown(),
     ) {
-        let record = QuotaRecord { folder, limit_bytes, limit_files, project_id, unknown };
+        let record = QuotaRecord { folder, limit_bytes, limit_files, project_id, is_pending, unknown };
         if let Ok(bytes) = record.encode() {
             prop_assert_eq!(QuotaRecord::decode(&bytes), Ok(record));
         }
     }
 
     #[test]
+    fn a_run_and_its_unknown_fields_come_back(
+        numbers: [u64; 5], background: bool, is_stopped: bool, unknown in any_unknown(),
+    ) {
+        let [began_s, ended_s, saved_bytes, released_bytes, held_bytes] = numbers;
+        let mode = if background { DeduplicationMode::Background } else { DeduplicationMode::Throughput };
+        let run = DeduplicationRun {
+            began_s, ended_s, mode, saved_bytes, released_bytes, held_bytes, is_stopped, unknown,
+        };
+        if let Ok(bytes) = run.encode() {
+            prop_assert_eq!(DeduplicationRun::decode(&bytes), Ok(run));
+        }
+    }
+
+    #[test]
     fn no_bytes_stop_the_readers(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = (VolumeRecord::decode(&bytes), QuotaRecord::decode(&bytes), ShareRecord::decode(&bytes));
+        let _ = DeduplicationRun::decode(&bytes);
     }
 
     /// One byte of a record is changed: it reads as a record or as a typed error.

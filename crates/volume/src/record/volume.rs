@@ -144,9 +144,35 @@ pub struct Deduplication {
     /// Folders that it leaves out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub excluded: Vec<crate::mount_point::Folder>,
+    /// Patterns of names that it leaves out: `*` is any number of bytes, `?` is one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub excluded_names: Vec<String>,
+    /// Memory that it may take; none for [`MEMORY_BYTES`](Self::MEMORY_BYTES).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
     /// Fields of later builds.
     #[serde(flatten)]
     pub unknown: Unknown,
+}
+
+impl Deduplication {
+    /// Memory of a run whose policy has no bound of its own.
+    pub const MEMORY_BYTES: u64 = 256 << 20;
+}
+
+impl Default for Deduplication {
+    /// Returns the policy of a volume without one: files that were left alone for three days, without load for clients.
+    fn default() -> Self {
+        Self {
+            mode: DeduplicationMode::Background,
+            age_days_min: 3,
+            file_bytes_min: 32 << 10,
+            excluded: Vec::new(),
+            excluded_names: Vec::new(),
+            memory_bytes: None,
+            unknown: Unknown::new(),
+        }
+    }
 }
 
 /// A volume.

@@ -1,0 +1,359 @@
+//! Quotas: bounds of folders of volumes (docs/design/0035, *Quotas*).
+//!
+//! Steps of a new quota: the volume is mounted so that it counts projects, the record is written as pending, the file system takes
+//! the bound, the record is written as taken. A daemon that finds a pending record asks the file system again. File systems keep
+//! bounds themselves, so a mount compares and sets only those that differ.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use dolmen_api::{Change, ErrorBody, ErrorCode, Quota, Quotas, RemoveQuota, SCHEMA, SetQuota};
+use dolmen_units::Bytes;
+use dolmen_volume::file_system::FileSystem;
+use dolmen_volume::mount_point::Folder;
+use dolmen_volume::record::{MountOption, QuotaRecord, Unknown};
+use dolmen_worker::protocol::QuotaUsage;
+
+use crate::answer::Answer;
+use crate::plan::{Undo, made, planned};
+use crate::volumes::numbered::{self, Numbered, QUOTA};
+use crate::volumes::quota_bounds::{is_as_recorded, put_record, quotas_of};
+use crate::volumes::service::Volumes;
+use crate::volumes::volume::Volume;
+use crate::volumes::workers::Wait;
+
+/// Quotas of one volume, at most: its attributes have to hold its shares too.
+const QUOTAS_MAX: usize = 128;
+/// Option with which XFS and ext4 count projects.
+const COUNTS_PROJECTS: &str = "prjquota";
+/// Spellings of it.
+const SPELLINGS: [&str; 3] = [COUNTS_PROJECTS, "pquota", "pqnoenforce"];
+
+fn bad(name: &str, error: &dyn std::fmt::Display) -> ErrorBody {
+    ErrorBody::new(ErrorCode::BadRequest, format!("volume {name}: {error}; nothing was changed")).on(name)
+}
+
+fn folder_of(name: &str, text: &str) -> Answer<Folder> {
+    text.parse().map_err(|error: dolmen_volume::mount_point::PathError| bad(name, &error))
+}
+
+/// Reads the record of a new bound.
+fn record_of(name: &str, request: &SetQuota) -> Answer<QuotaRecord> {
+    if [request.limit_bytes, request.limit_files].contains(&Some(0)) {
+        let hint = "leave a limit out that is not wanted";
+        return Err(bad(name, &"a limit of 0 would be no limit").hint(hint));
+    }
+    Ok(QuotaRecord {
+        folder: folder_of(name, &request.folder)?,
+        limit_bytes: request.limit_bytes,
+        limit_files: request.limit_files,
+        project_id: NonZeroU32::MIN,
+        is_pending: true,
+        unknown: Unknown::new(),
+    })
+}
+
+/// Returns a folder for people.
+fn shown_folder(folder: &Folder) -> String {
+    if folder.is_root() { "all of it".to_owned() } else { format!("folder {:?}", folder.as_str()) }
+}
+
+fn bound_of(record: &QuotaRecord) -> String {
+    let bytes = record.limit_bytes.map(|bytes| Bytes(bytes).to_string());
+    let files = record.limit_files.map(|files| format!("{files} files"));
+    let bounds: Vec<String> = bytes.into_iter().chain(files).collect();
+    if bounds.is_empty() { "no bound, counted only".to_owned() } else { bounds.join(" and ") }
+}
+
+/// Returns whether a volume has to be mounted otherwise before it counts folders.
+fn needs_option(volume: &Volume) -> bool {
+    let has = |option: &MountOption| SPELLINGS.contains(&option.to_string().as_str());
+    match volume.record.file_system {
+        FileSystem::Btrfs => false,
+        FileSystem::Xfs | FileSystem::Ext4 => !volume.record.mount_options.iter().any(has),
+    }
+}
+
+/// Quotas of folders of volumes, as requests ask for them.
+pub(crate) struct VolumeQuotas {
+    volumes: Rc<Volumes>,
+}
+
+impl VolumeQuotas {
+    pub(crate) fn new(volumes: &Rc<Volumes>) -> Self {
+        Self { volumes: Rc::clone(volumes) }
+    }
+
+    pub(crate) async fn list_quotas(&self, pool: String, space: String) -> Answer<Quotas> {
+        let pool = self.volumes.pools.pool(&pool)?;
+        let volume = self.volumes.find(&pool, &space).await?;
+        let records = quotas_of(&volume.space).await?;
+        let known: Vec<QuotaRecord> = records.iter().filter_map(|one| one.record.clone().ok()).collect();
+        let counted = match known.is_empty() {
+            true => Ok(Vec::new()),
+            false => self.count(&volume, known).await,
+        };
+        let mut quotas: Vec<Quota> = Vec::new();
+        for one in &records {
+            let record = match &one.record {
+                Ok(record) => record,
+                Err(why) => {
+                    quotas.push(not_understood(one.number, why));
+                    continue;
+                }
+            };
+            let is_it = |found: &&QuotaUsage| found.folder == record.folder;
+            let found = counted.as_ref().ok().and_then(|counted| counted.iter().find(is_it));
+            quotas.push(shown(record, found));
+        }
+        quotas.sort_by(|one, other| one.folder.cmp(&other.folder));
+        let unavailable = counted.err().map(|error| error.message);
+        Ok(Quotas { schema: SCHEMA, quotas, unavailable })
+    }
+
+    pub(crate) async fn set_quota(&self, pool: String, space: String, request: SetQuota) -> Answer<Change> {
+        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let volume = self.volumes.find(&pool, &space).await?;
+        let name = volume.name.clone();
+        self.volumes.check_made(&volume)?;
+        self.mounted_device(&volume).await?;
+        let record = record_of(&name, &request)?;
+        let what = shown_folder(&record.folder);
+        let mut steps = Vec::new();
+        if needs_option(&volume) {
+            let at = &volume.record.mount_point;
+            steps.push(format!(
+                "take the shares of {name} off, unmount it, and mount it at {at} with {COUNTS_PROJECTS}"
+            ));
+            self.volumes.check_unused(&volume).await?;
+        }
+        steps.push(format!("bound {what} of volume {name} by {}", bound_of(&record)));
+        let undo = format!("dolmen volume quota remove {name} {:?}", record.folder.as_str());
+        let plan = pool.plan(Undo::By(undo), steps);
+        if request.dry_run {
+            return Ok(planned(plan, format!("{what} of volume {name} would be bounded")));
+        }
+        let mutex = self.volumes.mutex_of(volume.key);
+        let _exclusive = self.volumes.turn(&mutex, volume.key, &name).await?;
+        let mut volume = self.volumes.again(volume).await?;
+        let bound = bound_of(&record);
+        if self.bound_folder(&mut volume, record).await? {
+            return Ok(made(plan, format!("{what} of volume {name} is bounded by {bound}")));
+        }
+        let plan = pool.plan(Undo::NotNeeded, Vec::new());
+        Ok(planned(plan, format!("{what} of volume {name} is bounded by {bound} already")))
+    }
+
+    /// Takes the steps of a new bound; returns whether anything was changed.
+    async fn bound_folder(&self, volume: &mut Volume, mut record: QuotaRecord) -> Answer<bool> {
+        let records = quotas_of(&volume.space).await?;
+        let mut known = records.iter().filter_map(|one| Some((one.number, one.record.as_ref().ok()?)));
+        let former = known.find(|(_, other)| other.folder == record.folder);
+        if former.is_none() && records.len() >= QUOTAS_MAX {
+            let finding = format!("it has {QUOTAS_MAX} quotas already");
+            return Err(bad(&volume.name, &finding).hint("remove one first"));
+        }
+        let is_counting = !needs_option(volume);
+        let limits = |record: &QuotaRecord| (record.limit_bytes, record.limit_files);
+        if is_counting
+            && former.is_some_and(|(_, former)| !former.is_pending && limits(former) == limits(&record))
+        {
+            return Ok(false);
+        }
+        if !is_counting {
+            self.mount_counting(volume).await?;
+        }
+        let number = match former {
+            Some((number, former)) => {
+                record.project_id = former.project_id;
+                record.unknown.clone_from(&former.unknown);
+                number
+            }
+            None => {
+                let drawn = numbered::draw(self.volumes.seams.entropy.as_ref(), &records);
+                record.project_id = NonZeroU32::new(drawn).unwrap_or(record.project_id);
+                drawn.into()
+            }
+        };
+        put_record(volume, number, &record).await?;
+        let Err(error) = self.apply(volume, number, &record).await else {
+            return Ok(true);
+        };
+        // A process that goes on ends as the pending record says.
+        if error.code != ErrorCode::Busy {
+            restore(volume, number, former.map(|(_, former)| former.clone())).await?;
+        }
+        Err(error)
+    }
+
+    pub(crate) async fn remove_quota(
+        &self,
+        pool: String,
+        space: String,
+        request: RemoveQuota,
+    ) -> Answer<Change> {
+        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let volume = self.volumes.find(&pool, &space).await?;
+        let name = volume.name.clone();
+        self.volumes.check_made(&volume)?;
+        let folder = folder_of(&name, &request.folder)?;
+        let what = shown_folder(&folder);
+        let found = |records: Vec<Numbered<QuotaRecord>>| {
+            let mut known = records.into_iter().filter_map(|one| Some((one.number, one.record.ok()?)));
+            known.find(|(_, record)| record.folder == folder).ok_or_else(|| {
+                let message = format!("{what} of volume {name} has no quota; nothing was changed");
+                let hint = format!("`dolmen volume quota list {name}` shows its quotas");
+                ErrorBody::new(ErrorCode::NoSuchObject, message).on(&name).hint(hint)
+            })
+        };
+        let (_, record) = found(quotas_of(&volume.space).await?)?;
+        let size = record.limit_bytes.map_or_else(|| "none".to_owned(), |bytes| bytes.to_string());
+        let files = record.limit_files.map(|files| format!(" --files {files}")).unwrap_or_default();
+        let undo = format!("dolmen volume quota set {name} {:?} {size}{files}", folder.as_str());
+        let steps = vec![format!("take the bound off {what} of volume {name}; its content stays")];
+        let plan = pool.plan(Undo::By(undo), steps);
+        self.mounted_device(&volume).await?;
+        if request.dry_run {
+            return Ok(planned(plan, format!("{what} of volume {name} would have no quota")));
+        }
+        let mutex = self.volumes.mutex_of(volume.key);
+        let _exclusive = self.volumes.turn(&mutex, volume.key, &name).await?;
+        let volume = self.volumes.again(volume).await?;
+        let (number, record) = found(quotas_of(&volume.space).await?)?;
+        let device = self.mounted_device(&volume).await?;
+        self.volumes.quotas.remove(&volume, device, record).await?;
+        numbered::delete(&volume.space, QUOTA, number, &name).await?;
+        Ok(made(plan, format!("{what} of volume {name} has no quota any more")))
+    }
+
+    /// Returns the device of a mounted volume.
+    async fn mounted_device(&self, volume: &Volume) -> Answer<PathBuf> {
+        if let (Some(device), Some(_)) = self.volumes.mount_of(volume.key).await? {
+            return Ok(device);
+        }
+        let name = &volume.name;
+        let message = format!("volume {name} is not mounted, and its quotas are kept by its file system");
+        Err(ErrorBody::new(ErrorCode::Busy, message)
+            .on(name)
+            .hint(format!("`dolmen volume mount {name}` first")))
+    }
+
+    /// Mounts a volume again so that it counts projects; as before where its file system cannot.
+    async fn mount_counting(&self, volume: &mut Volume) -> Answer<()> {
+        let before = volume.record.mount_options.clone();
+        let option: MountOption =
+            COUNTS_PROJECTS.parse().map_err(|error: dolmen_volume::record::MountOptionError| {
+                ErrorBody::new(ErrorCode::Internal, error.to_string())
+            })?;
+        self.volumes.unmount_now(volume).await?;
+        volume.record.mount_options.push(option);
+        let Err(error) = self.volumes.mount_now(volume, Wait::Request).await else {
+            return volume.put().await;
+        };
+        volume.record.mount_options = before;
+        let again = self.volumes.mount_now(volume, Wait::Request).await;
+        self.volumes.note(volume.key, again.as_ref().err().cloned());
+        let state = again.err().map_or_else(
+            || "it is mounted as before".to_owned(),
+            |again| format!("it is not mounted now: {}", again.message),
+        );
+        let name = &volume.name;
+        let kind = volume.record.file_system;
+        let message = format!("volume {name} cannot count folders: {}; {state}", error.message);
+        let hint = match kind {
+            FileSystem::Ext4 => {
+                "ext4 counts folders if it was made with `-O quota,project`; use a volume on XFS or btrfs"
+            }
+            FileSystem::Xfs | FileSystem::Btrfs => "use a kernel with quotas of XFS, or a volume on btrfs",
+        };
+        Err(ErrorBody::new(ErrorCode::Unsupported, message).on(name).hint(hint))
+    }
+
+    async fn apply(&self, volume: &Volume, number: u64, record: &QuotaRecord) -> Answer<()> {
+        let device = self.mounted_device(volume).await?;
+        self.volumes.quotas.apply(volume, &device, (number, record), Wait::Request).await
+    }
+
+    async fn count(&self, volume: &Volume, quotas: Vec<QuotaRecord>) -> Answer<Vec<QuotaUsage>> {
+        let device = self.mounted_device(volume).await?;
+        self.volumes.quotas.count(volume, &device, quotas, Wait::Request).await
+    }
+}
+
+/// Restores the record of a bound that the file system refused. A former bound is asked for again at the next mount.
+async fn restore(volume: &Volume, number: u64, former: Option<QuotaRecord>) -> Answer<()> {
+    match former {
+        Some(former) => put_record(volume, number, &QuotaRecord { is_pending: true, ..former }).await,
+        None => numbered::delete(&volume.space, QUOTA, number, &volume.name).await,
+    }
+}
+
+fn not_understood(number: u64, why: &str) -> Quota {
+    Quota {
+        folder: String::new(),
+        limit_bytes: None,
+        limit_files: None,
+        project_id: None,
+        used_bytes: None,
+        used_files: None,
+        why: vec![format!("record {number} is not understood: {why}")],
+    }
+}
+
+fn shown(record: &QuotaRecord, found: Option<&QuotaUsage>) -> Quota {
+    let mut why = Vec::new();
+    if record.is_pending {
+        why.push("its file system has not taken it yet; the next mount asks it again".to_owned());
+    } else if found.is_some_and(|found| !is_as_recorded(record, found)) {
+        why.push("its file system has another bound; the next mount sets this one".to_owned());
+    }
+    Quota {
+        folder: record.folder.as_str().to_owned(),
+        limit_bytes: record.limit_bytes,
+        limit_files: record.limit_files,
+        project_id: Some(record.project_id.get()),
+        used_bytes: found.and_then(|found| found.bytes),
+        used_files: found.and_then(|found| found.files),
+        why,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(is_pending: bool) -> QuotaRecord {
+        QuotaRecord {
+            folder: "docs".parse().unwrap(),
+            limit_bytes: Some(1 << 30),
+            limit_files: Some(10),
+            project_id: NonZeroU32::MIN,
+            is_pending,
+            unknown: Unknown::new(),
+        }
+    }
+
+    fn usage(limit_bytes: Option<u64>) -> QuotaUsage {
+        QuotaUsage {
+            folder: "docs".parse().unwrap(),
+            project_id: NonZeroU32::MIN,
+            bytes: Some(5),
+            files: Some(1),
+            limit_bytes,
+            limit_files: Some(10),
+        }
+    }
+
+    /// Scenario: as recorded, another bound in the file system, not mounted, pending.
+    #[test]
+    fn a_quota_that_does_not_bound_its_folder_has_its_reason() {
+        let fine = shown(&record(false), Some(&usage(Some(1 << 30))));
+        assert_eq!((fine.used_bytes, fine.used_files, fine.why.len()), (Some(5), Some(1), 0));
+        let other = shown(&record(false), Some(&usage(None)));
+        assert!(other.why[0].contains("another bound"), "{:?}", other.why);
+        assert_eq!(shown(&record(false), None).why.len(), 0);
+        assert!(shown(&record(true), None).why[0].contains("has not taken it"));
+        assert_eq!(bound_of(&record(false)), "1 GiB and 10 files");
+    }
+}

@@ -1,0 +1,348 @@
+//! Shares put on servers, looked at, and taken off: with each mount and unmount of their volume.
+//!
+//! No step that fails here keeps a volume from being mounted; the health of the share names it. A share that cannot be taken off
+//! keeps its volume mounted: clients would write beside the volume.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use dolmen_api::{ErrorBody, ErrorCode, ShareStep};
+use dolmen_block_io::{Seams, sleep};
+use dolmen_mutation::mutation;
+use dolmen_space::Space;
+use dolmen_units::PoolId;
+use dolmen_volume::record::{DesiredShare, ShareRecord};
+use dolmen_volume::share_mark::ShareMark;
+use dolmen_worker::protocol::{Operation, Outcome};
+use dolmen_worker::shares::order::{LookAtShare, Probed, PutShare, RemoveShare, Servers, SharedVolume};
+
+use crate::answer::Answer;
+use crate::attach::Transports;
+use crate::base::Base;
+use crate::io_worker::IoWorker;
+use crate::open_pool::{OpenPool, key_of};
+use crate::state::VolumeUses;
+use crate::volumes::numbered::{self, Numbered, SHARE};
+use crate::volumes::records::{self, Found};
+use crate::volumes::shares::book::{KnownShare, KnownShares};
+use crate::volumes::shares::host;
+use crate::volumes::volume::Volume;
+use crate::volumes::workers::{Wait, Workers};
+
+/// Beginnings of the names of processes of servers, which leave a folder when its share is taken off. Samba appends the client.
+const SERVERS: [&str; 2] = ["(smbd", "(ganesha.nfsd"];
+/// Name of the lock file of the servers in the run folder.
+const LOCK: &str = "servers.lock";
+/// Looks whether they have left, and the pause between two: ten seconds together.
+const LOOKS_MAX: u32 = 50;
+const LOOK_PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
+
+/// Returns the identity of a share; none if its number is none that this build gives.
+pub(super) fn mark_of(pool: PoolId, space: &Space, number: u64) -> Option<ShareMark> {
+    Some(ShareMark { pool, space: space.id().0, share: u32::try_from(number).ok()? })
+}
+
+/// Lists the shares of a space.
+pub(super) async fn shares_of(space: &Space) -> Answer<Vec<Numbered<ShareRecord>>> {
+    numbered::list(space, SHARE, ShareRecord::decode).await
+}
+
+fn unexpected(what: &str, outcome: &Outcome) -> ErrorBody {
+    ErrorBody::new(ErrorCode::Internal, format!("{what} was answered with {outcome:?}"))
+}
+
+/// Shares as servers of this host offer them, and findings about each.
+pub(in crate::volumes) struct ShareServers {
+    settings: Option<PathBuf>,
+    lock: PathBuf,
+    seams: Seams,
+    workers: Rc<Workers>,
+    transports: Rc<Transports>,
+    uses: Rc<VolumeUses>,
+    looker: Rc<IoWorker>,
+    pub(in crate::volumes) known: KnownShares,
+}
+
+impl ShareServers {
+    pub(in crate::volumes) fn new(base: &Base, workers: &Rc<Workers>) -> Self {
+        Self {
+            settings: base.config.servers.clone(),
+            lock: base.config.run.join(LOCK),
+            seams: base.seams.clone(),
+            workers: Rc::clone(workers),
+            transports: Rc::clone(&base.transports),
+            uses: Rc::clone(&base.volume_uses),
+            looker: Rc::clone(&base.volume_looker),
+            known: KnownShares::default(),
+        }
+    }
+
+    /// Returns the servers of this host.
+    pub(super) async fn servers(&self) -> Answer<Servers> {
+        let (lock, settings) = (self.lock.clone(), self.settings.clone());
+        let found = self.looker.run(move || host::servers(&lock, settings.as_deref())).await;
+        found.map_err(|error| {
+            let message = format!("the servers of this host cannot be looked at: {error}");
+            ErrorBody::new(ErrorCode::Config, message).hint("mend the file that DOLMEN_SERVERS names")
+        })
+    }
+
+    /// Lets servers offer a share as its record says, and returns notes for people.
+    pub(super) async fn put_share(
+        &self,
+        volume: &Volume,
+        mark: ShareMark,
+        record: &ShareRecord,
+        wait: Wait,
+    ) -> Answer<Vec<String>> {
+        let done = self.put_on_servers(volume, mark, record, wait).await;
+        let failed = done.as_ref().err();
+        let trouble = failed.map(|error| (ShareStep::Change, error.message.clone()));
+        let names = (volume.pool.name(), volume.space.name().to_string());
+        let known = KnownShare { volume: names, record: record.clone(), trouble, probed: Vec::new() };
+        self.known.note(mark, known);
+        done
+    }
+
+    async fn put_on_servers(
+        &self,
+        volume: &Volume,
+        mark: ShareMark,
+        record: &ShareRecord,
+        wait: Wait,
+    ) -> Answer<Vec<String>> {
+        let servers = self.servers().await?;
+        let device = self.device_of(volume)?;
+        let order = PutShare { volume: shared(volume, device), mark, record: record.clone(), servers };
+        match self.workers.run(volume.key, &volume.name, Operation::SharePut(order), wait).await? {
+            Outcome::Shared { notes, is_changed } => {
+                if is_changed {
+                    let share = record.name.as_str();
+                    tracing::info!(volume = volume.name, share, "servers offer the share as its record says");
+                }
+                Ok(notes)
+            }
+            other => Err(unexpected("a share", &other)),
+        }
+    }
+
+    /// Takes a share off the servers.
+    pub(super) async fn remove_share(&self, volume: &Volume, mark: ShareMark, wait: Wait) -> Answer<()> {
+        let servers = self.servers().await?;
+        let operation = Operation::ShareRemove(RemoveShare { mark, servers });
+        match self.workers.run(volume.key, &volume.name, operation, wait).await? {
+            Outcome::Shared { .. } => Ok(()),
+            other => Err(unexpected("the removal of a share", &other)),
+        }
+    }
+
+    /// Looks as a client whether servers offer a share, and notes the finding.
+    pub(super) async fn probe_share(&self, volume: &Volume, mark: ShareMark, record: &ShareRecord) {
+        let found = self.probe_servers(volume, mark, record).await;
+        self.known.note_probe(mark, found.map_err(|error| error.message));
+    }
+
+    async fn probe_servers(
+        &self,
+        volume: &Volume,
+        mark: ShareMark,
+        record: &ShareRecord,
+    ) -> Answer<Vec<Probed>> {
+        let order = self.look_at(volume, mark, record).await?;
+        match self.workers.run(volume.key, &volume.name, Operation::ShareProbe(order), Wait::Request).await? {
+            Outcome::Probed { protocols } => Ok(protocols),
+            other => Err(unexpected("a look at a share", &other)),
+        }
+    }
+
+    /// Returns the order to look at a share of a mounted volume.
+    pub(super) async fn look_at(
+        &self,
+        volume: &Volume,
+        mark: ShareMark,
+        record: &ShareRecord,
+    ) -> Answer<LookAtShare> {
+        let servers = self.servers().await?;
+        let device = self.device_of(volume)?;
+        Ok(LookAtShare { volume: shared(volume, device), mark, record: record.clone(), servers })
+    }
+
+    fn device_of(&self, volume: &Volume) -> Answer<PathBuf> {
+        let device = self.transports.find(volume.key).map(|shown| shown.device().clone());
+        device.ok_or_else(|| {
+            let name = &volume.name;
+            let message = format!("volume {name} is not mounted, so no server offers its shares");
+            let hint = format!("`dolmen volume mount {name}` mounts it");
+            ErrorBody::new(ErrorCode::Busy, message).on(name).hint(hint)
+        })
+    }
+
+    /// Puts the shares of a volume that was mounted, and looks at them. Failures stand in the health of the shares.
+    ///
+    /// The caller holds the lock of changes of the volume.
+    pub(in crate::volumes) async fn serve(&self, volume: &Volume, wait: Wait) {
+        let shares = match shares_of(&volume.space).await {
+            Ok(shares) => shares,
+            Err(error) => {
+                tracing::error!(volume = volume.name, %error, "the shares of the volume are not known");
+                return;
+            }
+        };
+        // A host that crashed may find its volume changed elsewhere meanwhile.
+        if wait == Wait::UntilDone
+            && let Err(error) = self.remove_unrecorded(volume, &shares).await
+        {
+            tracing::warn!(volume = volume.name, %error, "shares without a record may still be on servers");
+        }
+        for share in &shares {
+            let Some(mark) = mark_of(volume.key.pool, &volume.space, share.number) else { continue };
+            match &share.record {
+                Ok(record) => match self.put_share(volume, mark, record, wait).await {
+                    Ok(_) if record.desired == DesiredShare::Served => {
+                        self.probe_share(volume, mark, record).await;
+                    }
+                    Ok(_) => self.known.forget(mark),
+                    Err(error) => {
+                        let share = record.name.as_str();
+                        tracing::error!(volume = volume.name, share, %error, "the share is not offered");
+                    }
+                },
+                Err(why) => {
+                    let number = share.number;
+                    tracing::error!(volume = volume.name, number, why, "a share is not understood");
+                }
+            }
+        }
+    }
+
+    /// Takes shares of a volume off the servers that have no record.
+    async fn remove_unrecorded(&self, volume: &Volume, shares: &[Numbered<ShareRecord>]) -> Answer<()> {
+        let servers = self.servers().await?;
+        let looked = servers.clone();
+        let is_any = self.looker.run(move || Ok(host::is_any(&looked))).await;
+        if matches!(is_any, Ok(false)) {
+            return Ok(());
+        }
+        let operation = Operation::ShareList { servers };
+        let run = self.workers.run(volume.key, &volume.name, operation, Wait::UntilDone);
+        let Outcome::Shares { shares: listed } = run.await? else { return Ok(()) };
+        let mut marks: Vec<ShareMark> = listed.iter().filter_map(|listed| listed.mark).collect();
+        marks.sort_unstable();
+        marks.dedup();
+        let is_own = |mark: &ShareMark| (mark.pool, mark.space) == (volume.key.pool, volume.key.space.0);
+        let is_recorded = |mark: &ShareMark| shares.iter().any(|share| share.number == u64::from(mark.share));
+        for mark in marks.into_iter().filter(|mark| is_own(mark) && !is_recorded(mark)) {
+            self.remove_share(volume, mark, Wait::UntilDone).await?;
+            tracing::warn!(volume = volume.name, share = mark.share, "servers had a share without a record");
+        }
+        Ok(())
+    }
+
+    /// Returns the steps of [`withdraw`](Self::withdraw), in words.
+    pub(in crate::volumes) async fn steps_of_withdrawal(&self, volume: &Volume) -> Answer<Vec<String>> {
+        let shares = shares_of(&volume.space).await?;
+        let names = shares.iter().map(|share| match &share.record {
+            Ok(record) => record.name.to_string(),
+            Err(_) => format!("of record {}", share.number),
+        });
+        Ok(names
+            .map(|name| format!("take share {name} off its servers, which ends its connections"))
+            .collect())
+    }
+
+    /// Takes the shares of a volume off the servers, so that it can be unmounted. Their records stay. `users` returns the
+    /// processes that use the volume.
+    ///
+    /// # Errors
+    /// A server could not be changed, or a process of it did not leave the volume. The caller puts the shares again.
+    pub(in crate::volumes) async fn withdraw(
+        &self,
+        volume: &Volume,
+        users: impl AsyncFn() -> Answer<Vec<String>>,
+    ) -> Answer<()> {
+        if mutation!(UnmountedWhileShared) {
+            return Ok(());
+        }
+        let shares = shares_of(&volume.space).await?;
+        // What a record of a later version offers is not known; its identity is.
+        let numbers = shares.iter().map(|share| share.number);
+        for mark in numbers.filter_map(|number| mark_of(volume.key.pool, &volume.space, number)) {
+            self.remove_share(volume, mark, Wait::Request).await.map_err(|error| {
+                let message =
+                    format!("volume {} stays mounted, since its shares stay: {}", volume.name, error.message);
+                ErrorBody { message, ..error }
+            })?;
+        }
+        if shares.is_empty() {
+            return Ok(());
+        }
+        for _ in 0..LOOKS_MAX {
+            if users().await?.is_empty() {
+                break;
+            }
+            sleep(self.seams.clock.as_ref(), LOOK_PAUSE).await;
+        }
+        self.known.forget_volume(volume.key);
+        Ok(())
+    }
+
+    /// Looks at the shares of the mounted volumes of a pool; findings come in later.
+    pub(in crate::volumes) fn look_at_shares(self: &Rc<Self>, pool: &Rc<OpenPool>) {
+        for space in pool.spaces.list() {
+            let key = key_of(pool, &space);
+            let shares = self.known.of_volume(key);
+            let is_idle = self.uses.mounted_at(key).is_some() && self.workers.at_work(key).is_none();
+            if shares.is_empty() || !is_idle {
+                continue;
+            }
+            let (servers, pool) = (Rc::clone(self), Rc::clone(pool));
+            let looking = async move {
+                let Ok(Some(Found::Known(record))) = records::read(&space).await else { return };
+                let name = format!("{}/{}", pool.name(), space.name());
+                let volume = Volume { pool, space, key, name, record: *record };
+                for (mark, record) in shares {
+                    servers.probe_share(&volume, mark, &record).await;
+                }
+            };
+            self.seams.spawner.spawn("shares", Box::pin(looking));
+        }
+    }
+}
+
+/// Returns users of a volume that stay when its shares are taken off.
+pub(in crate::volumes) async fn but_servers(volume: &Volume, users: Vec<String>) -> Answer<Vec<String>> {
+    if !users.iter().any(|user| is_server(user)) || shares_of(&volume.space).await?.is_empty() {
+        return Ok(users);
+    }
+    Ok(users.into_iter().filter(|user| !is_server(user)).collect())
+}
+
+/// Returns whether a process, as `users` words it, is one of a server.
+fn is_server(user: &str) -> bool {
+    let name = user.find('(').and_then(|at| user.get(at..)).unwrap_or_default();
+    SERVERS.iter().any(|server| name.starts_with(server))
+}
+
+fn shared(volume: &Volume, device: PathBuf) -> SharedVolume {
+    SharedVolume {
+        name: volume.name.clone(),
+        mount_point: volume.record.mount_point.clone(),
+        file_system: volume.record.file_system,
+        device: Some(device),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_server;
+
+    #[test]
+    fn processes_of_servers_are_known_by_their_names() {
+        for user in ["process 7 (smbd)", "process 7 (smbd[127.0.0.1])", "process 7 (ganesha.nfsd)"] {
+            assert!(is_server(user), "{user}");
+        }
+        for user in ["process 7 (bash)", "process 7 (my-smbd)", "process 7", ""] {
+            assert!(!is_server(user), "{user}");
+        }
+    }
+}

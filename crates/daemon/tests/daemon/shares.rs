@@ -1,0 +1,230 @@
+//! Shares, quotas and names of damage, with answers of servers that the tests plant. They need what those of volumes need.
+
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+
+use serde_json::{Value, json};
+
+use crate::client::eventually;
+use crate::mounts;
+use crate::volumes::{Rig, SHOW};
+
+const SHARES: &str = "/v1/pools/tank/volumes/v/shares";
+const QUOTAS: &str = "/v1/pools/tank/volumes/v/quotas";
+
+/// A rig with a mounted volume, whose shares a client sees over SMB and NFS.
+fn rig() -> Option<Rig> {
+    let rig = Rig::new()?;
+    rig.ended(rig.create());
+    rig.mounted();
+    let up = json!([{"protocol": "smb", "state": "up"}, {"protocol": "nfs", "state": "up"}]);
+    answer(&rig, "share_probe", &json!({"is": "probed", "protocols": up}));
+    Some(rig)
+}
+
+fn answer(rig: &Rig, operation: &str, outcome: &Value) {
+    let said = json!({"say": "done", "outcome": outcome}).to_string();
+    std::fs::write(rig.control.join(format!("answer-{operation}")), said + "\n").unwrap();
+}
+
+fn docs() -> Value {
+    json!({"name": "docs", "protocols": ["smb", "nfs"],
+           "accounts": [{"to": "user", "name": "alice", "access": "read_write"}],
+           "networks": [{"client": "10.0.0.0/8", "access": "read_only"}]})
+}
+
+/// The operations since the last look, and forgets them.
+fn orders(rig: &Rig) -> Vec<String> {
+    let path = rig.control.join("orders");
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    std::fs::write(&path, "").unwrap();
+    text.lines().filter(|name| *name != "usage").map(str::to_owned).collect()
+}
+
+fn at(orders: &[String], name: &str) -> usize {
+    orders.iter().position(|order| order == name).unwrap_or_else(|| panic!("no {name} in {orders:?}"))
+}
+
+fn shares(rig: &Rig) -> Vec<Value> {
+    rig.world.get(SHARES)["shares"].as_array().unwrap().clone()
+}
+
+fn share_is_up(rig: &Rig) {
+    eventually("the share is up", || {
+        let all = shares(rig);
+        all.first().is_some_and(|share| share["protocols"][0]["state"] == "up").then_some(())
+    });
+}
+
+/// Scenario: a share is created; its volume is unmounted and mounted; the daemon is killed; the pool is exported and imported. Each
+/// mount puts the share, each unmount takes it off before, and the record stays.
+#[test]
+fn a_share_is_offered_while_its_volume_is_mounted_and_only_then() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig() else { return };
+    let plan = rig.world.post(SHARES, &{
+        let mut request = docs();
+        request["dry_run"] = true.into();
+        request
+    });
+    assert!(plan["plan"]["steps"].to_string().contains("user alice read-write"), "{plan}");
+    assert_eq!((shares(&rig).len(), rig.orders("share_put")), (0, 0));
+    let made = rig.world.post(SHARES, &docs());
+    assert_eq!(made["share"]["health"], "healthy", "{made}");
+    let number = made["share"]["number"].clone();
+    let taken = rig.world.refused(SHARES, &docs());
+    assert_eq!(taken["code"], "name_taken");
+    orders(&rig);
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    let seen = orders(&rig);
+    assert!(at(&seen, "share_remove") < at(&seen, "unmount"), "clients write beside the volume: {seen:?}");
+    assert_eq!(shares(&rig)[0]["protocols"][0]["state"], "off");
+    rig.world.post(&format!("{SHOW}/mount"), &json!({}));
+    let seen = orders(&rig);
+    assert!(at(&seen, "mount") < at(&seen, "share_put"), "{seen:?}");
+    share_is_up(&rig);
+    rig.world.kill();
+    rig.start();
+    rig.mounted();
+    share_is_up(&rig);
+    let seen = orders(&rig);
+    assert!(at(&seen, "share_list") < at(&seen, "share_put"), "{seen:?}");
+    rig.world.post("/v1/pools/tank/export", &json!({}));
+    let seen = orders(&rig);
+    assert!(at(&seen, "share_remove") < at(&seen, "unmount"), "{seen:?}");
+    let look_in = [rig.world.disk("d0"), rig.world.disk("d1")];
+    rig.world.post("/v1/pools/import", &json!({"pool": "tank", "paths": look_in}));
+    rig.mounted();
+    share_is_up(&rig);
+    assert_eq!(shares(&rig)[0]["number"], number);
+    rig.stop();
+}
+
+/// Scenario: a server refuses a creation, a grant, a revocation and a deletion. The first two leave what was; the revocation stays on
+/// record; the deletion keeps the record, and the next one ends.
+#[test]
+fn a_refusal_of_a_server_leaves_no_right_that_is_not_on_record() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig() else { return };
+    rig.plant("fails-share_put");
+    let refused = rig.world.refused(SHARES, &docs());
+    assert!(refused["message"].as_str().unwrap().contains("planted"), "{refused}");
+    assert!(shares(&rig).is_empty() && rig.orders("share_remove") == 1);
+    rig.lift("fails-share_put");
+    rig.world.post(SHARES, &docs());
+    rig.plant("fails-share_put");
+    let bob = json!({"accounts": [{"to": "user", "name": "bob", "access": "read_only"}]});
+    rig.world.refused(&format!("{SHARES}/docs/grant"), &bob);
+    assert_eq!(shares(&rig)[0]["accounts"].as_array().unwrap().len(), 1);
+    let alice = json!({"accounts": [{"to": "user", "name": "alice"}]});
+    let refused = rig.world.refused(&format!("{SHARES}/docs/revoke"), &alice);
+    assert!(refused["message"].as_str().unwrap().contains("may still give them"), "{refused}");
+    let share = shares(&rig)[0].clone();
+    assert_eq!((&share["accounts"], &share["health"]), (&json!([]), &json!("warning")));
+    assert!(share["why"].to_string().contains("change of the server"), "{share}");
+    rig.lift("fails-share_put");
+    let again = rig.world.post(&format!("{SHARES}/docs/revoke"), &alice);
+    assert_eq!((&again["is_changed"], &again["share"]["health"]), (&json!(true), &json!("healthy")));
+    let same = rig.world.post(&format!("{SHARES}/docs/revoke"), &alice);
+    assert_eq!(same["is_changed"], false);
+    rig.plant("fails-share_remove");
+    rig.world.refused(&format!("{SHARES}/docs/delete"), &json!({}));
+    let share = shares(&rig)[0].clone();
+    assert_eq!(share["is_to_be_served"], false, "a share that servers may offer has no record: {share}");
+    rig.lift("fails-share_remove");
+    rig.world.post(&format!("{SHARES}/docs/delete"), &json!({}));
+    assert!(shares(&rig).is_empty());
+    rig.stop();
+}
+
+/// Scenario: servers list a share of the volume that has no record, one of another volume, and one of others. The opening takes off
+/// the first alone. A probe that finds a share down names the step.
+#[test]
+fn an_opening_takes_off_shares_without_a_record() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig() else { return };
+    let made = rig.world.post(SHARES, &docs());
+    let number = made["share"]["number"].as_u64().unwrap();
+    let order = std::fs::read_to_string(rig.control.join("order-share_put")).unwrap();
+    let order: Value = serde_json::from_str(&order).unwrap();
+    let mark = order["operation"]["mark"].as_str().unwrap();
+    let parts: Vec<&str> = mark.split('/').collect();
+    let (pool, space): (&str, u64) = (parts[0], parts[1].parse().unwrap());
+    assert_eq!(parts[2], number.to_string());
+    let listed = |mark: Value| json!({"protocol": "smb", "name": "x", "path": "/x", "mark": mark, "is_available": true});
+    let marks = [
+        json!(format!("{pool}/{space}/{number}")),
+        json!(format!("{pool}/{space}/{}", number ^ 1)),
+        json!(format!("{pool}/{}/5", space + 1)),
+        Value::Null,
+    ];
+    answer(&rig, "share_list", &json!({"is": "shares", "shares": marks.map(listed)}));
+    rig.world.kill();
+    orders(&rig);
+    let down = json!([{"protocol": "smb", "state": "down", "step": "connection", "finding": "refused"}]);
+    answer(&rig, "share_probe", &json!({"is": "probed", "protocols": down}));
+    rig.start();
+    rig.mounted();
+    eventually("the share is down", || {
+        (shares(&rig)[0]["why"] == json!(["SMB is down, connection: refused"])).then_some(())
+    });
+    assert_eq!(orders(&rig).iter().filter(|order| *order == "share_remove").count(), 1);
+    rig.stop();
+}
+
+/// Scenario: ext4 without counts of projects. The quota is refused, no record stays, and the volume is mounted as it was.
+#[test]
+fn a_quota_that_a_file_system_cannot_keep_is_refused_and_the_volume_stays_mounted() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig() else { return };
+    let set = json!({"folder": "docs", "limit_bytes": 1 << 20});
+    let refused = rig.world.refused(QUOTAS, &set);
+    assert_eq!(refused["code"], "unsupported", "{refused}");
+    assert!(refused["message"].as_str().unwrap().contains("mounted as before"), "{refused}");
+    let volume = rig.mounted();
+    assert!(!volume["mount_options"].to_string().contains("prjquota"), "{volume}");
+    assert_eq!(rig.world.get(QUOTAS)["quotas"], json!([]));
+    let zero = rig.world.refused(QUOTAS, &json!({"folder": "docs", "limit_bytes": 0}));
+    assert_eq!(zero["code"], "bad_request");
+    let none = rig.world.refused(&format!("{QUOTAS}/remove"), &json!({"folder": "docs"}));
+    assert_eq!(none["code"], "no_such_object");
+    rig.stop();
+}
+
+/// Scenario: the daemon is killed while the file system takes a bound. The next one asks for it again, and notes the number that
+/// btrfs gives.
+#[test]
+fn a_quota_that_a_kill_cut_short_is_taken_by_the_next_daemon() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    let mut request = rig.request(false);
+    (request["file_system"], request["size_bytes"]) = ("btrfs".into(), (192 << 20).into());
+    let made = rig.world.try_ask("POST", "/v1/pools/tank/volumes", request.to_string().as_bytes()).unwrap();
+    if made.0 != 200 {
+        println!("skipped: {}", made.1["error"]["message"]);
+        rig.stop();
+        return;
+    }
+    rig.mounted();
+    answer(&rig, "quota_set", &json!({"is": "quota_set", "project_id": 257}));
+    let usage = json!({"folder": "docs", "project_id": 257, "bytes": 4096, "limit_bytes": 1 << 20});
+    answer(&rig, "quota_list", &json!({"is": "quotas", "quotas": [usage]}));
+    rig.plant("before-quota_set");
+    let body = json!({"folder": "docs", "limit_bytes": 1 << 20}).to_string();
+    let length = body.len();
+    let mut client = UnixStream::connect(rig.world.socket()).unwrap();
+    let head = format!("POST {QUOTAS} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
+    client.write_all((head + &body).as_bytes()).unwrap();
+    rig.is_held();
+    rig.world.kill();
+    rig.lift("before-quota_set");
+    rig.start();
+    rig.mounted();
+    let quota = eventually("the file system has taken the quota", || {
+        let quota = rig.world.get(QUOTAS)["quotas"][0].clone();
+        (quota["why"] == json!([])).then_some(quota)
+    });
+    assert_eq!((&quota["project_id"], &quota["used_bytes"]), (&json!(257), &json!(4096)), "{quota}");
+    assert_eq!(rig.orders("quota_set"), 2);
+    rig.stop();
+}

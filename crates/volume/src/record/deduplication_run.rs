@@ -1,0 +1,29 @@
+//! The record of the last deduplication of a volume.
+
+use super::{DeduplicationMode, Unknown, value_of_the_map};
+use serde::{Deserialize, Serialize};
+
+/// The last deduplication of a volume: when it ran, and what it gave.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeduplicationRun {
+    /// Seconds from 1970 to its beginning.
+    pub began_s: u64,
+    /// Seconds from 1970 to its end.
+    pub ended_s: u64,
+    /// Load that it caused.
+    pub mode: DeduplicationMode,
+    /// Bytes of the device that lost their last owner.
+    pub saved_bytes: u64,
+    /// Claimed bytes of the space before the run less after it.
+    pub released_bytes: u64,
+    /// Bytes that lost an owner and have another one outside the run.
+    pub held_bytes: u64,
+    /// Whether it ended before all files were looked at.
+    #[serde(default)]
+    pub is_stopped: bool,
+    /// Fields of later builds.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+value_of_the_map!(DeduplicationRun, "deduplication run");
