@@ -272,8 +272,9 @@ mod tests {
     /// The longest order fits the room that the file of jobs has for it.
     #[test]
     fn the_longest_record_fits() {
-        let paths: Vec<Folder> =
-            [1000, 1000, PATHS_TEXT_MAX - 2010].map(|bytes| "x".repeat(bytes).parse().unwrap()).into();
+        let long = vec!["x".repeat(249); 4].join("/");
+        let rest = "x".repeat(PATHS_TEXT_MAX - 2 - 2 * (long.len() + 3) - 2);
+        let paths: Vec<Folder> = [long.clone(), long, rest].map(|path| path.parse().unwrap()).into();
         assert_eq!(serde_json::to_string(&paths).unwrap().len(), PATHS_TEXT_MAX);
         let state = LongState::default();
         state.note(|reached| {
