@@ -26,7 +26,7 @@ mod mirror;
 mod parity;
 #[cfg_attr(
     not(test),
-    expect(dead_code, reason = "the new loop of the writer plans with it (0031, step L13)")
+    expect(dead_code, reason = "the new loop of the writer plans with it (0031, the write plan)")
 )]
 mod plan;
 #[cfg(test)]

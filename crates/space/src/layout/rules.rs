@@ -333,7 +333,7 @@ impl RowShape {
     /// See [`Layout::plan_write`].
     #[cfg_attr(
         not(test),
-        expect(dead_code, reason = "the new loop of the writer plans with it (0031, step L13)")
+        expect(dead_code, reason = "the new loop of the writer plans with it (0031, the write plan)")
     )]
     pub(crate) fn plan_write(&self, write: &PlannedWrite, now: &RowFacts) -> WritePlan {
         self.layout.plan_write(self, write, now)
