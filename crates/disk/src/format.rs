@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub(crate) const LABEL_MAGIC: [u8; 8] = *b"DOLMENLB";
 /// The version that this build writes, and the only one it reads: until 1.0 the format of all structures changes with it, and
 /// nothing reads what an older one left.
-pub const FORMAT_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 4;
 
 pub(crate) const EPOCH_PRESENT: u32 = 1;
 pub(crate) const EPOCH_FORKED: u32 = 2;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, Simple};
 use dolmen_pool::PoolState;
-use dolmen_units::ALLOCATION_UNIT_BYTES;
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
 
 use crate::answer::Answer;
 use crate::disks::devices::allocate_metadata;
@@ -29,11 +29,13 @@ impl Membership {
             let hint = format!("attach it, and `dolmen disk online {name} {}` first", disk.slot().0);
             return Err(ErrorBody::new(ErrorCode::NoSuchDevice, message).on(what).hint(hint));
         };
-        let Some(grown) = extent.grown_to(device.size_now()) else {
+        let gained = disk.size().gained();
+        if gained == Bytes::ZERO {
             let text = format!("{called} has not grown: all of its {} are in use", extent.capacity);
             return Ok(planned(pool.plan(Undo::NotNeeded, vec![format!("leave it: {text}")]), text));
-        };
-        let gained = disk.size().gained();
+        }
+        // The labels of a growth before this one may be at the new end already.
+        let grown = extent.grown_to(device.size_now()).unwrap_or(extent);
         let mut offers = pool.offers();
         let before = usual_room(&offers);
         for offer in offers.iter_mut().filter(|offer| offer.slot == disk.slot()) {

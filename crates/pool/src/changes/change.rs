@@ -8,7 +8,7 @@ use dolmen_block_io::sync::Permit;
 use dolmen_future_pool::pooled;
 use dolmen_journal::{Class, Wait};
 use dolmen_mutation::mutation;
-use dolmen_store::Key;
+use dolmen_store::{Key, VALUE_BYTES_MAX};
 use dolmen_units::{Bytes, DiskSlot, Lsn};
 
 use crate::error::PoolError;
@@ -131,7 +131,11 @@ impl Change<'_> {
     }
 
     /// Sets a value.
+    ///
+    /// # Panics
+    /// If the value is longer than the map can hold: the record of such a change could not be applied.
     pub fn put(&mut self, key: Key, value: Vec<u8>) {
+        assert!(value.len() <= VALUE_BYTES_MAX, "a value of the map has {VALUE_BYTES_MAX} bytes at most");
         self.edits.insert(key, Some(value));
     }
 

@@ -468,13 +468,15 @@ impl DiskSize<'_> {
         })
     }
 
-    /// Data area that its device has gained since its label was written, and that is not used.
+    /// Data area that its device has gained and that is not used: since its label was written, or by a growth that has ended between
+    /// its labels and the map.
     #[must_use]
     pub fn gained(self) -> Bytes {
         let attachment = self.0.attachment.borrow();
         let Some(Attachment { device, extent, .. }) = attachment.as_ref() else { return Bytes::ZERO };
-        let grown = extent.grown_to(device.size_now());
-        grown.map_or(Bytes::ZERO, |grown| Bytes(grown.data_end - extent.data_end))
+        let grown = extent.grown_to(device.size_now()).unwrap_or(*extent);
+        let used = self.on_record().unwrap_or_else(|| extent.unit_count());
+        Bytes(grown.unit_count().saturating_sub(used).saturating_mul(ALLOCATION_UNIT_BYTES))
     }
 
     /// Allocation units that its free runs and slabs make up.

@@ -26,7 +26,7 @@ impl Membership {
     ///
     /// # Errors
     /// [`PoolError::NoSuchDisk`] for a disk that is absent, [`PoolError::Label`] where the device does not take its labels at its new
-    /// end, or what the pool says when it cannot be written. The disk keeps its size then.
+    /// end, or what the pool says when it cannot be written. The room is not given then; growing again gives it.
     #[pooled]
     pub async fn grow(self: &Rc<Self>, disk: &Rc<Disk>) -> Result<Bytes, PoolError> {
         self.log.writable()?;
@@ -50,6 +50,10 @@ impl Membership {
             if let Some(grown) = extent.grown_to(device.geometry().capacity) {
                 let now = self.members.now.borrow().clone();
                 self.labels.move_labels(disk, &now, grown).await?;
+                // A growth before this one may have left its labels, where it could not clear what was before them.
+                if disk.size().on_record().is_some_and(|units| units < extent.unit_count()) {
+                    self.labels.clear_old_end(disk, grown, extent.unit_count()).await?;
+                }
             }
             drop(mutex);
         }
@@ -92,14 +96,18 @@ impl Membership {
     }
 
     /// Gives the allocation units that a cut has more than the map accounts for, if any. The labels at the end that the disk had with
-    /// the units of before are cleared first, in the same turn of changes: no slab lies behind these units.
+    /// the units of before are cleared first: no slab lies behind these units.
     async fn give_gained(self: &Rc<Self>, disk: &Disk, extent: Extent) -> Result<(), PoolError> {
-        let mut change = self.changes.begin(Purpose::Release).await;
-        let (units, known) = (extent.unit_count(), disk.size().on_record());
-        let Some(known) = known.filter(|known| *known < units) else { return Ok(()) };
+        let units = extent.unit_count();
+        let gained = || disk.size().on_record().filter(|known| *known < units);
+        // Nobody waits for a change of the map while this disk is written: it may answer late.
+        let Some(before) = gained() else { return Ok(()) };
         if !mutation!(OldEndNotCleared) {
-            self.labels.clear_old_end(disk, extent, known).await?;
+            self.labels.clear_old_end(disk, extent, before).await?;
         }
+        let mut change = self.changes.begin(Purpose::Release).await;
+        // Another growth of the disk may have given them meanwhile, all or some: it has cleared as much.
+        let Some(known) = gained() else { return Ok(()) };
         if let Some(map) = self.free_space.maps.borrow_mut().get_mut(&disk.slot()) {
             map.extend(units);
         }
