@@ -25,6 +25,8 @@ pub(crate) enum CachedRead {
     Nothing,
     /// Nothing for good.
     Lost,
+    /// Nothing: the row of the write cache was freed. What lay in it is in place, and only the log still names it.
+    Freed,
 }
 
 /// Reads of cached blocks.
@@ -52,8 +54,7 @@ impl CachedReads<'_> {
             return Ok(CachedRead::Content(buffer));
         }
         if self.cache.row_of(place).is_none() {
-            // The row was freed, and what lay in it is in place.
-            return Ok(CachedRead::Lost);
+            return Ok(CachedRead::Freed);
         }
         match SegmentIo::of(self.cache).read(place, &mut buffer).await {
             Ok(()) if crc32c(&buffer) == checksum => Ok(CachedRead::Content(buffer)),

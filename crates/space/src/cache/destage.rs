@@ -263,7 +263,7 @@ impl DestageWrites<'_> {
     }
 }
 
-/// The stripes of stripes of a row, as ranges in ascending order that do not touch.
+/// Returns stripes of a row as ranges in ascending order that do not touch.
 pub(crate) fn stripes(row: &Row, lines: &BTreeSet<u32>) -> Vec<Range> {
     let mut ranges: Vec<Range> = Vec::new();
     for stripe in lines {

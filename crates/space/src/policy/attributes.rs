@@ -25,6 +25,9 @@ use crate::table::space::SpaceRows;
 /// Attributes that one read of the map brings, at most.
 const STEP: usize = 64;
 
+/// Reads that are compared with the one before, at most, before changes are kept out.
+const READS_MAX: usize = 3;
+
 /// Attributes of a space.
 #[derive(Clone, Copy)]
 pub struct Attributes<'a> {
@@ -47,8 +50,23 @@ impl Attributes<'_> {
     #[pooled]
     pub async fn list(self) -> Result<Vec<Attribute>, SpaceError> {
         let pool = &self.space.shared.pool;
-        let _exclusive = pool.change(Purpose::Release).await;
-        let found = found_of(pool.map(), self.space.id()).await?;
+        let (map, id) = (pool.map(), self.space.id());
+        let mut found = found_of(map, id).await?;
+        // A change is applied at once, so no change lies within two equal reads. Changes are not kept out as long as that: one may wait
+        // for a disk.
+        let mut is_whole = false;
+        for _ in 0..READS_MAX {
+            let again = found_of(map, id).await?;
+            is_whole = again == found;
+            found = again;
+            if is_whole {
+                break;
+            }
+        }
+        if !is_whole {
+            let _exclusive = pool.change(Purpose::Release).await;
+            found = found_of(map, id).await?;
+        }
         found
             .into_iter()
             .map(|(key, value)| {

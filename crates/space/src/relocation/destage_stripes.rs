@@ -11,6 +11,7 @@ use dolmen_checksum::crc32c;
 use dolmen_erasure::Change;
 use dolmen_future_pool::pooled;
 use dolmen_mutation::mutation;
+use dolmen_pool::PoolError;
 use dolmen_units::Lsn;
 use smallvec::SmallVec;
 
@@ -369,6 +370,7 @@ impl Destage<'_> {
                 CachedRead::Content(buffer) => dirty.content = Some(buffer),
                 // It waits for the disks that have it.
                 CachedRead::Nothing => return Ok(None),
+                CachedRead::Freed => return Err(self.freed_under(row, block)),
                 CachedRead::Lost => {
                     dirty.is_lost = true;
                     CachedReads::of(self.cache).note_lost(row, block, version.since);
@@ -376,6 +378,16 @@ impl Destage<'_> {
             }
         }
         Ok(Some(dirty))
+    }
+
+    /// Returns the error of a block whose content lies in a row of the write cache that was freed: nothing is put in its place.
+    fn freed_under(self, row: &Row, block: u32) -> SpaceError {
+        let name = self.cache.shared().pool.name().clone();
+        let what = format!(
+            "block {block} of row {}: its content is in a row of the write cache that was freed",
+            row.id.0
+        );
+        SpaceError::Pool(PoolError::Corrupt { name, what })
     }
 
     /// Puts what is cached of a row in place, as far as that can be now.

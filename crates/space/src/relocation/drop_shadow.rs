@@ -5,7 +5,7 @@
 //! 2. A checkpoint: a flush covers that, and the shadow rows' tables say that they have nothing.
 //! 3. Under the lock of the whole row, if the shadow row still has nothing: one change of the map.
 //!
-//! What the log says of the shadow row is of a row that is no more behind that.
+//! What the log says of the shadow row names no row any more behind that; its *done* still end versions of the row.
 //!
 //! Left to others: shadow rows that have more than their rows (`promote`).
 
@@ -98,7 +98,7 @@ impl ShadowDrop<'_> {
         Ok(Some((row, shadow)))
     }
 
-    /// Brings block rows of a stripes from a shadow row to its row; whether the row has them then.
+    /// Brings stripes from a shadow row to its row. Returns whether the row has them then.
     #[pooled]
     async fn switch_back(self, row: &Rc<Row>, shadow: &Rc<Row>, lines: Range) -> Result<bool, SpaceError> {
         let columns = row.shape.columns();

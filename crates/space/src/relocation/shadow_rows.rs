@@ -12,7 +12,8 @@
 //! - The first parity block of a stripe of a shadow row is *never* exactly as long as the stripe is the row's.
 //! - A row and its shadow row share their locks, and what is cached of them.
 //! - A shadow row is promoted when it has every stripe that the row has, a flush has covered them, its tables are on its disks,
-//!   and nothing of the row is cached: what the log says of either is of rows that are no more behind that.
+//!   and nothing of the row is cached. The log still has entries of the shadow row then, whose id the new row keeps; they agree with
+//!   its tables. Those of the row it replaces name no row any more.
 //!
 //! Left to others: which requests are a stream (`streams`); to which of the two a stripe goes (`slot_switch`); how shadow rows end
 //! (`promote`, `drop_shadow`).

@@ -564,7 +564,7 @@ impl CacheReplay<'_> {
             let content = match read_cached {
                 CachedRead::Content(buffer) => Some(buffer),
                 // Perhaps it got in place.
-                CachedRead::Nothing | CachedRead::Lost => {
+                CachedRead::Nothing | CachedRead::Lost | CachedRead::Freed => {
                     match StripeReads::of(space).look(&row, block.column, redo.stripe, block.state).await {
                         Found::Good(buffer) => Some(buffer),
                         Found::Never | Found::Damaged | Found::Bad if !is_away => None,

@@ -1,4 +1,4 @@
-//! X.
+//! Which disks are fast: where rows of a write cache should lie.
 
 use std::collections::BTreeSet;
 

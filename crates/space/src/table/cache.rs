@@ -1,4 +1,4 @@
-//! X.
+//! The state of a write cache in memory: its segments, what is live in them, and its locks.
 
 use std::cell::Cell;
 use std::cell::RefCell;
