@@ -199,6 +199,21 @@ codes! {
             "Nothing: writes go on until it is full."
             "Delete files, or `dolmen volume grow VOLUME SIZE`."
         }
+        VolumeFilling = "volume_filling" {
+            "At the rate of the last week the file system of a volume will be full within two weeks."
+            "Nothing: writes go on until it is full."
+            "Delete files, or `dolmen volume grow VOLUME SIZE`."
+        }
+        VolumeInodesNearlyUsed = "volume_inodes_nearly_used" {
+            "More than 90 percent of the inodes of a volume are used: soon it takes no new files, although it has free bytes."
+            "Nothing: new files are made until none is free."
+            "Delete files, or `dolmen volume grow VOLUME SIZE`: larger file systems have more inodes."
+        }
+        VolumeErrors = "volume_errors" {
+            "The kernel found errors in the file system of a volume, or has shut it down."
+            "Nothing: the kernel refuses what it cannot trust."
+            "`dolmen why VOLUME` names damaged files; `dolmen volume unmount VOLUME`, then `dolmen volume check VOLUME`, which can repair."
+        }
         ShareDown = "share_down" {
             "A share is to be offered, and a client on this host does not see it."
             "Its servers are looked at again each minute. Its record stays as it is."

@@ -117,6 +117,18 @@ pub struct Volume {
     /// Bytes free in it, when they were counted last.
     #[serde(default)]
     pub free_bytes: Option<u64>,
+    /// Inodes that it can hold, when they were counted last; none where that has no limit.
+    #[serde(default)]
+    pub inodes: Option<u64>,
+    /// Inodes free in it, when they were counted last.
+    #[serde(default)]
+    pub free_inodes: Option<u64>,
+    /// Days until it is full at the rate of the last week; none if it does not grow, or less than a day is known.
+    #[serde(default)]
+    pub days_until_full: Option<u64>,
+    /// Errors that the kernel found in the file system, a sentence each.
+    #[serde(default)]
+    pub errors: Vec<String>,
     /// Process that works on it now.
     #[serde(default)]
     pub worker: Option<VolumeWorker>,

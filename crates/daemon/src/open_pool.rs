@@ -14,7 +14,9 @@ use crate::answer::Answer;
 use crate::fault;
 use crate::jobs::JobSlot;
 use crate::ranks;
-use crate::state::{Absences, Backing, DiskLatencies, Emptyings, Filling, History, Remembered, Smarts};
+use crate::state::{
+    Absences, Backing, DiskLatencies, Emptyings, Filling, History, Remembered, Smarts, VolumeFillings,
+};
 
 /// A pool that is open.
 pub(crate) struct OpenPool {
@@ -28,6 +30,7 @@ pub(crate) struct OpenPool {
     pub(crate) history: History,
     pub(crate) absences: Absences,
     pub(crate) filling: Filling,
+    pub(crate) volume_fillings: VolumeFillings,
     /// Rows that lie badly, as they were counted last.
     pub(crate) laid_badly: Cell<u64>,
     pub(crate) latencies: DiskLatencies,
@@ -57,6 +60,7 @@ impl OpenPool {
             absences,
             laid_badly: Cell::new(0),
             filling: Filling::default(),
+            volume_fillings: VolumeFillings::default(),
             latencies,
             emptyings,
             smarts,

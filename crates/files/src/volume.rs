@@ -95,6 +95,34 @@ pub fn xfs_geometry(file: &File) -> Result<XfsGeometry, FilesError> {
     })
 }
 
+const GROUP_GEOMETRY: Request = Request::both(b'X', 61, 128);
+
+#[derive(Debug, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+struct RawGroupGeometry {
+    number: u32,
+    length: u32,
+    free_blocks: u32,
+    inodes: u32,
+    free_inodes: u32,
+    sick: u32,
+    checked: u32,
+    flags: u32,
+    reserved: [u64; 12],
+}
+
+const _: () = assert!(size_of::<RawGroupGeometry>() == 128);
+
+/// Returns what the kernel has found wrong with an allocation group of XFS, as bits; 0 if nothing.
+///
+/// # Errors
+/// [`FilesError`]; kernels before 5.2 and other file systems do not have the call.
+pub fn xfs_group_sick(file: &File, group: u32) -> Result<u32, FilesError> {
+    let mut raw = RawGroupGeometry { number: group, ..RawGroupGeometry::new_zeroed() };
+    call(file, GROUP_GEOMETRY, &mut raw).map_err(FilesError::of("show an allocation group"))?;
+    Ok(raw.sick)
+}
+
 /// Discards free room of the file system that `file` is on, between two addresses; runs shorter than `minimum` bytes stay.
 /// Returns how many bytes the file system says that it discarded. What was freed a moment ago may be left for the next call.
 ///
@@ -158,4 +186,14 @@ pub fn usage(file: &File) -> Result<Usage, FilesError> {
         inodes: found.f_files,
         inodes_free: found.f_ffree,
     })
+}
+
+/// Returns whether the file system that `file` is on takes no writes.
+///
+/// # Errors
+/// [`FilesError`].
+pub fn is_read_only(file: &File) -> Result<bool, FilesError> {
+    let found =
+        rustix::fs::fstatvfs(file).map_err(|error| FilesError::of("show its options")(error.into()))?;
+    Ok(found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
 }

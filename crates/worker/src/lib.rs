@@ -13,6 +13,7 @@
 mod compaction;
 mod content;
 mod grow;
+mod kernel_errors;
 mod limits;
 mod make;
 mod mount;

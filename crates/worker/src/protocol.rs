@@ -177,6 +177,21 @@ pub struct Volume {
     pub record: VolumeRecord,
 }
 
+/// How full a file system is, and what the kernel found wrong with it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Bytes that it can hold; 0 if it does not answer.
+    pub total: u64,
+    /// Bytes free.
+    pub free: u64,
+    /// Inodes that it can hold; 0 where that has no limit.
+    pub inodes: u64,
+    /// Inodes free.
+    pub inodes_free: u64,
+    /// Errors that the kernel found, a sentence each.
+    pub errors: Vec<String>,
+}
+
 /// What the worker says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
@@ -218,17 +233,8 @@ pub enum Outcome {
         /// As the file system counts them.
         bytes: u64,
     },
-    /// How full a file system is.
-    Usage {
-        /// Bytes that it can hold.
-        total: u64,
-        /// Bytes free.
-        free: u64,
-        /// Inodes that it can hold; 0 where that has no limit.
-        inodes: u64,
-        /// Inodes free.
-        inodes_free: u64,
-    },
+    /// How a file system is.
+    Usage(Usage),
     /// What a check found.
     Checked {
         /// Exit code of the tool.
@@ -406,7 +412,13 @@ mod tests {
             Outcome::WasDone,
             Outcome::Content(Content::default()),
             Outcome::Trimmed { bytes: 1 },
-            Outcome::Usage { total: 1, free: 2, inodes: 3, inodes_free: 4 },
+            Outcome::Usage(Usage {
+                total: 1,
+                free: 2,
+                inodes: 3,
+                inodes_free: 4,
+                errors: vec!["x".to_owned()],
+            }),
             Outcome::Checked { code: 1, text: "a\nb".to_owned() },
             Outcome::Deduplicated(long::Deduplicated::default()),
             Outcome::Estimated(estimated),

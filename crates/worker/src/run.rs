@@ -1,13 +1,15 @@
 //! From an order to its last message.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, Write};
 use std::path::Path;
 
 use dolmen_files::volume::{trim, usage};
 use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 
-use crate::protocol::{Failure, FailureCode, Message, Operation, Order, Outcome, Volume};
+use crate::kernel_errors::kernel_errors;
+use crate::protocol::{Failure, FailureCode, Message, Operation, Order, Outcome, Usage, Volume};
 use crate::steering::Steering;
 use crate::{compaction, content, grow, make, mount, names, quotas, shares, sharing};
 
@@ -77,11 +79,7 @@ fn carry_out(
             let bytes = trim(&root, 0, u64::MAX, *minimum).map_err(|error| refused(volume, &error))?;
             Ok(Outcome::Trimmed { bytes })
         }
-        Operation::Usage { volume } => {
-            let found = usage(&root_of(volume)?).map_err(|error| refused(volume, &error))?;
-            let (total, free) = (found.total, found.free);
-            Ok(Outcome::Usage { total, free, inodes: found.inodes, inodes_free: found.inodes_free })
-        }
+        Operation::Usage { volume } => look(volume).map(Outcome::Usage),
         Operation::Check { volume, repair } => make::check(volume, *repair),
         Operation::QuotaSet { volume, quota } => quotas::set(volume, &root_of(volume)?, quota),
         Operation::QuotaList { volume, quotas } => quotas::list(volume, &root_of(volume)?, quotas),
@@ -120,6 +118,31 @@ fn carry_out(
 fn root_of(volume: &Volume) -> Result<File, Failure> {
     mount::require_mounted(volume)?;
     File::open(volume.record.mount_point.as_str()).map_err(|error| refused(volume, &error))
+}
+
+/// Returns how full a mounted volume is, and what the kernel found wrong with it.
+fn look(volume: &Volume) -> Result<Usage, Failure> {
+    mount::require_mounted(volume)?;
+    let root = match File::open(volume.record.mount_point.as_str()) {
+        Ok(root) => root,
+        Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => return Ok(shut_down()),
+        Err(error) => return Err(refused(volume, &error)),
+    };
+    let found = usage(&root).map_err(|error| refused(volume, &error))?;
+    // XFS answers that, shut down or not; its root folder it does not list.
+    if let Err(error) = fs::read_dir(volume.record.mount_point.as_str())
+        && error.raw_os_error() == Some(Errno::IO.raw_os_error())
+    {
+        return Ok(shut_down());
+    }
+    let errors = kernel_errors(volume, &root);
+    let (total, free) = (found.total, found.free);
+    Ok(Usage { total, free, inodes: found.inodes, inodes_free: found.inodes_free, errors })
+}
+
+fn shut_down() -> Usage {
+    let error = "its root folder answers with an I/O error: the kernel has shut the file system down";
+    Usage { errors: vec![error.to_owned()], ..Usage::default() }
 }
 
 /// An answer of the kernel about a mounted volume.

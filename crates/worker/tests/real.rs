@@ -28,7 +28,7 @@ fn a_volume_lives(kind: &'static str) {
     assert_eq!(mount(), Ok(Outcome::WasDone));
     fs::write(rig.path("home/file"), vec![7; 1 << 20]).unwrap();
     let total = || match rig.run(Operation::Usage { volume: volume.clone() }) {
-        Ok(Outcome::Usage { total, free, .. }) if free < total => total,
+        Ok(Outcome::Usage(usage)) if usage.free < usage.total => usage.total,
         other => panic!("{other:?}"),
     };
     let before = total();

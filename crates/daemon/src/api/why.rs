@@ -91,6 +91,9 @@ impl<'a> Scene<'a> {
             | FindingCode::VolumeNotUnderstood
             | FindingCode::VolumeSlow
             | FindingCode::VolumeNearlyFull
+            | FindingCode::VolumeFilling
+            | FindingCode::VolumeInodesNearlyUsed
+            | FindingCode::VolumeErrors
             | FindingCode::ShareDown
             | FindingCode::AttachmentEnded
             | FindingCode::ListenerClosed

@@ -109,6 +109,7 @@ fn record_of(pool: &OpenPool) -> Recorded {
         disks,
         ranges: pool.data_loss_events().iter().map(RecordedRange::from).collect(),
         filled: pool.filling.looks(),
+        volumes_filled: pool.volume_fillings.looks(),
     }
 }
 
@@ -146,6 +147,7 @@ fn take_history(pool: &OpenPool, recorded: &Recorded) {
         pool.history.acknowledged.borrow_mut().insert(disk.id(), known.acknowledged.counters());
     }
     pool.filling.recall(&recorded.filled);
+    pool.volume_fillings.recall(&recorded.volumes_filled);
     let mut ranges = pool.history.ranges.borrow_mut();
     recorded.ranges.iter().filter_map(RecordedRange::loss_of).for_each(|one| add(&mut ranges, one));
 }

@@ -1,7 +1,10 @@
 //! How full a pool was, and when it is going to be full.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
+use dolmen_units::SpaceId;
 use serde::{Deserialize, Serialize};
 
 pub(crate) const HOUR_S: u64 = 3600;
@@ -16,6 +19,12 @@ pub(crate) const SPAN_MIN_S: u64 = DAY_S;
 
 /// One each hour of a week, and some.
 pub(crate) const LOOKS_MAX: usize = 200;
+
+/// Volumes of a pool whose looks go on record, at most: 600 KiB of text.
+const RECORDED_VOLUMES_MAX: usize = 512;
+
+/// Looks of a volume that go on record, at most.
+const RECORDED_LOOKS_MAX: usize = 28;
 
 /// Number of days before a pool is full from which on a warning is reported.
 pub(crate) const DAYS_REPORTED: u64 = 14;
@@ -71,6 +80,34 @@ impl Filling {
     }
 }
 
+/// What is known of how the volumes of a pool fill, by the space of each.
+#[derive(Debug, Default)]
+pub(crate) struct VolumeFillings {
+    known: RefCell<BTreeMap<u64, Rc<Filling>>>,
+}
+
+impl VolumeFillings {
+    /// Returns what is known of one.
+    pub(crate) fn of(&self, space: SpaceId) -> Rc<Filling> {
+        Rc::clone(self.known.borrow_mut().entry(space.0).or_default())
+    }
+
+    /// Returns what goes on record: as much as the file of a pool has room for.
+    pub(crate) fn looks(&self) -> BTreeMap<u64, Vec<Look>> {
+        let thinned = |looks: Vec<Look>| -> Vec<Look> {
+            let step = looks.len().div_ceil(RECORDED_LOOKS_MAX).max(1);
+            looks.into_iter().step_by(step).collect()
+        };
+        let known = self.known.borrow();
+        let all = known.iter().map(|(space, filling)| (*space, thinned(filling.looks())));
+        all.filter(|(_, looks)| !looks.is_empty()).take(RECORDED_VOLUMES_MAX).collect()
+    }
+
+    pub(crate) fn recall(&self, recorded: &BTreeMap<u64, Vec<Look>>) {
+        recorded.iter().for_each(|(space, looks)| self.of(SpaceId(*space)).recall(looks));
+    }
+}
+
 /// The highest threshold that is reached.
 pub(crate) fn reached(thresholds: &[u8], used: u64, left: u64) -> Option<u8> {
     let percent = percent_used(used, left);
@@ -79,4 +116,26 @@ pub(crate) fn reached(thresholds: &[u8], used: u64, left: u64) -> Option<u8> {
 
 pub(crate) fn percent_used(used: u64, left: u64) -> u128 {
     u128::from(used) * 100 / u128::from((used + left).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scenario: 600 volumes are looked at each hour of a week. The record keeps its bound, and the rate.
+    #[test]
+    fn what_goes_on_record_is_bounded_and_keeps_the_rate() {
+        let (all, begin) = (VolumeFillings::default(), 1_700_000_000);
+        for hour in 0..7 * 24 {
+            (0..600).for_each(|space| all.of(SpaceId(space)).note(begin + hour * HOUR_S, hour << 30));
+        }
+        let recorded = all.looks();
+        let text = serde_json::to_string(&recorded).unwrap();
+        assert_eq!((recorded.len(), text.len() < 1 << 20), (RECORDED_VOLUMES_MAX, true));
+        let again = VolumeFillings::default();
+        again.recall(&recorded);
+        let days =
+            |one: &VolumeFillings| one.of(SpaceId(3)).days_left(begin + 7 * DAY_S, 168 << 30, 240 << 30);
+        assert_eq!((days(&all), days(&again)), (Some(10), Some(10)));
+    }
 }

@@ -169,6 +169,9 @@ pub(crate) struct Recorded {
     pub(crate) ranges: Vec<RecordedRange>,
     #[serde(default)]
     pub(crate) filled: Vec<Look>,
+    /// By the ids of the spaces of volumes.
+    #[serde(default)]
+    pub(crate) volumes_filled: BTreeMap<u64, Vec<Look>>,
 }
 
 #[derive(Deserialize)]
@@ -180,7 +183,13 @@ pub(crate) struct Versioned {
 pub(crate) fn parse(text: &str) -> serde_json::Result<Recorded> {
     let Versioned { version } = serde_json::from_str(text)?;
     if version != VERSION {
-        return Ok(Recorded { version, disks: Vec::new(), ranges: Vec::new(), filled: Vec::new() });
+        return Ok(Recorded {
+            version,
+            disks: Vec::new(),
+            ranges: Vec::new(),
+            filled: Vec::new(),
+            volumes_filled: BTreeMap::new(),
+        });
     }
     serde_json::from_str(text)
 }
