@@ -50,6 +50,14 @@ pub(crate) fn show_volume(document: &VolumeDocument, out: &mut Out<'_>) {
         (Some(free), Some(total)) => format!("{} of {}", Bytes(free), Bytes(total)),
         (Some(_), None) | (None, _) => String::new(),
     };
+    let inodes = match (volume.free_inodes, volume.inodes) {
+        (Some(free), Some(all)) => format!("{free} of {all} free"),
+        (Some(_), None) | (None, _) => String::new(),
+    };
+    let full = volume.days_until_full.map(|days| match days {
+        1 => "in about 1 day at the rate of the last week".to_owned(),
+        days => format!("in about {days} days at the rate of the last week"),
+    });
     let worker = volume.worker.as_ref().map(|worker| {
         format!("{}, process {}, {} seconds so far", worker.operation, worker.pid, worker.elapsed_s)
     });
@@ -64,6 +72,8 @@ pub(crate) fn show_volume(document: &VolumeDocument, out: &mut Out<'_>) {
         ("size", Bytes(volume.size_bytes).to_string()),
         ("claimed", claimed),
         ("free", free),
+        ("inodes", inodes),
+        ("full", full.unwrap_or_default()),
         ("is to be", wanted.to_owned()),
         ("mount point", volume.mount_point.clone().unwrap_or_default()),
         ("mounted at", volume.mounted_at.clone().unwrap_or_else(|| "not mounted".to_owned())),

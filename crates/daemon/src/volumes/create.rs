@@ -1,6 +1,6 @@
 //! Creation of a volume: what it takes, and the request.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use dolmen_api::{Change, CreateSpace, CreateVolume, ErrorBody, ErrorCode, MissingPackage, VolumePlan};
@@ -18,10 +18,10 @@ use crate::open_pool::key_of;
 use crate::plan::{made, planned};
 use crate::spaces::plan_new_space;
 use crate::state::VolumeUse;
-use crate::volumes::host;
 use crate::volumes::records::{self, Found, attribute};
 use crate::volumes::service::Volumes;
 use crate::volumes::words::{file_system_of, kind_of, purpose_of};
+use crate::volumes::{host, places};
 
 /// Folder for volumes that are given no mount point.
 pub(super) const MOUNT_FOLDER: &str = "/srv";
@@ -43,6 +43,7 @@ impl VolumeCreations {
         let new = plan_new_space(&pool, &space_of(&request))?;
         let (record, shown) = self.choose(&name, &request, &new.spec).await?;
         self.volumes.check_mount_point(&record.mount_point, &name).await?;
+        self.check_place(&record.mount_point, &name).await?;
         let mut plan = new.plan;
         plan.steps.extend(steps_of(&name, &shown));
         plan.undo = Some(format!("dolmen volume delete {name}"));
@@ -75,6 +76,17 @@ impl VolumeCreations {
         change.space = Some(self.volumes.views.view_space(&pool, &space).await?);
         change.volume_plan = Some(shown);
         Ok(change)
+    }
+
+    /// Refuses a mount point that the mount would refuse once all is made.
+    async fn check_place(&self, wanted: &MountPoint, name: &str) -> Answer<()> {
+        let place = PathBuf::from(wanted.as_str());
+        let obstacle = self.volumes.looker.run(move || Ok(places::obstacle(&place))).await;
+        let obstacle = obstacle.unwrap_or_else(|error| Some(format!("it cannot be looked at: {error}")));
+        let Some(obstacle) = obstacle else { return Ok(()) };
+        let message = format!("volume {name} cannot be mounted at {wanted}: {obstacle}; nothing was made");
+        let hint = "choose an empty folder, or one that does not exist, with --mount";
+        Err(ErrorBody::new(ErrorCode::BadRequest, message).on(name).hint(hint))
     }
 
     /// Chooses file system and options.

@@ -11,10 +11,14 @@ use dolmen_block_io::sleep;
 use dolmen_worker::protocol::{Operation, Outcome};
 
 use crate::finding::found;
+use crate::jobs::seconds_now;
 use crate::open_pool::{OpenPool, key_of};
+use crate::state::DAYS_REPORTED;
 use crate::volumes::records::{self, Found};
 use crate::volumes::service::Volumes;
-use crate::volumes::view::{NEARLY_FULL_PERCENT, SLOW_S, percent_used, view_volumes};
+use crate::volumes::view::{
+    NEARLY_FULL_PERCENT, NOT_MOUNTED, SLOW_S, days_text, has_few_inodes, percent_used, view_volumes,
+};
 use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
 
@@ -103,8 +107,12 @@ async fn count(volumes: &Volumes, volume: &Volume) {
     let Some(shown) = volumes.transports.find(volume.key) else { return };
     let operation = Operation::Usage { volume: volume.for_worker(shown.device().clone()) };
     match volumes.workers.run(volume.key, &volume.name, operation, Wait::Request).await {
-        Ok(Outcome::Usage { total, free, .. }) => {
-            volumes.known.borrow_mut().entry(volume.key).or_default().usage = Some((total, free));
+        Ok(Outcome::Usage(usage)) => {
+            if usage.total > 0 {
+                let used = usage.total.saturating_sub(usage.free);
+                volume.pool.volume_fillings.of(volume.space.id()).note(seconds_now(), used);
+            }
+            volumes.known.borrow_mut().entry(volume.key).or_default().usage = Some(usage);
         }
         Ok(_) => {}
         Err(error) => {
@@ -130,6 +138,16 @@ pub(crate) fn volume_advice(finding: &Finding) -> Option<String> {
         FindingCode::VolumeNearlyFull => {
             Some(format!("delete files of {name}, or `dolmen volume grow {name} SIZE`"))
         }
+        FindingCode::VolumeFilling => {
+            Some(format!("delete files of {name} in time, or `dolmen volume grow {name} SIZE`"))
+        }
+        FindingCode::VolumeInodesNearlyUsed => Some(format!(
+            "delete files of {name}, or `dolmen volume grow {name} SIZE`: a larger file system has more inodes"
+        )),
+        FindingCode::VolumeErrors => Some(format!(
+            "see which files `dolmen why {name}` names; `dolmen volume unmount {name}`, then `dolmen volume check {name}`, which can \
+             repair"
+        )),
         FindingCode::ShareDown => Some(format!(
             "see which step `dolmen share list {name}` names, mend it, and `dolmen volume mount {name}` to put its shares again"
         )),
@@ -151,7 +169,12 @@ fn findings_of(volume: &dolmen_api::Volume) -> Vec<Finding> {
     }
     if is_whole && volume.is_to_be_mounted && volume.mounted_at.is_none() && volume.worker.is_none() {
         let at = volume.mount_point.as_deref().unwrap_or_default();
-        let text = format!("volume {name} is to be mounted at {at}, and is not: {}", volume.why.join("; "));
+        let cause = volume.why.iter().filter(|why| *why != NOT_MOUNTED).cloned().collect::<Vec<_>>();
+        let cause = match cause.is_empty() {
+            true => "somebody else unmounted it, or it is about to be mounted".to_owned(),
+            false => cause.join("; "),
+        };
+        let text = format!("volume {name} is to be mounted at {at}, and is not: {cause}");
         findings.push(warn(FindingCode::VolumeNotMounted, text));
     }
     if let Some(worker) =
@@ -168,6 +191,23 @@ fn findings_of(volume: &dolmen_api::Volume) -> Vec<Finding> {
     {
         let text = format!("more than {NEARLY_FULL_PERCENT} % of the file system of volume {name} is used");
         findings.push(warn(FindingCode::VolumeNearlyFull, text));
+    }
+    if let Some(days) = volume.days_until_full.filter(|days| *days < DAYS_REPORTED) {
+        let text = format!(
+            "the file system of volume {name} is full in {} at the rate of the last week",
+            days_text(days)
+        );
+        findings.push(warn(FindingCode::VolumeFilling, text));
+    }
+    if has_few_inodes(volume) {
+        let text = format!("more than {NEARLY_FULL_PERCENT} % of the inodes of volume {name} are used");
+        findings.push(warn(FindingCode::VolumeInodesNearlyUsed, text));
+    }
+    if let Some(first) = volume.errors.first() {
+        let more = volume.errors.len() - 1;
+        let more = if more == 0 { String::new() } else { format!("; and {more} more") };
+        let text = format!("the file system of volume {name}: {first}{more}");
+        findings.push(found(FindingCode::VolumeErrors, Health::Unhealthy, object(), text));
     }
     findings
 }
@@ -206,6 +246,11 @@ mod tests {
             (json!({"total_bytes": 1000, "free_bytes": 100}), vec![]),
             (json!({"total_bytes": 1000, "free_bytes": 89}), vec![FindingCode::VolumeNearlyFull]),
             (json!({"total_bytes": 0, "free_bytes": 0}), vec![]),
+            (json!({"inodes": 1000, "free_inodes": 100}), vec![]),
+            (json!({"inodes": 1000, "free_inodes": 89}), vec![FindingCode::VolumeInodesNearlyUsed]),
+            (json!({"days_until_full": DAYS_REPORTED}), vec![]),
+            (json!({"days_until_full": DAYS_REPORTED - 1}), vec![FindingCode::VolumeFilling]),
+            (json!({"errors": ["the kernel counted 2 errors", "more"]}), vec![FindingCode::VolumeErrors]),
         ] {
             assert_eq!(codes(&fields), expected, "{fields}");
         }

@@ -2,7 +2,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `host`, `mounts`, `control_group` | what the host has, where volumes are mounted, and by whom they are used |
+//! | `host`, `mounts`, `places`, `control_group` | what the host has, where volumes are and can be mounted, and who uses them |
 //! | `records`, `words` | records in the map of the pool, and how the API names their values |
 //! | `workers` | processes of `dolmen-worker` |
 //! | `volume` | a volume of an open pool, with its record |
@@ -41,6 +41,7 @@ mod make;
 mod mounts;
 mod numbered;
 mod opening;
+mod places;
 mod quota_bounds;
 mod quotas;
 mod records;

@@ -12,6 +12,7 @@ use dolmen_block_io::sync::AsyncMutex;
 use dolmen_block_io::{Seams, within};
 use dolmen_space::Space;
 use dolmen_units::PoolId;
+use dolmen_worker::protocol::Usage;
 
 use crate::answer::Answer;
 use crate::attach::Transports;
@@ -42,8 +43,8 @@ pub(super) const TURN_LIMIT: Duration = Duration::from_secs(10);
 pub(super) struct Known {
     /// Failure of the last step that the daemon took by itself.
     pub(super) trouble: Option<ErrorBody>,
-    /// Bytes in all and free, when they were counted last.
-    pub(super) usage: Option<(u64, u64)>,
+    /// How its file system was when it was looked at last.
+    pub(super) usage: Option<Usage>,
 }
 
 /// Volumes of open pools.

@@ -9,7 +9,9 @@ use dolmen_space::Space;
 use dolmen_volume::record::{DesiredVolume, VolumeRecord};
 
 use crate::answer::Answer;
+use crate::jobs::seconds_now;
 use crate::open_pool::{OpenPool, key_of};
+use crate::state::DAYS_REPORTED;
 use crate::volumes::records::{self, Found};
 use crate::volumes::service::Volumes;
 use crate::volumes::volume::Volume;
@@ -17,6 +19,8 @@ use crate::volumes::words::{kind_of, shown_purpose, shown_state};
 
 /// Seconds after which an operation is named as slow.
 pub(super) const SLOW_S: u64 = 60;
+/// What `why` of a volume says that is to be mounted, and is not.
+pub(super) const NOT_MOUNTED: &str = "it is to be mounted, and is not";
 /// Percent of a file system that is used when it is named as nearly full.
 pub(super) const NEARLY_FULL_PERCENT: u64 = 90;
 
@@ -92,6 +96,8 @@ fn view_with(
     let key = key_of(pool, space);
     let device = volumes.transports.find(key).map(|shown| shown.device().clone());
     let known = volumes.known.borrow().get(&key).cloned().unwrap_or_default();
+    let usage = known.usage.as_ref();
+    let answered = usage.filter(|usage| usage.total > 0);
     let mut volume = dolmen_api::Volume {
         pool: pool.name(),
         name: space.name().to_string(),
@@ -110,8 +116,15 @@ fn view_with(
         is_to_be_mounted: false,
         mounted_at: device.as_ref().and_then(|device| mounted.get(device)).cloned(),
         device: device.map(|device| device.display().to_string()),
-        total_bytes: known.usage.map(|(total, _)| total),
-        free_bytes: known.usage.map(|(_, free)| free),
+        total_bytes: answered.map(|usage| usage.total),
+        free_bytes: answered.map(|usage| usage.free),
+        inodes: answered.map(|usage| usage.inodes).filter(|inodes| *inodes > 0),
+        free_inodes: answered.filter(|usage| usage.inodes > 0).map(|usage| usage.inodes_free),
+        days_until_full: answered.and_then(|usage| {
+            let used = usage.total.saturating_sub(usage.free);
+            pool.volume_fillings.of(space.id()).days_left(seconds_now(), used, usage.free)
+        }),
+        errors: usage.map(|usage| usage.errors.clone()).unwrap_or_default(),
         worker: volumes.workers.at_work(key),
     };
     match record {
@@ -122,6 +135,9 @@ fn view_with(
     volume.why.extend(findings(&volume));
     if !volume.why.is_empty() {
         volume.health = Health::Warning;
+    }
+    if !volume.errors.is_empty() {
+        volume.health = Health::Unhealthy;
     }
     volume
 }
@@ -149,7 +165,7 @@ fn findings(volume: &dolmen_api::Volume) -> Vec<String> {
     let mut why = Vec::new();
     let is_whole = matches!(volume.state, VolumeState::Ready | VolumeState::Foreign);
     if is_whole && volume.is_to_be_mounted && volume.mounted_at.is_none() && volume.worker.is_none() {
-        why.push("it is to be mounted, and is not".to_owned());
+        why.push(NOT_MOUNTED.to_owned());
     }
     if let Some(worker) =
         volume.worker.as_ref().filter(|worker| worker.elapsed_s >= SLOW_S && !worker.is_long)
@@ -163,7 +179,24 @@ fn findings(volume: &dolmen_api::Volume) -> Vec<String> {
     {
         why.push(format!("its file system is {percent} % full"));
     }
+    if let Some(days) = volume.days_until_full.filter(|days| *days < DAYS_REPORTED) {
+        why.push(format!("its file system is full in {} at the rate of the last week", days_text(days)));
+    }
+    if has_few_inodes(volume) {
+        why.push(format!("more than {NEARLY_FULL_PERCENT} % of its inodes are used"));
+    }
+    why.extend(volume.errors.iter().map(|error| format!("its file system: {error}")));
     why
+}
+
+/// Returns whether few inodes of a volume are free.
+pub(super) fn has_few_inodes(volume: &dolmen_api::Volume) -> bool {
+    let percent = volume.inodes.zip(volume.free_inodes).and_then(|(all, free)| percent_used(all, free));
+    percent.is_some_and(|percent| percent > NEARLY_FULL_PERCENT)
+}
+
+pub(super) fn days_text(days: u64) -> String {
+    if days == 1 { "about 1 day".to_owned() } else { format!("about {days} days") }
 }
 
 pub(super) fn percent_used(total: u64, free: u64) -> Option<u64> {

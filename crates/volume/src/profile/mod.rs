@@ -13,6 +13,8 @@ mod xfs;
 
 pub use purpose::{ParsePurposeError, Purpose};
 
+use dolmen_units::Bytes;
+
 use crate::file_system::{FileSystem, FileSystemUuid, Label, LabelError};
 use crate::making::Making;
 use crate::record::MountOption;
@@ -197,7 +199,7 @@ pub enum ProfileError {
     },
     /// The space is too small.
     #[error(
-        "the space has {found} bytes, and a volume of {file_system} has at least {needed}; make the space larger"
+        "the space has {}, and a volume of {file_system} has at least {}; make the space larger", Bytes(*found), Bytes(*needed)
     )]
     TooSmall {
         /// File system that was chosen.
