@@ -14,7 +14,7 @@ use crate::finding::found;
 use crate::open_pool::{OpenPool, key_of};
 use crate::volumes::records::{self, Found};
 use crate::volumes::service::Volumes;
-use crate::volumes::view::{NEARLY_FULL_PERCENT, SLOW_S, percent_used, view_volumes};
+use crate::volumes::view::{NEARLY_FULL_PERCENT, SLOW_S, is_missing, percent_used, view_volumes};
 use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
 
@@ -142,14 +142,13 @@ fn findings_of(volume: &dolmen_api::Volume) -> Vec<Finding> {
     let name = format!("{}/{}", volume.pool, volume.name);
     let warn = |code, text: String| found(code, Health::Warning, object(), text);
     let mut findings = Vec::new();
-    let is_whole = matches!(volume.state, VolumeState::Ready | VolumeState::Foreign);
     if volume.state == VolumeState::NotUnderstood {
         findings.push(warn(
             FindingCode::VolumeNotUnderstood,
             format!("volume {name}: {}", volume.why.join("; ")),
         ));
     }
-    if is_whole && volume.is_to_be_mounted && volume.mounted_at.is_none() && volume.worker.is_none() {
+    if is_missing(volume) {
         let at = volume.mount_point.as_deref().unwrap_or_default();
         let text = format!("volume {name} is to be mounted at {at}, and is not: {}", volume.why.join("; "));
         findings.push(warn(FindingCode::VolumeNotMounted, text));
@@ -200,6 +199,8 @@ mod tests {
             (json!({"mounted_at": null}), vec![FindingCode::VolumeNotMounted]),
             (json!({"mounted_at": null, "is_to_be_mounted": false}), vec![]),
             (json!({"mounted_at": null, "state": "making"}), vec![]),
+            (json!({"mounted_at": null, "mount_state": "mounting"}), vec![]),
+            (json!({"mounted_at": null, "mount_state": "unmounting"}), vec![]),
             (json!({"mounted_at": null, "worker": worker(SLOW_S - 1)}), vec![]),
             (json!({"mounted_at": null, "worker": worker(SLOW_S)}), vec![FindingCode::VolumeSlow]),
             (json!({"state": "not_understood"}), vec![FindingCode::VolumeNotUnderstood]),

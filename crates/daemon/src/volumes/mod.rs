@@ -8,6 +8,7 @@
 //! | `volume` | a volume of an open pool, with its record |
 //! | `service`, `view` | the service, what it knows of each volume, and how it is shown |
 //! | `create`, `create_job`, `make` | creation: its plan, its job, and its steps |
+//! | `transition` | steps between mounted and unmounted, and requests that wait for their end |
 //! | `changes`, `grow`, `adopt` | mount, unmount, deletion and restoration; growth and trim; adoption |
 //! | `check` | check and repair, a job |
 //! | `dedup`, `dedup_policy`, `dedup_schedule` | deduplication and compaction: requests, policies, and runs that are due |
@@ -47,6 +48,7 @@ mod records;
 mod service;
 mod shares;
 mod steer;
+mod transition;
 mod view;
 mod volume;
 mod words;

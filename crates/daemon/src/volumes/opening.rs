@@ -16,6 +16,7 @@ use crate::open_pool::{OpenPool, key_of};
 use crate::state::VolumeUse;
 use crate::volumes::records::{self, Found};
 use crate::volumes::service::Volumes;
+use crate::volumes::transition::Toward;
 use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
 
@@ -67,10 +68,18 @@ impl Volumes {
                 self.note_mounted(pool, key).await;
             }
             VolumeState::Ready | VolumeState::Foreign | VolumeState::Deleting => {
+                let toward = match record.state {
+                    VolumeState::Deleting => Toward::Unmounted,
+                    _ => Toward::Mounted,
+                };
+                let step = self.transitions.begin(key, toward);
                 self.note_mounted(pool, key).await;
                 let volume = Volume { pool: Rc::clone(pool), space: space.clone(), key, name, record };
                 let volumes = Rc::clone(self);
-                let going_on = async move { volumes.go_on(volume).await };
+                let going_on = async move {
+                    volumes.go_on(volume).await;
+                    drop(step);
+                };
                 self.seams.spawner.spawn("volume", Box::pin(going_on));
             }
         }
@@ -120,6 +129,7 @@ impl Volumes {
             self.check_unused(volume).await?;
         }
         for volume in &volumes {
+            let _step = self.transitions.begin(volume.key, Toward::Unmounted);
             let mutex = self.mutex_of(volume.key);
             let closed = async {
                 let _exclusive = self.turn(&mutex, volume.key, &volume.name).await?;
@@ -143,6 +153,7 @@ impl Volumes {
 
     /// Returns what [`close`](Self::close) would do, or why it would be refused.
     pub(crate) async fn closing(&self, pools: &[Rc<OpenPool>]) -> Answer<Closing> {
+        self.settle_pools(pools).await?;
         let Closing { mut steps, mut spaces } = Closing::default();
         for volume in attached(&self.transports, pools).await? {
             self.check_unused(&volume).await?;

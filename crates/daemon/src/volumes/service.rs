@@ -31,6 +31,7 @@ use crate::volumes::quota_bounds::QuotaBounds;
 use crate::volumes::records::{self, Found};
 use crate::volumes::shares::ShareServers;
 use crate::volumes::steer::Steer;
+use crate::volumes::transition::Transitions;
 use crate::volumes::volume::Volume;
 use crate::volumes::workers::Workers;
 
@@ -64,6 +65,7 @@ pub(crate) struct Volumes {
     pub(super) known: RefCell<BTreeMap<SpaceKey, Known>>,
     pub(super) shares: Rc<ShareServers>,
     pub(super) quotas: QuotaBounds,
+    pub(super) transitions: Rc<Transitions>,
     mutexes: RefCell<BTreeMap<SpaceKey, Rc<AsyncMutex>>>,
     /// Long operations that jobs steer.
     pub(super) steered: RefCell<BTreeMap<SpaceKey, Rc<Steer>>>,
@@ -88,6 +90,7 @@ impl Volumes {
             shares: Rc::new(ShareServers::new(base, &workers)),
             quotas: QuotaBounds::new(&workers),
             workers,
+            transitions: Rc::default(),
             known,
             mutexes,
             steered,

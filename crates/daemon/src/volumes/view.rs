@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use dolmen_api::{Health, SCHEMA, VolumeDocument, VolumeState};
+use dolmen_api::{Health, MountState, SCHEMA, VolumeDocument, VolumeState};
 use dolmen_space::Space;
 use dolmen_volume::record::{DesiredVolume, VolumeRecord};
 
@@ -91,6 +91,7 @@ fn view_with(
 ) -> dolmen_api::Volume {
     let key = key_of(pool, space);
     let device = volumes.transports.find(key).map(|shown| shown.device().clone());
+    let path = device.as_ref().and_then(|device| mounted.get(device)).cloned();
     let known = volumes.known.borrow().get(&key).cloned().unwrap_or_default();
     let mut volume = dolmen_api::Volume {
         pool: pool.name(),
@@ -108,7 +109,8 @@ fn view_with(
         mount_options: Vec::new(),
         mount_point: None,
         is_to_be_mounted: false,
-        mounted_at: device.as_ref().and_then(|device| mounted.get(device)).cloned(),
+        mount_state: volumes.mount_state(key, path.is_some()),
+        mounted_at: None,
         device: device.map(|device| device.display().to_string()),
         total_bytes: known.usage.map(|(total, _)| total),
         free_bytes: known.usage.map(|(_, free)| free),
@@ -118,6 +120,10 @@ fn view_with(
         Found::Known(record) => describe(&mut volume, &record),
         Found::NotUnderstood(why) => volume.why.push(format!("its record is not understood: {why}")),
     }
+    if volume.state == VolumeState::Making {
+        volume.mount_state = MountState::Making;
+    }
+    volume.mounted_at = path.filter(|_| volume.mount_state == MountState::Mounted);
     volume.why.extend(known.trouble.map(|trouble| trouble.message));
     volume.why.extend(findings(&volume));
     if !volume.why.is_empty() {
@@ -147,8 +153,7 @@ fn describe(volume: &mut dolmen_api::Volume, record: &VolumeRecord) {
 /// Returns what is the matter with a volume apart from its record and the last failure, in words.
 fn findings(volume: &dolmen_api::Volume) -> Vec<String> {
     let mut why = Vec::new();
-    let is_whole = matches!(volume.state, VolumeState::Ready | VolumeState::Foreign);
-    if is_whole && volume.is_to_be_mounted && volume.mounted_at.is_none() && volume.worker.is_none() {
+    if is_missing(volume) {
         why.push("it is to be mounted, and is not".to_owned());
     }
     if let Some(worker) =
@@ -164,6 +169,13 @@ fn findings(volume: &dolmen_api::Volume) -> Vec<String> {
         why.push(format!("its file system is {percent} % full"));
     }
     why
+}
+
+/// Returns whether a volume is to be mounted, is not, and no step toward it is under way.
+pub(super) fn is_missing(volume: &dolmen_api::Volume) -> bool {
+    let is_whole = matches!(volume.state, VolumeState::Ready | VolumeState::Foreign);
+    let is_at_rest = volume.mount_state == MountState::Unmounted && volume.worker.is_none();
+    is_whole && volume.is_to_be_mounted && volume.mounted_at.is_none() && is_at_rest
 }
 
 pub(super) fn percent_used(total: u64, free: u64) -> Option<u64> {

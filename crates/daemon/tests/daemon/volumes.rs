@@ -153,6 +153,21 @@ impl Rig {
         })
     }
 
+    /// Asks for a change from a thread of its own.
+    #[allow(clippy::disallowed_methods, reason = "the daemon under test lives in real time")]
+    fn ask_later(&self, path: String) -> std::thread::JoinHandle<Value> {
+        let mut asking = std::os::unix::net::UnixStream::connect(self.world.socket()).unwrap();
+        std::thread::spawn(move || {
+            let request = format!(
+                "POST {path} HTTP/1.1\r\nhost: d\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{{}}"
+            );
+            std::io::Write::write_all(&mut asking, request.as_bytes()).unwrap();
+            let mut answer = String::new();
+            std::io::Read::read_to_string(&mut asking, &mut answer).unwrap();
+            serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+        })
+    }
+
     /// Waits until the volume is mounted and whole.
     pub(crate) fn mounted(&self) -> Value {
         let mount = self.mount().display().to_string();
@@ -348,6 +363,58 @@ fn a_worker_that_hangs_is_named_and_holds_nothing_else() {
     rig.world.post("/v1/pools/tank/spaces", &other);
     rig.lift("before-mount");
     rig.mounted();
+    rig.stop();
+}
+
+/// Scenario: the file system is mounted, and the worker of the mount is held behind that, first by the job of the creation, then by
+/// the start of the next daemon. The volume is `mounting`, an unmount, a deletion and the end of the daemon wait, and each is
+/// carried out when the step has ended. A volume that is shown as mounted is unmounted at once.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the daemon under test lives in real time")]
+fn a_volume_that_is_shown_as_mounted_can_be_unmounted_at_once() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    let state = |rig: &Rig| {
+        let volume = rig.volume();
+        (volume["mount_state"].as_str().unwrap().to_owned(), volume["mounted_at"].is_string())
+    };
+    rig.plant("before-make");
+    rig.create();
+    rig.is_held();
+    assert_eq!(state(&rig), ("making".to_owned(), false));
+    rig.plant("after-mount");
+    rig.lift("before-make");
+    rig.is_held();
+    assert_eq!(state(&rig), ("mounting".to_owned(), false), "it is being mounted until its job has ended");
+    let asked = rig.ask_later(format!("{SHOW}/unmount"));
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(!asked.is_finished(), "the unmount waits for the step");
+    rig.lift("after-mount");
+    let answer = asked.join().unwrap();
+    assert_eq!(
+        (&answer["is_changed"], &answer["volume"]["mount_state"]),
+        (&json!(true), &json!("unmounted"))
+    );
+    let mounted = rig.world.post(&format!("{SHOW}/mount"), &json!({}));
+    assert_eq!(mounted["volume"]["mount_state"], "mounted");
+    rig.world.kill();
+    for path in ["/v1/shutdown".to_owned(), format!("{SHOW}/delete")] {
+        rig.plant("after-mount");
+        rig.start();
+        rig.is_held();
+        assert_eq!(state(&rig), ("mounting".to_owned(), false), "{path}");
+        let asked = rig.ask_later(path.clone());
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        assert!(!asked.is_finished(), "{path} waits for the step");
+        rig.lift("after-mount");
+        assert_eq!(asked.join().unwrap()["is_changed"], true, "{path}");
+        if path.ends_with("shutdown") {
+            assert!(rig.world.ended().success());
+        }
+    }
+    rig.world.post("/v1/pools/tank/trash/v/restore", &json!({}));
+    rig.mounted();
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
     rig.stop();
 }
 
