@@ -65,6 +65,7 @@ impl VolumeWatch {
                 self.volumes.shares.look_at_shares(&pool);
             }
             self.count_usage(&pool, is_count_due).await;
+            self.volumes.unit_files.follow(&pool).await;
         }
         findings.extend(self.volumes.shares.known.findings());
         self.findings.replace(findings);

@@ -9,6 +9,7 @@
 //! | `service`, `view` | the service, what it knows of each volume, and how it is shown |
 //! | `create`, `create_job`, `make` | creation: its plan, its job, and its steps |
 //! | `transition` | steps between mounted and unmounted, and requests that wait for their end |
+//! | `unit_files` | mount units of systemd |
 //! | `changes`, `grow`, `adopt` | mount, unmount, deletion and restoration; growth and trim; adoption |
 //! | `check` | check and repair, a job |
 //! | `dedup`, `dedup_policy`, `dedup_schedule` | deduplication and compaction: requests, policies, and runs that are due |
@@ -49,6 +50,7 @@ mod service;
 mod shares;
 mod steer;
 mod transition;
+mod unit_files;
 mod view;
 mod volume;
 mod words;

@@ -35,6 +35,7 @@ impl Volumes {
         if pool.mode == ImportMode::Read {
             return;
         }
+        self.unit_files.follow(pool).await;
         for space in pool.spaces.list() {
             self.take_up(pool, &space).await;
         }

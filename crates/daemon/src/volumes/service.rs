@@ -32,6 +32,7 @@ use crate::volumes::records::{self, Found};
 use crate::volumes::shares::ShareServers;
 use crate::volumes::steer::Steer;
 use crate::volumes::transition::Transitions;
+use crate::volumes::unit_files::UnitFiles;
 use crate::volumes::volume::Volume;
 use crate::volumes::workers::Workers;
 
@@ -66,6 +67,7 @@ pub(crate) struct Volumes {
     pub(super) shares: Rc<ShareServers>,
     pub(super) quotas: QuotaBounds,
     pub(super) transitions: Rc<Transitions>,
+    pub(super) unit_files: UnitFiles,
     mutexes: RefCell<BTreeMap<SpaceKey, Rc<AsyncMutex>>>,
     /// Long operations that jobs steer.
     pub(super) steered: RefCell<BTreeMap<SpaceKey, Rc<Steer>>>,
@@ -91,6 +93,7 @@ impl Volumes {
             quotas: QuotaBounds::new(&workers),
             workers,
             transitions: Rc::default(),
+            unit_files: UnitFiles::new(base.config.units.clone(), &base.volume_looker),
             known,
             mutexes,
             steered,
@@ -205,6 +208,12 @@ impl Volumes {
         self.known.borrow_mut().remove(&volume);
         self.shares.known.forget_volume(volume);
         self.uses.note(volume, None);
+    }
+
+    /// Forgets the volumes of a pool that is no pool of this host any more.
+    pub(crate) async fn forget_exported(&self, pool: PoolId) {
+        self.forget_pool(pool);
+        self.unit_files.forget(pool).await;
     }
 
     /// Forgets the volumes of a pool that was closed.
