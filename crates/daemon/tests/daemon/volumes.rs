@@ -95,7 +95,13 @@ impl Rig {
     }
 
     pub(crate) fn start(&mut self) {
+        self.start_with(|_| {});
+    }
+
+    /// Starts a daemon whose command is changed first.
+    fn start_with(&mut self, change: impl Fn(&mut Command)) {
         let mut command = self.world.command("state", "run");
+        change(&mut command);
         command.env("DOLMEN_WORKER", self.control.join("worker"));
         let servers = self.control.join("servers.json");
         let exports = json!({"by": "kernel", "exports_dir": self.control.join("exports")});
@@ -415,6 +421,57 @@ fn a_volume_that_is_shown_as_mounted_can_be_unmounted_at_once() {
     rig.world.post("/v1/pools/tank/trash/v/restore", &json!({}));
     rig.mounted();
     rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    rig.stop();
+}
+
+/// Scenario: a daemon under a supervisor writes units. Its volume is made, is in use when the supervisor asks for the end, and is
+/// not a second later; the next daemon exports the pool. The daemon notifies the supervisor of each, ends when the user has, and
+/// units come and go with the volume.
+#[test]
+fn a_supervisor_is_notified_and_its_stop_is_tried_again_until_users_have_ended() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.stop();
+    let folder = rig.world.folder.path().to_path_buf();
+    let units = folder.join("units");
+    std::fs::create_dir(&units).unwrap();
+    let supervisor = std::os::unix::net::UnixDatagram::bind(folder.join("notify")).unwrap();
+    supervisor.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
+    let supervised = |command: &mut Command| {
+        command.env("NOTIFY_SOCKET", folder.join("notify")).arg("--units").arg(&units);
+    };
+    let noted = || {
+        let mut note = [0; 4096];
+        let length = supervisor.recv(&mut note).unwrap();
+        String::from_utf8(note[..length].to_vec()).unwrap()
+    };
+    let is_linked =
+        |name: &str| std::fs::symlink_metadata(units.join("dolmend.service.wants").join(name)).is_ok();
+    rig.start_with(supervised);
+    assert!(noted().starts_with("READY=1\n"));
+    rig.ended(rig.create());
+    rig.mounted();
+    let files =
+        std::fs::read_dir(&units).unwrap().flatten().map(|one| one.file_name().into_string().unwrap());
+    let name = files.into_iter().find(|name| name.ends_with(".mount")).expect("a mount unit");
+    assert!(std::fs::read_to_string(units.join(&name)).unwrap().contains("\nWhat=dolmen:tank/v\n"));
+    assert!(is_linked(&name));
+    let open = std::fs::File::create(rig.mount().join("file")).unwrap();
+    let pid = rig.world.pid().to_string();
+    assert!(run("kill", &[Path::new(&pid)]));
+    assert!(noted().starts_with("STOPPING=1\n"));
+    let refusal = noted();
+    assert!(refusal.contains("cannot end yet") && refusal.contains("is in use"), "{refusal}");
+    drop(open);
+    assert!(rig.world.ended().success());
+    assert!(units.join(&name).exists(), "the unit stays for the next boot");
+    rig.start_with(supervised);
+    rig.mounted();
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    eventually("the start of the daemon leaves the unit", || (!is_linked(&name)).then_some(()));
+    assert!(units.join(&name).exists(), "units that require it still fail");
+    rig.world.post("/v1/pools/tank/export", &json!({}));
+    assert!(!units.join(&name).exists(), "the pool is no pool of this host any more");
     rig.stop();
 }
 
