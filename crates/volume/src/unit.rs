@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_unit_stands_at_its_mount_point() {
+    fn a_mount_unit_is_named_after_its_mount_point() {
         let unit = volume("tank/my-home", "/srv/my-home");
         assert_eq!(unit.name, "srv-my\\x2dhome.mount");
         let expected = r#"# Written by Dolmen for a volume of pool 0f; changes are lost

@@ -100,7 +100,7 @@ impl Volumes {
         let pool = self.pools.pool_to_change(&pool)?;
         let volume = self.find(&pool, &space).await?;
         let name = volume.name.clone();
-        self.settle(volume.key, &name).await?;
+        self.transitions.end(volume.key, &name).await?;
         let volume = self.again(volume).await?;
         self.check_made(&volume)?;
         let (device, mounted) = self.mount_of(volume.key).await?;
@@ -136,7 +136,7 @@ impl Volumes {
         let pool = self.pools.pool_to_change(&pool)?;
         let volume = self.find(&pool, &space).await?;
         let name = volume.name.clone();
-        self.settle(volume.key, &name).await?;
+        self.transitions.end(volume.key, &name).await?;
         let volume = self.again(volume).await?;
         self.check_no_job(&volume)?;
         self.check_unused(&volume).await?;

@@ -102,7 +102,7 @@ impl VolumeServices {
         spaces: &Rc<SpaceChanges>,
         deletions: &Rc<Deletions>,
     ) -> Self {
-        let all = Rc::new(Volumes::new(base, attachments, deletions));
+        let all = Rc::new(Volumes::new(base, attachments, deletions, &VolumeCreateJob));
         let dedups = Rc::new(Dedups::new(&all));
         Self {
             views: Rc::new(VolumeViews::new(&all)),

@@ -154,7 +154,7 @@ impl Volumes {
 
     /// Returns what [`close`](Self::close) would do, or why it would be refused.
     pub(crate) async fn closing(&self, pools: &[Rc<OpenPool>]) -> Answer<Closing> {
-        self.settle_pools(pools).await?;
+        self.transitions.end_all(pools).await?;
         let Closing { mut steps, mut spaces } = Closing::default();
         for volume in attached(&self.transports, pools).await? {
             self.check_unused(&volume).await?;

@@ -18,7 +18,7 @@ use crate::attach::Transports;
 use crate::attaching::SpaceAttachments;
 use crate::base::Base;
 use crate::io_worker::IoWorker;
-use crate::jobs::Jobs;
+use crate::jobs::{Jobs, Kind};
 use crate::open_pool::{OpenPool, key_of};
 use crate::open_pools::OpenPools;
 use crate::pool_jobs::PoolJobs;
@@ -66,7 +66,7 @@ pub(crate) struct Volumes {
     pub(super) known: RefCell<BTreeMap<SpaceKey, Known>>,
     pub(super) shares: Rc<ShareServers>,
     pub(super) quotas: QuotaBounds,
-    pub(super) transitions: Rc<Transitions>,
+    pub(super) transitions: Transitions,
     pub(super) unit_files: UnitFiles,
     mutexes: RefCell<BTreeMap<SpaceKey, Rc<AsyncMutex>>>,
     /// Long operations that jobs steer.
@@ -74,7 +74,12 @@ pub(crate) struct Volumes {
 }
 
 impl Volumes {
-    pub(crate) fn new(base: &Base, attachments: &Rc<SpaceAttachments>, deletions: &Rc<Deletions>) -> Self {
+    pub(crate) fn new(
+        base: &Base,
+        attachments: &Rc<SpaceAttachments>,
+        deletions: &Rc<Deletions>,
+        creation: &'static dyn Kind,
+    ) -> Self {
         let (known, mutexes, steered) = Default::default();
         let workers = Workers::new(&base.seams, base.config.worker.clone(), base.config.volumes_folder());
         Self {
@@ -91,8 +96,8 @@ impl Volumes {
             looker: Rc::clone(&base.volume_looker),
             shares: Rc::new(ShareServers::new(base, &workers)),
             quotas: QuotaBounds::new(&workers),
+            transitions: Transitions::new(base, &workers, creation),
             workers,
-            transitions: Rc::default(),
             unit_files: UnitFiles::new(base.config.units.clone(), &base.volume_looker),
             known,
             mutexes,
@@ -211,13 +216,8 @@ impl Volumes {
     }
 
     /// Forgets the volumes of a pool that is no pool of this host any more.
-    pub(crate) async fn forget_exported(&self, pool: PoolId) {
-        self.forget_pool(pool);
+    pub(crate) async fn forget_pool(&self, pool: PoolId) {
         self.unit_files.forget(pool).await;
-    }
-
-    /// Forgets the volumes of a pool that was closed.
-    pub(crate) fn forget_pool(&self, pool: PoolId) {
         let keys: Vec<SpaceKey> =
             self.known.borrow().keys().copied().filter(|key| key.pool == pool).collect();
         keys.into_iter().for_each(|key| self.forget(key));

@@ -109,7 +109,7 @@ fn view_with(
         mount_options: Vec::new(),
         mount_point: None,
         is_to_be_mounted: false,
-        mount_state: volumes.mount_state(key, path.is_some()),
+        mount_state: volumes.transitions.state(key, path.is_some()),
         mounted_at: None,
         device: device.map(|device| device.display().to_string()),
         total_bytes: known.usage.map(|(total, _)| total),
