@@ -4,7 +4,8 @@
 # The kernel and its modules are taken from Debian's package, and started in an emulated machine whose root is this machine's,
 # read-only, below a layer in memory: so whatever is installed here is there, the built program and this checkout among it. In
 # it each SCRIPT of scripts/integration runs as root; kernel.sh if none is named: ublk, NBD by the kernel, and a SCSI disk that
-# is torn out. Needs apt, qemu-system-x86 (which may take the place of the qemu-utils that ./test wants), busybox-static, cpio,
+# is torn out. boot is another: its machines have systemd as their first process, and are started again and again on the same
+# disks. Needs apt, qemu-system-x86 (which may take the place of the qemu-utils that ./test wants), busybox-static, cpio,
 # kmod, xz-utils, binutils, and the network for the kernel; builds into FOLDER (default: .demo/guest), which is kept, and is
 # not part of ./test.
 #
@@ -140,6 +141,26 @@ build() {
 # handed_over: settings of the scripts that this machine's environment has, as words of a shell.
 handed_over() { env | sed -n "s/^\(DOLMEN_\(KERNEL\|MEMORY\)_[A-Z_]*=\)\([A-Za-z0-9._-]*\)\$/\1\3/p" | tr '\n' ' '; }
 
+# machine OUT WORD...: starts a machine that shows this folder as /guest, with words for qemu, and prints its log. Leaves with the
+# status that the machine wrote there.
+machine() {
+    out=$1
+    shift
+    timeout "$seconds" qemu-system-x86_64 -M q35 -accel tcg,thread=multi,tb-size=512 -cpu max -smp 2 -m "$mib" -nodefaults \
+        -no-reboot -display none -serial "file:$out/console" -kernel "$folder/vmlinux" -initrd "$folder/initial.gz" \
+        -append 'console=ttyS0 quiet loglevel=3 mitigations=off nokaslr tsc=reliable random.trust_cpu=on panic=-1' \
+        -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap -device virtio-9p-pci,fsdev=host,mount_tag=host \
+        -fsdev "local,id=modules,path=$(cd "$tree/lib/modules" && pwd -P),security_model=none,readonly=on" \
+        -device virtio-9p-pci,fsdev=modules,mount_tag=modules \
+        -fsdev "local,id=out,path=$out,security_model=none" -device virtio-9p-pci,fsdev=out,mount_tag=out "$@"
+    cat "$out/log" 2>/dev/null
+    if [ ! -s "$out/status" ]; then
+        tail -n 5 "$out/console" >&2
+        die "the machine with $script did not come to its end in $seconds s; its console is $out/console"
+    fi
+    return "$(cat "$out/status")"
+}
+
 # run SCRIPT: in a machine of its own. Prints what it printed; leaves with what it left with.
 run() {
     out=$folder/out-$1
@@ -151,19 +172,56 @@ echo \$? >/guest/status
 echo o >/proc/sysrq-trigger
 sleep 9
 END
-    timeout "$seconds" qemu-system-x86_64 -M q35 -accel tcg,thread=multi,tb-size=512 -cpu max -smp 2 -m "$mib" -nodefaults \
-        -no-reboot -display none -serial "file:$out/console" -kernel "$folder/vmlinux" -initrd "$folder/initial.gz" \
-        -append 'console=ttyS0 quiet loglevel=3 mitigations=off nokaslr tsc=reliable random.trust_cpu=on panic=-1' \
-        -fsdev local,id=host,path=/,security_model=none,readonly=on,multidevs=remap -device virtio-9p-pci,fsdev=host,mount_tag=host \
-        -fsdev "local,id=modules,path=$(cd "$tree/lib/modules" && pwd -P),security_model=none,readonly=on" \
-        -device virtio-9p-pci,fsdev=modules,mount_tag=modules \
-        -fsdev "local,id=out,path=$out,security_model=none" -device virtio-9p-pci,fsdev=out,mount_tag=out
-    cat "$out/log" 2>/dev/null
-    if [ ! -s "$out/status" ]; then
-        tail -n 5 "$out/console" >&2
-        die "the machine with $1 did not come to its end in $seconds s; its console is $out/console"
-    fi
-    return "$(cat "$out/status")"
+    machine "$out"
+}
+
+# first_of_boot STEP: what the machine of a step starts first. Its units and the state of the daemon are those of the machine
+# before, which kept them when its daemon had ended.
+first_of_boot() {
+    cat <<END
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+modprobe virtio_blk
+cd /etc/systemd/system && rm -rf ./*.wants && ln -sf /dev/null getty.target
+[ ! -e /guest/kept.tar ] || tar -C / -xf /guest/kept.tar
+mkdir -p multi-user.target.wants
+cat >guest-keep.service <<'UNIT'
+[Unit]
+RequiresMountsFor=/guest
+Before=dolmend.service
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/true
+ExecStop=/bin/sh -c 'journalctl --no-pager -b >/guest/journal-$1; cd / && tar -cf /guest/kept.tar --exclude=guest-* etc/systemd/system sbin/mount.dolmen var/lib/dolmen'
+UNIT
+cat >guest-boot.service <<'UNIT'
+[Unit]
+RequiresMountsFor=/guest
+After=multi-user.target guest-keep.service
+Requires=guest-keep.service
+[Service]
+Type=oneshot
+Environment=DOLMEN_BIN=$program HOME=/root
+ExecStart=/bin/sh -c 'sh $root/scripts/integration/boot.sh $1 >/guest/log 2>&1; echo \$\$? >/guest/status; systemctl --no-block poweroff'
+UNIT
+ln -sf ../guest-boot.service multi-user.target.wants/guest-boot.service
+exec /lib/systemd/systemd --unit=multi-user.target
+END
+}
+
+# boots: machines that follow each other on two disks, of which some are torn out.
+boots() {
+    out=$folder/out-boot
+    rm -rf "$out" && mkdir -p "$out" && truncate -s 512M "$out/one" "$out/two" || exit 1
+    for step in first healthy degraded absent; do
+        rm -f "$out/status" "$out/log"
+        first_of_boot "$step" >"$out/start"
+        disks=
+        [ "$step" = absent ] || disks="-drive file=$out/one,format=raw,if=virtio"
+        case $step in first | healthy) disks="$disks -drive file=$out/two,format=raw,if=virtio" ;; esac
+        # shellcheck disable=SC2086 # words of qemu
+        machine "$out" $disks || return 1
+    done
 }
 
 [ -s "$folder/initial.gz" ] && [ "$(cat "$folder/pattern" 2>/dev/null)" = "$pattern" ] || build
@@ -172,6 +230,9 @@ failed=
 for script; do
     script=${script%.sh}
     printf '== %s\n' "$script"
-    run "$script" || failed="$failed $script"
+    case $script in
+    boot) boots ;;
+    *) run "$script" ;;
+    esac || failed="$failed $script"
 done
 [ -z "$failed" ] || die "failed:$failed"

@@ -93,7 +93,7 @@ pub use verb_declaration::{
 pub use verb_page::verb_page;
 pub use verbs::{VerbId, verb, visit_verbs};
 pub use volume::{
-    AdoptVolume, CheckVolume, CreateVolume, FileSystemKind, MissingPackage, MountVolume, Volume,
+    AdoptVolume, CheckVolume, CreateVolume, FileSystemKind, MissingPackage, MountState, MountVolume, Volume,
     VolumeDocument, VolumePlan, VolumePurpose, VolumeState, VolumeWorker, Volumes,
 };
 pub use why::{Cause, Why};

@@ -50,6 +50,25 @@ pub enum VolumeState {
     NotUnderstood,
 }
 
+/// State of the mount of a volume.
+///
+/// While it is `mounted` or `unmounted`, no step is under way: the next request for the volume waits for none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MountState {
+    /// Its file system is not made yet.
+    Making,
+    /// It is being mounted, or taken up by a daemon that started.
+    Mounting,
+    /// It is mounted, and its shares are offered.
+    Mounted,
+    /// It is being unmounted.
+    Unmounting,
+    /// It is not mounted.
+    #[default]
+    Unmounted,
+}
+
 /// A process that works on a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeWorker {
@@ -105,7 +124,10 @@ pub struct Volume {
     /// Whether it is to be mounted whenever its pool is open.
     #[serde(default)]
     pub is_to_be_mounted: bool,
-    /// Place that it is mounted on now.
+    /// State of its mount.
+    #[serde(default)]
+    pub mount_state: MountState,
+    /// Place that it is mounted on; absent in every other state of its mount.
     #[serde(default)]
     pub mounted_at: Option<String>,
     /// Device, while its space is attached.

@@ -7,7 +7,7 @@
 //! - `http`, `confirm`, `error`: the daemon's socket, consent to the loss of data, how a command fails.
 //! - `views`: documents of the API as text.
 //! - `session`: requests to the daemon, changes and jobs to wait for.
-//! - `commands`: what each command asks; `check`, `plan`, `bench`, `copy` and `clear` do without the daemon, `daemon` executes its program.
+//! - `commands`: what each command asks; `check`, `plan`, `bench`, `copy`, `clear` and `service` do without the daemon, `daemon` executes its program.
 //!
 //! Invariants:
 //! - Everything is shown through `terminal::out`.
@@ -31,9 +31,10 @@ use std::io::Write;
 
 use arguments::common::Format;
 use arguments::parse::{parse, unread};
+use arguments::service::ServiceCommand;
 use arguments::space::SpaceCommand;
 use arguments::{Arguments, Command, habits};
-use commands::{bench, check, clear, complete, copy, daemon, explain, manual, plan};
+use commands::{bench, check, clear, complete, copy, daemon, explain, manual, plan, service};
 use dolmen_api::{ErrorBody, ErrorCode, ErrorDocument, ExitCode};
 use error::CliError;
 use http::Peer;
@@ -128,6 +129,9 @@ fn carry_out(
         }
         Command::Copy(arguments) => copy::run(&arguments, common.output, out),
         Command::Daemon(arguments) => daemon::run(&arguments, common.socket.as_deref()),
+        Command::Service(command) if !matches!(command, ServiceCommand::Mount(_)) => {
+            service::run(&command, common.socket.as_deref(), common.output, out)
+        }
         Command::Man(arguments) => {
             manual::write_pages(&arguments.folder)?;
             Ok(ExitCode::Ok)

@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod changes;
-mod fake;
+pub(crate) mod fake;
 mod load;
 mod plans;
 mod sight;

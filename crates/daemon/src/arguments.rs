@@ -23,6 +23,7 @@ Settings, each with a value:
   --look-in PATH         a file, or a folder of files, to look at for disks; may be given several times
   --links FOLDER         where attached spaces get their links; usually /dev/dolmen
   --sys FOLDER           where the kernel shows its devices; usually /sys
+  --units FOLDER         where it writes a mount unit of systemd for each volume; none are written without it
   --smartctl PROGRAM     the program that reads the SMART values of disks
   --trash-after-s N      seconds that deleted spaces are kept; 0 is for ever
 Without a value:
@@ -30,8 +31,17 @@ Without a value:
 ";
 
 /// Settings that take a value.
-const WITH_VALUE: [&str; 8] =
-    ["--state", "--run", "--socket", "--look-in", "--links", "--sys", "--smartctl", "--trash-after-s"];
+const WITH_VALUE: [&str; 9] = [
+    "--state",
+    "--run",
+    "--socket",
+    "--look-in",
+    "--links",
+    "--sys",
+    "--units",
+    "--smartctl",
+    "--trash-after-s",
+];
 
 /// A command line of `dolmend` that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -102,6 +112,7 @@ pub fn read_settings(words: impl IntoIterator<Item = OsString>) -> Result<Config
             "--socket" => socket = Some(rooted(setting, value)?),
             "--look-in" => config.look_in.push(rooted(setting, value)?),
             "--links" => config.links = rooted(setting, value)?,
+            "--units" => config.units = Some(rooted(setting, value)?),
             "--sys" => config.sys = rooted(setting, value)?,
             _ => config.smartctl = Some(rooted(setting, value)?),
         }
@@ -165,6 +176,7 @@ mod tests {
         assert_eq!((config.state, config.run), (here.join("s"), here.join("s/run")));
         assert_eq!(config.look_in, [here.join("a"), PathBuf::from("/b")]);
         assert_eq!((config.links, config.smartctl), (here.join("l"), Some(here.join("c"))));
+        assert_eq!(read("--units u").unwrap().units, Some(here.join("u")));
     }
 
     /// Scenario: words that no setting has, values that are missing or wrong, and bytes that are no text. Each is refused by name.

@@ -65,6 +65,8 @@ pub struct Config {
     pub links: PathBuf,
     /// How long spaces stay in the trash before they are purged by themselves; none for ever.
     pub trash_after: Option<Duration>,
+    /// Folder for the mount units of volumes; none are written without it.
+    pub units: Option<PathBuf>,
     /// Where the kernel shows devices, and their lights; another folder stands for it in tests.
     pub sys: PathBuf,
     /// A program that speaks of disks as `smartctl` does, in its place, and is asked about all of them, files as well.
@@ -114,6 +116,7 @@ impl Config {
             links: PathBuf::from(LINKS_FOLDER),
             trash_after: Some(TRASH_AFTER),
             smartctl: None,
+            units: None,
             sys: PathBuf::from(SYS_FOLDER),
             descriptor_holder: DescriptorHolderProgram {
                 path: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe")),

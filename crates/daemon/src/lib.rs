@@ -11,7 +11,7 @@
 //!
 //! | folder or file | what |
 //! |---|---|
-//! | `config`, `arguments`, `error`, `process`, `files`, `log`, `io_worker` | settings and the command line that gives them, reasons not to run, the process, locks and own files, what is logged, threads for what blocks |
+//! | `config`, `arguments`, `error`, `process`, `files`, `log`, `io_worker`, `supervisor` | settings and the command line that gives them, reasons not to run, the process, locks and own files, what is logged, threads for what blocks, notes to systemd |
 //! | `answer`, `fault`, `finding`, `advice`, `resiliency`, `words`, `ranks` | answers and errors of the API, findings and their advice, words of documents and sentences, ranks of locks |
 //! | `arbiter`, `epoch_record` | which epoch is in force |
 //! | `jobs` | the service of jobs: numbers, order, throttling, progress, record |
@@ -70,6 +70,7 @@ mod rooms;
 mod settings;
 mod spaces;
 mod state;
+mod supervisor;
 #[cfg(test)]
 mod test_job;
 mod views;
@@ -114,6 +115,7 @@ use crate::jobs::JobFiles;
 use crate::jobs::Jobs;
 use crate::rooms::Rooms;
 use crate::state::Locates;
+use crate::supervisor::Supervisor;
 
 /// The setting in the environment that says what is logged, as `tracing-subscriber` reads it.
 pub const LOG_VARIABLE: &str = "DOLMEN_LOG";
@@ -199,7 +201,15 @@ async fn control(listener: StdListener, path: PathBuf, caller: Caller) -> std::i
             }
         });
     }
-    api::serve(listener, caller, signals).await;
+    let supervisor = Supervisor::of_environment();
+    let (ready, answering) = (supervisor.clone(), caller.clone());
+    tokio::spawn(async move {
+        // The engine answers when it has opened its pools, or when that takes too long to wait for.
+        if answering.ask(async |_| Ok(())).await.is_ok() {
+            ready.note_ready();
+        }
+    });
+    api::serve(listener, caller, signals, &supervisor).await;
     Ok(())
 }
 

@@ -96,6 +96,12 @@ mutants! {
     ShrunkBelowVolume = "shrunk-below-volume",
     /// Services of spaces do not ask whether the volume of a space is in use.
     VolumeUseIgnored = "volume-use-ignored",
+    /// A volume is shown as mounted while the job of its creation goes on.
+    MountedBeforeJobEnds = "mounted-before-job-ends",
+    /// A unit of systemd that Dolmen did not write is overwritten.
+    ForeignUnitOverwritten = "foreign-unit-overwritten",
+    /// A unit of systemd mounts a volume that is to be unmounted.
+    UnwantedVolumeMounted = "unwanted-volume-mounted",
     /// A volume that is restored from the trash stays one that is being deleted.
     RestoredAsDeleting = "restored-as-deleting",
     /// Devices and set-user-id programs of a volume are obeyed though its record does not ask for it.

@@ -1,18 +1,31 @@
-//! Units of systemd by which other units order themselves behind a volume.
+//! Units of systemd: the service of the daemon, and a mount unit for each volume (docs/design/0035, *At boot*).
 //!
-//! For each volume there is a service, which ends its start when the volume is mounted, and a target that requires it. Both are
-//! products of the record and are written again at each start. The mount needs neither.
+//! A mount unit stands at the mount point of its volume, so `RequiresMountsFor=` of any other unit finds it. Its helper of mount(8)
+//! asks the daemon for the mount. The mount itself needs no unit: a unit only orders others.
 //!
-//! Invariant: no name, path or argument adds a line, a key or a specifier to a unit, and each argument of the service arrives as
-//! it was given.
+//! Invariants:
+//! - No name, path or argument adds a line, a key or a specifier to a unit, and each value comes back as it was given.
+//! - A file without the mark of Dolmen is neither overwritten nor removed.
 
 use crate::mount_point::MountPoint;
+use dolmen_mutation::mutation;
 use std::fmt::Write as _;
+
+/// Name of the daemon's service.
+pub const SERVICE: &str = "dolmend.service";
+/// Folder beside the units, with links to those that the start of the daemon brings about.
+pub const WANTS_FOLDER: &str = "dolmend.service.wants";
+/// Type of file system in mount units: mount(8) runs `mount.dolmen`.
+pub const MOUNT_TYPE: &str = "dolmen";
+/// Begin of the source in mount units. With it, the source is neither a path nor a device that systemd would wait for.
+pub const SOURCE_PREFIX: &str = "dolmen:";
+/// Begin of the first line of every file that Dolmen writes for systemd.
+pub const MARK: &str = "# Written by Dolmen";
+/// Seconds after which a volume that is not mounted no longer holds up the boot.
+pub const MOUNT_SECONDS: u32 = 90;
 
 /// Bytes of the name of a unit, at most: the bound of systemd.
 const UNIT_NAME_BYTES_MAX: usize = 255;
-/// Seconds that a volume may take to be mounted before units that require it fail.
-const WAIT_SECONDS: u32 = 900;
 
 /// A volume that cannot have units.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -27,11 +40,21 @@ pub enum UnitError {
         /// Bytes of the name of its unit.
         found: usize,
     },
-    /// A zero byte, which no argument of a process can hold.
-    #[error("the argument {argument:?} of the unit of volume {volume:?} has a zero byte in it; leave it out")]
-    ZeroByte {
+    /// The name or the mount point ends with a character that systemd would drop, or join with the next line.
+    #[error(
+        "{text:?} of volume {volume:?} ends with {found:?}, which no unit can hold; choose another name or mount point"
+    )]
+    End {
         /// Name of the volume.
         volume: String,
+        /// Name or mount point.
+        text: String,
+        /// Last character.
+        found: char,
+    },
+    /// A zero byte, which no argument of a process can hold.
+    #[error("the argument {argument:?} of the service has a zero byte in it; leave it out")]
+    ZeroByte {
         /// Argument.
         argument: String,
     },
@@ -45,13 +68,44 @@ pub enum UnitError {
     },
 }
 
-/// A unit: the name of its file and its text.
+/// A mount unit: the name of its file and its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unit {
-    /// Name of the file below `/run/systemd/system`.
+    /// Name of the file.
     pub name: String,
     /// Content of the file.
     pub text: String,
+    /// Whether the start of the daemon brings it about.
+    pub boot: Boot,
+}
+
+/// Part of a mount unit in the boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Boot {
+    /// The boot mounts it, and goes on without it after [`MOUNT_SECONDS`].
+    Mounted,
+    /// Only units that require it ask for it, and fail.
+    Left,
+}
+
+/// A file in the folder of units: its name and its first line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundFile {
+    /// Name.
+    pub name: String,
+    /// First line, without its end.
+    pub first_line: String,
+}
+
+/// Changes of the folder of units.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Units to write, where their text differs.
+    pub write: Vec<Unit>,
+    /// Files to remove, with their links.
+    pub remove: Vec<String>,
+    /// Names of units whose files are of another origin, and stay.
+    pub foreign: Vec<String>,
 }
 
 /// Escapes a text for the name of a unit, as `systemd-escape` does.
@@ -77,15 +131,6 @@ pub fn escape_path(path: &MountPoint) -> String {
     escape(path.as_str().trim_start_matches('/'))
 }
 
-/// Name of a unit of a volume; `kind` is `service` or `target`.
-fn unit_name(volume: &str, kind: &str) -> Result<String, UnitError> {
-    let name = format!("dolmen-volume@{}.{kind}", escape(volume));
-    if name.len() > UNIT_NAME_BYTES_MAX {
-        return Err(UnitError::NameTooLong { volume: volume.to_owned(), found: name.len() });
-    }
-    Ok(name)
-}
-
 /// A text within the value of a key: specifiers and control characters are shown, and the closing quote keeps a backslash from
 /// joining the next line.
 fn shown_text(text: &str) -> String {
@@ -99,6 +144,11 @@ fn shown_text(text: &str) -> String {
     }
     shown.push('"');
     shown
+}
+
+/// A whole value of a key that is read as it stands, but for specifiers.
+fn value_text(text: &str) -> String {
+    text.replace('%', "%%")
 }
 
 /// An argument of a command: quoted, with the escapes of systemd.
@@ -128,39 +178,102 @@ fn is_plain_program(path: &str) -> bool {
     path.starts_with('/') && !path.ends_with('/') && path.chars().all(plain)
 }
 
-/// Makes the units of a volume: the service, then the target.
-///
-/// `program` with `arguments` ends with 0 when the volume is mounted, and with another code when it will not be.
+/// Returns the first line of the units of volumes of a pool; `pool` is its id as text.
+fn pool_mark(pool: &str) -> String {
+    format!("{MARK} for a volume of pool {pool}; changes are lost")
+}
+
+/// Makes the mount unit of a volume; `pool` is the id of its pool as text, `volume` is `POOL/NAME`.
 ///
 /// # Errors
-/// Fails if a name is too long, an argument holds a zero byte, or the program has an odd path.
-pub fn units(
-    volume: &str,
-    mount_point: &MountPoint,
-    program: &str,
-    arguments: &[&str],
-) -> Result<[Unit; 2], UnitError> {
+/// Fails if the name would be too long, or name or path end with a blank or a backslash.
+pub fn mount_unit(pool: &str, volume: &str, mount_point: &MountPoint, boot: Boot) -> Result<Unit, UnitError> {
+    let name = format!("{}.mount", escape_path(mount_point));
+    if name.len() > UNIT_NAME_BYTES_MAX {
+        return Err(UnitError::NameTooLong { volume: volume.to_owned(), found: name.len() });
+    }
+    let path = mount_point.as_str();
+    for text in [volume, path] {
+        if let Some(found) = text.chars().next_back().filter(|last| *last == '\\' || last.is_whitespace()) {
+            return Err(UnitError::End { volume: volume.to_owned(), text: text.to_owned(), found });
+        }
+    }
+    let mark = pool_mark(pool);
+    let what = format!("{} on {}", shown_text(volume), shown_text(path));
+    let (source, place) = (value_text(&format!("{SOURCE_PREFIX}{volume}")), value_text(path));
+    let text = format!(
+        "{mark}\n[Unit]\nDescription=Dolmen volume {what}\nDefaultDependencies=no\nRequires={SERVICE}\nAfter={SERVICE}\n\
+         Conflicts=umount.target\nBefore=umount.target remote-fs.target\n\n\
+         [Mount]\nWhat={source}\nWhere={place}\nType={MOUNT_TYPE}\nTimeoutSec={MOUNT_SECONDS}\n"
+    );
+    Ok(Unit { name, text, boot })
+}
+
+/// Returns what makes the files of a folder those of the volumes of a pool.
+#[must_use]
+pub fn changes(pool: &str, found: &[FoundFile], wanted: &[Unit]) -> Changes {
+    let mark = pool_mark(pool);
+    let mut changes = Changes::default();
+    for unit in wanted {
+        let there = found.iter().find(|file| file.name == unit.name);
+        let is_foreign = there.is_some_and(|file| !file.first_line.starts_with(MARK));
+        if is_foreign && !mutation!(ForeignUnitOverwritten) {
+            changes.foreign.push(unit.name.clone());
+        } else {
+            changes.write.push(unit.clone());
+        }
+    }
+    let is_stale =
+        |file: &&FoundFile| file.first_line == mark && wanted.iter().all(|unit| unit.name != file.name);
+    changes.remove = found.iter().filter(is_stale).map(|file| file.name.clone()).collect();
+    changes
+}
+
+/// Makes the service of the daemon, which runs `program` with `arguments`.
+///
+/// # Errors
+/// Fails if an argument holds a zero byte, or the program has an odd path.
+pub fn service_unit(program: &str, arguments: &[&str]) -> Result<String, UnitError> {
     if !is_plain_program(program) {
         return Err(UnitError::Program { found: program.chars().take(80).collect() });
     }
     if let Some(argument) = arguments.iter().find(|argument| argument.contains('\0')) {
-        let argument = argument.chars().take(80).collect();
-        return Err(UnitError::ZeroByte { volume: volume.to_owned(), argument });
+        return Err(UnitError::ZeroByte { argument: argument.chars().take(80).collect() });
     }
-    let service = unit_name(volume, "service")?;
-    let target = unit_name(volume, "target")?;
-    let what = format!("{} on {}", shown_text(volume), shown_text(mount_point.as_str()));
-    let command: Vec<String> = arguments.iter().map(|argument| quoted_argument(argument)).collect();
-    let head = "# Written by Dolmen from the record of the volume; changes are lost at its next start.";
-    let service_text = format!(
-        "{head}\n[Unit]\nDescription=Mount of the Dolmen volume {what}\nWants=dolmend.service\nAfter=dolmend.service\n\n\
-         [Service]\nType=oneshot\nRemainAfterExit=yes\nTimeoutStartSec={WAIT_SECONDS}\nExecStart={program} {}\n",
-        command.join(" ")
-    );
-    let target_text =
-        format!("{head}\n[Unit]\nDescription=Dolmen volume {what}\nRequires={service}\nAfter={service}\n");
-    Ok([Unit { name: service, text: service_text }, Unit { name: target, text: target_text }])
+    let words = arguments.iter().map(|argument| format!(" {}", quoted_argument(argument)));
+    let command: String = std::iter::once(program.to_owned()).chain(words).collect();
+    Ok(SERVICE_TEXT.replace("COMMAND", &command))
 }
+
+/// The service of the daemon; `COMMAND` stands for its command. Each line that is not plain has its reason above it.
+const SERVICE_TEXT: &str = "# Written by Dolmen: dolmen service install writes it again, dolmen service remove removes it.
+[Unit]
+Description=Dolmen storage daemon
+# Pools open once, at the start: the kernel has found the disks by then.
+Wants=systemd-udev-settle.service
+After=systemd-udev-settle.service local-fs.target
+Before=remote-fs.target
+# I/O to attached spaces waits for the next daemon, so systemd never gives up.
+StartLimitIntervalSec=0
+
+[Service]
+Type=notify
+ExecStart=COMMAND
+# The start opens the pools; one with an absent disk opens degraded, and one that does not open holds nothing up.
+TimeoutStartSec=5min
+# The stop unmounts volumes, writes back and closes pools.
+TimeoutStopSec=5min
+Restart=on-failure
+RestartSec=2
+# A helper process holds attached spaces while the daemon is away; ending it would fail their I/O.
+KillMode=process
+# Workers run in control groups below that of the daemon.
+Delegate=yes
+# No sandbox: in a mount namespace of its own, the daemon's mounts would be visible to no other process.
+
+[Install]
+WantedBy=multi-user.target
+";
 
 #[cfg(test)]
 mod tests {
@@ -215,58 +328,131 @@ mod tests {
         words
     }
 
+    fn volume(name: &str, path: &str) -> Unit {
+        mount_unit("0f", name, &path.parse().unwrap(), Boot::Mounted).unwrap()
+    }
+
+    fn value<'a>(keys: &'a [(String, String)], key: &str) -> &'a str {
+        &keys.iter().find(|(name, _)| name == key).unwrap().1
+    }
+
     #[test]
-    fn a_target_requires_the_service_that_waits_for_the_mount() {
-        let home = "/srv/my-home".parse().unwrap();
-        let [service, target] =
-            units("tank/my-home", &home, "/usr/bin/dolmen", &["volume", "wait", "tank/my-home"]).unwrap();
-        assert_eq!(service.name, "dolmen-volume@tank-my\\x2dhome.service");
-        assert_eq!(target.name, "dolmen-volume@tank-my\\x2dhome.target");
-        let value =
-            |unit: &Unit, key: &str| keys(&unit.text).into_iter().find(|(name, _)| name == key).unwrap().1;
-        assert_eq!(value(&service, "ExecStart"), r#"/usr/bin/dolmen "volume" "wait" "tank/my-home""#);
-        assert_eq!(value(&target, "Requires"), service.name);
-        assert_eq!(value(&target, "Description"), r#"Dolmen volume "tank/my-home" on "/srv/my-home""#);
-        assert_eq!(escape_path(&home), "srv-my\\x2dhome");
+    fn a_mount_unit_is_named_after_its_mount_point() {
+        let unit = volume("tank/my-home", "/srv/my-home");
+        assert_eq!(unit.name, "srv-my\\x2dhome.mount");
+        let expected = r#"# Written by Dolmen for a volume of pool 0f; changes are lost
+[Unit]
+Description=Dolmen volume "tank/my-home" on "/srv/my-home"
+DefaultDependencies=no
+Requires=dolmend.service
+After=dolmend.service
+Conflicts=umount.target
+Before=umount.target remote-fs.target
+
+[Mount]
+What=dolmen:tank/my-home
+Where=/srv/my-home
+Type=dolmen
+TimeoutSec=90
+"#;
+        assert_eq!(unit.text, expected);
+    }
+
+    #[test]
+    fn the_service_runs_the_daemon_with_its_settings() {
+        let text = service_unit("/usr/local/bin/dolmend", &["--units", "/etc/systemd/system"]).unwrap();
+        let keys = keys(&text);
+        assert_eq!(value(&keys, "ExecStart"), r#"/usr/local/bin/dolmend "--units" "/etc/systemd/system""#);
+        for (key, expected) in [
+            ("Type", "notify"),
+            ("KillMode", "process"),
+            ("Restart", "on-failure"),
+            ("Before", "remote-fs.target"),
+            ("WantedBy", "multi-user.target"),
+        ] {
+            assert_eq!(value(&keys, key), expected);
+        }
+        assert!(keys.iter().all(|(key, _)| !key.starts_with("Private") && !key.starts_with("Protect")));
+        assert!(text.starts_with(MARK));
     }
 
     #[test]
     fn what_no_unit_can_carry_is_refused() {
-        let home = "/srv/home".parse().unwrap();
-        let long = format!("tank/{}", "-".repeat(63));
-        let error = units(&long, &home, "/usr/bin/dolmen", &[]).unwrap_err();
+        let long = format!("/srv/{}", "-".repeat(63));
+        let error = mount_unit("0f", "tank/v", &long.parse().unwrap(), Boot::Left).unwrap_err();
         assert!(matches!(error, UnitError::NameTooLong { found, .. } if found > 255), "{error}");
-        assert!(matches!(units("a", &home, "/bin/x", &["a\0"]), Err(UnitError::ZeroByte { .. })));
+        for path in ["/srv/a\\", "/srv/a ", "/srv/a\u{a0}"] {
+            let error = mount_unit("0f", "tank/v", &path.parse().unwrap(), Boot::Left).unwrap_err();
+            assert!(matches!(error, UnitError::End { .. }), "{error}");
+        }
+        assert!(matches!(service_unit("/bin/x", &["a\0"]), Err(UnitError::ZeroByte { .. })));
         for program in ["dolmen", "/opt/my tools/dolmen", "/a%b", "-/bin/x", "/bin/", ""] {
-            assert!(matches!(units("a", &home, program, &[]), Err(UnitError::Program { .. })), "{program}");
+            assert!(matches!(service_unit(program, &[]), Err(UnitError::Program { .. })), "{program}");
         }
     }
 
+    /// Scenario: one unit is new, one is there, one is stale, one is of another pool, and one has the place of a unit of another
+    /// origin.
+    #[test]
+    fn units_of_another_origin_or_pool_stay() {
+        let file = |name: &str, first_line: &str| FoundFile {
+            name: name.to_owned(),
+            first_line: first_line.to_owned(),
+        };
+        let found = [
+            file("srv-old.mount", &pool_mark("0f")),
+            file("srv-stale.mount", &pool_mark("0f")),
+            file("srv-other.mount", &pool_mark("1e")),
+            file("srv-foreign.mount", "[Unit]"),
+            file("home.mount", "# Written by hand"),
+        ];
+        let wanted = ["/srv/old", "/srv/new", "/srv/foreign"].map(|path| volume("tank/v", path));
+        let found = changes("0f", &found, &wanted);
+        let names: Vec<&str> = found.write.iter().map(|unit| unit.name.as_str()).collect();
+        assert_eq!(found.foreign, ["srv-foreign.mount"], "a foreign unit was overwritten");
+        assert_eq!(names, ["srv-old.mount", "srv-new.mount"]);
+        assert_eq!(found.remove, ["srv-stale.mount"]);
+    }
+
     proptest! {
-        /// Whatever the volume, its place and the arguments are called: the keys are the same, and each argument comes back.
+        /// Whatever the volume and its place are called: the keys are the same, and each value comes back.
         #[test]
-        fn no_text_adds_a_line_or_a_key_and_each_argument_comes_back(
-            volume in "(?s)[^\0]{0,12}", path in "/[^/.\\p{Cc}]{1,20}", odd in proptest::collection::vec("(?s)[^\0]{0,12}", 0..4),
+        fn no_text_adds_a_line_or_a_key_to_a_mount_unit(
+            name in "[^\\p{Cc}/]{1,12}", path in "/[^/.\\p{Cc}]{1,20}", special in "[%$\"'\\\\; =@-]{0,6}",
+        ) {
+            let (name, path) = (format!("tank/{name}"), format!("{path}{special}"));
+            let Ok(unit) = mount_unit("0f", &name, &path.parse().unwrap(), Boot::Mounted) else {
+                let is_end = |last: char| last == '\\' || last.is_whitespace();
+                prop_assert!(path.ends_with(is_end) || name.ends_with(is_end));
+                return Ok(());
+            };
+            let keys = keys(&unit.text);
+            let names: Vec<&str> = keys.iter().map(|(key, _)| key.as_str()).collect();
+            prop_assert_eq!(names, [
+                "[Unit]", "Description", "DefaultDependencies", "Requires", "After", "Conflicts", "Before", "[Mount]", "What",
+                "Where", "Type", "TimeoutSec"
+            ]);
+            prop_assert_eq!(value(&keys, "Where").replace("%%", "%"), path);
+            prop_assert!(!value(&keys, "Where").replace("%%", "").contains('%'));
+            prop_assert!(!value(&keys, "What").replace("%%", "").contains('%'));
+            prop_assert!(!value(&keys, "Description").replace("%%", "").contains('%'));
+            prop_assert!(unit.name.bytes().all(|b| b.is_ascii_alphanumeric() || b":-_.\\@".contains(&b)), "{}", unit.name);
+        }
+
+        /// Whatever the arguments are: the keys are the same, and each argument comes back.
+        #[test]
+        fn no_argument_adds_a_line_or_a_key_to_the_service(
+            odd in proptest::collection::vec("(?s)[^\0]{0,12}", 0..4),
             special in proptest::collection::vec("[%$\"'\\\\; \n\t=@-]{0,6}", 0..4),
         ) {
             let given: Vec<&str> = odd.iter().chain(&special).map(String::as_str).collect();
-            let units = units(&volume, &path.parse().unwrap(), "/usr/bin/dolmen", &given).unwrap();
-            let names = |unit: &Unit| keys(&unit.text).into_iter().map(|(key, _)| key).collect::<Vec<_>>();
-            prop_assert_eq!(
-                names(&units[0]),
-                ["[Unit]", "Description", "Wants", "After", "[Service]", "Type", "RemainAfterExit", "TimeoutStartSec", "ExecStart"]
-            );
-            prop_assert_eq!(names(&units[1]), ["[Unit]", "Description", "Requires", "After"]);
-            let command = keys(&units[0].text).pop().unwrap().1;
-            let mut expected = vec![b"/usr/bin/dolmen".to_vec()];
+            let text = service_unit("/usr/bin/dolmend", &given).unwrap();
+            let plain = service_unit("/usr/bin/dolmend", &[]).unwrap();
+            let names = |text: &str| keys(text).into_iter().map(|(key, _)| key).collect::<Vec<_>>();
+            prop_assert_eq!(names(&text), names(&plain));
+            let mut expected = vec![b"/usr/bin/dolmend".to_vec()];
             expected.extend(given.iter().map(|argument| argument.as_bytes().to_vec()));
-            let found = arguments(command.strip_suffix(' ').filter(|_| given.is_empty()).unwrap_or(&command));
-            prop_assert_eq!(found, expected);
-            for unit in &units {
-                let description = &keys(&unit.text)[1].1;
-                prop_assert!(!description.replace("%%", "").contains('%'), "{}", description);
-                prop_assert!(unit.name.bytes().all(|b| b.is_ascii_alphanumeric() || b":-_.\\@".contains(&b)), "{}", unit.name);
-            }
+            prop_assert_eq!(arguments(value(&keys(&text), "ExecStart")), expected);
         }
     }
 }

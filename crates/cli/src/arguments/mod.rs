@@ -14,6 +14,7 @@ pub(crate) mod plan;
 pub(crate) mod pool;
 pub(crate) mod quota;
 pub(crate) mod serve;
+pub(crate) mod service;
 pub(crate) mod share;
 pub(crate) mod space;
 pub(crate) mod trash;
@@ -40,6 +41,7 @@ use crate::arguments::load::{IOSTAT_HELP, IostatArguments, TopArguments};
 use crate::arguments::plan::PlanArguments;
 use crate::arguments::pool::PoolCommand;
 use crate::arguments::serve::{SERVE_HELP, ServeArguments};
+use crate::arguments::service::ServiceCommand;
 use crate::arguments::share::ShareCommand;
 use crate::arguments::space::{SpaceChange, SpaceCommand};
 use crate::arguments::trash::TrashCommand;
@@ -127,6 +129,9 @@ pub(crate) enum Command {
     Daemon(DaemonArguments),
     /// End the daemon; pools are closed, attached spaces in use keep it from ending
     Stop(StopArguments),
+    /// Have systemd start the daemon at every boot, and mount volumes in order with other services
+    #[command(subcommand)]
+    Service(ServiceCommand),
     /// Print the completion script for a shell
     Completion(CompletionArguments),
     /// Write the manual pages into a folder

@@ -19,7 +19,7 @@ use crate::error::{CliError, Failure};
 /// Name of the daemon's program.
 pub(crate) const PROGRAM: &str = "dolmend";
 /// Folders where the program is looked for when it is not beside this one.
-const USUAL_FOLDERS: [&str; 4] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
+pub(crate) const USUAL_FOLDERS: [&str; 4] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"];
 
 /// The daemon's program cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &DaemonArguments, socket: Option<&Path>) -> Result<
 }
 
 /// Finds the daemon's program: beside this one, or in the first of the usual folders that has it.
-fn find_program(own: Option<&Path>, usual: &[&Path]) -> Result<PathBuf, ServiceError> {
+pub(crate) fn find_program(own: Option<&Path>, usual: &[&Path]) -> Result<PathBuf, ServiceError> {
     let beside = own.and_then(Path::parent);
     let folders: Vec<PathBuf> =
         beside.into_iter().chain(usual.iter().copied()).map(Path::to_path_buf).collect();
@@ -85,7 +85,7 @@ fn find_program(own: Option<&Path>, usual: &[&Path]) -> Result<PathBuf, ServiceE
 }
 
 /// Returns the command line of the daemon's program. What is not named here follows there from what is.
-fn words(arguments: &DaemonArguments, socket: Option<&Path>) -> Vec<OsString> {
+pub(crate) fn words(arguments: &DaemonArguments, socket: Option<&Path>) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec!["--state".into(), arguments.state.clone().into()];
     let look_in = arguments.look_in.iter().map(|path| ("--look-in", Some(path.as_path())));
     let paths = [

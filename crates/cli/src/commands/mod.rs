@@ -17,6 +17,8 @@ pub(crate) mod plan;
 pub(crate) mod pool;
 pub(crate) mod quota;
 pub(crate) mod reports;
+pub(crate) mod service;
+pub(crate) mod service_mount;
 pub(crate) mod share;
 pub(crate) mod space;
 pub(crate) mod status;
@@ -27,6 +29,7 @@ pub(crate) mod volume;
 use dolmen_api::{ExitCode, Simple, verb};
 
 use crate::arguments::Command;
+use crate::arguments::service::ServiceCommand;
 use crate::error::CliError;
 use crate::session::change::Session;
 use crate::session::client::call;
@@ -56,12 +59,14 @@ pub(crate) fn run(session: &mut Session<'_, '_>, command: Command) -> Result<Exi
         Command::Top(arguments) => figures::top(session, &arguments)?,
         Command::Scrub(arguments) => pool::scrub(session, &arguments)?,
         Command::Stop(arguments) => stop::stop(session, &arguments)?,
+        Command::Service(ServiceCommand::Mount(arguments)) => service_mount::mount(session, &arguments)?,
         Command::Version => return status::version(session),
         Command::Check(_)
         | Command::Plan(_)
         | Command::Bench(_)
         | Command::Copy(_)
         | Command::Daemon(_)
+        | Command::Service(_)
         | Command::Completion(_)
         | Command::Explain(_)
         | Command::Man(_) => {

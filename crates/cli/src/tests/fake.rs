@@ -14,7 +14,7 @@ use crate::terminal::out::{Kind, Out};
 use crate::terminal::paint::Paint;
 
 /// What a played daemon says to a question: bytes, and whether it hangs up behind them.
-pub(super) enum Reply {
+pub(crate) enum Reply {
     /// These bytes, then nothing more.
     Bytes(Vec<u8>),
     /// These bytes, then silence until the other side gives up.
@@ -23,12 +23,12 @@ pub(super) enum Reply {
 
 /// A question that came in.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Question {
+pub(crate) struct Question {
     pub line: String,
     pub body: Value,
 }
 
-pub(super) struct Fake {
+pub(crate) struct Fake {
     pub socket: PathBuf,
     asked: Arc<Mutex<Vec<Question>>>,
     _folder: tempfile::TempDir,
@@ -36,7 +36,7 @@ pub(super) struct Fake {
 
 impl Fake {
     /// Plays a daemon that answers each question by a function of method and path, and the body.
-    pub(super) fn play(answer: impl Fn(&str, &Value) -> Reply + Send + 'static) -> Self {
+    pub(crate) fn play(answer: impl Fn(&str, &Value) -> Reply + Send + 'static) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("api");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -60,18 +60,18 @@ impl Fake {
     }
 
     /// The questions so far.
-    pub(super) fn asked(&self) -> Vec<Question> {
+    pub(crate) fn asked(&self) -> Vec<Question> {
         self.asked.lock().unwrap().clone()
     }
 
     /// The questions that would change something.
-    pub(super) fn acts(&self) -> Vec<Question> {
+    pub(crate) fn acts(&self) -> Vec<Question> {
         let asked = self.asked();
         asked.into_iter().filter(|q| q.line.starts_with("POST") && q.body["dry_run"] != json!(true)).collect()
     }
 
     /// Runs a command against it.
-    pub(super) fn run(&self, line: &str, person: &Person) -> Ended {
+    pub(crate) fn run(&self, line: &str, person: &Person) -> Ended {
         let socket = self.socket.to_str().unwrap();
         let words = ["dolmen", "--socket", socket].into_iter().chain(line.split_whitespace());
         run(&words.collect::<Vec<_>>(), person)
@@ -99,28 +99,28 @@ fn read_question(stream: &UnixStream) -> Question {
 }
 
 /// Who sits in front of the command.
-pub(super) struct Person {
+pub(crate) struct Person {
     pub kind: Kind,
     pub types: &'static str,
 }
 
 /// Nobody: a script.
-pub(super) const NOBODY: Person = Person { kind: Kind::Plain, types: "" };
+pub(crate) const NOBODY: Person = Person { kind: Kind::Plain, types: "" };
 
 /// Somebody who types this.
-pub(super) fn somebody(types: &'static str) -> Person {
+pub(crate) fn somebody(types: &'static str) -> Person {
     Person { kind: Kind::Terminal, types }
 }
 
 /// How a command ended, and what it said.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(crate) struct Ended {
     pub code: ExitCode,
     pub results: String,
     pub messages: String,
 }
 
-pub(super) fn run(words: &[&str], person: &Person) -> Ended {
+pub(crate) fn run(words: &[&str], person: &Person) -> Ended {
     let arguments = crate::arguments::parse::parse(words).unwrap();
     let (mut results, mut messages) = (Vec::new(), Vec::new());
     let mut out = Out {
@@ -144,7 +144,7 @@ pub(super) fn run(words: &[&str], person: &Person) -> Ended {
 }
 
 /// An answer in JSON.
-pub(super) fn answer(status: u16, body: &Value) -> Reply {
+pub(crate) fn answer(status: u16, body: &Value) -> Reply {
     let body = body.to_string();
     Reply::Bytes(
         format!("HTTP/1.1 {status} Said\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes(),
@@ -152,18 +152,18 @@ pub(super) fn answer(status: u16, body: &Value) -> Reply {
 }
 
 /// An error of the daemon.
-pub(super) fn refuse(status: u16, code: &str, message: &str, object: &str) -> Reply {
+pub(crate) fn refuse(status: u16, code: &str, message: &str, object: &str) -> Reply {
     answer(status, &json!({"schema": 1, "error": {"code": code, "message": message, "object": object}}))
 }
 
 /// What a daemon answers that does what it is asked for.
-pub(super) fn obey(body: &Value) -> Reply {
+pub(crate) fn obey(body: &Value) -> Reply {
     let is_dry = body["dry_run"] == json!(true);
     answer(200, &change(!is_dry))
 }
 
 /// The answer to a change.
-pub(super) fn change(is_changed: bool) -> Value {
+pub(crate) fn change(is_changed: bool) -> Value {
     json!({
         "schema": 1, "is_changed": is_changed, "message": "it is done",
         "plan": {"usable_before_bytes": 1 << 30, "usable_after_bytes": 3u64 << 29, "moved_bytes": 4096,

@@ -1,6 +1,6 @@
 //! Volumes as people see them.
 
-use dolmen_api::{FileSystemKind, Volume, VolumeDocument, VolumePurpose, VolumeState, Volumes};
+use dolmen_api::{FileSystemKind, MountState, Volume, VolumeDocument, VolumePurpose, VolumeState, Volumes};
 use dolmen_units::Bytes;
 
 use crate::terminal::out::Out;
@@ -26,7 +26,7 @@ pub(crate) fn show_volumes(volumes: &Volumes, out: &mut Out<'_>) {
             volume.file_system.map(file_system).unwrap_or_default().into(),
             Bytes(volume.size_bytes).to_string().into(),
             state(volume).into(),
-            volume.mounted_at.clone().unwrap_or_else(|| "not mounted".to_owned()).into(),
+            place(volume).into(),
             volume.why.join("; ").into(),
         ]);
     }
@@ -76,7 +76,7 @@ pub(crate) fn show_volume(document: &VolumeDocument, out: &mut Out<'_>) {
         ("full", full.unwrap_or_default()),
         ("is to be", wanted.to_owned()),
         ("mount point", volume.mount_point.clone().unwrap_or_default()),
-        ("mounted at", volume.mounted_at.clone().unwrap_or_else(|| "not mounted".to_owned())),
+        ("mounted at", place(volume)),
         ("mount options", volume.mount_options.join(",")),
         ("mkfs options", volume.mkfs_options.join(" ")),
         ("device", volume.device.clone().unwrap_or_else(|| "not attached".to_owned())),
@@ -116,4 +116,15 @@ fn state(volume: &Volume) -> &'static str {
         VolumeState::Deleting => "being deleted",
         VolumeState::NotUnderstood => "not understood",
     }
+}
+
+/// Returns the place of a mounted volume, or else the state of its mount.
+fn place(volume: &Volume) -> String {
+    let state = match volume.mount_state {
+        MountState::Making => "not made yet",
+        MountState::Mounting => "being mounted",
+        MountState::Unmounting => "being unmounted",
+        MountState::Mounted | MountState::Unmounted => "not mounted",
+    };
+    volume.mounted_at.clone().unwrap_or_else(|| state.to_owned())
 }

@@ -30,11 +30,14 @@ use crate::caller::{Answer, Caller};
 use crate::engine::Engine;
 use crate::health::version;
 use crate::state::Asked;
+use crate::supervisor::Supervisor;
 
 /// Requests that are carried out at a time; more wait.
 const REQUESTS_MAX: usize = 64;
 /// How long answers under way may take to leave at the end.
 const GOODBYE: Duration = Duration::from_secs(3);
+/// Pause before an end that a supervisor asked for, and that was refused, is tried again.
+const END_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Clone)]
 struct App {
@@ -347,10 +350,13 @@ async fn gate(
 }
 
 /// Answers requests until somebody has ended the engine. `signals` completes each time the system asks for the end.
+///
+/// A supervisor that asks does not withdraw that, and other services that use volumes end meanwhile: a refused end is tried again.
 pub(crate) async fn serve(
     listener: ApiSocket,
     caller: Caller,
     mut signals: tokio::sync::mpsc::Receiver<&'static str>,
+    supervisor: &Supervisor,
 ) {
     let end = Arc::new(Notify::new());
     let app = App {
@@ -372,15 +378,21 @@ pub(crate) async fn serve(
         .with_graceful_shutdown(async move { goodbye.notified().await })
         .into_future();
     let server = tokio::spawn(server);
+    let mut is_refused = false;
     loop {
         tokio::select! {
             () = end.notified() => break,
-            Some(name) = signals.recv() => {
-                tracing::info!(signal = name, "asked to end");
-                match caller.ask(async |engine| engine.stopping.shutdown(Shutdown::default()).await).await {
-                    Ok(_) => break,
-                    Err(error) => tracing::error!(%error, hint = error.hint, "the daemon goes on"),
-                }
+            Some(name) = signals.recv() => tracing::info!(signal = name, "asked to end"),
+            () = tokio::time::sleep(END_AGAIN), if is_refused => {}
+        }
+        supervisor.note_stopping();
+        match caller.ask(async |engine| engine.stopping.shutdown(Shutdown::default()).await).await {
+            Ok(_) => break,
+            Err(error) if is_refused => supervisor.note_refusal(&error.message),
+            Err(error) => {
+                is_refused = supervisor.is_present();
+                supervisor.note_refusal(&error.message);
+                tracing::error!(%error, hint = error.hint, is_tried_again = is_refused, "the daemon goes on");
             }
         }
     }

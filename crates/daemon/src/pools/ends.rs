@@ -168,7 +168,7 @@ impl PoolEnds {
         if exported.is_err() && !pool.is_closing.get() {
             self.volumes.reopened(&pools).await;
         } else {
-            self.volumes.forget_pool(pool.id());
+            self.volumes.forget_pool(pool.id()).await;
         }
         exported
     }
@@ -283,6 +283,7 @@ impl PoolEnds {
         }
         self.jobs.end_those_of(id, "its pool was destroyed").await;
         self.histories.remove(id).await;
+        self.volumes.forget_pool(id).await;
         self.trash_ages.forget(id);
         warnings.extend(self.arbiter.withdraw(id).await.err().map(|error| error.to_string()));
         warnings.extend(self.ledger.remove(id).await.err().map(|error| error.to_string()));
@@ -326,6 +327,7 @@ impl PoolEnds {
         })?;
         self.jobs.end_those_of(id, "its pool was forgotten here").await;
         self.histories.remove(id).await;
+        self.volumes.forget_pool(id).await;
         self.pools.closed.borrow_mut().remove(&id);
         let text = format!("pool {name}, which was not open, is forgotten here");
         self.events.report_unknown(id, name, EventCode::PoolExported, text).await;

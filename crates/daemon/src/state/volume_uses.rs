@@ -41,6 +41,11 @@ impl VolumeUses {
         }
     }
 
+    /// Returns whether the file system on a space is being made.
+    pub(crate) fn is_being_made(&self, space: SpaceKey) -> bool {
+        self.uses.borrow().get(&space) == Some(&VolumeUse::Making)
+    }
+
     /// Refuses what a volume in use would not survive; `name` is that of the space and of its volume.
     pub(crate) fn check_free(&self, space: SpaceKey, name: &str, doing: &str) -> Answer<()> {
         let (how, hint) = match self.uses.borrow().get(&space) {

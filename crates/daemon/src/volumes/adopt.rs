@@ -15,6 +15,7 @@ use crate::plan::{Undo, made, planned};
 use crate::volumes::create::{MOUNT_FOLDER, parse_mount_point};
 use crate::volumes::records;
 use crate::volumes::service::Volumes;
+use crate::volumes::transition::Toward;
 use crate::volumes::view::shown;
 use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
@@ -85,11 +86,13 @@ impl Adoptions {
                 format!("space {name} would be adopted, {file_system} mounted at {at}"),
             ));
         }
+        let step = self.volumes.transitions.begin(key, Toward::Mounted);
         if let Err(error) = self.volumes.mount_now(&volume, Wait::Request).await {
             detach(volume).await;
             return Err(error);
         }
         volume.put().await?;
+        drop(step);
         let mut change = made(plan, format!("space {name} is adopted, {file_system} mounted at {at}"));
         change.volume = Some(shown(&self.volumes, &volume).await?);
         Ok(change)

@@ -18,6 +18,7 @@ use crate::volumes::mounts;
 use crate::volumes::records::{self, Found};
 use crate::volumes::service::{TURN_LIMIT, Volumes};
 use crate::volumes::shares::but_servers;
+use crate::volumes::transition::Toward;
 use crate::volumes::view::shown;
 use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
@@ -75,6 +76,7 @@ impl Volumes {
         if request.dry_run {
             return Ok(planned(plan, format!("volume {name} would be mounted at {at}")));
         }
+        let step = self.transitions.begin(volume.key, Toward::Mounted);
         let mutex = self.mutex_of(volume.key);
         let _exclusive = self.turn(&mutex, volume.key, &name).await?;
         let mut volume = self.again(volume).await?;
@@ -84,6 +86,7 @@ impl Volumes {
         let filled = self.fill_space(&volume, Wait::Request).await;
         let mut change = made(plan, format!("volume {name} is mounted at {at}"));
         change.warnings.extend(filled.err().map(|error| error.to_string()));
+        drop(step);
         change.volume = Some(shown(self, &volume).await?);
         Ok(change)
     }
@@ -97,6 +100,8 @@ impl Volumes {
         let pool = self.pools.pool_to_change(&pool)?;
         let volume = self.find(&pool, &space).await?;
         let name = volume.name.clone();
+        self.transitions.end(volume.key, &name).await?;
+        let volume = self.again(volume).await?;
         self.check_made(&volume)?;
         let (device, mounted) = self.mount_of(volume.key).await?;
         let is_wanted = volume.record.desired == DesiredVolume::Mounted;
@@ -112,6 +117,7 @@ impl Volumes {
         if request.dry_run {
             return Ok(planned(plan, format!("volume {name} would be unmounted")));
         }
+        let step = self.transitions.begin(volume.key, Toward::Unmounted);
         let mutex = self.mutex_of(volume.key);
         let _exclusive = self.turn(&mutex, volume.key, &name).await?;
         let mut volume = self.again(volume).await?;
@@ -121,6 +127,7 @@ impl Volumes {
         self.note(volume.key, None);
         let mut change = made(plan, format!("volume {name} is unmounted"));
         change.warnings.extend(self.detach(&volume).await.err().map(|error| error.to_string()));
+        drop(step);
         change.volume = Some(shown(self, &volume).await?);
         Ok(change)
     }
@@ -129,6 +136,8 @@ impl Volumes {
         let pool = self.pools.pool_to_change(&pool)?;
         let volume = self.find(&pool, &space).await?;
         let name = volume.name.clone();
+        self.transitions.end(volume.key, &name).await?;
+        let volume = self.again(volume).await?;
         self.check_no_job(&volume)?;
         self.check_unused(&volume).await?;
         let into_trash = DeleteSpace { purge: false, destroy: None, dry_run: true };
@@ -145,6 +154,7 @@ impl Volumes {
                 format!("volume {name} would be moved into the trash"),
             ));
         }
+        let _step = self.transitions.begin(volume.key, Toward::Unmounted);
         let mutex = self.mutex_of(volume.key);
         let _exclusive = self.turn(&mutex, volume.key, &name).await?;
         let mut volume = self.again(volume).await?;

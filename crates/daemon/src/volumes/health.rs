@@ -17,7 +17,8 @@ use crate::state::DAYS_REPORTED;
 use crate::volumes::records::{self, Found};
 use crate::volumes::service::Volumes;
 use crate::volumes::view::{
-    NEARLY_FULL_PERCENT, NOT_MOUNTED, SLOW_S, days_text, has_few_inodes, percent_used, view_volumes,
+    NEARLY_FULL_PERCENT, NOT_MOUNTED, SLOW_S, days_text, has_few_inodes, is_missing, percent_used,
+    view_volumes,
 };
 use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
@@ -69,6 +70,7 @@ impl VolumeWatch {
                 self.volumes.shares.look_at_shares(&pool);
             }
             self.count_usage(&pool, is_count_due).await;
+            self.volumes.unit_files.follow(&pool).await;
         }
         findings.extend(self.volumes.shares.known.findings());
         self.findings.replace(findings);
@@ -160,14 +162,13 @@ fn findings_of(volume: &dolmen_api::Volume) -> Vec<Finding> {
     let name = format!("{}/{}", volume.pool, volume.name);
     let warn = |code, text: String| found(code, Health::Warning, object(), text);
     let mut findings = Vec::new();
-    let is_whole = matches!(volume.state, VolumeState::Ready | VolumeState::Foreign);
     if volume.state == VolumeState::NotUnderstood {
         findings.push(warn(
             FindingCode::VolumeNotUnderstood,
             format!("volume {name}: {}", volume.why.join("; ")),
         ));
     }
-    if is_whole && volume.is_to_be_mounted && volume.mounted_at.is_none() && volume.worker.is_none() {
+    if is_missing(volume) {
         let at = volume.mount_point.as_deref().unwrap_or_default();
         let cause = volume.why.iter().filter(|why| *why != NOT_MOUNTED).cloned().collect::<Vec<_>>();
         let cause = match cause.is_empty() {
@@ -240,6 +241,8 @@ mod tests {
             (json!({"mounted_at": null}), vec![FindingCode::VolumeNotMounted]),
             (json!({"mounted_at": null, "is_to_be_mounted": false}), vec![]),
             (json!({"mounted_at": null, "state": "making"}), vec![]),
+            (json!({"mounted_at": null, "mount_state": "mounting"}), vec![]),
+            (json!({"mounted_at": null, "mount_state": "unmounting"}), vec![]),
             (json!({"mounted_at": null, "worker": worker(SLOW_S - 1)}), vec![]),
             (json!({"mounted_at": null, "worker": worker(SLOW_S)}), vec![FindingCode::VolumeSlow]),
             (json!({"state": "not_understood"}), vec![FindingCode::VolumeNotUnderstood]),

@@ -101,6 +101,7 @@ impl Volumes {
 
     /// Attaches a volume if it is not attached, and mounts it if it is not mounted.
     pub(super) async fn mount_now(&self, volume: &Volume, wait: Wait) -> Answer<()> {
+        self.unit_files.announce(volume).await;
         let device = self.attach(&volume.pool, &volume.space).await?;
         let operation = Operation::Mount { volume: volume.for_worker(device.clone()) };
         self.workers.run(volume.key, &volume.name, operation, wait).await?;

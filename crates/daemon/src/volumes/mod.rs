@@ -8,6 +8,8 @@
 //! | `volume` | a volume of an open pool, with its record |
 //! | `service`, `view` | the service, what it knows of each volume, and how it is shown |
 //! | `create`, `create_job`, `make` | creation: its plan, its job, and its steps |
+//! | `transition` | steps between mounted and unmounted, and requests that wait for their end |
+//! | `unit_files` | mount units of systemd |
 //! | `changes`, `grow`, `adopt` | mount, unmount, deletion and restoration; growth and trim; adoption |
 //! | `check` | check and repair, a job |
 //! | `dedup`, `dedup_policy`, `dedup_schedule` | deduplication and compaction: requests, policies, and runs that are due |
@@ -48,6 +50,8 @@ mod records;
 mod service;
 mod shares;
 mod steer;
+mod transition;
+mod unit_files;
 mod view;
 mod volume;
 mod words;
@@ -99,7 +103,7 @@ impl VolumeServices {
         spaces: &Rc<SpaceChanges>,
         deletions: &Rc<Deletions>,
     ) -> Self {
-        let all = Rc::new(Volumes::new(base, attachments, deletions));
+        let all = Rc::new(Volumes::new(base, attachments, deletions, &VolumeCreateJob));
         let dedups = Rc::new(Dedups::new(&all));
         Self {
             views: Rc::new(VolumeViews::new(&all)),

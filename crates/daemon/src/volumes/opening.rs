@@ -16,6 +16,7 @@ use crate::open_pool::{OpenPool, key_of};
 use crate::state::VolumeUse;
 use crate::volumes::records::{self, Found};
 use crate::volumes::service::Volumes;
+use crate::volumes::transition::Toward;
 use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
 
@@ -34,6 +35,7 @@ impl Volumes {
         if pool.mode == ImportMode::Read {
             return;
         }
+        self.unit_files.follow(pool).await;
         for space in pool.spaces.list() {
             self.take_up(pool, &space).await;
         }
@@ -67,10 +69,18 @@ impl Volumes {
                 self.note_mounted(pool, key).await;
             }
             VolumeState::Ready | VolumeState::Foreign | VolumeState::Deleting => {
+                let toward = match record.state {
+                    VolumeState::Deleting => Toward::Unmounted,
+                    _ => Toward::Mounted,
+                };
+                let step = self.transitions.begin(key, toward);
                 self.note_mounted(pool, key).await;
                 let volume = Volume { pool: Rc::clone(pool), space: space.clone(), key, name, record };
                 let volumes = Rc::clone(self);
-                let going_on = async move { volumes.go_on(volume).await };
+                let going_on = async move {
+                    volumes.go_on(volume).await;
+                    drop(step);
+                };
                 self.seams.spawner.spawn("volume", Box::pin(going_on));
             }
         }
@@ -120,6 +130,7 @@ impl Volumes {
             self.check_unused(volume).await?;
         }
         for volume in &volumes {
+            let _step = self.transitions.begin(volume.key, Toward::Unmounted);
             let mutex = self.mutex_of(volume.key);
             let closed = async {
                 let _exclusive = self.turn(&mutex, volume.key, &volume.name).await?;
@@ -143,6 +154,7 @@ impl Volumes {
 
     /// Returns what [`close`](Self::close) would do, or why it would be refused.
     pub(crate) async fn closing(&self, pools: &[Rc<OpenPool>]) -> Answer<Closing> {
+        self.transitions.end_all(pools).await?;
         let Closing { mut steps, mut spaces } = Closing::default();
         for volume in attached(&self.transports, pools).await? {
             self.check_unused(&volume).await?;

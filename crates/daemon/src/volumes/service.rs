@@ -19,7 +19,7 @@ use crate::attach::Transports;
 use crate::attaching::SpaceAttachments;
 use crate::base::Base;
 use crate::io_worker::IoWorker;
-use crate::jobs::Jobs;
+use crate::jobs::{Jobs, Kind};
 use crate::open_pool::{OpenPool, key_of};
 use crate::open_pools::OpenPools;
 use crate::pool_jobs::PoolJobs;
@@ -32,6 +32,8 @@ use crate::volumes::quota_bounds::QuotaBounds;
 use crate::volumes::records::{self, Found};
 use crate::volumes::shares::ShareServers;
 use crate::volumes::steer::Steer;
+use crate::volumes::transition::Transitions;
+use crate::volumes::unit_files::UnitFiles;
 use crate::volumes::volume::Volume;
 use crate::volumes::workers::Workers;
 
@@ -65,13 +67,20 @@ pub(crate) struct Volumes {
     pub(super) known: RefCell<BTreeMap<SpaceKey, Known>>,
     pub(super) shares: Rc<ShareServers>,
     pub(super) quotas: QuotaBounds,
+    pub(super) transitions: Transitions,
+    pub(super) unit_files: UnitFiles,
     mutexes: RefCell<BTreeMap<SpaceKey, Rc<AsyncMutex>>>,
     /// Long operations that jobs steer.
     pub(super) steered: RefCell<BTreeMap<SpaceKey, Rc<Steer>>>,
 }
 
 impl Volumes {
-    pub(crate) fn new(base: &Base, attachments: &Rc<SpaceAttachments>, deletions: &Rc<Deletions>) -> Self {
+    pub(crate) fn new(
+        base: &Base,
+        attachments: &Rc<SpaceAttachments>,
+        deletions: &Rc<Deletions>,
+        creation: &'static dyn Kind,
+    ) -> Self {
         let (known, mutexes, steered) = Default::default();
         let workers = Workers::new(&base.seams, base.config.worker.clone(), base.config.volumes_folder());
         Self {
@@ -88,7 +97,9 @@ impl Volumes {
             looker: Rc::clone(&base.volume_looker),
             shares: Rc::new(ShareServers::new(base, &workers)),
             quotas: QuotaBounds::new(&workers),
+            transitions: Transitions::new(base, &workers, creation),
             workers,
+            unit_files: UnitFiles::new(base.config.units.clone(), &base.volume_looker),
             known,
             mutexes,
             steered,
@@ -205,8 +216,9 @@ impl Volumes {
         self.uses.note(volume, None);
     }
 
-    /// Forgets the volumes of a pool that was closed.
-    pub(crate) fn forget_pool(&self, pool: PoolId) {
+    /// Forgets the volumes of a pool that is no pool of this host any more.
+    pub(crate) async fn forget_pool(&self, pool: PoolId) {
+        self.unit_files.forget(pool).await;
         let keys: Vec<SpaceKey> =
             self.known.borrow().keys().copied().filter(|key| key.pool == pool).collect();
         keys.into_iter().for_each(|key| self.forget(key));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use dolmen_api::{Health, SCHEMA, VolumeDocument, VolumeState};
+use dolmen_api::{Health, MountState, SCHEMA, VolumeDocument, VolumeState};
 use dolmen_space::Space;
 use dolmen_volume::record::{DesiredVolume, VolumeRecord};
 
@@ -95,6 +95,7 @@ fn view_with(
 ) -> dolmen_api::Volume {
     let key = key_of(pool, space);
     let device = volumes.transports.find(key).map(|shown| shown.device().clone());
+    let path = device.as_ref().and_then(|device| mounted.get(device)).cloned();
     let known = volumes.known.borrow().get(&key).cloned().unwrap_or_default();
     let usage = known.usage.as_ref();
     let answered = usage.filter(|usage| usage.total > 0);
@@ -114,7 +115,8 @@ fn view_with(
         mount_options: Vec::new(),
         mount_point: None,
         is_to_be_mounted: false,
-        mounted_at: device.as_ref().and_then(|device| mounted.get(device)).cloned(),
+        mount_state: volumes.transitions.state(key, path.is_some()),
+        mounted_at: None,
         device: device.map(|device| device.display().to_string()),
         total_bytes: answered.map(|usage| usage.total),
         free_bytes: answered.map(|usage| usage.free),
@@ -131,6 +133,10 @@ fn view_with(
         Found::Known(record) => describe(&mut volume, &record),
         Found::NotUnderstood(why) => volume.why.push(format!("its record is not understood: {why}")),
     }
+    if volume.state == VolumeState::Making {
+        volume.mount_state = MountState::Making;
+    }
+    volume.mounted_at = path.filter(|_| volume.mount_state == MountState::Mounted);
     volume.why.extend(known.trouble.map(|trouble| trouble.message));
     volume.why.extend(findings(&volume));
     if !volume.why.is_empty() {
@@ -163,8 +169,7 @@ fn describe(volume: &mut dolmen_api::Volume, record: &VolumeRecord) {
 /// Returns what is the matter with a volume apart from its record and the last failure, in words.
 fn findings(volume: &dolmen_api::Volume) -> Vec<String> {
     let mut why = Vec::new();
-    let is_whole = matches!(volume.state, VolumeState::Ready | VolumeState::Foreign);
-    if is_whole && volume.is_to_be_mounted && volume.mounted_at.is_none() && volume.worker.is_none() {
+    if is_missing(volume) {
         why.push(NOT_MOUNTED.to_owned());
     }
     if let Some(worker) =
@@ -197,6 +202,13 @@ pub(super) fn has_few_inodes(volume: &dolmen_api::Volume) -> bool {
 
 pub(super) fn days_text(days: u64) -> String {
     if days == 1 { "about 1 day".to_owned() } else { format!("about {days} days") }
+}
+
+/// Returns whether a volume is to be mounted, is not, and no step toward it is under way.
+pub(super) fn is_missing(volume: &dolmen_api::Volume) -> bool {
+    let is_whole = matches!(volume.state, VolumeState::Ready | VolumeState::Foreign);
+    let is_at_rest = volume.mount_state == MountState::Unmounted && volume.worker.is_none();
+    is_whole && volume.is_to_be_mounted && volume.mounted_at.is_none() && is_at_rest
 }
 
 pub(super) fn percent_used(total: u64, free: u64) -> Option<u64> {

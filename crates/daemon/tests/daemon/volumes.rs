@@ -95,7 +95,13 @@ impl Rig {
     }
 
     pub(crate) fn start(&mut self) {
+        self.start_with(|_| {});
+    }
+
+    /// Starts a daemon whose command is changed first.
+    fn start_with(&mut self, change: impl Fn(&mut Command)) {
         let mut command = self.world.command("state", "run");
+        change(&mut command);
         command.env("DOLMEN_WORKER", self.control.join("worker"));
         let servers = self.control.join("servers.json");
         let exports = json!({"by": "kernel", "exports_dir": self.control.join("exports")});
@@ -150,6 +156,21 @@ impl Rig {
         eventually("the job ends", || {
             let job = self.job(id);
             ["done", "failed", "called_off"].iter().any(|state| job["state"] == **state).then_some(job)
+        })
+    }
+
+    /// Asks for a change from a thread of its own.
+    #[allow(clippy::disallowed_methods, reason = "the daemon under test lives in real time")]
+    fn ask_later(&self, path: String) -> std::thread::JoinHandle<Value> {
+        let mut asking = std::os::unix::net::UnixStream::connect(self.world.socket()).unwrap();
+        std::thread::spawn(move || {
+            let request = format!(
+                "POST {path} HTTP/1.1\r\nhost: d\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{{}}"
+            );
+            std::io::Write::write_all(&mut asking, request.as_bytes()).unwrap();
+            let mut answer = String::new();
+            std::io::Read::read_to_string(&mut asking, &mut answer).unwrap();
+            serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
         })
     }
 
@@ -348,6 +369,109 @@ fn a_worker_that_hangs_is_named_and_holds_nothing_else() {
     rig.world.post("/v1/pools/tank/spaces", &other);
     rig.lift("before-mount");
     rig.mounted();
+    rig.stop();
+}
+
+/// Scenario: the file system is mounted, and the worker of the mount is held behind that, first by the job of the creation, then by
+/// the start of the next daemon. The volume is `mounting`, an unmount, a deletion and the end of the daemon wait, and each is
+/// carried out when the step has ended. A volume that is shown as mounted is unmounted at once.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the daemon under test lives in real time")]
+fn a_volume_that_is_shown_as_mounted_can_be_unmounted_at_once() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    let state = |rig: &Rig| {
+        let volume = rig.volume();
+        (volume["mount_state"].as_str().unwrap().to_owned(), volume["mounted_at"].is_string())
+    };
+    rig.plant("before-make");
+    rig.create();
+    rig.is_held();
+    assert_eq!(state(&rig), ("making".to_owned(), false));
+    rig.plant("after-mount");
+    rig.lift("before-make");
+    rig.is_held();
+    assert_eq!(state(&rig), ("mounting".to_owned(), false), "it is being mounted until its job has ended");
+    let asked = rig.ask_later(format!("{SHOW}/unmount"));
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(!asked.is_finished(), "the unmount waits for the step");
+    rig.lift("after-mount");
+    let answer = asked.join().unwrap();
+    assert_eq!(
+        (&answer["is_changed"], &answer["volume"]["mount_state"]),
+        (&json!(true), &json!("unmounted"))
+    );
+    let mounted = rig.world.post(&format!("{SHOW}/mount"), &json!({}));
+    assert_eq!(mounted["volume"]["mount_state"], "mounted");
+    rig.world.kill();
+    for path in ["/v1/shutdown".to_owned(), format!("{SHOW}/delete")] {
+        rig.plant("after-mount");
+        rig.start();
+        rig.is_held();
+        assert_eq!(state(&rig), ("mounting".to_owned(), false), "{path}");
+        let asked = rig.ask_later(path.clone());
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        assert!(!asked.is_finished(), "{path} waits for the step");
+        rig.lift("after-mount");
+        assert_eq!(asked.join().unwrap()["is_changed"], true, "{path}");
+        if path.ends_with("shutdown") {
+            assert!(rig.world.ended().success());
+        }
+    }
+    rig.world.post("/v1/pools/tank/trash/v/restore", &json!({}));
+    rig.mounted();
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    rig.stop();
+}
+
+/// Scenario: a daemon under a supervisor writes units. Its volume is made, is in use when the supervisor asks for the end, and is
+/// not a second later; the next daemon exports the pool. The daemon notifies the supervisor of each, ends when the user has, and
+/// units come and go with the volume.
+#[test]
+fn a_supervisor_is_notified_and_its_stop_is_tried_again_until_users_have_ended() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.stop();
+    let folder = rig.world.folder.path().to_path_buf();
+    let units = folder.join("units");
+    std::fs::create_dir(&units).unwrap();
+    let supervisor = std::os::unix::net::UnixDatagram::bind(folder.join("notify")).unwrap();
+    supervisor.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
+    let supervised = |command: &mut Command| {
+        command.env("NOTIFY_SOCKET", folder.join("notify")).arg("--units").arg(&units);
+    };
+    let noted = || {
+        let mut note = [0; 4096];
+        let length = supervisor.recv(&mut note).unwrap();
+        String::from_utf8(note[..length].to_vec()).unwrap()
+    };
+    let is_linked =
+        |name: &str| std::fs::symlink_metadata(units.join("dolmend.service.wants").join(name)).is_ok();
+    rig.start_with(supervised);
+    assert!(noted().starts_with("READY=1\n"));
+    rig.ended(rig.create());
+    rig.mounted();
+    let files =
+        std::fs::read_dir(&units).unwrap().flatten().map(|one| one.file_name().into_string().unwrap());
+    let name = files.into_iter().find(|name| name.ends_with(".mount")).expect("a mount unit");
+    assert!(std::fs::read_to_string(units.join(&name)).unwrap().contains("\nWhat=dolmen:tank/v\n"));
+    assert!(is_linked(&name));
+    let open = std::fs::File::create(rig.mount().join("file")).unwrap();
+    let pid = rig.world.pid().to_string();
+    assert!(run("kill", &[Path::new(&pid)]));
+    assert!(noted().starts_with("STOPPING=1\n"));
+    let refusal = noted();
+    assert!(refusal.contains("cannot end yet") && refusal.contains("is in use"), "{refusal}");
+    drop(open);
+    assert!(rig.world.ended().success());
+    assert!(units.join(&name).exists(), "the unit stays for the next boot");
+    rig.start_with(supervised);
+    rig.mounted();
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    eventually("the start of the daemon leaves the unit", || (!is_linked(&name)).then_some(()));
+    assert!(units.join(&name).exists(), "units that require it still fail");
+    rig.world.post("/v1/pools/tank/export", &json!({}));
+    assert!(!units.join(&name).exists(), "the pool is no pool of this host any more");
     rig.stop();
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{printed, run};
 use dolmen_volume::mount_point::MountPoint;
-use dolmen_volume::unit;
+use dolmen_volume::unit::{self, Boot};
 
 /// Odd texts, none of which begins with a slash.
 const ODD: [&str; 16] = [
@@ -46,22 +46,21 @@ fn systemd_accepts_the_units() {
     let folder = std::env::temp_dir().join(format!("dolmen-units-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let service = unit::service_unit("/bin/true", &["", ";", "%h", "a\nExecStart=/bin/false\n"]).unwrap();
+    std::fs::write(path(unit::SERVICE), &service).unwrap();
     for text in ODD {
         let Ok(mount_point) = format!("/srv/{}", text.replace('/', "_")).parse::<MountPoint>() else {
             continue;
         };
-        let arguments = ["volume", "wait", text, "", ";", "a\nExecStart=/bin/false\n"];
-        let units = unit::units(text, &mount_point, "/bin/true", &arguments).unwrap();
-        for unit in &units {
-            std::fs::write(path(&unit.name), &unit.text).unwrap();
-        }
+        let unit = unit::mount_unit("0f", text, &mount_point, Boot::Mounted).unwrap();
+        std::fs::write(path(&unit.name), &unit.text).unwrap();
         let output =
-            run("systemd-analyze", &["verify", "--man=no", &path(&units[1].name), &path(&units[0].name)])
-                .unwrap();
+            run("systemd-analyze", &["verify", "--man=no", &path(unit::SERVICE), &path(&unit.name)]).unwrap();
         let complaints = printed(&output);
         // Complaints about units of the host itself are not ours.
-        let ours: Vec<_> = complaints.lines().filter(|line| line.contains("dolmen")).collect();
-        assert!(ours.is_empty(), "{text:?}: {ours:?}\n{}", units[0].text);
+        let is_ours = |line: &&str| line.contains("dolmen") || line.contains(&unit.name);
+        let ours: Vec<_> = complaints.lines().filter(is_ours).collect();
+        assert!(ours.is_empty(), "{text:?}: {ours:?}\n{}", unit.text);
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }
