@@ -112,6 +112,8 @@ mutants! {
     ShareOfUnmountedVolume = "share-of-unmounted-volume",
     /// A volume is unmounted while servers offer its shares.
     UnmountedWhileShared = "unmounted-while-shared",
+    /// The server for NFS exports a folder although the volume is not mounted there.
+    ExportWithoutMount = "export-without-mount",
     /// The record of a share is deleted while servers still offer the share.
     ShareRecordDeletedFirst = "share-record-deleted-first",
     /// A mount does not ask the file system again for a quota that it was not seen to take.
