@@ -112,6 +112,8 @@ mutants! {
     ShareOfUnmountedVolume = "share-of-unmounted-volume",
     /// A volume is unmounted while servers offer its shares.
     UnmountedWhileShared = "unmounted-while-shared",
+    /// Orders of shares and quotas wait for the process that has the file system of their volume.
+    OneLaneOfOrders = "one-lane-of-orders",
     /// The server for NFS exports a folder although the volume is not mounted there.
     ExportWithoutMount = "export-without-mount",
     /// The record of a share is deleted while servers still offer the share.

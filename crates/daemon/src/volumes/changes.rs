@@ -14,6 +14,7 @@ use crate::open_pool::OpenPool;
 use crate::plan::{Undo, made, planned};
 use crate::state::VolumeUse;
 use crate::volumes::create::parse_mount_point;
+use crate::volumes::locks::Lane;
 use crate::volumes::mounts;
 use crate::volumes::records::{self, Found};
 use crate::volumes::service::{TURN_LIMIT, Volumes};
@@ -58,8 +59,7 @@ impl Volumes {
         match mounted {
             Some(there) if there == at && volume.record.desired == DesiredVolume::Mounted => {
                 if !request.dry_run {
-                    let mutex = self.mutex_of(volume.key);
-                    let _exclusive = self.turn(&mutex, volume.key, &name).await?;
+                    self.uses.note(volume.key, Some(VolumeUse::Mounted(there)));
                     self.shares.serve(&volume, Wait::Request).await;
                 }
                 let plan = pool.plan(Undo::NotNeeded, Vec::new());
@@ -217,8 +217,11 @@ impl Volumes {
         unmounted
     }
 
-    /// Takes the shares of a volume off, and unmounts it.
+    /// Takes the shares of a volume off, and unmounts it. No share is put and no quota is set meanwhile.
     async fn unmount_unshared(&self, volume: &Volume) -> Answer<()> {
+        let [quotas, shares] = [Lane::Quotas, Lane::Shares].map(|lane| self.locks.of(volume.key, lane));
+        let _no_quota = self.turn_in(Lane::Quotas, &quotas, volume.key, &volume.name).await?;
+        let _no_share = self.turn_in(Lane::Shares, &shares, volume.key, &volume.name).await?;
         self.shares.withdraw(volume, async || self.users_of(volume).await).await?;
         let (device, mounted) = self.mount_of(volume.key).await?;
         let (Some(device), Some(path)) = (device, mounted) else {
@@ -271,6 +274,11 @@ impl Volumes {
     /// Refuses a change of a volume that is being made.
     pub(super) fn check_made(&self, volume: &Volume) -> Answer<()> {
         self.check_no_job(volume)?;
+        self.check_whole(volume)
+    }
+
+    /// Refuses a change of a volume that is not made yet, or is being deleted.
+    pub(super) fn check_whole(&self, volume: &Volume) -> Answer<()> {
         match volume.record.state {
             VolumeState::Ready | VolumeState::Foreign => Ok(()),
             VolumeState::Deleting => Err(is_leaving(&volume.name)),

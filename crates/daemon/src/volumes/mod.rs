@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `host`, `mounts`, `control_group` | what the host has, where volumes are mounted, and by whom they are used |
 //! | `records`, `words` | records in the map of the pool, and how the API names their values |
-//! | `workers` | processes of `dolmen-worker` |
+//! | `workers`, `locks` | processes of `dolmen-worker`, and the lanes in which orders of a volume go |
 //! | `volume` | a volume of an open pool, with its record |
 //! | `service`, `view` | the service, what it knows of each volume, and how it is shown |
 //! | `create`, `create_job`, `make` | creation: its plan, its job, and its steps |
@@ -37,6 +37,7 @@ mod dedup_task;
 mod grow;
 mod health;
 mod host;
+mod locks;
 mod make;
 mod mounts;
 mod numbered;

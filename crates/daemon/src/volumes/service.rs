@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dolmen_api::{AttachSpace, DetachSpace, ErrorBody, ErrorCode};
 use dolmen_attach::SpaceKey;
-use dolmen_block_io::sync::AsyncMutex;
+use dolmen_block_io::sync::{AsyncMutex, Permit};
 use dolmen_block_io::{Seams, within};
 use dolmen_space::Space;
 use dolmen_units::PoolId;
@@ -22,10 +22,10 @@ use crate::jobs::Jobs;
 use crate::open_pool::{OpenPool, key_of};
 use crate::open_pools::OpenPools;
 use crate::pool_jobs::PoolJobs;
-use crate::ranks;
 use crate::spaces::Deletions;
 use crate::state::VolumeUses;
 use crate::views::Views;
+use crate::volumes::locks::{Lane, VolumeLocks};
 use crate::volumes::mounts;
 use crate::volumes::quota_bounds::QuotaBounds;
 use crate::volumes::records::{self, Found};
@@ -64,14 +64,15 @@ pub(crate) struct Volumes {
     pub(super) known: RefCell<BTreeMap<SpaceKey, Known>>,
     pub(super) shares: Rc<ShareServers>,
     pub(super) quotas: QuotaBounds,
-    mutexes: RefCell<BTreeMap<SpaceKey, Rc<AsyncMutex>>>,
+    pub(super) locks: Rc<VolumeLocks>,
     /// Long operations that jobs steer.
     pub(super) steered: RefCell<BTreeMap<SpaceKey, Rc<Steer>>>,
 }
 
 impl Volumes {
     pub(crate) fn new(base: &Base, attachments: &Rc<SpaceAttachments>, deletions: &Rc<Deletions>) -> Self {
-        let (known, mutexes, steered) = Default::default();
+        let (known, steered) = Default::default();
+        let locks = Rc::<VolumeLocks>::default();
         let workers = Workers::new(&base.seams, base.config.worker.clone(), base.config.volumes_folder());
         Self {
             pools: Rc::clone(&base.pools),
@@ -85,20 +86,18 @@ impl Volumes {
             uses: Rc::clone(&base.volume_uses),
             transports: Rc::clone(&base.transports),
             looker: Rc::clone(&base.volume_looker),
-            shares: Rc::new(ShareServers::new(base, &workers)),
-            quotas: QuotaBounds::new(&workers),
+            shares: Rc::new(ShareServers::new(base, &workers, &locks)),
+            quotas: QuotaBounds::new(&workers, &locks),
             workers,
             known,
-            mutexes,
+            locks,
             steered,
         }
     }
 
     /// Returns the lock of changes of a volume.
     pub(super) fn mutex_of(&self, volume: SpaceKey) -> Rc<AsyncMutex> {
-        let mut mutexes = self.mutexes.borrow_mut();
-        let made = || Rc::new(AsyncMutex::ranked(ranks::VOLUME.single()));
-        Rc::clone(mutexes.entry(volume).or_insert_with(made))
+        self.locks.of(volume, Lane::Volume)
     }
 
     /// Takes the turn to change a volume, for a request.
@@ -107,11 +106,22 @@ impl Volumes {
         mutex: &'a AsyncMutex,
         volume: SpaceKey,
         name: &str,
-    ) -> Answer<dolmen_block_io::sync::Permit<'a>> {
+    ) -> Answer<Permit<'a>> {
+        self.turn_in(Lane::Volume, mutex, volume, name).await
+    }
+
+    /// Takes the turn to change a volume in a lane, whose lock `mutex` is.
+    pub(super) async fn turn_in<'a>(
+        &self,
+        lane: Lane,
+        mutex: &'a AsyncMutex,
+        volume: SpaceKey,
+        name: &str,
+    ) -> Answer<Permit<'a>> {
         let limit = self.seams.clock.now() + TURN_LIMIT;
         let taken = within(self.seams.clock.as_ref(), limit, mutex.take()).await;
         taken.ok_or_else(|| {
-            let by = self.workers.at_work(volume).map_or_else(
+            let by = self.workers.at_work_in(volume, lane).map_or_else(
                 || "another change".to_owned(),
                 |worker| format!("{} (process {})", worker.operation, worker.pid),
             );
@@ -209,6 +219,6 @@ impl Volumes {
         let keys: Vec<SpaceKey> =
             self.known.borrow().keys().copied().filter(|key| key.pool == pool).collect();
         keys.into_iter().for_each(|key| self.forget(key));
-        self.mutexes.borrow_mut().retain(|key, mutex| key.pool != pool || Rc::strong_count(mutex) > 1);
+        self.locks.forget_pool(pool);
     }
 }

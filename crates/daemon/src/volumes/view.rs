@@ -112,7 +112,7 @@ fn view_with(
         device: device.map(|device| device.display().to_string()),
         total_bytes: known.usage.map(|(total, _)| total),
         free_bytes: known.usage.map(|(_, free)| free),
-        worker: volumes.workers.at_work(key),
+        worker: volumes.workers.shown(key),
     };
     match record {
         Found::Known(record) => describe(&mut volume, &record),

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -172,6 +173,69 @@ fn an_opening_takes_off_shares_without_a_record() {
     rig.stop();
 }
 
+/// Scenario: a process has the file system of a volume and does not end. Meanwhile a share is created, granted, revoked, shown and
+/// deleted. A share that is being looked at is shown at once, with what is known.
+#[test]
+fn rights_are_revoked_while_a_process_has_the_volume() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig() else { return };
+    rig.plant("before-trim");
+    let trim = rig.send(&format!("{SHOW}/trim"), &json!({}));
+    rig.is_held();
+    let began = Instant::now();
+    rig.world.post(SHARES, &docs());
+    let bob = json!({"accounts": [{"to": "user", "name": "bob", "access": "read_only"}]});
+    rig.world.post(&format!("{SHARES}/docs/grant"), &bob);
+    rig.world.post(&format!("{SHARES}/docs/revoke"), &json!({"accounts": [{"to": "user", "name": "alice"}]}));
+    let share = rig.world.get(&format!("{SHARES}/docs"))["share"].clone();
+    assert_eq!(
+        (&share["health"], &share["accounts"][0]["name"]),
+        (&json!("healthy"), &json!("bob")),
+        "{share}"
+    );
+    assert!(
+        began.elapsed() < Duration::from_secs(30),
+        "revocation waits for the volume: {:?}",
+        began.elapsed()
+    );
+    std::fs::remove_file(rig.control.join("held")).unwrap();
+    rig.plant("before-share_probe");
+    let look = rig.send_get(&format!("{SHARES}/docs"));
+    rig.is_held();
+    let began = Instant::now();
+    let share = rig.world.get(&format!("{SHARES}/docs"))["share"].clone();
+    assert_eq!(
+        (&share["health"], &share["protocols"][0]["state"]),
+        (&json!("healthy"), &json!("up")),
+        "{share}"
+    );
+    assert!(began.elapsed() < Duration::from_secs(30), "a look waits for another: {:?}", began.elapsed());
+    rig.lift("before-share_probe");
+    drop(look);
+    rig.world.post(&format!("{SHARES}/docs/delete"), &json!({}));
+    rig.lift("before-trim");
+    drop(trim);
+    rig.stop();
+}
+
+/// Scenario: a job checks a volume for long. A right is revoked meanwhile, on record; the next mount offers what is left.
+#[test]
+fn rights_are_revoked_while_a_job_has_the_volume() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig() else { return };
+    rig.world.post(SHARES, &docs());
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    rig.plant("before-check");
+    let job = rig.world.post(&format!("{SHOW}/check"), &json!({}))["job"]["id"].as_u64().unwrap();
+    rig.is_held();
+    let alice = json!({"accounts": [{"to": "user", "name": "alice"}]});
+    let revoked = rig.world.post(&format!("{SHARES}/docs/revoke"), &alice);
+    assert_eq!(revoked["share"]["accounts"], json!([]), "{revoked}");
+    rig.lift("before-check");
+    assert_eq!(rig.ended(job)["state"], "done");
+    rig.stop();
+}
+
 /// Scenario: ext4 without counts of projects. The quota is refused, no record stays, and the volume is mounted as it was.
 #[test]
 fn a_quota_that_a_file_system_cannot_keep_is_refused_and_the_volume_stays_mounted() {
@@ -230,5 +294,13 @@ fn a_quota_that_a_kill_cut_short_is_taken_by_the_next_daemon() {
     });
     assert_eq!((&quota["project_id"], &quota["used_bytes"]), (&json!(257), &json!(4096)), "{quota}");
     assert_eq!(rig.orders("quota_set"), 2);
+    // A bound goes although a process has the file system of the volume.
+    answer(&rig, "quota_remove", &json!({"is": "done"}));
+    rig.plant("before-trim");
+    let trim = rig.send(&format!("{SHOW}/trim"), &json!({}));
+    rig.is_held();
+    rig.world.post(&format!("{QUOTAS}/remove"), &json!({"folder": "docs"}));
+    rig.lift("before-trim");
+    drop(trim);
     rig.stop();
 }

@@ -1,7 +1,9 @@
 //! Volumes, with the worker of this build behind a script that stops, ends or fails where a test says so. They need root, FUSE, loop
 //! devices and the tools of ext4; where one of them is missing the test says so and ends.
 
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -160,6 +162,22 @@ impl Rig {
             let volume = self.volume();
             (volume["state"] == "ready" && volume["mounted_at"] == mount.as_str()).then_some(volume)
         })
+    }
+
+    /// Sends a request, and does not wait for its answer.
+    pub(crate) fn send(&self, path: &str, body: &Value) -> UnixStream {
+        let body = body.to_string();
+        let mut client = UnixStream::connect(self.world.socket()).unwrap();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: d\r\nContent-Length: {}\r\n\r\n", body.len());
+        client.write_all((head + &body).as_bytes()).unwrap();
+        client
+    }
+
+    /// Sends a request for a document, and does not wait for its answer.
+    pub(crate) fn send_get(&self, path: &str) -> UnixStream {
+        let mut client = UnixStream::connect(self.world.socket()).unwrap();
+        client.write_all(format!("GET {path} HTTP/1.1\r\nHost: d\r\n\r\n").as_bytes()).unwrap();
+        client
     }
 
     pub(crate) fn stop(&mut self) {

@@ -3,6 +3,8 @@
 //! Steps of a creation: the record, the servers, a look at them. A refusal of a server takes the record back. Steps of a deletion:
 //! `off` on record, the servers, the record. A grant that a server refuses is taken back; a revocation is not, so that no later
 //! start lets the account in again.
+//!
+//! Each of these holds the lock of the shares of its volume, and no other: a job that has the volume for hours delays no revocation.
 
 use std::rc::Rc;
 
@@ -21,6 +23,7 @@ use dolmen_volume::samba::{AccountName, ShareName};
 use crate::answer::Answer;
 use crate::open_pool::{OpenPool, key_of};
 use crate::plan::{Undo, made, planned};
+use crate::volumes::locks::Lane;
 use crate::volumes::numbered::{self, SHARE, attribute};
 use crate::volumes::shares::serving::{mark_of, shares_of};
 use crate::volumes::shares::view::{FoundShare, VolumeShares};
@@ -47,7 +50,7 @@ impl VolumeShares {
         let pool = self.volumes.pools.pool_to_change(&pool)?;
         let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
-        self.volumes.check_made(&volume)?;
+        self.volumes.check_whole(&volume)?;
         self.check_not_served(&volume)?;
         let record = record_of(&name, &request)?;
         let share = record.name.to_string();
@@ -57,8 +60,8 @@ impl VolumeShares {
         if request.dry_run {
             return Ok(planned(plan, format!("share {share} of volume {name} would be created")));
         }
-        let mutex = self.volumes.mutex_of(volume.key);
-        let _exclusive = self.volumes.turn(&mutex, volume.key, &name).await?;
+        let mutex = self.volumes.locks.of(volume.key, Lane::Shares);
+        let _exclusive = self.volumes.turn_in(Lane::Shares, &mutex, volume.key, &name).await?;
         let volume = self.volumes.again(volume).await?;
         self.check_share_name(&volume, &record, None).await?;
         let number = numbered::draw(self.volumes.seams.entropy.as_ref(), &shares_of(&volume.space).await?);
@@ -139,9 +142,9 @@ impl VolumeShares {
         let pool = self.volumes.pools.pool_to_change(&pool)?;
         let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
-        self.volumes.check_made(&volume)?;
-        let mutex = self.volumes.mutex_of(volume.key);
-        let _exclusive = self.volumes.turn(&mutex, volume.key, &name).await?;
+        self.volumes.check_whole(&volume)?;
+        let mutex = self.volumes.locks.of(volume.key, Lane::Shares);
+        let _exclusive = self.volumes.turn_in(Lane::Shares, &mutex, volume.key, &name).await?;
         let volume = self.volumes.again(volume).await?;
         let before = self.find_share(&volume, &share).await?;
         let mut record = before.record.clone();
@@ -217,8 +220,8 @@ impl VolumeShares {
         if request.dry_run {
             return Ok(planned(plan, format!("share {shown} of volume {name} would be deleted")));
         }
-        let mutex = self.volumes.mutex_of(volume.key);
-        let _exclusive = self.volumes.turn(&mutex, volume.key, &name).await?;
+        let mutex = self.volumes.locks.of(volume.key, Lane::Shares);
+        let _exclusive = self.volumes.turn_in(Lane::Shares, &mutex, volume.key, &name).await?;
         let volume = self.volumes.again(volume).await?;
         found.record.desired = DesiredShare::Off;
         put_record(&volume, &found).await?;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_api::{ErrorBody, ErrorCode, ShareStep};
+use dolmen_attach::SpaceKey;
 use dolmen_block_io::{Seams, sleep};
 use dolmen_mutation::mutation;
 use dolmen_space::Space;
@@ -22,12 +23,13 @@ use crate::base::Base;
 use crate::io_worker::IoWorker;
 use crate::open_pool::{OpenPool, key_of};
 use crate::state::VolumeUses;
+use crate::volumes::locks::{Lane, VolumeLocks};
 use crate::volumes::numbered::{self, Numbered, SHARE};
 use crate::volumes::records::{self, Found};
 use crate::volumes::shares::book::{KnownShare, KnownShares};
 use crate::volumes::shares::host;
 use crate::volumes::volume::Volume;
-use crate::volumes::workers::{Wait, Workers};
+use crate::volumes::workers::{Unanswered, Wait, Workers};
 
 /// Beginnings of the names of processes of servers, which leave a folder when its share is taken off. Samba appends the client.
 const SERVERS: [&str; 2] = ["(smbd", "(ganesha.nfsd"];
@@ -60,11 +62,12 @@ pub(in crate::volumes) struct ShareServers {
     transports: Rc<Transports>,
     uses: Rc<VolumeUses>,
     looker: Rc<IoWorker>,
+    locks: Rc<VolumeLocks>,
     pub(in crate::volumes) known: KnownShares,
 }
 
 impl ShareServers {
-    pub(in crate::volumes) fn new(base: &Base, workers: &Rc<Workers>) -> Self {
+    pub(in crate::volumes) fn new(base: &Base, workers: &Rc<Workers>, locks: &Rc<VolumeLocks>) -> Self {
         Self {
             settings: base.config.servers.clone(),
             lock: base.config.run.join(LOCK),
@@ -73,6 +76,7 @@ impl ShareServers {
             transports: Rc::clone(&base.transports),
             uses: Rc::clone(&base.volume_uses),
             looker: Rc::clone(&base.volume_looker),
+            locks: Rc::clone(locks),
             known: KnownShares::default(),
         }
     }
@@ -128,18 +132,27 @@ impl ShareServers {
 
     /// Takes a share off the servers.
     pub(super) async fn remove_share(&self, volume: &Volume, mark: ShareMark, wait: Wait) -> Answer<()> {
+        self.remove_mark(volume.key, &volume.name, mark, wait).await
+    }
+
+    /// Takes a share off the servers by its identity, also where its pool is not open.
+    async fn remove_mark(&self, volume: SpaceKey, name: &str, mark: ShareMark, wait: Wait) -> Answer<()> {
         let servers = self.servers().await?;
         let operation = Operation::ShareRemove(RemoveShare { mark, servers });
-        match self.workers.run(volume.key, &volume.name, operation, wait).await? {
+        match self.workers.run(volume, name, operation, wait).await? {
             Outcome::Shared { .. } => Ok(()),
             other => Err(unexpected("the removal of a share", &other)),
         }
     }
 
-    /// Looks as a client whether servers offer a share, and notes the finding.
+    /// Looks as a client whether servers offer a share, and notes the finding. A look that could not begin finds nothing.
     pub(super) async fn probe_share(&self, volume: &Volume, mark: ShareMark, record: &ShareRecord) {
-        let found = self.probe_servers(volume, mark, record).await;
-        self.known.note_probe(mark, found.map_err(|error| error.message));
+        let found = match self.probe_servers(volume, mark, record).await {
+            Ok(probed) => Ok(probed),
+            Err(Unanswered::NotBegun(_)) => return,
+            Err(Unanswered::Failed(error)) => Err(error.message),
+        };
+        self.known.note_probe(mark, found);
     }
 
     async fn probe_servers(
@@ -147,12 +160,19 @@ impl ShareServers {
         volume: &Volume,
         mark: ShareMark,
         record: &ShareRecord,
-    ) -> Answer<Vec<Probed>> {
-        let order = self.look_at(volume, mark, record).await?;
-        match self.workers.run(volume.key, &volume.name, Operation::ShareProbe(order), Wait::Request).await? {
+    ) -> Result<Vec<Probed>, Unanswered> {
+        let order = self.look_at(volume, mark, record).await.map_err(Unanswered::Failed)?;
+        let operation = Operation::ShareProbe(order);
+        match self.workers.ask(volume.key, &volume.name, operation, Wait::Request).await? {
             Outcome::Probed { protocols } => Ok(protocols),
-            other => Err(unexpected("a look at a share", &other)),
+            other => Err(Unanswered::Failed(unexpected("a look at a share", &other))),
         }
+    }
+
+    /// Returns the process that changes the shares of a volume or looks at them, in words.
+    pub(super) fn busy_with(&self, volume: &Volume) -> Option<String> {
+        let worker = self.workers.at_work_in(volume.key, Lane::Shares)?;
+        Some(format!("process {} is at {}", worker.pid, worker.operation))
     }
 
     /// Returns the order to look at a share of a mounted volume.
@@ -179,8 +199,10 @@ impl ShareServers {
 
     /// Puts the shares of a volume that was mounted, and looks at them. Failures stand in the health of the shares.
     ///
-    /// The caller holds the lock of changes of the volume.
+    /// It takes the lock of the shares of the volume.
     pub(in crate::volumes) async fn serve(&self, volume: &Volume, wait: Wait) {
+        let mutex = self.locks.of(volume.key, Lane::Shares);
+        let _exclusive = mutex.take().await;
         let shares = match shares_of(&volume.space).await {
             Ok(shares) => shares,
             Err(error) => {
@@ -251,7 +273,7 @@ impl ShareServers {
     }
 
     /// Takes the shares of a volume off the servers, so that it can be unmounted. Their records stay. `users` returns the
-    /// processes that use the volume.
+    /// processes that use the volume. The caller holds the lock of the shares of the volume.
     ///
     /// # Errors
     /// A server could not be changed, or a process of it did not leave the volume. The caller puts the shares again.
@@ -291,7 +313,8 @@ impl ShareServers {
         for space in pool.spaces.list() {
             let key = key_of(pool, &space);
             let shares = self.known.of_volume(key);
-            let is_idle = self.uses.mounted_at(key).is_some() && self.workers.at_work(key).is_none();
+            let is_idle =
+                self.uses.mounted_at(key).is_some() && self.workers.at_work_in(key, Lane::Shares).is_none();
             if shares.is_empty() || !is_idle {
                 continue;
             }
