@@ -116,6 +116,8 @@ mutants! {
     OneLaneOfOrders = "one-lane-of-orders",
     /// The server for NFS exports a folder although the volume is not mounted there.
     ExportWithoutMount = "export-without-mount",
+    /// Servers keep shares over a start of the daemon whose volumes are not mounted.
+    UnmountedShareKept = "unmounted-share-kept",
     /// The record of a share is deleted while servers still offer the share.
     ShareRecordDeletedFirst = "share-record-deleted-first",
     /// A mount does not ask the file system again for a quota that it was not seen to take.

@@ -39,6 +39,13 @@ impl Volumes {
         }
     }
 
+    /// Takes shares off the servers whose volumes are not mounted, at the start of the daemon. It goes on after this returns.
+    pub(crate) fn remove_unmounted_shares(&self) {
+        let shares = Rc::clone(&self.shares);
+        let removing = async move { shares.remove_unmounted().await };
+        self.seams.spawner.spawn("unmounted shares", Box::pin(removing));
+    }
+
     /// Takes up the volume on a space, if there is one.
     pub(super) async fn take_up(self: &Rc<Self>, pool: &Rc<OpenPool>, space: &Space) {
         let (key, name) = (key_of(pool, space), format!("{}/{}", pool.name(), space.name()));

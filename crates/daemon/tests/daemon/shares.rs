@@ -138,8 +138,8 @@ fn a_refusal_of_a_server_leaves_no_right_that_is_not_on_record() {
     rig.stop();
 }
 
-/// Scenario: servers list a share of the volume that has no record, one of another volume, and one of others. The opening takes off
-/// the first alone. A probe that finds a share down names the step.
+/// Scenario: servers list a share of the mounted volume that has no record, one of a volume that is not mounted, and one of others.
+/// The start takes off the first two. A probe that finds a share down names the step.
 #[test]
 fn an_opening_takes_off_shares_without_a_record() {
     let _mounts = mounts::mounting();
@@ -169,7 +169,32 @@ fn an_opening_takes_off_shares_without_a_record() {
     eventually("the share is down", || {
         (shares(&rig)[0]["why"] == json!(["SMB is down, connection: refused"])).then_some(())
     });
-    assert_eq!(orders(&rig).iter().filter(|order| *order == "share_remove").count(), 1);
+    eventually("two shares are taken off", || (rig.orders("share_remove") == 2).then_some(()));
+    rig.stop();
+}
+
+/// Scenario: a host crashed, and the servers kept a share whose volume is not to be mounted, and one of a pool that is not here. The
+/// start of the daemon takes both off; a mount puts the share again.
+#[test]
+fn a_start_takes_off_shares_whose_volumes_are_not_mounted() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig() else { return };
+    rig.world.post(SHARES, &docs());
+    let order = std::fs::read_to_string(rig.control.join("order-share_put")).unwrap();
+    let order: Value = serde_json::from_str(&order).unwrap();
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    rig.world.kill();
+    let marks = [order["operation"]["mark"].clone(), json!("01020304-0506-0708-090a-0b0c0d0e0f10/2/3")];
+    let listed =
+        |mark| json!({"protocol": "smb", "name": "x", "path": "/x", "mark": mark, "is_available": true});
+    answer(&rig, "share_list", &json!({"is": "shares", "shares": marks.map(listed)}));
+    orders(&rig);
+    rig.start();
+    eventually("servers offer no share of a volume that is not mounted", || {
+        (rig.orders("share_remove") == 2).then_some(())
+    });
+    rig.world.post(&format!("{SHOW}/mount"), &json!({}));
+    share_is_up(&rig);
     rig.stop();
 }
 

@@ -11,7 +11,7 @@ use dolmen_attach::SpaceKey;
 use dolmen_block_io::{Seams, sleep};
 use dolmen_mutation::mutation;
 use dolmen_space::Space;
-use dolmen_units::PoolId;
+use dolmen_units::{PoolId, SpaceId};
 use dolmen_volume::record::{DesiredShare, ShareRecord};
 use dolmen_volume::share_mark::ShareMark;
 use dolmen_worker::protocol::{Operation, Outcome};
@@ -35,6 +35,8 @@ use crate::volumes::workers::{Unanswered, Wait, Workers};
 const SERVERS: [&str; 2] = ["(smbd", "(ganesha.nfsd"];
 /// Name of the lock file of the servers in the run folder.
 const LOCK: &str = "servers.lock";
+/// Stands for the volume of an order that is about all volumes: no pool has this id.
+const ANY_VOLUME: SpaceKey = SpaceKey { pool: PoolId([0; 16]), space: SpaceId(0) };
 /// Looks whether they have left, and the pause between two: ten seconds together.
 const LOOKS_MAX: u32 = 50;
 const LOOK_PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
@@ -239,18 +241,7 @@ impl ShareServers {
 
     /// Takes shares of a volume off the servers that have no record.
     async fn remove_unrecorded(&self, volume: &Volume, shares: &[Numbered<ShareRecord>]) -> Answer<()> {
-        let servers = self.servers().await?;
-        let looked = servers.clone();
-        let is_any = self.looker.run(move || Ok(host::is_any(&looked))).await;
-        if matches!(is_any, Ok(false)) {
-            return Ok(());
-        }
-        let operation = Operation::ShareList { servers };
-        let run = self.workers.run(volume.key, &volume.name, operation, Wait::UntilDone);
-        let Outcome::Shares { shares: listed } = run.await? else { return Ok(()) };
-        let mut marks: Vec<ShareMark> = listed.iter().filter_map(|listed| listed.mark).collect();
-        marks.sort_unstable();
-        marks.dedup();
+        let marks = self.listed(volume.key, &volume.name).await?;
         let is_own = |mark: &ShareMark| (mark.pool, mark.space) == (volume.key.pool, volume.key.space.0);
         let is_recorded = |mark: &ShareMark| shares.iter().any(|share| share.number == u64::from(mark.share));
         for mark in marks.into_iter().filter(|mark| is_own(mark) && !is_recorded(mark)) {
@@ -258,6 +249,57 @@ impl ShareServers {
             tracing::warn!(volume = volume.name, share = mark.share, "servers had a share without a record");
         }
         Ok(())
+    }
+
+    /// Lists the shares of Dolmen that the servers have. The process goes in the lane of a volume.
+    async fn listed(&self, lane_of: SpaceKey, name: &str) -> Answer<Vec<ShareMark>> {
+        let servers = self.servers().await?;
+        let looked = servers.clone();
+        let is_any = self.looker.run(move || Ok(host::is_any(&looked))).await;
+        if matches!(is_any, Ok(false)) {
+            return Ok(Vec::new());
+        }
+        let operation = Operation::ShareList { servers };
+        let run = self.workers.run(lane_of, name, operation, Wait::UntilDone);
+        let Outcome::Shares { shares: listed } = run.await? else { return Ok(Vec::new()) };
+        let mut marks: Vec<ShareMark> = listed.iter().filter_map(|listed| listed.mark).collect();
+        marks.sort_unstable();
+        marks.dedup();
+        Ok(marks)
+    }
+
+    /// Takes shares off the servers whose volumes are not mounted, also those of pools that are not open.
+    ///
+    /// The configuration of a server survives a crash of the host, and the mount does not. The server would offer the folder below
+    /// the mount point, of another file system. A mount puts its shares again.
+    pub(in crate::volumes) async fn remove_unmounted(&self) {
+        if mutation!(UnmountedShareKept) {
+            return;
+        }
+        let marks = match self.listed(ANY_VOLUME, "of any pool").await {
+            Ok(marks) => marks,
+            Err(error) => {
+                tracing::error!(%error, "servers may still offer shares of volumes that are not mounted");
+                return;
+            }
+        };
+        for mark in marks {
+            let volume = SpaceKey { pool: mark.pool, space: SpaceId(mark.space) };
+            let mutex = self.locks.of(volume, Lane::Shares);
+            let _exclusive = mutex.take().await;
+            if self.uses.mounted_at(volume).is_some() {
+                continue;
+            }
+            let (pool, space, share) = (mark.pool, mark.space, mark.share);
+            match self.remove_mark(volume, &format!("{pool}/{space}"), mark, Wait::UntilDone).await {
+                Ok(()) => {
+                    tracing::warn!(%pool, space, share, "servers had a share of a volume that is not mounted")
+                }
+                Err(error) => {
+                    tracing::error!(%pool, space, share, %error, "servers still offer a share of a volume that is not mounted");
+                }
+            }
+        }
     }
 
     /// Returns the steps of [`withdraw`](Self::withdraw), in words.
