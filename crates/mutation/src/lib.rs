@@ -118,6 +118,8 @@ mutants! {
     ExportWithoutMount = "export-without-mount",
     /// Servers keep shares over a start of the daemon whose volumes are not mounted.
     UnmountedShareKept = "unmounted-share-kept",
+    /// A volume whose space is served is unmounted before its deletion is refused.
+    ServedSpaceUnmounted = "served-space-unmounted",
     /// The record of a share is deleted while servers still offer the share.
     ShareRecordDeletedFirst = "share-record-deleted-first",
     /// A mount does not ask the file system again for a quota that it was not seen to take.

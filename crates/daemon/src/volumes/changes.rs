@@ -130,6 +130,11 @@ impl Volumes {
         let volume = self.find(&pool, &space).await?;
         let name = volume.name.clone();
         self.check_no_job(&volume)?;
+        let check_not_served = || match mutation!(ServedSpaceUnmounted) {
+            true => Ok(()),
+            false => self.deletions.check_not_served(&volume.pool, &volume.space),
+        };
+        check_not_served()?;
         self.check_unused(&volume).await?;
         let into_trash = DeleteSpace { purge: false, destroy: None, dry_run: true };
         if request.dry_run {
@@ -147,6 +152,7 @@ impl Volumes {
         }
         let mutex = self.mutex_of(volume.key);
         let _exclusive = self.turn(&mutex, volume.key, &name).await?;
+        check_not_served()?;
         let mut volume = self.again(volume).await?;
         self.unmount_now(&volume).await?;
         volume.record.state = VolumeState::Deleting;

@@ -527,3 +527,25 @@ fn a_volume_that_somebody_unmounted_is_reported_until_it_is_mounted_again() {
     eventually("the status is silent", || (!tells(&rig)).then_some(()));
     rig.stop();
 }
+
+/// Scenario: the space of a mounted volume is served for reading, and the volume is deleted. The deletion is refused before anything
+/// is done, and goes through when the space is not served.
+#[test]
+fn a_deletion_that_is_refused_leaves_the_volume_mounted() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.ended(rig.create());
+    rig.mounted();
+    rig.world.post("/v1/pools/tank/spaces/v/serve", &json!({"read_only": true}));
+    for dry_run in [true, false] {
+        let refused = rig.world.refused(&format!("{SHOW}/delete"), &json!({"dry_run": dry_run}));
+        assert!(refused["message"].as_str().unwrap().contains("while it is served"), "{refused}");
+    }
+    let volume = rig.volume();
+    let state = (&volume["state"], &volume["mounted_at"]);
+    assert_eq!(state, (&json!("ready"), &json!(rig.mount())), "a refused deletion unmounted it");
+    assert_eq!(rig.orders("unmount"), 0);
+    rig.world.post("/v1/pools/tank/spaces/v/unserve", &json!({}));
+    rig.world.post(&format!("{SHOW}/delete"), &json!({}));
+    rig.stop();
+}
