@@ -118,6 +118,8 @@ mutants! {
     ExportWithoutMount = "export-without-mount",
     /// Servers keep shares over a start of the daemon whose volumes are not mounted.
     UnmountedShareKept = "unmounted-share-kept",
+    /// A volume is mounted at another place before its record names the place.
+    MountedBeforeRecord = "mounted-before-record",
     /// A volume whose space is served is unmounted before its deletion is refused.
     ServedSpaceUnmounted = "served-space-unmounted",
     /// The record of a share is deleted while servers still offer the share.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use dolmen_api::{Change, DeleteSpace, ErrorBody, ErrorCode, MountVolume, RestoreSpace, Simple};
 use dolmen_block_io::within;
 use dolmen_mutation::mutation;
-use dolmen_volume::record::{DesiredVolume, VolumeState};
+use dolmen_volume::record::{DesiredVolume, VolumeRecord, VolumeState};
 use dolmen_worker::protocol::Operation;
 
 use crate::answer::Answer;
@@ -78,14 +78,40 @@ impl Volumes {
         let mutex = self.mutex_of(volume.key);
         let _exclusive = self.turn(&mutex, volume.key, &name).await?;
         let mut volume = self.again(volume).await?;
+        let before = volume.record.clone();
         (volume.record.desired, volume.record.mount_point) = (wanted.desired, wanted.mount_point);
-        self.mount_now(&volume, Wait::Request).await?;
-        volume.put().await?;
+        self.mount_on_record(&mut volume, before).await?;
         let filled = self.fill_space(&volume, Wait::Request).await;
         let mut change = made(plan, format!("volume {name} is mounted at {at}"));
         change.warnings.extend(filled.err().map(|error| error.to_string()));
         change.volume = Some(shown(self, &volume).await?);
         Ok(change)
+    }
+
+    /// Writes the record of a volume and mounts it. A refusal takes the record of before back.
+    ///
+    /// A mount at a place that is not on record could not be undone after a kill: unmount, export and deletion look at the place on
+    /// record.
+    async fn mount_on_record(&self, volume: &mut Volume, before: VolumeRecord) -> Answer<()> {
+        if mutation!(MountedBeforeRecord) {
+            self.mount_now(volume, Wait::Request).await?;
+            return volume.put().await;
+        }
+        if volume.record != before {
+            volume.put().await?;
+        }
+        let Err(error) = self.mount_now(volume, Wait::Request).await else { return Ok(()) };
+        // A process that goes on mounts the volume as its record says.
+        if volume.record == before || self.workers.at_work(volume.key).is_some() {
+            return Err(error);
+        }
+        let wanted = std::mem::replace(&mut volume.record, before);
+        let Err(second) = volume.put().await else { return Err(error) };
+        let message = format!(
+            "{}; its record names {} now, and could not be taken back: {second}",
+            error.message, wanted.mount_point
+        );
+        Err(ErrorBody { message, ..error })
     }
 
     pub(crate) async fn unmount_volume(

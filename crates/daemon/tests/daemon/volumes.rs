@@ -549,3 +549,35 @@ fn a_deletion_that_is_refused_leaves_the_volume_mounted() {
     rig.world.post(&format!("{SHOW}/delete"), &json!({}));
     rig.stop();
 }
+
+/// Scenario: a volume is mounted at another place. First the mount is refused, and the record of before stays; then the daemon is
+/// killed behind the mount. The next daemon has the volume there, and can unmount it.
+#[test]
+fn a_mount_elsewhere_that_is_killed_is_on_record() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.ended(rig.create());
+    rig.mounted();
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    let other = json!(rig.world.folder.path().join("other"));
+    let request = json!({"mount_point": other});
+    rig.plant("fails-mount");
+    rig.world.refused(&format!("{SHOW}/mount"), &request);
+    let refused = rig.volume();
+    let kept = (&refused["mount_point"], &refused["is_to_be_mounted"]);
+    assert_eq!(kept, (&json!(rig.mount()), &json!(false)), "a refused mount changed the record");
+    rig.lift("fails-mount");
+    rig.plant("after-mount");
+    let client = rig.send(&format!("{SHOW}/mount"), &request);
+    rig.is_held();
+    rig.world.kill();
+    drop(client);
+    rig.lift("after-mount");
+    rig.start();
+    let volume = rig.volume();
+    let place = (&volume["mount_point"], &volume["is_to_be_mounted"]);
+    assert_eq!(place, (&other, &json!(true)), "the place of the mount is not on record");
+    eventually("the volume is mounted there", || (rig.volume()["mounted_at"] == other).then_some(()));
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    rig.stop();
+}
