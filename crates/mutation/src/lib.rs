@@ -120,6 +120,8 @@ mutants! {
     UnmountedShareKept = "unmounted-share-kept",
     /// A volume is mounted at another place before its record names the place.
     MountedBeforeRecord = "mounted-before-record",
+    /// A file system is mounted as a volume before its record is written.
+    AdoptedBeforeRecord = "adopted-before-record",
     /// A volume whose space is served is unmounted before its deletion is refused.
     ServedSpaceUnmounted = "served-space-unmounted",
     /// The record of a share is deleted while servers still offer the share.

@@ -581,3 +581,36 @@ fn a_mount_elsewhere_that_is_killed_is_on_record() {
     rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
     rig.stop();
 }
+
+/// Scenario: an adoption is refused by the mount, and leaves nothing; the next one is killed behind the mount. The next daemon has the
+/// volume on record and mounted.
+#[test]
+fn an_adoption_that_is_killed_behind_its_mount_is_on_record() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    let attached = rig.world.post("/v1/pools/tank/spaces/m/attach", &json!({}));
+    let device = PathBuf::from(attached["attachment"]["path"].as_str().unwrap());
+    assert!(run("mkfs.ext4", &[Path::new("-q"), Path::new("-F"), &device]));
+    rig.world.post("/v1/pools/tank/spaces/m/detach", &json!({}));
+    let adopt = "/v1/pools/tank/volumes/m/adopt";
+    let place = json!({"mount_point": rig.mount()});
+    rig.plant("fails-mount");
+    rig.world.refused(adopt, &place);
+    assert_eq!(rig.world.get("/v1/volumes")["volumes"], json!([]), "a refused adoption left a record");
+    assert_eq!(rig.world.get("/v1/attachments")["attachments"], json!([]));
+    rig.lift("fails-mount");
+    rig.plant("after-mount");
+    let client = rig.send(adopt, &place);
+    rig.is_held();
+    rig.world.kill();
+    drop(client);
+    rig.lift("after-mount");
+    rig.start();
+    let volumes = rig.world.get("/v1/volumes")["volumes"].clone();
+    assert_eq!(volumes[0]["state"], "foreign", "a file system is mounted without a record: {volumes}");
+    eventually("the adopted volume is mounted", || {
+        let volume = rig.world.get("/v1/pools/tank/volumes/m")["volume"].clone();
+        (volume["mounted_at"] == json!(rig.mount())).then_some(())
+    });
+    rig.stop();
+}
