@@ -124,6 +124,8 @@ mutants! {
     AdoptedBeforeRecord = "adopted-before-record",
     /// A volume whose space is served is unmounted before its deletion is refused.
     ServedSpaceUnmounted = "served-space-unmounted",
+    /// A volume that was deleted before it was made counts as made when it is restored.
+    RestoredUnmadeAsReady = "restored-unmade-as-ready",
     /// The record of a share is deleted while servers still offer the share.
     ShareRecordDeletedFirst = "share-record-deleted-first",
     /// A mount does not ask the file system again for a quota that it was not seen to take.

@@ -181,8 +181,11 @@ impl Volumes {
         check_not_served()?;
         let mut volume = self.again(volume).await?;
         self.unmount_now(&volume).await?;
-        volume.record.state = VolumeState::Deleting;
-        volume.put().await?;
+        // A record that is `making` stays so through the trash: a restore makes the volume.
+        if volume.record.state != VolumeState::Making || mutation!(RestoredUnmadeAsReady) {
+            volume.record.state = VolumeState::Deleting;
+            volume.put().await?;
+        }
         self.end_deletion(&volume, DeleteSpace { dry_run: false, ..into_trash }).await.map(|mut change| {
             change.message = format!("volume {name}: {}", change.message);
             change
@@ -225,6 +228,7 @@ impl Volumes {
         let owner = self.pools.pool_to_change(&pool)?;
         let meant = self.deletions.trashed(&owner, &space)?;
         let name = format!("{}/{}", owner.name(), meant.name());
+        // One that was never made is `making`, and is made.
         if let Some(Found::Known(mut record)) = records::read(&meant).await?
             && record.state == VolumeState::Deleting
             && !mutation!(RestoredAsDeleting)

@@ -614,3 +614,22 @@ fn an_adoption_that_is_killed_behind_its_mount_is_on_record() {
     });
     rig.stop();
 }
+
+/// Scenario: mkfs of a volume fails, the volume is deleted into the trash and restored. It was never made, so it is made then.
+#[test]
+fn a_volume_that_was_never_made_is_made_when_it_is_restored() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.plant("fails-make");
+    let job = rig.create();
+    assert_eq!(rig.ended(job)["state"], "failed");
+    rig.world.post(&format!("{SHOW}/delete"), &json!({}));
+    rig.lift("fails-make");
+    rig.plant("before-make");
+    rig.world.post("/v1/pools/tank/trash/v/restore", &json!({}));
+    let restored = rig.volume();
+    assert_eq!(restored["state"], "making", "a volume without a file system is called ready");
+    rig.lift("before-make");
+    rig.mounted();
+    rig.stop();
+}
