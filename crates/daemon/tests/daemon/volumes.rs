@@ -633,3 +633,21 @@ fn a_volume_that_was_never_made_is_made_when_it_is_restored() {
     rig.mounted();
     rig.stop();
 }
+
+/// Scenario: the repair of a volume fails. Its space is detached again, as it was found.
+#[test]
+fn a_repair_that_fails_detaches_its_space() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.ended(rig.create());
+    rig.mounted();
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    rig.plant("fails-check");
+    let repair = json!({"repair": true, "destroy": "v"});
+    let job = rig.world.post(&format!("{SHOW}/check"), &repair)["job"]["id"].as_u64().unwrap();
+    let failed = rig.ended(job);
+    assert!(failed["result"].as_str().unwrap().contains("planted"), "{failed}");
+    assert_eq!(rig.world.get("/v1/attachments")["attachments"], json!([]));
+    rig.lift("fails-check");
+    rig.stop();
+}
