@@ -292,7 +292,12 @@ impl Volumes {
         }
         let own = self.workers.at_work(volume.key).filter(|_| steered).map(|worker| worker.pid);
         let at = PathBuf::from(&path);
-        Ok(self.looker.run(move || Ok(mounts::users(&at, own))).await.unwrap_or_default())
+        let found = self.looks.run(move || Ok(mounts::users(&at, own))).await;
+        Ok(found.unwrap_or_else(|error| {
+            // The kernel refuses to unmount what is in use, and names nobody.
+            tracing::warn!(volume = volume.name, %error, "the processes that use the volume are not known");
+            Vec::new()
+        }))
     }
 
     /// Refuses to unmount a volume that processes use, and names them.

@@ -2,7 +2,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `host`, `mounts`, `control_group` | what the host has, where volumes are mounted, and by whom they are used |
+//! | `host`, `mounts`, `looks`, `control_group` | what the host has, where volumes are mounted, and by whom they are used |
 //! | `records`, `words` | records in the map of the pool, and how the API names their values |
 //! | `workers`, `locks` | processes of `dolmen-worker`, and the lanes in which orders of a volume go |
 //! | `volume` | a volume of an open pool, with its record |
@@ -38,6 +38,7 @@ mod grow;
 mod health;
 mod host;
 mod locks;
+mod looks;
 mod make;
 mod mounts;
 mod numbered;

@@ -26,6 +26,7 @@ use crate::spaces::Deletions;
 use crate::state::VolumeUses;
 use crate::views::Views;
 use crate::volumes::locks::{Lane, VolumeLocks};
+use crate::volumes::looks::Looks;
 use crate::volumes::mounts;
 use crate::volumes::quota_bounds::QuotaBounds;
 use crate::volumes::records::{self, Found};
@@ -59,8 +60,10 @@ pub(crate) struct Volumes {
     pub(super) uses: Rc<VolumeUses>,
     pub(super) transports: Rc<Transports>,
     pub(super) workers: Rc<Workers>,
-    /// Reads `/proc`, and asks tools for their versions.
+    /// Reads the table of mounts and files of settings, which does not wait for a volume.
     pub(super) looker: Rc<IoWorker>,
+    /// Looks at processes and tools, which may hang.
+    pub(super) looks: Looks,
     pub(super) known: RefCell<BTreeMap<SpaceKey, Known>>,
     pub(super) shares: Rc<ShareServers>,
     pub(super) quotas: QuotaBounds,
@@ -86,6 +89,7 @@ impl Volumes {
             uses: Rc::clone(&base.volume_uses),
             transports: Rc::clone(&base.transports),
             looker: Rc::clone(&base.volume_looker),
+            looks: Looks::new(&base.seams),
             shares: Rc::new(ShareServers::new(base, &workers, &locks)),
             quotas: QuotaBounds::new(&workers, &locks),
             workers,
