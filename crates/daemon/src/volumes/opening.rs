@@ -14,6 +14,7 @@ use crate::answer::Answer;
 use crate::attach::Transports;
 use crate::open_pool::{OpenPool, key_of};
 use crate::state::VolumeUse;
+use crate::volumes::locks::Lane;
 use crate::volumes::records::{self, Found};
 use crate::volumes::service::Volumes;
 use crate::volumes::volume::Volume;
@@ -81,6 +82,27 @@ impl Volumes {
                 self.seams.spawner.spawn("volume", Box::pin(going_on));
             }
         }
+    }
+
+    /// Follows an unmount by hand: the space of the volume is free, and its shares are taken off. Servers would offer the folder below
+    /// the mount point.
+    pub(super) async fn follow_unmount(&self, volume: SpaceKey, name: &str) {
+        let is_noted = || self.uses.mounted_at(volume).is_some() || self.shares.is_offered(volume);
+        let is_mounted = async || !matches!(self.mount_of(volume).await, Ok((_, None)));
+        if !is_noted() || is_mounted().await {
+            return;
+        }
+        // A change that is under way notes itself what it does.
+        let mutex = self.locks.of(volume, Lane::Volume);
+        let Some(_exclusive) = mutex.try_take() else { return };
+        if !is_noted() || is_mounted().await {
+            return;
+        }
+        if let Some(path) = self.uses.mounted_at(volume) {
+            tracing::warn!(volume = name, path, "the volume was unmounted, and not by this daemon");
+            self.uses.note(volume, None);
+        }
+        self.shares.remove_offered(volume, name).await;
     }
 
     /// Mounts a volume that is to be mounted, or deletes one that is to be deleted.

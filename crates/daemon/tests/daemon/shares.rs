@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::attached::run;
 use crate::client::eventually;
 use crate::mounts;
 use crate::volumes::{Rig, SHOW};
@@ -193,6 +194,24 @@ fn a_start_takes_off_shares_whose_volumes_are_not_mounted() {
     eventually("servers offer no share of a volume that is not mounted", || {
         (rig.orders("share_remove") == 2).then_some(())
     });
+    rig.world.post(&format!("{SHOW}/mount"), &json!({}));
+    share_is_up(&rig);
+    rig.stop();
+}
+
+/// Scenario: somebody unmounts a volume by hand. Its share is taken off, and a mount offers it again.
+#[test]
+fn a_share_whose_volume_somebody_unmounted_is_taken_off() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig() else { return };
+    rig.world.post(SHARES, &docs());
+    share_is_up(&rig);
+    orders(&rig);
+    assert!(run("umount", &[&rig.mount()]));
+    eventually("servers offer no folder below the mount point", || {
+        (rig.orders("share_remove") > 0).then_some(())
+    });
+    eventually("the share is off", || (shares(&rig)[0]["protocols"][0]["state"] == "off").then_some(()));
     rig.world.post(&format!("{SHOW}/mount"), &json!({}));
     share_is_up(&rig);
     rig.stop();

@@ -522,6 +522,11 @@ fn a_volume_that_somebody_unmounted_is_reported_until_it_is_mounted_again() {
     eventually("the status tells", || tells(&rig).then_some(()));
     let todo = rig.world.get("/v1/status")["todo"].to_string();
     assert!(todo.contains("dolmen volume mount tank/v"), "{todo}");
+    eventually("its space is free", || {
+        rig.world
+            .try_ask("POST", "/v1/pools/tank/spaces/v/detach", b"{}")
+            .filter(|(status, _)| *status == 200)
+    });
     rig.world.post(&format!("{SHOW}/mount"), &json!({}));
     rig.mounted();
     eventually("the status is silent", || (!tells(&rig)).then_some(()));

@@ -302,6 +302,27 @@ impl ShareServers {
         }
     }
 
+    /// Returns whether servers may offer shares of a volume.
+    pub(in crate::volumes) fn is_offered(&self, volume: SpaceKey) -> bool {
+        !self.known.of_volume(volume).is_empty()
+    }
+
+    /// Takes the shares of a volume off that is not mounted any more. One that stays is down, and is tried again.
+    pub(in crate::volumes) async fn remove_offered(&self, volume: SpaceKey, name: &str) {
+        let mutex = self.locks.of(volume, Lane::Shares);
+        let _exclusive = mutex.take().await;
+        for (mark, record) in self.known.of_volume(volume) {
+            match self.remove_mark(volume, name, mark, Wait::Request).await {
+                Ok(()) => self.known.forget(mark),
+                Err(error) => {
+                    let share = record.name.as_str();
+                    tracing::error!(volume = name, share, %error, "servers offer a share of a volume that is not mounted");
+                    self.known.note_unchanged(mark, error.message);
+                }
+            }
+        }
+    }
+
     /// Returns the steps of [`withdraw`](Self::withdraw), in words.
     pub(in crate::volumes) async fn steps_of_withdrawal(&self, volume: &Volume) -> Answer<Vec<String>> {
         let shares = shares_of(&volume.space).await?;
