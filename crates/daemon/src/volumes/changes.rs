@@ -285,7 +285,7 @@ impl Volumes {
     pub(super) async fn users_of(&self, volume: &Volume) -> Answer<Vec<String>> {
         let (_, Some(path)) = self.mount_of(volume.key).await? else { return Ok(Vec::new()) };
         // A process of a worker would be taken for a user. A long operation ends before its volume is unmounted.
-        let steered = self.steered.borrow().get(&volume.key).is_some_and(|steer| !steer.is_interrupted());
+        let steered = self.steer_of(volume.key).is_some_and(|steer| !steer.is_interrupted());
         if !steered {
             let limit = self.seams.clock.now() + TURN_LIMIT;
             let _ = within(self.seams.clock.as_ref(), limit, self.workers.idle(volume.key)).await;

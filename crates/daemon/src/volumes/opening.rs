@@ -144,6 +144,7 @@ impl Volumes {
         let volumes = attached(&self.transports, pools).await?;
         for volume in &volumes {
             // Its job goes on when the volume is mounted again.
+            self.interrupt_search(volume.key);
             let steered = self.steered.borrow().get(&volume.key).cloned();
             steered.iter().for_each(|steer| steer.interrupt());
             self.check_unused(volume).await?;

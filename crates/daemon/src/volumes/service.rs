@@ -70,11 +70,13 @@ pub(crate) struct Volumes {
     pub(super) locks: Rc<VolumeLocks>,
     /// Long operations that jobs steer.
     pub(super) steered: RefCell<BTreeMap<SpaceKey, Rc<Steer>>>,
+    /// Searches for names, each of which holds the lock of its volume.
+    pub(super) searches: RefCell<BTreeMap<SpaceKey, Rc<Steer>>>,
 }
 
 impl Volumes {
     pub(crate) fn new(base: &Base, attachments: &Rc<SpaceAttachments>, deletions: &Rc<Deletions>) -> Self {
-        let (known, steered) = Default::default();
+        let (known, steered, searches) = Default::default();
         let locks = Rc::<VolumeLocks>::default();
         let workers = Workers::new(&base.seams, base.config.worker.clone(), base.config.volumes_folder());
         Self {
@@ -96,12 +98,26 @@ impl Volumes {
             known,
             locks,
             steered,
+            searches,
         }
     }
 
-    /// Returns the lock of changes of a volume.
+    /// Returns the lock of changes of a volume, for a caller that takes it. A search for names ends for that: changes go first.
     pub(super) fn mutex_of(&self, volume: SpaceKey) -> Rc<AsyncMutex> {
+        self.interrupt_search(volume);
         self.locks.of(volume, Lane::Volume)
+    }
+
+    /// Ends a search for names in a volume.
+    pub(super) fn interrupt_search(&self, volume: SpaceKey) {
+        let search = self.searches.borrow().get(&volume).cloned();
+        search.iter().for_each(|search| search.interrupt());
+    }
+
+    /// Returns what steers the long operation on a volume.
+    pub(super) fn steer_of(&self, volume: SpaceKey) -> Option<Rc<Steer>> {
+        let steered = self.steered.borrow().get(&volume).cloned();
+        steered.or_else(|| self.searches.borrow().get(&volume).cloned())
     }
 
     /// Takes the turn to change a volume, for a request.

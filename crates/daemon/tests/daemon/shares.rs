@@ -1,13 +1,17 @@
 //! Shares, quotas and names of damage, with answers of servers that the tests plant. They need what those of volumes need.
 
+use std::fs::File;
 use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::attached::run;
 use crate::client::eventually;
+use crate::medium::place_of;
 use crate::mounts;
 use crate::volumes::{Rig, SHOW};
 
@@ -346,5 +350,34 @@ fn a_quota_that_a_kill_cut_short_is_taken_by_the_next_daemon() {
     rig.world.post(&format!("{QUOTAS}/remove"), &json!({"folder": "docs"}));
     rig.lift("before-trim");
     drop(trim);
+    rig.stop();
+}
+
+/// Scenario: both copies of a block of a file are overwritten, and a read of it fails. The search for names does not end by itself. It
+/// is a long operation, and a change of the volume ends it.
+#[test]
+fn a_search_for_names_ends_for_a_change_of_the_volume() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig() else { return };
+    let content: Vec<u8> = (0..4096).map(|at| u8::try_from(at * 7 / 3 % 253).unwrap()).collect();
+    let path = rig.mount().join("file");
+    std::fs::write(&path, &content).unwrap();
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    for disk in ["d0", "d1"].map(|name| rig.world.disk(name)) {
+        let place = place_of(Path::new(&disk), &content);
+        File::options().write(true).open(&disk).unwrap().write_all_at(&[0xff; 4096], place).unwrap();
+    }
+    rig.world.post(&format!("{SHOW}/mount"), &json!({}));
+    assert!(std::fs::read(&path).is_err(), "a block without a copy was read");
+    rig.plant("reads-names");
+    let why = rig.send_get("/v1/why/tank%2Fv");
+    eventually("files are searched for", || (rig.orders("names") == 1).then_some(()));
+    let worker = rig.volume()["worker"].clone();
+    assert_eq!((&worker["operation"], &worker["is_long"]), (&json!("the search for names"), &json!(true)));
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    let command = std::fs::read_to_string(rig.control.join("command")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&command).unwrap(), json!({"do": "stop"}));
+    rig.lift("reads-names");
+    drop(why);
     rig.stop();
 }

@@ -14,7 +14,7 @@ use crate::client::{World, eventually};
 use crate::mounts;
 
 /// What stands in for the worker: it notes each order and, as far as files of these names exist, stops in front of an operation or
-/// behind it, ends without a message, fails, or gives an answer of the test.
+/// behind it, waits for a command and stops, ends without a message, fails, or gives an answer of the test.
 const SCRIPT: &str = r#"#!/bin/sh
 read -r order
 name=${order#*'"do":"'}
@@ -27,6 +27,12 @@ hold() {
     while [ -e "FOLDER/$1" ]; do sleep 0.05; done
 }
 hold "before-$name"
+if [ -e "FOLDER/reads-$name" ]; then
+    read -r command
+    echo "$command" >"FOLDER/command"
+    echo '{"say":"done","outcome":{"is":"stopped"}}'
+    exit 0
+fi
 [ ! -e "FOLDER/dies-$name" ] || kill -9 $$
 if [ -e "FOLDER/fails-$name" ]; then
     echo '{"say":"failed","failure":{"code":"refused","message":"planted","hint":"mend it"}}'
@@ -190,7 +196,9 @@ impl Drop for Rig {
     fn drop(&mut self) {
         for entry in std::fs::read_dir(&self.control).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if ["before-", "after-", "dies-", "fails-", "answer-"].iter().any(|plant| name.starts_with(plant))
+            if ["before-", "after-", "reads-", "dies-", "fails-", "answer-"]
+                .iter()
+                .any(|plant| name.starts_with(plant))
             {
                 let _ = std::fs::remove_file(entry.path());
             }
