@@ -74,6 +74,7 @@ fn a_share_is_offered_while_its_volume_is_mounted_and_only_then() {
         request
     });
     assert!(plan["plan"]["steps"].to_string().contains("user alice read-write"), "{plan}");
+    assert!(plan["warnings"].to_string().contains("neither encrypted nor authenticated"), "{plan}");
     assert_eq!((shares(&rig).len(), rig.orders("share_put")), (0, 0));
     let made = rig.world.post(SHARES, &docs());
     assert_eq!(made["share"]["health"], "healthy", "{made}");
@@ -231,7 +232,9 @@ fn rights_are_revoked_while_a_process_has_the_volume() {
     let trim = rig.send(&format!("{SHOW}/trim"), &json!({}));
     rig.is_held();
     let began = Instant::now();
-    rig.world.post(SHARES, &docs());
+    let created = rig.world.try_ask("POST", SHARES, docs().to_string().as_bytes());
+    let (status, created) = created.expect("a share waits for the file system of its volume");
+    assert_eq!(status, 200, "a share waits for the file system of its volume: {created}");
     let bob = json!({"accounts": [{"to": "user", "name": "bob", "access": "read_only"}]});
     rig.world.post(&format!("{SHARES}/docs/grant"), &bob);
     rig.world.post(&format!("{SHARES}/docs/revoke"), &json!({"accounts": [{"to": "user", "name": "alice"}]}));
