@@ -27,7 +27,7 @@ pub(crate) struct Threaded {
     pub(crate) listeners: Listeners,
     pub(crate) locates: Locates,
     pub(crate) jobs: Rc<Jobs>,
-    /// Reads `/proc` and asks tools for the service of volumes.
+    /// Reads the table of mounts and files of settings for the service of volumes.
     pub(crate) volume_looker: IoWorker,
 }
 

@@ -118,6 +118,20 @@ mutants! {
     ShareOfUnmountedVolume = "share-of-unmounted-volume",
     /// A volume is unmounted while servers offer its shares.
     UnmountedWhileShared = "unmounted-while-shared",
+    /// Orders of shares and quotas wait for the process that has the file system of their volume.
+    OneLaneOfOrders = "one-lane-of-orders",
+    /// The server for NFS exports a folder although the volume is not mounted there.
+    ExportWithoutMount = "export-without-mount",
+    /// Servers keep shares over a start of the daemon whose volumes are not mounted.
+    UnmountedShareKept = "unmounted-share-kept",
+    /// A volume is mounted at another place before its record names the place.
+    MountedBeforeRecord = "mounted-before-record",
+    /// A file system is mounted as a volume before its record is written.
+    AdoptedBeforeRecord = "adopted-before-record",
+    /// A volume whose space is served is unmounted before its deletion is refused.
+    ServedSpaceUnmounted = "served-space-unmounted",
+    /// A volume that was deleted before it was made counts as made when it is restored.
+    RestoredUnmadeAsReady = "restored-unmade-as-ready",
     /// The record of a share is deleted while servers still offer the share.
     ShareRecordDeletedFirst = "share-record-deleted-first",
     /// A mount does not ask the file system again for a quota that it was not seen to take.

@@ -203,6 +203,8 @@ impl Opening {
         for pool in self.pools.open_pools() {
             self.volumes.opened(&pool).await;
         }
+        // Volumes that a daemon before left mounted are known by now.
+        self.volumes.remove_unmounted_shares();
     }
 
     fn listen(self: &Rc<Self>) {

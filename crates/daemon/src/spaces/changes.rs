@@ -417,6 +417,11 @@ impl SpaceChanges {
     /// Refuses what ways in to the space would not survive.
     pub(crate) async fn check_space_idle(&self, pool: &OpenPool, space: &Space, doing: &str) -> Answer<()> {
         self.check_space_unused(pool, space, doing).await?;
+        self.check_not_served(pool, space, doing)
+    }
+
+    /// Refuses what clients over NBD would not survive.
+    pub(crate) fn check_not_served(&self, pool: &OpenPool, space: &Space, doing: &str) -> Answer<()> {
         if self.nbd.find(pool.id(), space.id()).is_some() {
             let name = full_name(pool, space);
             let message = format!("space {name} cannot be {doing} while it is served; nothing was changed");

@@ -218,6 +218,11 @@ impl Deletions {
         Ok(Trash { schema: SCHEMA, spaces, now_s: seconds_now() })
     }
 
+    /// Refuses a deletion that [`delete_space`](Self::delete_space) would refuse after the space is detached.
+    pub(crate) fn check_not_served(&self, pool: &OpenPool, space: &Space) -> Answer<()> {
+        self.spaces.check_not_served(pool, space, "deleted")
+    }
+
     /// How long something stays in the trash, in words.
     fn stay_words(&self) -> String {
         match self.config.trash_after {

@@ -1,9 +1,10 @@
-//! A file system that somebody else made becomes a volume. Nothing is written to its space.
+//! A file system that somebody else made becomes a volume. Nothing is written to its space; the record is written before the mount.
 
 use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_api::{AdoptVolume, Change, ErrorBody, ErrorCode};
+use dolmen_mutation::mutation;
 use dolmen_volume::file_system::{FileSystem, FileSystemUuid};
 use dolmen_volume::mount_point::MountPoint;
 use dolmen_volume::record::{DesiredVolume, Schedules, Unknown, VolumeRecord, VolumeState};
@@ -87,15 +88,34 @@ impl Adoptions {
             ));
         }
         let step = self.volumes.transitions.begin(key, Toward::Mounted);
-        if let Err(error) = self.volumes.mount_now(&volume, Wait::Request).await {
+        if let Err(error) = self.put_and_mount(&volume).await {
             detach(volume).await;
             return Err(error);
         }
-        volume.put().await?;
         drop(step);
         let mut change = made(plan, format!("space {name} is adopted, {file_system} mounted at {at}"));
         change.volume = Some(shown(&self.volumes, &volume).await?);
         Ok(change)
+    }
+
+    /// Writes the record of a volume that is adopted, and mounts it. A refusal takes the record back.
+    ///
+    /// A file system that is mounted without a record has no command that unmounts it.
+    async fn put_and_mount(&self, volume: &Volume) -> Answer<()> {
+        if mutation!(AdoptedBeforeRecord) {
+            self.volumes.mount_now(volume, Wait::Request).await?;
+            return volume.put().await;
+        }
+        volume.put().await?;
+        let Err(error) = self.volumes.mount_now(volume, Wait::Request).await else { return Ok(()) };
+        // A process that goes on mounts the volume as its record says.
+        if self.volumes.workers.at_work(volume.key).is_some() {
+            return Err(error);
+        }
+        let Err(second) = records::delete(&volume.space, &volume.name).await else { return Err(error) };
+        let message = format!("{}; its record could not be taken back: {second}", error.message);
+        let hint = format!("`dolmen volume mount {}` tries it again", volume.name);
+        Err(ErrorBody { message, ..error }.hint(hint))
     }
 
     /// Returns what a worker finds on a device.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use dolmen_api::{Change, DeleteSpace, ErrorBody, ErrorCode, MountVolume, RestoreSpace, Simple};
 use dolmen_block_io::within;
 use dolmen_mutation::mutation;
-use dolmen_volume::record::{DesiredVolume, VolumeState};
+use dolmen_volume::record::{DesiredVolume, VolumeRecord, VolumeState};
 use dolmen_worker::protocol::Operation;
 
 use crate::answer::Answer;
@@ -14,6 +14,7 @@ use crate::open_pool::OpenPool;
 use crate::plan::{Undo, made, planned};
 use crate::state::VolumeUse;
 use crate::volumes::create::parse_mount_point;
+use crate::volumes::locks::Lane;
 use crate::volumes::mounts;
 use crate::volumes::records::{self, Found};
 use crate::volumes::service::{TURN_LIMIT, Volumes};
@@ -59,8 +60,7 @@ impl Volumes {
         match mounted {
             Some(there) if there == at && volume.record.desired == DesiredVolume::Mounted => {
                 if !request.dry_run {
-                    let mutex = self.mutex_of(volume.key);
-                    let _exclusive = self.turn(&mutex, volume.key, &name).await?;
+                    self.uses.note(volume.key, Some(VolumeUse::Mounted(there)));
                     self.shares.serve(&volume, Wait::Request).await;
                 }
                 let plan = pool.plan(Undo::NotNeeded, Vec::new());
@@ -80,15 +80,41 @@ impl Volumes {
         let mutex = self.mutex_of(volume.key);
         let _exclusive = self.turn(&mutex, volume.key, &name).await?;
         let mut volume = self.again(volume).await?;
+        let before = volume.record.clone();
         (volume.record.desired, volume.record.mount_point) = (wanted.desired, wanted.mount_point);
-        self.mount_now(&volume, Wait::Request).await?;
-        volume.put().await?;
+        self.mount_on_record(&mut volume, before).await?;
         let filled = self.fill_space(&volume, Wait::Request).await;
         let mut change = made(plan, format!("volume {name} is mounted at {at}"));
         change.warnings.extend(filled.err().map(|error| error.to_string()));
         drop(step);
         change.volume = Some(shown(self, &volume).await?);
         Ok(change)
+    }
+
+    /// Writes the record of a volume and mounts it. A refusal takes the record of before back.
+    ///
+    /// A mount at a place that is not on record could not be undone after a kill: unmount, export and deletion look at the place on
+    /// record.
+    async fn mount_on_record(&self, volume: &mut Volume, before: VolumeRecord) -> Answer<()> {
+        if mutation!(MountedBeforeRecord) {
+            self.mount_now(volume, Wait::Request).await?;
+            return volume.put().await;
+        }
+        if volume.record != before {
+            volume.put().await?;
+        }
+        let Err(error) = self.mount_now(volume, Wait::Request).await else { return Ok(()) };
+        // A process that goes on mounts the volume as its record says.
+        if volume.record == before || self.workers.at_work(volume.key).is_some() {
+            return Err(error);
+        }
+        let wanted = std::mem::replace(&mut volume.record, before);
+        let Err(second) = volume.put().await else { return Err(error) };
+        let message = format!(
+            "{}; its record names {} now, and could not be taken back: {second}",
+            error.message, wanted.mount_point
+        );
+        Err(ErrorBody { message, ..error })
     }
 
     pub(crate) async fn unmount_volume(
@@ -139,6 +165,11 @@ impl Volumes {
         self.transitions.end(volume.key, &name).await?;
         let volume = self.again(volume).await?;
         self.check_no_job(&volume)?;
+        let check_not_served = || match mutation!(ServedSpaceUnmounted) {
+            true => Ok(()),
+            false => self.deletions.check_not_served(&volume.pool, &volume.space),
+        };
+        check_not_served()?;
         self.check_unused(&volume).await?;
         let into_trash = DeleteSpace { purge: false, destroy: None, dry_run: true };
         if request.dry_run {
@@ -157,10 +188,14 @@ impl Volumes {
         let _step = self.transitions.begin(volume.key, Toward::Unmounted);
         let mutex = self.mutex_of(volume.key);
         let _exclusive = self.turn(&mutex, volume.key, &name).await?;
+        check_not_served()?;
         let mut volume = self.again(volume).await?;
         self.unmount_now(&volume).await?;
-        volume.record.state = VolumeState::Deleting;
-        volume.put().await?;
+        // A record that is `making` stays so through the trash: a restore makes the volume.
+        if volume.record.state != VolumeState::Making || mutation!(RestoredUnmadeAsReady) {
+            volume.record.state = VolumeState::Deleting;
+            volume.put().await?;
+        }
         self.end_deletion(&volume, DeleteSpace { dry_run: false, ..into_trash }).await.map(|mut change| {
             change.message = format!("volume {name}: {}", change.message);
             change
@@ -203,6 +238,7 @@ impl Volumes {
         let owner = self.pools.pool_to_change(&pool)?;
         let meant = self.deletions.trashed(&owner, &space)?;
         let name = format!("{}/{}", owner.name(), meant.name());
+        // One that was never made is `making`, and is made.
         if let Some(Found::Known(mut record)) = records::read(&meant).await?
             && record.state == VolumeState::Deleting
             && !mutation!(RestoredAsDeleting)
@@ -227,8 +263,11 @@ impl Volumes {
         unmounted
     }
 
-    /// Takes the shares of a volume off, and unmounts it.
+    /// Takes the shares of a volume off, and unmounts it. No share is put and no quota is set meanwhile.
     async fn unmount_unshared(&self, volume: &Volume) -> Answer<()> {
+        let [quotas, shares] = [Lane::Quotas, Lane::Shares].map(|lane| self.locks.of(volume.key, lane));
+        let _no_quota = self.turn_in(Lane::Quotas, &quotas, volume.key, &volume.name).await?;
+        let _no_share = self.turn_in(Lane::Shares, &shares, volume.key, &volume.name).await?;
         self.shares.withdraw(volume, async || self.users_of(volume).await).await?;
         let (device, mounted) = self.mount_of(volume.key).await?;
         let (Some(device), Some(path)) = (device, mounted) else {
@@ -256,14 +295,19 @@ impl Volumes {
     pub(super) async fn users_of(&self, volume: &Volume) -> Answer<Vec<String>> {
         let (_, Some(path)) = self.mount_of(volume.key).await? else { return Ok(Vec::new()) };
         // A process of a worker would be taken for a user. A long operation ends before its volume is unmounted.
-        let steered = self.steered.borrow().get(&volume.key).is_some_and(|steer| !steer.is_interrupted());
+        let steered = self.steer_of(volume.key).is_some_and(|steer| !steer.is_interrupted());
         if !steered {
             let limit = self.seams.clock.now() + TURN_LIMIT;
             let _ = within(self.seams.clock.as_ref(), limit, self.workers.idle(volume.key)).await;
         }
         let own = self.workers.at_work(volume.key).filter(|_| steered).map(|worker| worker.pid);
         let at = PathBuf::from(&path);
-        Ok(self.looker.run(move || Ok(mounts::users(&at, own))).await.unwrap_or_default())
+        let found = self.looks.run(move || Ok(mounts::users(&at, own))).await;
+        Ok(found.unwrap_or_else(|error| {
+            // The kernel refuses to unmount what is in use, and names nobody.
+            tracing::warn!(volume = volume.name, %error, "the processes that use the volume are not known");
+            Vec::new()
+        }))
     }
 
     /// Refuses to unmount a volume that processes use, and names them.
@@ -281,6 +325,11 @@ impl Volumes {
     /// Refuses a change of a volume that is being made.
     pub(super) fn check_made(&self, volume: &Volume) -> Answer<()> {
         self.check_no_job(volume)?;
+        self.check_whole(volume)
+    }
+
+    /// Refuses a change of a volume that is not made yet, or is being deleted.
+    pub(super) fn check_whole(&self, volume: &Volume) -> Answer<()> {
         match volume.record.state {
             VolumeState::Ready | VolumeState::Foreign => Ok(()),
             VolumeState::Deleting => Err(is_leaving(&volume.name)),

@@ -134,12 +134,15 @@ impl VolumeChecks {
         let volume = self.volumes.again(volume).await?;
         let was_attached = self.volumes.transports.find(volume.key).is_some();
         let device = self.volumes.attach(&volume.pool, &volume.space).await?;
-        let operation = |repair| Operation::Check { volume: volume.for_worker(device.clone()), repair };
-        if repair {
-            self.volumes.workers.run(volume.key, &volume.name, operation(true), Wait::UntilDone).await?;
-        }
-        let done =
-            self.volumes.workers.run(volume.key, &volume.name, operation(false), Wait::UntilDone).await;
+        let run = |repair| {
+            let operation = Operation::Check { volume: volume.for_worker(device.clone()), repair };
+            self.volumes.workers.run(volume.key, &volume.name, operation, Wait::UntilDone)
+        };
+        let repaired = if repair { run(true).await.map(drop) } else { Ok(()) };
+        let done = match repaired {
+            Ok(()) => run(false).await,
+            Err(error) => Err(error),
+        };
         if !was_attached {
             let detached = self.volumes.detach(&volume).await;
             detached

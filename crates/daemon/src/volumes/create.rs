@@ -96,7 +96,7 @@ impl VolumeCreations {
         request: &CreateVolume,
         spec: &SpaceSpec,
     ) -> Answer<(VolumeRecord, VolumePlan)> {
-        let host = self.volumes.looker.run(|| Ok(host::look())).await;
+        let host = self.volumes.looks.run(|| Ok(host::look())).await;
         let host = host.map_err(|error| {
             ErrorBody::new(ErrorCode::Io, format!("the tools of this host cannot be looked at: {error}"))
         })?;

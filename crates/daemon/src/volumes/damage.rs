@@ -1,7 +1,7 @@
 //! Files at ranges of a volume's device that its space lost, or could not save.
 //!
 //! A worker finds the names, which may take as long as a walk of the volume. So the answer of a search is kept for a while, and a
-//! request that does not live to see it says so.
+//! request that does not live to see it says so. A search holds the lock of its volume, and ends when a change wants the lock.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,10 +21,11 @@ use dolmen_worker::protocol::{Operation, Outcome};
 use crate::answer::Answer;
 use crate::open_pool::{OpenPool, key_of};
 use crate::state::is_here;
+use crate::volumes::locks::Lane;
 use crate::volumes::records::{self, Found};
 use crate::volumes::service::Volumes;
+use crate::volumes::steer::Steer;
 use crate::volumes::volume::Volume;
-use crate::volumes::workers::Wait;
 use crate::words::counted;
 
 /// Ranges that are named, at most.
@@ -91,7 +92,9 @@ impl Damage {
         let is_to_begin = match self.searches.borrow().get(&key) {
             None => true,
             Some(Search { found: None, .. }) => false,
-            Some(Search { found: Some((at, _)), ranges: of }) => {
+            // One that failed, or ended for a change, has no names to keep.
+            Some(Search { found: Some((_, Err(_))), .. }) => true,
+            Some(Search { found: Some((at, Ok(_))), ranges: of }) => {
                 of.as_slice() != ranges || clock.now().since(*at) > NAMES_AGE_MAX
             }
         };
@@ -129,7 +132,30 @@ impl Damage {
     }
 }
 
+/// A search that is registered as long as this lives.
+struct Registered<'a> {
+    volumes: &'a Volumes,
+    key: SpaceKey,
+    steer: Rc<Steer>,
+}
+
+impl<'a> Registered<'a> {
+    fn new(volumes: &'a Volumes, key: SpaceKey) -> Self {
+        let steer = Steer::new();
+        volumes.searches.borrow_mut().insert(key, Rc::clone(&steer));
+        Self { volumes, key, steer }
+    }
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        self.volumes.searches.borrow_mut().remove(&self.key);
+    }
+}
+
 async fn find(volumes: &Volumes, volume: &Volume, ranges: Vec<ByteRange>) -> Answer<Vec<RangeNames>> {
+    let mutex = volumes.locks.of(volume.key, Lane::Volume);
+    let _exclusive = volumes.turn(&mutex, volume.key, &volume.name).await?;
     let (device, mounted) = volumes.mount_of(volume.key).await?;
     let (Some(device), Some(_)) = (device, mounted) else {
         let message = format!(
@@ -139,8 +165,16 @@ async fn find(volumes: &Volumes, volume: &Volume, ranges: Vec<ByteRange>) -> Ans
         return Err(dolmen_api::ErrorBody::new(dolmen_api::ErrorCode::Busy, message));
     };
     let operation = Operation::Names { volume: volume.for_worker(device), ranges, names_max: NAMES_MAX };
-    match volumes.workers.run(volume.key, &volume.name, operation, Wait::UntilDone).await? {
+    let registered = Registered::new(volumes, volume.key);
+    match volumes.workers.long(volume.key, &volume.name, operation, &registered.steer).await? {
         Outcome::Names { ranges } => Ok(ranges),
+        Outcome::Stopped => {
+            let message = format!(
+                "the search for files of volume {} at damaged ranges was ended by a change of the volume; ask again",
+                volume.name
+            );
+            Err(dolmen_api::ErrorBody::new(dolmen_api::ErrorCode::Busy, message))
+        }
         other => {
             let message = format!("the search for names was answered with {other:?}");
             Err(dolmen_api::ErrorBody::new(dolmen_api::ErrorCode::Internal, message))

@@ -76,7 +76,7 @@ impl Dedups {
 
     /// Returns the distance of the local time from UTC in minutes.
     pub(super) async fn utc_offset(&self) -> i32 {
-        self.volumes.looker.run(|| Ok(utc_offset_minutes())).await.unwrap_or(0)
+        self.volumes.looks.run(|| Ok(utc_offset_minutes())).await.unwrap_or(0)
     }
 
     /// Returns the job of a volume that is one of these, unless it has ended.

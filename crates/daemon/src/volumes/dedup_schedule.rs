@@ -64,6 +64,7 @@ impl DedupSchedule {
             for space in pool.spaces.list() {
                 let key = key_of(&pool, &space);
                 seen.insert(key);
+                self.follow_unmount(key, format!("{}/{}", pool.name(), space.name()));
                 let is_mounted = self.dedups.volumes.uses.mounted_at(key).is_some();
                 if is_mounted {
                     self.go_on(&pool, key).await;
@@ -87,6 +88,13 @@ impl DedupSchedule {
             }
         }
         self.looked.borrow_mut().retain(|key, _| seen.contains(key));
+    }
+
+    /// Follows an unmount by hand, on which jobs that wait would go on for nothing. It goes on after this returns.
+    fn follow_unmount(&self, key: SpaceKey, name: String) {
+        let volumes = Rc::clone(&self.dedups.volumes);
+        let following = async move { volumes.follow_unmount(key, &name).await };
+        self.dedups.volumes.seams.spawner.spawn("unmounted volume", Box::pin(following));
     }
 
     async fn go_on(&self, pool: &Rc<OpenPool>, key: SpaceKey) {

@@ -2,9 +2,9 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `host`, `mounts`, `places`, `control_group` | what the host has, where volumes are and can be mounted, and who uses them |
+//! | `host`, `mounts`, `looks`, `places`, `control_group` | what the host has, where volumes are and can be mounted, and who uses them |
 //! | `records`, `words` | records in the map of the pool, and how the API names their values |
-//! | `workers` | processes of `dolmen-worker` |
+//! | `workers`, `locks` | processes of `dolmen-worker`, and the lanes in which orders of a volume go |
 //! | `volume` | a volume of an open pool, with its record |
 //! | `service`, `view` | the service, what it knows of each volume, and how it is shown |
 //! | `create`, `create_job`, `make` | creation: its plan, its job, and its steps |
@@ -39,6 +39,8 @@ mod dedup_task;
 mod grow;
 mod health;
 mod host;
+mod locks;
+mod looks;
 mod make;
 mod mounts;
 mod numbered;

@@ -14,6 +14,7 @@ use crate::answer::Answer;
 use crate::attach::Transports;
 use crate::open_pool::{OpenPool, key_of};
 use crate::state::VolumeUse;
+use crate::volumes::locks::Lane;
 use crate::volumes::records::{self, Found};
 use crate::volumes::service::Volumes;
 use crate::volumes::transition::Toward;
@@ -39,6 +40,13 @@ impl Volumes {
         for space in pool.spaces.list() {
             self.take_up(pool, &space).await;
         }
+    }
+
+    /// Takes shares off the servers whose volumes are not mounted, at the start of the daemon. It goes on after this returns.
+    pub(crate) fn remove_unmounted_shares(&self) {
+        let shares = Rc::clone(&self.shares);
+        let removing = async move { shares.remove_unmounted().await };
+        self.seams.spawner.spawn("unmounted shares", Box::pin(removing));
     }
 
     /// Takes up the volume on a space, if there is one.
@@ -86,6 +94,27 @@ impl Volumes {
         }
     }
 
+    /// Follows an unmount by hand: the space of the volume is free, and its shares are taken off. Servers would offer the folder below
+    /// the mount point.
+    pub(super) async fn follow_unmount(&self, volume: SpaceKey, name: &str) {
+        let is_noted = || self.uses.mounted_at(volume).is_some() || self.shares.is_offered(volume);
+        let is_mounted = async || !matches!(self.mount_of(volume).await, Ok((_, None)));
+        if !is_noted() || is_mounted().await {
+            return;
+        }
+        // A change that is under way notes itself what it does.
+        let mutex = self.locks.of(volume, Lane::Volume);
+        let Some(_exclusive) = mutex.try_take() else { return };
+        if !is_noted() || is_mounted().await {
+            return;
+        }
+        if let Some(path) = self.uses.mounted_at(volume) {
+            tracing::warn!(volume = name, path, "the volume was unmounted, and not by this daemon");
+            self.uses.note(volume, None);
+        }
+        self.shares.remove_offered(volume, name).await;
+    }
+
     /// Mounts a volume that is to be mounted, or deletes one that is to be deleted.
     async fn go_on(&self, volume: Volume) {
         let (key, name) = (volume.key, volume.name.clone());
@@ -125,6 +154,7 @@ impl Volumes {
         let volumes = attached(&self.transports, pools).await?;
         for volume in &volumes {
             // Its job goes on when the volume is mounted again.
+            self.interrupt_search(volume.key);
             let steered = self.steered.borrow().get(&volume.key).cloned();
             steered.iter().for_each(|steer| steer.interrupt());
             self.check_unused(volume).await?;

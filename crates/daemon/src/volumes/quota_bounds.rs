@@ -10,6 +10,7 @@ use dolmen_volume::record::QuotaRecord;
 use dolmen_worker::protocol::{Operation, Outcome, QuotaUsage};
 
 use crate::answer::Answer;
+use crate::volumes::locks::{Lane, VolumeLocks};
 use crate::volumes::numbered::{self, Numbered, QUOTA, attribute};
 use crate::volumes::volume::Volume;
 use crate::volumes::workers::{Wait, Workers};
@@ -17,11 +18,12 @@ use crate::volumes::workers::{Wait, Workers};
 /// Bounds of folders that file systems keep.
 pub(super) struct QuotaBounds {
     workers: Rc<Workers>,
+    locks: Rc<VolumeLocks>,
 }
 
 impl QuotaBounds {
-    pub(super) fn new(workers: &Rc<Workers>) -> Self {
-        Self { workers: Rc::clone(workers) }
+    pub(super) fn new(workers: &Rc<Workers>, locks: &Rc<VolumeLocks>) -> Self {
+        Self { workers: Rc::clone(workers), locks: Rc::clone(locks) }
     }
 
     /// Has a file system take a bound, and notes on record that it did.
@@ -75,6 +77,8 @@ impl QuotaBounds {
     ///
     /// The caller holds the lock of changes of the volume.
     pub(super) async fn reapply(&self, volume: &Volume, device: &Path, wait: Wait) {
+        let mutex = self.locks.of(volume.key, Lane::Quotas);
+        let _exclusive = mutex.take().await;
         let applied = async {
             let records = quotas_of(&volume.space).await?;
             let known = records.into_iter().filter_map(|one| Some((one.number, one.record.ok()?)));

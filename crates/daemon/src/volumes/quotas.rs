@@ -17,6 +17,7 @@ use dolmen_worker::protocol::QuotaUsage;
 
 use crate::answer::Answer;
 use crate::plan::{Undo, made, planned};
+use crate::volumes::locks::Lane;
 use crate::volumes::numbered::{self, Numbered, QUOTA};
 use crate::volumes::quota_bounds::{is_as_recorded, put_record, quotas_of};
 use crate::volumes::service::Volumes;
@@ -116,7 +117,7 @@ impl VolumeQuotas {
         let pool = self.volumes.pools.pool_to_change(&pool)?;
         let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
-        self.volumes.check_made(&volume)?;
+        self.volumes.check_whole(&volume)?;
         self.mounted_device(&volume).await?;
         let record = record_of(&name, &request)?;
         let what = shown_folder(&record.folder);
@@ -126,6 +127,7 @@ impl VolumeQuotas {
             steps.push(format!(
                 "take the shares of {name} off, unmount it, and mount it at {at} with {COUNTS_PROJECTS}"
             ));
+            self.volumes.check_no_job(&volume)?;
             self.volumes.check_unused(&volume).await?;
         }
         steps.push(format!("bound {what} of volume {name} by {}", bound_of(&record)));
@@ -134,11 +136,14 @@ impl VolumeQuotas {
         if request.dry_run {
             return Ok(planned(plan, format!("{what} of volume {name} would be bounded")));
         }
-        let mutex = self.volumes.mutex_of(volume.key);
-        let _exclusive = self.volumes.turn(&mutex, volume.key, &name).await?;
-        let mut volume = self.volumes.again(volume).await?;
+        if needs_option(&volume) {
+            self.mount_otherwise(&volume).await?;
+        }
+        let mutex = self.volumes.locks.of(volume.key, Lane::Quotas);
+        let _exclusive = self.volumes.turn_in(Lane::Quotas, &mutex, volume.key, &name).await?;
+        let volume = self.volumes.again(volume).await?;
         let bound = bound_of(&record);
-        if self.bound_folder(&mut volume, record).await? {
+        if self.bound_folder(&volume, record).await? {
             return Ok(made(plan, format!("{what} of volume {name} is bounded by {bound}")));
         }
         let plan = pool.plan(Undo::NotNeeded, Vec::new());
@@ -146,7 +151,7 @@ impl VolumeQuotas {
     }
 
     /// Takes the steps of a new bound; returns whether anything was changed.
-    async fn bound_folder(&self, volume: &mut Volume, mut record: QuotaRecord) -> Answer<bool> {
+    async fn bound_folder(&self, volume: &Volume, mut record: QuotaRecord) -> Answer<bool> {
         let records = quotas_of(&volume.space).await?;
         let mut known = records.iter().filter_map(|one| Some((one.number, one.record.as_ref().ok()?)));
         let former = known.find(|(_, other)| other.folder == record.folder);
@@ -154,15 +159,9 @@ impl VolumeQuotas {
             let finding = format!("it has {QUOTAS_MAX} quotas already");
             return Err(bad(&volume.name, &finding).hint("remove one first"));
         }
-        let is_counting = !needs_option(volume);
         let limits = |record: &QuotaRecord| (record.limit_bytes, record.limit_files);
-        if is_counting
-            && former.is_some_and(|(_, former)| !former.is_pending && limits(former) == limits(&record))
-        {
+        if former.is_some_and(|(_, former)| !former.is_pending && limits(former) == limits(&record)) {
             return Ok(false);
-        }
-        if !is_counting {
-            self.mount_counting(volume).await?;
         }
         let number = match former {
             Some((number, former)) => {
@@ -196,7 +195,7 @@ impl VolumeQuotas {
         let pool = self.volumes.pools.pool_to_change(&pool)?;
         let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
-        self.volumes.check_made(&volume)?;
+        self.volumes.check_whole(&volume)?;
         let folder = folder_of(&name, &request.folder)?;
         let what = shown_folder(&folder);
         let found = |records: Vec<Numbered<QuotaRecord>>| {
@@ -217,8 +216,8 @@ impl VolumeQuotas {
         if request.dry_run {
             return Ok(planned(plan, format!("{what} of volume {name} would have no quota")));
         }
-        let mutex = self.volumes.mutex_of(volume.key);
-        let _exclusive = self.volumes.turn(&mutex, volume.key, &name).await?;
+        let mutex = self.volumes.locks.of(volume.key, Lane::Quotas);
+        let _exclusive = self.volumes.turn_in(Lane::Quotas, &mutex, volume.key, &name).await?;
         let volume = self.volumes.again(volume).await?;
         let (number, record) = found(quotas_of(&volume.space).await?)?;
         let device = self.mounted_device(&volume).await?;
@@ -237,6 +236,17 @@ impl VolumeQuotas {
         Err(ErrorBody::new(ErrorCode::Busy, message)
             .on(name)
             .hint(format!("`dolmen volume mount {name}` first")))
+    }
+
+    /// Mounts a volume again so that it counts projects, unless it does.
+    async fn mount_otherwise(&self, volume: &Volume) -> Answer<()> {
+        let mutex = self.volumes.mutex_of(volume.key);
+        let _exclusive = self.volumes.turn(&mutex, volume.key, &volume.name).await?;
+        let mut volume = self.volumes.find(&volume.pool, volume.space.name().as_str()).await?;
+        if needs_option(&volume) {
+            self.mount_counting(&mut volume).await?;
+        }
+        Ok(())
     }
 
     /// Mounts a volume again so that it counts projects; as before where its file system cannot.

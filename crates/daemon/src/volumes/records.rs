@@ -1,7 +1,7 @@
 //! Records of volumes: attributes of their spaces.
 
 use dolmen_api::{ErrorBody, ErrorCode};
-use dolmen_space::{Attribute, Space};
+use dolmen_space::{Attribute, AttributeKey, Space};
 use dolmen_volume::record::{DeduplicationRun, VolumeRecord};
 
 use crate::answer::Answer;
@@ -52,6 +52,12 @@ pub(super) async fn put(space: &Space, record: &VolumeRecord, name: &str) -> Ans
         .change(vec![attribute], Vec::new())
         .await
         .map_err(|error| fault::space(&error).on(name))
+}
+
+/// Deletes the record of the volume on a space; durable when this returns.
+pub(super) async fn delete(space: &Space, name: &str) -> Answer<()> {
+    let key = AttributeKey { kind: VOLUME, number: NUMBER };
+    space.attributes().change(Vec::new(), vec![key]).await.map_err(|error| fault::space(&error).on(name))
 }
 
 /// Reads the last deduplication of the volume on a space; none if there was none, or its record is not understood.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dolmen_api::{AttachSpace, DetachSpace, ErrorBody, ErrorCode};
 use dolmen_attach::SpaceKey;
-use dolmen_block_io::sync::AsyncMutex;
+use dolmen_block_io::sync::{AsyncMutex, Permit};
 use dolmen_block_io::{Seams, within};
 use dolmen_space::Space;
 use dolmen_units::PoolId;
@@ -23,10 +23,11 @@ use crate::jobs::{Jobs, Kind};
 use crate::open_pool::{OpenPool, key_of};
 use crate::open_pools::OpenPools;
 use crate::pool_jobs::PoolJobs;
-use crate::ranks;
 use crate::spaces::Deletions;
 use crate::state::VolumeUses;
 use crate::views::Views;
+use crate::volumes::locks::{Lane, VolumeLocks};
+use crate::volumes::looks::Looks;
 use crate::volumes::mounts;
 use crate::volumes::quota_bounds::QuotaBounds;
 use crate::volumes::records::{self, Found};
@@ -62,16 +63,20 @@ pub(crate) struct Volumes {
     pub(super) uses: Rc<VolumeUses>,
     pub(super) transports: Rc<Transports>,
     pub(super) workers: Rc<Workers>,
-    /// Reads `/proc`, and asks tools for their versions.
+    /// Reads the table of mounts and files of settings, which does not wait for a volume.
     pub(super) looker: Rc<IoWorker>,
+    /// Looks at processes and tools, which may hang.
+    pub(super) looks: Looks,
     pub(super) known: RefCell<BTreeMap<SpaceKey, Known>>,
     pub(super) shares: Rc<ShareServers>,
     pub(super) quotas: QuotaBounds,
     pub(super) transitions: Transitions,
     pub(super) unit_files: UnitFiles,
-    mutexes: RefCell<BTreeMap<SpaceKey, Rc<AsyncMutex>>>,
+    pub(super) locks: Rc<VolumeLocks>,
     /// Long operations that jobs steer.
     pub(super) steered: RefCell<BTreeMap<SpaceKey, Rc<Steer>>>,
+    /// Searches for names, each of which holds the lock of its volume.
+    pub(super) searches: RefCell<BTreeMap<SpaceKey, Rc<Steer>>>,
 }
 
 impl Volumes {
@@ -81,7 +86,8 @@ impl Volumes {
         deletions: &Rc<Deletions>,
         creation: &'static dyn Kind,
     ) -> Self {
-        let (known, mutexes, steered) = Default::default();
+        let (known, steered, searches) = Default::default();
+        let locks = Rc::<VolumeLocks>::default();
         let workers = Workers::new(&base.seams, base.config.worker.clone(), base.config.volumes_folder());
         Self {
             pools: Rc::clone(&base.pools),
@@ -95,22 +101,35 @@ impl Volumes {
             uses: Rc::clone(&base.volume_uses),
             transports: Rc::clone(&base.transports),
             looker: Rc::clone(&base.volume_looker),
-            shares: Rc::new(ShareServers::new(base, &workers)),
-            quotas: QuotaBounds::new(&workers),
+            looks: Looks::new(&base.seams),
+            shares: Rc::new(ShareServers::new(base, &workers, &locks)),
+            quotas: QuotaBounds::new(&workers, &locks),
             transitions: Transitions::new(base, &workers, creation),
             workers,
             unit_files: UnitFiles::new(base.config.units.clone(), &base.volume_looker),
             known,
-            mutexes,
+            locks,
             steered,
+            searches,
         }
     }
 
-    /// Returns the lock of changes of a volume.
+    /// Returns the lock of changes of a volume, for a caller that takes it. A search for names ends for that: changes go first.
     pub(super) fn mutex_of(&self, volume: SpaceKey) -> Rc<AsyncMutex> {
-        let mut mutexes = self.mutexes.borrow_mut();
-        let made = || Rc::new(AsyncMutex::ranked(ranks::VOLUME.single()));
-        Rc::clone(mutexes.entry(volume).or_insert_with(made))
+        self.interrupt_search(volume);
+        self.locks.of(volume, Lane::Volume)
+    }
+
+    /// Ends a search for names in a volume.
+    pub(super) fn interrupt_search(&self, volume: SpaceKey) {
+        let search = self.searches.borrow().get(&volume).cloned();
+        search.iter().for_each(|search| search.interrupt());
+    }
+
+    /// Returns what steers the long operation on a volume.
+    pub(super) fn steer_of(&self, volume: SpaceKey) -> Option<Rc<Steer>> {
+        let steered = self.steered.borrow().get(&volume).cloned();
+        steered.or_else(|| self.searches.borrow().get(&volume).cloned())
     }
 
     /// Takes the turn to change a volume, for a request.
@@ -119,11 +138,22 @@ impl Volumes {
         mutex: &'a AsyncMutex,
         volume: SpaceKey,
         name: &str,
-    ) -> Answer<dolmen_block_io::sync::Permit<'a>> {
+    ) -> Answer<Permit<'a>> {
+        self.turn_in(Lane::Volume, mutex, volume, name).await
+    }
+
+    /// Takes the turn to change a volume in a lane, whose lock `mutex` is.
+    pub(super) async fn turn_in<'a>(
+        &self,
+        lane: Lane,
+        mutex: &'a AsyncMutex,
+        volume: SpaceKey,
+        name: &str,
+    ) -> Answer<Permit<'a>> {
         let limit = self.seams.clock.now() + TURN_LIMIT;
         let taken = within(self.seams.clock.as_ref(), limit, mutex.take()).await;
         taken.ok_or_else(|| {
-            let by = self.workers.at_work(volume).map_or_else(
+            let by = self.workers.at_work_in(volume, lane).map_or_else(
                 || "another change".to_owned(),
                 |worker| format!("{} (process {})", worker.operation, worker.pid),
             );
@@ -222,6 +252,6 @@ impl Volumes {
         let keys: Vec<SpaceKey> =
             self.known.borrow().keys().copied().filter(|key| key.pool == pool).collect();
         keys.into_iter().for_each(|key| self.forget(key));
-        self.mutexes.borrow_mut().retain(|key, mutex| key.pool != pool || Rc::strong_count(mutex) > 1);
+        self.locks.forget_pool(pool);
     }
 }

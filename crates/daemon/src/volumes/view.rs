@@ -127,7 +127,7 @@ fn view_with(
             pool.volume_fillings.of(space.id()).days_left(seconds_now(), used, usage.free)
         }),
         errors: usage.map(|usage| usage.errors.clone()).unwrap_or_default(),
-        worker: volumes.workers.at_work(key),
+        worker: volumes.workers.shown(key),
     };
     match record {
         Found::Known(record) => describe(&mut volume, &record),

@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! - No process is ended for being slow. A caller with a limit stops waiting, and the process goes on.
-//! - One volume has one process of this daemon at a time. The lock file of the order keeps out those of an earlier daemon.
+//! - A lane of a volume has one process of this daemon at a time. The lock file of the order keeps out those of an earlier daemon.
 //! - An operation without a message from its process has failed.
 
 use std::cell::RefCell;
@@ -29,6 +29,7 @@ use dolmen_worker::protocol::{Failure, FailureCode, Message, Operation, Order, O
 
 use crate::answer::Answer;
 use crate::volumes::control_group::ControlGroup;
+use crate::volumes::locks::Lane;
 use crate::volumes::steer::{Link, Steer};
 
 /// Processes at a time, at most: each takes a thread.
@@ -65,7 +66,7 @@ pub(crate) struct Workers {
     seams: Seams,
     program: PathBuf,
     folder: PathBuf,
-    running: RefCell<BTreeMap<SpaceKey, Running>>,
+    running: RefCell<BTreeMap<(SpaceKey, Lane), Running>>,
     ended: Notify,
 }
 
@@ -90,10 +91,15 @@ impl Workers {
         self.folder.join(format!("{}-{}.dedup", volume.pool, volume.space.0))
     }
 
-    /// Returns the process that works on a volume.
+    /// Returns the process that works on the file system of a volume.
     pub(crate) fn at_work(&self, volume: SpaceKey) -> Option<VolumeWorker> {
+        self.at_work_in(volume, Lane::Volume)
+    }
+
+    /// Returns the process that works in a lane of a volume.
+    pub(super) fn at_work_in(&self, volume: SpaceKey, lane: Lane) -> Option<VolumeWorker> {
         let now = self.seams.clock.now();
-        self.running.borrow().get(&volume).map(|running| VolumeWorker {
+        self.running.borrow().get(&(volume, lane)).map(|running| VolumeWorker {
             pid: running.pid.load(Ordering::Relaxed),
             operation: running.operation.to_owned(),
             elapsed_s: now.since(running.began).as_secs(),
@@ -101,9 +107,18 @@ impl Workers {
         })
     }
 
+    /// Returns the process of a volume that is shown: that on its file system first.
+    pub(super) fn shown(&self, volume: SpaceKey) -> Option<VolumeWorker> {
+        Lane::ALL.into_iter().find_map(|lane| self.at_work_in(volume, lane))
+    }
+
     /// Waits until no process of this daemon works on a volume.
     pub(crate) async fn idle(&self, volume: SpaceKey) {
-        self.ended.wait_for(|| (!self.running.borrow().contains_key(&volume)).then_some(())).await;
+        let is_idle = || {
+            let running = self.running.borrow();
+            Lane::ALL.into_iter().all(|lane| !running.contains_key(&(volume, lane)))
+        };
+        self.ended.wait_for(|| is_idle().then_some(())).await;
     }
 
     /// Has an operation carried out on the volume called `name`.
@@ -114,16 +129,33 @@ impl Workers {
         operation: Operation,
         wait: Wait,
     ) -> Answer<Outcome> {
+        self.ask(volume, name, operation, wait).await.map_err(Unanswered::body)
+    }
+
+    /// Has an operation carried out, for a caller that has to know whether it was begun.
+    pub(super) async fn ask(
+        self: &Rc<Self>,
+        volume: SpaceKey,
+        name: &str,
+        operation: Operation,
+        wait: Wait,
+    ) -> Result<Outcome, Unanswered> {
         let what = words_of(&operation);
+        let lane = Lane::of(&operation);
         loop {
             let done = match wait {
                 Wait::UntilDone => self.run_once(volume, name, operation.clone(), None).await,
                 Wait::Request => {
-                    let limit = self.seams.clock.now() + ANSWER_LIMIT;
+                    let clock = self.seams.clock.as_ref();
+                    let limit = clock.now() + ANSWER_LIMIT;
+                    // Nothing waits between the end of this and the beginning of the process.
+                    if within(clock, limit, self.free(volume, lane)).await.is_none() {
+                        return Err(Unanswered::NotBegun(self.not_begun(volume, lane, name, what)));
+                    }
                     let once = self.run_once(volume, name, operation.clone(), None);
-                    match within(self.seams.clock.as_ref(), limit, once).await {
+                    match within(clock, limit, once).await {
                         Some(done) => done,
-                        None => return Err(self.slow(volume, name, what)),
+                        None => return Err(Unanswered::Failed(self.slow(volume, lane, name, what))),
                     }
                 }
             };
@@ -133,7 +165,7 @@ impl Workers {
                 {
                     sleep(self.seams.clock.as_ref(), TRY_AGAIN).await;
                 }
-                Err(fault) => return Err(fault.body(name, what)),
+                Err(fault) => return Err(Unanswered::Failed(fault.body(name, what))),
                 Ok(outcome) => return Ok(outcome),
             }
         }
@@ -163,13 +195,12 @@ impl Workers {
         }
     }
 
-    fn slow(&self, volume: SpaceKey, name: &str, what: &str) -> ErrorBody {
-        let by = self.at_work(volume).map_or_else(
-            || "no process could be started for it".to_owned(),
-            |worker| format!("process {} is at {}", worker.pid, worker.operation),
-        );
+    fn slow(&self, volume: SpaceKey, lane: Lane, name: &str, what: &str) -> ErrorBody {
+        let by = self
+            .at_work_in(volume, lane)
+            .map_or_else(String::new, |worker| format!(": process {}", worker.pid));
         let message = format!(
-            "{what} of volume {name} takes longer than {} seconds: {by}, and goes on",
+            "{what} of volume {name} takes longer than {} seconds{by}, and goes on",
             ANSWER_LIMIT.as_secs()
         );
         let hint = format!(
@@ -178,7 +209,31 @@ impl Workers {
         ErrorBody::new(ErrorCode::Busy, message).on(name).hint(hint)
     }
 
-    /// Starts a process when none of this daemon has the volume. Once it is started it goes on, whether or not its caller waits.
+    fn not_begun(&self, volume: SpaceKey, lane: Lane, name: &str, what: &str) -> ErrorBody {
+        let by = self.at_work_in(volume, lane).map_or_else(
+            || format!("{WORKERS_MAX} processes are at work on other volumes"),
+            |worker| {
+                format!(
+                    "process {} has been at {} for {} seconds",
+                    worker.pid, worker.operation, worker.elapsed_s
+                )
+            },
+        );
+        let message = format!("{what} of volume {name} was not begun: {by}");
+        let hint = format!("`dolmen volume show {name}` shows when that has ended; ask again then");
+        ErrorBody::new(ErrorCode::Busy, message).on(name).hint(hint)
+    }
+
+    /// Waits until a process can be started in a lane of a volume.
+    async fn free(&self, volume: SpaceKey, lane: Lane) {
+        let is_free = || {
+            let running = self.running.borrow();
+            !running.contains_key(&(volume, lane)) && running.len() < WORKERS_MAX
+        };
+        self.ended.wait_for(|| is_free().then_some(())).await;
+    }
+
+    /// Starts a process when none of this daemon has the lane. Once it is started it goes on, whether or not its caller waits.
     async fn run_once(
         self: &Rc<Self>,
         volume: SpaceKey,
@@ -186,11 +241,8 @@ impl Workers {
         operation: Operation,
         link: Option<Arc<Link>>,
     ) -> Result<Outcome, Fault> {
-        let is_free = || {
-            let running = self.running.borrow();
-            !running.contains_key(&volume) && running.len() < WORKERS_MAX
-        };
-        self.ended.wait_for(|| is_free().then_some(())).await;
+        let lane = Lane::of(&operation);
+        self.free(volume, lane).await;
         let pid = Arc::<AtomicU32>::default();
         let running = Running {
             operation: words_of(&operation),
@@ -198,12 +250,13 @@ impl Workers {
             began: self.seams.clock.now(),
             is_long: link.is_some(),
         };
-        self.running.borrow_mut().insert(volume, running);
-        let lock = self.folder.join(format!("{}-{}.lock", volume.pool, volume.space.0));
+        self.running.borrow_mut().insert((volume, lane), running);
+        let (of, suffix) = (format!("{}-{}", volume.pool, volume.space.0), lane.suffix());
+        let lock = self.folder.join(format!("{of}{suffix}.lock"));
         let order = Order { lock, operation };
         let (ended, awaited) = reply();
         let program = self.program.clone();
-        let group = format!("dolmen-worker-{}-{}", volume.pool, volume.space.0);
+        let group = format!("dolmen-worker-{of}{suffix}");
         let thread = thread::Builder::new().name("dolmen volume".to_owned()).stack_size(STACK_BYTES);
         let started = thread.spawn(move || ended.send(work(&program, &order, &pid, &group, link.as_deref())));
         let (told, outcome) = reply();
@@ -213,7 +266,7 @@ impl Workers {
                 Ok(_) => awaited.await.unwrap_or_else(|lost| Err(io::Error::other(lost))),
                 Err(error) => Err(error),
             };
-            workers.running.borrow_mut().remove(&volume);
+            workers.running.borrow_mut().remove(&(volume, lane));
             workers.ended.notify_all();
             told.send(found);
         };
@@ -233,6 +286,22 @@ impl Workers {
                 Err(Fault::Silent(status))
             }
             Ended::Unreadable(why) => Err(Fault::Unreadable(why)),
+        }
+    }
+}
+
+/// Why a caller has no outcome.
+pub(super) enum Unanswered {
+    /// No process was started: the lane of the volume did not become free.
+    NotBegun(ErrorBody),
+    /// The operation failed, or goes on without its caller.
+    Failed(ErrorBody),
+}
+
+impl Unanswered {
+    pub(super) fn body(self) -> ErrorBody {
+        match self {
+            Self::NotBegun(error) | Self::Failed(error) => error,
         }
     }
 }

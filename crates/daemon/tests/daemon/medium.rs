@@ -141,7 +141,7 @@ fn opened() -> Vec<u8> {
 }
 
 /// Where a block stands in the data area of a disk file: the log in front of it may have the same.
-fn place_of(path: &Path, bytes: &[u8]) -> u64 {
+pub(crate) fn place_of(path: &Path, bytes: &[u8]) -> u64 {
     let content = fs::read(path).unwrap();
     let found: Vec<usize> =
         (9 << 20..content.len()).step_by(BLOCK).filter(|at| content[*at..].starts_with(bytes)).collect();

@@ -1,11 +1,17 @@
 //! Shares, quotas and names of damage, with answers of servers that the tests plant. They need what those of volumes need.
 
+use std::fs::File;
 use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::attached::run;
 use crate::client::eventually;
+use crate::medium::place_of;
 use crate::mounts;
 use crate::volumes::{Rig, SHOW};
 
@@ -68,6 +74,7 @@ fn a_share_is_offered_while_its_volume_is_mounted_and_only_then() {
         request
     });
     assert!(plan["plan"]["steps"].to_string().contains("user alice read-write"), "{plan}");
+    assert!(plan["warnings"].to_string().contains("neither encrypted nor authenticated"), "{plan}");
     assert_eq!((shares(&rig).len(), rig.orders("share_put")), (0, 0));
     let made = rig.world.post(SHARES, &docs());
     assert_eq!(made["share"]["health"], "healthy", "{made}");
@@ -137,8 +144,8 @@ fn a_refusal_of_a_server_leaves_no_right_that_is_not_on_record() {
     rig.stop();
 }
 
-/// Scenario: servers list a share of the volume that has no record, one of another volume, and one of others. The opening takes off
-/// the first alone. A probe that finds a share down names the step.
+/// Scenario: servers list a share of the mounted volume that has no record, one of a volume that is not mounted, and one of others.
+/// The start takes off the first two. A probe that finds a share down names the step.
 #[test]
 fn an_opening_takes_off_shares_without_a_record() {
     let _mounts = mounts::mounting();
@@ -168,7 +175,115 @@ fn an_opening_takes_off_shares_without_a_record() {
     eventually("the share is down", || {
         (shares(&rig)[0]["why"] == json!(["SMB is down, connection: refused"])).then_some(())
     });
-    assert_eq!(orders(&rig).iter().filter(|order| *order == "share_remove").count(), 1);
+    eventually("two shares are taken off", || (rig.orders("share_remove") == 2).then_some(()));
+    rig.stop();
+}
+
+/// Scenario: a host crashed, and the servers kept a share whose volume is not to be mounted, and one of a pool that is not here. The
+/// start of the daemon takes both off; a mount puts the share again.
+#[test]
+fn a_start_takes_off_shares_whose_volumes_are_not_mounted() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig() else { return };
+    rig.world.post(SHARES, &docs());
+    let order = std::fs::read_to_string(rig.control.join("order-share_put")).unwrap();
+    let order: Value = serde_json::from_str(&order).unwrap();
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    rig.world.kill();
+    let marks = [order["operation"]["mark"].clone(), json!("01020304-0506-0708-090a-0b0c0d0e0f10/2/3")];
+    let listed =
+        |mark| json!({"protocol": "smb", "name": "x", "path": "/x", "mark": mark, "is_available": true});
+    answer(&rig, "share_list", &json!({"is": "shares", "shares": marks.map(listed)}));
+    orders(&rig);
+    rig.start();
+    eventually("servers offer no share of a volume that is not mounted", || {
+        (rig.orders("share_remove") == 2).then_some(())
+    });
+    rig.world.post(&format!("{SHOW}/mount"), &json!({}));
+    share_is_up(&rig);
+    rig.stop();
+}
+
+/// Scenario: somebody unmounts a volume by hand. Its share is taken off, and a mount offers it again.
+#[test]
+fn a_share_whose_volume_somebody_unmounted_is_taken_off() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig() else { return };
+    rig.world.post(SHARES, &docs());
+    share_is_up(&rig);
+    orders(&rig);
+    assert!(run("umount", &[&rig.mount()]));
+    eventually("servers offer no folder below the mount point", || {
+        (rig.orders("share_remove") > 0).then_some(())
+    });
+    eventually("the share is off", || (shares(&rig)[0]["protocols"][0]["state"] == "off").then_some(()));
+    rig.world.post(&format!("{SHOW}/mount"), &json!({}));
+    share_is_up(&rig);
+    rig.stop();
+}
+
+/// Scenario: a process has the file system of a volume and does not end. Meanwhile a share is created, granted, revoked, shown and
+/// deleted. A share that is being looked at is shown at once, with what is known.
+#[test]
+fn rights_are_revoked_while_a_process_has_the_volume() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig() else { return };
+    rig.plant("before-trim");
+    let trim = rig.send(&format!("{SHOW}/trim"), &json!({}));
+    rig.is_held();
+    let began = Instant::now();
+    let created = rig.world.try_ask("POST", SHARES, docs().to_string().as_bytes());
+    let (status, created) = created.expect("a share waits for the file system of its volume");
+    assert_eq!(status, 200, "a share waits for the file system of its volume: {created}");
+    let bob = json!({"accounts": [{"to": "user", "name": "bob", "access": "read_only"}]});
+    rig.world.post(&format!("{SHARES}/docs/grant"), &bob);
+    rig.world.post(&format!("{SHARES}/docs/revoke"), &json!({"accounts": [{"to": "user", "name": "alice"}]}));
+    let share = rig.world.get(&format!("{SHARES}/docs"))["share"].clone();
+    assert_eq!(
+        (&share["health"], &share["accounts"][0]["name"]),
+        (&json!("healthy"), &json!("bob")),
+        "{share}"
+    );
+    assert!(
+        began.elapsed() < Duration::from_secs(30),
+        "revocation waits for the volume: {:?}",
+        began.elapsed()
+    );
+    std::fs::remove_file(rig.control.join("held")).unwrap();
+    rig.plant("before-share_probe");
+    let look = rig.send_get(&format!("{SHARES}/docs"));
+    rig.is_held();
+    let began = Instant::now();
+    let share = rig.world.get(&format!("{SHARES}/docs"))["share"].clone();
+    assert_eq!(
+        (&share["health"], &share["protocols"][0]["state"]),
+        (&json!("healthy"), &json!("up")),
+        "{share}"
+    );
+    assert!(began.elapsed() < Duration::from_secs(30), "a look waits for another: {:?}", began.elapsed());
+    rig.lift("before-share_probe");
+    drop(look);
+    rig.world.post(&format!("{SHARES}/docs/delete"), &json!({}));
+    rig.lift("before-trim");
+    drop(trim);
+    rig.stop();
+}
+
+/// Scenario: a job checks a volume for long. A right is revoked meanwhile, on record; the next mount offers what is left.
+#[test]
+fn rights_are_revoked_while_a_job_has_the_volume() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig() else { return };
+    rig.world.post(SHARES, &docs());
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    rig.plant("before-check");
+    let job = rig.world.post(&format!("{SHOW}/check"), &json!({}))["job"]["id"].as_u64().unwrap();
+    rig.is_held();
+    let alice = json!({"accounts": [{"to": "user", "name": "alice"}]});
+    let revoked = rig.world.post(&format!("{SHARES}/docs/revoke"), &alice);
+    assert_eq!(revoked["share"]["accounts"], json!([]), "{revoked}");
+    rig.lift("before-check");
+    assert_eq!(rig.ended(job)["state"], "done");
     rig.stop();
 }
 
@@ -230,5 +345,42 @@ fn a_quota_that_a_kill_cut_short_is_taken_by_the_next_daemon() {
     });
     assert_eq!((&quota["project_id"], &quota["used_bytes"]), (&json!(257), &json!(4096)), "{quota}");
     assert_eq!(rig.orders("quota_set"), 2);
+    // A bound goes although a process has the file system of the volume.
+    answer(&rig, "quota_remove", &json!({"is": "done"}));
+    rig.plant("before-trim");
+    let trim = rig.send(&format!("{SHOW}/trim"), &json!({}));
+    rig.is_held();
+    rig.world.post(&format!("{QUOTAS}/remove"), &json!({"folder": "docs"}));
+    rig.lift("before-trim");
+    drop(trim);
+    rig.stop();
+}
+
+/// Scenario: both copies of a block of a file are overwritten, and a read of it fails. The search for names does not end by itself. It
+/// is a long operation, and a change of the volume ends it.
+#[test]
+fn a_search_for_names_ends_for_a_change_of_the_volume() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig() else { return };
+    let content: Vec<u8> = (0..4096).map(|at| u8::try_from(at * 7 / 3 % 253).unwrap()).collect();
+    let path = rig.mount().join("file");
+    std::fs::write(&path, &content).unwrap();
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    for disk in ["d0", "d1"].map(|name| rig.world.disk(name)) {
+        let place = place_of(Path::new(&disk), &content);
+        File::options().write(true).open(&disk).unwrap().write_all_at(&[0xff; 4096], place).unwrap();
+    }
+    rig.world.post(&format!("{SHOW}/mount"), &json!({}));
+    assert!(std::fs::read(&path).is_err(), "a block without a copy was read");
+    rig.plant("reads-names");
+    let why = rig.send_get("/v1/why/tank%2Fv");
+    eventually("files are searched for", || (rig.orders("names") == 1).then_some(()));
+    let worker = rig.volume()["worker"].clone();
+    assert_eq!((&worker["operation"], &worker["is_long"]), (&json!("the search for names"), &json!(true)));
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    let command = std::fs::read_to_string(rig.control.join("command")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&command).unwrap(), json!({"do": "stop"}));
+    rig.lift("reads-names");
+    drop(why);
     rig.stop();
 }

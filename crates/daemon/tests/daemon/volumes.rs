@@ -1,7 +1,9 @@
 //! Volumes, with the worker of this build behind a script that stops, ends or fails where a test says so. They need root, FUSE, loop
 //! devices and the tools of ext4; where one of them is missing the test says so and ends.
 
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,7 +14,7 @@ use crate::client::{World, eventually};
 use crate::mounts;
 
 /// What stands in for the worker: it notes each order and, as far as files of these names exist, stops in front of an operation or
-/// behind it, ends without a message, fails, or gives an answer of the test.
+/// behind it, waits for a command and stops, ends without a message, fails, or gives an answer of the test.
 const SCRIPT: &str = r#"#!/bin/sh
 read -r order
 name=${order#*'"do":"'}
@@ -25,6 +27,12 @@ hold() {
     while [ -e "FOLDER/$1" ]; do sleep 0.05; done
 }
 hold "before-$name"
+if [ -e "FOLDER/reads-$name" ]; then
+    read -r command
+    echo "$command" >"FOLDER/command"
+    echo '{"say":"done","outcome":{"is":"stopped"}}'
+    exit 0
+fi
 [ ! -e "FOLDER/dies-$name" ] || kill -9 $$
 if [ -e "FOLDER/fails-$name" ]; then
     echo '{"say":"failed","failure":{"code":"refused","message":"planted","hint":"mend it"}}'
@@ -183,6 +191,22 @@ impl Rig {
         })
     }
 
+    /// Sends a request, and does not wait for its answer.
+    pub(crate) fn send(&self, path: &str, body: &Value) -> UnixStream {
+        let body = body.to_string();
+        let mut client = UnixStream::connect(self.world.socket()).unwrap();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: d\r\nContent-Length: {}\r\n\r\n", body.len());
+        client.write_all((head + &body).as_bytes()).unwrap();
+        client
+    }
+
+    /// Sends a request for a document, and does not wait for its answer.
+    pub(crate) fn send_get(&self, path: &str) -> UnixStream {
+        let mut client = UnixStream::connect(self.world.socket()).unwrap();
+        client.write_all(format!("GET {path} HTTP/1.1\r\nHost: d\r\n\r\n").as_bytes()).unwrap();
+        client
+    }
+
     pub(crate) fn stop(&mut self) {
         self.world.post("/v1/shutdown", &json!({}));
         assert!(self.world.ended().success());
@@ -193,7 +217,9 @@ impl Drop for Rig {
     fn drop(&mut self) {
         for entry in std::fs::read_dir(&self.control).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if ["before-", "after-", "dies-", "fails-", "answer-"].iter().any(|plant| name.starts_with(plant))
+            if ["before-", "after-", "reads-", "dies-", "fails-", "answer-"]
+                .iter()
+                .any(|plant| name.starts_with(plant))
             {
                 let _ = std::fs::remove_file(entry.path());
             }
@@ -628,8 +654,137 @@ fn a_volume_that_somebody_unmounted_is_reported_until_it_is_mounted_again() {
     eventually("the status tells", || tells(&rig).then_some(()));
     let todo = rig.world.get("/v1/status")["todo"].to_string();
     assert!(todo.contains("dolmen volume mount tank/v"), "{todo}");
+    eventually("its space is free", || {
+        rig.world
+            .try_ask("POST", "/v1/pools/tank/spaces/v/detach", b"{}")
+            .filter(|(status, _)| *status == 200)
+    });
     rig.world.post(&format!("{SHOW}/mount"), &json!({}));
     rig.mounted();
     eventually("the status is silent", || (!tells(&rig)).then_some(()));
+    rig.stop();
+}
+
+/// Scenario: the space of a mounted volume is served for reading, and the volume is deleted. The deletion is refused before anything
+/// is done, and goes through when the space is not served.
+#[test]
+fn a_deletion_that_is_refused_leaves_the_volume_mounted() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.ended(rig.create());
+    rig.mounted();
+    rig.world.post("/v1/pools/tank/spaces/v/serve", &json!({"read_only": true}));
+    for dry_run in [true, false] {
+        let refused = rig.world.refused(&format!("{SHOW}/delete"), &json!({"dry_run": dry_run}));
+        assert!(refused["message"].as_str().unwrap().contains("while it is served"), "{refused}");
+    }
+    let volume = rig.volume();
+    let state = (&volume["state"], &volume["mounted_at"]);
+    assert_eq!(state, (&json!("ready"), &json!(rig.mount())), "a refused deletion unmounted it");
+    assert_eq!(rig.orders("unmount"), 0);
+    rig.world.post("/v1/pools/tank/spaces/v/unserve", &json!({}));
+    rig.world.post(&format!("{SHOW}/delete"), &json!({}));
+    rig.stop();
+}
+
+/// Scenario: a volume is mounted at another place. First the mount is refused, and the record of before stays; then the daemon is
+/// killed behind the mount. The next daemon has the volume there, and can unmount it.
+#[test]
+fn a_mount_elsewhere_that_is_killed_is_on_record() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.ended(rig.create());
+    rig.mounted();
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    let other = json!(rig.world.folder.path().join("other"));
+    let request = json!({"mount_point": other});
+    rig.plant("fails-mount");
+    rig.world.refused(&format!("{SHOW}/mount"), &request);
+    let refused = rig.volume();
+    let kept = (&refused["mount_point"], &refused["is_to_be_mounted"]);
+    assert_eq!(kept, (&json!(rig.mount()), &json!(false)), "a refused mount changed the record");
+    rig.lift("fails-mount");
+    rig.plant("after-mount");
+    let client = rig.send(&format!("{SHOW}/mount"), &request);
+    rig.is_held();
+    rig.world.kill();
+    drop(client);
+    rig.lift("after-mount");
+    rig.start();
+    let volume = rig.volume();
+    let place = (&volume["mount_point"], &volume["is_to_be_mounted"]);
+    assert_eq!(place, (&other, &json!(true)), "the place of the mount is not on record");
+    eventually("the volume is mounted there", || (rig.volume()["mounted_at"] == other).then_some(()));
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    rig.stop();
+}
+
+/// Scenario: an adoption is refused by the mount, and leaves nothing; the next one is killed behind the mount. The next daemon has the
+/// volume on record and mounted.
+#[test]
+fn an_adoption_that_is_killed_behind_its_mount_is_on_record() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    let attached = rig.world.post("/v1/pools/tank/spaces/m/attach", &json!({}));
+    let device = PathBuf::from(attached["attachment"]["path"].as_str().unwrap());
+    assert!(run("mkfs.ext4", &[Path::new("-q"), Path::new("-F"), &device]));
+    rig.world.post("/v1/pools/tank/spaces/m/detach", &json!({}));
+    let adopt = "/v1/pools/tank/volumes/m/adopt";
+    let place = json!({"mount_point": rig.mount()});
+    rig.plant("fails-mount");
+    rig.world.refused(adopt, &place);
+    assert_eq!(rig.world.get("/v1/volumes")["volumes"], json!([]), "a refused adoption left a record");
+    assert_eq!(rig.world.get("/v1/attachments")["attachments"], json!([]));
+    rig.lift("fails-mount");
+    rig.plant("after-mount");
+    let client = rig.send(adopt, &place);
+    rig.is_held();
+    rig.world.kill();
+    drop(client);
+    rig.lift("after-mount");
+    rig.start();
+    let volumes = rig.world.get("/v1/volumes")["volumes"].clone();
+    assert_eq!(volumes[0]["state"], "foreign", "a file system is mounted without a record: {volumes}");
+    eventually("the adopted volume is mounted", || {
+        let volume = rig.world.get("/v1/pools/tank/volumes/m")["volume"].clone();
+        (volume["mounted_at"] == json!(rig.mount())).then_some(())
+    });
+    rig.stop();
+}
+
+/// Scenario: mkfs of a volume fails, the volume is deleted into the trash and restored. It was never made, so it is made then.
+#[test]
+fn a_volume_that_was_never_made_is_made_when_it_is_restored() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.plant("fails-make");
+    let job = rig.create();
+    assert_eq!(rig.ended(job)["state"], "failed");
+    rig.world.post(&format!("{SHOW}/delete"), &json!({}));
+    rig.lift("fails-make");
+    rig.plant("before-make");
+    rig.world.post("/v1/pools/tank/trash/v/restore", &json!({}));
+    let restored = rig.volume();
+    assert_eq!(restored["state"], "making", "a volume without a file system is called ready");
+    rig.lift("before-make");
+    rig.mounted();
+    rig.stop();
+}
+
+/// Scenario: the repair of a volume fails. Its space is detached again, as it was found.
+#[test]
+fn a_repair_that_fails_detaches_its_space() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.ended(rig.create());
+    rig.mounted();
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    rig.plant("fails-check");
+    let repair = json!({"repair": true, "destroy": "v"});
+    let job = rig.world.post(&format!("{SHOW}/check"), &repair)["job"]["id"].as_u64().unwrap();
+    let failed = rig.ended(job);
+    assert!(failed["result"].as_str().unwrap().contains("planted"), "{failed}");
+    assert_eq!(rig.world.get("/v1/attachments")["attachments"], json!([]));
+    rig.lift("fails-check");
     rig.stop();
 }

@@ -4,6 +4,7 @@
 //! server a path alone means everybody.
 
 use super::{Client, HostName};
+use crate::mount_point::MountPoint;
 use crate::record::{Access, NetworkGrant};
 use dolmen_mutation::mutation;
 use std::fmt::Write as _;
@@ -34,6 +35,17 @@ pub enum ExportError {
     NotAbsolute {
         /// Path of the export.
         path: String,
+    },
+    /// A mount point that `mountpoint=` cannot carry. Without that option, a server that starts before the mount exports what lies
+    /// below the mount point.
+    #[error(
+        "the mount point {path:?} has {character:?} in it, which the option mountpoint= of exports cannot carry; mount the volume at a path without it"
+    )]
+    MountPoint {
+        /// Mount point.
+        path: String,
+        /// First such character.
+        character: char,
     },
     /// A name that the grammar of Ganesha does not take for a host.
     #[error(
@@ -68,34 +80,56 @@ fn check_path(path: &str, server: &'static str) -> Result<(), ExportError> {
     }
 }
 
-/// Text of a file in `/etc/exports.d` for one folder; `None` if no client was granted anything, and then there is no such file.
+/// Fails unless `mountpoint=` carries a path. The option ends at a comma, the list of options at a parenthesis; `exportfs` keeps the
+/// option unescaped in its table, where a blank, a quote or a backslash has a meaning too.
+fn check_mount_point(mount_point: &str) -> Result<(), ExportError> {
+    let is_special = |c: &char| {
+        matches!(c, ',' | '(' | ')' | '"' | '\'' | '#' | '\\') || c.is_whitespace() || c.is_control()
+    };
+    match mount_point.chars().find(is_special) {
+        Some(character) => Err(ExportError::MountPoint { path: mount_point.to_owned(), character }),
+        None => Ok(()),
+    }
+}
+
+/// Text of a file in `/etc/exports.d` for one folder of a volume; `None` if no client was granted anything, and then there is no such
+/// file.
 ///
 /// # Errors
-/// Fails if the path is not absolute or holds a control character.
-pub fn exports_file(path: &str, networks: &[NetworkGrant]) -> Result<Option<String>, ExportError> {
+/// Fails if the path is not absolute or holds a control character, or if an option cannot carry the mount point.
+pub fn exports_file(
+    path: &str,
+    mount_point: &MountPoint,
+    networks: &[NetworkGrant],
+) -> Result<Option<String>, ExportError> {
     check_path(path, "the NFS server of the kernel")?;
     if networks.is_empty() && !mutation!(UngrantedExportWritten) {
         return Ok(None);
     }
+    check_mount_point(mount_point.as_str())?;
     let mut text = format!(
         "# Written by Dolmen from the record of the share; changes are lost at its next start.\n{}",
         escape(path)
     );
     for grant in networks {
-        let _ = write!(text, " {}({})", grant.client, kernel_options(grant.access));
+        let _ = write!(text, " {}({})", grant.client, kernel_options(grant.access, mount_point));
     }
     text.push('\n');
     Ok(Some(text))
 }
 
-/// Options of a client of the kernel's server, as `exportfs -o` takes them.
+/// Options of a client of the kernel's server, as `exportfs -o` takes them. The server exports nothing while nothing is mounted on the
+/// mount point: after a crash it may start before the mount, and the folder below belongs to another file system.
 #[must_use]
-pub fn kernel_options(access: Access) -> String {
+pub fn kernel_options(access: Access, mount_point: &MountPoint) -> String {
     let access = match access {
         Access::ReadOnly => "ro",
         Access::ReadWrite => "rw",
     };
-    format!("{access},{OPTIONS}")
+    if mutation!(ExportWithoutMount) {
+        return format!("{access},{OPTIONS}");
+    }
+    format!("{access},{OPTIONS},mountpoint={}", mount_point.as_str())
 }
 
 /// A client and a folder, as `exportfs` takes them as one argument: an address with colons stands in brackets.
@@ -197,6 +231,10 @@ mod tests {
         NetworkGrant { client: client.parse().unwrap(), access, unknown: Unknown::new() }
     }
 
+    fn srv() -> MountPoint {
+        "/srv/v".parse().unwrap()
+    }
+
     #[test]
     fn exportfs_gets_addresses_with_colons_in_brackets() {
         for (client, argument) in [
@@ -233,11 +271,13 @@ mod tests {
     #[test]
     fn an_export_names_its_clients_and_their_rights() {
         let networks = [grant("10.0.0.0/8", Access::ReadWrite), grant("host.example", Access::ReadOnly)];
-        let text = exports_file("/srv/a b", &networks).unwrap().unwrap();
+        let text = exports_file("/srv/v/a b", &srv(), &networks).unwrap().unwrap();
         let line = text.lines().nth(1).unwrap();
         assert_eq!(
             line,
-            "/srv/a\\040b 10.0.0.0/8(rw,sync,no_subtree_check,root_squash,sec=sys) host.example(ro,sync,no_subtree_check,root_squash,sec=sys)"
+            "/srv/v/a\\040b 10.0.0.0/8(rw,sync,no_subtree_check,root_squash,sec=sys,mountpoint=/srv/v) \
+             host.example(ro,sync,no_subtree_check,root_squash,sec=sys,mountpoint=/srv/v)",
+            "an export without its mount"
         );
         let block = ganesha_export(7.try_into().unwrap(), "/srv/a b", &networks).unwrap().unwrap();
         for part in [
@@ -253,7 +293,7 @@ mod tests {
 
     #[test]
     fn an_export_without_a_client_is_not_written() {
-        assert_eq!(exports_file("/srv/docs", &[]), Ok(None), "an export without a client");
+        assert_eq!(exports_file("/srv/docs", &srv(), &[]), Ok(None), "an export without a client");
         assert_eq!(ganesha_export(1.try_into().unwrap(), "/srv/docs", &[]), Ok(None));
     }
 
@@ -261,7 +301,11 @@ mod tests {
     fn what_a_server_cannot_carry_is_refused() {
         let networks = [grant("3com.example", Access::ReadOnly)];
         for path in ["srv", "", "-ro", "/a\nb", "/a\t"] {
-            assert!(exports_file(path, &networks).is_err(), "{path:?}");
+            assert!(exports_file(path, &srv(), &networks).is_err(), "{path:?}");
+        }
+        for mount_point in ["/a b", "/a,b", "/a)", "/a\"b", "/a\\b", "/a#b"] {
+            let error = exports_file("/a", &mount_point.parse().unwrap(), &networks).unwrap_err();
+            assert!(matches!(error, ExportError::MountPoint { .. }), "{mount_point}: {error}");
         }
         let ganesha = |path, networks: &[NetworkGrant]| ganesha_export(1.try_into().unwrap(), path, networks);
         assert!(matches!(ganesha("/a", &networks), Err(ExportError::Host { .. })));
@@ -274,7 +318,7 @@ mod tests {
         #[test]
         fn the_path_of_a_file_of_exports_reads_back(path in "/.{0,30}", special in "/[ \"#'()\\\\0-9]{0,12}", text in "(?s).*") {
             for path in [path, special] {
-                let Ok(Some(text)) = exports_file(&path, &[grant("h", Access::ReadOnly)]) else { continue };
+                let Ok(Some(text)) = exports_file(&path, &srv(), &[grant("h", Access::ReadOnly)]) else { continue };
                 prop_assert_eq!(path_of_exports(&text), Some(path));
             }
             let _ = path_of_exports(&text);
@@ -290,13 +334,13 @@ mod tests {
                 unknown: Unknown::new(),
             }).collect();
             for path in [path, special] {
-                let Ok(Some(text)) = exports_file(&path, &networks) else { continue };
+                let Ok(Some(text)) = exports_file(&path, &srv(), &networks) else { continue };
                 prop_assert_eq!(text.split('\n').count(), 3);
                 let mut found = words(text.lines().nth(1).unwrap());
                 prop_assert_eq!(found.remove(0), path);
                 let expected: Vec<_> = networks.iter().map(|grant| {
                     let access = if grant.access == Access::ReadWrite { "rw" } else { "ro" };
-                    format!("{}({access},{OPTIONS})", grant.client)
+                    format!("{}({access},{OPTIONS},mountpoint=/srv/v)", grant.client)
                 }).collect();
                 prop_assert_eq!(found, expected);
             }

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use dolmen_volume::mount_point::MountPoint;
 use dolmen_volume::nfs::{
     ExportError, ListedExport, exportfs_target, exports_file, kernel_options, parse_exportfs, path_of_exports,
 };
@@ -51,12 +52,12 @@ fn unexport(path: &str, listed: &[ListedExport], stays: impl Fn(&str) -> bool) -
 /// Exports the folder of a share, and returns whether anything was changed.
 pub(super) fn put(
     mark: ShareMark,
-    path: &str,
+    (mount_point, path): (&MountPoint, &str),
     networks: &[NetworkGrant],
     exports_dir: &Path,
     notes: &mut Vec<String>,
 ) -> Result<bool, Failure> {
-    let Some(wanted) = exports_file(path, networks).map_err(|error| refused(&error))? else {
+    let Some(wanted) = exports_file(path, mount_point, networks).map_err(|error| refused(&error))? else {
         notes.push("no host was granted the share over NFS, so there is no export".to_owned());
         return remove(mark, exports_dir, notes);
     };
@@ -88,7 +89,7 @@ pub(super) fn put(
     is_changed |= unexport(path, &before, granted)?;
     for grant in networks {
         let target = exportfs_target(&grant.client.to_string(), path);
-        let options = kernel_options(grant.access);
+        let options = kernel_options(grant.access, mount_point);
         let ran = command::succeed("exportfs", &["-o", &options, &target])?;
         if !ran.errors.trim().is_empty() {
             notes.push(ran.shown());

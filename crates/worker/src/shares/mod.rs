@@ -27,7 +27,7 @@ mod samba;
 
 use std::fs::{File, OpenOptions};
 
-use dolmen_volume::record::{DesiredShare, NetworkGrant, Protocol, ShareRecord};
+use dolmen_volume::record::{DesiredShare, NetworkGrant, Protocol};
 use dolmen_volume::share_mark::ShareMark;
 use rustix::fs::FlockOperation;
 use rustix::io::FdFlags;
@@ -61,7 +61,7 @@ pub(crate) fn put(order: &PutShare) -> Result<Outcome, Failure> {
         is_changed |= samba::remove(*mark, servers, &mut notes)?;
     }
     if offers(Protocol::Nfs) {
-        is_changed |= put_export(*mark, record, &path, servers, &mut notes)?;
+        is_changed |= put_export(order, &path, &mut notes)?;
     } else {
         is_changed |= remove_export(*mark, servers, &mut notes)?;
     }
@@ -93,13 +93,8 @@ pub(crate) fn list(servers: &Servers) -> Result<Outcome, Failure> {
     Ok(Outcome::Shares { shares })
 }
 
-fn put_export(
-    mark: ShareMark,
-    record: &ShareRecord,
-    path: &str,
-    servers: &Servers,
-    notes: &mut Vec<String>,
-) -> Result<bool, Failure> {
+fn put_export(order: &PutShare, path: &str, notes: &mut Vec<String>) -> Result<bool, Failure> {
+    let PutShare { volume, mark, record, servers } = order;
     let networks: &[NetworkGrant] = &record.networks;
     match &servers.nfs {
         None => Err(Failure {
@@ -107,8 +102,10 @@ fn put_export(
             message: format!("share {}: this host has no server for NFS; no export was made", record.name),
             hint: "install nfs-kernel-server or nfs-ganesha, or leave NFS out of the share".to_owned(),
         }),
-        Some(NfsServer::Kernel { exports_dir }) => kernel::put(mark, path, networks, exports_dir, notes),
-        Some(NfsServer::Ganesha(ganesha)) => ganesha::put(mark, path, networks, ganesha, notes),
+        Some(NfsServer::Kernel { exports_dir }) => {
+            kernel::put(*mark, (&volume.mount_point, path), networks, exports_dir, notes)
+        }
+        Some(NfsServer::Ganesha(ganesha)) => ganesha::put(*mark, path, networks, ganesha, notes),
     }
 }
 

@@ -81,6 +81,13 @@ impl KnownShares {
         }
     }
 
+    /// Notes that servers could not be changed.
+    pub(super) fn note_unchanged(&self, mark: ShareMark, why: String) {
+        if let Some(known) = self.known.borrow_mut().get_mut(&mark) {
+            known.trouble = Some((ShareStep::Change, why));
+        }
+    }
+
     /// Forgets a share.
     pub(super) fn forget(&self, mark: ShareMark) {
         self.known.borrow_mut().remove(&mark);

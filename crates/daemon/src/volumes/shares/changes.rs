@@ -3,6 +3,8 @@
 //! Steps of a creation: the record, the servers, a look at them. A refusal of a server takes the record back. Steps of a deletion:
 //! `off` on record, the servers, the record. A grant that a server refuses is taken back; a revocation is not, so that no later
 //! start lets the account in again.
+//!
+//! Each of these holds the lock of the shares of its volume, and no other: a job that has the volume for hours delays no revocation.
 
 use std::rc::Rc;
 
@@ -21,6 +23,7 @@ use dolmen_volume::samba::{AccountName, ShareName};
 use crate::answer::Answer;
 use crate::open_pool::{OpenPool, key_of};
 use crate::plan::{Undo, made, planned};
+use crate::volumes::locks::Lane;
 use crate::volumes::numbered::{self, SHARE, attribute};
 use crate::volumes::shares::serving::{mark_of, shares_of};
 use crate::volumes::shares::view::{FoundShare, VolumeShares};
@@ -47,7 +50,7 @@ impl VolumeShares {
         let pool = self.volumes.pools.pool_to_change(&pool)?;
         let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
-        self.volumes.check_made(&volume)?;
+        self.volumes.check_whole(&volume)?;
         self.check_not_served(&volume)?;
         let record = record_of(&name, &request)?;
         let share = record.name.to_string();
@@ -55,10 +58,12 @@ impl VolumeShares {
         let undo = Undo::By(format!("dolmen share delete {name} {share:?}"));
         let plan = pool.plan(undo, steps_of(&volume, &record));
         if request.dry_run {
-            return Ok(planned(plan, format!("share {share} of volume {name} would be created")));
+            let mut change = planned(plan, format!("share {share} of volume {name} would be created"));
+            change.warnings.extend(of_nfs(&name, &record));
+            return Ok(change);
         }
-        let mutex = self.volumes.mutex_of(volume.key);
-        let _exclusive = self.volumes.turn(&mutex, volume.key, &name).await?;
+        let mutex = self.volumes.locks.of(volume.key, Lane::Shares);
+        let _exclusive = self.volumes.turn_in(Lane::Shares, &mutex, volume.key, &name).await?;
         let volume = self.volumes.again(volume).await?;
         self.check_share_name(&volume, &record, None).await?;
         let number = numbered::draw(self.volumes.seams.entropy.as_ref(), &shares_of(&volume.space).await?);
@@ -79,6 +84,7 @@ impl VolumeShares {
         let mut change = made(plan, message);
         change.warnings.extend(served.notes);
         change.warnings.extend(without_grants(&found.record));
+        change.warnings.extend(of_nfs(&name, &found.record));
         change.share = Some(self.view_share(&volume, &found));
         Ok(change)
     }
@@ -139,9 +145,9 @@ impl VolumeShares {
         let pool = self.volumes.pools.pool_to_change(&pool)?;
         let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
-        self.volumes.check_made(&volume)?;
-        let mutex = self.volumes.mutex_of(volume.key);
-        let _exclusive = self.volumes.turn(&mutex, volume.key, &name).await?;
+        self.volumes.check_whole(&volume)?;
+        let mutex = self.volumes.locks.of(volume.key, Lane::Shares);
+        let _exclusive = self.volumes.turn_in(Lane::Shares, &mutex, volume.key, &name).await?;
         let volume = self.volumes.again(volume).await?;
         let before = self.find_share(&volume, &share).await?;
         let mut record = before.record.clone();
@@ -165,11 +171,12 @@ impl VolumeShares {
         let after = FoundShare { mark: before.mark, number: before.number, record };
         self.check_share_name(&volume, &after.record, Some(after.number)).await?;
         let plan = pool.plan(undo, steps_of(&volume, &after.record));
+        let of_nfs = if is_grant { of_nfs(&name, &after.record) } else { Vec::new() };
         if dry_run {
-            return Ok(planned(
-                plan,
-                format!("the rights on share {shown} of volume {name} would be changed"),
-            ));
+            let message = format!("the rights on share {shown} of volume {name} would be changed");
+            let mut change = planned(plan, message);
+            change.warnings.extend(of_nfs);
+            return Ok(change);
         }
         put_record(&volume, &after).await?;
         let served = match self.serve(&volume, &after).await {
@@ -189,6 +196,7 @@ impl VolumeShares {
         let mut change = made(plan, format!("the rights on share {shown} of volume {name} are changed"));
         change.warnings.extend(served.notes);
         change.warnings.extend(without_grants(&after.record));
+        change.warnings.extend(of_nfs);
         change.share = Some(self.view_share(&volume, &after));
         Ok(change)
     }
@@ -217,8 +225,8 @@ impl VolumeShares {
         if request.dry_run {
             return Ok(planned(plan, format!("share {shown} of volume {name} would be deleted")));
         }
-        let mutex = self.volumes.mutex_of(volume.key);
-        let _exclusive = self.volumes.turn(&mutex, volume.key, &name).await?;
+        let mutex = self.volumes.locks.of(volume.key, Lane::Shares);
+        let _exclusive = self.volumes.turn_in(Lane::Shares, &mutex, volume.key, &name).await?;
         let volume = self.volumes.again(volume).await?;
         found.record.desired = DesiredShare::Off;
         put_record(&volume, &found).await?;
@@ -434,6 +442,24 @@ fn without_grants(record: &ShareRecord) -> Option<String> {
     })
 }
 
+/// Returns warnings about what NFS does not protect.
+fn of_nfs(name: &str, record: &ShareRecord) -> Vec<String> {
+    if record.networks.is_empty() {
+        return Vec::new();
+    }
+    let share = &record.name;
+    let mut warnings = vec![format!(
+        "share {share} over NFS is neither encrypted nor authenticated: a host at a granted address acts as any user"
+    )];
+    if !record.folder.is_root() {
+        warnings.push(format!(
+            "NFS opens files by handles: a granted host may reach all of volume {name}, and not the folder {:?} alone",
+            record.folder.as_str()
+        ));
+    }
+    warnings
+}
+
 /// Returns the command that creates a share.
 fn create_command(name: &str, record: &ShareRecord) -> String {
     let mut words = vec!["dolmen share create".to_owned(), name.to_owned()];
@@ -588,6 +614,21 @@ mod tests {
         }
         let many = vec![grant("10.0.0.0/8"); GRANTS_MAX + 1].concat();
         assert!(refused(CreateShare { networks: many, ..request() }).message.contains("64 are allowed"));
+    }
+
+    #[test]
+    fn a_grant_over_nfs_warns_of_what_nfs_does_not_protect() {
+        let network = ShareNetworkGrant { client: "10.0.0.0/8".to_owned(), access: ShareAccess::ReadOnly };
+        let asked = |folder: &str| CreateShare {
+            folder: Some(folder.to_owned()),
+            networks: vec![network.clone()],
+            ..request()
+        };
+        let warnings = |asked: &CreateShare| of_nfs("tank/home", &record_of("tank/home", asked).unwrap());
+        assert!(warnings(&asked(""))[0].contains("neither encrypted nor authenticated"));
+        let folder = warnings(&asked("docs"));
+        assert!(folder[1].contains("all of volume tank/home"), "{folder:?}");
+        assert_eq!(warnings(&request()), [""; 0], "no host was granted anything");
     }
 
     #[test]

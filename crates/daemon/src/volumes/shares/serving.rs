@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_api::{ErrorBody, ErrorCode, ShareStep};
+use dolmen_attach::SpaceKey;
 use dolmen_block_io::{Seams, sleep};
 use dolmen_mutation::mutation;
 use dolmen_space::Space;
-use dolmen_units::PoolId;
+use dolmen_units::{PoolId, SpaceId};
 use dolmen_volume::record::{DesiredShare, ShareRecord};
 use dolmen_volume::share_mark::ShareMark;
 use dolmen_worker::protocol::{Operation, Outcome};
@@ -22,17 +23,20 @@ use crate::base::Base;
 use crate::io_worker::IoWorker;
 use crate::open_pool::{OpenPool, key_of};
 use crate::state::VolumeUses;
+use crate::volumes::locks::{Lane, VolumeLocks};
 use crate::volumes::numbered::{self, Numbered, SHARE};
 use crate::volumes::records::{self, Found};
 use crate::volumes::shares::book::{KnownShare, KnownShares};
 use crate::volumes::shares::host;
 use crate::volumes::volume::Volume;
-use crate::volumes::workers::{Wait, Workers};
+use crate::volumes::workers::{Unanswered, Wait, Workers};
 
 /// Beginnings of the names of processes of servers, which leave a folder when its share is taken off. Samba appends the client.
 const SERVERS: [&str; 2] = ["(smbd", "(ganesha.nfsd"];
 /// Name of the lock file of the servers in the run folder.
 const LOCK: &str = "servers.lock";
+/// Stands for the volume of an order that is about all volumes: no pool has this id.
+const ANY_VOLUME: SpaceKey = SpaceKey { pool: PoolId([0; 16]), space: SpaceId(0) };
 /// Looks whether they have left, and the pause between two: ten seconds together.
 const LOOKS_MAX: u32 = 50;
 const LOOK_PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
@@ -60,11 +64,12 @@ pub(in crate::volumes) struct ShareServers {
     transports: Rc<Transports>,
     uses: Rc<VolumeUses>,
     looker: Rc<IoWorker>,
+    locks: Rc<VolumeLocks>,
     pub(in crate::volumes) known: KnownShares,
 }
 
 impl ShareServers {
-    pub(in crate::volumes) fn new(base: &Base, workers: &Rc<Workers>) -> Self {
+    pub(in crate::volumes) fn new(base: &Base, workers: &Rc<Workers>, locks: &Rc<VolumeLocks>) -> Self {
         Self {
             settings: base.config.servers.clone(),
             lock: base.config.run.join(LOCK),
@@ -73,6 +78,7 @@ impl ShareServers {
             transports: Rc::clone(&base.transports),
             uses: Rc::clone(&base.volume_uses),
             looker: Rc::clone(&base.volume_looker),
+            locks: Rc::clone(locks),
             known: KnownShares::default(),
         }
     }
@@ -128,18 +134,27 @@ impl ShareServers {
 
     /// Takes a share off the servers.
     pub(super) async fn remove_share(&self, volume: &Volume, mark: ShareMark, wait: Wait) -> Answer<()> {
+        self.remove_mark(volume.key, &volume.name, mark, wait).await
+    }
+
+    /// Takes a share off the servers by its identity, also where its pool is not open.
+    async fn remove_mark(&self, volume: SpaceKey, name: &str, mark: ShareMark, wait: Wait) -> Answer<()> {
         let servers = self.servers().await?;
         let operation = Operation::ShareRemove(RemoveShare { mark, servers });
-        match self.workers.run(volume.key, &volume.name, operation, wait).await? {
+        match self.workers.run(volume, name, operation, wait).await? {
             Outcome::Shared { .. } => Ok(()),
             other => Err(unexpected("the removal of a share", &other)),
         }
     }
 
-    /// Looks as a client whether servers offer a share, and notes the finding.
+    /// Looks as a client whether servers offer a share, and notes the finding. A look that could not begin finds nothing.
     pub(super) async fn probe_share(&self, volume: &Volume, mark: ShareMark, record: &ShareRecord) {
-        let found = self.probe_servers(volume, mark, record).await;
-        self.known.note_probe(mark, found.map_err(|error| error.message));
+        let found = match self.probe_servers(volume, mark, record).await {
+            Ok(probed) => Ok(probed),
+            Err(Unanswered::NotBegun(_)) => return,
+            Err(Unanswered::Failed(error)) => Err(error.message),
+        };
+        self.known.note_probe(mark, found);
     }
 
     async fn probe_servers(
@@ -147,12 +162,19 @@ impl ShareServers {
         volume: &Volume,
         mark: ShareMark,
         record: &ShareRecord,
-    ) -> Answer<Vec<Probed>> {
-        let order = self.look_at(volume, mark, record).await?;
-        match self.workers.run(volume.key, &volume.name, Operation::ShareProbe(order), Wait::Request).await? {
+    ) -> Result<Vec<Probed>, Unanswered> {
+        let order = self.look_at(volume, mark, record).await.map_err(Unanswered::Failed)?;
+        let operation = Operation::ShareProbe(order);
+        match self.workers.ask(volume.key, &volume.name, operation, Wait::Request).await? {
             Outcome::Probed { protocols } => Ok(protocols),
-            other => Err(unexpected("a look at a share", &other)),
+            other => Err(Unanswered::Failed(unexpected("a look at a share", &other))),
         }
+    }
+
+    /// Returns the process that changes the shares of a volume or looks at them, in words.
+    pub(super) fn busy_with(&self, volume: &Volume) -> Option<String> {
+        let worker = self.workers.at_work_in(volume.key, Lane::Shares)?;
+        Some(format!("process {} is at {}", worker.pid, worker.operation))
     }
 
     /// Returns the order to look at a share of a mounted volume.
@@ -179,8 +201,10 @@ impl ShareServers {
 
     /// Puts the shares of a volume that was mounted, and looks at them. Failures stand in the health of the shares.
     ///
-    /// The caller holds the lock of changes of the volume.
+    /// It takes the lock of the shares of the volume.
     pub(in crate::volumes) async fn serve(&self, volume: &Volume, wait: Wait) {
+        let mutex = self.locks.of(volume.key, Lane::Shares);
+        let _exclusive = mutex.take().await;
         let shares = match shares_of(&volume.space).await {
             Ok(shares) => shares,
             Err(error) => {
@@ -217,18 +241,7 @@ impl ShareServers {
 
     /// Takes shares of a volume off the servers that have no record.
     async fn remove_unrecorded(&self, volume: &Volume, shares: &[Numbered<ShareRecord>]) -> Answer<()> {
-        let servers = self.servers().await?;
-        let looked = servers.clone();
-        let is_any = self.looker.run(move || Ok(host::is_any(&looked))).await;
-        if matches!(is_any, Ok(false)) {
-            return Ok(());
-        }
-        let operation = Operation::ShareList { servers };
-        let run = self.workers.run(volume.key, &volume.name, operation, Wait::UntilDone);
-        let Outcome::Shares { shares: listed } = run.await? else { return Ok(()) };
-        let mut marks: Vec<ShareMark> = listed.iter().filter_map(|listed| listed.mark).collect();
-        marks.sort_unstable();
-        marks.dedup();
+        let marks = self.listed(volume.key, &volume.name).await?;
         let is_own = |mark: &ShareMark| (mark.pool, mark.space) == (volume.key.pool, volume.key.space.0);
         let is_recorded = |mark: &ShareMark| shares.iter().any(|share| share.number == u64::from(mark.share));
         for mark in marks.into_iter().filter(|mark| is_own(mark) && !is_recorded(mark)) {
@@ -236,6 +249,78 @@ impl ShareServers {
             tracing::warn!(volume = volume.name, share = mark.share, "servers had a share without a record");
         }
         Ok(())
+    }
+
+    /// Lists the shares of Dolmen that the servers have. The process goes in the lane of a volume.
+    async fn listed(&self, lane_of: SpaceKey, name: &str) -> Answer<Vec<ShareMark>> {
+        let servers = self.servers().await?;
+        let looked = servers.clone();
+        let is_any = self.looker.run(move || Ok(host::is_any(&looked))).await;
+        if matches!(is_any, Ok(false)) {
+            return Ok(Vec::new());
+        }
+        let operation = Operation::ShareList { servers };
+        let run = self.workers.run(lane_of, name, operation, Wait::UntilDone);
+        let Outcome::Shares { shares: listed } = run.await? else { return Ok(Vec::new()) };
+        let mut marks: Vec<ShareMark> = listed.iter().filter_map(|listed| listed.mark).collect();
+        marks.sort_unstable();
+        marks.dedup();
+        Ok(marks)
+    }
+
+    /// Takes shares off the servers whose volumes are not mounted, also those of pools that are not open.
+    ///
+    /// The configuration of a server survives a crash of the host, and the mount does not. The server would offer the folder below
+    /// the mount point, of another file system. A mount puts its shares again.
+    pub(in crate::volumes) async fn remove_unmounted(&self) {
+        if mutation!(UnmountedShareKept) {
+            return;
+        }
+        let marks = match self.listed(ANY_VOLUME, "of any pool").await {
+            Ok(marks) => marks,
+            Err(error) => {
+                tracing::error!(%error, "servers may still offer shares of volumes that are not mounted");
+                return;
+            }
+        };
+        for mark in marks {
+            let volume = SpaceKey { pool: mark.pool, space: SpaceId(mark.space) };
+            let mutex = self.locks.of(volume, Lane::Shares);
+            let _exclusive = mutex.take().await;
+            if self.uses.mounted_at(volume).is_some() {
+                continue;
+            }
+            let (pool, space, share) = (mark.pool, mark.space, mark.share);
+            match self.remove_mark(volume, &format!("{pool}/{space}"), mark, Wait::UntilDone).await {
+                Ok(()) => {
+                    tracing::warn!(%pool, space, share, "servers had a share of a volume that is not mounted")
+                }
+                Err(error) => {
+                    tracing::error!(%pool, space, share, %error, "servers still offer a share of a volume that is not mounted");
+                }
+            }
+        }
+    }
+
+    /// Returns whether servers may offer shares of a volume.
+    pub(in crate::volumes) fn is_offered(&self, volume: SpaceKey) -> bool {
+        !self.known.of_volume(volume).is_empty()
+    }
+
+    /// Takes the shares of a volume off that is not mounted any more. One that stays is down, and is tried again.
+    pub(in crate::volumes) async fn remove_offered(&self, volume: SpaceKey, name: &str) {
+        let mutex = self.locks.of(volume, Lane::Shares);
+        let _exclusive = mutex.take().await;
+        for (mark, record) in self.known.of_volume(volume) {
+            match self.remove_mark(volume, name, mark, Wait::Request).await {
+                Ok(()) => self.known.forget(mark),
+                Err(error) => {
+                    let share = record.name.as_str();
+                    tracing::error!(volume = name, share, %error, "servers offer a share of a volume that is not mounted");
+                    self.known.note_unchanged(mark, error.message);
+                }
+            }
+        }
     }
 
     /// Returns the steps of [`withdraw`](Self::withdraw), in words.
@@ -251,7 +336,7 @@ impl ShareServers {
     }
 
     /// Takes the shares of a volume off the servers, so that it can be unmounted. Their records stay. `users` returns the
-    /// processes that use the volume.
+    /// processes that use the volume. The caller holds the lock of the shares of the volume.
     ///
     /// # Errors
     /// A server could not be changed, or a process of it did not leave the volume. The caller puts the shares again.
@@ -291,7 +376,8 @@ impl ShareServers {
         for space in pool.spaces.list() {
             let key = key_of(pool, &space);
             let shares = self.known.of_volume(key);
-            let is_idle = self.uses.mounted_at(key).is_some() && self.workers.at_work(key).is_none();
+            let is_idle =
+                self.uses.mounted_at(key).is_some() && self.workers.at_work_in(key, Lane::Shares).is_none();
             if shares.is_empty() || !is_idle {
                 continue;
             }

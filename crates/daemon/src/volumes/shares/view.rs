@@ -72,10 +72,18 @@ impl VolumeShares {
         let pool = self.volumes.pools.pool(&pool)?;
         let volume = self.volumes.find(&pool, &space).await?;
         let found = self.find_share(&volume, &share).await?;
-        if self.volumes.uses.mounted_at(volume.key).is_some() && self.servers.known.of(found.mark).is_some() {
+        let is_offered =
+            self.volumes.uses.mounted_at(volume.key).is_some() && self.servers.known.of(found.mark).is_some();
+        // An answer does not wait for another look or change: it shows the last finding.
+        let busy = self.servers.busy_with(&volume).filter(|_| is_offered);
+        if is_offered && busy.is_none() {
             self.servers.probe_share(&volume, found.mark, &found.record).await;
         }
-        Ok(ShareDocument { schema: SCHEMA, share: self.view_share(&volume, &found) })
+        let mut share = self.view_share(&volume, &found);
+        for one in share.protocols.iter_mut().filter(|one| one.state == ShareState::Unknown) {
+            one.finding = busy.as_ref().map(|busy| format!("it was not looked at: {busy}"));
+        }
+        Ok(ShareDocument { schema: SCHEMA, share })
     }
 
     pub(crate) async fn share_sessions(
