@@ -1,16 +1,15 @@
 //! File systems are made on empty devices, and checked while they are not mounted.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{Seek as _, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use dolmen_volume::file_system::FileSystem;
 use dolmen_volume::making::{Content, ContentError, Making, next_making};
-use rustix::fs::{FallocateFlags, OFlags};
+use rustix::fs::FallocateFlags;
 
 use crate::content::content;
+use crate::device::{self, Access};
 use crate::mount;
 use crate::protocol::{Failure, FailureCode, Outcome, Volume};
 use crate::tool;
@@ -21,7 +20,9 @@ const DISCARDED_BYTES: u64 = 1 << 30;
 
 /// Makes the file system of a record, where nothing else is on its device.
 pub(crate) fn make(volume: &Volume) -> Result<Outcome, Failure> {
-    let Volume { device, record } = volume;
+    let Volume { device, record, .. } = volume;
+    // Open until the end: what was looked at is what is discarded and formatted.
+    let _pinned = device::pin(volume)?;
     let refused = |error: ContentError| Failure {
         code: FailureCode::ForeignData,
         message: format!("{}: {error}", device.display()),
@@ -58,9 +59,7 @@ fn discard(device: &Path) -> Result<(), Failure> {
         hint: "nothing was made; the log of the kernel says more".to_owned(),
     };
     // Exclusive: the kernel refuses it while the device is mounted, also by another worker a moment ago.
-    let exclusive = i32::try_from(OFlags::EXCL.bits()).unwrap_or(0);
-    let opened = File::options().read(true).write(true).custom_flags(exclusive).open(device);
-    let mut file = opened.map_err(|error| refused(&error))?;
+    let mut file = device::exclusive(device, Access::Write).map_err(|error| refused(&error))?;
     let length = file.seek(SeekFrom::End(0)).map_err(|error| refused(&error))?;
     let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     let mut at = 0;
@@ -84,6 +83,7 @@ fn not_made(volume: &Volume, program: &str, finding: &str) -> Failure {
 
 /// Checks, and repairs if that is asked for, a file system that is not mounted.
 pub(crate) fn check(volume: &Volume, repair: bool) -> Result<Outcome, Failure> {
+    let _pinned = device::pin(volume)?;
     mount::require_unmounted(volume)?;
     mount::require_own(volume)?;
     let (program, options): (&str, &[&str]) = match (volume.record.file_system, repair) {
@@ -108,6 +108,7 @@ pub(crate) fn check(volume: &Volume, repair: bool) -> Result<Outcome, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::os::unix::fs::FileExt;
     use std::path::PathBuf;
 
@@ -122,7 +123,7 @@ mod tests {
             "state": state, "desired": "mounted", "file_system": "ext4", "uuid": uuid,
             "mkfs_options": ["-q", "-U", uuid], "mount_point": "/srv/home",
         });
-        Volume { device, record: serde_json::from_value(record).unwrap() }
+        Volume { device, incarnation: None, record: serde_json::from_value(record).unwrap() }
     }
 
     fn empty(folder: &tempfile::TempDir) -> PathBuf {

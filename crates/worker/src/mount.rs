@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path};
 
 use dolmen_volume::making::may_mount;
@@ -10,6 +9,7 @@ use dolmen_volume::mount_table::{DeviceNumber, Mount, MountTable};
 use rustix::fs::{CWD, Mode, OFlags};
 
 use crate::content::content;
+use crate::device::{self, number_of};
 use crate::protocol::{Failure, FailureCode, Outcome, Volume};
 use crate::tool;
 
@@ -17,8 +17,9 @@ const TABLE: &str = "/proc/self/mountinfo";
 
 /// Mounts a volume, and makes its mount point. One that is mounted there already stays so.
 pub(crate) fn mount(volume: &Volume) -> Result<Outcome, Failure> {
+    let _pinned = device::pin(volume)?;
     let table = table()?;
-    let number = number_of(&volume.device)?;
+    let number = number_of(volume)?;
     let (at, device) = (volume.record.mount_point.as_str(), text_of(&volume.device)?);
     if let Some(there) = table.on(at) {
         if is_of(there, number, device) {
@@ -47,7 +48,7 @@ pub(crate) fn mount(volume: &Volume) -> Result<Outcome, Failure> {
 /// Unmounts a volume; one that is not mounted where it is to be stays so.
 pub(crate) fn unmount(volume: &Volume) -> Result<Outcome, Failure> {
     let at = volume.record.mount_point.as_str();
-    let number = number_of(&volume.device)?;
+    let number = number_of(volume)?;
     let table = table()?;
     let is_there =
         table.on(at).is_some_and(|there| is_of(there, number, text_of(&volume.device).unwrap_or("")));
@@ -71,7 +72,7 @@ pub(crate) fn unmount(volume: &Volume) -> Result<Outcome, Failure> {
 /// Fails unless the volume is mounted where it is to be.
 pub(crate) fn require_mounted(volume: &Volume) -> Result<(), Failure> {
     let (at, device) = (volume.record.mount_point.as_str(), text_of(&volume.device)?);
-    let number = number_of(&volume.device)?;
+    let number = number_of(volume)?;
     let table = table()?;
     match table.on(at) {
         Some(there) if is_of(there, number, device) => Ok(()),
@@ -85,7 +86,7 @@ pub(crate) fn require_mounted(volume: &Volume) -> Result<(), Failure> {
 
 /// Fails if the volume is mounted anywhere.
 pub(crate) fn require_unmounted(volume: &Volume) -> Result<(), Failure> {
-    let number = number_of(&volume.device)?;
+    let number = number_of(volume)?;
     match table()?.of_device(number, text_of(&volume.device)?).next() {
         None => Ok(()),
         Some(mount) => {
@@ -125,16 +126,6 @@ fn table() -> Result<MountTable, Failure> {
 
 fn is_of(mount: &Mount, number: DeviceNumber, device: &str) -> bool {
     mount.device == number || mount.source == device.as_bytes()
-}
-
-/// The numbers of a device, whatever links lead to it.
-fn number_of(device: &Path) -> Result<DeviceNumber, Failure> {
-    let found = fs::metadata(device).map_err(|error| bad_path(device, &error, "attach the space"))?;
-    if !found.file_type().is_block_device() {
-        return Err(bad_path(device, &"it is no block device", "attach the space"));
-    }
-    let number = found.rdev();
-    Ok(DeviceNumber { major: rustix::fs::major(number), minor: rustix::fs::minor(number) })
 }
 
 fn text_of(path: &Path) -> Result<&str, Failure> {

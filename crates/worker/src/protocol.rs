@@ -173,6 +173,9 @@ pub enum Operation {
 pub struct Volume {
     /// The device.
     pub device: PathBuf,
+    /// Incarnation of the device that is meant, by [`incarnation_of`](crate::incarnation_of); none for a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<String>,
     /// What the pool has on record.
     pub record: VolumeRecord,
 }

@@ -1,14 +1,15 @@
 //! The program on loop devices, with the tools of this machine.
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 mod rig;
 
 use std::fs::{self, File};
+use std::io::{Seek as _, SeekFrom, Write as _};
 use std::num::NonZeroU32;
 use std::process::Command;
 
 use dolmen_volume::record::QuotaRecord;
-use dolmen_worker::protocol::{FailureCode, Operation, Order, Outcome};
+use dolmen_worker::protocol::{FailureCode, Operation, Order, Outcome, Volume};
 use rig::{MIB, Rig, work};
 
 /// Whether this process may grow a mounted ext4.
@@ -116,6 +117,38 @@ fn a_volume_in_use_stays_mounted_and_another_file_system_is_not_mounted() {
     assert!(refused.code == FailureCode::ForeignData && refused.message.contains(&rig.uuid), "{refused}");
     let making = rig.volume_at("making", "home");
     assert!(rig.run(Operation::Mount { volume: making }).is_err());
+}
+
+#[test]
+fn a_device_with_the_number_of_the_one_meant_is_left_alone() {
+    // Scenario: before an order is carried out, the number of its loop device shows another image, whose ends are zeros.
+    let (Some(rig), Some(other)) = (Rig::new("ext4"), Rig::new("ext4")) else { return };
+    let mut image = File::options().write(true).open(other.path("image")).unwrap();
+    image.seek(SeekFrom::Start(200 * MIB)).unwrap();
+    image.write_all(b"of another space").unwrap();
+    image.sync_all().unwrap();
+    let before = fs::read(other.path("image")).unwrap();
+    let volume = Volume { device: other.device.clone(), ..rig.volume_at("making", "home") };
+    let orders = [
+        Operation::Make { volume: volume.clone() },
+        Operation::Check { volume: rig_meant(&volume, "ready"), repair: true },
+        Operation::Mount { volume: rig_meant(&volume, "ready") },
+        Operation::Make { volume: Volume { incarnation: None, ..volume } },
+    ];
+    for order in orders {
+        let refused = rig.run(order.clone()).expect_err("an order took another device");
+        assert!(
+            refused.code == FailureCode::ForeignData && refused.message.contains("another device"),
+            "{order:?} took another device: {refused}"
+        );
+    }
+    assert!(fs::read(other.path("image")).unwrap() == before, "another image was changed");
+}
+
+fn rig_meant(volume: &Volume, state: &str) -> Volume {
+    let mut volume = volume.clone();
+    volume.record.state = serde_json::from_value(state.into()).unwrap();
+    volume
 }
 
 #[test]
