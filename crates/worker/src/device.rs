@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use dolmen_block_linux::mounted_elsewhere;
 use dolmen_mutation::mutation;
 use dolmen_volume::mount_table::DeviceNumber;
 use rustix::fs::OFlags;
@@ -108,6 +109,22 @@ pub(crate) fn exclusive(device: &Path, access: Access) -> std::io::Result<File> 
     let exclusive = i32::try_from(OFlags::EXCL.bits()).unwrap_or(0);
     let is_written = access == Access::Write;
     File::options().read(true).write(is_written).custom_flags(exclusive).open(device)
+}
+
+/// Fails if anything uses the device of an order: a mount here, a mount that a container took along, or another program.
+pub(crate) fn require_unused(volume: &Volume) -> Result<(), Failure> {
+    let path = &volume.device;
+    let error = match exclusive(path, Access::Read) {
+        Err(error) if !mutation!(CheckedWhileInUse) => error,
+        Ok(_) | Err(_) => return Ok(()),
+    };
+    let users: Vec<String> = mounted_elsewhere(path).iter().map(ToString::to_string).collect();
+    let by = if users.is_empty() { String::new() } else { format!(": it is {}", users.join(", ")) };
+    Err(Failure {
+        code: FailureCode::InUse,
+        message: format!("device {} is in use: {error}{by}; nothing was changed", path.display()),
+        hint: "end what uses it: a container may have the folder of the volume".to_owned(),
+    })
 }
 
 /// Purpose for which a device is opened.

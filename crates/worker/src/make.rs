@@ -86,11 +86,13 @@ pub(crate) fn check(volume: &Volume, repair: bool) -> Result<Outcome, Failure> {
     let _pinned = device::pin(volume)?;
     mount::require_unmounted(volume)?;
     mount::require_own(volume)?;
+    // What the table of mounts does not show counts, too: `xfs_repair -n` and `btrfs check` do not ask the kernel.
+    device::require_unused(volume)?;
     let (program, options): (&str, &[&str]) = match (volume.record.file_system, repair) {
         (FileSystem::Xfs, false) => ("xfs_repair", &["-n"]),
         (FileSystem::Xfs, true) => ("xfs_repair", &[]),
         (FileSystem::Btrfs, false) => ("btrfs", &["check", "--readonly"]),
-        (FileSystem::Btrfs, true) => ("btrfs", &["check", "--repair", "--force"]),
+        (FileSystem::Btrfs, true) => ("btrfs", &["check", "--repair"]),
         (FileSystem::Ext4, false) => ("e2fsck", &["-f", "-n"]),
         (FileSystem::Ext4, true) => ("e2fsck", &["-f", "-y"]),
     };

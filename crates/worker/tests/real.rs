@@ -6,7 +6,8 @@ mod rig;
 use std::fs::{self, File};
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::num::NonZeroU32;
-use std::process::Command;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Stdio};
 
 use dolmen_volume::record::QuotaRecord;
 use dolmen_worker::protocol::{FailureCode, Operation, Order, Outcome, Volume};
@@ -149,6 +150,82 @@ fn rig_meant(volume: &Volume, state: &str) -> Volume {
     let mut volume = volume.clone();
     volume.record.state = serde_json::from_value(state.into()).unwrap();
     volume
+}
+
+/// Waits for something that other processes do, for half a minute at most.
+fn wait_until(mut is_so: impl FnMut() -> bool, what: &str) {
+    for _ in 0..3000 {
+        if is_so() {
+            return;
+        }
+        std::thread::park_timeout(std::time::Duration::from_millis(10));
+    }
+    panic!("{what} did not come");
+}
+
+/// Scenario: a process in a mount namespace of its own keeps the mount that the host takes off.
+fn a_mount_of_a_container_is_not_checked(kind: &'static str, repair: bool) {
+    let Some(rig) = Rig::made(kind) else { return };
+    assert_eq!(rig.run(Operation::Mount { volume: rig.volume() }), Ok(Outcome::Done));
+    let ready = rig.path("ready");
+    let script = format!("touch {} && exec sleep 60", ready.display());
+    let mut container = Command::new("unshare");
+    let container = container.args(["-m", "--propagation", "private", "sh", "-c", &script]);
+    let mut container = container.spawn().unwrap();
+    wait_until(|| ready.exists(), "the container");
+    assert_eq!(rig.run(Operation::Unmount { volume: rig.volume() }), Ok(Outcome::Done));
+    let check = || rig.run(Operation::Check { volume: rig.volume(), repair });
+    let checked = check();
+    container.kill().unwrap();
+    container.wait().unwrap();
+    let refused = checked.expect_err("a mounted file system was checked");
+    let process = format!("process {} (sleep)", container.id());
+    assert!(refused.code == FailureCode::InUse && refused.message.contains(&process), "{refused}");
+    wait_until(|| matches!(check(), Ok(Outcome::Checked { code: 0, .. })), "a clean check");
+}
+
+#[test]
+fn a_btrfs_that_a_container_has_mounted_is_not_repaired() {
+    a_mount_of_a_container_is_not_checked("btrfs", true);
+}
+
+#[test]
+fn an_xfs_that_a_container_has_mounted_is_not_checked() {
+    a_mount_of_a_container_is_not_checked("xfs", false);
+}
+
+#[test]
+fn the_tool_of_a_killed_worker_keeps_its_volume() {
+    // Scenario: a worker is killed within a repair; the tool that it started goes on.
+    let Some(rig) = Rig::made("ext4") else { return };
+    let (folder, script) = (rig.path("tools"), rig.path("tools/e2fsck"));
+    fs::create_dir(&folder).unwrap();
+    let pid = rig.path("pid");
+    fs::write(
+        &script,
+        format!("#!/bin/sh\necho $$ > {0}.new\nmv {0}.new {0}\nexec sleep 60\n", pid.display()),
+    )
+    .unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let order =
+        Order { lock: rig.path("lock"), operation: Operation::Check { volume: rig.volume(), repair: true } };
+    let with_tool = format!("mount --bind {} /usr/local/sbin && exec \"$0\"", folder.display());
+    let mut worker = Command::new("unshare")
+        .args(["-m", "--propagation", "private", "sh", "-c", &with_tool, env!("CARGO_BIN_EXE_dolmen-worker")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    worker.stdin.take().unwrap().write_all(&serde_json::to_vec(&order).unwrap()).unwrap();
+    wait_until(|| pid.exists(), "the repair");
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    let mounted = rig.run(Operation::Mount { volume: rig.volume() });
+    let tool = fs::read_to_string(&pid).unwrap();
+    assert!(Command::new("kill").args(["-9", tool.trim()]).status().unwrap().success());
+    let refused = mounted.expect_err("a volume was mounted while a tool repairs it");
+    assert_eq!(refused.code, FailureCode::Busy, "{refused}");
+    wait_until(|| rig.run(Operation::Mount { volume: rig.volume() }) == Ok(Outcome::Done), "the mount");
 }
 
 #[test]
