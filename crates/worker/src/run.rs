@@ -5,7 +5,9 @@ use std::io::{BufRead, Write};
 use std::path::Path;
 
 use dolmen_files::volume::{trim, usage};
+use dolmen_mutation::mutation;
 use rustix::fs::FlockOperation;
+use rustix::io::FdFlags;
 
 use crate::protocol::{Failure, FailureCode, Message, Operation, Order, Outcome, Volume};
 use crate::steering::Steering;
@@ -43,7 +45,8 @@ fn order_of(input: &mut impl BufRead) -> Result<Order, Failure> {
     })
 }
 
-/// Locks a file for as long as the process lives, and makes it where there is none.
+/// Locks a file for as long as the process lives, or a tool that it started: a repair goes on after its worker was killed, and the
+/// volume is not free before its end. Makes the file where there is none.
 fn lock(path: &Path) -> Result<File, Failure> {
     let refused = |code, error: &dyn std::fmt::Display, hint: &str| Failure {
         code,
@@ -56,6 +59,10 @@ fn lock(path: &Path) -> Result<File, Failure> {
         let hint = "wait for the operation on this volume that is under way; `dolmen jobs` shows it";
         refused(FailureCode::Busy, &error, hint)
     })?;
+    if !mutation!(LockEndsWithWorker) {
+        rustix::io::fcntl_setfd(&file, FdFlags::empty())
+            .map_err(|error| refused(FailureCode::Refused, &error, ""))?;
+    }
     Ok(file)
 }
 
