@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Component, Path};
 
 use dolmen_volume::making::may_mount;
-use dolmen_volume::mount_table::{DeviceNumber, Mount, MountTable};
+use dolmen_volume::mount_table::MountTable;
 use rustix::fs::{CWD, Mode, OFlags};
 
 use crate::content::content;
@@ -22,7 +22,7 @@ pub(crate) fn mount(volume: &Volume) -> Result<Outcome, Failure> {
     let number = number_of(volume)?;
     let (at, device) = (volume.record.mount_point.as_str(), text_of(&volume.device)?);
     if let Some(there) = table.on(at) {
-        if is_of(there, number, device) {
+        if there.is_of(number, device) {
             return Ok(Outcome::WasDone);
         }
         let source = String::from_utf8_lossy(&there.source).into_owned();
@@ -50,8 +50,8 @@ pub(crate) fn unmount(volume: &Volume) -> Result<Outcome, Failure> {
     let at = volume.record.mount_point.as_str();
     let number = number_of(volume)?;
     let table = table()?;
-    let is_there =
-        table.on(at).is_some_and(|there| is_of(there, number, text_of(&volume.device).unwrap_or("")));
+    let device = text_of(&volume.device)?;
+    let is_there = table.on(at).is_some_and(|there| there.is_of(number, device));
     if !is_there {
         return Ok(Outcome::WasDone);
     }
@@ -75,7 +75,7 @@ pub(crate) fn require_mounted(volume: &Volume) -> Result<(), Failure> {
     let number = number_of(volume)?;
     let table = table()?;
     match table.on(at) {
-        Some(there) if is_of(there, number, device) => Ok(()),
+        Some(there) if there.is_of(number, device) => Ok(()),
         Some(other) => {
             let source = String::from_utf8_lossy(&other.source).into_owned();
             Err(in_use(volume, &format!("{source} is mounted there"), "unmount it"))
@@ -122,10 +122,6 @@ fn table() -> Result<MountTable, Failure> {
     let path = Path::new(TABLE);
     let bytes = fs::read(path).map_err(|error| bad_path(path, &error, ""))?;
     MountTable::parse(&bytes).map_err(|error| bad_path(path, &error, ""))
-}
-
-fn is_of(mount: &Mount, number: DeviceNumber, device: &str) -> bool {
-    mount.device == number || mount.source == device.as_bytes()
 }
 
 fn text_of(path: &Path) -> Result<&str, Failure> {
