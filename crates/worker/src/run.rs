@@ -9,6 +9,7 @@ use dolmen_mutation::mutation;
 use rustix::fs::FlockOperation;
 use rustix::io::FdFlags;
 
+use crate::mount::root_of;
 use crate::protocol::{Failure, FailureCode, Message, Operation, Order, Outcome, Volume};
 use crate::steering::Steering;
 use crate::{compaction, content, grow, make, mount, names, quotas, shares, sharing};
@@ -121,12 +122,6 @@ fn carry_out(
         Operation::ShareProbe(order) => shares::probe(order),
         Operation::ShareSessions(order) => shares::sessions(order),
     }
-}
-
-/// Opens the root of a volume that is mounted where it is to be.
-fn root_of(volume: &Volume) -> Result<File, Failure> {
-    mount::require_mounted(volume)?;
-    File::open(volume.record.mount_point.as_str()).map_err(|error| refused(volume, &error))
 }
 
 /// An answer of the kernel about a mounted volume.

@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::num::NonZeroU32;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use dolmen_volume::record::QuotaRecord;
 use dolmen_worker::protocol::{FailureCode, Operation, Order, Outcome, Volume};
@@ -194,29 +194,64 @@ fn an_xfs_that_a_container_has_mounted_is_not_checked() {
     a_mount_of_a_container_is_not_checked("xfs", false);
 }
 
+/// Puts a script in the place of a tool, for [`with_tools`].
+fn tool(rig: &Rig, name: &str, script: &str) {
+    fs::create_dir_all(rig.path("tools")).unwrap();
+    let path = rig.path("tools").join(name);
+    fs::write(&path, format!("#!/bin/sh\n{script}")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Starts the program where scripts are its tools, in a mount namespace of its own. Commands of a shell follow it there.
+fn with_tools(rig: &Rig, operation: Operation, after: &str) -> Child {
+    let order = Order { lock: rig.path("lock"), operation };
+    let run = if after.is_empty() { "exec \"$0\"".to_owned() } else { format!("\"$0\"; {after}") };
+    let script = format!("mount --bind {} /usr/local/sbin && {run}", rig.path("tools").display());
+    let mut worker = Command::new("unshare")
+        .args(["-m", "--propagation", "private", "sh", "-c", &script, env!("CARGO_BIN_EXE_dolmen-worker")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    worker.stdin.take().unwrap().write_all(&serde_json::to_vec(&order).unwrap()).unwrap();
+    worker
+}
+
+#[test]
+fn a_mount_point_that_is_moved_under_a_mount_gets_no_other_folder() {
+    // Scenario: a folder above the mount point is replaced by a link, between the look at it and mount(2).
+    let Some(rig) = Rig::made("ext4") else { return };
+    let (parent, victim) = (rig.path("parent"), rig.path("victim"));
+    fs::create_dir_all(victim.join("home")).unwrap();
+    let (parent, victim) = (parent.display(), victim.display());
+    let seen = rig.path("seen");
+    let look = format!(
+        "grep ' {}/[pv]' /proc/self/mountinfo",
+        rig.path("").display().to_string().trim_end_matches('/')
+    );
+    let swap = format!("mv {parent} {parent}.moved && ln -s {victim} {parent}");
+    tool(&rig, "mount", &format!("{swap}\n/bin/mount \"$@\"\n{look} > {}\n", seen.display()));
+    let volume = rig.volume_at("ready", "parent/home");
+    let worker = with_tools(&rig, Operation::Mount { volume }, &format!("{look}; true"));
+    let output = worker.wait_with_output().unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
+    let seen = fs::read_to_string(&seen).unwrap();
+    assert!(
+        seen.contains("/parent.moved/home ") && !seen.contains("victim"),
+        "it was mounted by its path: {seen}"
+    );
+    assert!(output.contains("\"in_use\""), "{output}");
+    assert_eq!(output.lines().count(), 1, "a mount that is not at its path stays: {output}");
+}
+
 #[test]
 fn the_tool_of_a_killed_worker_keeps_its_volume() {
     // Scenario: a worker is killed within a repair; the tool that it started goes on.
     let Some(rig) = Rig::made("ext4") else { return };
-    let (folder, script) = (rig.path("tools"), rig.path("tools/e2fsck"));
-    fs::create_dir(&folder).unwrap();
     let pid = rig.path("pid");
-    fs::write(
-        &script,
-        format!("#!/bin/sh\necho $$ > {0}.new\nmv {0}.new {0}\nexec sleep 60\n", pid.display()),
-    )
-    .unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-    let order =
-        Order { lock: rig.path("lock"), operation: Operation::Check { volume: rig.volume(), repair: true } };
-    let with_tool = format!("mount --bind {} /usr/local/sbin && exec \"$0\"", folder.display());
-    let mut worker = Command::new("unshare")
-        .args(["-m", "--propagation", "private", "sh", "-c", &with_tool, env!("CARGO_BIN_EXE_dolmen-worker")])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    worker.stdin.take().unwrap().write_all(&serde_json::to_vec(&order).unwrap()).unwrap();
+    let script = format!("echo $$ > {0}.new\nmv {0}.new {0}\nexec sleep 60\n", pid.display());
+    tool(&rig, "e2fsck", &script);
+    let mut worker = with_tools(&rig, Operation::Check { volume: rig.volume(), repair: true }, "");
     wait_until(|| pid.exists(), "the repair");
     worker.kill().unwrap();
     worker.wait().unwrap();
