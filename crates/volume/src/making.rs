@@ -1,7 +1,8 @@
 //! May `mkfs` run, and may a volume be mounted: the decisions that stand between Dolmen and data that it did not make.
 //!
 //! Both are tables over the state on record and what was read from the device just before. `mkfs` gets force in one case:
-//! the record is `making`, so nobody was ever given the volume, and the device has this record's own file system.
+//! the record is `making`, so nobody was ever given the volume, and the device has this record's own file system, or what a `mkfs`
+//! left that was cut short: bytes that no tool knows, on a device that read as zeros before.
 
 use crate::file_system::{FileSystem, FileSystemUuid};
 use crate::record::{VolumeRecord, VolumeState};
@@ -19,6 +20,8 @@ pub enum Content {
         /// Its UUID.
         uuid: FileSystemUuid,
     },
+    /// Bytes that no tool knows, as a `mkfs` leaves them that is cut short.
+    Unknown,
     /// Something else, or a file system without a UUID that can be read.
     Other {
         /// Name of the content, as the probe reports it.
@@ -42,7 +45,7 @@ pub enum Making {
 pub enum ContentError {
     /// The device has content of another origin.
     #[error(
-        "the device of a new volume has {found}, not zeros or its own {expected}; it is left as it is: delete the volume, or adopt the space"
+        "the device of a new volume has {found}, not zeros or its own {expected}; it is left as it is: delete the volume, and look at its space first if others wrote there"
     )]
     ForeignContent {
         /// Content of the device.
@@ -74,6 +77,7 @@ fn describe(content: &Content) -> String {
     match content {
         Content::Zeros => "zeros".to_owned(),
         Content::FileSystem { kind, uuid } => format!("{kind:?} with UUID {uuid}"),
+        Content::Unknown => "data that no tool knows".to_owned(),
         Content::Other { kind } => format!("{kind:?}"),
     }
 }
@@ -92,10 +96,13 @@ pub fn next_making(record: &VolumeRecord, content: &Content) -> Result<Making, C
     match record.state {
         VolumeState::Making | VolumeState::Foreign if !foreign => match content {
             Content::Zeros => Ok(Making::Make),
+            Content::Unknown if record.is_mkfs_begun || mutation!(UnknownContentFormatted) => {
+                Ok(Making::MakeAgain)
+            }
             Content::FileSystem { .. } | Content::Other { .. } if own || mutation!(MkfsWithoutUuidCheck) => {
                 Ok(Making::MakeAgain)
             }
-            Content::FileSystem { .. } | Content::Other { .. } => {
+            Content::Unknown | Content::FileSystem { .. } | Content::Other { .. } => {
                 Err(ContentError::ForeignContent { found: describe(content), expected: expected(record) })
             }
         },
@@ -126,7 +133,7 @@ pub fn may_mount(record: &VolumeRecord, content: &Content) -> Result<(), Content
 fn is_own(file_system: FileSystem, uuid: FileSystemUuid, content: &Content) -> bool {
     match content {
         Content::FileSystem { kind, uuid: found } => kind == file_system.name() && *found == uuid,
-        Content::Zeros | Content::Other { .. } => false,
+        Content::Zeros | Content::Unknown | Content::Other { .. } => false,
     }
 }
 
@@ -135,7 +142,7 @@ mod tests {
     use super::*;
     use crate::record::tests::a_volume;
 
-    fn contents(record: &VolumeRecord) -> [(&'static str, Content); 6] {
+    fn contents(record: &VolumeRecord) -> [(&'static str, Content); 7] {
         let file_system = |kind: &str, uuid| Content::FileSystem { kind: kind.to_owned(), uuid };
         let other = FileSystemUuid([9; 16]);
         [
@@ -144,6 +151,7 @@ mod tests {
             ("other uuid", file_system(record.file_system.name(), other)),
             ("other kind", file_system("btrfs", record.uuid)),
             ("unknown kind", file_system("zfs_member", other)),
+            ("unknown data", Content::Unknown),
             ("no file system", Content::Other { kind: "LVM2_member".to_owned() }),
         ]
     }
@@ -151,20 +159,22 @@ mod tests {
     /// Each state meets each content: `mkfs` runs on a volume in the making alone, and only over zeros or its own file system.
     #[test]
     fn mkfs_runs_over_zeros_or_its_own_file_system_alone() {
-        for state in VolumeState::ALL {
-            let record = VolumeRecord { state, ..a_volume() };
+        let states = VolumeState::ALL.into_iter().flat_map(|state| [(state, false), (state, true)]);
+        for (state, is_mkfs_begun) in states {
+            let record = VolumeRecord { state, is_mkfs_begun, ..a_volume() };
             for (name, content) in contents(&record) {
                 let found = next_making(&record, &content);
                 let expected = match (state, name) {
                     (VolumeState::Making, "zeros") => Some(Making::Make),
                     (VolumeState::Making, "own") => Some(Making::MakeAgain),
+                    (VolumeState::Making, "unknown data") if is_mkfs_begun => Some(Making::MakeAgain),
                     (_, "own") => Some(Making::Made),
                     _ => None,
                 };
                 assert_eq!(
                     found.clone().ok(),
                     expected,
-                    "mkfs over {name} of a volume that is {state:?}: {found:?}"
+                    "mkfs over {name} of a volume that is {state:?}, begun {is_mkfs_begun}: {found:?}"
                 );
             }
         }

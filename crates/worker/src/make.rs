@@ -26,7 +26,8 @@ pub(crate) fn make(volume: &Volume) -> Result<Outcome, Failure> {
     let refused = |error: ContentError| Failure {
         code: FailureCode::ForeignData,
         message: format!("{}: {error}", device.display()),
-        hint: "`dolmen volume adopt` takes what is there".to_owned(),
+        hint: "the space of this volume was written by others; delete the volume, and create it again"
+            .to_owned(),
     };
     let next = next_making(record, &content(device)?.decided()).map_err(refused)?;
     let force = match (next, record.file_system) {
@@ -70,7 +71,7 @@ fn discard(device: &Path) -> Result<(), Failure> {
     }
     match content(device)?.decided() {
         Content::Zeros => Ok(()),
-        Content::FileSystem { .. } | Content::Other { .. } => {
+        Content::FileSystem { .. } | Content::Unknown | Content::Other { .. } => {
             Err(refused(&"it does not read as zeros afterwards"))
         }
     }
@@ -162,6 +163,21 @@ mod tests {
             assert_eq!(refused.code, FailureCode::ForeignData);
             assert!(content(&device).unwrap().kind.is_none());
         }
+    }
+
+    #[test]
+    fn a_mkfs_that_was_cut_short_is_made_again() {
+        // Scenario: mkfs.btrfs is killed before it writes its magic, and leaves bytes that no tool knows.
+        let folder = tempfile::tempdir().unwrap();
+        let device = empty(&folder);
+        for at in [65_600, (64 << 20) - 9] {
+            File::options().write(true).open(&device).unwrap().write_all_at(b"!BHRfS_M", at).unwrap();
+        }
+        let mut cut_short = volume(&folder, UUID, "making");
+        assert_eq!(make(&cut_short).unwrap_err().code, FailureCode::ForeignData);
+        cut_short.record.is_mkfs_begun = true;
+        assert_eq!(make(&cut_short).unwrap(), Outcome::Done);
+        assert_eq!(content(&device).unwrap().uuid.as_deref(), Some(UUID));
     }
 
     #[test]

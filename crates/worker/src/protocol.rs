@@ -333,7 +333,7 @@ impl Content {
             (Some(kind), Some(uuid)) => making::Content::FileSystem { kind: kind.clone(), uuid },
             (Some(kind), None) => making::Content::Other { kind: kind.clone() },
             (None, _) if self.is_zero => making::Content::Zeros,
-            (None, _) => making::Content::Other { kind: "data that no tool knows".to_owned() },
+            (None, _) => making::Content::Unknown,
         }
     }
 }

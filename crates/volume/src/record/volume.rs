@@ -195,6 +195,9 @@ pub struct VolumeRecord {
     /// Options of `mkfs`, without device and force, in the order in which they are given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mkfs_options: Vec<String>,
+    /// Whether `mkfs` was begun on a device that read as zeros, and has not been seen to end.
+    #[serde(default, rename = "mkfs_begun", skip_serializing_if = "std::ops::Not::not")]
+    pub is_mkfs_begun: bool,
     /// Options of the mount.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mount_options: Vec<MountOption>,
