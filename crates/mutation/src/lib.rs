@@ -106,6 +106,22 @@ mutants! {
     RestoredAsDeleting = "restored-as-deleting",
     /// Devices and set-user-id programs of a volume are obeyed though its record does not ask for it.
     MountedWithDevices = "mounted-with-devices",
+    /// A worker takes whatever device has the name of the one that its order means.
+    DeviceTakenByName = "device-taken-by-name",
+    /// The lock of a volume ends with its worker, though a tool of the worker goes on.
+    LockEndsWithWorker = "lock-ends-with-worker",
+    /// A check does not ask the kernel whether the device is in use.
+    CheckedWhileInUse = "checked-while-in-use",
+    /// Content that no tool knows counts as that of a `mkfs` cut short, though none was begun.
+    UnknownContentFormatted = "unknown-content-formatted",
+    /// The target of a mount is looked up by its path a second time.
+    MountedByPath = "mounted-by-path",
+    /// A mount of any kind counts as that of the device that its source names.
+    MountKnownByText = "mount-known-by-text",
+    /// Every mount option of a record is obeyed.
+    RecordOptionsObeyed = "record-options-obeyed",
+    /// A look at a share does not look at the way to its folder.
+    SharedFolderSeenOnce = "shared-folder-seen-once",
     /// A section of Samba without the mark of a share counts as the share's.
     ForeignSectionDeleted = "foreign-section-deleted",
     /// A share that no account was granted is available.

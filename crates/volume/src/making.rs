@@ -1,7 +1,8 @@
 //! May `mkfs` run, and may a volume be mounted: the decisions that stand between Dolmen and data that it did not make.
 //!
 //! Both are tables over the state on record and what was read from the device just before. `mkfs` gets force in one case:
-//! the record is `making`, so nobody was ever given the volume, and the device has this record's own file system.
+//! the record is `making`, so nobody was ever given the volume, and the device has this record's own file system, or what a `mkfs`
+//! left that was cut short: bytes that no tool knows, on a device that read as zeros before.
 
 use crate::file_system::{FileSystem, FileSystemUuid};
 use crate::record::{VolumeRecord, VolumeState};
@@ -19,6 +20,8 @@ pub enum Content {
         /// Its UUID.
         uuid: FileSystemUuid,
     },
+    /// Bytes that no tool knows, as a `mkfs` leaves them that is cut short.
+    Unknown,
     /// Something else, or a file system without a UUID that can be read.
     Other {
         /// Name of the content, as the probe reports it.
@@ -42,7 +45,7 @@ pub enum Making {
 pub enum ContentError {
     /// The device has content of another origin.
     #[error(
-        "the device of a new volume has {found}, not zeros or its own {expected}; it is left as it is: delete the volume, or adopt the space"
+        "the device of a new volume has {found}, not zeros or its own {expected}; it is left as it is: delete the volume, and look at its space first if others wrote there"
     )]
     ForeignContent {
         /// Content of the device.
@@ -60,6 +63,14 @@ pub enum ContentError {
         /// File system and UUID on record.
         expected: String,
     },
+    /// The record has an option that no mount obeys.
+    #[error(
+        "the record has the mount option {option:?}, and a mount obeys those that profiles and quotas give; it is not mounted: adopt the space again, without the option"
+    )]
+    Option {
+        /// The first such option.
+        option: String,
+    },
     /// The state on record forbids it.
     #[error(
         "the volume is {state:?}, and only a ready or adopted one is mounted; wait for its job, or look at its state"
@@ -74,6 +85,7 @@ fn describe(content: &Content) -> String {
     match content {
         Content::Zeros => "zeros".to_owned(),
         Content::FileSystem { kind, uuid } => format!("{kind:?} with UUID {uuid}"),
+        Content::Unknown => "data that no tool knows".to_owned(),
         Content::Other { kind } => format!("{kind:?}"),
     }
 }
@@ -92,10 +104,13 @@ pub fn next_making(record: &VolumeRecord, content: &Content) -> Result<Making, C
     match record.state {
         VolumeState::Making | VolumeState::Foreign if !foreign => match content {
             Content::Zeros => Ok(Making::Make),
+            Content::Unknown if record.is_mkfs_begun || mutation!(UnknownContentFormatted) => {
+                Ok(Making::MakeAgain)
+            }
             Content::FileSystem { .. } | Content::Other { .. } if own || mutation!(MkfsWithoutUuidCheck) => {
                 Ok(Making::MakeAgain)
             }
-            Content::FileSystem { .. } | Content::Other { .. } => {
+            Content::Unknown | Content::FileSystem { .. } | Content::Other { .. } => {
                 Err(ContentError::ForeignContent { found: describe(content), expected: expected(record) })
             }
         },
@@ -107,13 +122,17 @@ pub fn next_making(record: &VolumeRecord, content: &Content) -> Result<Making, C
 /// Decides whether a device may be mounted as the volume of a record.
 ///
 /// # Errors
-/// Fails if the volume is not whole, or the device has another file system than the one on record.
+/// Fails if the volume is not whole, if its record has an option that no mount obeys, or if the device has another file system than
+/// the one on record.
 pub fn may_mount(record: &VolumeRecord, content: &Content) -> Result<(), ContentError> {
     match record.state {
         VolumeState::Ready | VolumeState::Foreign => {}
         VolumeState::Making | VolumeState::Deleting => {
             return Err(ContentError::State { state: record.state });
         }
+    }
+    if let Some(option) = record.option_not_obeyed() {
+        return Err(ContentError::Option { option: option.to_string() });
     }
     if is_own(record.file_system, record.uuid, content) || mutation!(MountedWithoutUuid) {
         Ok(())
@@ -126,7 +145,7 @@ pub fn may_mount(record: &VolumeRecord, content: &Content) -> Result<(), Content
 fn is_own(file_system: FileSystem, uuid: FileSystemUuid, content: &Content) -> bool {
     match content {
         Content::FileSystem { kind, uuid: found } => kind == file_system.name() && *found == uuid,
-        Content::Zeros | Content::Other { .. } => false,
+        Content::Zeros | Content::Unknown | Content::Other { .. } => false,
     }
 }
 
@@ -135,7 +154,7 @@ mod tests {
     use super::*;
     use crate::record::tests::a_volume;
 
-    fn contents(record: &VolumeRecord) -> [(&'static str, Content); 6] {
+    fn contents(record: &VolumeRecord) -> [(&'static str, Content); 7] {
         let file_system = |kind: &str, uuid| Content::FileSystem { kind: kind.to_owned(), uuid };
         let other = FileSystemUuid([9; 16]);
         [
@@ -144,6 +163,7 @@ mod tests {
             ("other uuid", file_system(record.file_system.name(), other)),
             ("other kind", file_system("btrfs", record.uuid)),
             ("unknown kind", file_system("zfs_member", other)),
+            ("unknown data", Content::Unknown),
             ("no file system", Content::Other { kind: "LVM2_member".to_owned() }),
         ]
     }
@@ -151,20 +171,22 @@ mod tests {
     /// Each state meets each content: `mkfs` runs on a volume in the making alone, and only over zeros or its own file system.
     #[test]
     fn mkfs_runs_over_zeros_or_its_own_file_system_alone() {
-        for state in VolumeState::ALL {
-            let record = VolumeRecord { state, ..a_volume() };
+        let states = VolumeState::ALL.into_iter().flat_map(|state| [(state, false), (state, true)]);
+        for (state, is_mkfs_begun) in states {
+            let record = VolumeRecord { state, is_mkfs_begun, ..a_volume() };
             for (name, content) in contents(&record) {
                 let found = next_making(&record, &content);
                 let expected = match (state, name) {
                     (VolumeState::Making, "zeros") => Some(Making::Make),
                     (VolumeState::Making, "own") => Some(Making::MakeAgain),
+                    (VolumeState::Making, "unknown data") if is_mkfs_begun => Some(Making::MakeAgain),
                     (_, "own") => Some(Making::Made),
                     _ => None,
                 };
                 assert_eq!(
                     found.clone().ok(),
                     expected,
-                    "mkfs over {name} of a volume that is {state:?}: {found:?}"
+                    "mkfs over {name} of a volume that is {state:?}, begun {is_mkfs_begun}: {found:?}"
                 );
             }
         }
@@ -179,6 +201,33 @@ mod tests {
                 let found = may_mount(&record, &content);
                 assert_eq!(found.is_ok(), whole && name == "own", "a mount of {name}, {state:?}: {found:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_record_with_an_option_of_another_origin_is_not_mounted() {
+        let content = contents(&a_volume())[1].1.clone();
+        let mount = |option: &str| {
+            let mount_options = vec!["noatime".parse().unwrap(), option.parse().unwrap()];
+            may_mount(&VolumeRecord { mount_options, ..a_volume() }, &content)
+        };
+        let obeyed = ["nodev", "nosuid", "nodiscard", "compress=zstd:3", "prjquota", "ro"];
+        for option in obeyed {
+            assert_eq!(mount(option), Ok(()), "{option}");
+        }
+        let refused = [
+            "suid",
+            "dev",
+            "logdev=/dev/sda",
+            "journal_path=/dev/sda",
+            "loop",
+            "bind",
+            "compress=zstd:3x",
+            "compress=",
+        ];
+        for option in refused {
+            let error = ContentError::Option { option: option.to_owned() };
+            assert_eq!(mount(option), Err(error), "the option {option} was obeyed");
         }
     }
 

@@ -3,6 +3,8 @@
 //! The kernel writes space, tab, line feed, backslash and `#` in paths as three octal digits behind a backslash. Paths are bytes:
 //! other programs mount what is no UTF-8.
 
+use dolmen_mutation::mutation;
+
 /// A device number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceNumber {
@@ -33,6 +35,17 @@ pub struct Mount {
     pub source: Vec<u8>,
     /// Options of the file system, separated by commas.
     pub super_options: Vec<u8>,
+}
+
+impl Mount {
+    /// Returns whether the file system of a device is mounted here. btrfs shows an anonymous number, and is known by its source.
+    ///
+    /// The source of other kinds means nothing: every user may mount by FUSE, and chooses the text.
+    #[must_use]
+    pub fn is_of(&self, number: DeviceNumber, path: &str) -> bool {
+        let names_source = self.file_system == b"btrfs" || mutation!(MountKnownByText);
+        self.device == number || names_source && self.source == path.as_bytes()
+    }
 }
 
 /// A line that is no mount.
@@ -90,10 +103,10 @@ impl MountTable {
         self.mounts.iter().filter(move |mount| mount.path.starts_with(&folder) && mount.path != folder)
     }
 
-    /// Mounts of a device. A mount of btrfs shows an anonymous device number, and is found by its source.
+    /// Mounts of a device.
     pub fn of_device(&self, number: DeviceNumber, path: &str) -> impl Iterator<Item = &Mount> {
-        let path = path.as_bytes().to_vec();
-        self.mounts.iter().filter(move |mount| mount.device == number || mount.source == path)
+        let path = path.to_owned();
+        self.mounts.iter().filter(move |mount| mount.is_of(number, &path))
     }
 }
 
@@ -156,23 +169,29 @@ mod tests {
 38 36 0:60 / /srv/a\\040b/in\\134ner rw - tmpfs tmpfs rw
 39 22 7:3 / /srv/a\\040b rw - ext4 /dev/loop3 rw
 40 22 0:61 / /srv/none rw - tmpfs  rw
+41 22 0:62 / /home/u/x rw - fuse.btrfs /dev/loop1 rw
+42 22 0:63 / /home/u/y rw - fuse /dev/loop9 rw
 ";
 
     #[test]
     fn the_table_tells_what_lies_on_a_path_and_where_a_device_is() {
         let table = MountTable::parse(TABLE.as_bytes()).unwrap();
-        assert_eq!(table.mounts().len(), 6);
+        assert_eq!(table.mounts().len(), 8);
         assert_eq!(table.on("/srv/a b").unwrap().file_system, b"ext4", "the last one covers the first");
         assert!(table.on("/srv").is_none() && table.on("/srv/a").is_none());
         let below: Vec<_> = table.below("/srv/a b").map(|mount| mount.path.clone()).collect();
         assert_eq!(below, [b"/srv/a b/in\\ner".to_vec()]);
-        assert_eq!(table.below("/").count(), 5);
+        assert_eq!(table.below("/").count(), 7);
         let device = |major, minor, path| {
             table.of_device(DeviceNumber { major, minor }, path).map(|mount| mount.id).collect::<Vec<_>>()
         };
         assert_eq!(device(7, 0, "/dev/loop0"), [36]);
-        assert_eq!(device(7, 1, "/dev/loop1"), [37], "btrfs shows an anonymous number");
-        assert!(device(7, 9, "/dev/loop9").is_empty());
+        assert_eq!(
+            device(7, 1, "/dev/loop1"),
+            [37],
+            "btrfs is not known, or a mount of a user counts as that of a device"
+        );
+        assert!(device(7, 9, "/dev/loop9").is_empty(), "a mount of a user counts as that of a device");
     }
 
     #[test]
@@ -186,7 +205,7 @@ mod tests {
             ("1 1 0:21 / / rw - a", "source"),
         ] {
             let error = MountTable::parse(format!("{TABLE}{line}\n").as_bytes()).unwrap_err();
-            assert_eq!((error.line, error.field, error.text.as_str()), (7, field, line));
+            assert_eq!((error.line, error.field, error.text.as_str()), (9, field, line));
         }
     }
 

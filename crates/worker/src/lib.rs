@@ -8,10 +8,12 @@
 //! - An operation asks first whether its result is there, so that it can be asked for again after any death.
 //! - Nothing is written to a device that holds anything but zeros, or a file system with the UUID that the order names.
 //! - Long operations change files by requests to share alone, which the file system grants for equal bytes.
+//! - A file system is made, checked and mounted on the device that the order means, and on no later one with its number.
 //! - Two workers never have one volume: each holds the lock file that its order names.
 
 mod compaction;
 mod content;
+mod device;
 mod grow;
 mod kernel_errors;
 mod limits;
@@ -29,5 +31,6 @@ mod steering;
 mod tool;
 mod volume_files;
 
+pub use device::incarnation_of;
 pub use process::be_usual;
 pub use run::run;

@@ -1,16 +1,15 @@
 //! File systems are made on empty devices, and checked while they are not mounted.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{Seek as _, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use dolmen_volume::file_system::FileSystem;
 use dolmen_volume::making::{Content, ContentError, Making, next_making};
-use rustix::fs::{FallocateFlags, OFlags};
+use rustix::fs::FallocateFlags;
 
 use crate::content::content;
+use crate::device::{self, Access};
 use crate::mount;
 use crate::protocol::{Failure, FailureCode, Outcome, Volume};
 use crate::tool;
@@ -21,11 +20,14 @@ const DISCARDED_BYTES: u64 = 1 << 30;
 
 /// Makes the file system of a record, where nothing else is on its device.
 pub(crate) fn make(volume: &Volume) -> Result<Outcome, Failure> {
-    let Volume { device, record } = volume;
+    let Volume { device, record, .. } = volume;
+    // Open until the end: what was looked at is what is discarded and formatted.
+    let _pinned = device::pin(volume)?;
     let refused = |error: ContentError| Failure {
         code: FailureCode::ForeignData,
         message: format!("{}: {error}", device.display()),
-        hint: "`dolmen volume adopt` takes what is there".to_owned(),
+        hint: "the space of this volume was written by others; delete the volume, and create it again"
+            .to_owned(),
     };
     let next = next_making(record, &content(device)?.decided()).map_err(refused)?;
     let force = match (next, record.file_system) {
@@ -58,9 +60,7 @@ fn discard(device: &Path) -> Result<(), Failure> {
         hint: "nothing was made; the log of the kernel says more".to_owned(),
     };
     // Exclusive: the kernel refuses it while the device is mounted, also by another worker a moment ago.
-    let exclusive = i32::try_from(OFlags::EXCL.bits()).unwrap_or(0);
-    let opened = File::options().read(true).write(true).custom_flags(exclusive).open(device);
-    let mut file = opened.map_err(|error| refused(&error))?;
+    let mut file = device::exclusive(device, Access::Write).map_err(|error| refused(&error))?;
     let length = file.seek(SeekFrom::End(0)).map_err(|error| refused(&error))?;
     let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     let mut at = 0;
@@ -71,7 +71,7 @@ fn discard(device: &Path) -> Result<(), Failure> {
     }
     match content(device)?.decided() {
         Content::Zeros => Ok(()),
-        Content::FileSystem { .. } | Content::Other { .. } => {
+        Content::FileSystem { .. } | Content::Unknown | Content::Other { .. } => {
             Err(refused(&"it does not read as zeros afterwards"))
         }
     }
@@ -84,13 +84,16 @@ fn not_made(volume: &Volume, program: &str, finding: &str) -> Failure {
 
 /// Checks, and repairs if that is asked for, a file system that is not mounted.
 pub(crate) fn check(volume: &Volume, repair: bool) -> Result<Outcome, Failure> {
+    let _pinned = device::pin(volume)?;
     mount::require_unmounted(volume)?;
     mount::require_own(volume)?;
+    // What the table of mounts does not show counts, too: `xfs_repair -n` and `btrfs check` do not ask the kernel.
+    device::require_unused(volume)?;
     let (program, options): (&str, &[&str]) = match (volume.record.file_system, repair) {
         (FileSystem::Xfs, false) => ("xfs_repair", &["-n"]),
         (FileSystem::Xfs, true) => ("xfs_repair", &[]),
         (FileSystem::Btrfs, false) => ("btrfs", &["check", "--readonly"]),
-        (FileSystem::Btrfs, true) => ("btrfs", &["check", "--repair", "--force"]),
+        (FileSystem::Btrfs, true) => ("btrfs", &["check", "--repair"]),
         (FileSystem::Ext4, false) => ("e2fsck", &["-f", "-n"]),
         (FileSystem::Ext4, true) => ("e2fsck", &["-f", "-y"]),
     };
@@ -108,6 +111,7 @@ pub(crate) fn check(volume: &Volume, repair: bool) -> Result<Outcome, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::os::unix::fs::FileExt;
     use std::path::PathBuf;
 
@@ -122,7 +126,7 @@ mod tests {
             "state": state, "desired": "mounted", "file_system": "ext4", "uuid": uuid,
             "mkfs_options": ["-q", "-U", uuid], "mount_point": "/srv/home",
         });
-        Volume { device, record: serde_json::from_value(record).unwrap() }
+        Volume { device, incarnation: None, record: serde_json::from_value(record).unwrap() }
     }
 
     fn empty(folder: &tempfile::TempDir) -> PathBuf {
@@ -159,6 +163,21 @@ mod tests {
             assert_eq!(refused.code, FailureCode::ForeignData);
             assert!(content(&device).unwrap().kind.is_none());
         }
+    }
+
+    #[test]
+    fn a_mkfs_that_was_cut_short_is_made_again() {
+        // Scenario: mkfs.btrfs is killed before it writes its magic, and leaves bytes that no tool knows.
+        let folder = tempfile::tempdir().unwrap();
+        let device = empty(&folder);
+        for at in [65_600, (64 << 20) - 9] {
+            File::options().write(true).open(&device).unwrap().write_all_at(b"!BHRfS_M", at).unwrap();
+        }
+        let mut cut_short = volume(&folder, UUID, "making");
+        assert_eq!(make(&cut_short).unwrap_err().code, FailureCode::ForeignData);
+        cut_short.record.is_mkfs_begun = true;
+        assert_eq!(make(&cut_short).unwrap(), Outcome::Done);
+        assert_eq!(content(&device).unwrap().uuid.as_deref(), Some(UUID));
     }
 
     #[test]

@@ -2,14 +2,17 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::fd::AsRawFd as _;
 use std::path::{Component, Path};
 
+use dolmen_mutation::mutation;
 use dolmen_volume::making::may_mount;
-use dolmen_volume::mount_table::{DeviceNumber, Mount, MountTable};
-use rustix::fs::{CWD, Mode, OFlags};
+use dolmen_volume::mount_table::{DeviceNumber, MountTable};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
+use rustix::io::FdFlags;
 
 use crate::content::content;
+use crate::device::{self, number_of};
 use crate::protocol::{Failure, FailureCode, Outcome, Volume};
 use crate::tool;
 
@@ -17,11 +20,12 @@ const TABLE: &str = "/proc/self/mountinfo";
 
 /// Mounts a volume, and makes its mount point. One that is mounted there already stays so.
 pub(crate) fn mount(volume: &Volume) -> Result<Outcome, Failure> {
+    let _pinned = device::pin(volume)?;
     let table = table()?;
-    let number = number_of(&volume.device)?;
+    let number = number_of(volume)?;
     let (at, device) = (volume.record.mount_point.as_str(), text_of(&volume.device)?);
     if let Some(there) = table.on(at) {
-        if is_of(there, number, device) {
+        if there.is_of(number, device) {
             return Ok(Outcome::WasDone);
         }
         let source = String::from_utf8_lossy(&there.source).into_owned();
@@ -39,18 +43,51 @@ pub(crate) fn mount(volume: &Volume) -> Result<Outcome, Failure> {
     require_empty(volume, &folder)?;
     require_own(volume)?;
     let (kind, options) = (volume.record.file_system.name(), volume.record.options_for_mount());
-    tool::succeed("mount", &["-t", kind, "-o", &options, "--", device, at])?;
-    require_mounted(volume)?;
-    Ok(Outcome::Done)
+    // The folder that was looked at is the one that gets the mount, whatever its path leads to by now.
+    let held = format!("/proc/self/fd/{}", folder.as_raw_fd());
+    let target = if mutation!(MountedByPath) { at } else { &held };
+    // Without `-c`, the tool would look its target up by the path again.
+    tool::succeed("mount", &["-c", "-t", kind, "-o", &options, "--", device, target])?;
+    match require_mounted(volume) {
+        Ok(_) => Ok(Outcome::Done),
+        Err(failure) => {
+            undo(volume, number)?;
+            Err(failure)
+        }
+    }
+}
+
+/// Takes a mount off that is not at its path: the folder was moved meanwhile.
+fn undo(volume: &Volume, number: DeviceNumber) -> Result<(), Failure> {
+    for mount in table()?.of_device(number, text_of(&volume.device)?) {
+        let path = String::from_utf8_lossy(&mount.path).into_owned();
+        tool::succeed("umount", &["-c", "--", &path])?;
+    }
+    Ok(())
+}
+
+/// Opens the root of a volume that is mounted where it is to be.
+pub(crate) fn root_of(volume: &Volume) -> Result<File, Failure> {
+    let id = require_mounted(volume)?;
+    let path = Path::new(volume.record.mount_point.as_str());
+    let root = File::open(path).map_err(|error| bad_path(path, &error, ""))?;
+    let found = rustix::fs::statx(&root, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)
+        .map_err(|error| bad_path(path, &io::Error::from(error), ""))?;
+    // Kernels before 5.8 do not tell the mount of a file.
+    let is_told = found.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+    if is_told && found.stx_mnt_id != id {
+        return Err(in_use(volume, "the path leads to another mount", "do not move folders above it"));
+    }
+    Ok(root)
 }
 
 /// Unmounts a volume; one that is not mounted where it is to be stays so.
 pub(crate) fn unmount(volume: &Volume) -> Result<Outcome, Failure> {
     let at = volume.record.mount_point.as_str();
-    let number = number_of(&volume.device)?;
+    let number = number_of(volume)?;
     let table = table()?;
-    let is_there =
-        table.on(at).is_some_and(|there| is_of(there, number, text_of(&volume.device).unwrap_or("")));
+    let device = text_of(&volume.device)?;
+    let is_there = table.on(at).is_some_and(|there| there.is_of(number, device));
     if !is_there {
         return Ok(Outcome::WasDone);
     }
@@ -68,13 +105,13 @@ pub(crate) fn unmount(volume: &Volume) -> Result<Outcome, Failure> {
     }
 }
 
-/// Fails unless the volume is mounted where it is to be.
-pub(crate) fn require_mounted(volume: &Volume) -> Result<(), Failure> {
+/// Fails unless the volume is mounted where it is to be. Returns the number of the mount.
+pub(crate) fn require_mounted(volume: &Volume) -> Result<u64, Failure> {
     let (at, device) = (volume.record.mount_point.as_str(), text_of(&volume.device)?);
-    let number = number_of(&volume.device)?;
+    let number = number_of(volume)?;
     let table = table()?;
     match table.on(at) {
-        Some(there) if is_of(there, number, device) => Ok(()),
+        Some(there) if there.is_of(number, device) => Ok(there.id),
         Some(other) => {
             let source = String::from_utf8_lossy(&other.source).into_owned();
             Err(in_use(volume, &format!("{source} is mounted there"), "unmount it"))
@@ -85,7 +122,7 @@ pub(crate) fn require_mounted(volume: &Volume) -> Result<(), Failure> {
 
 /// Fails if the volume is mounted anywhere.
 pub(crate) fn require_unmounted(volume: &Volume) -> Result<(), Failure> {
-    let number = number_of(&volume.device)?;
+    let number = number_of(volume)?;
     match table()?.of_device(number, text_of(&volume.device)?).next() {
         None => Ok(()),
         Some(mount) => {
@@ -123,25 +160,11 @@ fn table() -> Result<MountTable, Failure> {
     MountTable::parse(&bytes).map_err(|error| bad_path(path, &error, ""))
 }
 
-fn is_of(mount: &Mount, number: DeviceNumber, device: &str) -> bool {
-    mount.device == number || mount.source == device.as_bytes()
-}
-
-/// The numbers of a device, whatever links lead to it.
-fn number_of(device: &Path) -> Result<DeviceNumber, Failure> {
-    let found = fs::metadata(device).map_err(|error| bad_path(device, &error, "attach the space"))?;
-    if !found.file_type().is_block_device() {
-        return Err(bad_path(device, &"it is no block device", "attach the space"));
-    }
-    let number = found.rdev();
-    Ok(DeviceNumber { major: rustix::fs::major(number), minor: rustix::fs::minor(number) })
-}
-
 fn text_of(path: &Path) -> Result<&str, Failure> {
     path.to_str().ok_or_else(|| bad_path(path, &"the path is not UTF-8", "choose another one"))
 }
 
-/// Opens the mount point, folder by folder and through no symbolic link, and makes what is not there.
+/// Opens the mount point, folder by folder and through no symbolic link, and makes what is not there. Tools inherit the file.
 fn mount_point(volume: &Volume) -> Result<File, Failure> {
     let path = Path::new(volume.record.mount_point.as_str());
     let open = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
@@ -165,6 +188,8 @@ fn mount_point(volume: &Volume) -> Result<File, Failure> {
             bad_path(path, &finding, "name the folder that it leads to")
         })?;
     }
+    rustix::io::fcntl_setfd(&folder, FdFlags::empty())
+        .map_err(|error| bad_path(path, &io::Error::from(error), ""))?;
     Ok(File::from(folder))
 }
 

@@ -173,6 +173,9 @@ pub enum Operation {
 pub struct Volume {
     /// The device.
     pub device: PathBuf,
+    /// Incarnation of the device that is meant, by [`incarnation_of`](crate::incarnation_of); none for a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<String>,
     /// What the pool has on record.
     pub record: VolumeRecord,
 }
@@ -336,7 +339,7 @@ impl Content {
             (Some(kind), Some(uuid)) => making::Content::FileSystem { kind: kind.clone(), uuid },
             (Some(kind), None) => making::Content::Other { kind: kind.clone() },
             (None, _) if self.is_zero => making::Content::Zeros,
-            (None, _) => making::Content::Other { kind: "data that no tool knows".to_owned() },
+            (None, _) => making::Content::Unknown,
         }
     }
 }

@@ -5,10 +5,12 @@ use std::io::{BufRead, Write};
 use std::path::Path;
 
 use dolmen_files::volume::{trim, usage};
+use dolmen_mutation::mutation;
 use rustix::fs::FlockOperation;
-use rustix::io::Errno;
+use rustix::io::{Errno, FdFlags};
 
 use crate::kernel_errors::kernel_errors;
+use crate::mount::root_of;
 use crate::protocol::{Failure, FailureCode, Message, Operation, Order, Outcome, Usage, Volume};
 use crate::steering::Steering;
 use crate::{compaction, content, grow, make, mount, names, quotas, shares, sharing};
@@ -45,7 +47,8 @@ fn order_of(input: &mut impl BufRead) -> Result<Order, Failure> {
     })
 }
 
-/// Locks a file for as long as the process lives, and makes it where there is none.
+/// Locks a file for as long as the process lives, or a tool that it started: a repair goes on after its worker was killed, and the
+/// volume is not free before its end. Makes the file where there is none.
 fn lock(path: &Path) -> Result<File, Failure> {
     let refused = |code, error: &dyn std::fmt::Display, hint: &str| Failure {
         code,
@@ -58,6 +61,10 @@ fn lock(path: &Path) -> Result<File, Failure> {
         let hint = "wait for the operation on this volume that is under way; `dolmen jobs` shows it";
         refused(FailureCode::Busy, &error, hint)
     })?;
+    if !mutation!(LockEndsWithWorker) {
+        rustix::io::fcntl_setfd(&file, FdFlags::empty())
+            .map_err(|error| refused(FailureCode::Refused, &error, ""))?;
+    }
     Ok(file)
 }
 
@@ -112,12 +119,6 @@ fn carry_out(
         Operation::ShareProbe(order) => shares::probe(order),
         Operation::ShareSessions(order) => shares::sessions(order),
     }
-}
-
-/// Opens the root of a volume that is mounted where it is to be.
-fn root_of(volume: &Volume) -> Result<File, Failure> {
-    mount::require_mounted(volume)?;
-    File::open(volume.record.mount_point.as_str()).map_err(|error| refused(volume, &error))
 }
 
 /// Returns how full a mounted volume is, and what the kernel found wrong with it.

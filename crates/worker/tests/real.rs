@@ -1,14 +1,16 @@
 //! The program on loop devices, with the tools of this machine.
-#![allow(clippy::unwrap_used, clippy::print_stdout)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 mod rig;
 
 use std::fs::{self, File};
+use std::io::{Seek as _, SeekFrom, Write as _};
 use std::num::NonZeroU32;
-use std::process::Command;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Child, Command, Stdio};
 
 use dolmen_volume::record::QuotaRecord;
-use dolmen_worker::protocol::{FailureCode, Operation, Order, Outcome};
+use dolmen_worker::protocol::{FailureCode, Operation, Order, Outcome, Volume};
 use rig::{MIB, Rig, work};
 
 /// Whether this process may grow a mounted ext4.
@@ -116,6 +118,149 @@ fn a_volume_in_use_stays_mounted_and_another_file_system_is_not_mounted() {
     assert!(refused.code == FailureCode::ForeignData && refused.message.contains(&rig.uuid), "{refused}");
     let making = rig.volume_at("making", "home");
     assert!(rig.run(Operation::Mount { volume: making }).is_err());
+}
+
+#[test]
+fn a_device_with_the_number_of_the_one_meant_is_left_alone() {
+    // Scenario: before an order is carried out, the number of its loop device shows another image, whose ends are zeros.
+    let (Some(rig), Some(other)) = (Rig::new("ext4"), Rig::new("ext4")) else { return };
+    let mut image = File::options().write(true).open(other.path("image")).unwrap();
+    image.seek(SeekFrom::Start(200 * MIB)).unwrap();
+    image.write_all(b"of another space").unwrap();
+    image.sync_all().unwrap();
+    let before = fs::read(other.path("image")).unwrap();
+    let volume = Volume { device: other.device.clone(), ..rig.volume_at("making", "home") };
+    let orders = [
+        Operation::Make { volume: volume.clone() },
+        Operation::Check { volume: rig_meant(&volume, "ready"), repair: true },
+        Operation::Mount { volume: rig_meant(&volume, "ready") },
+        Operation::Make { volume: Volume { incarnation: None, ..volume } },
+    ];
+    for order in orders {
+        let refused = rig.run(order.clone()).expect_err("an order took another device");
+        assert!(
+            refused.code == FailureCode::ForeignData && refused.message.contains("another device"),
+            "{order:?} took another device: {refused}"
+        );
+    }
+    assert!(fs::read(other.path("image")).unwrap() == before, "another image was changed");
+}
+
+fn rig_meant(volume: &Volume, state: &str) -> Volume {
+    let mut volume = volume.clone();
+    volume.record.state = serde_json::from_value(state.into()).unwrap();
+    volume
+}
+
+/// Waits for something that other processes do, for half a minute at most.
+fn wait_until(mut is_so: impl FnMut() -> bool, what: &str) {
+    for _ in 0..3000 {
+        if is_so() {
+            return;
+        }
+        std::thread::park_timeout(std::time::Duration::from_millis(10));
+    }
+    panic!("{what} did not come");
+}
+
+/// Scenario: a process in a mount namespace of its own keeps the mount that the host takes off.
+fn a_mount_of_a_container_is_not_checked(kind: &'static str, repair: bool) {
+    let Some(rig) = Rig::made(kind) else { return };
+    assert_eq!(rig.run(Operation::Mount { volume: rig.volume() }), Ok(Outcome::Done));
+    let ready = rig.path("ready");
+    let script = format!("touch {} && exec sleep 60", ready.display());
+    let mut container = Command::new("unshare");
+    let container = container.args(["-m", "--propagation", "private", "sh", "-c", &script]);
+    let mut container = container.spawn().unwrap();
+    wait_until(|| ready.exists(), "the container");
+    assert_eq!(rig.run(Operation::Unmount { volume: rig.volume() }), Ok(Outcome::Done));
+    let check = || rig.run(Operation::Check { volume: rig.volume(), repair });
+    let checked = check();
+    container.kill().unwrap();
+    container.wait().unwrap();
+    let refused = checked.expect_err("a mounted file system was checked");
+    let process = format!("process {} (sleep)", container.id());
+    assert!(refused.code == FailureCode::InUse && refused.message.contains(&process), "{refused}");
+    wait_until(|| matches!(check(), Ok(Outcome::Checked { code: 0, .. })), "a clean check");
+}
+
+#[test]
+fn a_btrfs_that_a_container_has_mounted_is_not_repaired() {
+    a_mount_of_a_container_is_not_checked("btrfs", true);
+}
+
+#[test]
+fn an_xfs_that_a_container_has_mounted_is_not_checked() {
+    a_mount_of_a_container_is_not_checked("xfs", false);
+}
+
+/// Puts a script in the place of a tool, for [`with_tools`].
+fn tool(rig: &Rig, name: &str, script: &str) {
+    fs::create_dir_all(rig.path("tools")).unwrap();
+    let path = rig.path("tools").join(name);
+    fs::write(&path, format!("#!/bin/sh\n{script}")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Starts the program where scripts are its tools, in a mount namespace of its own. Commands of a shell follow it there.
+fn with_tools(rig: &Rig, operation: Operation, after: &str) -> Child {
+    let order = Order { lock: rig.path("lock"), operation };
+    let run = if after.is_empty() { "exec \"$0\"".to_owned() } else { format!("\"$0\"; {after}") };
+    let script = format!("mount --bind {} /usr/local/sbin && {run}", rig.path("tools").display());
+    let mut worker = Command::new("unshare")
+        .args(["-m", "--propagation", "private", "sh", "-c", &script, env!("CARGO_BIN_EXE_dolmen-worker")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    worker.stdin.take().unwrap().write_all(&serde_json::to_vec(&order).unwrap()).unwrap();
+    worker
+}
+
+#[test]
+fn a_mount_point_that_is_moved_under_a_mount_gets_no_other_folder() {
+    // Scenario: a folder above the mount point is replaced by a link, between the look at it and mount(2).
+    let Some(rig) = Rig::made("ext4") else { return };
+    let (parent, victim) = (rig.path("parent"), rig.path("victim"));
+    fs::create_dir_all(victim.join("home")).unwrap();
+    let (parent, victim) = (parent.display(), victim.display());
+    let seen = rig.path("seen");
+    let look = format!(
+        "grep ' {}/[pv]' /proc/self/mountinfo",
+        rig.path("").display().to_string().trim_end_matches('/')
+    );
+    let swap = format!("mv {parent} {parent}.moved && ln -s {victim} {parent}");
+    tool(&rig, "mount", &format!("{swap}\n/bin/mount \"$@\"\n{look} > {}\n", seen.display()));
+    let volume = rig.volume_at("ready", "parent/home");
+    let worker = with_tools(&rig, Operation::Mount { volume }, &format!("{look}; true"));
+    let output = worker.wait_with_output().unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
+    let seen = fs::read_to_string(&seen).unwrap();
+    assert!(
+        seen.contains("/parent.moved/home ") && !seen.contains("victim"),
+        "it was mounted by its path: {seen}"
+    );
+    assert!(output.contains("\"in_use\""), "{output}");
+    assert_eq!(output.lines().count(), 1, "a mount that is not at its path stays: {output}");
+}
+
+#[test]
+fn the_tool_of_a_killed_worker_keeps_its_volume() {
+    // Scenario: a worker is killed within a repair; the tool that it started goes on.
+    let Some(rig) = Rig::made("ext4") else { return };
+    let pid = rig.path("pid");
+    let script = format!("echo $$ > {0}.new\nmv {0}.new {0}\nexec sleep 60\n", pid.display());
+    tool(&rig, "e2fsck", &script);
+    let mut worker = with_tools(&rig, Operation::Check { volume: rig.volume(), repair: true }, "");
+    wait_until(|| pid.exists(), "the repair");
+    worker.kill().unwrap();
+    worker.wait().unwrap();
+    let mounted = rig.run(Operation::Mount { volume: rig.volume() });
+    let tool = fs::read_to_string(&pid).unwrap();
+    assert!(Command::new("kill").args(["-9", tool.trim()]).status().unwrap().success());
+    let refused = mounted.expect_err("a volume was mounted while a tool repairs it");
+    assert_eq!(refused.code, FailureCode::Busy, "{refused}");
+    wait_until(|| rig.run(Operation::Mount { volume: rig.volume() }) == Ok(Outcome::Done), "the mount");
 }
 
 #[test]

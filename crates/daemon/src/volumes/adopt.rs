@@ -142,6 +142,7 @@ fn record_of(
         label,
         purpose: None,
         mkfs_options: Vec::new(),
+        is_mkfs_begun: false,
         mount_options: ["noatime"].iter().filter_map(|option| option.parse().ok()).collect(),
         mount_point,
         oldest_kernel: None,

@@ -135,6 +135,7 @@ impl VolumeCreations {
             label: request.label.clone(),
             purpose: Some(asked.purpose),
             mkfs_options: profile.mkfs_options,
+            is_mkfs_begun: false,
             mount_options: profile.mount_options,
             mount_point,
             oldest_kernel: None,

@@ -3,16 +3,19 @@
 //! Each step asks first whether its result is there, so a daemon that finds the record `making` takes all of them again.
 //!
 //! Invariants:
+//! - The record says that mkfs was begun before its order is given, if the device read as zeros.
 //! - The record says `ready` only after mkfs ended with 0 and the worker found the UUID of the record on the device.
 //! - A creation that is called off before the record says `ready` deletes the space; afterwards the volume stays.
 
+use std::path::Path;
 use std::rc::Rc;
 
 use dolmen_api::{DeleteSpace, ErrorBody, ErrorCode};
 use dolmen_mutation::mutation;
 use dolmen_space::Space;
+use dolmen_volume::making::Content;
 use dolmen_volume::record::{DesiredVolume, VolumeState};
-use dolmen_worker::protocol::Operation;
+use dolmen_worker::protocol::{Operation, Outcome as Done};
 
 use crate::answer::Answer;
 use crate::jobs::{Aim, Course, Entry, Outcome, Start};
@@ -83,12 +86,14 @@ impl Volumes {
                 };
                 records::put(space, &ready, &volume.name).await?;
             }
+            self.begin_mkfs(&mut volume, &device).await?;
             let operation = Operation::Make { volume: volume.for_worker(device) };
             self.workers.run(key, &volume.name, operation, Wait::UntilDone).await?;
             if is_called_off() {
                 return self.take_back(&volume).await;
             }
             volume.record.state = VolumeState::Ready;
+            volume.record.is_mkfs_begun = false;
             volume.put().await?;
         }
         self.uses.note(key, None);
@@ -97,6 +102,23 @@ impl Volumes {
         }
         let (kind, at) = (volume.record.file_system, &volume.record.mount_point);
         Ok(Outcome::Done(format!("volume {} is made, {kind} mounted at {at}", volume.name)))
+    }
+
+    /// Puts on record that mkfs is about to write to a device that reads as zeros: what it leaves when it is cut short is its own.
+    async fn begin_mkfs(&self, volume: &mut Volume, device: &Path) -> Answer<()> {
+        if volume.record.is_mkfs_begun {
+            return Ok(());
+        }
+        let operation = Operation::Probe { device: device.to_owned() };
+        let found = self.workers.run(volume.key, &volume.name, operation, Wait::UntilDone).await?;
+        match found {
+            Done::Content(content) if content.decided() == Content::Zeros => {
+                volume.record.is_mkfs_begun = true;
+                volume.put().await
+            }
+            // The order for mkfs decides on anything else.
+            _ => Ok(()),
+        }
     }
 
     /// Attaches a volume if it is not attached, and mounts it if it is not mounted.

@@ -23,9 +23,10 @@ pub(super) struct Volume {
 }
 
 impl Volume {
-    /// Returns it as an order names it.
+    /// Returns it as an order names it. The device is attached by this daemon now, so that its incarnation is the one meant.
     pub(super) fn for_worker(&self, device: PathBuf) -> protocol::Volume {
-        protocol::Volume { device, record: self.record.clone() }
+        let incarnation = dolmen_worker::incarnation_of(&device);
+        protocol::Volume { device, incarnation, record: self.record.clone() }
     }
 
     /// Writes its record.

@@ -334,6 +334,35 @@ fn a_worker_that_dies_or_fails_leaves_a_volume_that_is_not_ready() {
     rig.stop();
 }
 
+/// Scenario: mkfs is killed when it has written what no tool knows. The record says that it was begun, and a mount makes the volume;
+/// unknown bytes that are there before mkfs begins are left alone.
+#[test]
+fn a_mkfs_that_was_cut_short_is_made_again() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    let write = |rig: &Rig| {
+        let attached = rig.world.get("/v1/attachments")["attachments"][0]["device"].clone();
+        let device = std::fs::File::options().write(true).open(attached.as_str().unwrap()).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&device, b"!BHRfS_M", 65_600).unwrap();
+        device.sync_all().unwrap();
+    };
+    rig.plant("before-probe");
+    let job = rig.create();
+    rig.is_held();
+    write(&rig);
+    rig.lift("before-probe");
+    let failed = rig.ended(job);
+    assert!(failed["result"].as_str().unwrap().contains("data that no tool knows"), "{failed}");
+    rig.world.post(&format!("{SHOW}/delete"), &json!({}));
+    rig.plant("dies-make");
+    rig.ended(rig.create());
+    write(&rig);
+    rig.lift("dies-make");
+    rig.world.post(&format!("{SHOW}/mount"), &json!({}));
+    rig.mounted();
+    rig.stop();
+}
+
 /// Scenario: a mounted volume is deleted into the trash and restored; its space is deleted, served, detached, renamed and shrunk by
 /// hand before. What would harm it is refused with its name, and it comes back mounted with its file.
 #[test]

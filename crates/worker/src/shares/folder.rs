@@ -57,7 +57,7 @@ fn require_mounted(volume: &SharedVolume, path: &str) -> Result<(), Failure> {
     let table = MountTable::parse(&bytes).map_err(|error| failed(&error))?;
     let number = number_of(device).ok_or_else(|| failed(&format!("{} is absent", device.display())))?;
     let there = table.on(root).ok_or_else(|| failed(&format!("nothing is mounted on {root}")))?;
-    if there.device == number || Path::new(&*String::from_utf8_lossy(&there.source)) == device {
+    if there.is_of(number, &device.to_string_lossy()) {
         return Ok(());
     }
     let source = String::from_utf8_lossy(&there.source).into_owned();

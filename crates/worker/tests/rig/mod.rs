@@ -69,7 +69,8 @@ impl Rig {
             "mkfs_options": options, "mount_point": self.path(name), "mount_options": ["noatime"],
         }))
         .unwrap();
-        Volume { device: self.device.clone(), record }
+        let incarnation = dolmen_worker::incarnation_of(&self.device);
+        Volume { device: self.device.clone(), incarnation, record }
     }
 
     pub(crate) fn volume(&self) -> Volume {
