@@ -22,7 +22,7 @@ children = []
 at_failure = []
 
 
-def must(what, holds, shown=""):
+def must(what, holds, shown="", is_shown=True):
     if not holds:
         print(f"FAILED: {what}: {shown}", file=sys.stderr, flush=True)
         for undo in at_failure:
@@ -30,7 +30,8 @@ def must(what, holds, shown=""):
         for child in children:
             child.kill()
         sys.exit(1)
-    print(f"   ok: {what} ({time.monotonic() - started:.1f} s)", flush=True)
+    if is_shown:
+        print(f"   ok: {what} ({time.monotonic() - started:.1f} s)", flush=True)
 
 
 def path(*names):
@@ -44,7 +45,8 @@ def run(*words, **options):
 
 
 def spawn(*words):
-    child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    # A group of its own: smbd ends all processes of its group with itself.
+    child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     children.append(child)
     return child
 
@@ -192,6 +194,6 @@ EXPORT {{ Export_Id = 1; Path = {path('other-export')}; Pseudo = /other; Protoco
         return text
 
     def start(self):
-        server = spawn("ganesha.nfsd", "-F", "-f", self.conf, "-L", path("ganesha.log"), "-p", self.pid_file, "-N", "NIV_EVENT")
+        server = spawn("ganesha.nfsd", "-F", "-f", self.conf, "-L", os.path.join(os.path.dirname(LOG), "ganesha.log"), "-p", self.pid_file, "-N", "NIV_EVENT")
         must("Ganesha answers", eventually(lambda: is_open(2049)))
         return server
