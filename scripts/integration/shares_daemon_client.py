@@ -1,7 +1,7 @@
 """Orders of `dolmen share` to a daemon, and what clients of Samba and Ganesha then see.
 
 shares_daemon_client.py DOLMEN FOLDER LOG PART...: runs in namespaces of its own, as root. PART is a server (`ganesha`; Samba is
-always there), a file system (`btrfs`), or a part of the test: `serve`, `names`, `quota`, `kills`, `refusals` and `move`. Each
+always there), a file system (`btrfs`), or a part of the test: `serve`, `copy`, `torture`, `names`, `quota`, `kills`, `refusals` and `move`. Each
 check says what holds; the first that does not ends the program with 1.
 """
 
@@ -549,9 +549,126 @@ def move(daemon, server):
     return second, server
 
 
+# --- copies and other suites ---------------------------------------------------------------------------------------
+
+
+class Link:
+    """A client in a network of its own, behind a link of 1 Gbit/s."""
+
+    HERE, THERE = "10.11.12.1", "10.11.12.2"
+
+    def __init__(self):
+        self.child = subprocess.Popen(["unshare", "-n", "sleep", "3600"], start_new_session=True)
+        children.append(self.child)
+        there = ("nsenter", "-t", str(self.child.pid), "-n")
+        must("the client has a network of its own", eventually(
+            lambda: os.readlink(f"/proc/{self.child.pid}/ns/net") != os.readlink("/proc/self/ns/net"), 5))
+        self.enter = there
+        run("ip", "link", "add", "shaped", "type", "veth", "peer", "name", "other", "netns", str(self.child.pid))
+        for words, name, address in (((), "shaped", self.HERE), (there, "other", self.THERE)):
+            run(*words, "ip", "address", "add", f"{address}/24", "dev", name)
+            run(*words, "ip", "link", "set", name, "up")
+            code, text = run(*words, "tc", "qdisc", "add", "dev", name, "root", "tbf", "rate", "1gbit", "burst", "256k", "latency", "50ms")
+            must(f"end {name} of the link is shaped", code == 0, text)
+
+    def bytes(self):
+        with open("/proc/self/net/dev") as file:
+            words = [line.split(":")[1].split() for line in file if line.strip().startswith("shaped:")][0]
+        return int(words[0]) + int(words[8])
+
+    def measured(self, commands):
+        """Seconds, and bytes on the wire, of commands of smbclient."""
+        before, begun = self.bytes(), time.monotonic()
+        words = ["smbclient", "-s", samba.conf, f"//{self.HERE}/docs", "-U", f"{USER}%{PASSWORD}", "-c", commands]
+        ended = subprocess.run([*self.enter, *words], stdin=subprocess.DEVNULL, capture_output=True, timeout=3600)
+        log.write(ended.stdout + ended.stderr)
+        must(f"'{commands}' ends", ended.returncode == 0, ended.stdout + ended.stderr)
+        return time.monotonic() - begun, self.bytes() - before
+
+    def end(self):
+        self.child.kill()
+        self.child.wait()
+
+
+def copy():
+    """A sparse file is copied by its server, against the same file over the link and back."""
+    size, data = (int(each) * MIB for each in os.environ.get("DOLMEN_COPY_MIB", "1024,64").split(","))
+    if size > 400 * MIB:
+        do("volume", "grow", "tank/home", f"{size // MIB + 3 * data // MIB + 1024}M")
+    link = Link()
+    source, place = path("mnt", "home", "docs", "sparse"), path("mnt", "home", "docs")
+    with open(source, "wb") as file:
+        file.truncate(size)
+        for part in range(data // MIB):
+            file.seek(part * (size // (data // MIB)) // 4096 * 4096)
+            file.write(os.urandom(MIB))
+    os.chmod(source, 0o666)
+    run("sync", "-f", place)
+    held = os.stat(source).st_blocks * 512
+    before = os.statvfs(place).f_bfree * os.statvfs(place).f_frsize
+    seconds, wire = link.measured("scopy sparse copied")
+    run("sync", "-f", place)
+    taken = before - os.statvfs(place).f_bfree * os.statvfs(place).f_frsize
+    must(f"the server copies {size / MIB:.0f} MiB, of them {held / MIB:.0f} MiB data, in {seconds:.2f} s with {wire / MIB:.2f} MiB on the "
+         f"wire; the copy takes {taken / MIB:.1f} MiB more", wire < 4 * MIB, wire)
+    must("the copy is equal", run("cmp", source, os.path.join(place, "copied"))[0] == 0)
+    by_client, over = link.measured(f"get sparse {path('through')}; put {path('through')} through")
+    must(f"by the client it takes {by_client:.2f} s and {over / MIB:.0f} MiB on the wire, {by_client / seconds:.0f} times as long",
+         over >= 2 * size and by_client > seconds, (over, by_client))
+    must("and is equal too", run("cmp", source, os.path.join(place, "through"))[0] == 0)
+    for name in ("sparse", "copied", "through"):
+        os.remove(os.path.join(place, name))
+    os.remove(path("through"))
+    link.end()
+
+
+SUITES = ("smb2.ioctl", "smb2.read", "smb2.rw", "smb2.lock", "smb2.lease", "smb2.durable-open")
+
+
+def torture():
+    """smbtorture on a share of a volume and on one with the same parameters on a plain disk: the results are equal."""
+    with open(path("plain"), "wb") as file:
+        file.truncate(400 * MIB)
+    code, text = run("mkfs.xfs", "-q", "-f", path("plain"))
+    must("a plain disk", code == 0, text)
+    device = run("losetup", "-f", "--show", path("plain"))[1].strip()
+    os.makedirs(path("mnt", "plain"))
+    run("mount", "-o", "noatime", device, path("mnt", "plain"))
+    os.makedirs(path("mnt", "plain", "docs"))
+    os.chmod(path("mnt", "plain", "docs"), 0o777)
+    for line in sections()["docs"]:
+        key, _, value = line.partition(" = ")
+        samba.net("setparm", "--", "plain", key, {"path": path("mnt", "plain", "docs"), "comment": "plain"}.get(key, value))
+    run("smbcontrol", "-s", samba.conf, "smbd", "reload-config")
+    must("a client connects to the plain one", samba.client("plain", "ls")[0] == 0)
+
+    def results(share, suite):
+        words = ["timeout", "-k", "5", os.environ.get("DOLMEN_TORTURE_SECONDS", "120"), "smbtorture", f"//{HERE}/{share}", "-U",
+                 f"{USER}%{PASSWORD}", "--option=client min protocol=SMB3", "--client-protection=encrypt", suite]
+        ended = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True)
+        log.write(ended.stdout + ended.stderr)
+        lines = ended.stdout.decode(errors="replace").splitlines()
+        return [line.split(" [")[0] for line in lines if re.match(r"(success|failure|error|skip): ", line)], ended.returncode == 124
+
+    for suite in os.environ.get("DOLMEN_TORTURE", ",".join(SUITES)).split(","):
+        (volume, cut), (plain, plain_cut) = results("docs", suite), results("plain", suite)
+        if cut or plain_cut:
+            # What both reached is compared.
+            both = min(len(volume), len(plain))
+            print(f"skipped: {suite} behind its first {both} tests (it takes longer than its time)", flush=True)
+            volume, plain = volume[:both], plain[:both]
+        good = sum(line.startswith("success") for line in volume)
+        must(f"{suite}: {good} of {len(volume)} succeed, as on a plain disk", volume == plain and volume,
+             [pair for pair in zip(volume, plain) if pair[0] != pair[1]] or (volume, plain))
+    samba.net("delshare", "plain")
+    run("smbcontrol", "-s", samba.conf, "smbd", "close-share", "plain")
+    must("the plain disk is dropped", eventually(lambda: run("umount", path("mnt", "plain"))[0] == 0, 20))
+    run("losetup", "-d", device)
+
+
 def prepare(one):
     one.make_folders()
-    one.write_conf()
+    one.write_conf(f"interfaces = lo {Link.HERE}/24", "server multi channel support = no", "bind interfaces only = no")
     for user in (USER, OTHER):
         one.add_password(user)
 
@@ -579,7 +696,7 @@ def main():
             file.write(os.urandom(3_000))
         samba.client("docs", f"put {path('sent')} a")
     before = foreign()
-    for name, part in (("names", names), ("quota", quota), ("kills", lambda: kills(daemon)), ("refusals", refusals)):
+    for name, part in (("copy", copy), ("torture", torture), ("names", names), ("quota", quota), ("kills", lambda: kills(daemon)), ("refusals", refusals)):
         if name in PARTS:
             print(f"\n== {name}", flush=True)
             part()
@@ -597,4 +714,8 @@ def main():
         end(nfs_server)
 
 
-main()
+try:
+    main()
+except Exception:
+    clear()
+    raise
