@@ -105,7 +105,7 @@ def is_up(name, volume="tank/home"):
 
 
 def clear():
-    """Leaves no device behind: they would outlive the namespaces."""
+    """Leaves no device behind: the end of the namespaces detaches none."""
     for line in reversed(open("/proc/self/mountinfo").read().splitlines()):
         mount = line.split()[4].encode().decode("unicode_escape")
         if mount.startswith(FOLDER + "/") and " - fuse" not in line:
