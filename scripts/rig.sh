@@ -304,6 +304,35 @@ open_space() { attach_space "$1" && mount_space "$@"; }
 
 close_space() { privileged umount "$run/mnt/$1" && dolmen space detach "$pool/$1" >/dev/null; }
 
+# --- servers of shares ---------------------------------------------------------------------------------------------
+
+# missing_of COMMAND...: those that are not installed; nothing is installed here, since servers of Debian start themselves.
+missing_of() {
+    missing=
+    for missing_try in "$@"; do have "$missing_try" || missing="$missing $missing_try"; done
+    [ -n "$missing" ]
+}
+
+# Sets $parts to the servers that are installed: `smb`, `ganesha`, `kernel`. The others are skipped by name.
+choose_share_servers() {
+    parts=
+    if missing_of smbd net smbclient smbpasswd testparm smbcontrol smbstatus; then
+        skip "$script over SMB (missing:$missing)"
+    else
+        parts="$parts smb"
+    fi
+    if missing_of ganesha.nfsd nfs-ls nfs-cp; then
+        skip "$script over NFS by Ganesha (missing:$missing)"
+    else
+        parts="$parts ganesha"
+    fi
+    if missing_of exportfs; then
+        skip "$script over NFS by the kernel (missing:$missing)"
+    else
+        parts="$parts kernel"
+    fi
+}
+
 # --- FUSE over io_uring ---------------------------------------------------------------------------------------------
 
 uring_switch=/sys/module/fuse/parameters/enable_uring

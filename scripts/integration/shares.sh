@@ -22,13 +22,6 @@ build_worker() {
     attend -- cargo build --release --locked $as_users --package dolmen-worker --bin dolmen-worker
 }
 
-# missing_of COMMAND...: those that are not installed; nothing is installed here, since servers of Debian start themselves.
-missing_of() {
-    missing=
-    for missing_try in "$@"; do have "$missing_try" || missing="$missing $missing_try"; done
-    [ -n "$missing" ]
-}
-
 take_state
 build_worker || die 1 'the build failed'
 [ -x "$worker_bin" ] || die 1 "there is no $worker_bin"
@@ -38,22 +31,7 @@ as_root unshare -n -m -p -f true 2>/dev/null || { skip "$script (no namespaces)"
 make_run 1024
 : >"$logs/servers.log"
 
-parts=
-if missing_of smbd net smbclient smbpasswd testparm smbcontrol smbstatus; then
-    skip "$script over SMB (missing:$missing)"
-else
-    parts="$parts smb"
-fi
-if missing_of ganesha.nfsd nfs-ls nfs-cp; then
-    skip "$script over NFS by Ganesha (missing:$missing)"
-else
-    parts="$parts ganesha"
-fi
-if missing_of exportfs; then
-    skip "$script over NFS by the kernel (missing:$missing)"
-else
-    parts="$parts kernel"
-fi
+choose_share_servers
 [ -n "$parts" ] || exit 0
 if knows_filesystem xfs && have mkfs.xfs && have losetup && [ -e /dev/loop-control ]; then
     parts="volume $parts"
@@ -64,6 +42,6 @@ fi
 started=$(now)
 # shellcheck disable=SC2046,SC2086 # lists of words
 attend below "$run" -- $(rights) unshare -n -m -p -f --kill-child --mount-proc --propagation private \
-    python3 "$root/scripts/integration/shares_client.py" "$worker_bin" "$run" "$logs/servers.log" $parts ||
+    python3 -B "$root/scripts/integration/shares_client.py" "$worker_bin" "$run" "$logs/servers.log" $parts ||
     fail 'the shares'
 say "$script: $(($(now) - started)) s after the build"

@@ -9,72 +9,16 @@ import json
 import os
 import pwd
 import random
-import signal
-import socket
 import subprocess
-import sys
-import threading
 import time
 
-WORKER, FOLDER, LOG = sys.argv[1:4]
-PARTS = sys.argv[4:]
-USER = "games"
-PASSWORD = "a-Secret.7"
-MIB = 1 << 20
+from shares_rig import FOLDER, MIB, PARTS, PASSWORD, PROGRAM as WORKER, USER
+from shares_rig import Capture, Connected, Ganesha, Samba, end, eventually, log, must, path, run, started
+
 POOL = "01020304-0506-0708-090a-0b0c0d0e0f10"
 UUID = "6f8e2c1a-0b7d-4a55-9a1e-52d0a3c4b5%02x" % (os.getpid() % 256)
-log = open(LOG, "ab", buffering=0)
-started = time.monotonic()
-children = []
-
-
-def must(what, holds, shown=""):
-    if not holds:
-        print(f"FAILED: {what}: {shown}", file=sys.stderr, flush=True)
-        for child in children:
-            child.kill()
-        sys.exit(1)
-    print(f"   ok: {what} ({time.monotonic() - started:.1f} s)", flush=True)
-
-
-def path(*names):
-    return os.path.join(FOLDER, *names)
-
-
-def run(*words, **options):
-    ended = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=40, **options)
-    log.write(f"\n$ {' '.join(words)}\n".encode() + ended.stdout + ended.stderr)
-    return ended.returncode, (ended.stdout + ended.stderr).decode(errors="replace")
-
-
-def spawn(*words):
-    child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    children.append(child)
-    return child
-
-
-def end(child):
-    child.terminate()
-    try:
-        child.wait(10)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
-
-
-def eventually(holds, seconds=10):
-    limit = time.monotonic() + seconds
-    while time.monotonic() < limit:
-        if holds():
-            return True
-        time.sleep(0.1)
-    return False
-
-
-def is_open(port):
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+samba = Samba("smb")
+write_smb_conf, net, smbclient = samba.write_conf, samba.net, samba.client
 
 
 # --- orders --------------------------------------------------------------------------------------------------------
@@ -103,7 +47,7 @@ def record(name="docs", folder="", protocols=("smb",), desired="served", users=N
     }
 
 
-servers = {"lock": path("servers.lock"), "smb_conf": path("smb.conf")}
+servers = {"lock": path("servers.lock"), "smb_conf": samba.conf}
 volume = {"name": "tank/home", "mount_point": path("volume"), "file_system": "xfs"}
 
 
@@ -170,61 +114,6 @@ def make_volume():
 
 # --- SMB -----------------------------------------------------------------------------------------------------------
 
-SMB_FOLDERS = ("private", "lock", "state", "cache", "pid", "ncalrpc", "log")
-
-
-def write_smb_conf(*lines, registry=True):
-    text = ["[global]", "server role = standalone server", "interfaces = lo", "bind interfaces only = yes"]
-    text += ["load printers = no", "disable spoolss = yes", "map to guest = Never", "usershare max shares = 0"]
-    for kind, parameter in zip(SMB_FOLDERS[:6], ("private dir", "lock directory", "state directory", "cache directory",
-                                                 "pid directory", "ncalrpc dir")):
-        text.append(f"{parameter} = {path('samba', kind)}")
-    text.append(f"log file = {path('samba', 'log', 'smbd.log')}")
-    text += lines
-    if registry:
-        text.append("include = registry")
-    text += ["[in the file]", f"path = {path('other')}", "comment = by hand"]
-    with open(path("smb.conf"), "w") as file:
-        file.write("\n".join(text) + "\n")
-
-
-def net(*words):
-    return run("net", "-s", path("smb.conf"), "conf", *words)
-
-
-def smbclient(name, commands, *options, user=f"{USER}%{PASSWORD}"):
-    words = ["smbclient", "-s", path("smb.conf"), f"//127.0.0.1/{name}", "-c", commands]
-    return run(*words, *(["-U", user] if user else []), *options)
-
-
-class Capture(threading.Thread):
-    """Bytes that pass over the loopback interface."""
-
-    def __init__(self):
-        super().__init__(daemon=True)
-        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(3))
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 * MIB)
-        self.socket.bind(("lo", 0))
-        self.socket.settimeout(0.3)
-        self.is_ended = False
-        self.bytes = bytearray()
-        self.start()
-
-    def run(self):
-        while True:
-            try:
-                self.bytes += self.socket.recv(1 << 17)
-            except TimeoutError:
-                if self.is_ended:
-                    return
-
-    def end(self):
-        self.is_ended = True
-        self.join()
-        self.socket.close()
-        return bytes(self.bytes)
-
-
 def refuse_settings():
     write_smb_conf(registry=False)
     refused = share("share_put")
@@ -269,7 +158,7 @@ def serve_and_use():
         must("the bytes come back", sent.read() == got.read())
     must("the file is in the volume", os.path.getsize(path("volume", "a")) == 300_000)
     entry = "ACL:Everyone:DENIED/0x0/W"
-    words = ["smbcacls", "-s", path("smb.conf"), "//127.0.0.1/docs", "a", "-U", f"{USER}%{PASSWORD}"]
+    words = ["smbcacls", "-s", samba.conf, "//127.0.0.1/docs", "a", "-U", f"{USER}%{PASSWORD}"]
     if run("which", "smbcacls")[0] == 0:
         run(*words, "-a", entry)
         must("rights of Windows are kept", "Everyone:DENIED" in run(*words)[1])
@@ -385,25 +274,8 @@ def grant_a_group():
     share("share_remove", number=8)
 
 
-class Connected:
-    """A client that stays connected."""
-
-    def __init__(self, name):
-        words = ["smbclient", "-s", path("smb.conf"), f"//127.0.0.1/{name}", "-U", f"{USER}%{PASSWORD}"]
-        self.child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        children.append(self.child)
-
-    def say(self, text):
-        self.child.stdin.write(text.encode() + b"\n")
-        self.child.stdin.flush()
-
-    def end(self):
-        self.say("exit")
-        return self.child.communicate(timeout=10)[0].decode(errors="replace")
-
-
 def change_and_remove(foreign):
-    client = Connected("docs")
+    client = Connected(samba, "docs")
     client.say("ls")
     found = None
 
@@ -424,7 +296,7 @@ def change_and_remove(foreign):
     must("a client that was connected before writes no more", not os.path.exists(path("volume", "late")))
     must("a new one reads and does not write", smbclient("docs", "ls")[0] == 0
          and smbclient("docs", f"put {path('sent')} late")[0] != 0)
-    client = Connected("docs")
+    client = Connected(samba, "docs")
     client.say("ls")
     must("a client is connected", eventually(is_listed), found)
     answer = share("share_remove", number=7)
@@ -445,21 +317,14 @@ def change_and_remove(foreign):
 
 
 def smb():
-    os.makedirs(path("samba"))
-    # Each parameter is a transaction that waits for its disk.
-    run("mount", "-t", "tmpfs", "none", path("samba"))
-    for folder in SMB_FOLDERS:
-        os.makedirs(path("samba", folder))
+    samba.make_folders()
     os.makedirs(path("other"))
     write_smb_conf()
-    ended = subprocess.run(["smbpasswd", "-c", path("smb.conf"), "-s", "-a", USER], capture_output=True,
-                           input=f"{PASSWORD}\n{PASSWORD}\n".encode(), timeout=20)
-    must(f"account {USER} has a password", ended.returncode == 0, ended.stderr)
+    samba.add_password()
     os.chmod(path("volume"), 0o777)
     refuse_settings()
     foreign = refuse_foreign()
-    server = spawn("smbd", "-s", path("smb.conf"), "-F", "--no-process-group")
-    must("smbd answers", eventually(lambda: is_open(445)))
+    server = samba.start()
     serve_and_use()
     refuse_clients()
     capture_nothing()
@@ -485,28 +350,19 @@ def url(*names):
 
 
 def ganesha():
-    blocks, conf = path("blocks"), path("ganesha.conf")
-    for folder in ("blocks", "recovery", "other-export"):
-        os.makedirs(path(folder), exist_ok=True)
+    service = Ganesha()
+    blocks = service.blocks
     os.makedirs(path("volume", "nfs"), exist_ok=True)
     os.chmod(path("volume", "nfs"), 0o777)
-    head = f"""NFS_CORE_PARAM {{ Protocols = 4; NFS_Port = 2049; Enable_NLM = false; Enable_RQUOTA = false; }}
-NFSv4 {{ RecoveryRoot = {path('recovery')}; Graceless = true; }}
-EXPORT {{ Export_Id = 1; Path = {path('other-export')}; Pseudo = /other; Protocols = 4; Access_Type = RO; SecType = sys;
-    FSAL {{ Name = VFS; }} }}
-"""
-    with open(conf, "w") as file:
-        file.write(head)
-    servers["nfs"] = {"by": "ganesha", "ganesha_conf": conf, "blocks_dir": blocks, "pid_file": path("ganesha.pid")}
+    service.write_conf()
+    servers["nfs"] = service.settings
     here = {"127.0.0.1": "read-write"}
     fields = {"folder": "nfs", "protocols": ["nfs"]}
     refused = share("share_put", networks=here, **fields)
     line = f'%dir "{blocks}"'
     must("no export where the folder is not read", is_refused(refused, "server_settings", line), refused)
-    with open(conf, "a") as file:
-        file.write(line + "\n")
-    server = spawn("ganesha.nfsd", "-F", "-f", conf, "-L", path("ganesha.log"), "-p", path("ganesha.pid"), "-N", "NIV_EVENT")
-    must("Ganesha answers", eventually(lambda: is_open(2049)))
+    written = service.write_conf(line)
+    server = service.start()
     answer = share("share_put", networks=here, **fields)
     must("the export is put", is_put(answer) and answer[0]["is_changed"] and not answer[0]["notes"], answer)
     must("a client lists it", eventually(lambda: nfs("nfs-ls", url())[0] == 0, 3))
@@ -542,8 +398,8 @@ EXPORT {{ Export_Id = 1; Path = {path('other-export')}; Pseudo = /other; Protoco
     must("the export is removed", is_put(answer) and answer[0]["is_changed"], answer)
     must("a client is refused within 3 s", eventually(lambda: nfs("nfs-ls", url())[0] != 0, 3))
     must("the export of others is there", nfs("nfs-ls", "nfs://127.0.0.1/other?version=4")[0] == 0)
-    with open(conf) as file:
-        must("the configuration of others is untouched", file.read() == head + line + "\n")
+    with open(service.conf) as file:
+        must("the configuration of others is untouched", file.read() == written)
     exported = []
 
     def nfs_call_sees(folder):

@@ -144,6 +144,26 @@ fn a_refusal_of_a_server_leaves_no_right_that_is_not_on_record() {
     rig.stop();
 }
 
+/// Scenario: a server refuses a deletion, and the daemon is killed. The next one takes the share off the servers and deletes its record.
+#[test]
+fn a_deletion_that_is_cut_short_is_ended_by_the_next_daemon() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig() else { return };
+    rig.world.post(SHARES, &docs());
+    rig.plant("fails-share_remove");
+    rig.world.refused(&format!("{SHARES}/docs/delete"), &json!({}));
+    assert_eq!(shares(&rig)[0]["is_to_be_served"], false);
+    rig.world.kill();
+    rig.lift("fails-share_remove");
+    orders(&rig);
+    rig.start();
+    eventually("the record is deleted", || shares(&rig).is_empty().then_some(()));
+    // An order that finds the share off takes it off.
+    at(&orders(&rig), "share_put");
+    rig.world.post(SHARES, &docs());
+    rig.stop();
+}
+
 /// Scenario: servers list a share of the mounted volume that has no record, one of a volume that is not mounted, and one of others.
 /// The start takes off the first two. A probe that finds a share down names the step.
 #[test]

@@ -18,6 +18,10 @@ const NOBODY: u32 = 65_534;
 
 /// Status `NFS4_OK`.
 const OK: u32 = 0;
+/// Status `NFS4ERR_NOENT`.
+pub(super) const NO_ENTRY: u32 = 2;
+/// Status `NFS4ERR_DELAY`: the client is to ask again later.
+pub(super) const DELAY: u32 = 10_008;
 
 /// Answer to a look-up of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,8 +162,9 @@ pub(super) fn look_up(stream: &mut TcpStream, path: &str) -> io::Result<Found> {
 pub(super) fn name_of(status: u32) -> String {
     let name = match status {
         1 => "NFS4ERR_PERM",
-        2 => "NFS4ERR_NOENT",
+        NO_ENTRY => "NFS4ERR_NOENT",
         13 => "NFS4ERR_ACCESS",
+        DELAY => "NFS4ERR_DELAY",
         10_016 => "NFS4ERR_WRONGSEC",
         10_021 => "NFS4ERR_MINOR_VERS_MISMATCH",
         _ => return format!("status {status} of NFS"),

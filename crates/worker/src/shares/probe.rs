@@ -1,13 +1,15 @@
 //! Looks as a client whether the servers offer a share.
 
+use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use dolmen_volume::record::Protocol;
 use dolmen_volume::samba::{listed_shares, sections_of};
+use rustix::time::Timespec;
 
 use super::command;
-use super::nfs_call::{self, Found};
+use super::nfs_call::{self, DELAY, Found, NO_ENTRY};
 use super::order::{LookAtShare, NfsServer, ProbeState, ProbeStep, Probed};
 use super::samba::Samba;
 use super::{ganesha, kernel};
@@ -15,6 +17,9 @@ use crate::protocol::{Failure, Outcome};
 
 /// Time for a connection and for each answer.
 const LIMIT: Duration = Duration::from_secs(5);
+/// Look-ups of an export, and the pause between two: two seconds together. Ganesha answers while it still reads a change.
+const LOOK_UPS_MAX: u32 = 20;
+const LOOK_UP_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Probes each protocol of a share.
 pub(crate) fn probe(order: &LookAtShare) -> Result<Outcome, Failure> {
@@ -33,7 +38,7 @@ fn down(step: ProbeStep, finding: impl ToString) -> ProbeState {
     ProbeState::Down { step, finding: finding.to_string() }
 }
 
-fn connected(order: &LookAtShare, port: u16) -> std::io::Result<TcpStream> {
+fn connected(order: &LookAtShare, port: u16) -> io::Result<TcpStream> {
     let address = SocketAddr::new(order.servers.address, port);
     let stream = TcpStream::connect_timeout(&address, LIMIT)?;
     stream.set_read_timeout(Some(LIMIT))?;
@@ -110,15 +115,60 @@ fn nfs(order: &LookAtShare) -> Result<ProbeState, Failure> {
     if let Err(error) = nfs_call::null(&mut stream) {
         return Ok(down(ProbeStep::Protocol, error));
     }
-    let finding = match nfs_call::look_up(&mut stream, &own.path) {
+    // A server hides exports from hosts without a grant.
+    let is_granted = order.record.networks.iter().any(|grant| grant.client.covers(servers.address));
+    let found = look_up(is_granted, || nfs_call::look_up(&mut stream, &own.path));
+    let finding = match found {
         Ok(Found::Path) => return Ok(ProbeState::Up),
         Ok(Found::Status(status)) => format!("{}: {}", own.path, nfs_call::name_of(status)),
         Err(error) => return Ok(down(ProbeStep::Protocol, error)),
     };
-    // A server hides exports from hosts without a grant.
-    let is_granted = order.record.networks.iter().any(|grant| grant.client.covers(servers.address));
     if is_granted {
         return Ok(down(ProbeStep::Listing, finding));
     }
     Ok(ProbeState::Answers { finding: format!("{finding}; this host was not granted the share") })
+}
+
+/// Looks an export up, again while its server asks to wait, or may not have read the export yet.
+fn look_up(is_granted: bool, mut look: impl FnMut() -> io::Result<Found>) -> io::Result<Found> {
+    let mut found = look()?;
+    for _ in 1..LOOK_UPS_MAX {
+        let is_passing = match found {
+            Found::Path => false,
+            Found::Status(status) => status == DELAY || status == NO_ENTRY && is_granted,
+        };
+        if !is_passing {
+            break;
+        }
+        // A signal ends the pause early, which costs one look-up.
+        let _ = rustix::thread::nanosleep(&LOOK_UP_PAUSE);
+        found = look()?;
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looked_up(is_granted: bool, answers: &[Found]) -> (Found, usize) {
+        let mut looks = 0;
+        let found = look_up(is_granted, || {
+            looks += 1;
+            Ok(answers[(looks - 1).min(answers.len() - 1)])
+        });
+        (found.unwrap(), looks)
+    }
+
+    /// Scenario: the server asks to wait, has not read the export yet, or refuses this host. An export without a grant for this host
+    /// stays hidden, so nothing waits for it.
+    #[test]
+    fn a_server_that_still_reads_a_change_is_asked_again() {
+        let [delay, absent, refused] = [DELAY, NO_ENTRY, 13].map(Found::Status);
+        assert_eq!(looked_up(false, &[delay, Found::Path]), (Found::Path, 2));
+        assert_eq!(looked_up(true, &[absent, delay, Found::Path]), (Found::Path, 3));
+        assert_eq!(looked_up(false, &[absent, Found::Path]), (absent, 1));
+        assert_eq!(looked_up(true, &[refused, Found::Path]), (refused, 1));
+        assert_eq!(looked_up(true, &[absent]), (absent, 20));
+    }
 }

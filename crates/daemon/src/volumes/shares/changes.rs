@@ -1,8 +1,8 @@
 //! Shares created and deleted, and their rights.
 //!
 //! Steps of a creation: the record, the servers, a look at them. A refusal of a server takes the record back. Steps of a deletion:
-//! `off` on record, the servers, the record. A grant that a server refuses is taken back; a revocation is not, so that no later
-//! start lets the account in again.
+//! `off` on record, the servers, the record; the next mount ends one that is cut short. A grant that a server refuses is taken
+//! back; a revocation is not, so that no later start lets the account in again.
 //!
 //! Each of these holds the lock of the shares of its volume, and no other: a job that has the volume for hours delays no revocation.
 

@@ -225,7 +225,7 @@ impl ShareServers {
                     Ok(_) if record.desired == DesiredShare::Served => {
                         self.probe_share(volume, mark, record).await;
                     }
-                    Ok(_) => self.known.forget(mark),
+                    Ok(_) => self.end_deletion(volume, mark, share.number).await,
                     Err(error) => {
                         let share = record.name.as_str();
                         tracing::error!(volume = volume.name, share, %error, "the share is not offered");
@@ -235,6 +235,23 @@ impl ShareServers {
                     let number = share.number;
                     tracing::error!(volume = volume.name, number, why, "a share is not understood");
                 }
+            }
+        }
+    }
+
+    /// Deletes the record of a share whose deletion was cut short; servers have just given the share up.
+    async fn end_deletion(&self, volume: &Volume, mark: ShareMark, number: u64) {
+        self.known.forget(mark);
+        match numbered::delete(&volume.space, SHARE, number, &volume.name).await {
+            Ok(()) => {
+                tracing::info!(
+                    volume = volume.name,
+                    number,
+                    "a deletion of a share that was cut short is ended"
+                );
+            }
+            Err(error) => {
+                tracing::error!(volume = volume.name, number, %error, "the record of a deleted share stays");
             }
         }
     }
