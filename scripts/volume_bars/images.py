@@ -24,7 +24,7 @@ def main():
     """Measures them."""
     rig.need("debugfs", "mke2fs")
     rig.need_store(os.path.join(rig.IMAGES, "base.img"), "scripts/corpora/images.py base")
-    rig.need_room(8 * rig.GIB)
+    rig.need_room(5 * rig.GIB)
     pool = rig.Pool()
     volume = pool.volume(purpose="vms", size="256G")
     empty, empty_claimed = rig.used(), rig.claimed(volume)
