@@ -41,6 +41,8 @@ def estimate_of(volume):
 def deduplicate(pool, volume, label):
     """Runs a deduplication; returns the states before and after."""
     before = state(pool, volume)
+    # Files of three days are seldom in memory.
+    rig.drop_caches()
     watch, worker = rig.Stopwatch(), load.Worker()
     said = rig.job_done(rig.dolmen("dedup", "run", volume, "--mode", "throughput"), "the run")["result"]
     worker.end()

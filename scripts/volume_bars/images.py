@@ -8,7 +8,7 @@ import rig
 
 SAVED_SHARE = 98.0
 RETURNED_SHARE = 95.0
-BATCH = 8
+BATCH = 5
 PROGRAM = os.path.join(rig.SCRIPTS, "corpora", "images.py")
 
 
@@ -24,7 +24,7 @@ def main():
     """Measures them."""
     rig.need("debugfs", "mke2fs")
     rig.need_store(os.path.join(rig.IMAGES, "base.img"), "scripts/corpora/images.py base")
-    rig.need_room(5 * rig.GIB)
+    rig.need_room(4 * rig.GIB)
     pool = rig.Pool()
     volume = pool.volume(purpose="vms", size="256G")
     empty, empty_claimed = rig.used(), rig.claimed(volume)
@@ -37,6 +37,7 @@ def main():
         content += written
         claimed += rig.claimed(volume) - claimed_before
         sums.update(rig.checksums(images))
+        rig.drop_caches()
         watch = rig.Stopwatch()
         said = rig.job_done(rig.dolmen("dedup", "run", volume, "--mode", "throughput"), "the run")["result"]
         rig.say(f"{first + len(images)} images, run in {watch}: {said}")
