@@ -2,7 +2,7 @@
 """Makes a corpus of real office documents: fetches them from Debian packages, and writes them as many people own them.
 
     documents.py fetch STORE               fetches and unpacks; asks the network, needs apt
-    documents.py fill STORE TARGET [--size 7630M] [--seed 1] [--law 1:30,2:25,4:25,8:20] [--users 40]
+    documents.py fill STORE TARGET [--size 7630M] [--seed 1] [--law 1:30,2:25,4:25,8:20] [--users 40] [--without KIND]...
 
 STORE holds each distinct document once, named by its SHA-256. TARGET gets folders of people. A document has 1, 2, 4 or 8 owners,
 with the percentages of --law; owners, folders and the order of writing are drawn from --seed. The same store, law and seed give
@@ -158,7 +158,7 @@ def fill(arguments):
     if os.path.exists(arguments.target) and os.listdir(arguments.target) not in ([], ["lost+found"]):
         refuse(f"{arguments.target} is not empty")
     draw = random.Random(arguments.seed)
-    documents = Store(arguments.store).documents()
+    documents = [(path, length) for path, length in Store(arguments.store).documents() if path.rsplit(".", 1)[-1] not in arguments.without]
     draw.shuffle(documents)
     copies, distinct, total = [], 0, 0
     for path, length in documents:
@@ -197,6 +197,7 @@ def main():
     two.add_argument("--seed", type=int, default=1)
     two.add_argument("--law", default="1:30,2:25,4:25,8:20")
     two.add_argument("--users", type=int, default=40)
+    two.add_argument("--without", action="append", default=[], help="a kind of documents that is left out, such as pdf")
     two.set_defaults(run=fill)
     arguments = parser.parse_args()
     arguments.run(arguments)

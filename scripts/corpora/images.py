@@ -73,14 +73,18 @@ def boot_files(draw, work, number):
 def install(image, package):
     """Runs apt in a mounted image."""
     with tempfile.TemporaryDirectory(prefix="dolmen-image-") as there:
-        run("mount", "-o", "loop", image, there)
+        # `mount -o loop` asks every loop device of the machine for its state, and waits for one that does not answer.
+        device = run("losetup", "--show", "--find", image).decode().strip()
         try:
+            run("mount", device, there)
             run("cp", "/etc/resolv.conf", os.path.join(there, "etc/resolv.conf"))
             environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
             run("chroot", there, "apt-get", "-q", "update", env=environment)
             run("chroot", there, "apt-get", "-q", "-y", "--no-install-recommends", "install", package, env=environment)
         finally:
-            run("umount", there)
+            if os.path.ismount(there):
+                run("umount", there)
+            run("losetup", "--detach", device)
 
 
 def copy(arguments):

@@ -15,8 +15,8 @@ use crate::protocol::{Failure, FailureCode, Outcome, Volume};
 use crate::tool;
 
 /// Bytes that are discarded at a time. The kernel cuts longer ranges at the limit of the device, which for a loop device is no
-/// whole number of blocks: the cut blocks would be written, and take room.
-const DISCARDED_BYTES: u64 = 1 << 30;
+/// whole number of blocks: the cut blocks would be written, and take room. A loop device takes 4 GiB less one sector, so half of that.
+const DISCARDED_BYTES: u64 = 2 << 30;
 
 /// Makes the file system of a record, where nothing else is on its device.
 pub(crate) fn make(volume: &Volume) -> Result<Outcome, Failure> {
