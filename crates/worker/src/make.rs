@@ -42,7 +42,7 @@ pub(crate) fn make(volume: &Volume) -> Result<Outcome, Failure> {
     arguments.extend(force.map(OsString::from));
     arguments.push(device.clone().into_os_string());
     let program = format!("mkfs.{}", record.file_system);
-    tool::succeed(&program, &arguments)?;
+    tool::succeed_alone(&program, &arguments, device)?;
     // A tool that ended well has made what the record says, or is not trusted.
     match next_making(record, &content(device)?.decided()) {
         Ok(Making::MakeAgain) => Ok(Outcome::Done),
@@ -99,7 +99,7 @@ pub(crate) fn check(volume: &Volume, repair: bool) -> Result<Outcome, Failure> {
     };
     let mut arguments: Vec<OsString> = options.iter().map(OsString::from).collect();
     arguments.push(volume.device.clone().into_os_string());
-    let ran = tool::run(program, &arguments)?;
+    let ran = tool::run_alone(program, &arguments, &volume.device)?;
     match ran.status.code() {
         Some(code) => Ok(Outcome::Checked { code, text: ran.text }),
         None => {

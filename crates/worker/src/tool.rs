@@ -1,7 +1,10 @@
 //! Programs of file systems: started without a shell, with words of the C locale, and with bounded output.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io::{ErrorKind, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
 use crate::protocol::{Failure, FailureCode};
@@ -57,9 +60,63 @@ pub(crate) fn run<A: AsRef<OsStr>>(program: &str, arguments: &[A]) -> Result<Ran
     Ok(Ran { status, text: String::from_utf8_lossy(&kept).into_owned() })
 }
 
+/// Shows a tool one block device: `/dev` is a file system of its own in a mount namespace of its own, with that node and the usual
+/// sources and sinks. The first word is the path of the device, the next two its numbers, and the others are the tool.
+const ALONE: &str = "set -e
+device=$1 major=$2 minor=$3
+shift 3
+mount -t tmpfs -o mode=755,nosuid,noexec none /dev
+mknod -m 666 /dev/null c 1 3
+mknod -m 666 /dev/zero c 1 5
+mknod -m 666 /dev/random c 1 8
+mknod -m 666 /dev/urandom c 1 9
+mkdir -p \"${device%/*}\"
+mknod -m 600 \"$device\" b \"$major\" \"$minor\"
+exec \"$@\"";
+
+/// As [`run`], for a tool of a device: it sees no other block device. Tools of btrfs look at all of them for parts of a file system,
+/// and one whose server is away answers when that is back.
+///
+/// A user without the right to mount gets [`run`].
+pub(crate) fn run_alone(program: &str, arguments: &[OsString], device: &Path) -> Result<Ran, Failure> {
+    let found = fs::metadata(device).ok().filter(|found| found.file_type().is_block_device());
+    let found = found.filter(|_| rustix::process::geteuid().is_root() && device.starts_with("/dev"));
+    let Some(number) = found.map(|found| found.rdev()) else { return run(program, arguments) };
+    let number =
+        [rustix::fs::major(number), rustix::fs::minor(number)].map(|part| OsString::from(part.to_string()));
+    let before = ["--mount", "--propagation", "private", "--", "sh", "-c", ALONE, "sh"].map(OsString::from);
+    let mut words = Vec::from(before);
+    words.push(device.as_os_str().to_owned());
+    words.extend(number);
+    words.push(program.into());
+    words.extend_from_slice(arguments);
+    let ran = run("unshare", &words)?;
+    match ran.status.code() {
+        // As shells say it.
+        Some(127) => Err(missing(program)),
+        _ => Ok(ran),
+    }
+}
+
+/// As [`run_alone`], and fails unless the tool ends with 0.
+pub(crate) fn succeed_alone(program: &str, arguments: &[OsString], device: &Path) -> Result<String, Failure> {
+    must(program, run_alone(program, arguments, device)?)
+}
+
 /// As [`run`], and fails unless the tool ends with 0.
 pub(crate) fn succeed<A: AsRef<OsStr>>(program: &str, arguments: &[A]) -> Result<String, Failure> {
-    let ran = run(program, arguments)?;
+    must(program, run(program, arguments)?)
+}
+
+fn missing(program: &str) -> Failure {
+    Failure {
+        code: FailureCode::MissingTool,
+        message: format!("{program} cannot be run: it is not installed"),
+        hint: package_of(program).map(|package| format!("install {package}")).unwrap_or_default(),
+    }
+}
+
+fn must(program: &str, ran: Ran) -> Result<String, Failure> {
     if ran.status.success() {
         return Ok(ran.text);
     }
@@ -95,5 +152,33 @@ mod tests {
         let missing = run::<&str>("mkfs.nothing-of-the-kind", &[]).unwrap_err();
         assert_eq!(missing.code, FailureCode::MissingTool);
         assert!(succeed("false", &[] as &[&str]).unwrap_err().message.contains("exit status: 1"));
+    }
+
+    /// Scenario: a tool for a block device lists `/dev`, and ends with a number; another one is not installed.
+    #[test]
+    fn a_tool_of_a_device_sees_no_other_one() {
+        let names = fs::read_dir("/sys/block")
+            .unwrap()
+            .map(|entry| Path::new("/dev").join(entry.unwrap().file_name()));
+        let Some(device) = names.into_iter().find(|path| path.exists()) else {
+            println!("skipped: no block device is here");
+            return;
+        };
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: a file system of its own for /dev takes root");
+            return;
+        }
+        let words = ["-c", "ls /dev; test -b \"$1\" && test -c /dev/null; exit 3", "sh"].map(OsString::from);
+        let ran =
+            run_alone("sh", &[&words[..], &[device.clone().into_os_string()]].concat(), &device).unwrap();
+        let mut seen: Vec<&str> = ran.text.lines().collect();
+        let name = device.file_name().unwrap().to_str().unwrap();
+        let mut expected = vec![name, "null", "random", "urandom", "zero"];
+        (seen.sort_unstable(), expected.sort_unstable());
+        assert_eq!((ran.status.code(), seen), (Some(3), expected));
+        let missing = run_alone("mkfs.nothing-of-the-kind", &[], &device).unwrap_err();
+        assert_eq!(missing.code, FailureCode::MissingTool);
+        assert!(missing.message.contains("mkfs.nothing-of-the-kind"), "{}", missing.message);
+        assert!(succeed_alone("false", &[], &device).unwrap_err().message.contains("exit status: 1"));
     }
 }

@@ -10,8 +10,10 @@ const CUT: char = '…';
 /// Where the text of a column stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
-    /// Words.
+    /// Names and words.
     Left,
+    /// Sentences, on the left: one that is too long loses its end.
+    Sentence,
     /// Numbers, so that digits of one weight stand below each other.
     Right,
 }
@@ -101,15 +103,21 @@ impl Table {
             let limit = |at: usize| {
                 let (heading, align) = cut.columns.get(at)?;
                 let least = width(heading).max(TEXT_WIDTH_MIN);
-                (*align == Align::Left && cut.width(at) > least).then_some((cut.width(at), least, at))
+                (*align != Align::Right && cut.width(at) > least).then_some((
+                    cut.width(at),
+                    least,
+                    at,
+                    *align,
+                ))
             };
-            let Some((wide, least, at)) = used.iter().filter_map(|at| limit(*at)).max() else { return cut };
-            if over == 0 {
-                return cut;
-            }
-            let wanted = wide.saturating_sub(over).max(least);
+            let mut limits: Vec<_> = used.iter().filter_map(|at| limit(*at)).collect();
+            limits.sort_unstable_by_key(|(wide, least, at, _)| (*wide, *least, *at));
+            let Some((wide, least, at, align)) = limits.pop().filter(|_| over > 0) else { return cut };
+            // No narrower than the next one as long as that can be cut too.
+            let next = limits.last().map_or(0, |(wide, ..)| *wide).min(wide - 1);
+            let wanted = wide.saturating_sub(over).max(least).max(next);
             for cell in cut.rows.iter_mut().filter_map(|row| row.get_mut(at)) {
-                cell.text = shortened(&cell.text, wanted);
+                cell.text = shortened(&cell.text, wanted, align);
             }
         }
     }
@@ -128,13 +136,17 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// A text in so many places. Its ends stay, which tell paths and names apart; the middle is cut out.
-fn shortened(text: &str, wanted: usize) -> String {
+/// A text in so many places. Its ends stay, which tell paths and names apart, and the middle is cut out; a sentence loses its end.
+fn shortened(text: &str, wanted: usize, align: Align) -> String {
     let length = width(text);
     if length <= wanted {
         return text.to_owned();
     }
     let kept = wanted.saturating_sub(1);
+    if align == Align::Sentence {
+        let begin: String = text.chars().take(kept).collect();
+        return format!("{}{CUT}", begin.trim_end());
+    }
     let tail = kept - kept / 3;
     let head: String = text.chars().take(kept / 3).collect();
     let rest: String = text.chars().skip(length - tail).collect();
@@ -146,8 +158,8 @@ fn padded(cell: &Cell, wanted: usize, align: Align, is_last: bool, paint: Paint)
     let spaces = " ".repeat(wanted.saturating_sub(width(&cell.text)));
     let text = paint.tone(&cell.text, cell.tone);
     match align {
-        Align::Left if is_last => text,
-        Align::Left => text + &spaces,
+        Align::Left | Align::Sentence if is_last => text,
+        Align::Left | Align::Sentence => text + &spaces,
         Align::Right => spaces + &text,
     }
 }
@@ -191,6 +203,17 @@ mod tests {
         }
         // Nothing is left that could be cut.
         assert_eq!(table.within(1), table.within(27));
+    }
+
+    /// Scenario: a path and a sentence are too long together. Both are cut, the longer one first; the sentence keeps its beginning.
+    #[test]
+    fn several_texts_are_cut_to_like_widths() {
+        let mut table = Table::new(&[("WHAT", Align::Left), ("RESULT", Align::Sentence)]);
+        table.row(vec!["a".repeat(60).into(), format!("two rows {}", "stay ".repeat(10)).into()]);
+        let lines = table.within(62).render(0, Paint::Never);
+        let fields: Vec<&str> = lines.lines().nth(1).unwrap().split("  ").collect();
+        assert!(fields.iter().all(|field| (28..=32).contains(&width(field))), "{lines}");
+        assert!(fields[1].starts_with("two rows stay") && fields[1].ends_with('…'), "{lines}");
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(crate) fn show_jobs(jobs: &Jobs, out: &mut Out<'_>) {
         ("RATE", Align::Right),
         ("STILL TAKES", Align::Left),
         ("ENDED", Align::Left),
-        ("RESULT", Align::Left),
+        ("RESULT", Align::Sentence),
     ]);
     for job in &jobs.jobs {
         table.row(vec![

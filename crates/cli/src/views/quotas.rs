@@ -17,7 +17,7 @@ pub(crate) fn show_quotas(quotas: &Quotas, out: &mut Out<'_>) {
         ("LIMIT", Align::Right),
         ("FILES", Align::Right),
         ("LIMIT OF FILES", Align::Right),
-        ("WHY", Align::Left),
+        ("WHY", Align::Sentence),
     ]);
     for quota in &quotas.quotas {
         let bytes = |bytes: Option<u64>, none: &str| {

@@ -40,7 +40,7 @@ fn bytes_table(df: &Df) -> Table {
         ("WHERE", Align::Left),
         ("BYTES", Align::Right),
         ("OF RAW", Align::Right),
-        ("WHAT", Align::Left),
+        ("WHAT", Align::Sentence),
     ]);
     for (place, bytes, what) in [
         ("raw", df.raw_bytes, "the disks themselves"),

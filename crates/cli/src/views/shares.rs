@@ -21,7 +21,7 @@ pub(crate) fn show_shares(shares: &Shares, out: &mut Out<'_>) {
         ("FOLDER", Align::Left),
         ("SMB", Align::Left),
         ("NFS", Align::Left),
-        ("WHY", Align::Left),
+        ("WHY", Align::Sentence),
     ]);
     for share in &shares.shares {
         table.row(vec![

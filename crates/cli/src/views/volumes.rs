@@ -18,7 +18,7 @@ pub(crate) fn show_volumes(volumes: &Volumes, out: &mut Out<'_>) {
         ("SIZE", Align::Right),
         ("STATE", Align::Left),
         ("MOUNTED AT", Align::Left),
-        ("WHY", Align::Left),
+        ("WHY", Align::Sentence),
     ]);
     for volume in &volumes.volumes {
         table.row(vec![

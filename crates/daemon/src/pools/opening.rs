@@ -407,7 +407,7 @@ impl Opening {
 
     /// Opens a pool that a person names.
     pub(crate) async fn import_pool(&self, request: ImportPool) -> Answer<Change> {
-        let _changes = self.pools.changes.take().await;
+        let changes = self.pools.changes.take().await;
         self.pools.check_running()?;
         let mut hints =
             request.paths.iter().map(|path| self.devices.canonical(path)).collect::<Answer<Vec<_>>>()?;
@@ -457,11 +457,15 @@ impl Opening {
         self.records.remember(&pool).await;
         self.kernel.take_up_waiting().await;
         self.volumes.opened(&pool).await;
+        // Other pools are changed meanwhile.
+        drop(changes);
+        let unmounted = self.volumes.await_mounts(&pool).await;
         let room = usual_room(&pool.offers());
         let plan = Figures::of_room(0, room).plan(undo, steps);
         let mut change = made(plan, format!("pool {name} is open{}", for_what(request.mode)));
         change.warnings.extend(passed_over);
         change.warnings.extend(left_out);
+        change.warnings.extend(unmounted);
         let away = pool.spaces.pool().disks().iter().filter(|disk| !disk.is_present()).count();
         if away > 0 {
             change.warnings.push(format!(

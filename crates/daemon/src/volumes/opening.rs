@@ -18,6 +18,7 @@ use crate::volumes::locks::Lane;
 use crate::volumes::records::{self, Found};
 use crate::volumes::service::Volumes;
 use crate::volumes::transition::Toward;
+use crate::volumes::view::view_volumes;
 use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
 
@@ -40,6 +41,21 @@ impl Volumes {
         for space in pool.spaces.list() {
             self.take_up(pool, &space).await;
         }
+    }
+
+    /// Waits for the mounts of a pool that was opened. Returns which of its volumes are to be mounted and are not, in words.
+    pub(crate) async fn await_mounts(&self, pool: &Rc<OpenPool>) -> Vec<String> {
+        if pool.mode == ImportMode::Read {
+            return Vec::new();
+        }
+        self.transitions.end_opening(pool.id()).await;
+        let volumes = view_volumes(self, pool).await.unwrap_or_default();
+        let waiting = volumes.iter().filter(|one| one.is_to_be_mounted && one.mounted_at.is_none());
+        let in_words = |one: &dolmen_api::Volume| {
+            let name = format!("{}/{}", one.pool, one.name);
+            format!("volume {name} is not mounted yet: `dolmen volume show {name}` says why")
+        };
+        waiting.map(in_words).collect()
     }
 
     /// Takes shares off the servers whose volumes are not mounted, at the start of the daemon. It goes on after this returns.

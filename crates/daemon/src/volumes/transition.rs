@@ -13,6 +13,7 @@ use dolmen_attach::SpaceKey;
 use dolmen_block_io::sync::Notify;
 use dolmen_block_io::{Clock, within};
 use dolmen_mutation::mutation;
+use dolmen_units::PoolId;
 
 use crate::answer::Answer;
 use crate::base::Base;
@@ -24,6 +25,9 @@ use crate::volumes::workers::Workers;
 /// Time that a request waits for steps that an earlier request, a job or the start of the daemon began. Clients wait 30 seconds for
 /// an answer.
 const WAIT_LIMIT: Duration = Duration::from_secs(25);
+
+/// Time that the import of a pool waits for its mounts.
+const OPENING_LIMIT: Duration = Duration::from_secs(15);
 
 /// Direction of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,7 +145,7 @@ impl Transitions {
     }
 
     /// Returns the jobs of a pool that make volumes and have not ended.
-    fn creations(&self, pool: dolmen_units::PoolId) -> Vec<(SpaceKey, Rc<Entry>)> {
+    fn creations(&self, pool: PoolId) -> Vec<(SpaceKey, Rc<Entry>)> {
         let mut creations = Vec::new();
         for entry in self.jobs.unfinished_of(pool) {
             if let Aim::Volume(space) = entry.aim
@@ -152,6 +156,14 @@ impl Transitions {
             }
         }
         creations
+    }
+
+    /// Waits until no step of the volumes of a pool is under way, or they take long: a client that goes on when a pool is imported
+    /// finds its files, not the folders below them.
+    pub(super) async fn end_opening(&self, pool: PoolId) {
+        let is_meant = |key: SpaceKey| key.pool == pool;
+        let ended = self.steps.end(&is_meant);
+        let _ = within(self.clock.as_ref(), self.clock.now() + OPENING_LIMIT, ended).await;
     }
 
     /// Waits until no step of a volume is under way, nor the rest of its creation after mkfs.
@@ -193,7 +205,7 @@ impl Transitions {
     }
 
     /// Waits for the end of creations that are past mkfs. One at mkfs takes as long as it takes, and refuses requests.
-    async fn end_creations(&self, pool: dolmen_units::PoolId, is_meant: &dyn Fn(SpaceKey) -> bool) {
+    async fn end_creations(&self, pool: PoolId, is_meant: &dyn Fn(SpaceKey) -> bool) {
         for (key, entry) in self.creations(pool) {
             if is_meant(key) && !self.uses.is_being_made(key) {
                 entry.ends().await;

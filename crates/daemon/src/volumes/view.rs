@@ -138,8 +138,14 @@ fn view_with(
     }
     volume.mounted_at = path.filter(|_| volume.mount_state == MountState::Mounted);
     volume.why.extend(known.trouble.map(|trouble| trouble.message));
+    if pool.data_loss_events().iter().any(|event| event.space == space.id()) {
+        let text =
+            format!("its space has lost data: `dolmen why {}/{}` names the files", volume.pool, volume.name);
+        volume.why.push(text);
+        volume.health = Health::Unhealthy;
+    }
     volume.why.extend(findings(&volume));
-    if !volume.why.is_empty() {
+    if !volume.why.is_empty() && volume.health == Health::Healthy {
         volume.health = Health::Warning;
     }
     if !volume.errors.is_empty() {
