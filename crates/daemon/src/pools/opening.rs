@@ -37,7 +37,7 @@ use crate::records::Records;
 use crate::spaces::NetworkListeners;
 use crate::state::{Events, Ledger, Members, Remembered, ServedSpace, TrashAges};
 use crate::views::Views;
-use crate::volumes::Volumes;
+use crate::volumes::{Volumes, remove_unmounted_shares};
 use crate::words::counted;
 
 /// How long a disk may be in the hands of another process while a daemon that starts opens its pools: one that is ending,
@@ -204,7 +204,7 @@ impl Opening {
             self.volumes.opened(&pool).await;
         }
         // Volumes that a daemon before left mounted are known by now.
-        self.volumes.remove_unmounted_shares();
+        remove_unmounted_shares(&self.volumes);
     }
 
     fn listen(self: &Rc<Self>) {

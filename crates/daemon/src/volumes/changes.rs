@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_api::{Change, DeleteSpace, ErrorBody, ErrorCode, MountVolume, RestoreSpace, Simple};
+use dolmen_attach::SpaceKey;
 use dolmen_block_io::within;
 use dolmen_mutation::mutation;
 use dolmen_volume::record::{DesiredVolume, VolumeRecord, VolumeState};
@@ -17,12 +18,13 @@ use crate::volumes::create::parse_mount_point;
 use crate::volumes::locks::Lane;
 use crate::volumes::mounts;
 use crate::volumes::records::{self, Found};
-use crate::volumes::service::{TURN_LIMIT, Volumes};
+use crate::volumes::service::Volumes;
 use crate::volumes::shares::but_servers;
+use crate::volumes::steer::Steer;
 use crate::volumes::transition::Toward;
 use crate::volumes::view::shown;
-use crate::volumes::volume::Volume;
-use crate::volumes::workers::Wait;
+use crate::volumes::volume::{Volume, is_leaving};
+use crate::volumes::workers::{TURN_LIMIT, Wait};
 
 impl Volumes {
     pub(crate) async fn mount_volume(
@@ -82,39 +84,13 @@ impl Volumes {
         let mut volume = self.again(volume).await?;
         let before = volume.record.clone();
         (volume.record.desired, volume.record.mount_point) = (wanted.desired, wanted.mount_point);
-        self.mount_on_record(&mut volume, before).await?;
+        mount_on_record(self, &mut volume, before).await?;
         let filled = self.fill_space(&volume, Wait::Request).await;
         let mut change = made(plan, format!("volume {name} is mounted at {at}"));
         change.warnings.extend(filled.err().map(|error| error.to_string()));
         drop(step);
         change.volume = Some(shown(self, &volume).await?);
         Ok(change)
-    }
-
-    /// Writes the record of a volume and mounts it. A refusal takes the record of before back.
-    ///
-    /// A mount at a place that is not on record could not be undone after a kill: unmount, export and deletion look at the place on
-    /// record.
-    async fn mount_on_record(&self, volume: &mut Volume, before: VolumeRecord) -> Answer<()> {
-        if mutation!(MountedBeforeRecord) {
-            self.mount_now(volume, Wait::Request).await?;
-            return volume.put().await;
-        }
-        if volume.record != before {
-            volume.put().await?;
-        }
-        let Err(error) = self.mount_now(volume, Wait::Request).await else { return Ok(()) };
-        // A process that goes on mounts the volume as its record says.
-        if volume.record == before || self.workers.at_work(volume.key).is_some() {
-            return Err(error);
-        }
-        let wanted = std::mem::replace(&mut volume.record, before);
-        let Err(second) = volume.put().await else { return Err(error) };
-        let message = format!(
-            "{}; its record names {} now, and could not be taken back: {second}",
-            error.message, wanted.mount_point
-        );
-        Err(ErrorBody { message, ..error })
     }
 
     pub(crate) async fn unmount_volume(
@@ -266,8 +242,8 @@ impl Volumes {
     /// Takes the shares of a volume off, and unmounts it. No share is put and no quota is set meanwhile.
     async fn unmount_unshared(&self, volume: &Volume) -> Answer<()> {
         let [quotas, shares] = [Lane::Quotas, Lane::Shares].map(|lane| self.locks.of(volume.key, lane));
-        let _no_quota = self.turn_in(Lane::Quotas, &quotas, volume.key, &volume.name).await?;
-        let _no_share = self.turn_in(Lane::Shares, &shares, volume.key, &volume.name).await?;
+        let _no_quota = self.workers.turn_in(Lane::Quotas, &quotas, volume.key, &volume.name).await?;
+        let _no_share = self.workers.turn_in(Lane::Shares, &shares, volume.key, &volume.name).await?;
         self.shares.withdraw(volume, async || self.users_of(volume).await).await?;
         let (device, mounted) = self.mount_of(volume.key).await?;
         let (Some(device), Some(path)) = (device, mounted) else {
@@ -295,7 +271,7 @@ impl Volumes {
     pub(super) async fn users_of(&self, volume: &Volume) -> Answer<Vec<String>> {
         let (_, Some(path)) = self.mount_of(volume.key).await? else { return Ok(Vec::new()) };
         // A process of a worker would be taken for a user. A long operation ends before its volume is unmounted.
-        let steered = self.steer_of(volume.key).is_some_and(|steer| !steer.is_interrupted());
+        let steered = steer_of(self, volume.key).is_some_and(|steer| !steer.is_interrupted());
         if !steered {
             let limit = self.seams.clock.now() + TURN_LIMIT;
             let _ = within(self.seams.clock.as_ref(), limit, self.workers.idle(volume.key)).await;
@@ -325,23 +301,7 @@ impl Volumes {
     /// Refuses a change of a volume that is being made.
     pub(super) fn check_made(&self, volume: &Volume) -> Answer<()> {
         self.check_no_job(volume)?;
-        self.check_whole(volume)
-    }
-
-    /// Refuses a change of a volume that is not made yet, or is being deleted.
-    pub(super) fn check_whole(&self, volume: &Volume) -> Answer<()> {
-        match volume.record.state {
-            VolumeState::Ready | VolumeState::Foreign => Ok(()),
-            VolumeState::Deleting => Err(is_leaving(&volume.name)),
-            VolumeState::Making => {
-                let name = &volume.name;
-                let message = format!("volume {name} is not made yet; nothing was changed");
-                let hint = format!(
-                    "`dolmen volume mount {name}` makes it, `dolmen volume delete {name}` deletes it"
-                );
-                Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(hint))
-            }
-        }
+        volume.check_whole()
     }
 
     /// Refuses a change of a volume whose job is at work.
@@ -357,7 +317,7 @@ impl Volumes {
     }
 
     /// Notes that a volume is mounted, where it is found to be.
-    pub(super) async fn note_mounted(&self, pool: &OpenPool, key: dolmen_attach::SpaceKey) {
+    pub(super) async fn note_mounted(&self, pool: &OpenPool, key: SpaceKey) {
         if let Ok((_, Some(path))) = self.mount_of(key).await {
             tracing::debug!(pool = pool.name(), path, "a volume is mounted already");
             self.uses.note(key, Some(VolumeUse::Mounted(path)));
@@ -365,7 +325,34 @@ impl Volumes {
     }
 }
 
-fn is_leaving(name: &str) -> ErrorBody {
-    let message = format!("volume {name} is being deleted; nothing was changed");
-    ErrorBody::new(ErrorCode::Busy, message).on(name).hint("`dolmen trash list` shows it when it is deleted")
+/// Writes the record of a volume and mounts it. A refusal takes the record of before back.
+///
+/// A mount at a place that is not on record could not be undone after a kill: unmount, export and deletion look at the place on
+/// record.
+async fn mount_on_record(volumes: &Volumes, volume: &mut Volume, before: VolumeRecord) -> Answer<()> {
+    if mutation!(MountedBeforeRecord) {
+        volumes.mount_now(volume, Wait::Request).await?;
+        return volume.put().await;
+    }
+    if volume.record != before {
+        volume.put().await?;
+    }
+    let Err(error) = volumes.mount_now(volume, Wait::Request).await else { return Ok(()) };
+    // A process that goes on mounts the volume as its record says.
+    if volume.record == before || volumes.workers.at_work(volume.key).is_some() {
+        return Err(error);
+    }
+    let wanted = std::mem::replace(&mut volume.record, before);
+    let Err(second) = volume.put().await else { return Err(error) };
+    let message = format!(
+        "{}; its record names {} now, and could not be taken back: {second}",
+        error.message, wanted.mount_point
+    );
+    Err(ErrorBody { message, ..error })
+}
+
+/// Returns what steers the long operation on a volume: that of its job, or a search for names.
+fn steer_of(volumes: &Volumes, volume: SpaceKey) -> Option<Rc<Steer>> {
+    let steered = volumes.steered.borrow().get(&volume).cloned();
+    steered.or_else(|| volumes.searches.of(volume))
 }

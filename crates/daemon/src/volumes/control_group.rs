@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_workers_stand_beside_a_daemon_that_is_alone_in_its_group() {
+    fn groups_of_workers_are_siblings_of_a_daemon_that_is_alone_in_its_group() {
         for (own, parent) in
             [("system.slice/dolmen.service/daemon", "system.slice/dolmen.service"), ("a/b", "a/b"), ("", "")]
         {

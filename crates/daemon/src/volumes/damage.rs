@@ -142,14 +142,14 @@ struct Registered<'a> {
 impl<'a> Registered<'a> {
     fn new(volumes: &'a Volumes, key: SpaceKey) -> Self {
         let steer = Steer::new();
-        volumes.searches.borrow_mut().insert(key, Rc::clone(&steer));
+        volumes.searches.note(key, Some(Rc::clone(&steer)));
         Self { volumes, key, steer }
     }
 }
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
-        self.volumes.searches.borrow_mut().remove(&self.key);
+        self.volumes.searches.note(self.key, None);
     }
 }
 

@@ -16,6 +16,7 @@ use crate::jobs::seconds_now;
 use crate::open_pool::{OpenPool, key_of};
 use crate::volumes::dedup::Dedups;
 use crate::volumes::dedup_task::Task;
+use crate::volumes::opening::follow_unmount;
 use crate::volumes::records::{self, Found};
 use crate::volumes::volume::Volume;
 
@@ -93,7 +94,7 @@ impl DedupSchedule {
     /// Follows an unmount by hand, on which jobs that wait would go on for nothing. It goes on after this returns.
     fn follow_unmount(&self, key: SpaceKey, name: String) {
         let volumes = Rc::clone(&self.dedups.volumes);
-        let following = async move { volumes.follow_unmount(key, &name).await };
+        let following = async move { follow_unmount(&volumes, key, &name).await };
         self.dedups.volumes.seams.spawner.spawn("unmounted volume", Box::pin(following));
     }
 

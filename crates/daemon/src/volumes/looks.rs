@@ -78,11 +78,13 @@ mod tests {
     #[test]
     fn a_look_that_hangs_holds_neither_its_caller_nor_other_looks() {
         let runtime = Runtime::new(RuntimeConfig::MODEST).unwrap();
-        let looks = Looks { limit: Duration::from_millis(20), ..Looks::new(&runtime.seams()) };
+        let patient = Looks { limit: Duration::from_secs(60), ..Looks::new(&runtime.seams()) };
+        let under_way = Rc::clone(&patient.under_way);
+        let looks = Looks { seams: runtime.seams(), under_way, limit: Duration::from_millis(20) };
         runtime.run(async move {
             let mut hanging = Vec::new();
             for _ in 0..LOOKS_MAX {
-                assert_eq!(looks.run(|| Ok(7)).await.unwrap(), 7);
+                assert_eq!(patient.run(|| Ok(7)).await.unwrap(), 7);
                 let (end, held) = channel::<()>();
                 hanging.push(end);
                 let found = looks.run(move || held.recv().map_err(io::Error::other)).await;

@@ -58,13 +58,6 @@ impl Volumes {
         waiting.map(in_words).collect()
     }
 
-    /// Takes shares off the servers whose volumes are not mounted, at the start of the daemon. It goes on after this returns.
-    pub(crate) fn remove_unmounted_shares(&self) {
-        let shares = Rc::clone(&self.shares);
-        let removing = async move { shares.remove_unmounted().await };
-        self.seams.spawner.spawn("unmounted shares", Box::pin(removing));
-    }
-
     /// Takes up the volume on a space, if there is one.
     pub(super) async fn take_up(self: &Rc<Self>, pool: &Rc<OpenPool>, space: &Space) {
         let (key, name) = (key_of(pool, space), format!("{}/{}", pool.name(), space.name()));
@@ -110,27 +103,6 @@ impl Volumes {
         }
     }
 
-    /// Follows an unmount by hand: the space of the volume is free, and its shares are taken off. Servers would offer the folder below
-    /// the mount point.
-    pub(super) async fn follow_unmount(&self, volume: SpaceKey, name: &str) {
-        let is_noted = || self.uses.mounted_at(volume).is_some() || self.shares.is_offered(volume);
-        let is_mounted = async || !matches!(self.mount_of(volume).await, Ok((_, None)));
-        if !is_noted() || is_mounted().await {
-            return;
-        }
-        // A change that is under way notes itself what it does.
-        let mutex = self.locks.of(volume, Lane::Volume);
-        let Some(_exclusive) = mutex.try_take() else { return };
-        if !is_noted() || is_mounted().await {
-            return;
-        }
-        if let Some(path) = self.uses.mounted_at(volume) {
-            tracing::warn!(volume = name, path, "the volume was unmounted, and not by this daemon");
-            self.uses.note(volume, None);
-        }
-        self.shares.remove_offered(volume, name).await;
-    }
-
     /// Mounts a volume that is to be mounted, or deletes one that is to be deleted.
     async fn go_on(&self, volume: Volume) {
         let (key, name) = (volume.key, volume.name.clone());
@@ -170,7 +142,7 @@ impl Volumes {
         let volumes = attached(&self.transports, pools).await?;
         for volume in &volumes {
             // Its job goes on when the volume is mounted again.
-            self.interrupt_search(volume.key);
+            self.searches.interrupt(volume.key);
             let steered = self.steered.borrow().get(&volume.key).cloned();
             steered.iter().for_each(|steer| steer.interrupt());
             self.check_unused(volume).await?;
@@ -232,4 +204,32 @@ async fn attached(transports: &Transports, pools: &[Rc<OpenPool>]) -> Answer<Vec
         }
     }
     Ok(volumes)
+}
+
+/// Takes shares off the servers whose volumes are not mounted, at the start of the daemon. It goes on after this returns.
+pub(crate) fn remove_unmounted_shares(volumes: &Volumes) {
+    let shares = Rc::clone(&volumes.shares);
+    let removing = async move { shares.remove_unmounted().await };
+    volumes.seams.spawner.spawn("unmounted shares", Box::pin(removing));
+}
+
+/// Follows an unmount by hand: the space of the volume is free, and its shares are taken off. Servers would offer the folder below
+/// the mount point.
+pub(super) async fn follow_unmount(volumes: &Volumes, volume: SpaceKey, name: &str) {
+    let is_noted = || volumes.uses.mounted_at(volume).is_some() || volumes.shares.is_offered(volume);
+    let is_mounted = async || !matches!(volumes.mount_of(volume).await, Ok((_, None)));
+    if !is_noted() || is_mounted().await {
+        return;
+    }
+    // A change that is under way notes itself what it does.
+    let mutex = volumes.locks.of(volume, Lane::Volume);
+    let Some(_exclusive) = mutex.try_take() else { return };
+    if !is_noted() || is_mounted().await {
+        return;
+    }
+    if let Some(path) = volumes.uses.mounted_at(volume) {
+        tracing::warn!(volume = name, path, "the volume was unmounted, and not by this daemon");
+        volumes.uses.note(volume, None);
+    }
+    volumes.shares.remove_offered(volume, name).await;
 }

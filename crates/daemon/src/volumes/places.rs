@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 /// The file systems that the place lies on may hang, so this is for a thread that may wait.
 pub(super) fn obstacle(place: &Path) -> Option<String> {
     let mut path = PathBuf::from("/");
-    let mut device = None;
+    let mut device = fs::symlink_metadata("/").map(|root| root.dev()).ok();
     for component in place.components() {
         let Component::Normal(name) = component else { continue };
         path.push(name);

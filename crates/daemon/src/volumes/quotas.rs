@@ -117,7 +117,7 @@ impl VolumeQuotas {
         let pool = self.volumes.pools.pool_to_change(&pool)?;
         let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
-        self.volumes.check_whole(&volume)?;
+        volume.check_whole()?;
         self.mounted_device(&volume).await?;
         let record = record_of(&name, &request)?;
         let what = shown_folder(&record.folder);
@@ -140,7 +140,7 @@ impl VolumeQuotas {
             self.mount_otherwise(&volume).await?;
         }
         let mutex = self.volumes.locks.of(volume.key, Lane::Quotas);
-        let _exclusive = self.volumes.turn_in(Lane::Quotas, &mutex, volume.key, &name).await?;
+        let _exclusive = self.volumes.workers.turn_in(Lane::Quotas, &mutex, volume.key, &name).await?;
         let volume = self.volumes.again(volume).await?;
         let bound = bound_of(&record);
         if self.bound_folder(&volume, record).await? {
@@ -195,7 +195,7 @@ impl VolumeQuotas {
         let pool = self.volumes.pools.pool_to_change(&pool)?;
         let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
-        self.volumes.check_whole(&volume)?;
+        volume.check_whole()?;
         let folder = folder_of(&name, &request.folder)?;
         let what = shown_folder(&folder);
         let found = |records: Vec<Numbered<QuotaRecord>>| {
@@ -217,7 +217,7 @@ impl VolumeQuotas {
             return Ok(planned(plan, format!("{what} of volume {name} would have no quota")));
         }
         let mutex = self.volumes.locks.of(volume.key, Lane::Quotas);
-        let _exclusive = self.volumes.turn_in(Lane::Quotas, &mutex, volume.key, &name).await?;
+        let _exclusive = self.volumes.workers.turn_in(Lane::Quotas, &mutex, volume.key, &name).await?;
         let volume = self.volumes.again(volume).await?;
         let (number, record) = found(quotas_of(&volume.space).await?)?;
         let device = self.mounted_device(&volume).await?;

@@ -4,12 +4,11 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Duration;
 
 use dolmen_api::{AttachSpace, DetachSpace, ErrorBody, ErrorCode};
 use dolmen_attach::SpaceKey;
+use dolmen_block_io::Seams;
 use dolmen_block_io::sync::{AsyncMutex, Permit};
-use dolmen_block_io::{Seams, within};
 use dolmen_space::Space;
 use dolmen_units::PoolId;
 use dolmen_worker::protocol::Usage;
@@ -32,14 +31,11 @@ use crate::volumes::mounts;
 use crate::volumes::quota_bounds::QuotaBounds;
 use crate::volumes::records::{self, Found};
 use crate::volumes::shares::ShareServers;
-use crate::volumes::steer::Steer;
+use crate::volumes::steer::{Searches, Steer};
 use crate::volumes::transition::Transitions;
 use crate::volumes::unit_files::UnitFiles;
 use crate::volumes::volume::Volume;
 use crate::volumes::workers::Workers;
-
-/// Time that a request waits for the change of a volume that is under way.
-pub(super) const TURN_LIMIT: Duration = Duration::from_secs(10);
 
 /// Knowledge of a volume in addition to its record.
 #[derive(Debug, Clone, Default)]
@@ -76,7 +72,7 @@ pub(crate) struct Volumes {
     /// Long operations that jobs steer.
     pub(super) steered: RefCell<BTreeMap<SpaceKey, Rc<Steer>>>,
     /// Searches for names, each of which holds the lock of its volume.
-    pub(super) searches: RefCell<BTreeMap<SpaceKey, Rc<Steer>>>,
+    pub(super) searches: Searches,
 }
 
 impl Volumes {
@@ -116,20 +112,8 @@ impl Volumes {
 
     /// Returns the lock of changes of a volume, for a caller that takes it. A search for names ends for that: changes go first.
     pub(super) fn mutex_of(&self, volume: SpaceKey) -> Rc<AsyncMutex> {
-        self.interrupt_search(volume);
+        self.searches.interrupt(volume);
         self.locks.of(volume, Lane::Volume)
-    }
-
-    /// Ends a search for names in a volume.
-    pub(super) fn interrupt_search(&self, volume: SpaceKey) {
-        let search = self.searches.borrow().get(&volume).cloned();
-        search.iter().for_each(|search| search.interrupt());
-    }
-
-    /// Returns what steers the long operation on a volume.
-    pub(super) fn steer_of(&self, volume: SpaceKey) -> Option<Rc<Steer>> {
-        let steered = self.steered.borrow().get(&volume).cloned();
-        steered.or_else(|| self.searches.borrow().get(&volume).cloned())
     }
 
     /// Takes the turn to change a volume, for a request.
@@ -139,28 +123,7 @@ impl Volumes {
         volume: SpaceKey,
         name: &str,
     ) -> Answer<Permit<'a>> {
-        self.turn_in(Lane::Volume, mutex, volume, name).await
-    }
-
-    /// Takes the turn to change a volume in a lane, whose lock `mutex` is.
-    pub(super) async fn turn_in<'a>(
-        &self,
-        lane: Lane,
-        mutex: &'a AsyncMutex,
-        volume: SpaceKey,
-        name: &str,
-    ) -> Answer<Permit<'a>> {
-        let limit = self.seams.clock.now() + TURN_LIMIT;
-        let taken = within(self.seams.clock.as_ref(), limit, mutex.take()).await;
-        taken.ok_or_else(|| {
-            let by = self.workers.at_work_in(volume, lane).map_or_else(
-                || "another change".to_owned(),
-                |worker| format!("{} (process {})", worker.operation, worker.pid),
-            );
-            let message = format!("volume {name} is busy with {by}; nothing was changed");
-            let hint = format!("`dolmen volume show {name}` shows when that has ended");
-            ErrorBody::new(ErrorCode::Busy, message).on(name).hint(hint)
-        })
+        self.workers.turn_in(Lane::Volume, mutex, volume, name).await
     }
 
     /// Returns the volume on a space of a pool.

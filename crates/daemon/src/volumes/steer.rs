@@ -6,12 +6,14 @@
 //!
 //! Invariant: the process gets each change of its desired state, in order, or ends before.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ChildStdin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use dolmen_attach::SpaceKey;
 use dolmen_worker::protocol::long::{Command, Progress};
 use rustix::fs::OFlags;
 
@@ -135,6 +137,32 @@ impl Steer {
             stopped = self.link.write(Command::Stop);
         }
         self.sent.set((held, stopped));
+    }
+}
+
+/// Searches for names, each of which holds the lock of its volume.
+#[derive(Debug, Default)]
+pub(super) struct Searches {
+    of: RefCell<BTreeMap<SpaceKey, Rc<Steer>>>,
+}
+
+impl Searches {
+    /// Notes the search in a volume; none when it has ended.
+    pub(super) fn note(&self, volume: SpaceKey, search: Option<Rc<Steer>>) {
+        match search {
+            Some(search) => drop(self.of.borrow_mut().insert(volume, search)),
+            None => drop(self.of.borrow_mut().remove(&volume)),
+        }
+    }
+
+    /// Returns what steers the search in a volume.
+    pub(super) fn of(&self, volume: SpaceKey) -> Option<Rc<Steer>> {
+        self.of.borrow().get(&volume).cloned()
+    }
+
+    /// Ends the search in a volume.
+    pub(super) fn interrupt(&self, volume: SpaceKey) {
+        self.of(volume).iter().for_each(|search| search.interrupt());
     }
 }
 

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use dolmen_api::{ErrorBody, ErrorCode, VolumeWorker};
 use dolmen_attach::SpaceKey;
-use dolmen_block_io::sync::Notify;
+use dolmen_block_io::sync::{AsyncMutex, Notify, Permit};
 use dolmen_block_io::{Instant, Seams, sleep, within};
 use dolmen_block_linux::reply;
 use dolmen_worker::protocol::{Failure, FailureCode, Message, Operation, Order, Outcome};
@@ -40,6 +40,8 @@ const STACK_BYTES: usize = 256 * 1024;
 const MESSAGE_BYTES_MAX: u64 = 4 << 20;
 /// Time that a request waits for its process.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+/// Time that a request waits for the change of a volume that is under way.
+pub(super) const TURN_LIMIT: Duration = Duration::from_secs(10);
 /// Pause before an operation is given again whose volume a process of an earlier daemon has.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
 
@@ -68,6 +70,7 @@ pub(crate) struct Workers {
     folder: PathBuf,
     running: RefCell<BTreeMap<(SpaceKey, Lane), Running>>,
     ended: Notify,
+    answer_limit: Duration,
 }
 
 /// How long a caller waits for a process.
@@ -82,8 +85,8 @@ pub(crate) enum Wait {
 impl Workers {
     /// Returns the workers of a program; their lock files are in `folder`.
     pub(crate) fn new(seams: &Seams, program: PathBuf, folder: PathBuf) -> Rc<Self> {
-        let (running, ended) = (RefCell::default(), Notify::new());
-        Rc::new(Self { seams: seams.clone(), program, folder, running, ended })
+        let (running, ended, answer_limit) = (RefCell::default(), Notify::new(), ANSWER_LIMIT);
+        Rc::new(Self { seams: seams.clone(), program, folder, running, ended, answer_limit })
     }
 
     /// Returns the folder for index and scratch files of a volume.
@@ -147,7 +150,7 @@ impl Workers {
                 Wait::UntilDone => self.run_once(volume, name, operation.clone(), None).await,
                 Wait::Request => {
                     let clock = self.seams.clock.as_ref();
-                    let limit = clock.now() + ANSWER_LIMIT;
+                    let limit = clock.now() + self.answer_limit;
                     // Nothing waits between the end of this and the beginning of the process.
                     if within(clock, limit, self.free(volume, lane)).await.is_none() {
                         return Err(Unanswered::NotBegun(self.not_begun(volume, lane, name, what)));
@@ -193,6 +196,27 @@ impl Workers {
                 Ok(outcome) => return Ok(outcome),
             }
         }
+    }
+
+    /// Takes the turn to change a volume in a lane, whose lock `mutex` is.
+    pub(super) async fn turn_in<'a>(
+        &self,
+        lane: Lane,
+        mutex: &'a AsyncMutex,
+        volume: SpaceKey,
+        name: &str,
+    ) -> Answer<Permit<'a>> {
+        let limit = self.seams.clock.now() + TURN_LIMIT;
+        let taken = within(self.seams.clock.as_ref(), limit, mutex.take()).await;
+        taken.ok_or_else(|| {
+            let by = self.at_work_in(volume, lane).map_or_else(
+                || "another change".to_owned(),
+                |worker| format!("{} (process {})", worker.operation, worker.pid),
+            );
+            let message = format!("volume {name} is busy with {by}; nothing was changed");
+            let hint = format!("`dolmen volume show {name}` shows when that has ended");
+            ErrorBody::new(ErrorCode::Busy, message).on(name).hint(hint)
+        })
     }
 
     fn slow(&self, volume: SpaceKey, lane: Lane, name: &str, what: &str) -> ErrorBody {
@@ -450,5 +474,61 @@ fn last_message(output: impl io::Read, link: Option<&Link>) -> io::Result<Option
             Message::Ignored { failure } => tracing::warn!(%failure, "a worker ignored a command"),
             end => return Ok(Some(end)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use dolmen_block_linux::{Runtime, RuntimeConfig};
+    use dolmen_units::{PoolId, SpaceId};
+
+    use super::*;
+
+    /// Scenario: a process does not end. Its caller hears that it goes on; the next order of its lane was not begun; an order of
+    /// another lane is begun.
+    #[test]
+    fn an_order_that_waited_in_vain_was_not_begun() {
+        let folder = tempfile::tempdir().unwrap();
+        let (program, held) = (folder.path().join("worker"), folder.path().join("held"));
+        let text = format!(
+            "#!/bin/sh\nread -r order\nwhile [ -e {} ]; do sleep 0.05; done\necho '{{\"say\":\"done\",\"outcome\":{{\"is\":\"done\"}}}}'\n",
+            held.display()
+        );
+        fs::write(&held, "").unwrap();
+        fs::write(&program, text).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let runtime = Runtime::new(RuntimeConfig::MODEST).unwrap();
+        let workers = Rc::new(Workers {
+            seams: runtime.seams(),
+            program,
+            folder: folder.path().to_owned(),
+            running: RefCell::default(),
+            ended: Notify::new(),
+            answer_limit: Duration::from_millis(200),
+        });
+        let volume = SpaceKey { pool: PoolId([1; 16]), space: SpaceId(2) };
+        let probe = Operation::Probe { device: PathBuf::from("/dev/null") };
+        let servers = serde_json::from_value(serde_json::json!({"lock": "/absent"})).unwrap();
+        let list = Operation::ShareList { servers };
+        runtime.run(async move {
+            let ask = |operation: &Operation| {
+                let (workers, operation) = (Rc::clone(&workers), operation.clone());
+                async move { workers.ask(volume, "tank/v", operation, Wait::Request).await }
+            };
+            for operation in [&probe, &list] {
+                let Err(Unanswered::Failed(error)) = ask(operation).await else { panic!("it was not begun") };
+                assert!(error.message.contains("goes on"), "{error}");
+            }
+            let Err(Unanswered::NotBegun(error)) = ask(&probe).await else {
+                panic!("one lane has two processes")
+            };
+            assert!(error.message.contains("was not begun: process"), "{error}");
+            fs::remove_file(held).unwrap();
+            workers.idle(volume).await;
+            assert!(ask(&probe).await.is_ok(), "a lane is free again");
+        });
     }
 }

@@ -245,6 +245,7 @@ fn a_share_whose_volume_somebody_unmounted_is_taken_off() {
 /// Scenario: a process has the file system of a volume and does not end. Meanwhile a share is created, granted, revoked, shown and
 /// deleted. A share that is being looked at is shown at once, with what is known.
 #[test]
+#[allow(clippy::disallowed_methods, reason = "the daemon under test lives in real time")]
 fn rights_are_revoked_while_a_process_has_the_volume() {
     let _mounts = mounts::mounting();
     let Some(mut rig) = rig() else { return };

@@ -50,7 +50,7 @@ impl VolumeShares {
         let pool = self.volumes.pools.pool_to_change(&pool)?;
         let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
-        self.volumes.check_whole(&volume)?;
+        volume.check_whole()?;
         self.check_not_served(&volume)?;
         let record = record_of(&name, &request)?;
         let share = record.name.to_string();
@@ -63,7 +63,7 @@ impl VolumeShares {
             return Ok(change);
         }
         let mutex = self.volumes.locks.of(volume.key, Lane::Shares);
-        let _exclusive = self.volumes.turn_in(Lane::Shares, &mutex, volume.key, &name).await?;
+        let _exclusive = self.volumes.workers.turn_in(Lane::Shares, &mutex, volume.key, &name).await?;
         let volume = self.volumes.again(volume).await?;
         self.check_share_name(&volume, &record, None).await?;
         let number = numbered::draw(self.volumes.seams.entropy.as_ref(), &shares_of(&volume.space).await?);
@@ -145,9 +145,9 @@ impl VolumeShares {
         let pool = self.volumes.pools.pool_to_change(&pool)?;
         let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
-        self.volumes.check_whole(&volume)?;
+        volume.check_whole()?;
         let mutex = self.volumes.locks.of(volume.key, Lane::Shares);
-        let _exclusive = self.volumes.turn_in(Lane::Shares, &mutex, volume.key, &name).await?;
+        let _exclusive = self.volumes.workers.turn_in(Lane::Shares, &mutex, volume.key, &name).await?;
         let volume = self.volumes.again(volume).await?;
         let before = self.find_share(&volume, &share).await?;
         let mut record = before.record.clone();
@@ -226,7 +226,7 @@ impl VolumeShares {
             return Ok(planned(plan, format!("share {shown} of volume {name} would be deleted")));
         }
         let mutex = self.volumes.locks.of(volume.key, Lane::Shares);
-        let _exclusive = self.volumes.turn_in(Lane::Shares, &mutex, volume.key, &name).await?;
+        let _exclusive = self.volumes.workers.turn_in(Lane::Shares, &mutex, volume.key, &name).await?;
         let volume = self.volumes.again(volume).await?;
         found.record.desired = DesiredShare::Off;
         put_record(&volume, &found).await?;
