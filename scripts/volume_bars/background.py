@@ -65,6 +65,9 @@ def busy_client(volume):
         rig.say("the run ended before the load could stop it; more --files make it longer")
         return
     stopped = first_stop(worker, begun)
+    if stopped is None and worker.alive[-1] < begun + YIELDED_WITHIN_S:
+        rig.say("the run ended within the bound; more --files make it longer")
+        return
     rig.bar("background: time until it yields to a load", "never" if stopped is None else f"{stopped:.1f} s",
             f"<= {YIELDED_WITHIN_S:.0f} s", stopped is not None and stopped <= YIELDED_WITHIN_S)
 
