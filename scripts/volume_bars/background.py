@@ -65,6 +65,9 @@ def busy_client(volume):
         rig.say("the run ended before the load could stop it; more --files make it longer")
         return
     stopped = first_stop(worker, begun)
+    if stopped is None and worker.alive[-1] < begun + YIELDED_WITHIN_S:
+        rig.say("the run ended within the bound; more --files make it longer")
+        return
     rig.bar("background: time until it yields to a load", "never" if stopped is None else f"{stopped:.1f} s",
             f"<= {YIELDED_WITHIN_S:.0f} s", stopped is not None and stopped <= YIELDED_WITHIN_S)
 
@@ -84,12 +87,15 @@ def main():
     load.Client.prepare()
     before = rig.used()
     rig.dedup_policy(volume, min_size="4K", memory=MEMORY, exclude_name="client")
-    busy_client(volume)
-    wait_for_jobs()
     quiet_client(volume)
     saved = before - rig.used()
     rig.bar(f"background: saved on {count} files of 4 to 64 KiB", f"{rig.mib(saved)} of {rig.mib(before)}", "-", None)
-    rig.are_equal(sums, "background, after the runs")
+    rig.are_equal(sums, "background, after the run")
+    # The next run has as much to do.
+    rig.job_done(rig.dolmen("dedup", "undo", volume), "the undo")
+    busy_client(volume)
+    wait_for_jobs()
+    rig.are_equal(sums, "background, after all runs")
     rig.say(json.dumps(rig.dolmen("dedup", "status", volume)["last"]))
     pool.end()
 

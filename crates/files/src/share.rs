@@ -16,6 +16,9 @@ const CLONE: Request = Request::reads(0x94, 13, 32);
 /// Bytes that one call to share may name, at most: the file systems cut longer ones.
 pub const SHARE_BYTES_MAX: u64 = 16 << 20;
 
+/// Bytes that one hint names: the kernel cuts longer ones at what the device reads ahead, 128 KiB at least by default.
+const READ_AHEAD_BYTES: u64 = 128 << 10;
+
 /// `file_dedupe_range` with one target.
 #[derive(Debug, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
@@ -67,11 +70,8 @@ pub fn share(
     length: u64,
 ) -> Result<Shared, FilesError> {
     let failed = FilesError::of("share a range of two files");
-    // The kernel compares page by page, and reads each page that is absent by itself. So both ranges are read ahead of it. This is
-    // a hint: where it fails, the comparison is slow.
-    for (file, offset) in [(source, source_offset), (target, target_offset)] {
-        let _ = rustix::fs::fadvise(file, offset, NonZeroU64::new(length), Advice::WillNeed);
-    }
+    read_ahead(source, source_offset, length);
+    read_ahead(target, target_offset, length);
     let mut request = Dedupe {
         source_offset,
         length,
@@ -89,6 +89,18 @@ pub fn share(
         0 => Ok(Shared::Bytes(request.shared.min(length))),
         1 => Ok(Shared::Differs),
         error => Err(failed(std::io::Error::from_raw_os_error(-error))),
+    }
+}
+
+/// Has the kernel read a range, which it would else read page by page while it compares. This is a hint: where it fails, the
+/// comparison is slow.
+fn read_ahead(file: &File, offset: u64, length: u64) {
+    let end = offset.saturating_add(length);
+    let mut at = offset;
+    while at < end {
+        let piece = READ_AHEAD_BYTES.min(end - at);
+        let _ = rustix::fs::fadvise(file, at, NonZeroU64::new(piece), Advice::WillNeed);
+        at += piece;
     }
 }
 
