@@ -63,6 +63,14 @@ pub enum ContentError {
         /// File system and UUID on record.
         expected: String,
     },
+    /// The record has an option that no mount obeys.
+    #[error(
+        "the record has the mount option {option:?}, and a mount obeys those that profiles and quotas give; it is not mounted: adopt the space again, without the option"
+    )]
+    Option {
+        /// The first such option.
+        option: String,
+    },
     /// The state on record forbids it.
     #[error(
         "the volume is {state:?}, and only a ready or adopted one is mounted; wait for its job, or look at its state"
@@ -114,13 +122,17 @@ pub fn next_making(record: &VolumeRecord, content: &Content) -> Result<Making, C
 /// Decides whether a device may be mounted as the volume of a record.
 ///
 /// # Errors
-/// Fails if the volume is not whole, or the device has another file system than the one on record.
+/// Fails if the volume is not whole, if its record has an option that no mount obeys, or if the device has another file system than
+/// the one on record.
 pub fn may_mount(record: &VolumeRecord, content: &Content) -> Result<(), ContentError> {
     match record.state {
         VolumeState::Ready | VolumeState::Foreign => {}
         VolumeState::Making | VolumeState::Deleting => {
             return Err(ContentError::State { state: record.state });
         }
+    }
+    if let Some(option) = record.option_not_obeyed() {
+        return Err(ContentError::Option { option: option.to_string() });
     }
     if is_own(record.file_system, record.uuid, content) || mutation!(MountedWithoutUuid) {
         Ok(())
@@ -189,6 +201,33 @@ mod tests {
                 let found = may_mount(&record, &content);
                 assert_eq!(found.is_ok(), whole && name == "own", "a mount of {name}, {state:?}: {found:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_record_with_an_option_of_another_origin_is_not_mounted() {
+        let content = contents(&a_volume())[1].1.clone();
+        let mount = |option: &str| {
+            let mount_options = vec!["noatime".parse().unwrap(), option.parse().unwrap()];
+            may_mount(&VolumeRecord { mount_options, ..a_volume() }, &content)
+        };
+        let obeyed = ["nodev", "nosuid", "nodiscard", "compress=zstd:3", "prjquota", "ro"];
+        for option in obeyed {
+            assert_eq!(mount(option), Ok(()), "{option}");
+        }
+        let refused = [
+            "suid",
+            "dev",
+            "logdev=/dev/sda",
+            "journal_path=/dev/sda",
+            "loop",
+            "bind",
+            "compress=zstd:3x",
+            "compress=",
+        ];
+        for option in refused {
+            let error = ContentError::Option { option: option.to_owned() };
+            assert_eq!(mount(option), Err(error), "the option {option} was obeyed");
         }
     }
 

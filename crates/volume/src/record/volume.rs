@@ -45,6 +45,12 @@ pub enum DesiredVolume {
 #[serde(try_from = "String", into = "String")]
 pub struct MountOption(String);
 
+/// Options that a mount obeys, beside a level of compression: those of profiles and quotas, and those that only take rights away.
+const OBEYED: [&str; 9] =
+    ["noatime", "nodev", "nosuid", "noexec", "ro", "nodiscard", "prjquota", "pquota", "pqnoenforce"];
+/// Beginning of the option for compression.
+const COMPRESSION: &str = "compress=zstd:";
+
 /// A text that is no option of a mount.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MountOptionError {
@@ -220,7 +226,20 @@ pub struct VolumeRecord {
 value_of_the_map!(VolumeRecord, "volume");
 
 impl VolumeRecord {
-    /// Options for `mount -o`: those of the record, with `nodev` and `nosuid` unless the record has their opposites.
+    /// Returns the first option that no mount obeys. A pool may come from another host, whose record could name a log on a device of
+    /// this one (`logdev`), give rights (`suid`), or let `mount` run programs.
+    #[must_use]
+    pub fn option_not_obeyed(&self) -> Option<&MountOption> {
+        let is_level = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let is_obeyed = |option: &&MountOption| {
+            let text = option.as_str();
+            OBEYED.contains(&text) || text.strip_prefix(COMPRESSION).is_some_and(is_level)
+        };
+        self.mount_options.iter().find(|option| !is_obeyed(option) && !mutation!(RecordOptionsObeyed))
+    }
+
+    /// Options for `mount -o`: those of the record, with `nodev` and `nosuid` unless the record has their opposites, which
+    /// [`option_not_obeyed`](Self::option_not_obeyed) names.
     ///
     /// A volume may come from another host, whose set-user-id programs and device files are not to be obeyed here.
     #[must_use]
