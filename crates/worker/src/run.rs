@@ -11,7 +11,7 @@ use rustix::io::FdFlags;
 
 use crate::mount::root_of;
 use crate::protocol::{Failure, FailureCode, Message, Operation, Order, Outcome, Volume};
-use crate::steering::Steering;
+use crate::steering::{AtEnd, Steering};
 use crate::{compaction, content, grow, make, mount, names, quotas, shares, sharing};
 
 /// Carries out the order that the first line of `input` is, and says to `output` what comes of it. Returns whether it succeeded.
@@ -95,25 +95,25 @@ fn carry_out(
         Operation::QuotaList { volume, quotas } => quotas::list(volume, &root_of(volume)?, quotas),
         Operation::QuotaRemove { volume, quota } => quotas::remove(volume, &root_of(volume)?, quota),
         Operation::Dedup { volume, selection, load, state } => {
-            let (root, mut steering) = (root_of(volume)?, Steering::new(input, output)?);
+            let (root, mut steering) = (root_of(volume)?, Steering::new(input, AtEnd::Stop, output)?);
             sharing::deduplicate(volume, root, selection, load, state, &mut steering)
         }
         Operation::Estimate { volume, selection, load, state, sample } => {
-            let (root, mut steering) = (root_of(volume)?, Steering::new(input, output)?);
+            let (root, mut steering) = (root_of(volume)?, Steering::new(input, AtEnd::Stop, output)?);
             sharing::estimate(volume, root, (selection, load), state, *sample, &mut steering)
         }
         Operation::Undo { volume, paths, load } => {
-            let (root, mut steering) = (root_of(volume)?, Steering::new(input, output)?);
+            let (root, mut steering) = (root_of(volume)?, Steering::new(input, AtEnd::Stop, output)?);
             sharing::undo(volume, root, paths, load, &mut steering)
         }
         Operation::Compact { volume, occupancy, budget_bytes, load, state } => {
-            let (root, mut steering) = (root_of(volume)?, Steering::new(input, output)?);
+            let (root, mut steering) = (root_of(volume)?, Steering::new(input, AtEnd::Stop, output)?);
             let budget_bytes = *budget_bytes;
             let order = compaction::Order { volume, occupancy, budget_bytes, load, state };
             compaction::compact(&order, root, &mut steering)
         }
         Operation::Names { volume, ranges, names_max } => {
-            let (root, mut steering) = (root_of(volume)?, Steering::new(input, output)?);
+            let (root, mut steering) = (root_of(volume)?, Steering::new(input, AtEnd::GoOn, output)?);
             names::names(volume, &root, ranges, *names_max, &mut steering)
         }
         Operation::SharePut(order) => shares::put(order),
