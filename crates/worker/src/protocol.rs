@@ -6,6 +6,9 @@
 
 pub mod long;
 
+/// Bytes of a message, at most.
+pub const MESSAGE_BYTES_MAX: u64 = 4 << 20;
+
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 

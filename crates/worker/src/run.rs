@@ -10,7 +10,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::FdFlags;
 
 use crate::mount::root_of;
-use crate::protocol::{Failure, FailureCode, Message, Operation, Order, Outcome, Volume};
+use crate::protocol::{Failure, FailureCode, MESSAGE_BYTES_MAX, Message, Operation, Order, Outcome, Volume};
 use crate::steering::{AtEnd, Steering};
 use crate::{compaction, content, grow, make, mount, names, quotas, shares, sharing};
 
@@ -29,10 +29,25 @@ pub fn run(mut input: impl BufRead + Send + 'static, mut output: impl Write) -> 
     };
     // A daemon that is no more reads nothing; what was done stays done.
     if let Ok(mut line) = serde_json::to_vec(&message) {
+        if line.len() >= usize::try_from(MESSAGE_BYTES_MAX).unwrap_or(usize::MAX) {
+            line = serde_json::to_vec(&too_long(line.len())).unwrap_or_default();
+        }
         line.push(b'\n');
         let _ = output.write_all(&line).and_then(|()| output.flush());
     }
     is_done
+}
+
+/// Message in place of one that the daemon would not read.
+fn too_long(bytes: usize) -> Message {
+    let failure = Failure {
+        code: FailureCode::Refused,
+        message: format!(
+            "the answer has {bytes} bytes, and {MESSAGE_BYTES_MAX} are read at most; what was done stays"
+        ),
+        hint: "ask for less at a time".to_owned(),
+    };
+    Message::Failed { failure }
 }
 
 fn order_of(input: &mut impl BufRead) -> Result<Order, Failure> {
