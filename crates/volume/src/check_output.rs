@@ -168,8 +168,11 @@ fn xfs_line(line: &str) -> Option<CheckFinding> {
 /// `xfs_repair -n` answers 1 for damage, for a log that was not replayed, and where it cannot go on. Only what it prints before
 /// phase 3 tells them apart: from there on it prints names of files.
 fn xfs_outcome(exit: Option<i32>, text: &str) -> CheckOutcome {
-    let lines = || text.lines().take_while(|line| !line.starts_with("Phase 3"));
-    let reached_phase_3 = text.lines().any(|line| line.starts_with("Phase 3"));
+    // Of much output the begin and the end are there.
+    let is_late =
+        |line: &str| matches!(line.as_bytes(), [b'P', b'h', b'a', b's', b'e', b' ', b'3'..=b'7', ..]);
+    let lines = || text.lines().take_while(|line| !is_late(line));
+    let reached_phase_3 = text.lines().any(is_late);
     let log = "ALERT: The filesystem has valuable metadata changes in a log";
     match exit {
         Some(0) => CheckOutcome::Clean,
@@ -336,6 +339,13 @@ mod tests {
                 report.findings.iter().filter(|f| f.severity == Severity::Unknown).collect();
             assert!(unknown.is_empty(), "{unknown:#?}");
         }
+    }
+
+    #[test]
+    fn damage_whose_first_phases_are_left_out_has_a_result() {
+        let text = "Phase 1 - find and verify superblock...\n…\nPhase 4 - check for duplicate blocks...\nbad nblocks 1\n";
+        assert_eq!(read(FileSystem::Xfs, 1, text).outcome, CheckOutcome::Damaged);
+        assert_eq!(read(FileSystem::Xfs, 1, "Phase 2 - using internal log\n").outcome, CheckOutcome::Failed);
     }
 
     #[test]

@@ -169,8 +169,8 @@ mod tests {
 38 36 0:60 / /srv/a\\040b/in\\134ner rw - tmpfs tmpfs rw
 39 22 7:3 / /srv/a\\040b rw - ext4 /dev/loop3 rw
 40 22 0:61 / /srv/none rw - tmpfs  rw
-41 22 0:62 / /home/u/x rw - fuse.btrfs /dev/loop1 rw
-42 22 0:63 / /home/u/y rw - fuse /dev/loop9 rw
+41 22 0:62 / /mnt/u/x rw - fuse.btrfs /dev/loop1 rw
+42 22 0:63 / /mnt/u/y rw - fuse /dev/loop9 rw
 ";
 
     #[test]

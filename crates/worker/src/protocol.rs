@@ -1,10 +1,13 @@
 //! What the daemon and its worker say to each other: a line of JSON each on the worker's standard input and output.
 //!
-//! The first line of input is an [`Order`]. The end of the input means nothing: where the daemon dies, the operation goes on to its
-//! end, and the next daemon asks for it again. The last line of output is a [`Message`] that is `done` or `failed`; a worker that
+//! The first line of input is an [`Order`]. Where the daemon dies, a short operation goes on to its end; the end of the input stops a
+//! long one in good order. The next daemon asks for both again. The last line of output is a [`Message`] that is `done` or `failed`; a worker that
 //! ends without it was killed. Long operations have more to say and to read: see [`long`].
 
 pub mod long;
+
+/// Bytes of a message, at most.
+pub const MESSAGE_BYTES_MAX: u64 = 4 << 20;
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;

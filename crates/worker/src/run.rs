@@ -11,8 +11,10 @@ use rustix::io::{Errno, FdFlags};
 
 use crate::kernel_errors::kernel_errors;
 use crate::mount::root_of;
-use crate::protocol::{Failure, FailureCode, Message, Operation, Order, Outcome, Usage, Volume};
-use crate::steering::Steering;
+use crate::protocol::{
+    Failure, FailureCode, MESSAGE_BYTES_MAX, Message, Operation, Order, Outcome, Usage, Volume,
+};
+use crate::steering::{AtEnd, Steering};
 use crate::{compaction, content, grow, make, mount, names, quotas, shares, sharing};
 
 /// Carries out the order that the first line of `input` is, and says to `output` what comes of it. Returns whether it succeeded.
@@ -30,10 +32,25 @@ pub fn run(mut input: impl BufRead + Send + 'static, mut output: impl Write) -> 
     };
     // A daemon that is no more reads nothing; what was done stays done.
     if let Ok(mut line) = serde_json::to_vec(&message) {
+        if line.len() >= usize::try_from(MESSAGE_BYTES_MAX).unwrap_or(usize::MAX) {
+            line = serde_json::to_vec(&too_long(line.len())).unwrap_or_default();
+        }
         line.push(b'\n');
         let _ = output.write_all(&line).and_then(|()| output.flush());
     }
     is_done
+}
+
+/// Message in place of one that the daemon would not read.
+fn too_long(bytes: usize) -> Message {
+    let failure = Failure {
+        code: FailureCode::Refused,
+        message: format!(
+            "the answer has {bytes} bytes, and {MESSAGE_BYTES_MAX} are read at most; what was done stays"
+        ),
+        hint: "ask for less at a time".to_owned(),
+    };
+    Message::Failed { failure }
 }
 
 fn order_of(input: &mut impl BufRead) -> Result<Order, Failure> {
@@ -92,25 +109,25 @@ fn carry_out(
         Operation::QuotaList { volume, quotas } => quotas::list(volume, &root_of(volume)?, quotas),
         Operation::QuotaRemove { volume, quota } => quotas::remove(volume, &root_of(volume)?, quota),
         Operation::Dedup { volume, selection, load, state } => {
-            let (root, mut steering) = (root_of(volume)?, Steering::new(input, output)?);
+            let (root, mut steering) = (root_of(volume)?, Steering::new(input, AtEnd::Stop, output)?);
             sharing::deduplicate(volume, root, selection, load, state, &mut steering)
         }
         Operation::Estimate { volume, selection, load, state, sample } => {
-            let (root, mut steering) = (root_of(volume)?, Steering::new(input, output)?);
+            let (root, mut steering) = (root_of(volume)?, Steering::new(input, AtEnd::Stop, output)?);
             sharing::estimate(volume, root, (selection, load), state, *sample, &mut steering)
         }
         Operation::Undo { volume, paths, load } => {
-            let (root, mut steering) = (root_of(volume)?, Steering::new(input, output)?);
+            let (root, mut steering) = (root_of(volume)?, Steering::new(input, AtEnd::Stop, output)?);
             sharing::undo(volume, root, paths, load, &mut steering)
         }
         Operation::Compact { volume, occupancy, budget_bytes, load, state } => {
-            let (root, mut steering) = (root_of(volume)?, Steering::new(input, output)?);
+            let (root, mut steering) = (root_of(volume)?, Steering::new(input, AtEnd::Stop, output)?);
             let budget_bytes = *budget_bytes;
             let order = compaction::Order { volume, occupancy, budget_bytes, load, state };
             compaction::compact(&order, root, &mut steering)
         }
         Operation::Names { volume, ranges, names_max } => {
-            let (root, mut steering) = (root_of(volume)?, Steering::new(input, output)?);
+            let (root, mut steering) = (root_of(volume)?, Steering::new(input, AtEnd::GoOn, output)?);
             names::names(volume, &root, ranges, *names_max, &mut steering)
         }
         Operation::SharePut(order) => shares::put(order),

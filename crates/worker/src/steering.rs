@@ -26,9 +26,19 @@ enum Line {
     NoCommand(String),
 }
 
+/// Effect of the end of the input, which comes with the end of the daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtEnd {
+    /// A stop in good order: no daemon pauses the operation for clients any more, and the next daemon orders it again.
+    Stop,
+    /// The operation goes on, and a pause ends.
+    GoOn,
+}
+
 /// The caller of an operation, at the other end of two pipes.
 pub(crate) struct Steering<'a> {
     lines: Receiver<Line>,
+    at_end: AtEnd,
     output: &'a mut dyn Write,
     reported_ns: Option<i128>,
     paused: bool,
@@ -42,6 +52,7 @@ impl<'a> Steering<'a> {
     /// Begins to read commands.
     pub(crate) fn new(
         input: impl BufRead + Send + 'static,
+        at_end: AtEnd,
         output: &'a mut dyn Write,
     ) -> Result<Self, Failure> {
         let (sender, lines) = sync_channel(COMMANDS_MAX);
@@ -57,6 +68,7 @@ impl<'a> Steering<'a> {
             })?;
         Ok(Self {
             lines,
+            at_end,
             output,
             reported_ns: None,
             paused: false,
@@ -74,6 +86,12 @@ impl<'a> Steering<'a> {
     /// Returns the files that took no part.
     pub(crate) fn take_skipped(&mut self) -> SkippedFiles {
         std::mem::take(&mut self.skipped)
+    }
+
+    /// Takes up the end of the input.
+    fn end(&mut self) {
+        self.paused = false;
+        self.stopped |= self.at_end == AtEnd::Stop;
     }
 
     fn take_up(&mut self, line: Line) {
@@ -125,7 +143,7 @@ impl Control for Steering<'_> {
                 Ok(line) => self.take_up(line),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => {
-                    self.paused = false;
+                    self.end();
                     break;
                 }
             }
@@ -136,8 +154,7 @@ impl Control for Steering<'_> {
             match self.lines.recv_timeout(wait) {
                 Ok(line) => self.take_up(line),
                 Err(RecvTimeoutError::Timeout) => {}
-                // The next daemon finds the volume free when the operation has ended.
-                Err(RecvTimeoutError::Disconnected) => self.paused = false,
+                Err(RecvTimeoutError::Disconnected) => self.end(),
             }
             is_reported = is_reported || self.paused && self.report(progress);
         }
@@ -208,14 +225,16 @@ mod tests {
 
     #[test]
     fn a_pause_ends_with_the_input_and_a_stop_ends_a_pause() {
-        // Scenario: pause, then the end of the input; pause, then stop; no command at all.
-        for (input, expected) in [
-            ("{\"do\":\"pause\"}\n", Next::Go),
-            ("{\"do\":\"pause\"}\n{\"do\":\"stop\"}\n", Next::Stop),
-            ("", Next::Go),
+        // Scenario: pause, then the end of the input; pause, then stop; no command at all. The end of the input is a stop, or is not.
+        for (input, at_end, expected) in [
+            ("{\"do\":\"pause\"}\n", AtEnd::GoOn, Next::Go),
+            ("{\"do\":\"pause\"}\n", AtEnd::Stop, Next::Stop),
+            ("{\"do\":\"pause\"}\n{\"do\":\"stop\"}\n", AtEnd::GoOn, Next::Stop),
+            ("", AtEnd::GoOn, Next::Go),
+            ("", AtEnd::Stop, Next::Stop),
         ] {
             let mut output = Vec::new();
-            let mut steering = Steering::new(input.as_bytes(), &mut output).unwrap();
+            let mut steering = Steering::new(input.as_bytes(), at_end, &mut output).unwrap();
             let mut next = Next::Go;
             for _ in 0..200 {
                 next = steering.next(&progress());
@@ -230,7 +249,8 @@ mod tests {
     fn a_line_that_is_no_command_is_reported_and_changes_nothing() {
         let input = "{\"do\":\"format\"}\n".repeat(2) + &"x".repeat(10_000) + "\n\n";
         let mut output = Vec::new();
-        let mut steering = Steering::new(std::io::Cursor::new(input.into_bytes()), &mut output).unwrap();
+        let mut steering =
+            Steering::new(std::io::Cursor::new(input.into_bytes()), AtEnd::GoOn, &mut output).unwrap();
         for _ in 0..100 {
             assert_eq!(steering.next(&progress()), Next::Go);
             std::thread::park_timeout(Duration::from_millis(1));

@@ -9,8 +9,10 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use crate::protocol::{Failure, FailureCode};
 
-/// Bytes of a tool's output that are kept: its end.
+/// Bytes of a tool's output that are kept: its begin, which says what the tool does, and its end.
+const BEGIN_BYTES_MAX: usize = 64 * 1024;
 const KEPT_BYTES_MAX: usize = 256 * 1024;
+const _: () = assert!(BEGIN_BYTES_MAX < KEPT_BYTES_MAX);
 /// Where tools of file systems lie, beside what the worker was started with.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -53,7 +55,7 @@ pub(crate) fn run<A: AsRef<OsStr>>(program: &str, arguments: &[A]) -> Result<Ran
         };
         kept.extend_from_slice(piece.get(..read).unwrap_or_default());
         if kept.len() > 2 * KEPT_BYTES_MAX {
-            kept.drain(..kept.len() - KEPT_BYTES_MAX);
+            kept.drain(BEGIN_BYTES_MAX..kept.len() - KEPT_BYTES_MAX);
         }
     }
     let status = child.wait().map_err(failed)?;
@@ -147,7 +149,9 @@ mod tests {
     fn output_and_errors_are_kept_and_a_missing_tool_is_named() {
         let ran = run("sh", &["-c", "echo one; echo two >&2; exit 3"]).unwrap();
         assert_eq!((ran.status.code(), ran.text.as_str()), (Some(3), "one\ntwo\n"));
-        let long = run("sh", &["-c", "head -c 3000000 /dev/zero | tr '\\0' x; echo end"]).unwrap();
+        let long =
+            run("sh", &["-c", "echo Phase 1; head -c 3000000 /dev/zero | tr '\\0' x; echo end"]).unwrap();
+        assert!(long.text.starts_with("Phase 1\n"));
         assert!(long.text.ends_with("xend\n") && long.text.len() <= 2 * KEPT_BYTES_MAX + 8192);
         let missing = run::<&str>("mkfs.nothing-of-the-kind", &[]).unwrap_err();
         assert_eq!(missing.code, FailureCode::MissingTool);

@@ -25,7 +25,7 @@ use crate::volumes::create_job::VolumeCreateJob;
 use crate::volumes::records::{self, Found};
 use crate::volumes::service::Volumes;
 use crate::volumes::volume::Volume;
-use crate::volumes::workers::Wait;
+use crate::volumes::workers::{Wait, Workers};
 
 impl Volumes {
     /// Starts the job that makes a volume; the one that is at it, if there is one.
@@ -86,7 +86,7 @@ impl Volumes {
                 };
                 records::put(space, &ready, &volume.name).await?;
             }
-            self.begin_mkfs(&mut volume, &device).await?;
+            begin_mkfs(&self.workers, &mut volume, &device).await?;
             let operation = Operation::Make { volume: volume.for_worker(device) };
             self.workers.run(key, &volume.name, operation, Wait::UntilDone).await?;
             if is_called_off() {
@@ -102,23 +102,6 @@ impl Volumes {
         }
         let (kind, at) = (volume.record.file_system, &volume.record.mount_point);
         Ok(Outcome::Done(format!("volume {} is made, {kind} mounted at {at}", volume.name)))
-    }
-
-    /// Puts on record that mkfs is about to write to a device that reads as zeros: what it leaves when it is cut short is its own.
-    async fn begin_mkfs(&self, volume: &mut Volume, device: &Path) -> Answer<()> {
-        if volume.record.is_mkfs_begun {
-            return Ok(());
-        }
-        let operation = Operation::Probe { device: device.to_owned() };
-        let found = self.workers.run(volume.key, &volume.name, operation, Wait::UntilDone).await?;
-        match found {
-            Done::Content(content) if content.decided() == Content::Zeros => {
-                volume.record.is_mkfs_begun = true;
-                volume.put().await
-            }
-            // The order for mkfs decides on anything else.
-            _ => Ok(()),
-        }
     }
 
     /// Attaches a volume if it is not attached, and mounts it if it is not mounted.
@@ -145,5 +128,22 @@ impl Volumes {
         self.deletions.delete_space(pool, space, request).await?;
         self.forget(volume.key);
         Ok(Outcome::CalledOff(format!("the space of volume {} is deleted", volume.name)))
+    }
+}
+
+/// Puts on record that mkfs is about to write to a device that reads as zeros: what it leaves when it is cut short is its own.
+async fn begin_mkfs(workers: &Rc<Workers>, volume: &mut Volume, device: &Path) -> Answer<()> {
+    if volume.record.is_mkfs_begun {
+        return Ok(());
+    }
+    let operation = Operation::Probe { device: device.to_owned() };
+    let found = workers.run(volume.key, &volume.name, operation, Wait::UntilDone).await?;
+    match found {
+        Done::Content(content) if content.decided() == Content::Zeros => {
+            volume.record.is_mkfs_begun = true;
+            volume.put().await
+        }
+        // The order for mkfs decides on anything else.
+        _ => Ok(()),
     }
 }

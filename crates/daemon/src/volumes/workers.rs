@@ -25,7 +25,7 @@ use dolmen_attach::SpaceKey;
 use dolmen_block_io::sync::{AsyncMutex, Notify, Permit};
 use dolmen_block_io::{Instant, Seams, sleep, within};
 use dolmen_block_linux::reply;
-use dolmen_worker::protocol::{Failure, FailureCode, Message, Operation, Order, Outcome};
+use dolmen_worker::protocol::{Failure, FailureCode, MESSAGE_BYTES_MAX, Message, Operation, Order, Outcome};
 
 use crate::answer::Answer;
 use crate::volumes::control_group::ControlGroup;
@@ -36,8 +36,6 @@ use crate::volumes::steer::{Link, Steer};
 const WORKERS_MAX: usize = 64;
 /// Stack of a thread that waits for a process.
 const STACK_BYTES: usize = 256 * 1024;
-/// Bytes of a message, at most.
-const MESSAGE_BYTES_MAX: u64 = 4 << 20;
 /// Time that a request waits for its process.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 /// Time that a request waits for the change of a volume that is under way.
@@ -465,7 +463,10 @@ fn last_message(output: impl io::Read, link: Option<&Link>) -> io::Result<Option
     let mut text = String::new();
     loop {
         text.clear();
-        output.by_ref().take(MESSAGE_BYTES_MAX).read_line(&mut text)?;
+        let read = output.by_ref().take(MESSAGE_BYTES_MAX).read_line(&mut text)?;
+        if !text.ends_with('\n') && u64::try_from(read).unwrap_or(u64::MAX) >= MESSAGE_BYTES_MAX {
+            return Err(io::Error::other(format!("it is longer than {MESSAGE_BYTES_MAX} bytes")));
+        }
         if !text.ends_with('\n') {
             return Ok(None);
         }

@@ -4,15 +4,17 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use dolmen_mutation::mutation;
 use dolmen_volume::record::Protocol;
 use dolmen_volume::samba::{listed_shares, sections_of};
 use rustix::time::Timespec;
 
 use super::command;
+use super::folder::shared_folder;
 use super::nfs_call::{self, DELAY, Found, NO_ENTRY};
 use super::order::{LookAtShare, NfsServer, ProbeState, ProbeStep, Probed};
 use super::samba::Samba;
-use super::{ganesha, kernel};
+use super::{ganesha, kernel, lock, remove_both};
 use crate::protocol::{Failure, Outcome};
 
 /// Time for a connection and for each answer.
@@ -21,8 +23,13 @@ const LIMIT: Duration = Duration::from_secs(5);
 const LOOK_UPS_MAX: u32 = 20;
 const LOOK_UP_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// Probes each protocol of a share.
+/// Probes each protocol of a share. A share whose folder lies behind a symbolic link by now, or is absent, is taken off.
 pub(crate) fn probe(order: &LookAtShare) -> Result<Outcome, Failure> {
+    if let Err(failure) = shared_folder(&order.volume, &order.record)
+        && !mutation!(SharedFolderSeenOnce)
+    {
+        return taken_off(order, &failure);
+    }
     let mut protocols = Vec::new();
     for protocol in &order.record.protocols {
         let state = match protocol {
@@ -32,6 +39,19 @@ pub(crate) fn probe(order: &LookAtShare) -> Result<Outcome, Failure> {
         protocols.push(Probed { protocol: *protocol, state });
     }
     Ok(Outcome::Probed { protocols })
+}
+
+/// Takes a share off: clients of a share above it may have put a link in the place of a folder, which the servers follow.
+fn taken_off(order: &LookAtShare, failure: &Failure) -> Result<Outcome, Failure> {
+    let _lock = lock(&order.servers)?;
+    remove_both(order.mark, &order.servers)?;
+    let why = failure.message.trim_end_matches("; no server was changed");
+    let finding = format!(
+        "{why}; the servers do not offer it any more, and the next mount of its volume offers it again"
+    );
+    let state = down(ProbeStep::Configuration, finding);
+    let of = |protocol: &Protocol| Probed { protocol: *protocol, state: state.clone() };
+    Ok(Outcome::Probed { protocols: order.record.protocols.iter().map(of).collect() })
 }
 
 fn down(step: ProbeStep, finding: impl ToString) -> ProbeState {
@@ -170,5 +190,24 @@ mod tests {
         assert_eq!(looked_up(false, &[absent, Found::Path]), (absent, 1));
         assert_eq!(looked_up(true, &[refused, Found::Path]), (refused, 1));
         assert_eq!(looked_up(true, &[absent]), (absent, 20));
+    }
+
+    #[test]
+    fn a_share_whose_folder_became_a_link_is_taken_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::os::unix::fs::symlink("/etc", root.join("docs")).unwrap();
+        let order = serde_json::json!({
+            "volume": {"name": "tank/home", "mount_point": root, "file_system": "xfs"},
+            "mark": "01020304-0506-0708-090a-0b0c0d0e0f10/2/3",
+            "record": {"name": "docs", "folder": "docs", "protocols": ["smb"], "desired": "served"},
+            "servers": {"lock": root.join("lock"), "smb_conf": root.join("absent")},
+        });
+        let order: LookAtShare = serde_json::from_value(order).unwrap();
+        let found = format!("{:?}", probe(&order));
+        assert!(
+            found.contains("symbolic link") && found.contains("any more"),
+            "a link was not seen: {found}"
+        );
     }
 }

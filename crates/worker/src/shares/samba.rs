@@ -210,13 +210,23 @@ fn delete(
     mark: ShareMark,
     names: &[String],
 ) -> Result<(), Failure> {
-    for name in names {
+    let (known, other): (Vec<_>, Vec<_>) = names.iter().partition(|name| name.parse::<ShareName>().is_ok());
+    for name in known {
         let Ok(name) = name.parse::<ShareName>() else { continue };
         if let Some(words) = delete_command(registry, &name, mark).map_err(|error| refused(&error))? {
             samba.carry_out(&words)?;
         }
     }
-    Ok(())
+    require_none(&other)
+}
+
+/// Fails if sections with the mark of a share have names that no share has: a share is off when all of them are gone.
+fn require_none(names: &[&String]) -> Result<(), Failure> {
+    let Some(name) = names.first() else { return Ok(()) };
+    let message = format!(
+        "section [{name}] of the registry has the mark of this share, and a name that none has; it stays"
+    );
+    Err(failed(FailureCode::Refused, message, "`net conf delshare` with its name deletes it"))
 }
 
 /// Takes the sections of a share away, and returns whether there was one.
@@ -319,6 +329,15 @@ fn sessions_in(status: &Value, name: &ShareName, path: &Path) -> Vec<Session> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_marked_section_whose_name_no_share_has_is_named() {
+        let section = "a/b".to_owned();
+        assert!(section.parse::<ShareName>().is_err());
+        let failed = require_none(&[&section]).unwrap_err();
+        assert!(failed.message.contains("[a/b]"), "{failed}");
+        assert_eq!(require_none(&[]), Ok(()));
+    }
 
     #[test]
     fn clients_of_one_section_are_read_with_their_ciphers() {

@@ -23,8 +23,11 @@ fn next_uuid() -> String {
 pub(crate) fn work(order: &[u8]) -> (bool, String) {
     let mut worker = Command::new(env!("CARGO_BIN_EXE_dolmen-worker"));
     let mut child = worker.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(order).unwrap();
+    // The end of the input would stop a long operation.
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(order).and_then(|()| input.write_all(b"\n")).unwrap();
     let output = child.wait_with_output().unwrap();
+    drop(input);
     (output.status.success(), String::from_utf8(output.stdout).unwrap())
 }
 
