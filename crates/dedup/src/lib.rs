@@ -35,6 +35,7 @@ mod undo;
 
 pub use compact::{CompactPolicy, Compacted, RowKept, compact};
 pub use estimate::{Estimate, Sample, estimate};
+pub use index::mark_moved;
 pub use plan::SHARERS_MAX;
 pub use policy::{BACKGROUND_CALL_BYTES, Exclusion, MEMORY_MIN, Policy, THROUGHPUT_CALL_BYTES};
 pub use run::{Counts, RunError, deduplicate};

@@ -1,7 +1,8 @@
 //! Undo: gives a file bytes of its own, in place of those that it shares.
 //!
 //! Shared ranges are copied into a pack of at most [`UNDO_BYTES`], and the file is pointed to the pack. The file is changed by
-//! nothing but a request to share; a writer meanwhile makes the file system refuse it, and that range stays shared.
+//! nothing but a request to share; a writer meanwhile makes the file system refuse it, and that range stays shared. The state of
+//! the file stays the same, so [`mark_moved`](crate::mark_moved) comes first: else the index would name the former places.
 
 use crate::pack::{Move, Pack};
 use crate::scan::EXTENTS_MAX;

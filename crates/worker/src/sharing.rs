@@ -5,7 +5,7 @@ use std::path::Path;
 
 use dolmen_dedup::{
     BACKGROUND_CALL_BYTES, Exclusion, FileError, FileId, Files, Policy, RunError, Sample,
-    THROUGHPUT_CALL_BYTES, shared_bytes,
+    THROUGHPUT_CALL_BYTES, mark_moved, shared_bytes,
 };
 use dolmen_dedup::{Control, Next, Phase};
 use dolmen_files::FilesError;
@@ -224,11 +224,12 @@ pub(crate) fn undo(
     volume: &Volume,
     root: File,
     paths: &[Folder],
-    load: &Load,
+    (load, state): (&Load, &Path),
     steering: &mut Steering<'_>,
 ) -> Result<Outcome, Failure> {
     require_sharing(volume, &root)?;
     limit(load)?;
+    let mut state = StateFolder::open(state)?;
     let mut files = VolumeFiles::new(root, Vec::new()).map_err(|error| file_failure(volume, &error))?;
     let scope = Scope { volume, paths };
     let mut undone = Undone::default();
@@ -253,6 +254,7 @@ pub(crate) fn undo(
         return Ok(Outcome::Undone(Undone { stopped: true, ..undone }));
     }
     require_room(volume, files.root(), paths.is_empty(), shared)?;
+    mark_moved(&mut state).map_err(|error| run_failure(volume, &error.into()))?;
     let call_bytes = call_bytes(load.mode);
     let next = scope.each(&mut files, |files, file| {
         steering.set_whole(undone.bytes, shared);

@@ -227,7 +227,8 @@ impl Dedups {
             Some(Task::Undo { paths }) => {
                 let load = run.load(DeduplicationMode::Background);
                 let volume = run.volume.for_worker(run.device.clone());
-                let done = self.long(&run, Operation::Undo { volume, paths, load }).await?;
+                let state = self.volumes.workers.state_folder(run.volume.key);
+                let done = self.long(&run, Operation::Undo { volume, paths, load, state }).await?;
                 match done {
                     Done::Undone(undone) => Ok(undone_outcome(&run, &undone)),
                     Done::Stopped => Ok(ended_early(steer, &run.volume.name, "nothing was changed")),
