@@ -45,4 +45,4 @@ pub use seam::{
     Progress, Scratch, ScratchAction, ScratchError, ShareRange, Shared, Skipped,
 };
 pub use share::{EXTENTS_PER_MIB_MAX, LARGE_FILE_BYTES};
-pub use undo::{UNDO_BYTES, Undone, shared_bytes, undo};
+pub use undo::{SharedBytes, SharedSum, UNDO_BYTES, Undone, undo};
