@@ -131,6 +131,7 @@ pub(crate) fn deduplicate(
         shared: counts.shared_bytes,
         differing: counts.differing,
         saved: counts.saved_bytes,
+        encoded: counts.encoded_bytes,
         freed: looked(volume, free_at_rest(files.root()))?.saturating_sub(before),
         held: counts.held_bytes,
         folders_left_out: files.left_out(),
@@ -253,6 +254,7 @@ pub(crate) fn undo(
     // Of files that share bytes with one another alone, the last one keeps them. Files of some paths may share all with others.
     let planned = if paths.is_empty() { sum.read.saturating_sub(sum.stored) } else { sum.read };
     require_room(volume, files.root(), planned)?;
+    let before = looked(volume, free_bytes(files.root()))?;
     mark_moved(&mut state).map_err(|error| run_failure(volume, &error.into()))?;
     let call_bytes = call_bytes(load.mode);
     let next = scope.each(&mut files, |files, file| {
@@ -271,7 +273,7 @@ pub(crate) fn undo(
             }
         }
     })?;
-    looked(volume, free_at_rest(files.root()))?;
+    undone.taken = before.saturating_sub(looked(volume, free_at_rest(files.root()))?);
     undone.stopped = next == Next::Stop;
     undone.skipped = steering.take_skipped();
     Ok(Outcome::Undone(undone))
