@@ -404,6 +404,9 @@ fn shown_run(run: &DeduplicationRun) -> DedupRun {
         saved_bytes: run.saved_bytes,
         released_bytes: run.released_bytes,
         held_bytes: run.held_bytes,
+        compressed_bytes: run.compressed_bytes,
+        freed_bytes: run.freed_bytes,
+        undone_bytes: run.undone_bytes,
         is_stopped: run.is_stopped,
     }
 }

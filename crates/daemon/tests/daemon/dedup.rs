@@ -238,6 +238,10 @@ fn a_deduplication_saves_and_leaves_content_as_it_is() {
         }
         let undone = rig.ended(rig.begin("undo"));
         assert_eq!(undone["state"], "done", "{undone}");
+        assert!(undone["result"].as_str().unwrap().contains("free room fell by"), "{undone}");
+        let last = rig.dedup()["last"].clone();
+        let given_back = last["undone_bytes"].as_u64().unwrap();
+        assert!((7 << 20..=9 << 20).contains(&given_back), "the status has the undo: {last}");
         are_whole(&files);
         rig.stop();
         rig.start();
