@@ -49,6 +49,15 @@ pub struct DedupRun {
     pub released_bytes: u64,
     /// Held elsewhere: bytes that lost an owner and have another one outside the run.
     pub held_bytes: u64,
+    /// Part of the saved bytes that was compressed; they are counted as files read them.
+    #[serde(default)]
+    pub compressed_bytes: u64,
+    /// Bytes by which the free room of the volume grew; writers change it too.
+    #[serde(default)]
+    pub freed_bytes: u64,
+    /// Bytes that undos have given to files since the run.
+    #[serde(default)]
+    pub undone_bytes: u64,
     /// Whether it ended before all files were looked at.
     pub is_stopped: bool,
 }

@@ -3,8 +3,10 @@
 //! It is a cache. A torn, wrong or absent index costs reading, or a request that the file system refuses after comparing.
 //! Lines of 32 bytes, in the order of inodes: a line for a file, then its pieces, then a void line if reading it failed. The
 //! files are numbered from 0. A second kept file has a bit for each number: the run was about to share pieces of that file, so
-//! the places of its pieces are to be mapped again.
+//! the places of its pieces are to be mapped again. A third one is empty, or has a byte: an undo moved pieces of files whose
+//! state stayed the same, so the places of all files are to be mapped again.
 
+use dolmen_mutation::mutation;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::piece::{Piece, Place};
@@ -14,6 +16,7 @@ use crate::sort::{Buffers, Reader, Run, Writer};
 
 const INDEX: &str = "index";
 const TOUCHED: &str = "touched";
+const MOVED: &str = "moved";
 /// First line; its last number is the version of the format.
 const HEAD: Line = Line([0x006e_656d_6c6f_6400, 0x7865_646e_6900, 0, 1]);
 const FILE: u64 = 1;
@@ -121,6 +124,30 @@ impl Bits {
     }
 }
 
+/// Makes the next run map all files again, because places change and the state of their files does not.
+///
+/// An undo calls it before its first copy. A run that ends early leaves the mark in force.
+///
+/// # Errors
+/// The scratch folder cannot be written.
+pub fn mark_moved<S: Scratch>(scratch: &mut S) -> Result<(), ScratchError> {
+    if mutation!(UndoneStaysIndexed) { Ok(()) } else { keep_moved(scratch, &[1]) }
+}
+
+fn keep_moved<S: Scratch>(scratch: &mut S, bytes: &[u8]) -> Result<(), ScratchError> {
+    let mut file = scratch.create()?;
+    scratch.append(&mut file, bytes)?;
+    scratch.keep(file, MOVED)
+}
+
+/// Returns `true` if all files are to be mapped again.
+fn is_moved<S: Scratch>(scratch: &mut S) -> Result<bool, ScratchError> {
+    match scratch.kept(MOVED)? {
+        Some(file) => Ok(scratch.read(&file, 0, &mut [0])? > 0),
+        None => Ok(false),
+    }
+}
+
 /// Answer of the former index about a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Known {
@@ -136,11 +163,12 @@ pub(crate) struct Former<S: Scratch> {
     ahead: Option<Line>,
     number: u32,
     touched: Bits,
+    moved: bool,
 }
 
 impl<S: Scratch> Former<S> {
     pub(crate) fn open(scratch: &mut S, buffers: Buffers) -> Result<Self, ScratchError> {
-        let touched = Bits::kept(scratch)?;
+        let (touched, moved) = (Bits::kept(scratch)?, is_moved(scratch)?);
         let mut reader = scratch.kept(INDEX)?.map(|file| Reader::of_file(file, buffers));
         let mut ahead = None;
         if let Some(lines) = &mut reader {
@@ -150,7 +178,7 @@ impl<S: Scratch> Former<S> {
                 reader = None;
             }
         }
-        Ok(Self { reader, ahead, number: 0, touched })
+        Ok(Self { reader, ahead, number: 0, touched, moved })
     }
 
     fn advance(&mut self, scratch: &mut S) -> Result<(), ScratchError> {
@@ -172,7 +200,7 @@ impl<S: Scratch> Former<S> {
                 self.number = number.saturating_add(1);
                 if line == Some(entry.line()) {
                     self.advance(scratch)?;
-                    return Ok(Known::Unchanged { touched: self.touched.get(number) });
+                    return Ok(Known::Unchanged { touched: self.moved || self.touched.get(number) });
                 }
             }
             self.advance(scratch)?;
@@ -224,11 +252,15 @@ impl<S: Scratch> Index<S> {
         self.writer.push(scratch, Line([0, 0, 0, VOID]))
     }
 
-    /// Keeps the index. The bits of the former index go first: with the new one they would name other files.
+    /// Keeps the index. The bits of the former index go first: with the new one they would name other files. The mark of an undo
+    /// goes last: the new index has the places from after it.
     pub(crate) fn keep(self, scratch: &mut S) -> Result<(), RunError> {
         let run = self.writer.finish(scratch)?;
         Bits(Vec::new()).keep(scratch)?;
         scratch.keep(run.into_file(), INDEX)?;
+        if is_moved(scratch)? {
+            keep_moved(scratch, &[])?;
+        }
         Ok(())
     }
 }

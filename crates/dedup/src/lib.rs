@@ -35,6 +35,7 @@ mod undo;
 
 pub use compact::{CompactPolicy, Compacted, RowKept, compact};
 pub use estimate::{Estimate, Sample, estimate};
+pub use index::mark_moved;
 pub use plan::SHARERS_MAX;
 pub use policy::{BACKGROUND_CALL_BYTES, Exclusion, MEMORY_MIN, Policy, THROUGHPUT_CALL_BYTES};
 pub use run::{Counts, RunError, deduplicate};
@@ -44,4 +45,4 @@ pub use seam::{
     Progress, Scratch, ScratchAction, ScratchError, ShareRange, Shared, Skipped,
 };
 pub use share::{EXTENTS_PER_MIB_MAX, LARGE_FILE_BYTES};
-pub use undo::{UNDO_BYTES, Undone, shared_bytes, undo};
+pub use undo::{SharedBytes, SharedSum, UNDO_BYTES, Undone, undo};

@@ -82,6 +82,8 @@ pub struct Counts {
     pub differing: u64,
     /// Saved in the volume: bytes on the device that lost their last owner.
     pub saved_bytes: u64,
+    /// Part of the saved bytes that was compressed; it is counted as files read it.
+    pub encoded_bytes: u64,
     /// Held elsewhere: bytes on the device that a file no longer owns and another owner still does.
     pub held_bytes: u64,
     /// `true` if the caller stopped the run.

@@ -14,7 +14,9 @@ use crate::plan::{Plan, RANGES_MAX, Range};
 use crate::policy::Policy;
 use crate::run::{Counts, Environment, RunError};
 use crate::scan::{EXTENTS_MAX, open_unchanged};
-use crate::seam::{Control, Extent, FileError, Files, Phase, Progress, Scratch, ShareRange, Shared};
+use crate::seam::{
+    Control, Extent, ExtentKind, FileError, Files, Phase, Progress, Scratch, ShareRange, Shared,
+};
 use crate::sort::{Buffers, Sorter};
 
 /// Size from which on a file is kept sequential: a range shorter than a piece is not shared.
@@ -286,7 +288,11 @@ impl<S: Scratch> Share<'_, S> {
             if from < to {
                 let length = to.saturating_sub(from);
                 let last = u64::from(!extent.shared);
-                counts.saved_bytes = counts.saved_bytes.saturating_add(length.saturating_mul(last));
+                let saved = length.saturating_mul(last);
+                counts.saved_bytes = counts.saved_bytes.saturating_add(saved);
+                if extent.kind == ExtentKind::Encoded {
+                    counts.encoded_bytes = counts.encoded_bytes.saturating_add(saved);
+                }
                 let physical = extent.physical.saturating_add(from.saturating_sub(extent.logical));
                 self.released.push(environment.scratch, Released { physical, length: length & !1 | last })?;
             }
@@ -325,7 +331,7 @@ fn place_at(map: &[Extent], offset: u64) -> (Option<(u64, u64)>, u64) {
     match map.get(map.partition_point(|extent| extent.end() <= offset)) {
         Some(extent) if extent.logical <= offset => {
             let inside = offset.saturating_sub(extent.logical);
-            let place = if extent.kind == crate::seam::ExtentKind::Encoded {
+            let place = if extent.kind == ExtentKind::Encoded {
                 (extent.physical, inside.saturating_add(1))
             } else {
                 (extent.physical.saturating_add(inside), 0)

@@ -1,11 +1,18 @@
 //! Undo: gives a file bytes of its own, in place of those that it shares.
 //!
 //! Shared ranges are copied into a pack of at most [`UNDO_BYTES`], and the file is pointed to the pack. The file is changed by
-//! nothing but a request to share; a writer meanwhile makes the file system refuse it, and that range stays shared.
+//! nothing but a request to share; a writer meanwhile makes the file system refuse it, and that range stays shared. The state of
+//! the file stays the same, so [`mark_moved`](crate::mark_moved) comes first: else the index would name the former places.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::pack::{Move, Pack};
 use crate::scan::EXTENTS_MAX;
-use crate::seam::{Control, Extent, FileError, FileId, Files, Next, Phase, Progress};
+use crate::seam::{
+    Control, Extent, ExtentKind, FileError, FileId, Files, Next, Phase, Progress, Scratch, ScratchError,
+};
+use crate::share::Union;
+use crate::sort::{Buffers, Sorter};
 
 /// Bytes that are copied at a time.
 pub const UNDO_BYTES: u64 = 64 << 20;
@@ -21,23 +28,94 @@ pub struct Undone {
     pub stopped: bool,
 }
 
-/// Returns the bytes of a file that are shared: the room that an undo needs.
-///
-/// # Errors
-/// The file was deleted or cannot be mapped.
-pub fn shared_bytes<F: Files>(files: &mut F, file: FileId) -> Result<u64, FileError> {
-    let handle = files.open(file)?;
-    let size = files.info(&handle)?.size;
-    let (mut from, mut bytes, mut more) = (0, 0u64, true);
-    let mut map = Vec::new();
-    while more {
-        map.clear();
-        more = !files.extents(&handle, from..size, EXTENTS_MAX, &mut map)?;
-        let shared = map.iter().filter(|extent| extent.shared && extent.end() > from);
-        bytes = shared.fold(bytes, |sum, extent| sum.saturating_add(extent.length));
-        from = map.last().map_or(size, Extent::end);
+/// A shared range of the device.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+struct Place {
+    physical: u64,
+    /// Length in bytes as files read it, plus 1 if it is compressed.
+    length: u64,
+}
+
+/// Bytes that some files share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SharedBytes {
+    /// Sum over all files.
+    pub read: u64,
+    /// The same, where each place on the device counts once.
+    pub stored: u64,
+}
+
+/// Sum of the bytes that files share: the room that an undo of these files needs.
+pub struct SharedSum<S: Scratch> {
+    places: Sorter<S, Place>,
+    read: u64,
+    map: Vec<Extent>,
+}
+
+impl<S: Scratch> SharedSum<S> {
+    /// Begins without a file, with buffers of some memory.
+    #[must_use]
+    pub fn new(memory_bytes: usize) -> Self {
+        Self { places: Sorter::new(Buffers::of(memory_bytes)), read: 0, map: Vec::new() }
     }
-    Ok(bytes)
+
+    /// Adds a file; the inner error is that of the file.
+    ///
+    /// # Errors
+    /// The scratch folder fails.
+    pub fn add<F: Files>(
+        &mut self,
+        files: &mut F,
+        scratch: &mut S,
+        file: FileId,
+    ) -> Result<Result<(), FileError>, ScratchError> {
+        let opened = files.open(file).and_then(|handle| Ok((files.info(&handle)?.size, handle)));
+        let (size, handle) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return Ok(Err(error)),
+        };
+        let (mut from, mut more) = (0, true);
+        while more {
+            self.map.clear();
+            match files.extents(&handle, from..size, EXTENTS_MAX, &mut self.map) {
+                Ok(whole) => more = !whole,
+                Err(error) => return Ok(Err(error)),
+            }
+            for extent in self.map.iter().filter(|extent| extent.shared && extent.end() > from) {
+                self.read = self.read.saturating_add(extent.length);
+                let encoded = u64::from(extent.kind == ExtentKind::Encoded);
+                let place = Place { physical: extent.physical, length: extent.length & !1 | encoded };
+                self.places.push(scratch, place)?;
+            }
+            from = self.map.last().map_or(size, Extent::end);
+        }
+        Ok(Ok(()))
+    }
+
+    /// Returns the sums.
+    ///
+    /// # Errors
+    /// The scratch folder fails.
+    pub fn finish(self, scratch: &mut S) -> Result<SharedBytes, ScratchError> {
+        let mut places = self.places.finish(scratch)?;
+        // Compressed extents lie closer than the lengths that files read, so each counts by its first byte.
+        let (mut plain, mut encoded) = (Union::default(), 0u64);
+        let mut last = Place { physical: 0, length: 0 };
+        while let Some(place) = places.next(scratch)? {
+            let length = place.length & !1;
+            if place.length & 1 == 0 {
+                plain.add(place.physical, length);
+            } else {
+                let counted = if last.physical == place.physical { last.length & !1 } else { 0 };
+                encoded = encoded.saturating_add(length.saturating_sub(counted));
+                last = place;
+            }
+        }
+        Ok(SharedBytes { read: self.read, stored: plain.bytes.saturating_add(encoded) })
+    }
 }
 
 /// Gives a file bytes of its own.

@@ -7,8 +7,8 @@
 mod model;
 
 use dolmen_dedup::{
-    CompactPolicy, Compacted, MEMORY_MIN, Policy, RowKept, THROUGHPUT_CALL_BYTES, compact, deduplicate,
-    shared_bytes, undo,
+    CompactPolicy, Compacted, MEMORY_MIN, Policy, RowKept, SharedBytes, SharedSum, THROUGHPUT_CALL_BYTES,
+    compact, deduplicate, undo,
 };
 use model::{BLOCK, Draw, Memory, Model, Steer, seeds};
 
@@ -183,6 +183,16 @@ fn unusable_rows_are_refused() {
     model.verify(1);
 }
 
+/// Sums what files share.
+fn sum(model: &mut Model, inodes: &[u64]) -> SharedBytes {
+    let (mut scratch, mut sum) = (Memory::default(), SharedSum::new(MEMORY_MIN));
+    for inode in inodes {
+        let id = model.id(*inode);
+        sum.add(model, &mut scratch, id).unwrap().unwrap();
+    }
+    sum.finish(&mut scratch).unwrap()
+}
+
 /// Scenario: files share after a run; one is undone, with writers and power cuts between any two calls. Expected: content is the
 /// same, and without writers the file owns all its bytes alone.
 #[test]
@@ -200,12 +210,13 @@ fn an_undone_file_owns_its_bytes() {
         };
         let mut model = shared();
         let (id, rounded) = (model.id(3), size.next_multiple_of(BLOCK));
-        assert_eq!(shared_bytes(&mut model, id).unwrap(), rounded);
+        assert_eq!(sum(&mut model, &[3]), SharedBytes { read: rounded, stored: rounded });
+        assert_eq!(sum(&mut model, &[1, 2, 3, 4]), SharedBytes { read: 4 * rounded, stored: rounded });
         let used = model.used_bytes();
         let undone = undo(&mut model, &mut Steer::on(), id, 1 << 16).unwrap();
         model.verify(seed);
         assert_eq!((undone.bytes, model.used_bytes() - used), (size, rounded), "seed {seed}");
-        assert_eq!(shared_bytes(&mut model, id).unwrap(), 0, "seed {seed}");
+        assert_eq!(sum(&mut model, &[3]), SharedBytes::default(), "seed {seed}");
         let mut model = shared();
         model.write_between(seed, 3);
         let _ = undo(&mut model, &mut Steer::on(), id, 1 << 16);

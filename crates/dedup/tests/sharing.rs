@@ -6,7 +6,9 @@
 
 mod model;
 
-use dolmen_dedup::{Counts, Exclusion, MEMORY_MIN, Policy, SHARERS_MAX, THROUGHPUT_CALL_BYTES, deduplicate};
+use dolmen_dedup::{
+    Counts, Exclusion, MEMORY_MIN, Policy, SHARERS_MAX, THROUGHPUT_CALL_BYTES, deduplicate, mark_moved, undo,
+};
 use model::{BLOCK, Draw, Memory, Model, Steer, seeds};
 
 fn policy() -> Policy {
@@ -92,6 +94,42 @@ fn a_run_reaches_its_plan_and_a_second_one_moves_nothing() {
         assert_eq!((fresh.calls, fresh.planned_bytes), (0, again.left_out_bytes), "seed {seed}: {fresh:?}");
     }
     assert!(gained > 1 << 20, "the corpora have nothing to share: {gained}");
+}
+
+/// Scenario: runs until one moves nothing, then an undo of all files, and a run that is killed at its first call or not, then a
+/// run. Expected: the run after the undo reads no file, and leaves nothing to share for one without an index.
+#[test]
+fn a_run_after_an_undo_shares_again() {
+    for seed in seeds(20) {
+        let mut model = corpus(seed * 2);
+        let mut scratch = Memory::default();
+        for _ in 0..3 {
+            run(&mut model, &mut scratch);
+        }
+        let used = model.used_bytes();
+        mark_moved(&mut scratch).unwrap();
+        for inode in 1..=20 {
+            let id = model.id(inode);
+            undo(&mut model, &mut Steer::on(), id, 1 << 16).unwrap();
+        }
+        assert!(model.used_bytes() > used, "seed {seed}");
+        if seed.is_multiple_of(2) {
+            model.kill_at = model.calls + 1;
+            assert!(model.until_killed(|model| run(model, &mut scratch)).is_none(), "seed {seed}");
+            model.kill_at = u64::MAX;
+        }
+        let again = run(&mut model, &mut scratch);
+        assert_eq!(again.files_read, 0, "seed {seed}: {again:?}");
+        for _ in 0..2 {
+            run(&mut model, &mut scratch);
+        }
+        let fresh = run(&mut model, &mut Memory::default());
+        assert_eq!(
+            fresh.calls, 0,
+            "seed {seed}: a run without an index finds what was not shared again: {fresh:?}"
+        );
+        model.verify(seed);
+    }
 }
 
 /// Scenario: writers change, cut, clone and replace files between any two calls. Expected: what was written last is read.

@@ -434,6 +434,10 @@ mutants! {
     SharedWithoutCompare = "shared-without-compare",
     /// Files are pointed to copies that are not durable.
     PackUnsynced = "pack-unsynced",
+    /// A pack on btrfs reserves room, which is written without compression.
+    PackUncompressed = "pack-uncompressed",
+    /// A run after an undo takes the places of files from the index.
+    UndoneStaysIndexed = "undone-stays-indexed",
     /// The end of a file is shared with a copy that goes on after it.
     TailSharedMidFile = "tail-shared-mid-file",
 }

@@ -111,6 +111,8 @@ pub enum Operation {
         paths: Vec<Folder>,
         /// Load and memory.
         load: long::Load,
+        /// Folder with the index of deduplication; the next run maps its files again.
+        state: PathBuf,
     },
     /// Moves files out of rows that hold little, and discards what is free then. Long; answers with [`Outcome::Compacted`].
     Compact {

@@ -116,9 +116,9 @@ fn carry_out(
             let (root, mut steering) = (root_of(volume)?, Steering::new(input, AtEnd::Stop, output)?);
             sharing::estimate(volume, root, (selection, load), state, *sample, &mut steering)
         }
-        Operation::Undo { volume, paths, load } => {
+        Operation::Undo { volume, paths, load, state } => {
             let (root, mut steering) = (root_of(volume)?, Steering::new(input, AtEnd::Stop, output)?);
-            sharing::undo(volume, root, paths, load, &mut steering)
+            sharing::undo(volume, root, paths, (load, state), &mut steering)
         }
         Operation::Compact { volume, occupancy, budget_bytes, load, state } => {
             let (root, mut steering) = (root_of(volume)?, Steering::new(input, AtEnd::Stop, output)?);

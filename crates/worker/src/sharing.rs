@@ -4,8 +4,8 @@ use std::fs::File;
 use std::path::Path;
 
 use dolmen_dedup::{
-    BACKGROUND_CALL_BYTES, Exclusion, FileError, FileId, Files, Policy, RunError, Sample,
-    THROUGHPUT_CALL_BYTES, shared_bytes,
+    BACKGROUND_CALL_BYTES, Exclusion, FileError, FileId, Files, Policy, RunError, Sample, SharedSum,
+    THROUGHPUT_CALL_BYTES, mark_moved,
 };
 use dolmen_dedup::{Control, Next, Phase};
 use dolmen_files::FilesError;
@@ -131,6 +131,7 @@ pub(crate) fn deduplicate(
         shared: counts.shared_bytes,
         differing: counts.differing,
         saved: counts.saved_bytes,
+        encoded: counts.encoded_bytes,
         freed: looked(volume, free_at_rest(files.root()))?.saturating_sub(before),
         held: counts.held_bytes,
         folders_left_out: files.left_out(),
@@ -224,20 +225,19 @@ pub(crate) fn undo(
     volume: &Volume,
     root: File,
     paths: &[Folder],
-    load: &Load,
+    (load, state): (&Load, &Path),
     steering: &mut Steering<'_>,
 ) -> Result<Outcome, Failure> {
     require_sharing(volume, &root)?;
-    limit(load)?;
+    let memory_bytes = limit(load)?;
+    let mut state = StateFolder::open(state)?;
     let mut files = VolumeFiles::new(root, Vec::new()).map_err(|error| file_failure(volume, &error))?;
     let scope = Scope { volume, paths };
     let mut undone = Undone::default();
-    let mut shared = 0u64;
+    let mut sum = SharedSum::new(memory_bytes);
     let next = scope.each(&mut files, |files, file| {
-        match shared_bytes(files, file) {
-            Ok(bytes) => shared = shared.saturating_add(bytes),
-            Err(error) => steering.skipped(file, error.into()),
-        }
+        // What is skipped is found again below.
+        let _ = sum.add(files, &mut state, file).map_err(|error| run_failure(volume, &error.into()))?;
         let phase = Phase::Map;
         Ok(steering.next(&dolmen_dedup::Progress {
             phase,
@@ -247,15 +247,18 @@ pub(crate) fn undo(
             bytes_saved: 0,
         }))
     })?;
-    // What is skipped is found again below.
-    steering.take_skipped();
     if next == Next::Stop {
         return Ok(Outcome::Undone(Undone { stopped: true, ..undone }));
     }
-    require_room(volume, files.root(), paths.is_empty(), shared)?;
+    let sum = sum.finish(&mut state).map_err(|error| run_failure(volume, &error.into()))?;
+    // Of files that share bytes with one another alone, the last one keeps them. Files of some paths may share all with others.
+    let planned = if paths.is_empty() { sum.read.saturating_sub(sum.stored) } else { sum.read };
+    require_room(volume, files.root(), planned)?;
+    let before = looked(volume, free_bytes(files.root()))?;
+    mark_moved(&mut state).map_err(|error| run_failure(volume, &error.into()))?;
     let call_bytes = call_bytes(load.mode);
     let next = scope.each(&mut files, |files, file| {
-        steering.set_whole(undone.bytes, shared);
+        steering.set_whole(undone.bytes, planned);
         match dolmen_dedup::undo(files, steering, file, call_bytes) {
             Ok(of_file) => {
                 undone.files = undone.files.saturating_add(u64::from(of_file.bytes > 0));
@@ -270,18 +273,14 @@ pub(crate) fn undo(
             }
         }
     })?;
-    looked(volume, free_at_rest(files.root()))?;
+    undone.taken = before.saturating_sub(looked(volume, free_at_rest(files.root()))?);
     undone.stopped = next == Next::Stop;
     undone.skipped = steering.take_skipped();
     Ok(Outcome::Undone(undone))
 }
 
-/// Fails if a volume cannot hold what its files share in copies of their own.
-///
-/// Of `n` files that share bytes, all but one need room. So a whole volume needs half of the sum at least; files of some paths
-/// may share all of it with others.
-fn require_room(volume: &Volume, root: &File, is_whole: bool, shared: u64) -> Result<(), Failure> {
-    let needed = if is_whole { shared / 2 } else { shared };
+/// Fails if a volume cannot hold the copies that an undo makes.
+fn require_room(volume: &Volume, root: &File, needed: u64) -> Result<(), Failure> {
     let found = dolmen_files::volume::usage(root).map_err(|error| Failure {
         code: FailureCode::Refused,
         message: format!("volume at {}: {error}", volume.record.mount_point.as_str()),

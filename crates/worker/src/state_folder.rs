@@ -85,7 +85,8 @@ impl Scratch for StateFolder {
         }
         rustix::fs::fdatasync(&file.file).map_err(error)?;
         rustix::fs::linkat(&file.file, "", &self.folder, new.as_str(), AtFlags::EMPTY_PATH).map_err(error)?;
-        rustix::fs::renameat(&self.folder, new.as_str(), &self.folder, name).map_err(error)
+        rustix::fs::renameat(&self.folder, new.as_str(), &self.folder, name).map_err(error)?;
+        rustix::fs::fsync(&self.folder).map_err(error)
     }
 
     fn kept(&mut self, name: &'static str) -> Result<Option<ScratchFile>, ScratchError> {

@@ -26,6 +26,8 @@ use rustix::fs::{FallocateFlags, Mode, OFlags};
 const COPY_BYTES: usize = 1 << 20;
 /// Files of a walk that one call lists.
 const LIST_MAX: usize = 1024;
+/// Attribute of btrfs that names the compression of a file.
+const COMPRESSION: &str = "btrfs.compression";
 /// Bits of the filter of inodes that hold folders and the like; a power of two.
 const FILTER_BITS: u64 = 1 << 25;
 
@@ -64,6 +66,16 @@ pub(crate) fn free_at_rest(root: &File) -> Result<u64, FilesError> {
 pub(crate) struct Opened {
     file: File,
     id: FileId,
+}
+
+/// Gives a pack the compression that a file of btrfs asks for. A copy without it costs room, and no byte.
+fn compress_like(source: &File, pack: &File) {
+    let mut value = [0u8; 32];
+    if let Ok(length) = rustix::fs::fgetxattr(source, COMPRESSION, &mut value[..])
+        && let Some(value) = value.get(..length)
+    {
+        let _ = rustix::fs::fsetxattr(pack, COMPRESSION, value, rustix::fs::XattrFlags::empty());
+    }
 }
 
 /// How files are listed.
@@ -353,6 +365,7 @@ impl Files for VolumeFiles {
         }
     }
 
+    // btrfs writes into reserved room without compressing, so there the room is found when the pack is written.
     fn pack(&mut self, bytes: u64) -> Result<Opened, FileError> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let refused = |error: rustix::io::Errno| match error {
@@ -360,11 +373,16 @@ impl Files for VolumeFiles {
             other => failed_io(Action::Pack, 0, 0, other.into()),
         };
         let pack = rustix::fs::openat(&self.root, ".", flags, Mode::RUSR | Mode::WUSR).map_err(refused)?;
-        rustix::fs::fallocate(&pack, FallocateFlags::KEEP_SIZE, 0, bytes).map_err(refused)?;
+        if self.has_inode_list || mutation!(PackUncompressed) {
+            rustix::fs::fallocate(&pack, FallocateFlags::KEEP_SIZE, 0, bytes).map_err(refused)?;
+        }
         Ok(Opened { file: File::from(pack), id: FileId { inode: 0, generation: 0 } })
     }
 
     fn copy(&mut self, source: &Opened, pack: &Opened, range: ShareRange) -> Result<u64, FileError> {
+        if range.target_offset == 0 && !self.has_inode_list {
+            compress_like(&source.file, &pack.file);
+        }
         // A copy by the file system would share the bytes where they lie.
         let mut buffer = std::mem::take(&mut self.buffer);
         let wanted = usize::try_from(range.length).unwrap_or(usize::MAX).min(buffer.len());

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use dolmen_volume::mount_point::Folder;
 use dolmen_volume::record::DeduplicationMode;
 use dolmen_worker::protocol::long::{
     ByteRange, Claimed, Deduplicated, Estimated, Load, MEMORY_BYTES_MIN, NameKind, Occupancy, Progress,
@@ -73,9 +74,13 @@ fn deduplicated(rig: &Rig) -> Deduplicated {
     }
 }
 
+fn undo(rig: &Rig, paths: Vec<Folder>) -> Operation {
+    Operation::Undo { volume: rig.volume(), paths, load: load(), state: rig.path("state") }
+}
+
 fn undone(rig: &Rig, paths: &[&str]) -> Undone {
     let paths = paths.iter().map(|path| path.parse().unwrap()).collect();
-    match rig.run(Operation::Undo { volume: rig.volume(), paths, load: load() }) {
+    match rig.run(undo(rig, paths)) {
         Ok(Outcome::Undone(counts)) => counts,
         other => panic!("{other:?}"),
     }
@@ -264,6 +269,68 @@ fn a_run_on_xfs_saves_what_the_corpus_shares_and_an_undo_takes_it_back() {
 #[test]
 fn a_run_on_btrfs_saves_what_the_corpus_shares_and_an_undo_takes_it_back() {
     a_run_saves_what_the_corpus_shares_and_an_undo_takes_it_back("btrfs");
+}
+
+fn a_run_after_an_undo_saves_again(kind: &'static str) {
+    // Scenario: a run, a second one that shares nothing, then twice an undo of all and a run. Expected: each run after an undo
+    // saves what the first one saved, and reads no file again.
+    let Some(rig) = mounted(kind) else { return };
+    let (model, _, _) = corpus(&rig);
+    let first = deduplicated(&rig);
+    assert_eq!(deduplicated(&rig).shared, 0);
+    for round in 0..2 {
+        undone(&rig, &[]);
+        let again = deduplicated(&rig);
+        assert_eq!((again.files_read, again.bytes_read), (0, 0), "round {round}: {again:?}");
+        assert!(
+            again.saved.abs_diff(first.saved) * 50 <= first.saved,
+            "round {round}: {again:?} and {first:?}"
+        );
+        verify(&rig, &model, "after a run that follows an undo");
+    }
+}
+
+#[test]
+fn a_run_on_xfs_after_an_undo_saves_again() {
+    a_run_after_an_undo_saves_again("xfs");
+}
+
+#[test]
+fn a_run_on_btrfs_after_an_undo_saves_again() {
+    a_run_after_an_undo_saves_again("btrfs");
+}
+
+#[test]
+fn an_undo_of_compressed_files_takes_what_the_run_freed() {
+    // Scenario: a folder asks for compression, and has three equal files that shrink to a quarter; twice a run and an undo.
+    // Expected: the run says that its bytes were compressed, and each undo leaves the volume as full as it was before.
+    let Some(rig) = mounted("btrfs") else { return };
+    let (mut draw, mut model) = (Draw(9), Model::new());
+    let folder = rig.path("home/docs");
+    fs::create_dir(&folder).unwrap();
+    rustix::fs::setxattr(&folder, "btrfs.compression", b"zstd", rustix::fs::XattrFlags::empty()).unwrap();
+    let mut content = Vec::new();
+    while (content.len() as u64) < 24 * MIB {
+        content.extend(draw.bytes(16 << 10));
+        content.extend([7; 48 << 10]);
+    }
+    for name in ["one", "two", "three"] {
+        write(&rig, &mut model, &format!("docs/{name}"), content.clone());
+    }
+    let before = used(&rig);
+    for round in 0..2 {
+        let counts = deduplicated(&rig);
+        assert!(counts.encoded > 0 && counts.encoded == counts.saved, "round {round}: {counts:?}");
+        assert!(counts.freed * 2 < counts.saved, "round {round}: {counts:?}");
+        let counts = undone(&rig, &[]);
+        let now = used(&rig);
+        assert!(
+            now.abs_diff(before) < 3 * MIB,
+            "round {round}: {now} bytes are used, and {before} before the run: {counts:?}"
+        );
+        assert!(counts.taken < 20 * MIB && counts.bytes > 40 * MIB, "round {round}: {counts:?}");
+        verify(&rig, &model, "after the undo");
+    }
 }
 
 /// Rows of a sparse image that have room.
@@ -457,7 +524,7 @@ fn kills_with_writers_lose_no_byte(kind: &'static str) {
         let operation = match kill % 4 {
             0 | 2 => dedup(&rig),
             1 if kind == "xfs" => compact(&rig, 1 << 18),
-            _ => Operation::Undo { volume: rig.volume(), paths: Vec::new(), load: load() },
+            _ => undo(&rig, Vec::new()),
         };
         let worker = Running::new(&rig, operation);
         std::thread::sleep(Duration::from_millis(3 + draw.below(whole_ms)));
@@ -638,7 +705,7 @@ fn an_undo_without_room_changes_nothing() {
     let filler = File::create(rig.path("home/filler")).unwrap();
     let free = dolmen_files::volume::usage(&filler).unwrap().available;
     rustix::fs::fallocate(&filler, rustix::fs::FallocateFlags::empty(), 0, free - 50 * MIB).unwrap();
-    let order = Operation::Undo { volume: rig.volume(), paths: vec!["two".parse().unwrap()], load: load() };
+    let order = undo(&rig, vec!["two".parse().unwrap()]);
     let failure = rig.run(order).unwrap_err();
     assert!(failure.code == FailureCode::NoRoom && failure.message.contains("104857600"), "{failure:?}");
     assert_eq!(shared(&rig.path("home/two")), 100 * MIB);
@@ -658,18 +725,15 @@ fn orders_that_cannot_be_are_refused_by_name() {
     assert!(failure.code == FailureCode::Unsupported && failure.message.contains("ext4"), "{failure:?}");
     let Some(rig) = mounted("xfs") else { return };
     let refused = |operation| rig.run(operation).unwrap_err();
-    let undo = |path: &str| Operation::Undo {
-        volume: rig.volume(),
-        paths: vec![path.parse().unwrap()],
-        load: load(),
-    };
+    let undo = |path: &str| undo(&rig, vec![path.parse().unwrap()]);
     let failure = refused(undo("none"));
     assert!(failure.code == FailureCode::BadPath && failure.message.contains("\"none\""), "{failure:?}");
     std::os::unix::fs::symlink("/etc", rig.path("home/link")).unwrap();
     assert_eq!(refused(undo("link")).code, FailureCode::BadPath);
     assert_eq!(refused(undo("link/passwd")).code, FailureCode::BadPath);
     let small = Load { memory_bytes: MEMORY_BYTES_MIN - 1, ..load() };
-    let order = Operation::Undo { volume: rig.volume(), paths: Vec::new(), load: small };
+    let state = rig.path("state");
+    let order = Operation::Undo { volume: rig.volume(), paths: Vec::new(), load: small, state };
     assert_eq!(refused(order).code, FailureCode::BadOrder);
     let rows = |row_bytes, claimed| Operation::Compact {
         volume: rig.volume(),

@@ -34,9 +34,12 @@ pub(crate) fn show_dedup(dedup: &Dedup, out: &mut Out<'_>) {
     match &dedup.last {
         Some(run) => {
             fact("last run", last(run, dedup.now_s));
-            fact("saved in the volume", Bytes(run.saved_bytes).to_string());
+            fact("saved in the volume", saved(run));
             fact("given back to the pool", Bytes(run.released_bytes).to_string());
             fact("held elsewhere", Bytes(run.held_bytes).to_string());
+            if run.undone_bytes > 0 {
+                fact("undone since then", Bytes(run.undone_bytes).to_string());
+            }
         }
         None => fact("last run", "none".to_owned()),
     }
@@ -53,6 +56,14 @@ fn last(run: &DedupRun, now_s: u64) -> String {
     let took = duration(run.ended_s.saturating_sub(run.began_s));
     let ended = if run.is_stopped { "called off" } else { "ended" };
     format!("{ended} {}, took {took}, {}", ago(now_s, run.ended_s), mode(run.mode))
+}
+
+fn saved(run: &DedupRun) -> String {
+    let saved = Bytes(run.saved_bytes);
+    match run.compressed_bytes {
+        0 => saved.to_string(),
+        _ => format!("{saved} before compression; free room grew by {}", Bytes(run.freed_bytes)),
+    }
 }
 
 fn work(work: &DedupWork) -> String {

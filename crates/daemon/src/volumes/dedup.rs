@@ -18,6 +18,7 @@ use crate::jobs::{Aim, Entry, Start, seconds_now};
 use crate::open_pool::OpenPool;
 use crate::plan::{Undo, made, planned};
 
+use crate::volumes::dedup_paths::PathLooks;
 use crate::volumes::dedup_policy::{folder_of, shown_policy, wanted};
 use crate::volumes::dedup_task::{COMPACT, DEDUP, ESTIMATE, LongState, PATHS_TEXT_MAX, Task, UNDO};
 use crate::volumes::host::utc_offset_minutes;
@@ -30,11 +31,12 @@ use crate::volumes::words::{kind_of, mode_of, shown_mode, step_word};
 /// Deduplication and compaction of volumes.
 pub(crate) struct Dedups {
     pub(super) volumes: Rc<Volumes>,
+    path_looks: PathLooks,
 }
 
 impl Dedups {
     pub(crate) fn new(volumes: &Rc<Volumes>) -> Self {
-        Self { volumes: Rc::clone(volumes) }
+        Self { volumes: Rc::clone(volumes), path_looks: PathLooks::default() }
     }
 
     /// Shows the deduplication of a volume.
@@ -145,15 +147,18 @@ impl Dedups {
             }
         };
         let plan = pool.plan(Undo::By(undo), vec![step]);
+        let warnings = self.warnings(&volume, &request).await;
         let is_same =
             volume.record.deduplication == policy && volume.record.schedules.deduplication == schedule;
         if is_same {
             let plan = pool.plan(Undo::NotNeeded, Vec::new());
-            return Ok(planned(plan, format!("volume {name} has that policy already")));
+            let message = format!("volume {name} has that policy already");
+            return Ok(Change { warnings, ..planned(plan, message) });
         }
         let word = if policy.is_some() { "deduplicated" } else { "deduplicated no more" };
         if request.dry_run {
-            return Ok(planned(plan, format!("volume {name} would be {word}, {schedule}")));
+            let message = format!("volume {name} would be {word}, {schedule}");
+            return Ok(Change { warnings, ..planned(plan, message) });
         }
         let mut volume = volume;
         {
@@ -164,9 +169,26 @@ impl Dedups {
             (volume.record.deduplication, volume.record.schedules.deduplication) = (policy, schedule);
             volume.put().await?;
         }
-        let mut change = made(plan, format!("volume {name} is {word}, {schedule}"));
+        let mut change = Change { warnings, ..made(plan, format!("volume {name} is {word}, {schedule}")) };
         change.volume = Some(shown(&self.volumes, &volume).await?);
         Ok(change)
+    }
+
+    /// Returns what a policy excludes and its volume does not have, as far as the volume is mounted.
+    async fn warnings(&self, volume: &Volume, request: &EnableDedup) -> Vec<String> {
+        let excluded = request.excluded_folders.iter().flatten();
+        let excluded = excluded.filter_map(|folder| folder_of(folder, "", &volume.name).ok());
+        let excluded: Vec<Folder> = excluded.collect();
+        let Ok((Some(_), Some(at))) = self.volumes.mount_of(volume.key).await else { return Vec::new() };
+        let missing = self.path_looks.missing(&self.volumes.seams, at.as_ref(), &excluded).await;
+        let words = |path: &Folder| {
+            format!(
+                "volume {} has no folder {} now; it is excluded from the time it is made",
+                volume.name,
+                path.as_str()
+            )
+        };
+        missing.iter().map(words).collect()
     }
 
     /// Runs a deduplication.
@@ -219,6 +241,13 @@ impl Dedups {
         let mount_point = volume.record.mount_point.as_str();
         let paths = request.paths.iter().map(|path| folder_of(path, mount_point, name));
         let paths: Vec<Folder> = paths.collect::<Answer<_>>()?;
+        let missing = self.path_looks.missing(&self.volumes.seams, mount_point.as_ref(), &paths).await;
+        if let Some(path) = missing.first() {
+            let message =
+                format!("no file or folder {} on volume {name}; nothing was changed", path.as_str());
+            let hint = format!("list the volume at {mount_point}, and give a path as it is below that");
+            return Err(ErrorBody::new(ErrorCode::BadRequest, message).on(name).hint(hint));
+        }
         let bytes = serde_json::to_string(&paths).map_or(usize::MAX, |text| text.len());
         if bytes > PATHS_TEXT_MAX {
             let message = format!(
@@ -363,7 +392,7 @@ fn why_not(file_system: FileSystem) -> Option<&'static str> {
 pub(super) fn check_sharing(file_system: FileSystem, name: &str) -> Answer<()> {
     let Some(why) = why_not(file_system) else { return Ok(()) };
     let message = format!("volume {name} cannot be deduplicated or compacted: {why}; nothing was changed");
-    let hint = "make a volume on xfs or btrfs, and copy the files there with `dolmen copy`";
+    let hint = "make a volume on xfs or btrfs, and copy the files there with `dolmen copy --or-copy`";
     Err(ErrorBody::new(ErrorCode::Unsupported, message).on(name).hint(hint))
 }
 
@@ -375,6 +404,9 @@ fn shown_run(run: &DeduplicationRun) -> DedupRun {
         saved_bytes: run.saved_bytes,
         released_bytes: run.released_bytes,
         held_bytes: run.held_bytes,
+        compressed_bytes: run.compressed_bytes,
+        freed_bytes: run.freed_bytes,
+        undone_bytes: run.undone_bytes,
         is_stopped: run.is_stopped,
     }
 }

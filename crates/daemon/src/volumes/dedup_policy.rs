@@ -73,6 +73,12 @@ pub(super) fn wanted(
             let message = format!("{text:?} is no pattern of names");
             return refused(message, "give a name without a slash, such as '*.iso'");
         }
+        if let Some(text) = names.iter().find(|text| text.contains(['[', ']', '{', '}', '\\'])) {
+            let message = format!(
+                "{text:?} is no pattern of names: only * and ? stand for other bytes, and [ ] {{ }} \\ have no meaning"
+            );
+            return refused(message, "use ? for one byte of any value, such as 'disk?.iso' for disk[1].iso");
+        }
         wanted.excluded_names.clone_from(names);
     }
     let usual = if is_new { USUAL_SCHEDULE.parse().unwrap_or_default() } else { schedules.deduplication };
@@ -158,6 +164,8 @@ mod tests {
             (EnableDedup { excluded_folders: list("../etc"), ..EnableDedup::default() }, "../etc"),
             (EnableDedup { excluded_folders: list(""), ..EnableDedup::default() }, "all folders"),
             (EnableDedup { excluded_names: list("a/b"), ..EnableDedup::default() }, "a/b"),
+            (EnableDedup { excluded_names: list("["), ..EnableDedup::default() }, "only * and ?"),
+            (EnableDedup { excluded_names: list("*.{iso,img}"), ..EnableDedup::default() }, "only * and ?"),
             (EnableDedup { schedule: Some("often".to_owned()), ..EnableDedup::default() }, "often"),
             (
                 EnableDedup { excluded_names: Some(vec!["x".to_owned(); 65]), ..EnableDedup::default() },

@@ -41,7 +41,7 @@ use crate::volumes::yielding::{WINDOW, Yielding};
 /// Pause between two looks at the commands of a job.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Looks after which a count that grew goes on record.
-const LOOKS_PER_CHECKPOINT: u32 = 40;
+const LOOKS_PER_CHECKPOINT: u32 = 8;
 /// Ranges of claimed rows that one read of the map brings, at most.
 const RANGES_PER_PAGE: usize = 4096;
 /// Ranges of claimed rows of an order, at most; rows behind them are not emptied by this run.
@@ -227,9 +227,13 @@ impl Dedups {
             Some(Task::Undo { paths }) => {
                 let load = run.load(DeduplicationMode::Background);
                 let volume = run.volume.for_worker(run.device.clone());
-                let done = self.long(&run, Operation::Undo { volume, paths, load }).await?;
+                let state = self.volumes.workers.state_folder(run.volume.key);
+                let done = self.long(&run, Operation::Undo { volume, paths, load, state }).await?;
                 match done {
-                    Done::Undone(undone) => Ok(undone_outcome(&run, &undone)),
+                    Done::Undone(undone) => {
+                        note_undone(&run, undone.bytes).await?;
+                        Ok(undone_outcome(&run, &undone))
+                    }
                     Done::Stopped => Ok(ended_early(steer, &run.volume.name, "nothing was changed")),
                     other => Err(unexpected(&run, &other)),
                 }
@@ -271,6 +275,8 @@ impl Dedups {
                     run.state.note(|reached| {
                         reached.saved = reached.saved.saturating_add(found.saved);
                         reached.held = reached.held.saturating_add(found.held);
+                        reached.encoded = reached.encoded.saturating_add(found.encoded);
+                        reached.freed = reached.freed.saturating_add(found.freed);
                         (reached.saving, reached.is_shared) = (0, !found.stopped);
                     });
                 }
@@ -312,13 +318,18 @@ impl Dedups {
             saved_bytes: reached.saved,
             released_bytes,
             held_bytes: reached.held,
+            compressed_bytes: reached.encoded,
+            freed_bytes: reached.freed,
+            undone_bytes: 0,
             is_stopped,
             unknown: Unknown::new(),
         };
         let text = format!(
-            "{} saved in volume {}, {} given back to pool {}, {} held elsewhere",
+            "{}{} saved in volume {}{}, {} given back to pool {}, {} held elsewhere",
+            if reached.is_lower_bound { "at least " } else { "" },
             Bytes(record.saved_bytes),
             run.volume.name,
+            compressed_words(&record),
             Bytes(record.released_bytes),
             run.volume.pool.name(),
             Bytes(record.held_bytes),
@@ -460,6 +471,18 @@ impl Released {
     }
 }
 
+/// Returns what saved bytes are worth where files are compressed; empty elsewhere.
+fn compressed_words(run: &DeduplicationRun) -> String {
+    match run.compressed_bytes {
+        0 => String::new(),
+        bytes => format!(
+            " ({} of them counted before compression; its free room grew by {})",
+            Bytes(bytes),
+            Bytes(run.freed_bytes)
+        ),
+    }
+}
+
 /// Returns the bytes that the pool got back since a job began.
 fn released(reached: &Reached, claimed: Bytes) -> u64 {
     reached.claimed_before.map_or(0, |before| before.saturating_sub(claimed.0))
@@ -481,16 +504,29 @@ fn ended_early(steer: &Steer, name: &str, what: &str) -> Outcome {
     }
 }
 
+/// Adds the bytes of an undo to the record of the last run.
+async fn note_undone(run: &Run<'_>, bytes: u64) -> Answer<()> {
+    let space = &run.volume.space;
+    match records::read_run(space).await? {
+        Some(mut last) if bytes > 0 => {
+            last.undone_bytes = last.undone_bytes.saturating_add(bytes);
+            records::put_run(space, &last, &run.volume.name).await
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
 fn undone_outcome(run: &Run<'_>, undone: &Undone) -> Outcome {
     let differing = match undone.differing {
         0 => String::new(),
         ranges => format!("; {ranges} ranges changed meanwhile and stay shared"),
     };
     let text = format!(
-        "{} files of volume {} have {} of their own",
+        "{} files of volume {} have {} of their own, and its free room fell by {}",
         undone.files,
         run.volume.name,
-        Bytes(undone.bytes)
+        Bytes(undone.bytes),
+        Bytes(undone.taken)
     );
     let skipped = match (undone.skipped.count, undone.skipped.first.first()) {
         (0, _) | (_, None) => String::new(),

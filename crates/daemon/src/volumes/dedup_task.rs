@@ -73,6 +73,12 @@ pub(super) struct Reached {
     pub(super) saved: u64,
     /// The same of the process at work, as it was reported last.
     pub(super) saving: u64,
+    /// Part of the saved bytes that was compressed.
+    pub(super) encoded: u64,
+    /// Bytes by which the free room of the volume grew.
+    pub(super) freed: u64,
+    /// Whether a daemon ended while a process saved bytes: what that one saved after the last checkpoint is not known.
+    pub(super) is_lower_bound: bool,
     /// Bytes held elsewhere.
     pub(super) held: u64,
     /// Whether all equal bytes are shared, and compaction is left.
@@ -126,6 +132,7 @@ impl OwnState for LongState {
 
 /// Returns the state of a job that another process goes on with.
 fn continued(mut reached: Reached) -> LongState {
+    reached.is_lower_bound |= matches!(reached.task, Some(Task::Dedup { .. })) && !reached.is_shared;
     reached.saved = reached.saved.saturating_add(std::mem::take(&mut reached.saving));
     LongState { reached: RefCell::new(reached), ..LongState::default() }
 }
@@ -245,6 +252,7 @@ mod tests {
         let reached: Reached = serde_json::from_value(text).unwrap();
         assert_eq!((reached.task, reached.claimed_before), (Some(task), Some(7)));
         assert_eq!((reached.saved, reached.saving), (15, 0), "a second restart counts nothing twice");
+        assert!(reached.is_lower_bound, "what was saved after the last checkpoint is not known");
     }
 
     /// Scenario: the process of a compaction reports bytes after those of the sharing were counted. They count for nothing.
@@ -284,6 +292,9 @@ mod tests {
                 claimed_before: Some(u64::MAX),
                 saved: u64::MAX,
                 saving: u64::MAX,
+                encoded: u64::MAX,
+                freed: u64::MAX,
+                is_lower_bound: true,
                 held: u64::MAX,
                 is_shared: true,
             };

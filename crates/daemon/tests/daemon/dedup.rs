@@ -238,6 +238,10 @@ fn a_deduplication_saves_and_leaves_content_as_it_is() {
         }
         let undone = rig.ended(rig.begin("undo"));
         assert_eq!(undone["state"], "done", "{undone}");
+        assert!(undone["result"].as_str().unwrap().contains("free room fell by"), "{undone}");
+        let last = rig.dedup()["last"].clone();
+        let given_back = last["undone_bytes"].as_u64().unwrap();
+        assert!((7 << 20..=9 << 20).contains(&given_back), "the status has the undo: {last}");
         are_whole(&files);
         rig.stop();
         rig.start();
@@ -248,7 +252,8 @@ fn a_deduplication_saves_and_leaves_content_as_it_is() {
     }
 }
 
-/// Scenario: each change as a dry run. It has steps, and nothing is ordered or put on record.
+/// Scenario: each change as a dry run, and two with a path that the volume does not have. Dry runs have steps, the undo is refused,
+/// the exclusion has a warning, and nothing is ordered or put on record.
 #[test]
 fn a_dry_run_of_a_deduplication_begins_nothing() {
     let _mounts = mounts::mounting();
@@ -264,6 +269,15 @@ fn a_dry_run_of_a_deduplication_begins_nothing() {
         assert_eq!((&planned["is_changed"], &planned["job"]), (&json!(false), &Value::Null), "{verb}");
         assert!(!planned["plan"]["steps"].as_array().unwrap().is_empty(), "{verb}: {planned}");
     }
+    let refused = rig.world.refused(&format!("{DEDUP}/undo"), &json!({"paths": ["a", "nope"]}));
+    assert_eq!(refused["code"], "bad_request", "{refused}");
+    assert!(
+        refused["message"].as_str().unwrap().contains("no file or folder nope on volume tank/v"),
+        "{refused}"
+    );
+    let request = json!({"excluded_folders": ["nope"], "dry_run": true});
+    let warned = rig.world.post(&format!("{DEDUP}/enable"), &request);
+    assert!(warned["warnings"][0].as_str().unwrap().contains("no folder nope"), "{warned}");
     assert_eq!((rig.dedup()["policy"].clone(), rig.orders("dedup")), (before, orders));
     rig.stop();
 }

@@ -233,12 +233,14 @@ proptest! {
 
     #[test]
     fn a_run_and_its_unknown_fields_come_back(
-        numbers: [u64; 5], background: bool, is_stopped: bool, unknown in any_unknown(),
+        numbers: [u64; 8], background: bool, is_stopped: bool, unknown in any_unknown(),
     ) {
-        let [began_s, ended_s, saved_bytes, released_bytes, held_bytes] = numbers;
+        let [began_s, ended_s, saved_bytes, released_bytes, held_bytes, compressed_bytes, freed_bytes, undone_bytes] =
+            numbers;
         let mode = if background { DeduplicationMode::Background } else { DeduplicationMode::Throughput };
         let run = DeduplicationRun {
-            began_s, ended_s, mode, saved_bytes, released_bytes, held_bytes, is_stopped, unknown,
+            began_s, ended_s, mode, saved_bytes, released_bytes, held_bytes, compressed_bytes, freed_bytes,
+            undone_bytes, is_stopped, unknown,
         };
         if let Ok(bytes) = run.encode() {
             prop_assert_eq!(DeduplicationRun::decode(&bytes), Ok(run));

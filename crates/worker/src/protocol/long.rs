@@ -150,6 +150,9 @@ pub struct Deduplicated {
     pub differing: u64,
     /// Saved in the volume: bytes of the device that lost their last owner. btrfs frees an extent when all of it has.
     pub saved: u64,
+    /// Part of the saved bytes that was compressed; it is counted as files read it, and `freed` says what it was worth.
+    #[serde(default)]
+    pub encoded: u64,
     /// Free bytes of the volume after the run less before; writers change them too.
     pub freed: u64,
     /// Held elsewhere: bytes that lost an owner and have another one outside the run.
@@ -186,8 +189,11 @@ pub struct Estimated {
 pub struct Undone {
     /// Files that have bytes of their own now and shared some before.
     pub files: u64,
-    /// Bytes that they own alone now.
+    /// Bytes that they own alone now, as they are read.
     pub bytes: u64,
+    /// Free bytes of the volume before the undo less after it; writers change them too.
+    #[serde(default)]
+    pub taken: u64,
     /// Ranges that changed meanwhile; they stay shared.
     pub differing: u64,
     /// Files that took no part.
