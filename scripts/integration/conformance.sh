@@ -19,8 +19,12 @@ make_plain() {
     note mount "$run/mnt/plain"
     rm -f "$run/plain"
     truncate -s 400M "$run/plain" || return 1
-    # Small ones get smaller blocks than volumes have.
-    case $1 in ext4) plain_options="-F -b 4096" ;; *) plain_options=-f ;; esac
+    # As volumes are made; small ones of ext4 get smaller blocks otherwise.
+    case $1 in
+    ext4) plain_options='-F -b 4096' ;;
+    btrfs) plain_options='-f -d single -m single -s 4096' ;;
+    *) plain_options=-f ;;
+    esac
     # shellcheck disable=SC2086 # a list of words
     as_root "mkfs.$1" -q $plain_options "$run/plain" >>"$logs/mkfs.log" 2>&1 || return 1
     # Not by `mount -o loop`, which asks each loop device of this machine.
