@@ -117,7 +117,7 @@ const _: () = assert!(size_of::<RawGroupGeometry>() == 128);
 ///
 /// # Errors
 /// [`FilesError`]; kernels before 5.2 and other file systems do not have the call.
-pub fn xfs_group_sick(file: &File, group: u32) -> Result<u32, FilesError> {
+pub fn xfs_group_damage(file: &File, group: u32) -> Result<u32, FilesError> {
     let mut raw = RawGroupGeometry { number: group, ..RawGroupGeometry::new_zeroed() };
     call(file, GROUP_GEOMETRY, &mut raw).map_err(FilesError::of("show an allocation group"))?;
     Ok(raw.sick)

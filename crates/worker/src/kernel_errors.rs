@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use dolmen_files::volume::{is_read_only, xfs_geometry, xfs_group_sick};
+use dolmen_files::volume::{is_read_only, xfs_geometry, xfs_group_damage};
 use dolmen_volume::file_system::FileSystem;
 
 use crate::protocol::Volume;
@@ -74,7 +74,7 @@ fn of_xfs(root: &File) -> Vec<String> {
     let groups = geometry.data_blocks.div_ceil(u64::from(geometry.group_blocks.max(1)));
     for group in 0..u32::try_from(groups).unwrap_or(u32::MAX) {
         // Kernels before 5.2 do not have the call.
-        let Ok(sick) = xfs_group_sick(root, group) else { break };
+        let Ok(sick) = xfs_group_damage(root, group) else { break };
         if sick != 0 {
             errors.push(format!(
                 "the kernel found damage in allocation group {group}: {}",
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_that_are_sick_have_names() {
+    fn damaged_parts_have_names() {
         assert_eq!(named(0b101, &WHOLE), "summary counters, group quotas");
         assert_eq!(named(1 << 9 | 1 << 31, &GROUP), "reference counts, part 31");
     }

@@ -178,7 +178,8 @@ mod tests {
         let mut seen: Vec<&str> = ran.text.lines().collect();
         let name = device.file_name().unwrap().to_str().unwrap();
         let mut expected = vec![name, "null", "random", "urandom", "zero"];
-        (seen.sort_unstable(), expected.sort_unstable());
+        seen.sort_unstable();
+        expected.sort_unstable();
         assert_eq!((ran.status.code(), seen), (Some(3), expected));
         let missing = run_alone("mkfs.nothing-of-the-kind", &[], &device).unwrap_err();
         assert_eq!(missing.code, FailureCode::MissingTool);

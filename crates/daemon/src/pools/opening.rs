@@ -37,7 +37,7 @@ use crate::records::Records;
 use crate::spaces::NetworkListeners;
 use crate::state::{Events, Ledger, Members, Remembered, ServedSpace, TrashAges};
 use crate::views::Views;
-use crate::volumes::{Volumes, remove_unmounted_shares};
+use crate::volumes::{Volumes, await_mounts, remove_unmounted_shares};
 use crate::words::counted;
 
 /// How long a disk may be in the hands of another process while a daemon that starts opens its pools: one that is ending,
@@ -459,7 +459,7 @@ impl Opening {
         self.volumes.opened(&pool).await;
         // Other pools are changed meanwhile.
         drop(changes);
-        let unmounted = self.volumes.await_mounts(&pool).await;
+        let unmounted = await_mounts(&self.volumes, &pool).await;
         let room = usual_room(&pool.offers());
         let plan = Figures::of_room(0, room).plan(undo, steps);
         let mut change = made(plan, format!("pool {name} is open{}", for_what(request.mode)));

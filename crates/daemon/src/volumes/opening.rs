@@ -43,21 +43,6 @@ impl Volumes {
         }
     }
 
-    /// Waits for the mounts of a pool that was opened. Returns which of its volumes are to be mounted and are not, in words.
-    pub(crate) async fn await_mounts(&self, pool: &Rc<OpenPool>) -> Vec<String> {
-        if pool.mode == ImportMode::Read {
-            return Vec::new();
-        }
-        self.transitions.end_opening(pool.id()).await;
-        let volumes = view_volumes(self, pool).await.unwrap_or_default();
-        let waiting = volumes.iter().filter(|one| one.is_to_be_mounted && one.mounted_at.is_none());
-        let in_words = |one: &dolmen_api::Volume| {
-            let name = format!("{}/{}", one.pool, one.name);
-            format!("volume {name} is not mounted yet: `dolmen volume show {name}` says why")
-        };
-        waiting.map(in_words).collect()
-    }
-
     /// Takes up the volume on a space, if there is one.
     pub(super) async fn take_up(self: &Rc<Self>, pool: &Rc<OpenPool>, space: &Space) {
         let (key, name) = (key_of(pool, space), format!("{}/{}", pool.name(), space.name()));
@@ -204,6 +189,21 @@ async fn attached(transports: &Transports, pools: &[Rc<OpenPool>]) -> Answer<Vec
         }
     }
     Ok(volumes)
+}
+
+/// Waits for the mounts of a pool that was opened. Returns which of its volumes are to be mounted and are not, in words.
+pub(crate) async fn await_mounts(volumes: &Volumes, pool: &Rc<OpenPool>) -> Vec<String> {
+    if pool.mode == ImportMode::Read {
+        return Vec::new();
+    }
+    volumes.transitions.end_opening(pool.id()).await;
+    let shown = view_volumes(volumes, pool).await.unwrap_or_default();
+    let waiting = shown.iter().filter(|one| one.is_to_be_mounted && one.mounted_at.is_none());
+    let in_words = |one: &dolmen_api::Volume| {
+        let name = format!("{}/{}", one.pool, one.name);
+        format!("volume {name} is not mounted yet: `dolmen volume show {name}` says why")
+    };
+    waiting.map(in_words).collect()
 }
 
 /// Takes shares off the servers whose volumes are not mounted, at the start of the daemon. It goes on after this returns.
