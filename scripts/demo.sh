@@ -7,6 +7,8 @@ tree=${DOLMEN_DEMO_TREE:-/usr}
 tree_mib=${DOLMEN_DEMO_MIB:-1024}
 # Room for the tree, for what is written under load, and for the file system's own.
 space_mib=$((tree_mib * 3))
+# XFS asks for 300 MiB.
+volume_mib=$((tree_mib * 2 > 512 ? tree_mib * 2 : 512))
 # Those that survive the loss of a disk.
 lasting='mirror2 mirror3 parity1 parity2'
 
@@ -23,6 +25,10 @@ cli_space_delete() { dolmen space delete "$pool/$1" --purge --destroy="$1"; }
 # Prints the address of the space for NBD clients.
 cli_serve() { dolmen serve "$pool/$1"; }
 cli_unserve() { dolmen unserve "$pool/$1"; }
+cli_volume_create() { dolmen volume create "$pool/$1" --size "${volume_mib}M" --for files --fs xfs --mount "$run/mnt/$1"; }
+cli_volume_delete() { dolmen volume delete "$pool/$1" && dolmen trash purge "$pool/$1" --destroy="$1"; }
+# Prints what the run saved in the volume, gave back to the pool, and left to others.
+cli_dedup() { dolmen dedup enable "$pool/$1" --min-age 0 --mode throughput --schedule never && dolmen dedup run "$pool/$1"; }
 cli_replace() { attend_dolmen disk replace "$pool" "$1" "$2"; }
 
 # --- disks -------------------------------------------------------------------------------------------------------
@@ -227,6 +233,29 @@ step_fill() {
     show_status
 }
 
+# Two copies of half of the tree: what a folder and its backup are.
+fill_volume() {
+    for fill_name in first second; do
+        copy_tree "$run/load-list" "$run/mnt/docs/$fill_name" || return 1
+    done
+}
+
+volume_is_intact() { compare "$run/load-sums" "$run/mnt/docs/first" && compare "$run/load-sums" "$run/mnt/docs/second"; }
+
+step_volume() {
+    if [ "$way" != block ]; then
+        skip 'a volume (it needs block devices)'
+        return
+    fi
+    step 'a volume with files, deduplicated'
+    note mount "$run/mnt/docs"
+    must 'made and mounted' cli_volume_create docs
+    must 'half of the tree is on it twice' fill_volume
+    must 'equal files share their blocks' cli_dedup docs
+    must 'both copies are as they were written' volume_is_intact
+    must 'deleted' cli_volume_delete docs
+}
+
 step_simple_ends() {
     step 'the simple space, which survives no loss, is given back'
     must 'closed' close simple
@@ -344,6 +373,7 @@ step_disks
 step_pool
 step_spaces
 step_fill
+step_volume
 step_simple_ends
 step_tear_out
 step_read_back

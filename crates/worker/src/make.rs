@@ -42,7 +42,10 @@ pub(crate) fn make(volume: &Volume) -> Result<Outcome, Failure> {
     arguments.extend(force.map(OsString::from));
     arguments.push(device.clone().into_os_string());
     let program = format!("mkfs.{}", record.file_system);
-    tool::succeed_alone(&program, &arguments, device)?;
+    match record.file_system {
+        FileSystem::Btrfs => tool::succeed_alone(&program, &arguments, device)?,
+        FileSystem::Xfs | FileSystem::Ext4 => tool::succeed(&program, &arguments)?,
+    };
     // A tool that ended well has made what the record says, or is not trusted.
     match next_making(record, &content(device)?.decided()) {
         Ok(Making::MakeAgain) => Ok(Outcome::Done),
@@ -99,7 +102,7 @@ pub(crate) fn check(volume: &Volume, repair: bool) -> Result<Outcome, Failure> {
     };
     let mut arguments: Vec<OsString> = options.iter().map(OsString::from).collect();
     arguments.push(volume.device.clone().into_os_string());
-    let ran = tool::run_alone(program, &arguments, &volume.device)?;
+    let ran = tool::run(program, &arguments)?;
     match ran.status.code() {
         Some(code) => Ok(Outcome::Checked { code, text: ran.text }),
         None => {

@@ -63,10 +63,15 @@ pub(crate) fn run<A: AsRef<OsStr>>(program: &str, arguments: &[A]) -> Result<Ran
 }
 
 /// Shows a tool one block device: `/dev` is a file system of its own in a mount namespace of its own, with that node and the usual
-/// sources and sinks. The first word is the path of the device, the next two its numbers, and the others are the tool.
+/// sources and sinks. The mounts of other volumes that the namespace begins with are given up: they would keep those in use. The first word is the path of the device, the next two its numbers, and the others are the tool.
 const ALONE: &str = "set -e
 device=$1 major=$2 minor=$3
 shift 3
+while read -r source target rest; do
+    case $source in /dev/loop[0-9]* | /dev/ublkb*) ;; *) continue ;; esac
+    case $target in / | /usr* | /lib* | /bin | /sbin | /etc*) continue ;; esac
+    umount -l -- \"$(printf %b \"$target\")\" || :
+done </proc/self/mounts
 mount -t tmpfs -o mode=755,nosuid,noexec none /dev
 mknod -m 666 /dev/null c 1 3
 mknod -m 666 /dev/zero c 1 5
@@ -76,8 +81,8 @@ mkdir -p \"${device%/*}\"
 mknod -m 600 \"$device\" b \"$major\" \"$minor\"
 exec \"$@\"";
 
-/// As [`run`], for a tool of a device: it sees no other block device. Tools of btrfs look at all of them for parts of a file system,
-/// and one whose server is away answers when that is back.
+/// As [`run`], for a tool of a device: it sees no other block device. `mkfs.btrfs` looks at all of them for its UUID, and one whose
+/// server is away answers when that is back.
 ///
 /// A user without the right to mount gets [`run`].
 pub(crate) fn run_alone(program: &str, arguments: &[OsString], device: &Path) -> Result<Ran, Failure> {
@@ -86,7 +91,7 @@ pub(crate) fn run_alone(program: &str, arguments: &[OsString], device: &Path) ->
     let Some(number) = found.map(|found| found.rdev()) else { return run(program, arguments) };
     let number =
         [rustix::fs::major(number), rustix::fs::minor(number)].map(|part| OsString::from(part.to_string()));
-    let before = ["--mount", "--propagation", "private", "--", "sh", "-c", ALONE, "sh"].map(OsString::from);
+    let before = ["--mount", "--propagation", "slave", "--", "sh", "-c", ALONE, "sh"].map(OsString::from);
     let mut words = Vec::from(before);
     words.push(device.as_os_str().to_owned());
     words.extend(number);

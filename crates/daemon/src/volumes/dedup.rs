@@ -155,9 +155,13 @@ impl Dedups {
             let message = format!("volume {name} has that policy already");
             return Ok(Change { warnings, ..planned(plan, message) });
         }
-        let word = if policy.is_some() { "deduplicated" } else { "deduplicated no more" };
+        let words = match (&policy, schedule) {
+            (None, _) => "deduplicated no more".to_owned(),
+            (Some(_), Schedule::Never) => "deduplicated when `dolmen dedup run` asks for it".to_owned(),
+            (Some(_), schedule) => format!("deduplicated {schedule}"),
+        };
         if request.dry_run {
-            let message = format!("volume {name} would be {word}, {schedule}");
+            let message = format!("volume {name} would be {words}");
             return Ok(Change { warnings, ..planned(plan, message) });
         }
         let mut volume = volume;
@@ -169,7 +173,7 @@ impl Dedups {
             (volume.record.deduplication, volume.record.schedules.deduplication) = (policy, schedule);
             volume.put().await?;
         }
-        let mut change = Change { warnings, ..made(plan, format!("volume {name} is {word}, {schedule}")) };
+        let mut change = Change { warnings, ..made(plan, format!("volume {name} is {words}")) };
         change.volume = Some(shown(&self.volumes, &volume).await?);
         Ok(change)
     }

@@ -76,7 +76,7 @@ fn a_fixed_space_says_why_it_takes_more_than_its_size() {
 }
 
 /// Changes that this pool has nothing for, with the tests that ask for their plans.
-const PLANNED_ELSEWHERE: [(&str, &str); 26] = [
+const PLANNED_ELSEWHERE: [(&str, &str); 32] = [
     ("/v1/pools/{pool}/disks/{disk}/grow", "a_disk_that_has_grown_is_reported_and_used_on_request"),
     (
         "/v1/pools/{pool}/keep_room",
@@ -112,6 +112,27 @@ const PLANNED_ELSEWHERE: [(&str, &str); 26] = [
     ("/v1/pools/{pool}/volumes/{space}/dedup/enable", "a_dry_run_of_a_deduplication_begins_nothing"),
     ("/v1/pools/{pool}/volumes/{space}/dedup/run", "a_dry_run_of_a_deduplication_begins_nothing"),
     ("/v1/pools/{pool}/volumes/{space}/dedup/undo", "a_dry_run_of_a_deduplication_begins_nothing"),
+    ("/v1/pools/{pool}/volumes/{space}/quotas", "a_quota_that_a_kill_cut_short_is_taken_by_the_next_daemon"),
+    (
+        "/v1/pools/{pool}/volumes/{space}/quotas/remove",
+        "a_quota_that_a_kill_cut_short_is_taken_by_the_next_daemon",
+    ),
+    (
+        "/v1/pools/{pool}/volumes/{space}/shares",
+        "a_share_is_offered_while_its_volume_is_mounted_and_only_then",
+    ),
+    (
+        "/v1/pools/{pool}/volumes/{space}/shares/{share}/delete",
+        "a_refusal_of_a_server_leaves_no_right_that_is_not_on_record",
+    ),
+    (
+        "/v1/pools/{pool}/volumes/{space}/shares/{share}/grant",
+        "a_refusal_of_a_server_leaves_no_right_that_is_not_on_record",
+    ),
+    (
+        "/v1/pools/{pool}/volumes/{space}/shares/{share}/revoke",
+        "a_refusal_of_a_server_leaves_no_right_that_is_not_on_record",
+    ),
 ];
 
 /// Every kind of change that makes sense for a pool with a served space, one that is not, and one in the trash.

@@ -134,6 +134,21 @@ fn a_refusal_of_a_server_leaves_no_right_that_is_not_on_record() {
     assert_eq!((&again["is_changed"], &again["share"]["health"]), (&json!(true), &json!("healthy")));
     let same = rig.world.post(&format!("{SHARES}/docs/revoke"), &alice);
     assert_eq!(same["is_changed"], false);
+    for (verb, body) in [("grant", &bob), ("revoke", &alice), ("delete", &json!({}))] {
+        let mut planned = body.clone();
+        planned["dry_run"] = true.into();
+        let before = shares(&rig);
+        let plan = rig.world.post(&format!("{SHARES}/docs/{verb}"), &planned);
+        assert_eq!(
+            (&plan["is_changed"], shares(&rig)),
+            (&json!(false), before),
+            "a dry run of {verb}: {plan}"
+        );
+    }
+    for is_changed in [true, false] {
+        let granted = rig.world.post(&format!("{SHARES}/docs/grant"), &bob);
+        assert_eq!(granted["is_changed"], is_changed, "{granted}");
+    }
     rig.plant("fails-share_remove");
     rig.world.refused(&format!("{SHARES}/docs/delete"), &json!({}));
     let share = shares(&rig)[0].clone();
@@ -366,6 +381,17 @@ fn a_quota_that_a_kill_cut_short_is_taken_by_the_next_daemon() {
     });
     assert_eq!((&quota["project_id"], &quota["used_bytes"]), (&json!(257), &json!(4096)), "{quota}");
     assert_eq!(rig.orders("quota_set"), 2);
+    let same: Value = serde_json::from_str(&body).unwrap();
+    let again = rig.world.post(QUOTAS, &same);
+    assert_eq!(again["is_changed"], false, "a bound that is there is set again: {again}");
+    for (path, body) in [
+        (QUOTAS.to_owned(), json!({"folder": "docs", "limit_bytes": 2 << 20, "dry_run": true})),
+        (format!("{QUOTAS}/remove"), json!({"folder": "docs", "dry_run": true})),
+    ] {
+        let plan = rig.world.post(&path, &body);
+        let bound = rig.world.get(QUOTAS)["quotas"][0]["limit_bytes"].clone();
+        assert_eq!((&plan["is_changed"], bound), (&json!(false), json!(1 << 20)), "a dry run: {plan}");
+    }
     // A bound goes although a process has the file system of the volume.
     answer(&rig, "quota_remove", &json!({"is": "done"}));
     rig.plant("before-trim");

@@ -31,6 +31,13 @@ fn every_verb_of_the_table_is_routed() {
     }
 }
 
+/// Repeatable changes that take a volume, with the tests that ask for them twice.
+const REPEATED_ELSEWHERE: [(&str, &str); 3] = [
+    ("SetQuota", "a_quota_that_a_kill_cut_short_is_taken_by_the_next_daemon"),
+    ("GrantShare", "a_refusal_of_a_server_leaves_no_right_that_is_not_on_record"),
+    ("RevokeShare", "a_refusal_of_a_server_leaves_no_right_that_is_not_on_record"),
+];
+
 /// Scenario: each change that the table declares to be repeatable is asked for twice. The second time succeeds and changes nothing.
 #[test]
 fn a_repeatable_change_succeeds_twice_and_changes_something_once() {
@@ -76,10 +83,9 @@ fn a_repeatable_change_succeeds_twice_and_changes_something_once() {
     let repeatable = VerbId::ALL.iter().map(|verb| verb.declaration());
     let repeatable = repeatable.filter(|verb| verb.kind == VerbKind::Change && verb.repeat == Repeat::Same);
     let untried: Vec<&str> = repeatable
-        .filter(|verb| {
-            !requests.iter().any(|(path, _)| declaration_of("POST", path).unwrap().name == verb.name)
-        })
         .map(|verb| verb.name)
+        .filter(|name| !requests.iter().any(|(path, _)| declaration_of("POST", path).unwrap().name == *name))
+        .filter(|name| !REPEATED_ELSEWHERE.iter().any(|(elsewhere, _)| elsewhere == name))
         .collect();
     assert!(untried.is_empty(), "declared repeatable, and not asked for twice: {untried:?}");
 }

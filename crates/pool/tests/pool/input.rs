@@ -10,7 +10,7 @@ use dolmen_block_io::{
 };
 use dolmen_buffer::ArenaConfig;
 use dolmen_checksum::crc64;
-use dolmen_disk::{Contents, ExtentError, LabelError, look, write_label};
+use dolmen_disk::{Contents, ExtentError, FORMAT_VERSION, LabelError, look, write_label};
 use dolmen_pool::{
     Arbiter, CreateError, CreateOptions, MemoryArbiter, OpenError, OpenMode, OpenOptions, check_devices,
     create, discover, open,
@@ -134,16 +134,17 @@ fn a_disk_without_any_sound_label_is_named() {
 fn disks_of_a_later_version_are_refused_by_name() {
     let pool = pool(3, 2);
     let mut images = whole(&pool);
-    // The version stands behind the magic; 3 becomes 7.
-    LABELS.iter().for_each(|at| images.iter_mut().for_each(|(image, _)| image.flip_bit(at + 8, 2)));
+    // The version stands behind the magic.
+    LABELS.iter().for_each(|at| images.iter_mut().for_each(|(image, _)| image.flip_bit(at + 8, 3)));
+    let later = FORMAT_VERSION + 8;
     let (ending, unusable) = open_images(&pool.arbiter, &images, OpenMode::Write, |device| device);
     assert!(matches!(ending, Err(OpenError::NoDisks)), "{ending:?}");
-    assert_eq!(unusable, vec![LabelError::Version { found: 7 }; 2]);
+    assert_eq!(unusable, vec![LabelError::Version { found: later }; 2]);
     let text = unusable[0].to_string();
-    assert!(text.contains("version 7") && text.contains("use a newer dolmen"), "{text}");
+    assert!(text.contains(&format!("version {later}")) && text.contains("use a newer dolmen"), "{text}");
     let refused = refusal(&images, |number| format!("disk{number}"), Zoning::None);
     assert!(
-        matches!(refused, CreateError::Unusable { source: LabelError::Version { found: 7 }, .. }),
+        matches!(refused, CreateError::Unusable { source: LabelError::Version { found }, .. } if found == later),
         "{refused:?}"
     );
 }
@@ -172,7 +173,7 @@ fn set_version(image: &mut Image, version: u32) {
 #[test]
 fn disks_of_an_older_format_are_refused_by_name_and_stay_as_they_are() {
     let pool = pool(3, 2);
-    for version in [1, 2] {
+    for version in 1..FORMAT_VERSION {
         let mut images = whole(&pool);
         images.iter_mut().for_each(|(image, _)| set_version(image, version));
         for mode in [OpenMode::Write, OpenMode::Confirmed, OpenMode::Read] {
@@ -181,14 +182,16 @@ fn disks_of_an_older_format_are_refused_by_name_and_stay_as_they_are() {
                 matches!(ending, Err(OpenError::NoDisks)),
                 "a pool of format {version} was opened: {ending:?}"
             );
-            let expected = LabelError::OldFormat { pool_name: "tank".parse().ok(), found: version, known: 3 };
+            let known = FORMAT_VERSION;
+            let expected = LabelError::OldFormat { pool_name: "tank".parse().ok(), found: version, known };
             assert_eq!(unusable, vec![expected; 2], "format {version} is not refused by name");
         }
         let refused = refusal(&images, |number| format!("disk{number}"), Zoning::None);
         let CreateError::Unusable { source, .. } = refused else { panic!("{refused:?}") };
         let text = source.to_string();
-        let says =
-            format!("pool tank, which has format {version}; this build reads format 3; nothing was changed");
+        let says = format!(
+            "pool tank, which has format {version}; this build reads format {FORMAT_VERSION}; nothing was changed"
+        );
         assert!(text.contains(&says), "{text}");
     }
     let mut images = whole(&pool);
