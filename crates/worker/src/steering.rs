@@ -236,12 +236,15 @@ mod tests {
             let mut output = Vec::new();
             let mut steering = Steering::new(input.as_bytes(), at_end, &mut output).unwrap();
             let mut next = Next::Go;
+            let began = clock_gettime(ClockId::Monotonic).tv_sec;
             for _ in 0..200 {
                 next = steering.next(&progress());
                 std::thread::park_timeout(Duration::from_millis(1));
             }
+            let seconds = clock_gettime(ClockId::Monotonic).tv_sec - began;
             assert_eq!(next, expected, "{input}");
-            assert!(output.iter().filter(|byte| **byte == b'\n').count() <= 2);
+            let lines = output.iter().filter(|byte| **byte == b'\n').count();
+            assert!(i64::try_from(lines).unwrap() <= 2 + seconds, "{lines} lines within {seconds} s");
         }
     }
 

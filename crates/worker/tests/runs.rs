@@ -557,8 +557,9 @@ fn kills_of_workers_on_btrfs_with_writers_lose_no_byte() {
 
 #[test]
 fn a_run_pauses_resumes_and_stops_and_the_next_one_goes_on() {
-    // Scenario: pause, a second without progress, a line that is no command, resume, stop; then a run to the end; then one whose
-    // input ends during a pause. Expected: each within five seconds; what was hashed is not read again.
+    // Scenario: pause, a second without progress, a line that is no command, resume, stop; then a run whose input ends during a
+    // pause, as with the end of its daemon; then a run to the end. Expected: a stop within five seconds; what was hashed is not read
+    // again.
     let Some(rig) = mounted("xfs") else { return };
     let (model, gain, bytes) = corpus(&rig);
     let mut worker = Running::new(&rig, dedup(&rig));
@@ -586,8 +587,12 @@ fn a_run_pauses_resumes_and_stops_and_the_next_one_goes_on() {
     while !worker.progress().paused {}
     drop(worker.input.take());
     let Ok(Outcome::Deduplicated(second)) = worker.end() else { panic!() };
-    assert!(!second.stopped && first.bytes_read + second.bytes_read <= bytes + MIB, "{first:?}, {second:?}");
-    assert!((first.saved + second.saved).abs_diff(gain) * 50 <= gain, "{first:?}, {second:?}");
+    assert!(second.stopped, "a run went on without its daemon: {second:?}");
+    let third = deduplicated(&rig);
+    let runs = [first, second, third];
+    let (read, saved) = (runs.iter().map(|run| run.bytes_read), runs.iter().map(|run| run.saved));
+    assert!(!runs[2].stopped && read.sum::<u64>() <= bytes + MIB, "{runs:?}");
+    assert!(saved.sum::<u64>().abs_diff(gain) * 50 <= gain, "{runs:?}");
     verify(&rig, &model, "after the end");
 }
 

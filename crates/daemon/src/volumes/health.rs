@@ -104,6 +104,10 @@ impl VolumeWatch {
 
 /// Has the usage of a mounted volume counted, unless a change of it is under way.
 async fn count(volumes: &Volumes, volume: &Volume) {
+    // One that somebody unmounted has no usage, and whoever follows that needs the lock.
+    if matches!(volumes.mount_of(volume.key).await, Ok((_, None))) {
+        return;
+    }
     let mutex = volumes.mutex_of(volume.key);
     let Some(_exclusive) = mutex.try_take() else { return };
     let Some(shown) = volumes.transports.find(volume.key) else { return };

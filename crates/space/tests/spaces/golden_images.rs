@@ -33,7 +33,7 @@ use crate::harness::{Bench, Lab, Outcome};
 
 /// What a block says first, where its version stands, in how many bytes, and which that is in format 3.
 const VERSIONS: [(&[u8], usize, usize, u64); 6] = [
-    (b"DOLMENLB", 8, 4, 3),
+    (b"DOLMENLB", 8, 4, 4),
     (b"DOLMENCP", 8, 4, 1),
     (b"DOLMENPG", 16, 4, 1),
     (b"DOLMNLOG", 17, 1, 1),
