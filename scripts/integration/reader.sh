@@ -159,7 +159,7 @@ make_bad() {
 }
 later_version() {
     for later_at in 65536 131072 "$(back_of "$run/spoilt/f")" "$(($(back_of "$run/spoilt/f") + 65536))"; do
-        put "$run/spoilt/f" $((later_at + 8)) '\004' || return 1
+        put "$run/spoilt/f" $((later_at + 8)) '\377' || return 1
     done
 }
 

@@ -99,13 +99,17 @@ def make_volume():
         "mount_options": ["noatime"],
         "mount_point": path("volume"),
     }
-    made = order("make", volume={"device": device, "record": description})
+    # The kernel has given the number of the device to others before, and the order says which one is meant.
+    with open(f"/sys/block/{os.path.basename(device)}/diskseq", encoding="ascii") as sequence:
+        incarnation = f"disk {sequence.read().strip()}"
+    meant = {"device": device, "incarnation": incarnation, "record": description}
+    made = order("make", volume=meant)
     must("the worker makes an XFS", made[0] is not None, made)
     unmounted = {**volume, "device": device}
     refused = order("share_put", volume=unmounted, mark=mark(1), record=record(), servers=servers)
     must("no share of a volume that is not mounted", is_refused(refused, "in_use"), refused)
     description["state"] = "ready"
-    mounted = order("mount", volume={"device": device, "record": description})
+    mounted = order("mount", volume=meant)
     must("the worker mounts it", mounted[0] is not None, mounted)
     # The device goes with its last mount, however this ends.
     run("losetup", "-d", device)

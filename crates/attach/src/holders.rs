@@ -67,10 +67,14 @@ pub fn holders(device: &Path) -> Vec<Holder> {
     by
 }
 
-/// Who uses the device and goes on to: nobody, where all were processes that let go of it in a moment, as udev does.
+/// Who uses the device and goes on to: nobody, where all were processes that let go of it in a moment, as udev does, or mount
+/// namespaces that a tool has for a moment.
 #[must_use]
 pub fn lasting_holders(device: &Path) -> Vec<Holder> {
-    let lasts = |holder: &Holder| !matches!(holder, Holder::Process { .. });
+    let lasts = |holder: &Holder| match holder {
+        Holder::Process { .. } | Holder::Kernel(Use::MountedElsewhere { .. }) => false,
+        Holder::Kernel(Use::Mounted { .. } | Use::Swap | Use::HeldBy { .. } | Use::Loop { .. }) => true,
+    };
     let mut by = holders(device);
     for _ in 0..LOOKS_MAX {
         if by.is_empty() || by.iter().any(lasts) {

@@ -6,6 +6,7 @@
 mod changes;
 pub(crate) mod fake;
 mod load;
+mod manual;
 mod plans;
 mod sight;
 mod trouble;

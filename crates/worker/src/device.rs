@@ -5,6 +5,7 @@
 //! worker keeps the device open: the kernel releases neither number nor name of an open device.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -13,8 +14,13 @@ use dolmen_mutation::mutation;
 use dolmen_volume::mount_table::DeviceNumber;
 use rustix::fs::OFlags;
 use rustix::io::FdFlags;
+use rustix::time::Timespec;
 
 use crate::protocol::{Failure, FailureCode, Volume};
+
+/// Tries to open a device that is busy, and the pause between two: a second together.
+const OPENS_MAX: u32 = 20;
+const OPEN_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// Returns what tells a block device from another one that gets its number later: the sequence number that the kernel gives each disk,
 /// or before Linux 5.15 the file under a loop device and the size. `None` for what is no block device, or is absent.
@@ -105,10 +111,22 @@ fn require_meant(volume: &Volume, found: Option<String>, is_needed: bool) -> Res
 }
 
 /// Opens a device for this process alone. The kernel refuses that while the device is mounted, in whatever mount namespace.
+///
+/// A namespace that a tool has for a moment keeps what was just unmounted: the device is asked for again for a second.
 pub(crate) fn exclusive(device: &Path, access: Access) -> std::io::Result<File> {
     let exclusive = i32::try_from(OFlags::EXCL.bits()).unwrap_or(0);
-    let is_written = access == Access::Write;
-    File::options().read(true).write(is_written).custom_flags(exclusive).open(device)
+    let mut options = File::options();
+    options.read(true).write(access == Access::Write).custom_flags(exclusive);
+    for _ in 1..OPENS_MAX {
+        match options.open(device) {
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => {
+                // A signal that cuts it short costs one more try.
+                let _ = rustix::thread::nanosleep(&OPEN_PAUSE);
+            }
+            opened => return opened,
+        }
+    }
+    options.open(device)
 }
 
 /// Fails if anything uses the device of an order: a mount here, a mount that a container took along, or another program.

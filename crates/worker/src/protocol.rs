@@ -151,6 +151,13 @@ pub enum Operation {
         /// The folders.
         quotas: Vec<QuotaRecord>,
     },
+    /// Looks which of some paths the volume does not have. Answers with [`Outcome::Missing`].
+    Missing {
+        /// The device and its record.
+        volume: Volume,
+        /// Paths of files or folders.
+        paths: Vec<Folder>,
+    },
     /// Takes the bounds off a folder; its content stays.
     QuotaRemove {
         /// The device and its record.
@@ -272,6 +279,11 @@ pub enum Outcome {
     Quotas {
         /// One for each.
         quotas: Vec<QuotaUsage>,
+    },
+    /// What the volume does not have.
+    Missing {
+        /// Of the paths of the order.
+        paths: Vec<Folder>,
     },
     /// The servers offer what the order says.
     Shared {
@@ -435,6 +447,7 @@ mod tests {
             Outcome::Names { ranges: vec![long::RangeNames { range, names: vec![name], more: 1 }] },
             Outcome::QuotaSet { project_id: NonZeroU32::MIN },
             Outcome::Quotas { quotas: vec![quota] },
+            Outcome::Missing { paths: vec![Folder::default()] },
             Outcome::Stopped,
         ];
         for outcome in outcomes {

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use dolmen_files::volume::{trim, usage};
 use dolmen_mutation::mutation;
-use rustix::fs::FlockOperation;
+use dolmen_volume::mount_point::Folder;
+use rustix::fs::{AtFlags, FlockOperation};
 use rustix::io::{Errno, FdFlags};
 
 use crate::kernel_errors::kernel_errors;
@@ -106,6 +107,9 @@ fn carry_out(
         Operation::Usage { volume } => look(volume).map(Outcome::Usage),
         Operation::Check { volume, repair } => make::check(volume, *repair),
         Operation::QuotaSet { volume, quota } => quotas::set(volume, &root_of(volume)?, quota),
+        Operation::Missing { volume, paths } => {
+            Ok(Outcome::Missing { paths: missing(&root_of(volume)?, paths) })
+        }
         Operation::QuotaList { volume, quotas } => quotas::list(volume, &root_of(volume)?, quotas),
         Operation::QuotaRemove { volume, quota } => quotas::remove(volume, &root_of(volume)?, quota),
         Operation::Dedup { volume, selection, load, state } => {
@@ -138,6 +142,15 @@ fn carry_out(
     }
 }
 
+/// Returns the paths that the file system of `root` does not have. A path that it cannot look at is left to who asks for more.
+fn missing(root: &File, paths: &[Folder]) -> Vec<Folder> {
+    let is_missing = |path: &&Folder| {
+        let found = rustix::fs::statat(root, path.as_str(), AtFlags::SYMLINK_NOFOLLOW);
+        !path.is_root() && matches!(found, Err(Errno::NOENT | Errno::NOTDIR))
+    };
+    paths.iter().filter(is_missing).cloned().collect()
+}
+
 /// Returns how full a mounted volume is, and what the kernel found wrong with it.
 fn look(volume: &Volume) -> Result<Usage, Failure> {
     mount::require_mounted(volume)?;
@@ -167,4 +180,19 @@ fn shut_down() -> Usage {
 fn refused(volume: &Volume, error: &dyn std::fmt::Display) -> Failure {
     let message = format!("the file system at {}: {error}", volume.record.mount_point.as_str());
     Failure { code: FailureCode::Refused, message, hint: String::new() }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_at_a_path_and_a_path_below_a_file_are_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        std::os::unix::fs::symlink("nowhere", folder.path().join("link")).unwrap();
+        let paths = ["file", "link", "none", "file/below"].map(|path| path.parse::<Folder>().unwrap());
+        assert_eq!(missing(&File::open(folder.path()).unwrap(), &paths), paths[2..]);
+    }
 }

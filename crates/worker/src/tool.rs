@@ -63,7 +63,8 @@ pub(crate) fn run<A: AsRef<OsStr>>(program: &str, arguments: &[A]) -> Result<Ran
 }
 
 /// Shows a tool one block device: `/dev` is a file system of its own in a mount namespace of its own, with that node and the usual
-/// sources and sinks. The mounts of other volumes that the namespace begins with are given up: they would keep those in use. The first word is the path of the device, the next two its numbers, and the others are the tool.
+/// sources and sinks. The mounts of other volumes that the namespace begins with are given up: they would keep those in use. The
+/// first word is the path of the device, the next two its numbers, and the others are the tool.
 const ALONE: &str = "set -e
 device=$1 major=$2 minor=$3
 shift 3

@@ -81,7 +81,7 @@ impl VolumeCreations {
     /// Refuses a mount point that the mount would refuse once all is made.
     async fn check_place(&self, wanted: &MountPoint, name: &str) -> Answer<()> {
         let place = PathBuf::from(wanted.as_str());
-        let obstacle = self.volumes.looker.run(move || Ok(places::obstacle(&place))).await;
+        let obstacle = self.volumes.looks.run(move || Ok(places::obstacle(&place))).await;
         let obstacle = obstacle.unwrap_or_else(|error| Some(format!("it cannot be looked at: {error}")));
         let Some(obstacle) = obstacle else { return Ok(()) };
         let message = format!("volume {name} cannot be mounted at {wanted}: {obstacle}; nothing was made");

@@ -1,42 +1,47 @@
 //! Deduplication and compaction of volumes, as requests ask for them.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use dolmen_api::{
     Change, CompactVolume, Dedup, DedupRun, DedupWork, EnableDedup, ErrorBody, ErrorCode, EstimateDedup,
     RunDedup, SCHEMA, UndoDedup,
 };
 use dolmen_attach::SpaceKey;
+use dolmen_block_io::within;
 use dolmen_units::Bytes;
 use dolmen_volume::file_system::FileSystem;
 use dolmen_volume::mount_point::Folder;
 use dolmen_volume::record::{DeduplicationMode, DeduplicationRun};
 use dolmen_volume::schedule::Schedule;
+use dolmen_worker::protocol::{Operation, Outcome};
 
 use crate::answer::Answer;
 use crate::jobs::{Aim, Entry, Start, seconds_now};
 use crate::open_pool::OpenPool;
 use crate::plan::{Undo, made, planned};
-
-use crate::volumes::dedup_paths::PathLooks;
 use crate::volumes::dedup_policy::{folder_of, shown_policy, wanted};
 use crate::volumes::dedup_task::{COMPACT, DEDUP, ESTIMATE, LongState, PATHS_TEXT_MAX, Task, UNDO};
 use crate::volumes::host::utc_offset_minutes;
+use crate::volumes::locks::Lane;
 use crate::volumes::records;
 use crate::volumes::service::Volumes;
 use crate::volumes::view::shown;
 use crate::volumes::volume::Volume;
 use crate::volumes::words::{kind_of, mode_of, shown_mode, step_word};
+use crate::volumes::workers::Wait;
+
+/// Time that a request waits for a look for paths.
+const LOOK_LIMIT: Duration = Duration::from_secs(5);
 
 /// Deduplication and compaction of volumes.
 pub(crate) struct Dedups {
     pub(super) volumes: Rc<Volumes>,
-    path_looks: PathLooks,
 }
 
 impl Dedups {
     pub(crate) fn new(volumes: &Rc<Volumes>) -> Self {
-        Self { volumes: Rc::clone(volumes), path_looks: PathLooks::default() }
+        Self { volumes: Rc::clone(volumes) }
     }
 
     /// Shows the deduplication of a volume.
@@ -183,8 +188,7 @@ impl Dedups {
         let excluded = request.excluded_folders.iter().flatten();
         let excluded = excluded.filter_map(|folder| folder_of(folder, "", &volume.name).ok());
         let excluded: Vec<Folder> = excluded.collect();
-        let Ok((Some(_), Some(at))) = self.volumes.mount_of(volume.key).await else { return Vec::new() };
-        let missing = self.path_looks.missing(&self.volumes.seams, at.as_ref(), &excluded).await;
+        let missing = self.missing(volume, excluded).await;
         let words = |path: &Folder| {
             format!(
                 "volume {} has no folder {} now; it is excluded from the time it is made",
@@ -193,6 +197,35 @@ impl Dedups {
             )
         };
         missing.iter().map(words).collect()
+    }
+
+    /// Returns the paths that name nothing on a volume: none where it is not mounted, or does not answer in time.
+    async fn missing(&self, volume: &Volume, paths: Vec<Folder>) -> Vec<Folder> {
+        if paths.is_empty() {
+            return Vec::new();
+        }
+        let (key, name) = (volume.key, &volume.name);
+        let look = async {
+            let mutex = self.volumes.locks.of(key, Lane::Quotas);
+            let _exclusive = self.volumes.workers.turn_in(Lane::Quotas, &mutex, key, name).await?;
+            let (Some(device), Some(_)) = self.volumes.mount_of(key).await? else { return Ok(Vec::new()) };
+            let operation = Operation::Missing { volume: volume.for_worker(device), paths };
+            match self.volumes.workers.run(key, name, operation, Wait::Request).await? {
+                Outcome::Missing { paths } => Ok(paths),
+                other => {
+                    Err(ErrorBody::new(ErrorCode::Internal, format!("a look was answered with {other:?}")))
+                }
+            }
+        };
+        let clock = self.volumes.seams.clock.as_ref();
+        match within(clock, clock.now() + LOOK_LIMIT, look).await {
+            Some(Ok(missing)) => missing,
+            Some(Err(error)) => {
+                tracing::debug!(volume = name, %error, "it is not known which paths are missing");
+                Vec::new()
+            }
+            None => Vec::new(),
+        }
     }
 
     /// Runs a deduplication.
@@ -245,7 +278,7 @@ impl Dedups {
         let mount_point = volume.record.mount_point.as_str();
         let paths = request.paths.iter().map(|path| folder_of(path, mount_point, name));
         let paths: Vec<Folder> = paths.collect::<Answer<_>>()?;
-        let missing = self.path_looks.missing(&self.volumes.seams, mount_point.as_ref(), &paths).await;
+        let missing = self.missing(&volume, paths.clone()).await;
         if let Some(path) = missing.first() {
             let message =
                 format!("no file or folder {} on volume {name}; nothing was changed", path.as_str());

@@ -21,7 +21,7 @@ use crate::ranks;
 pub(super) enum Lane {
     /// Its file system: mkfs, mount, check, deduplication.
     Volume,
-    /// Bounds of its folders.
+    /// Its folders: their bounds, and whether they are there.
     Quotas,
     /// Its shares on servers.
     Shares,
@@ -47,9 +47,10 @@ impl Lane {
             | Operation::Undo { .. }
             | Operation::Compact { .. }
             | Operation::Names { .. } => Self::Volume,
-            Operation::QuotaSet { .. } | Operation::QuotaRemove { .. } | Operation::QuotaList { .. } => {
-                Self::Quotas
-            }
+            Operation::QuotaSet { .. }
+            | Operation::QuotaRemove { .. }
+            | Operation::QuotaList { .. }
+            | Operation::Missing { .. } => Self::Quotas,
             Operation::SharePut(_)
             | Operation::ShareRemove(_)
             | Operation::ShareList { .. }

@@ -32,7 +32,6 @@ mod create_job;
 mod damage;
 mod dedup;
 mod dedup_job;
-mod dedup_paths;
 mod dedup_policy;
 mod dedup_run;
 mod dedup_schedule;

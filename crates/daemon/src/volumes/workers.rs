@@ -412,6 +412,7 @@ fn words_of(operation: &Operation) -> &'static str {
         Operation::Names { .. } => "the search for names",
         Operation::QuotaSet { .. } | Operation::QuotaRemove { .. } => "the change of a quota",
         Operation::QuotaList { .. } => "the count of quotas",
+        Operation::Missing { .. } => "the look for paths",
         Operation::SharePut(_) | Operation::ShareRemove(_) => "the change of a share",
         Operation::ShareList { .. } => "the list of shares",
         Operation::ShareProbe(_) => "the look at a share",

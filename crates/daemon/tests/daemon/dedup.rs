@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::client::{World, eventually};
 use crate::mounts;
+use crate::volumes::give_up;
 
 /// What stands in for the worker: it notes each order, stops in front of a deduplication as far as a file says so, and passes
 /// commands and messages on.
@@ -175,14 +176,7 @@ impl Drop for Rig {
         if !self.world.is_running() {
             self.start();
         }
-        let _ = Command::new("umount").arg("-l").arg(self.mount()).output();
-        for space in ["v", "m"] {
-            let path = format!("/v1/pools/tank/spaces/{space}/detach");
-            let abandon = json!({"discard_unflushed": format!("tank/{space}")}).to_string();
-            let _ = self.world.try_ask("POST", &path, abandon.as_bytes());
-        }
-        let _ = self.world.try_ask("POST", "/v1/shutdown", b"{}");
-        let _ = Command::new("umount").arg("-l").arg(self.world.folder.path().join("run/attached")).output();
+        give_up(&self.world, &self.mount());
     }
 }
 

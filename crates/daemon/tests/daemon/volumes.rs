@@ -213,6 +213,18 @@ impl Rig {
     }
 }
 
+/// Takes off what a test that failed has left mounted and attached: others would meet it.
+pub(crate) fn give_up(world: &World, mount: &Path) {
+    let _ = Command::new("umount").arg("-l").arg(mount).output();
+    for space in ["v", "m"] {
+        let path = format!("/v1/pools/tank/spaces/{space}/detach");
+        let abandon = json!({"discard_unflushed": format!("tank/{space}")}).to_string();
+        let _ = world.try_ask("POST", &path, abandon.as_bytes());
+    }
+    let _ = world.try_ask("POST", "/v1/shutdown", b"{}");
+    let _ = Command::new("umount").arg("-l").arg(world.folder.path().join("run/attached")).output();
+}
+
 impl Drop for Rig {
     fn drop(&mut self) {
         for entry in std::fs::read_dir(&self.control).into_iter().flatten().flatten() {
@@ -230,14 +242,7 @@ impl Drop for Rig {
         if !self.world.is_running() {
             self.start();
         }
-        let _ = Command::new("umount").arg("-l").arg(self.mount()).output();
-        for space in ["v", "m"] {
-            let path = format!("/v1/pools/tank/spaces/{space}/detach");
-            let abandon = json!({"discard_unflushed": format!("tank/{space}")}).to_string();
-            let _ = self.world.try_ask("POST", &path, abandon.as_bytes());
-        }
-        let _ = self.world.try_ask("POST", "/v1/shutdown", b"{}");
-        let _ = Command::new("umount").arg("-l").arg(self.world.folder.path().join("run/attached")).output();
+        give_up(&self.world, &self.mount());
     }
 }
 

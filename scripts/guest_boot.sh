@@ -1,19 +1,19 @@
 #!/bin/sh
 # A volume over reboots of a machine whose first process is systemd. scripts/guest.sh starts it, in one machine after another:
 #
-#   boot.sh first      two disks: the service is installed, a pool, a volume and a service that requires its mount point are made
-#   boot.sh healthy    both disks: the volume is mounted with no command given, before the service that requires it
-#   boot.sh degraded   one disk: the same
-#   boot.sh absent     no disk: the boot is not held up, and the service that requires the mount point does not start
+#   guest_boot.sh first      two disks: the service is installed, a pool, a volume and a service that requires its mount point are made
+#   guest_boot.sh healthy    both disks: the volume is mounted with no command given, before the service that requires it
+#   guest_boot.sh degraded   one disk: the same
+#   guest_boot.sh absent     no disk: the boot is not held up, and the service that requires the mount point does not start
 #
 # It changes the units of the system it runs on, so it is for such machines alone.
-root=$(cd "$(dirname "$0")/../.." && pwd)
+root=$(cd "$(dirname "$0")/.." && pwd)
 bin=${DOLMEN_BIN:?the program}
 step=${1:?first, healthy, degraded or absent}
 failed=0
 
 [ -e /guest/start ] && [ "$(ps -p 1 -o comm=)" = systemd ] || {
-    echo 'boot.sh: this is no machine of guest.sh under systemd' >&2
+    echo 'guest_boot.sh: this is no machine of guest.sh under systemd' >&2
     exit 69
 }
 
