@@ -202,7 +202,7 @@ Requires=guest-keep.service
 [Service]
 Type=oneshot
 Environment=DOLMEN_BIN=$program HOME=/root
-ExecStart=/bin/sh -c 'sh $root/scripts/guest_boot.sh $1 >/guest/log 2>&1; echo \$\$? >/guest/status; systemctl --no-block poweroff'
+ExecStart=/bin/sh -c 'sh $root/scripts/reboots.sh $1 >/guest/log 2>&1; echo \$\$? >/guest/status; systemctl --no-block poweroff'
 UNIT
 ln -sf ../guest-boot.service multi-user.target.wants/guest-boot.service
 exec /lib/systemd/systemd --unit=multi-user.target

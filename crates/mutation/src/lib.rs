@@ -80,8 +80,6 @@ mutants! {
     AttributeSurvivesSpace = "attribute-survives-space",
     /// A change of attributes deletes in one change of the map and puts in another.
     AttributesInParts = "attributes-in-parts",
-    /// A compaction takes the blocks of folders for free ones.
-    FoldersMovable = "folders-movable",
     /// An address of a device is taken for an address of btrfs.
     DeviceAddressAsLogical = "device-address-as-logical",
     /// `mkfs` runs with force over content of another origin.

@@ -416,7 +416,7 @@ impl Files for VolumeFiles {
         space_map(&self.root, 0, u64::MAX, |used| {
             let is_fixed = match used.owner {
                 Owner::Free => false,
-                Owner::File { inode, .. } => unmovable.has(inode) && !mutation!(FoldersMovable),
+                Owner::File { inode, .. } => unmovable.has(inode),
                 Owner::OfInode(_) | Owner::Metadata(_) | Owner::Unknown => true,
             };
             match into.last_mut() {

@@ -79,6 +79,7 @@ impl Volumes {
             if is_called_off() {
                 return self.take_back(&volume).await;
             }
+            begin_mkfs(&self.workers, &mut volume, &device).await?;
             if mutation!(ReadyBeforeMkfs) {
                 let ready = dolmen_volume::record::VolumeRecord {
                     state: VolumeState::Ready,
@@ -86,7 +87,6 @@ impl Volumes {
                 };
                 records::put(space, &ready, &volume.name).await?;
             }
-            begin_mkfs(&self.workers, &mut volume, &device).await?;
             let operation = Operation::Make { volume: volume.for_worker(device) };
             self.workers.run(key, &volume.name, operation, Wait::UntilDone).await?;
             if is_called_off() {

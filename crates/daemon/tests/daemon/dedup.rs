@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::client::{World, eventually};
 use crate::mounts;
-use crate::volumes::give_up;
+use crate::volumes::abandon_volume;
 
 /// What stands in for the worker: it notes each order, stops in front of a deduplication as far as a file says so, and passes
 /// commands and messages on.
@@ -176,7 +176,7 @@ impl Drop for Rig {
         if !self.world.is_running() {
             self.start();
         }
-        give_up(&self.world, &self.mount());
+        abandon_volume(&self.world, &self.mount());
     }
 }
 

@@ -214,7 +214,7 @@ impl Rig {
 }
 
 /// Takes off what a test that failed has left mounted and attached: others would meet it.
-pub(crate) fn give_up(world: &World, mount: &Path) {
+pub(crate) fn abandon_volume(world: &World, mount: &Path) {
     let _ = Command::new("umount").arg("-l").arg(mount).output();
     for space in ["v", "m"] {
         let path = format!("/v1/pools/tank/spaces/{space}/detach");
@@ -242,7 +242,7 @@ impl Drop for Rig {
         if !self.world.is_running() {
             self.start();
         }
-        give_up(&self.world, &self.mount());
+        abandon_volume(&self.world, &self.mount());
     }
 }
 

@@ -254,6 +254,7 @@ impl Machine {
         // It sees nothing of the moment in which the disks are gone and it is not.
         let daemon = Pid::from_raw(i32::try_from(self.world.pid()).unwrap()).unwrap();
         kill_process(daemon, Signal::STOP).unwrap();
+        eventually("each thread of the daemon is stopped", || has_stopped(daemon).then_some(()));
         for name in names.iter().filter(|_| self.can_be_cut()) {
             File::open(self.image(name)).and_then(|image| image.sync_data()).unwrap();
         }
@@ -318,6 +319,15 @@ impl Machine {
         }
         self.pulled.retain(|pulled| pulled != name);
     }
+}
+
+/// Whether no thread of a process runs any more: a signal that stops it takes a while on a loaded machine.
+fn has_stopped(process: Pid) -> bool {
+    let threads = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())).unwrap();
+    threads.flatten().all(|thread| {
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+    })
 }
 
 impl Drop for Machine {

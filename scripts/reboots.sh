@@ -1,10 +1,10 @@
 #!/bin/sh
 # A volume over reboots of a machine whose first process is systemd. scripts/guest.sh starts it, in one machine after another:
 #
-#   guest_boot.sh first      two disks: the service is installed, a pool, a volume and a service that requires its mount point are made
-#   guest_boot.sh healthy    both disks: the volume is mounted with no command given, before the service that requires it
-#   guest_boot.sh degraded   one disk: the same
-#   guest_boot.sh absent     no disk: the boot is not held up, and the service that requires the mount point does not start
+#   reboots.sh first      two disks: the service is installed, a pool, a volume and a service that requires its mount point are made
+#   reboots.sh healthy    both disks: the volume is mounted with no command given, before the service that requires it
+#   reboots.sh degraded   one disk: the same
+#   reboots.sh absent     no disk: the boot is not held up, and the service that requires the mount point does not start
 #
 # It changes the units of the system it runs on, so it is for such machines alone.
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -13,7 +13,7 @@ step=${1:?first, healthy, degraded or absent}
 failed=0
 
 [ -e /guest/start ] && [ "$(ps -p 1 -o comm=)" = systemd ] || {
-    echo 'guest_boot.sh: this is no machine of guest.sh under systemd' >&2
+    echo 'reboots.sh: this is no machine of guest.sh under systemd' >&2
     exit 69
 }
 
