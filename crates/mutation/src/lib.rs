@@ -256,8 +256,8 @@ mutants! {
     LockRangeShort = "lock-range-short",
     /// A block with parity counts as one that stands alone.
     UnitOfCopies = "unit-of-copies",
-    /// A plan of whole stripes leaves their parity out.
-    PlanMissesParity = "plan-misses-parity",
+    /// Whole stripes go to a slot although blocks of them are cached.
+    PlanMissesCached = "plan-misses-cached",
     /// The second parity of a line stays as it was when parity is carried on.
     SecondParityNotUpdated = "second-parity-not-updated",
     /// A line that was left half in place is finished without its second parity.

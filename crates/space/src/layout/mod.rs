@@ -18,17 +18,13 @@
 //! - content is decodable exactly when [`Layout::rebuild`] yields the encoded bytes and [`Layout::plan_read`] names slabs that
 //!   are left;
 //! - a row placed as [`Layout::placement`] demands stays decodable after the loss of as many disks as it states;
-//! - a plan of a write touches each block of the write once.
+//! - a plan of a write overwrites nothing that is needed.
 //!
 //! Left to others: which slabs a row has (`row`), which of them answer, and all I/O.
 
 mod mirror;
 mod parity;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the new loop of the writer plans with it (0031, the write plan)")
-)]
-mod plan;
+pub(crate) mod plan;
 #[cfg(test)]
 mod rotated_mirror;
 mod rules;

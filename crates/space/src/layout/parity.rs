@@ -9,7 +9,7 @@ use dolmen_placement::{
     DUAL_PARITY_DATA_COLUMNS_MAX, PARITY_DATA_COLUMNS_MIN, PARITY_MAX, Resiliency as Code,
 };
 
-use super::plan::{Content, PlannedWrite, RowFacts, Slot, StripeSlot, WritePlan};
+use super::plan::{WriteFacts, WritePlan};
 use super::{
     Apart, Covered, Layout, LayoutFault, Overwrites, Placement, ReadPlan, Redundancy, RowShape, Shape,
     SlabSet, Unit, copied,
@@ -57,47 +57,10 @@ impl Layout for Parity {
         Overwrites::Cached
     }
 
-    fn plan_write(&self, shape: &RowShape, write: &PlannedWrite, now: &RowFacts) -> WritePlan {
-        let Range { first, count } = write.blocks;
-        let end = first + count;
-        let stripes = |block: u32| {
-            let spot = shape.locate(block);
-            shape.stripes_of(Range { first: spot.block, count: 1 })
-        };
-        let begin = stripes(first);
-        let end_of_first = begin.first + begin.count;
-        if begin.first < first {
-            // The rest of the write may be whole stripes.
-            let is_cut = end_of_first < end && now.next_slot != StripeSlot::Taken;
-            return if is_cut {
-                WritePlan::Split { at: end_of_first }
-            } else {
-                WritePlan::Cached(write.blocks)
-            };
-        }
-        if now.is_cached || now.slot == StripeSlot::Taken || end_of_first > end {
-            return WritePlan::Cached(write.blocks);
-        }
-        if now.slot != now.next_slot && end_of_first < end {
-            return WritePlan::Split { at: end_of_first };
-        }
-        // Whole stripes, and no part of one after them.
-        let last = stripes(end - 1);
-        if last.first + last.count > end {
-            return WritePlan::Split { at: last.first };
-        }
-        let slot = match (now.slot, now.content) {
-            (StripeSlot::Own, Content::Nothing) => Slot::Own,
-            (StripeSlot::Other, _) => Slot::Other { switches_from_own: now.content != Content::Nothing },
-            _ => return WritePlan::Cached(write.blocks),
-        };
-        let mut parts = shape.parts_of(write.blocks);
-        if !mutation!(PlanMissesParity) {
-            let rows =
-                Range { first: shape.locate(first).block, count: blocks_of_column(shape, write.blocks) };
-            parts.extend(shape.computed_columns().map(|column| (column, rows)));
-        }
-        WritePlan::WholeStripes { parts, slot }
+    fn plan_write(&self, now: &WriteFacts) -> WritePlan {
+        // What is cached is newer than whatever a slot holds.
+        let is_cached = now.is_cached && !mutation!(PlanMissesCached);
+        if now.has_free_slot && !is_cached { WritePlan::WholeStripes } else { WritePlan::Cached }
     }
 
     fn plan_read(&self, shape: &RowShape, column: usize, lost: SlabSet) -> ReadPlan {
@@ -156,12 +119,4 @@ fn code_of(shape: &Shape) -> ErasureCode {
     let columns =
         CodeShape { data_count: shape.data_columns(), parity_count: shape.computed_columns().len() };
     ErasureCode::new(columns).unwrap_or_else(|error| panic!("a shape keeps to the limits of codes: {error}"))
-}
-
-/// Returns the blocks that whole stripes have of a computed column: as many as of the first.
-fn blocks_of_column(shape: &RowShape, stripes: Range) -> u32 {
-    let first = shape.locate(stripes.first).block;
-    let end = stripes.first + stripes.count;
-    let next = if end < shape.row_blocks() { shape.locate(end).block } else { shape.column_blocks(0) };
-    next - first
 }

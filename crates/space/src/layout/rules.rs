@@ -4,7 +4,7 @@ use dolmen_erasure::{Change, Plan};
 use dolmen_placement::{COPIES_MAX, DUAL_PARITY_DATA_COLUMNS_MAX, PARITY_MAX, Resiliency as Code};
 use smallvec::SmallVec;
 
-use super::plan::{PlannedWrite, RowFacts, WritePlan};
+use super::plan::{WriteFacts, WritePlan};
 use super::shape::{Holders, PartPlan, Shape, Spot};
 use crate::resources::locks::Range;
 
@@ -67,8 +67,8 @@ pub(crate) trait Layout: Sync {
     }
 
     /// Plans a write of whole blocks of a row.
-    fn plan_write(&self, shape: &RowShape, write: &PlannedWrite, now: &RowFacts) -> WritePlan {
-        copied::plan_write(shape, write, now)
+    fn plan_write(&self, now: &WriteFacts) -> WritePlan {
+        copied::plan_write(now)
     }
 
     /// Plans a read of blocks of a column when these slabs are lost.
@@ -331,12 +331,8 @@ impl RowShape {
     }
 
     /// See [`Layout::plan_write`].
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the new loop of the writer plans with it (0031, the write plan)")
-    )]
-    pub(crate) fn plan_write(&self, write: &PlannedWrite, now: &RowFacts) -> WritePlan {
-        self.layout.plan_write(self, write, now)
+    pub(crate) fn plan_write(&self, now: &WriteFacts) -> WritePlan {
+        self.layout.plan_write(now)
     }
 
     /// See [`Layout::plan_read`].
@@ -413,7 +409,7 @@ impl std::fmt::Debug for RowShape {
 pub(super) mod copied {
     use dolmen_mutation::mutation;
 
-    use super::super::plan::{Content, Order};
+    use super::super::plan::WriteClass;
     use super::*;
 
     /// Checks that no column is computed, and that there are not too many.
@@ -429,15 +425,9 @@ pub(super) mod copied {
     }
 
     /// Plans a write: to the write cache where the cache has something of it or the space is strict, else to its place.
-    pub(crate) fn plan_write(shape: &RowShape, write: &PlannedWrite, now: &RowFacts) -> WritePlan {
-        let parts = || shape.parts_of(write.blocks);
-        match now.content {
-            _ if now.is_cached => WritePlan::Cached(write.blocks),
-            Content::Flushed if now.is_strict => WritePlan::Cached(write.blocks),
-            Content::Flushed => WritePlan::InPlace { parts: parts(), order: Order::RecordDurable },
-            Content::Unflushed => WritePlan::InPlace { parts: parts(), order: Order::RecordFirst },
-            Content::Nothing => WritePlan::Fresh(parts()),
-        }
+    pub(crate) fn plan_write(now: &WriteFacts) -> WritePlan {
+        let is_over_flushed = now.class == WriteClass::Overwrite && !mutation!(StrictInPlace);
+        if now.is_cached || is_over_flushed && now.is_strict { WritePlan::Cached } else { WritePlan::InPlace }
     }
 
     pub(crate) fn plan_read(shape: &RowShape, column: usize, lost: SlabSet) -> ReadPlan {

@@ -3,10 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dolmen_units::{BLOCK_BYTES, Bytes};
-use proptest::prelude::*;
 
-use super::plan::{Content, Order, PlannedWrite, RowFacts, Slot, StripeSlot, WritePlan};
-use super::shape::PartPlan;
+use super::plan::{WriteClass, WriteFacts, WritePlan};
 use super::*;
 use crate::resources::locks::Range;
 
@@ -281,72 +279,27 @@ fn tables_outlast_the_losses_of_a_row() {
     }
 }
 
-fn facts() -> impl Strategy<Value = RowFacts> {
-    let content = prop_oneof![Just(Content::Nothing), Just(Content::Unflushed), Just(Content::Flushed)];
-    let slot = || prop_oneof![Just(StripeSlot::Taken), Just(StripeSlot::Own), Just(StripeSlot::Other)];
-    (content, any::<bool>(), any::<bool>(), slot(), slot()).prop_map(
-        |(content, is_cached, is_strict, slot, next_slot)| RowFacts {
-            content,
-            is_cached,
-            is_strict,
-            slot,
-            next_slot,
-        },
-    )
-}
-
-/// Checks that parts hold each block of a write once, each block computed from it once, and nothing else.
-fn check_parts(shape: &RowShape, blocks: Range, parts: &PartPlan) {
-    let mut touched = BTreeSet::new();
-    for (column, run) in parts {
-        for block in run.blocks() {
-            assert!(block < shape.column_blocks(*column), "{shape:?}: {parts:?}");
-            assert!(touched.insert((*column, block)), "{shape:?}: column {column} has block {block} twice");
-        }
-    }
-    let mut expected = BTreeSet::new();
-    for block in blocks.blocks() {
-        let spot = shape.locate(block);
-        expected.insert((spot.column, spot.block));
-        expected.extend(shape.computed_columns().map(|column| (column, spot.block)));
-    }
-    assert_eq!(
-        touched, expected,
-        "{shape:?}: a plan of {blocks:?} is not its blocks and what is computed from them"
-    );
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4096))]
-
-    /// Scenario: writes of any blocks meet any facts. A plan touches each block once, cuts within the write, computes what depends on
-    /// it, and never overwrites flushed content in place where that is not allowed.
-    #[test]
-    fn plans_touch_each_block_of_a_write_once(pick in any::<prop::sample::Index>(), at in any::<(u32, u32)>(), now in facts()) {
-        let all = shapes();
-        let shape = all[pick.index(all.len())];
-        let first = at.0 % shape.row_blocks();
-        let write = PlannedWrite { blocks: Range { first, count: 1 + at.1 % (shape.row_blocks() - first) } };
-        let plan = shape.plan_write(&write, &now);
-        let is_in_place_allowed = shape.overwrites() == Overwrites::InPlace && !now.is_cached;
-        match plan {
-            WritePlan::Fresh(parts) => {
-                prop_assert!(is_in_place_allowed && now.content == Content::Nothing);
-                check_parts(&shape, write.blocks, &parts);
+/// Scenario: writes meet any facts. A plan never overwrites flushed content in place where that is not allowed, never writes below
+/// cached content, and sends what depends on other blocks to a free slot or to the write cache.
+#[test]
+fn plans_write_over_nothing_that_is_needed() {
+    let classes = [WriteClass::Fresh, WriteClass::Rewrite, WriteClass::Overwrite];
+    for shape in shapes() {
+        for (class, bits) in classes.into_iter().flat_map(|class| (0..8).map(move |bits| (class, bits))) {
+            let [is_cached, is_strict, has_free_slot] = [1, 2, 4].map(|bit| bits & bit != 0);
+            let now = WriteFacts { class, is_cached, is_strict, has_free_slot };
+            let plan = shape.plan_write(&now);
+            let is_needed = is_cached || is_strict && class == WriteClass::Overwrite;
+            match shape.unit() {
+                Unit::Block => assert_eq!(plan == WritePlan::Cached, is_needed, "{shape:?}: {now:?}"),
+                Unit::Stripe => {
+                    let is_whole = has_free_slot && !is_cached;
+                    assert_eq!(plan == WritePlan::WholeStripes, is_whole, "{shape:?}: {now:?}");
+                    assert_ne!(plan, WritePlan::InPlace, "{shape:?}: {now:?}");
+                }
             }
-            WritePlan::InPlace { parts, order } => {
-                prop_assert!(is_in_place_allowed && !(now.is_strict && now.content == Content::Flushed));
-                prop_assert_eq!(order == Order::RecordDurable, now.content == Content::Flushed);
-                check_parts(&shape, write.blocks, &parts);
-            }
-            WritePlan::WholeStripes { parts, slot } => {
-                prop_assert_eq!(shape.unit(), Unit::Stripe);
-                prop_assert!(!now.is_cached);
-                prop_assert!(slot != Slot::Own || now.content == Content::Nothing);
-                check_parts(&shape, write.blocks, &parts);
-            }
-            WritePlan::Cached(blocks) => prop_assert_eq!(blocks, write.blocks),
-            WritePlan::Split { at } => prop_assert!(first < at && at < first + write.blocks.count),
+            let is_in_place = shape.overwrites() == Overwrites::InPlace;
+            assert!(is_in_place || plan != WritePlan::InPlace, "{shape:?}: {now:?}");
         }
     }
 }

@@ -16,6 +16,7 @@ use dolmen_mutation::mutation;
 
 use crate::format::error::SpaceError;
 use crate::format::record::BlockState;
+use crate::layout::plan::WriteClass;
 use crate::relocation::shadow_watch::ShadowWatch;
 use crate::resources::locks::Range;
 use crate::row_io::absence::RowRecords;
@@ -24,7 +25,7 @@ use crate::row_io::flusher::Flusher;
 use crate::row_io::parts::{Body, Pages, Parts, RecordExtra, SlotSwitch, columns_of, find, places_of};
 use crate::row_io::stripe_places::StripePlaces;
 use crate::row_io::write_executor::WriteExecutor;
-use crate::table::page::{WriteClass, place_in_page};
+use crate::table::page::place_in_page;
 use crate::table::pages::TableStore;
 use crate::table::row::Row;
 use crate::table::space::SpaceRows;
@@ -45,6 +46,13 @@ pub(crate) enum Slot {
     In(Rc<Row>),
     /// To the one, and the other says that it has them no more.
     Switch { target: Rc<Row>, source: Rc<Row> },
+}
+
+impl Slot {
+    /// Whether stripes can go there now.
+    pub(crate) fn is_free(&self) -> bool {
+        matches!(self, Self::In(_) | Self::Switch { .. })
+    }
 }
 
 /// What is known of a slot.

@@ -22,6 +22,7 @@ use smallvec::SmallVec;
 
 use crate::format::error::SpaceError;
 use crate::format::record::{BlockState, push_extent};
+use crate::layout::plan::WriteClass;
 use crate::layout::{BLOCK, Covered};
 use crate::resources::locks::Range;
 use crate::resources::tickets::Held;
@@ -30,7 +31,7 @@ use crate::row_io::block_log::BlockLog;
 use crate::row_io::flusher::Flusher;
 use crate::row_io::parts::{Body, Pages, Part, Parts, RecordExtra, Written, find, places_of};
 use crate::table::gathering::Wrote;
-use crate::table::page::{WriteClass, by_page, place_in_page};
+use crate::table::page::{by_page, place_in_page};
 use crate::table::pages::TableStore;
 use crate::table::row::{Row, Slab};
 use crate::table::space::{FailedWrite, SpaceRows};

@@ -13,7 +13,8 @@ use dolmen_units::BLOCK_BYTES;
 use crate::cache::promise::{Reservations, Reserved};
 use crate::cache::write_cache::CacheWrites;
 use crate::format::error::SpaceError;
-use crate::layout::{BLOCK, Overwrites};
+use crate::layout::BLOCK;
+use crate::layout::plan::{WriteClass, WriteFacts, WritePlan};
 use crate::relocation::allocator::Allocator;
 use crate::resolution::space_doubt::SpaceDoubt;
 use crate::resources::locks::{Range, blocks_of};
@@ -22,7 +23,6 @@ use crate::row_io::flusher::Flusher;
 use crate::row_io::parts::{RecordExtra, Whole};
 use crate::row_io::write_executor::{WriteExecutor, split};
 use crate::space_io::read::Reader;
-use crate::table::page::WriteClass;
 use crate::table::row::Row;
 use crate::table::row_store::RowStore;
 use crate::table::space::SpaceRows;
@@ -102,7 +102,7 @@ impl RowWriter<'_> {
     /// Whether a write to blocks of a row looks as if it had to go to the write cache. Called without any lock: it may be
     /// otherwise by the time that it is written.
     async fn seems_cached(self, row: &Rc<Row>, range: Range) -> Result<bool, SpaceError> {
-        if row.shape.overwrites() == Overwrites::Cached || row.mappings.has_any_of(range) {
+        if plan_of(row, range, WriteClass::Fresh) == WritePlan::Cached {
             return Ok(true);
         }
         let ranges = row.shape.parts_of(range);
@@ -114,7 +114,7 @@ impl RowWriter<'_> {
         };
         let held = self.space.shared.tickets.begin();
         let class = WriteExecutor::of(self.space).class_of(ranges.into_iter(), &pages, &held);
-        Ok(class == WriteClass::Overwrite && !mutation!(StrictInPlace))
+        Ok(plan_of(row, range, class) == WritePlan::Cached)
     }
 
     /// Writes whole blocks of a row: to the write cache if room was reserved there. The caller holds their lock.
@@ -141,12 +141,13 @@ impl RowWriter<'_> {
     #[pooled]
     async fn write_unless_over(self, row: &Rc<Row>, first: u32, data: &Bytes_) -> Result<Whole, SpaceError> {
         let count = u32::try_from(data.len() / BLOCK).unwrap_or(u32::MAX);
-        if row.mappings.has_any_of(Range { first, count }) {
+        let range = Range { first, count };
+        if plan_of(row, range, WriteClass::Fresh) == WritePlan::Cached {
             return Ok(Whole::NeedsCache);
         }
         let mut parts = split(row, first, data);
         let begun = WriteExecutor::of(self.space).begin(row, &parts).await?;
-        if begun.class == WriteClass::Overwrite && !mutation!(StrictInPlace) {
+        if plan_of(row, range, begun.class) == WritePlan::Cached {
             return Ok(Whole::NeedsCache);
         }
         WriteExecutor::of(self.space).write_begun(row, &mut parts, begun, RecordExtra::Nothing).await?;
@@ -194,6 +195,13 @@ impl RowWriter<'_> {
         }
         Ok(Whole::Written)
     }
+}
+
+/// Plans a write of blocks of a row with a write cache. What the class alone cannot change shows with [`WriteClass::Fresh`], before
+/// any page is read.
+fn plan_of(row: &Row, range: Range, class: WriteClass) -> WritePlan {
+    let is_cached = row.mappings.has_any_of(range);
+    row.shape.plan_write(&WriteFacts { class, is_cached, is_strict: true, has_free_slot: false })
 }
 
 /// Returns the first blocks of `data` in memory that direct I/O accepts: all of them where they lie so already, else as many as

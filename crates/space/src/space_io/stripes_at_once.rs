@@ -9,6 +9,7 @@ use dolmen_units::BLOCK_BYTES;
 use smallvec::SmallVec;
 
 use crate::format::error::SpaceError;
+use crate::layout::plan::{WriteClass, WriteFacts, WritePlan};
 use crate::layout::shape::{PARITY_BYTES_MAX, interleave_bytes, stripe_at};
 use crate::layout::{BLOCK, RowShape, Shape, Unit};
 use crate::relocation::allocator::Allocator;
@@ -19,7 +20,7 @@ use crate::resources::forming::Pieces;
 use crate::resources::locks::Range;
 use crate::row_io::flusher::Flusher;
 use crate::row_io::parts::{Part, Parts};
-use crate::space_io::row_write::RowWriter;
+use crate::space_io::row_write::{RowWriter, is_open_to_writes};
 use crate::table::row::Row;
 use crate::table::space::SpaceRows;
 
@@ -129,7 +130,7 @@ impl StripesAtOnce<'_> {
         // The other slot says a few words more.
         let _log_room = Flusher::of(&self.space.shared).room_for(range.count + 2 * parity_blocks).await?;
         let _guard = row.locks.lock(range).await;
-        if row.freed.get() || row.moves.is_held() || self.space.shared.is_deferred(&row) {
+        if !is_open_to_writes(&self.space.shared, &row) {
             return Ok(Tried::NoSlot);
         }
         // The space may have been made smaller while this waited for the lock.
@@ -137,13 +138,23 @@ impl StripesAtOnce<'_> {
         let first_stripe = row.shape.locate(range.first).block;
         let is_cached =
             row.mappings.has_any_of(range) || self.is_unfinished(&row, first_stripe..first_stripe + lines);
-        if is_cached {
+        let plan_with = |has_free_slot| {
+            let class = WriteClass::Fresh;
+            row.shape.plan_write(&WriteFacts { class, is_cached, is_strict: true, has_free_slot })
+        };
+        if plan_with(true) == WritePlan::Cached {
             return Ok(Tried::Cached(Rc::clone(&row), range));
         }
         let slot =
             StripeSlots::of(self.space).slot_of(&row, first_stripe..first_stripe + lines, &parts).await?;
         row.moves.touch(range);
         let lines = Range { first: first_stripe, count: lines };
+        if plan_with(slot.is_free()) == WritePlan::WholeStripes {
+            return Ok(match StripeSlots::of(self.space).write_to_slot(&row, slot, lines, parts).await? {
+                true => Tried::Written,
+                false => Tried::NoSlot,
+            });
+        }
         Ok(match slot {
             Slot::AfterFlush => Tried::AfterFlush,
             Slot::OfStream => Tried::OfStream(Rc::clone(&row)),
@@ -152,10 +163,7 @@ impl StripesAtOnce<'_> {
                 false => Tried::NoSlot,
             },
             Slot::Apart if data.len() > stripe => Tried::Apart,
-            slot => match StripeSlots::of(self.space).write_to_slot(&row, slot, lines, parts).await? {
-                true => Tried::Written,
-                false => Tried::NoSlot,
-            },
+            _ => Tried::NoSlot,
         })
     }
 

@@ -13,23 +13,13 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::format::raw::{PAGE_BYTES, PAGE_ENTRIES, PAGE_MAGIC, RawEntry, RawPage, VERSION};
 use crate::format::record::{BlockState, Stamp};
+use crate::layout::plan::WriteClass;
 use crate::resources::locks::Range;
 use crate::resources::tickets::Ticket;
 
 const WORDS: usize = PAGE_ENTRIES.div_ceil(64);
 
 type Entries = [RawEntry; PAGE_ENTRIES];
-
-/// How a block may be written; see docs/design/0002.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum WriteClass {
-    /// Durably never written: data and record at once.
-    Fresh,
-    /// Written since the last flush, with nothing flushed below: record, then data.
-    Rewrite,
-    /// Flushed content below: durable record, then data.
-    Overwrite,
-}
 
 /// Blocks of a page that are special until a flush has covered them.
 #[derive(Default)]
