@@ -14,7 +14,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use dolmen_checksum::crc64;
@@ -52,6 +52,23 @@ const NEW: u16 = 60_000;
 /// All images, with their names.
 fn images() -> Vec<(String, Golden)> {
     SETS.iter().flat_map(|set| set.images()).collect()
+}
+
+/// Images as an earlier build made them, which the repository keeps.
+fn kept() -> Vec<(String, Golden)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/images");
+    let read = |file: String| {
+        let hint = "crates/space/tests/golden/README.md says how the images are made";
+        std::fs::read(folder.join(&file)).unwrap_or_else(|error| panic!("{file}: {error}; {hint}"))
+    };
+    let of_set = |set: &&Set| {
+        let set = set.name;
+        stored::unpack(&read(format!("{set}.images"))).into_iter().map(move |(image, disks)| {
+            let content = String::from_utf8(read(format!("{set}-{image}.content"))).unwrap();
+            (format!("kept {set}-{image}"), Golden { disks, content: Content::parse(&content) })
+        })
+    };
+    SETS.iter().flat_map(of_set).collect()
 }
 
 /// Writes images for other readers, where there are none. What is there stays as it is.
@@ -240,11 +257,11 @@ fn every_image_can_be_looked_at() {
     }
 }
 
-/// Each image is opened, all of it read and verified, written to, brought up to date, closed, and opened again. What the
-/// engine wrote is of one version of the format.
+/// Each image, of this build and of an earlier one, is opened, all of it read and verified, written to, brought up to date, closed,
+/// and opened again. What the engine wrote is of one version of the format.
 #[test]
 fn every_image_can_be_read_and_written_for_ever() {
-    for (name, golden) in images() {
+    for (name, golden) in images().into_iter().chain(kept()) {
         let bench = Rc::new(golden.bench(2));
         let content = golden.content.clone();
         let written = bench.run(async move |lab| {
