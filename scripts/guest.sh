@@ -4,10 +4,10 @@
 # The kernel and its modules are taken from Debian's package, and started in an emulated machine whose root is this machine's,
 # read-only, below a layer in memory: so whatever is installed here is there, the built program and this checkout among it. In
 # it each SCRIPT of scripts/integration runs as root; kernel.sh if none is named: ublk, NBD by the kernel, and a SCSI disk that
-# is torn out. boot is another: its machines have systemd as their first process, and are started again and again on the same
-# disks. Needs apt, qemu-system-x86 (which may take the place of the qemu-utils that ./test wants), busybox-static, cpio,
-# kmod, xz-utils, binutils, and the network for the kernel; builds into FOLDER (default: .demo/guest), which is kept, and is
-# not part of ./test.
+# is torn out. shares_kernel has nfsd, SMB by the kernel, and quotas of XFS. boot is another: its machines have systemd as their
+# first process, and are started again and again on the same disks. Needs apt, qemu-system-x86 (which may take the place of the
+# qemu-utils that ./test wants), busybox-static, cpio, kmod, xz-utils, binutils, and the network for the kernel; builds into
+# FOLDER (default: .demo/guest), which is kept, and is not part of ./test.
 #
 #   --kernel PATTERN   the name of the package, as apt-cache searches for it (default: the newest of Linux 6.12)
 #
@@ -47,7 +47,7 @@ case ${1-} in
 esac
 [ $# -gt 0 ] || set -- kernel
 for script; do
-    [ -f "scripts/integration/${script%.sh}.sh" ] || die "there is no scripts/integration/${script%.sh}.sh"
+    [ "$script" = boot ] || [ -f "scripts/integration/${script%.sh}.sh" ] || die "there is no scripts/integration/${script%.sh}.sh"
 done
 for word in apt-get apt-cache dpkg-deb qemu-system-x86_64 busybox cpio depmod modprobe xz readelf timeout; do
     command -v "$word" >/dev/null ||
@@ -167,7 +167,7 @@ run() {
     rm -rf "$out" && mkdir -p "$out" || exit 1
     cat >"$out/start" <<END
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DM_DISABLE_UDEV=1
-cd $root && DOLMEN_BIN=$program DOLMEN_STATE=/tmp/state $(handed_over)sh scripts/integration/$1.sh >/guest/log 2>&1
+cd $root && DOLMEN_BIN=$program DOLMEN_STATE=/tmp/state DOLMEN_KERNEL_MACHINE=yes $(handed_over)sh scripts/integration/$1.sh >/guest/log 2>&1
 echo \$? >/guest/status
 echo o >/proc/sysrq-trigger
 sleep 9
