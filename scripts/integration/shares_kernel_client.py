@@ -354,7 +354,11 @@ def main():
     must("the daemon ends", daemon.wait(120) == 0)
     if has_smb:
         end(server)
+        run("umount", "-l", samba.folder)
     run("rpc.nfsd", "0")
+    run("exportfs", "-f")
+    for folder in (VOLUMES, ROOT):
+        run("umount", "-R", "-l", folder)
 
 
 main()
