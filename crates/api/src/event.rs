@@ -121,8 +121,18 @@ codes! {
         }
         SpaceResized = "space_resized" {
             "A space has another size."
+            "The file system of a volume that is mounted grows with it."
+            "Another file system on it has to be told, with `resize2fs` for instance."
+        }
+        VolumeMounted = "volume_mounted" {
+            "A volume was mounted: by a command, at its creation, or when its pool was opened."
+            "It is mounted again whenever its pool is opened, unless a command unmounts it."
             "Nothing."
-            "A file system on it has to be told, with `resize2fs` for instance."
+        }
+        VolumeUnmounted = "volume_unmounted" {
+            "A volume was unmounted: by a command, by its deletion, or because another program did so."
+            "Its shares are taken off, and its space is detached."
+            "`dolmen volume show POOL/NAME` says whether it is to be mounted; `dolmen volume mount POOL/NAME` mounts it."
         }
         SpaceAttached = "space_attached" {
             "A space was attached as a block device."

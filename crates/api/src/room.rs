@@ -48,6 +48,9 @@ pub struct Df {
     pub fits: Vec<Fits>,
     /// Room on each disk, by slot.
     pub disks: Vec<DiskRoom>,
+    /// Names of disks that are absent. Of the figures, the parts of `used` alone count what lies on them.
+    #[serde(default)]
+    pub absent_disks: Vec<String>,
 }
 
 /// What still fits at one level of protection.

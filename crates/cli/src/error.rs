@@ -110,7 +110,7 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// A job ended badly.
-    #[error("job {id} ({what}) of pool {pool} failed: {result}; what it had done stays done")]
+    #[error("job {id} ({what}) of pool {pool} failed: {result}{}", what_stays(result))]
     JobFailed {
         /// Its number.
         id: u64,
@@ -319,6 +319,15 @@ impl CliError {
     /// All of it as one line, without the hint.
     pub(crate) fn in_one_line(&self) -> String {
         std::iter::once(self.to_string()).chain(self.causes()).collect::<Vec<_>>().join(": ")
+    }
+}
+
+/// Returns what is left of a failed job, where its result does not say that.
+fn what_stays(result: &str) -> &'static str {
+    let says = |words: &&str| result.contains(*words);
+    match ["nothing was ", " stay", "as before"].iter().any(says) {
+        true => "",
+        false => "; what it had done stays done",
     }
 }
 

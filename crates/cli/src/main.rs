@@ -30,7 +30,7 @@ mod views;
 use std::io::Write;
 
 use arguments::common::Format;
-use arguments::parse::{parse, unread};
+use arguments::parse::{parse, unread, with_usage};
 use arguments::service::ServiceCommand;
 use arguments::space::SpaceCommand;
 use arguments::{Arguments, Command, habits};
@@ -47,6 +47,7 @@ fn main() -> std::process::ExitCode {
     let arguments = match parse(std::env::args_os()) {
         Ok(arguments) => arguments,
         Err(error) => {
+            let error = with_usage(error, std::env::args_os().skip(1));
             let hint = habits::hint(&error, std::env::args_os().skip(1));
             if let Some(document) = unread(&error, hint.as_deref(), std::env::args_os().skip(1)) {
                 Out::with_process_streams(|out| out.line(document));
@@ -133,7 +134,8 @@ fn carry_out(
             service::run(&command, common.socket.as_deref(), common.output, out)
         }
         Command::Man(arguments) => {
-            manual::write_pages(&arguments.folder)?;
+            let pages = manual::write_pages(&arguments.folder)?;
+            out.line(format_args!("{pages} manual pages are in {}", arguments.folder.display()));
             Ok(ExitCode::Ok)
         }
         command => {

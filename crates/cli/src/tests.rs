@@ -8,6 +8,7 @@ pub(crate) mod fake;
 mod load;
 mod manual;
 mod plans;
+mod said_once;
 mod sight;
 mod trouble;
 mod views;

@@ -28,6 +28,10 @@ Settings, each with a value:
   --trash-after-s N      seconds that deleted spaces are kept; 0 is for ever
 Without a value:
   --named-only           look at no disks but those that a setting or a request names
+In the environment:
+  DOLMEN_LOG             what is logged, such as debug; usually info
+  DOLMEN_SERVERS         a JSON file about the servers for SMB and NFS, which the guide page on shares describes
+  DOLMEN_WORKER          the program that works on volumes; usually dolmen-worker beside this one
 ";
 
 /// Settings that take a value.

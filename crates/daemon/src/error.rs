@@ -10,14 +10,13 @@ use dolmen_block_linux::RuntimeError;
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
     /// A folder or file of its own cannot be made, read or written.
-    #[error("{doing} {} failed", path.display())]
+    #[error("{doing} {} failed: {source}; {}", path.display(), next_step(source))]
     File {
         /// What was tried.
         doing: &'static str,
         /// With what.
         path: PathBuf,
         /// What the system said.
-        #[source]
         source: io::Error,
     },
     /// Another daemon has it.
@@ -27,6 +26,17 @@ pub enum DaemonError {
         path: PathBuf,
         /// Who holds it, as far as it says.
         pid: Option<i32>,
+    },
+    /// Something else than a socket is where the socket of the API is to be.
+    #[error(
+        "listening on {} failed: {found} is there, and was left as it is; choose another --socket, or move it away",
+        path.display()
+    )]
+    NoSocket {
+        /// The path.
+        path: PathBuf,
+        /// Kind of file that is there.
+        found: &'static str,
     },
     /// The path of a socket is longer than the kernel takes.
     #[error("the path of the socket {} has {found} bytes, and {max} at most are possible; choose a shorter {option}", path.display())]
@@ -87,7 +97,10 @@ impl DaemonError {
             }
             Self::File { .. } | Self::Thread { .. } => ExitCode::Io,
             Self::Locked { .. } => ExitCode::Busy,
-            Self::HostId { .. } | Self::SocketPath { .. } | Self::OnOwnSpace { .. } => ExitCode::Config,
+            Self::HostId { .. }
+            | Self::NoSocket { .. }
+            | Self::SocketPath { .. }
+            | Self::OnOwnSpace { .. } => ExitCode::Config,
             Self::Runtime(RuntimeError::UnknownDriver { .. }) => ExitCode::Config,
             Self::Runtime(RuntimeError::UringRefused { .. }) => ExitCode::Missing,
             Self::Runtime(RuntimeError::Event { .. }) => ExitCode::Io,
@@ -98,5 +111,48 @@ impl DaemonError {
     pub(crate) fn file(doing: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_path_buf();
         move |source| Self::File { doing, path, source }
+    }
+}
+
+/// Returns what to do about a file or folder of the daemon that the system refuses.
+fn next_step(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "start the daemon as root, or choose folders that its user may write with --state, --run and --socket"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "mount that file system writable, or choose another place with --state, --run and --socket"
+        }
+        io::ErrorKind::NotFound => {
+            "make the folder above it, or choose another place with --state, --run and --socket"
+        }
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
+            "something else has that name: move it away, or choose another place with --state, --run and --socket"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free room on its file system",
+        _ => "the log of the kernel (`dmesg`) may say why; --state, --run and --socket choose other places",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_refused_folder_is_named_with_its_cause_and_the_next_step() {
+        for (kind, step) in [
+            (io::ErrorKind::PermissionDenied, "as root"),
+            (io::ErrorKind::ReadOnlyFilesystem, "writable"),
+            (io::ErrorKind::NotFound, "make the folder above"),
+            (io::ErrorKind::AlreadyExists, "move it away"),
+            (io::ErrorKind::StorageFull, "free room"),
+            (io::ErrorKind::TimedOut, "dmesg"),
+        ] {
+            let error = DaemonError::file("making the folder", Path::new("/x"))(kind.into());
+            let text = error.to_string();
+            assert!(text.starts_with("making the folder /x failed: ") && text.contains(step), "{text}");
+        }
     }
 }

@@ -198,12 +198,38 @@ pub(crate) fn space(error: &SpaceError) -> ErrorBody {
         }
     };
     let found = body(code, error);
-    match object {
+    let found = match object {
         Some(name) => found.on(name),
+        None => found,
+    };
+    match next_step(error) {
+        Some(hint) => found.hint(hint),
         None => found,
     }
 }
 
+/// Returns what to do about errors of spaces that do not say so themselves.
+fn next_step(error: &SpaceError) -> Option<&'static str> {
+    match error {
+        SpaceError::Unreadable { .. } => {
+            Some("`dolmen why POOL/SPACE` shows what is lost or out of reach, and what to do")
+        }
+        SpaceError::Unwritable { .. } => Some(
+            "`dolmen status` shows which disks fail or are absent; write it again when they are back or replaced",
+        ),
+        SpaceError::TooFewDisks { .. } => Some(
+            "add a disk with `dolmen pool add`, or choose a protection that needs fewer, such as --resiliency simple, \
+             which loses its data with the disk; `dolmen df` shows what fits",
+        ),
+        SpaceError::Deleted { .. } => Some("`dolmen space list` shows the spaces that there are"),
+        SpaceError::Trashed { .. } => Some("`dolmen trash restore POOL/SPACE` takes it out of the trash"),
+        SpaceError::NoSuchSpace { .. } => Some("`dolmen space list` shows all spaces"),
+        SpaceError::NameTaken { .. } => {
+            Some("choose another name; `dolmen space list` and `dolmen trash list` show those that are taken")
+        }
+        _ => None,
+    }
+}
 /// The error for a second way in that would write beside the first.
 pub(crate) fn two_sides(name: &str, transport: &str) -> ErrorBody {
     let message = format!(

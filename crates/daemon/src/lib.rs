@@ -77,7 +77,8 @@ mod views;
 mod volumes;
 mod words;
 
-use std::fs;
+use std::fs::{self, FileType};
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -181,12 +182,29 @@ fn check_socket(path: &Path, option: &'static str) -> Result<(), DaemonError> {
     Err(DaemonError::SocketPath { path: path.to_path_buf(), found, max: SOCKET_PATH_MAX, option })
 }
 
-/// Listens on the socket. One that is there already belongs to a daemon that is gone: its lock is held here.
+/// Listens on the socket. One that is there already belongs to a daemon that has ended: its lock is held here. What is no socket is
+/// no file of a daemon, and stays.
 fn bind(path: &Path) -> Result<StdListener, DaemonError> {
+    if let Some(found) =
+        fs::symlink_metadata(path).ok().and_then(|found| other_than_socket(found.file_type()))
+    {
+        return Err(DaemonError::NoSocket { path: path.to_path_buf(), found });
+    }
     let _ = fs::remove_file(path);
     let listener = StdListener::bind(path).map_err(DaemonError::file("listening on", path))?;
     listener.set_nonblocking(true).map_err(DaemonError::file("listening on", path))?;
     Ok(listener)
+}
+
+/// Returns the kind of a file that is no socket.
+fn other_than_socket(kind: FileType) -> Option<&'static str> {
+    match kind {
+        kind if kind.is_socket() => None,
+        kind if kind.is_dir() => Some("a folder"),
+        kind if kind.is_symlink() => Some("a symbolic link"),
+        kind if kind.is_file() => Some("a file"),
+        _ => Some("a device or pipe"),
+    }
 }
 
 async fn control(listener: StdListener, path: PathBuf, caller: Caller) -> std::io::Result<()> {
@@ -266,5 +284,29 @@ fn engine_thread(config: Config, host: HostId, ready: &SyncSender<Result<Caller,
     runtime.seams().spawner.spawn("smart", Box::pin(asking));
     if ready.send(Ok(Caller::new(mailbox))).is_ok() {
         runtime.run(engine.serve(inbox, asked, arrivals));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scenario: a file, a folder and a link are where the socket is to be. Each stays; a socket of an ended daemon is replaced.
+    #[test]
+    fn the_socket_of_the_api_replaces_sockets_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("file"), "content").unwrap();
+        fs::create_dir(path("folder")).unwrap();
+        std::os::unix::fs::symlink(path("file"), path("link")).unwrap();
+        for (name, kind) in [("file", "a file"), ("folder", "a folder"), ("link", "a symbolic link")] {
+            let error = bind(&path(name)).unwrap_err();
+            assert!(matches!(error, DaemonError::NoSocket { .. }), "{error}");
+            assert!(error.to_string().contains(kind), "{error}");
+        }
+        assert_eq!(fs::read_to_string(path("file")).unwrap(), "content");
+        assert!(path("link").is_symlink() && path("folder").is_dir());
+        drop(bind(&path("socket")).unwrap());
+        drop(bind(&path("socket")).unwrap());
     }
 }

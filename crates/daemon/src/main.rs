@@ -38,5 +38,8 @@ fn main() -> ExitCode {
 }
 
 fn report(error: &dyn std::error::Error) {
-    tracing::error!(causes = causes_of(error).join(": "), "{error}");
+    match causes_of(error) {
+        causes if causes.is_empty() => tracing::error!("{error}"),
+        causes => tracing::error!(causes = causes.join(": "), "{error}"),
+    }
 }

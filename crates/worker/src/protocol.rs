@@ -367,7 +367,7 @@ impl Content {
 pub struct Failure {
     /// Kind of failure.
     pub code: FailureCode,
-    /// Object, expectation and finding, in a sentence.
+    /// Object, expectation and finding, in a sentence. Lines behind the first are the output of a tool, for the log.
     pub message: String,
     /// What to do; empty if that is not known.
     #[serde(default, skip_serializing_if = "String::is_empty")]

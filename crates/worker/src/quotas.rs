@@ -28,26 +28,40 @@ fn failure(code: FailureCode, folder: &Folder, finding: &str, hint: &str) -> Fai
 
 /// Words an answer of the kernel.
 fn refused(volume: &Volume, folder: &Folder, error: &FilesError) -> Failure {
-    let message = format!("quota of {:?}: {error}", folder.as_str());
-    let is_off =
-        error.is_unsupported() || matches!(error.source.raw_os_error(), Some(number) if is_quota_off(number));
-    if !is_off {
-        return Failure { code: FailureCode::Refused, message, hint: String::new() };
-    }
-    let hint = match volume.record.file_system {
-        FileSystem::Xfs => "mount the volume with the option prjquota, on a kernel with quotas of XFS",
-        FileSystem::Ext4 => {
-            "make the file system with `-O quota,project`, and mount it with prjquota on a kernel with quotas"
-        }
-        FileSystem::Btrfs => "use a kernel that counts subvolumes",
+    let number = error.source.raw_os_error();
+    let missing = number.and_then(missing_quota).or(error.is_unsupported().then_some(NO_COUNT));
+    let Some(missing) = missing else {
+        let message = format!("quota of {:?}: {error}", folder.as_str());
+        let hint = "`dmesg` shows what the kernel found; `dolmen volume quota list` shows which bounds hold";
+        return Failure { code: FailureCode::Refused, message, hint: hint.to_owned() };
     };
-    Failure { code: FailureCode::Unsupported, message, hint: hint.to_owned() }
+    let hint = match volume.record.file_system {
+        FileSystem::Xfs => {
+            "boot a kernel with CONFIG_XFS_QUOTA and mount the volume again, or use a volume on btrfs"
+        }
+        FileSystem::Ext4 => {
+            "make the file system with `-O quota,project`, and mount it with prjquota on a kernel with CONFIG_QUOTA"
+        }
+        FileSystem::Btrfs => "use a kernel that counts subvolumes of btrfs",
+    };
+    let kind = volume.record.file_system;
+    let finding = format!("{kind} counts no folders here: {missing}");
+    failure(FailureCode::Unsupported, folder, &finding, hint)
 }
 
-/// Answers of `quotactl` for a file system that does not count projects.
-fn is_quota_off(number: i32) -> bool {
+/// Finding about a file system that answers that it cannot count.
+const NO_COUNT: &str = "the kernel has no quotas for this file system";
+
+/// Returns what is missing where `quotactl` answers with this number; none if nothing is.
+fn missing_quota(number: i32) -> Option<&'static str> {
     use rustix::io::Errno;
-    [Errno::SRCH, Errno::NODEV, Errno::INVAL, Errno::NOSYS].iter().any(|known| known.raw_os_error() == number)
+    let is = |known: Errno| known.raw_os_error() == number;
+    match () {
+        () if is(Errno::SRCH) => Some("it is mounted without prjquota"),
+        () if is(Errno::NOSYS) => Some("the kernel was built without quotas"),
+        () if is(Errno::NODEV) || is(Errno::INVAL) => Some(NO_COUNT),
+        () => None,
+    }
 }
 
 /// Opens a folder of the volume; none if its last part is missing.

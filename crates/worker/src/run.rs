@@ -179,7 +179,9 @@ fn shut_down() -> Usage {
 /// An answer of the kernel about a mounted volume.
 fn refused(volume: &Volume, error: &dyn std::fmt::Display) -> Failure {
     let message = format!("the file system at {}: {error}", volume.record.mount_point.as_str());
-    Failure { code: FailureCode::Refused, message, hint: String::new() }
+    let hint =
+        "`dmesg` shows what the kernel found; `dolmen volume show` shows whether the file system has errors";
+    Failure { code: FailureCode::Refused, message, hint: hint.to_owned() }
 }
 
 #[cfg(test)]

@@ -52,8 +52,12 @@ pub(crate) fn run_failure(volume: &Volume, error: &RunError) -> Failure {
         RunError::TooManyRows { .. } | RunError::RowLength { .. } => FailureCode::BadOrder,
     };
     let message = format!("volume at {}: {}", volume.record.mount_point.as_str(), with_causes(error));
-    Failure { code, message, hint: String::new() }
+    Failure { code, message, hint: NEXT_STEP.to_owned() }
 }
+
+/// Hint about a run that the file system of its volume, or the folder of its state, ended.
+const NEXT_STEP: &str =
+    "what was done stays, and is sound; `dmesg` shows what the kernel found; begin it again then";
 
 /// Words a failure of a call on a file.
 pub(crate) fn file_failure(volume: &Volume, error: &FileError) -> Failure {
@@ -62,7 +66,13 @@ pub(crate) fn file_failure(volume: &Volume, error: &FileError) -> Failure {
         FileError::Deleted { .. } | FileError::Failed { .. } => FailureCode::Refused,
     };
     let message = format!("volume at {}: {}", volume.record.mount_point.as_str(), with_causes(error));
-    Failure { code, message, hint: String::new() }
+    let hint = match error {
+        FileError::NoRoom { .. } => {
+            "free room in the volume, or grow it with `dolmen volume grow`, and begin it again"
+        }
+        FileError::Deleted { .. } | FileError::Failed { .. } => NEXT_STEP,
+    };
+    Failure { code, message, hint: hint.to_owned() }
 }
 
 pub(crate) fn call_bytes(mode: DeduplicationMode) -> u64 {

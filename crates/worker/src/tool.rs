@@ -128,11 +128,27 @@ fn must(program: &str, ran: Ran) -> Result<String, Failure> {
     if ran.status.success() {
         return Ok(ran.text);
     }
+    let output = ran.text.trim();
+    let finding = finding(program, output).map_or_else(String::new, |line| format!(": {line}"));
+    let rest = if output.lines().count() > 1 { format!("\n{output}") } else { String::new() };
     Err(Failure {
         code: FailureCode::Refused,
-        message: format!("{program} ended with {}: {}", ran.status, ran.text.trim()),
-        hint: String::new(),
+        message: format!("{program} ended with {}{finding}{rest}", ran.status),
+        hint: format!(
+            "the log of the daemon has all that {program} wrote; `dmesg` shows what the kernel found"
+        ),
     })
+}
+
+/// Returns the line of a tool's output that says most: the last one that the tool begins with its name or `ERROR`, or else the last
+/// one.
+fn finding<'a>(program: &str, output: &'a str) -> Option<&'a str> {
+    let name = program.rsplit('/').next().unwrap_or(program);
+    let lines = || output.lines().map(str::trim).filter(|line| !line.is_empty());
+    let says = |line: &&str| {
+        line.strip_prefix(name).is_some_and(|rest| rest.starts_with(':')) || line.starts_with("ERROR")
+    };
+    lines().rfind(says).or_else(|| lines().next_back())
 }
 
 /// The Debian package that has a tool.
@@ -162,6 +178,21 @@ mod tests {
         let missing = run::<&str>("mkfs.nothing-of-the-kind", &[]).unwrap_err();
         assert_eq!(missing.code, FailureCode::MissingTool);
         assert!(succeed("false", &[] as &[&str]).unwrap_err().message.contains("exit status: 1"));
+    }
+
+    /// Scenario: a tool prints a table, its error and a hint, and fails. The sentence has the error alone, and the log all of it.
+    #[test]
+    fn a_failed_tool_is_one_sentence_and_its_output_follows_on_lines_of_its_own() {
+        let output = "meta-data=/dev/x isize=512\nxfs_growfs: no room\n  see dmesg(1)\n";
+        assert_eq!(finding("xfs_growfs", output), Some("xfs_growfs: no room"));
+        assert_eq!(finding("resize2fs", "resize2fs 1.47\nno such device\n"), Some("no such device"));
+        assert_eq!(finding("btrfs", "Resize\nERROR: unable to resize\n"), Some("ERROR: unable to resize"));
+        assert_eq!(finding("mkfs", "one\ntwo\n\n"), Some("two"));
+        assert_eq!(finding("mkfs", " \n"), None);
+        let failed = succeed("sh", &["-c", "echo table; echo sh: no room; exit 1"]).unwrap_err();
+        let (sentence, rest) = failed.message.split_once('\n').unwrap();
+        assert_eq!((sentence, rest), ("sh ended with exit status: 1: sh: no room", "table\nsh: no room"));
+        assert!(failed.hint.contains("log of the daemon"), "{}", failed.hint);
     }
 
     /// Scenario: a tool for a block device lists `/dev`, and ends with a number; another one is not installed.

@@ -214,7 +214,7 @@ pub(crate) struct CompletionArguments {
 /// `dolmen man`
 #[derive(Debug, Args)]
 pub(crate) struct ManArguments {
-    /// The folder; it is made if need be
+    /// The folder; it is made if need be, in one that exists
     pub folder: PathBuf,
 }
 

@@ -2,13 +2,15 @@
 //!
 //! Names of pools, spaces, disks, jobs and codes are added to the scripts of bash, zsh and fish: see `complete`.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 use clap_complete::Shell;
+use dolmen_api::ExitCode;
 
 use crate::arguments::Arguments;
-use crate::error::CliError;
+use crate::error::{CliError, Failure};
 
 /// Returns the completion script of a shell: of commands and options by the definition, of names by asking `complete`.
 pub(crate) fn completion(shell: clap_complete::Shell) -> String {
@@ -87,10 +89,55 @@ end
 complete -c dolmen -n __dolmen_has_names -f -k -a "(__dolmen_names)"
 "#;
 
-/// Writes a page for each command into a folder.
-pub(crate) fn write_pages(folder: &Path) -> Result<(), CliError> {
+/// The folder for the manual pages cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("writing the manual pages into {}: {}; no page was written", folder.display(), finding(reason))]
+pub(crate) struct FolderError {
+    /// The folder.
+    folder: PathBuf,
+    /// The system's reason.
+    reason: io::Error,
+}
+
+fn finding(reason: &io::Error) -> String {
+    match reason.kind() {
+        io::ErrorKind::NotFound => "the folder above it does not exist".to_owned(),
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => "it is no folder".to_owned(),
+        _ => reason.to_string(),
+    }
+}
+
+impl Failure for FolderError {
+    fn exit(&self) -> ExitCode {
+        match self.reason.kind() {
+            io::ErrorKind::PermissionDenied => ExitCode::Permission,
+            io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+                ExitCode::Usage
+            }
+            _ => ExitCode::Io,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        let what = match self.reason.kind() {
+            io::ErrorKind::PermissionDenied => "run it as root, or name a folder of yours",
+            io::ErrorKind::NotFound => "make the folder above it first, or name one that exists",
+            _ => "name a folder, such as /usr/local/share/man/man1",
+        };
+        Some(what.to_owned())
+    }
+}
+
+/// Writes a page for each command into a folder, which is made if need be, and returns the number of pages.
+pub(crate) fn write_pages(folder: &Path) -> Result<usize, CliError> {
     let unwritable = |source| CliError::Write { path: folder.to_path_buf(), source };
-    std::fs::create_dir_all(folder).map_err(unwritable)?;
+    match std::fs::create_dir(folder) {
+        Err(reason) if !folder.is_dir() => {
+            return Err(FolderError { folder: folder.to_path_buf(), reason }.into());
+        }
+        Err(_) | Ok(()) => {}
+    }
+    let mut pages = 0;
     let mut root = Arguments::command();
     root.build();
     let mut waiting = vec![root];
@@ -102,8 +149,9 @@ pub(crate) fn write_pages(folder: &Path) -> Result<(), CliError> {
         man.render(&mut page).map_err(unwritable)?;
         let page = with_synopsis(&String::from_utf8_lossy(&page), &synopsis(&command));
         std::fs::write(folder.join(man.get_filename()), page).map_err(unwritable)?;
+        pages += 1;
     }
-    Ok(())
+    Ok(pages)
 }
 
 /// Returns the lines of usage, as errors and help print them: with the values of options that are needed.

@@ -164,13 +164,12 @@ impl Session<'_, '_> {
                 return Err(CliError::Daemon { body });
             };
             if !self.out.can_ask() {
-                return Err(CliError::Daemon {
-                    body: Box::new(
-                        body.hint(format!(
-                            "if nobody needs what it holds any more, say --destroy={as_given}"
-                        )),
-                    ),
-                });
+                // Where the daemon names the option, a hint would say it twice.
+                if body.message.contains("--destroy=") {
+                    return Err(CliError::Daemon { body });
+                }
+                let hint = format!("if what it holds is not needed any more, say --destroy={as_given}");
+                return Err(CliError::Daemon { body: Box::new(body.hint(hint)) });
             }
             self.out.print(&body);
             let object = format!("disk {as_given}");
@@ -180,7 +179,7 @@ impl Session<'_, '_> {
     }
 }
 
-/// Shows what would happen.
+/// Shows what would happen, and why a volume gets what it gets.
 fn show_plan(out: &mut Out<'_>, change: &Change) {
     let (plan, paint) = (&change.plan, out.paint_results);
     out.line("dry run, nothing was changed; this would happen:");
@@ -189,6 +188,10 @@ fn show_plan(out: &mut Out<'_>, change: &Change) {
     }
     if plan.steps.is_empty() {
         out.line("  nothing");
+    }
+    if let Some(volume) = &change.volume_plan {
+        out.line("chosen because:");
+        volume.reasons.iter().for_each(|reason| out.labelled("  - ", reason));
     }
     out.show(&figures_text(plan));
     out.labelled("can be undone  ", &undone(plan, |text| paint.tone(text, Tone::Caution)));

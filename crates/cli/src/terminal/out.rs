@@ -95,6 +95,13 @@ impl Out<'_> {
         self.show(&self.rendered(indent, table));
     }
 
+    /// Shows names and values, one pair a line; at a terminal, long values go on below their beginning.
+    pub(crate) fn facts(&mut self, indent: usize, table: &Table) {
+        for (label, value) in table.facts_in_lines(indent, self.paint_results) {
+            self.labelled(&label, &value);
+        }
+    }
+
     /// Returns what `table` would show.
     pub(crate) fn rendered(&self, indent: usize, table: &Table) -> String {
         let columns = self.columns.filter(|_| self.results_kind == Kind::Terminal);

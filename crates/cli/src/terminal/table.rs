@@ -43,6 +43,8 @@ impl<T: Into<String>> From<T> for Cell {
 pub(crate) struct Table {
     columns: Vec<(&'static str, Align)>,
     rows: Vec<Vec<Cell>>,
+    /// Headings of columns that a narrow terminal does without, the first to go first.
+    droppable: Vec<&'static str>,
 }
 
 impl Table {
@@ -53,7 +55,23 @@ impl Table {
 
     /// A table with these headings.
     pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
-        Self { columns: columns.to_vec(), rows: Vec::new() }
+        Self { columns: columns.to_vec(), rows: Vec::new(), droppable: Vec::new() }
+    }
+
+    /// The same table, which leaves these columns out where it does not fit otherwise, the first one first.
+    pub(crate) fn dropping(self, headings: &[&'static str]) -> Self {
+        Self { droppable: headings.to_vec(), ..self }
+    }
+
+    /// Returns names and values of a table of facts, the names as wide as the widest, with `indent` spaces in front.
+    pub(crate) fn facts_in_lines(&self, indent: usize, paint: Paint) -> Vec<(String, String)> {
+        let wide = self.width(0);
+        let line = |row: &Vec<Cell>| {
+            let [name, value] = row.as_slice() else { return None };
+            let label = format!("{}{:wide$}  ", " ".repeat(indent), name.text);
+            Some((label, paint.tone(&value.text, value.tone)))
+        };
+        self.rows.iter().filter_map(line).collect()
     }
 
     /// One more row, with a field for each column.
@@ -89,17 +107,40 @@ impl Table {
         lines
     }
 
-    /// The same table with texts cut until it fits into so many columns, the widest first. Numbers stay whole, and so do
-    /// headings; a table of many numbers may stay wider.
+    /// The same table with texts cut until it fits into so many columns, the widest first. Where that is not enough, columns that it
+    /// may do without go. Numbers stay whole, and so do headings; a table of many numbers may stay wider.
     pub(crate) fn within(&self, columns: usize) -> Self {
+        let mut whole = self.clone();
+        for heading in &self.droppable {
+            let cut = whole.cut_to(columns);
+            if cut.total_width() <= columns {
+                return cut;
+            }
+            whole = whole.without(heading);
+        }
+        whole.cut_to(columns)
+    }
+
+    /// The same table without a column.
+    fn without(mut self, heading: &str) -> Self {
+        if let Some(at) = self.columns.iter().position(|(one, _)| *one == heading) {
+            self.columns.remove(at);
+            self.rows.iter_mut().filter(|row| at < row.len()).for_each(|row| drop(row.remove(at)));
+        }
+        self
+    }
+
+    fn total_width(&self) -> usize {
+        let used: Vec<usize> = (0..self.columns.len()).filter(|at| self.is_used(*at)).collect();
+        let widths: usize = used.iter().map(|at| self.width(*at)).sum();
+        widths + 2 * used.len().saturating_sub(1)
+    }
+
+    fn cut_to(&self, columns: usize) -> Self {
         let mut cut = self.clone();
         let used: Vec<usize> = (0..self.columns.len()).filter(|at| self.is_used(*at)).collect();
-        let width_of = |table: &Self| -> usize {
-            let widths: usize = used.iter().map(|at| table.width(*at)).sum();
-            widths + 2 * used.len().saturating_sub(1)
-        };
         loop {
-            let over = width_of(&cut).saturating_sub(columns);
+            let over = cut.total_width().saturating_sub(columns);
             let limit = |at: usize| {
                 let (heading, align) = cut.columns.get(at)?;
                 let least = width(heading).max(TEXT_WIDTH_MIN);
@@ -214,6 +255,39 @@ mod tests {
         let fields: Vec<&str> = lines.lines().nth(1).unwrap().split("  ").collect();
         assert!(fields.iter().all(|field| (28..=32).contains(&width(field))), "{lines}");
         assert!(fields[1].starts_with("two rows stay") && fields[1].ends_with('…'), "{lines}");
+    }
+
+    /// Scenario: a table with long names at every width. Columns that may go do so in their order, and only where cutting names is
+    /// not enough; numbers stay whole and below each other.
+    #[test]
+    fn a_narrow_terminal_gets_fewer_columns_of_whole_numbers() {
+        let mut table = Table::new(&[
+            ("VOLUME", Align::Left),
+            ("FILE SYSTEM", Align::Left),
+            ("SIZE", Align::Right),
+            ("STATE", Align::Left),
+            ("MOUNTED AT", Align::Left),
+        ])
+        .dropping(&["FILE SYSTEM", "STATE"]);
+        let name = "tank/accounting-of-the-year";
+        for (size, at) in [("1.50 GiB", "/srv/tank/accounting-of-the-year"), ("12 TiB", "not mounted")] {
+            table.row(vec![name.into(), "xfs".into(), size.into(), "being deleted".into(), at.into()]);
+        }
+        let headings =
+            |columns| table.within(columns).render(0, Paint::Never).lines().next().unwrap().to_owned();
+        assert!(headings(100).contains("FILE SYSTEM") && headings(80).contains("FILE SYSTEM"));
+        assert!(!headings(60).contains("FILE SYSTEM") && headings(60).contains("STATE"), "{}", headings(60));
+        assert!(!headings(40).contains("STATE"), "{}", headings(40));
+        for columns in 36..100 {
+            let lines = table.within(columns).render(0, Paint::Never);
+            assert!(lines.lines().all(|line| width(line) <= columns), "{columns}:\n{lines}");
+            let ends: Vec<Option<usize>> = ["SIZE", "1.50 GiB", "12 TiB"]
+                .iter()
+                .zip(lines.lines())
+                .map(|(text, line)| line.find(text).map(|at| width(&line[..at]) + width(text)))
+                .collect();
+            assert!(ends[0].is_some() && ends.iter().all(|end| *end == ends[0]), "{columns}:\n{lines}");
+        }
     }
 
     #[test]

@@ -64,3 +64,22 @@ fn manual_and_completion_know_every_command_and_option() {
     }
     assert!(options > 80, "{options} options were looked for");
 }
+
+#[test]
+fn a_folder_for_pages_that_cannot_be_used_is_named_with_its_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for (path, finding) in
+        [(file.clone(), "it is no folder"), (folder.path().join("a/b"), "the folder above it does not exist")]
+    {
+        let ended = run(&["dolmen", "man", path.to_str().unwrap()], &NOBODY);
+        assert_eq!(ended.code, ExitCode::Usage);
+        let path = path.display();
+        assert!(
+            ended.messages.contains(&format!("{path}: {finding}; no page was written\nhint: ")),
+            "{}",
+            ended.messages
+        );
+    }
+}

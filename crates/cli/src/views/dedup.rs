@@ -44,7 +44,7 @@ pub(crate) fn show_dedup(dedup: &Dedup, out: &mut Out<'_>) {
         None => fact("last run", "none".to_owned()),
     }
     fact("at work", dedup.work.as_ref().map(work).unwrap_or_default());
-    out.show(&facts.render(2, out.paint_results));
+    out.facts(2, &facts);
 }
 
 fn files(policy: &DedupPolicy) -> String {

@@ -23,7 +23,8 @@ pub(crate) fn show_jobs(jobs: &Jobs, out: &mut Out<'_>) {
         ("STILL TAKES", Align::Left),
         ("ENDED", Align::Left),
         ("RESULT", Align::Sentence),
-    ]);
+    ])
+    .dropping(&["ENDED", "POOL", "RATE", "STILL TAKES"]);
     for job in &jobs.jobs {
         table.row(vec![
             job.id.to_string().into(),

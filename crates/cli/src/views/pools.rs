@@ -118,7 +118,7 @@ pub(crate) fn show_pool(document: &PoolDocument, spaces: &Spaces, out: &mut Out<
             facts.row(vec![name.into(), value.into()]);
         }
     }
-    out.show(&facts.render(2, paint));
+    out.facts(2, &facts);
     let disks: Vec<(&Pool, &Disk)> = pool.disks.iter().map(|disk| (pool, disk)).collect();
     for table in [disk_table(&disks), space_table(&spaces.spaces.iter().collect::<Vec<_>>())] {
         if !table.is_empty() {

@@ -21,6 +21,17 @@ pub(crate) fn show_df(df: &Df, out: &mut Out<'_>) {
             df.pool
         ));
     }
+    if !df.absent_disks.is_empty() {
+        let (is, it) = if df.absent_disks.len() == 1 { ("is", "it") } else { ("are", "them") };
+        out.line("");
+        let text = format!(
+            "{} {is} absent: raw, data, used and free count the other disks, and what still fits does so without {it}; the parts of \
+             used count what lies on {it}, too. `dolmen why {}` says what to do.",
+            df.absent_disks.join(", "),
+            df.pool
+        );
+        out.labelled("  ", &text);
+    }
     if df.trash_bytes > 0 {
         out.line(format_args!(
             "\n  `dolmen trash purge --all {}` gives {} back, for good; `dolmen trash list` shows of what.",

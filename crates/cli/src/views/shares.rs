@@ -22,7 +22,8 @@ pub(crate) fn show_shares(shares: &Shares, out: &mut Out<'_>) {
         ("SMB", Align::Left),
         ("NFS", Align::Left),
         ("WHY", Align::Sentence),
-    ]);
+    ])
+    .dropping(&["FOLDER"]);
     for share in &shares.shares {
         table.row(vec![
             format!("{}/{}", share.pool, share.volume).into(),
@@ -42,7 +43,7 @@ pub(crate) fn show_share(document: &ShareDocument, out: &mut Out<'_>) {
     let word = paint.tone(health(share.health), health_tone(share.health));
     out.line(format_args!("share {} of volume {}/{}: {word}", name(share), share.pool, share.volume));
     for reason in &share.why {
-        out.line(format_args!("  why           {reason}"));
+        out.labelled("  why            ", reason);
     }
     let accounts = share.accounts.iter().map(|grant| {
         let group = if grant.to == ShareAccountKind::Group { "@" } else { "" };
@@ -71,7 +72,7 @@ pub(crate) fn show_share(document: &ShareDocument, out: &mut Out<'_>) {
     {
         facts.row(vec![fact.into(), value.into()]);
     }
-    out.show(&facts.render(2, paint));
+    out.facts(2, &facts);
 }
 
 /// Shows the clients of a share.

@@ -22,7 +22,7 @@ pub(crate) fn show_space(document: &SpaceDocument, out: &mut Out<'_>) {
     let word = paint.tone(health(space.health), health_tone(space.health));
     out.line(format_args!("space {}/{}: {word}", space.pool, space.name));
     for reason in &space.why {
-        out.line(format_args!("  why           {reason}"));
+        out.labelled("  why           ", reason);
     }
     let integrity = match space.integrity {
         Integrity::Relaxed => "relaxed",
@@ -66,5 +66,5 @@ pub(crate) fn show_space(document: &SpaceDocument, out: &mut Out<'_>) {
     if let Some(limits) = &space.limits {
         facts.row(vec!["limits".into(), limits_in_words(limits).into()]);
     }
-    out.show(&facts.render(2, paint));
+    out.facts(2, &facts);
 }

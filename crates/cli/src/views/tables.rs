@@ -25,7 +25,7 @@ pub(crate) fn pool_table(pools: &[&Pool]) -> Table {
     ];
     // What nobody has needs no room on the screen.
     columns.extend(has_trash.then_some(("IN TRASH", Align::Right)));
-    let mut table = Table::new(&columns);
+    let mut table = Table::new(&columns).dropping(&["STATE", "USED"]);
     for pool in pools {
         let mut cells: Vec<Cell> = vec![
             pool.name.as_str().into(),
@@ -73,7 +73,7 @@ pub(crate) fn disk_table(disks: &[(&Pool, &dolmen_api::Disk)]) -> Table {
         ("PATH", Align::Left),
     ];
     let columns: Vec<(&'static str, Align)> = columns.into_iter().chain(enclosure).chain(others).collect();
-    let mut table = Table::new(&columns);
+    let mut table = Table::new(&columns).dropping(&["ID", "IN"]);
     for (pool, disk) in disks {
         let first = [disk.slot.to_string().into(), pool.name.as_str().into(), disk_state_cell(disk.state)];
         let enclosure = has_enclosures.then(|| disk.enclosure.clone().unwrap_or_default().into());
@@ -142,7 +142,8 @@ pub(crate) fn space_table(spaces: &[&Space]) -> Table {
         ("PROVISIONING", Align::Left),
         ("IN USE AS", Align::Left),
         ("LIMITS", Align::Left),
-    ]);
+    ])
+    .dropping(&["PROVISIONING", "LIMITS", "HEALTH"]);
     for space in spaces {
         table.row(vec![
             format!("{}/{}", space.pool, space.name).into(),

@@ -19,7 +19,8 @@ pub(crate) fn show_volumes(volumes: &Volumes, out: &mut Out<'_>) {
         ("STATE", Align::Left),
         ("MOUNTED AT", Align::Left),
         ("WHY", Align::Sentence),
-    ]);
+    ])
+    .dropping(&["FILE SYSTEM", "MOUNTED AT", "STATE"]);
     for volume in &volumes.volumes {
         table.row(vec![
             format!("{}/{}", volume.pool, volume.name).into(),
@@ -39,7 +40,7 @@ pub(crate) fn show_volume(document: &VolumeDocument, out: &mut Out<'_>) {
     let word = paint.tone(health(volume.health), health_tone(volume.health));
     out.line(format_args!("volume {}/{}: {word}", volume.pool, volume.name));
     for reason in &volume.why {
-        out.line(format_args!("  why           {reason}"));
+        out.labelled("  why            ", reason);
     }
     let claimed = format!(
         "{}, {} of its size",
@@ -87,7 +88,7 @@ pub(crate) fn show_volume(document: &VolumeDocument, out: &mut Out<'_>) {
     {
         facts.row(vec![name.into(), value.into()]);
     }
-    out.show(&facts.render(2, paint));
+    out.facts(2, &facts);
 }
 
 fn file_system(kind: FileSystemKind) -> &'static str {

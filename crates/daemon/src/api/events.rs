@@ -19,15 +19,22 @@ use crate::base::Base;
 use crate::exports::NbdServer;
 use crate::health::{Diagnosis, findings_at_a_glance, not_open};
 use crate::jobs::{Jobs, kept};
-use crate::open_pool::OpenPool;
+use crate::open_pool::{OpenPool, key_of};
 use crate::open_pools::OpenPools;
-use crate::state::{Events, ReportedDisk, ReportedPool, ReportedSpace};
+use crate::state::{Events, ReportedDisk, ReportedPool, ReportedSpace, VolumeUses};
 use crate::views::Views;
 
 /// The pause between two looks, at the least.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Looking takes no more than this part of the time: of a large pool with a disk that is away, rows are counted for it.
 const LOOK_PARTS: u32 = 20;
+/// The pause between two looks, at most. A look that a busy machine held up for seconds would be the last one for minutes.
+const LOOK_PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// Returns the pause after a look that took so long.
+fn pause_after(look: Duration) -> Duration {
+    (look * LOOK_PARTS).clamp(LOOK_EVERY, LOOK_PAUSE_MAX)
+}
 
 /// Events of pools, looked for once a second.
 pub(crate) struct EventWatch {
@@ -38,6 +45,7 @@ pub(crate) struct EventWatch {
     jobs: Rc<Jobs>,
     events: Rc<Events>,
     nbd: Rc<NbdServer>,
+    volume_uses: Rc<VolumeUses>,
 }
 
 impl EventWatch {
@@ -50,6 +58,7 @@ impl EventWatch {
             jobs: Rc::clone(&base.jobs),
             events: Rc::clone(&base.events),
             nbd: Rc::clone(&base.nbd),
+            volume_uses: Rc::clone(&base.volume_uses),
         }
     }
 }
@@ -68,7 +77,9 @@ impl EventWatch {
             }
             let began = clock.now();
             service.look_for_events().await;
-            pause = (clock.now().since(began) * LOOK_PARTS).max(LOOK_EVERY);
+            pause = pause_after(clock.now().since(began));
+            // A file that is written slowly takes no time of the engine.
+            service.events.keep().await;
         }
     }
 
@@ -90,7 +101,6 @@ impl EventWatch {
         findings.extend(self.pools.closed.borrow().values().map(not_open));
         self.events.see_besides(&findings);
         self.events.see_jobs(&self.jobs.on_record());
-        self.events.keep().await;
     }
 
     fn as_reported(&self, open: &OpenPool) -> ReportedPool {
@@ -109,6 +119,7 @@ impl EventWatch {
             attached_at: self.views.attached_at(open, space),
             is_served: self.nbd.find(open.id(), space.id()).is_some(),
             is_in_trash: space.trashed_at().is_some(),
+            mounted_at: self.volume_uses.mounted_at(key_of(open, space)),
         };
         ReportedPool {
             id: open.id().to_string(),
@@ -168,6 +179,41 @@ mod tests {
         assert_eq!(gone[0].3, "/a is no disk of pool tank any more");
     }
 
+    /// Scenario: a look takes no time, a tenth of a second, and a minute on a machine that does much else.
+    #[test]
+    fn a_slow_look_delays_the_next_one_by_seconds_alone() {
+        let pauses = [0, 100, 60_000].map(|ms| pause_after(Duration::from_millis(ms)).as_secs());
+        assert_eq!(pauses, [1, 2, 10]);
+    }
+
+    /// Scenario: a volume is mounted, stays so, moves to another path, and is deleted while it is mounted. Each step is told once.
+    #[test]
+    fn mount_events_are_reported_once() {
+        let space = |mounted_at: Option<&str>, is_in_trash| ReportedSpace {
+            id: 1,
+            name: "home".to_owned(),
+            size_bytes: 4096,
+            attached_at: None,
+            is_served: false,
+            is_in_trash,
+            mounted_at: mounted_at.map(str::to_owned),
+        };
+        let (none, first, second) = (space(None, false), space(Some("/a"), false), space(Some("/b"), false));
+        let told = |before: &ReportedSpace, now: &ReportedSpace| -> Vec<(EventCode, String)> {
+            let changes = of_spaces("tank", std::slice::from_ref(before), std::slice::from_ref(now));
+            changes.into_iter().map(|(code, _, _, text)| (code, text)).collect()
+        };
+        let mounted = (EventCode::VolumeMounted, "volume tank/home was mounted at /a".to_owned());
+        let unmounted = (EventCode::VolumeUnmounted, "volume tank/home was unmounted from /a".to_owned());
+        let moved = (EventCode::VolumeMounted, "volume tank/home was mounted at /b".to_owned());
+        let trashed = (EventCode::SpaceTrashed, "space tank/home was moved into the trash".to_owned());
+        assert_eq!(told(&none, &first), [mounted]);
+        assert_eq!(told(&first, &first), []);
+        assert_eq!(told(&first, &second), [unmounted.clone(), moved]);
+        assert_eq!(told(&first, &none), std::slice::from_ref(&unmounted));
+        assert_eq!(told(&first, &space(None, true)), [trashed, unmounted]);
+    }
+
     #[test]
     fn trash_events_are_reported_once() {
         let space = |is_in_trash| ReportedSpace {
@@ -177,6 +223,7 @@ mod tests {
             attached_at: None,
             is_served: false,
             is_in_trash,
+            mounted_at: None,
         };
         for (before, now, expected) in [
             (vec![space(false)], vec![space(true)], vec![EventCode::SpaceTrashed]),
@@ -198,6 +245,7 @@ mod tests {
             attached_at: None,
             is_served: false,
             is_in_trash: false,
+            mounted_at: None,
         };
         let before = [space(1, "x"), space(2, "y")];
         let attached_at = Some("/dev/dolmen/tank/z".to_owned());

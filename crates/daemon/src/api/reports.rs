@@ -12,6 +12,7 @@ use crate::answer::Answer;
 use crate::base::Base;
 use crate::exports::NbdServer;
 use crate::fault;
+use crate::health::absent_names;
 use crate::open_pool::OpenPool;
 use crate::open_pools::OpenPools;
 use crate::plan::{usable, usable_fixed};
@@ -105,6 +106,7 @@ impl Reports {
             promised_bytes: promised,
             fits: self.fits(&open).await,
             disks,
+            absent_disks: absent_names(&open),
         })
     }
 

@@ -105,7 +105,7 @@ impl Stopping {
         let waiting: Vec<String> = lasting.iter().map(|one| one.device().display().to_string()).collect();
         steps.extend(mortal.iter().map(|one| format!("detach {}, which ends with the daemon", one.name())));
         let not_kept = lasting.iter().filter(|_| !request.hand_over);
-        steps.extend(not_kept.map(|one| format!("detach {}, which nobody uses", one.name())));
+        steps.extend(not_kept.map(|one| format!("detach {}, which is not in use", one.name())));
         let waits = (request.hand_over && !waiting.is_empty()).then(|| {
             format!(
                 "keep {} for the next daemon: until it runs their I/O waits, and with it whoever asks for loop devices, as `losetup -a` does",

@@ -348,7 +348,7 @@ impl Explainer {
         let pool = self.pools.open.borrow().get(&job.pool).cloned();
         let mut causes: Vec<Cause> = Vec::new();
         if let Some(todo) = to_resume(job) {
-            causes.push(Cause { todo: vec![todo], ..fact("somebody paused it".to_owned()) });
+            causes.push(Cause { todo: vec![todo], ..fact("it was paused by a command".to_owned()) });
         }
         if let Some(waits_for) = &view.waits_for {
             let mut cause = fact(format!("what is left of it waits for {waits_for}"));

@@ -182,9 +182,12 @@ impl SpaceAttachments {
         })
     }
 
-    /// How a space that is attached comes to be detached.
+    /// Returns the command that detaches an attached space. A mounted volume is unmounted, which detaches its space.
     pub(crate) fn to_detach(&self, pool: &OpenPool, attached: &Shown) -> String {
-        let plain = format!("`dolmen space detach {}`", attached.name());
+        let plain = match self.volume_uses.mounted_at(attached.space()) {
+            Some(_) => format!("`dolmen volume unmount {}`", attached.name()),
+            None => format!("`dolmen space detach {}`", attached.name()),
+        };
         match pool.spaces.get(attached.space().space) {
             Some(space) if is_stuck(pool, &space) => format!(
                 "{}, then {plain}; or {} discards unflushed writes",

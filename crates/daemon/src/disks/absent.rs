@@ -308,13 +308,13 @@ async fn rebuild(
         Emptied::AllBut(left) => {
             let left: Vec<String> = left.iter().map(ToString::to_string).collect();
             Outcome::Done(format!(
-                "what could be rebuilt of {name} was; rows of {} have a part left there, which no other disk took or nobody could \
-                 make again",
+                "what could be rebuilt of {name} was; rows of {} have a part left there, which no other disk took, or which could not be \
+                 made again",
                 left.join(", ")
             ))
         }
         Emptied::CutShort => Outcome::CalledOff(format!(
-            "{name} is back, or is done without, or somebody stopped this; what was rebuilt stays where it is"
+            "{name} is back, or is done without, or this was stopped; what was rebuilt stays where it is"
         )),
     })
 }

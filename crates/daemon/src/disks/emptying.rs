@@ -192,8 +192,8 @@ async fn empty(pool: &OpenPool, disk: &Rc<Disk>, progress: &Progress) -> Answer<
         Emptied::AllBut(left) => {
             let left: Vec<String> = left.iter().map(ToString::to_string).collect();
             Outcome::Done(format!(
-                "what could be moved off {name} was; rows of {} have a part left there, which no other disk took or nobody could \
-                 make again",
+                "what could be moved off {name} was; rows of {} have a part left there, which no other disk took, or which could not be \
+                 made again",
                 left.join(", ")
             ))
         }

@@ -218,7 +218,7 @@ fn would_be_lost(pool: &OpenPool, disk: &Rc<Disk>, lost: &Lost) -> ErrorBody {
             "all of them are",
         ),
     };
-    let message = format!("without {without} nobody has parts {}; nothing was changed", parts.join(", "));
+    let message = format!("without {without} no disk has parts {}; nothing was changed", parts.join(", "));
     let purges: Vec<String> = spaces.iter().map(|space| to_lose(pool, space)).collect();
     let forgets = std::iter::once(disk).chain(&absent);
     let forgets: Vec<String> = forgets

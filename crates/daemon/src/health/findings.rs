@@ -143,6 +143,16 @@ fn space_findings(open: &OpenPool, space: &Space, short: Option<Finding>) -> Vec
     findings
 }
 
+/// Returns the finding that a space survives fewer losses than it was made to; none in a pool that has stopped.
+pub(crate) fn reduction_of(open: &OpenPool, space: &Space) -> Option<Finding> {
+    match open.spaces.pool().state() {
+        PoolState::Latched(_) => None,
+        PoolState::Writable | PoolState::ReadOnly(_) => {
+            reduced(open, space, &Object::space(open.name(), space.name().to_string()))
+        }
+    }
+}
+
 /// That a space survives fewer losses than it was made to, or has met one too many.
 fn reduced(open: &OpenPool, space: &Space, object: &Object) -> Option<Finding> {
     let absent = absent_with(open, space);

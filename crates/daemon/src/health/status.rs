@@ -73,9 +73,13 @@ fn for_disks_with_errors(open: &OpenPool, jobs: &[JobView]) -> Vec<Advice> {
 fn for_failing(open: &OpenPool, disk: &Disk, jobs: &[JobView]) -> String {
     let (name, slot) = (open.name(), disk.slot().0);
     let outlook = outlook_of_failing(open, disk, jobs).map(|text| format!("{text}; ")).unwrap_or_default();
+    // The only disk of a pool cannot leave it.
+    let removal = match open.spaces.pool().disks().len() {
+        0 | 1 => String::new(),
+        _ => format!(", and `dolmen pool remove {name} {slot}` does without it"),
+    };
     format!(
-        "{outlook}`dolmen disk replace {name} {slot} NEW` puts another in the place of {}, and `dolmen pool remove {name} {slot}` does \
-         without it; `dolmen pool acknowledge {name}` ends this warning and has it used as before, until there are more errors",
+        "{outlook}`dolmen disk replace {name} {slot} NEW` puts another in the place of {}{removal}; `dolmen pool acknowledge {name}` ends this warning and has it used as before, until there are more errors",
         open.called(disk)
     )
 }
@@ -125,16 +129,17 @@ fn for_damage(open: &OpenPool) -> Vec<Advice> {
         let object = Object::space(name.as_str(), space.name().to_string());
         if has(&space, DataLossKind::Lost) || has(&space, DataLossKind::TableLost) {
             let text = format!(
-                "restore the lost ranges of {name}/{} from a backup by writing them again; `dolmen scrub {name}` lists all of them, and \
-                 it or `dolmen pool acknowledge {name}` then sees that they can be read",
+                "see in `dolmen why {name}/{}` which files are hit, and restore them from a backup; without a volume, write the lost \
+                 ranges again, which `dolmen scrub {name}` lists; then `dolmen pool acknowledge {name}` sees that they can be read",
                 space.name()
             );
             todo.push(Advice::new(FindingCode::SpaceDataLost, object.clone(), text));
         }
         if !failed_reads(&space).is_empty() {
             let text = format!(
-                "`dolmen disk list {name}` shows the disks that fail; what they cannot read any more has to be written again from a \
-                 backup, and `dolmen pool acknowledge {name}` reads it again"
+                "`dolmen disk list {name}` shows the disks that fail, and `dolmen why {name}/{}` the files that cannot be read; \
+                 restore these from a backup, and `dolmen pool acknowledge {name}` reads them again",
+                space.name()
             );
             todo.push(Advice::new(FindingCode::SpaceDataLost, object.clone(), text));
         }

@@ -317,7 +317,7 @@ impl PoolChanges {
         let readable = if request.dry_run { Bytes::ZERO } else { pool.look_again().await };
         let restored = (readable.0 > 0).then(|| format!("{readable} that were lost can be read by now"));
         if is_nothing {
-            let nothing = format!("no disk of pool {name} had errors that nobody has acknowledged");
+            let nothing = format!("no disk of pool {name} had errors that are not acknowledged");
             let Some(restored) = restored else { return Ok(planned(plan, nothing)) };
             self.records.keep_history(&pool).await;
             return Ok(made(plan, format!("of pool {name}, {restored}")));

@@ -108,7 +108,7 @@ impl PoolEnds {
             users.join("; ")
         );
         let mut hint =
-            "detach and disconnect them, wait for the jobs or pause them, then try again".to_owned();
+            "unmount, detach and disconnect them, wait for the jobs or pause them, then try again".to_owned();
         for attached in self.transports.of_pool(pool.id()) {
             hint.push_str(&format!("; {}", self.attachments.to_detach(pool, &attached)));
         }

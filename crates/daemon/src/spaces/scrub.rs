@@ -438,7 +438,7 @@ async fn scrub(pool: &OpenPool, course: &Course, note: &str) -> Answer<Outcome> 
     let notes = format!("{labels}{}{note}", found.not_verified());
     if !is_at_end {
         let reported = found.reported().unwrap_or_else(|error| error.message);
-        return Ok(Outcome::CalledOff(format!("called off; by then {reported}{notes}")));
+        return Ok(Outcome::CalledOff(format!("by then {reported}{notes}")));
     }
     match found.reported() {
         Ok(reported) => Ok(Outcome::Done(format!("{reported}{notes}"))),

@@ -226,7 +226,7 @@ impl Deletions {
     /// How long something stays in the trash, in words.
     fn stay_words(&self) -> String {
         match self.config.trash_after {
-            None => "until it is purged by somebody".to_owned(),
+            None => "until a command purges it".to_owned(),
             Some(after) => format!(
                 "for {} in which the daemon runs and its pool is open",
                 dolmen_api::duration(after.as_secs())

@@ -42,6 +42,9 @@ pub(crate) struct ReportedSpace {
     pub(crate) is_served: bool,
     #[serde(default)]
     pub(crate) is_in_trash: bool,
+    /// Path at which the volume on it is mounted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mounted_at: Option<String>,
 }
 
 /// What is the matter.

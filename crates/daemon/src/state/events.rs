@@ -346,6 +346,21 @@ pub(crate) fn of_spaces(pool: &str, before: &[ReportedSpace], now: &[ReportedSpa
             (Some(path), None) => note(EventCode::SpaceDetached, format!("was detached from {path}")),
             (Some(_), Some(_)) | (None, None) => {}
         }
+        let was_mounted = old.and_then(|old| old.mounted_at.as_ref());
+        if was_mounted != space.mounted_at.as_ref() {
+            let mut note = |code, text: String| {
+                changes.push(change(code, object.clone(), format!("volume {object} {text}")));
+            };
+            if let Some(path) = was_mounted {
+                note(EventCode::VolumeUnmounted, format!("was unmounted from {path}"));
+            }
+            if let Some(path) = &space.mounted_at {
+                note(EventCode::VolumeMounted, format!("was mounted at {path}"));
+            }
+        }
+        let mut note = |code, text: String| {
+            changes.push(change(code, object.clone(), format!("space {object} {text}")));
+        };
         match (old.is_some_and(|old| old.is_served), space.is_served) {
             (false, true) => note(EventCode::SpaceServed, "is served over NBD".to_owned()),
             (true, false) => note(EventCode::SpaceUnserved, "is served over NBD no more".to_owned()),

@@ -253,7 +253,7 @@ impl Volumes {
         let at = volume.record.mount_point.as_str();
         if path != at {
             let message = format!(
-                "volume {} is mounted at {path}, where somebody else put it, and belongs at {at}; it stays there",
+                "volume {} is mounted at {path}, where another program mounted it, and belongs at {at}; it stays there",
                 volume.name
             );
             return Err(ErrorBody::new(ErrorCode::Busy, message)

@@ -124,7 +124,12 @@ impl VolumeCreations {
             mkfs: mkfs.unwrap_or_default(),
             mount_options: profile.mount_options.iter().map(ToString::to_string).collect(),
             mount_point: mount_point.to_string(),
-            reasons: profile.reasons.clone(),
+            reasons: profile
+                .reasons
+                .iter()
+                .cloned()
+                .chain(own_reasons(request, &mount_point, spec))
+                .collect(),
             missing: profile.missing.iter().map(shown_missing).collect(),
         };
         let record = VolumeRecord {
@@ -245,14 +250,33 @@ fn missing_in_words(missing: &MissingPackage) -> String {
     )
 }
 
+/// Returns why a volume has its mount point and its protection.
+fn own_reasons(request: &CreateVolume, mount_point: &MountPoint, spec: &SpaceSpec) -> [String; 2] {
+    let place = match request.mount_point {
+        Some(_) => format!("The mount point {mount_point} was asked for."),
+        None => format!("Without --mount, a volume is at {MOUNT_FOLDER}/POOL/NAME: {mount_point}."),
+    };
+    let survives = match spec.resiliency.redundancy() {
+        0 => "no lost disk; a mirror on two disks would survive one".to_owned(),
+        1 => "the loss of 1 disk".to_owned(),
+        disks => format!("the loss of {disks} disks"),
+    };
+    [
+        place,
+        format!(
+            "Its space is a {}, which survives {survives}; --resiliency chooses another.",
+            spec.resiliency
+        ),
+    ]
+}
+
 fn steps_of(name: &str, plan: &VolumePlan) -> Vec<String> {
     let options = plan.mount_options.join(",");
-    let made = [
+    vec![
         format!("attach {name} and discard all of it"),
         format!("make its file system: {}", plan.mkfs.join(" ")),
         format!("mount it at {} with {options}, now and whenever its pool is opened", plan.mount_point),
-    ];
-    made.into_iter().chain(plan.reasons.iter().map(|reason| format!("reason: {reason}"))).collect()
+    ]
 }
 
 #[cfg(test)]

@@ -302,7 +302,7 @@ impl Dedups {
         let looked = files.map_or(String::new(), |files| format!("; {files} files were looked at"));
         let text = format!("{text}{looked}{notes}");
         match run.steer.is_stopped() {
-            true => Ok(Outcome::CalledOff(format!("called off; by then {text}"))),
+            true => Ok(Outcome::CalledOff(format!("by then {text}"))),
             false => Ok(Outcome::Done(text)),
         }
     }
@@ -351,7 +351,7 @@ impl Dedups {
         let pool = run.volume.pool.name();
         let text = format!("{} given back to pool {pool}{}", Bytes(bytes), given.words());
         match run.steer.is_stopped() {
-            true => Ok(Outcome::CalledOff(format!("called off; by then {text}"))),
+            true => Ok(Outcome::CalledOff(format!("by then {text}"))),
             false => Ok(Outcome::Done(text)),
         }
     }
@@ -500,7 +500,7 @@ fn ended_early(steer: &Steer, name: &str, what: &str) -> Outcome {
             off: format!("volume {name} was unmounted meanwhile; {what}"),
             waits_for: format!("volume {name} to be mounted"),
         },
-        false => Outcome::CalledOff(format!("called off; {what}")),
+        false => Outcome::CalledOff(what.to_owned()),
     }
 }
 
@@ -534,7 +534,7 @@ fn undone_outcome(run: &Run<'_>, undone: &Undone) -> Outcome {
     };
     match (undone.stopped, run.steer.is_interrupted()) {
         (true, true) => ended_early(run.steer, &run.volume.name, &text),
-        (true, false) => Outcome::CalledOff(format!("called off; by then {text}{differing}{skipped}")),
+        (true, false) => Outcome::CalledOff(format!("by then {text}{differing}{skipped}")),
         (false, _) => Outcome::Done(format!("{text}{differing}{skipped}")),
     }
 }

@@ -12,6 +12,7 @@ use dolmen_worker::protocol::{Operation, Outcome};
 use crate::answer::Answer;
 use crate::plan::{Undo, made, planned};
 use crate::spaces::SpaceChanges;
+use crate::volumes::health::count_held;
 use crate::volumes::service::Volumes;
 use crate::volumes::view::shown;
 use crate::volumes::volume::Volume;
@@ -108,6 +109,12 @@ impl Volumes {
     pub(super) async fn fill_space(&self, volume: &Volume, wait: Wait) -> Answer<()> {
         let (Some(device), Some(_)) = self.mount_of(volume.key).await? else { return Ok(()) };
         let operation = Operation::Grow { volume: volume.for_worker(device) };
-        self.workers.run(volume.key, &volume.name, operation, wait).await.map(drop)
+        self.workers.run(volume.key, &volume.name, operation, wait).await?;
+        // What was counted before is of the size before. A count that fails leaves none, and the watch counts again.
+        if let Some(known) = self.known.borrow_mut().get_mut(&volume.key) {
+            known.usage = None;
+        }
+        count_held(self, volume).await;
+        Ok(())
     }
 }

@@ -110,6 +110,11 @@ async fn count(volumes: &Volumes, volume: &Volume) {
     }
     let mutex = volumes.mutex_of(volume.key);
     let Some(_exclusive) = mutex.try_take() else { return };
+    count_held(volumes, volume).await;
+}
+
+/// Has the usage of a mounted volume counted. The caller holds the lock of changes of the volume.
+pub(super) async fn count_held(volumes: &Volumes, volume: &Volume) {
     let Some(shown) = volumes.transports.find(volume.key) else { return };
     let operation = Operation::Usage { volume: volume.for_worker(shown.device().clone()) };
     match volumes.workers.run(volume.key, &volume.name, operation, Wait::Request).await {
@@ -176,7 +181,7 @@ fn findings_of(volume: &dolmen_api::Volume) -> Vec<Finding> {
         let at = volume.mount_point.as_deref().unwrap_or_default();
         let cause = volume.why.iter().filter(|why| *why != NOT_MOUNTED).cloned().collect::<Vec<_>>();
         let cause = match cause.is_empty() {
-            true => "somebody else unmounted it, or it is about to be mounted".to_owned(),
+            true => "another program unmounted it, or it is about to be mounted".to_owned(),
             false => cause.join("; "),
         };
         let text = format!("volume {name} is to be mounted at {at}, and is not: {cause}");

@@ -44,21 +44,31 @@ fn version_of(tool: Tool) -> Option<Version> {
     }
 }
 
-/// File systems that the kernel neither has nor can load. One whose modules cannot be listed counts as able to.
+/// File systems that the kernel neither has nor can load.
 fn not_mountable(release: &str) -> BTreeSet<FileSystem> {
-    let Ok(known) = fs::read_to_string("/proc/filesystems") else { return BTreeSet::new() };
+    let able = able_to_mount(release);
+    FileSystem::ALL.into_iter().filter(|one| !able(one.name())).collect()
+}
+
+/// Returns whether the kernel has or can load the server for NFS.
+pub(super) fn has_nfs_server() -> bool {
+    able_to_mount(&rustix::system::uname().release().to_string_lossy())("nfsd")
+}
+
+/// Returns which file systems the kernel has or can load, by their names. A kernel that does not list them counts as able to.
+fn able_to_mount(release: &str) -> impl Fn(&str) -> bool {
+    let known = fs::read_to_string("/proc/filesystems").ok();
     let modules = Path::new("/lib/modules").join(release);
     let listed: Vec<String> = ["modules.dep", "modules.builtin"]
         .iter()
         .filter_map(|list| fs::read_to_string(modules.join(list)).ok())
         .collect();
-    let is_known = |name: &str| known.lines().any(|line| line.split_whitespace().last() == Some(name));
-    let is_listed = |name: &str| {
+    move |name| {
+        let Some(known) = &known else { return true };
         let module = format!("/{name}.ko");
-        listed.iter().any(|list| list.contains(&module))
-    };
-    let cannot = |one: &FileSystem| !is_known(one.name()) && !is_listed(one.name());
-    FileSystem::ALL.into_iter().filter(cannot).collect()
+        known.lines().any(|line| line.split_whitespace().last() == Some(name))
+            || listed.iter().any(|list| list.contains(&module))
+    }
 }
 
 /// Returns the distance of the local time from UTC in minutes, positive to the east; 0 if the host does not tell it. Runs a program,

@@ -270,12 +270,17 @@ impl VolumeQuotas {
         );
         let name = &volume.name;
         let kind = volume.record.file_system;
-        let message = format!("volume {name} cannot count folders: {}; {state}", error.message);
+        tracing::warn!(volume = name, %error, "the volume was not mounted with {COUNTS_PROJECTS}");
+        let message = format!(
+            "volume {name} cannot count folders: the kernel does not mount its {kind} with {COUNTS_PROJECTS}; {state}"
+        );
         let hint = match kind {
             FileSystem::Ext4 => {
                 "ext4 counts folders if it was made with `-O quota,project`; use a volume on XFS or btrfs"
             }
-            FileSystem::Xfs | FileSystem::Btrfs => "use a kernel with quotas of XFS, or a volume on btrfs",
+            FileSystem::Xfs | FileSystem::Btrfs => {
+                "boot a kernel with CONFIG_XFS_QUOTA (`grep XFS_QUOTA /boot/config-*` shows it), or use a volume on btrfs"
+            }
         };
         Err(ErrorBody::new(ErrorCode::Unsupported, message).on(name).hint(hint))
     }

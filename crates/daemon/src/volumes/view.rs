@@ -9,6 +9,7 @@ use dolmen_space::Space;
 use dolmen_volume::record::{DesiredVolume, VolumeRecord};
 
 use crate::answer::Answer;
+use crate::health::reduction_of;
 use crate::jobs::seconds_now;
 use crate::open_pool::{OpenPool, key_of};
 use crate::state::DAYS_REPORTED;
@@ -145,6 +146,12 @@ fn view_with(
         volume.health = Health::Unhealthy;
     }
     volume.why.extend(findings(&volume));
+    // A file system on fewer copies than it was made with is no healthy volume.
+    if let Some(finding) = reduction_of(pool, space) {
+        let name = format!("space {}/{}", volume.pool, volume.name);
+        volume.why.push(finding.text.replacen(&name, "its space", 1));
+        volume.health = volume.health.max(finding.health);
+    }
     if !volume.why.is_empty() && volume.health == Health::Healthy {
         volume.health = Health::Warning;
     }

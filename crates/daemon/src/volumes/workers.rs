@@ -368,7 +368,11 @@ impl Fault {
                     FailureCode::NoRoom => ErrorCode::NoSpace,
                     FailureCode::BadOrder => ErrorCode::Internal,
                 };
-                (code, format!("{what} of volume {name} failed: {}", failure.message), failure.hint)
+                let (sentence, output) = failure.message.split_once('\n').unwrap_or((&failure.message, ""));
+                if !output.is_empty() {
+                    tracing::warn!(volume = name, what, output, "a tool of a worker failed");
+                }
+                (code, format!("{what} of volume {name} failed: {sentence}"), failure.hint)
             }
             Self::Silent(status) => {
                 let how = match status.signal() {

@@ -612,6 +612,50 @@ fn a_volume_is_checked_and_a_foreign_file_system_is_adopted() {
     rig.stop();
 }
 
+/// Scenario: a mounted volume grows, a destruction of its pool is refused, and the volume is unmounted. The answer
+/// to the growth has the room of the new size, the refusal names the unmount, and events tell each step of the volume once.
+#[test]
+fn a_grown_volume_shows_its_room_and_each_of_its_steps_is_one_event() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.ended(rig.create());
+    rig.mounted();
+    let total = |volume: &Value| volume["total_bytes"].as_u64();
+    let before = eventually("its room is counted", || total(&rig.volume()));
+    let growth = json!({"size_bytes": 128 << 20}).to_string();
+    let (status, grown) = rig.world.try_ask("POST", &format!("{SHOW}/grow"), growth.as_bytes()).unwrap();
+    if status == 200 {
+        assert_eq!(grown["volume"]["size_bytes"], 128 << 20, "{grown}");
+        assert!(
+            total(&grown["volume"]).is_some_and(|after| after > before + (32 << 20)),
+            "{before}: {grown}"
+        );
+    } else {
+        // The kernel lets ext4 grow for those with CAP_SYS_RESOURCE alone. The space has grown all the same.
+        let message = grown["error"]["message"].as_str().unwrap();
+        assert!(message.ends_with("resize2fs: Permission denied to resize filesystem"), "{grown}");
+        println!("skipped: the room after a growth ({message})");
+    }
+    let refused = rig.world.refused("/v1/pools/tank/destroy", &json!({"destroy": "tank"}));
+    let hint = refused["hint"].as_str().unwrap();
+    assert!(
+        hint.contains("`dolmen volume unmount tank/v`") && !hint.contains("space detach tank/v"),
+        "{hint}"
+    );
+    let count = |code: &str| {
+        let events = rig.world.get("/v1/events?pool=tank")["events"].clone();
+        let is_it = |event: &&Value| event["code"] == code && event["text"].to_string().contains("tank/v");
+        events.as_array().unwrap().iter().filter(is_it).count()
+    };
+    // A volume that is mounted and unmounted between two looks would have no event.
+    eventually("the mount is an event", || (count("volume_mounted") == 1).then_some(()));
+    eventually("the growth is an event", || (count("space_resized") == 1).then_some(()));
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    eventually("the unmount is an event", || (count("volume_unmounted") == 1).then_some(()));
+    assert_eq!((count("volume_mounted"), count("space_resized")), (1, 1));
+    rig.stop();
+}
+
 /// Scenario: dry runs of all changes. Nothing is ordered, attached or written.
 #[test]
 fn a_dry_run_shows_the_plan_of_a_volume_and_makes_nothing() {

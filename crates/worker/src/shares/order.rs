@@ -66,7 +66,8 @@ pub struct SharedVolume {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Servers {
-    /// File that workers lock while they change a server: one for each host.
+    /// File that workers lock while they change a server: one for each host. The daemon names one in settings that have none.
+    #[serde(default)]
     pub lock: PathBuf,
     /// Configuration of Samba, as an absolute path.
     #[serde(default = "usual_smb_conf")]

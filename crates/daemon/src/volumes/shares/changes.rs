@@ -55,6 +55,7 @@ impl VolumeShares {
         let record = record_of(&name, &request)?;
         let share = record.name.to_string();
         self.check_share_name(&volume, &record, None).await?;
+        self.servers.check_nfs(&name, &record).await?;
         let undo = Undo::By(format!("dolmen share delete {name} {share:?}"));
         let plan = pool.plan(undo, steps_of(&volume, &record));
         if request.dry_run {
@@ -170,6 +171,9 @@ impl VolumeShares {
         let undo = undo_of(&before.record, &record, &name);
         let after = FoundShare { mark: before.mark, number: before.number, record };
         self.check_share_name(&volume, &after.record, Some(after.number)).await?;
+        if is_grant {
+            self.servers.check_nfs(&name, &after.record).await?;
+        }
         let plan = pool.plan(undo, steps_of(&volume, &after.record));
         let of_nfs = if is_grant { of_nfs(&name, &after.record) } else { Vec::new() };
         if dry_run {

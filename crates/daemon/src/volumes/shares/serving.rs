@@ -12,7 +12,7 @@ use dolmen_block_io::{Seams, sleep};
 use dolmen_mutation::mutation;
 use dolmen_space::Space;
 use dolmen_units::{PoolId, SpaceId};
-use dolmen_volume::record::{DesiredShare, ShareRecord};
+use dolmen_volume::record::{DesiredShare, Protocol, ShareRecord};
 use dolmen_volume::share_mark::ShareMark;
 use dolmen_worker::protocol::{Operation, Outcome};
 use dolmen_worker::shares::order::{LookAtShare, Probed, PutShare, RemoveShare, Servers, SharedVolume};
@@ -88,9 +88,34 @@ impl ShareServers {
         let (lock, settings) = (self.lock.clone(), self.settings.clone());
         let found = self.looker.run(move || host::servers(&lock, settings.as_deref())).await;
         found.map_err(|error| {
-            let message = format!("the servers of this host cannot be looked at: {error}");
-            ErrorBody::new(ErrorCode::Config, message).hint("mend the file that DOLMEN_SERVERS names")
+            let message = format!("DOLMEN_SERVERS names a file that describes no servers: {error}; no share was changed");
+            let hint = "expected a JSON object, such as {\"smb_conf\": \"/etc/samba/smb.conf\", \"smb_port\": 445}; the guide \
+                        page on shares lists its fields";
+            ErrorBody::new(ErrorCode::Config, message).hint(hint)
         })
+    }
+
+    /// Refuses a share over NFS on a host that cannot offer it, before anything is on record.
+    pub(super) async fn check_nfs(&self, name: &str, record: &ShareRecord) -> Answer<()> {
+        if !record.protocols.contains(&Protocol::Nfs) || self.servers().await?.nfs.is_some() {
+            return Ok(());
+        }
+        let (finding, hint) = match &self.settings {
+            // What this host has does not count where settings describe its servers.
+            Some(path) => (
+                format!("{}, which DOLMEN_SERVERS names, has no field nfs", path.display()),
+                "describe the NFS server there, as the guide page on shares shows",
+            ),
+            None => {
+                let missing = self.looker.run(|| Ok(host::missing_for_nfs())).await;
+                missing.unwrap_or_else(|error| (error.to_string(), "try again"))
+            }
+        };
+        let share = &record.name;
+        let message = format!(
+            "share {share} of volume {name} cannot be offered over NFS by this host: {finding}; nothing was changed"
+        );
+        Err(ErrorBody::new(ErrorCode::Missing, message).on(name).hint(hint))
     }
 
     /// Lets servers offer a share as its record says, and returns notes for people.
