@@ -160,6 +160,10 @@ mutants! {
     CopyUnderFinalName = "copy-under-final-name",
     /// A copy has the mode of its source without its access list.
     CopyWithoutAccessList = "copy-without-access-list",
+    /// A grant over NFS takes the short name of a host.
+    ShortHostNameGranted = "short-host-name-granted",
+    /// A copy gives a mode to whatever its name leads to.
+    CopyModeThroughLink = "copy-mode-through-link",
     /// A share is put on a server that makes guests of unknown clients.
     GuestMapAccepted = "guest-map-accepted",
     /// Tables go to their disks before a flush covered what they say.
