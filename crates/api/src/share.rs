@@ -61,7 +61,7 @@ pub struct ShareAccountGrant {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShareNetworkGrant {
-    /// Name, address or network.
+    /// Full name, address or network. Short names are refused: search domains choose their hosts.
     pub client: String,
     /// Its rights.
     pub access: ShareAccess,

@@ -361,7 +361,7 @@ fn accounts_of(name: &str, grants: &[ShareAccountGrant]) -> Answer<Vec<AccountGr
 fn networks_of(name: &str, grants: &[ShareNetworkGrant]) -> Answer<Vec<NetworkGrant>> {
     let grant = |grant: &ShareNetworkGrant| {
         Ok(NetworkGrant {
-            client: client_of(name, &grant.client)?,
+            client: Client::parse_granted(&grant.client).map_err(|error| bad(name, &error))?,
             access: access_of(grant.access),
             unknown: Unknown::new(),
         })
@@ -601,6 +601,7 @@ mod tests {
             ("a", "../x", "10.0.0.0/8", "\"..\""),
             ("a", "x", "10.0.0.1/8", "10.0.0.0/8 for all of it"),
             ("a", "x", "*", "name hosts or networks"),
+            ("a", "x", "host", "write its full name"),
         ] {
             let asked = CreateShare {
                 name: name.to_owned(),
@@ -638,8 +639,8 @@ mod tests {
                 .map(|client| ShareNetworkGrant { client: client.to_owned(), access: ShareAccess::ReadOnly });
             record_of("tank/home", &CreateShare { networks: grants.to_vec(), ..request() }).unwrap()
         };
-        let one = record(["a", "b"]);
-        assert!(same_rights(&one, &record(["b", "a"])));
-        assert!(!same_rights(&one, &record(["a", "c"])));
+        let one = record(["a.example", "b.example"]);
+        assert!(same_rights(&one, &record(["b.example", "a.example"])));
+        assert!(!same_rights(&one, &record(["a.example", "c.example"])));
     }
 }
