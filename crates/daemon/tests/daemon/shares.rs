@@ -342,12 +342,9 @@ fn a_quota_that_a_file_system_cannot_keep_is_refused_and_the_volume_stays_mounte
     rig.stop();
 }
 
-/// Scenario: the daemon is killed while the file system takes a bound. The next one asks for it again, and notes the number that
-/// btrfs gives.
-#[test]
-fn a_quota_that_a_kill_cut_short_is_taken_by_the_next_daemon() {
-    let _mounts = mounts::mounting();
-    let Some(mut rig) = Rig::new() else { return };
+/// A rig with a mounted volume on btrfs, whose quotas the test answers for; none where this machine cannot make it.
+fn rig_with_quotas() -> Option<Rig> {
+    let mut rig = Rig::new()?;
     // More room than the two disks of the rig have: btrfs asks for it.
     let added = ["d2", "d3"].map(|name| rig.world.make_disk(name, 768 << 20));
     rig.world.post("/v1/pools/tank/disks", &json!({"disks": added, "destroy": added}));
@@ -358,12 +355,80 @@ fn a_quota_that_a_kill_cut_short_is_taken_by_the_next_daemon() {
         assert_eq!(made.1["error"]["code"], "missing", "{}", made.1);
         println!("skipped: {}", made.1["error"]["message"]);
         rig.stop();
-        return;
+        return None;
     }
     rig.mounted();
     answer(&rig, "quota_set", &json!({"is": "quota_set", "project_id": 257}));
+    answer(&rig, "quota_remove", &json!({"is": "done"}));
     let usage = json!({"folder": "docs", "project_id": 257, "bytes": 4096, "limit_bytes": 1 << 20});
     answer(&rig, "quota_list", &json!({"is": "quotas", "quotas": [usage]}));
+    Some(rig)
+}
+
+fn quotas(rig: &Rig) -> Value {
+    rig.world.get(QUOTAS)["quotas"].clone()
+}
+
+/// Scenario: a file system fails at a new bound, and its bound is removed. The removal fails too: the record says so, and the next
+/// daemon removes the bound. A bound of all of a btrfs is refused.
+#[test]
+fn a_bound_that_failed_half_way_is_removed() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig_with_quotas() else { return };
+    let set = json!({"folder": "docs", "limit_bytes": 1 << 20});
+    let all = rig.world.refused(QUOTAS, &json!({"folder": "", "limit_bytes": 1 << 20}));
+    assert_eq!(all["code"], "unsupported");
+    assert!(all["message"].as_str().unwrap().contains("without the subvolumes"), "{all}");
+    rig.plant("fails-quota_set");
+    rig.world.refused(QUOTAS, &set);
+    assert_eq!((rig.orders("quota_remove"), quotas(&rig)), (1, json!([])), "a bound without a record");
+    rig.plant("fails-quota_remove");
+    let refused = rig.world.refused(QUOTAS, &set);
+    assert!(refused["message"].as_str().unwrap().contains("taken back at the next mount"), "{refused}");
+    assert!(quotas(&rig)[0]["why"].to_string().contains("removal was begun"), "{}", quotas(&rig));
+    rig.lift("fails-quota_set");
+    rig.lift("fails-quota_remove");
+    rig.world.kill();
+    rig.start();
+    rig.mounted();
+    eventually("the next daemon removes the bound", || (quotas(&rig) == json!([])).then_some(()));
+    assert_eq!(rig.orders("quota_remove"), 3);
+    // Another bound fails in the place of one that is there: the former one is set again.
+    rig.world.post(QUOTAS, &set);
+    rig.plant("fails-quota_set");
+    rig.world.refused(QUOTAS, &json!({"folder": "docs", "limit_bytes": 2 << 20}));
+    rig.lift("fails-quota_set");
+    let former = quotas(&rig)[0].clone();
+    assert_eq!(former["limit_bytes"], 1 << 20, "{former}");
+    assert!(former["why"].to_string().contains("has not taken it"), "{former}");
+    rig.stop();
+}
+
+/// Scenario: the daemon is killed while the file system drops a bound. The next one drops it, and no bound comes back.
+#[test]
+fn a_removal_of_a_quota_that_a_kill_cut_short_is_ended_by_the_next_daemon() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig_with_quotas() else { return };
+    rig.world.post(QUOTAS, &json!({"folder": "docs", "limit_bytes": 1 << 20}));
+    rig.plant("before-quota_remove");
+    let client = rig.send(&format!("{QUOTAS}/remove"), &json!({"folder": "docs"}));
+    rig.is_held();
+    rig.world.kill();
+    drop(client);
+    rig.lift("before-quota_remove");
+    rig.start();
+    rig.mounted();
+    eventually("the removal goes on", || (quotas(&rig) == json!([])).then_some(()));
+    assert_eq!(rig.orders("quota_set"), 1);
+    rig.stop();
+}
+
+/// Scenario: the daemon is killed while the file system takes a bound. The next one asks for it again, and notes the number that
+/// btrfs gives.
+#[test]
+fn a_quota_that_a_kill_cut_short_is_taken_by_the_next_daemon() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig_with_quotas() else { return };
     rig.plant("before-quota_set");
     let body = json!({"folder": "docs", "limit_bytes": 1 << 20}).to_string();
     let length = body.len();
@@ -393,7 +458,6 @@ fn a_quota_that_a_kill_cut_short_is_taken_by_the_next_daemon() {
         assert_eq!((&plan["is_changed"], bound), (&json!(false), json!(1 << 20)), "a dry run: {plan}");
     }
     // A bound goes although a process has the file system of the volume.
-    answer(&rig, "quota_remove", &json!({"is": "done"}));
     rig.plant("before-trim");
     let trim = rig.send(&format!("{SHOW}/trim"), &json!({}));
     rig.is_held();

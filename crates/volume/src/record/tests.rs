@@ -223,9 +223,10 @@ proptest! {
     #[test]
     fn a_quota_and_its_unknown_fields_come_back(
         folder in any_folder(), limit_bytes: Option<u64>, limit_files: Option<u64>, project_id: std::num::NonZeroU32, is_pending: bool,
-        unknown in any_unknown(),
+        is_being_removed: bool, unknown in any_unknown(),
     ) {
-        let record = QuotaRecord { folder, limit_bytes, limit_files, project_id, is_pending, unknown };
+        let record =
+            QuotaRecord { folder, limit_bytes, limit_files, project_id, is_pending, is_being_removed, unknown };
         if let Ok(bytes) = record.encode() {
             prop_assert_eq!(QuotaRecord::decode(&bytes), Ok(record));
         }
