@@ -35,6 +35,12 @@ impl Volumes {
     /// Takes up the volumes of a pool that was opened. What takes long goes on after this returns.
     pub(crate) async fn opened(self: &Rc<Self>, pool: &Rc<OpenPool>) {
         if pool.mode == ImportMode::Read {
+            // One that was mounted on request stays so while the daemon is away.
+            for space in pool.spaces.list() {
+                if let Ok(Some(Found::Known(_))) = records::read(&space).await {
+                    self.note_mounted(pool, key_of(pool, &space)).await;
+                }
+            }
             return;
         }
         self.unit_files.follow(pool).await;

@@ -26,7 +26,7 @@ use crate::plan::{Undo, made, planned};
 use crate::volumes::locks::Lane;
 use crate::volumes::numbered::{self, Numbered, QUOTA};
 use crate::volumes::quota_bounds::{is_as_recorded, put_record, quotas_of};
-use crate::volumes::service::Volumes;
+use crate::volumes::service::{Volumes, pool_to_change};
 use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
 
@@ -121,7 +121,7 @@ impl VolumeQuotas {
     }
 
     pub(crate) async fn set_quota(&self, pool: String, space: String, request: SetQuota) -> Answer<Change> {
-        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let pool = pool_to_change(&self.volumes.pools, &pool)?;
         let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
         volume.check_whole()?;
@@ -239,7 +239,7 @@ impl VolumeQuotas {
         space: String,
         request: RemoveQuota,
     ) -> Answer<Change> {
-        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let pool = pool_to_change(&self.volumes.pools, &pool)?;
         let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
         volume.check_whole()?;

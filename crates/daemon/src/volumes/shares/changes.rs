@@ -25,6 +25,7 @@ use crate::open_pool::{OpenPool, key_of};
 use crate::plan::{Undo, made, planned};
 use crate::volumes::locks::Lane;
 use crate::volumes::numbered::{self, SHARE, attribute};
+use crate::volumes::service::pool_to_change;
 use crate::volumes::shares::serving::{mark_of, shares_of};
 use crate::volumes::shares::view::{FoundShare, VolumeShares};
 use crate::volumes::shares::words::{access_name, access_of, kind_name, kind_of, protocol_name, protocol_of};
@@ -47,7 +48,7 @@ impl VolumeShares {
         space: String,
         request: CreateShare,
     ) -> Answer<Change> {
-        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let pool = pool_to_change(&self.volumes.pools, &pool)?;
         let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
         volume.check_whole()?;
@@ -142,7 +143,7 @@ impl VolumeShares {
         (dry_run, is_grant): (bool, bool),
         change: impl Fn(&mut ShareRecord, &str) -> Answer<()>,
     ) -> Answer<Change> {
-        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let pool = pool_to_change(&self.volumes.pools, &pool)?;
         let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
         volume.check_whole()?;
@@ -208,7 +209,7 @@ impl VolumeShares {
         share: String,
         request: Simple,
     ) -> Answer<Change> {
-        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let pool = pool_to_change(&self.volumes.pools, &pool)?;
         let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
         let mut found = self.find_share(&volume, &share).await?;

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use dolmen_api::{ErrorBody, ErrorCode, ShareStep};
+use dolmen_api::{ErrorBody, ErrorCode, ImportMode, ShareStep};
 use dolmen_attach::SpaceKey;
 use dolmen_block_io::{Seams, sleep};
 use dolmen_mutation::mutation;
@@ -199,10 +199,14 @@ impl ShareServers {
         })
     }
 
-    /// Puts the shares of a volume that was mounted, and looks at them. Failures stand in the health of the shares.
+    /// Puts the shares of a volume that was mounted, and looks at them. Failures stand in the health of the shares. Those of a pool
+    /// that is open for reading are not offered: the rights on record cannot be changed there.
     ///
     /// It takes the lock of the shares of the volume.
     pub(in crate::volumes) async fn serve(&self, volume: &Volume, wait: Wait) {
+        if volume.pool.mode == ImportMode::Read {
+            return;
+        }
         let mutex = self.locks.of(volume.key, Lane::Shares);
         let _exclusive = mutex.take().await;
         let shares = match shares_of(&volume.space).await {
