@@ -153,6 +153,9 @@ pub struct Share {
     /// Whether clients of SMB have to encrypt.
     #[serde(default)]
     pub is_encryption_required: bool,
+    /// Whether its rights over NFS wait until they are accepted, since another host gave them.
+    #[serde(default)]
+    pub is_held: bool,
 }
 
 /// Shares.

@@ -202,6 +202,9 @@ declare_verbs! {
         [NameTaken, ForeignData, Missing, Config, Unsupported];
     /// Grants rights on a share, or changes them.
     GrantShare = change "/pools/{pool}/volumes/{space}/shares/{share}/grant" [pool, space, share] GrantShare, Operator, Same, Never,
+        [NameTaken, NeedsConfirmation, ForeignData, Missing, Config, Unsupported];
+    /// Accepts the rights over NFS on a share that another host gave.
+    AcceptShare = change "/pools/{pool}/volumes/{space}/shares/{share}/accept" [pool, space, share] Simple, Operator, Same, Never,
         [NameTaken, ForeignData, Missing, Config, Unsupported];
     /// Revokes rights on a share.
     RevokeShare = change "/pools/{pool}/volumes/{space}/shares/{share}/revoke" [pool, space, share] RevokeShare, Operator, Same, Never,

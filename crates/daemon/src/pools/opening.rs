@@ -37,7 +37,7 @@ use crate::records::Records;
 use crate::spaces::NetworkListeners;
 use crate::state::{Events, Ledger, Members, Remembered, ServedSpace, TrashAges};
 use crate::views::Views;
-use crate::volumes::{Volumes, await_mounts, remove_unmounted_shares};
+use crate::volumes::{Volumes, accept_shares, await_mounts, held_shares, remove_unmounted_shares};
 use crate::words::counted;
 
 /// How long a disk may be in the hands of another process while a daemon that starts opens its pools: one that is ending,
@@ -93,6 +93,12 @@ fn check_not_released(labels: &[Candidate], mode: ImportMode, name: &str) -> Ans
 fn step_of_serving(served: &[ServedSpace]) -> Option<String> {
     let count = u64::try_from(served.len()).unwrap_or(u64::MAX);
     (count > 0).then(|| format!("serve {} over NBD again", counted(count, "space", "spaces")))
+}
+
+/// Returns the step that accepts rights on shares, if it was asked for.
+fn step_of_accepting(request: &ImportPool) -> Option<String> {
+    let step = "accept the rights over NFS that another host gave on its shares";
+    (request.accept_shares && request.mode != ImportMode::Read).then(|| step.to_owned())
 }
 
 /// What a pool is opened for, and from how much of it.
@@ -434,6 +440,7 @@ impl Opening {
         steps.extend(step_of_renaming(&own, &name, request.mode));
         steps.extend(paths.iter().map(|path| format!("use {}", path.display())));
         steps.extend(step_of_serving(&served));
+        steps.extend(step_of_accepting(&request));
         let undo = match request.mode {
             ImportMode::Write | ImportMode::Read => Undo::By(format!("dolmen pool export {name}")),
             // From then on the other side, if there is one, went on apart.
@@ -445,6 +452,7 @@ impl Opening {
             let mut change = self.plan_import(&own, candidates, request.mode, undo).await?;
             change.plan.steps.extend(step_of_renaming(&own, &name, request.mode));
             change.plan.steps.extend(step_of_serving(&served));
+            change.plan.steps.extend(step_of_accepting(&request));
             change.warnings.extend(passed_over);
             change.warnings.extend(left_out);
             return Ok(change);
@@ -456,6 +464,10 @@ impl Opening {
         self.serve_again(&pool, &served);
         self.records.remember(&pool).await;
         self.kernel.take_up_waiting().await;
+        let accepted = match request.accept_shares {
+            true => accept_shares(&self.volumes, &pool).await.err(),
+            false => None,
+        };
         self.volumes.opened(&pool).await;
         // Other pools are changed meanwhile.
         drop(changes);
@@ -466,6 +478,8 @@ impl Opening {
         change.warnings.extend(passed_over);
         change.warnings.extend(left_out);
         change.warnings.extend(unmounted);
+        change.warnings.extend(accepted.map(|error| format!("its shares were not accepted: {error}")));
+        change.warnings.extend(held_shares(&self.volumes, &pool).await);
         let away = pool.spaces.pool().disks().iter().filter(|disk| !disk.is_present()).count();
         if away > 0 {
             change.warnings.push(format!(

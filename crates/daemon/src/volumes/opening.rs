@@ -212,6 +212,22 @@ pub(crate) async fn await_mounts(volumes: &Volumes, pool: &Rc<OpenPool>) -> Vec<
     waiting.map(in_words).collect()
 }
 
+/// Accepts the rights over NFS on the shares of a pool that is imported, before its volumes are mounted.
+pub(crate) async fn accept_shares(volumes: &Volumes, pool: &Rc<OpenPool>) -> Answer<()> {
+    match pool.mode {
+        ImportMode::Read => Ok(()),
+        ImportMode::Write | ImportMode::Confirmed => volumes.shares.accept_all(pool).await,
+    }
+}
+
+/// Returns which shares of a pool are held over NFS, in words.
+pub(crate) async fn held_shares(volumes: &Volumes, pool: &Rc<OpenPool>) -> Vec<String> {
+    if pool.mode == ImportMode::Read {
+        return Vec::new();
+    }
+    volumes.shares.held_in(pool).await.unwrap_or_default()
+}
+
 /// Takes shares off the servers whose volumes are not mounted, at the start of the daemon. It goes on after this returns.
 pub(crate) fn remove_unmounted_shares(volumes: &Volumes) {
     let shares = Rc::clone(&volumes.shares);

@@ -107,6 +107,69 @@ fn a_share_is_offered_while_its_volume_is_mounted_and_only_then() {
     rig.stop();
 }
 
+/// Exports the pool, and lets the next daemon run as another host.
+fn move_to_host(rig: &mut Rig, digit: char) {
+    rig.world.post("/v1/pools/tank/export", &json!({}));
+    rig.stop();
+    let host = rig.world.folder.path().join("state/host-id");
+    std::fs::write(host, digit.to_string().repeat(32)).unwrap();
+    rig.start();
+}
+
+/// Imports the pool, and returns the answer and the order of its share to the servers.
+fn import(rig: &Rig, accept_shares: bool) -> (Value, Value) {
+    let look_in = [rig.world.disk("d0"), rig.world.disk("d1")];
+    let request = json!({"pool": "tank", "paths": look_in, "accept_shares": accept_shares});
+    let imported = rig.world.post("/v1/pools/import", &request);
+    rig.mounted();
+    share_is_up(rig);
+    (imported, last_order(rig, "share_put"))
+}
+
+fn last_order(rig: &Rig, operation: &str) -> Value {
+    let text = std::fs::read_to_string(rig.control.join(format!("order-{operation}"))).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Scenario: a pool with a share over SMB and NFS moves to another host, and to a third one by an import that accepts its shares. The
+/// rights over NFS are held on the second host until they are accepted there; SMB is offered.
+#[test]
+fn rights_of_another_host_over_nfs_are_held_until_they_are_accepted() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig() else { return };
+    let made = rig.world.post(SHARES, &docs());
+    assert_eq!(made["share"]["is_held"], false, "{made}");
+    move_to_host(&mut rig, '2');
+    let (imported, order) = import(&rig, false);
+    assert!(!order.to_string().contains("10.0.0.0/8"), "a right of another host is offered: {order}");
+    assert!(order.to_string().contains("alice"), "{order}");
+    assert!(imported["warnings"].to_string().contains("dolmen share accept tank/v"), "{imported}");
+    let held = shares(&rig)[0].clone();
+    assert_eq!((&held["is_held"], &held["protocols"][1]["state"]), (&json!(true), &json!("off")), "{held}");
+    assert_eq!(held["networks"][0]["client"], "10.0.0.0/8", "{held}");
+    let other = json!({"networks": [{"client": "192.0.2.1", "access": "read_only"}]});
+    let refused = rig.world.refused(&format!("{SHARES}/docs/grant"), &other);
+    assert_eq!(refused["code"], "needs_confirmation", "{refused}");
+    let accept = format!("{SHARES}/docs/accept");
+    let plan = rig.world.post(&accept, &json!({"dry_run": true}));
+    assert_eq!((&plan["is_changed"], &shares(&rig)[0]["is_held"]), (&json!(false), &json!(true)), "{plan}");
+    let accepted = rig.world.post(&accept, &json!({}));
+    assert_eq!(accepted["share"]["is_held"], false, "{accepted}");
+    assert!(last_order(&rig, "share_put").to_string().contains("10.0.0.0/8"));
+    assert_eq!(rig.world.post(&accept, &json!({}))["is_changed"], false);
+    rig.world.post(&format!("{SHARES}/docs/grant"), &other);
+    // The same host again: nothing is held.
+    rig.world.post("/v1/pools/tank/export", &json!({}));
+    let (again, order) = import(&rig, false);
+    assert!(order.to_string().contains("10.0.0.0/8"), "{order}");
+    assert_eq!(again["warnings"], json!([]), "{again}");
+    move_to_host(&mut rig, '3');
+    let (imported, order) = import(&rig, true);
+    assert!(order.to_string().contains("10.0.0.0/8"), "{order}");
+    assert_eq!((&imported["warnings"], &shares(&rig)[0]["is_held"]), (&json!([]), &json!(false)));
+    rig.stop();
+}
+
 /// Scenario: a server refuses a creation, a grant, a revocation and a deletion. The first two leave what was; the revocation stays on
 /// record; the deletion keeps the record, and the next one ends.
 #[test]

@@ -6,6 +6,7 @@ use crate::nfs::tests::any_client;
 use crate::profile::Purpose;
 use crate::schedule::tests::any_schedule;
 use crate::version::Version;
+use dolmen_units::HostId;
 use proptest::prelude::*;
 
 /// A volume with a value in each field.
@@ -127,6 +128,7 @@ fn any_share() -> impl Strategy<Value = ShareRecord> {
             accounts,
             encryption: if smb == served { Encryption::Required } else { Encryption::Desired },
             networks,
+            granted_by: smb.then_some(HostId([7; 16])),
             unknown,
         },
     )

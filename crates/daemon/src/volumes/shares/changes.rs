@@ -26,7 +26,7 @@ use crate::plan::{Undo, made, planned};
 use crate::volumes::locks::Lane;
 use crate::volumes::numbered::{self, SHARE, attribute};
 use crate::volumes::service::pool_to_change;
-use crate::volumes::shares::serving::{mark_of, shares_of};
+use crate::volumes::shares::serving::{held_text, mark_of, shares_of};
 use crate::volumes::shares::view::{FoundShare, VolumeShares};
 use crate::volumes::shares::words::{access_name, access_of, kind_name, kind_of, protocol_name, protocol_of};
 use crate::volumes::volume::Volume;
@@ -53,7 +53,10 @@ impl VolumeShares {
         let name = volume.name.clone();
         volume.check_whole()?;
         self.check_not_served(&volume)?;
-        let record = record_of(&name, &request)?;
+        let mut record = record_of(&name, &request)?;
+        if !record.networks.is_empty() {
+            record.accept(self.servers.host);
+        }
         let share = record.name.to_string();
         self.check_share_name(&volume, &record, None).await?;
         let undo = Undo::By(format!("dolmen share delete {name} {share:?}"));
@@ -103,7 +106,12 @@ impl VolumeShares {
                 record.accounts.push(grant);
                 add_protocol(record, Protocol::Smb);
             }
-            for grant in networks_of(name, &request.networks)? {
+            let networks = networks_of(name, &request.networks)?;
+            if !networks.is_empty() {
+                self.check_not_held(record, name)?;
+                record.accept(self.servers.host);
+            }
+            for grant in networks {
                 record.networks.retain(|old| old.client != grant.client);
                 record.networks.push(grant);
                 add_protocol(record, Protocol::Nfs);
@@ -132,6 +140,37 @@ impl VolumeShares {
             Ok(())
         };
         self.change_rights(pool, space, share, (request.dry_run, false), revoked).await
+    }
+
+    /// Accepts the rights over NFS that another host gave.
+    pub(crate) async fn accept_share(
+        &self,
+        pool: String,
+        space: String,
+        share: String,
+        request: Simple,
+    ) -> Answer<Change> {
+        let host = self.servers.host;
+        let accepted = |record: &mut ShareRecord, _: &str| {
+            if record.is_held(host) {
+                record.accept(host);
+            }
+            Ok(())
+        };
+        self.change_rights(pool, space, share, (request.dry_run, true), accepted).await
+    }
+
+    /// Refuses another right over NFS on a share whose rights are held: the new one would stand for those that nobody accepted.
+    fn check_not_held(&self, record: &ShareRecord, name: &str) -> Answer<()> {
+        if !record.is_held(self.servers.host) {
+            return Ok(());
+        }
+        let share = record.name.as_str();
+        let message = format!("{}; nothing was changed", held_text(name, record));
+        let clients = record.networks.iter().map(|grant| format!(" --nfs {}", grant.client));
+        let revoke = clients.collect::<String>();
+        let hint = format!("accept its rights first, or `dolmen share revoke {name} {share:?}{revoke}`");
+        Err(ErrorBody::new(ErrorCode::NeedsConfirmation, message).on(name).hint(hint))
     }
 
     /// Changes the rights of a share on record and on the servers.
@@ -390,6 +429,7 @@ fn same_rights(one: &ShareRecord, other: &ShareRecord) -> bool {
     let has = |record: &ShareRecord, grant: &AccountGrant| record.accounts.contains(grant);
     let lets = |record: &ShareRecord, grant: &NetworkGrant| record.networks.contains(grant);
     one.protocols == other.protocols
+        && one.granted_by == other.granted_by
         && (one.accounts.len(), one.networks.len()) == (other.accounts.len(), other.networks.len())
         && one.accounts.iter().all(|grant| has(other, grant))
         && one.networks.iter().all(|grant| lets(other, grant))
@@ -420,8 +460,17 @@ fn record_of(name: &str, request: &CreateShare) -> Answer<ShareRecord> {
     let encryption = if request.is_encryption_optional { Encryption::Desired } else { Encryption::Required };
     let unknown = Unknown::new();
     let desired = DesiredShare::Served;
-    let record =
-        ShareRecord { name: share, folder, protocols, desired, accounts, encryption, networks, unknown };
+    let record = ShareRecord {
+        name: share,
+        folder,
+        protocols,
+        desired,
+        accounts,
+        encryption,
+        networks,
+        granted_by: None,
+        unknown,
+    };
     check_count(&record, name)?;
     Ok(record)
 }
@@ -501,7 +550,10 @@ fn undo_of(before: &ShareRecord, after: &ShareRecord, name: &str) -> Undo {
         |one: &&AccountGrant| !before.accounts.iter().any(|old| (old.to, &old.name) == (one.to, &one.name));
     let mut revoked: Vec<String> =
         after.accounts.iter().filter(is_new).map(|one| format!("{:?}", account_word(one))).collect();
-    let is_new = |one: &&NetworkGrant| !before.networks.iter().any(|old| old.client == one.client);
+    // Accepted rights are taken off again like new ones.
+    let is_accepted = before.granted_by != after.granted_by;
+    let is_new =
+        |one: &&NetworkGrant| is_accepted || !before.networks.iter().any(|old| old.client == one.client);
     revoked.extend(after.networks.iter().filter(is_new).map(|one| format!("--nfs {}", one.client)));
     let lost = before.accounts.iter().filter(|one| !after.accounts.contains(one));
     let mut granted: Vec<String> = lost
