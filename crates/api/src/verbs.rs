@@ -125,9 +125,9 @@ declare_verbs! {
     /// Creates a space.
     CreateSpace = change "/pools/{pool}/spaces" [pool] CreateSpace, Operator, Other, Never,
         [BadName, BadSize, NameTaken, TooFewDisks];
-    /// Changes the size of a space.
+    /// Changes the size of a space. One that carries a volume grows with its file system.
     ResizeSpace = change "/pools/{pool}/spaces/{space}/resize" [pool, space] ResizeSpace, Operator, Same, Never,
-        [BadSize, NotEmpty, TooFewDisks];
+        [BadSize, NotEmpty, TooFewDisks, Missing, Config, Unsupported];
     /// Converts a space to another layout while it is used.
     ConvertSpace = change "/pools/{pool}/spaces/{space}/convert" [pool, space] ConvertSpace, Operator, Other, Maybe,
         [BadSize, TooFewDisks];
