@@ -61,7 +61,7 @@ pub struct ShareAccountGrant {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShareNetworkGrant {
-    /// Name, address or network.
+    /// Full name, address or network. Short names are refused: search domains choose their hosts.
     pub client: String,
     /// Its rights.
     pub access: ShareAccess,
@@ -153,6 +153,9 @@ pub struct Share {
     /// Whether clients of SMB have to encrypt.
     #[serde(default)]
     pub is_encryption_required: bool,
+    /// Whether its rights over NFS wait until they are accepted, since another host gave them.
+    #[serde(default)]
+    pub is_held: bool,
 }
 
 /// Shares.

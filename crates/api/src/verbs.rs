@@ -125,9 +125,9 @@ declare_verbs! {
     /// Creates a space.
     CreateSpace = change "/pools/{pool}/spaces" [pool] CreateSpace, Operator, Other, Never,
         [BadName, BadSize, NameTaken, TooFewDisks];
-    /// Changes the size of a space.
+    /// Changes the size of a space. One that carries a volume grows with its file system.
     ResizeSpace = change "/pools/{pool}/spaces/{space}/resize" [pool, space] ResizeSpace, Operator, Same, Never,
-        [BadSize, NotEmpty, TooFewDisks];
+        [BadSize, NotEmpty, TooFewDisks, Missing, Config, Unsupported];
     /// Converts a space to another layout while it is used.
     ConvertSpace = change "/pools/{pool}/spaces/{space}/convert" [pool, space] ConvertSpace, Operator, Other, Maybe,
         [BadSize, TooFewDisks];
@@ -202,6 +202,9 @@ declare_verbs! {
         [NameTaken, ForeignData, Missing, Config, Unsupported];
     /// Grants rights on a share, or changes them.
     GrantShare = change "/pools/{pool}/volumes/{space}/shares/{share}/grant" [pool, space, share] GrantShare, Operator, Same, Never,
+        [NameTaken, NeedsConfirmation, ForeignData, Missing, Config, Unsupported];
+    /// Accepts the rights over NFS on a share that another host gave.
+    AcceptShare = change "/pools/{pool}/volumes/{space}/shares/{share}/accept" [pool, space, share] Simple, Operator, Same, Never,
         [NameTaken, ForeignData, Missing, Config, Unsupported];
     /// Revokes rights on a share.
     RevokeShare = change "/pools/{pool}/volumes/{space}/shares/{share}/revoke" [pool, space, share] RevokeShare, Operator, Same, Never,

@@ -150,6 +150,16 @@ mutants! {
     ShareRecordDeletedFirst = "share-record-deleted-first",
     /// A mount does not ask the file system again for a quota that it was not seen to take.
     PendingQuotaForgotten = "pending-quota-forgotten",
+    /// A quota is removed from its file system before its record says so.
+    QuotaRemovalUnrecorded = "quota-removal-unrecorded",
+    /// A quota that failed half-way leaves its bound in the file system, without a record.
+    HalfSetQuotaForgotten = "half-set-quota-forgotten",
+    /// A grant over NFS that another host gave is served.
+    ForeignGrantServed = "foreign-grant-served",
+    /// A volume of a pool that is open for reading is changed.
+    ReadOnlyVolumeChanged = "read-only-volume-changed",
+    /// The space of a mounted volume grows without its file system.
+    SpaceGrownAlone = "space-grown-alone",
     /// Damaged ranges that meet are looked up one by one.
     DamagedRangesApart = "damaged-ranges-apart",
     /// A file of exports counts as Dolmen's by its name alone.
@@ -160,6 +170,10 @@ mutants! {
     CopyUnderFinalName = "copy-under-final-name",
     /// A copy has the mode of its source without its access list.
     CopyWithoutAccessList = "copy-without-access-list",
+    /// A grant over NFS takes the short name of a host.
+    ShortHostNameGranted = "short-host-name-granted",
+    /// A copy gives a mode to whatever its name leads to.
+    CopyModeThroughLink = "copy-mode-through-link",
     /// A share is put on a server that makes guests of unknown clients.
     GuestMapAccepted = "guest-map-accepted",
     /// Tables go to their disks before a flush covered what they say.

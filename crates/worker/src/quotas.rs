@@ -240,8 +240,15 @@ pub(crate) fn list(volume: &Volume, root: &File, quotas: &[QuotaRecord]) -> Resu
 pub(crate) fn remove(volume: &Volume, root: &File, quota: &QuotaRecord) -> Result<Outcome, Failure> {
     let folder = &quota.folder;
     let words = |error: FilesError| refused(volume, folder, &error);
-    let number = quota.project_id.get();
     if volume.record.file_system == FileSystem::Btrfs {
+        // The number of one that was not seen to be set is not on record.
+        let number = match quota.is_pending {
+            true => match number_of(volume, root, folder) {
+                Ok(number) => number.get(),
+                Err(_) => return Ok(Outcome::WasDone),
+            },
+            false => quota.project_id.get(),
+        };
         let found = subvolume_usage(root, number.into()).map_err(words)?;
         if found.limit_bytes.is_none() {
             return Ok(Outcome::WasDone);
@@ -249,8 +256,10 @@ pub(crate) fn remove(volume: &Volume, root: &File, quota: &QuotaRecord) -> Resul
         limit_subvolume(root, number.into(), None).map_err(words)?;
         return Ok(Outcome::Done);
     }
+    let number = quota.project_id.get();
     set_limits(&volume.device, number, Limits::default()).map_err(words)?;
-    let Some(found) = open(root, folder)? else { return Ok(Outcome::WasDone) };
+    // Files below a path that leads to no folder any more keep their project, which has no bound.
+    let Ok(Some(found)) = open(root, folder) else { return Ok(Outcome::WasDone) };
     if project(&found).map_err(words)? != number {
         return Ok(Outcome::WasDone);
     }

@@ -291,6 +291,7 @@ fn a_quota_of_btrfs_bounds_a_folder_until_it_is_removed() {
         limit_files: None,
         project_id: NonZeroU32::new(number).unwrap(),
         is_pending: false,
+        is_being_removed: false,
         unknown: Default::default(),
     };
     let set = |quota: QuotaRecord| rig.run(Operation::QuotaSet { volume: rig.volume(), quota });
@@ -348,6 +349,7 @@ fn a_quota_of_projects_bounds_a_folder(kind: &'static str) {
         limit_files: Some(10),
         project_id: NonZeroU32::new(7).unwrap(),
         is_pending: false,
+        is_being_removed: false,
         unknown: Default::default(),
     };
     match rig.run(Operation::QuotaSet { volume: volume.clone(), quota: quota.clone() }) {

@@ -178,6 +178,9 @@ pub(crate) struct PoolImport {
     /// disks are not in use elsewhere
     #[arg(long, requires = "which")]
     pub confirmed: bool,
+    /// Accept the rights over NFS on its shares that another host gave; without it such shares are held
+    #[arg(long, conflicts_with = "read_only", requires = "which")]
+    pub accept_shares: bool,
     /// Whether to do it.
     #[command(flatten)]
     pub dry: DryRun,

@@ -19,6 +19,8 @@ pub(crate) enum ShareCommand {
     Show(ShareTarget),
     /// Grant rights on a share, or change them
     Grant(ShareGrant),
+    /// Accept the rights over NFS that another host gave, after an import
+    Accept(ShareAccept),
     /// Revoke rights on a share
     Revoke(ShareRevoke),
     /// List the clients that use a share
@@ -58,7 +60,7 @@ pub(crate) struct ShareCreate {
     /// Offer it over SMB under this name
     #[arg(long, value_name = "NAME")]
     pub smb: Option<String>,
-    /// Offer it over NFS to a host or network, with :ro or :rw; may be repeated
+    /// Offer it over NFS to an address, a network or a full host name, with :ro or :rw; may be repeated
     #[arg(long, value_name = "NETWORK:rw")]
     pub nfs: Vec<NetworkGrantWord>,
     /// Grant a user, or a group with @ in front, rights over SMB: :ro or :rw; may be repeated
@@ -84,9 +86,20 @@ pub(crate) struct ShareGrant {
     /// Users, or groups with @ in front, each with :ro or :rw, over SMB
     #[arg(value_name = "USER:rw", required_unless_present = "nfs")]
     pub accounts: Vec<AccountGrantWord>,
-    /// A host or network with :ro or :rw, over NFS; may be repeated
+    /// An address, a network or a full host name with :ro or :rw, over NFS; may be repeated
     #[arg(long, value_name = "NETWORK:rw")]
     pub nfs: Vec<NetworkGrantWord>,
+    /// Whether to do it.
+    #[command(flatten)]
+    pub dry: DryRun,
+}
+
+/// `dolmen share accept`
+#[derive(Debug, Args)]
+pub(crate) struct ShareAccept {
+    /// The share.
+    #[command(flatten)]
+    pub target: ShareTarget,
     /// Whether to do it.
     #[command(flatten)]
     pub dry: DryRun,

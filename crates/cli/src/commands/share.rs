@@ -41,6 +41,10 @@ pub(crate) fn share(session: &mut Session<'_, '_>, command: ShareCommand) -> Res
             let asked = call::<verb::GrantShare>(share_words(&arguments.target));
             session.change(&asked, &request, arguments.dry.intent()).map(drop)
         }
+        ShareCommand::Accept(arguments) => {
+            let asked = call::<verb::AcceptShare>(share_words(&arguments.target));
+            session.change(&asked, &Simple::default(), arguments.dry.intent()).map(drop)
+        }
         ShareCommand::Revoke(arguments) => {
             let request = RevokeShare {
                 accounts: arguments.accounts.into_iter().map(|account| account.0).collect(),

@@ -8,10 +8,11 @@ use super::fake::{Ended, Fake, NOBODY, Reply, answer, change, obey, refuse, some
 use crate::arguments::Arguments;
 
 /// Every command that changes something, without its consent.
-const CHANGES: [&str; 74] = [
+const CHANGES: [&str; 76] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
+    "pool import /a --accept-shares",
     "pool destroy tank",
     "pool add tank /c",
     "pool remove tank 3",
@@ -62,7 +63,8 @@ const CHANGES: [&str; 74] = [
     "volume quota remove tank/x docs",
     "share create tank/x --smb docs --grant alice:rw --grant @staff:ro",
     "share create tank/x --path docs/2026 --nfs 10.0.0.0/8:ro",
-    "share grant tank/x docs bob:ro --nfs host:rw",
+    "share grant tank/x docs bob:ro --nfs host.example:rw",
+    "share accept tank/x docs",
     "share revoke tank/x docs bob",
     "share delete tank/x docs",
     "trash restore tank/x --as y",

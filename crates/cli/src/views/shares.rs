@@ -9,6 +9,9 @@ use crate::terminal::out::Out;
 use crate::terminal::table::{Align, Table};
 use crate::views::words::{health, health_tone};
 
+/// State over NFS of a share whose rights another host gave.
+const HELD: &str = "held";
+
 /// Shows shares.
 pub(crate) fn show_shares(shares: &Shares, out: &mut Out<'_>) {
     if shares.shares.is_empty() {
@@ -30,7 +33,7 @@ pub(crate) fn show_shares(shares: &Shares, out: &mut Out<'_>) {
             name(share).into(),
             folder(share).into(),
             state_over(share, ShareProtocol::Smb).into(),
-            state_over(share, ShareProtocol::Nfs).into(),
+            if share.is_held { HELD } else { state_over(share, ShareProtocol::Nfs) }.into(),
             share.why.join("; ").into(),
         ]);
     }
@@ -58,13 +61,15 @@ pub(crate) fn show_share(document: &ShareDocument, out: &mut Out<'_>) {
     };
     let mut facts = Table::facts();
     let of = |protocol| share.protocols.iter().find(|one| one.protocol == protocol).map(in_full);
+    let over_nfs =
+        if share.is_held { Some(HELD.to_owned()) } else { of(ShareProtocol::Nfs) }.unwrap_or_default();
     for (fact, value) in [
         ("folder", folder(share)),
         ("path", share.path.clone().unwrap_or_default()),
         ("over SMB", of(ShareProtocol::Smb).unwrap_or_default()),
         ("accounts", accounts.collect::<Vec<_>>().join(", ")),
         ("encryption", encryption.to_owned()),
-        ("over NFS", of(ShareProtocol::Nfs).unwrap_or_default()),
+        ("over NFS", over_nfs),
         ("networks", networks.collect::<Vec<_>>().join(", ")),
     ]
     .into_iter()

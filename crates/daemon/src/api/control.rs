@@ -241,7 +241,7 @@ fn handler(id: VerbId) -> MethodRouter<App> {
         ListSpaces: question(async |engine, [pool], _| engine.spaces.changes.spaces(pool).await);
         ShowSpace: question(async |engine, [pool, space], _| engine.spaces.changes.show_space(pool, space).await);
         CreateSpace: change(async |engine, [pool], request| engine.spaces.changes.create_space(pool, request).await);
-        ResizeSpace: change(async |engine, [pool, space], request| engine.spaces.changes.resize_space(pool, space, request).await);
+        ResizeSpace: change(async |engine, [pool, space], request| engine.spaces.volumes.growth.resize_space(pool, space, request).await);
         ConvertSpace: change(async |engine, [pool, space], request| engine.spaces.conversions.convert_space(pool, space, request).await);
         RenameSpace: change(async |engine, [pool, space], request| engine.spaces.changes.rename_space(pool, space, request).await);
         SetLimits: change(async |engine, [pool, space], request| engine.pools.settings.set_limits(pool, space, request).await);
@@ -278,6 +278,7 @@ fn handler(id: VerbId) -> MethodRouter<App> {
         ListShareSessions: question(async |engine, [pool, space, share], _| engine.spaces.volumes.shares.share_sessions(pool, space, share).await);
         CreateShare: change(async |engine, [pool, space], request| engine.spaces.volumes.shares.create_share(pool, space, request).await);
         GrantShare: change(async |engine, [pool, space, share], request| engine.spaces.volumes.shares.grant_share(pool, space, share, request).await);
+        AcceptShare: change(async |engine, [pool, space, share], request| engine.spaces.volumes.shares.accept_share(pool, space, share, request).await);
         RevokeShare: change(async |engine, [pool, space, share], request| engine.spaces.volumes.shares.revoke_share(pool, space, share, request).await);
         DeleteShare: change(async |engine, [pool, space, share], request| engine.spaces.volumes.shares.delete_share(pool, space, share, request).await);
         ListQuotas: question(async |engine, [pool, space], _| engine.spaces.volumes.quotas.list_quotas(pool, space).await);

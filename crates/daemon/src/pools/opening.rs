@@ -37,7 +37,7 @@ use crate::records::Records;
 use crate::spaces::NetworkListeners;
 use crate::state::{Events, Ledger, Members, Remembered, ServedSpace, TrashAges};
 use crate::views::Views;
-use crate::volumes::{Volumes, await_mounts, remove_unmounted_shares};
+use crate::volumes::{Volumes, accept_shares, await_mounts, held_shares, remove_unmounted_shares};
 use crate::words::counted;
 
 /// How long a disk may be in the hands of another process while a daemon that starts opens its pools: one that is ending,
@@ -93,6 +93,13 @@ fn check_not_released(labels: &[Candidate], mode: ImportMode, name: &str) -> Ans
 fn step_of_serving(served: &[ServedSpace]) -> Option<String> {
     let count = u64::try_from(served.len()).unwrap_or(u64::MAX);
     (count > 0).then(|| format!("serve {} over NBD again", counted(count, "space", "spaces")))
+}
+
+/// Returns the steps of an import after the opening, in words.
+fn steps_after_opening(served: &[ServedSpace], request: &ImportPool) -> Vec<String> {
+    let step = "accept the rights over NFS that another host gave on its shares";
+    let is_accepting = request.accept_shares && request.mode != ImportMode::Read;
+    step_of_serving(served).into_iter().chain(is_accepting.then(|| step.to_owned())).collect()
 }
 
 /// What a pool is opened for, and from how much of it.
@@ -433,7 +440,7 @@ impl Opening {
         let mut steps = vec![format!("open pool {own}{from}")];
         steps.extend(step_of_renaming(&own, &name, request.mode));
         steps.extend(paths.iter().map(|path| format!("use {}", path.display())));
-        steps.extend(step_of_serving(&served));
+        steps.extend(steps_after_opening(&served, &request));
         let undo = match request.mode {
             ImportMode::Write | ImportMode::Read => Undo::By(format!("dolmen pool export {name}")),
             // From then on the other side, if there is one, went on apart.
@@ -444,7 +451,7 @@ impl Opening {
             let candidates = found.pools.remove(&id).unwrap_or_default();
             let mut change = self.plan_import(&own, candidates, request.mode, undo).await?;
             change.plan.steps.extend(step_of_renaming(&own, &name, request.mode));
-            change.plan.steps.extend(step_of_serving(&served));
+            change.plan.steps.extend(steps_after_opening(&served, &request));
             change.warnings.extend(passed_over);
             change.warnings.extend(left_out);
             return Ok(change);
@@ -456,6 +463,7 @@ impl Opening {
         self.serve_again(&pool, &served);
         self.records.remember(&pool).await;
         self.kernel.take_up_waiting().await;
+        let not_accepted = self.accept_shares_of(&pool, &request).await;
         self.volumes.opened(&pool).await;
         // Other pools are changed meanwhile.
         drop(changes);
@@ -466,6 +474,8 @@ impl Opening {
         change.warnings.extend(passed_over);
         change.warnings.extend(left_out);
         change.warnings.extend(unmounted);
+        change.warnings.extend(not_accepted);
+        change.warnings.extend(held_shares(&self.volumes, &pool).await);
         let away = pool.spaces.pool().disks().iter().filter(|disk| !disk.is_present()).count();
         if away > 0 {
             change.warnings.push(format!(
@@ -474,6 +484,15 @@ impl Opening {
         }
         change.pool = Some(self.views.view_pool(&pool).await?);
         Ok(change)
+    }
+
+    /// Accepts the rights over NFS on the shares of a pool, if that was asked for. Returns why it was not done, in words.
+    async fn accept_shares_of(&self, pool: &Rc<OpenPool>, request: &ImportPool) -> Option<String> {
+        if !request.accept_shares {
+            return None;
+        }
+        let failed = accept_shares(&self.volumes, pool).await.err();
+        failed.map(|error| format!("its shares were not accepted: {error}"))
     }
 
     /// Refuses a name that another pool has.

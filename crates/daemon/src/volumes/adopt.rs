@@ -15,7 +15,7 @@ use crate::open_pool::key_of;
 use crate::plan::{Undo, made, planned};
 use crate::volumes::create::{MOUNT_FOLDER, parse_mount_point};
 use crate::volumes::records;
-use crate::volumes::service::Volumes;
+use crate::volumes::service::{Volumes, pool_to_change};
 use crate::volumes::transition::Toward;
 use crate::volumes::view::shown;
 use crate::volumes::volume::Volume;
@@ -37,7 +37,7 @@ impl Adoptions {
         space: String,
         request: AdoptVolume,
     ) -> Answer<Change> {
-        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let pool = pool_to_change(&self.volumes.pools, &pool)?;
         let space = pool.space(&space)?;
         let (key, name) = (key_of(&pool, &space), format!("{}/{}", pool.name(), space.name()));
         let mutex = self.volumes.mutex_of(key);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use dolmen_api::{Change, DeleteSpace, ErrorBody, ErrorCode, MountVolume, RestoreSpace, Simple};
+use dolmen_api::{Change, DeleteSpace, ErrorBody, ErrorCode, ImportMode, MountVolume, RestoreSpace, Simple};
 use dolmen_attach::SpaceKey;
 use dolmen_block_io::within;
 use dolmen_mutation::mutation;
@@ -18,7 +18,7 @@ use crate::volumes::create::parse_mount_point;
 use crate::volumes::locks::Lane;
 use crate::volumes::mounts;
 use crate::volumes::records::{self, Found};
-use crate::volumes::service::Volumes;
+use crate::volumes::service::{Volumes, pool_to_change};
 use crate::volumes::shares::but_servers;
 use crate::volumes::steer::Steer;
 use crate::volumes::transition::Toward;
@@ -41,6 +41,10 @@ impl Volumes {
         if let Some(path) = &request.mount_point {
             wanted.mount_point = parse_mount_point(path, &name)?;
             self.check_mount_point(&wanted.mount_point, &name).await?;
+        }
+        let is_known = wanted == volume.record && volume.record.state != VolumeState::Making;
+        if !is_known {
+            pool_to_change(&self.pools, &pool.name())?;
         }
         match volume.record.state {
             VolumeState::Ready | VolumeState::Foreign => {}
@@ -124,8 +128,11 @@ impl Volumes {
         let _exclusive = self.turn(&mutex, volume.key, &name).await?;
         let mut volume = self.again(volume).await?;
         self.unmount_now(&volume).await?;
-        volume.record.desired = DesiredVolume::Unmounted;
-        volume.put().await?;
+        // A pool that is open for reading mounts no volume by itself.
+        if pool.mode != ImportMode::Read {
+            volume.record.desired = DesiredVolume::Unmounted;
+            volume.put().await?;
+        }
         self.note(volume.key, None);
         let mut change = made(plan, format!("volume {name} is unmounted"));
         change.warnings.extend(self.detach(&volume).await.err().map(|error| error.to_string()));
@@ -135,7 +142,7 @@ impl Volumes {
     }
 
     pub(crate) async fn delete_volume(&self, pool: String, space: String, request: Simple) -> Answer<Change> {
-        let pool = self.pools.pool_to_change(&pool)?;
+        let pool = pool_to_change(&self.pools, &pool)?;
         let volume = self.find(&pool, &space).await?;
         let name = volume.name.clone();
         self.transitions.end(volume.key, &name).await?;

@@ -12,7 +12,7 @@ use crate::job::{Ending, Job, JobWorker, Standing};
 use crate::jobs::{Aim, Entry, Kind, Outcome, Rank, Start};
 use crate::open_pool::OpenPool;
 use crate::plan::{Undo, check_typed, made, planned};
-use crate::volumes::service::Volumes;
+use crate::volumes::service::{Volumes, pool_to_change};
 use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
 
@@ -85,7 +85,10 @@ impl VolumeChecks {
         space: String,
         request: CheckVolume,
     ) -> Answer<Change> {
-        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let pool = match request.repair {
+            true => pool_to_change(&self.volumes.pools, &pool)?,
+            false => self.volumes.pools.pool_to_change(&pool)?,
+        };
         let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
         self.volumes.check_made(&volume)?;

@@ -19,7 +19,7 @@ use crate::plan::{made, planned};
 use crate::spaces::plan_new_space;
 use crate::state::VolumeUse;
 use crate::volumes::records::{self, Found, attribute};
-use crate::volumes::service::Volumes;
+use crate::volumes::service::{Volumes, pool_to_change};
 use crate::volumes::words::{file_system_of, kind_of, purpose_of};
 use crate::volumes::{host, places};
 
@@ -37,7 +37,7 @@ impl VolumeCreations {
     }
 
     pub(crate) async fn create_volume(&self, pool: String, request: CreateVolume) -> Answer<Change> {
-        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let pool = pool_to_change(&self.volumes.pools, &pool)?;
         let exclusive = self.volumes.pools.lock_for_change(&pool).await?;
         let name = format!("{}/{}", pool.name(), request.name);
         let new = plan_new_space(&pool, &space_of(&request))?;

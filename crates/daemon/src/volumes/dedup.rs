@@ -25,7 +25,7 @@ use crate::volumes::dedup_task::{COMPACT, DEDUP, ESTIMATE, LongState, PATHS_TEXT
 use crate::volumes::host::utc_offset_minutes;
 use crate::volumes::locks::Lane;
 use crate::volumes::records;
-use crate::volumes::service::Volumes;
+use crate::volumes::service::{Volumes, pool_to_change};
 use crate::volumes::view::shown;
 use crate::volumes::volume::Volume;
 use crate::volumes::words::{kind_of, mode_of, shown_mode, step_word};
@@ -121,7 +121,7 @@ impl Dedups {
         space: String,
         request: EnableDedup,
     ) -> Answer<Change> {
-        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let pool = pool_to_change(&self.volumes.pools, &pool)?;
         let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
         if !request.off {
@@ -334,7 +334,7 @@ impl Dedups {
 
     /// Returns a volume whose files can share bytes, mounted and without a job.
     async fn ready(&self, pool: &str, space: &str) -> Answer<(Rc<OpenPool>, Volume)> {
-        let pool = self.volumes.pools.pool_to_change(pool)?;
+        let pool = pool_to_change(&self.volumes.pools, pool)?;
         let volume = self.volumes.find(&pool, space).await?;
         self.check_ready(&volume).await?;
         Ok((pool, volume))

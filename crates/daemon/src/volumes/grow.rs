@@ -5,7 +5,8 @@
 
 use std::rc::Rc;
 
-use dolmen_api::{Change, ErrorBody, ErrorCode, ResizeSpace, Simple};
+use dolmen_api::{Change, ErrorBody, ErrorCode, ImportMode, ResizeSpace, Simple};
+use dolmen_mutation::mutation;
 use dolmen_units::Bytes;
 use dolmen_worker::protocol::{Operation, Outcome};
 
@@ -13,7 +14,8 @@ use crate::answer::Answer;
 use crate::plan::{Undo, made, planned};
 use crate::spaces::SpaceChanges;
 use crate::volumes::health::count_held;
-use crate::volumes::service::Volumes;
+use crate::volumes::records::{self, Found};
+use crate::volumes::service::{Volumes, pool_to_change};
 use crate::volumes::view::shown;
 use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
@@ -29,13 +31,31 @@ impl VolumeGrowth {
         Self { volumes: Rc::clone(volumes), spaces: Rc::clone(spaces) }
     }
 
-    pub(crate) async fn grow_volume(
+    /// Resizes a space. One that carries a volume grows with its file system.
+    pub(crate) async fn resize_space(
         &self,
         pool: String,
         space: String,
         request: ResizeSpace,
     ) -> Answer<Change> {
         let owner = self.volumes.pools.pool_to_change(&pool)?;
+        let found = owner.space(&space)?;
+        let grows = Bytes(request.size_bytes) > found.size() && !mutation!(SpaceGrownAlone);
+        match records::read(&found).await? {
+            Some(Found::Known(_)) if grows => self.grow_volume(pool, space, request).await,
+            Some(Found::Known(_) | Found::NotUnderstood(_)) | None => {
+                self.spaces.resize_space(pool, space, request).await
+            }
+        }
+    }
+
+    pub(crate) async fn grow_volume(
+        &self,
+        pool: String,
+        space: String,
+        request: ResizeSpace,
+    ) -> Answer<Change> {
+        let owner = pool_to_change(&self.volumes.pools, &pool)?;
         let volume = self.volumes.find(&owner, &space).await?;
         let name = volume.name.clone();
         self.volumes.check_made(&volume)?;
@@ -68,7 +88,7 @@ impl VolumeGrowth {
     }
 
     pub(crate) async fn trim_volume(&self, pool: String, space: String, request: Simple) -> Answer<Change> {
-        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let pool = pool_to_change(&self.volumes.pools, &pool)?;
         let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
         self.volumes.check_made(&volume)?;
@@ -107,6 +127,9 @@ impl VolumeGrowth {
 impl Volumes {
     /// Lets the mounted file system of a volume use all of its space.
     pub(super) async fn fill_space(&self, volume: &Volume, wait: Wait) -> Answer<()> {
+        if volume.pool.mode == ImportMode::Read {
+            return Ok(());
+        }
         let (Some(device), Some(_)) = self.mount_of(volume.key).await? else { return Ok(()) };
         let operation = Operation::Grow { volume: volume.for_worker(device) };
         self.workers.run(volume.key, &volume.name, operation, wait).await?;

@@ -10,7 +10,7 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use dolmen_api::{DeleteSpace, ErrorBody, ErrorCode};
+use dolmen_api::{DeleteSpace, ErrorBody, ErrorCode, ImportMode};
 use dolmen_mutation::mutation;
 use dolmen_space::Space;
 use dolmen_volume::making::Content;
@@ -114,7 +114,9 @@ impl Volumes {
         tracing::info!(volume = volume.name, path, "the volume is mounted");
         self.uses.note(volume.key, Some(VolumeUse::Mounted(path)));
         self.note(volume.key, None);
-        self.quotas.reapply(volume, &device, wait).await;
+        if volume.pool.mode != ImportMode::Read {
+            self.quotas.reapply(volume, &device, wait).await;
+        }
         self.shares.serve(volume, wait).await;
         Ok(())
     }

@@ -76,7 +76,7 @@ pub(crate) use dedup_schedule::DedupSchedule;
 pub(crate) use dedup_task::{COMPACT, DEDUP, ESTIMATE, UNDO};
 pub(crate) use grow::VolumeGrowth;
 pub(crate) use health::{VolumeWatch, volume_advice};
-pub(crate) use opening::{Closing, await_mounts, remove_unmounted_shares};
+pub(crate) use opening::{Closing, accept_shares, await_mounts, held_shares, remove_unmounted_shares};
 pub(crate) use quotas::VolumeQuotas;
 pub(crate) use service::Volumes;
 pub(crate) use shares::VolumeShares;

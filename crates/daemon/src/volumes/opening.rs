@@ -35,6 +35,12 @@ impl Volumes {
     /// Takes up the volumes of a pool that was opened. What takes long goes on after this returns.
     pub(crate) async fn opened(self: &Rc<Self>, pool: &Rc<OpenPool>) {
         if pool.mode == ImportMode::Read {
+            // One that was mounted on request stays so while the daemon is away.
+            for space in pool.spaces.list() {
+                if let Ok(Some(Found::Known(_))) = records::read(&space).await {
+                    self.note_mounted(pool, key_of(pool, &space)).await;
+                }
+            }
             return;
         }
         self.unit_files.follow(pool).await;
@@ -204,6 +210,22 @@ pub(crate) async fn await_mounts(volumes: &Volumes, pool: &Rc<OpenPool>) -> Vec<
         format!("volume {name} is not mounted yet: `dolmen volume show {name}` says why")
     };
     waiting.map(in_words).collect()
+}
+
+/// Accepts the rights over NFS on the shares of a pool that is imported, before its volumes are mounted.
+pub(crate) async fn accept_shares(volumes: &Volumes, pool: &Rc<OpenPool>) -> Answer<()> {
+    match pool.mode {
+        ImportMode::Read => Ok(()),
+        ImportMode::Write | ImportMode::Confirmed => volumes.shares.accept_all(pool).await,
+    }
+}
+
+/// Returns which shares of a pool are held over NFS, in words.
+pub(crate) async fn held_shares(volumes: &Volumes, pool: &Rc<OpenPool>) -> Vec<String> {
+    if pool.mode == ImportMode::Read {
+        return Vec::new();
+    }
+    volumes.shares.held_in(pool).await.unwrap_or_default()
 }
 
 /// Takes shares off the servers whose volumes are not mounted, at the start of the daemon. It goes on after this returns.

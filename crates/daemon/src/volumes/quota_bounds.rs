@@ -38,7 +38,8 @@ impl QuotaBounds {
             Operation::QuotaSet { volume: volume.for_worker(device.to_owned()), quota: record.clone() };
         match self.workers.run(volume.key, &volume.name, operation, wait).await? {
             Outcome::QuotaSet { project_id } => {
-                let taken = QuotaRecord { project_id, is_pending: false, ..record.clone() };
+                let taken =
+                    QuotaRecord { project_id, is_pending: false, is_being_removed: false, ..record.clone() };
                 put_record(volume, number, &taken).await
             }
             other => {
@@ -49,9 +50,15 @@ impl QuotaBounds {
     }
 
     /// Has a file system drop a bound.
-    pub(super) async fn remove(&self, volume: &Volume, device: PathBuf, quota: QuotaRecord) -> Answer<()> {
+    pub(super) async fn remove(
+        &self,
+        volume: &Volume,
+        device: PathBuf,
+        quota: QuotaRecord,
+        wait: Wait,
+    ) -> Answer<()> {
         let operation = Operation::QuotaRemove { volume: volume.for_worker(device), quota };
-        self.workers.run(volume.key, &volume.name, operation, Wait::Request).await.map(drop)
+        self.workers.run(volume.key, &volume.name, operation, wait).await.map(drop)
     }
 
     /// Counts what folders hold, and reads their bounds.
@@ -72,7 +79,8 @@ impl QuotaBounds {
         }
     }
 
-    /// Sets the bounds of a volume that was mounted, as far as its file system does not have them. Failures are logged, and
+    /// Sets the bounds of a volume that was mounted, as far as its file system does not have them, and ends removals. A start of
+    /// the daemon calls it for volumes that are mounted already. Failures are logged, and
     /// `dolmen volume quota list` shows them.
     ///
     /// The caller holds the lock of changes of the volume.
@@ -82,7 +90,18 @@ impl QuotaBounds {
         let applied = async {
             let records = quotas_of(&volume.space).await?;
             let known = records.into_iter().filter_map(|one| Some((one.number, one.record.ok()?)));
-            let (pending, taken): (Vec<_>, Vec<_>) = known.partition(|(_, record)| record.is_pending);
+            let (leaving, staying): (Vec<_>, Vec<_>) = known.partition(|(_, record)| record.is_being_removed);
+            for (number, record) in leaving {
+                let folder = record.folder.as_str().to_owned();
+                match self.remove(volume, device.to_owned(), record, wait).await {
+                    Ok(()) => numbered::delete(&volume.space, QUOTA, number, &volume.name).await?,
+                    Err(error) => {
+                        tracing::error!(volume = volume.name, folder, %error, "a removed quota may still bound its folder");
+                    }
+                }
+            }
+            let (pending, taken): (Vec<_>, Vec<_>) =
+                staying.into_iter().partition(|(_, record)| record.is_pending);
             for (number, record) in &pending {
                 if !mutation!(PendingQuotaForgotten) {
                     self.apply(volume, device, (*number, record), wait).await?;

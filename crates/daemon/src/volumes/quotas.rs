@@ -1,14 +1,20 @@
 //! Quotas: bounds of folders of volumes (docs/design/0035, *Quotas*).
 //!
-//! Steps of a new quota: the volume is mounted so that it counts projects, the record is written as pending, the file system takes
-//! the bound, the record is written as taken. A daemon that finds a pending record asks the file system again. File systems keep
-//! bounds themselves, so a mount compares and sets only those that differ.
+//! Steps of a new quota: the volume is mounted so that it counts projects, the record is written as *pending*, the file system takes
+//! the bound, the record is written as taken. Steps of a removal: the record is written as *removing*, the file system drops the
+//! bound, the record is deleted. A bound that a file system takes in part is removed by the same steps, and the bound of before
+//! is set again.
+//!
+//! Invariant: a folder with a bound has a record. A kill between two steps leaves a record that is pending or removing. The next
+//! start of the daemon and the next mount go on with it. File systems keep bounds themselves, so a mount compares and sets only
+//! those that differ.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_api::{Change, ErrorBody, ErrorCode, Quota, Quotas, RemoveQuota, SCHEMA, SetQuota};
+use dolmen_mutation::mutation;
 use dolmen_units::Bytes;
 use dolmen_volume::file_system::FileSystem;
 use dolmen_volume::mount_point::Folder;
@@ -20,7 +26,7 @@ use crate::plan::{Undo, made, planned};
 use crate::volumes::locks::Lane;
 use crate::volumes::numbered::{self, Numbered, QUOTA};
 use crate::volumes::quota_bounds::{is_as_recorded, put_record, quotas_of};
-use crate::volumes::service::Volumes;
+use crate::volumes::service::{Volumes, pool_to_change};
 use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
 
@@ -51,6 +57,7 @@ fn record_of(name: &str, request: &SetQuota) -> Answer<QuotaRecord> {
         limit_files: request.limit_files,
         project_id: NonZeroU32::MIN,
         is_pending: true,
+        is_being_removed: false,
         unknown: Unknown::new(),
     })
 }
@@ -114,12 +121,13 @@ impl VolumeQuotas {
     }
 
     pub(crate) async fn set_quota(&self, pool: String, space: String, request: SetQuota) -> Answer<Change> {
-        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let pool = pool_to_change(&self.volumes.pools, &pool)?;
         let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
         volume.check_whole()?;
         self.mounted_device(&volume).await?;
         let record = record_of(&name, &request)?;
+        check_countable(&volume, &record)?;
         let what = shown_folder(&record.folder);
         let mut steps = Vec::new();
         if needs_option(&volume) {
@@ -160,7 +168,7 @@ impl VolumeQuotas {
             return Err(bad(&volume.name, &finding).hint("remove one first"));
         }
         let limits = |record: &QuotaRecord| (record.limit_bytes, record.limit_files);
-        if former.is_some_and(|(_, former)| !former.is_pending && limits(former) == limits(&record)) {
+        if former.is_some_and(|(_, former)| is_taken(former) && limits(former) == limits(&record)) {
             return Ok(false);
         }
         let number = match former {
@@ -180,10 +188,49 @@ impl VolumeQuotas {
             return Ok(true);
         };
         // A process that goes on ends as the pending record says.
-        if error.code != ErrorCode::Busy {
-            restore(volume, number, former.map(|(_, former)| former.clone())).await?;
+        if error.code == ErrorCode::Busy {
+            return Err(error);
         }
-        Err(error)
+        let taken_back = match former {
+            Some((_, former)) if !former.is_being_removed => {
+                self.set_former(volume, number, former.clone()).await
+            }
+            Some(_) | None => self.take_back(volume, number, record, &error).await,
+        };
+        Err(error_after(error, taken_back))
+    }
+
+    /// Sets the bound of before again, after another one failed.
+    async fn set_former(&self, volume: &Volume, number: u64, former: QuotaRecord) -> Answer<()> {
+        let former = QuotaRecord { is_pending: true, ..former };
+        put_record(volume, number, &former).await?;
+        self.apply(volume, number, &former).await
+    }
+
+    /// Removes a new bound that its file system may have taken in part. Where that fails, its record stays as *removing*.
+    async fn take_back(
+        &self,
+        volume: &Volume,
+        number: u64,
+        record: QuotaRecord,
+        error: &ErrorBody,
+    ) -> Answer<()> {
+        // A file system that does not count folders has no bound.
+        if error.code != ErrorCode::Unsupported && !mutation!(HalfSetQuotaForgotten) {
+            return self.remove_bound(volume, number, record).await;
+        }
+        numbered::delete(&volume.space, QUOTA, number, &volume.name).await
+    }
+
+    /// Takes the steps of a removal.
+    async fn remove_bound(&self, volume: &Volume, number: u64, record: QuotaRecord) -> Answer<()> {
+        let leaving = QuotaRecord { is_being_removed: true, ..record };
+        if !mutation!(QuotaRemovalUnrecorded) {
+            put_record(volume, number, &leaving).await?;
+        }
+        let device = self.mounted_device(volume).await?;
+        self.volumes.quotas.remove(volume, device, leaving, Wait::Request).await?;
+        numbered::delete(&volume.space, QUOTA, number, &volume.name).await
     }
 
     pub(crate) async fn remove_quota(
@@ -192,7 +239,7 @@ impl VolumeQuotas {
         space: String,
         request: RemoveQuota,
     ) -> Answer<Change> {
-        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let pool = pool_to_change(&self.volumes.pools, &pool)?;
         let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
         volume.check_whole()?;
@@ -220,9 +267,10 @@ impl VolumeQuotas {
         let _exclusive = self.volumes.workers.turn_in(Lane::Quotas, &mutex, volume.key, &name).await?;
         let volume = self.volumes.again(volume).await?;
         let (number, record) = found(quotas_of(&volume.space).await?)?;
-        let device = self.mounted_device(&volume).await?;
-        self.volumes.quotas.remove(&volume, device, record).await?;
-        numbered::delete(&volume.space, QUOTA, number, &name).await?;
+        self.remove_bound(&volume, number, record).await.map_err(|error| {
+            let message = format!("{}; the removal goes on at the next mount of {name}", error.message);
+            ErrorBody { message, ..error }
+        })?;
         Ok(made(plan, format!("{what} of volume {name} has no quota any more")))
     }
 
@@ -296,12 +344,29 @@ impl VolumeQuotas {
     }
 }
 
-/// Restores the record of a bound that the file system refused. A former bound is asked for again at the next mount.
-async fn restore(volume: &Volume, number: u64, former: Option<QuotaRecord>) -> Answer<()> {
-    match former {
-        Some(former) => put_record(volume, number, &QuotaRecord { is_pending: true, ..former }).await,
-        None => numbered::delete(&volume.space, QUOTA, number, &volume.name).await,
+/// Returns whether the file system was seen to have the bound of a record, and is to keep it.
+fn is_taken(record: &QuotaRecord) -> bool {
+    !record.is_pending && !record.is_being_removed
+}
+
+/// Adds to a refusal that the state of before could not be restored.
+fn error_after(error: ErrorBody, taken_back: Answer<()>) -> ErrorBody {
+    let Err(second) = taken_back else { return error };
+    let message = format!(
+        "{}; what was changed before that is taken back at the next mount, since it could not be now: {}",
+        error.message, second.message
+    );
+    ErrorBody { message, ..error }
+}
+
+/// Refuses a bound of all of a btrfs: its root would be bounded without the subvolumes in it, and other quotas make those.
+fn check_countable(volume: &Volume, record: &QuotaRecord) -> Answer<()> {
+    if volume.record.file_system != FileSystem::Btrfs || !record.folder.is_root() {
+        return Ok(());
     }
+    let finding = "btrfs would bound its root without the subvolumes in it, such as folders with quotas";
+    let hint = "the size of the volume bounds all of it; set quotas of its folders";
+    Err(ErrorBody { code: ErrorCode::Unsupported, ..bad(&volume.name, &finding) }.hint(hint))
 }
 
 fn not_understood(number: u64, why: &str) -> Quota {
@@ -318,7 +383,11 @@ fn not_understood(number: u64, why: &str) -> Quota {
 
 fn shown(record: &QuotaRecord, found: Option<&QuotaUsage>) -> Quota {
     let mut why = Vec::new();
-    if record.is_pending {
+    if record.is_being_removed {
+        why.push(
+            "its removal was begun, and the next mount or `dolmen volume quota remove` ends it".to_owned(),
+        );
+    } else if record.is_pending {
         why.push("its file system has not taken it yet; the next mount asks it again".to_owned());
     } else if found.is_some_and(|found| !is_as_recorded(record, found)) {
         why.push("its file system has another bound; the next mount sets this one".to_owned());
@@ -345,6 +414,7 @@ mod tests {
             limit_files: Some(10),
             project_id: NonZeroU32::MIN,
             is_pending,
+            is_being_removed: false,
             unknown: Unknown::new(),
         }
     }
@@ -369,6 +439,9 @@ mod tests {
         assert!(other.why[0].contains("another bound"), "{:?}", other.why);
         assert_eq!(shown(&record(false), None).why.len(), 0);
         assert!(shown(&record(true), None).why[0].contains("has not taken it"));
+        let leaving = QuotaRecord { is_being_removed: true, ..record(true) };
+        assert!(shown(&leaving, None).why[0].contains("removal was begun"));
+        assert!(is_taken(&record(false)) && !is_taken(&record(true)) && !is_taken(&leaving));
         assert_eq!(bound_of(&record(false)), "1 GiB and 10 files");
     }
 }

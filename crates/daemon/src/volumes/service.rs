@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use dolmen_api::{AttachSpace, DetachSpace, ErrorBody, ErrorCode};
+use dolmen_api::{AttachSpace, DetachSpace, ErrorBody, ErrorCode, ImportMode};
 use dolmen_attach::SpaceKey;
 use dolmen_block_io::Seams;
 use dolmen_block_io::sync::{AsyncMutex, Permit};
+use dolmen_mutation::mutation;
 use dolmen_space::Space;
 use dolmen_units::PoolId;
 use dolmen_worker::protocol::Usage;
@@ -17,6 +18,7 @@ use crate::answer::Answer;
 use crate::attach::Transports;
 use crate::attaching::SpaceAttachments;
 use crate::base::Base;
+use crate::fault;
 use crate::io_worker::IoWorker;
 use crate::jobs::{Jobs, Kind};
 use crate::open_pool::{OpenPool, key_of};
@@ -217,4 +219,19 @@ impl Volumes {
         keys.into_iter().for_each(|key| self.forget(key));
         self.locks.forget_pool(pool);
     }
+}
+
+/// Returns a pool whose volumes take changes.
+///
+/// # Errors
+/// There is no such pool, it is being closed, or it is open for reading.
+pub(super) fn pool_to_change(pools: &OpenPools, name: &str) -> Answer<Rc<OpenPool>> {
+    let pool = pools.pool_to_change(name)?;
+    if pool.mode != ImportMode::Read || mutation!(ReadOnlyVolumeChanged) {
+        return Ok(pool);
+    }
+    let name = pool.name();
+    let message = format!("pool {name} is open for reading, and so are its volumes; nothing was changed");
+    let hint = fault::to_write(&name);
+    Err(ErrorBody::new(ErrorCode::ReadOnly, message).on(name).hint(hint))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use dolmen_api::{Health, MountState, SCHEMA, VolumeDocument, VolumeState};
+use dolmen_api::{Health, ImportMode, MountState, SCHEMA, VolumeDocument, VolumeState};
 use dolmen_space::Space;
 use dolmen_volume::record::{DesiredVolume, VolumeRecord};
 
@@ -22,6 +22,9 @@ use crate::volumes::words::{kind_of, shown_purpose, shown_state};
 pub(super) const SLOW_S: u64 = 60;
 /// What `why` of a volume says that is to be mounted, and is not.
 pub(super) const NOT_MOUNTED: &str = "it is to be mounted, and is not";
+/// What `why` of a volume says whose pool is open for reading.
+const READ_ONLY: &str =
+    "its pool is open for reading: it is mounted when asked for, read-only, and its shares are not offered";
 /// Percent of a file system that is used when it is named as nearly full.
 pub(super) const NEARLY_FULL_PERCENT: u64 = 90;
 
@@ -144,6 +147,9 @@ fn view_with(
             format!("its space has lost data: `dolmen why {}/{}` names the files", volume.pool, volume.name);
         volume.why.push(text);
         volume.health = Health::Unhealthy;
+    }
+    if pool.mode == ImportMode::Read {
+        volume.why.push(READ_ONLY.to_owned());
     }
     volume.why.extend(findings(&volume));
     // A file system on fewer copies than it was made with is no healthy volume.

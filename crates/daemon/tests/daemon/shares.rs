@@ -107,6 +107,69 @@ fn a_share_is_offered_while_its_volume_is_mounted_and_only_then() {
     rig.stop();
 }
 
+/// Exports the pool, and lets the next daemon run as another host.
+fn move_to_host(rig: &mut Rig, digit: char) {
+    rig.world.post("/v1/pools/tank/export", &json!({}));
+    rig.stop();
+    let host = rig.world.folder.path().join("state/host-id");
+    std::fs::write(host, digit.to_string().repeat(32)).unwrap();
+    rig.start();
+}
+
+/// Imports the pool, and returns the answer and the order of its share to the servers.
+fn import(rig: &Rig, accept_shares: bool) -> (Value, Value) {
+    let look_in = [rig.world.disk("d0"), rig.world.disk("d1")];
+    let request = json!({"pool": "tank", "paths": look_in, "accept_shares": accept_shares});
+    let imported = rig.world.post("/v1/pools/import", &request);
+    rig.mounted();
+    share_is_up(rig);
+    (imported, last_order(rig, "share_put"))
+}
+
+fn last_order(rig: &Rig, operation: &str) -> Value {
+    let text = std::fs::read_to_string(rig.control.join(format!("order-{operation}"))).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+/// Scenario: a pool with a share over SMB and NFS moves to another host, and to a third one by an import that accepts its shares. The
+/// rights over NFS are held on the second host until they are accepted there; SMB is offered.
+#[test]
+fn rights_of_another_host_over_nfs_are_held_until_they_are_accepted() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig() else { return };
+    let made = rig.world.post(SHARES, &docs());
+    assert_eq!(made["share"]["is_held"], false, "{made}");
+    move_to_host(&mut rig, '2');
+    let (imported, order) = import(&rig, false);
+    assert!(!order.to_string().contains("10.0.0.0/8"), "a right of another host is offered: {order}");
+    assert!(order.to_string().contains("alice"), "{order}");
+    assert!(imported["warnings"].to_string().contains("dolmen share accept tank/v"), "{imported}");
+    let held = shares(&rig)[0].clone();
+    assert_eq!((&held["is_held"], &held["protocols"][1]["state"]), (&json!(true), &json!("off")), "{held}");
+    assert_eq!(held["networks"][0]["client"], "10.0.0.0/8", "{held}");
+    let other = json!({"networks": [{"client": "192.0.2.1", "access": "read_only"}]});
+    let refused = rig.world.refused(&format!("{SHARES}/docs/grant"), &other);
+    assert_eq!(refused["code"], "needs_confirmation", "{refused}");
+    let accept = format!("{SHARES}/docs/accept");
+    let plan = rig.world.post(&accept, &json!({"dry_run": true}));
+    assert_eq!((&plan["is_changed"], &shares(&rig)[0]["is_held"]), (&json!(false), &json!(true)), "{plan}");
+    let accepted = rig.world.post(&accept, &json!({}));
+    assert_eq!(accepted["share"]["is_held"], false, "{accepted}");
+    assert!(last_order(&rig, "share_put").to_string().contains("10.0.0.0/8"));
+    assert_eq!(rig.world.post(&accept, &json!({}))["is_changed"], false);
+    rig.world.post(&format!("{SHARES}/docs/grant"), &other);
+    // The same host again: nothing is held.
+    rig.world.post("/v1/pools/tank/export", &json!({}));
+    let (again, order) = import(&rig, false);
+    assert!(order.to_string().contains("10.0.0.0/8"), "{order}");
+    assert_eq!(again["warnings"], json!([]), "{again}");
+    move_to_host(&mut rig, '3');
+    let (imported, order) = import(&rig, true);
+    assert!(order.to_string().contains("10.0.0.0/8"), "{order}");
+    assert_eq!((&imported["warnings"], &shares(&rig)[0]["is_held"]), (&json!([]), &json!(false)));
+    rig.stop();
+}
+
 /// Scenario: a server refuses a creation, a grant, a revocation and a deletion. The first two leave what was; the revocation stays on
 /// record; the deletion keeps the record, and the next one ends.
 #[test]
@@ -342,12 +405,9 @@ fn a_quota_that_a_file_system_cannot_keep_is_refused_and_the_volume_stays_mounte
     rig.stop();
 }
 
-/// Scenario: the daemon is killed while the file system takes a bound. The next one asks for it again, and notes the number that
-/// btrfs gives.
-#[test]
-fn a_quota_that_a_kill_cut_short_is_taken_by_the_next_daemon() {
-    let _mounts = mounts::mounting();
-    let Some(mut rig) = Rig::new() else { return };
+/// A rig with a mounted volume on btrfs, whose quotas the test answers for; none where this machine cannot make it.
+fn rig_with_quotas() -> Option<Rig> {
+    let mut rig = Rig::new()?;
     // More room than the two disks of the rig have: btrfs asks for it.
     let added = ["d2", "d3"].map(|name| rig.world.make_disk(name, 768 << 20));
     rig.world.post("/v1/pools/tank/disks", &json!({"disks": added, "destroy": added}));
@@ -358,12 +418,80 @@ fn a_quota_that_a_kill_cut_short_is_taken_by_the_next_daemon() {
         assert_eq!(made.1["error"]["code"], "missing", "{}", made.1);
         println!("skipped: {}", made.1["error"]["message"]);
         rig.stop();
-        return;
+        return None;
     }
     rig.mounted();
     answer(&rig, "quota_set", &json!({"is": "quota_set", "project_id": 257}));
+    answer(&rig, "quota_remove", &json!({"is": "done"}));
     let usage = json!({"folder": "docs", "project_id": 257, "bytes": 4096, "limit_bytes": 1 << 20});
     answer(&rig, "quota_list", &json!({"is": "quotas", "quotas": [usage]}));
+    Some(rig)
+}
+
+fn quotas(rig: &Rig) -> Value {
+    rig.world.get(QUOTAS)["quotas"].clone()
+}
+
+/// Scenario: a file system fails at a new bound, and its bound is removed. The removal fails too: the record says so, and the next
+/// daemon removes the bound. A bound of all of a btrfs is refused.
+#[test]
+fn a_bound_that_failed_half_way_is_removed() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig_with_quotas() else { return };
+    let set = json!({"folder": "docs", "limit_bytes": 1 << 20});
+    let all = rig.world.refused(QUOTAS, &json!({"folder": "", "limit_bytes": 1 << 20}));
+    assert_eq!(all["code"], "unsupported");
+    assert!(all["message"].as_str().unwrap().contains("without the subvolumes"), "{all}");
+    rig.plant("fails-quota_set");
+    rig.world.refused(QUOTAS, &set);
+    assert_eq!((rig.orders("quota_remove"), quotas(&rig)), (1, json!([])), "a bound without a record");
+    rig.plant("fails-quota_remove");
+    let refused = rig.world.refused(QUOTAS, &set);
+    assert!(refused["message"].as_str().unwrap().contains("taken back at the next mount"), "{refused}");
+    assert!(quotas(&rig)[0]["why"].to_string().contains("removal was begun"), "{}", quotas(&rig));
+    rig.lift("fails-quota_set");
+    rig.lift("fails-quota_remove");
+    rig.world.kill();
+    rig.start();
+    rig.mounted();
+    eventually("the next daemon removes the bound", || (quotas(&rig) == json!([])).then_some(()));
+    assert_eq!(rig.orders("quota_remove"), 3);
+    // Another bound fails in the place of one that is there: the former one is set again.
+    rig.world.post(QUOTAS, &set);
+    rig.plant("fails-quota_set");
+    rig.world.refused(QUOTAS, &json!({"folder": "docs", "limit_bytes": 2 << 20}));
+    rig.lift("fails-quota_set");
+    let former = quotas(&rig)[0].clone();
+    assert_eq!(former["limit_bytes"], 1 << 20, "{former}");
+    assert!(former["why"].to_string().contains("has not taken it"), "{former}");
+    rig.stop();
+}
+
+/// Scenario: the daemon is killed while the file system drops a bound. The next one drops it, and no bound comes back.
+#[test]
+fn a_removal_of_a_quota_that_a_kill_cut_short_is_ended_by_the_next_daemon() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig_with_quotas() else { return };
+    rig.world.post(QUOTAS, &json!({"folder": "docs", "limit_bytes": 1 << 20}));
+    rig.plant("before-quota_remove");
+    let client = rig.send(&format!("{QUOTAS}/remove"), &json!({"folder": "docs"}));
+    rig.is_held();
+    rig.world.kill();
+    drop(client);
+    rig.lift("before-quota_remove");
+    rig.start();
+    rig.mounted();
+    eventually("the removal goes on", || (quotas(&rig) == json!([])).then_some(()));
+    assert_eq!(rig.orders("quota_set"), 1);
+    rig.stop();
+}
+
+/// Scenario: the daemon is killed while the file system takes a bound. The next one asks for it again, and notes the number that
+/// btrfs gives.
+#[test]
+fn a_quota_that_a_kill_cut_short_is_taken_by_the_next_daemon() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig_with_quotas() else { return };
     rig.plant("before-quota_set");
     let body = json!({"folder": "docs", "limit_bytes": 1 << 20}).to_string();
     let length = body.len();
@@ -393,7 +521,6 @@ fn a_quota_that_a_kill_cut_short_is_taken_by_the_next_daemon() {
         assert_eq!((&plan["is_changed"], bound), (&json!(false), json!(1 << 20)), "a dry run: {plan}");
     }
     // A bound goes although a process has the file system of the volume.
-    answer(&rig, "quota_remove", &json!({"is": "done"}));
     rig.plant("before-trim");
     let trim = rig.send(&format!("{SHOW}/trim"), &json!({}));
     rig.is_held();

@@ -32,9 +32,10 @@ fn every_verb_of_the_table_is_routed() {
 }
 
 /// Repeatable changes that take a volume, with the tests that ask for them twice.
-const REPEATED_ELSEWHERE: [(&str, &str); 3] = [
+const REPEATED_ELSEWHERE: [(&str, &str); 4] = [
     ("SetQuota", "a_quota_that_a_kill_cut_short_is_taken_by_the_next_daemon"),
     ("GrantShare", "a_refusal_of_a_server_leaves_no_right_that_is_not_on_record"),
+    ("AcceptShare", "rights_of_another_host_over_nfs_are_held_until_they_are_accepted"),
     ("RevokeShare", "a_refusal_of_a_server_leaves_no_right_that_is_not_on_record"),
 ];
 

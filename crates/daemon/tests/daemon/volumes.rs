@@ -870,3 +870,104 @@ fn a_repair_that_fails_detaches_its_space() {
     rig.lift("fails-check");
     rig.stop();
 }
+
+/// Scenario: the space of a mounted volume is resized as a space. Its file system grows with it.
+#[test]
+fn a_space_that_is_resized_grows_its_volume() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.ended(rig.create());
+    rig.mounted();
+    let resize = "/v1/pools/tank/spaces/v/resize";
+    let size = json!({"size_bytes": 96 << 20, "dry_run": true});
+    let plan = rig.world.post(resize, &size);
+    assert!(plan["plan"]["steps"].to_string().contains("grow ext4"), "{plan}");
+    let orders = rig.orders("grow");
+    // A container may not grow ext4.
+    let done = json!({"say": "done", "outcome": {"is": "done"}}).to_string();
+    std::fs::write(rig.control.join("answer-grow"), done + "\n").unwrap();
+    let size = json!({"size_bytes": 96 << 20});
+    let grown = rig.world.post(resize, &size);
+    assert_eq!(grown["volume"]["size_bytes"], 96 << 20, "the space grew alone: {grown}");
+    assert_eq!(rig.orders("grow"), orders + 1);
+    assert_eq!(rig.world.post(resize, &size)["is_changed"], false);
+    rig.stop();
+}
+
+/// Scenario: a pool with a volume is imported for reading. Its volume takes no change, says why, is mounted when asked for, and
+/// unmounted. The next import for writing mounts it.
+#[test]
+fn a_volume_of_a_pool_for_reading_takes_no_change() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.ended(rig.create());
+    rig.mounted();
+    std::fs::write(rig.mount().join("file"), "kept").unwrap();
+    let import = |rig: &Rig, mode: &str| {
+        let look_in = [rig.world.disk("d0"), rig.world.disk("d1")];
+        rig.world.post("/v1/pools/tank/export", &json!({}));
+        rig.world.post("/v1/pools/import", &json!({"pool": "tank", "paths": look_in, "mode": mode}));
+    };
+    import(&rig, "read");
+    assert!(rig.volume()["why"].to_string().contains("open for reading"), "{}", rig.volume());
+    let share = json!({"name": "docs", "protocols": ["nfs"]});
+    let refuse = |rig: &Rig| {
+        for (what, body) in [
+            ("trim", json!({})),
+            ("grow", json!({"size_bytes": 96 << 20})),
+            ("quotas", json!({"folder": "docs", "limit_bytes": 1 << 20})),
+            ("shares", share.clone()),
+            ("dedup/run", json!({})),
+            ("compact", json!({})),
+            ("delete", json!({})),
+        ] {
+            let refused = rig.world.refused(&format!("{SHOW}/{what}"), &body);
+            assert_eq!(refused["code"], "read_only", "{what}: {refused}");
+            assert!(refused["message"].as_str().unwrap().contains("open for reading"), "{refused}");
+        }
+    };
+    refuse(&rig);
+    rig.world.post(&format!("{SHOW}/mount"), &json!({}));
+    rig.mounted();
+    assert_eq!(std::fs::read_to_string(rig.mount().join("file")).unwrap(), "kept");
+    assert!(std::fs::write(rig.mount().join("file"), "changed").is_err());
+    assert_eq!((rig.orders("share_put"), rig.volume()["health"].clone()), (0, json!("warning")));
+    refuse(&rig);
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    assert_eq!(rig.volume()["mounted_at"], Value::Null);
+    import(&rig, "write");
+    rig.mounted();
+    assert_eq!(std::fs::read_to_string(rig.mount().join("file")).unwrap(), "kept");
+    rig.stop();
+}
+
+/// Scenario: a process has the device of a volume open that is deleted, so its space cannot be detached. A second deletion ends
+/// the first one when the process has left; so does the next daemon.
+#[test]
+fn a_deletion_that_cannot_detach_goes_on() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.ended(rig.create());
+    let delete = format!("{SHOW}/delete");
+    for ended_by in ["a second deletion", "the next daemon"] {
+        let device = rig.mounted()["device"].as_str().unwrap().to_owned();
+        let open = std::fs::File::open(&device).unwrap();
+        let refused = rig.world.refused(&delete, &json!({}));
+        assert_eq!(
+            (&refused["code"], &rig.volume()["state"]),
+            (&json!("busy"), &json!("deleting")),
+            "{refused}"
+        );
+        drop(open);
+        if ended_by == "the next daemon" {
+            rig.world.kill();
+            rig.start();
+        } else {
+            rig.world.post(&delete, &json!({}));
+        }
+        eventually(ended_by, || (rig.world.get("/v1/volumes")["volumes"] == json!([])).then_some(()));
+        rig.world.post("/v1/pools/tank/trash/v/restore", &json!({}));
+    }
+    rig.mounted();
+    rig.stop();
+}

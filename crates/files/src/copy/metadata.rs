@@ -2,10 +2,11 @@
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use dolmen_mutation::mutation;
-use rustix::fs::{AtFlags, Gid, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
 use super::{Copied, CopyError};
@@ -56,7 +57,9 @@ pub(super) fn keep(
     rustix::fs::futimens(target, &times_of(stat)).map_err(CopyError::at("give its times to", path))
 }
 
-/// Gives an entry that is not opened (a symbolic link or a special file) owner, mode and times.
+/// Gives an entry that is not opened for its content (a symbolic link or a special file) owner, mode and times.
+///
+/// A descriptor of the entry stands for it, since its name may lead elsewhere a moment later.
 pub(super) fn keep_of_name(
     stat: &Stat,
     folder: &File,
@@ -64,21 +67,42 @@ pub(super) fn keep_of_name(
     path: &Path,
     copied: &mut Copied,
 ) -> Result<(), CopyError> {
+    let entry =
+        rustix::fs::openat(folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
+    let entry = entry.map(File::from).map_err(CopyError::at("open", path))?;
+    require_made(&entry, stat, path)?;
     let (owner, group) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
-    let no_follow = AtFlags::SYMLINK_NOFOLLOW;
-    if let Err(error) = rustix::fs::chownat(folder, name, Some(owner), Some(group), no_follow) {
+    if let Err(error) = rustix::fs::chownat(&entry, c"", Some(owner), Some(group), AtFlags::EMPTY_PATH) {
         if error != Errno::PERM {
             return Err(CopyError::at("give its owner to", path)(error));
         }
         copied.note_unkept(path, "owner", &error);
     }
-    if !rustix::fs::FileType::from_raw_mode(stat.st_mode).is_symlink() {
+    if !FileType::from_raw_mode(stat.st_mode).is_symlink() {
         let mode = Mode::from_raw_mode(stat.st_mode & 0o7777);
-        rustix::fs::chmodat(folder, name, mode, AtFlags::empty())
-            .map_err(CopyError::at("give its mode to", path))?;
+        let given = if mutation!(CopyModeThroughLink) {
+            rustix::fs::chmodat(folder, name, mode, AtFlags::empty())
+        } else {
+            // Only the newest kernels take a mode for a descriptor of this kind; all take it for its name in /proc.
+            rustix::fs::chmod(format!("/proc/self/fd/{}", entry.as_raw_fd()), mode)
+        };
+        given.map_err(CopyError::at("give its mode to", path))?;
     }
-    rustix::fs::utimensat(folder, name, &times_of(stat), no_follow)
+    rustix::fs::utimensat(&entry, c"", &times_of(stat), AtFlags::EMPTY_PATH)
         .map_err(CopyError::at("give its times to", path))
+}
+
+/// Fails if an entry is not the one that was made like a source: of its kind, and with one name.
+fn require_made(entry: &File, stat: &Stat, path: &Path) -> Result<(), CopyError> {
+    let now = rustix::fs::fstat(entry).map_err(CopyError::at("look at", path))?;
+    let kind = |stat: &Stat| FileType::from_raw_mode(stat.st_mode);
+    let is_device = kind(stat).is_char_device() || kind(stat).is_block_device();
+    let is_made =
+        kind(&now) == kind(stat) && now.st_nlink == 1 && (!is_device || now.st_rdev == stat.st_rdev);
+    if is_made || mutation!(CopyModeThroughLink) {
+        return Ok(());
+    }
+    Err(CopyError::Exchanged { path: path.to_owned() })
 }
 
 /// Copies extended attributes. One that the target does not take is noted; an access list is an error.
@@ -113,4 +137,52 @@ fn keep_attributes(source: &File, target: &File, path: &Path, copied: &mut Copie
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    use super::*;
+
+    /// Scenario: a pipe was copied, and before it gets its mode a link to a file of another user has its name, then a second name
+    /// of that file, then a pipe with two names. The file keeps its mode and its times, and the copy is dropped.
+    #[test]
+    fn a_link_in_the_place_of_a_copied_pipe_gets_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, other) = (folder.path().join("source"), folder.path().join("other"));
+        let make = |path: &Path| {
+            rustix::fs::mknodat(rustix::fs::CWD, path, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        };
+        make(&source);
+        rustix::fs::chmod(&source, Mode::from_raw_mode(0o666)).unwrap();
+        std::fs::write(&other, "secret").unwrap();
+        std::fs::set_permissions(&other, PermissionsExt::from_mode(0o600)).unwrap();
+        let before = std::fs::metadata(&other).unwrap();
+        let stat = rustix::fs::stat(&source).unwrap();
+        let opened = File::open(folder.path()).unwrap();
+        let copy = folder.path().join("copy");
+        let keep = || keep_of_name(&stat, &opened, OsStr::new("copy"), &copy, &mut Copied::default());
+        let unchanged = |led: &str| {
+            let now = std::fs::metadata(&other).unwrap();
+            let of = |found: &std::fs::Metadata| (found.mode(), found.mtime(), found.mtime_nsec());
+            assert_eq!(of(&now), of(&before), "{led} led to the mode of another file");
+        };
+        symlink(&other, &copy).unwrap();
+        let refused = keep();
+        unchanged("a symbolic link");
+        assert!(matches!(refused, Err(CopyError::Exchanged { .. })), "{refused:?}");
+        std::fs::remove_file(&copy).unwrap();
+        std::fs::hard_link(&other, &copy).unwrap();
+        let refused = keep();
+        unchanged("a second name");
+        assert!(matches!(refused, Err(CopyError::Exchanged { .. })), "{refused:?}");
+        std::fs::remove_file(&copy).unwrap();
+        make(&copy);
+        std::fs::hard_link(&copy, folder.path().join("second")).unwrap();
+        assert!(matches!(keep(), Err(CopyError::Exchanged { .. })), "a pipe with two names was taken");
+        std::fs::remove_file(folder.path().join("second")).unwrap();
+        keep().unwrap();
+        assert_eq!(std::fs::metadata(&copy).unwrap().mode() & 0o7777, 0o666);
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::record::Access;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use dolmen_mutation::mutation;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -48,6 +49,15 @@ pub enum ClientError {
         "{text:?} stands for hosts that a name server or a directory chooses; name hosts or networks instead"
     )]
     Pattern {
+        /// Text that was given, cut to 80 characters.
+        text: String,
+    },
+    /// A name without a domain.
+    #[error(
+        "{text:?} is a short name, and the search domains of the server choose the host that gets the right; write its full name, \
+         such as {text}.example.org, or its address"
+    )]
+    ShortName {
         /// Text that was given, cut to 80 characters.
         text: String,
     },
@@ -112,6 +122,11 @@ impl HostName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Returns whether the name has a domain.
+    fn is_full(&self) -> bool {
+        self.0.contains('.')
+    }
 }
 
 impl fmt::Display for Client {
@@ -125,6 +140,21 @@ impl fmt::Display for Client {
 }
 
 impl Client {
+    /// Reads the client of a new grant: an address, a network, or the full name of a host.
+    ///
+    /// Records of earlier builds may hold short names. They are read by [`FromStr`], and can be revoked.
+    ///
+    /// # Errors
+    /// Fails if the text names no client, or a host by its short name.
+    pub fn parse_granted(text: &str) -> Result<Self, ClientError> {
+        match text.parse()? {
+            Self::Host(name) if !name.is_full() && !mutation!(ShortHostNameGranted) => {
+                Err(ClientError::ShortName { text: shown(text) })
+            }
+            client => Ok(client),
+        }
+    }
+
     /// Returns whether an address is this client's; never for a name, which is not looked up here.
     #[must_use]
     pub fn covers(&self, address: IpAddr) -> bool {
@@ -204,12 +234,12 @@ impl FromStr for Client {
 /// Reads `CLIENT:ro` or `CLIENT:rw`, as people grant rights on the command line.
 ///
 /// # Errors
-/// Fails if the text names no client, or no right.
+/// Fails if the text names no client, a host by its short name, or no right.
 pub fn parse_grant(text: &str) -> Result<(Client, Access), ClientError> {
     let split = text.strip_suffix(":ro").map(|client| (client, Access::ReadOnly));
     let split = split.or_else(|| text.strip_suffix(":rw").map(|client| (client, Access::ReadWrite)));
     match split {
-        Some((client, access)) => Ok((client.parse()?, access)),
+        Some((client, access)) => Ok((Client::parse_granted(client)?, access)),
         None => Err(ClientError::NoAccess { text: shown(text) }),
     }
 }
@@ -237,7 +267,7 @@ pub(crate) mod tests {
         for (text, client, access) in [
             ("10.0.0.0/8:rw", "10.0.0.0/8", Access::ReadWrite),
             ("host.example:ro", "host.example", Access::ReadOnly),
-            ("HOST:ro", "host", Access::ReadOnly),
+            ("HOST.Example:ro", "host.example", Access::ReadOnly),
             ("2001:db8::/32:rw", "2001:db8::/32", Access::ReadWrite),
             ("[2001:db8::1]:ro", "2001:db8::1", Access::ReadOnly),
             ("0.0.0.0/0:ro", "0.0.0.0/0", Access::ReadOnly),
@@ -255,6 +285,8 @@ pub(crate) mod tests {
             ("*:rw", "name hosts or networks"),
             ("*.example:ro", "name hosts or networks"),
             ("@all:ro", "name hosts or networks"),
+            ("host:rw", "write its full name, such as host.example.org, or its address"),
+            ("localhost:ro", "the search domains of the server choose the host"),
             ("a b:ro", "no host or network"),
             ("-a:ro", "no host or network"),
             ("a(rw):ro", "no host or network"),
@@ -263,6 +295,19 @@ pub(crate) mod tests {
             let error = parse_grant(text).unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");
         }
+    }
+
+    /// Scenario: a record of an earlier build holds a short name; people grant it again, and name its domain.
+    #[test]
+    fn a_short_name_is_read_and_is_not_granted() {
+        let read: Client = serde_json::from_str("\"host\"").unwrap();
+        assert_eq!(read, "host".parse().unwrap());
+        assert_eq!(
+            Client::parse_granted("host"),
+            Err(ClientError::ShortName { text: "host".to_owned() }),
+            "a short name was granted"
+        );
+        assert_eq!(Client::parse_granted("host.example"), "host.example".parse());
     }
 
     #[test]

@@ -21,6 +21,9 @@ pub struct QuotaRecord {
     /// Whether the file system has not been seen to take the bounds.
     #[serde(default, rename = "pending", skip_serializing_if = "std::ops::Not::not")]
     pub is_pending: bool,
+    /// Whether the file system has not been seen to drop the bounds, which it is to do. The record is deleted after that.
+    #[serde(default, rename = "removing", skip_serializing_if = "std::ops::Not::not")]
+    pub is_being_removed: bool,
     /// Fields of later builds.
     #[serde(flatten)]
     pub unknown: Unknown,

@@ -4,6 +4,8 @@ use super::{Unknown, value_of_the_map};
 use crate::mount_point::Folder;
 use crate::nfs::Client;
 use crate::samba::{AccountName, ShareName};
+use dolmen_mutation::mutation;
+use dolmen_units::HostId;
 use serde::{Deserialize, Serialize};
 
 /// A protocol that offers a share.
@@ -122,9 +124,80 @@ pub struct ShareRecord {
     /// Rights of hosts and networks, over NFS.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<NetworkGrant>,
+    /// Host that gave the rights over NFS, or accepted them. On another host, the same addresses belong to other machines.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "host_id")]
+    pub granted_by: Option<HostId>,
     /// Fields of later builds.
     #[serde(flatten)]
     pub unknown: Unknown,
 }
 
 value_of_the_map!(ShareRecord, "share");
+
+impl ShareRecord {
+    /// Returns whether the rights over NFS wait until people accept them, because another host gave them.
+    #[must_use]
+    pub fn is_held(&self, host: HostId) -> bool {
+        !self.networks.is_empty() && self.granted_by != Some(host)
+    }
+
+    /// Returns the record as servers of a host may offer it: without rights over NFS that are held.
+    #[must_use]
+    pub fn offered_by(&self, host: HostId) -> Self {
+        let mut offered = self.clone();
+        if self.is_held(host) && !mutation!(ForeignGrantServed) {
+            offered.networks.clear();
+        }
+        offered
+    }
+
+    /// Notes that the rights over NFS are those of a host.
+    pub fn accept(&mut self, host: HostId) {
+        self.granted_by = Some(host);
+    }
+}
+
+/// The identity of a host as a text.
+mod host_id {
+    use dolmen_units::HostId;
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[expect(clippy::ref_option, reason = "serde gives the field by reference")]
+    pub(super) fn serialize<S: Serializer>(host: &Option<HostId>, into: S) -> Result<S::Ok, S::Error> {
+        match host {
+            Some(host) => into.collect_str(host),
+            None => into.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<HostId>, D::Error> {
+        let text = Option::<String>::deserialize(from)?;
+        text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scenario: a record of an earlier build, of this host, of another one, and one without rights over NFS.
+    #[test]
+    fn rights_over_nfs_that_another_host_gave_are_held() {
+        let (here, elsewhere) = (HostId([1; 16]), HostId([2; 16]));
+        let text = br#"{"version":1,"name":"docs","protocols":["nfs"],"desired":"served",
+                       "networks":[{"client":"10.0.0.0/8","access":"read-only"}]}"#;
+        let mut record = ShareRecord::decode(text).unwrap();
+        assert!(record.is_held(here), "the host of an earlier build is not known");
+        record.accept(elsewhere);
+        let read = ShareRecord::decode(&record.encode().unwrap()).unwrap();
+        assert_eq!(read, record);
+        assert_eq!(read.offered_by(here).networks, [], "a right of another host is offered");
+        assert_eq!(read.offered_by(elsewhere), read);
+        record.accept(here);
+        assert_eq!((record.is_held(here), record.offered_by(here)), (false, record.clone()));
+        record.networks.clear();
+        record.granted_by = None;
+        assert!(!record.is_held(here), "no right is held");
+    }
+}

@@ -6,6 +6,7 @@ use crate::nfs::tests::any_client;
 use crate::profile::Purpose;
 use crate::schedule::tests::any_schedule;
 use crate::version::Version;
+use dolmen_units::HostId;
 use proptest::prelude::*;
 
 /// A volume with a value in each field.
@@ -127,6 +128,7 @@ fn any_share() -> impl Strategy<Value = ShareRecord> {
             accounts,
             encryption: if smb == served { Encryption::Required } else { Encryption::Desired },
             networks,
+            granted_by: smb.then_some(HostId([7; 16])),
             unknown,
         },
     )
@@ -223,9 +225,10 @@ proptest! {
     #[test]
     fn a_quota_and_its_unknown_fields_come_back(
         folder in any_folder(), limit_bytes: Option<u64>, limit_files: Option<u64>, project_id: std::num::NonZeroU32, is_pending: bool,
-        unknown in any_unknown(),
+        is_being_removed: bool, unknown in any_unknown(),
     ) {
-        let record = QuotaRecord { folder, limit_bytes, limit_files, project_id, is_pending, unknown };
+        let record =
+            QuotaRecord { folder, limit_bytes, limit_files, project_id, is_pending, is_being_removed, unknown };
         if let Ok(bytes) = record.encode() {
             prop_assert_eq!(QuotaRecord::decode(&bytes), Ok(record));
         }

@@ -25,7 +25,8 @@ use crate::open_pool::{OpenPool, key_of};
 use crate::plan::{Undo, made, planned};
 use crate::volumes::locks::Lane;
 use crate::volumes::numbered::{self, SHARE, attribute};
-use crate::volumes::shares::serving::{mark_of, shares_of};
+use crate::volumes::service::pool_to_change;
+use crate::volumes::shares::serving::{held_text, mark_of, shares_of};
 use crate::volumes::shares::view::{FoundShare, VolumeShares};
 use crate::volumes::shares::words::{access_name, access_of, kind_name, kind_of, protocol_name, protocol_of};
 use crate::volumes::volume::Volume;
@@ -47,12 +48,15 @@ impl VolumeShares {
         space: String,
         request: CreateShare,
     ) -> Answer<Change> {
-        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let pool = pool_to_change(&self.volumes.pools, &pool)?;
         let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
         volume.check_whole()?;
         self.check_not_served(&volume)?;
-        let record = record_of(&name, &request)?;
+        let mut record = record_of(&name, &request)?;
+        if !record.networks.is_empty() {
+            record.accept(self.servers.host);
+        }
         let share = record.name.to_string();
         self.check_share_name(&volume, &record, None).await?;
         self.servers.check_nfs(&name, &record).await?;
@@ -103,7 +107,12 @@ impl VolumeShares {
                 record.accounts.push(grant);
                 add_protocol(record, Protocol::Smb);
             }
-            for grant in networks_of(name, &request.networks)? {
+            let networks = networks_of(name, &request.networks)?;
+            if !networks.is_empty() {
+                self.check_not_held(record, name)?;
+                record.accept(self.servers.host);
+            }
+            for grant in networks {
                 record.networks.retain(|old| old.client != grant.client);
                 record.networks.push(grant);
                 add_protocol(record, Protocol::Nfs);
@@ -134,6 +143,37 @@ impl VolumeShares {
         self.change_rights(pool, space, share, (request.dry_run, false), revoked).await
     }
 
+    /// Accepts the rights over NFS that another host gave.
+    pub(crate) async fn accept_share(
+        &self,
+        pool: String,
+        space: String,
+        share: String,
+        request: Simple,
+    ) -> Answer<Change> {
+        let host = self.servers.host;
+        let accepted = |record: &mut ShareRecord, _: &str| {
+            if record.is_held(host) {
+                record.accept(host);
+            }
+            Ok(())
+        };
+        self.change_rights(pool, space, share, (request.dry_run, true), accepted).await
+    }
+
+    /// Refuses another right over NFS on a share whose rights are held: the new one would stand for those that nobody accepted.
+    fn check_not_held(&self, record: &ShareRecord, name: &str) -> Answer<()> {
+        if !record.is_held(self.servers.host) {
+            return Ok(());
+        }
+        let share = record.name.as_str();
+        let message = format!("{}; nothing was changed", held_text(name, record));
+        let clients = record.networks.iter().map(|grant| format!(" --nfs {}", grant.client));
+        let revoke = clients.collect::<String>();
+        let hint = format!("accept its rights first, or `dolmen share revoke {name} {share:?}{revoke}`");
+        Err(ErrorBody::new(ErrorCode::NeedsConfirmation, message).on(name).hint(hint))
+    }
+
     /// Changes the rights of a share on record and on the servers.
     async fn change_rights(
         &self,
@@ -143,7 +183,7 @@ impl VolumeShares {
         (dry_run, is_grant): (bool, bool),
         change: impl Fn(&mut ShareRecord, &str) -> Answer<()>,
     ) -> Answer<Change> {
-        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let pool = pool_to_change(&self.volumes.pools, &pool)?;
         let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
         volume.check_whole()?;
@@ -212,7 +252,7 @@ impl VolumeShares {
         share: String,
         request: Simple,
     ) -> Answer<Change> {
-        let pool = self.volumes.pools.pool_to_change(&pool)?;
+        let pool = pool_to_change(&self.volumes.pools, &pool)?;
         let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
         let mut found = self.find_share(&volume, &share).await?;
@@ -365,7 +405,7 @@ fn accounts_of(name: &str, grants: &[ShareAccountGrant]) -> Answer<Vec<AccountGr
 fn networks_of(name: &str, grants: &[ShareNetworkGrant]) -> Answer<Vec<NetworkGrant>> {
     let grant = |grant: &ShareNetworkGrant| {
         Ok(NetworkGrant {
-            client: client_of(name, &grant.client)?,
+            client: Client::parse_granted(&grant.client).map_err(|error| bad(name, &error))?,
             access: access_of(grant.access),
             unknown: Unknown::new(),
         })
@@ -393,6 +433,7 @@ fn same_rights(one: &ShareRecord, other: &ShareRecord) -> bool {
     let has = |record: &ShareRecord, grant: &AccountGrant| record.accounts.contains(grant);
     let lets = |record: &ShareRecord, grant: &NetworkGrant| record.networks.contains(grant);
     one.protocols == other.protocols
+        && one.granted_by == other.granted_by
         && (one.accounts.len(), one.networks.len()) == (other.accounts.len(), other.networks.len())
         && one.accounts.iter().all(|grant| has(other, grant))
         && one.networks.iter().all(|grant| lets(other, grant))
@@ -423,8 +464,17 @@ fn record_of(name: &str, request: &CreateShare) -> Answer<ShareRecord> {
     let encryption = if request.is_encryption_optional { Encryption::Desired } else { Encryption::Required };
     let unknown = Unknown::new();
     let desired = DesiredShare::Served;
-    let record =
-        ShareRecord { name: share, folder, protocols, desired, accounts, encryption, networks, unknown };
+    let record = ShareRecord {
+        name: share,
+        folder,
+        protocols,
+        desired,
+        accounts,
+        encryption,
+        networks,
+        granted_by: None,
+        unknown,
+    };
     check_count(&record, name)?;
     Ok(record)
 }
@@ -504,7 +554,10 @@ fn undo_of(before: &ShareRecord, after: &ShareRecord, name: &str) -> Undo {
         |one: &&AccountGrant| !before.accounts.iter().any(|old| (old.to, &old.name) == (one.to, &one.name));
     let mut revoked: Vec<String> =
         after.accounts.iter().filter(is_new).map(|one| format!("{:?}", account_word(one))).collect();
-    let is_new = |one: &&NetworkGrant| !before.networks.iter().any(|old| old.client == one.client);
+    // Accepted rights are taken off again like new ones.
+    let is_accepted = before.granted_by != after.granted_by;
+    let is_new =
+        |one: &&NetworkGrant| is_accepted || !before.networks.iter().any(|old| old.client == one.client);
     revoked.extend(after.networks.iter().filter(is_new).map(|one| format!("--nfs {}", one.client)));
     let lost = before.accounts.iter().filter(|one| !after.accounts.contains(one));
     let mut granted: Vec<String> = lost
@@ -605,6 +658,7 @@ mod tests {
             ("a", "../x", "10.0.0.0/8", "\"..\""),
             ("a", "x", "10.0.0.1/8", "10.0.0.0/8 for all of it"),
             ("a", "x", "*", "name hosts or networks"),
+            ("a", "x", "host", "write its full name"),
         ] {
             let asked = CreateShare {
                 name: name.to_owned(),
@@ -642,8 +696,8 @@ mod tests {
                 .map(|client| ShareNetworkGrant { client: client.to_owned(), access: ShareAccess::ReadOnly });
             record_of("tank/home", &CreateShare { networks: grants.to_vec(), ..request() }).unwrap()
         };
-        let one = record(["a", "b"]);
-        assert!(same_rights(&one, &record(["b", "a"])));
-        assert!(!same_rights(&one, &record(["a", "c"])));
+        let one = record(["a.example", "b.example"]);
+        assert!(same_rights(&one, &record(["b.example", "a.example"])));
+        assert!(!same_rights(&one, &record(["a.example", "c.example"])));
     }
 }

@@ -6,12 +6,12 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use dolmen_api::{ErrorBody, ErrorCode, ShareStep};
+use dolmen_api::{ErrorBody, ErrorCode, ImportMode, ShareStep};
 use dolmen_attach::SpaceKey;
 use dolmen_block_io::{Seams, sleep};
 use dolmen_mutation::mutation;
 use dolmen_space::Space;
-use dolmen_units::{PoolId, SpaceId};
+use dolmen_units::{HostId, PoolId, SpaceId};
 use dolmen_volume::record::{DesiredShare, Protocol, ShareRecord};
 use dolmen_volume::share_mark::ShareMark;
 use dolmen_worker::protocol::{Operation, Outcome};
@@ -24,7 +24,7 @@ use crate::io_worker::IoWorker;
 use crate::open_pool::{OpenPool, key_of};
 use crate::state::VolumeUses;
 use crate::volumes::locks::{Lane, VolumeLocks};
-use crate::volumes::numbered::{self, Numbered, SHARE};
+use crate::volumes::numbered::{self, Numbered, SHARE, attribute};
 use crate::volumes::records::{self, Found};
 use crate::volumes::shares::book::{KnownShare, KnownShares};
 use crate::volumes::shares::host;
@@ -65,6 +65,8 @@ pub(in crate::volumes) struct ShareServers {
     uses: Rc<VolumeUses>,
     looker: Rc<IoWorker>,
     locks: Rc<VolumeLocks>,
+    /// Identity of this host.
+    pub(super) host: HostId,
     pub(in crate::volumes) known: KnownShares,
 }
 
@@ -79,6 +81,7 @@ impl ShareServers {
             uses: Rc::clone(&base.volume_uses),
             looker: Rc::clone(&base.volume_looker),
             locks: Rc::clone(locks),
+            host: base.arbiter.host(),
             known: KnownShares::default(),
         }
     }
@@ -144,7 +147,8 @@ impl ShareServers {
     ) -> Answer<Vec<String>> {
         let servers = self.servers().await?;
         let device = self.device_of(volume)?;
-        let order = PutShare { volume: shared(volume, device), mark, record: record.clone(), servers };
+        let offered = record.offered_by(self.host);
+        let order = PutShare { volume: shared(volume, device), mark, record: offered, servers };
         match self.workers.run(volume.key, &volume.name, Operation::SharePut(order), wait).await? {
             Outcome::Shared { notes, is_changed } => {
                 if is_changed {
@@ -211,7 +215,8 @@ impl ShareServers {
     ) -> Answer<LookAtShare> {
         let servers = self.servers().await?;
         let device = self.device_of(volume)?;
-        Ok(LookAtShare { volume: shared(volume, device), mark, record: record.clone(), servers })
+        let offered = record.offered_by(self.host);
+        Ok(LookAtShare { volume: shared(volume, device), mark, record: offered, servers })
     }
 
     fn device_of(&self, volume: &Volume) -> Answer<PathBuf> {
@@ -224,10 +229,14 @@ impl ShareServers {
         })
     }
 
-    /// Puts the shares of a volume that was mounted, and looks at them. Failures stand in the health of the shares.
+    /// Puts the shares of a volume that was mounted, and looks at them. Failures stand in the health of the shares. Those of a pool
+    /// that is open for reading are not offered: the rights on record cannot be changed there.
     ///
     /// It takes the lock of the shares of the volume.
     pub(in crate::volumes) async fn serve(&self, volume: &Volume, wait: Wait) {
+        if volume.pool.mode == ImportMode::Read {
+            return;
+        }
         let mutex = self.locks.of(volume.key, Lane::Shares);
         let _exclusive = mutex.take().await;
         let shares = match shares_of(&volume.space).await {
@@ -344,6 +353,40 @@ impl ShareServers {
         }
     }
 
+    /// Accepts the rights over NFS that another host gave on the shares of a pool.
+    pub(in crate::volumes) async fn accept_all(&self, pool: &Rc<OpenPool>) -> Answer<()> {
+        for space in pool.spaces.list() {
+            let name = format!("{}/{}", pool.name(), space.name());
+            let mut puts = Vec::new();
+            for (number, mut record) in self.held_on(&space).await? {
+                record.accept(self.host);
+                puts.push(attribute(SHARE, number, record.encode(), &name)?);
+            }
+            if !puts.is_empty() {
+                numbered::put(&space, puts, &name).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns which shares of a pool have rights over NFS that are held, in words.
+    pub(in crate::volumes) async fn held_in(&self, pool: &Rc<OpenPool>) -> Answer<Vec<String>> {
+        let mut held = Vec::new();
+        for space in pool.spaces.list() {
+            let name = format!("{}/{}", pool.name(), space.name());
+            let shares = self.held_on(&space).await?;
+            let in_words = shares.iter().map(|(_, record)| held_text(&name, record));
+            held.extend(in_words);
+        }
+        Ok(held)
+    }
+
+    async fn held_on(&self, space: &Space) -> Answer<Vec<(u64, ShareRecord)>> {
+        let shares = shares_of(space).await?.into_iter();
+        let known = shares.filter_map(|share| Some((share.number, share.record.ok()?)));
+        Ok(known.filter(|(_, record)| record.is_held(self.host)).collect())
+    }
+
     /// Returns whether servers may offer shares of a volume.
     pub(in crate::volumes) fn is_offered(&self, volume: SpaceKey) -> bool {
         !self.known.of_volume(volume).is_empty()
@@ -449,6 +492,20 @@ pub(in crate::volumes) async fn but_servers(volume: &Volume, users: Vec<String>)
 fn is_server(user: &str) -> bool {
     let name = user.find('(').and_then(|at| user.get(at..)).unwrap_or_default();
     SERVERS.iter().any(|server| name.starts_with(server))
+}
+
+/// Returns why the rights over NFS of a share are held, and the command that accepts them.
+pub(super) fn held_text(volume: &str, record: &ShareRecord) -> String {
+    let by = record
+        .granted_by
+        .map_or_else(|| "a host that is not on record".to_owned(), |host| format!("host {}", host.short()));
+    let share = record.name.as_str();
+    let clients: Vec<String> = record.networks.iter().map(|grant| grant.client.to_string()).collect();
+    format!(
+        "share {share} is held over NFS: {by} gave its rights, and {} may be other machines here; \
+         `dolmen share accept {volume} {share:?}` offers it",
+        clients.join(", ")
+    )
 }
 
 fn shared(volume: &Volume, device: PathBuf) -> SharedVolume {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use dolmen_api::{
     ErrorBody, ErrorCode, Health, OfferedShare, SCHEMA, Share, ShareAccountGrant, ShareDocument,
-    ShareNetworkGrant, ShareSession, ShareSessions, ShareState, ShareStep, Shares,
+    ShareNetworkGrant, ShareProtocol, ShareSession, ShareSessions, ShareState, ShareStep, Shares,
 };
 use dolmen_volume::record::{DesiredShare, Encryption, Protocol, ShareRecord, VolumeRecord};
 use dolmen_volume::share_mark::ShareMark;
@@ -19,7 +19,7 @@ use crate::volumes::numbered::Numbered;
 use crate::volumes::records::{self, Found};
 use crate::volumes::service::Volumes;
 use crate::volumes::shares::book::KnownShare;
-use crate::volumes::shares::serving::{ShareServers, mark_of, shares_of};
+use crate::volumes::shares::serving::{ShareServers, held_text, mark_of, shares_of};
 use crate::volumes::shares::words::{
     protocol_name, shown_access, shown_kind, shown_protocol, step_name, step_of,
 };
@@ -154,6 +154,7 @@ impl VolumeShares {
             match one.record {
                 Ok(share_record) => {
                     describe(&mut share, &share_record, record.as_ref(), known.filter(|_| is_mounted));
+                    self.describe_held(&mut share, &share_record);
                 }
                 Err(why) => {
                     share.health = Health::Warning;
@@ -172,7 +173,21 @@ impl VolumeShares {
         let known = self.servers.known.of(found.mark).filter(|_| is_mounted);
         let mut share = blank(volume.pool.name(), volume.space.name().to_string(), found.number);
         describe(&mut share, &found.record, Some(&volume.record), known);
+        self.describe_held(&mut share, &found.record);
         share
+    }
+
+    /// Shows that the rights over NFS of a share are held.
+    fn describe_held(&self, share: &mut Share, record: &ShareRecord) {
+        if !record.is_held(self.servers.host) {
+            return;
+        }
+        share.is_held = true;
+        share.health = Health::Warning;
+        share.why.push(held_text(&format!("{}/{}", share.pool, share.volume), record));
+        for offered in share.protocols.iter_mut().filter(|one| one.protocol == ShareProtocol::Nfs) {
+            (offered.state, offered.step, offered.finding) = (ShareState::Off, None, None);
+        }
     }
 }
 
@@ -191,6 +206,7 @@ fn blank(pool: String, volume: String, number: u64) -> Share {
         accounts: Vec::new(),
         networks: Vec::new(),
         is_encryption_required: false,
+        is_held: false,
     }
 }
 
