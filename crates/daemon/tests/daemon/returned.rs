@@ -111,6 +111,7 @@ fn a_disk_that_a_command_took_offline_is_left_alone() {
     returns(&world, "d2");
     returns(&world, "z1");
     is_back(&world, "zeta", 1);
+    in_time("it is reported", || events(&world, "zeta", "disk_online").into_iter().last());
     assert_eq!(state_of(&world, "tank", 2), "absent", "a disk was taken in that a command took offline");
     world.post(&format!("{TANK}/disks/2/online"), &json!({}));
     assert_eq!(state_of(&world, "tank", 2), "present");
@@ -126,6 +127,7 @@ fn a_disk_that_failed_and_did_not_go_away_waits_for_a_command() {
     cut::set_length(&world, cut::LENGTH);
     returns(&world, "z1");
     is_back(&world, "zeta", 1);
+    in_time("it is reported", || events(&world, "zeta", "disk_online").into_iter().last());
     assert_eq!(state_of(&world, "tank", 1), "absent");
     let tried = events(&world, "tank", "disk_left_out");
     assert!(tried.is_empty(), "a disk that did not come back was tried: {tried:?}");
