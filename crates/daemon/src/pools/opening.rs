@@ -24,7 +24,7 @@ use crate::attach::Transports;
 use crate::attaching::KernelTransports;
 use crate::base::Base;
 use crate::caller::Answer;
-use crate::disks::{Devices, stopped};
+use crate::disks::{Devices, note_connections, stopped};
 use crate::exports::NbdServer;
 use crate::fault;
 use crate::health::without_labels;
@@ -426,6 +426,8 @@ impl Opening {
             self.records.keep_history(&pool).await;
         }
         tracing::info!(pool = pool.name(), epoch = %pool.spaces.pool().epoch(), ?recovery, "the pool is open");
+        // A disk that fails before the first look did not go away.
+        note_connections(&pool, &self.members);
         self.pools.open.borrow_mut().insert(pool.id(), Rc::clone(&pool));
         // It reads all rows: clients do not wait for it.
         let counted = Rc::clone(&pool);
