@@ -25,9 +25,14 @@ codes! {
             "Nothing."
         }
         PoolOpened = "pool_opened" {
-            "A pool was opened: at the start of the daemon, or by an import."
+            "A pool was opened: at the start of the daemon, when its disks appeared, or by an import."
             "What was in flight at a crash was decided block by block before anybody was served."
             "Nothing."
+        }
+        PoolLeftClosed = "pool_left_closed" {
+            "Disks of a pool are here that is not open, and they were not used; the text says why."
+            "It is tried again when other disks appear."
+            "Do what the text says."
         }
         PoolExported = "pool_exported" {
             "A pool was closed and given up, so that any host may import it; or one that was not open was forgotten."
@@ -75,9 +80,14 @@ codes! {
             "`dolmen disk online POOL DISK` takes it back in."
         }
         DiskOnline = "disk_online" {
-            "A disk was taken back in by a command; the text names the user."
+            "A disk was taken back in: it came back, or a command said so; the text names the user of a command."
             "A job copies to it what it has missed."
             "Nothing."
+        }
+        DiskLeftOut = "disk_left_out" {
+            "A disk came back and was not taken in; the text says why."
+            "It stays absent, and nothing is written to it."
+            "Do what the text says, then `dolmen disk online POOL DISK`."
         }
         DiskGrew = "disk_grew" {
             "Room that the device of a disk has gained was taken into use by a command; the text names the user."

@@ -21,12 +21,12 @@ codes! {
         }
         PoolNotOpen = "pool_not_open" {
             "The pool was open here before and could not be opened: its disks are missing, in use elsewhere, or are copies."
-            "It is tried again when the daemon is started, and not before."
-            "Attach its disks, then `dolmen pool import --pool POOL`; if it is gone for good, `dolmen pool export POOL` has it forgotten."
+            "It is opened when enough of its disks are here, unless it was exported meanwhile."
+            "Attach its disks, or `dolmen pool import --pool POOL` to see what is in the way; if it is gone for good, `dolmen pool export POOL` has it forgotten."
         }
         DiskAbsent = "disk_absent" {
             "A disk of the pool is not here, has failed, or was taken offline. What is written meanwhile it will lack."
-            "Spaces go on with their other copies. Once the disk was away for the time that `dolmen pool set --repair-after` gives, usually half an hour, what it had is rebuilt on the others, if they have room."
+            "Spaces go on with their other copies. A disk that comes back is taken in, unless a command took it offline. Once the disk was away for the time that `dolmen pool set --repair-after` gives, usually half an hour, what it had is rebuilt on the others, if they have room."
             "Attach it and `dolmen disk online POOL DISK`, which copies only what it missed; or `dolmen disk replace POOL DISK NEW`."
         }
         DiskUnfit = "disk_unfit" {

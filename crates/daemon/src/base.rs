@@ -29,6 +29,8 @@ pub(crate) struct Threaded {
     pub(crate) jobs: Rc<Jobs>,
     /// Reads the table of mounts and files of settings for the service of volumes.
     pub(crate) volume_looker: IoWorker,
+    /// Looks at files and devices that are disks, or were.
+    pub(crate) watcher: Rc<IoWorker>,
 }
 
 /// What services are made of.
@@ -48,6 +50,7 @@ pub(crate) struct Base {
     pub(crate) transports: Rc<Transports>,
     pub(crate) volume_uses: Rc<VolumeUses>,
     pub(crate) volume_looker: Rc<IoWorker>,
+    pub(crate) watcher: Rc<IoWorker>,
     pub(crate) locates: Rc<Locates>,
     pub(crate) began: Instant,
     pub(crate) pools: Rc<OpenPools>,
@@ -94,6 +97,7 @@ impl Base {
             arbiter: Rc::new(FileArbiter::new(host, config.arbiter_folder(), Rc::clone(file_worker))),
             volume_uses: Rc::default(),
             volume_looker: Rc::new(threaded.volume_looker),
+            watcher: threaded.watcher,
             locates: Rc::new(threaded.locates),
             records: Rc::new(records),
             pool_jobs: Rc::new(pool_jobs),

@@ -20,6 +20,8 @@ pub const DESCRIPTOR_HOLDER_COMMAND: &str = "descriptor-holder";
 const WORKER_VARIABLE: &str = "DOLMEN_WORKER";
 /// Setting in the environment that names a file about the servers of this host.
 const SERVERS_VARIABLE: &str = "DOLMEN_SERVERS";
+/// Setting in the environment that keeps disks that come back out until a command takes them in.
+const RETURNED_VARIABLE: &str = "DOLMEN_RETURNED";
 /// Name of that program.
 const WORKER_PROGRAM: &str = "dolmen-worker";
 
@@ -59,6 +61,8 @@ pub struct Config {
     pub look_in: Vec<PathBuf>,
     /// Whether the block devices of the system are looked at for members of pools.
     pub scan: Scan,
+    /// Treatment of disks that come back while the daemon runs.
+    pub returned: Returned,
     /// Memory and driver of the engine's thread.
     pub runtime: RuntimeConfig,
     /// Where attached spaces get their stable names.
@@ -96,6 +100,25 @@ pub enum Scan {
     NamedOnly,
 }
 
+/// Treatment of disks that come back while the daemon runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Returned {
+    /// They are taken in, and pools that wait for them are opened.
+    TakenIn,
+    /// They are left to commands.
+    Left,
+}
+
+impl Returned {
+    /// Returns what the environment says: they are left where it says so.
+    fn of_environment() -> Self {
+        match std::env::var_os(RETURNED_VARIABLE) {
+            Some(value) if value == "left" => Self::Left,
+            Some(_) | None => Self::TakenIn,
+        }
+    }
+}
+
 impl Config {
     /// As on a system where nobody said otherwise.
     #[must_use]
@@ -107,6 +130,7 @@ impl Config {
             socket: PathBuf::from(dolmen_api::SOCKET_PATH),
             look_in: Vec::new(),
             scan: Scan::System,
+            returned: Returned::of_environment(),
             runtime: RuntimeConfig {
                 data: DATA_ARENA,
                 metadata: METADATA_ARENA,

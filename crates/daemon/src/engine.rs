@@ -19,7 +19,7 @@ use crate::base::Base;
 use crate::disks::{Devices, Drains, Locator, Membership, Rebuilds, Replacements};
 use crate::health::Diagnosis;
 use crate::job_table::{JobServices, JobWorkers};
-use crate::pools::{Opening, PoolChanges, PoolEnds, Rebalances, Resyncs, Tending, Widths};
+use crate::pools::{Arrivals, Opening, PoolChanges, PoolEnds, Rebalances, Resyncs, Tending, Widths};
 use crate::settings::Settings;
 use crate::spaces::{Conversions, Deletions, NetworkListeners, Purges, Scrubs, SpaceChanges, WriteCaches};
 use crate::volumes::VolumeServices;
@@ -103,6 +103,7 @@ pub(crate) struct PoolServices {
     pub(crate) ends: Rc<PoolEnds>,
     pub(crate) opening: Rc<Opening>,
     pub(crate) changes: Rc<PoolChanges>,
+    pub(crate) arrivals: Rc<Arrivals>,
 }
 
 impl PoolServices {
@@ -132,7 +133,9 @@ impl PoolServices {
         let opening = Rc::new(opening);
         let changes =
             PoolChanges::new(base, devices, widths, &disks.resyncs, &disks.rebalances, &ends, &opening);
-        Self { settings: Rc::new(Settings::new(base)), changes: Rc::new(changes), job_control, ends, opening }
+        let arrivals = Rc::new(Arrivals::new(base, devices, &disks.membership, &opening));
+        let (settings, changes) = (Rc::new(Settings::new(base)), Rc::new(changes));
+        Self { settings, changes, job_control, ends, opening, arrivals }
     }
 }
 

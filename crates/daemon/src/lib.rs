@@ -92,7 +92,7 @@ use dolmen_units::HostId;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub use arguments::{HELP, SettingError, read_settings};
-pub use config::{Config, DESCRIPTOR_HOLDER_COMMAND, LINKS_FOLDER, Scan, TRASH_AFTER};
+pub use config::{Config, DESCRIPTOR_HOLDER_COMMAND, LINKS_FOLDER, Returned, Scan, TRASH_AFTER};
 pub use dolmen_fuse::{DescriptorHolderProgram, keep};
 pub use error::DaemonError;
 pub use log::{LogEnd, init_logging};
@@ -269,12 +269,20 @@ fn engine_thread(config: Config, host: HostId, ready: &SyncSender<Result<Caller,
     let job_files = JobFiles::new(config.state.clone(), Rc::clone(&file_worker), kind_of);
     let jobs = Rc::new(Jobs::new(job_files));
     let locates = Locates::new(locator);
-    let threaded = Threaded { transports, listeners, locates, jobs, volume_looker: volumes };
+    let watcher = Rc::new(watch_worker);
+    let threaded = Threaded {
+        transports,
+        listeners,
+        locates,
+        jobs,
+        volume_looker: volumes,
+        watcher: Rc::clone(&watcher),
+    };
     let engine = Engine::new(Base::new(handle, Rc::new(config), host, &file_worker, threaded));
     let following = follow(
         Rc::downgrade(&engine.base.records),
         Rc::clone(&engine.base.members),
-        watch_worker,
+        watcher,
         runtime.seams().clock,
     );
     runtime.seams().spawner.spawn("names", Box::pin(following));

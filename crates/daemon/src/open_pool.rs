@@ -97,6 +97,24 @@ impl OpenPool {
 pub(crate) struct ClosedPool {
     pub(crate) remembered: Remembered,
     pub(crate) cause: ErrorBody,
+    pub(crate) by: ClosedBy,
+}
+
+/// Event that left a pool closed which should be open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClosedBy {
+    /// The start of the daemon could not open it.
+    Start,
+    /// Its export failed on the way: it is to stay closed.
+    Export,
+}
+
+impl ClosedPool {
+    /// Returns whether it is opened when its disks appear. What was being made or destroyed is left to the next start.
+    pub(crate) fn opens_by_itself(&self) -> bool {
+        let is_whole = !self.remembered.is_being_made && !self.remembered.is_being_destroyed;
+        is_whole && self.by == ClosedBy::Start
+    }
 }
 
 /// A name that a pool or a space can have.

@@ -436,6 +436,16 @@ mutants! {
     RecordOverInForce = "record-over-in-force",
     /// A disk that the system does not let the daemon open, for want of descriptors, counts as absent.
     UnopenedIsAbsent = "unopened-is-absent",
+    /// A disk that came back is taken in although another device has its label too.
+    CopyTakenIn = "copy-taken-in",
+    /// A disk that a command took offline is taken in when it comes back.
+    OfflineTakenIn = "offline-taken-in",
+    /// A disk that failed and did not go away is taken in again.
+    FailedTakenIn = "failed-taken-in",
+    /// A disk that is as it was before is taken in without a command.
+    OldTakenIn = "old-taken-in",
+    /// A pool that was exported is opened when its disks appear.
+    ExportedOpened = "exported-opened",
     /// What a block holds around the bytes that are written in it becomes zeros.
     NeighboursZeroed = "neighbours-zeroed",
     /// A part of a block is written without the lock of the block.

@@ -32,12 +32,15 @@ impl Engine {
         seams.spawner.spawn("arrivals", Box::pin(Rc::clone(&spaces.network).serve_arrivals(arrivals)));
         let (opening, events) = (Rc::clone(&self.pools.opening), Rc::clone(&self.events));
         let watch = Rc::clone(&self.spaces.volumes.watch);
+        let disks = Rc::clone(&self.pools.arrivals);
         let dedup_schedule = Rc::clone(&self.spaces.volumes.dedup_schedule);
         let started = Rc::new((Cell::new(false), Notify::new()));
         let ring = Rc::clone(&started);
         let start = async move {
             opening.start().await;
             watch.keep_looking();
+            disks.keep_looking();
+            drop(disks);
             dedup_schedule.keep_looking();
             ring.0.set(true);
             ring.1.notify_all();

@@ -141,6 +141,9 @@ impl<'a> Scene<'a> {
         if absences.is_let_go(disk.id()) {
             causes.push(fact("it was taken offline with `dolmen disk offline`".to_owned()));
         }
+        if absences.is_flapping(disk.id()) {
+            causes.push(fact("it came and went several times within minutes, and is left out".to_owned()));
+        }
         let errors = disk.counters();
         if errors.read_errors + errors.write_errors > 0 {
             causes.push(fact(format!("it had {}", errors_text(&errors))));

@@ -39,6 +39,22 @@ use crate::state::{Identity, Members, identity};
 /// How long to wait before disks that another process holds are tried again.
 const HELD_PAUSE: Duration = Duration::from_millis(100);
 
+/// Adds the places where absent disks were, with the folders of those that are files, and what was configured.
+pub(super) fn add_places(places: &mut Places<'_>, hints: &[PathBuf], look_in: &[PathBuf]) {
+    for hint in hints {
+        if places.is_on_space(hint) {
+            continue;
+        }
+        places.add(hint);
+        let hint = &*path_of(hint);
+        let may_be_renamed = !hint.is_dir() && !hint.starts_with("/dev");
+        if let Some(folder) = hint.parent().filter(|_| may_be_renamed) {
+            add_files(folder, places);
+        }
+    }
+    look_in.iter().for_each(|place| places.add(place));
+}
+
 /// The path that everybody else would call it, so that one device listed twice is seen to be one. Only for what lies on no
 /// space: see `Devices::canonical`.
 fn canonical(path: &str) -> Answer<PathBuf> {
@@ -166,18 +182,7 @@ impl Devices {
     pub(crate) fn places(&self, hints: &[PathBuf]) -> Vec<PathBuf> {
         let found = self.with_stacks(|stacks| {
             let mut places = Places::new(stacks, PROVIDERS);
-            for hint in hints {
-                if places.is_on_space(hint) {
-                    continue;
-                }
-                places.add(hint);
-                let hint = &*path_of(hint);
-                let may_be_renamed = !hint.is_dir() && !hint.starts_with("/dev");
-                if let Some(folder) = hint.parent().filter(|_| may_be_renamed) {
-                    add_files(folder, &mut places);
-                }
-            }
-            self.config.look_in.iter().for_each(|place| places.add(place));
+            add_places(&mut places, hints, &self.config.look_in);
             if self.config.scan == Scan::System {
                 places.scan();
             }
@@ -259,6 +264,12 @@ impl Devices {
             }
             sleep(clock, HELD_PAUSE).await;
         }
+    }
+
+    /// Returns the number of labels of a disk that are damaged or missing.
+    pub(crate) async fn lost_labels_of(&self, device: &Rc<dyn BlockDevice>) -> usize {
+        let found = discover(&self.seams, std::slice::from_ref(device)).await;
+        found.pools.values().flatten().map(|candidate| candidate.lost_labels.len()).sum()
     }
 
     async fn try_members(&self, pool: PoolId, paths: &[PathBuf]) -> (Found, Vec<OpenError>) {

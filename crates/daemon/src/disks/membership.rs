@@ -1,6 +1,6 @@
 //! Disks of a pool: shown, replaced, taken back in.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use dolmen_api::{
@@ -11,15 +11,17 @@ use dolmen_block_linux::path_of;
 use dolmen_mutation::mutation;
 use dolmen_pool::{Disk, PoolError, PoolState, StrayReason, keys};
 use dolmen_space::salvage::MappedRow;
-use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, RowId};
+use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes, DiskId, PoolId, RowId};
 
 use crate::answer::Answer;
 use crate::base::Base;
 use crate::disks::devices::{Devices, allocate_metadata};
 use crate::disks::find::find_disk;
+use crate::disks::left_out::check_as_left;
 use crate::disks::removal::{Drains, SpareToCall, remove_with};
 use crate::disks::replace_job::ReplaceJob;
 use crate::disks::replacement::Replacements;
+use crate::disks::standing::{awaited, forget_returns, note_connections};
 use crate::fault;
 use crate::health::lost_labels_text;
 use crate::jobs::Jobs;
@@ -40,6 +42,14 @@ enum At {
     /// It was a disk of the pool, and has left it.
     Former(PathBuf),
     Nothing,
+}
+
+/// Consent to what a disk holds that is taken back in.
+enum Consent<'a> {
+    /// What a command says of it.
+    Asked(&'a OnlineDisk),
+    /// No command was given: the disk has to be as it left.
+    NotGiven,
 }
 
 /// Returns the spare that is named as the replacement of a disk.
@@ -234,45 +244,81 @@ impl Membership {
             (None, Some(path)) => path,
             (None, None) => self.find_absent(&pool, &disk).await?,
         };
-        let device = self.devices.open_for_pool(&path, pool.id())?;
-        let old = match pool.spaces.pool().membership().absent_member(device.as_ref()).await {
-            Ok(absent) if absent.disk.id() == disk.id() => absent.old,
-            Ok(_) | Err(PoolError::NoSuchDisk { .. }) => return Err(not_the_disk(&path, &disk)),
-            Err(error) => return Err(not_taken_back(&pool, &disk, &error)),
+        let change = self.rejoin(&pool, &disk, &path, Consent::Asked(&request)).await?;
+        if !request.dry_run {
+            forget_returns(&pool, disk.id());
+        }
+        Ok(change)
+    }
+
+    /// Takes a disk that came back in, by the path where it is now; `None` where it is awaited no more.
+    pub(crate) async fn take_back(&self, id: PoolId, disk: DiskId, path: &Path) -> Answer<Option<Change>> {
+        let Some(pool) = self.pools.open_pool_of(id) else { return Ok(None) };
+        let _exclusive = self.pools.lock_for_change(&pool).await?;
+        // A command may have taken it in, offline or out meanwhile.
+        let Some(disk) = awaited(&pool).into_iter().find(|one| one.id() == disk) else { return Ok(None) };
+        self.rejoin(&pool, &disk, path, Consent::NotGiven).await.map(Some)
+    }
+
+    /// Takes in the absent disk that is at a path, and brings it up to date. The caller has the turn to change the pool.
+    async fn rejoin(
+        &self,
+        pool: &Rc<OpenPool>,
+        disk: &Rc<Disk>,
+        path: &Path,
+        consent: Consent<'_>,
+    ) -> Answer<Change> {
+        self.pool_jobs.check_job_room(pool)?;
+        let device = self.devices.open_for_pool(path, pool.id())?;
+        let absent = match pool.spaces.pool().membership().absent_member(device.as_ref()).await {
+            Ok(absent) if absent.disk.id() == disk.id() => absent,
+            Ok(_) | Err(PoolError::NoSuchDisk { .. }) => return Err(not_the_disk(path, disk)),
+            Err(error) => return Err(not_taken_back(pool, disk, &error)),
         };
-        let mut plan = plan_of_return(&pool, &disk, old.as_ref()).await?;
-        let as_old = old_content_alone_on(&pool, &disk, old.as_ref()).await?;
+        let request = match consent {
+            Consent::Asked(request) => request,
+            Consent::NotGiven => {
+                let lost = self.devices.lost_labels_of(&device).await;
+                check_as_left(pool, &absent, lost, path)?;
+                &OnlineDisk::default()
+            }
+        };
+        let old = absent.old;
+        let mut plan = plan_of_return(pool, disk, old.as_ref()).await?;
+        let as_old = old_content_alone_on(pool, disk, old.as_ref()).await?;
         plan.steps.extend(as_old.clone());
         if request.dry_run {
             return Ok(planned(plan, format!("{} would take part again", path.display())));
         }
-        check_consent_to_old(&name, &disk, as_old.as_deref(), &request)?;
+        check_consent_to_old(&pool.name(), disk, as_old.as_deref(), request)?;
         let known_lost = disk.labels().lost();
         disk.labels().forget_lost();
         let rejoined = pool.spaces.members().rejoin(device).await;
         let has_lost_labels = !disk.labels().lost().is_empty();
         disk.labels().note_lost(&known_lost);
         rejoined.map_err(|error| fault::space(&error))?;
-        self.records.remember(&pool).await;
-        let job = self.resyncs.resync_if_needed(&pool).await;
-        self.replacements.go_on_replacing(&pool).await;
-        self.drains.go_on_draining(&pool).await;
+        note_connections(pool, &self.members);
+        self.records.remember(pool).await;
+        let job = self.resyncs.resync_if_needed(pool).await;
+        self.replacements.go_on_replacing(pool).await;
+        self.drains.go_on_draining(pool).await;
         let mut change = made(plan, format!("{} takes part again", path.display()));
         change.job = job;
         change.warnings.extend(as_old);
         if has_lost_labels {
             // Its new labels do not say it any more.
-            self.records.keep_history(&pool).await;
-            let scrub = self.scrubs.verify_all(&pool).await;
+            self.records.keep_history(pool).await;
+            let scrub = self.scrubs.verify_all(pool).await;
             change.warnings.push(format!(
-                "{}: something else was written over that, and perhaps over what else is on the disk; all of pool {name} is \
+                "{}: something else was written over that, and perhaps over what else is on the disk; all of pool {} is \
                  verified {}",
-                lost_labels_text(&disk),
+                lost_labels_text(disk),
+                pool.name(),
                 when_verified(&scrub)
             ));
             change.job.get_or_insert(scrub);
         }
-        change.pool = Some(self.views.view_pool(&pool).await?);
+        change.pool = Some(self.views.view_pool(pool).await?);
         Ok(change)
     }
 
@@ -460,7 +506,7 @@ fn when_verified(scrub: &Job) -> String {
 }
 
 /// That a disk has left the pool: nothing takes it back in with what it holds.
-fn has_left(pool: &OpenPool, path: &std::path::Path) -> ErrorBody {
+pub(crate) fn has_left(pool: &OpenPool, path: &Path) -> ErrorBody {
     let (name, path) = (pool.name(), path.display());
     let message = format!(
         "{path} was a disk of pool {name} and has left it, so it cannot take part again; what it holds is out of date, and the \
@@ -472,7 +518,7 @@ fn has_left(pool: &OpenPool, path: &std::path::Path) -> ErrorBody {
     ErrorBody::new(ErrorCode::NoSuchDisk, message).hint(hint)
 }
 
-fn not_the_disk(path: &std::path::Path, disk: &Disk) -> ErrorBody {
+fn not_the_disk(path: &Path, disk: &Disk) -> ErrorBody {
     let message = format!("{} is not {}; nothing was changed", path.display(), disk.name());
     ErrorBody::new(ErrorCode::UnfitDevice, message)
         .on(path.display().to_string())

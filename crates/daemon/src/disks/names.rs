@@ -19,7 +19,7 @@ use crate::disks::below::is_on_space;
 use crate::io_worker::IoWorker;
 use crate::open_pools::OpenPools;
 use crate::records::Records;
-use crate::state::{Backing, Held, Identity, Members, Occupant, identity};
+use crate::state::{Backing, Held, Members, Occupant, identity, is_unplugged};
 
 /// How often it is looked whether disks are where they were.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -40,7 +40,7 @@ struct Seen {
 pub(crate) async fn follow(
     records: Weak<Records>,
     members: Rc<Members>,
-    watch_worker: IoWorker,
+    watch_worker: Rc<IoWorker>,
     clock: Rc<dyn Clock>,
 ) {
     loop {
@@ -134,17 +134,6 @@ fn look_for(missed: &[&Held], seen: &mut Seen) -> io::Result<()> {
 fn cut_short(disk: &Held, status: &Metadata) -> Option<Backing> {
     let is_cut = status.is_file() && status.len() < disk.capacity.0;
     is_cut.then_some(Backing::CutTo(Bytes(status.len())))
-}
-
-/// Whether the system has no such device any more, or makes it empty before it takes it away.
-fn is_unplugged((is_device, number, _): Identity) -> bool {
-    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-    let folder = format!("/sys/dev/block/{major}:{minor}");
-    is_device
-        && match fs::read_to_string(format!("{folder}/size")) {
-            Ok(sectors) => sectors.trim() == "0",
-            Err(_) => Path::new("/sys/dev/block").exists() && !Path::new(&folder).exists(),
-        }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use dolmen_pool::{Disk, PoolState};
 use dolmen_space::{DataLossKind, Space, failed_reads};
 
 use crate::advice::Advice;
-use crate::disks::{outlook_of_failing, smart_advice};
+use crate::disks::{Standing, outlook_of_failing, smart_advice, standing};
 use crate::fault;
 use crate::finding::found;
 use crate::health::findings::{
@@ -155,6 +155,18 @@ fn for_damage(open: &OpenPool) -> Vec<Advice> {
     todo
 }
 
+/// Returns how an absent disk comes back, in words.
+fn to_bring_back(open: &OpenPool, disk: &Disk) -> String {
+    let (called, online) =
+        (open.called(disk), format!("`dolmen disk online {} {}`", open.name(), disk.slot().0));
+    match standing(open, disk) {
+        Standing::Awaited => {
+            format!("attach {called}, which is then taken in by itself, or by {online}")
+        }
+        Standing::LeftToCommands | Standing::TakesPart => format!("attach {called} and {online}"),
+    }
+}
+
 /// What to do about a disk that is absent.
 fn for_absent(open: &OpenPool, disk: &Disk, now: Instant) -> String {
     let (name, slot) = (open.name(), disk.slot().0);
@@ -189,17 +201,17 @@ fn for_absent(open: &OpenPool, disk: &Disk, now: Instant) -> String {
     let alone = out_of_reach_with(open, disk);
     if !alone.is_empty() {
         return format!(
-            "attach {0} and `dolmen disk online {name} {slot}`: {1} may have data there that no other disk has; if it is gone for good, \
-             `dolmen disk forget {name} {slot} --accept-data-loss` gives that up; `dolmen disk replace {name} {slot} {new}` restores \
-             all else, and waits for that{outlook}",
-            open.called(disk),
+            "{0}: {1} may have data there that no other disk has; if it is gone for good, `dolmen disk forget {name} {slot} \
+             --accept-data-loss` gives that up; `dolmen disk replace {name} {slot} {new}` restores all else, and waits for \
+             that{outlook}",
+            to_bring_back(open, disk),
             alone.join(", ")
         );
     }
     format!(
-        "attach {0} and `dolmen disk online {name} {slot}`, or `dolmen disk replace {name} {slot} {new}`, or, if it is gone for good, \
-         `dolmen disk forget {name} {slot}`{outlook}",
-        open.called(disk)
+        "{0}, or `dolmen disk replace {name} {slot} {new}`, or, if it is gone for good, `dolmen disk forget {name} \
+         {slot}`{outlook}",
+        to_bring_back(open, disk)
     )
 }
 

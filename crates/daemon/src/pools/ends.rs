@@ -16,7 +16,7 @@ use crate::base::Base;
 use crate::exports::NbdServer;
 use crate::fault;
 use crate::jobs::Jobs;
-use crate::open_pool::{ClosedPool, OpenPool, parse_name};
+use crate::open_pool::{ClosedBy, ClosedPool, OpenPool, parse_name};
 use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, check_typed, made, planned, usual_room};
 use crate::records::Records;
@@ -211,7 +211,10 @@ impl PoolEnds {
                 "it is closed, and still on record here: attach its disks, `dolmen pool import --pool {name}`, then export it again; or, \
                  if it is gone for good, `dolmen pool export {name}` has it forgotten"
             );
-            self.pools.closed.borrow_mut().insert(pool.id(), ClosedPool { remembered, cause: cause.clone() });
+            self.pools
+                .closed
+                .borrow_mut()
+                .insert(pool.id(), ClosedPool { remembered, cause: cause.clone(), by: ClosedBy::Export });
             return Err(cause.hint(hint));
         }
         self.jobs.end_those_of(pool.id(), EXPORTED).await;

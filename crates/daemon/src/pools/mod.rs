@@ -1,5 +1,6 @@
 //! Pools: made, opened, closed, watched, and evened out.
 
+mod arrivals;
 mod changes;
 mod ends;
 mod history;
@@ -9,6 +10,7 @@ mod resync;
 mod watch;
 mod widening;
 
+pub(crate) use arrivals::Arrivals;
 pub(crate) use changes::PoolChanges;
 pub(crate) use ends::PoolEnds;
 pub(crate) use opening::Opening;

@@ -10,6 +10,7 @@ use dolmen_api::{Change, ErrorBody, ErrorCode, EventCode, ImportMode, ImportPool
 use dolmen_block_io::{Seams, sleep};
 use dolmen_block_linux::{Handle, Listener};
 use dolmen_causes::in_one_line;
+use dolmen_mutation::mutation;
 use dolmen_nbd::Access;
 use dolmen_pool::{
     Arbiter, Candidate, Found, OpenError, OpenMode, OpenOptions, Opened, PoolState, Purpose, foresee,
@@ -23,12 +24,12 @@ use crate::attach::Transports;
 use crate::attaching::KernelTransports;
 use crate::base::Base;
 use crate::caller::Answer;
-use crate::disks::{Devices, stopped};
+use crate::disks::{Devices, note_connections, stopped};
 use crate::exports::NbdServer;
 use crate::fault;
 use crate::health::without_labels;
 use crate::jobs::Jobs;
-use crate::open_pool::{ClosedPool, OpenPool, parse_name};
+use crate::open_pool::{ClosedBy, ClosedPool, OpenPool, parse_name};
 use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::pools::ends::{PoolEnds, is_unmade};
@@ -80,7 +81,7 @@ fn for_what(mode: ImportMode) -> &'static str {
 /// Refuses to open by itself what belongs to nobody any more: whoever exported it, and it was not this daemon or it ended in the midst
 /// of that, may have changed it, or given it to somebody who did.
 fn check_not_released(labels: &[Candidate], mode: ImportMode, name: &str) -> Answer<()> {
-    if mode == ImportMode::Read || owner_of(labels).is_some() {
+    if mode == ImportMode::Read || owner_of(labels).is_some() || mutation!(ExportedOpened) {
         return Ok(());
     }
     let message = format!("pool {name} was exported since it was open here, and is not opened by itself");
@@ -196,9 +197,12 @@ impl Opening {
         };
         for (id, remembered) in remembered {
             let _note = self.pools.note(format!("opening pool {}", remembered.name));
-            if let Err(cause) = self.reopen(id, &remembered).await {
+            if let Err(cause) = self.reopen(id, &remembered, REOPEN_TIMEOUT).await {
                 tracing::error!(pool = remembered.name, %cause, "the pool could not be opened");
-                self.pools.closed.borrow_mut().insert(id, ClosedPool { remembered, cause });
+                self.pools
+                    .closed
+                    .borrow_mut()
+                    .insert(id, ClosedPool { remembered, cause, by: ClosedBy::Start });
             }
         }
         self.job_control.end_jobs_of_lost_pools().await;
@@ -261,7 +265,40 @@ impl Opening {
         self.seams.spawner.spawn("nbd socket", Box::pin(keeping));
     }
 
-    async fn reopen(&self, id: PoolId, remembered: &Remembered) -> Answer<()> {
+    /// Opens a pool that the start could not open, as the start does, and has its volumes and shares back.
+    pub(crate) async fn open_late(&self, id: PoolId) -> Answer<()> {
+        let changes = self.pools.changes.take().await;
+        self.pools.check_running()?;
+        // A command may have imported or forgotten it meanwhile.
+        let closed = self
+            .pools
+            .closed
+            .borrow()
+            .get(&id)
+            .filter(|one| one.opens_by_itself())
+            .map(|one| one.remembered.clone());
+        let Some(remembered) = closed else { return Ok(()) };
+        let name = remembered.name.as_str();
+        let _note = self.pools.note(format!("opening pool {name}"));
+        self.check_name_is_free(id, name)?;
+        if let Err(cause) = self.reopen(id, &remembered, IMPORT_TIMEOUT).await {
+            if let Some(closed) = self.pools.closed.borrow_mut().get_mut(&id) {
+                closed.cause = cause.clone();
+            }
+            return Err(cause);
+        }
+        let Some(pool) = self.pools.open_pool_of(id) else { return Ok(()) };
+        self.kernel.take_up_waiting().await;
+        self.volumes.opened(&pool).await;
+        drop(changes);
+        tracing::info!(pool = pool.name(), "the pool is open: its disks have appeared");
+        for warning in await_mounts(&self.volumes, &pool).await {
+            tracing::warn!(pool = pool.name(), warning, "a volume is not mounted");
+        }
+        Ok(())
+    }
+
+    async fn reopen(&self, id: PoolId, remembered: &Remembered, timeout: Duration) -> Answer<()> {
         if remembered.is_being_destroyed {
             return self.go_on_destroying(id, remembered).await;
         }
@@ -288,9 +325,10 @@ impl Opening {
             tracing::warn!(pool = remembered.name, cause, "a disk of the pool is not opened");
         }
         check_not_released(labels, mode, &remembered.name)?;
+        self.check_not_out_of_date(id, &remembered.name, labels)?;
         // Labels of a pool that is read only do not say what it is called here.
         let rename = if mode == ImportMode::Read { remembered.name.parse().ok() } else { None };
-        let how = How { mode, clients: remembered.clients(), timeout: REOPEN_TIMEOUT, rename };
+        let how = How { mode, clients: remembered.clients(), timeout, rename };
         let opened = self.open_pool(id, &remembered.name, &paths, how).await;
         let pool = opened.map_err(|error| match copies.as_slice() {
             [] => error,
@@ -395,6 +433,8 @@ impl Opening {
             self.records.keep_history(&pool).await;
         }
         tracing::info!(pool = pool.name(), epoch = %pool.spaces.pool().epoch(), ?recovery, "the pool is open");
+        // A disk that fails before the first look did not go away.
+        note_connections(&pool, &self.members);
         self.pools.open.borrow_mut().insert(pool.id(), Rc::clone(&pool));
         // It reads all rows: clients do not wait for it.
         let counted = Rc::clone(&pool);

@@ -9,6 +9,7 @@ use dolmen_block_io::Instant;
 use dolmen_pool::{Disk, Pool, PoolState};
 use dolmen_units::{DiskId, Epoch};
 
+use crate::state::connection::Connection;
 use crate::state::places::Occupant;
 
 /// What this daemon has seen of absent disks of a pool.
@@ -31,6 +32,12 @@ pub(crate) struct Absences {
     pub(crate) let_go: RefCell<BTreeSet<DiskId>>,
     /// What is where absent disks were, as it was seen last.
     pub(crate) places: RefCell<BTreeMap<DiskId, Occupant>>,
+    /// How disks are connected, or were when they left.
+    pub(crate) connections: RefCell<BTreeMap<DiskId, Connection>>,
+    /// When disks were taken back in without a command.
+    pub(crate) returns: RefCell<BTreeMap<DiskId, Vec<Instant>>>,
+    /// Disks that came and went too often.
+    pub(crate) flapping: RefCell<BTreeSet<DiskId>>,
     /// When that is tried again, and how long the pause was.
     pub(crate) next: Cell<(Instant, Duration)>,
 }
@@ -48,6 +55,11 @@ impl Absences {
     /// Whether somebody let go of it, and it has not been back since.
     pub(crate) fn is_let_go(&self, disk: DiskId) -> bool {
         self.let_go.borrow().contains(&disk)
+    }
+
+    /// Returns whether a disk came and went too often, and waits for a command.
+    pub(crate) fn is_flapping(&self, disk: DiskId) -> bool {
+        self.flapping.borrow().contains(&disk)
     }
 
     /// Whether anything is where an absent disk was; nothing where nobody has looked yet.

@@ -4,6 +4,7 @@
 //! remembers them. So the pool is given this, and the daemon keeps the device itself.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::rc::{Rc, Weak};
@@ -15,7 +16,8 @@ use dolmen_block_io::{
 use dolmen_block_linux::{LinuxDevice, MediumExtent};
 use dolmen_units::{Bytes, Epoch, PoolId};
 
-use crate::state::identity::{Identity, identity};
+use crate::state::connection::Connection;
+use crate::state::identity::Identity;
 use crate::state::places::Held;
 
 /// A disk that can be taken away.
@@ -26,7 +28,7 @@ pub(crate) struct MemberDevice {
     /// What it is called: a file may be renamed while it is in use.
     name: RefCell<String>,
     /// What it was when it was opened, whatever it is called.
-    identity: Option<Identity>,
+    connection: Option<Connection>,
     medium: Option<MediumExtent>,
     geometry: Cell<Geometry>,
     /// What was asked of the device, kept when it is gone.
@@ -39,13 +41,13 @@ pub(crate) struct MemberDevice {
 impl MemberDevice {
     fn new(device: Rc<LinuxDevice>, pool: PoolId, clock: Rc<dyn Clock>) -> Rc<Self> {
         let (name, geometry) = (device.name(), Cell::new(device.geometry()));
-        let (identity, medium) = (identity(Path::new(&name)), MediumExtent::at(Path::new(&name)));
+        let (connection, medium) = (Connection::at(Path::new(&name)), MediumExtent::at(Path::new(&name)));
         let refused = Completions::new();
         Rc::new(Self {
             device: RefCell::new(Some(device)),
             pool,
             name: RefCell::new(name),
-            identity,
+            connection,
             medium,
             geometry,
             counters: Cell::default(),
@@ -153,10 +155,22 @@ impl Members {
         let given = self.given.borrow();
         let held = given.iter().filter_map(Weak::upgrade).filter(|member| member.device.borrow().is_some());
         let of = |member: Rc<MemberDevice>| {
-            let (name, identity) = (member.name(), member.identity?);
+            let (name, identity) = (member.name(), member.connection?.identity());
             Some(Held { name, identity, capacity: member.geometry.get().capacity })
         };
         held.filter_map(of).collect()
+    }
+
+    /// Returns what devices and files are that pools have.
+    pub(crate) fn identities(&self) -> BTreeSet<Identity> {
+        self.held().into_iter().map(|held| held.identity).collect()
+    }
+
+    /// Returns how a device that a pool has is connected.
+    pub(crate) fn connection_of(&self, device: &Rc<dyn BlockDevice>) -> Option<Connection> {
+        let given = self.given.borrow();
+        let mut given = given.iter().filter_map(Weak::upgrade);
+        given.find(|member| std::ptr::addr_eq(Rc::as_ptr(member), Rc::as_ptr(device)))?.connection
     }
 
     /// Returns the pool that has a disk on this medium, by whatever path.

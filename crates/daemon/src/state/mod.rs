@@ -2,6 +2,7 @@
 
 mod absences;
 mod backing;
+mod connection;
 mod emptyings;
 mod event_record;
 mod events;
@@ -20,11 +21,12 @@ mod volume_uses;
 
 pub(crate) use absences::Absences;
 pub(crate) use backing::Backing;
+pub(crate) use connection::{Connection, is_unplugged};
 pub(crate) use emptyings::Emptyings;
 #[cfg(test)]
 pub(crate) use event_record::ReportedJob;
 pub(crate) use event_record::{EventFile, ReportedDisk, ReportedPool, ReportedSpace};
-pub(crate) use events::{Asked, Events};
+pub(crate) use events::{Asked, Events, change};
 #[cfg(test)]
 pub(crate) use events::{Change, SeenJob, of_disks, of_jobs, of_spaces, of_troubles};
 pub(crate) use failing::{FAILING_ERRORS, is_here};

@@ -93,6 +93,14 @@ impl World {
         self.begin(command);
     }
 
+    /// Starts one in its place that leaves disks which come back to commands.
+    pub(crate) fn leave_returned_disks(&mut self) {
+        self.kill();
+        let mut command = self.command("state", "run");
+        command.env("DOLMEN_RETURNED", "left");
+        self.begin(command);
+    }
+
     /// Starts one that keeps spaces in the trash for so long.
     pub(crate) fn start_with_trash_after(&mut self, seconds: u64) {
         let mut command = self.command("state", "run");

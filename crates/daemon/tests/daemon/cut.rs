@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 use crate::client::{World, eventually, pattern};
 use crate::jobs::idle;
 
-const LENGTH: u64 = 256 << 20;
+pub(crate) const LENGTH: u64 = 256 << 20;
 /// In the midst of what the mirror has on each disk.
 const CUT: u64 = 24 << 20;
 /// So long, it may be a disk.
-const CUT_LESS: u64 = 100 << 20;
+pub(crate) const CUT_LESS: u64 = 100 << 20;
 const PART: usize = 16 << 20;
-const ONLINE: &str = "/v1/pools/tank/disks/1/online";
+pub(crate) const ONLINE: &str = "/v1/pools/tank/disks/1/online";
 
-fn set_length(world: &World, length: u64) {
+pub(crate) fn set_length(world: &World, length: u64) {
     fs::OpenOptions::new().write(true).open(world.disk("d1")).unwrap().set_len(length).unwrap();
 }
 
@@ -24,13 +24,13 @@ fn zero_after_cut(world: &World) {
     set_length(world, LENGTH);
 }
 
-fn expect(world: &World) {
+pub(crate) fn expect(world: &World) {
     let mut client = world.nbd();
     (0..2).for_each(|part| assert!(client.read(part * PART as u64, PART) == pattern(1, PART)));
 }
 
 /// A mirror on two disks, written in full.
-fn written() -> World {
+pub(crate) fn written() -> World {
     let world = World::new(2);
     world.make_tank(&["d0", "d1"]);
     let mut client = world.nbd();
@@ -41,7 +41,7 @@ fn written() -> World {
 }
 
 /// The second disk leaves, because it is cut while it is written to: a little of what is there is written again.
-fn leaves_for_its_cut(world: &World, length: u64) {
+pub(crate) fn leaves_for_its_cut(world: &World, length: u64) {
     set_length(world, length);
     let mut client = world.nbd();
     client.write(0, &pattern(1, 4096));

@@ -42,7 +42,9 @@ impl Drop for Mount {
 
 /// Scenario: the pool was opened with one of two disks, elsewhere, while this daemon was away and that disk was all there was.
 /// Back with both, this daemon's own record would let it go on with the other one alone, beside a living owner of the first.
-fn not_opened_concurrently(mut first: World, second: &World, by: &str) {
+fn not_opened_concurrently(mut first: World, mut second: World, by: &str) {
+    // The disk that is away comes back, and is to stay free.
+    second.leave_returned_disks();
     first.make_tank(&["d0", "d1"]);
     first.nbd().write(0, &pattern(3, 1 << 20));
     first.nbd().flush();
@@ -78,11 +80,11 @@ fn a_pool_of_which_another_container_holds_a_disk_is_not_opened_without_it() {
     let _mounts = mounts::taking_mounts_along();
     if can_be_contained() {
         // Whoever stands outside sees into a container, and nobody out of it.
-        not_opened_concurrently(World::new(2), &World::numbered(0, Numbering::Own), SEEN);
-        not_opened_concurrently(World::numbered(2, Numbering::Own), &World::new(0), UNSEEN);
+        not_opened_concurrently(World::new(2), World::numbered(0, Numbering::Own), SEEN);
+        not_opened_concurrently(World::numbered(2, Numbering::Own), World::new(0), UNSEEN);
         not_opened_concurrently(
             World::numbered(2, Numbering::Own),
-            &World::numbered(0, Numbering::Own),
+            World::numbered(0, Numbering::Own),
             UNSEEN,
         );
     }
@@ -97,7 +99,7 @@ fn a_pool_of_which_another_holds_a_disk_on_btrfs_is_not_opened_without_it() {
         first.make_disk(name, 256 << 20);
     }
     let second = World::new(0);
-    not_opened_concurrently(first, &second, UNSEEN);
+    not_opened_concurrently(first, second, UNSEEN);
 }
 
 #[test]

@@ -81,6 +81,8 @@ mod reserve;
 #[cfg(test)]
 mod restarts;
 #[cfg(test)]
+mod returned;
+#[cfg(test)]
 mod ringed;
 #[cfg(test)]
 mod same_name;

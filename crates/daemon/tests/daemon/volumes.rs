@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::attached::run;
 use crate::client::{World, eventually};
 use crate::mounts;
+use crate::returned::in_time;
 
 /// What stands in for the worker: it notes each order and, as far as files of these names exist, stops in front of an operation or
 /// behind it, waits for a command and stops, ends without a message, fails, or gives an answer of the test.
@@ -429,6 +430,28 @@ fn a_worker_that_hangs_is_named_and_holds_nothing_else() {
     rig.world.post("/v1/pools/tank/spaces", &other);
     rig.lift("before-mount");
     rig.mounted();
+    rig.stop();
+}
+
+/// Scenario: the disks of a pool with a volume are away when the daemon begins, and appear later. The volume is mounted again without
+/// a command, with its file.
+#[test]
+fn a_volume_of_a_pool_whose_disks_appear_late_is_mounted() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.ended(rig.create());
+    rig.mounted();
+    std::fs::write(rig.mount().join("file"), "kept").unwrap();
+    rig.stop();
+    let (disks, away) = (rig.world.folder.path().join("disks"), rig.world.folder.path().join("away"));
+    std::fs::rename(&disks, &away).unwrap();
+    rig.start();
+    assert_eq!(rig.world.get("/v1/pools")["pools"][0]["state"], "closed");
+    std::fs::rename(&away, &disks).unwrap();
+    let is_open = || (rig.world.get("/v1/pools")["pools"][0]["state"] == "writable").then_some(());
+    in_time("the pool is open", is_open);
+    rig.mounted();
+    assert_eq!(std::fs::read_to_string(rig.mount().join("file")).unwrap(), "kept");
     rig.stop();
 }
 
