@@ -4,35 +4,43 @@
 //! 2. **Choose.** Rows are emptied from the least live bytes on, while these fit the free room of the rows that stay, or while a
 //!    row is live by three quarters at most; and while they fit the budget. A row that holds metadata, or an extent that
 //!    cannot be shared, stays.
-//! 3. **Move.** Rows are emptied in batches. The live bytes of a batch go into one pack, which lies outside all rows that are
-//!    to be emptied; each owner is pointed to it.
+//! 3. **Place.** Rows are emptied in batches. The live bytes of a batch get their places before the first copy: first in the free
+//!    room of rows that stay, then in unclaimed rows, and where the file system cannot be led, where it puts them.
+//! 4. **Move.** The bytes are copied into packs in these places; each owner is pointed to them.
 //!
-//! The file system decides where a pack lies, mostly in rows that were unclaimed. The packs of a run take fewer of these than
-//! the run has emptied and is about to empty. So a run that moves anything leaves fewer claimed rows, and some later run moves nothing. A file that
-//! changed since it was mapped keeps its row; what the pool got back is measured by the caller, after the trim.
+//! The packs of a pass take fewer unclaimed rows than it empties. So a pass that moves anything leaves fewer claimed rows, and
+//! some later run moves nothing. Packs hold half of the free room at most, so writers find the rest. A file that changed since it
+//! was mapped keeps its row; what the pool got back is measured by the caller, after the trim.
+//!
+//! Metadata that pins a row may move while files do, so a run has several passes, as long as each gives back a part of the rows.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::index::{Entry, Table};
 use crate::pack::{Move, Pack};
 use crate::policy::{MEMORY_MIN, Policy};
+use crate::room::{HOLE_BYTES_MIN, Room, Unit, joined, units};
+use crate::rows::{Chosen, RowKept, Rows, State};
 use crate::run::{Environment, RunError};
 use crate::scan::{listed, open_same};
-use crate::seam::{Control, Extent, ExtentKind, FileError, Files, Phase, Scratch, Skipped};
-use crate::sort::{Buffers, Reader, Run, Sorter, Writer, length_of};
+use crate::seam::{Control, DeviceRange, Extent, ExtentKind, FileError, Files, Phase, Scratch, Skipped};
+use crate::sort::{Buffers, Reader, Run, Sorter, Writer};
 
-/// Bytes of a pack after which a batch ends with its row; four rows if that is more, since a pack may take one.
+/// Bytes of the packs of a batch; four rows if that is more, since a pack may take one.
 const PACK_BYTES: u64 = 64 << 20;
 /// Ranges of a batch after which it ends with its row, and ranges that one row may have.
 const MOVES_MAX: usize = 1 << 15;
 /// Extents that one call maps.
 const MAP_MAX: usize = 4096;
-/// Reservations that are held to push a pack elsewhere; each is twice as long as the one before.
-const BALLAST_MAX: u32 = 6;
-/// Unit in which live bytes are counted.
-const UNIT: u64 = 4096;
+/// Passes of one run. Metadata moves while files do, so rows that it pinned can be emptied in the next pass.
+const PASSES_MAX: u32 = 4;
+/// Part of the claimed rows that a pass has to give back for another one to follow.
+const PASS_GAIN_PART: u64 = 32;
+/// Times that a pack is halved where the file system puts it into no row that stays.
+const SPLITS_MAX: u32 = 6;
 
 /// Settings of a compaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,30 +48,13 @@ pub struct CompactPolicy {
     /// Length of a row of the space, a power of two.
     pub row_bytes: u64,
     /// Numbers of the rows that the pool has claimed.
-    pub claimed: Vec<std::ops::Range<u64>>,
+    pub claimed: Vec<Range<u64>>,
     /// Bytes that may be moved.
     pub budget_bytes: u64,
     /// Memory for buffers and the states of rows.
     pub memory_bytes: usize,
     /// Bytes of one request to share.
     pub call_bytes: u64,
-}
-
-/// Why a row with free room was not emptied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RowKept {
-    /// It holds metadata, or what else belongs to no file.
-    Fixed,
-    /// It holds room that was not written, or compressed bytes.
-    Unmovable,
-    /// Its bytes have too many owners.
-    Owners,
-    /// Its live bytes do not fit the free room of the other rows, or the budget.
-    Fitting,
-    /// The file system gave no room outside the rows that were to be emptied.
-    NoRoom,
-    /// An owner changed meanwhile, or a call failed.
-    Changed,
 }
 
 /// What a compaction did.
@@ -85,6 +76,19 @@ pub struct Compacted {
     pub stopped: bool,
 }
 
+impl Compacted {
+    /// Adds what a later pass did.
+    fn add(&mut self, later: Self) {
+        self.rows_emptied = self.rows_emptied.saturating_add(later.rows_emptied);
+        self.rows_empty = self.rows_empty.saturating_add(later.rows_empty);
+        self.rows_taken = self.rows_taken.saturating_add(later.rows_taken);
+        self.bytes_moved = self.bytes_moved.saturating_add(later.bytes_moved);
+        self.files_skipped = self.files_skipped.max(later.files_skipped);
+        self.kept = later.kept;
+        self.stopped = later.stopped;
+    }
+}
+
 /// A part of an extent inside one row.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout,
@@ -96,128 +100,6 @@ struct Live {
     logical: u64,
     file: u32,
     reserved: u32,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Unclaimed,
-    Claimed,
-    /// It is to be emptied, or was.
-    Chosen,
-    Kept(RowKept),
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Row {
-    state: State,
-    /// Bytes that files or metadata hold, in units.
-    live: u32,
-}
-
-struct Rows {
-    rows: Vec<Row>,
-    bytes: u64,
-}
-
-impl Rows {
-    fn new(policy: &CompactPolicy) -> Result<Self, RunError> {
-        let bytes = policy.row_bytes;
-        if !bytes.is_power_of_two() || !(1 << 16..=1 << 40).contains(&bytes) {
-            return Err(RunError::RowLength { row_bytes: bytes });
-        }
-        let rows = policy.claimed.iter().map(|range| range.end).max().unwrap_or(0);
-        let size = u64::try_from(size_of::<Row>()).unwrap_or(u64::MAX);
-        // Half of it for the states; candidates for emptying take as much for a moment.
-        let memory_bytes = u64::try_from(policy.memory_bytes.max(MEMORY_MIN)).unwrap_or(u64::MAX) / 4;
-        let needed = rows.saturating_mul(size);
-        let count =
-            usize::try_from(rows).ok().filter(|_| needed <= memory_bytes && u32::try_from(rows).is_ok());
-        let Some(count) = count else { return Err(RunError::TooManyRows { rows, needed, memory_bytes }) };
-        let mut rows = Self { rows: vec![Row { state: State::Unclaimed, live: 0 }; count], bytes };
-        for number in policy.claimed.iter().cloned().flatten() {
-            if let Some(row) = rows.get(number) {
-                row.state = State::Claimed;
-            }
-        }
-        Ok(rows)
-    }
-
-    fn get(&mut self, number: u64) -> Option<&mut Row> {
-        self.rows.get_mut(usize::try_from(number).ok()?)
-    }
-
-    fn number(&self, physical: u64) -> u64 {
-        physical / self.bytes
-    }
-
-    /// Returns the parts of a range inside each row.
-    fn parts(&self, start: u64, length: u64) -> impl Iterator<Item = (u64, std::ops::Range<u64>)> + use<> {
-        let (bytes, end) = (self.bytes, start.saturating_add(length));
-        (start / bytes..end.div_ceil(bytes)).map(move |row| {
-            let first = row.saturating_mul(bytes);
-            (row, start.max(first)..end.min(first.saturating_add(bytes)))
-        })
-    }
-
-    fn keep(&mut self, number: u64, why: RowKept) {
-        if let Some(row) = self.get(number)
-            && row.state != State::Unclaimed
-        {
-            row.state = State::Kept(why);
-        }
-    }
-
-    fn add_live(&mut self, number: u64, bytes: u64) {
-        if let Some(row) = self.get(number) {
-            row.live = row.live.saturating_add(u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX));
-        }
-    }
-
-    /// Keeps the rows of a range that no file can be moved out of.
-    fn pin(&mut self, start: u64, length: u64, why: RowKept) {
-        for (row, part) in self.parts(start, length) {
-            self.keep(row, why);
-            self.add_live(row, part.end.saturating_sub(part.start));
-        }
-    }
-
-    /// Chooses the rows that are to be emptied.
-    fn choose(&mut self, budget_bytes: u64, compacted: &mut Compacted) -> Chosen {
-        let units = self.bytes / UNIT;
-        let free = |row: &Row| units.saturating_sub(row.live.into());
-        let mut room: u64 = self.rows.iter().filter(|row| row.state != State::Unclaimed).map(free).sum();
-        let claimed = self.rows.iter().enumerate().filter(|(_, row)| row.state == State::Claimed);
-        let mut candidates: Vec<(u32, u32)> =
-            claimed.filter_map(|(at, row)| Some((row.live, u32::try_from(at).ok()?))).collect();
-        candidates.sort_unstable();
-        let (mut moved, mut chosen, budget) = (0u64, 0u64, budget_bytes / UNIT);
-        let mut fits = true;
-        for (live, at) in candidates {
-            let Some(row) = self.get(at.into()) else { continue };
-            let left = room.saturating_sub(free(row));
-            let after = moved.saturating_add(live.into());
-            fits &= after <= budget && (after <= left || u64::from(live) <= units / 4 * 3);
-            if live == 0 {
-                compacted.rows_empty = compacted.rows_empty.saturating_add(1);
-                room = left;
-                row.state = State::Chosen;
-            } else if fits {
-                (moved, room, chosen) = (after, left, chosen.saturating_add(1));
-                row.state = State::Chosen;
-            } else if u64::from(live) < units {
-                row.state = State::Kept(RowKept::Fitting);
-            }
-        }
-        Chosen { rows: chosen, bytes: moved.saturating_mul(UNIT) }
-    }
-}
-
-/// Rows that are to be emptied.
-#[derive(Debug, Clone, Copy)]
-struct Chosen {
-    rows: u64,
-    /// Live bytes in them.
-    bytes: u64,
 }
 
 /// Empties rows.
@@ -234,17 +116,45 @@ pub fn compact<F: Files, S: Scratch, C: Control>(
 ) -> Result<Compacted, RunError> {
     let mut environment = Environment { files, scratch, control };
     let mut compacted = Compacted::default();
+    let mut policy = policy.clone();
+    for _ in 0..PASSES_MAX {
+        let mut once = Compacted::default();
+        policy.claimed = pass(&mut environment, &policy, &mut once)?;
+        policy.budget_bytes = policy.budget_bytes.saturating_sub(once.bytes_moved);
+        let gain = once.rows_emptied.saturating_sub(once.rows_taken);
+        compacted.add(once);
+        let rows = policy
+            .claimed
+            .iter()
+            .fold(0u64, |rows, range| rows.saturating_add(range.end.saturating_sub(range.start)));
+        if compacted.stopped || gain == 0 || gain < rows / PASS_GAIN_PART {
+            break;
+        }
+    }
+    Ok(compacted)
+}
+
+/// Maps the volume and empties rows once; returns the rows that are claimed then.
+fn pass<F: Files, S: Scratch, C: Control>(
+    environment: &mut Environment<'_, F, S, C>,
+    policy: &CompactPolicy,
+    compacted: &mut Compacted,
+) -> Result<Vec<Range<u64>>, RunError> {
     let mut rows = Rows::new(policy)?;
     let buffers = Buffers::of(policy.memory_bytes.max(MEMORY_MIN) / 2);
-    let Some(Mapped { live, table }) = map(&mut environment, policy, buffers, &mut rows, &mut compacted)?
-    else {
-        return Ok(Compacted { stopped: true, ..compacted });
+    let Some(Mapped { live, table }) = map(environment, policy, buffers, &mut rows, compacted)? else {
+        compacted.stopped = true;
+        return Ok(Vec::new());
     };
-    let chosen = rows.choose(policy.budget_bytes, &mut compacted);
+    count_free(environment.files, &mut rows)?;
+    let chosen = rows.choose(policy.budget_bytes, compacted);
+    let room = find_room(environment.files, &rows, policy.row_bytes)?;
+    let bytes_max = PACK_BYTES.max(policy.row_bytes.saturating_mul(4)).min(room.bytes_max());
     let call_bytes = policy.call_bytes.clamp(1 << 16, crate::policy::THROUGHPUT_CALL_BYTES);
     let mut batch = Batch {
         table,
         rows,
+        room,
         moves: Vec::new(),
         row_start: 0,
         bytes: 0,
@@ -262,18 +172,17 @@ pub fn compact<F: Files, S: Scratch, C: Control>(
         if cluster.ends_before(record) {
             batch.take(&mut cluster);
         }
-        let full = batch.bytes >= PACK_BYTES.max(policy.row_bytes.saturating_mul(4))
-            || batch.moves.len() >= MOVES_MAX;
+        let full = batch.bytes.saturating_add(policy.row_bytes) > bytes_max || batch.moves.len() >= MOVES_MAX;
         if record.is_none() || row_ends && full {
-            batch.move_all(&mut environment, &mut compacted)?;
+            batch.move_all(environment, compacted)?;
         }
         let Some(record) = record else { break };
-        if batch.rows.get(batch.rows.number(record.physical)).is_some_and(|row| row.state == State::Chosen) {
-            batch.add(&mut environment, &mut cluster, record)?;
+        if batch.rows.is_chosen(batch.rows.number(record.physical)) {
+            batch.add(environment, &mut cluster, record)?;
         }
     }
-    batch.report(&mut compacted);
-    Ok(compacted)
+    compacted.kept = batch.rows.kept();
+    Ok(batch.rows.claimed(&batch.taken))
 }
 
 /// All extents, by their place on the device, and the files that own them.
@@ -377,6 +286,23 @@ fn map_file<F: Files, S: Scratch, C: Control>(
     Ok(Ok(()))
 }
 
+/// Counts the free ranges in each row that packs can be led to.
+fn count_free<F: Files>(files: &mut F, rows: &mut Rows) -> Result<(), RunError> {
+    let each = &mut |range: DeviceRange| {
+        if range.length >= HOLE_BYTES_MIN {
+            rows.add_free(range.start, range.length);
+        }
+    };
+    files.free(each).map_err(RunError::List)
+}
+
+/// Finds the free ranges outside the rows that are to be emptied.
+fn find_room<F: Files>(files: &mut F, rows: &Rows, row_bytes: u64) -> Result<Room, RunError> {
+    let mut room = Room::new(row_bytes);
+    files.free(&mut |range| room.add(rows, range)).map_err(RunError::List)?;
+    Ok(room)
+}
+
 /// Extents of one row that overlap each other: they are copied once.
 #[derive(Default)]
 struct Cluster {
@@ -391,10 +317,61 @@ impl Cluster {
     }
 }
 
-/// Rows that are emptied by one pack.
+/// A pack, and what is to be moved into it.
+struct Placed<H> {
+    pack: Pack<H>,
+    moves: Vec<Move>,
+    /// Extents of the pack; none if its bytes lie at their own addresses.
+    map: Option<Vec<Extent>>,
+}
+
+impl<H> Placed<H> {
+    /// Returns the ranges of the device that the moves take.
+    fn ranges(&self) -> Vec<DeviceRange> {
+        let mut ranges = Vec::new();
+        for range in &self.moves {
+            match &self.map {
+                None => ranges.push(DeviceRange { start: range.offset, length: range.bytes }),
+                Some(map) => ranges.extend(map.iter().filter_map(|extent| {
+                    let start = range.offset.max(extent.logical);
+                    let length =
+                        range.end().min(extent.end()).checked_sub(start).filter(|length| *length > 0)?;
+                    let inside = start.saturating_sub(extent.logical);
+                    Some(DeviceRange { start: extent.physical.saturating_add(inside), length })
+                })),
+            }
+        }
+        joined(ranges)
+    }
+}
+
+/// Unclaimed rows that the packs of a batch take.
+struct Takes {
+    rows: BTreeSet<u64>,
+    allowed: u64,
+}
+
+impl Takes {
+    /// Adds rows, and returns `false` if they are more than allowed.
+    fn add(&mut self, rows: impl Iterator<Item = u64>) -> bool {
+        let mut new: BTreeSet<u64> = rows.filter(|row| !self.rows.contains(row)).collect();
+        let is_allowed = count_of(&self.rows).saturating_add(count_of(&new)) <= self.allowed;
+        if is_allowed {
+            self.rows.append(&mut new);
+        }
+        is_allowed
+    }
+}
+
+fn count_of<T>(set: &BTreeSet<T>) -> u64 {
+    u64::try_from(set.len()).unwrap_or(u64::MAX)
+}
+
+/// Rows that are emptied by the packs of one batch.
 struct Batch<S: Scratch> {
     table: Table<S>,
     rows: Rows,
+    room: Room,
     moves: Vec<Move>,
     /// First range of the row that is collected.
     row_start: usize,
@@ -457,107 +434,179 @@ impl<S: Scratch> Batch<S> {
         let mut moves = std::mem::take(&mut self.moves);
         self.emptying.clear();
         (self.bytes, self.row_start) = (0, 0);
-        let chosen = |rows: &mut Rows, row: u64| rows.get(row).is_some_and(|row| row.state == State::Chosen);
-        moves.retain(|range| chosen(&mut self.rows, range.row.into()));
-        self.move_rows(environment, &mut moves, compacted)?;
+        moves.retain(|range| self.rows.is_chosen(range.row.into()));
+        let rows: BTreeSet<u32> = moves.iter().map(|range| range.row).collect();
+        for placed in self.place(environment.files, &moves, &rows, compacted) {
+            self.move_into(environment, placed, compacted)?;
+        }
+        let emptied = if compacted.stopped { 0 } else { self.chosen_of(&rows) };
+        compacted.rows_emptied = compacted.rows_emptied.saturating_add(emptied);
         moves.clear();
         self.moves = moves;
         Ok(())
     }
 
-    /// Empties rows by one pack, or by two that are shorter where the file system has no room for one.
-    fn move_rows<F: Files, C: Control>(
-        &mut self,
-        environment: &mut Environment<'_, F, S, C>,
-        moves: &mut [Move],
-        compacted: &mut Compacted,
-    ) -> Result<(), RunError> {
-        let block_bytes = environment.files.block_bytes().max(1);
-        let Some(first) = moves.iter().map(|range| range.offset).min() else { return Ok(()) };
-        let end = moves.iter().map(|range| range.offset.saturating_add(range.bytes)).max().unwrap_or(first);
-        let bytes = end.saturating_sub(first).next_multiple_of(block_bytes);
-        if compacted.stopped {
-            return Ok(());
-        }
-        let rows: BTreeSet<u32> = moves.iter().map(|range| range.row).collect();
-        if let Some(handle) = self.place(environment.files, bytes, &rows, compacted) {
-            moves.iter_mut().for_each(|range| range.offset = range.offset.saturating_sub(first));
-            self.move_into(environment, Pack::new(handle), moves, compacted)?;
-            let chosen =
-                |row: &u32| self.rows.get((*row).into()).is_some_and(|row| row.state == State::Chosen);
-            let emptied = if compacted.stopped { 0 } else { rows.into_iter().filter(chosen).count() };
-            compacted.rows_emptied =
-                compacted.rows_emptied.saturating_add(u64::try_from(emptied).unwrap_or(0));
-            return Ok(());
-        }
-        let middle = moves.get(moves.len() / 2).map_or(0, |range| range.row);
-        let before = moves.partition_point(|range| range.row < middle);
-        let until = moves.partition_point(|range| range.row <= middle);
-        let (left, right) = moves.split_at_mut(if before > 0 { before } else { until });
-        if right.is_empty() {
-            left.iter().for_each(|range| self.rows.keep(range.row.into(), RowKept::NoRoom));
-            return Ok(());
-        }
-        self.move_rows(environment, left, compacted)?;
-        self.move_rows(environment, right, compacted)
+    /// Returns how many of these rows are still to be emptied.
+    fn chosen_of(&self, rows: &BTreeSet<u32>) -> u64 {
+        let chosen = rows.iter().filter(|row| self.rows.is_chosen((**row).into()));
+        u64::try_from(chosen.count()).unwrap_or(u64::MAX)
     }
 
-    /// Reserves a pack outside the rows that are to be emptied.
+    /// Finds a place for all that is in the rows. A row stays if a part of it has none.
     ///
-    /// What lies elsewhere is held while the next is reserved, so that the file system has to look further; then it is freed.
+    /// All places are known before the first copy. So a row that stays costs no work, and packs take fewer rows than are emptied.
     fn place<F: Files>(
         &mut self,
         files: &mut F,
-        bytes: u64,
+        moves: &[Move],
         rows: &BTreeSet<u32>,
         compacted: &mut Compacted,
-    ) -> Option<F::Handle> {
-        let freed = compacted.rows_emptied.saturating_add(u64::try_from(rows.len()).unwrap_or(0));
-        let mut ballast = Vec::new();
-        for attempt in 0..BALLAST_MAX {
-            let pack = files.pack(bytes).ok()?;
-            let mut map = Vec::new();
-            if files.extents(&pack, 0..bytes, MAP_MAX, &mut map).ok()? {
-                let taken = self.taken_by(&map);
-                if let Some(taken) =
-                    taken.filter(|taken| length_of(taken).saturating_add(compacted.rows_taken) < freed)
-                {
-                    compacted.rows_taken = compacted.rows_taken.saturating_add(length_of(&taken));
-                    self.taken.extend(taken);
-                    return Some(pack);
-                }
+    ) -> Vec<Placed<F::Handle>> {
+        let mut units = units(moves, files.block_bytes().max(1));
+        let mut held: u64 = 0;
+        units.retain(|unit| {
+            held = held.saturating_add(unit.length);
+            let fits = held <= self.room.bytes_max();
+            if !fits {
+                unit.moves.iter().for_each(|range| self.rows.keep(range.row.into(), RowKept::NoRoom));
             }
-            ballast.push(pack);
-            if attempt > 0 {
-                ballast.extend(files.pack(bytes << attempt).ok());
-            }
+            fits
+        });
+        let emptied = compacted.rows_emptied.saturating_add(self.chosen_of(rows));
+        let mut takes = Takes {
+            rows: BTreeSet::new(),
+            allowed: emptied.saturating_sub(compacted.rows_taken).saturating_sub(1),
+        };
+        let (mut placed, mut led) = (Vec::new(), Vec::new());
+        let mut rest = self.lead(units, &mut takes, &mut led);
+        placed.extend(self.place_led(files, led, &mut rest));
+        self.place_anywhere(files, &rest, SPLITS_MAX, &mut takes, &mut placed);
+        for Placed { moves, .. } in &mut placed {
+            moves.retain(|range| self.rows.is_chosen(range.row.into()));
         }
-        None
+        let taken: BTreeSet<u64> =
+            placed.iter().flat_map(Placed::ranges).flat_map(|range| self.taken_by(range)).collect();
+        let taken_count = compacted.rows_taken.saturating_add(count_of(&taken));
+        if !taken.is_empty() && taken_count >= compacted.rows_emptied.saturating_add(self.chosen_of(rows)) {
+            rows.iter().for_each(|row| self.rows.keep((*row).into(), RowKept::NoRoom));
+            return Vec::new();
+        }
+        compacted.rows_taken = taken_count;
+        self.taken.extend(taken);
+        placed
     }
 
-    /// Returns the unclaimed rows that a pack takes, or nothing if it lies in a row that is to be emptied.
-    fn taken_by(&mut self, map: &[Extent]) -> Option<Vec<u64>> {
-        let mut taken = BTreeSet::new();
-        for extent in map {
-            for (number, _) in self.rows.parts(extent.physical, extent.length) {
-                match self.rows.get(number).map(|row| row.state) {
-                    Some(State::Chosen) => return None,
-                    Some(State::Claimed | State::Kept(_)) => {}
-                    Some(State::Unclaimed) | None if self.taken.contains(&number) => {}
-                    Some(State::Unclaimed) | None => drop(taken.insert(number)),
+    /// Chooses places for units: holes, then open ranges in their order. Returns the units that have none.
+    fn lead(&mut self, units: Vec<Unit>, takes: &mut Takes, led: &mut Vec<(u64, Unit)>) -> Vec<Unit> {
+        let mut rest = Vec::new();
+        for unit in self.room.fill_holes(units, led) {
+            let place = self.room.find_open(unit.length);
+            let place = place.map(|first| DeviceRange { start: first, length: unit.length });
+            match place.filter(|place| takes.add(self.taken_by(*place))) {
+                Some(place) => {
+                    self.room.take_open(place.length);
+                    led.push((place.start, unit));
                 }
+                None => rest.push(unit),
             }
         }
-        Some(taken.into_iter().collect())
+        rest
+    }
+
+    /// Makes a pack in the chosen places; `rest` gets the units that the file system cannot be led to.
+    fn place_led<F: Files>(
+        &mut self,
+        files: &mut F,
+        mut led: Vec<(u64, Unit)>,
+        rest: &mut Vec<Unit>,
+    ) -> Option<Placed<F::Handle>> {
+        led.sort_unstable_by_key(|(start, _)| *start);
+        let wanted = led.iter().map(|(start, unit)| DeviceRange { start: *start, length: unit.length });
+        let wanted: Vec<DeviceRange> = wanted.collect();
+        let mut found = Vec::new();
+        let handle = if wanted.is_empty() { None } else { files.pack_at(&wanted, &mut found).ok() };
+        let (mut moves, mut ranges) = (Vec::new(), found.iter().peekable());
+        for (start, unit) in led {
+            if handle.is_some() && ranges.next_if(|range| range.start == start).is_some() {
+                moves.extend(unit.moved(start));
+                continue;
+            }
+            if self.rows.state(self.rows.number(start)) == State::Unclaimed {
+                self.room.drop_open();
+            }
+            rest.push(unit);
+        }
+        Some(Placed { pack: Pack::of(handle?, found.last()?.end()), moves, map: None })
+    }
+
+    /// Places units by one pack where the file system puts it, or by two that are shorter if that is no place for them.
+    fn place_anywhere<F: Files>(
+        &mut self,
+        files: &mut F,
+        units: &[Unit],
+        splits: u32,
+        takes: &mut Takes,
+        placed: &mut Vec<Placed<F::Handle>>,
+    ) {
+        if units.is_empty() {
+            return;
+        }
+        let bytes = units.iter().fold(0u64, |bytes, unit| bytes.saturating_add(unit.length));
+        if let Some((handle, map)) = self.pack_outside(files, bytes, takes) {
+            let (mut offset, mut moves) = (0u64, Vec::new());
+            for unit in units {
+                moves.extend(unit.moved(offset));
+                offset = offset.saturating_add(unit.length);
+            }
+            placed.push(Placed { pack: Pack::new(handle), moves, map: Some(map) });
+            return;
+        }
+        let (left, right) = units.split_at(units.len() / 2);
+        if left.is_empty() || splits == 0 {
+            let moves = units.iter().flat_map(|unit| &unit.moves);
+            moves.for_each(|range| self.rows.keep(range.row.into(), RowKept::NoRoom));
+            return;
+        }
+        self.place_anywhere(files, left, splits.saturating_sub(1), takes, placed);
+        self.place_anywhere(files, right, splits.saturating_sub(1), takes, placed);
+    }
+
+    /// Makes a pack, and returns it with its map if it lies outside the rows that are to be emptied.
+    fn pack_outside<F: Files>(
+        &mut self,
+        files: &mut F,
+        bytes: u64,
+        takes: &mut Takes,
+    ) -> Option<(F::Handle, Vec<Extent>)> {
+        let pack = files.pack(bytes).ok()?;
+        let mut map = Vec::new();
+        let is_whole = files.extents(&pack, 0..bytes, MAP_MAX, &mut map).ok()?;
+        let places =
+            || map.iter().map(|extent| DeviceRange { start: extent.physical, length: extent.length });
+        let mut rows = places().flat_map(|place| self.rows.parts(place.start, place.length));
+        if !is_whole || rows.any(|(row, _)| self.rows.is_chosen(row)) {
+            return None;
+        }
+        let taken: Vec<u64> = places().flat_map(|place| self.taken_by(place)).collect();
+        takes.add(taken.into_iter()).then_some((pack, map))
+    }
+
+    /// Returns the unclaimed rows of a range that no pack of this run has taken.
+    fn taken_by(&self, range: DeviceRange) -> impl Iterator<Item = u64> + use<'_, S> {
+        let rows = self.rows.parts(range.start, range.length).map(|(row, _)| row);
+        rows.filter(|row| self.rows.state(*row) == State::Unclaimed && !self.taken.contains(row))
     }
 
     fn move_into<F: Files, C: Control>(
         &mut self,
         environment: &mut Environment<'_, F, S, C>,
-        mut pack: Pack<F::Handle>,
-        moves: &mut [Move],
+        placed: Placed<F::Handle>,
         compacted: &mut Compacted,
     ) -> Result<(), RunError> {
+        let Placed { mut pack, mut moves, .. } = placed;
+        if compacted.stopped {
+            return Ok(());
+        }
         for sharing in [false, true] {
             let block_bytes = environment.files.block_bytes();
             if sharing {
@@ -616,18 +665,5 @@ impl<S: Scratch> Batch<S> {
         }
         self.rows.keep(range.row.into(), RowKept::Changed);
         Ok(None)
-    }
-
-    fn report(&mut self, compacted: &mut Compacted) {
-        let mut kept = std::collections::BTreeMap::new();
-        for (number, row) in (0u64..).zip(&self.rows.rows) {
-            if let State::Kept(why) = row.state
-                && u64::from(row.live) < self.rows.bytes / UNIT
-            {
-                let (count, _) = kept.entry(why).or_insert((0u64, number));
-                *count = count.saturating_add(1);
-            }
-        }
-        compacted.kept = kept.into_iter().map(|(why, (count, first))| (why, count, first)).collect();
     }
 }

@@ -26,6 +26,8 @@ mod pack;
 mod piece;
 mod plan;
 mod policy;
+mod room;
+mod rows;
 mod run;
 mod scan;
 mod seam;
@@ -33,11 +35,12 @@ mod share;
 mod sort;
 mod undo;
 
-pub use compact::{CompactPolicy, Compacted, RowKept, compact};
+pub use compact::{CompactPolicy, Compacted, compact};
 pub use estimate::{Estimate, Sample, estimate};
 pub use index::mark_moved;
 pub use plan::SHARERS_MAX;
 pub use policy::{BACKGROUND_CALL_BYTES, Exclusion, MEMORY_MIN, Policy, THROUGHPUT_CALL_BYTES};
+pub use rows::RowKept;
 pub use run::{Counts, RunError, deduplicate};
 pub use scan::EXTENTS_MAX;
 pub use seam::{

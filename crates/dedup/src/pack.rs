@@ -32,7 +32,7 @@ pub(crate) struct Move {
 }
 
 impl Move {
-    const fn end(&self) -> u64 {
+    pub(crate) const fn end(&self) -> u64 {
         self.offset.saturating_add(self.bytes)
     }
 
@@ -54,8 +54,14 @@ pub(crate) struct Pack<H> {
 }
 
 impl<H> Pack<H> {
+    /// Returns a pack without content.
     pub(crate) const fn new(handle: H) -> Self {
-        Self { handle, bytes: 0 }
+        Self::of(handle, 0)
+    }
+
+    /// Returns a pack that has a length already.
+    pub(crate) const fn of(handle: H, bytes: u64) -> Self {
+        Self { handle, bytes }
     }
 
     /// Copies what a range adds, and returns the bytes.

@@ -80,6 +80,14 @@ pub struct DeviceRange {
     pub length: u64,
 }
 
+impl DeviceRange {
+    /// Returns the first byte after this range.
+    #[must_use]
+    pub const fn end(&self) -> u64 {
+        self.start.saturating_add(self.length)
+    }
+}
+
 /// Where the bytes of a request to share stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShareRange {
@@ -282,6 +290,19 @@ pub trait Files {
     /// There is no room.
     fn pack(&mut self, bytes: u64) -> Result<Self::Handle, FileError>;
 
+    /// Makes an unnamed file with room in those of the ranges where the file system gives it, and appends these to `into`.
+    ///
+    /// The ranges come in their order, and do not overlap. Byte `n` of the file lies at address `n` of the device, and the file ends
+    /// with the last range of `into`. Each of these is whole.
+    ///
+    /// # Errors
+    /// There is no room, or the file system cannot be led.
+    fn pack_at(
+        &mut self,
+        ranges: &[DeviceRange],
+        into: &mut Vec<DeviceRange>,
+    ) -> Result<Self::Handle, FileError>;
+
     /// Copies a range of a file into a pack and returns the bytes copied, fewer at the end of the file alone.
     ///
     /// # Errors
@@ -310,6 +331,12 @@ pub trait Files {
     /// # Errors
     /// The file system does not answer.
     fn fixed(&mut self, into: &mut Vec<DeviceRange>) -> Result<(), FileError>;
+
+    /// Shows the free ranges of the device, in their order.
+    ///
+    /// # Errors
+    /// The file system does not answer.
+    fn free(&mut self, each: &mut dyn FnMut(DeviceRange)) -> Result<(), FileError>;
 }
 
 /// A folder for sorted runs and the index.

@@ -93,7 +93,8 @@ fn rows_are_emptied_until_a_run_moves_nothing() {
             after,
             "seed {seed}: {compacted:?}"
         );
-        assert!(compacted.bytes_moved <= used, "seed {seed}: {compacted:?}");
+        // Each of four passes at most moves a byte once.
+        assert!(compacted.bytes_moved <= 4 * used, "seed {seed}: {compacted:?}");
         let changed = compacted.kept.iter().find(|(why, ..)| *why == RowKept::Changed);
         assert_eq!(changed, None, "seed {seed}: a row stays without a writer");
         emptied += compacted.rows_emptied;
@@ -106,12 +107,72 @@ fn rows_are_emptied_until_a_run_moves_nothing() {
     assert!(emptied > 5 && tails > 5, "{emptied} rows, {tails} files that end in a part of a block");
 }
 
+/// Scenario: every third row of an aged volume holds a block of metadata, and some of the room that a pack is led to is not given.
+/// Expected: content is the same, and the volume has as many rows as reported. Packs are led into rows that stay: where these have
+/// room for all, no unclaimed row is taken.
+#[test]
+fn packs_fill_rows_that_stay_before_they_claim_others() {
+    let mut whole = 0;
+    for (seed, strays) in seeds(40).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let mut model = aged(seed);
+        for row in (0..ROWS).step_by(3) {
+            let free =
+                (0..ROW_BLOCKS).map(|block| row * ROW_BLOCKS + block).find(|block| model.is_free(*block));
+            free.into_iter().for_each(|block| model.fix(block));
+        }
+        if strays {
+            model.stray(seed, 3);
+        }
+        let before = model.claimed(ROW).len() as u64;
+        let (pinned, movable): (Vec<u64>, Vec<u64>) =
+            model.claimed(ROW).into_iter().partition(|row| row.is_multiple_of(3));
+        let room: u64 = pinned.iter().map(|row| model.hole_bytes_in(*row, ROW)).sum();
+        let moved: u64 = movable.iter().map(|row| model.live_in(*row, ROW)).sum();
+        let compacted = run(&mut model);
+        model.verify(seed);
+        let after = model.claimed(ROW).len() as u64;
+        assert_eq!(
+            before + compacted.rows_taken - compacted.rows_emptied,
+            after,
+            "seed {seed}: {compacted:?}"
+        );
+        assert!(after <= before, "seed {seed}: {compacted:?}");
+        // Best fit may leave a part of the room unused.
+        if !strays && moved * 2 <= room {
+            whole += 1;
+            assert_eq!(
+                compacted.rows_taken, 0,
+                "seed {seed}: a row was claimed beside room in rows that stay"
+            );
+            assert_eq!(after, pinned.len() as u64, "seed {seed}: {compacted:?}");
+        }
+    }
+    assert!(whole > 3, "{whole} volumes had the room");
+}
+
+/// Scenario: the rows to be emptied hold more than half of the free room. Expected: packs hold that much at most at a time, so
+/// writers find the rest.
+#[test]
+fn packs_leave_half_of_the_free_room_to_writers() {
+    for seed in seeds(20) {
+        let mut model = aged(seed);
+        model.fill_until_free(seed, ROW_BLOCKS);
+        let free = model.free_bytes();
+        run_until_nothing_moves(&mut model);
+        model.verify(seed);
+        assert!(model.packed_max <= free / 2, "seed {seed}: {} bytes of {free}", model.packed_max);
+    }
+}
+
 /// Scenario: writers change, cut, clone and replace files between any two calls. Expected: what was written last is read.
 #[test]
 fn writers_between_any_two_calls_of_a_compaction_keep_their_content() {
     for seed in seeds(100) {
         let mut model = aged(seed);
         model.write_between(seed, 3 + seed % 40);
+        if seed % 2 == 0 {
+            model.stray(seed, 4);
+        }
         run(&mut model);
         model.verify(seed);
     }

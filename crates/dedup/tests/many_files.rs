@@ -97,6 +97,9 @@ impl Files for Synthetic {
     fn pack(&mut self, bytes: u64) -> Result<u64, FileError> {
         Err(FileError::NoRoom { bytes })
     }
+    fn pack_at(&mut self, _: &[DeviceRange], _: &mut Vec<DeviceRange>) -> Result<u64, FileError> {
+        Err(FileError::NoRoom { bytes: 0 })
+    }
     fn copy(&mut self, _: &u64, _: &u64, range: ShareRange) -> Result<u64, FileError> {
         Err(FileError::NoRoom { bytes: range.length })
     }
@@ -107,6 +110,9 @@ impl Files for Synthetic {
         Ok(())
     }
     fn fixed(&mut self, _: &mut Vec<DeviceRange>) -> Result<(), FileError> {
+        Ok(())
+    }
+    fn free(&mut self, _: &mut dyn FnMut(DeviceRange)) -> Result<(), FileError> {
         Ok(())
     }
 }

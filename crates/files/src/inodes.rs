@@ -117,6 +117,19 @@ impl Inodes {
     }
 }
 
+/// Returns the inode of the XFS that `file` is on with this number, or none if it is free.
+///
+/// # Errors
+/// [`FilesError`]; file systems other than XFS do not have the call.
+pub fn inode_of(file: &File, number: u64) -> Result<Option<Inode>, FilesError> {
+    let mut list = Inodes::new();
+    (list.0.inode, list.0.count) = (number, 1);
+    let mut found = Vec::new();
+    list.next(file, &mut found)?;
+    // The kernel gives the next inode in place of one that is free.
+    Ok(found.into_iter().find(|inode| inode.number == number))
+}
+
 /// Shows each inode of the XFS that `file` is on. `each` returns whether to go on.
 ///
 /// # Errors

@@ -456,6 +456,8 @@ mutants! {
     SharedWithoutCompare = "shared-without-compare",
     /// Files are pointed to copies that are not durable.
     PackUnsynced = "pack-unsynced",
+    /// Packs go to unclaimed rows while rows that stay have room.
+    HolesUnused = "holes-unused",
     /// A pack on btrfs reserves room, which is written without compression.
     PackUncompressed = "pack-uncompressed",
     /// A run after an undo takes the places of files from the index.

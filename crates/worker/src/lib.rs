@@ -16,6 +16,7 @@ mod content;
 mod device;
 mod grow;
 mod kernel_errors;
+mod leading;
 mod limits;
 mod make;
 mod mount;

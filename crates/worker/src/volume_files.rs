@@ -22,6 +22,8 @@ use dolmen_files::walk::Walk;
 use dolmen_mutation::mutation;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 
+use crate::leading::{Leaders, Led};
+
 /// Bytes that one call copies.
 const COPY_BYTES: usize = 1 << 20;
 /// Files of a walk that one call lists.
@@ -98,6 +100,7 @@ pub(crate) struct VolumeFiles {
     list: List,
     inodes: Vec<Inode>,
     buffer: Vec<u8>,
+    leaders: Leaders,
     left_out: u64,
 }
 
@@ -111,6 +114,14 @@ fn failed(action: Action, inode: u64, offset: u64, error: FilesError) -> FileErr
 
 fn failed_io(action: Action, inode: u64, offset: u64, error: io::Error) -> FileError {
     FileError::Failed { action, inode, offset, source: Box::new(error) }
+}
+
+/// Wraps the answer to a request for room.
+fn refused(error: rustix::io::Errno, bytes: u64) -> FileError {
+    match error {
+        rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT => FileError::NoRoom { bytes },
+        other => failed_io(Action::Pack, 0, 0, other.into()),
+    }
 }
 
 /// Returns a time as runs count it.
@@ -136,6 +147,7 @@ impl VolumeFiles {
             list: List::Ended,
             inodes: Vec::new(),
             buffer: vec![0; COPY_BYTES],
+            leaders: Leaders::new(),
             left_out: 0,
         })
     }
@@ -174,6 +186,14 @@ impl VolumeFiles {
     /// Returns the number of folders that were left out: other mounts, subvolumes, and what could not be read.
     pub(crate) fn left_out(&self) -> u64 {
         self.left_out
+    }
+
+    /// Makes an unnamed file for a pack of so many bytes.
+    fn unnamed(&self, bytes: u64) -> Result<Opened, FileError> {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let pack = rustix::fs::openat(&self.root, ".", flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|error| refused(error, bytes))?;
+        Ok(Opened { file: File::from(pack), id: FileId { inode: 0, generation: 0 } })
     }
 
     /// Lists inodes that hold no content of a file with a name: their blocks cannot be moved.
@@ -367,16 +387,21 @@ impl Files for VolumeFiles {
 
     // btrfs writes into reserved room without compressing, so there the room is found when the pack is written.
     fn pack(&mut self, bytes: u64) -> Result<Opened, FileError> {
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let refused = |error: rustix::io::Errno| match error {
-            rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT => FileError::NoRoom { bytes },
-            other => failed_io(Action::Pack, 0, 0, other.into()),
-        };
-        let pack = rustix::fs::openat(&self.root, ".", flags, Mode::RUSR | Mode::WUSR).map_err(refused)?;
+        let pack = self.unnamed(bytes)?;
         if self.has_inode_list || mutation!(PackUncompressed) {
-            rustix::fs::fallocate(&pack, FallocateFlags::KEEP_SIZE, 0, bytes).map_err(refused)?;
+            rustix::fs::fallocate(&pack.file, FallocateFlags::KEEP_SIZE, 0, bytes)
+                .map_err(|error| refused(error, bytes))?;
         }
-        Ok(Opened { file: File::from(pack), id: FileId { inode: 0, generation: 0 } })
+        Ok(pack)
+    }
+
+    fn pack_at(&mut self, ranges: &[DeviceRange], into: &mut Vec<DeviceRange>) -> Result<Opened, FileError> {
+        let packing = |error| failed(Action::Pack, 0, 0, error);
+        let geometry = dolmen_files::volume::xfs_geometry(&self.root).map_err(packing)?;
+        let pack = self.unnamed(0)?;
+        let led = Led { root: &self.root, form: &self.form, geometry, pack: &pack.file };
+        led.reserve(ranges, &mut self.leaders, into).map_err(packing)?;
+        Ok(pack)
     }
 
     fn copy(&mut self, source: &Opened, pack: &Opened, range: ShareRange) -> Result<u64, FileError> {
@@ -412,6 +437,8 @@ impl Files for VolumeFiles {
     }
 
     fn fixed(&mut self, into: &mut Vec<DeviceRange>) -> Result<(), FileError> {
+        // What packs held counts as theirs until the file system has freed it.
+        free_at_rest(&self.root).map_err(|error| failed(Action::List, 0, 0, error))?;
         let unmovable = self.unmovable()?;
         space_map(&self.root, 0, u64::MAX, |used| {
             let is_fixed = match used.owner {
@@ -425,6 +452,16 @@ impl Files for VolumeFiles {
                     last.length = last.length.saturating_add(used.length);
                 }
                 _ => into.push(DeviceRange { start: used.physical, length: used.length }),
+            }
+            true
+        })
+        .map_err(|error| failed(Action::List, 0, 0, error))
+    }
+
+    fn free(&mut self, each: &mut dyn FnMut(DeviceRange)) -> Result<(), FileError> {
+        space_map(&self.root, 0, u64::MAX, |used| {
+            if used.owner == Owner::Free {
+                each(DeviceRange { start: used.physical, length: used.length });
             }
             true
         })

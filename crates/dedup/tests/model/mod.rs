@@ -95,10 +95,14 @@ pub(crate) struct Model {
     pub(crate) writer: Option<Writer>,
     /// One of so many calls on a file fails.
     pub(crate) failing: Option<Writer>,
+    /// One of so many ranges is not given to a pack that is led there.
+    pub(crate) straying: Option<Writer>,
     /// Targets of requests to share, with the time of their last change.
     pub(crate) shared: Vec<(u64, i64)>,
     pub(crate) reads: u64,
     pub(crate) call_bytes_max: u64,
+    /// Bytes that packs held at a time.
+    pub(crate) packed_max: u64,
     pub(crate) paths: BTreeMap<u64, String>,
 }
 
@@ -127,9 +131,11 @@ impl Model {
             touch_at: None,
             writer: None,
             failing: None,
+            straying: None,
             shared: Vec::new(),
             reads: 0,
             call_bytes_max: 0,
+            packed_max: 0,
             paths: BTreeMap::new(),
         }
     }
@@ -142,6 +148,39 @@ impl Model {
     pub(crate) fn fix(&mut self, block: u64) {
         self.owners[block as usize] += 1;
         self.fixed.push(DeviceRange { start: block * BLOCK, length: BLOCK });
+    }
+
+    /// Lets one of so many ranges be refused to a pack that is led there.
+    pub(crate) fn stray(&mut self, seed: u64, one_in: u64) {
+        self.straying = Some(Writer { draw: Draw::new(seed ^ 7), one_in });
+    }
+
+    pub(crate) fn is_free(&self, block: u64) -> bool {
+        self.owners.get(block as usize) == Some(&0)
+    }
+
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.owners.iter().filter(|owners| **owners == 0).count() as u64 * BLOCK
+    }
+
+    /// Bytes of the free runs of a row that have 16 KiB and more.
+    pub(crate) fn hole_bytes_in(&self, row: u64, row_bytes: u64) -> u64 {
+        let blocks = (row_bytes / BLOCK) as usize;
+        let runs = self.owners[row as usize * blocks..][..blocks].split(|owners| *owners > 0);
+        runs.map(|run| run.len() as u64 * BLOCK).filter(|bytes| *bytes >= 16 << 10).sum()
+    }
+
+    /// Writes files until so many blocks are free.
+    pub(crate) fn fill_until_free(&mut self, seed: u64, blocks: u64) {
+        let mut draw = Draw::new(seed ^ 31);
+        for inode in 1000.. {
+            let left = (self.free_bytes() / BLOCK).saturating_sub(blocks);
+            if left == 0 {
+                break;
+            }
+            let content = draw.bytes((1 + draw.clone().below(30)).min(left) * BLOCK);
+            self.create(inode, &content);
+        }
     }
 
     pub(crate) fn used_bytes(&self) -> u64 {
@@ -411,6 +450,8 @@ impl Model {
 
     fn call(&mut self) {
         self.free_packs();
+        let packed: usize = self.packs.values().map(|(_, pack)| pack.blocks.len()).sum();
+        self.packed_max = self.packed_max.max(packed as u64 * BLOCK);
         self.calls += 1;
         if self.calls >= self.kill_at {
             resume_unwind(Box::new(Killed));
@@ -646,6 +687,31 @@ impl Files for Model {
         Ok(Handle::Pack(self.pack_next, handle))
     }
 
+    fn pack_at(&mut self, ranges: &[DeviceRange], into: &mut Vec<DeviceRange>) -> Result<Handle, FileError> {
+        self.call();
+        self.fails(Action::Pack)?;
+        let mut file = File::default();
+        assert!(ranges.windows(2).all(|pair| pair[0].end() <= pair[1].start), "ranges overlap: {ranges:?}");
+        for range in ranges {
+            let blocks = range.start / BLOCK..range.end() / BLOCK;
+            let strays = self.straying.as_mut().is_some_and(|one| one.draw.below(one.one_in) == 0);
+            if strays || blocks.clone().any(|block| self.owners.get(block as usize) != Some(&0)) {
+                continue;
+            }
+            for block in blocks {
+                self.owners[block as usize] = 1;
+                self.unsynced[block as usize] = true;
+                file.blocks.insert(block, Mapped { block, written: false });
+            }
+            file.size = range.end();
+            into.push(*range);
+        }
+        let handle = Rc::new(());
+        self.pack_next += 1;
+        self.packs.insert(self.pack_next, (Rc::downgrade(&handle), file));
+        Ok(Handle::Pack(self.pack_next, handle))
+    }
+
     fn copy(&mut self, source: &Handle, pack: &Handle, range: ShareRange) -> Result<u64, FileError> {
         self.call();
         self.fails(Action::Pack)?;
@@ -682,6 +748,23 @@ impl Files for Model {
     fn fixed(&mut self, into: &mut Vec<DeviceRange>) -> Result<(), FileError> {
         self.call();
         into.extend_from_slice(&self.fixed);
+        Ok(())
+    }
+
+    fn free(&mut self, each: &mut dyn FnMut(DeviceRange)) -> Result<(), FileError> {
+        self.call();
+        let mut start = None;
+        for (block, owners) in self.owners.iter().chain([&1]).enumerate() {
+            let at = block as u64 * BLOCK;
+            match (start, *owners) {
+                (None, 0) => start = Some(at),
+                (Some(first), 1..) => {
+                    each(DeviceRange { start: first, length: at - first });
+                    start = None;
+                }
+                _ => {}
+            }
+        }
         Ok(())
     }
 }

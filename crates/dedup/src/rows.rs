@@ -1,0 +1,212 @@
+//! Rows of the space: what each holds, and which are to be emptied.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use crate::compact::{CompactPolicy, Compacted};
+use crate::policy::MEMORY_MIN;
+use crate::run::RunError;
+
+/// Unit in which live bytes are counted.
+const UNIT: u64 = 4096;
+/// Parts of a row in which its free ranges are counted.
+const PARTS: u64 = 1 << 15;
+
+/// Why a row with free room was not emptied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RowKept {
+    /// It holds metadata, or what else belongs to no file.
+    Fixed,
+    /// It holds room that was not written, or compressed bytes.
+    Unmovable,
+    /// Its bytes have too many owners.
+    Owners,
+    /// Its live bytes do not fit the free room of the other rows, or the budget.
+    Fitting,
+    /// The file system gave no room outside the rows that were to be emptied.
+    NoRoom,
+    /// An owner changed meanwhile, or a call failed.
+    Changed,
+}
+
+/// State of a row in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// The pool has no room for it, or a pack of this run claimed it.
+    Unclaimed,
+    /// The pool has room for it, and it is a candidate for emptying.
+    Claimed,
+    /// It is to be emptied, or was.
+    Chosen,
+    /// It stays.
+    Kept(RowKept),
+}
+
+/// A row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row {
+    pub(crate) state: State,
+    /// Bytes that files or metadata hold, in units.
+    live: u32,
+    /// Part of it in free ranges that a pack can be led to, of [`PARTS`].
+    free: u16,
+}
+
+/// The rows of a space.
+pub(crate) struct Rows {
+    rows: Vec<Row>,
+    pub(crate) bytes: u64,
+}
+
+impl Rows {
+    pub(crate) fn new(policy: &CompactPolicy) -> Result<Self, RunError> {
+        let bytes = policy.row_bytes;
+        if !bytes.is_power_of_two() || !(1 << 16..=1 << 40).contains(&bytes) {
+            return Err(RunError::RowLength { row_bytes: bytes });
+        }
+        let rows = policy.claimed.iter().map(|range| range.end).max().unwrap_or(0);
+        let size = u64::try_from(size_of::<Row>()).unwrap_or(u64::MAX);
+        // Half of it for the states; candidates for emptying take as much for a moment.
+        let memory_bytes = u64::try_from(policy.memory_bytes.max(MEMORY_MIN)).unwrap_or(u64::MAX) / 4;
+        let needed = rows.saturating_mul(size);
+        let count =
+            usize::try_from(rows).ok().filter(|_| needed <= memory_bytes && u32::try_from(rows).is_ok());
+        let Some(count) = count else { return Err(RunError::TooManyRows { rows, needed, memory_bytes }) };
+        let mut rows = Self { rows: vec![Row { state: State::Unclaimed, live: 0, free: 0 }; count], bytes };
+        for number in policy.claimed.iter().cloned().flatten() {
+            if let Some(row) = rows.get(number) {
+                row.state = State::Claimed;
+            }
+        }
+        Ok(rows)
+    }
+
+    pub(crate) fn get(&mut self, number: u64) -> Option<&mut Row> {
+        self.rows.get_mut(usize::try_from(number).ok()?)
+    }
+
+    pub(crate) fn number(&self, physical: u64) -> u64 {
+        physical / self.bytes
+    }
+
+    /// Returns the parts of a range inside each row.
+    pub(crate) fn parts(&self, start: u64, length: u64) -> impl Iterator<Item = (u64, Range<u64>)> + use<> {
+        let (bytes, end) = (self.bytes, start.saturating_add(length));
+        (start / bytes..end.div_ceil(bytes)).map(move |row| {
+            let first = row.saturating_mul(bytes);
+            (row, start.max(first)..end.min(first.saturating_add(bytes)))
+        })
+    }
+
+    pub(crate) fn keep(&mut self, number: u64, why: RowKept) {
+        if let Some(row) = self.get(number)
+            && row.state != State::Unclaimed
+        {
+            row.state = State::Kept(why);
+        }
+    }
+
+    pub(crate) fn add_live(&mut self, number: u64, bytes: u64) {
+        if let Some(row) = self.get(number) {
+            row.live = row.live.saturating_add(u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// Counts a free range.
+    pub(crate) fn add_free(&mut self, start: u64, length: u64) {
+        let part_bytes = self.bytes / PARTS;
+        for (number, part) in self.parts(start, length) {
+            if let Some(row) = self.get(number) {
+                let parts = part.end.saturating_sub(part.start) / part_bytes;
+                row.free = row.free.saturating_add(u16::try_from(parts).unwrap_or(u16::MAX));
+            }
+        }
+    }
+
+    /// Returns `true` if the row is to be emptied.
+    pub(crate) fn is_chosen(&self, number: u64) -> bool {
+        self.state(number) == State::Chosen
+    }
+
+    /// Returns the state of a row; rows behind the last claimed one are unclaimed.
+    pub(crate) fn state(&self, number: u64) -> State {
+        let row = usize::try_from(number).ok().and_then(|number| self.rows.get(number));
+        row.map_or(State::Unclaimed, |row| row.state)
+    }
+
+    /// Keeps the rows of a range that no file can be moved out of.
+    pub(crate) fn pin(&mut self, start: u64, length: u64, why: RowKept) {
+        for (row, part) in self.parts(start, length) {
+            self.keep(row, why);
+            self.add_live(row, part.end.saturating_sub(part.start));
+        }
+    }
+
+    /// Chooses the rows that are to be emptied.
+    pub(crate) fn choose(&mut self, budget_bytes: u64, compacted: &mut Compacted) -> Chosen {
+        let units = self.bytes / UNIT;
+        let free = |row: &Row| u64::from(row.free).saturating_mul(units) / PARTS;
+        let mut room: u64 = self.rows.iter().filter(|row| row.state != State::Unclaimed).map(free).sum();
+        let claimed = self.rows.iter().enumerate().filter(|(_, row)| row.state == State::Claimed);
+        let mut candidates: Vec<(u32, u32)> =
+            claimed.filter_map(|(at, row)| Some((row.live, u32::try_from(at).ok()?))).collect();
+        candidates.sort_unstable();
+        let (mut moved, mut chosen, budget) = (0u64, 0u64, budget_bytes / UNIT);
+        let mut fits = true;
+        for (live, at) in candidates {
+            let Some(row) = self.get(at.into()) else { continue };
+            let left = room.saturating_sub(free(row));
+            let after = moved.saturating_add(live.into());
+            fits &= after <= budget && (after <= left || u64::from(live) <= units / 4 * 3);
+            if live == 0 {
+                compacted.rows_empty = compacted.rows_empty.saturating_add(1);
+                room = left;
+                row.state = State::Chosen;
+            } else if fits {
+                (moved, room, chosen) = (after, left, chosen.saturating_add(1));
+                row.state = State::Chosen;
+            } else if u64::from(live) < units {
+                row.state = State::Kept(RowKept::Fitting);
+            }
+        }
+        Chosen { rows: chosen, bytes: moved.saturating_mul(UNIT) }
+    }
+
+    /// Returns the rows that stay claimed, and those that packs took beyond the last of them.
+    pub(crate) fn claimed(&self, taken: &BTreeSet<u64>) -> Vec<Range<u64>> {
+        let count = u64::try_from(self.rows.len()).unwrap_or(u64::MAX);
+        let stay = (0u64..).zip(&self.rows).filter(|(number, row)| {
+            matches!(row.state, State::Claimed | State::Kept(_)) || taken.contains(number)
+        });
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for number in stay.map(|(number, _)| number).chain(taken.range(count..).copied()) {
+            match ranges.last_mut() {
+                Some(last) if last.end == number => last.end = number.saturating_add(1),
+                _ => ranges.push(number..number.saturating_add(1)),
+            }
+        }
+        ranges
+    }
+
+    /// Returns the rows with free room that stay: why, how many, and the first of them.
+    pub(crate) fn kept(&self) -> Vec<(RowKept, u64, u64)> {
+        let mut kept = std::collections::BTreeMap::new();
+        for (number, row) in (0u64..).zip(&self.rows) {
+            if let State::Kept(why) = row.state
+                && u64::from(row.live) < self.bytes / UNIT
+            {
+                let (count, _) = kept.entry(why).or_insert((0u64, number));
+                *count = count.saturating_add(1);
+            }
+        }
+        kept.into_iter().map(|(why, (count, first))| (why, count, first)).collect()
+    }
+}
+
+/// Rows that are to be emptied.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Chosen {
+    pub(crate) rows: u64,
+    /// Live bytes in them.
+    pub(crate) bytes: u64,
+}
