@@ -160,6 +160,18 @@ mutants! {
     CopyUnderFinalName = "copy-under-final-name",
     /// A copy has the mode of its source without its access list.
     CopyWithoutAccessList = "copy-without-access-list",
+    /// An image has its name while it is filled.
+    ImageNamedEarly = "image-named-early",
+    /// An image library follows symbolic links.
+    ImageLinkFollowed = "image-link-followed",
+    /// An image that names a backing file is given to the program that converts it.
+    BackingFileOpened = "backing-file-opened",
+    /// A file that changed while it was copied becomes an image.
+    ChangedSourceKept = "changed-source-kept",
+    /// A clone may be smaller than its image.
+    CloneShrunk = "clone-shrunk",
+    /// A folder becomes a library without the volume that was mounted on it.
+    UnmountedLibraryOpened = "unmounted-library-opened",
     /// A share is put on a server that makes guests of unknown clients.
     GuestMapAccepted = "guest-map-accepted",
     /// Tables go to their disks before a flush covered what they say.
