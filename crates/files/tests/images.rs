@@ -147,7 +147,7 @@ fn a_source_that_changes_is_no_image() {
         let library = rig.library();
         let new = library.begin(&name(&round.to_string())).unwrap();
         let write = |_| {
-            // Times of changes have the grain of the clock's ticks.
+            // The kernel takes times of changes from ticks of its clock.
             std::thread::park_timeout(std::time::Duration::from_millis(20));
             OpenOptions::new().write(true).open(&path).unwrap().write_all_at(&[9], at).unwrap();
         };
@@ -334,6 +334,11 @@ fn formats_are_recognised_by_their_first_bytes() {
     let mut vdi = vec![0; 1024];
     vdi[64..68].copy_from_slice(&0xbeda_107fu32.to_le_bytes());
     vdi[0x170..0x178].copy_from_slice(&MIB.to_le_bytes());
+    let mut torn = vdi.clone();
+    torn[0x178..0x17c].copy_from_slice(&(1u32 << 20).to_le_bytes());
+    torn[0x184..0x188].copy_from_slice(&3u32.to_le_bytes());
+    let mut headed = vec![0; 2048];
+    headed[..8].copy_from_slice(b"conectix");
     let mut fixed = vec![1; 2048];
     fixed[1536..1544].copy_from_slice(b"conectix");
     put(&mut fixed, 1536 + 60, 2, 4);
@@ -343,6 +348,8 @@ fn formats_are_recognised_by_their_first_bytes() {
         (b"vhdxfile".to_vec(), whole(ImageFormat::Vhdx, None)),
         (vdi, whole(ImageFormat::Vdi, Some(MIB))),
         (fixed, whole(ImageFormat::Vhd, None)),
+        (torn, Content::Other { kind: "a VDI whose end is missing" }),
+        (headed, Content::Other { kind: "a VHD whose end is missing" }),
         (qcow2(|bytes| put(bytes, 32, 2, 4)), Content::Encrypted { format: ImageFormat::Qcow2 }),
         (b"\x1f\x8b\x08".to_vec(), Content::Other { kind: "compressed by gzip" }),
         (b"QFI".to_vec(), Content::Raw),
@@ -458,7 +465,8 @@ fn a_full_volume_keeps_nothing_of_an_image() {
     }
     let before = library.free_bytes().unwrap();
     let error = add(&library, &large, "large").unwrap_err();
-    let ImageError::Full { missing_bytes, .. } = error else { panic!("{error}") };
+    let ImageError::Full { missing_bytes, free_bytes, .. } = error else { panic!("{error}") };
+    assert!(before.abs_diff(free_bytes) < MIB, "{free_bytes} of {before} are said to be free");
     assert!((16 * MIB..=32 * MIB).contains(&missing_bytes), "{missing_bytes}");
     assert_eq!(library.images().unwrap(), []);
     assert!(before - library.free_bytes().unwrap() < MIB, "something is left");

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use super::error::ImageError;
 use super::source::{Source, Watch};
-use super::{ImageName, Library, MACHINES, copy_bytes, link, sync, unnamed};
+use super::{Image, ImageName, Library, MACHINES, copy_bytes, link, sync, unnamed};
 use crate::copy::Fallback;
 use crate::copy::content::{cannot_share, share_all};
 use crate::copy::place::file_system_of;
@@ -34,6 +34,15 @@ struct Target<'a> {
     folder_path: PathBuf,
     name: &'a Path,
     path: PathBuf,
+}
+
+/// What happens where the folder of clones is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    /// It is made.
+    Made,
+    /// Its clones are left out: their names are free.
+    LeftOut,
 }
 
 impl Library {
@@ -77,12 +86,8 @@ impl Library {
         watch: &mut Watch<'_>,
     ) -> Result<Clones, ImageError> {
         let source = self.open(name)?;
-        let image_bytes = source.size_bytes();
-        let asked_bytes = size_bytes.unwrap_or(image_bytes);
-        if asked_bytes < image_bytes && !mutation!(CloneShrunk) {
-            return Err(ImageError::Shrinks { path: self.path_of(name), image_bytes, asked_bytes });
-        }
-        let targets = self.free_targets(targets)?;
+        let asked_bytes = self.clone_size(name, source.size_bytes(), size_bytes)?;
+        let targets = self.free_targets(targets, Missing::Made)?;
         let mut clones = Clones { size_bytes: asked_bytes, ..Clones::default() };
         let mut files = Vec::new();
         for target in &targets {
@@ -113,8 +118,34 @@ impl Library {
         Ok(clones)
     }
 
+    /// Looks at what [`Self::clone_image`] would do, and changes nothing.
+    ///
+    /// # Errors
+    /// [`ImageError`], for the reasons that are seen before a clone is made.
+    pub fn require_clones(
+        &self,
+        image: &Image,
+        targets: &[PathBuf],
+        size_bytes: Option<u64>,
+    ) -> Result<(), ImageError> {
+        self.clone_size(&image.name, image.size_bytes, size_bytes)?;
+        self.free_targets(targets, Missing::LeftOut).map(drop)
+    }
+
+    fn clone_size(&self, name: &ImageName, image_bytes: u64, asked: Option<u64>) -> Result<u64, ImageError> {
+        let asked_bytes = asked.unwrap_or(image_bytes);
+        if asked_bytes < image_bytes && !mutation!(CloneShrunk) {
+            return Err(ImageError::Shrinks { path: self.path_of(name), image_bytes, asked_bytes });
+        }
+        Ok(asked_bytes)
+    }
+
     /// Opens the folders of clones; fails if a name is taken.
-    fn free_targets<'a>(&self, targets: &'a [PathBuf]) -> Result<Vec<Target<'a>>, ImageError> {
+    fn free_targets<'a>(
+        &self,
+        targets: &'a [PathBuf],
+        missing: Missing,
+    ) -> Result<Vec<Target<'a>>, ImageError> {
         let mut named = BTreeSet::new();
         let mut free = Vec::new();
         for below in targets {
@@ -125,10 +156,13 @@ impl Library {
             if !named.insert(below) {
                 return Err(ImageError::NamedTwice { path });
             }
-            let folder = if parent == Path::new(MACHINES) {
-                self.made_folder(MACHINES)?
-            } else {
-                self.folder(parent)?
+            let folder = match (parent == Path::new(MACHINES), missing) {
+                (true, Missing::Made) => self.made_folder(MACHINES)?,
+                (true, Missing::LeftOut) => match self.folder(parent) {
+                    Err(ImageError::Missing { .. }) => continue,
+                    found => found?,
+                },
+                (false, _) => self.folder(parent)?,
             };
             match rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Err(Errno::NOENT) => {}
@@ -151,7 +185,7 @@ impl Library {
     ) -> Result<u64, ImageError> {
         match share_all(source.file(), file) {
             Ok(()) => Ok(0),
-            Err(error) if !cannot_share(&error) => Err(self.write_error(&target.path, error.source, 0)),
+            Err(error) if !cannot_share(&error) => Err(self.write_error(file, &target.path, error.source, 0)),
             Err(error) if fallback == Fallback::Refuse => Err(ImageError::NotShared {
                 path: source.path().to_owned(),
                 source_system: file_system_of(source.path()),

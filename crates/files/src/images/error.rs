@@ -63,7 +63,7 @@ pub enum ImageError {
     },
     /// The volume has no room left.
     #[error(
-        "the volume is full: {} of {} are not written, and {} are free; nothing of it is left",
+        "the volume is full: {} more are needed for {}, of which nothing is left, and {} are free again",
         Bytes(*missing_bytes), path.display(), Bytes(*free_bytes)
     )]
     Full {

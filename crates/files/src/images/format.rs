@@ -125,14 +125,17 @@ pub fn recognise(file: &File, size_bytes: u64) -> io::Result<Content> {
         return Ok(Content::Image { format: ImageFormat::Vhdx, disk_bytes: None });
     }
     if little(&head, 64, 4) == Some(0xbeda_107f) {
-        return Ok(vdi(&head));
+        return Ok(vdi(&head, size_bytes));
     }
-    // A VHD of fixed size has its description at the end alone.
-    let tail = match size_bytes.checked_sub(SECTOR_BYTES) {
-        Some(at) if !head.starts_with(b"conectix") => read(file, at, 512)?,
-        Some(_) | None => head,
-    };
-    if tail.starts_with(b"conectix") { Ok(vhd(&tail)) } else { Ok(Content::Raw) }
+    // A VHD ends with its description; one of fixed size has no other.
+    let tail = read(file, size_bytes.saturating_sub(SECTOR_BYTES), 512)?;
+    let is_complete = tail.starts_with(b"conectix");
+    match (head.starts_with(b"conectix"), is_complete) {
+        (true, false) if !is_difference(&head) => Ok(Content::Other { kind: "a VHD whose end is missing" }),
+        (true, _) => Ok(vhd(&head)),
+        (false, true) => Ok(vhd(&tail)),
+        (false, false) => Ok(Content::Raw),
+    }
 }
 
 fn qcow(file: &File, head: &[u8]) -> io::Result<Content> {
@@ -195,23 +198,31 @@ fn vmdk(file: &File, head: &[u8]) -> io::Result<Content> {
     Ok(Content::Image { format, disk_bytes: sectors.checked_mul(SECTOR_BYTES) })
 }
 
-fn vdi(head: &[u8]) -> Content {
+fn vdi(head: &[u8], size_bytes: u64) -> Content {
     const DIFFERENCE: u64 = 4;
     let format = ImageFormat::Vdi;
-    match little(head, 0x4c, 4) {
-        Some(DIFFERENCE) => Content::NotWhole { format, needs: None },
+    let field = |at| little(head, at, 4).unwrap_or(0);
+    let end = field(0x184).saturating_mul(field(0x178)).saturating_add(field(0x158));
+    match field(0x4c) {
+        DIFFERENCE => Content::NotWhole { format, needs: None },
+        // What is missing would read as zeros.
+        _ if end > size_bytes => Content::Other { kind: "a VDI whose end is missing" },
         _ => Content::Image { format, disk_bytes: little(head, 0x170, 8) },
     }
 }
 
 fn vhd(description: &[u8]) -> Content {
-    const DIFFERENCE: u64 = 4;
     let format = ImageFormat::Vhd;
-    match big(description, 60, 4) {
-        Some(DIFFERENCE) => Content::NotWhole { format, needs: None },
-        // Two fields say the size, and which of both holds depends on the program that wrote them.
-        _ => Content::Image { format, disk_bytes: None },
+    if is_difference(description) {
+        return Content::NotWhole { format, needs: None };
     }
+    // Two fields say the size, and which of both holds depends on the program that wrote them.
+    Content::Image { format, disk_bytes: None }
+}
+
+/// Returns whether a VHD has a parent.
+fn is_difference(description: &[u8]) -> bool {
+    big(description, 60, 4) == Some(4)
 }
 
 /// Reads up to so many bytes; fewer at the end of the file.

@@ -28,6 +28,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -165,6 +166,12 @@ impl Library {
         Ok(Self { root, path: path.to_owned() })
     }
 
+    /// Returns the path of its root.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Returns the path of an image.
     #[must_use]
     pub fn path_of(&self, name: &ImageName) -> PathBuf {
@@ -273,6 +280,27 @@ impl Library {
         Source::open_at(&self.folder(Path::new(IMAGES))?, name.as_ref(), &self.path_of(name))
     }
 
+    /// Writes the bytes of an image to a device that reads as zeros, and flushes it. Returns how many bytes were written.
+    ///
+    /// # Errors
+    /// [`ImageError`].
+    pub fn write_to(
+        &self,
+        name: &ImageName,
+        device: &File,
+        path: &Path,
+        watch: &mut Watch<'_>,
+    ) -> Result<u64, ImageError> {
+        let source = self.open(name)?;
+        let written =
+            source.copy_to(device, source.data_bytes()?, watch).map_err(|failure| match failure {
+                CopyFailure::Read(error) => ImageError::io("read", source.path())(error),
+                CopyFailure::Write(error, _) => ImageError::io("write", path)(error),
+            })?;
+        device.sync_all().map_err(ImageError::io("flush", path))?;
+        Ok(written)
+    }
+
     /// Opens a folder beneath the root.
     fn folder(&self, below: &Path) -> Result<File, ImageError> {
         let path = self.path.join(below);
@@ -308,11 +336,14 @@ impl Library {
         self.folder(Path::new(name))
     }
 
-    /// Returns the error of a write: a full volume says how much is missing.
-    fn write_error(&self, path: &Path, error: io::Error, missing_bytes: u64) -> ImageError {
+    /// Returns the error of a write to a file without a name: a full volume says how much is missing.
+    fn write_error(&self, file: &File, path: &Path, error: io::Error, missing_bytes: u64) -> ImageError {
         let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        // The file is dropped with the error.
+        let taken_bytes = file.metadata().map_or(0, |found| found.blocks().saturating_mul(STAT_BLOCK_BYTES));
         match self.free_bytes() {
             Ok(free_bytes) if is_full => {
+                let free_bytes = free_bytes.saturating_add(taken_bytes);
                 ImageError::Full { path: path.to_owned(), missing_bytes, free_bytes }
             }
             Ok(_) | Err(_) => ImageError::io("write", path)(error),
@@ -347,7 +378,12 @@ impl NewImage<'_> {
                 Ok(()) => return Ok(Filled::Shared),
                 Err(error) if cannot_share(&error) => {}
                 Err(error) => {
-                    return Err(self.library.write_error(&self.path, error.source, source.data_bytes()?));
+                    return Err(self.library.write_error(
+                        &self.file,
+                        &self.path,
+                        error.source,
+                        source.data_bytes()?,
+                    ));
                 }
             }
         }
@@ -369,7 +405,7 @@ impl NewImage<'_> {
     #[must_use]
     pub fn full(&self, size_bytes: u64) -> Option<ImageError> {
         let full = io::Error::from(io::ErrorKind::StorageFull);
-        match self.library.write_error(&self.path, full, size_bytes) {
+        match self.library.write_error(&self.file, &self.path, full, size_bytes) {
             error @ ImageError::Full { .. } => Some(error),
             _ => None,
         }
@@ -410,14 +446,14 @@ fn copy_bytes(
     let total_bytes = source.data_bytes()?;
     source.copy_to(target, total_bytes, watch).map_err(|failure| match failure {
         CopyFailure::Read(error) => ImageError::io("read", source.path())(error),
-        CopyFailure::Write(error, missing_bytes) => library.write_error(path, error, missing_bytes),
+        CopyFailure::Write(error, missing_bytes) => library.write_error(target, path, error, missing_bytes),
     })
 }
 
 /// Writes a file to disk. A file system that delays its choice of blocks may find only here that it is full.
 fn sync(library: &Library, file: &File, path: &Path) -> Result<(), ImageError> {
     let size_bytes = file.metadata().map_or(0, |found| found.len());
-    file.sync_all().map_err(|error| library.write_error(path, error, size_bytes))
+    file.sync_all().map_err(|error| library.write_error(file, path, error, size_bytes))
 }
 
 /// Opens a folder.
