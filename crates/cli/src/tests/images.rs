@@ -132,7 +132,11 @@ fn refused_commands_say_why_and_change_nothing() {
     for (line, code, part) in [
         (format!("image add tank/vms {source}"), ExitCode::Refused, "images/a exists"),
         (format!("image add tank/vms {archive}"), ExitCode::Refused, "is compressed by gzip"),
-        (format!("image add tank/vms {}", at.display()), ExitCode::Usage, "is a folder, expected a file"),
+        (
+            format!("image add tank/vms {} --name b", at.display()),
+            ExitCode::Usage,
+            "is a folder, expected a file",
+        ),
         (format!("image add tank/vms {}/absent", at.display()), ExitCode::Usage, "is not there"),
         ("image add tank/vms /.hidden".to_owned(), ExitCode::Usage, "--name gives it another one"),
         ("image clone tank/vms/absent x".to_owned(), ExitCode::Usage, "images/absent is not there"),

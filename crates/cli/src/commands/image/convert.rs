@@ -95,6 +95,8 @@ pub(crate) struct Foreign<'a> {
 /// Output of a program that ended.
 struct Ran {
     is_success: bool,
+    /// None if a signal ended it.
+    code: Option<i32>,
     output: Vec<u8>,
     message: String,
 }
@@ -129,7 +131,28 @@ impl<'a> Foreign<'a> {
         if info.virtual_size == 0 || info.virtual_size > DISK_BYTES_MAX {
             return contradicts(bytes(info.virtual_size), format!("1 to {DISK_BYTES_MAX} bytes"));
         }
-        Ok(Self { source, format, disk_bytes: info.virtual_size })
+        let foreign = Self { source, format, disk_bytes: info.virtual_size };
+        foreign.check()?;
+        Ok(foreign)
+    }
+
+    /// Fails if its tables are damaged, such as those of a download that was cut off: what is missing would read as zeros.
+    fn check(&self) -> Result<(), ConvertError> {
+        const SOUND: i32 = 0;
+        const UNUSED_BLOCKS: i32 = 3;
+        const CHECKS_NONE_OF_THIS_FORMAT: i32 = 63;
+        let (path, format) = (self.source.path().display().to_string(), self.format);
+        let ran = run(&["check", &opened(self.source, format)], &mut || {})
+            .map_err(|source| start_error(source, &path, format))?;
+        match ran.code {
+            Some(SOUND | UNUSED_BLOCKS | CHECKS_NONE_OF_THIS_FORMAT) => Ok(()),
+            Some(_) | None => Err(ConvertError::Failed {
+                doing: "find sound tables in",
+                path,
+                format,
+                message: ran.message,
+            }),
+        }
     }
 
     /// Converts it into a new image. Returns how many bytes the image takes.
@@ -218,7 +241,7 @@ fn run(words: &[&str], watch: &mut dyn FnMut()) -> io::Result<Ran> {
         "" => format!("it ended with {status}"),
         _ => messages.chars().take(MESSAGE_CHARS_MAX).collect(),
     };
-    Ok(Ran { is_success: status.success(), output: bounded(&mut output)?, message })
+    Ok(Ran { is_success: status.success(), code: status.code(), output: bounded(&mut output)?, message })
 }
 
 fn bounded(file: &mut File) -> io::Result<Vec<u8>> {
@@ -314,11 +337,12 @@ mod tests {
             let error = foreign(&Source::open(&path(name)).unwrap()).unwrap_err().to_string();
             assert!(error.contains("takes data from another file") && error.contains(part), "{error}");
         }
-        // A header alone; then one whose size the program does not confirm.
+        // A file that is cut off behind its header; then one whose size the program does not confirm.
         let head = std::fs::read(path("base")).unwrap()[..512].to_vec();
         std::fs::write(path("torn"), head).unwrap();
         let error = foreign(&Source::open(&path("torn")).unwrap()).unwrap_err();
         assert_eq!(error.exit(), ExitCode::Io, "{error}");
+        assert!(error.to_string().contains("cannot find sound tables in"), "{error}");
         let source = Source::open(&path("base")).unwrap();
         let error = Foreign::look(&source, ImageFormat::Qcow2, Some(5)).unwrap_err();
         assert!(error.to_string().contains("a disk of 1048576 bytes"), "{error}");
