@@ -5,6 +5,7 @@
 
 mod changes;
 pub(crate) mod fake;
+mod images;
 mod load;
 mod manual;
 mod plans;

@@ -59,6 +59,9 @@ fn help_reads_as_it_was_agreed() {
         ("plan", &["plan", "--help"]),
         ("bench", &["bench", "--help"]),
         ("copy", &["copy", "--help"]),
+        ("image", &["image", "-h"]),
+        ("image-add", &["image", "add", "--help"]),
+        ("image-clone", &["image", "clone", "--help"]),
     ] {
         let output = dolmen(words);
         assert_eq!(output.status.code(), Some(0), "{words:?}");
@@ -87,6 +90,15 @@ fn bad_input_is_refused_with_the_reason() {
         ("space resize tank/x -1", "\"-1\" is not a size"),
         ("space resize tank/x 0", "a size of 0 holds nothing"),
         ("space create tank/x", "--size"),
+        ("image add tank/vms f --name a/b", "contains '/'"),
+        ("image add tank/vms f --name ..", "begins with '.'"),
+        ("image add tank/vms f --name -x", "begins with '-'"),
+        ("image clone tank/vms x", "named with its volume, as POOL/VOLUME/NAME"),
+        ("image clone tank/vms/", "1 to 200 bytes, not 0"),
+        ("image clone tank/vms/a/b x", "contains '/'"),
+        ("image clone tank/vms/a", "<TARGET>"),
+        ("image clone tank/vms/a x --space tank/y", "cannot be used with"),
+        ("image clone tank/vms/a x --size 0", "a size of 0 holds nothing"),
         ("plan", "no disks to plan for"),
         ("plan -1T", "unexpected argument '-1' found"),
         ("plan 2x8TB --html /dev/zero", "would be written over a device"),

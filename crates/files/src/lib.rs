@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`share`] | clone a range (`FICLONERANGE`); share a range that is equal (`FIDEDUPERANGE`) |
 //! | [`copy`] | files and trees that share the extents of their sources |
+//! | [`images`] | library of images of disks on a volume, and clones of them |
 //! | [`extents`] | where the bytes of a file lie (`FS_IOC_FIEMAP`) |
 //! | [`space_map`] | what lies at each address of a file system (`FS_IOC_GETFSMAP`) |
 //! | [`block_groups`] | where addresses of btrfs lie on its device (`BTRFS_IOC_TREE_SEARCH`) |
@@ -27,6 +28,7 @@ pub mod copy;
 pub mod error;
 pub mod extents;
 pub mod handle;
+pub mod images;
 pub mod inodes;
 pub mod load;
 pub mod project_quota;

@@ -174,6 +174,18 @@ mutants! {
     ShortHostNameGranted = "short-host-name-granted",
     /// A copy gives a mode to whatever its name leads to.
     CopyModeThroughLink = "copy-mode-through-link",
+    /// An image has its name while it is filled.
+    ImageNamedEarly = "image-named-early",
+    /// An image library follows symbolic links.
+    ImageLinkFollowed = "image-link-followed",
+    /// An image that names a backing file is given to the program that converts it.
+    BackingFileOpened = "backing-file-opened",
+    /// A file that changed while it was copied becomes an image.
+    ChangedSourceKept = "changed-source-kept",
+    /// A clone may be smaller than its image.
+    CloneShrunk = "clone-shrunk",
+    /// A folder becomes a library without the volume that was mounted on it.
+    UnmountedLibraryOpened = "unmounted-library-opened",
     /// A share is put on a server that makes guests of unknown clients.
     GuestMapAccepted = "guest-map-accepted",
     /// Tables go to their disks before a flush covered what they say.

@@ -50,7 +50,8 @@ fn a_volume_lives(kind: &'static str) {
     assert_eq!(check(false).unwrap_err().code, FailureCode::InUse);
     assert_eq!(unmount(), Ok(Outcome::Done));
     assert_eq!(unmount(), Ok(Outcome::WasDone));
-    assert!(matches!(check(false), Ok(Outcome::Checked { code: 0, .. })));
+    let checked = check(false);
+    assert!(matches!(checked, Ok(Outcome::Checked { code: 0, .. })), "{checked:?}");
     assert_eq!(
         rig.run(Operation::Trim { volume: volume.clone(), minimum: 0 }).unwrap_err().code,
         FailureCode::InUse

@@ -7,6 +7,7 @@ pub(crate) mod daemon;
 pub(crate) mod dedup;
 pub(crate) mod disk;
 pub(crate) mod habits;
+pub(crate) mod image;
 pub(crate) mod job;
 pub(crate) mod load;
 pub(crate) mod parse;
@@ -36,6 +37,7 @@ use crate::arguments::copy::{COPY_HELP, CopyArguments};
 use crate::arguments::daemon::{DaemonArguments, StopArguments};
 use crate::arguments::dedup::DedupCommand;
 use crate::arguments::disk::DiskCommand;
+use crate::arguments::image::ImageCommand;
 use crate::arguments::job::{JobCommand, JobsArguments};
 use crate::arguments::load::{IOSTAT_HELP, IostatArguments, TopArguments};
 use crate::arguments::plan::PlanArguments;
@@ -85,6 +87,9 @@ pub(crate) enum Command {
     /// Share equal bytes of the files of a volume, and see what that saves
     #[command(subcommand)]
     Dedup(DedupCommand),
+    /// Keep images of virtual machines on a volume, and clone them in seconds
+    #[command(subcommand)]
+    Image(ImageCommand),
     /// Share folders of volumes over SMB and NFS, and grant rights
     #[command(subcommand)]
     Share(ShareCommand),

@@ -11,6 +11,7 @@ pub(crate) mod disk;
 pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod figures;
+pub(crate) mod image;
 pub(crate) mod job;
 pub(crate) mod manual;
 pub(crate) mod plan;
@@ -43,6 +44,7 @@ pub(crate) fn run(session: &mut Session<'_, '_>, command: Command) -> Result<Exi
         Command::Space(command) => space::space(session, command)?,
         Command::Volume(command) => volume::volume(session, command)?,
         Command::Dedup(command) => dedup::dedup(session, command)?,
+        Command::Image(command) => image::image(session, command)?,
         Command::Share(command) => share::share(session, command)?,
         Command::Trash(command) => trash::trash(session, command)?,
         Command::Serve(arguments) => space::serve(session, &arguments)?,

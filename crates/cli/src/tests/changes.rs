@@ -208,7 +208,7 @@ fn of_several_settings_none_is_made_where_one_is_refused() {
 }
 
 /// Commands that change nothing of a pool, a space or a disk, and so have no dry run.
-const READERS: [&str; 29] = [
+const READERS: [&str; 30] = [
     "status",
     "pool list",
     "pool show",
@@ -221,6 +221,7 @@ const READERS: [&str; 29] = [
     "share list",
     "share show",
     "share sessions",
+    "image list",
     "trash list",
     "dedup status",
     "df",
@@ -241,8 +242,17 @@ const READERS: [&str; 29] = [
 ];
 
 /// Those that have no daemon to ask for a plan; what their dry runs do, tests of their own show.
-const BY_THEMSELVES: [&str; 6] =
-    ["bench", "copy", "space clear", "service install", "service remove", "service mount"];
+const BY_THEMSELVES: [&str; 9] = [
+    "bench",
+    "copy",
+    "image add",
+    "image clone",
+    "image delete",
+    "space clear",
+    "service install",
+    "service remove",
+    "service mount",
+];
 
 /// The commands that a person can give, as they are typed, each with whether it has a dry run.
 fn commands_of(command: &clap::Command, before: &str, all: &mut Vec<(String, bool)>) {

@@ -19,7 +19,7 @@ const SET_FLAGS: Request = Request::reads(b'f', 2, 8);
 const NO_COPY_ON_WRITE: u64 = 0x0080_0000;
 
 /// Lets `target` share all extents of `source`.
-pub(super) fn share_all(source: &File, target: &File) -> Result<(), FilesError> {
+pub(crate) fn share_all(source: &File, target: &File) -> Result<(), FilesError> {
     let mut flags = 0u64;
     if call(source, GET_FLAGS, &mut flags).is_ok() && flags & NO_COPY_ON_WRITE != 0 {
         // Where this fails, the call below says what it leads to.
@@ -30,7 +30,7 @@ pub(super) fn share_all(source: &File, target: &File) -> Result<(), FilesError> 
 }
 
 /// Returns whether an error says that these two files cannot share extents, and not that sharing them failed.
-pub(super) fn cannot_share(error: &FilesError) -> bool {
+pub(crate) fn cannot_share(error: &FilesError) -> bool {
     let code = error.source.raw_os_error();
     error.is_unsupported()
         || [Errno::XDEV, Errno::INVAL].iter().any(|errno| code == Some(errno.raw_os_error()))

@@ -7,11 +7,11 @@
 //! Kept: content, holes, mode, owner, times, extended attributes, access lists, hard links within one source, symbolic links,
 //! special files. Every name is opened within its folder and through no symbolic link.
 
-mod content;
+pub(crate) mod content;
 mod count;
 mod error;
 mod metadata;
-mod place;
+pub(crate) mod place;
 mod tree;
 
 pub use error::CopyError;
