@@ -9,7 +9,7 @@ mod images;
 mod load;
 mod manual;
 mod plans;
-mod said_once;
+mod repetition;
 mod sight;
 mod trouble;
 mod views;

@@ -99,6 +99,8 @@ impl VolumeCreations {
         let host = self.volumes.looks.run(|| Ok(host::look())).await;
         let host = host.map_err(|error| {
             ErrorBody::new(ErrorCode::Io, format!("the tools of this host cannot be looked at: {error}"))
+                .on(name)
+                .hint("nothing was made; try again when the host is less busy")
         })?;
         let uuid = FileSystemUuid(random_uuid(self.volumes.seams.entropy.next_id()));
         let asked = ProfileRequest {

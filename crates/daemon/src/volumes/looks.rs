@@ -16,8 +16,8 @@ use dolmen_block_linux::reply;
 const LOOKS_MAX: usize = 16;
 /// Stack of a thread.
 const STACK_BYTES: usize = 256 * 1024;
-/// Time that a caller waits for a look.
-const LIMIT: Duration = Duration::from_secs(10);
+/// Time that a caller waits for a look: a starved host needs it for the versions of some ten tools.
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// Looks at the host.
 pub(super) struct Looks {
