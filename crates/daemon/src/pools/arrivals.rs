@@ -372,6 +372,7 @@ mod tests {
         assert_eq!(due(600..640, 2, false), [602, 604, 608, 616, 632]);
         let seldom = due(640..8000, 2, true);
         assert!(seldom.windows(2).all(|pair| pair[1] - pair[0] <= 600), "{seldom:?}");
-        assert_eq!(seldom.len(), 16, "{seldom:?}");
+        assert!(seldom.last().is_some_and(|last| 8000 - last <= 600), "{seldom:?}");
+        assert!(seldom.len() < 20, "{seldom:?}");
     }
 }

@@ -16,8 +16,9 @@ fn state_of(world: &World, pool: &str, slot: usize) -> Value {
 
 /// Texts of the events with this code, of one pool.
 fn events(world: &World, pool: &str, code: &str) -> Vec<String> {
-    let events = world.get(&format!("/v1/events?since=0&pool={pool}"))["events"].as_array().unwrap().clone();
-    let of_code = events.iter().filter(|event| event["code"] == code);
+    let events = world.get("/v1/events?since=0")["events"].as_array().unwrap().clone();
+    // Not asked for by the pool: one that this daemon has not met yet is no name to it.
+    let of_code = events.iter().filter(|event| event["code"] == code && event["object"]["pool"] == pool);
     of_code.map(|event| event["text"].as_str().unwrap().to_owned()).collect()
 }
 
