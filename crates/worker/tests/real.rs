@@ -358,7 +358,7 @@ fn a_quota_of_projects_bounds_a_folder(kind: &'static str) {
         Err(failure) => {
             println!("skipped: {failure}");
             assert!(
-                failure.code == FailureCode::Unsupported && failure.hint.contains("prjquota"),
+                failure.code == FailureCode::Unsupported && failure.hint.contains("QUOTA"),
                 "{failure:?}"
             );
             assert!(!rig.path("home/docs").exists());

@@ -76,7 +76,7 @@ fn a_fixed_space_says_why_it_takes_more_than_its_size() {
 }
 
 /// Changes that this pool has nothing for, with the tests that ask for their plans.
-const PLANNED_ELSEWHERE: [(&str, &str); 32] = [
+const PLANNED_ELSEWHERE: [(&str, &str); 33] = [
     ("/v1/pools/{pool}/disks/{disk}/grow", "a_disk_that_has_grown_is_reported_and_used_on_request"),
     (
         "/v1/pools/{pool}/keep_room",
@@ -124,6 +124,10 @@ const PLANNED_ELSEWHERE: [(&str, &str); 32] = [
     (
         "/v1/pools/{pool}/volumes/{space}/shares/{share}/delete",
         "a_refusal_of_a_server_leaves_no_right_that_is_not_on_record",
+    ),
+    (
+        "/v1/pools/{pool}/volumes/{space}/shares/{share}/accept",
+        "rights_of_another_host_over_nfs_are_held_until_they_are_accepted",
     ),
     (
         "/v1/pools/{pool}/volumes/{space}/shares/{share}/grant",

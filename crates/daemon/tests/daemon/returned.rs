@@ -1,6 +1,7 @@
 //! Disks that come back, and pools whose disks appear late, without a command (docs/design/0037).
 
 use std::fs;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -109,10 +110,13 @@ fn a_disk_that_a_command_took_offline_is_left_alone() {
     with_zeta(&mut world);
     world.post(&format!("{TANK}/disks/2/offline"), &json!({}));
     fs::rename(world.disk("d2"), away(&world, "d2")).unwrap();
-    returns(&world, "d2");
+    // The disk of another pool shows that the daemon has looked while this one was away.
     returns(&world, "z1");
     is_back(&world, "zeta", 1);
     in_time("it is reported", || events(&world, "zeta", "disk_online").into_iter().last());
+    returns(&world, "d2");
+    // Three looks of two seconds.
+    std::thread::sleep(Duration::from_secs(6));
     assert_eq!(state_of(&world, "tank", 2), "absent", "a disk was taken in that a command took offline");
     world.post(&format!("{TANK}/disks/2/online"), &json!({}));
     assert_eq!(state_of(&world, "tank", 2), "present");
