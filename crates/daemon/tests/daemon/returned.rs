@@ -116,6 +116,7 @@ fn a_disk_that_a_command_took_offline_is_left_alone() {
     in_time("it is reported", || events(&world, "zeta", "disk_online").into_iter().last());
     returns(&world, "d2");
     // Three looks of two seconds.
+    #[allow(clippy::disallowed_methods, reason = "the daemon under test lives in real time")]
     std::thread::sleep(Duration::from_secs(6));
     assert_eq!(state_of(&world, "tank", 2), "absent", "a disk was taken in that a command took offline");
     world.post(&format!("{TANK}/disks/2/online"), &json!({}));
