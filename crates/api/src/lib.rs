@@ -29,6 +29,7 @@ mod quota;
 mod request;
 mod room;
 mod share;
+mod shell;
 mod smart;
 mod space;
 mod status;
@@ -74,6 +75,7 @@ pub use share::{
     ShareAccountKind, ShareDocument, ShareNetworkGrant, ShareProtocol, ShareSession, ShareSessions,
     ShareState, ShareStep, Shares,
 };
+pub use shell::shell_word;
 pub use smart::Smart;
 pub use space::{
     ConvertSpace, CreateSpace, FormerLayout, Integrity, Provisioning, RenameSpace, ResiliencyKind,

@@ -13,7 +13,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use dolmen_api::{Change, ErrorBody, ErrorCode, Quota, Quotas, RemoveQuota, SCHEMA, SetQuota};
+use dolmen_api::{Change, ErrorBody, ErrorCode, Quota, Quotas, RemoveQuota, SCHEMA, SetQuota, shell_word};
 use dolmen_mutation::mutation;
 use dolmen_units::Bytes;
 use dolmen_volume::file_system::FileSystem;
@@ -139,7 +139,7 @@ impl VolumeQuotas {
             self.volumes.check_unused(&volume).await?;
         }
         steps.push(format!("bound {what} of volume {name} by {}", bound_of(&record)));
-        let undo = format!("dolmen volume quota remove {name} {:?}", record.folder.as_str());
+        let undo = format!("dolmen volume quota remove {name} {}", shell_word(record.folder.as_str()));
         let plan = pool.plan(Undo::By(undo), steps);
         if request.dry_run {
             return Ok(planned(plan, format!("{what} of volume {name} would be bounded")));
@@ -256,7 +256,7 @@ impl VolumeQuotas {
         let (_, record) = found(quotas_of(&volume.space).await?)?;
         let size = record.limit_bytes.map_or_else(|| "none".to_owned(), |bytes| bytes.to_string());
         let files = record.limit_files.map(|files| format!(" --files {files}")).unwrap_or_default();
-        let undo = format!("dolmen volume quota set {name} {:?} {size}{files}", folder.as_str());
+        let undo = format!("dolmen volume quota set {name} {} {size}{files}", shell_word(folder.as_str()));
         let steps = vec![format!("take the bound off {what} of volume {name}; its content stays")];
         let plan = pool.plan(Undo::By(undo), steps);
         self.mounted_device(&volume).await?;

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use dolmen_api::shell_word;
 use dolmen_bench::Machine;
 use dolmen_units::Bytes;
 use rustix::time::{ClockId, clock_gettime};
@@ -63,15 +64,10 @@ pub(crate) fn command() -> String {
     // Where the program stands is the machine's own business.
     let program = words.next().unwrap_or_default();
     let program = program.rsplit('/').next().unwrap_or_default().to_owned();
-    std::iter::once(program).chain(words.map(|word| quoted(&word))).collect::<Vec<_>>().join(" ")
-}
-
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
+    std::iter::once(program)
+        .chain(words.map(|word| shell_word(&word).into_owned()))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Seconds since 1970, for the report alone: nothing is decided by it.
@@ -89,12 +85,6 @@ pub(crate) fn milliseconds() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_that_a_shell_would_read_are_quoted() {
-        assert_eq!(quoted("--size=64M"), "--size=64M");
-        assert_eq!(["", "a b", "it's", "$HOME"].map(quoted), ["''", "'a b'", "'it'\\''s'", "'$HOME'"]);
-    }
 
     #[test]
     fn busy_is_all_but_idle_and_waiting() {

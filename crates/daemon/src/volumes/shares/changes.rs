@@ -16,7 +16,7 @@ use dolmen_mutation::mutation;
 use dolmen_volume::mount_point::Folder;
 use dolmen_volume::nfs::Client;
 use dolmen_volume::record::{
-    Access, AccountGrant, AccountKind, DesiredShare, Encryption, NetworkGrant, Protocol, ShareRecord, Unknown,
+    AccountGrant, DesiredShare, Encryption, NetworkGrant, Protocol, ShareRecord, Unknown,
 };
 use dolmen_volume::samba::{AccountName, ShareName};
 
@@ -26,6 +26,7 @@ use crate::plan::{Undo, made, planned};
 use crate::volumes::locks::Lane;
 use crate::volumes::numbered::{self, SHARE, attribute};
 use crate::volumes::service::pool_to_change;
+use crate::volumes::shares::commands::{create_command, revoke_networks_command, share_command, undo_of};
 use crate::volumes::shares::serving::{held_text, mark_of, shares_of};
 use crate::volumes::shares::view::{FoundShare, VolumeShares};
 use crate::volumes::shares::words::{access_name, access_of, kind_name, kind_of, protocol_name, protocol_of};
@@ -60,7 +61,7 @@ impl VolumeShares {
         let share = record.name.to_string();
         self.check_share_name(&volume, &record, None).await?;
         self.servers.check_nfs(&name, &record).await?;
-        let undo = Undo::By(format!("dolmen share delete {name} {share:?}"));
+        let undo = Undo::By(share_command("delete", &[], &name, &share, &[]));
         let plan = pool.plan(undo, steps_of(&volume, &record));
         if request.dry_run {
             let mut change = planned(plan, format!("share {share} of volume {name} would be created"));
@@ -166,11 +167,8 @@ impl VolumeShares {
         if !record.is_held(self.servers.host) {
             return Ok(());
         }
-        let share = record.name.as_str();
         let message = format!("{}; nothing was changed", held_text(name, record));
-        let clients = record.networks.iter().map(|grant| format!(" --nfs {}", grant.client));
-        let revoke = clients.collect::<String>();
-        let hint = format!("accept its rights first, or `dolmen share revoke {name} {share:?}{revoke}`");
+        let hint = format!("accept its rights first, or `{}`", revoke_networks_command(name, record));
         Err(ErrorBody::new(ErrorCode::NeedsConfirmation, message).on(name).hint(hint))
     }
 
@@ -195,7 +193,8 @@ impl VolumeShares {
         if record.desired == DesiredShare::Off {
             let message =
                 format!("share {} of volume {name} is being deleted; nothing was changed", record.name);
-            let hint = format!("`dolmen share delete {name} {:?}` ends that", record.name.as_str());
+            let delete = share_command("delete", &[], &name, record.name.as_str(), &[]);
+            let hint = format!("`{delete}` ends that");
             return Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(hint));
         }
         change(&mut record, &name)?;
@@ -512,66 +511,6 @@ fn of_nfs(name: &str, record: &ShareRecord) -> Vec<String> {
         ));
     }
     warnings
-}
-
-/// Returns the command that creates a share.
-fn create_command(name: &str, record: &ShareRecord) -> String {
-    let mut words = vec!["dolmen share create".to_owned(), name.to_owned()];
-    if !record.folder.is_root() {
-        words.push(format!("--path {:?}", record.folder.as_str()));
-    }
-    let option = if record.protocols.contains(&Protocol::Smb) { "--smb" } else { "--name" };
-    words.push(format!("{option} {:?}", record.name.as_str()));
-    if !record.encryption.is_usual() {
-        words.push("--unencrypted".to_owned());
-    }
-    let accounts = record.accounts.iter();
-    words.extend(
-        accounts
-            .map(|one| format!("--grant {:?}", format!("{}:{}", account_word(one), right_word(one.access)))),
-    );
-    let networks = record.networks.iter();
-    words.extend(networks.map(|one| format!("--nfs {}:{}", one.client, right_word(one.access))));
-    words.join(" ")
-}
-
-/// Returns an account as the command line writes it.
-fn account_word(grant: &AccountGrant) -> String {
-    let group = if grant.to == AccountKind::Group { "@" } else { "" };
-    format!("{group}{}", grant.name.as_str())
-}
-
-fn right_word(access: Access) -> &'static str {
-    match access {
-        Access::ReadOnly => "ro",
-        Access::ReadWrite => "rw",
-    }
-}
-
-/// Returns the commands that restore the rights of before.
-fn undo_of(before: &ShareRecord, after: &ShareRecord, name: &str) -> Undo {
-    let is_new =
-        |one: &&AccountGrant| !before.accounts.iter().any(|old| (old.to, &old.name) == (one.to, &one.name));
-    let mut revoked: Vec<String> =
-        after.accounts.iter().filter(is_new).map(|one| format!("{:?}", account_word(one))).collect();
-    // Accepted rights are taken off again like new ones.
-    let is_accepted = before.granted_by != after.granted_by;
-    let is_new =
-        |one: &&NetworkGrant| is_accepted || !before.networks.iter().any(|old| old.client == one.client);
-    revoked.extend(after.networks.iter().filter(is_new).map(|one| format!("--nfs {}", one.client)));
-    let lost = before.accounts.iter().filter(|one| !after.accounts.contains(one));
-    let mut granted: Vec<String> = lost
-        .map(|one| format!("{:?}", format!("{}:{}", account_word(one), right_word(one.access))))
-        .collect();
-    let lost = before.networks.iter().filter(|one| !after.networks.contains(one));
-    granted.extend(lost.map(|one| format!("--nfs {}:{}", one.client, right_word(one.access))));
-    let command = |word: &str, arguments: &[String]| {
-        (!arguments.is_empty())
-            .then(|| format!("dolmen share {word} {name} {:?} {}", before.name.as_str(), arguments.join(" ")))
-    };
-    let commands = [command("revoke", &revoked), command("grant", &granted)];
-    let commands: Vec<String> = commands.into_iter().flatten().collect();
-    if commands.is_empty() { Undo::NotNeeded } else { Undo::By(commands.join(" && ")) }
 }
 
 fn steps_of(volume: &Volume, record: &ShareRecord) -> Vec<String> {

@@ -6,6 +6,7 @@
 //! | `book` | findings about each share that was put or looked at |
 //! | `serving` | the service of servers: shares put on them and taken off, with their volumes |
 //! | `changes` | creation, rights and deletion |
+//! | `commands` | commands about shares, as texts name them |
 //! | `view`, `words` | the service of requests, and shares as the API shows them |
 //!
 //! Invariants:
@@ -15,6 +16,7 @@
 
 mod book;
 mod changes;
+mod commands;
 mod host;
 mod serving;
 mod view;

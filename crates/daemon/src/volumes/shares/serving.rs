@@ -27,6 +27,7 @@ use crate::volumes::locks::{Lane, VolumeLocks};
 use crate::volumes::numbered::{self, Numbered, SHARE, attribute};
 use crate::volumes::records::{self, Found};
 use crate::volumes::shares::book::{KnownShare, KnownShares};
+use crate::volumes::shares::commands::share_command;
 use crate::volumes::shares::host;
 use crate::volumes::volume::Volume;
 use crate::volumes::workers::{Unanswered, Wait, Workers};
@@ -500,10 +501,11 @@ pub(super) fn held_text(volume: &str, record: &ShareRecord) -> String {
         .granted_by
         .map_or_else(|| "a host that is not on record".to_owned(), |host| format!("host {}", host.short()));
     let share = record.name.as_str();
+    let accept = share_command("accept", &[], volume, share, &[]);
     let clients: Vec<String> = record.networks.iter().map(|grant| grant.client.to_string()).collect();
     format!(
         "share {share} is held over NFS: {by} gave its rights, and {} may be other machines here; \
-         `dolmen share accept {volume} {share:?}` offers it",
+         `{accept}` offers it",
         clients.join(", ")
     )
 }
