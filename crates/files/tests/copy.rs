@@ -1,57 +1,19 @@
 //! Copies of trees on the file systems of this kernel, each on a loop device over a file.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::indexing_slicing)]
 
+mod rig;
+
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use dolmen_files::copy::{Copied, CopyError, Fallback, Planned, TEMPORARY, copy, plan};
 use dolmen_files::extents::extents;
 use rustix::fs::{FileType, Mode, Timespec, Timestamps, XattrFlags};
 
+use rig::Mounted;
+
 const MIB: u64 = 1 << 20;
-
-/// A file system that is unmounted when it is dropped.
-struct Mounted {
-    folder: tempfile::TempDir,
-}
-
-impl Mounted {
-    /// Makes one; none, with its reason printed, where this machine cannot.
-    fn new(make: &[&str]) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
-            println!("skipped: that takes root and loop devices");
-            return None;
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let image = folder.path().join("image");
-        File::create(&image).unwrap().set_len(400 * MIB).unwrap();
-        let Ok(made) = Command::new(make[0]).args(&make[1..]).arg(&image).output() else {
-            println!("skipped: {} is missing", make[0]);
-            return None;
-        };
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let root = folder.path().join("root");
-        fs::create_dir(&root).unwrap();
-        let mounted = Command::new("mount").arg("-o").arg("loop").arg(&image).arg(&root).output().unwrap();
-        if !mounted.status.success() {
-            println!("skipped: {}", String::from_utf8_lossy(&mounted.stderr).trim());
-            return None;
-        }
-        Some(Self { folder })
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join("root").join(name)
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.folder.path().join("root")).status();
-    }
-}
 
 fn set_times(path: &Path) {
     let time = |tv_sec| Timespec { tv_sec, tv_nsec: 123_456_789 };
@@ -152,7 +114,7 @@ fn is_clean(folder: &Path) -> bool {
 }
 
 fn a_tree_is_shared(make: &[&str]) {
-    let Some(mounted) = Mounted::new(make) else { return };
+    let Some(mounted) = Mounted::new(make, 400 * MIB) else { return };
     let (source, target) = (mounted.path("source"), mounted.path("copy"));
     fs::create_dir(&source).unwrap();
     make_tree(&source);
@@ -205,7 +167,8 @@ fn a_tree_on_btrfs_is_shared_with_all_its_properties() {
 
 #[test]
 fn another_file_system_is_named_or_gets_the_bytes_without_the_holes() {
-    let (Some(one), Some(other)) = (Mounted::new(&["mkfs.xfs", "-q"]), Mounted::new(&["mkfs.ext4", "-q"]))
+    let (Some(one), Some(other)) =
+        (Mounted::new(&["mkfs.xfs", "-q"], 400 * MIB), Mounted::new(&["mkfs.ext4", "-q"], 400 * MIB))
     else {
         return;
     };

@@ -6,17 +6,20 @@
     clippy::cast_possible_truncation
 )]
 
+mod rig;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use dolmen_files::copy::Fallback;
 use dolmen_files::extents::extents;
 use dolmen_files::images::{
     Clones, Content, Filled, Image, ImageError, ImageFormat, ImageName, Library, Source, recognise,
 };
+
+use rig::Mounted;
 
 const MIB: u64 = 1 << 20;
 
@@ -378,47 +381,6 @@ fn a_folder_without_its_volume_is_no_library() {
     let error = Library::of_volume(folder.path()).expect_err("a folder took the place of its volume");
     assert!(matches!(error, ImageError::NotMounted { .. }), "{error}");
     assert!(Library::of_volume(Path::new("/proc")).is_ok());
-}
-
-/// A file system that is unmounted when it is dropped.
-struct Mounted {
-    folder: tempfile::TempDir,
-}
-
-impl Mounted {
-    /// Makes one; none, with its reason printed, where this machine cannot.
-    fn new(make: &[&str], size_bytes: u64) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
-            println!("skipped: that takes root and loop devices");
-            return None;
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let image = folder.path().join("image");
-        File::create(&image).unwrap().set_len(size_bytes).unwrap();
-        let Ok(made) = Command::new(make[0]).args(&make[1..]).arg(&image).output() else {
-            println!("skipped: {} is missing", make[0]);
-            return None;
-        };
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let root = folder.path().join("root");
-        fs::create_dir(&root).unwrap();
-        let mounted = Command::new("mount").arg("-o").arg("loop").arg(&image).arg(&root).output().unwrap();
-        if !mounted.status.success() {
-            println!("skipped: {}", String::from_utf8_lossy(&mounted.stderr).trim());
-            return None;
-        }
-        Some(Self { folder })
-    }
-
-    fn root(&self) -> PathBuf {
-        self.folder.path().join("root")
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.root()).status();
-    }
 }
 
 #[test]

@@ -6,10 +6,12 @@
     clippy::cast_possible_truncation
 )]
 
+mod rig;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use dolmen_files::extents::{Extent, extents};
@@ -21,37 +23,16 @@ use dolmen_files::space_map::{Owner, space_map};
 use dolmen_files::volume::{Frozen, trim, usage, xfs_geometry};
 use dolmen_files::walk::Walk;
 
+use rig::Mounted;
+
 const MIB: u64 = 1 << 20;
 
-/// A file system that is unmounted when it is dropped.
-struct Mounted {
-    folder: tempfile::TempDir,
-}
+/// A file system that a test works on.
+struct Volume(Mounted);
 
-impl Mounted {
-    /// Makes one by a command; none, with its reason printed, where this machine cannot.
+impl Volume {
     fn new(make: &[&str]) -> Option<Self> {
-        if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
-            println!("skipped: that takes root and loop devices");
-            return None;
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let image = folder.path().join("image");
-        File::create(&image).unwrap().set_len(400 * MIB).unwrap();
-        let (program, arguments) = make.split_first()?;
-        let Ok(made) = Command::new(program).args(arguments).arg(&image).output() else {
-            println!("skipped: {program} is missing");
-            return None;
-        };
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let root = folder.path().join("root");
-        fs::create_dir(&root).unwrap();
-        let mounted = Command::new("mount").arg("-o").arg("loop").arg(&image).arg(&root).output().unwrap();
-        if !mounted.status.success() {
-            println!("skipped: {}", String::from_utf8_lossy(&mounted.stderr).trim());
-            return None;
-        }
-        Some(Self { folder })
+        Mounted::new(make, 400 * MIB).map(Self)
     }
 
     fn xfs() -> Option<Self> {
@@ -63,7 +44,7 @@ impl Mounted {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join("root").join(name)
+        self.0.path(name)
     }
 
     fn root(&self) -> File {
@@ -81,20 +62,13 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg(self.path("")).status().unwrap();
-        assert!(unmounted.success() || std::thread::panicking());
-    }
-}
-
 fn map_of(file: &File) -> Vec<Extent> {
     let mut found = Vec::new();
     extents(file, 0, u64::MAX, &mut found).unwrap();
     found
 }
 
-fn equal_ranges_are_shared_and_others_stay(volume: &Mounted) {
+fn equal_ranges_are_shared_and_others_stay(volume: &Volume) {
     // Scenario: two files of 1 MiB with equal bytes, and a third that differs in all of them.
     let (one, two, other) = (
         volume.file("one", MIB as usize, 1),
@@ -117,20 +91,20 @@ fn equal_ranges_are_shared_and_others_stay(volume: &Mounted) {
 
 #[test]
 fn xfs_shares_equal_ranges_and_others_stay() {
-    let Some(volume) = Mounted::xfs() else { return };
+    let Some(volume) = Volume::xfs() else { return };
     equal_ranges_are_shared_and_others_stay(&volume);
 }
 
 #[test]
 fn btrfs_shares_equal_ranges_and_others_stay() {
-    let Some(volume) = Mounted::btrfs() else { return };
+    let Some(volume) = Volume::btrfs() else { return };
     equal_ranges_are_shared_and_others_stay(&volume);
 }
 
 #[test]
 fn a_map_names_holes_and_more_extents_than_one_call_gives() {
     // Scenario: every second block of a file is written, 300 of them.
-    let Some(volume) = Mounted::xfs() else { return };
+    let Some(volume) = Volume::xfs() else { return };
     let file = volume.file("holes", 0, 0);
     for block in 0..300u64 {
         std::os::unix::fs::FileExt::write_all_at(&file, &[7; 4096], block * 8192).unwrap();
@@ -150,7 +124,7 @@ fn a_map_names_holes_and_more_extents_than_one_call_gives() {
 
 #[test]
 fn a_handle_finds_its_file_under_another_name_and_never_a_successor() {
-    let Some(volume) = Mounted::xfs() else { return };
+    let Some(volume) = Volume::xfs() else { return };
     let file = volume.file("first", 4096, 1);
     let (number, root) = (file.metadata().unwrap().ino(), volume.root());
     let handle = Handle::of_entry(&root, "first".as_ref()).unwrap();
@@ -183,7 +157,7 @@ fn a_handle_finds_its_file_under_another_name_and_never_a_successor() {
 
 #[test]
 fn inodes_are_listed_once_each_beyond_one_call() {
-    let Some(volume) = Mounted::xfs() else { return };
+    let Some(volume) = Volume::xfs() else { return };
     for number in 0..1000 {
         fs::write(volume.path(&format!("f{number}")), b"x").unwrap();
     }
@@ -202,7 +176,7 @@ fn inodes_are_listed_once_each_beyond_one_call() {
 
 #[test]
 fn the_owner_of_each_extent_is_named_and_free_room_is_counted() {
-    let Some(volume) = Mounted::xfs() else { return };
+    let Some(volume) = Volume::xfs() else { return };
     let file = volume.file("owned", 3 * MIB as usize, 1);
     let inode = file.metadata().unwrap().ino();
     let root = volume.root();
@@ -240,7 +214,7 @@ fn the_owner_of_each_extent_is_named_and_free_room_is_counted() {
 
 #[test]
 fn calls_that_btrfs_lacks_are_unsupported() {
-    let Some(volume) = Mounted::btrfs() else { return };
+    let Some(volume) = Volume::btrfs() else { return };
     assert!(space_map(&volume.root(), 0, u64::MAX, |_| true).unwrap_err().is_unsupported());
     assert!(inodes(&volume.root(), |_| true).unwrap_err().is_unsupported());
     assert!(xfs_geometry(&volume.root()).unwrap_err().is_unsupported());
@@ -248,8 +222,8 @@ fn calls_that_btrfs_lacks_are_unsupported() {
 
 #[test]
 fn free_room_is_discarded_and_the_image_shrinks() {
-    let Some(volume) = Mounted::xfs() else { return };
-    let image = volume.folder.path().join("image");
+    let Some(volume) = Volume::xfs() else { return };
+    let image = volume.0.image();
     drop(volume.file("big", 100 * MIB as usize, 1));
     let before = image.metadata().unwrap().blocks() * 512;
     fs::remove_file(volume.path("big")).unwrap();
@@ -264,7 +238,7 @@ fn free_room_is_discarded_and_the_image_shrinks() {
 
 #[test]
 fn a_frozen_file_system_is_thawed_when_the_hold_ends() {
-    let Some(volume) = Mounted::xfs() else { return };
+    let Some(volume) = Volume::xfs() else { return };
     let root = volume.root();
     let held = Frozen::new(&root).unwrap();
     assert!(Frozen::new(&root).is_err());
@@ -272,7 +246,7 @@ fn a_frozen_file_system_is_thawed_when_the_hold_ends() {
     fs::write(volume.path("after"), b"x").unwrap();
 }
 
-fn a_walk_finds_each_file_once_by_path_and_handle(volume: &Mounted) {
+fn a_walk_finds_each_file_once_by_path_and_handle(volume: &Volume) {
     // Scenario: 300 files in one folder, folders in depth between them, a symbolic link, a folder that is not entered.
     for folder in ["many", "many/deep/deeper/deepest", "left", "empty"] {
         fs::create_dir_all(volume.path(folder)).unwrap();
@@ -313,13 +287,13 @@ fn a_walk_finds_each_file_once_by_path_and_handle(volume: &Mounted) {
 
 #[test]
 fn a_walk_of_xfs_finds_each_file_once_by_path_and_handle() {
-    let Some(volume) = Mounted::xfs() else { return };
+    let Some(volume) = Volume::xfs() else { return };
     a_walk_finds_each_file_once_by_path_and_handle(&volume);
 }
 
 #[test]
 fn a_walk_of_btrfs_finds_each_file_once_and_no_subvolume() {
-    let Some(volume) = Mounted::btrfs() else { return };
+    let Some(volume) = Volume::btrfs() else { return };
     let made = Command::new("btrfs").args(["subvolume", "create"]).arg(volume.path("sub")).output().unwrap();
     assert!(made.status.success());
     fs::write(volume.path("sub/out"), "out").unwrap();
@@ -330,13 +304,13 @@ fn a_walk_of_btrfs_finds_each_file_once_and_no_subvolume() {
 
 #[test]
 fn a_walk_of_ext4_finds_each_file_once_by_path_and_handle() {
-    let Some(volume) = Mounted::new(&["mkfs.ext4", "-q", "-F"]) else { return };
+    let Some(volume) = Volume::new(&["mkfs.ext4", "-q", "-F"]) else { return };
     a_walk_finds_each_file_once_by_path_and_handle(&volume);
 }
 
 #[test]
 fn new_files_have_the_project_of_their_folder_until_it_has_none() {
-    let Some(volume) = Mounted::xfs() else { return };
+    let Some(volume) = Volume::xfs() else { return };
     fs::create_dir(volume.path("docs")).unwrap();
     let folder = File::open(volume.path("docs")).unwrap();
     assert!(set_project(&folder, 7).unwrap() && !set_project(&folder, 7).unwrap());
