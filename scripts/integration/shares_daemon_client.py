@@ -13,7 +13,8 @@ import subprocess
 import threading
 import time
 
-from shares_rig import FOLDER, LOG, MIB, PARTS, PASSWORD, PROGRAM as DOLMEN, USER
+from shares_orders import SOCKET, do, document, dolmen, start_daemon
+from shares_rig import FOLDER, MIB, PARTS, PASSWORD, PROGRAM as DOLMEN, USER
 from shares_rig import Capture, Connected, Ganesha, Samba, at_failure, children, end, eventually, log, must, path, run
 
 OTHER = "news"
@@ -24,7 +25,6 @@ IMPORT_MAX = 20.0
 QUOTA = 64 * MIB
 # Bytes of a file that the client copies too.
 THROUGH_MAX = 1024 * MIB
-SOCKET = path("api")
 SHARE = ("tank/home", "docs")
 HERE = "127.0.0.1"
 has_nfs = "ganesha" in PARTS
@@ -50,14 +50,7 @@ class Daemon:
         self.process = None
 
     def start(self):
-        words = [DOLMEN, "daemon", "--state", self.state, "--socket", SOCKET, "--links", path("links"), "--named-only"]
-        environment = {**os.environ, "DOLMEN_SERVERS": self.servers}
-        # A group of its own, so that a kill of the daemon reaches the daemon alone.
-        with open(os.path.join(os.path.dirname(LOG), "daemon.log"), "ab") as file:
-            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment,
-                                            start_new_session=True)
-        children.append(self.process)
-        must("the daemon answers", eventually(lambda: dolmen()[0] in (0, 1), 30))
+        self.process = start_daemon(self.state, self.servers)
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
@@ -69,26 +62,6 @@ class Daemon:
             return self.process.wait(60) == 0
         except subprocess.TimeoutExpired:
             return False
-
-
-def dolmen(*words, timeout=120):
-    ended = subprocess.run([DOLMEN, *words], stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout,
-                           env={**os.environ, "DOLMEN_SOCKET": SOCKET})
-    if words:
-        log.write(f"\n> dolmen {words}\n".encode() + ended.stdout + ended.stderr)
-    return ended.returncode, (ended.stdout + ended.stderr).decode(errors="replace")
-
-
-def document(*words):
-    code, text = dolmen("-o", "json", *words)
-    must(f"'dolmen {' '.join(words)}' answers", code == 0, text) if code else None
-    return json.loads(text)
-
-
-def do(*words):
-    code, text = dolmen(*words)
-    must(f"dolmen {' '.join(words)}", code == 0, text, is_shown=False)
-    return text
 
 
 def is_refused(answer, *words):

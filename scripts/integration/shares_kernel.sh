@@ -23,7 +23,12 @@ wanted=$(printf '%s' "${DOLMEN_KERNEL_SHARES:-clone,quota,fio,postgres}" | tr ',
 drop() { wanted=$(printf '%s' "$wanted" | sed "s/\\<$1\\>//"); }
 missing_of fio dmsetup && { skip "$script: load on slow disks (missing:$missing)"; drop fio; drop postgres; }
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { skip "$script: PostgreSQL (it is not installed)"; drop postgres; }
-missing_of smbd smbpasswd net && { skip "$script: SMB (missing:$missing)"; drop quota; }
+if missing_of smbd smbpasswd net; then
+    skip "$script: SMB (missing:$missing)"
+    drop quota
+else
+    wanted="$wanted smb"
+fi
 # shellcheck disable=SC2086 # a list of words
 python3 -B "$root/scripts/integration/shares_kernel_client.py" "$bin" "$run" "$logs/servers.log" $wanted || fail 'the shares'
 say "$script: $(($(now) - started)) s after the build"

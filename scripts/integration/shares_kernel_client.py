@@ -1,7 +1,7 @@
 """Shares of a daemon that nfsd serves and that clients of the kernel mount; quotas of XFS; the cost of the way on slow disks.
 
 shares_kernel_client.py DOLMEN FOLDER LOG PART...: as root, on a machine that nothing else is done on. PART is `clone`, `quota`, `fio` or
-`postgres`. Each check says what holds; the first that does not ends the program with 1.
+`postgres`, and `smb` where Samba is there. Each check says what holds; the first that does not ends the program with 1.
 """
 
 import ctypes
@@ -10,13 +10,12 @@ import json
 import os
 import pwd
 import subprocess
-import time
 
-from shares_rig import LOG, MIB, PARTS, PASSWORD, PROGRAM as DOLMEN, USER
-from shares_rig import Samba, at_failure, children, end, eventually, log, must, path, run
+from shares_orders import do, document, dolmen, start_daemon
+from shares_rig import MIB, PARTS, PASSWORD, USER
+from shares_rig import Samba, at_failure, end, eventually, log, must, path, run
 
 QUOTA = 64 * MIB
-SOCKET = path("api")
 DELAY = int(os.environ.get("DOLMEN_KERNEL_DELAY", "40"))
 SECONDS = int(os.environ.get("DOLMEN_KERNEL_SECONDS", "30"))
 HERE = "127.0.0.1"
@@ -24,42 +23,16 @@ HERE = "127.0.0.1"
 ROOT, VOLUMES = "/nfsroot", "/volumes"
 libc = ctypes.CDLL(None, use_errno=True)
 samba = Samba("one")
-has_smb = "quota" in PARTS
+has_smb = "smb" in PARTS
 
 
-def dolmen(*words, timeout=600):
-    ended = subprocess.run([DOLMEN, *words], stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout,
-                           env={**os.environ, "DOLMEN_SOCKET": SOCKET})
-    log.write(f"\n> dolmen {words}\n".encode() + ended.stdout + ended.stderr)
-    return ended.returncode, (ended.stdout + ended.stderr).decode(errors="replace")
-
-
-def do(*words):
-    code, text = dolmen(*words)
-    must(f"dolmen {' '.join(words)}", code == 0, text)
-    return text
-
-
-def document(*words):
-    code, text = dolmen("-o", "json", *words)
-    must(f"'dolmen {' '.join(words)}' answers", code == 0, text, is_shown=False)
-    return json.loads(text)
-
-
-def start_daemon():
-    servers = {"lock": path("servers.lock"), "nfs": {"by": "kernel", "exports_dir": "/etc/exports.d"}}
+def write_servers():
+    servers = {"nfs": {"by": "kernel", "exports_dir": "/etc/exports.d"}}
     if has_smb:
         servers["smb_conf"] = samba.conf
     with open(path("servers.json"), "w") as file:
         json.dump(servers, file)
-    os.makedirs(path("state"))
-    words = [DOLMEN, "daemon", "--state", path("state"), "--socket", SOCKET, "--links", path("links"), "--named-only"]
-    with open(os.path.join(os.path.dirname(LOG), "daemon.log"), "ab") as file:
-        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True,
-                                   env={**os.environ, "DOLMEN_SERVERS": path("servers.json")})
-    children.append(process)
-    must("the daemon answers", eventually(lambda: dolmen()[0] in (0, 1), 60))
-    return process
+    return path("servers.json")
 
 
 def make_root():
@@ -334,7 +307,8 @@ def main():
         samba.add_password()
         server = samba.start()
     start_nfsd()
-    daemon = start_daemon()
+    os.makedirs(path("state"))
+    daemon = start_daemon(path("state"), write_servers(), 60)
     at_failure.append(lambda: log.write(dolmen("events")[1].encode()))
     if {"clone", "quota"} & set(PARTS):
         make_volume()
