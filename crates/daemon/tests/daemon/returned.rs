@@ -40,6 +40,12 @@ pub(crate) fn in_time<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T 
     panic!("waited in vain: {what}");
 }
 
+/// Waits until the daemon has looked so often, every two seconds.
+fn looked(times: u64) {
+    #[allow(clippy::disallowed_methods, reason = "the daemon under test lives in real time")]
+    std::thread::sleep(Duration::from_secs(2 * times));
+}
+
 fn is_back(world: &World, pool: &str, slot: usize) {
     in_time("the disk takes part again", || (state_of(world, pool, slot) == "present").then_some(()));
 }
@@ -103,6 +109,33 @@ fn a_disk_that_returns_is_taken_in_without_a_command() {
     expect(&world);
 }
 
+/// Scenario: the daemon is killed around the return of a disk: when two looks have or have not seen it, and as soon as it takes part.
+/// The next daemon ends what was begun, and that disk alone has all that was acknowledged.
+#[test]
+fn a_kill_around_a_return_loses_nothing() {
+    for (seed, looks) in [(1, Some(0)), (2, Some(1)), (3, Some(2)), (4, None)] {
+        let mut world = World::new(2);
+        world.make_tank(&["d0", "d1"]);
+        begun_without(&mut world, &["d1"]);
+        let content = pattern(seed, 4 << 20);
+        world.nbd().write(0, &content);
+        world.nbd().flush();
+        returns(&world, "d1");
+        match looks {
+            Some(looks) => looked(looks),
+            None => is_back(&world, "tank", 1),
+        }
+        world.kill();
+        world.start();
+        is_back(&world, "tank", 1);
+        is_healthy(&world);
+        world.kill();
+        fs::remove_file(world.disk("d0")).unwrap();
+        world.start();
+        assert!(world.nbd().read(0, 4 << 20) == content, "killed after {looks:?} looks");
+    }
+}
+
 /// Scenario: a command takes a disk offline; it is carried away and comes back. It is left alone until a command takes it in.
 #[test]
 fn a_disk_that_a_command_took_offline_is_left_alone() {
@@ -115,9 +148,7 @@ fn a_disk_that_a_command_took_offline_is_left_alone() {
     is_back(&world, "zeta", 1);
     in_time("it is reported", || events(&world, "zeta", "disk_online").into_iter().last());
     returns(&world, "d2");
-    // Three looks of two seconds.
-    #[allow(clippy::disallowed_methods, reason = "the daemon under test lives in real time")]
-    std::thread::sleep(Duration::from_secs(6));
+    looked(3);
     assert_eq!(state_of(&world, "tank", 2), "absent", "a disk was taken in that a command took offline");
     world.post(&format!("{TANK}/disks/2/online"), &json!({}));
     assert_eq!(state_of(&world, "tank", 2), "present");
