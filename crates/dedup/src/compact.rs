@@ -17,6 +17,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use dolmen_mutation::mutation;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::index::{Entry, Table};
@@ -72,6 +73,8 @@ pub struct Compacted {
     pub files_skipped: u64,
     /// Rows that were not emptied: why, how many, and the first of them.
     pub kept: Vec<(RowKept, u64, u64)>,
+    /// Bytes that trims discarded.
+    pub trimmed: u64,
     /// `true` if the caller stopped it.
     pub stopped: bool,
 }
@@ -84,7 +87,11 @@ impl Compacted {
         self.rows_taken = self.rows_taken.saturating_add(later.rows_taken);
         self.bytes_moved = self.bytes_moved.saturating_add(later.bytes_moved);
         self.files_skipped = self.files_skipped.max(later.files_skipped);
-        self.kept = later.kept;
+        self.trimmed = self.trimmed.saturating_add(later.trimmed);
+        // A pass that was stopped while it mapped has found nothing.
+        if !later.stopped || !later.kept.is_empty() {
+            self.kept = later.kept;
+        }
         self.stopped = later.stopped;
     }
 }
@@ -102,7 +109,7 @@ struct Live {
     reserved: u32,
 }
 
-/// Empties rows.
+/// Empties rows, and gives them back to the pool after each pass: the next one claims rows again, and an error ends a run.
 ///
 /// A run that is stopped or killed loses work alone. The next run maps the volume again.
 ///
@@ -119,7 +126,10 @@ pub fn compact<F: Files, S: Scratch, C: Control>(
     let mut policy = policy.clone();
     for _ in 0..PASSES_MAX {
         let mut once = Compacted::default();
-        policy.claimed = pass(&mut environment, &policy, &mut once)?;
+        let claimed = pass(&mut environment, &policy, &mut once);
+        let trimmed = if mutation!(TrimmedAtEnd) { Ok(0) } else { environment.files.trim() };
+        policy.claimed = claimed?;
+        once.trimmed = trimmed.map_err(RunError::Trim)?;
         policy.budget_bytes = policy.budget_bytes.saturating_sub(once.bytes_moved);
         let gain = once.rows_emptied.saturating_sub(once.rows_taken);
         compacted.add(once);
@@ -463,10 +473,13 @@ impl<S: Scratch> Batch<S> {
         compacted: &mut Compacted,
     ) -> Vec<Placed<F::Handle>> {
         let mut units = units(moves, files.block_bytes().max(1));
+        // Writers may have filled the volume since it was mapped, and a file system keeps free room for itself.
+        let available = if mutation!(ReserveTaken) { u64::MAX } else { files.available().unwrap_or(0) };
+        let most = self.room.bytes_max().min(available / 2);
         let mut held: u64 = 0;
         units.retain(|unit| {
             held = held.saturating_add(unit.length);
-            let fits = held <= self.room.bytes_max();
+            let fits = held <= most;
             if !fits {
                 unit.moves.iter().for_each(|range| self.rows.keep(range.row.into(), RowKept::NoRoom));
             }

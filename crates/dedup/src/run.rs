@@ -18,6 +18,9 @@ pub enum RunError {
         "the files of the volume cannot be listed; nothing was changed; check the volume and start again"
     )]
     List(#[source] FileError),
+    /// What is free cannot be discarded.
+    #[error("what was freed cannot be given back to the pool; trim the volume later")]
+    Trim(#[source] FileError),
     /// The rows of a space need more memory than the run has.
     #[error("{rows} rows need {needed} bytes of memory, more than {memory_bytes}; raise the limit")]
     TooManyRows {

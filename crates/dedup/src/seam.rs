@@ -127,6 +127,8 @@ pub enum Action {
     Share,
     /// Make, write, cut or sync an unnamed file.
     Pack,
+    /// Discard what is free.
+    Trim,
 }
 
 impl std::fmt::Display for Action {
@@ -139,6 +141,7 @@ impl std::fmt::Display for Action {
             Self::Map => "mapping",
             Self::Share => "sharing",
             Self::Pack => "packing",
+            Self::Trim => "trimming",
         })
     }
 }
@@ -337,6 +340,18 @@ pub trait Files {
     /// # Errors
     /// The file system does not answer.
     fn free(&mut self, each: &mut dyn FnMut(DeviceRange)) -> Result<(), FileError>;
+
+    /// Returns the bytes that writers can take now. Of what [`free`](Self::free) shows, a file system keeps a part for itself.
+    ///
+    /// # Errors
+    /// The file system does not answer.
+    fn available(&mut self) -> Result<u64, FileError>;
+
+    /// Discards what is free, so that the pool has it back. Returns its bytes.
+    ///
+    /// # Errors
+    /// The device or the file system refuses.
+    fn trim(&mut self) -> Result<u64, FileError>;
 }
 
 /// A folder for sorted runs and the index.

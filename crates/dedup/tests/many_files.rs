@@ -115,6 +115,12 @@ impl Files for Synthetic {
     fn free(&mut self, _: &mut dyn FnMut(DeviceRange)) -> Result<(), FileError> {
         Ok(())
     }
+    fn available(&mut self) -> Result<u64, FileError> {
+        Ok(u64::MAX)
+    }
+    fn trim(&mut self) -> Result<u64, FileError> {
+        Ok(0)
+    }
 }
 
 struct Folder {

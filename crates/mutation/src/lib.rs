@@ -470,6 +470,10 @@ mutants! {
     PackUnsynced = "pack-unsynced",
     /// Packs go to unclaimed rows while rows that stay have room.
     HolesUnused = "holes-unused",
+    /// A compaction trims nothing between its passes, and nothing before an error.
+    TrimmedAtEnd = "trimmed-at-end",
+    /// A compaction takes the room that a file system keeps for itself for room of writers.
+    ReserveTaken = "reserve-taken",
     /// A pack on btrfs reserves room, which is written without compression.
     PackUncompressed = "pack-uncompressed",
     /// A run after an undo takes the places of files from the index.

@@ -4,16 +4,15 @@ use std::fs::File;
 use std::path::Path;
 
 use dolmen_dedup::{CompactPolicy, RowKept};
-use dolmen_files::FilesError;
-use dolmen_files::volume::{trim, xfs_geometry};
+use dolmen_files::volume::xfs_geometry;
 
 use crate::limits::limit;
 use crate::protocol::long::{Claimed, Compacted, KeptReason, KeptRows, Load, Occupancy};
 use crate::protocol::{Failure, FailureCode, Outcome, Volume};
 use crate::sharing::{call_bytes, file_failure, require_sharing, run_failure};
 use crate::state_folder::StateFolder;
-use crate::steering::{Steering, with_causes};
-use crate::volume_files::{VolumeFiles, free_at_rest};
+use crate::steering::Steering;
+use crate::volume_files::VolumeFiles;
 
 /// An order of a compaction.
 pub(crate) struct Order<'a> {
@@ -24,7 +23,7 @@ pub(crate) struct Order<'a> {
     pub(crate) state: &'a Path,
 }
 
-/// Empties rows and trims.
+/// Empties rows and gives them back.
 pub(crate) fn compact(
     order: &Order<'_>,
     root: File,
@@ -57,17 +56,12 @@ pub(crate) fn compact(
     };
     let counts = dolmen_dedup::compact(&mut files, &mut state, steering, &policy)
         .map_err(|error| run_failure(volume, &error))?;
-    let trimmed = trim_at_rest(files.root()).map_err(|error| Failure {
-        code: FailureCode::Refused,
-        message: format!("volume at {}: {}", volume.record.mount_point.as_str(), with_causes(&error)),
-        hint: "rows are emptied; trim the volume later".to_owned(),
-    })?;
     Ok(Outcome::Compacted(Compacted {
         rows_emptied: counts.rows_emptied,
         rows_empty: counts.rows_empty,
         rows_taken: counts.rows_taken,
         bytes_moved: counts.bytes_moved,
-        trimmed,
+        trimmed: counts.trimmed,
         kept: counts
             .kept
             .into_iter()
@@ -76,22 +70,6 @@ pub(crate) fn compact(
         skipped: steering.take_skipped(),
         stopped: counts.stopped,
     }))
-}
-
-/// Looks at the free bytes before a trim, at most.
-const LOOKS_MAX: u32 = 10;
-
-/// Trims when the file system has freed what packs and files left, and has it in its log: XFS passes over the rest.
-fn trim_at_rest(root: &File) -> Result<u64, FilesError> {
-    let mut free = None;
-    for _ in 0..LOOKS_MAX {
-        let now = Some(free_at_rest(root)?);
-        if now == free {
-            break;
-        }
-        free = now;
-    }
-    trim(root, 0, u64::MAX, 0)
 }
 
 /// Reads and checks the ranges of claimed rows.

@@ -49,6 +49,7 @@ pub(crate) fn run_failure(volume: &Volume, error: &RunError) -> Failure {
     let code = match error {
         RunError::Scratch(_) => FailureCode::BadPath,
         RunError::List(error) => return file_failure(volume, error),
+        RunError::Trim(_) => FailureCode::Refused,
         RunError::TooManyRows { .. } | RunError::RowLength { .. } => FailureCode::BadOrder,
     };
     let message = format!("volume at {}: {}", volume.record.mount_point.as_str(), with_causes(error));

@@ -63,6 +63,19 @@ pub(crate) fn free_at_rest(root: &File) -> Result<u64, FilesError> {
     free_bytes(root)
 }
 
+/// Trims when the file system has freed what packs and files left, and has it in its log: XFS passes over the rest.
+fn trim_at_rest(root: &File) -> Result<u64, FilesError> {
+    let mut free = None;
+    for _ in 0..LOOKS_MAX {
+        let now = Some(free_at_rest(root)?);
+        if now == free {
+            break;
+        }
+        free = now;
+    }
+    dolmen_files::volume::trim(root, 0, u64::MAX, 0)
+}
+
 /// An open file.
 #[derive(Debug)]
 pub(crate) struct Opened {
@@ -466,5 +479,14 @@ impl Files for VolumeFiles {
             true
         })
         .map_err(|error| failed(Action::List, 0, 0, error))
+    }
+
+    fn available(&mut self) -> Result<u64, FileError> {
+        let usage = dolmen_files::volume::usage(&self.root);
+        usage.map(|usage| usage.available).map_err(|error| failed(Action::List, 0, 0, error))
+    }
+
+    fn trim(&mut self) -> Result<u64, FileError> {
+        trim_at_rest(&self.root).map_err(|error| failed(Action::Trim, 0, 0, error))
     }
 }

@@ -103,6 +103,13 @@ pub(crate) struct Model {
     pub(crate) call_bytes_max: u64,
     /// Bytes that packs held at a time.
     pub(crate) packed_max: u64,
+    /// Free bytes that no writer gets.
+    pub(crate) reserve: u64,
+    pub(crate) packs_made: u64,
+    /// Packs that were made since the last trim.
+    pub(crate) packs_since_trim: u64,
+    /// Lists of files that were begun behind packs and before a trim.
+    pub(crate) untrimmed_lists: u64,
     pub(crate) paths: BTreeMap<u64, String>,
 }
 
@@ -136,6 +143,10 @@ impl Model {
             reads: 0,
             call_bytes_max: 0,
             packed_max: 0,
+            reserve: 0,
+            packs_made: 0,
+            packs_since_trim: 0,
+            untrimmed_lists: 0,
             paths: BTreeMap::new(),
         }
     }
@@ -540,6 +551,7 @@ impl Files for Model {
     fn rewind(&mut self) -> Result<(), FileError> {
         self.call();
         self.listed = None;
+        self.untrimmed_lists += u64::from(self.packs_since_trim > 0);
         Ok(())
     }
 
@@ -683,6 +695,8 @@ impl Files for Model {
         }
         let handle = Rc::new(());
         self.pack_next += 1;
+        self.packs_made += 1;
+        self.packs_since_trim += 1;
         self.packs.insert(self.pack_next, (Rc::downgrade(&handle), file));
         Ok(Handle::Pack(self.pack_next, handle))
     }
@@ -708,6 +722,8 @@ impl Files for Model {
         }
         let handle = Rc::new(());
         self.pack_next += 1;
+        self.packs_made += 1;
+        self.packs_since_trim += 1;
         self.packs.insert(self.pack_next, (Rc::downgrade(&handle), file));
         Ok(Handle::Pack(self.pack_next, handle))
     }
@@ -766,6 +782,17 @@ impl Files for Model {
             }
         }
         Ok(())
+    }
+
+    fn available(&mut self) -> Result<u64, FileError> {
+        self.call();
+        Ok(self.free_bytes().saturating_sub(self.reserve))
+    }
+
+    fn trim(&mut self) -> Result<u64, FileError> {
+        self.call();
+        self.packs_since_trim = 0;
+        Ok(self.free_bytes())
     }
 }
 
