@@ -109,7 +109,11 @@ fn an_image_has_its_name_when_it_is_complete() {
     let (image, _) = add(&library, source.path(), "a").unwrap();
     assert_eq!(library.images().unwrap(), std::slice::from_ref(&image));
     assert_eq!((image.size_bytes, rig.entries("images")), (9 * MIB + 100, vec!["a".to_owned()]));
-    assert_eq!(fs::metadata(rig.path("images/a")).unwrap().permissions().mode() & 0o7777, 0o444);
+    assert_eq!(
+        fs::metadata(rig.path("images/a")).unwrap().permissions().mode() & 0o7777,
+        0o400,
+        "others may read an image"
+    );
     // A name that is taken stays what it is.
     let error = add(&library, &rig.file("other", b"other"), "a").unwrap_err();
     assert!(matches!(error, ImageError::Exists { .. }), "{error}");
@@ -432,6 +436,14 @@ fn a_full_volume_keeps_nothing_of_an_image() {
     assert!((16 * MIB..=32 * MIB).contains(&missing_bytes), "{missing_bytes}");
     assert_eq!(library.images().unwrap(), []);
     assert!(before - library.free_bytes().unwrap() < MIB, "something is left");
+    // It would fit, and leave nothing to the machines beside it.
+    let all = rig.other.path().join("all");
+    let mut file = File::create(&all).unwrap();
+    for _ in 0..(before - 128 * 1024) / 4096 {
+        file.write_all(&[7; 4096]).unwrap();
+    }
+    let error = add(&library, &all, "all").expect_err("an image took the last room");
+    assert!(matches!(error, ImageError::Full { missing_bytes, .. } if missing_bytes < MIB), "{error}");
     add(&library, &rig.source("small"), "small").unwrap();
     let target = [library.target(Path::new("x")).unwrap()];
     let refused = library.clone_image(&name("small"), &target, None, Fallback::Refuse, &mut |_| {});

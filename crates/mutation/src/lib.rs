@@ -184,6 +184,8 @@ mutants! {
     ChangedSourceKept = "changed-source-kept",
     /// A clone may be smaller than its image.
     CloneShrunk = "clone-shrunk",
+    /// An image may take the last free byte of its volume.
+    LastRoomTaken = "last-room-taken",
     /// A folder becomes a library without the volume that was mounted on it.
     UnmountedLibraryOpened = "unmounted-library-opened",
     /// A share is put on a server that makes guests of unknown clients.

@@ -48,6 +48,9 @@ pub const MACHINES: &str = "machines";
 const NAME_BYTES_MAX: usize = 200;
 /// Size that the kernel counts blocks of files in.
 const STAT_BLOCK_BYTES: u64 = 512;
+/// Part of a volume that images leave free, and the bytes of that at most.
+const LEFT_PART: u64 = 64;
+const LEFT_BYTES_MAX: u64 = 1 << 30;
 
 /// Name of an image, or of a clone beside others.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -187,6 +190,14 @@ impl Library {
         Ok(found.f_bavail.saturating_mul(found.f_frsize))
     }
 
+    /// Returns the free bytes that an image may take; the rest is left to the machines that run on the volume.
+    fn room(&self) -> Result<u64, ImageError> {
+        let found = rustix::fs::fstatvfs(&self.root).map_err(ImageError::at("look at", &self.path))?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        let left = (bytes(found.f_blocks) / LEFT_PART).min(LEFT_BYTES_MAX);
+        Ok(bytes(found.f_bavail).saturating_sub(left))
+    }
+
     /// Returns the images, by their names. Entries that are no images are left out.
     ///
     /// # Errors
@@ -297,6 +308,7 @@ impl Library {
                 CopyFailure::Read(error) => ImageError::io("read", source.path())(error),
                 CopyFailure::Write(error, _) => ImageError::io("write", path)(error),
             })?;
+        source.require_unchanged()?;
         device.sync_all().map_err(ImageError::io("flush", path))?;
         Ok(written)
     }
@@ -310,7 +322,7 @@ impl Library {
         }
         let resolve = match mutation!(ImageLinkFollowed) {
             true => ResolveFlags::empty(),
-            false => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
+            false => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV,
         };
         open(&self.root, below, resolve).map_err(|error| match error {
             Errno::NOENT => ImageError::Missing { path: path.clone() },
@@ -388,9 +400,22 @@ impl NewImage<'_> {
             }
         }
         self.set_size(source.size_bytes())?;
-        let written = copy_bytes(self.library, source, &self.file, &self.path, watch)?;
-        source.require_unchanged()?;
-        Ok(Filled::Written(written))
+        copy_bytes(self.library, source, &self.file, &self.path, watch).map(Filled::Written)
+    }
+
+    /// Returns what it was filled with as a source that no other process can change, because it has no name. The path is shown in
+    /// errors.
+    ///
+    /// # Errors
+    /// [`ImageError::Call`].
+    pub fn into_source(self, path: &Path) -> Result<Source, ImageError> {
+        Source::of(self.file, path)
+    }
+
+    /// Returns whether writers beside it have room: a volume that is filled to its last byte fails the machines on it.
+    #[must_use]
+    pub fn leaves_room(&self) -> bool {
+        self.library.room().is_ok_and(|room| room > 0)
     }
 
     /// Sets the size, before a program fills it.
@@ -420,8 +445,8 @@ impl NewImage<'_> {
         if found_bytes != expected_bytes {
             return Err(ImageError::Size { path: self.path, found_bytes, expected_bytes });
         }
-        rustix::fs::fchmod(&self.file, Mode::from_raw_mode(0o444))
-            .map_err(ImageError::at("protect", &self.path))?;
+        // Its source may have been private: a guest's keys and passwords lie in it.
+        rustix::fs::fchmod(&self.file, Mode::RUSR).map_err(ImageError::at("protect", &self.path))?;
         sync(self.library, &self.file, &self.path)?;
         if !mutation!(ImageNamedEarly) {
             self.link()?;
@@ -443,11 +468,17 @@ fn copy_bytes(
     path: &Path,
     watch: &mut Watch<'_>,
 ) -> Result<u64, ImageError> {
-    let total_bytes = source.data_bytes()?;
-    source.copy_to(target, total_bytes, watch).map_err(|failure| match failure {
+    let (total_bytes, free_bytes) = (source.data_bytes()?, library.room()?);
+    if total_bytes > free_bytes && !mutation!(LastRoomTaken) {
+        let missing_bytes = total_bytes - free_bytes;
+        return Err(ImageError::Full { path: path.to_owned(), missing_bytes, free_bytes });
+    }
+    let copied = source.copy_to(target, total_bytes, watch).map_err(|failure| match failure {
         CopyFailure::Read(error) => ImageError::io("read", source.path())(error),
         CopyFailure::Write(error, missing_bytes) => library.write_error(target, path, error, missing_bytes),
-    })
+    })?;
+    source.require_unchanged()?;
+    Ok(copied)
 }
 
 /// Writes a file to disk. A file system that delays its choice of blocks may find only here that it is full.

@@ -87,6 +87,11 @@ impl Source {
             Errno::NOENT => ImageError::Missing { path: path.to_owned() },
             error => ImageError::at("open", path)(error),
         })?;
+        Self::of(file, path)
+    }
+
+    /// Returns an open file or block device as a source. The path is shown in errors.
+    pub(super) fn of(file: File, path: &Path) -> Result<Self, ImageError> {
         let stat = rustix::fs::fstat(&file).map_err(ImageError::at("look at", path))?;
         let is_device = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => false,
@@ -139,7 +144,8 @@ impl Source {
         }
     }
 
-    /// Fails if the file changed since it was opened. Every write moves the time of the change, which no user can set back.
+    /// Fails if the file changed since it was opened, as far as its time of change tells: kernels before 6.13 move that once in some
+    /// milliseconds, and a write through a mapping later.
     ///
     /// # Errors
     /// [`ImageError::Changed`].

@@ -1,8 +1,9 @@
 //! `qemu-img`, which converts images of other systems.
 //!
 //! The program gets open files by `/proc`, no names: it reads the file that was looked at, and writes a file that has no name yet.
-//! What it prints is bounded and shown as its own words. Its backing files are switched off, and an image that names one was refused
-//! before. It ends when this process ends.
+//! The source is a copy without a name, which no other process can change between the look at its header and the conversion: its
+//! owner could name a file there that this process alone may read. What the program prints is bounded and shown as its own words. It
+//! ends when this process ends.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -32,7 +33,6 @@ const MESSAGE_CHARS_MAX: usize = 1000;
 /// Bytes of the largest file.
 const DISK_BYTES_MAX: u64 = i64::MAX.unsigned_abs();
 const POLL_INTERVAL: PollInterval = PollInterval { pause: Duration::from_millis(200) };
-const _: () = assert!(OUTPUT_BYTES_MAX < DISK_BYTES_MAX);
 
 /// An image that was not converted.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +81,21 @@ struct Info {
     backing_filename: Option<String>,
     #[serde(default)]
     encrypted: bool,
+    #[serde(default)]
+    format_specific: Option<FormatSpecific>,
+}
+
+#[derive(Debug, Deserialize)]
+struct FormatSpecific {
+    #[serde(default)]
+    data: OfFormat,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct OfFormat {
+    #[serde(default)]
+    data_file: Option<String>,
 }
 
 /// An image of another system, and the program that reads it.
@@ -109,7 +124,7 @@ impl<'a> Foreign<'a> {
         header_bytes: Option<u64>,
     ) -> Result<Self, ConvertError> {
         let path = source.path().display().to_string();
-        let ran = run(&["info", "--output=json", &opened(source, format)], &mut || {})
+        let ran = run(&["info", "--output=json", &opened(source, format)], &mut || true)
             .map_err(|source| start_error(source, &path, format))?;
         let info: Option<Info> = serde_json::from_slice(&ran.output).ok();
         let Some(info) = info.filter(|_| ran.is_success) else {
@@ -119,7 +134,8 @@ impl<'a> Foreign<'a> {
         let contradicts = |found: String, expected: String| {
             Err(ConvertError::Contradiction { path: path.clone(), found, expected })
         };
-        if let Some(name) = info.backing_filename {
+        let data_file = info.format_specific.and_then(|specific| specific.data.data_file);
+        if let Some(name) = info.backing_filename.or(data_file) {
             return contradicts(format!("the name {name:?} of another file"), "none".to_owned());
         }
         if info.encrypted {
@@ -142,7 +158,7 @@ impl<'a> Foreign<'a> {
         const UNUSED_BLOCKS: i32 = 3;
         const CHECKS_NONE_OF_THIS_FORMAT: i32 = 63;
         let (path, format) = (self.source.path().display().to_string(), self.format);
-        let ran = run(&["check", &opened(self.source, format)], &mut || {})
+        let ran = run(&["check", &opened(self.source, format)], &mut || true)
             .map_err(|source| start_error(source, &path, format))?;
         match ran.code {
             Some(SOUND | UNUSED_BLOCKS | CHECKS_NONE_OF_THIS_FORMAT) => Ok(()),
@@ -166,11 +182,16 @@ impl<'a> Foreign<'a> {
         let path = self.source.path().display().to_string();
         let (source, target) = (opened(self.source, self.format), path_of(new.file()));
         let words = ["convert", "-n", "--target-is-zero", "-O", "raw", &source, &target];
-        let ran = run(&words, &mut || watch(Bytes(taken())))
-            .map_err(|source| start_error(source, &path, self.format))?;
+        let ran = run(&words, &mut || {
+            watch(Bytes(taken()));
+            new.leaves_room()
+        })
+        .map_err(|source| start_error(source, &path, self.format))?;
         if !ran.is_success {
             // In the words of the C locale.
-            let is_full = ran.message.contains("No space left") || ran.message.contains("quota exceeded");
+            let is_full = !new.leaves_room()
+                || ran.message.contains("No space left")
+                || ran.message.contains("quota exceeded");
             let full: Option<ImageError> =
                 if is_full { new.full(self.disk_bytes.saturating_sub(taken())) } else { None };
             return Err(match full {
@@ -184,6 +205,17 @@ impl<'a> Foreign<'a> {
         self.source.require_unchanged()?;
         Ok(taken())
     }
+}
+
+/// Fails if the program is not installed.
+pub(crate) fn require_program(source: &Source, format: ImageFormat) -> Result<(), ConvertError> {
+    let path = source.path().display().to_string();
+    quiet(command(PROGRAM).arg("--version")).map(drop).map_err(|source| start_error(source, &path, format))
+}
+
+/// Runs a program without its output.
+fn quiet(command: &mut Command) -> io::Result<std::process::ExitStatus> {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status()
 }
 
 /// Returns the image in the words of the program: an open file, of one format, without a backing file.
@@ -213,9 +245,9 @@ fn command(program: &str) -> Command {
     command
 }
 
-/// Runs the program to its end. An error of the kind `NotFound` says that it is not installed.
-fn run(words: &[&str], watch: &mut dyn FnMut()) -> io::Result<Ran> {
-    let quiet = |command: &mut Command| command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+/// Runs the program to its end, or until `goes_on` says no, or until it has printed too much. An error of the kind `NotFound` says
+/// that it is not installed.
+fn run(words: &[&str], goes_on: &mut dyn FnMut() -> bool) -> io::Result<Ran> {
     quiet(command(PROGRAM).arg("--version"))?;
     let has_leash = quiet(command(LEASH).args(LEASH_WORDS).args([PROGRAM, "--version"]));
     let mut program = match has_leash {
@@ -229,11 +261,14 @@ fn run(words: &[&str], watch: &mut dyn FnMut()) -> io::Result<Ran> {
     let (mut output, mut messages) = (tempfile::tempfile()?, tempfile::tempfile()?);
     program.args(words).stdout(output.try_clone()?).stderr(messages.try_clone()?);
     let mut child = program.spawn()?;
+    let is_bounded = |file: &File| file.metadata().is_ok_and(|found| found.len() <= OUTPUT_BYTES_MAX);
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break status;
         }
-        watch();
+        if !(goes_on() && is_bounded(&output) && is_bounded(&messages)) {
+            child.kill()?;
+        }
         POLL_INTERVAL.wait();
     };
     let messages = String::from_utf8_lossy(&bounded(&mut messages)?).trim().replace('\n', "; ");

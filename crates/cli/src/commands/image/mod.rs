@@ -15,7 +15,7 @@ use dolmen_files::images::{Content, Filled, Image, ImageError, ImageName, Librar
 use dolmen_units::Bytes;
 use serde::Serialize;
 
-use self::convert::Foreign;
+use self::convert::{Foreign, require_program};
 use self::teller::Teller;
 use crate::arguments::common::{Format, Intent};
 use crate::arguments::image::{ImageAdd, ImageClone, ImageCommand, ImageDelete, ImageList, intent};
@@ -189,41 +189,38 @@ fn add(session: &mut Session<'_, '_>, library: &Library, arguments: &ImageAdd) -
     let source = Source::open(&arguments.file)?;
     let content = if arguments.raw { Content::Raw } else { source.content()? };
     library.require_free(&name)?;
-    let foreign = match content {
-        Content::Image { format, disk_bytes } => Some(Foreign::look(&source, format, disk_bytes)?),
+    if intent(arguments.dry_run) == Intent::DryRun {
+        return show_plan(session, library, arguments, (&name, &source, &content));
+    }
+    let full = format!("{}/{name}", arguments.volume);
+    let mut teller = Teller::new(full.clone());
+    let private = match content {
+        Content::Image { .. } => {
+            let copy = library.begin(&name)?;
+            let filled = copy.fill(&source, &mut |progress| teller.print(progress, session.out));
+            teller.end_line(session.out);
+            filled?;
+            Some(copy.into_source(source.path())?)
+        }
         // Others were refused when the content was recognised.
         Content::Raw | Content::NotWhole { .. } | Content::Encrypted { .. } | Content::Other { .. } => None,
     };
-    let size_bytes = foreign.as_ref().map_or(source.size_bytes(), |foreign| foreign.disk_bytes);
-    let (file, full) = (arguments.file.display(), format!("{}/{name}", arguments.volume));
-    let document = |image, is_changed, is_shared| ImageDocument {
-        schema: SCHEMA,
-        volume: arguments.volume.to_string(),
-        is_changed,
-        image,
-        is_shared,
+    let foreign = match &private {
+        // It may be another one than a moment before.
+        Some(copy) => match copy.content()? {
+            Content::Image { format, disk_bytes } => Some(Foreign::look(copy, format, disk_bytes)?),
+            _ => None,
+        },
+        None => None,
     };
-    if intent(arguments.dry_run) == Intent::DryRun {
-        let (data_bytes, free_bytes) = (source.data_bytes()?, library.free_bytes()?);
-        let (path, text) = (library.path_of(&name), name.to_string());
-        let image = ImageEntry { name: text, path, size_bytes, room_bytes: data_bytes, added_s: None };
-        return show(session, &document(image, false, false), |out| {
-            let how = if foreign.is_some() { "converted" } else { "shared or copied" };
-            out.line(format_args!(
-                "{file} would be {how} to image {full}: {} with {} of data; {} are free",
-                Bytes(size_bytes),
-                Bytes(data_bytes),
-                Bytes(free_bytes)
-            ));
-        });
-    }
+    let read = private.as_ref().unwrap_or(&source);
+    let size_bytes = foreign.as_ref().map_or(read.size_bytes(), |foreign| foreign.disk_bytes);
     let new = library.begin(&name)?;
-    let mut teller = Teller::new(full.clone());
     let filled = match &foreign {
         Some(foreign) => foreign
             .convert(&new, &mut |written| teller.print_written(written, session.out))
             .map(Filled::Written),
-        None => new.fill(&source, &mut |progress| teller.print(progress, session.out)).map_err(Into::into),
+        None => new.fill(read, &mut |progress| teller.print(progress, session.out)).map_err(Into::into),
     };
     teller.end_line(session.out);
     let filled = filled?;
@@ -233,13 +230,59 @@ fn add(session: &mut Session<'_, '_>, library: &Library, arguments: &ImageAdd) -
         Filled::Written(_) => size_bytes,
     };
     let image = new.finish(expected_bytes)?;
-    let entry = ImageEntry::of(library, &image);
-    show(session, &document(entry, true, filled == Filled::Shared), |out| {
+    let document = ImageDocument {
+        schema: SCHEMA,
+        volume: arguments.volume.to_string(),
+        is_changed: true,
+        image: ImageEntry::of(library, &image),
+        is_shared: filled == Filled::Shared,
+    };
+    show(session, &document, |out| {
         let how = match filled {
             Filled::Shared => "shared".to_owned(),
             Filled::Written(bytes) => format!("{} written", Bytes(bytes)),
         };
+        let file = arguments.file.display();
         out.line(format_args!("{file} is image {full}: {}, {how}", Bytes(image.size_bytes)));
+    })
+}
+
+/// Shows what an addition would do. The program that converts reads the source of its owner only where its format can name no other
+/// file.
+fn show_plan(
+    session: &mut Session<'_, '_>,
+    library: &Library,
+    arguments: &ImageAdd,
+    (name, source, content): (&ImageName, &Source, &Content),
+) -> Result<(), CliError> {
+    let (size_bytes, how) = match *content {
+        Content::Image { format, disk_bytes: Some(bytes) } => {
+            require_program(source, format)?;
+            (bytes, "converted")
+        }
+        Content::Image { format, disk_bytes: None } => {
+            (Foreign::look(source, format, None)?.disk_bytes, "converted")
+        }
+        _ => (source.size_bytes(), "shared or copied"),
+    };
+    let (room_bytes, free_bytes) = (source.data_bytes()?, library.free_bytes()?);
+    let (path, text) = (library.path_of(name), name.to_string());
+    let document = ImageDocument {
+        schema: SCHEMA,
+        volume: arguments.volume.to_string(),
+        is_changed: false,
+        image: ImageEntry { name: text, path, size_bytes, room_bytes, added_s: None },
+        is_shared: false,
+    };
+    show(session, &document, |out| {
+        out.line(format_args!(
+            "{} would be {how} to image {}/{name}: {} with {} of data; {} are free",
+            arguments.file.display(),
+            arguments.volume,
+            Bytes(size_bytes),
+            Bytes(room_bytes),
+            Bytes(free_bytes)
+        ));
     })
 }
 
