@@ -27,6 +27,9 @@ const STEP: Duration = Duration::from_millis(500);
 /// The same where they cross each other.
 const CROSSING: Duration = Duration::from_micros(50);
 
+/// At least as many writes as an opening gives to its disks before it serves.
+const WRITES_OF_AN_OPENING: u64 = 16;
+
 /// A host: its record, and its own way to the disks.
 #[derive(Clone)]
 struct Host {
@@ -62,13 +65,46 @@ impl Host {
     }
 }
 
+/// Whether a host stands still, and when it begins to.
+#[derive(Default)]
+struct Standstill {
+    present: Cell<bool>,
+    /// The write of this number, counted from 0 over all disks, makes it stand still.
+    at_write: Cell<Option<u64>>,
+    begun: Notify,
+    over: Notify,
+}
+
+impl Standstill {
+    fn begin(&self) {
+        self.present.set(true);
+        self.begun.notify_all();
+    }
+
+    fn end(&self) {
+        self.present.set(false);
+        self.over.notify_all();
+    }
+
+    /// Counts a command that is submitted.
+    fn count(&self, command: &Command) {
+        if !matches!(command.action, Action::Write { .. }) {
+            return;
+        }
+        let left = self.at_write.take();
+        if left == Some(0) {
+            self.begin();
+        }
+        self.at_write.set(left.and_then(|left| left.checked_sub(1)));
+    }
+}
+
 /// A device of a host that can stand still: it takes commands, and passes them on when it goes on.
 struct Halting {
     inner: Rc<dyn BlockDevice>,
     completions: Rc<Completions>,
-    present: Rc<Cell<bool>>,
+    standstill: Rc<Standstill>,
     waiting: RefCell<Vec<(dolmen_block_io::CompletionKey, Command)>>,
-    goes_on: Rc<Notify>,
 }
 
 impl BlockDevice for Halting {
@@ -81,7 +117,8 @@ impl BlockDevice for Halting {
     }
 
     fn submit(&self, command: Command) -> Submission {
-        if !self.present.get() {
+        self.standstill.count(&command);
+        if !self.standstill.present.get() {
             return self.inner.submit(command);
         }
         let (key, submission) = self.completions.begin();
@@ -102,7 +139,7 @@ impl Halting {
     /// Passes on what came while it stood still.
     async fn pass_on(self: Rc<Self>) {
         loop {
-            let next = self.goes_on.wait();
+            let next = self.standstill.over.wait();
             let waiting = self.waiting.take();
             for (key, command) in waiting {
                 let Outcome { result, payload } = self.inner.submit(command).await;
@@ -113,13 +150,12 @@ impl Halting {
     }
 }
 
-/// Two hosts at shareable disks, of which the first can stand still.
+/// Two hosts at shareable disks, which can stand still.
 struct Scene {
     world: World,
     disks: Vec<Rc<SimDisk>>,
     hosts: [Host; 2],
-    present: Rc<Cell<bool>>,
-    goes_on: Rc<Notify>,
+    standstills: [Rc<Standstill>; 2],
 }
 
 fn scene(seed: u64, profile: impl Fn() -> DiskProfile) -> Scene {
@@ -132,27 +168,24 @@ fn scene_of(seed: u64, count: usize, profile: impl Fn() -> DiskProfile) -> Scene
     world.set_steps_max(20_000_000);
     let disks: Vec<Rc<SimDisk>> =
         (0..count).map(|number| world.add_disk(&format!("disk{number}"), profile())).collect();
-    let (present, goes_on) = (Rc::new(Cell::new(false)), Rc::new(Notify::new()));
-    let halting = |disk: &Rc<SimDisk>| {
+    let standstills = [Rc::<Standstill>::default(), Rc::default()];
+    let halting = |disk: &Rc<SimDisk>, standstill: &Rc<Standstill>| {
         let halting = Rc::new(Halting {
             inner: disk.attach(&world),
             completions: Completions::new(),
-            present: Rc::clone(&present),
+            standstill: Rc::clone(standstill),
             waiting: RefCell::default(),
-            goes_on: Rc::clone(&goes_on),
         });
         world.seams().spawner.spawn("what stood still", Box::pin(Rc::clone(&halting).pass_on()));
         halting as Rc<dyn BlockDevice>
     };
-    let first = disks.iter().map(halting).collect();
-    let second = disks.iter().map(|disk| disk.attach(&world)).collect();
-    let host = |number: u8, devices| Host {
+    let host = |number: u8, standstill: &Rc<Standstill>| Host {
         seams: world.seams(),
         arbiter: MemoryArbiter::new(HostId([number; 16])),
-        devices,
+        devices: disks.iter().map(|disk| halting(disk, standstill)).collect(),
     };
-    let hosts = [host(1, first), host(2, second)];
-    Scene { world, disks, hosts, present, goes_on }
+    let hosts = [host(1, &standstills[0]), host(2, &standstills[1])];
+    Scene { world, disks, hosts, standstills }
 }
 
 fn shared(seed: u64) -> Scene {
@@ -245,6 +278,51 @@ fn of_two_hosts_that_open_at_once_one_goes_on_at_most() {
 }
 
 #[test]
+fn of_two_hosts_that_stand_still_while_they_open_one_goes_on_at_most() {
+    // Scenario: an exported pool; both hosts want it at once. Each stands still, for less than the time that an opening holds, at
+    // some write of its opening, so that it acts on labels that it read before the other wrote.
+    let (mut opened_by_one, mut opened_by_none) = (0, 0);
+    let writes = (0..WRITES_OF_AN_OPENING)
+        .flat_map(|first| (0..WRITES_OF_AN_OPENING).map(move |second| [first, second]));
+    for (seed, writes) in (3000..).zip(writes) {
+        let scene = shared(seed);
+        let hosts = scene.hosts.clone();
+        for standstill in &scene.standstills {
+            let (standstill, seams) = (Rc::clone(standstill), scene.world.seams());
+            scene.world.seams().spawner.spawn(
+                "ending a standstill",
+                Box::pin(async move {
+                    standstill.begun.wait().await;
+                    sleep(seams.clock.as_ref(), STEP * 2).await;
+                    standstill.end();
+                }),
+            );
+        }
+        let standstills = scene.standstills.clone();
+        let body = async move {
+            hosts[0].create().await.export().await.unwrap();
+            let tries = hosts.iter().zip(&standstills).zip([Duration::ZERO, STEP]).zip(writes);
+            let opened = join_all(tries.map(async |(((host, standstill), begin), write)| {
+                sleep(host.seams.clock.as_ref(), begin).await;
+                standstill.at_write.set(Some(write));
+                host.open(OpenMode::Write).await
+            }))
+            .await;
+            assert!(opened.iter().all(|one| one.is_ok() || is_open_elsewhere(one)), "{opened:?}");
+            let open: Vec<Opened> = opened.into_iter().filter_map(Result::ok).collect();
+            assert!(open.len() <= 1, "two hosts have it open, which stood still at their writes {writes:?}");
+            let Some(one) = open.first() else { return false };
+            sleep(hosts[0].seams.clock.as_ref(), WATCH + HOLD).await;
+            assert!(commit(&one.pool).await, "{:?}", one.pool.state());
+            true
+        };
+        if scene.world.run(body).unwrap() { opened_by_one += 1 } else { opened_by_none += 1 }
+    }
+    println!("opened by one {opened_by_one}, by none {opened_by_none}");
+    assert!(opened_by_one > 0, "no moment at which anybody gets it");
+}
+
+#[test]
 fn a_disk_that_takes_no_label_is_not_taken_for_another_host() {
     // Scenario: an exported pool is moved to another host. One disk can be read and not written, with a vote or without. The
     // opening writes and holds; the label of that disk differs, although no other host writes. The pool opens without waiting
@@ -270,13 +348,13 @@ fn an_owner_that_was_suspended_stops() {
     // on its late heartbeat lands, it finds the other's label, and stops; the other keeps the pool.
     for late in 0..8 {
         let scene = shared(100 + late);
-        let (present, goes_on) = (Rc::clone(&scene.present), Rc::clone(&scene.goes_on));
+        let standstill = Rc::clone(&scene.standstills[0]);
         let [first, second] = scene.hosts.clone();
         let body = async move {
             let clock = first.seams.clock.as_ref();
             let pool = first.create().await;
             sleep(clock, Duration::from_secs(5) + STEP * u32::try_from(late).unwrap()).await;
-            present.set(true);
+            standstill.begin();
             let opened = loop {
                 match second.open(OpenMode::Write).await {
                     Ok(opened) => break opened,
@@ -284,8 +362,7 @@ fn an_owner_that_was_suspended_stops() {
                 }
             };
             sleep(clock, STEP * u32::try_from(late).unwrap()).await;
-            present.set(false);
-            goes_on.notify_all();
+            standstill.end();
             sleep(clock, WATCH).await;
             assert!(matches!(pool.state(), PoolState::Latched(_)), "{:?}", pool.state());
             assert!(!commit(&pool).await, "acknowledged on a pool that another host has");
