@@ -61,7 +61,7 @@ pub struct CompactPolicy {
 /// What a compaction did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Compacted {
-    /// Rows whose live bytes all moved.
+    /// Rows whose live bytes all moved, and that are wholly free.
     pub rows_emptied: u64,
     /// Rows that held nothing before: a trim alone gives them back.
     pub rows_empty: u64,
@@ -126,10 +126,20 @@ pub fn compact<F: Files, S: Scratch, C: Control>(
     let mut policy = policy.clone();
     for _ in 0..PASSES_MAX {
         let mut once = Compacted::default();
-        let claimed = pass(&mut environment, &policy, &mut once);
+        let passed = pass(&mut environment, &policy, &mut once);
         let trimmed = if mutation!(TrimmedAtEnd) { Ok(0) } else { environment.files.trim() };
-        policy.claimed = claimed?;
+        let passed = passed?;
         once.trimmed = trimmed.map_err(RunError::Trim)?;
+        policy.claimed = match passed {
+            Some(Passed { mut rows, taken }) => {
+                // The file system may have put something into a row meanwhile.
+                let free = &mut |range: DeviceRange| rows.take_free(range.start, range.length);
+                environment.files.free(free).map_err(RunError::List)?;
+                rows.end_pass(&mut once);
+                rows.claimed(&taken)
+            }
+            None => Vec::new(),
+        };
         policy.budget_bytes = policy.budget_bytes.saturating_sub(once.bytes_moved);
         let gain = once.rows_emptied.saturating_sub(once.rows_taken);
         compacted.add(once);
@@ -144,17 +154,24 @@ pub fn compact<F: Files, S: Scratch, C: Control>(
     Ok(compacted)
 }
 
-/// Maps the volume and empties rows once; returns the rows that are claimed then.
+/// What a pass leaves.
+struct Passed {
+    rows: Rows,
+    /// Rows that packs claimed.
+    taken: BTreeSet<u64>,
+}
+
+/// Maps the volume and empties rows once; `None` if the caller stopped it before.
 fn pass<F: Files, S: Scratch, C: Control>(
     environment: &mut Environment<'_, F, S, C>,
     policy: &CompactPolicy,
     compacted: &mut Compacted,
-) -> Result<Vec<Range<u64>>, RunError> {
+) -> Result<Option<Passed>, RunError> {
     let mut rows = Rows::new(policy)?;
     let buffers = Buffers::of(policy.memory_bytes.max(MEMORY_MIN) / 2);
     let Some(Mapped { live, table }) = map(environment, policy, buffers, &mut rows, compacted)? else {
         compacted.stopped = true;
-        return Ok(Vec::new());
+        return Ok(None);
     };
     count_free(environment.files, &mut rows)?;
     let chosen = rows.choose(policy.budget_bytes, compacted);
@@ -191,8 +208,7 @@ fn pass<F: Files, S: Scratch, C: Control>(
             batch.add(environment, &mut cluster, record)?;
         }
     }
-    compacted.kept = batch.rows.kept();
-    Ok(batch.rows.claimed(&batch.taken))
+    Ok(Some(Passed { rows: batch.rows, taken: batch.taken }))
 }
 
 /// All extents, by their place on the device, and the files that own them.
@@ -242,7 +258,9 @@ fn map<F: Files, S: Scratch, C: Control>(
     let mut covered: u64 = 0;
     while let Some(record) = sorted.next(environment.scratch)? {
         let end = record.physical.saturating_add(record.length);
-        rows.add_live(rows.number(record.physical), end.saturating_sub(record.physical.max(covered)));
+        if end > covered {
+            rows.add_live(record.physical.max(covered)..end);
+        }
         covered = covered.max(end);
         live.push(environment.scratch, record)?;
     }

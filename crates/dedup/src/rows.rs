@@ -48,6 +48,8 @@ pub(crate) struct Row {
     pub(crate) state: State,
     /// Bytes that files or metadata hold, in units.
     live: u32,
+    /// Bytes of it that are free behind the pass, in units.
+    emptied: u32,
     /// Part of it in free ranges that a pack can be led to, of [`PARTS`].
     free: u16,
 }
@@ -56,6 +58,8 @@ pub(crate) struct Row {
 pub(crate) struct Rows {
     rows: Vec<Row>,
     pub(crate) bytes: u64,
+    /// End of the file system, as far as it was seen.
+    end: u64,
 }
 
 impl Rows {
@@ -72,7 +76,11 @@ impl Rows {
         let count =
             usize::try_from(rows).ok().filter(|_| needed <= memory_bytes && u32::try_from(rows).is_ok());
         let Some(count) = count else { return Err(RunError::TooManyRows { rows, needed, memory_bytes }) };
-        let mut rows = Self { rows: vec![Row { state: State::Unclaimed, live: 0, free: 0 }; count], bytes };
+        let mut rows = Self {
+            rows: vec![Row { state: State::Unclaimed, live: 0, emptied: 0, free: 0 }; count],
+            bytes,
+            end: 0,
+        };
         for number in policy.claimed.iter().cloned().flatten() {
             if let Some(row) = rows.get(number) {
                 row.state = State::Claimed;
@@ -106,7 +114,11 @@ impl Rows {
         }
     }
 
-    pub(crate) fn add_live(&mut self, number: u64, bytes: u64) {
+    /// Counts a range inside one row that holds something.
+    pub(crate) fn add_live(&mut self, range: Range<u64>) {
+        self.end = self.end.max(range.end);
+        let bytes = range.end.saturating_sub(range.start);
+        let number = self.number(range.start);
         if let Some(row) = self.get(number) {
             row.live = row.live.saturating_add(u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX));
         }
@@ -138,7 +150,7 @@ impl Rows {
     pub(crate) fn pin(&mut self, start: u64, length: u64, why: RowKept) {
         for (row, part) in self.parts(start, length) {
             self.keep(row, why);
-            self.add_live(row, part.end.saturating_sub(part.start));
+            self.add_live(part);
         }
     }
 
@@ -170,6 +182,33 @@ impl Rows {
             }
         }
         Chosen { rows: chosen, bytes: moved.saturating_mul(UNIT) }
+    }
+
+    /// Counts a range that is free behind the pass.
+    pub(crate) fn take_free(&mut self, start: u64, length: u64) {
+        self.end = self.end.max(start.saturating_add(length));
+        for (number, part) in self.parts(start, length) {
+            if let Some(row) = self.get(number) {
+                let units = part.end.saturating_sub(part.start) / UNIT;
+                row.emptied = row.emptied.saturating_add(u32::try_from(units).unwrap_or(u32::MAX));
+            }
+        }
+    }
+
+    /// Counts the chosen rows that are wholly free, and keeps the others.
+    pub(crate) fn end_pass(&mut self, compacted: &mut Compacted) {
+        let (bytes, end) = (self.bytes, self.end);
+        (compacted.rows_emptied, compacted.rows_empty) = (0, 0);
+        for (number, row) in (0u64..).zip(&mut self.rows).filter(|(_, row)| row.state == State::Chosen) {
+            // The last row may be longer than what the file system has of it.
+            let held = end.saturating_sub(number.saturating_mul(bytes)).min(bytes);
+            match u64::from(row.emptied) >= held / UNIT {
+                true if row.live == 0 => compacted.rows_empty = compacted.rows_empty.saturating_add(1),
+                true => compacted.rows_emptied = compacted.rows_emptied.saturating_add(1),
+                false => row.state = State::Kept(RowKept::Changed),
+            }
+        }
+        compacted.kept = self.kept();
     }
 
     /// Returns the rows that stay claimed, and those that packs took beyond the last of them.

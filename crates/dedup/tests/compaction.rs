@@ -172,7 +172,7 @@ fn packs_leave_half_of_the_free_room_to_writers() {
 /// Scenario: runs of several passes, of which some end early because their scratch folder fails. Expected: what a pass freed is
 /// trimmed before the next one claims rows, and before an error ends the run.
 #[test]
-fn each_pass_gives_back_what_it_freed() {
+fn each_pass_frees_its_rows() {
     let (mut passes, mut failed) = (0, 0);
     for seed in seeds(40) {
         let mut model = aged(seed);

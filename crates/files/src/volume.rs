@@ -126,12 +126,31 @@ pub fn xfs_group_damage(file: &File, group: u32) -> Result<u32, FilesError> {
 /// Discards free room of the file system that `file` is on, between two addresses; runs shorter than `minimum` bytes stay.
 /// Returns how many bytes the file system says that it discarded. What was freed a moment ago may be left for the next call.
 ///
+/// Linux 6.18 walks an allocation group of XFS that is asked for whole from the first of its longest free ranges, and passes over
+/// the others that are as long. So each request here ends within a group.
+///
 /// # Errors
 /// [`FilesError`].
 pub fn trim(file: &File, start: u64, length: u64, minimum: u64) -> Result<u64, FilesError> {
-    let mut range = RawTrim { start, length, minimum };
-    call(file, TRIM, &mut range).map_err(FilesError::of("discard its free room"))?;
-    Ok(range.length)
+    let cuts = xfs_geometry(file).map(|geometry| trim_cuts(&geometry)).unwrap_or_default();
+    let end = start.saturating_add(length);
+    let mut discarded = 0u64;
+    let (mut from, inside) = (start, cuts.into_iter().filter(|cut| *cut > start && *cut < end));
+    for to in inside.chain([end]) {
+        let mut range = RawTrim { start: from, length: to - from, minimum };
+        call(file, TRIM, &mut range).map_err(FilesError::of("discard its free room"))?;
+        (discarded, from) = (discarded.saturating_add(range.length), to);
+    }
+    Ok(discarded)
+}
+
+/// Returns an address within each allocation group, at a multiple of a large power of two: no row lies on both sides of one.
+fn trim_cuts(geometry: &XfsGeometry) -> Vec<u64> {
+    let block = u64::from(geometry.block_bytes);
+    let (group, end) = (u64::from(geometry.group_blocks) * block, geometry.data_blocks.saturating_mul(block));
+    let Some(step) = (group / 4).checked_ilog2().map(|bits| 1u64 << bits) else { return Vec::new() };
+    let groups = end.div_ceil(group);
+    (0..groups).map(|number| (number * group + group / 2) / step * step).filter(|cut| *cut < end).collect()
 }
 
 /// Holds all writes of a file system until it is dropped: what is on the device then is consistent.

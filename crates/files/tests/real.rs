@@ -237,6 +237,29 @@ fn free_room_is_discarded_and_the_image_shrinks() {
 }
 
 #[test]
+fn free_ranges_that_are_equally_long_are_all_discarded() {
+    // Scenario: files of 64 KiB fill a volume, and every other one is removed. Expected: the image gives back the room of all.
+    const FILE: usize = 1 << 16;
+    let Some(volume) = Volume::xfs() else { return };
+    let image = volume.0.image();
+    let is_written = |number: &u32| fs::write(volume.path(&number.to_string()), [7; FILE]).is_ok();
+    let count = (0..10_000).take_while(is_written).last().unwrap();
+    rustix::fs::syncfs(volume.root()).unwrap();
+    let held = || image.metadata().unwrap().blocks() * 512;
+    let (before, removed) = (held(), (0..count).step_by(2));
+    let freed = removed.len() as u64 * FILE as u64;
+    removed.for_each(|number| fs::remove_file(volume.path(&number.to_string())).unwrap());
+    let gives_back = || {
+        rustix::fs::syncfs(volume.root()).unwrap();
+        trim(&volume.root(), 0, u64::MAX, 0).unwrap();
+        // What the file system writes meanwhile takes some.
+        held() + freed / 100 * 98 <= before
+    };
+    let found = (0..50).any(|_| gives_back() || Command::new("sleep").arg("0.1").status().is_err());
+    assert!(found, "{} of {freed} bytes came back", before - held());
+}
+
+#[test]
 fn a_frozen_file_system_is_thawed_when_the_hold_ends() {
     let Some(volume) = Volume::xfs() else { return };
     let root = volume.root();
