@@ -53,9 +53,10 @@ impl Retiring<'_> {
                 Ok(false) if in_vain <= TRIES_IN_VAIN_MAX => {
                     // What clients have reserved may be put in place once it is written: they notify. A deletion whose commit is
                     // under way holds rows as well, and notifies nothing: another look follows soon.
-                    self.cache.waits_for_others.set(true);
                     let asked = either(notify, progress.asked_otherwise());
                     if Reservations::of(self.cache).has_promised() {
+                        // Where nobody has, nobody would take this back, and whoever waits for room would wait for ever.
+                        self.cache.waits_for_others.set(true);
                         asked.await;
                     } else {
                         let clock = &self.cache.shared().pool.seams().clock;

@@ -495,6 +495,13 @@ fn a_cache_that_cannot_be_emptied_keeps_its_size() {
                 spaces.members().rejoin(outside.disks[disk].attach(&outside.world)).await?;
             }
             spaces.members().resync(&Progress::default()).await?;
+            // More than there is room for: what was tried in vain keeps nobody waiting.
+            for fill in [3, 4, 2] {
+                for piece in (0..24).flat_map(|row| (0..15).map(move |nth| (row << 20) + nth * (20 << 10))) {
+                    lab.write(&space, piece, 20 << 10, fill).await?;
+                }
+                space.flush().await?;
+            }
             resize(&spaces, 4).await?;
             for row in 0..24 {
                 lab.expect(&space, row << 20, 300 << 10, 2).await?;
