@@ -1,8 +1,10 @@
 //! The end: what is under way is finished, nothing is detached by force, pools are closed clean.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use dolmen_api::{Change, Shutdown};
+use dolmen_block_io::Clock;
 
 use crate::answer::Answer;
 use crate::attach::Transports;
@@ -19,6 +21,9 @@ use crate::state::{Events, Members, TrashAges};
 use crate::volumes::{Closing, Volumes};
 use crate::words::clients_of;
 
+/// How long the end waits for the row that a job works on; a disk that hangs must not keep the daemon.
+const JOBS_REST_MAX: Duration = Duration::from_secs(10);
+
 /// The end of the daemon.
 pub(crate) struct Stopping {
     pools: Rc<OpenPools>,
@@ -32,6 +37,7 @@ pub(crate) struct Stopping {
     members: Rc<Members>,
     nbd: Rc<NbdServer>,
     transports: Rc<Transports>,
+    clock: Rc<dyn Clock>,
 }
 
 impl Stopping {
@@ -53,6 +59,7 @@ impl Stopping {
             members: Rc::clone(&base.members),
             nbd: Rc::clone(&base.nbd),
             transports: Rc::clone(&base.transports),
+            clock: Rc::clone(&base.seams.clock),
         }
     }
 }
@@ -124,6 +131,7 @@ impl Stopping {
             pool.is_closing.set(true);
             pool.spaces.changes().lift_limits();
             self.jobs.let_go(pool.id());
+            pool.spaces.end_jobs();
             self.records.remember(pool).await;
         }
         let mut change = made(plan, "the daemon has closed its pools and ends");
@@ -133,7 +141,8 @@ impl Stopping {
         change.warnings.extend(self.attachments.let_go_of_attachments(leave).await);
         for pool in pools {
             let _exclusive = pool.mutex.take().await;
-            // A job that was under way goes on with the next daemon; closing does not wait for it.
+            // A job that is under way goes on with the next daemon, from a row that is whole.
+            self.jobs.rest(pool.id(), self.clock.as_ref(), JOBS_REST_MAX).await;
             if let Err(error) = pool.spaces.close().await {
                 tracing::error!(pool = pool.name(), %error, "the pool was not closed clean; the next start recovers it");
                 change.warnings.push(format!("pool {} was not closed clean: {error}", pool.name()));

@@ -349,6 +349,11 @@ impl Entry {
         self.notify.notify_all();
     }
 
+    /// Waits until nobody works on it.
+    pub(super) async fn is_done_with(&self) {
+        self.notify.wait_for(|| (!self.is_in_hand.get()).then_some(())).await;
+    }
+
     fn is_wanted(&self) -> bool {
         !self.is_to_stop() && !self.is_let_go.get()
     }
@@ -434,7 +439,10 @@ impl Entry {
         self.is_in_hand.set(false);
         let reported = match outcome {
             // It goes on with whoever opens the pool next.
-            _ if self.is_let_go.get() => return self.wait_for_pool(),
+            _ if self.is_let_go.get() => {
+                self.wait_for_pool();
+                return self.notify.notify_all();
+            }
             None => (JobState::CalledOff, "it was called off before it had begun".to_owned()),
             Some(Ok(Outcome::Done(text))) => (JobState::Done, text),
             Some(Ok(Outcome::CalledOff(text))) => (JobState::CalledOff, text),

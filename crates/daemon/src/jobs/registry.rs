@@ -11,9 +11,11 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::rc::Rc;
+use std::time::Duration;
 
 use dolmen_api::{ErrorBody, ErrorCode, Job, JobState};
-use dolmen_block_io::{Instant, Seams};
+use dolmen_block_io::sync::{Either, either};
+use dolmen_block_io::{Clock, Instant, Seams, sleep};
 use dolmen_units::PoolId;
 
 use crate::answer::Answer;
@@ -172,6 +174,18 @@ impl Jobs {
             if !entry.is_in_hand.get() {
                 entry.wait_for_pool();
             }
+        }
+    }
+
+    /// Waits, up to a limit, until no job of a pool that was let go of is at work.
+    pub(crate) async fn rest(&self, pool: PoolId, clock: &dyn Clock, limit: Duration) {
+        let all_rest = async {
+            for entry in self.unfinished_of(pool) {
+                entry.is_done_with().await;
+            }
+        };
+        if let Either::Second(()) = either(all_rest, sleep(clock, limit)).await {
+            tracing::warn!(%pool, seconds = limit.as_secs(), "a job of a pool that closes is at work still; the next opening recovers it");
         }
     }
 

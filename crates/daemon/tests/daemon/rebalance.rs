@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::client::World;
+use crate::client::{World, eventually};
 use crate::jobs::{change, ended, expect, full, idle, job, keep_busy, numbers, paused, record};
 
 /// Tries to catch a job before it has ended.
@@ -197,6 +197,38 @@ fn a_rebalance_that_a_kill_has_cut_short_is_done_under_its_number() {
         recorded["state"] == "waiting"
     });
     assert!(was_cut_short, "each rebalance ended before the daemon was killed");
+}
+
+/// Scenario: the daemon is asked to end at some moment of a rebalance. It ends when the row that is moved is whole: nothing fails
+/// behind the close of the pool, no disk leaves it, and the next daemon has no row to mend.
+#[test]
+fn a_daemon_that_ends_in_a_rebalance_ends_behind_a_whole_row() {
+    let mut world = full(&["d0", "d1"]);
+    let log = world.folder.path().join("log");
+    for attempt in 0..TRIES_MAX {
+        if world.is_running() {
+            world.kill();
+        }
+        let mut command = world.command("state", "run");
+        command.stderr(fs::File::create(&log).unwrap());
+        world.begin(command);
+        unbalance(&world);
+        let id = world.post(REBALANCE, &json!({}))["job"]["id"].clone();
+        eventually("the job has begun", || {
+            let job = job(&world, &id);
+            let moved = job["done_bytes"].as_u64().unwrap();
+            (moved >= u64::from(attempt) << 22 || job["state"] == "done").then_some(())
+        });
+        world.post("/v1/shutdown", &json!({}));
+        assert!(world.ended().success());
+        let logged = fs::read_to_string(&log).unwrap();
+        assert!(
+            !logged.contains("ERROR") && !logged.contains("leaves the pool"),
+            "attempt {attempt}: {logged}"
+        );
+    }
+    world.start();
+    expect(&world);
 }
 
 /// Scenario: a disk is to leave while a rebalance is at work. It makes way, both are done, and all is there.

@@ -156,6 +156,14 @@ impl PoolLog {
         self.members.changed.notify_all();
     }
 
+    /// Ends all writing: the pool is closed. A write that fails later, since its device has gone, changes no epoch and no label.
+    pub(crate) fn end(&self) {
+        let mut state = self.state.borrow_mut();
+        if *state == PoolState::Writable {
+            *state = PoolState::Latched("it was closed".to_owned());
+        }
+    }
+
     /// Waits until the log has room for ordinary records. Called before anything is held that a checkpoint waits for.
     ///
     /// # Errors

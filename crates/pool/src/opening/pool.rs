@@ -265,6 +265,7 @@ impl Pool {
             log.stop().await;
         }
         // Until here the guardian was needed: the log ends only when its copies have answered or left.
+        self.log.end();
         self.log.stop_notify.notify_all();
     }
 }

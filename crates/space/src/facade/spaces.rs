@@ -259,6 +259,12 @@ impl Spaces {
         }
     }
 
+    /// Has the loops of jobs end behind the lot that is under way; [`close`](Self::close) does so as well, and does not wait for them.
+    /// What they write behind a close fails, and the next opening recovers what they left half done.
+    pub fn end_jobs(&self) {
+        self.pool_spaces.shared.closing.begin();
+    }
+
     /// Closes the spaces and the pool.
     ///
     /// # Errors
