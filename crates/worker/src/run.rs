@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, Write};
 use std::path::Path;
 
-use dolmen_files::volume::{trim, usage};
+use dolmen_files::volume::usage;
 use dolmen_mutation::mutation;
 use dolmen_volume::mount_point::Folder;
 use rustix::fs::{AtFlags, FlockOperation};
@@ -16,6 +16,7 @@ use crate::protocol::{
     Failure, FailureCode, MESSAGE_BYTES_MAX, Message, Operation, Order, Outcome, Usage, Volume,
 };
 use crate::steering::{AtEnd, Steering};
+use crate::volume_files::trim_at_rest;
 use crate::{compaction, content, grow, make, mount, names, quotas, shares, sharing};
 
 /// Carries out the order that the first line of `input` is, and says to `output` what comes of it. Returns whether it succeeded.
@@ -99,9 +100,7 @@ fn carry_out(
         Operation::Grow { volume } => grow::grow(volume),
         Operation::Trim { volume, minimum } => {
             let root = root_of(volume)?;
-            // What was freed a moment ago is on disk behind this, and is discarded too.
-            rustix::fs::syncfs(&root).map_err(|error| refused(volume, &error))?;
-            let bytes = trim(&root, 0, u64::MAX, *minimum).map_err(|error| refused(volume, &error))?;
+            let bytes = trim_at_rest(&root, *minimum).map_err(|error| refused(volume, &error))?;
             Ok(Outcome::Trimmed { bytes })
         }
         Operation::Usage { volume } => look(volume).map(Outcome::Usage),

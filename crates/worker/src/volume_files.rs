@@ -63,17 +63,42 @@ pub(crate) fn free_at_rest(root: &File) -> Result<u64, FilesError> {
     free_bytes(root)
 }
 
-/// Trims when the file system has freed what packs and files left, and has it in its log: XFS passes over the rest.
-fn trim_at_rest(root: &File) -> Result<u64, FilesError> {
+/// Trims when the file system has freed what packs and files left, and has it in its log: XFS passes over the rest. Returns the
+/// bytes that were discarded.
+///
+/// A pool without room refuses what is in memory. The trim makes that room, so a second one follows what can be written then.
+pub(crate) fn trim_at_rest(root: &File, minimum: u64) -> Result<u64, FilesError> {
+    let room = settles(root)?;
+    let discarded = dolmen_files::volume::trim(root, 0, u64::MAX, minimum)?;
+    if room == Room::Enough {
+        return Ok(discarded);
+    }
+    settles(root)?;
+    Ok(discarded.max(dolmen_files::volume::trim(root, 0, u64::MAX, minimum)?))
+}
+
+/// Whether the pool had room for what was in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Enough,
+    Short,
+}
+
+/// Waits until the free bytes of a file system stay the same, with what is in memory written where there is room.
+fn settles(root: &File) -> Result<Room, FilesError> {
     let mut free = None;
     for _ in 0..LOOKS_MAX {
-        let now = Some(free_at_rest(root)?);
+        let now = match free_at_rest(root) {
+            Ok(now) => Some(now),
+            Err(error) if error.is_full() => return Ok(Room::Short),
+            Err(error) => return Err(error),
+        };
         if now == free {
             break;
         }
         free = now;
     }
-    dolmen_files::volume::trim(root, 0, u64::MAX, 0)
+    Ok(Room::Enough)
 }
 
 /// An open file.
@@ -487,6 +512,6 @@ impl Files for VolumeFiles {
     }
 
     fn trim(&mut self) -> Result<u64, FileError> {
-        trim_at_rest(&self.root).map_err(|error| failed(Action::Trim, 0, 0, error))
+        trim_at_rest(&self.root, 0).map_err(|error| failed(Action::Trim, 0, 0, error))
     }
 }
