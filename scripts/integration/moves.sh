@@ -10,6 +10,8 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root" || exit 1
 . "$root/scripts/lib.sh"
 . "$root/scripts/rig.sh"
+# Disks that come back are left to commands: nothing is to write to them while they are compared.
+export DOLMEN_RETURNED=left
 script='moves'
 way=nbd
 kills=${DOLMEN_MOVES_KILLS:-4}
