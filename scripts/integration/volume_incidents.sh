@@ -75,8 +75,8 @@ if is_asked 1; then
     must 'the pool takes it' dolmen pool add "$pool" "$disks/c"
     must 'a disk is added' make_disk d 2048
     must 'the pool takes it' dolmen pool add "$pool" "$disks/d"
-    must 'it is mounted anew' dolmen volume unmount "$pool/home"
-    must 'it is mounted anew' dolmen volume mount "$pool/home"
+    must 'it is mounted again' dolmen volume unmount "$pool/home"
+    must 'it is mounted again' dolmen volume mount "$pool/home"
     must 'all that was synced is there' has_files
     must 'a file can be written' client more "$mount" "$run/sums" 4
     end_pool "$disks/a" "$disks/b" "$disks/c" "$disks/d"

@@ -200,9 +200,9 @@ fn a_rebalance_that_a_kill_has_cut_short_is_done_under_its_number() {
 }
 
 /// Scenario: the daemon is asked to end at some moment of a rebalance. It ends when the row that is moved is whole: nothing fails
-/// behind the close of the pool, no disk leaves it, and the next daemon has no row to mend.
+/// after the close of the pool, no disk leaves it, and the next daemon has no row to mend.
 #[test]
-fn a_daemon_that_ends_in_a_rebalance_ends_behind_a_whole_row() {
+fn a_daemon_that_ends_in_a_rebalance_leaves_whole_rows() {
     let mut world = full(&["d0", "d1"]);
     let log = world.folder.path().join("log");
     for attempt in 0..TRIES_MAX {
