@@ -34,6 +34,24 @@ def must(what, holds, shown="", is_shown=True):
         print(f"   ok: {what} ({time.monotonic() - started:.1f} s)", flush=True)
 
 
+def release_mounts_of_others():
+    """Takes the mounts of other scripts out of this namespace, whose servers would keep their devices in use.
+
+    Does nothing unless this is the first process of a namespace of its own.
+    """
+    if os.getpid() != 1:
+        return
+    with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as mounts:
+        for source, target, kind in [line.split(" ")[:3] for line in mounts][::-1]:
+            target = target.encode("utf-8", "surrogateescape").decode("unicode_escape").encode("latin-1")
+            is_of_a_script = source.startswith("/dev/loop") or kind.startswith("fuse")
+            if is_of_a_script and not target.startswith(os.fsencode(FOLDER) + b"/"):
+                subprocess.run(["umount", "-l", target], check=False, capture_output=True)
+
+
+release_mounts_of_others()
+
+
 def path(*names):
     return os.path.join(FOLDER, *names)
 
