@@ -205,6 +205,8 @@ impl Rows {
             match u64::from(row.emptied) >= held / UNIT {
                 true if row.live == 0 => compacted.rows_empty = compacted.rows_empty.saturating_add(1),
                 true => compacted.rows_emptied = compacted.rows_emptied.saturating_add(1),
+                // What a stopped pass has not come to is no row that something stands in the way of.
+                false if compacted.stopped => row.state = State::Claimed,
                 false => row.state = State::Kept(RowKept::Changed),
             }
         }
@@ -248,4 +250,45 @@ pub(crate) struct Chosen {
     pub(crate) rows: u64,
     /// Live bytes in them.
     pub(crate) bytes: u64,
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const ROW: u64 = 1 << 20;
+
+    /// Rows 0 to 3 are chosen; 0 held nothing, and the file system ends in the midst of 3.
+    fn chosen() -> Rows {
+        let claimed = std::iter::once(0..4).collect();
+        let memory_bytes = MEMORY_MIN;
+        let policy =
+            CompactPolicy { row_bytes: ROW, claimed, budget_bytes: u64::MAX, memory_bytes, call_bytes: 1 };
+        let mut rows = Rows::new(&policy).unwrap();
+        (1..4).for_each(|row| rows.add_live(row * ROW..row * ROW + UNIT));
+        rows.rows.iter_mut().for_each(|row| row.state = State::Chosen);
+        rows.take_free(0, 2 * ROW);
+        rows.take_free(2 * ROW + UNIT, ROW + ROW / 2 - UNIT);
+        rows
+    }
+
+    #[test]
+    fn a_row_counts_as_emptied_where_it_is_wholly_free() {
+        // Scenario: a block is in row 2 at the end of a pass; row 3 is free as far as the file system goes.
+        let (mut rows, mut compacted) = (chosen(), Compacted::default());
+        rows.end_pass(&mut compacted);
+        assert_eq!((compacted.rows_emptied, compacted.rows_empty), (2, 1));
+        assert_eq!(compacted.kept, [(RowKept::Changed, 1, 2)]);
+        assert_eq!(rows.claimed(&BTreeSet::new()), std::iter::once(2..3).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_pass_that_was_stopped_says_nothing_against_rows_that_it_did_not_come_to() {
+        // Scenario: the same, of a pass that was stopped: row 2 stays claimed, and no reason is given.
+        let (mut rows, mut compacted) = (chosen(), Compacted { stopped: true, ..Compacted::default() });
+        rows.end_pass(&mut compacted);
+        assert_eq!((compacted.rows_emptied, compacted.kept.len()), (2, 0));
+        assert_eq!(rows.state(2), State::Claimed);
+    }
 }
