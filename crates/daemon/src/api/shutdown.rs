@@ -140,9 +140,9 @@ impl Stopping {
         self.network.end_listeners().await;
         change.warnings.extend(self.attachments.let_go_of_attachments(leave).await);
         for pool in pools {
-            let _exclusive = pool.mutex.take().await;
-            // A job that is under way goes on with the next daemon, from a row that is whole.
+            // A job that is under way goes on with the next daemon, from a row that is whole. It may need the pool to end.
             self.jobs.rest(pool.id(), self.clock.as_ref(), JOBS_REST_MAX).await;
+            let _exclusive = pool.mutex.take().await;
             if let Err(error) = pool.spaces.close().await {
                 tracing::error!(pool = pool.name(), %error, "the pool was not closed clean; the next start recovers it");
                 change.warnings.push(format!("pool {} was not closed clean: {error}", pool.name()));
