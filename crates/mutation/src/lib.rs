@@ -464,6 +464,10 @@ mutants! {
     NeighboursZeroed = "neighbours-zeroed",
     /// A part of a block is written without the lock of the block.
     PartOfBlockUnlocked = "part-of-block-unlocked",
+    /// A trim waits until what is in memory is written, in a pool without room for it too.
+    TrimNeedsRoom = "trim-needs-room",
+    /// A resize of a write cache notes that it waits for writers, where there are none.
+    WaitsForNobody = "waits-for-nobody",
     /// A file that changed since the scan is shared.
     ChangedFileShared = "changed-file-shared",
     /// The file system of the model shares ranges without comparing them.

@@ -14,6 +14,7 @@
 mod compaction;
 mod content;
 mod device;
+mod free_room;
 mod grow;
 mod kernel_errors;
 mod leading;

@@ -10,13 +10,13 @@ use dolmen_volume::mount_point::Folder;
 use rustix::fs::{AtFlags, FlockOperation};
 use rustix::io::{Errno, FdFlags};
 
+use crate::free_room::trim_at_rest;
 use crate::kernel_errors::kernel_errors;
 use crate::mount::root_of;
 use crate::protocol::{
     Failure, FailureCode, MESSAGE_BYTES_MAX, Message, Operation, Order, Outcome, Usage, Volume,
 };
 use crate::steering::{AtEnd, Steering};
-use crate::volume_files::trim_at_rest;
 use crate::{compaction, content, grow, make, mount, names, quotas, shares, sharing};
 
 /// Carries out the order that the first line of `input` is, and says to `output` what comes of it. Returns whether it succeeded.

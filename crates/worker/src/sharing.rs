@@ -14,12 +14,13 @@ use dolmen_volume::mount_point::Folder;
 use dolmen_volume::record::DeduplicationMode;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::free_room::{free_at_rest, free_bytes};
 use crate::limits::limit;
 use crate::protocol::long::{Deduplicated, Estimated, Load, SampleSize, Selection, Undone};
 use crate::protocol::{Failure, FailureCode, Outcome, Volume};
 use crate::state_folder::StateFolder;
 use crate::steering::{Steering, with_causes};
-use crate::volume_files::{VolumeFiles, free_at_rest, free_bytes};
+use crate::volume_files::VolumeFiles;
 
 const MILLION: f64 = 1_000_000.0;
 

@@ -22,6 +22,7 @@ use dolmen_files::walk::Walk;
 use dolmen_mutation::mutation;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 
+use crate::free_room::{free_at_rest, trim_at_rest};
 use crate::leading::{Leaders, Led};
 
 /// Bytes that one call copies.
@@ -32,74 +33,6 @@ const LIST_MAX: usize = 1024;
 const COMPRESSION: &str = "btrfs.compression";
 /// Bits of the filter of inodes that hold folders and the like; a power of two.
 const FILTER_BITS: u64 = 1 << 25;
-
-/// Equal looks at the free room that end a wait, looks at most, and the time between two.
-const EQUAL_LOOKS: u32 = 3;
-const LOOKS_MAX: u32 = 10;
-const LOOK: std::time::Duration = std::time::Duration::from_millis(100);
-
-/// Returns the free bytes of a file system, when what is in memory is written.
-pub(crate) fn free_bytes(root: &File) -> Result<u64, FilesError> {
-    rustix::fs::syncfs(root)
-        .map_err(|error| FilesError { what: "write what is in memory", source: error.into() })?;
-    Ok(dolmen_files::volume::usage(root)?.free)
-}
-
-/// Waits until the file system has freed what files without a name held, a second at most; returns its free bytes.
-///
-/// XFS frees such blocks after the last close has returned, and `syncfs` does not wait for that. Until then they count as used
-/// and as shared. A look at the free bytes makes it begin.
-pub(crate) fn free_at_rest(root: &File) -> Result<u64, FilesError> {
-    let (mut free, mut equal) = (0, 0);
-    for _ in 0..LOOKS_MAX {
-        let now = dolmen_files::volume::usage(root)?.free;
-        equal = if now == free { equal + 1 } else { 0 };
-        free = now;
-        if equal == EQUAL_LOOKS {
-            break;
-        }
-        std::thread::park_timeout(LOOK);
-    }
-    free_bytes(root)
-}
-
-/// Trims when the file system has freed what packs and files left, and has it in its log: XFS passes over the rest. Returns the
-/// bytes that were discarded.
-///
-/// A pool without room refuses what is in memory. The trim makes that room, so a second one follows what can be written then.
-pub(crate) fn trim_at_rest(root: &File, minimum: u64) -> Result<u64, FilesError> {
-    let room = settles(root)?;
-    let discarded = dolmen_files::volume::trim(root, 0, u64::MAX, minimum)?;
-    if room == Room::Enough {
-        return Ok(discarded);
-    }
-    settles(root)?;
-    Ok(discarded.max(dolmen_files::volume::trim(root, 0, u64::MAX, minimum)?))
-}
-
-/// Whether the pool had room for what was in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Room {
-    Enough,
-    Short,
-}
-
-/// Waits until the free bytes of a file system stay the same, with what is in memory written where there is room.
-fn settles(root: &File) -> Result<Room, FilesError> {
-    let mut free = None;
-    for _ in 0..LOOKS_MAX {
-        let now = match free_at_rest(root) {
-            Ok(now) => Some(now),
-            Err(error) if error.is_full() => return Ok(Room::Short),
-            Err(error) => return Err(error),
-        };
-        if now == free {
-            break;
-        }
-        free = now;
-    }
-    Ok(Room::Enough)
-}
 
 /// An open file.
 #[derive(Debug)]

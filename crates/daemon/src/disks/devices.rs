@@ -245,23 +245,14 @@ impl Devices {
         let limit = clock.now() + timeout;
         loop {
             let (found, refused) = self.try_members(pool, paths).await;
-            if refused.iter().any(is_unopened) {
-                return Err(too_many_files(name, &refused, paths.len()));
-            }
-            let is_over = clock.now() >= limit || !refused.iter().any(is_locked);
-            let held: Vec<String> =
-                refused.iter().filter(|error| is_held(error)).map(ToString::to_string).collect();
-            if is_over && held.is_empty() {
-                let refused = reasons(&refused);
-                for error in &refused {
+            let is_over = clock.now() >= limit;
+            if let Some(absent) = absent_members(name, &refused, paths.len(), is_over)? {
+                for error in &absent {
                     tracing::warn!(%pool, error, "disks of the pool cannot be opened");
                 }
-                return Ok((found, refused));
+                return Ok((found, absent));
             }
             drop(found);
-            if is_over {
-                return Err(held_elsewhere(name, held));
-            }
             sleep(clock, HELD_PAUSE).await;
         }
     }
@@ -543,6 +534,30 @@ fn is_unopened(error: &OpenError) -> bool {
     matches!(error, OpenError::TooManyFiles { .. }) && !mutation!(UnopenedIsAbsent)
 }
 
+/// Returns why disks count as absent; `None` where locks may end soon and time is left to wait for them.
+///
+/// # Errors
+/// Disks that no further open file is left for, or that another process still holds: neither are absent.
+fn absent_members(
+    pool: &str,
+    refused: &[OpenError],
+    count: usize,
+    is_over: bool,
+) -> Answer<Option<Vec<String>>> {
+    if refused.iter().any(is_unopened) {
+        return Err(too_many_files(pool, refused, count));
+    }
+    let is_waited_for = refused.iter().any(is_locked);
+    if is_waited_for && !is_over {
+        return Ok(None);
+    }
+    let held: Vec<String> = refused.iter().filter(|error| is_held(error)).map(ToString::to_string).collect();
+    match held.is_empty() {
+        true => Ok(Some(reasons(refused))),
+        false => Err(held_elsewhere(pool, held)),
+    }
+}
+
 /// Refuses to take disks for absent that this process may not open.
 fn too_many_files(pool: &str, refused: &[OpenError], count: usize) -> ErrorBody {
     let unopened = refused.iter().filter(|error| is_unopened(error)).count();
@@ -679,5 +694,26 @@ mod tests {
         );
         let error = too_many_files("tank", &refused, 4).to_string();
         assert!(error.contains("3 of its 4 disks") && error.matches("/a").count() <= 1, "{error}");
+    }
+
+    /// Scenario: of the disks of a pool one does not answer, and one may not be opened, whether or not time is left. The pool is not
+    /// opened without the second, and is opened without the first alone.
+    #[test]
+    fn a_disk_that_no_file_is_left_for_keeps_its_pool_closed() {
+        let broken = || OpenError::System {
+            path: PathBuf::from("/broken"),
+            source: std::io::Error::from_raw_os_error(libc::EIO),
+        };
+        let unopened =
+            OpenError::TooManyFiles { path: PathBuf::from("/unopened"), limit: FileLimit::Process(Some(64)) };
+        let refused = [broken(), unopened];
+        for is_over in [false, true] {
+            let error = absent_members("tank", &refused, 3, is_over)
+                .expect_err("a disk that may not be opened counts as absent")
+                .to_string();
+            assert!(error.contains("1 of its 3 disks"), "{error}");
+            let absent = absent_members("tank", &[broken()], 3, is_over).unwrap();
+            assert_eq!(absent.map(|absent| absent.len()), Some(1));
+        }
     }
 }

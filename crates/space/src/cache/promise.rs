@@ -4,6 +4,8 @@
 
 use std::rc::Rc;
 
+use dolmen_mutation::mutation;
+
 use crate::cache::drain::Drain;
 use crate::cache::segments::CacheIndex;
 use crate::format::error::SpaceError;
@@ -26,6 +28,16 @@ impl<'s> Reservations<'s> {
     /// Whether somebody is about to write what was reserved.
     pub(crate) fn has_promised(self) -> bool {
         self.cache.reserved.get() > 0 || self.cache.promised.get() > 0
+    }
+
+    /// Whether somebody is about to write what was reserved, who is to notify when it is written. Until then, whoever waits for
+    /// room has nothing emptied: where nobody would notify, they would wait for ever.
+    pub(crate) fn waits_for_them(self) -> bool {
+        let has_promised = self.has_promised() || mutation!(WaitsForNobody);
+        if has_promised {
+            self.cache.waits_for_others.set(true);
+        }
+        has_promised
     }
 
     /// Waits until so many blocks can be cached. Called without any lock or ticket.

@@ -50,13 +50,11 @@ impl DestageRounds<'_> {
             };
             let is_stuck = stuck.is_some();
             if is_stuck && has_promised {
-                if !Reservations::of(self.cache).has_promised() {
-                    // What they have written meanwhile may be put in place.
-                    continue;
+                if Reservations::of(self.cache).waits_for_them() {
+                    break;
                 }
-                // They ring when they are done, and then it is tried again.
-                self.cache.waits_for_others.set(true);
-                break;
+                // What they have written meanwhile may be put in place.
+                continue;
             }
             if let Some(error) = &stuck {
                 tracing::warn!(pool = %self.cache.shared().pool.name(), error = %in_one_line(error), "the write cache cannot be emptied now");

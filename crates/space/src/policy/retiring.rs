@@ -54,9 +54,7 @@ impl Retiring<'_> {
                     // What clients have reserved may be put in place once it is written: they notify. A deletion whose commit is
                     // under way holds rows as well, and notifies nothing: another look follows soon.
                     let asked = either(notify, progress.asked_otherwise());
-                    if Reservations::of(self.cache).has_promised() {
-                        // Where nobody has, nobody would take this back, and whoever waits for room would wait for ever.
-                        self.cache.waits_for_others.set(true);
+                    if Reservations::of(self.cache).waits_for_them() {
                         asked.await;
                     } else {
                         let clock = &self.cache.shared().pool.seams().clock;
