@@ -380,7 +380,8 @@ must 'the first host starts' at one start
 must 'imports all' import
 must 'the later content wins' serve kept
 must 'the later content wins' qemu 'read -P 0x11 0 1M'
-must 'exported' dolmen pool export "$pool"
+# Not before the resync has ended that the change of hosts began.
+must 'exported' eventually 60 dolmen pool export "$pool"
 must 'the check finds it clean' is_clean
 
 step 'a full pool'
