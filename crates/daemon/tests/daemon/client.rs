@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use rustix::mount::UnmountFlags;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -225,6 +226,11 @@ impl Drop for World {
     fn drop(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             let _ = daemon.kill();
+            // A test that failed may have a space attached. Whoever waits for it gets an error now, the daemon's own threads included,
+            // which would keep the wait below from its end.
+            let attached = self.folder.path().join("run/attached");
+            let _ = rustix::mount::unmount(&attached, UnmountFlags::FORCE);
+            let _ = rustix::mount::unmount(&attached, UnmountFlags::DETACH);
             let _ = daemon.wait();
         }
     }
