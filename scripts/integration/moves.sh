@@ -112,6 +112,7 @@ make_pool() {
 }
 # shellcheck disable=SC2119,SC2120 # its options are optional
 import() { dolmen pool import "$@" "$disks"/*; }
+has_no_job() { jobs_now=$(dolmen -o json jobs) && ! printf '%s' "$jobs_now" | grep -Eq '"state": *"(waiting|running)"'; }
 is_clean() { cli_check "$disks"/* >"$logs/check.log" 2>&1 || { cat "$logs/check.log" >&2; return 1; }; }
 
 # --- two at the same time ------------------------------------------------------------------------------------------
@@ -380,8 +381,8 @@ must 'the first host starts' at one start
 must 'imports all' import
 must 'the later content wins' serve kept
 must 'the later content wins' qemu 'read -P 0x11 0 1M'
-# Not before the resync has ended that the change of hosts began.
-must 'exported' eventually 60 dolmen pool export "$pool"
+must 'the resync that the change of hosts began has ended' eventually 60 has_no_job
+must 'exported' dolmen pool export "$pool"
 must 'the check finds it clean' is_clean
 
 step 'a full pool'
