@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::code::codes;
-use crate::finding::{FindingCode, Object};
+use crate::finding::{FindingCode, Object, Object as Subject};
 
 codes! {
     /// What has happened. The names are stable; programs decide by them, people read the text.
@@ -225,6 +225,7 @@ pub struct Event {
     #[serde(default)]
     pub finding: Option<FindingCode>,
     /// With what.
+    #[schema(value_type = Subject)]
     pub object: Object,
     /// That, in words.
     pub text: String,

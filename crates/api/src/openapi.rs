@@ -83,6 +83,8 @@ impl Operations {
 }
 
 const JSON: &str = "application/json";
+/// The parameter of paths that is a number; all others are names.
+const JOB: &str = "job";
 
 /// Facts of a verb that OpenAPI has no word for. One extension holds them, in alphabetical order, so that the document is the same
 /// each time.
@@ -121,7 +123,7 @@ impl VerbVisitor for Operations {
 /// Adds what the declaration says of a verb.
 fn described(declaration: &Declaration, mut operation: OperationBuilder) -> OperationBuilder {
     for parameter in declaration.parameters {
-        let schema = String::schema();
+        let schema = if *parameter == JOB { u64::schema() } else { String::schema() };
         let parameter = ParameterBuilder::new().name(*parameter).parameter_in(ParameterIn::Path);
         operation = operation.parameter(parameter.required(Required::True).schema(Some(schema)));
     }

@@ -168,3 +168,34 @@ fn the_openapi_description_is_whole() {
         assert_eq!(operation["operationId"], declaration.name);
     }
 }
+
+/// Scenario: each object of the description has fields. An object without them tells a client nothing of what it holds.
+#[test]
+fn every_object_of_the_description_has_fields() {
+    let document: Value = serde_json::from_str(&openapi()).unwrap();
+    let mut left = vec![&document["components"]["schemas"]];
+    let mut objects = 0;
+    while let Some(value) = left.pop() {
+        if value["type"] == "object" {
+            objects += 1;
+            assert!(value["properties"].is_object(), "an object without fields: {value}");
+        }
+        match value {
+            Value::Object(fields) => left.extend(fields.values()),
+            Value::Array(items) => left.extend(items),
+            _ => {}
+        }
+    }
+    assert!(objects > 100, "{objects}");
+}
+
+/// Scenario: the number of a job is a number in the path too, and every other parameter is text.
+#[test]
+fn the_number_of_a_job_is_a_number_in_paths() {
+    let document: Value = serde_json::from_str(&openapi()).unwrap();
+    let kind = |path: &str, index: usize| {
+        document["paths"][path]["get"]["parameters"][index]["schema"]["type"].clone()
+    };
+    assert_eq!(kind("/v1/jobs/{job}", 0), "integer");
+    assert_eq!(kind("/v1/pools/{pool}/spaces/{space}", 1), "string");
+}

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::finding::{FindingCode, Object};
+use crate::finding::{FindingCode, Object, Object as Subject};
 use crate::status::Health;
 
 /// Something that is so, with what it comes from.
@@ -32,6 +32,7 @@ pub struct Why {
     /// [`SCHEMA`](crate::SCHEMA).
     pub schema: u32,
     /// What it is about.
+    #[schema(value_type = Subject)]
     pub object: Object,
     /// How it is, in a sentence.
     pub state: String,
