@@ -110,6 +110,7 @@ package_of() {
     mkfs.xfs | xfs_io) echo xfsprogs ;;
     mkfs.btrfs) echo btrfs-progs ;;
     nbdcopy | nbdinfo) echo libnbd-bin ;;
+    promtool) echo prometheus ;;
     qemu-img | qemu-io) echo qemu-utils ;;
     fusermount3) echo fuse3 ;;
     *) echo "$1" ;;
