@@ -358,6 +358,25 @@ TimeoutSec=90
         assert_eq!(unit.text, expected);
     }
 
+    /// Scenario: the unit that the package ships, beside the one that `dolmen service install` writes. All facts but the command and
+    /// the file of settings are the same.
+    #[test]
+    fn the_unit_of_the_package_has_the_same_facts() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/dolmend.service");
+        let packaged = std::fs::read_to_string(path).unwrap();
+        let written = service_unit("/usr/sbin/dolmend", &[]).unwrap();
+        let facts = |text: &str| {
+            let own = ["ExecStart", "EnvironmentFile", "Documentation"];
+            keys(text).into_iter().filter(|(key, _)| !own.contains(&key.as_str())).collect::<Vec<_>>()
+        };
+        assert_eq!(facts(&packaged), facts(&written));
+        let packaged_keys = keys(&packaged);
+        let command = value(&packaged_keys, "ExecStart");
+        assert!(command.starts_with("/usr/sbin/dolmend --units /etc/systemd/system"), "{command}");
+        // A package of the system brings it: `dolmen service remove` must not take it for its own.
+        assert!(!packaged.starts_with(MARK));
+    }
+
     #[test]
     fn the_service_runs_the_daemon_with_its_settings() {
         let text = service_unit("/usr/local/bin/dolmend", &["--units", "/etc/systemd/system"]).unwrap();

@@ -7,7 +7,8 @@
 //! | `/sbin/mount.dolmen` | the helper of mount(8) for mount units, which asks the daemon for the mount |
 //! | `/etc/systemd/system/*.mount` | mount units of volumes, which the daemon writes |
 //!
-//! Invariant: a file without the mark of Dolmen is neither overwritten nor removed.
+//! Invariant: a file without the mark of Dolmen is neither overwritten nor removed. Where a package of the system has brought the
+//! service, its files are left to the package.
 
 use std::ffi::OsString;
 use std::fs;
@@ -33,6 +34,9 @@ const UNITS: &str = "/etc/systemd/system";
 const BOOT_LINK: &str = "/etc/systemd/system/multi-user.target.wants/dolmend.service";
 /// Helper of mount(8).
 const HELPER: &str = "/sbin/mount.dolmen";
+/// Units that a package of the system may have brought; on older systems `/lib` is a folder of its own.
+const PACKAGED: [&str; 2] =
+    ["/usr/lib/systemd/system/dolmend.service", "/lib/systemd/system/dolmend.service"];
 /// Folder that exists where systemd runs.
 const SYSTEMD: &str = "/run/systemd/system";
 
@@ -43,6 +47,12 @@ pub(crate) enum FilesError {
     #[error("{} exists, and Dolmen did not write it; nothing was changed", path.display())]
     Foreign {
         /// Path.
+        path: PathBuf,
+    },
+    /// A package brought the service.
+    #[error("a package of the system has installed the service as {}; nothing was changed", path.display())]
+    Packaged {
+        /// Unit of the package.
         path: PathBuf,
     },
     /// A value does not fit into the unit.
@@ -79,7 +89,7 @@ impl FilesError {
 impl Failure for FilesError {
     fn exit(&self) -> ExitCode {
         match self {
-            Self::Foreign { .. } => ExitCode::Busy,
+            Self::Foreign { .. } | Self::Packaged { .. } => ExitCode::Busy,
             Self::Unit(_) | Self::Text { .. } => ExitCode::Usage,
             Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 ExitCode::Permission
@@ -91,6 +101,10 @@ impl Failure for FilesError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Foreign { path } => Some(format!("move {} away, and ask for it again", path.display())),
+            Self::Packaged { .. } => Some(
+                "put settings into /etc/default/dolmen; `systemctl disable --now dolmend.service` stops the service"
+                    .to_owned(),
+            ),
             Self::Reload(_) => Some("run `systemctl daemon-reload`".to_owned()),
             Self::Unit(_) | Self::Text { .. } | Self::Io { .. } => None,
         }
@@ -144,6 +158,7 @@ fn install(
     format: Format,
     out: &mut Out<'_>,
 ) -> Result<(), CliError> {
+    check_not_packaged(&arguments.place)?;
     let own = std::env::current_exe().map_err(FilesError::io("finding", Path::new("dolmen")))?;
     let daemon = find_program(Some(&own), &USUAL_FOLDERS.map(Path::new))?;
     let daemon_arguments = rooted(&arguments.daemon)?;
@@ -188,6 +203,7 @@ fn install(
 }
 
 fn remove(place: &Place, intent: Intent, format: Format, out: &mut Out<'_>) -> Result<(), CliError> {
+    check_not_packaged(place)?;
     let ours: Vec<PathBuf> =
         states(place)?.into_iter().filter(|(_, found)| *found == Found::Installed).map(|one| one.0).collect();
     let is_changed = intent == Intent::Act && !ours.is_empty();
@@ -303,6 +319,12 @@ fn files_of(
         ServiceFile { path: below(&place.root, HELPER), text: helper, mode: 0o755 },
         ServiceFile { path: below(&place.root, UNITS).join(SERVICE), text: unit, mode: 0o644 },
     ])
+}
+
+/// Refuses where a package of the system has brought the service: its files belong to the package.
+fn check_not_packaged(place: &Place) -> Result<(), FilesError> {
+    let mut units = PACKAGED.iter().map(|unit| below(&place.root, unit));
+    units.find(|unit| unit.exists()).map_or(Ok(()), |path| Err(FilesError::Packaged { path }))
 }
 
 fn below(root: &Path, path: &str) -> PathBuf {
@@ -460,6 +482,35 @@ mod tests {
         assert!(!units.join(SERVICE).exists() && !units.join(WANTS_FOLDER).exists());
         assert!(fs::symlink_metadata(&link).is_err());
         assert_eq!(fs::read_to_string(units.join("home.mount")).unwrap(), "[Mount]\n");
+    }
+
+    /// Scenario: a package has brought the unit. Neither an installation nor a removal changes a file, and both name the unit.
+    #[test]
+    fn the_service_of_a_package_is_left_to_the_package() {
+        let root = tempfile::tempdir().unwrap();
+        let unit = below(root.path(), PACKAGED[0]);
+        fs::create_dir_all(unit.parent().unwrap()).unwrap();
+        fs::write(&unit, "[Service]\n").unwrap();
+        let mount = below(root.path(), UNITS).join("srv-v.mount");
+        fs::create_dir_all(mount.parent().unwrap()).unwrap();
+        fs::write(&mount, format!("{MARK} for a volume\n")).unwrap();
+        let words = ["dolmen", "service", "install", "--root", root.path().to_str().unwrap()];
+        let arguments = crate::arguments::parse::parse(words.map(str::to_owned)).unwrap();
+        let Some(crate::arguments::Command::Service(ServiceCommand::Install(install_arguments))) =
+            &arguments.command
+        else {
+            unreachable!()
+        };
+        Out::with_process_streams(|out| {
+            let refusals = [
+                install(install_arguments, None, Format::Json, out).unwrap_err(),
+                remove(&place(root.path()), Intent::Act, Format::Json, out).unwrap_err(),
+            ];
+            for refusal in refusals {
+                assert!(refusal.to_string().contains("usr/lib/systemd/system/dolmend.service"), "{refusal}");
+            }
+        });
+        assert!(mount.exists() && !below(root.path(), HELPER).exists());
     }
 
     #[test]
