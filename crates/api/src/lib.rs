@@ -110,6 +110,16 @@ pub const STATE_FOLDER: &str = "/var/lib/dolmen";
 pub const RUN_FOLDER: &str = "/run/dolmen";
 /// Name of the API's socket in the run folder.
 pub const SOCKET_NAME: &str = "dolmen.sock";
+/// Name of the socket for `dolmen-web` in the run folder.
+pub const WEB_SOCKET_NAME: &str = "web.sock";
+/// Socket on which the daemon answers `dolmen-web` when nobody says otherwise.
+pub const WEB_SOCKET_PATH: &str = "/run/dolmen/web.sock";
+/// User of the system that `dolmen-web` runs as when nobody says otherwise.
+pub const WEB_USER: &str = "dolmen-web";
+/// Header with the role that bounds a request.
+pub const ROLE_HEADER: &str = "dolmen-role";
+/// Header with the user of the console, or the token, that a request is made for.
+pub const USER_HEADER: &str = "dolmen-user";
 /// Where the daemon listens when nobody says otherwise.
 pub const SOCKET_PATH: &str = "/run/dolmen/dolmen.sock";
 /// The setting in the environment that names another socket.

@@ -33,7 +33,7 @@ impl VerbKind {
     }
 }
 
-/// Role that a caller needs. Ordered: a higher one includes the lower ones. Today the daemon admits administrators alone.
+/// Role that a caller needs. Ordered: a higher one includes the lower ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CallerRole {
     /// Sees everything.
@@ -45,6 +45,15 @@ pub enum CallerRole {
 }
 
 impl CallerRole {
+    /// All of them, lowest first.
+    pub const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Admin];
+
+    /// Returns the role of a word.
+    #[must_use]
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.word() == word)
+    }
+
     /// Returns its word in documents.
     #[must_use]
     pub const fn word(self) -> &'static str {

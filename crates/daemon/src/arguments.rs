@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dolmen_api::{ExitCode, RUN_FOLDER, SOCKET_NAME, STATE_FOLDER};
+use dolmen_api::{CallerRole, ExitCode, RUN_FOLDER, SOCKET_NAME, STATE_FOLDER};
 
 use crate::config::{Config, Scan};
 
@@ -24,6 +24,8 @@ Settings, each with a value:
   --links FOLDER         where attached spaces get their links; usually /dev/dolmen
   --sys FOLDER           where the kernel shows its devices; usually /sys
   --units FOLDER         where it writes a mount unit of systemd for each volume; none are written without it
+  --web-user NAME        the user of the system that dolmen-web runs as; usually dolmen-web
+  --web-role-max ROLE    the highest role of its requests: viewer, operator, or usually admin
   --smartctl PROGRAM     the program that reads the SMART values of disks
   --trash-after-s N      seconds that deleted spaces are kept; 0 is for ever
 Without a value:
@@ -35,7 +37,7 @@ In the environment:
 ";
 
 /// Settings that take a value.
-const WITH_VALUE: [&str; 9] = [
+const WITH_VALUE: [&str; 11] = [
     "--state",
     "--run",
     "--socket",
@@ -45,6 +47,8 @@ const WITH_VALUE: [&str; 9] = [
     "--units",
     "--smartctl",
     "--trash-after-s",
+    "--web-user",
+    "--web-role-max",
 ];
 
 /// A command line of `dolmend` that cannot be used.
@@ -69,6 +73,18 @@ pub enum SettingError {
     /// A number was expected.
     #[error("--trash-after-s is {}; expected a number of seconds, or 0 for ever", found.display())]
     Seconds {
+        /// The value.
+        found: OsString,
+    },
+    /// A name of a user was expected.
+    #[error("--web-user is {:?}; expected the name of a user of the system", found.display().to_string())]
+    WebUser {
+        /// The value.
+        found: OsString,
+    },
+    /// A role was expected.
+    #[error("--web-role-max is {}; expected viewer, operator or admin", found.display())]
+    Role {
         /// The value.
         found: OsString,
     },
@@ -111,6 +127,8 @@ pub fn read_settings(words: impl IntoIterator<Item = OsString>) -> Result<Config
         let value = attached.or_else(|| words.next()).ok_or(SettingError::NoValue { setting })?;
         match setting {
             "--trash-after-s" => config.trash_after = trash_after(value)?,
+            "--web-user" => config.web_user = web_user(value)?,
+            "--web-role-max" => config.web_role_max = role(value)?,
             "--state" => config.state = rooted(setting, value)?,
             "--run" => run = Some(rooted(setting, value)?),
             "--socket" => socket = Some(rooted(setting, value)?),
@@ -134,6 +152,17 @@ fn split(word: &OsStr) -> (&OsStr, Option<OsString>) {
         Some((name, value)) => (OsStr::from_bytes(name), Some(OsString::from_vec(value.to_vec()))),
         None => (word, None),
     }
+}
+
+fn web_user(value: OsString) -> Result<String, SettingError> {
+    let name = value.to_str().filter(|name| !name.is_empty() && !name.contains([':', '\n']));
+    let name = name.map(str::to_owned);
+    name.ok_or(SettingError::WebUser { found: value })
+}
+
+fn role(value: OsString) -> Result<CallerRole, SettingError> {
+    let role = value.to_str().and_then(CallerRole::of_word);
+    role.ok_or(SettingError::Role { found: value })
 }
 
 fn trash_after(value: OsString) -> Result<Option<Duration>, SettingError> {
@@ -191,6 +220,8 @@ mod tests {
             ("here", "here is no setting"),
             ("--run", "--run needs a value"),
             ("--trash-after-s soon", "--trash-after-s is soon; expected a number of seconds"),
+            ("--web-role-max root", "--web-role-max is root; expected viewer, operator or admin"),
+            ("--web-user=a:b", "--web-user is \"a:b\"; expected the name of a user"),
             ("--trash-after-s -1", "--trash-after-s is -1; expected"),
             ("--state=", "--state is \"\", which cannot be used as a path"),
         ] {

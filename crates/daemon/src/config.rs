@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use dolmen_api::{RUN_FOLDER, STATE_FOLDER};
+use dolmen_api::{CallerRole, RUN_FOLDER, STATE_FOLDER, WEB_SOCKET_NAME, WEB_USER};
 use dolmen_block_linux::{CLOSE_LIMIT, DriverChoice, RuntimeConfig};
 use dolmen_buffer::ArenaConfig;
 use dolmen_fuse::DescriptorHolderProgram;
@@ -56,6 +56,10 @@ pub struct Config {
     pub run: PathBuf,
     /// The socket of the API.
     pub socket: PathBuf,
+    /// User of the system that `dolmen-web` runs as.
+    pub web_user: String,
+    /// The highest role of its requests.
+    pub web_role_max: CallerRole,
     /// Folders of files, and single disks or files, that are looked at for members of pools beside all disks of the
     /// system.
     pub look_in: Vec<PathBuf>,
@@ -128,6 +132,8 @@ impl Config {
             state: PathBuf::from(STATE_FOLDER),
             run,
             socket: PathBuf::from(dolmen_api::SOCKET_PATH),
+            web_user: WEB_USER.to_owned(),
+            web_role_max: CallerRole::Admin,
             look_in: Vec::new(),
             scan: Scan::System,
             returned: Returned::of_environment(),
@@ -155,6 +161,12 @@ impl Config {
     #[must_use]
     pub fn nbd_socket(&self) -> PathBuf {
         self.run.join("nbd.sock")
+    }
+
+    /// The socket on which the API answers `dolmen-web`.
+    #[must_use]
+    pub fn web_socket(&self) -> PathBuf {
+        self.run.join(WEB_SOCKET_NAME)
     }
 
     /// Where the host's records of epochs are.

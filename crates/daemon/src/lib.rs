@@ -80,8 +80,9 @@ mod words;
 use std::fs::{self, FileType};
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixListener as StdListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -97,7 +98,7 @@ pub use dolmen_fuse::{DescriptorHolderProgram, keep};
 pub use error::DaemonError;
 pub use log::{LogEnd, init_logging};
 
-use crate::api::ApiSocket;
+use crate::api::{ApiSocket, WebUser};
 use crate::attach::EngineHost;
 use crate::attach::Transports;
 use crate::base::{Base, Threaded};
@@ -133,7 +134,10 @@ const ENGINE_STACK_BYTES: usize = 4 << 20;
 pub fn run(config: &Config) -> Result<(), DaemonError> {
     process::abort_on_panic();
     process::prepare();
-    for (socket, option) in [(&config.nbd_socket(), "--run"), (&config.socket, "--socket")] {
+    let web_socket = config.web_socket();
+    for (socket, option) in
+        [(&config.nbd_socket(), "--run"), (&web_socket, "--run"), (&config.socket, "--socket")]
+    {
         check_socket(socket, option)?;
     }
     for (folder, option) in [(&config.state, "--state"), (&config.run, "--run")] {
@@ -163,10 +167,12 @@ pub fn run(config: &Config) -> Result<(), DaemonError> {
     let listener = bind(&config.socket)?;
     let (caller, engine) = start_engine(config.clone(), host)?;
     tracing::info!(%host, socket = %config.socket.display(), version = env!("CARGO_PKG_VERSION"), "the daemon is running");
-    let ended = runtime.block_on(control(listener, config.socket.clone(), caller));
+    let ended = runtime.block_on(control(listener, config, caller));
     // Everything of the API is gone now, and the engine ends by itself.
     drop(runtime);
-    let _ = fs::remove_file(&config.socket);
+    for socket in [&config.socket, &web_socket] {
+        let _ = fs::remove_file(socket);
+    }
     engine.join().map_err(|_| DaemonError::EngineLost)?;
     ended.map_err(|source| DaemonError::Thread { name: "control", source })
 }
@@ -207,8 +213,12 @@ fn other_than_socket(kind: FileType) -> Option<&'static str> {
     }
 }
 
-async fn control(listener: StdListener, path: PathBuf, caller: Caller) -> std::io::Result<()> {
-    let listener = ApiSocket::new(listener, path)?;
+async fn control(listener: StdListener, config: &Config, caller: Caller) -> std::io::Result<()> {
+    let web_user = Arc::new(WebUser::new(config.web_user.clone(), config.web_role_max));
+    let sockets = [
+        ApiSocket::new(listener, config.socket.clone())?,
+        ApiSocket::for_web(config.web_socket(), Arc::clone(&web_user)),
+    ];
     let (asked, signals) = tokio::sync::mpsc::channel(4);
     for (kind, name) in [(SignalKind::terminate(), "SIGTERM"), (SignalKind::interrupt(), "SIGINT")] {
         let (mut stream, asked) = (signal(kind)?, asked.clone());
@@ -227,7 +237,7 @@ async fn control(listener: StdListener, path: PathBuf, caller: Caller) -> std::i
             ready.note_ready();
         }
     });
-    api::serve(listener, caller, signals, &supervisor).await;
+    api::serve(sockets, web_user, caller, signals, &supervisor).await;
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The API: HTTP/1.1 on a Unix socket, on a thread of its own. Every request becomes a message to the engine.
+//! The API: HTTP/1.1 on Unix sockets, on a thread of its own. Every request becomes a message to the engine.
 //!
 //! Method and path of each verb, its request and its answer stand in the table of `dolmen_api`; here is what the engine does for it.
 
@@ -16,16 +16,17 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
-use axum::serve::IncomingStream;
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use dolmen_api::{
     Change, ErrorBody, ErrorCode, ErrorDocument, OPENAPI_PATH, REQUEST_BYTES_MAX, Shutdown, Verb, VerbId,
     openapi, read_request, verb,
 };
 use serde::Serialize;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, watch};
 
+use crate::api::admission::{Admitted, Peer};
 use crate::api::api_socket::ApiSocket;
+use crate::api::web_user::WebUser;
 use crate::caller::{Answer, Caller};
 use crate::engine::Engine;
 use crate::health::version;
@@ -44,18 +45,7 @@ struct App {
     caller: Caller,
     end: Arc<Notify>,
     requests: Arc<Semaphore>,
-}
-
-/// Who is at the other end of a connection.
-#[derive(Debug, Clone, Copy)]
-struct Peer {
-    uid: Option<u32>,
-}
-
-impl axum::extract::connect_info::Connected<IncomingStream<'_, ApiSocket>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, ApiSocket>) -> Self {
-        Self { uid: stream.io().peer_cred().ok().map(|credentials| credentials.uid()) }
-    }
+    web_user: Arc<WebUser>,
 }
 
 /// An error on its way out.
@@ -139,10 +129,11 @@ where
     post(
         async move |State(app): State<App>,
                     ConnectInfo(peer): ConnectInfo<Peer>,
+                    Extension(admitted): Extension<Admitted>,
                     Values(values): Values<V::Owned>,
                     body: Bytes| {
             let request: V::Request = read_request(&body).map_err(|error| unreadable(&error))?;
-            let asked = Asked { uid: peer.uid, verb, values: values.as_ref().to_vec() };
+            let asked = Asked { uid: peer.uid, user: admitted.user, verb, values: values.as_ref().to_vec() };
             out(app.caller.change(asked, move |engine| make(engine, values, request)).await)
         },
     )
@@ -299,11 +290,18 @@ fn handler(id: VerbId) -> MethodRouter<App> {
     }
 }
 
-/// Returns the routes of all verbs, which the table of the API names.
+/// Returns the routes of all verbs, which the table of the API names. Each refuses callers of a lower role.
 fn router() -> Router<App> {
-    VerbId::ALL
-        .iter()
-        .fold(Router::new(), |router, verb| router.route(&verb.declaration().route(), handler(*verb)))
+    VerbId::ALL.iter().fold(Router::new(), |router, verb| {
+        let declaration = verb.declaration();
+        let check = async move |Extension(admitted): Extension<Admitted>, request: Request, next: Next| {
+            match admitted.check(declaration) {
+                Ok(()) => next.run(request).await,
+                Err(error) => Failure(error).into_response(),
+            }
+        };
+        router.route(&declaration.route(), handler(*verb).route_layer(middleware::from_fn(check)))
+    })
 }
 
 async fn no_such_route(request: Request) -> Failure {
@@ -317,18 +315,17 @@ async fn no_such_route(request: Request) -> Failure {
     )))
 }
 
-/// Lets in whom the daemon belongs to, and root; bounds what is under way; and gives every refusal the form of an error
-/// document, those of the HTTP library included.
+/// Admits root, the user that the daemon runs as and `dolmen-web`; bounds what is under way; and gives every refusal the form of
+/// an error document, those of the HTTP library included.
 async fn gate(
     State(app): State<App>,
     ConnectInfo(peer): ConnectInfo<Peer>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
-    let own = rustix::process::geteuid().as_raw();
-    if peer.uid.is_none_or(|uid| uid != 0 && uid != own) {
-        let message = "only root, and the user whose daemon this is, may use it";
-        return Failure(ErrorBody::new(ErrorCode::Permission, message)).into_response();
+    match peer.admit(&app.web_user, request.headers()) {
+        Ok(admitted) => drop(request.extensions_mut().insert(admitted)),
+        Err(error) => return Failure(error).into_response(),
     }
     let line = format!("{} {}", request.method(), request.uri().path());
     let Ok(_permit) = app.requests.acquire().await else {
@@ -354,7 +351,8 @@ async fn gate(
 ///
 /// A supervisor that asks does not withdraw that, and other services that use volumes end meanwhile: a refused end is tried again.
 pub(crate) async fn serve(
-    listener: ApiSocket,
+    sockets: [ApiSocket; 2],
+    web_user: Arc<WebUser>,
     caller: Caller,
     mut signals: tokio::sync::mpsc::Receiver<&'static str>,
     supervisor: &Supervisor,
@@ -364,6 +362,7 @@ pub(crate) async fn serve(
         caller: caller.clone(),
         end: Arc::clone(&end),
         requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
+        web_user,
     };
     let description = openapi();
     let described = get(async move || ([(header::CONTENT_TYPE, "application/json")], description));
@@ -373,12 +372,14 @@ pub(crate) async fn serve(
         .layer(DefaultBodyLimit::max(REQUEST_BYTES_MAX))
         .layer(middleware::from_fn_with_state(app.clone(), gate))
         .with_state(app);
-    let ending = Arc::new(Notify::new());
-    let goodbye = Arc::clone(&ending);
-    let server = axum::serve(listener, routes.into_make_service_with_connect_info::<Peer>())
-        .with_graceful_shutdown(async move { goodbye.notified().await })
-        .into_future();
-    let server = tokio::spawn(server);
+    let (ending, _) = watch::channel(false);
+    let servers = sockets.map(|socket| {
+        let mut goodbye = ending.subscribe();
+        let served = routes.clone().into_make_service_with_connect_info::<Peer>();
+        let server = axum::serve(socket, served)
+            .with_graceful_shutdown(async move { drop(goodbye.wait_for(|is_ending| *is_ending).await) });
+        tokio::spawn(server.into_future())
+    });
     let mut is_refused = false;
     loop {
         tokio::select! {
@@ -397,6 +398,11 @@ pub(crate) async fn serve(
             }
         }
     }
-    ending.notify_one();
-    let _ = tokio::time::timeout(GOODBYE, server).await;
+    ending.send_replace(true);
+    let ended = async {
+        for server in servers {
+            let _ = server.await;
+        }
+    };
+    let _ = tokio::time::timeout(GOODBYE, ended).await;
 }

@@ -1,5 +1,6 @@
-//! Requests and answers: the socket, the routes, what carries requests out, and what documents show.
+//! Requests and answers: the sockets, the routes, what carries requests out, and what documents show.
 
+mod admission;
 mod api_socket;
 mod control;
 mod events;
@@ -8,6 +9,7 @@ mod job_control;
 mod reports;
 mod serving;
 mod shutdown;
+mod web_user;
 mod why;
 
 pub(crate) use api_socket::ApiSocket;
@@ -16,4 +18,5 @@ pub(crate) use events::EventWatch;
 pub(crate) use job_control::JobControl;
 pub(crate) use reports::Reports;
 pub(crate) use shutdown::Stopping;
+pub(crate) use web_user::WebUser;
 pub(crate) use why::Explainer;

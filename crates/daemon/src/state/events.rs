@@ -34,6 +34,8 @@ const RECORDED: [(VerbId, EventCode); 13] = [
 pub(crate) struct Asked {
     /// User of the client's process, where the kernel names one.
     pub uid: Option<u32>,
+    /// User of the console, where the request names one.
+    pub user: Option<String>,
     /// The verb.
     pub verb: VerbId,
     /// Values of the parameters of its path, in order.
@@ -57,6 +59,9 @@ impl Asked {
     }
 
     fn user(&self) -> String {
+        if let Some(user) = &self.user {
+            return format!("user {user} of the console");
+        }
         match self.uid {
             Some(0) => "root".to_owned(),
             Some(uid) => format!("user {uid}"),

@@ -101,4 +101,6 @@ mod verbs;
 #[cfg(test)]
 mod volumes;
 #[cfg(test)]
+mod web_roles;
+#[cfg(test)]
 mod widened;
