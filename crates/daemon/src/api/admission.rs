@@ -60,7 +60,8 @@ impl Peer {
             (None, None) if is_owner => return Ok(Admitted { role: CallerRole::Admin, user: None }),
             (None, None) => {
                 let message = format!("a request of user {} names no role; nothing was changed", web.name());
-                let hint = "dolmen-web sends the headers Dolmen-Role and Dolmen-User; other programs run as root";
+                let hint =
+                    "dolmen-web sends the headers Dolmen-Role and Dolmen-User; other programs run as root";
                 return Err(ErrorBody::new(ErrorCode::Permission, message).hint(hint));
             }
             (Some(_), None) => return Err(malformed("it has the header Dolmen-Role and no Dolmen-User")),
@@ -84,8 +85,9 @@ impl Admitted {
             return Ok(());
         }
         let (name, needed, had) = (verb.name, verb.role.word(), self.role.word());
-        let message =
-            format!("{name} needs the role {needed}, and the request has the role {had}; nothing was changed");
+        let message = format!(
+            "{name} needs the role {needed}, and the request has the role {had}; nothing was changed"
+        );
         Err(ErrorBody::new(ErrorCode::Permission, message).hint("ask a user with that role"))
     }
 }

@@ -125,9 +125,7 @@ impl Listener for ApiSocket {
 }
 
 /// Takes a client; waits for ever without a listener.
-async fn accept(
-    listener: Option<&UnixListener>,
-) -> io::Result<(UnixStream, tokio::net::unix::SocketAddr)> {
+async fn accept(listener: Option<&UnixListener>) -> io::Result<(UnixStream, tokio::net::unix::SocketAddr)> {
     match listener {
         Some(listener) => listener.accept().await,
         None => std::future::pending().await,

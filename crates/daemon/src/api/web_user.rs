@@ -84,7 +84,8 @@ impl WebUser {
 /// Lets a group pass through a folder that is its owner's alone. What somebody else has set stays.
 fn open_folder(folder: &Path, gid: u32) -> io::Result<()> {
     let found = std::fs::metadata(folder)?;
-    let is_open = found.mode() & ALL_PASS != 0 || (found.gid() == gid && found.mode() & FOLDER_MODE == FOLDER_MODE);
+    let is_open =
+        found.mode() & ALL_PASS != 0 || (found.gid() == gid && found.mode() & FOLDER_MODE == FOLDER_MODE);
     if is_open {
         return Ok(());
     }
@@ -115,7 +116,8 @@ mod tests {
 
     #[test]
     fn a_user_is_found_by_its_whole_name() {
-        let users = "root:x:0:0:root:/root:/bin/sh\ndolmen-web2:x:7:8::/:\nbroken\ndolmen-web:x:998:997::/:/x\n";
+        let users =
+            "root:x:0:0:root:/root:/bin/sh\ndolmen-web2:x:7:8::/:\nbroken\ndolmen-web:x:998:997::/:/x\n";
         assert_eq!(ids_of(users, "dolmen-web"), Some(Ids { uid: 998, gid: 997 }));
         assert_eq!(ids_of(users, "dolmen"), None);
         assert_eq!(ids_of(users, "broken"), None);

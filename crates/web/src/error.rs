@@ -1,0 +1,108 @@
+//! Why `dolmen-web` does not start, or a command on the host fails.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use dolmen_api::ExitCode;
+
+use crate::accounts::Rule;
+
+/// An error of the program.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WebError {
+    /// A file or folder.
+    #[error("{doing} {} failed", path.display())]
+    File {
+        /// What was being done.
+        doing: &'static str,
+        /// The path.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The file of accounts is damaged.
+    #[error(
+        "the file of accounts {} cannot be read; nothing is changed: restore it from a backup, or move it away and begin with `dolmen-web code`",
+        path.display()
+    )]
+    Accounts {
+        /// The path.
+        path: PathBuf,
+        /// Where and why.
+        source: serde_json::Error,
+    },
+    /// The file of accounts contradicts itself.
+    #[error(
+        "the file of accounts {} {why}; nothing is changed: restore it from a backup, or move it away and begin with `dolmen-web code`",
+        path.display()
+    )]
+    Contradiction {
+        /// The path.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// A rule of accounts refuses it.
+    #[error(transparent)]
+    Rule(#[from] Rule),
+    /// The system gives no random numbers.
+    #[error("the system gives no random numbers; nothing is changed")]
+    Random,
+    /// A certificate or key.
+    #[error("the certificate {} or the key {} cannot be used: {why}", certificate.display(), key.display())]
+    Certificate {
+        /// The certificate.
+        certificate: PathBuf,
+        /// The key.
+        key: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// The address cannot be listened on.
+    #[error("listening on {address} failed; choose another address with --listen")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// What was typed is no password.
+    #[error("reading the password failed: {why}; nothing is changed")]
+    Password {
+        /// Why.
+        why: String,
+    },
+    /// The process cannot become the owner of its folder.
+    #[error("becoming the owner of {} (user {uid}) failed", path.display())]
+    Owner {
+        /// The folder.
+        path: PathBuf,
+        /// The owner.
+        uid: u32,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A runtime cannot be started.
+    #[error("starting the server failed")]
+    Runtime(#[source] io::Error),
+}
+
+impl WebError {
+    /// Returns an error about a path, for `map_err`.
+    pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| Self::File { doing, path, source }
+    }
+
+    /// Returns the status with which the process ends.
+    pub(crate) fn exit(&self) -> ExitCode {
+        match self {
+            Self::File { .. } | Self::Runtime(_) | Self::Listen { .. } => ExitCode::Io,
+            Self::Accounts { .. } | Self::Contradiction { .. } | Self::Certificate { .. } => ExitCode::Config,
+            Self::Rule(_) | Self::Password { .. } => ExitCode::Refused,
+            Self::Random => ExitCode::Internal,
+            Self::Owner { .. } => ExitCode::Permission,
+        }
+    }
+}

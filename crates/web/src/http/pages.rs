@@ -1,0 +1,88 @@
+//! The console: files of the program, as they lie in `crates/web/console`.
+
+use std::sync::OnceLock;
+
+use axum::Router;
+use axum::extract::Path;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use dolmen_api::ErrorCode;
+
+use super::app::Shared;
+use super::refusal::Refusal;
+use crate::secret::digest_of_bytes;
+
+// `FILES`: name and content of each file of the folder, sorted by name.
+include!(concat!(env!("OUT_DIR"), "/console_files.rs"));
+
+/// The page at `/`.
+const INDEX: &str = "index.html";
+/// Folder of the other files.
+const FOLDER: &str = "/console/";
+
+pub(super) fn routes() -> Router<Shared> {
+    Router::new().route("/", get(async |headers: HeaderMap| file(INDEX, &headers))).route(
+        "/console/{name}",
+        get(async |Path(name): Path<String>, headers: HeaderMap| file(&name, &headers)),
+    )
+}
+
+/// Returns whether a path is one of the console, which browsers may keep as long as its tag is the same.
+pub(super) fn is_page(path: &str) -> bool {
+    path == "/" || path.starts_with(FOLDER)
+}
+
+fn file(name: &str, headers: &HeaderMap) -> Response {
+    let found = FILES.iter().zip(tags()).find(|((known, _), _)| *known == name);
+    let (Some(((_, content), tag)), Some(kind)) = (found, kind_of(name)) else {
+        let message = "the console has no such file";
+        return Refusal::new(StatusCode::NOT_FOUND, ErrorCode::NoSuchRoute, message).into_response();
+    };
+    let caching = [(header::ETAG, tag.as_str()), (header::CACHE_CONTROL, "no-cache")];
+    let known = headers.get(header::IF_NONE_MATCH).and_then(|tags| tags.to_str().ok()).unwrap_or("");
+    if known.split(',').any(|known| known.trim().trim_start_matches("W/") == tag) {
+        return (StatusCode::NOT_MODIFIED, caching).into_response();
+    }
+    (caching, [(header::CONTENT_TYPE, kind)], *content).into_response()
+}
+
+fn tags() -> &'static [String] {
+    static TAGS: OnceLock<Vec<String>> = OnceLock::new();
+    let tag = |content: &[u8]| format!("\"{:.32}\"", digest_of_bytes(content));
+    TAGS.get_or_init(|| FILES.iter().map(|(_, content)| tag(content)).collect())
+}
+
+/// Returns the type of a file by its name; none for one that is not served.
+fn kind_of(name: &str) -> Option<&'static str> {
+    let (_, ending) = name.rsplit_once('.')?;
+    Some(match ending {
+        "html" => "text/html; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "js" => "text/javascript; charset=utf-8",
+        "svg" => "image/svg+xml",
+        "png" => "image/png",
+        "woff2" => "font/woff2",
+        "json" => "application/json",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_of_the_console_has_a_type_and_a_tag() {
+        assert!(FILES.iter().any(|(name, _)| *name == INDEX));
+        for (name, content) in FILES {
+            assert!(kind_of(name).is_some(), "{name}");
+            assert!(!content.is_empty(), "{name}");
+            let response = file(name, &HeaderMap::new());
+            assert_eq!(response.status(), StatusCode::OK);
+            let mut headers = HeaderMap::new();
+            headers.insert(header::IF_NONE_MATCH, response.headers()[header::ETAG].clone());
+            assert_eq!(file(name, &headers).status(), StatusCode::NOT_MODIFIED);
+        }
+    }
+}
