@@ -215,10 +215,11 @@ fn other_than_socket(kind: FileType) -> Option<&'static str> {
 
 async fn control(listener: StdListener, config: &Config, caller: Caller) -> std::io::Result<()> {
     let web_user = Arc::new(WebUser::new(config.web_user.clone(), config.web_role_max));
-    let sockets = [
-        ApiSocket::new(listener, config.socket.clone())?,
-        ApiSocket::for_web(config.web_socket(), Arc::clone(&web_user)),
-    ];
+    let mut sockets = vec![ApiSocket::new(listener, config.socket.clone())?];
+    // A daemon whose own socket has that name serves its own user alone.
+    if config.socket != config.web_socket() {
+        sockets.push(ApiSocket::for_web(config.web_socket(), Arc::clone(&web_user)));
+    }
     let (asked, signals) = tokio::sync::mpsc::channel(4);
     for (kind, name) in [(SignalKind::terminate(), "SIGTERM"), (SignalKind::interrupt(), "SIGINT")] {
         let (mut stream, asked) = (signal(kind)?, asked.clone());

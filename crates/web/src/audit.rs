@@ -183,7 +183,7 @@ mod tests {
         for round in 0..7 {
             let path = folder.path().join(FILE);
             let long = fs::read(&path).unwrap_or_default();
-            fs::write(&path, [long, vec![b'x'; 8 << 20], vec![b'\n']].concat()).unwrap();
+            fs::write(&path, [vec![b'x'; 8 << 20], vec![b'\n'], long].concat()).unwrap();
             for number in 0..150 {
                 audit.write(&Entry::new(format!("{round} {number}"), "done"));
             }

@@ -27,7 +27,7 @@ enum Access {
     Web(Arc<WebUser>),
 }
 
-/// A socket that is there as long as this lives, and as long as the system has the user that it is for.
+/// A socket that is there as long as this lives. That of `dolmen-web` is there once the system has its user, and never for a daemon that is not of root.
 pub(crate) struct ApiSocket {
     /// None while the system has no such user.
     listener: Option<UnixListener>,

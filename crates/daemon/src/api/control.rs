@@ -351,7 +351,7 @@ async fn gate(
 ///
 /// A supervisor that asks does not withdraw that, and other services that use volumes end meanwhile: a refused end is tried again.
 pub(crate) async fn serve(
-    sockets: [ApiSocket; 2],
+    sockets: Vec<ApiSocket>,
     web_user: Arc<WebUser>,
     caller: Caller,
     mut signals: tokio::sync::mpsc::Receiver<&'static str>,
@@ -373,13 +373,17 @@ pub(crate) async fn serve(
         .layer(middleware::from_fn_with_state(app.clone(), gate))
         .with_state(app);
     let (ending, _) = watch::channel(false);
-    let servers = sockets.map(|socket| {
-        let mut goodbye = ending.subscribe();
-        let served = routes.clone().into_make_service_with_connect_info::<Peer>();
-        let server = axum::serve(socket, served)
-            .with_graceful_shutdown(async move { drop(goodbye.wait_for(|is_ending| *is_ending).await) });
-        tokio::spawn(server.into_future())
-    });
+    let servers: Vec<_> = sockets
+        .into_iter()
+        .map(|socket| {
+            let mut goodbye = ending.subscribe();
+            let served = routes.clone().into_make_service_with_connect_info::<Peer>();
+            let server = axum::serve(socket, served).with_graceful_shutdown(async move {
+                drop(goodbye.wait_for(|is_ending| *is_ending).await);
+            });
+            tokio::spawn(server.into_future())
+        })
+        .collect();
     let mut is_refused = false;
     loop {
         tokio::select! {

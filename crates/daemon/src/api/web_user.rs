@@ -60,6 +60,10 @@ impl WebUser {
 
     /// Makes its socket; none while the system has no such user.
     pub(crate) fn bind(&self, path: &Path) -> io::Result<Option<UnixListener>> {
+        // A daemon of another user cannot give a socket away.
+        if !rustix::process::geteuid().is_root() {
+            return Ok(None);
+        }
         let Some(ids) = ids_of(&std::fs::read_to_string(USERS_FILE)?, &self.name) else { return Ok(None) };
         // Root needs no socket of its own, and would make every process of root one of the console.
         if ids.uid == 0 {

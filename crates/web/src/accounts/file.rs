@@ -32,12 +32,18 @@ impl AccountsFile {
 
     /// Reads the accounts; none where there is no file yet.
     pub(crate) fn read(&self) -> Result<Accounts, WebError> {
-        let opened = OpenOptions::new().read(true).open(&self.path);
-        let file = match opened {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Accounts::default()),
-            Err(error) => return Err(WebError::file("opening the file of accounts", &self.path)(error)),
-        };
+        self.open()?.map_or_else(|| Ok(Accounts::default()), |file| self.read_from(&file))
+    }
+
+    fn open(&self) -> Result<Option<File>, WebError> {
+        match File::open(&self.path) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(WebError::file("opening the file of accounts", &self.path)(error)),
+        }
+    }
+
+    fn read_from(&self, file: &File) -> Result<Accounts, WebError> {
         let mut bytes = Vec::new();
         let read = file.take(FILE_BYTES_MAX).read_to_end(&mut bytes);
         read.map_err(WebError::file("reading the file of accounts", &self.path))?;
@@ -71,16 +77,6 @@ impl AccountsFile {
         text.push(b'\n');
         replace(&self.path, &text)
     }
-
-    fn stamp(&self) -> Option<Stamp> {
-        let found = fs::metadata(&self.path).ok()?;
-        Some(Stamp {
-            inode: found.ino(),
-            length: found.len(),
-            changed: (found.ctime(), found.ctime_nsec()),
-            modified: (found.mtime(), found.mtime_nsec()),
-        })
-    }
 }
 
 /// What tells one content of the file from another.
@@ -92,11 +88,31 @@ struct Stamp {
     modified: (i64, i64),
 }
 
+impl Stamp {
+    fn of(found: &fs::Metadata) -> Self {
+        Self {
+            inode: found.ino(),
+            length: found.len(),
+            changed: (found.ctime(), found.ctime_nsec()),
+            modified: (found.mtime(), found.mtime_nsec()),
+        }
+    }
+}
+
+/// Content of the file, as it was read.
+#[derive(Debug)]
+struct Read {
+    stamp: Option<Stamp>,
+    /// Held open: the next content has another inode, however soon it comes.
+    _file: Option<File>,
+    accounts: Arc<Accounts>,
+}
+
 /// The file of accounts, with what was read of it last.
 #[derive(Debug)]
 pub(crate) struct Watched {
     file: AccountsFile,
-    last: Mutex<Option<(Option<Stamp>, Arc<Accounts>)>>,
+    last: Mutex<Option<Read>>,
 }
 
 impl Watched {
@@ -106,16 +122,18 @@ impl Watched {
 
     /// Returns the accounts as the file has them.
     pub(crate) fn current(&self) -> Result<Arc<Accounts>, WebError> {
-        // The stamp is taken before the content: a change in between is read again.
-        let stamp = self.file.stamp();
+        let stamp = fs::metadata(&self.file.path).ok().map(|found| Stamp::of(&found));
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, accounts)) = &*last
-            && *known == stamp
-        {
-            return Ok(Arc::clone(accounts));
+        if let Some(last) = last.as_ref().filter(|last| last.stamp == stamp) {
+            return Ok(Arc::clone(&last.accounts));
         }
-        let accounts = Arc::new(self.file.read()?);
-        *last = Some((stamp, Arc::clone(&accounts)));
+        let file = self.file.open()?;
+        // Taken before the content: a change in between is read again.
+        let stamp = file.as_ref().and_then(|file| file.metadata().ok()).map(|found| Stamp::of(&found));
+        let accounts =
+            file.as_ref().map_or_else(|| Ok(Accounts::default()), |file| self.file.read_from(file))?;
+        let accounts = Arc::new(accounts);
+        *last = Some(Read { stamp, _file: file, accounts: Arc::clone(&accounts) });
         Ok(accounts)
     }
 

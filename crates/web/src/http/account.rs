@@ -95,6 +95,8 @@ async fn first(
     body: Bytes,
 ) -> Result<Response, Refusal> {
     let asked: First = read(&body)?;
+    check_name(&asked.user)?;
+    check_password(&asked.password)?;
     let attempt = begin(&app, client, "")?;
     let recorded = |outcome: String| {
         let user: String = asked.user.chars().take(64).collect();
@@ -105,8 +107,6 @@ async fn first(
         refusal
     };
     app.current()?.check_code(&asked.code, clock::now().wall_s).map_err(|rule| refused(rule.into()))?;
-    check_name(&asked.user)?;
-    check_password(&asked.password)?;
     let password = app.passwords.hash(asked.password.clone()).await?;
     let (agent, address) = (agent_of(&headers), client.address.to_string());
     let (code, name) = (asked.code.clone(), asked.user.clone());

@@ -17,13 +17,13 @@ const PATH_CHARS_MAX: usize = 200;
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub status: StatusCode,
-    pub error: ErrorBody,
+    pub error: Box<ErrorBody>,
     retry_after_s: Option<u64>,
 }
 
 impl Refusal {
     pub(crate) fn new(status: StatusCode, code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { status, error: ErrorBody::new(code, message), retry_after_s: None }
+        Self { status, error: Box::new(ErrorBody::new(code, message)), retry_after_s: None }
     }
 
     /// Returns a refusal of what cannot be read.
@@ -60,7 +60,7 @@ impl Refusal {
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.error = self.error.hint(hint);
+        *self.error = self.error.clone().hint(hint);
         self
     }
 
@@ -73,7 +73,7 @@ impl Refusal {
 impl From<ErrorBody> for Refusal {
     fn from(error: ErrorBody) -> Self {
         let status = StatusCode::from_u16(error.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Self { status, error, retry_after_s: None }
+        Self { status, error: Box::new(error), retry_after_s: None }
     }
 }
 
@@ -108,7 +108,7 @@ impl From<WebError> for Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let mut response = (self.status, Json(ErrorDocument::from(self.error))).into_response();
+        let mut response = (self.status, Json(ErrorDocument::from(*self.error))).into_response();
         if let Some(seconds) = self.retry_after_s {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }

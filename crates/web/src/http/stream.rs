@@ -17,11 +17,11 @@ use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use dolmen_api::{CallerRole, ErrorDocument};
+use dolmen_api::{CallerRole, ErrorBody, ErrorCode, ErrorDocument};
 use hyper::body::Frame;
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::app::{App, Shared};
 use super::identity::{Identity, Secret, Who, is_still, secret_of};
@@ -43,9 +43,13 @@ const LOOKER: &str = "console/stream";
 /// Fields of the status that change all the time and say nothing new.
 const STATUS_NOISE: &str = "uptime_s";
 
+/// Name of the document that only grows.
+const EVENTS: &str = "events";
+/// How long the daemon may take for a document: a listener hears of the delay.
+const LOOK_LIMIT: Duration = Duration::from_secs(5);
 /// Names of events, and what the daemon is asked for.
 const DOCUMENTS: [(&str, &str); 4] =
-    [("status", "/v1/status"), ("jobs", "/v1/jobs"), ("events", "/v1/events"), ("figures", "/v1/figures")];
+    [("status", "/v1/status"), ("jobs", "/v1/jobs"), (EVENTS, "/v1/events"), ("figures", "/v1/figures")];
 
 /// The listeners, and what they were sent last.
 pub(crate) struct Hub {
@@ -152,55 +156,77 @@ async fn poll(app: Weak<App>, inner: Arc<Inner>) {
 
 /// Looks at the daemon, and sends what is new.
 async fn look(app: &Shared, inner: &Inner, seen: &mut Seen) {
-    // A listener that comes while the daemon is asked is sent everything at the next look.
-    let newcomers = inner.lock().iter().any(|listener| listener.is_new);
-    if newcomers {
-        seen.last_event = 0;
-    }
+    let has_newcomers = inner.lock().iter().any(|listener| listener.is_new);
     let mut fresh = Vec::new();
+    let mut kept = None;
     for (name, path) in DOCUMENTS {
-        let path =
-            if name == "events" { format!("{path}?since={}", seen.last_event) } else { path.to_owned() };
-        let question = Question {
-            method: "GET",
-            path: &path,
-            role: CallerRole::Viewer,
-            user: LOOKER,
-            body: Bytes::new(),
-        };
-        match app.daemon.ask(question).await {
-            Ok((StatusCode::OK, body)) => fresh.extend(seen.news(name, &body)),
-            Ok((status, _)) => tracing::warn!(name, %status, "the daemon refuses live data"),
-            Err(error) => {
-                let document = serde_json::to_vec(&ErrorDocument::from(error)).unwrap_or_default();
-                fresh.extend(seen.news("status", &document));
-                break;
-            }
+        let since = if name == EVENTS { format!("?since={}", seen.last_event) } else { String::new() };
+        let mut found = ask(app, &format!("{path}{since}")).await;
+        if let Ok(body) = &found {
+            fresh.extend(seen.news(name, body));
+        }
+        if name == EVENTS && has_newcomers && found.is_ok() {
+            found = ask(app, path).await;
+            kept = found.as_ref().ok().and_then(|body| event(name, body));
+        }
+        if let Err(error) = found {
+            let document = serde_json::to_vec(&ErrorDocument::from(error)).unwrap_or_default();
+            fresh.extend(seen.news("status", &document));
+            break;
         }
     }
     seen.looks = seen.looks.wrapping_add(1);
     if seen.looks.is_multiple_of(LOOKS_BETWEEN_BEATS) {
         fresh.push(("", Bytes::from_static(b": \n\n")));
     }
-    let sent: Vec<(&str, Bytes)> =
-        seen.sent.iter().map(|(name, (_, event))| (*name, event.clone())).collect();
+    // A listener that came while the daemon was asked waits for the next look, which has all events for it.
     inner.lock().retain_mut(|listener| {
-        let was_new = std::mem::take(&mut listener.is_new);
-        let is_there = |name: &str| fresh.iter().any(|(fresh, _)| *fresh == name);
-        let earlier = sent.iter().filter(|(name, _)| was_new && !is_there(name));
-        let mut events = earlier.chain(&fresh);
-        events.all(|(_, event)| listener.events.try_send(event.clone()).is_ok())
+        let send = |event: &Bytes| listener.events.try_send(event.clone()).is_ok();
+        if !listener.is_new {
+            return fresh.iter().all(|(_, event)| send(event));
+        }
+        if !has_newcomers {
+            return true;
+        }
+        listener.is_new = false;
+        let seldom = seen.sent.iter().filter(|(name, _)| !fresh.iter().any(|(fresh, _)| fresh == *name));
+        let seldom = seldom.map(|(_, (_, event))| event);
+        let rest = fresh.iter().filter(|(name, _)| *name != EVENTS).map(|(_, event)| event);
+        seldom.chain(&kept).chain(rest).all(send)
     });
+}
+
+async fn ask(app: &Shared, path: &str) -> Result<Bytes, ErrorBody> {
+    let role = CallerRole::Viewer;
+    let question = Question { method: "GET", path, role, user: LOOKER, body: Bytes::new() };
+    match timeout(LOOK_LIMIT, app.daemon.ask(question)).await {
+        Ok(Ok((StatusCode::OK, body))) => Ok(body),
+        Ok(Ok((status, body))) => Err(serde_json::from_slice::<ErrorDocument>(&body).map_or_else(
+            |_| ErrorBody::new(ErrorCode::Internal, format!("the daemon answered {path} with {status}")),
+            |document| document.error,
+        )),
+        Ok(Err(error)) => Err(error),
+        Err(_) => {
+            let seconds = LOOK_LIMIT.as_secs();
+            Err(ErrorBody::new(ErrorCode::Stopping, format!("the daemon did not answer within {seconds} s")))
+        }
+    }
+}
+
+/// Returns a document as an event of the stream.
+fn event(name: &str, body: &[u8]) -> Option<Bytes> {
+    let document: Value = serde_json::from_slice(body).ok()?;
+    Some(Bytes::from(format!("event: {name}\ndata: {document}\n\n")))
 }
 
 impl Seen {
     /// Returns the event of a document, if it says something new.
     fn news(&mut self, name: &'static str, body: &[u8]) -> Option<(&'static str, Bytes)> {
         let document: Value = serde_json::from_slice(body).ok()?;
-        let event = Bytes::from(format!("event: {name}\ndata: {document}\n\n"));
+        let event = event(name, body)?;
         match name {
             "figures" => Some((name, event)),
-            "events" => {
+            EVENTS => {
                 let last = document.get("last").and_then(Value::as_u64).unwrap_or(0);
                 // Numbers begin again where the daemon has lost its record.
                 let is_new = last != self.last_event;

@@ -86,7 +86,7 @@ fn a_pool_is_made_and_kept_over_the_network() {
     assert_eq!(web.get("/api/v1/spaces", &vera).json()["spaces"][0]["name"], "m");
     let events = eventually("the event is listed", || {
         let events = web.get("/api/v1/events?since=0&pool=tank", &vera).json().to_string();
-        events.contains("alert").then_some(events)
+        events.contains("of the console").then_some(events)
     });
     assert!(events.contains("(by user otto of the console)"), "{events}");
     let audit = web.get("/account/audit", &anna).json();
