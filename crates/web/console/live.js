@@ -1,0 +1,98 @@
+// The stream: the state of everything, as the server tells it about once a second.
+//
+// States: `connecting`, `up`, `daemon` (the server answers, the daemon does not), `server` (nothing answers). Silence of
+// the stream decides nothing: after some seconds a question tells which of them it is.
+
+import { request, session, stale } from './api.js';
+import { feed } from './figures.js';
+
+const SILENCE_MS = 4000;
+const RETRY_MS = 1500;
+
+export const live = { status: null, jobs: null, events: null, figures: null, state: 'connecting', since: Date.now() };
+
+let source = null;
+let heard = 0;
+let isProbing = false;
+let tell = () => {};
+
+function become(state) {
+  if (live.state === state) return;
+  // What a page asked while nobody answered is asked again.
+  if (state === 'up') stale();
+  live.state = state;
+  live.since = Date.now();
+  tell('state');
+}
+
+function hear(name, text) {
+  let document;
+  try {
+    document = JSON.parse(text);
+  } catch {
+    return;
+  }
+  if (!document || document.error) return;
+  heard = performance.now();
+  live[name] = document;
+  if (name === 'figures') feed(document);
+  become('up');
+  tell(name);
+}
+
+function open() {
+  source?.close();
+  source = new EventSource('/api/v1/stream');
+  for (const name of ['status', 'jobs', 'events', 'figures']) {
+    source.addEventListener(name, (event) => hear(name, event.data));
+  }
+}
+
+async function probe() {
+  if (isProbing || !session.user) return;
+  isProbing = true;
+  try {
+    await request('GET', '/api/v1/version');
+    // The daemon answers: it was quiet, or the stream has ended.
+    if (!source || source.readyState === EventSource.CLOSED) open();
+    else if (performance.now() - heard > 4 * SILENCE_MS) open();
+    if (live.state !== 'connecting') become('up');
+  } catch (error) {
+    if (error.status === 0) become('server');
+    else if (error.status !== 401) become('daemon');
+  } finally {
+    isProbing = false;
+  }
+}
+
+/** Begins to listen; `call` is called with the name of each document that arrived, or `state`. */
+export function listen(call) {
+  tell = call;
+  open();
+  setInterval(() => {
+    const isSilent = performance.now() - heard > SILENCE_MS;
+    if (document.visibilityState === 'visible' && (isSilent || source?.readyState === EventSource.CLOSED)) probe();
+  }, RETRY_MS);
+}
+
+/** Listens again, as another user perhaps. */
+export function relisten() {
+  heard = performance.now();
+  if (source) open();
+}
+
+export function hush() {
+  source?.close();
+  source = null;
+  Object.assign(live, { status: null, jobs: null, events: null, figures: null, state: 'connecting' });
+}
+
+export const pools = () => live.status?.pools ?? [];
+export const spaces = () => live.status?.spaces ?? [];
+export const jobs = () => live.jobs?.jobs ?? [];
+export const isOver = (job) => ['done', 'called_off', 'failed'].includes(job.state);
+export const openJobs = (pool) => jobs().filter((job) => !isOver(job) && (!pool || job.pool === pool));
+export const now = () => live.jobs?.now_s || live.events?.now_s || Date.now() / 1000;
+export const poolOf = (name) => pools().find((pool) => pool.name === name);
+export const diskOf = (pool, slot) => poolOf(pool)?.disks.find((disk) => disk.slot === Number(slot));
+export const spaceOf = (pool, name) => spaces().find((space) => space.pool === pool && space.name === name);
