@@ -39,9 +39,9 @@ function binaryRoof(value) {
  * A chart of lines over the last three minutes. `lines` are `{name, kind, values}`, values the oldest first, with null
  * where there is none.
  */
-export function lines({ title, series, show, isBinary = false, length = 180 }) {
+export function lines({ title, series, show, isBinary = false, least = 10, length = 180 }) {
   const known = series.flatMap((line) => line.values).filter((value) => value !== null && Number.isFinite(value));
-  const top = isBinary ? binaryRoof(Math.max(1024, ...known)) : roof(Math.max(...known, 0.001));
+  const top = isBinary ? binaryRoof(Math.max(1024, ...known)) : roof(Math.max(...known, least));
   const x = (index, count) => ((length - count + index) / (length - 1)) * 600;
   const y = (value) => 118 - (Math.min(value, top) / top) * 114;
   const paths = series.map((line) => {

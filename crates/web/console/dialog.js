@@ -89,7 +89,7 @@ export function planView(answer) {
         h('dt', null, 'Mounted at'), h('dd', null, volume.mount_point),
         h('dt', null, 'Mount options'), h('dd', null, volume.mount_options.join(', '))),
       volume.reasons.length ? h('details', null, h('summary', null, 'Why these options'), h('ul', null, volume.reasons.map((reason) => h('li', null, prose(reason))))) : null,
-      volume.missing.map((missing) => h('p', { class: 'note warn' }, `Needs ${missing.package} ${missing.needed}${missing.found ? `; found ${missing.found}` : ''}. ${missing.lost}`)),
+      !answer.warnings?.length && volume.missing.map((missing) => h('p', { class: 'note warn' }, `Needs ${missing.package} ${missing.needed}${missing.found ? `; found ${missing.found}` : ''}. ${missing.lost}`)),
     ],
     h('dl', { class: 'facts' },
       plan.usable_before_bytes !== plan.usable_after_bytes && [

@@ -8,6 +8,7 @@ import { redrawDialogs } from './dialog.js';
 import { h, morph, s, toast } from './dom.js';
 import { duration, plural } from './format.js';
 import { hush, listen, live, openJobs, relisten } from './live.js';
+import { onRedraw } from './redraw.js';
 import * as home from './page_home.js';
 import { signInAgain, signInPage, takeAccount } from './sign_in.js';
 
@@ -171,6 +172,7 @@ session.signIn = () => signInAgain(() => {
   draw();
 });
 onDocument(draw);
+onRedraw(draw);
 window.addEventListener('hashchange', () => isSignedIn && route());
 document.addEventListener('visibilitychange', () => document.visibilityState === 'visible' && draw());
 // Ages and the banner change without any news.

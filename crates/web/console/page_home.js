@@ -56,12 +56,12 @@ export function view() {
     h('div', { class: 'columns' },
       h('div', null,
         status.pools.length ? card('Pools', pools().map(poolRow)) : first(),
-        card('Jobs', jobs.length ? jobs.map((job) => jobView(job)) : h('p', { class: 'quiet' }, 'No job runs or waits.'), h('p', null, h('a', { href: '#/jobs' }, 'All jobs')))),
+        card('Jobs', jobs.length ? jobs.map((job) => jobView(job)) : h('p', { class: 'quiet' }, 'No job runs or waits.'), h('p', null, h('a', { href: '#/jobs' }, 'All jobs'))),
+        card('Last events', events.length ? eventList(events) : h('p', { class: 'quiet' }, 'Nothing has happened yet.'), h('p', null, h('a', { href: '#/events' }, 'All events')))),
       h('div', null,
         status.spaces.length ? h('section', { class: 'card' }, h('h2', null, 'Load of all spaces'),
           lines({ title: 'Throughput', isBinary: true, show: rate, series: [{ name: 'read', kind: 'read', values: all.map((point) => point.readBytes) }, { name: 'write', kind: 'write', values: all.map((point) => point.writeBytes) }] }),
           lines({ title: 'Requests', show: (value) => `${count(value)}/s`, series: [{ name: 'read', kind: 'read', values: all.map((point) => point.readIo) }, { name: 'write', kind: 'write', values: all.map((point) => point.writeIo) }] }),
-          h('p', null, h('a', { href: '#/performance' }, 'Performance'))) : null,
-        card('Last events', events.length ? eventList(events) : h('p', { class: 'quiet' }, 'Nothing has happened yet.'), h('p', null, h('a', { href: '#/events' }, 'All events'))))),
+          h('p', null, h('a', { href: '#/performance' }, 'Performance'))) : null)),
     h('p', { class: 'quiet foot' }, `Dolmen ${status.version.daemon}, running for ${duration(status.uptime_s)}`));
 }
