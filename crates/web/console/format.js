@@ -47,7 +47,7 @@ export function eta(range) {
 export function latency(us) {
   if (us === null || us === undefined) return '–';
   if (us < 1000) return `${Math.round(us)} µs`;
-  if (us < 1e6) return `${(us / 1000).toFixed(us < 10000 ? 2 : us < 100000 ? 1 : 0)} ms`;
+  if (us < 1e6) return `${(us / 1000).toFixed(us < 100000 ? 1 : 0)} ms`;
   return `${(us / 1e6).toFixed(1)} s`;
 }
 

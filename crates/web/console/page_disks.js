@@ -1,4 +1,4 @@
-// Disks: the bays as people named them, and one disk with what it says of itself and how fast it is beside its peers.
+// Disks: the bays as people named them, and one disk with its SMART values and its latency compared with its peers.
 
 import { can, known } from './api.js';
 import { bar } from './chart.js';
@@ -104,10 +104,10 @@ function latencyTable(pool) {
 
 function smart(disk) {
   const said = disk.smart;
-  if (!said) return h('p', { class: 'quiet' }, disk.smart_silence ?? 'The disk says nothing of itself: files and some devices have no SMART.');
+  if (!said) return h('p', { class: 'quiet' }, disk.smart_silence ?? 'The disk reports no SMART values.');
   const number = (name, value) => value !== null && value !== undefined && [name, count(value)];
   return facts(
-    said.passed !== null && ['Own test', said.passed ? 'passed' : h('strong', { class: 'bad-text' }, 'predicts a failure')],
+    said.passed !== null && ['Self-test', said.passed ? 'passed' : h('strong', { class: 'bad-text' }, 'predicts a failure')],
     ['Model', said.model], ['Serial number', said.serial],
     said.temperature_c !== null && ['Temperature', `${said.temperature_c} °C`],
     said.power_on_hours !== null && ['Powered on', duration(said.power_on_hours * 3600)],
@@ -142,9 +142,9 @@ function detail(poolName, slot) {
         card('Identity', facts(
           ['Bay', disk.bay], ['Enclosure', disk.enclosure], ['Number in the pool', disk.slot], ['Path', disk.path], !disk.path && ['Last seen at', disk.last_path], ['Id', h('code', null, disk.id)],
           ['Log and metadata', disk.is_voter ? 'carried by this disk' : 'on other disks'], disk.score !== null && ['Score', `${disk.score} of 100`])),
-        card('What it says of itself (SMART)', smart(disk)),
+        card('SMART', smart(disk)),
         card('Errors since they were first counted', facts(['Reads failed', count(disk.read_errors)], ['Writes failed', count(disk.write_errors)], ['Checksums wrong', count(disk.checksum_errors)], ['Reads timed out', count(disk.timed_out_reads ?? 0)])))),
-    card('Latency beside its peers', latencyTable(pool)));
+    card('Latency compared with its peers', latencyTable(pool)));
 }
 
 export function view(parts) {

@@ -60,6 +60,7 @@ export const VERBS = {
   EstimateDedup: ['/pools/{pool}/volumes/{space}/dedup/estimate', 'operator'],
   RunDedup: ['/pools/{pool}/volumes/{space}/dedup/run', 'operator'],
   UndoDedup: ['/pools/{pool}/volumes/{space}/dedup/undo', 'operator'],
+  AdoptVolume: ['/pools/{pool}/volumes/{space}/adopt', 'operator'],
   DeleteVolume: ['/pools/{pool}/volumes/{space}/delete', 'admin'],
   GrowVolume: ['/pools/{pool}/volumes/{space}/grow', 'operator'],
   MountVolume: ['/pools/{pool}/volumes/{space}/mount', 'operator'],
