@@ -16,7 +16,9 @@ export const redrawDialogs = () => open.forEach((dialog) => dialog.draw());
 /** Opens a dialog. `view(dialog)` returns its nodes, and is asked again whenever something changes. */
 export function dialog({ title, view, isWide = false, canClose = true, onclose = () => {} }) {
   const id = `title-${(number += 1)}`;
-  const before = document.activeElement;
+  // An entry of a menu is hidden again when the dialog closes; its menu is not.
+  const active = document.activeElement;
+  const before = active?.closest('.menu')?.previousElementSibling ?? active;
   const node = h('dialog', { class: isWide ? 'wide' : '', 'aria-labelledby': id });
   const self = {
     node,
@@ -45,7 +47,7 @@ export function dialog({ title, view, isWide = false, canClose = true, onclose =
   open.add(self);
   self.draw();
   node.showModal();
-  node.querySelector('[autofocus]')?.focus();
+  (node.querySelector('.step-title') ?? node.querySelector('.dialog-body :is(input, select)') ?? node.querySelector('h2')).focus();
   return self;
 }
 

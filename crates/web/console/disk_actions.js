@@ -2,7 +2,7 @@
 
 import { h } from './dom.js';
 import { propose } from './dialog.js';
-import { command, diskName } from './format.js';
+import { command, diskName, shellWord } from './format.js';
 import { openJobs } from './live.js';
 import { action, menu } from './parts.js';
 import { replaceDisk } from './wizard_replace.js';
@@ -32,7 +32,7 @@ function setBay(pool, disk) {
     text: 'The name of the bay is shown wherever somebody may have to take the disk in hand.',
     fields: (model, redraw) => h('label', { class: 'field' }, h('span', null, 'Name of the bay'), h('input', { type: 'text', maxlength: 64, value: model.bay ?? disk.bay ?? '', oninput: (event) => { model.bay = event.target.value; redraw(); } })),
     body: (model) => ({ bay: model.bay ?? disk.bay ?? '' }),
-    line: (model) => command('disk', 'set', pool.name, disk.slot, '--bay', model.bay ?? disk.bay ?? ''),
+    line: (model) => `${command('disk', 'set', pool.name, disk.slot, '--bay')} ${shellWord(model.bay ?? disk.bay ?? '')}`,
   });
 }
 

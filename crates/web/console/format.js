@@ -94,8 +94,8 @@ const PLAIN = /^[A-Za-z0-9_\-./=:,@%+]+$/;
 /** A word as a shell of POSIX reads it back. */
 export const shellWord = (word) => (PLAIN.test(word) ? String(word) : `'${String(word).replaceAll("'", "'\\''")}'`);
 
-/** A command line; nothing stands for words that are left out. */
-export const command = (...parts) => ['dolmen', ...parts.flat(Infinity).filter((part) => part !== null && part !== undefined && part !== false).map(shellWord)].join(' ');
+/** A command line; words that are left out are null, false or empty. */
+export const command = (...parts) => ['dolmen', ...parts.flat(Infinity).filter((part) => part !== null && part !== undefined && part !== false && part !== '').map(shellWord)].join(' ');
 
 /** A size as commands take it, without loss. */
 export function sizeWord(count) {

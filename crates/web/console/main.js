@@ -167,6 +167,16 @@ function listenOnce() {
   listen(draw);
 }
 
+// Menus close when something else is pressed, and with Escape.
+const openMenus = () => document.querySelectorAll('.user-menu[open], .menu-button[open]');
+document.addEventListener('click', (event) => openMenus().forEach((menu) => menu.contains(event.target) || menu.removeAttribute('open')));
+document.addEventListener('keydown', (event) => {
+  if (event.key !== 'Escape') return;
+  for (const menu of openMenus()) {
+    menu.removeAttribute('open');
+    menu.querySelector('summary').focus();
+  }
+});
 session.signIn = () => signInAgain(() => {
   relisten();
   draw();

@@ -5,7 +5,7 @@ import { bar } from './chart.js';
 import { dedupCard, saved } from './dedup.js';
 import { propose } from './dialog.js';
 import { h } from './dom.js';
-import { bytes, command, count, day, duration, percent, plural, sizeWord, words } from './format.js';
+import { bytes, command, count, day, duration, percent, sizeWord, words } from './format.js';
 import { now, openJobs, pools, spaceOf } from './live.js';
 import { action, card, empty, facts, health, jobView, menu, pageHead, pill, reasons, table } from './parts.js';
 import { createShare, sharesTable } from './page_shares.js';
@@ -39,7 +39,7 @@ function list() {
       { title: 'File system', cell: (volume) => [volume.file_system ?? words(volume.state), volume.purpose ? h('span', { class: 'cell-sub' }, `for ${volume.purpose}`) : null] },
       { title: 'Used', isNumber: true, cell: (volume) => (usedOf(volume) === null ? '–' : [bytes(usedOf(volume)), h('span', { class: 'cell-sub' }, percent(usedOf(volume), volume.total_bytes))]) },
       { title: 'Size', isNumber: true, cell: (volume) => bytes(volume.size_bytes) },
-      { title: 'Full', cell: (volume) => fills(volume) ?? h('span', { class: 'quiet' }, 'not soon') },
+      ...(all.some(fills) ? [{ title: 'Full', cell: (volume) => fills(volume) ?? '–' }] : []),
       { title: 'Saved', isNumber: true, cell: (volume) => saved(volume) },
       { title: 'Mounted at', cell: (volume) => [volume.mounted_at ?? volume.mount_point ?? '–', ' ', mountState(volume)] },
     ], all, (volume) => `volume-${nameOf(volume)}`), h('p', { class: 'quiet' }, 'Saved is what the last deduplication shared and gave back.')) : empty('There is no volume yet. A volume is a file system on a space, mounted with its pool.'));
@@ -75,13 +75,14 @@ function actions(volume) {
   const name = nameOf(volume);
   const space = spaceOf(volume.pool, volume.name);
   const isMounted = volume.mount_state === 'mounted';
+  const more = [
+    isMounted && action('UnmountVolume', 'Unmount', simple('UnmountVolume', volume, `Unmount ${name}`, 'It stays unmounted until it is mounted again. Its shares are taken off.', 'Unmount', ['volume', 'unmount', name])),
+    isMounted && action('CompactVolume', 'Compact', simple('CompactVolume', volume, `Compact ${name}`, 'A job empties rows that hold little, and gives them back to the pool.', 'Compact', ['volume', 'compact', name])),
+    !isMounted && action('CheckVolume', 'Check', () => check(volume)),
+  ];
   return [
     isMounted ? action('TrimVolume', 'Trim', simple('TrimVolume', volume, `Trim ${name}`, 'Free room of the file system is given back to the pool.', 'Trim', ['volume', 'trim', name])) : action(volume.state === 'foreign' ? 'AdoptVolume' : 'MountVolume', volume.state === 'foreign' ? 'Adopt' : 'Mount', () => mount(volume), 'primary'),
-    space ? spaceActions(space, true, true) : null,
-    menu(`Volume ${name}`,
-      isMounted && action('UnmountVolume', 'Unmount', simple('UnmountVolume', volume, `Unmount ${name}`, 'It stays unmounted until it is mounted again. Its shares are taken off.', 'Unmount', ['volume', 'unmount', name])),
-      isMounted && action('CompactVolume', 'Compact', simple('CompactVolume', volume, `Compact ${name}`, 'A job empties rows that hold little, and gives them back to the pool.', 'Compact', ['volume', 'compact', name])),
-      !isMounted && action('CheckVolume', 'Check', () => check(volume))),
+    space ? spaceActions(space, volume.state !== 'foreign', true, more) : menu(`More for ${name}`, more),
   ];
 }
 
@@ -139,14 +140,14 @@ function detail(pool, name) {
       h('div', null,
         card('Use', used === null ? h('p', { class: 'quiet' }, 'What the file system holds is not known at the moment.') : bar([['used', used]], volume.total_bytes, `${bytes(used)} of ${bytes(volume.total_bytes)} used`),
           facts(used !== null && ['Used', `${bytes(used)} of ${bytes(volume.total_bytes)}, ${percent(used, volume.total_bytes)}`], used !== null && ['Free', bytes(volume.free_bytes)], ['Size of its space', bytes(volume.size_bytes)], ['Claimed in the pool', bytes(volume.claimed_bytes)],
-            volume.inodes && ['Inodes', `${count(volume.inodes - volume.free_inodes)} of ${count(volume.inodes)} used`], ['Full', fills(volume) ?? 'not soon, at the rate of the last week'])),
+            volume.inodes && ['Inodes', `${count(volume.inodes - volume.free_inodes)} of ${count(volume.inodes)} used`], ['Full', fills(volume)])),
         dedupCard(volume)),
       h('div', null,
         card('File system', facts(['Kind', volume.file_system], ['Purpose', volume.purpose], ['State', words(volume.state)], ['Mounted', mountState(volume)], ['Mount point', volume.mounted_at ?? volume.mount_point], ['Device', volume.device], ['Label', volume.label],
           volume.mount_options?.length && ['Mount options', volume.mount_options.join(', ')], ['UUID', volume.uuid && h('code', null, volume.uuid)], ['Space', h('a', { href: `#/spaces/${encodeURIComponent(pool)}/${encodeURIComponent(name)}` }, nameOf(volume))])))),
     quotasCard(volume),
     h('section', { class: 'card' }, h('div', { class: 'card-head' }, h('h2', null, 'Shares'), h('span', { class: 'end' }, action('CreateShare', 'New share', () => createShare(volume)))),
-      shares?.length ? sharesTable(shares) : h('p', { class: 'quiet' }, `${plural(0, 'share')} on this volume.`)));
+      shares?.length ? sharesTable(shares) : h('p', { class: 'quiet' }, 'No folder of this volume is shared.')));
 }
 
 export function view(parts) {

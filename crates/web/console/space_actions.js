@@ -136,7 +136,7 @@ function simple(verb, space, title, text, label, line) {
 }
 
 /** Buttons for a space. A space with a volume is mounted and deleted as one. */
-export function spaceActions(space, isVolume, isFull = false) {
+export function spaceActions(space, isVolume, isFull = false, more = []) {
   const { name } = of(space);
   const attach = space.attached_at
     ? !isVolume && action('DetachSpace', 'Detach', simple('DetachSpace', space, `Detach ${name}`, 'Its block device goes away. Nothing may use it.', 'Detach', ['space', 'detach', name]))
@@ -148,7 +148,7 @@ export function spaceActions(space, isVolume, isFull = false) {
   return [
     isFull ? main : null,
     menu(`More for ${name}`,
-      isFull ? null : main,
+      isFull ? null : main, more,
       action('ConvertSpace', 'Convert', () => convert(space)), action('SetLimits', 'Limits', () => limits(space)),
       space.provisioning === 'thin' && action('SetReserve', 'Reserve', () => reserve(space)),
       !isVolume && action('RenameSpace', 'Rename', () => rename(space)),

@@ -35,7 +35,7 @@ export function levelsTable(sizes, mirrorBytes, caption) {
 // The plan of the daemon tells exactly what two copies give, as soon as there is one.
 function exact(model, redraw) {
   const disks = chosenOf(model.picks).map((device) => device.path);
-  const key = JSON.stringify(disks);
+  const key = JSON.stringify([disks, destroyOf(model.picks)]);
   if (model.exactKey !== key) {
     Object.assign(model, { exactKey: key, exact: null });
     if (disks.length > 1 && isPicked(model.picks)) {
