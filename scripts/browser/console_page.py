@@ -4,6 +4,8 @@ import re
 import subprocess
 import time
 
+# The pool that the suite makes and destroys.
+POOL = "browser"
 FORMS = {
     "light": {"viewport": {"width": 1280, "height": 860}, "color_scheme": "light"},
     "dark": {"viewport": {"width": 1280, "height": 860}, "color_scheme": "dark"},
@@ -45,7 +47,9 @@ class Console:
         self.page = self.context.new_page()
         self.complaints = []
         self.bytes = {}
-        self.page.on("console", lambda said: self.complain(said.text) if said.type in ("error", "warning") else None)
+        self.page.on(
+            "console", lambda said: self.complain(said.text) if said.type in ("error", "warning") else None
+        )
         self.page.on("pageerror", lambda error: self.complain(str(error)))
         self.page.on("response", self.count)
 
@@ -81,7 +85,12 @@ class Console:
         """Opens a page of the console as a link does, without loading it again."""
         self.page.evaluate("path => { location.hash = `#/${path}`; }", path)
         self.page.wait_for_selector("main h1:not(:has-text('Loading'))", state="attached")
-        eventually(f"page {path} is shown", 10, lambda: "Loading" not in self.page.inner_text("main") and "cannot show" not in self.page.inner_text("main"))
+        eventually(
+            f"page {path} is shown",
+            10,
+            lambda: "Loading" not in self.page.inner_text("main")
+            and "cannot show" not in self.page.inner_text("main"),
+        )
 
     def text(self, selector="main"):
         return self.page.inner_text(selector)
@@ -95,7 +104,9 @@ class Console:
     def menu(self, label, entry, scope=None):
         """Chooses an entry of the menu with that label."""
         (scope or self.page).locator(f"summary[aria-label='{label}']").click()
-        (scope or self.page).locator("details[open] .menu").get_by_role("button", name=entry, exact=True).click()
+        (scope or self.page).locator("details[open] .menu").get_by_role(
+            "button", name=entry, exact=True
+        ).click()
 
     # --- dialogs ---
 
@@ -117,7 +128,13 @@ class Console:
         expect("the command line is one of dolmen", line.startswith("dolmen "), line)
         if self.arguments.dolmen:
             words = ["sh", "-c", f'"$0" {line.removeprefix("dolmen ")} -n', self.arguments.dolmen]
-            result = subprocess.run(words, capture_output=True, text=True, env={"PATH": "/usr/bin:/bin", "DOLMEN_SOCKET": self.arguments.socket}, check=False)
+            result = subprocess.run(
+                words,
+                capture_output=True,
+                text=True,
+                env={"PATH": "/usr/bin:/bin", "DOLMEN_SOCKET": self.arguments.socket},
+                check=False,
+            )
             expect(f"'{line} -n' is a command", result.returncode == 0, result.stderr or result.stdout)
         return line
 
@@ -144,8 +161,14 @@ class Console:
         """The focus goes round in the open dialog, and never to the page below."""
         for _ in range(30):
             self.page.keyboard.press("Tab")
-            is_in = self.page.evaluate("() => { const a = document.activeElement; return a === document.body || !!a.closest('dialog'); }")
-            expect("the focus stays in the dialog", is_in, self.page.evaluate("document.activeElement.outerHTML.slice(0, 200)"))
+            is_in = self.page.evaluate(
+                "() => { const a = document.activeElement; return a === document.body || !!a.closest('dialog'); }"
+            )
+            expect(
+                "the focus stays in the dialog",
+                is_in,
+                self.page.evaluate("document.activeElement.outerHTML.slice(0, 200)"),
+            )
 
     def is_accessible(self, what):
         """No serious finding of axe."""
@@ -156,7 +179,11 @@ class Console:
             with open(self.arguments.axe, encoding="utf-8") as source:
                 self.page.evaluate(f"() => {{ {source.read()} }}")
         found = self.page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")
-        bad = [f"{each['id']}: {each['nodes'][0]['html'][:160]} {each['nodes'][0]['failureSummary'][:200]}" for each in found["violations"] if each["impact"] in SERIOUS]
+        bad = [
+            f"{each['id']}: {each['nodes'][0]['html'][:160]} {each['nodes'][0]['failureSummary'][:200]}"
+            for each in found["violations"]
+            if each["impact"] in SERIOUS
+        ]
         expect(f"axe has no serious finding on {what}", not bad, bad)
 
     def fits(self, what):

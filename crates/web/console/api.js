@@ -16,8 +16,8 @@ export class Refusal extends Error {
   }
 }
 
-/** Who is signed in, with the last role that the server told; `signIn` is set by the module that asks for passwords. */
-export const session = { user: null, role: null, signIn: null };
+/** Who is signed in, with the last role that the server told; `signIn` and `refresh` are set by the frame. */
+export const session = { user: null, role: null, signIn: null, refresh: null };
 
 export const can = (verb) => ROLES.indexOf(session.role) >= ROLES.indexOf(VERBS[verb][1]);
 
@@ -49,6 +49,8 @@ export async function request(method, path, body) {
   try {
     return await send(method, path, body);
   } catch (error) {
+    // The role may have changed meanwhile; the buttons follow.
+    if (error.status === 403 && error.code === 'permission' && !path.startsWith('/account')) session.refresh?.();
     const isSignIn = path === '/account/sign-in' || path === '/account/first';
     if (error.status !== 401 || isSignIn || !session.signIn) throw error;
     await session.signIn();
@@ -76,7 +78,9 @@ export const ask = (verb, parameters) => request('GET', pathOf(verb, parameters)
 const documents = new Map();
 let arrived = () => {};
 
-export const onDocument = (call) => { arrived = call; };
+export const onDocument = (call) => {
+  arrived = call;
+};
 
 /**
  * Returns the last known document of a question, or nothing as long as there is none, and asks again when it is older
@@ -87,13 +91,15 @@ export function keep(path, seconds = 5) {
   if (!entry) documents.set(path, (entry = { document: undefined, error: null, at: -Infinity, isAsking: false }));
   if (!entry.isAsking && performance.now() - entry.at > seconds * 1000) {
     entry.isAsking = true;
-    request('GET', path).then(
-      (document) => Object.assign(entry, { document, error: null }),
-      (error) => Object.assign(entry, { error }),
-    ).finally(() => {
-      Object.assign(entry, { at: performance.now(), isAsking: false });
-      arrived();
-    });
+    request('GET', path)
+      .then(
+        (document) => Object.assign(entry, { document, error: null }),
+        (error) => Object.assign(entry, { error }),
+      )
+      .finally(() => {
+        Object.assign(entry, { at: performance.now(), isAsking: false });
+        arrived();
+      });
   }
   return entry;
 }

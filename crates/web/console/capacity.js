@@ -40,9 +40,15 @@ export function estimate(diskSizes, mirrorBytes = null) {
   const own = mirror(sizes, 2);
   const factor = mirrorBytes && own ? mirrorBytes / own : 1;
   return LEVELS.map((level) => {
-    const usable = level.resiliency === 'mirror' ? mirror(sizes, level.copies) : level.resiliency === 'parity' ? parity(sizes, level.parity) : sizes.reduce((sum, size) => sum + size, 0);
+    const usable =
+      level.resiliency === 'mirror'
+        ? mirror(sizes, level.copies)
+        : level.resiliency === 'parity'
+          ? parity(sizes, level.parity)
+          : sizes.reduce((sum, size) => sum + size, 0);
     return { ...level, usable_bytes: Math.floor(usable * factor) };
   });
 }
 
-export const disksNeeded = (level) => (level.resiliency === 'mirror' ? level.copies : level.resiliency === 'parity' ? level.parity + 2 : 1);
+export const disksNeeded = (level) =>
+  level.resiliency === 'mirror' ? level.copies : level.resiliency === 'parity' ? level.parity + 2 : 1;

@@ -15,7 +15,12 @@ export const newPicks = () => ({ chosen: {}, names: {}, extra: [], path: '' });
 /** All devices, and files that somebody named. */
 export function devicesOf(picks) {
   const found = listed().document?.devices ?? [];
-  return [...found, ...picks.extra.filter((path) => !found.some((device) => device.path === path)).map((path) => ({ path, state: 'named', what: 'named by hand', size_bytes: null }))];
+  return [
+    ...found,
+    ...picks.extra
+      .filter((path) => !found.some((device) => device.path === path))
+      .map((path) => ({ path, state: 'named', what: 'named by hand', size_bytes: null })),
+  ];
 }
 
 export const chosenOf = (picks) => devicesOf(picks).filter((device) => picks.chosen[device.path]);
@@ -24,10 +29,15 @@ const needsName = (device) => REPLACEABLE.has(device.state) || device.state === 
 const isNamed = (device, picks) => picks.names[device.path] === baseName(device.path);
 
 /** Paths of chosen devices whose content may be lost, as somebody has typed. */
-export const destroyOf = (picks) => chosenOf(picks).filter((device) => needsName(device) && isNamed(device, picks)).map((device) => device.path);
+export const destroyOf = (picks) =>
+  chosenOf(picks)
+    .filter((device) => needsName(device) && isNamed(device, picks))
+    .map((device) => device.path);
 
 /** Whether something is chosen, and all that would be lost was typed. A path named by hand may be empty: the plan tells. */
-export const isPicked = (picks) => chosenOf(picks).length > 0 && chosenOf(picks).every((device) => !REPLACEABLE.has(device.state) || isNamed(device, picks));
+export const isPicked = (picks) =>
+  chosenOf(picks).length > 0 &&
+  chosenOf(picks).every((device) => !REPLACEABLE.has(device.state) || isNamed(device, picks));
 
 function option(device, picks, redraw, isSingle, redo) {
   const can = device.state === EMPTY || needsName(device);
@@ -37,17 +47,61 @@ function option(device, picks, redraw, isSingle, redo) {
     picks.chosen[device.path] = event.target.checked;
     redo();
   };
-  return h('div', { key: device.path },
-    h('label', { class: 'option' },
-      h('input', { type: isSingle ? 'radio' : 'checkbox', name: 'device', value: device.path, checked: isChosen, disabled: !can, onchange: choose }),
-      h('span', null, h('b', null, device.path),
-        h('small', null, device.state === EMPTY ? 'empty' : device.state === 'named' ? device.what : `${words(device.state)}: ${device.what}`)),
-      device.size_bytes ? h('span', { class: 'end' }, bytes(device.size_bytes)) : null),
+  return h(
+    'div',
+    { key: device.path },
+    h(
+      'label',
+      { class: 'option' },
+      h('input', {
+        type: isSingle ? 'radio' : 'checkbox',
+        name: 'device',
+        value: device.path,
+        checked: isChosen,
+        disabled: !can,
+        onchange: choose,
+      }),
+      h(
+        'span',
+        null,
+        h('b', null, device.path),
+        h(
+          'small',
+          null,
+          device.state === EMPTY
+            ? 'empty'
+            : device.state === 'named'
+              ? device.what
+              : `${words(device.state)}: ${device.what}`,
+        ),
+      ),
+      device.size_bytes ? h('span', { class: 'end' }, bytes(device.size_bytes)) : null,
+    ),
     isChosen && needsName(device)
-      ? h('label', { class: 'field note warn' },
-        h('span', null, device.state === 'named' ? 'If it holds something that may be lost, type ' : 'What it holds is lost. To agree, type ', h('code', null, baseName(device.path))),
-        h('input', { type: 'text', autocomplete: 'off', spellcheck: 'false', value: picks.names[device.path] ?? '', oninput: (event) => { picks.names[device.path] = event.target.value; redraw(); } }))
-      : null);
+      ? h(
+          'label',
+          { class: 'field note warn' },
+          h(
+            'span',
+            null,
+            device.state === 'named'
+              ? 'If it holds something that may be lost, type '
+              : 'What it holds is lost. To agree, type ',
+            h('code', null, baseName(device.path)),
+          ),
+          h('input', {
+            type: 'text',
+            autocomplete: 'off',
+            spellcheck: 'false',
+            value: picks.names[device.path] ?? '',
+            oninput: (event) => {
+              picks.names[device.path] = event.target.value;
+              redraw();
+            },
+          }),
+        )
+      : null,
+  );
 }
 
 /** The choice itself. `isSingle` allows one device. */
@@ -64,13 +118,53 @@ export function devicePicker(picks, redraw, { isSingle = false, legend = 'Device
     picks.path = '';
     redraw();
   };
-  return h('div', { class: 'options' },
-    h('fieldset', null, h('legend', null, legend),
-      devices.length ? h('div', { class: 'options' }, devices.map((device) => option(device, picks, redraw, isSingle, redo)))
-        : entry.document ? h('p', { class: 'quiet' }, 'The daemon sees no device that is free.') : entry.error ? refusal(entry.error) : h('p', { class: 'quiet' }, 'Looking for devices …')),
-    h('details', null, h('summary', null, 'Another path'),
-      h('div', { class: 'field-row' },
-        h('label', { class: 'field' }, h('span', null, 'Path of a disk, a partition or a file on the host'),
-          h('input', { type: 'text', value: picks.path, placeholder: '/dev/disk/by-id/…', oninput: (event) => { picks.path = event.target.value; }, onkeydown: (event) => { if (event.key === 'Enter') { event.preventDefault(); add(); } } })),
-        h('button', { type: 'button', onclick: add }, 'Take it'))));
+  return h(
+    'div',
+    { class: 'options' },
+    h(
+      'fieldset',
+      null,
+      h('legend', null, legend),
+      devices.length
+        ? h(
+            'div',
+            { class: 'options' },
+            devices.map((device) => option(device, picks, redraw, isSingle, redo)),
+          )
+        : entry.document
+          ? h('p', { class: 'quiet' }, 'The daemon sees no device that is free.')
+          : entry.error
+            ? refusal(entry.error)
+            : h('p', { class: 'quiet' }, 'Looking for devices …'),
+    ),
+    h(
+      'details',
+      null,
+      h('summary', null, 'Another path'),
+      h(
+        'div',
+        { class: 'field-row' },
+        h(
+          'label',
+          { class: 'field' },
+          h('span', null, 'Path of a disk, a partition or a file on the host'),
+          h('input', {
+            type: 'text',
+            value: picks.path,
+            placeholder: '/dev/disk/by-id/…',
+            oninput: (event) => {
+              picks.path = event.target.value;
+            },
+            onkeydown: (event) => {
+              if (event.key === 'Enter') {
+                event.preventDefault();
+                add();
+              }
+            },
+          }),
+        ),
+        h('button', { type: 'button', onclick: add }, 'Take it'),
+      ),
+    ),
+  );
 }

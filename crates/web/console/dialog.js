@@ -24,8 +24,17 @@ export function dialog({ title, view, isWide = false, canClose = true, onclose =
     node,
     draw() {
       morph(node, [
-        h('header', { class: 'dialog-head' }, h('h2', { id, tabindex: '-1' }, typeof title === 'function' ? title() : title),
-          canClose && h('button', { type: 'button', class: 'plain close', 'aria-label': 'Close', onclick: () => self.close() }, '×')),
+        h(
+          'header',
+          { class: 'dialog-head' },
+          h('h2', { id, tabindex: '-1' }, typeof title === 'function' ? title() : title),
+          canClose &&
+            h(
+              'button',
+              { type: 'button', class: 'plain close', 'aria-label': 'Close', onclick: () => self.close() },
+              '×',
+            ),
+        ),
         ...[view(self)].flat(Infinity).filter(Boolean),
       ]);
     },
@@ -47,64 +56,150 @@ export function dialog({ title, view, isWide = false, canClose = true, onclose =
   open.add(self);
   self.draw();
   node.showModal();
-  (node.querySelector('.step-title') ?? node.querySelector('.dialog-body :is(input, select)') ?? node.querySelector('h2')).focus();
+  (
+    node.querySelector('.step-title') ??
+    node.querySelector('.dialog-body :is(input, select)') ??
+    node.querySelector('h2')
+  ).focus();
   return self;
 }
 
 /** A command line with a button that copies it. */
 export function commandLine(text) {
-  return h('div', { class: 'command' },
+  return h(
+    'div',
+    { class: 'command' },
     h('span', { class: 'command-what' }, 'The same as a command'),
     h('code', { class: 'command-text', tabindex: '0' }, text),
-    h('button', {
-      type: 'button', class: 'small',
-      onclick: async () => {
-        try {
-          await navigator.clipboard.writeText(text);
-          say('copied');
-        } catch {
-          say('the browser did not allow copying; select the text instead');
-        }
+    h(
+      'button',
+      {
+        type: 'button',
+        class: 'small',
+        onclick: async () => {
+          try {
+            await navigator.clipboard.writeText(text);
+            say('copied');
+          } catch {
+            say('the browser did not allow copying; select the text instead');
+          }
+        },
       },
-    }, 'Copy'));
+      'Copy',
+    ),
+  );
 }
 
 export function refusal(error) {
   if (!error) return null;
-  return h('div', { class: 'note bad', role: 'alert' },
+  return h(
+    'div',
+    { class: 'note bad', role: 'alert' },
     h('p', null, h('strong', null, prose(error.message))),
-    error.causes?.length ? h('ul', null, error.causes.map((cause) => h('li', null, prose(cause)))) : null,
-    error.hint ? h('p', null, prose(error.hint)) : null);
+    error.causes?.length
+      ? h(
+          'ul',
+          null,
+          error.causes.map((cause) => h('li', null, prose(cause))),
+        )
+      : null,
+    error.hint ? h('p', null, prose(error.hint)) : null,
+  );
 }
 
 /** What a change would do. */
 export function planView(answer) {
   const plan = answer.plan;
   const volume = answer.volume_plan;
-  return h('div', { class: 'plan' },
-    plan.steps.length ? [h('h3', null, 'What happens'), h('ol', null, plan.steps.map((step) => h('li', null, prose(step))))] : h('p', null, prose(answer.message)),
+  return h(
+    'div',
+    { class: 'plan' },
+    plan.steps.length
+      ? [
+          h('h3', null, 'What happens'),
+          h(
+            'ol',
+            null,
+            plan.steps.map((step) => h('li', null, prose(step))),
+          ),
+        ]
+      : h('p', null, prose(answer.message)),
     (answer.warnings ?? []).map((warning) => h('p', { class: 'note warn' }, prose(warning))),
     volume && [
       h('h3', null, 'File system'),
-      h('dl', { class: 'facts' },
-        h('dt', null, 'Kind'), h('dd', null, volume.file_system),
-        h('dt', null, 'Mounted at'), h('dd', null, volume.mount_point),
-        h('dt', null, 'Mount options'), h('dd', null, volume.mount_options.join(', '))),
-      volume.reasons.length ? h('details', null, h('summary', null, 'Why these options'), h('ul', null, volume.reasons.map((reason) => h('li', null, prose(reason))))) : null,
-      !answer.warnings?.length && volume.missing.map((missing) => h('p', { class: 'note warn' }, `Needs ${missing.package} ${missing.needed}${missing.found ? `; found ${missing.found}` : ''}. ${missing.lost}`)),
+      h(
+        'dl',
+        { class: 'facts' },
+        h('dt', null, 'Kind'),
+        h('dd', null, volume.file_system),
+        h('dt', null, 'Mounted at'),
+        h('dd', null, volume.mount_point),
+        h('dt', null, 'Mount options'),
+        h('dd', null, volume.mount_options.join(', ')),
+      ),
+      volume.reasons.length
+        ? h(
+            'details',
+            null,
+            h('summary', null, 'Why these options'),
+            h(
+              'ul',
+              null,
+              volume.reasons.map((reason) => h('li', null, prose(reason))),
+            ),
+          )
+        : null,
+      !answer.warnings?.length &&
+        volume.missing.map((missing) =>
+          h(
+            'p',
+            { class: 'note warn' },
+            `Needs ${missing.package} ${missing.needed}${missing.found ? `; found ${missing.found}` : ''}. ${missing.lost}`,
+          ),
+        ),
     ],
-    h('dl', { class: 'facts' },
+    h(
+      'dl',
+      { class: 'facts' },
       plan.usable_before_bytes !== plan.usable_after_bytes && [
-        h('dt', null, 'Usable with two copies'), h('dd', null, `${bytes(plan.usable_before_bytes)} → ${bytes(plan.usable_after_bytes)}`)],
-      plan.moved_bytes ? [h('dt', null, 'Moved between disks'), h('dd', null, `up to ${bytes(plan.moved_bytes)}`)] : null,
+        h('dt', null, 'Usable with two copies'),
+        h('dd', null, `${bytes(plan.usable_before_bytes)} → ${bytes(plan.usable_after_bytes)}`),
+      ],
+      plan.moved_bytes
+        ? [h('dt', null, 'Moved between disks'), h('dd', null, `up to ${bytes(plan.moved_bytes)}`)]
+        : null,
       h('dt', null, 'Can be undone'),
-      h('dd', { class: plan.is_reversible ? '' : 'bad-text' }, plan.undo ? ['yes: ', h('code', null, plan.undo)] : plan.is_reversible ? 'yes, or there is nothing to undo' : 'no')));
+      h(
+        'dd',
+        { class: plan.is_reversible ? '' : 'bad-text' },
+        plan.undo
+          ? ['yes: ', h('code', null, plan.undo)]
+          : plan.is_reversible
+            ? 'yes, or there is nothing to undo'
+            : 'no',
+      ),
+    ),
+  );
 }
 
 /** A field in which a name has to be typed again before something is lost. */
 export function typedField(name, model, redraw, why) {
-  return h('label', { class: 'field' }, h('span', null, why ?? 'To go on, type ', h('code', null, name)),
-    h('input', { type: 'text', autocomplete: 'off', spellcheck: 'false', name: 'typed', value: model.typed ?? '', oninput: (event) => { model.typed = event.target.value; redraw(); } }));
+  return h(
+    'label',
+    { class: 'field' },
+    h('span', null, why ?? 'To go on, type ', h('code', null, name)),
+    h('input', {
+      type: 'text',
+      autocomplete: 'off',
+      spellcheck: 'false',
+      name: 'typed',
+      value: model.typed ?? '',
+      oninput: (event) => {
+        model.typed = event.target.value;
+        redraw();
+      },
+    }),
+  );
 }
 
 /** The plan of a change: asked for once per body, and kept in the model. */
@@ -114,12 +209,39 @@ export function planned(model, verb, parameters, body, redraw) {
     Object.assign(model, { planKey: key, plan: null, planError: null });
     // Somebody who types changes the body with each key; only where it rests, the plan is asked for.
     clearTimeout(model.planTimer);
-    model.planTimer = setTimeout(() => change(verb, parameters, { ...body, dry_run: true }).then(
-      (plan) => model.planKey === key && Object.assign(model, { plan }),
-      (error) => model.planKey === key && Object.assign(model, { planError: error }),
-    ).finally(redraw), 150);
+    model.planTimer = setTimeout(
+      () =>
+        change(verb, parameters, { ...body, dry_run: true })
+          .then(
+            (plan) => model.planKey === key && Object.assign(model, { plan }),
+            (error) => model.planKey === key && Object.assign(model, { planError: error }),
+          )
+          .finally(redraw),
+      150,
+    );
   }
   return model.plan;
+}
+
+/** The plan of a change as a step of a wizard: asked for, shown, or the reason why there is none. */
+export function planStep(model, verb, parameters, body, redraw) {
+  const plan = planned(model, verb, parameters, body, redraw);
+  if (plan) return planView(plan);
+  if (!model.planError) return h('p', { class: 'quiet' }, 'Asking for the plan …');
+  return [
+    refusal(model.planError),
+    h(
+      'button',
+      {
+        type: 'button',
+        onclick: () => {
+          model.planKey = null;
+          redraw();
+        },
+      },
+      'Ask again',
+    ),
+  ];
 }
 
 /** Makes a change; tells what came of it. */
@@ -135,7 +257,21 @@ export async function perform(verb, parameters, body) {
  * Shows the plan of a change and makes it when somebody agrees. `fields(model, redraw)` are further inputs, from which
  * `body(model)` and `line(model)` follow; `typed` is a name to be typed first.
  */
-export function propose({ title, text, verb, parameters, label, body = () => ({}), line, fields, typed, isDanger = false, isReady = () => true, done = () => {}, shown }) {
+export function propose({
+  title,
+  text,
+  verb,
+  parameters,
+  label,
+  body = () => ({}),
+  line,
+  fields,
+  typed,
+  isDanger = false,
+  isReady = () => true,
+  done = () => {},
+  shown,
+}) {
   const model = { isBusy: false, error: null };
   const view = (self) => {
     const wanted = body(model);
@@ -157,17 +293,36 @@ export function propose({ title, text, verb, parameters, label, body = () => ({}
         self.draw();
       }
     };
-    return h('form', { class: 'dialog-body', onsubmit: act },
+    return h(
+      'form',
+      { class: 'dialog-body', onsubmit: act },
       text ? h('p', null, prose(text)) : null,
       fields ? fields(model, self.draw) : null,
-      h('div', { 'aria-live': 'polite' },
-        plan ? planView(plan) : ready && model.planError ? refusal(model.planError) : ready ? h('p', { class: 'quiet' }, 'Asking for the plan …') : null),
+      h(
+        'div',
+        { 'aria-live': 'polite' },
+        plan
+          ? planView(plan)
+          : ready && model.planError
+            ? refusal(model.planError)
+            : ready
+              ? h('p', { class: 'quiet' }, 'Asking for the plan …')
+              : null,
+      ),
       typed && plan ? typedField(typed, model, self.draw) : null,
       ready && line ? commandLine(line(model)) : null,
       refusal(model.error),
-      h('footer', { class: 'dialog-foot' },
+      h(
+        'footer',
+        { class: 'dialog-foot' },
         h('button', { type: 'button', onclick: () => self.close() }, 'Cancel'),
-        h('button', { type: 'submit', class: isDanger ? 'danger' : 'primary', disabled: !plan || !isTyped || model.isBusy }, model.isBusy ? 'Working …' : label)));
+        h(
+          'button',
+          { type: 'submit', class: isDanger ? 'danger' : 'primary', disabled: !plan || !isTyped || model.isBusy },
+          model.isBusy ? 'Working …' : label,
+        ),
+      ),
+    );
   };
   return dialog({ title, view });
 }
@@ -207,14 +362,43 @@ export function wizard({ title, steps, model, finish, label }) {
       }
     };
     const isAfter = steps.slice(0, model.step).some((former) => former.isConfirm);
-    return h('form', { class: 'dialog-form', onsubmit: submit },
-      h('ol', { class: 'steps' }, steps.map((each, index) => h('li', { 'aria-current': index === model.step ? 'step' : null, class: index < model.step ? 'past' : '' }, each.title))),
-      h('div', { class: 'dialog-body', key: `step-${model.step}` }, h('h3', { class: 'step-title', tabindex: '-1' }, step.heading ?? step.title), step.view(model, self.draw), refusal(model.error)),
-      h('footer', { class: 'dialog-foot' },
+    return h(
+      'form',
+      { class: 'dialog-form', onsubmit: submit },
+      h(
+        'ol',
+        { class: 'steps' },
+        steps.map((each, index) =>
+          h(
+            'li',
+            { 'aria-current': index === model.step ? 'step' : null, class: index < model.step ? 'past' : '' },
+            each.title,
+          ),
+        ),
+      ),
+      h(
+        'div',
+        { class: 'dialog-body', key: `step-${model.step}` },
+        h('h3', { class: 'step-title', tabindex: '-1' }, step.heading ?? step.title),
+        step.view(model, self.draw),
+        refusal(model.error),
+      ),
+      h(
+        'footer',
+        { class: 'dialog-foot' },
         !isAfter && h('button', { type: 'button', onclick: () => self.close() }, 'Cancel'),
         model.step > 0 && !isAfter && h('button', { type: 'button', onclick: () => go(self, model.step - 1) }, 'Back'),
-        h('button', { type: 'submit', class: step.isDanger?.(model) ? 'danger' : 'primary', disabled: model.isBusy || !(step.isReady?.(model) ?? true) },
-          model.isBusy ? 'Working …' : isConfirm ? label : isLast ? 'Close' : 'Next')));
+        h(
+          'button',
+          {
+            type: 'submit',
+            class: step.isDanger?.(model) ? 'danger' : 'primary',
+            disabled: model.isBusy || !(step.isReady?.(model) ?? true),
+          },
+          model.isBusy ? 'Working …' : isConfirm ? label : isLast ? 'Close' : 'Next',
+        ),
+      ),
+    );
   };
   return dialog({ title, view, isWide: true });
 }

@@ -8,12 +8,17 @@ const FULL = 100;
 /** `healthy`, `warning`, `unhealthy`, or `idle` for a disk that takes no data. */
 export function diskHealth(disk) {
   if (disk.state === 'absent' || disk.backing_state) return 'unhealthy';
-  if (disk.smart?.passed === false || (disk.score !== null && disk.score !== undefined && disk.score < LOW)) return 'unhealthy';
+  if (disk.smart?.passed === false || (disk.score !== null && disk.score !== undefined && disk.score < LOW))
+    return 'unhealthy';
   if (disk.times_slower || (disk.score !== null && disk.score !== undefined && disk.score < FULL)) return 'warning';
   return disk.state === 'spare' || disk.state === 'idle' ? 'idle' : 'healthy';
 }
 
-const BACKING = { removed: 'its file was removed', cut_short: 'its file was cut short', unplugged: 'its device is gone' };
+const BACKING = {
+  removed: 'its file was removed',
+  cut_short: 'its file was cut short',
+  unplugged: 'its device is gone',
+};
 
 /** What is the matter with a disk, in a few words each. */
 export function diskTroubles(disk) {

@@ -62,7 +62,12 @@ function updateElement(old, next) {
   for (const name of next.handlers ?? []) old[name] = next[name];
   old.handlers = next.handlers;
   morph(old, [...next.childNodes]);
-  if (next.wanted !== undefined && old.value !== next.wanted && (old !== document.activeElement || old.nodeName === 'SELECT')) old.value = next.wanted;
+  if (
+    next.wanted !== undefined &&
+    old.value !== next.wanted &&
+    (old !== document.activeElement || old.nodeName === 'SELECT')
+  )
+    old.value = next.wanted;
   if (next.wantedChecked !== undefined) old.checked = next.wantedChecked;
 }
 
@@ -92,14 +97,18 @@ export function morph(node, wanted) {
 
 /** Returns nodes of a text whose words in backticks are commands. */
 export function prose(text) {
-  return String(text).split('`').map((part, index) => (index % 2 ? h('code', null, part) : part));
+  return String(text)
+    .split('`')
+    .map((part, index) => (index % 2 ? h('code', null, part) : part));
 }
 
 /** Says a sentence to screen readers. */
 export function say(text) {
   const node = document.getElementById('said');
   node.textContent = '';
-  setTimeout(() => { node.textContent = text; }, 50);
+  setTimeout(() => {
+    node.textContent = text;
+  }, 50);
 }
 
 /** Shows a result for some seconds, and says it. */
@@ -108,7 +117,12 @@ export function toast(text, kind = 'ok') {
   if (!shelf) document.body.append((shelf = h('div', { id: 'toasts' })));
   // A dialog is above all else of the page; what is to be seen beside it has to be in it.
   (document.querySelector('dialog[open]:last-of-type') ?? document.body).append(shelf);
-  const node = h('div', { class: `toast ${kind}` }, prose(text), h('button', { class: 'plain', 'aria-label': 'Close', onclick: () => node.remove() }, '×'));
+  const node = h(
+    'div',
+    { class: `toast ${kind}` },
+    prose(text),
+    h('button', { class: 'plain', 'aria-label': 'Close', onclick: () => node.remove() }, '×'),
+  );
   shelf.append(node);
   say(text);
   setTimeout(() => node.remove(), kind === 'ok' ? 8000 : 20000);

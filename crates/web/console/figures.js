@@ -3,8 +3,8 @@
 // The figures of the daemon only grow while an object is counted. Another `run` or `since_us` means that it is counted
 // from the start again; then one look is passed over.
 
-const KEPT = 180;
-const RECENT = 60;
+const KEPT_MS = 180_000;
+const RECENT_MS = 60_000;
 
 // By `space POOL/NAME`, `disk POOL/SLOT` and `all`, points of one look each, the oldest first.
 const series = new Map();
@@ -39,7 +39,7 @@ function add(key, point) {
   let points = series.get(key);
   if (!points) series.set(key, (points = []));
   points.push(point);
-  if (points.length > KEPT) points.shift();
+  while (point.at - points[0].at > KEPT_MS) points.shift();
 }
 
 function pointOf(load, old, seconds) {
@@ -94,8 +94,16 @@ export function feed(figures) {
     return seen;
   };
   const seen = new Set([
-    ...walk((document) => document.spaces, (entry) => spaceKey(entry.pool, entry.name), true),
-    ...walk((document) => document.disks, (entry) => diskKey(entry.pool, entry.slot), false),
+    ...walk(
+      (document) => document.spaces,
+      (entry) => spaceKey(entry.pool, entry.name),
+      true,
+    ),
+    ...walk(
+      (document) => document.disks,
+      (entry) => diskKey(entry.pool, entry.slot),
+      false,
+    ),
     'all',
   ]);
   const all = [...sum.reads, ...sum.writes];
@@ -112,19 +120,32 @@ export function recent(key, looks = 3) {
   const mean = (name) => last.reduce((sum, point) => sum + (point[name] ?? 0), 0) / last.length;
   const buckets = last.flatMap((point) => [...point.reads, ...point.writes]);
   return {
-    readBytes: mean('readBytes'), writeBytes: mean('writeBytes'), readIo: mean('readIo'), writeIo: mean('writeIo'), busy: mean('busy'),
-    p50: percentile(buckets, 0.5), p95: percentile(buckets, 0.95), p99: percentile(buckets, 0.99),
+    readBytes: mean('readBytes'),
+    writeBytes: mean('writeBytes'),
+    readIo: mean('readIo'),
+    writeIo: mean('writeIo'),
+    busy: mean('busy'),
+    p50: percentile(buckets, 0.5),
+    p95: percentile(buckets, 0.95),
+    p99: percentile(buckets, 0.99),
   };
 }
 
 /** Latencies of the last minute, or without any request in it, since the object is counted. */
 export function latencies(key, load) {
-  const last = points(key).slice(-RECENT);
+  const last = points(key).filter((point) => Date.now() - point.at < RECENT_MS);
   const of = (kind) => {
     const buckets = last.flatMap((point) => point[kind]);
     const whole = () => (load?.[kind].latency ?? []).map((bucket) => [bucket.up_to_us, bucket.count]);
     const taken = buckets.length ? buckets : whole();
-    return taken.length ? { p50: percentile(taken, 0.5), p95: percentile(taken, 0.95), p99: percentile(taken, 0.99), isRecent: buckets.length > 0 } : null;
+    return taken.length
+      ? {
+          p50: percentile(taken, 0.5),
+          p95: percentile(taken, 0.95),
+          p99: percentile(taken, 0.99),
+          isRecent: buckets.length > 0,
+        }
+      : null;
   };
   return { reads: of('reads'), writes: of('writes') };
 }

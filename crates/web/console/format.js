@@ -29,7 +29,8 @@ export function percent(part, of) {
 /** A length of time in two units at most, as the command line says it. */
 export function duration(seconds) {
   const whole = Math.max(0, Math.round(seconds));
-  const pair = (large, largeUnit, small, smallUnit) => (small ? `${large} ${largeUnit} ${small} ${smallUnit}` : `${large} ${largeUnit}`);
+  const pair = (large, largeUnit, small, smallUnit) =>
+    small ? `${large} ${largeUnit} ${small} ${smallUnit}` : `${large} ${largeUnit}`;
   if (whole < 60) return `${whole} s`;
   if (whole < 3600) return pair(Math.floor(whole / 60), 'min', whole % 60, 's');
   if (whole < 86400) return pair(Math.floor(whole / 3600), 'h', Math.floor((whole % 3600) / 60), 'min');
@@ -47,7 +48,7 @@ export function eta(range) {
 export function latency(us) {
   if (us === null || us === undefined) return '–';
   if (us < 1000) return `${Math.round(us)} µs`;
-  if (us < 1e6) return `${(us / 1000).toFixed(us < 100000 ? 1 : 0)} ms`;
+  if (us < 1e6) return `${Number((us / 1000).toFixed(us < 100000 ? 1 : 0))} ms`;
   return `${(us / 1e6).toFixed(1)} s`;
 }
 
@@ -70,9 +71,12 @@ export const plural = (number, one, many = `${one}s`) => `${number} ${number ===
 /** A level of protection, of a space or of what fits: in words. */
 export function protection(of) {
   switch (of.resiliency) {
-    case 'mirror': return `mirror, ${of.copies} copies`;
-    case 'parity': return of.parity > 1 ? 'dual parity' : 'parity';
-    default: return of.resiliency;
+    case 'mirror':
+      return `mirror, ${of.copies} copies`;
+    case 'parity':
+      return of.parity > 1 ? 'dual parity' : 'parity';
+    default:
+      return of.resiliency;
   }
 }
 
@@ -80,12 +84,14 @@ export function losses(survives) {
   return survives === 0 ? 'loses data with any disk' : `survives the loss of ${plural(survives, 'disk')}`;
 }
 
-export const survives = (space) => (space.resiliency === 'mirror' ? space.copies - 1 : space.resiliency === 'parity' ? space.parity : 0);
+export const survives = (space) =>
+  space.resiliency === 'mirror' ? space.copies - 1 : space.resiliency === 'parity' ? space.parity : 0;
 
 export const baseName = (path) => String(path).split('/').filter(Boolean).pop() ?? String(path);
 
 /** What people call a disk: its bay, or the last part of its path, or its id. */
-export const diskName = (disk) => disk.bay || (disk.path || disk.last_path ? baseName(disk.path || disk.last_path) : disk.id.slice(0, 8));
+export const diskName = (disk) =>
+  disk.bay || (disk.path || disk.last_path ? baseName(disk.path || disk.last_path) : disk.id.slice(0, 8));
 
 export const words = (code) => String(code).replaceAll('_', ' ');
 
@@ -95,11 +101,23 @@ const PLAIN = /^[A-Za-z0-9_\-./=:,@%+]+$/;
 export const shellWord = (word) => (PLAIN.test(word) ? String(word) : `'${String(word).replaceAll("'", "'\\''")}'`);
 
 /** A command line; words that are left out are null, false or empty. */
-export const command = (...parts) => ['dolmen', ...parts.flat(Infinity).filter((part) => part !== null && part !== undefined && part !== false && part !== '').map(shellWord)].join(' ');
+export const command = (...parts) =>
+  [
+    'dolmen',
+    ...parts
+      .flat(Infinity)
+      .filter((part) => part !== null && part !== undefined && part !== false && part !== '')
+      .map(shellWord),
+  ].join(' ');
 
 /** A size as commands take it, without loss. */
 export function sizeWord(count) {
-  for (const [letter, shift] of [['T', 40], ['G', 30], ['M', 20], ['K', 10]]) {
+  for (const [letter, shift] of [
+    ['T', 40],
+    ['G', 30],
+    ['M', 20],
+    ['K', 10],
+  ]) {
     const unit = 2 ** shift;
     if (count && count % unit === 0) return `${count / unit}${letter}`;
   }

@@ -8,12 +8,15 @@ import { feed } from './figures.js';
 
 const SILENCE_MS = 4000;
 const RETRY_MS = 1500;
+// A page that nobody sees keeps no connection: browsers have few of them, and the daemon is not asked for it.
+const HIDDEN_MS = 30000;
 
 export const live = { status: null, jobs: null, events: null, figures: null, state: 'connecting', since: Date.now() };
 
 let source = null;
 let heard = 0;
 let isProbing = false;
+let hiddenTimer = 0;
 let tell = () => {};
 
 function become(state) {
@@ -69,6 +72,15 @@ async function probe() {
 export function listen(call) {
   tell = call;
   open();
+  document.addEventListener('visibilitychange', () => {
+    clearTimeout(hiddenTimer);
+    if (document.visibilityState === 'hidden') {
+      hiddenTimer = setTimeout(() => source?.close(), HIDDEN_MS);
+    } else if (source?.readyState === EventSource.CLOSED) {
+      heard = performance.now();
+      open();
+    }
+  });
   setInterval(() => {
     const isSilent = performance.now() - heard > SILENCE_MS;
     if (document.visibilityState === 'visible' && (isSilent || source?.readyState === EventSource.CLOSED)) probe();

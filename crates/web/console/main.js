@@ -16,14 +16,23 @@ import { signInAgain, signInPage, takeAccount } from './sign_in.js';
 const PAGES = {
   home: ['Home', 'M3 9.500 10 3.500l7 6M5 8.500V16h10V8.500'],
   disks: ['Disks', 'M3.500 4h13v5h-13zM3.500 11h13v5h-13zM13 6.500h1M13 13.500h1'],
-  pools: ['Pools', 'M10 3c4 0 6.500 1 6.500 2.300S14 7.600 10 7.600 3.500 6.600 3.500 5.300 6 3 10 3zM3.500 5.300v9.400C3.500 16 6 17 10 17s6.500-1 6.500-2.300V5.300M3.500 10c0 1.300 2.500 2.300 6.500 2.300s6.500-1 6.500-2.300'],
+  pools: [
+    'Pools',
+    'M10 3c4 0 6.500 1 6.500 2.300S14 7.600 10 7.600 3.500 6.600 3.500 5.300 6 3 10 3zM3.500 5.300v9.400C3.500 16 6 17 10 17s6.500-1 6.500-2.300V5.300M3.500 10c0 1.300 2.500 2.300 6.500 2.300s6.500-1 6.500-2.300',
+  ],
   spaces: ['Spaces', 'M10 3l7 3.500-7 3.500-7-3.500zM3 10l7 3.500 7-3.500M3 13.500 10 17l7-3.500'],
   volumes: ['Volumes', 'M3 5.500h5l1.500 2H17V16H3z'],
-  shares: ['Shares', 'M6 10l8-4.500M6 10l8 4.500M4 10a2 2 0 1 0 4 0 2 2 0 1 0-4 0M13 5a2 2 0 1 0 4 0 2 2 0 1 0-4 0M13 15a2 2 0 1 0 4 0 2 2 0 1 0-4 0'],
+  shares: [
+    'Shares',
+    'M6 10l8-4.500M6 10l8 4.500M4 10a2 2 0 1 0 4 0 2 2 0 1 0-4 0M13 5a2 2 0 1 0 4 0 2 2 0 1 0-4 0M13 15a2 2 0 1 0 4 0 2 2 0 1 0-4 0',
+  ],
   jobs: ['Jobs', 'M10 3a7 7 0 1 0 7 7M10 6v4l3 2'],
   events: ['Events', 'M4 5h12M4 10h12M4 15h8'],
   performance: ['Performance', 'M3 15l4-6 3.500 3.500L17 4M3 17.500h14'],
-  settings: ['Settings', 'M3 6h7M14 6h3M3 14h3M10 14h7M10 6a2 2 0 1 0 4 0 2 2 0 1 0-4 0M6 14a2 2 0 1 0 4 0 2 2 0 1 0-4 0'],
+  settings: [
+    'Settings',
+    'M3 6h7M14 6h3M3 14h3M10 14h7M10 6a2 2 0 1 0 4 0 2 2 0 1 0-4 0M6 14a2 2 0 1 0 4 0 2 2 0 1 0-4 0',
+  ],
 };
 const LOADERS = {
   home: async () => home,
@@ -60,33 +69,102 @@ const icon = (path) => s('svg', { class: 'icon', viewBox: '0 0 20 20', 'aria-hid
 function banner() {
   const seconds = Math.round((Date.now() - live.since) / 1000);
   const since = live.status && seconds > 5 ? ` What is shown is ${duration(seconds)} old.` : '';
-  if (live.state === 'daemon') return h('div', { class: 'banner', role: 'alert' }, h('strong', null, 'The daemon does not answer.'), h('span', { 'aria-hidden': 'true' }, `${since} The page goes on by itself when it does.`));
-  if (live.state === 'server') return h('div', { class: 'banner', role: 'alert' }, h('strong', null, 'The server of the console does not answer.'), h('span', { 'aria-hidden': 'true' }, `${since} The page goes on by itself when it does.`));
+  if (live.state === 'daemon')
+    return h(
+      'div',
+      { class: 'banner', role: 'alert' },
+      h('strong', null, 'The daemon does not answer.'),
+      h('span', { 'aria-hidden': 'true' }, `${since} The page goes on by itself when it does.`),
+    );
+  if (live.state === 'server')
+    return h(
+      'div',
+      { class: 'banner', role: 'alert' },
+      h('strong', null, 'The server of the console does not answer.'),
+      h('span', { 'aria-hidden': 'true' }, `${since} The page goes on by itself when it does.`),
+    );
   return null;
 }
 
 function navigation() {
   const openCount = openJobs().length;
-  const link = ([name, [title, path]]) => h('li', { class: MAIN_PAGES.includes(name) ? 'main-page' : 'more-page', key: name },
-    h('a', { href: `#/${name}`, 'aria-current': name === page.name ? 'page' : null, onclick: () => { isMenuOpen = false; } },
-      icon(path), h('span', null, title), name === 'jobs' && openCount ? h('span', { class: 'count', 'aria-label': plural(openCount, 'open job') }, openCount) : null));
-  return h('nav', { class: isMenuOpen ? 'nav open' : 'nav', 'aria-label': 'Main' },
+  const link = ([name, [title, path]]) =>
+    h(
+      'li',
+      { class: MAIN_PAGES.includes(name) ? 'main-page' : 'more-page', key: name },
+      h(
+        'a',
+        {
+          href: `#/${name}`,
+          'aria-current': name === page.name ? 'page' : null,
+          onclick: () => {
+            isMenuOpen = false;
+          },
+        },
+        icon(path),
+        h('span', null, title),
+        name === 'jobs' && openCount
+          ? h('span', { class: 'count', 'aria-label': plural(openCount, 'open job') }, openCount)
+          : null,
+      ),
+    );
+  return h(
+    'nav',
+    { class: isMenuOpen ? 'nav open' : 'nav', 'aria-label': 'Main' },
     h('ul', { id: 'nav-list' }, Object.entries(PAGES).map(link)),
-    h('button', { type: 'button', class: 'more', 'aria-expanded': String(isMenuOpen), 'aria-controls': 'nav-list', onclick: () => { isMenuOpen = !isMenuOpen; draw(); } },
-      icon('M4 6h12M4 10h12M4 14h12'), h('span', null, 'More')));
+    h(
+      'button',
+      {
+        type: 'button',
+        class: 'more',
+        'aria-expanded': String(isMenuOpen),
+        'aria-controls': 'nav-list',
+        onclick: () => {
+          isMenuOpen = !isMenuOpen;
+          draw();
+        },
+      },
+      icon('M4 6h12M4 10h12M4 14h12'),
+      h('span', null, 'More'),
+    ),
+  );
 }
 
 function head() {
   const health = live.status?.health;
-  return h('header', { class: 'top' },
-    h('button', { type: 'button', class: 'skip', onclick: () => document.getElementById('main').focus() }, 'Skip to content'),
-    h('a', { class: 'brand', href: '#/home' }, h('img', { src: '/console/icon.svg', alt: '', width: 28, height: 28 }), h('span', null, 'Dolmen')),
-    h('span', { class: 'top-health' }, health && h('a', { href: '#/home', class: `pill ${health}` }, health)),
-    h('details', { class: 'user-menu', key: 'user' },
+  return h(
+    'header',
+    { class: 'top' },
+    h(
+      'button',
+      { type: 'button', class: 'skip', onclick: () => document.getElementById('main').focus() },
+      'Skip to content',
+    ),
+    h(
+      'a',
+      { class: 'brand', href: '#/home' },
+      h('img', { src: '/console/icon.svg', alt: '', width: 28, height: 28 }),
+      h('span', null, 'Dolmen'),
+    ),
+    h(
+      'span',
+      { class: 'top-health' },
+      live.state === 'daemon' || live.state === 'server'
+        ? h('span', { class: 'pill' }, 'not known')
+        : health && h('a', { href: '#/home', class: `pill ${health}` }, health),
+    ),
+    h(
+      'details',
+      { class: 'user-menu', key: 'user' },
       h('summary', null, session.user, h('span', { class: 'quiet' }, ` ${session.role}`)),
-      h('div', { class: 'menu' },
+      h(
+        'div',
+        { class: 'menu' },
         h('a', { href: '#/settings' }, 'Settings'),
-        h('button', { type: 'button', class: 'plain', onclick: signOut }, 'Sign out'))));
+        h('button', { type: 'button', class: 'plain', onclick: signOut }, 'Sign out'),
+      ),
+    ),
+  );
 }
 
 function frame() {
@@ -94,22 +172,54 @@ function frame() {
   try {
     if (!page.module) nodes = [h('p', { class: 'quiet' }, 'Loading …')];
     else if (live.status || page.name === 'settings') nodes = [page.module.view(page.parts)];
-    else nodes = [h('h1', null, PAGES[page.name][0]), h('p', { class: 'quiet' }, live.state === 'connecting' ? 'Asking for the state …' : 'Nothing is known yet.')];
+    else
+      nodes = [
+        h('h1', null, PAGES[page.name][0]),
+        h('p', { class: 'quiet' }, live.state === 'connecting' ? 'Asking for the state …' : 'Nothing is known yet.'),
+      ];
   } catch (error) {
     console.error(error);
-    nodes = [h('h1', null, PAGES[page.name][0]), h('div', { class: 'note bad' }, h('p', null, 'The console cannot show this page. ', String(error?.message ?? error)))];
+    nodes = [
+      h('h1', null, PAGES[page.name][0]),
+      h(
+        'div',
+        { class: 'note bad' },
+        h('p', null, 'The console cannot show this page. ', String(error?.message ?? error)),
+      ),
+    ];
   }
-  return [head(), h('div', { class: 'body' }, navigation(), h('main', { id: 'main', tabindex: '-1', key: `main-${page.name}-${page.parts.join('/')}` }, banner(), nodes))];
+  return [
+    head(),
+    h(
+      'div',
+      { class: 'body' },
+      navigation(),
+      h(
+        'main',
+        {
+          id: 'main',
+          tabindex: '-1',
+          class: live.state === 'daemon' || live.state === 'server' ? 'is-old' : null,
+          key: `main-${page.name}-${page.parts.join('/')}`,
+        },
+        banner(),
+        nodes,
+      ),
+    ),
+  ];
 }
 
 async function route(isFirst = false) {
-  const parts = location.hash.replace(/^#\/?/, '').split('/').map((part) => {
-    try {
-      return decodeURIComponent(part);
-    } catch {
-      return part;
-    }
-  });
+  const parts = location.hash
+    .replace(/^#\/?/, '')
+    .split('/')
+    .map((part) => {
+      try {
+        return decodeURIComponent(part);
+      } catch {
+        return part;
+      }
+    });
   const name = Object.hasOwn(PAGES, parts[0]) ? parts[0] : 'home';
   page = { name, parts: parts.slice(1), module: null };
   isMenuOpen = false;
@@ -125,7 +235,10 @@ async function route(isFirst = false) {
   document.querySelector('.user-menu')?.removeAttribute('open');
   draw();
   // Whoever reads with a screen reader, or goes on by keyboard, is at the new page.
-  if (!isFirst) requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById('main')?.focus({ preventScroll: true })));
+  if (!isFirst)
+    requestAnimationFrame(() =>
+      requestAnimationFrame(() => document.getElementById('main')?.focus({ preventScroll: true })),
+    );
   window.scrollTo(0, 0);
 }
 
@@ -148,7 +261,18 @@ async function begin() {
       isFirst = takeAccount(await request('GET', '/account'));
       break;
     } catch {
-      morph(app, [h('main', { class: 'sign-in', id: 'main' }, h('div', { class: 'card' }, h('h1', null, 'Dolmen'), h('p', { role: 'alert' }, 'The server of the console does not answer. The page tries again by itself.')))]);
+      morph(app, [
+        h(
+          'main',
+          { class: 'sign-in', id: 'main' },
+          h(
+            'div',
+            { class: 'card' },
+            h('h1', null, 'Dolmen'),
+            h('p', { role: 'alert' }, 'The server of the console does not answer. The page tries again by itself.'),
+          ),
+        ),
+      ]);
       await new Promise((resolve) => setTimeout(resolve, 2000));
     }
   }
@@ -169,7 +293,9 @@ function listenOnce() {
 
 // Menus close when something else is pressed, and with Escape.
 const openMenus = () => document.querySelectorAll('.user-menu[open], .menu-button[open]');
-document.addEventListener('click', (event) => openMenus().forEach((menu) => menu.contains(event.target) || menu.removeAttribute('open')));
+document.addEventListener('click', (event) =>
+  openMenus().forEach((menu) => menu.contains(event.target) || menu.removeAttribute('open')),
+);
 document.addEventListener('keydown', (event) => {
   if (event.key !== 'Escape') return;
   for (const menu of openMenus()) {
@@ -177,10 +303,15 @@ document.addEventListener('keydown', (event) => {
     menu.querySelector('summary').focus();
   }
 });
-session.signIn = () => signInAgain(() => {
-  relisten();
+session.signIn = () =>
+  signInAgain(() => {
+    relisten();
+    draw();
+  });
+session.refresh = async () => {
+  takeAccount(await request('GET', '/account'));
   draw();
-});
+};
 onDocument(draw);
 onRedraw(draw);
 window.addEventListener('hashchange', () => isSignedIn && route());

@@ -9,7 +9,15 @@ import { redraw } from './redraw.js';
 const PAGE = 100;
 const filter = { pool: '', kind: '', text: '', shown: PAGE };
 
-const KINDS = [['', 'everything'], ['trouble', 'troubles'], ['daemon', 'the daemon'], ['pool', 'pools'], ['disk', 'disks'], ['space', 'spaces'], ['job', 'jobs']];
+const KINDS = [
+  ['', 'everything'],
+  ['trouble', 'troubles'],
+  ['daemon', 'the daemon'],
+  ['pool', 'pools'],
+  ['disk', 'disks'],
+  ['space', 'spaces'],
+  ['job', 'jobs'],
+];
 
 function isWanted(event) {
   if (filter.pool && event.object.pool !== filter.pool) return false;
@@ -18,21 +26,79 @@ function isWanted(event) {
 }
 
 function choice(label, name, options) {
-  return h('label', { class: 'field' }, h('span', null, label), h('select', { value: filter[name], onchange: (event) => { filter[name] = event.target.value; filter.shown = PAGE; redraw(); } },
-    options.map(([value, text]) => h('option', { value }, text))));
+  return h(
+    'label',
+    { class: 'field' },
+    h('span', null, label),
+    h(
+      'select',
+      {
+        value: filter[name],
+        onchange: (event) => {
+          filter[name] = event.target.value;
+          filter.shown = PAGE;
+          redraw();
+        },
+      },
+      options.map(([value, text]) => h('option', { value }, text)),
+    ),
+  );
 }
 
 export function view() {
   const known = live.events;
   const wanted = (known?.events ?? []).filter(isWanted).reverse();
-  const names = [...new Set([...pools().map((pool) => pool.name), ...(known?.events ?? []).map((event) => event.object.pool).filter(Boolean)])];
-  return h('div', null,
+  const names = [
+    ...new Set([
+      ...pools().map((pool) => pool.name),
+      ...(known?.events ?? []).map((event) => event.object.pool).filter(Boolean),
+    ]),
+  ];
+  return h(
+    'div',
+    null,
     pageHead('Events'),
-    card(null,
-      h('div', { class: 'field-row' },
-        choice('About', 'kind', KINDS), choice('Pool', 'pool', [['', 'all'], ...names.map((name) => [name, name])]),
-        h('label', { class: 'field' }, h('span', null, 'Text'), h('input', { type: 'search', value: filter.text, oninput: (event) => { filter.text = event.target.value; redraw(); } }))),
-      h('p', { class: 'quiet', 'aria-live': 'polite' }, plural(wanted.length, 'event'), known?.dropped ? `; ${known.dropped} older ones are not kept any more` : ''),
+    card(
+      null,
+      h(
+        'div',
+        { class: 'field-row' },
+        choice('About', 'kind', KINDS),
+        choice('Pool', 'pool', [['', 'all'], ...names.map((name) => [name, name])]),
+        h(
+          'label',
+          { class: 'field' },
+          h('span', null, 'Text'),
+          h('input', {
+            type: 'search',
+            value: filter.text,
+            oninput: (event) => {
+              filter.text = event.target.value;
+              redraw();
+            },
+          }),
+        ),
+      ),
+      h(
+        'p',
+        { class: 'quiet', 'aria-live': 'polite' },
+        plural(wanted.length, 'event'),
+        known?.dropped ? `; ${known.dropped} older ones are not kept any more` : '',
+      ),
       eventList(wanted.slice(0, filter.shown)),
-      wanted.length > filter.shown ? h('button', { type: 'button', onclick: () => { filter.shown += PAGE; redraw(); } }, 'Show more') : null));
+      wanted.length > filter.shown
+        ? h(
+            'button',
+            {
+              type: 'button',
+              onclick: () => {
+                filter.shown += PAGE;
+                redraw();
+              },
+            },
+            'Show more',
+          )
+        : null,
+    ),
+  );
 }

@@ -2,9 +2,10 @@
 
 import { can } from './api.js';
 import { lines } from './chart.js';
+import { diskHealth } from './disk_health.js';
 import { h, prose } from './dom.js';
 import { points } from './figures.js';
-import { bytes, count, day, duration, percent, plural, rate } from './format.js';
+import { bytes, count, day, diskName, duration, percent, plural, rate } from './format.js';
 import { live, now, openJobs, pools } from './live.js';
 import { card, eventList, health, jobView, poolBar } from './parts.js';
 
@@ -21,28 +22,96 @@ function fills(pool) {
 const MARKS = { healthy: '✓', warning: '!', unhealthy: '✕' };
 
 function hero(status) {
-  return h('section', { class: `hero ${status.health}`, 'aria-label': 'Health' },
+  const troubled = status.pools
+    .flatMap((pool) =>
+      pool.disks.filter((disk) => ['unhealthy', 'warning'].includes(diskHealth(disk))).map((disk) => [pool, disk]),
+    )
+    .slice(0, 6);
+  return h(
+    'section',
+    { class: `hero ${status.health}`, 'aria-label': 'Health' },
     h('span', { class: 'mark', 'aria-hidden': 'true' }, MARKS[status.health]),
-    h('div', null,
+    h(
+      'div',
+      null,
       h('p', { class: 'summary', 'aria-live': 'polite' }, prose(status.summary)),
-      status.why.length ? h('ul', { class: 'reasons' }, status.why.map((text) => h('li', null, prose(text)))) : null,
-      status.todo.length ? [h('h2', null, 'What helps'), h('ul', { class: 'reasons' }, status.todo.map((text) => h('li', null, prose(text))))] : null));
+      status.why.length
+        ? h(
+            'ul',
+            { class: 'reasons' },
+            status.why.map((text) => h('li', null, prose(text))),
+          )
+        : null,
+      status.todo.length
+        ? [
+            h('h2', null, 'What helps'),
+            h(
+              'ul',
+              { class: 'reasons' },
+              status.todo.map((text) => h('li', null, prose(text))),
+            ),
+          ]
+        : null,
+      troubled.length
+        ? h(
+            'div',
+            { class: 'actions' },
+            troubled.map(([pool, disk]) =>
+              h(
+                'a',
+                {
+                  class: 'button',
+                  href: `#/disks/${encodeURIComponent(pool.name)}/${disk.slot}`,
+                  key: `disk-${pool.name}-${disk.slot}`,
+                },
+                `Show disk ${diskName(disk)}`,
+              ),
+            ),
+          )
+        : null,
+    ),
+  );
 }
 
 function poolRow(pool) {
-  return h('article', { class: 'pool-row', key: `pool-${pool.id}` },
-    h('div', { class: 'pool-row-head' },
-      h('h3', null, h('a', { href: `#/pools/${encodeURIComponent(pool.name)}` }, pool.name)), health(pool),
-      h('span', { class: 'end number' }, `${bytes(pool.used_bytes)} of ${bytes(pool.data_bytes)}, ${percent(pool.used_bytes, pool.data_bytes)}`)),
+  return h(
+    'article',
+    { class: 'pool-row', key: `pool-${pool.id}` },
+    h(
+      'div',
+      { class: 'pool-row-head' },
+      h('h3', null, h('a', { href: `#/pools/${encodeURIComponent(pool.name)}` }, pool.name)),
+      health(pool),
+      h(
+        'span',
+        { class: 'end number' },
+        `${bytes(pool.used_bytes)} of ${bytes(pool.data_bytes)}, ${percent(pool.used_bytes, pool.data_bytes)}`,
+      ),
+    ),
     poolBar(pool),
-    h('p', { class: 'quiet' }, [plural(pool.disks.length, 'disk'), plural(pool.space_count, 'space'), `${bytes(pool.free_bytes)} free`].join(' · '), fills(pool) && [' · ', fills(pool)]));
+    h(
+      'p',
+      { class: 'quiet' },
+      [plural(pool.disks.length, 'disk'), plural(pool.space_count, 'space'), `${bytes(pool.free_bytes)} free`].join(
+        ' · ',
+      ),
+      fills(pool) && [' · ', fills(pool)],
+    ),
+  );
 }
 
 function first() {
-  return h('section', { class: 'card empty' },
+  return h(
+    'section',
+    { class: 'card empty' },
     h('h2', null, 'No pool yet'),
-    h('p', null, 'A pool combines disks of any size. Spaces and volumes lie on it, and keep every byte when disks fail.'),
-    can('CreatePool') ? h('a', { class: 'button primary', href: '#/pools/new' }, 'Create a pool') : null);
+    h(
+      'p',
+      null,
+      'A pool combines disks of any size. Spaces and volumes lie on it, and keep every byte when disks fail.',
+    ),
+    can('CreatePool') ? h('a', { class: 'button primary', href: '#/pools/new' }, 'Create a pool') : null,
+  );
 }
 
 export function view() {
@@ -50,18 +119,61 @@ export function view() {
   const jobs = openJobs();
   const all = points('all');
   const events = [...(live.events?.events ?? [])].slice(-8).reverse();
-  return h('div', { class: 'home' },
+  return h(
+    'div',
+    { class: 'home' },
     h('h1', { class: 'unseen' }, 'Home'),
     hero(status),
-    h('div', { class: 'columns' },
-      h('div', null,
+    h(
+      'div',
+      { class: 'columns' },
+      h(
+        'div',
+        null,
         status.pools.length ? card('Pools', pools().map(poolRow)) : first(),
-        card('Jobs', jobs.length ? jobs.map((job) => jobView(job)) : h('p', { class: 'quiet' }, 'No job runs or waits.'), h('p', null, h('a', { href: '#/jobs' }, 'All jobs'))),
-        card('Last events', events.length ? eventList(events) : h('p', { class: 'quiet' }, 'Nothing has happened yet.'), h('p', null, h('a', { href: '#/events' }, 'All events')))),
-      h('div', null,
-        status.spaces.length ? h('section', { class: 'card' }, h('h2', null, 'Load of all spaces'),
-          lines({ title: 'Throughput', isBinary: true, show: rate, series: [{ name: 'read', kind: 'read', values: all.map((point) => point.readBytes) }, { name: 'write', kind: 'write', values: all.map((point) => point.writeBytes) }] }),
-          lines({ title: 'Requests', show: (value) => `${count(value)}/s`, series: [{ name: 'read', kind: 'read', values: all.map((point) => point.readIo) }, { name: 'write', kind: 'write', values: all.map((point) => point.writeIo) }] }),
-          h('p', null, h('a', { href: '#/performance' }, 'Performance'))) : null)),
-    h('p', { class: 'quiet foot' }, `Dolmen ${status.version.daemon}, running for ${duration(status.uptime_s)}`));
+        card(
+          'Jobs',
+          jobs.length ? jobs.map((job) => jobView(job)) : h('p', { class: 'quiet' }, 'No job runs or waits.'),
+          h('p', null, h('a', { href: '#/jobs' }, 'All jobs')),
+        ),
+        card(
+          'Last events',
+          events.length ? eventList(events) : h('p', { class: 'quiet' }, 'Nothing has happened yet.'),
+          h('p', null, h('a', { href: '#/events' }, 'All events')),
+        ),
+      ),
+      h(
+        'div',
+        null,
+        status.spaces.length
+          ? h(
+              'section',
+              { class: 'card' },
+              h('h2', null, 'Load of all spaces'),
+              lines({
+                history: all,
+                title: 'Throughput',
+                isBinary: true,
+                show: rate,
+                series: [
+                  { name: 'read', kind: 'read', field: 'readBytes' },
+                  { name: 'write', kind: 'write', field: 'writeBytes' },
+                ],
+              }),
+              lines({
+                history: all,
+                title: 'Requests',
+                show: (value) => `${count(value)}/s`,
+                series: [
+                  { name: 'read', kind: 'read', field: 'readIo' },
+                  { name: 'write', kind: 'write', field: 'writeIo' },
+                ],
+              }),
+              h('p', null, h('a', { href: '#/performance' }, 'Performance')),
+            )
+          : null,
+      ),
+    ),
+    h('p', { class: 'quiet foot' }, `Dolmen ${status.version.daemon}, running for ${duration(status.uptime_s)}`),
+  );
 }

@@ -17,20 +17,53 @@ function subjects() {
   return [
     ['all', 'all spaces'],
     ...figures.spaces.map((space) => [spaceKey(space.pool, space.name), `space ${space.pool}/${space.name}`]),
-    ...figures.disks.map((disk) => [diskKey(disk.pool, disk.slot), `disk ${disk.pool}: ${diskName(diskOf(disk.pool, disk.slot) ?? { path: disk.name, id: disk.id })}`]),
+    ...figures.disks.map((disk) => [
+      diskKey(disk.pool, disk.slot),
+      `disk ${disk.pool}: ${diskName(diskOf(disk.pool, disk.slot) ?? { path: disk.name, id: disk.id })}`,
+    ]),
   ];
 }
 
 function charts(key, name) {
   const history = points(key);
-  const of = (field) => history.map((point) => point[field]);
-  return h('section', { class: 'card' }, h('h2', null, name),
-    h('div', { class: 'columns' },
-      h('div', null,
-        lines({ title: 'Throughput', isBinary: true, show: rate, series: [{ name: 'read', kind: 'read', values: of('readBytes') }, { name: 'write', kind: 'write', values: of('writeBytes') }] }),
-        lines({ title: 'Requests', show: (value) => `${count(value)}/s`, series: [{ name: 'read', kind: 'read', values: of('readIo') }, { name: 'write', kind: 'write', values: of('writeIo') }] })),
-      h('div', null,
-        lines({ title: 'Latency of reads and writes', show: latency, series: [{ name: '50 %', kind: 'p50', values: of('p50') }, { name: '95 %', kind: 'p95', values: of('p95') }, { name: '99 %', kind: 'p99', values: of('p99') }] }))));
+  return h(
+    'section',
+    { class: 'card' },
+    h('h2', null, name),
+    h(
+      'div',
+      { class: 'charts' },
+      lines({
+        history,
+        title: 'Throughput',
+        isBinary: true,
+        show: rate,
+        series: [
+          { name: 'read', kind: 'read', field: 'readBytes' },
+          { name: 'write', kind: 'write', field: 'writeBytes' },
+        ],
+      }),
+      lines({
+        history,
+        title: 'Requests',
+        show: (value) => `${count(value)}/s`,
+        series: [
+          { name: 'read', kind: 'read', field: 'readIo' },
+          { name: 'write', kind: 'write', field: 'writeIo' },
+        ],
+      }),
+      lines({
+        history,
+        title: 'Latency of reads and writes',
+        show: latency,
+        series: [
+          { name: '50 %', kind: 'p50', field: 'p50' },
+          { name: '95 %', kind: 'p95', field: 'p95' },
+          { name: '99 %', kind: 'p99', field: 'p99' },
+        ],
+      }),
+    ),
+  );
 }
 
 function figuresTable(caption, title, list, keyOf, nameOf) {
@@ -40,24 +73,122 @@ function figuresTable(caption, title, list, keyOf, nameOf) {
     const rates = now(entry);
     return rates ? show(rates) : '–';
   };
-  return table(caption, [
-    { title, cell: nameOf },
-    number('Read', cell((rates) => rate(rates.readBytes))), number('Written', cell((rates) => rate(rates.writeBytes))),
-    number('Reads', cell((rates) => `${count(rates.readIo)}/s`)), number('Writes', cell((rates) => `${count(rates.writeIo)}/s`)),
-    number('50 %', cell((rates) => latency(rates.p50))), number('95 %', cell((rates) => latency(rates.p95))), number('99 %', cell((rates) => latency(rates.p99))),
-    number('Busy', cell((rates) => percent(rates.busy, 1))), number('Errors', (entry) => count(entry.load.errors)),
-  ], list, keyOf);
+  return table(
+    caption,
+    [
+      { title, cell: nameOf },
+      number(
+        'Read',
+        cell((rates) => rate(rates.readBytes)),
+      ),
+      number(
+        'Written',
+        cell((rates) => rate(rates.writeBytes)),
+      ),
+      number(
+        'Reads',
+        cell((rates) => `${count(rates.readIo)}/s`),
+      ),
+      number(
+        'Writes',
+        cell((rates) => `${count(rates.writeIo)}/s`),
+      ),
+      number(
+        '50 %',
+        cell((rates) => latency(rates.p50)),
+      ),
+      number(
+        '95 %',
+        cell((rates) => latency(rates.p95)),
+      ),
+      number(
+        '99 %',
+        cell((rates) => latency(rates.p99)),
+      ),
+      number(
+        'Busy',
+        cell((rates) => percent(rates.busy, 1)),
+      ),
+      number('Errors', (entry) => count(entry.load.errors)),
+    ],
+    list,
+    keyOf,
+  );
 }
 
 export function view() {
   const all = subjects();
   if (!all.some(([key]) => key === choice.key)) choice.key = 'all';
   const figures = live.figures;
-  return h('div', null,
-    pageHead('Performance', h('label', { class: 'inline' }, h('span', null, 'Show'), h('select', { value: choice.key, onchange: (event) => { choice.key = event.target.value; redraw(); } }, all.map(([value, text]) => h('option', { value }, text))))),
-    charts(choice.key, all.find(([key]) => key === choice.key)[1].replace(/^a/, 'A').replace(/^s/, 'S').replace(/^d/, 'D')),
-    figures?.spaces.length ? card('Spaces', figuresTable('Load of spaces', 'Space', figures.spaces, (space) => spaceKey(space.pool, space.name), (space) => h('a', { href: `#/spaces/${encodeURIComponent(space.pool)}/${encodeURIComponent(space.name)}` }, `${space.pool}/${space.name}`))) : null,
-    figures?.disks.length ? card('Disks', figuresTable('Load of disks', 'Disk', figures.disks, (disk) => diskKey(disk.pool, disk.slot), (disk) => h('a', { href: `#/disks/${encodeURIComponent(disk.pool)}/${disk.slot}` }, diskName(diskOf(disk.pool, disk.slot) ?? { path: disk.name, id: disk.id })))) : null,
-    h('p', { class: 'quiet' }, 'The tables show the mean of the last five seconds. Latencies are those within which 50, 95 and 99 of 100 reads and writes were done.'),
-    commandLine(command('iostat', '1')));
+  return h(
+    'div',
+    null,
+    pageHead(
+      'Performance',
+      h(
+        'label',
+        { class: 'inline' },
+        h('span', null, 'Show'),
+        h(
+          'select',
+          {
+            value: choice.key,
+            onchange: (event) => {
+              choice.key = event.target.value;
+              redraw();
+            },
+          },
+          all.map(([value, text]) => h('option', { value }, text)),
+        ),
+      ),
+    ),
+    charts(
+      choice.key,
+      all
+        .find(([key]) => key === choice.key)[1]
+        .replace(/^a/, 'A')
+        .replace(/^s/, 'S')
+        .replace(/^d/, 'D'),
+    ),
+    figures?.spaces.length
+      ? card(
+          'Spaces',
+          figuresTable(
+            'Load of spaces',
+            'Space',
+            figures.spaces,
+            (space) => spaceKey(space.pool, space.name),
+            (space) =>
+              h(
+                'a',
+                { href: `#/spaces/${encodeURIComponent(space.pool)}/${encodeURIComponent(space.name)}` },
+                `${space.pool}/${space.name}`,
+              ),
+          ),
+        )
+      : null,
+    figures?.disks.length
+      ? card(
+          'Disks',
+          figuresTable(
+            'Load of disks',
+            'Disk',
+            figures.disks,
+            (disk) => diskKey(disk.pool, disk.slot),
+            (disk) =>
+              h(
+                'a',
+                { href: `#/disks/${encodeURIComponent(disk.pool)}/${disk.slot}` },
+                diskName(diskOf(disk.pool, disk.slot) ?? { path: disk.name, id: disk.id }),
+              ),
+          ),
+        )
+      : null,
+    h(
+      'p',
+      { class: 'quiet' },
+      'The tables show the mean of the last five seconds. Latencies are those within which 50, 95 and 99 of 100 reads and writes were done.',
+    ),
+    commandLine(command('iostat', '1')),
+  );
 }

@@ -7,7 +7,11 @@ import { command, day, duration, when } from './format.js';
 import { live } from './live.js';
 import { card, facts, pageHead, pill, table } from './parts.js';
 
-const ROLES = [['viewer', 'viewer: looks'], ['operator', 'operator: works on spaces and jobs'], ['admin', 'admin: disks, pools and users, too']];
+const ROLES = [
+  ['viewer', 'viewer: looks'],
+  ['operator', 'operator: works on spaces and jobs'],
+  ['admin', 'admin: disks, pools and users, too'],
+];
 
 /** A small dialog that sends one request about accounts. */
 function form({ title, text, fields, label, path, body, isReady = () => true, isDanger, typed, line, done }) {
@@ -32,104 +36,397 @@ function form({ title, text, fields, label, path, body, isReady = () => true, is
           self.draw();
         }
       };
-      return h('form', { class: 'dialog-body', onsubmit: submit },
-        text ? h('p', null, text) : null, fields ? fields(model, self.draw) : null,
-        typed ? h('label', { class: 'field' }, h('span', null, 'To go on, type ', h('code', null, typed)), h('input', { type: 'text', name: 'typed', autocomplete: 'off', value: model.typed ?? '', oninput: (event) => { model.typed = event.target.value; self.draw(); } })) : null,
+      return h(
+        'form',
+        { class: 'dialog-body', onsubmit: submit },
+        text ? h('p', null, text) : null,
+        fields ? fields(model, self.draw) : null,
+        typed
+          ? h(
+              'label',
+              { class: 'field' },
+              h('span', null, 'To go on, type ', h('code', null, typed)),
+              h('input', {
+                type: 'text',
+                name: 'typed',
+                autocomplete: 'off',
+                value: model.typed ?? '',
+                oninput: (event) => {
+                  model.typed = event.target.value;
+                  self.draw();
+                },
+              }),
+            )
+          : null,
         line ? commandLine(line(model)) : null,
         refusal(model.error),
-        h('footer', { class: 'dialog-foot' }, h('button', { type: 'button', onclick: () => self.close() }, 'Cancel'),
-          h('button', { type: 'submit', class: isDanger ? 'danger' : 'primary', disabled: model.isBusy || !isReady(model) || !isTyped }, label)));
+        h(
+          'footer',
+          { class: 'dialog-foot' },
+          h('button', { type: 'button', onclick: () => self.close() }, 'Cancel'),
+          h(
+            'button',
+            {
+              type: 'submit',
+              class: isDanger ? 'danger' : 'primary',
+              disabled: model.isBusy || !isReady(model) || !isTyped,
+            },
+            label,
+          ),
+        ),
+      );
     },
   });
 }
 
 function text(model, redraw, name, label, more = {}) {
-  return h('label', { class: 'field' }, h('span', null, label), h('input', { type: 'text', name, autocomplete: 'off', spellcheck: 'false', value: model[name] ?? '', oninput: (event) => { model[name] = event.target.value; redraw(); }, ...more }));
+  return h(
+    'label',
+    { class: 'field' },
+    h('span', null, label),
+    h('input', {
+      type: 'text',
+      name,
+      autocomplete: 'off',
+      spellcheck: 'false',
+      value: model[name] ?? '',
+      oninput: (event) => {
+        model[name] = event.target.value;
+        redraw();
+      },
+      ...more,
+    }),
+  );
 }
 
-const roleField = (model, redraw) => h('label', { class: 'field' }, h('span', null, 'Role'), h('select', { name: 'role', value: model.role ?? 'viewer', onchange: (event) => { model.role = event.target.value; redraw(); } }, ROLES.map(([value, label]) => h('option', { value }, label))));
+const roleField = (model, redraw) =>
+  h(
+    'label',
+    { class: 'field' },
+    h('span', null, 'Role'),
+    h(
+      'select',
+      {
+        name: 'role',
+        value: model.role ?? 'viewer',
+        onchange: (event) => {
+          model.role = event.target.value;
+          redraw();
+        },
+      },
+      ROLES.map(([value, label]) => h('option', { value }, label)),
+    ),
+  );
 
 function changePassword() {
   return form({
-    title: 'Change the password', label: 'Change it', path: '/password',
-    fields: (model, redraw) => [text(model, redraw, 'old', 'Old password', { type: 'password', autocomplete: 'current-password' }), text(model, redraw, 'new', 'New password', { type: 'password', autocomplete: 'new-password' }), text(model, redraw, 'again', 'New password again', { type: 'password', autocomplete: 'new-password' }),
-      model.again && model.again !== model.new ? h('p', { class: 'bad-text' }, 'The two passwords differ.') : null],
-    isReady: (model) => Boolean(model.old && model.new && model.new === model.again), body: (model) => ({ old: model.old, new: model.new }), done: () => toast('the password is changed'),
+    title: 'Change the password',
+    label: 'Change it',
+    path: '/password',
+    fields: (model, redraw) => [
+      text(model, redraw, 'old', 'Old password', { type: 'password', autocomplete: 'current-password' }),
+      text(model, redraw, 'new', 'New password', { type: 'password', autocomplete: 'new-password' }),
+      text(model, redraw, 'again', 'New password again', { type: 'password', autocomplete: 'new-password' }),
+      model.again && model.again !== model.new ? h('p', { class: 'bad-text' }, 'The two passwords differ.') : null,
+    ],
+    isReady: (model) => Boolean(model.old && model.new && model.new === model.again),
+    body: (model) => ({ old: model.old, new: model.new }),
+    done: () => toast('the password is changed'),
   });
 }
 
 function sessionsCard() {
   const entry = keep('/account/sessions', 10);
   const sessions = entry.document?.sessions ?? [];
-  return h('section', { class: 'card' }, h('h2', null, 'Sessions'),
-    entry.error ? refusal(entry.error) : table('Sessions', [
-      { title: 'User', cell: (each) => [each.user, ' ', each.is_current ? pill('info', 'this one') : null] },
-      { title: 'From', cell: (each) => [each.address ?? '–', each.agent ? h('span', { class: 'cell-sub' }, String(each.agent).slice(0, 80)) : null] },
-      { title: 'Since', cell: (each) => (each.began_s ? when(each.began_s) : '–') },
-      { title: 'Last seen', cell: (each) => (each.seen_s ? when(each.seen_s) : '–') },
-      { title: '', cell: (each) => (each.is_current ? null : h('button', { type: 'button', class: 'small', 'aria-label': `End the session of ${each.user}`, onclick: () => form({ title: `End a session of ${each.user}`, text: 'That browser has to sign in again.', label: 'End it', path: `/sessions/${encodeURIComponent(each.id)}/end` }) }, 'End')) },
-    ], sessions, (each) => `session-${each.id}`));
+  return h(
+    'section',
+    { class: 'card' },
+    h('h2', null, 'Sessions'),
+    entry.error
+      ? refusal(entry.error)
+      : table(
+          'Sessions',
+          [
+            { title: 'User', cell: (each) => [each.user, ' ', each.is_current ? pill('info', 'this one') : null] },
+            {
+              title: 'From',
+              cell: (each) => [
+                each.address ?? '–',
+                each.agent ? h('span', { class: 'cell-sub' }, String(each.agent).slice(0, 80)) : null,
+              ],
+            },
+            { title: 'Since', cell: (each) => (each.began_s ? when(each.began_s) : '–') },
+            { title: 'Last seen', cell: (each) => (each.seen_s ? when(each.seen_s) : '–') },
+            {
+              title: '',
+              cell: (each) =>
+                each.is_current
+                  ? null
+                  : h(
+                      'button',
+                      {
+                        type: 'button',
+                        class: 'small',
+                        'aria-label': `End the session of ${each.user}`,
+                        onclick: () =>
+                          form({
+                            title: `End a session of ${each.user}`,
+                            text: 'That browser has to sign in again.',
+                            label: 'End it',
+                            path: `/sessions/${encodeURIComponent(each.id)}/end`,
+                          }),
+                      },
+                      'End',
+                    ),
+            },
+          ],
+          sessions,
+          (each) => `session-${each.id}`,
+        ),
+  );
 }
 
 function newUser() {
   return form({
-    title: 'New user', label: 'Create the user', path: '/users',
-    fields: (model, redraw) => [text(model, redraw, 'user', 'Name'), text(model, redraw, 'password', 'Password', { type: 'password', autocomplete: 'new-password' }), h('p', { class: 'quiet' }, 'At least 12 characters.'), roleField(model, redraw)],
-    isReady: (model) => Boolean(model.user && model.password), body: (model) => ({ user: model.user, password: model.password, role: model.role ?? 'viewer' }), done: () => toast('the user is created'),
+    title: 'New user',
+    label: 'Create the user',
+    path: '/users',
+    fields: (model, redraw) => [
+      text(model, redraw, 'user', 'Name'),
+      text(model, redraw, 'password', 'Password', { type: 'password', autocomplete: 'new-password' }),
+      h('p', { class: 'quiet' }, 'At least 12 characters.'),
+      roleField(model, redraw),
+    ],
+    isReady: (model) => Boolean(model.user && model.password),
+    body: (model) => ({ user: model.user, password: model.password, role: model.role ?? 'viewer' }),
+    done: () => toast('the user is created'),
   });
 }
 
 function usersCard() {
   const entry = keep('/account/users', 10);
   const path = (user, what) => `/users/${encodeURIComponent(user)}/${what}`;
-  return h('section', { class: 'card' },
-    h('div', { class: 'card-head' }, h('h2', null, 'Users'), h('span', { class: 'end' }, h('button', { type: 'button', onclick: newUser }, 'New user'))),
-    entry.error ? refusal(entry.error) : table('Users', [
-      { title: 'User', cell: (each) => each.user }, { title: 'Role', cell: (each) => each.role }, { title: 'Since', cell: (each) => (each.made_s ? day(each.made_s) : '–') },
-      { title: '', cell: (each) => (each.user === session.user ? null : h('div', { class: 'actions' },
-        h('button', { type: 'button', class: 'small', 'aria-label': `Role of ${each.user}`, onclick: () => form({ title: `Role of ${each.user}`, label: 'Save', path: path(each.user, 'role'), fields: (model, redraw) => { model.role ??= each.role; return roleField(model, redraw); }, body: (model) => ({ role: model.role }) }) }, 'Role'),
-        h('button', { type: 'button', class: 'small', 'aria-label': `Remove ${each.user}`, onclick: () => form({ title: `Remove ${each.user}`, text: 'All sessions of the user end.', label: 'Remove the user', isDanger: true, typed: each.user, path: path(each.user, 'remove') }) }, 'Remove'))) },
-    ], entry.document?.users ?? [], (each) => `user-${each.user}`));
+  return h(
+    'section',
+    { class: 'card' },
+    h(
+      'div',
+      { class: 'card-head' },
+      h('h2', null, 'Users'),
+      h('span', { class: 'end' }, h('button', { type: 'button', onclick: newUser }, 'New user')),
+    ),
+    entry.error
+      ? refusal(entry.error)
+      : table(
+          'Users',
+          [
+            { title: 'User', cell: (each) => each.user },
+            { title: 'Role', cell: (each) => each.role },
+            { title: 'Since', cell: (each) => (each.made_s ? day(each.made_s) : '–') },
+            {
+              title: '',
+              cell: (each) =>
+                each.user === session.user
+                  ? null
+                  : h(
+                      'div',
+                      { class: 'actions' },
+                      h(
+                        'button',
+                        {
+                          type: 'button',
+                          class: 'small',
+                          'aria-label': `Role of ${each.user}`,
+                          onclick: () =>
+                            form({
+                              title: `Role of ${each.user}`,
+                              label: 'Save',
+                              path: path(each.user, 'role'),
+                              fields: (model, redraw) => {
+                                model.role ??= each.role;
+                                return roleField(model, redraw);
+                              },
+                              body: (model) => ({ role: model.role }),
+                            }),
+                        },
+                        'Role',
+                      ),
+                      h(
+                        'button',
+                        {
+                          type: 'button',
+                          class: 'small',
+                          'aria-label': `Remove ${each.user}`,
+                          onclick: () =>
+                            form({
+                              title: `Remove ${each.user}`,
+                              text: 'All sessions of the user end.',
+                              label: 'Remove the user',
+                              isDanger: true,
+                              typed: each.user,
+                              path: path(each.user, 'remove'),
+                            }),
+                        },
+                        'Remove',
+                      ),
+                    ),
+            },
+          ],
+          entry.document?.users ?? [],
+          (each) => `user-${each.user}`,
+        ),
+  );
 }
 
 function showToken(answer) {
-  dialog({ title: 'The token', view: (self) => h('div', { class: 'dialog-body' }, h('p', null, 'It is shown this once. Programs send it as ', h('code', null, 'Authorization: Bearer …'), '.'), h('pre', { class: 'note', tabindex: '0' }, h('code', null, answer?.token ?? '')), h('footer', { class: 'dialog-foot' }, h('button', { type: 'button', class: 'primary', onclick: () => self.close() }, 'Close'))) });
+  dialog({
+    title: 'The token',
+    view: (self) =>
+      h(
+        'div',
+        { class: 'dialog-body' },
+        h('p', null, 'It is shown this once. Programs send it as ', h('code', null, 'Authorization: Bearer …'), '.'),
+        h('pre', { class: 'note', tabindex: '0' }, h('code', null, answer?.token ?? '')),
+        h(
+          'footer',
+          { class: 'dialog-foot' },
+          h('button', { type: 'button', class: 'primary', onclick: () => self.close() }, 'Close'),
+        ),
+      ),
+  });
 }
 
 function newToken() {
   return form({
-    title: 'New token', label: 'Create the token', path: '/tokens', text: 'For programs, such as a monitoring system.',
-    fields: (model, redraw) => [text(model, redraw, 'name', 'Name'), roleField(model, redraw), text(model, redraw, 'days', 'Days that it is valid', { type: 'number', min: 1, value: model.days ?? '365' })],
-    isReady: (model) => Boolean(model.name) && Number(model.days ?? 365) > 0, body: (model) => ({ name: model.name, role: model.role ?? 'viewer', days: Number(model.days ?? 365) }), done: showToken,
+    title: 'New token',
+    label: 'Create the token',
+    path: '/tokens',
+    text: 'For programs, such as a monitoring system.',
+    fields: (model, redraw) => [
+      text(model, redraw, 'name', 'Name'),
+      roleField(model, redraw),
+      text(model, redraw, 'days', 'Days that it is valid', { type: 'number', min: 1, value: model.days ?? '365' }),
+    ],
+    isReady: (model) => Boolean(model.name) && Number(model.days ?? 365) > 0,
+    body: (model) => ({ name: model.name, role: model.role ?? 'viewer', days: Number(model.days ?? 365) }),
+    done: showToken,
   });
 }
 
 function tokensCard() {
   const entry = keep('/account/tokens', 10);
   const tokens = entry.document?.tokens ?? [];
-  return h('section', { class: 'card' },
-    h('div', { class: 'card-head' }, h('h2', null, 'Tokens'), h('span', { class: 'end' }, h('button', { type: 'button', onclick: newToken }, 'New token'))),
-    entry.error ? refusal(entry.error) : tokens.length ? table('Tokens', [
-      { title: 'Token', cell: (each) => each.name }, { title: 'Role', cell: (each) => each.role }, { title: 'Valid until', cell: (each) => (each.expires_s ? day(each.expires_s) : '–') },
-      { title: '', cell: (each) => h('button', { type: 'button', class: 'small', 'aria-label': `Remove ${each.name}`, onclick: () => form({ title: `Remove token ${each.name}`, text: 'Programs that use it are refused from then on.', label: 'Remove the token', isDanger: true, typed: each.name, path: `/tokens/${encodeURIComponent(each.name)}/remove` }) }, 'Remove') },
-    ], tokens, (each) => `token-${each.name}`) : h('p', { class: 'quiet' }, 'There is no token.'));
+  return h(
+    'section',
+    { class: 'card' },
+    h(
+      'div',
+      { class: 'card-head' },
+      h('h2', null, 'Tokens'),
+      h('span', { class: 'end' }, h('button', { type: 'button', onclick: newToken }, 'New token')),
+    ),
+    entry.error
+      ? refusal(entry.error)
+      : tokens.length
+        ? table(
+            'Tokens',
+            [
+              { title: 'Token', cell: (each) => each.name },
+              { title: 'Role', cell: (each) => each.role },
+              { title: 'Valid until', cell: (each) => (each.expires_s ? day(each.expires_s) : '–') },
+              {
+                title: '',
+                cell: (each) =>
+                  h(
+                    'button',
+                    {
+                      type: 'button',
+                      class: 'small',
+                      'aria-label': `Remove ${each.name}`,
+                      onclick: () =>
+                        form({
+                          title: `Remove token ${each.name}`,
+                          text: 'Programs that use it are refused from then on.',
+                          label: 'Remove the token',
+                          isDanger: true,
+                          typed: each.name,
+                          path: `/tokens/${encodeURIComponent(each.name)}/remove`,
+                        }),
+                    },
+                    'Remove',
+                  ),
+              },
+            ],
+            tokens,
+            (each) => `token-${each.name}`,
+          )
+        : h('p', { class: 'quiet' }, 'There is no token.'),
+  );
 }
 
 function auditCard() {
   const entry = keep('/account/audit', 10);
   const entries = [...(entry.document?.entries ?? [])].reverse().slice(0, 100);
-  return card('What was done here', entry.error ? refusal(entry.error) : table('Requests for changes', [
-    { title: 'Time', cell: (each) => when(each.at_s) }, { title: 'User', cell: (each) => each.user }, { title: 'From', cell: (each) => each.address ?? '–' }, { title: 'Request', cell: (each) => each.action }, { title: 'Answer', isNumber: true, cell: (each) => String(each.status ?? '–') },
-  ], entries.map((each, index) => ({ ...each, index: entries.length - index })), (each) => `audit-${each.index}`));
+  return card(
+    'What was done here',
+    entry.error
+      ? refusal(entry.error)
+      : table(
+          'Requests for changes',
+          [
+            { title: 'Time', cell: (each) => when(each.at_s) },
+            { title: 'User', cell: (each) => each.user },
+            { title: 'From', cell: (each) => each.address ?? '–' },
+            { title: 'Request', cell: (each) => each.action },
+            { title: 'Answer', isNumber: true, cell: (each) => String(each.status ?? '–') },
+          ],
+          entries.map((each, index) => ({ ...each, index: entries.length - index })),
+          (each) => `audit-${each.index}`,
+        ),
+  );
 }
 
 export function view() {
   const isAdmin = session.role === 'admin';
   const version = live.status?.version;
-  return h('div', null,
+  return h(
+    'div',
+    null,
     pageHead('Settings'),
-    h('div', { class: 'columns' },
-      h('div', null, card('Account', facts(['User', session.user], ['Role', session.role]), h('div', { class: 'actions' }, h('button', { type: 'button', onclick: changePassword }, 'Change the password')))),
-      h('div', null, card('Daemon', version ? facts(['Version', version.daemon], ['API', `version ${version.api}`], ['Running for', duration(live.status.uptime_s)], ['Process', live.status.pid]) : h('p', { class: 'quiet' }, 'It does not answer.'), commandLine(command('version'))))),
-    sessionsCard(), isAdmin ? [usersCard(), tokensCard(), auditCard()] : null);
+    h(
+      'div',
+      { class: 'columns' },
+      h(
+        'div',
+        null,
+        card(
+          'Account',
+          facts(['User', session.user], ['Role', session.role]),
+          h(
+            'div',
+            { class: 'actions' },
+            h('button', { type: 'button', onclick: changePassword }, 'Change the password'),
+          ),
+        ),
+      ),
+      h(
+        'div',
+        null,
+        card(
+          'Daemon',
+          version
+            ? facts(
+                ['Version', version.daemon],
+                ['API', `version ${version.api}`],
+                ['Running for', duration(live.status.uptime_s)],
+                ['Process', live.status.pid],
+              )
+            : h('p', { class: 'quiet' }, 'It does not answer.'),
+          commandLine(command('version')),
+        ),
+      ),
+    ),
+    sessionsCard(),
+    isAdmin ? [usersCard(), tokensCard(), auditCard()] : null,
+  );
 }

@@ -11,7 +11,8 @@ export const pill = (kind, text) => h('span', { class: `pill ${kind}` }, text);
 export const health = (of) => pill(of.health, of.health);
 
 /** The head of a page, with its main actions. */
-export const pageHead = (title, ...actions) => h('div', { class: 'page-head' }, h('h1', null, title), h('div', { class: 'actions' }, actions));
+export const pageHead = (title, ...actions) =>
+  h('div', { class: 'page-head' }, h('h1', null, title), h('div', { class: 'actions' }, actions));
 
 /** A button that only shows for those who may do what it does. */
 export function action(verb, text, onclick, kind = '', more = {}) {
@@ -23,7 +24,12 @@ export function menu(label, ...actions) {
   const some = actions.flat().filter(Boolean);
   if (!some.length) return null;
   const close = (event) => event.currentTarget.closest('details').removeAttribute('open');
-  return h('details', { class: 'menu-button', key: `menu-${label}` }, h('summary', { 'aria-label': label }, 'More'), h('div', { class: 'menu', onclick: close }, some));
+  return h(
+    'details',
+    { class: 'menu-button', key: `menu-${label}` },
+    h('summary', { 'aria-label': label }, 'More'),
+    h('div', { class: 'menu', onclick: close }, some),
+  );
 }
 
 /**
@@ -31,26 +37,78 @@ export function menu(label, ...actions) {
  * whose roles stay those of a table.
  */
 export function table(caption, columns, rows, keyOf) {
-  return h('table', { role: 'table' },
+  return h(
+    'table',
+    { role: 'table' },
     h('caption', { class: 'unseen' }, caption),
-    h('thead', { role: 'rowgroup' }, h('tr', { role: 'row' }, columns.map((column) => h('th', { role: 'columnheader', scope: 'col', class: column.isNumber ? 'number' : '' }, column.title)))),
-    h('tbody', { role: 'rowgroup' }, rows.map((row) => h('tr', { role: 'row', key: keyOf(row) }, columns.map((column, index) => h(index ? 'td' : 'th', {
-      role: index ? 'cell' : 'rowheader', scope: index ? null : 'row', class: column.isNumber ? 'number' : '', 'data-label': column.title,
-    }, column.cell(row)))))));
+    h(
+      'thead',
+      { role: 'rowgroup' },
+      h(
+        'tr',
+        { role: 'row' },
+        columns.map((column) =>
+          h('th', { role: 'columnheader', scope: 'col', class: column.isNumber ? 'number' : '' }, column.title),
+        ),
+      ),
+    ),
+    h(
+      'tbody',
+      { role: 'rowgroup' },
+      rows.map((row) =>
+        h(
+          'tr',
+          { role: 'row', key: keyOf(row) },
+          columns.map((column, index) =>
+            h(
+              index ? 'td' : 'th',
+              {
+                role: index ? 'cell' : 'rowheader',
+                scope: index ? null : 'row',
+                class: column.isNumber ? 'number' : '',
+                'data-label': column.title,
+              },
+              column.cell(row),
+            ),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 /** Facts as a list of names and values; pairs without a value are left out. */
 export function facts(...pairs) {
-  return h('dl', { class: 'facts' }, pairs.filter((pair) => pair && pair[1] !== null && pair[1] !== undefined && pair[1] !== false).map(([name, value]) => [h('dt', null, name), h('dd', null, value)]));
+  return h(
+    'dl',
+    { class: 'facts' },
+    pairs
+      .filter((pair) => pair && pair[1] !== null && pair[1] !== undefined && pair[1] !== false)
+      .map(([name, value]) => [h('dt', null, name), h('dd', null, value)]),
+  );
 }
 
 export const card = (title, ...content) => h('section', { class: 'card' }, title && h('h2', null, title), content);
 
 export const empty = (text, ...more) => h('div', { class: 'card empty' }, h('p', null, prose(text)), more);
 
-export const reasons = (why) => (why?.length ? h('ul', { class: 'reasons' }, why.map((text) => h('li', null, prose(text)))) : null);
+export const reasons = (why) =>
+  why?.length
+    ? h(
+        'ul',
+        { class: 'reasons' },
+        why.map((text) => h('li', null, prose(text))),
+      )
+    : null;
 
-const JOB_KINDS = { running: 'info', waiting: 'quiet-pill', paused: 'warning', done: 'healthy', called_off: 'quiet-pill', failed: 'unhealthy' };
+const JOB_KINDS = {
+  running: 'info',
+  waiting: 'quiet-pill',
+  paused: 'warning',
+  done: 'healthy',
+  called_off: 'quiet-pill',
+  failed: 'unhealthy',
+};
 
 /** How far a job is in percent, by the better known of rows and bytes; absent where nothing is known. */
 export function donePercent(job) {
@@ -79,26 +137,51 @@ export function jobView(job, ...actions) {
     !isOver(job) && eta(job.eta),
     `running for ${duration(job.elapsed_s)}`,
   ].filter(Boolean);
-  return h('article', { class: 'job', key: `job-${job.id}` },
-    h('div', { class: 'job-head' }, h('h3', null, h('span', { class: 'quiet' }, `${job.id} `), jobTitle(job)), jobState(job)),
+  return h(
+    'article',
+    { class: 'job', key: `job-${job.id}` },
+    h(
+      'div',
+      { class: 'job-head' },
+      h('h3', null, h('span', { class: 'quiet' }, `${job.id} `), jobTitle(job)),
+      jobState(job),
+    ),
     done !== null && !isOver(job) && progress(done, `${jobTitle(job)}: ${done} %`),
     h('p', { class: 'quiet' }, figures.join(' · ')),
     job.waits_for ? h('p', null, 'Waits for ', prose(job.waits_for)) : null,
     job.result ? h('p', null, prose(job.result)) : null,
-    actions.length ? h('div', { class: 'actions' }, actions) : null);
+    actions.length ? h('div', { class: 'actions' }, actions) : null,
+  );
 }
 
 const GOOD = new Set(['trouble_ended']);
 
 /** Events, the newest first. */
 export function eventList(events) {
-  return h('ol', { class: 'events' }, events.map((event) => h('li', { key: `event-${event.number}`, class: event.finding && !GOOD.has(event.code) ? 'is-trouble' : '' },
-    h('time', { datetime: new Date(event.at_s * 1000).toISOString() }, when(event.at_s)), h('span', null, event.text))));
+  return h(
+    'ol',
+    { class: 'events' },
+    events.map((event) =>
+      h(
+        'li',
+        { key: `event-${event.number}`, class: event.finding && !GOOD.has(event.code) ? 'is-trouble' : '' },
+        h('time', { datetime: new Date(event.at_s * 1000).toISOString() }, when(event.at_s)),
+        h('span', null, event.text),
+      ),
+    ),
+  );
 }
 
 /** How full a pool is. */
 export function poolBar(pool) {
   const trash = Math.min(pool.trash_bytes ?? 0, pool.used_bytes);
   const label = `${pool.name}: ${bytes(pool.used_bytes)} of ${bytes(pool.data_bytes)} used, ${percent(pool.used_bytes, pool.data_bytes)}${trash ? `, ${bytes(trash)} of it trash` : ''}`;
-  return bar([['used', pool.used_bytes - trash], ['trash', trash]], pool.data_bytes, label);
+  return bar(
+    [
+      ['used', pool.used_bytes - trash],
+      ['trash', trash],
+    ],
+    pool.data_bytes,
+    label,
+  );
 }

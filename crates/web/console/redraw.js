@@ -2,5 +2,7 @@
 
 let call = () => {};
 
-export const onRedraw = (draw) => { call = draw; };
+export const onRedraw = (draw) => {
+  call = draw;
+};
 export const redraw = () => call();

@@ -14,8 +14,24 @@ export function takeAccount(document) {
 }
 
 function field(label, name, model, redraw, more = {}) {
-  return h('label', { class: 'field' }, h('span', null, label),
-    h('input', { type: 'text', name, required: true, value: model[name] ?? '', spellcheck: 'false', autocapitalize: 'none', oninput: (event) => { model[name] = event.target.value; redraw(); }, ...more }));
+  return h(
+    'label',
+    { class: 'field' },
+    h('span', null, label),
+    h('input', {
+      type: 'text',
+      name,
+      required: true,
+      value: model[name] ?? '',
+      spellcheck: 'false',
+      autocapitalize: 'none',
+      oninput: (event) => {
+        model[name] = event.target.value;
+        redraw();
+      },
+      ...more,
+    }),
+  );
 }
 
 function form(model, redraw, done) {
@@ -31,7 +47,10 @@ function form(model, redraw, done) {
     redraw();
     try {
       const body = { user: model.user, password: model.password };
-      const answer = await account.post(model.isFirst ? '/first' : '/sign-in', model.isFirst ? { code: (model.code ?? '').trim(), ...body } : body);
+      const answer = await account.post(
+        model.isFirst ? '/first' : '/sign-in',
+        model.isFirst ? { code: (model.code ?? '').trim(), ...body } : body,
+      );
       // The answer may be empty; who is signed in, the server tells.
       takeAccount(answer?.user ? answer : await request('GET', '/account'));
       Object.assign(model, { password: '', again: '', isBusy: false });
@@ -41,19 +60,36 @@ function form(model, redraw, done) {
       redraw();
     }
   };
-  return h('form', { class: 'sign-in-form', onsubmit: submit },
+  return h(
+    'form',
+    { class: 'sign-in-form', onsubmit: submit },
     model.isFirst && [
-      h('p', null, 'Nobody has an account yet. Run ', h('code', null, 'dolmen-web code'), ' as root on the host: it prints a code that is valid for 15 minutes.'),
+      h(
+        'p',
+        null,
+        'Nobody has an account yet. Run ',
+        h('code', null, 'dolmen-web code'),
+        ' as root on the host: it prints a code that is valid for 15 minutes.',
+      ),
       field('Code', 'code', model, redraw, { autocomplete: 'one-time-code' }),
     ],
     field('User', 'user', model, redraw, { autocomplete: 'username' }),
-    field('Password', 'password', model, redraw, { type: 'password', autocomplete: model.isFirst ? 'new-password' : 'current-password', minlength: model.isFirst ? 12 : null }),
+    field('Password', 'password', model, redraw, {
+      type: 'password',
+      autocomplete: model.isFirst ? 'new-password' : 'current-password',
+      minlength: model.isFirst ? 12 : null,
+    }),
     model.isFirst && [
       field('Password again', 'again', model, redraw, { type: 'password', autocomplete: 'new-password' }),
       h('p', { class: 'quiet' }, 'At least 12 characters. This account is an administrator.'),
     ],
     refusal(model.error),
-    h('button', { type: 'submit', class: 'primary', disabled: model.isBusy }, model.isBusy ? 'Working …' : model.isFirst ? 'Create the account' : 'Sign in'));
+    h(
+      'button',
+      { type: 'submit', class: 'primary', disabled: model.isBusy },
+      model.isBusy ? 'Working …' : model.isFirst ? 'Create the account' : 'Sign in',
+    ),
+  );
 }
 
 /** Shows the page for signing in, until somebody has. */
@@ -61,11 +97,25 @@ export function signInPage(root, isFirst) {
   const model = { isFirst };
   document.title = isFirst ? 'First sign-in – Dolmen' : 'Sign in – Dolmen';
   return new Promise((resolve) => {
-    const draw = () => morph(root, [h('main', { class: 'sign-in', id: 'main' },
-      h('div', { class: 'card' },
-        h('div', { class: 'brand' }, h('img', { src: '/console/icon.svg', alt: '', width: 36, height: 36 }), h('span', null, 'Dolmen')),
-        h('h1', null, isFirst ? 'First sign-in' : 'Sign in'),
-        form(model, draw, resolve)))]);
+    const draw = () =>
+      morph(root, [
+        h(
+          'main',
+          { class: 'sign-in', id: 'main' },
+          h(
+            'div',
+            { class: 'card' },
+            h(
+              'div',
+              { class: 'brand' },
+              h('img', { src: '/console/icon.svg', alt: '', width: 36, height: 36 }),
+              h('span', null, 'Dolmen'),
+            ),
+            h('h1', null, isFirst ? 'First sign-in' : 'Sign in'),
+            form(model, draw, resolve),
+          ),
+        ),
+      ]);
     draw();
     root.querySelector('input')?.focus();
   });
@@ -80,12 +130,18 @@ export function signInAgain(call) {
     dialog({
       title: 'Sign in again',
       canClose: false,
-      view: (self) => h('div', { class: 'dialog-body' }, h('p', null, 'The session has ended. The page stays as it is.'), form(model, self.draw, () => {
-        asked = null;
-        self.close();
-        call();
-        resolve();
-      })),
+      view: (self) =>
+        h(
+          'div',
+          { class: 'dialog-body' },
+          h('p', null, 'The session has ended. The page stays as it is.'),
+          form(model, self.draw, () => {
+            asked = null;
+            self.close();
+            call();
+            resolve();
+          }),
+        ),
     });
   });
   return asked;

@@ -2,7 +2,11 @@
 
 import { h } from './dom.js';
 
-const UNITS = [['MiB', 2 ** 20], ['GiB', 2 ** 30], ['TiB', 2 ** 40]];
+const UNITS = [
+  ['MiB', 2 ** 20],
+  ['GiB', 2 ** 30],
+  ['TiB', 2 ** 40],
+];
 
 /** The bytes that a size field holds, or nothing where it holds no size. */
 export function bytesOf(size) {
@@ -19,9 +23,38 @@ export function sizeOf(count) {
 }
 
 export function sizeField(label, size, redraw, hint) {
-  return h('fieldset', { class: 'field' }, h('legend', null, label),
-    h('div', { class: 'field-row' },
-      h('input', { type: 'text', inputmode: 'decimal', 'aria-label': label, name: 'size', size: 10, value: size.value, oninput: (event) => { size.value = event.target.value; redraw(); } }),
-      h('select', { 'aria-label': `Unit of ${label.toLowerCase()}`, value: size.unit, onchange: (event) => { size.unit = event.target.value; redraw(); } }, UNITS.map(([unit]) => h('option', { value: unit }, unit)))),
-    hint ? h('small', null, hint) : null);
+  return h(
+    'fieldset',
+    { class: 'field' },
+    h('legend', null, label),
+    h(
+      'div',
+      { class: 'field-row' },
+      h('input', {
+        type: 'text',
+        inputmode: 'decimal',
+        'aria-label': label,
+        name: 'size',
+        size: 10,
+        value: size.value,
+        oninput: (event) => {
+          size.value = event.target.value;
+          redraw();
+        },
+      }),
+      h(
+        'select',
+        {
+          'aria-label': `Unit of ${label.toLowerCase()}`,
+          value: size.unit,
+          onchange: (event) => {
+            size.unit = event.target.value;
+            redraw();
+          },
+        },
+        UNITS.map(([unit]) => h('option', { value: unit }, unit)),
+      ),
+    ),
+    hint ? h('small', null, hint) : null,
+  );
 }

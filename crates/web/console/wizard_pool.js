@@ -3,7 +3,7 @@
 import { estimate, disksNeeded } from './capacity.js';
 import { chosenOf, destroyOf, devicePicker, isPicked, newPicks } from './device_picker.js';
 import { change } from './api.js';
-import { commandLine, perform, planned, planView, refusal, wizard } from './dialog.js';
+import { commandLine, perform, planStep, wizard } from './dialog.js';
 import { h } from './dom.js';
 import { baseName, bytes, command, losses, plural, protection } from './format.js';
 import { table } from './parts.js';
@@ -13,23 +13,44 @@ const NAME = /^[a-z0-9][a-z0-9._-]*$/i;
 function bodyOf(model) {
   const disks = chosenOf(model.picks).map((device) => device.path);
   const enclosures = disks.map((path) => (model.enclosures[path] ?? '').trim());
-  return { name: model.name, disks, destroy: destroyOf(model.picks), ...(enclosures.some(Boolean) ? { enclosures } : {}) };
+  return {
+    name: model.name,
+    disks,
+    destroy: destroyOf(model.picks),
+    ...(enclosures.some(Boolean) ? { enclosures } : {}),
+  };
 }
 
 function lineOf(model) {
   const body = bodyOf(model);
   const at = (path, index) => (body.enclosures?.[index] ? `${path}@${body.enclosures[index]}` : path);
-  return command('pool', 'create', body.name, body.disks.map(at), body.destroy.map((path) => ['--destroy', path]));
+  return command(
+    'pool',
+    'create',
+    body.name,
+    body.disks.map(at),
+    body.destroy.map((path) => ['--destroy', path]),
+  );
 }
 
 /** What each level of protection gives on the chosen disks. */
 export function levelsTable(sizes, mirrorBytes, caption) {
   const levels = estimate(sizes, mirrorBytes);
-  return table(caption, [
-    { title: 'Protection', cell: (level) => protection(level) },
-    { title: 'Lost disks', cell: (level) => losses(level.survives) },
-    { title: 'Usable, about', isNumber: true, cell: (level) => (level.usable_bytes ? bytes(level.usable_bytes) : `needs ${plural(disksNeeded(level), 'disk')}`) },
-  ], levels, (level) => `${level.resiliency}-${level.copies}-${level.parity}`);
+  return table(
+    caption,
+    [
+      { title: 'Protection', cell: (level) => protection(level) },
+      { title: 'Lost disks', cell: (level) => losses(level.survives) },
+      {
+        title: 'Usable, about',
+        isNumber: true,
+        cell: (level) =>
+          level.usable_bytes ? bytes(level.usable_bytes) : `needs ${plural(disksNeeded(level), 'disk')}`,
+      },
+    ],
+    levels,
+    (level) => `${level.resiliency}-${level.copies}-${level.parity}`,
+  );
 }
 
 // The plan of the daemon tells exactly what two copies give, as soon as there is one.
@@ -39,9 +60,14 @@ function exact(model, redraw) {
   if (model.exactKey !== key) {
     Object.assign(model, { exactKey: key, exact: null });
     if (disks.length > 1 && isPicked(model.picks)) {
-      change('CreatePool', {}, { name: 'plan', disks, destroy: destroyOf(model.picks), dry_run: true }).then((answer) => {
-        if (model.exactKey === key) model.exact = answer.plan.usable_after_bytes;
-      }, () => {}).finally(redraw);
+      change('CreatePool', {}, { name: 'plan', disks, destroy: destroyOf(model.picks), dry_run: true })
+        .then(
+          (answer) => {
+            if (model.exactKey === key) model.exact = answer.plan.usable_after_bytes;
+          },
+          () => {},
+        )
+        .finally(redraw);
     }
   }
   return model.exact;
@@ -52,34 +78,82 @@ function chooseDisks(model, redraw) {
   const sizes = chosen.map((device) => device.size_bytes).filter(Boolean);
   const told = exact(model, redraw);
   return [
-    h('p', { class: 'quiet' }, 'Disks of different sizes may be combined. More can be added later, and each can leave again.'),
+    h(
+      'p',
+      { class: 'quiet' },
+      'Disks of different sizes may be combined. More can be added later, and each can leave again.',
+    ),
     devicePicker(model.picks, redraw),
-    sizes.length ? h('section', { 'aria-label': 'What the chosen disks give', 'aria-live': 'polite' },
-      h('h3', null, `${plural(chosen.length, 'disk')}, ${bytes(sizes.reduce((sum, size) => sum + size, 0))}`),
-      levelsTable(sizes, told, 'Usable bytes at each level of protection'),
-      h('p', { class: 'quiet' }, 'The protection is chosen for each space, not for the pool: spaces of several kinds share the disks.')) : null,
+    sizes.length
+      ? h(
+          'section',
+          { 'aria-label': 'What the chosen disks give', 'aria-live': 'polite' },
+          h('h3', null, `${plural(chosen.length, 'disk')}, ${bytes(sizes.reduce((sum, size) => sum + size, 0))}`),
+          levelsTable(sizes, told, 'Usable bytes at each level of protection'),
+          h(
+            'p',
+            { class: 'quiet' },
+            'The protection is chosen for each space, not for the pool: spaces of several kinds share the disks.',
+          ),
+        )
+      : null,
   ];
 }
 
 function nameIt(model, redraw) {
   return [
-    h('label', { class: 'field' }, h('span', null, 'Name of the pool'),
-      h('input', { type: 'text', name: 'name', required: true, value: model.name, spellcheck: 'false', autocomplete: 'off', oninput: (event) => { model.name = event.target.value; redraw(); } }),
-      h('small', null, 'Letters, digits, dots, dashes and underscores.')),
-    h('details', null, h('summary', null, 'Disks that may fail together'),
-      h('p', { class: 'quiet' }, 'Disks in one enclosure or on one controller may fail as one. Copies are laid on disks in different ones. Leave a field empty for a disk that stands alone.'),
-      h('div', { class: 'options' }, chosenOf(model.picks).map((device) => h('label', { class: 'field', key: device.path },
-        h('span', null, `Enclosure of ${baseName(device.path)}`),
-        h('input', { type: 'text', value: model.enclosures[device.path] ?? '', oninput: (event) => { model.enclosures[device.path] = event.target.value; redraw(); } }))))),
+    h(
+      'label',
+      { class: 'field' },
+      h('span', null, 'Name of the pool'),
+      h('input', {
+        type: 'text',
+        name: 'name',
+        required: true,
+        value: model.name,
+        spellcheck: 'false',
+        autocomplete: 'off',
+        oninput: (event) => {
+          model.name = event.target.value;
+          redraw();
+        },
+      }),
+      h('small', null, 'Letters, digits, dots, dashes and underscores.'),
+    ),
+    h(
+      'details',
+      null,
+      h('summary', null, 'Disks that may fail together'),
+      h(
+        'p',
+        { class: 'quiet' },
+        'Disks in one enclosure or on one controller may fail as one. Copies are laid on disks in different ones. Leave a field empty for a disk that stands alone.',
+      ),
+      h(
+        'div',
+        { class: 'options' },
+        chosenOf(model.picks).map((device) =>
+          h(
+            'label',
+            { class: 'field', key: device.path },
+            h('span', null, `Enclosure of ${baseName(device.path)}`),
+            h('input', {
+              type: 'text',
+              value: model.enclosures[device.path] ?? '',
+              oninput: (event) => {
+                model.enclosures[device.path] = event.target.value;
+                redraw();
+              },
+            }),
+          ),
+        ),
+      ),
+    ),
   ];
 }
 
 function confirmIt(model, redraw) {
-  const plan = planned(model, 'CreatePool', {}, bodyOf(model), redraw);
-  return [
-    plan ? planView(plan) : model.planError ? refusal(model.planError) : h('p', { class: 'quiet' }, 'Asking for the plan …'),
-    commandLine(lineOf(model)),
-  ];
+  return [planStep(model, 'CreatePool', {}, bodyOf(model), redraw), commandLine(lineOf(model))];
 }
 
 export function newPool() {
@@ -91,7 +165,14 @@ export function newPool() {
     steps: [
       { title: 'Disks', heading: 'Which disks?', view: chooseDisks, isReady: () => isPicked(model.picks) },
       { title: 'Name', heading: 'What is it called?', view: nameIt, isReady: () => NAME.test(model.name) },
-      { title: 'Confirm', heading: 'What will happen', view: confirmIt, isConfirm: true, isReady: () => Boolean(model.plan), isDanger: () => destroyOf(model.picks).length > 0 },
+      {
+        title: 'Confirm',
+        heading: 'What will happen',
+        view: confirmIt,
+        isConfirm: true,
+        isReady: () => Boolean(model.plan),
+        isDanger: () => destroyOf(model.picks).length > 0,
+      },
     ],
     finish: async () => {
       await perform('CreatePool', {}, bodyOf(model));

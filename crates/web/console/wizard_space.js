@@ -1,7 +1,7 @@
 // The wizard for a new space or volume: what it is for, its protection, its size, and the plan.
 
 import { known } from './api.js';
-import { commandLine, perform, planned, planView, refusal, wizard } from './dialog.js';
+import { commandLine, perform, planStep, wizard } from './dialog.js';
 import { h } from './dom.js';
 import { bytes, command, losses, protection, sizeWord } from './format.js';
 import { jobs, pools } from './live.js';
@@ -31,43 +31,124 @@ const WHY = {
 
 function layoutOf(model) {
   const [resiliency, copies, parity] = model.level.split('-');
-  return { resiliency, ...(resiliency === 'mirror' ? { copies: Number(copies) } : {}), ...(resiliency === 'parity' ? { parity: Number(parity) } : {}) };
+  return {
+    resiliency,
+    ...(resiliency === 'mirror' ? { copies: Number(copies) } : {}),
+    ...(resiliency === 'parity' ? { parity: Number(parity) } : {}),
+  };
 }
 
 function bodyOf(model) {
   const layout = layoutOf(model);
-  const common = { name: model.name, size_bytes: bytesOf(model.size) ?? 0, ...layout, provisioning: model.provisioning, ...(model.isStrict && layout.resiliency !== 'parity' ? { integrity: 'strict' } : {}) };
+  const common = {
+    name: model.name,
+    size_bytes: bytesOf(model.size) ?? 0,
+    ...layout,
+    provisioning: model.provisioning,
+    ...(model.isStrict && layout.resiliency !== 'parity' ? { integrity: 'strict' } : {}),
+  };
   if (model.purpose === 'space') return common;
-  return { ...common, purpose: model.purpose, ...(model.fileSystem ? { file_system: model.fileSystem } : {}), ...(model.mount.trim() ? { mount_point: model.mount.trim() } : {}) };
+  return {
+    ...common,
+    purpose: model.purpose,
+    ...(model.fileSystem ? { file_system: model.fileSystem } : {}),
+    ...(model.mount.trim() ? { mount_point: model.mount.trim() } : {}),
+  };
 }
 
 function lineOf(model) {
   const body = bodyOf(model);
-  return command(model.purpose === 'space' ? ['space', 'create'] : ['volume', 'create'], `${model.pool}/${body.name}`, '--size', sizeWord(body.size_bytes),
-    body.purpose && ['--for', body.purpose], body.file_system && ['--fs', body.file_system], body.mount_point && ['--mount', body.mount_point],
-    '--resiliency', body.resiliency, body.copies && ['--copies', body.copies], body.parity && ['--parity', body.parity], body.provisioning === 'fixed' && ['--provisioning', 'fixed'], body.integrity && '--strict');
+  return command(
+    model.purpose === 'space' ? ['space', 'create'] : ['volume', 'create'],
+    `${model.pool}/${body.name}`,
+    '--size',
+    sizeWord(body.size_bytes),
+    body.purpose && ['--for', body.purpose],
+    body.file_system && ['--fs', body.file_system],
+    body.mount_point && ['--mount', body.mount_point],
+    '--resiliency',
+    body.resiliency,
+    body.copies && ['--copies', body.copies],
+    body.parity && ['--parity', body.parity],
+    body.provisioning === 'fixed' && ['--provisioning', 'fixed'],
+    body.integrity && '--strict',
+  );
 }
 
 function radio(model, redraw, name, value, title, text, { end = null, isDisabled = false, more = {} } = {}) {
-  return h('label', { class: 'option', key: `${name}-${value}` },
-    h('input', { type: 'radio', name, value, checked: model[name] === value, disabled: isDisabled, onchange: () => { Object.assign(model, { [name]: value }, more); redraw(); } }),
-    h('span', null, h('b', null, title), h('small', null, text)), end ? h('span', { class: 'end' }, end) : null);
+  return h(
+    'label',
+    { class: 'option', key: `${name}-${value}` },
+    h('input', {
+      type: 'radio',
+      name,
+      value,
+      checked: model[name] === value,
+      disabled: isDisabled,
+      onchange: () => {
+        Object.assign(model, { [name]: value }, more);
+        redraw();
+      },
+    }),
+    h('span', null, h('b', null, title), h('small', null, text)),
+    end ? h('span', { class: 'end' }, end) : null,
+  );
 }
 
 function purposeStep(model, redraw) {
   return [
-    pools().length > 1 ? h('label', { class: 'field' }, h('span', null, 'Pool'), h('select', { name: 'pool', value: model.pool, onchange: (event) => { model.pool = event.target.value; redraw(); } }, pools().map((pool) => h('option', { value: pool.name }, pool.name)))) : null,
-    h('fieldset', null, h('legend', { class: 'unseen' }, 'Purpose'),
-      h('div', { class: 'options grid' }, Object.entries(PURPOSES).map(([value, [title, text, level]]) => radio(model, redraw, 'purpose', value, title, text, { more: { level } })))),
+    pools().length > 1
+      ? h(
+          'label',
+          { class: 'field' },
+          h('span', null, 'Pool'),
+          h(
+            'select',
+            {
+              name: 'pool',
+              value: model.pool,
+              onchange: (event) => {
+                model.pool = event.target.value;
+                redraw();
+              },
+            },
+            pools().map((pool) => h('option', { value: pool.name }, pool.name)),
+          ),
+        )
+      : null,
+    h(
+      'fieldset',
+      null,
+      h('legend', { class: 'unseen' }, 'Purpose'),
+      h(
+        'div',
+        { class: 'options grid' },
+        Object.entries(PURPOSES).map(([value, [title, text, level]]) =>
+          radio(model, redraw, 'purpose', value, title, text, { more: { level } }),
+        ),
+      ),
+    ),
   ];
 }
 
 function protectionStep(model, redraw) {
   const room = known('ShowRoom', { pool: model.pool }, 5);
   if (!room) return h('p', { class: 'quiet' }, 'Asking what still fits …');
-  return h('fieldset', null, h('legend', { class: 'unseen' }, 'Protection'),
-    h('div', { class: 'options' }, room.fits.map((fit) => radio(model, redraw, 'level', keyOf(fit), `${protection(fit)}: ${losses(fit.survives)}`, WHY[fit.resiliency],
-      { end: fit.usable_bytes ? `${bytes(fit.usable_bytes)} fit` : 'too few disks or room', isDisabled: !fit.usable_bytes }))));
+  return h(
+    'fieldset',
+    null,
+    h('legend', { class: 'unseen' }, 'Protection'),
+    h(
+      'div',
+      { class: 'options' },
+      room.fits.map((fit) =>
+        radio(model, redraw, 'level', keyOf(fit), `${protection(fit)}: ${losses(fit.survives)}`, WHY[fit.resiliency], {
+          end: fit.usable_bytes ? `${bytes(fit.usable_bytes)} fit` : 'too few disks or room',
+          isDisabled: !fit.usable_bytes,
+        }),
+      ),
+    ),
+  );
 }
 
 function sizeStep(model, redraw) {
@@ -75,37 +156,174 @@ function sizeStep(model, redraw) {
   const size = bytesOf(model.size);
   const room = model.provisioning === 'fixed' ? fit?.usable_fixed_bytes : fit?.usable_bytes;
   return [
-    h('label', { class: 'field' }, h('span', null, model.purpose === 'space' ? 'Name of the space' : 'Name of the volume'),
-      h('input', { type: 'text', name: 'name', value: model.name, spellcheck: 'false', autocomplete: 'off', oninput: (event) => { model.name = event.target.value; redraw(); } })),
-    sizeField('Size', model.size, redraw, room ? `${bytes(room)} fit now. It can grow later while it is in use.` : 'It can grow later while it is in use.'),
-    size && room && size > room ? h('p', { class: 'note warn' }, model.provisioning === 'thin' ? 'That is more than fits now. A thin space may be larger than its pool, but not all of it can be written before disks are added.' : 'That is more than fits now.') : null,
-    h('fieldset', null, h('legend', null, 'When room is claimed'), h('div', { class: 'options' },
-      radio(model, redraw, 'provisioning', 'thin', 'Thin', 'Room is claimed when it is first written, and given back when it is discarded. Spaces may promise more than the pool has.'),
-      radio(model, redraw, 'provisioning', 'fixed', 'Fixed', 'All room is claimed now, so writes never find the pool full.'))),
-    model.purpose === 'space' ? null : h('label', { class: 'field' }, h('span', null, 'Mounted at'),
-      h('input', { type: 'text', name: 'mount', value: model.mount, placeholder: `/srv/${model.pool}/${model.name || 'NAME'}`, oninput: (event) => { model.mount = event.target.value; redraw(); } }),
-      h('small', null, 'An absolute path on the host. The volume is mounted there now and whenever its pool is opened.')),
-    h('details', null, h('summary', null, 'More choices'), h('div', { class: 'options' },
-      model.purpose === 'space' ? null : h('label', { class: 'field' }, h('span', null, 'File system'), h('select', { value: model.fileSystem, onchange: (event) => { model.fileSystem = event.target.value; redraw(); } },
-        [['', 'that of the purpose'], ['xfs', 'XFS'], ['btrfs', 'btrfs'], ['ext4', 'ext4']].map(([value, text]) => h('option', { value }, text)))),
-      layoutOf(model).resiliency === 'parity' ? h('p', { class: 'quiet' }, 'With parity, overwrites always go through a write cache.')
-        : h('label', { class: 'inline' }, h('input', { type: 'checkbox', checked: model.isStrict, onchange: (event) => { model.isStrict = event.target.checked; redraw(); } }),
-          h('span', null, 'Strict: overwrites go through a write cache, so that a power cut harms neither the old content nor the new one')))),
+    h(
+      'label',
+      { class: 'field' },
+      h('span', null, model.purpose === 'space' ? 'Name of the space' : 'Name of the volume'),
+      h('input', {
+        type: 'text',
+        name: 'name',
+        value: model.name,
+        spellcheck: 'false',
+        autocomplete: 'off',
+        oninput: (event) => {
+          model.name = event.target.value;
+          redraw();
+        },
+      }),
+    ),
+    sizeField(
+      'Size',
+      model.size,
+      redraw,
+      room ? `${bytes(room)} fit now. It can grow later while it is in use.` : 'It can grow later while it is in use.',
+    ),
+    size && room && size > room
+      ? h(
+          'p',
+          { class: 'note warn' },
+          model.provisioning === 'thin'
+            ? 'That is more than fits now. A thin space may be larger than its pool, but not all of it can be written before disks are added.'
+            : 'That is more than fits now.',
+        )
+      : null,
+    h(
+      'fieldset',
+      null,
+      h('legend', null, 'When room is claimed'),
+      h(
+        'div',
+        { class: 'options' },
+        radio(
+          model,
+          redraw,
+          'provisioning',
+          'thin',
+          'Thin',
+          'Room is claimed when it is first written, and given back when it is discarded. Spaces may promise more than the pool has.',
+        ),
+        radio(
+          model,
+          redraw,
+          'provisioning',
+          'fixed',
+          'Fixed',
+          'All room is claimed now, so writes never find the pool full.',
+        ),
+      ),
+    ),
+    model.purpose === 'space'
+      ? null
+      : h(
+          'label',
+          { class: 'field' },
+          h('span', null, 'Mounted at'),
+          h('input', {
+            type: 'text',
+            name: 'mount',
+            value: model.mount,
+            placeholder: `/srv/${model.pool}/${model.name || 'NAME'}`,
+            oninput: (event) => {
+              model.mount = event.target.value;
+              redraw();
+            },
+          }),
+          h(
+            'small',
+            null,
+            'An absolute path on the host. The volume is mounted there now and whenever its pool is opened.',
+          ),
+        ),
+    h(
+      'details',
+      null,
+      h('summary', null, 'More choices'),
+      h(
+        'div',
+        { class: 'options' },
+        model.purpose === 'space'
+          ? null
+          : h(
+              'label',
+              { class: 'field' },
+              h('span', null, 'File system'),
+              h(
+                'select',
+                {
+                  value: model.fileSystem,
+                  onchange: (event) => {
+                    model.fileSystem = event.target.value;
+                    redraw();
+                  },
+                },
+                [
+                  ['', 'that of the purpose'],
+                  ['xfs', 'XFS'],
+                  ['btrfs', 'btrfs'],
+                  ['ext4', 'ext4'],
+                ].map(([value, text]) => h('option', { value }, text)),
+              ),
+            ),
+        layoutOf(model).resiliency === 'parity'
+          ? h('p', { class: 'quiet' }, 'With parity, overwrites always go through a write cache.')
+          : h(
+              'label',
+              { class: 'inline' },
+              h('input', {
+                type: 'checkbox',
+                checked: model.isStrict,
+                onchange: (event) => {
+                  model.isStrict = event.target.checked;
+                  redraw();
+                },
+              }),
+              h(
+                'span',
+                null,
+                'Strict: overwrites go through a write cache, so that a power cut harms neither the old content nor the new one',
+              ),
+            ),
+      ),
+    ),
   ];
 }
 
 export function newSpace(pool) {
-  const model = { pool: pool ?? pools()[0]?.name, purpose: 'files', level: 'mirror-2-0', name: '', size: { value: '10', unit: 'GiB' }, provisioning: 'thin', isStrict: false, mount: '', fileSystem: '' };
-  const verb = () => (model.purpose === 'space' ? 'CreateSpace' : 'CreateVolume');
-  const confirm = (_, redraw) => {
-    const plan = planned(model, verb(), { pool: model.pool }, bodyOf(model), redraw);
-    return [plan ? planView(plan) : model.planError ? refusal(model.planError) : h('p', { class: 'quiet' }, 'Asking for the plan …'), commandLine(lineOf(model))];
+  const model = {
+    pool: pool ?? pools()[0]?.name,
+    purpose: 'files',
+    level: 'mirror-2-0',
+    name: '',
+    size: { value: '10', unit: 'GiB' },
+    provisioning: 'thin',
+    isStrict: false,
+    mount: '',
+    fileSystem: '',
   };
+  const verb = () => (model.purpose === 'space' ? 'CreateSpace' : 'CreateVolume');
+  const confirm = (_, redraw) => [
+    planStep(model, verb(), { pool: model.pool }, bodyOf(model), redraw),
+    commandLine(lineOf(model)),
+  ];
   const result = () => {
     const job = jobs().find((each) => each.id === model.job);
     const path = model.purpose === 'space' ? 'spaces' : 'volumes';
-    return [h('p', { 'aria-live': 'polite' }, job?.result ?? model.message), job ? jobView(job) : null,
-      h('p', null, h('a', { href: `#/${path}/${encodeURIComponent(model.pool)}/${encodeURIComponent(model.name)}`, onclick: (event) => event.target.closest('dialog').querySelector('.close').click() }, `Show ${model.pool}/${model.name}`))];
+    return [
+      h('p', { 'aria-live': 'polite' }, job?.result ?? model.message),
+      job ? jobView(job) : null,
+      h(
+        'p',
+        null,
+        h(
+          'a',
+          {
+            href: `#/${path}/${encodeURIComponent(model.pool)}/${encodeURIComponent(model.name)}`,
+            onclick: (event) => event.target.closest('dialog').querySelector('.close').click(),
+          },
+          `Show ${model.pool}/${model.name}`,
+        ),
+      ),
+    ];
   };
   return wizard({
     title: 'New space or volume',
@@ -113,9 +331,30 @@ export function newSpace(pool) {
     model,
     steps: [
       { title: 'Purpose', heading: 'What is it for?', view: purposeStep },
-      { title: 'Protection', heading: 'What is it to survive?', view: protectionStep, isReady: () => Boolean(known('ShowRoom', { pool: model.pool }, 5)?.fits.some((fit) => keyOf(fit) === model.level && fit.usable_bytes)) },
-      { title: 'Size', heading: 'How large is it?', view: sizeStep, isReady: () => NAME.test(model.name) && Boolean(bytesOf(model.size)) },
-      { title: 'Confirm', heading: 'What will happen', view: confirm, isConfirm: true, isReady: () => Boolean(model.plan) },
+      {
+        title: 'Protection',
+        heading: 'What is it to survive?',
+        view: protectionStep,
+        isReady: () =>
+          Boolean(
+            known('ShowRoom', { pool: model.pool }, 5)?.fits.some(
+              (fit) => keyOf(fit) === model.level && fit.usable_bytes,
+            ),
+          ),
+      },
+      {
+        title: 'Size',
+        heading: 'How large is it?',
+        view: sizeStep,
+        isReady: () => NAME.test(model.name) && Boolean(bytesOf(model.size)),
+      },
+      {
+        title: 'Confirm',
+        heading: 'What will happen',
+        view: confirm,
+        isConfirm: true,
+        isReady: () => Boolean(model.plan),
+      },
       { title: 'Result', heading: 'What came of it', view: result },
     ],
     finish: async () => {

@@ -1,0 +1,193 @@
+"""Steps of the suite for daily work: load, changes of spaces, volumes, more disks, the end of a pool."""
+
+import re
+import time
+from urllib.parse import parse_qs, urlsplit
+
+from console_load import Load
+from console_page import POOL, eventually, expect
+
+
+class Operation:
+    """What is done with a pool in use."""
+
+    def live_load(self):
+        """A space is served, and its load moves the charts."""
+        console = self.console
+        console.show(f"spaces/{POOL}/vm")
+        console.button("Serve").click()
+        console.command()
+        console.agree("Serve it")
+        console.done()
+        uri = eventually("the address is shown", 15, lambda: re.search(r"nbd\+unix:\S+", console.text()))[0]
+        socket = parse_qs(urlsplit(uri).query)["socket"][0]
+        self.export = (socket, f"{POOL}/vm")
+        with Load(*self.export) as load:
+            console.show("performance")
+            path = console.page.locator(".line-write").first
+            seen = set()
+            eventually(
+                "the chart of throughput moves",
+                30,
+                lambda: (seen.add(path.get_attribute("d")), len(seen) > 4)[1],
+            )
+            eventually(
+                "the table tells of writes",
+                15,
+                lambda: re.search(r"[1-9][0-9.]* [KM]iB/s", console.page.locator("table").first.inner_text()),
+            )
+            eventually(
+                "latencies are shown",
+                15,
+                lambda: re.search(r"\d (µs|ms)", console.page.locator("table").first.inner_text()),
+            )
+            time.sleep(4)
+            console.shot("performance-load-light")
+            self.is_well("performance")
+            console.show("home")
+            time.sleep(2)
+            console.shot("home-load-light")
+        expect("the load did something", load.rounds > 10, load.rounds)
+        self.say("charts and tables follow the load of a served space")
+
+    def changes_of_spaces(self):
+        """Limits, growth, conversion with its job, the trash with restore, and a purge with its name typed."""
+        console = self.console
+        console.show(f"spaces/{POOL}/vm")
+        console.menu(f"More for {POOL}/vm", "Limits")
+        console.dialog.locator("input[name=iops_max]").fill("5000")
+        console.command()
+        console.agree("Save")
+        console.done()
+        console.sees("the limit", "5,000 requests/s")
+        console.button("Grow").click()
+        console.dialog.locator("input[name=size]").fill("768")
+        console.command()
+        console.agree("Change the size")
+        console.done()
+        console.sees("the size", "768 MiB")
+        console.menu(f"More for {POOL}/vm", "Convert")
+        eventually(
+            "the levels are offered",
+            10,
+            lambda: console.dialog.locator("select[name=level] option").count() > 3,
+        )
+        console.dialog.locator("select[name=level]").select_option("mirror-3-0")
+        console.plan()
+        console.command()
+        self.is_well("a conversion")
+        console.agree("Convert")
+        console.done()
+        console.sees("the protection", "mirror, 3 copies", 60)
+        console.show("jobs")
+        console.sees("the job", "convert")
+        console.show(f"spaces/{POOL}/archive")
+        console.menu(f"More for {POOL}/archive", "Delete")
+        console.command()
+        console.agree("Into the trash")
+        console.done()
+        console.show("spaces")
+        console.sees("the trash", "Trash")
+        console.button("Restore").click()
+        console.command()
+        console.agree("Restore")
+        console.done()
+        eventually("the trash is empty", 15, lambda: "Trash" not in console.text())
+        console.menu(f"More for {POOL}/archive", "Delete for good")
+        console.command()
+        console.agree("Delete for good", typed="archive")
+        console.done()
+        eventually("the space is gone", 15, lambda: f"{POOL}/archive" not in console.text())
+        self.say("limits, growth, conversion, trash, restore and purge do what they say")
+
+    def volume(self):
+        """Trim, a quota, a policy of deduplication, and a share that says what is missing."""
+        if not self.arguments.mount:
+            return
+        console = self.console
+        console.show(f"volumes/{POOL}/home")
+        console.sees("the volume", "mounted")
+        console.button("Trim").click()
+        console.command()
+        console.agree("Trim")
+        console.done()
+        console.button("New quota").click()
+        console.dialog.locator("input[name=folder]").fill("docs")
+        console.dialog.locator("input[name=size]").fill("1")
+        console.agree("Save")
+        alert = console.dialog.locator("[role=alert]")
+        eventually(
+            "the quota is set, or refused with a reason",
+            30,
+            lambda: not console.page.locator("dialog[open]").count() or alert.count(),
+        )
+        if console.page.locator("dialog[open]").count():
+            print(f"skipped: a quota ({' '.join(alert.inner_text().split())})")
+            console.button("Cancel", console.dialog).click()
+            console.done()
+        else:
+            console.sees("the quota", "1 GiB")
+        console.button("Set a policy").click()
+        console.command()
+        console.agree("Save")
+        console.done()
+        console.sees("the policy", "weekly sunday 02:00")
+        self.is_well("a volume")
+        console.shot("volume-light")
+        console.button("New share").click()
+        console.dialog.locator("input[name=name]").fill("docs")
+        console.dialog.locator("input[name=accounts]").fill("anna:rw")
+        eventually(
+            "the plan of a share, or why there is none",
+            20,
+            lambda: console.dialog.locator(".plan, [role=alert]").count(),
+        )
+        self.is_well("a new share")
+        console.button("Cancel", console.dialog).click()
+        console.done()
+        self.say("a volume is trimmed, and gets a policy of deduplication")
+
+    def add_disks(self):
+        """One disk more: what fits before and after, and the rebalance behind it."""
+        console = self.console
+        path = self.disk("bay5", 3072)
+        console.show(f"pools/{POOL}")
+        console.button("Add disks").click()
+        console.dialog.locator(f"input[value='{path}']").check()
+        eventually("before and after are shown", 15, lambda: "Afterwards" in console.dialog.inner_text())
+        self.is_well("the choice of disks to add")
+        console.next("What are they for?")
+        console.next("What will happen")
+        plan = console.plan()
+        expect("the plan tells what becomes usable", "→" in plan, plan)
+        console.command()
+        console.agree("Add the disks")
+        console.page.wait_for_selector("dialog[open] .step-title:has-text('What is going on')")
+        console.shot("wizard-add-light", False)
+        console.button("Close", console.dialog).last.click()
+        console.done()
+        console.show("disks")
+        console.sees("the disk", "bay5")
+        self.say("the wizard adds a disk, with the room before and afterwards")
+
+    def destroy_pool(self):
+        """The pool goes, with its name typed."""
+        console = self.console
+        if self.arguments.mount:
+            console.show(f"volumes/{POOL}/home")
+            console.menu(f"More for {POOL}/home", "Delete")
+            console.command()
+            console.agree("Into the trash")
+            console.done()
+        console.show(f"spaces/{POOL}/vm")
+        console.button("Stop serving").click()
+        console.agree("Stop serving")
+        console.done()
+        console.show(f"pools/{POOL}")
+        console.menu(f"More for {POOL}", "Destroy")
+        console.command()
+        console.agree("Destroy the pool", typed=POOL)
+        console.done()
+        eventually("the pool is gone", 15, lambda: f"#/pools/{POOL}" not in console.page.inner_html("main"))
+        console.close()
+        self.say("the pool is destroyed once its name was typed")
