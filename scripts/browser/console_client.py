@@ -87,6 +87,7 @@ class Suite(Setup, Operation, Trouble, Look):
             self.changes_of_spaces,
             self.volume,
             self.add_disks,
+            self.every_action,
             self.two_browsers,
             self.expired_session,
             self.daemon_restarts,

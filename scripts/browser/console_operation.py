@@ -170,6 +170,33 @@ class Operation:
         console.sees("the disk", "bay5")
         self.say("the wizard adds a disk, with the room before and afterwards")
 
+    def every_action(self):
+        """Each action of a page opens a dialog with a plan, or a reason, and a command line that dolmen understands."""
+        console = self.console
+        seen = []
+        pages = [f"pools/{POOL}", f"disks/{POOL}/0", f"spaces/{POOL}/vm"]
+        for path in pages + ([f"volumes/{POOL}/home"] if self.arguments.mount else []):
+            console.show(path)
+            head = console.page.locator(".page-head button:visible")
+            eventually(f"{path} has actions", 10, head.count)
+            menu = console.page.locator(".page-head .menu-button")
+            entries = [(False, name) for name in head.all_inner_texts()]
+            entries += [(True, name) for name in menu.locator(".menu button").all_text_contents()]
+            for is_hidden, name in entries:
+                if is_hidden:
+                    menu.locator("summary").click()
+                console.button(name, console.page.locator(".page-head")).click()
+                dialog = console.dialog
+                dialog.wait_for()
+                if not dialog.locator(".steps").count():
+                    console.understood()
+                    seen.append(name)
+                console.is_accessible(f"{name} on {path}")
+                console.page.keyboard.press("Escape")
+                console.done()
+        expect("many actions have a dialog", len(seen) > 20, seen)
+        self.say(f"{len(seen)} actions show a plan or a reason, and a command that dolmen understands")
+
     def destroy_pool(self):
         """The pool goes, with its name typed."""
         console = self.console

@@ -13,6 +13,8 @@ FORMS = {
 }
 # What a browser logs by itself when an answer is no success; the suite causes some of those.
 EXPECTED = re.compile(r"Failed to load resource|net::ERR_")
+# What dolmen ends with when a command line makes no sense.
+USAGE = 2
 SERIOUS = ("serious", "critical")
 
 
@@ -122,21 +124,29 @@ class Console:
         self.dialog.locator(".plan").wait_for()
         return self.dialog.locator(".plan").inner_text()
 
-    def command(self):
-        """The command line that the dialog shows, run as a dry run where there is a program for that."""
-        line = self.dialog.locator(".command-text").inner_text()
+    def run(self, line):
+        """Runs a command line of a dialog as a dry run."""
         expect("the command line is one of dolmen", line.startswith("dolmen "), line)
+        words = ["sh", "-c", f'"$0" {line.removeprefix("dolmen ")} -n', self.arguments.dolmen]
+        environment = {"PATH": "/usr/bin:/bin", "DOLMEN_SOCKET": self.arguments.socket}
+        return subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+
+    def command(self):
+        """The command line that the dialog shows; as a dry run it does well, where there is a program for that."""
+        line = self.dialog.locator(".command-text").inner_text()
         if self.arguments.dolmen:
-            words = ["sh", "-c", f'"$0" {line.removeprefix("dolmen ")} -n', self.arguments.dolmen]
-            result = subprocess.run(
-                words,
-                capture_output=True,
-                text=True,
-                env={"PATH": "/usr/bin:/bin", "DOLMEN_SOCKET": self.arguments.socket},
-                check=False,
-            )
+            result = self.run(line)
             expect(f"'{line} -n' is a command", result.returncode == 0, result.stderr or result.stdout)
         return line
+
+    def understood(self):
+        """The dialog has a plan or a reason, or wants more; its command line makes sense, whatever comes of it."""
+        parts = ".plan, [role=alert], input, select"
+        eventually("the dialog has a plan, a reason or a field", 20, self.dialog.locator(parts).count)
+        line = self.dialog.locator(".command-text")
+        if self.arguments.dolmen and line.count():
+            result = self.run(line.inner_text())
+            expect(f"'{line.inner_text()} -n' makes sense", result.returncode != USAGE, result.stderr)
 
     def agree(self, label, typed=None):
         """Presses the button of a dialog once its plan is there; a name is typed first, and needed."""

@@ -3,7 +3,7 @@
 import { can, known } from './api.js';
 import { bar, legend } from './chart.js';
 import { h, prose } from './dom.js';
-import { bytes, command, diskName, duration, losses, percent, plural, protection, rate, words } from './format.js';
+import { bytes, diskName, duration, losses, percent, plural, protection, rate, words } from './format.js';
 import { openJobs, poolOf, pools, spaces } from './live.js';
 import { action, card, empty, facts, health, jobView, pageHead, pill, poolBar, reasons, table } from './parts.js';
 import { diskHealth } from './disk_health.js';
