@@ -1,4 +1,4 @@
-"""Writes to a space over NBD on a Unix socket and reads back, in a thread, until it is told to end."""
+"""Writes to a space over NBD on a Unix socket and reads back, in a thread, until its block ends."""
 
 import os
 import socket
@@ -54,7 +54,7 @@ class Client:
 
 
 class Load:
-    """A load that goes on; `with` ends it. Errors of the load end the suite, unless it was told that the daemon ends."""
+    """A load that goes on; `with` ends it. What went wrong is raised there."""
 
     def __init__(self, path, name):
         self.client = Client(path, name)

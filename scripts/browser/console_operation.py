@@ -97,7 +97,7 @@ class Operation:
         console.command()
         console.agree("Delete for good", typed="archive")
         console.done()
-        eventually("the space is gone", 15, lambda: f"{POOL}/archive" not in console.text())
+        eventually("the space is deleted", 15, lambda: f"{POOL}/archive" not in console.text())
         self.say("limits, growth, conversion, trash, restore and purge do what they say")
 
     def volume(self):
@@ -215,6 +215,8 @@ class Operation:
         console.command()
         console.agree("Destroy the pool", typed=POOL)
         console.done()
-        eventually("the pool is gone", 15, lambda: f"#/pools/{POOL}" not in console.page.inner_html("main"))
+        eventually(
+            "the pool is destroyed", 15, lambda: f"#/pools/{POOL}" not in console.page.inner_html("main")
+        )
         console.close()
         self.say("the pool is destroyed once its name was typed")

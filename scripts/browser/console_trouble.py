@@ -41,8 +41,15 @@ class Trouble:
         console.agree("Save")
         console.done()
         viewer.sees("the next name", "Shelf 1, bay 1")
+        console.show("settings")
+        console.button("End the session of vera").click()
+        console.button("End it", console.dialog).click()
+        console.done()
+        viewer.page.wait_for_selector("dialog[open] input[name=password]")
         viewer.close()
-        self.say("two browsers show the same at once, and a viewer has nothing to press")
+        self.say(
+            "two browsers show the same at once; a viewer has nothing to press, and its session can be ended"
+        )
 
     def expired_session(self):
         """The session ends under the page: the password is asked for again, and the page stays."""
@@ -99,7 +106,7 @@ class Trouble:
             os.truncate(victim, 0)
             victim.unlink()
             console.page.wait_for_selector(".bay.unhealthy", timeout=60000)
-            eventually("the health of all is told", 60, lambda: console.text(".top-health") != "healthy")
+            eventually("the health of all follows", 60, lambda: console.text(".top-health") != "healthy")
             console.shot("disk-failed-light")
             self.is_well("a failed disk")
             console.show("home")

@@ -16,7 +16,7 @@ export class Refusal extends Error {
   }
 }
 
-/** Who is signed in, with the last role that the server told; `signIn` and `refresh` are set by the frame. */
+/** The user who is signed in, with the last known role; `signIn` and `refresh` are set by the frame. */
 export const session = { user: null, role: null, signIn: null, refresh: null };
 
 export const can = (verb) => ROLES.indexOf(session.role) >= ROLES.indexOf(VERBS[verb][1]);

@@ -34,7 +34,7 @@ function parity(sizes, parities) {
   return sizes.reduce((sum, size) => sum + Math.min(size, rows), 0) - parities * rows;
 }
 
-/** Returns the levels with `usable_bytes`; `mirrorBytes` is what two copies really give, where a plan has told it. */
+/** Returns the levels with `usable_bytes`; `mirrorBytes` is the exact size with two copies, where a plan gave it. */
 export function estimate(diskSizes, mirrorBytes = null) {
   const sizes = diskSizes.map((size) => size * USABLE);
   const own = mirror(sizes, 2);

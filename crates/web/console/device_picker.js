@@ -64,15 +64,15 @@ function option(device, picks, redraw, isSingle, redo) {
       h(
         'span',
         null,
-        h('b', null, device.path),
+        h('b', null, baseName(device.path)),
         h(
           'small',
           null,
           device.state === EMPTY
-            ? 'empty'
+            ? `${device.path}, empty`
             : device.state === 'named'
-              ? device.what
-              : `${words(device.state)}: ${device.what}`,
+              ? `${device.path}, ${device.what}`
+              : `${device.path}, ${words(device.state)}: ${device.what}`,
         ),
       ),
       device.size_bytes ? h('span', { class: 'end' }, bytes(device.size_bytes)) : null,

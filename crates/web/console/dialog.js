@@ -19,11 +19,13 @@ export function dialog({ title, view, isWide = false, canClose = true, onclose =
   // An entry of a menu is hidden again when the dialog closes; its menu is not.
   const active = document.activeElement;
   const before = active?.closest('.menu')?.previousElementSibling ?? active;
-  const node = h('dialog', { class: isWide ? 'wide' : '', 'aria-labelledby': id });
+  // Messages are put into the dialog itself; only what is in the inner part is drawn again.
+  const inner = h('div', { class: 'dialog-inner' });
+  const node = h('dialog', { class: isWide ? 'wide' : '', 'aria-labelledby': id }, inner);
   const self = {
     node,
     draw() {
-      morph(node, [
+      morph(inner, [
         h(
           'header',
           { class: 'dialog-head' },
@@ -40,8 +42,7 @@ export function dialog({ title, view, isWide = false, canClose = true, onclose =
     },
     close(result) {
       open.delete(self);
-      const shelf = node.querySelector('#toasts');
-      if (shelf) document.body.append(shelf);
+      document.body.append(...node.querySelectorAll('#toasts, #said'));
       node.close();
       node.remove();
       if (before?.isConnected) before.focus();
@@ -255,7 +256,7 @@ export async function perform(verb, parameters, body) {
 
 /**
  * Shows the plan of a change and makes it when somebody agrees. `fields(model, redraw)` are further inputs, from which
- * `body(model)` and `line(model)` follow; `typed` is a name to be typed first.
+ * `body(model)` and `line(model)` follow; `typed` is a name to be typed first, or a function of the model that returns it.
  */
 export function propose({
   title,
@@ -277,7 +278,8 @@ export function propose({
     const wanted = body(model);
     const ready = isReady(model);
     const plan = ready ? planned(model, verb, parameters, shown ? shown(wanted) : wanted, self.draw) : null;
-    const isTyped = !typed || model.typed === typed;
+    const name = typeof typed === 'function' ? typed(model) : typed;
+    const isTyped = !name || model.typed === name;
     const act = async (event) => {
       event.preventDefault();
       if (model.isBusy || !plan || !isTyped) return;
@@ -309,7 +311,7 @@ export function propose({
               ? h('p', { class: 'quiet' }, 'Asking for the plan …')
               : null,
       ),
-      typed && plan ? typedField(typed, model, self.draw) : null,
+      name && plan ? typedField(name, model, self.draw) : null,
       ready && line ? commandLine(line(model)) : null,
       refusal(model.error),
       h(

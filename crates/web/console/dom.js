@@ -102,9 +102,14 @@ export function prose(text) {
     .map((part, index) => (index % 2 ? h('code', null, part) : part));
 }
 
+const topmost = () => [...document.querySelectorAll('dialog[open]')].at(-1) ?? document.body;
+
 /** Says a sentence to screen readers. */
 export function say(text) {
   const node = document.getElementById('said');
+  // All that is outside of a modal dialog is silent as long as it is open.
+  const place = topmost();
+  if (node.parentNode !== place) place.append(node);
   node.textContent = '';
   setTimeout(() => {
     node.textContent = text;
@@ -115,13 +120,13 @@ export function say(text) {
 export function toast(text, kind = 'ok') {
   let shelf = document.getElementById('toasts');
   if (!shelf) document.body.append((shelf = h('div', { id: 'toasts' })));
-  // A dialog is above all else of the page; what is to be seen beside it has to be in it.
-  (document.querySelector('dialog[open]:last-of-type') ?? document.body).append(shelf);
+  // A dialog covers the rest of the page; what is to be seen while it is open has to be in it.
+  topmost().append(shelf);
   const node = h(
     'div',
     { class: `toast ${kind}` },
     prose(text),
-    h('button', { class: 'plain', 'aria-label': 'Close', onclick: () => node.remove() }, '×'),
+    h('button', { class: 'plain', 'aria-label': 'Dismiss', onclick: () => node.remove() }, '×'),
   );
   shelf.append(node);
   say(text);

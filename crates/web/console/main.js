@@ -6,7 +6,7 @@
 import { account, forget, onDocument, request, session } from './api.js';
 import { redrawDialogs } from './dialog.js';
 import { h, morph, s, toast } from './dom.js';
-import { duration, plural } from './format.js';
+import { duration } from './format.js';
 import { hush, listen, live, openJobs, relisten } from './live.js';
 import { onRedraw } from './redraw.js';
 import * as home from './page_home.js';
@@ -104,7 +104,7 @@ function navigation() {
         icon(path),
         h('span', null, title),
         name === 'jobs' && openCount
-          ? h('span', { class: 'count', 'aria-label': plural(openCount, 'open job') }, openCount)
+          ? h('span', { class: 'count' }, openCount, h('span', { class: 'unseen' }, ' open'))
           : null,
       ),
     );
@@ -234,7 +234,7 @@ async function route(isFirst = false) {
   if (page !== mine) return;
   document.querySelector('.user-menu')?.removeAttribute('open');
   draw();
-  // Whoever reads with a screen reader, or goes on by keyboard, is at the new page.
+  // Screen readers and the keyboard go on at the new page.
   if (!isFirst)
     requestAnimationFrame(() =>
       requestAnimationFrame(() => document.getElementById('main')?.focus({ preventScroll: true })),

@@ -19,7 +19,7 @@ const loadOf = (pool, slot) => live.figures?.disks.find((disk) => disk.pool === 
 const timesOf = (pool, slot) => latencies(diskKey(pool, slot), loadOf(pool, slot));
 
 /** The latency of a disk, and the median of the others of its pool. */
-export function besidePeers(pool, disk, kind) {
+export function withPeers(pool, disk, kind) {
   const of = (slot) => timesOf(pool.name, slot)[kind];
   const own = of(disk.slot);
   if (!own) return null;
@@ -27,8 +27,8 @@ export function besidePeers(pool, disk, kind) {
   return { own: own.p95, peers, isRecent: own.isRecent };
 }
 
-function beside(pool, disk, kind) {
-  const times = besidePeers(pool, disk, kind);
+function againstPeers(pool, disk, kind) {
+  const times = withPeers(pool, disk, kind);
   if (!times) return null;
   return [latency(times.own), times.peers === null ? '' : h('span', { class: 'quiet' }, ` / ${latency(times.peers)}`)];
 }
@@ -56,8 +56,8 @@ function bay(pool, disk) {
       disk.smart?.serial && ['Serial number', disk.smart.serial],
       disk.score !== null && disk.score !== undefined && ['Score', `${disk.score} of 100`],
       disk.smart?.temperature_c && ['Temperature', `${disk.smart.temperature_c} °C`],
-      ['Read / peers', beside(pool, disk, 'reads')],
-      ['Write / peers', beside(pool, disk, 'writes')],
+      ['Read / peers', againstPeers(pool, disk, 'reads')],
+      ['Write / peers', againstPeers(pool, disk, 'writes')],
     ),
     troubles.length ? h('p', { class: kind === 'unhealthy' ? 'bad-text' : 'warn-text' }, troubles.join(', ')) : null,
   );

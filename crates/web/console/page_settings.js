@@ -194,7 +194,6 @@ function newUser() {
     fields: (model, redraw) => [
       text(model, redraw, 'user', 'Name'),
       text(model, redraw, 'password', 'Password', { type: 'password', autocomplete: 'new-password' }),
-      h('p', { class: 'quiet' }, 'At least 12 characters.'),
       roleField(model, redraw),
     ],
     isReady: (model) => Boolean(model.user && model.password),

@@ -146,7 +146,7 @@ function check(volume) {
     parameters: parametersOf(volume),
     label: 'Check it',
     text: 'The file system must not be mounted. A repair may lose parts of files, so it wants the name typed.',
-    typed: volume.name,
+    typed: (model) => model.isRepair && volume.name,
     fields: (model, redraw) =>
       h(
         'label',

@@ -77,11 +77,10 @@ function form(model, redraw, done) {
     field('Password', 'password', model, redraw, {
       type: 'password',
       autocomplete: model.isFirst ? 'new-password' : 'current-password',
-      minlength: model.isFirst ? 12 : null,
     }),
     model.isFirst && [
       field('Password again', 'again', model, redraw, { type: 'password', autocomplete: 'new-password' }),
-      h('p', { class: 'quiet' }, 'At least 12 characters. This account is an administrator.'),
+      h('p', { class: 'quiet' }, 'This account is an administrator.'),
     ],
     refusal(model.error),
     h(

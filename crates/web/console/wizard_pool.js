@@ -76,7 +76,7 @@ function exact(model, redraw) {
 function chooseDisks(model, redraw) {
   const chosen = chosenOf(model.picks);
   const sizes = chosen.map((device) => device.size_bytes).filter(Boolean);
-  const told = exact(model, redraw);
+  const known = exact(model, redraw);
   return [
     h(
       'p',
@@ -89,7 +89,7 @@ function chooseDisks(model, redraw) {
           'section',
           { 'aria-label': 'What the chosen disks give', 'aria-live': 'polite' },
           h('h3', null, `${plural(chosen.length, 'disk')}, ${bytes(sizes.reduce((sum, size) => sum + size, 0))}`),
-          levelsTable(sizes, told, 'Usable bytes at each level of protection'),
+          levelsTable(sizes, known, 'Usable bytes at each level of protection'),
           h(
             'p',
             { class: 'quiet' },
