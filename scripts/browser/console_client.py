@@ -85,6 +85,7 @@ class Suite(Setup, Operation, Trouble, Look):
             self.new_spaces,
             self.live_load,
             self.changes_of_spaces,
+            self.jobs,
             self.volume,
             self.add_disks,
             self.every_action,

@@ -13,6 +13,7 @@ ANSWER = 0x67446698
 GO, ACK = 7, 1
 READ, WRITE, FLUSH = 0, 1, 3
 BLOCK = 64 * 1024
+FILL = 1 << 20
 
 
 class Client:
@@ -44,6 +45,12 @@ class Client:
                 raise OSError("the server has closed the connection")
             found += more
         return found
+
+    def fill(self, count):
+        """Writes so many bytes from the start on."""
+        for at in range(0, count, FILL):
+            self.ask(WRITE, at, FILL, os.urandom(FILL))
+        self.ask(FLUSH, 0, 0)
 
     def ask(self, kind, offset, length, data=b""):
         self.socket.sendall(struct.pack(">IHHQQI", REQUEST, 0, kind, 1, offset, length) + data)

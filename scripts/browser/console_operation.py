@@ -4,7 +4,7 @@ import re
 import time
 from urllib.parse import parse_qs, urlsplit
 
-from console_load import Load
+from console_load import Client, Load
 from console_page import POOL, eventually, expect
 
 
@@ -99,6 +99,50 @@ class Operation:
         console.done()
         eventually("the space is deleted", 15, lambda: f"{POOL}/archive" not in console.text())
         self.say("limits, growth, conversion, trash, restore and purge do what they say")
+
+    def jobs(self):
+        """A scrub that leaves the disks to clients is paused, resumed, given another priority and stopped."""
+        console = self.console
+        client = Client(*self.export)
+        client.fill(256 << 20)
+        client.socket.close()
+        with Load(*self.export):
+            console.show(f"pools/{POOL}")
+            console.button("Scrub").click()
+            console.command()
+            console.agree("Scrub")
+            console.done()
+            console.show("jobs")
+            job = console.page.locator("article.job", has_text="scrub")
+            job.wait_for()
+            console.button("Pause", job).click()
+            console.command()
+            console.agree("Pause")
+            console.done()
+            eventually("the job is paused", 20, lambda: "paused" in job.inner_text())
+            self.is_well("a paused job")
+            console.button("Resume", job).click()
+            console.command()
+            console.agree("Resume")
+            console.done()
+            eventually("the job runs again", 20, lambda: "running" in job.inner_text())
+            console.button("Priority", job).click()
+            console.dialog.locator("select").select_option("high")
+            console.command()
+            console.button("Cancel", console.dialog).click()
+            console.done()
+            eventually("the job tells how long it may take", 30, lambda: " left" in job.inner_text())
+            console.shot("jobs-running-light")
+            console.show("home")
+            console.sees("the job on the home page", "scrub")
+            console.shot("home-job-light")
+            console.show("jobs")
+            console.button("Stop", job).click()
+            console.command()
+            console.agree("Stop the job")
+            console.done()
+            console.sees("the end of the job", "called off", 30)
+        self.say("a job is paused, resumed and stopped")
 
     def volume(self):
         """Trim, a quota, a policy of deduplication, and a share that says what is missing."""

@@ -81,6 +81,7 @@ class Trouble:
         console.page.evaluate("window.stays = true")
         subprocess.run(["sh", "-c", self.arguments.stop], check=True)
         console.page.wait_for_selector(".banner:has-text('The daemon does not answer')", timeout=20000)
+        console.sees("the age of what is shown", "ast known:")
         console.is_accessible("the banner")
         console.shot("banner-light")
         subprocess.run(["sh", "-c", self.arguments.start], check=True)

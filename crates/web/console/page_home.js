@@ -34,7 +34,12 @@ function hero(status) {
     h(
       'div',
       null,
-      h('p', { class: 'summary', 'aria-live': 'polite' }, prose(status.summary)),
+      h(
+        'p',
+        { class: 'summary', 'aria-live': 'polite' },
+        live.state === 'up' ? null : 'last known: ',
+        prose(status.summary),
+      ),
       status.why.length
         ? h(
             'ul',
