@@ -3,6 +3,7 @@
 // Texts become text nodes and attributes, never HTML: names of pools, disks and files come from outside. `morph` changes
 // what differs and leaves the rest, so that focus, selections and open details survive a page that changes each second.
 
+const TOASTS_MAX = 3;
 const SVG = 'http://www.w3.org/2000/svg';
 
 function append(node, children) {
@@ -128,6 +129,7 @@ export function toast(text, kind = 'ok') {
     prose(text),
     h('button', { class: 'plain', 'aria-label': 'Dismiss', onclick: () => node.remove() }, '×'),
   );
+  while (shelf.childElementCount >= TOASTS_MAX) shelf.firstElementChild.remove();
   shelf.append(node);
   say(text);
   setTimeout(() => node.remove(), kind === 'ok' ? 8000 : 20000);

@@ -152,7 +152,7 @@ export function view() {
                 isNumber: false,
                 cell: (job) => [h('span', { class: 'quiet' }, `${job.id} `), jobTitle(job)],
               },
-              { title: 'Pool', cell: (job) => job.pool },
+              { title: 'Pool', isShort: true, cell: (job) => job.pool },
               { title: 'State', cell: jobState },
               { title: 'Result', cell: (job) => job.result ?? '' },
               { title: 'Ended', isNumber: true, cell: (job) => (job.ended_s ? ago(job.ended_s, now()) : '–') },

@@ -32,8 +32,10 @@ export function menu(label, ...actions) {
   );
 }
 
+const kindOf = (column) => (column.isNumber ? 'number' : column.isShort ? 'short' : null);
+
 /**
- * A table. Columns are `{title, cell(row), isNumber}`; the first one heads its row. On a phone each row becomes a card,
+ * A table. Columns are `{title, cell(row), isNumber, isShort}`; the first one heads its row. On a phone each row becomes a card,
  * whose roles stay those of a table.
  */
 export function table(caption, columns, rows, keyOf) {
@@ -47,9 +49,7 @@ export function table(caption, columns, rows, keyOf) {
       h(
         'tr',
         { role: 'row' },
-        columns.map((column) =>
-          h('th', { role: 'columnheader', scope: 'col', class: column.isNumber ? 'number' : '' }, column.title),
-        ),
+        columns.map((column) => h('th', { role: 'columnheader', scope: 'col', class: kindOf(column) }, column.title)),
       ),
     ),
     h(
@@ -65,7 +65,7 @@ export function table(caption, columns, rows, keyOf) {
               {
                 role: index ? 'cell' : 'rowheader',
                 scope: index ? null : 'row',
-                class: column.isNumber ? 'number' : '',
+                class: kindOf(column),
                 'data-label': column.title,
               },
               column.cell(row),
