@@ -147,7 +147,7 @@ function sessionsCard() {
       : table(
           'Sessions',
           [
-            { title: 'User', cell: (each) => [each.user, ' ', each.is_current ? pill('info', 'this one') : null] },
+            { title: 'User', cell: (each) => [each.user, ' ', each.is_own ? pill('info', 'this one') : null] },
             {
               title: 'From',
               cell: (each) => [
@@ -155,12 +155,12 @@ function sessionsCard() {
                 each.agent ? h('span', { class: 'cell-sub' }, String(each.agent).slice(0, 80)) : null,
               ],
             },
-            { title: 'Since', cell: (each) => (each.began_s ? when(each.began_s) : '–') },
+            { title: 'Since', cell: (each) => (each.created_s ? when(each.created_s) : '–') },
             { title: 'Last seen', cell: (each) => (each.seen_s ? when(each.seen_s) : '–') },
             {
               title: '',
               cell: (each) =>
-                each.is_current
+                each.is_own
                   ? null
                   : h(
                       'button',
@@ -221,7 +221,7 @@ function usersCard() {
           [
             { title: 'User', cell: (each) => each.user },
             { title: 'Role', cell: (each) => each.role },
-            { title: 'Since', cell: (each) => (each.made_s ? day(each.made_s) : '–') },
+            { title: 'Since', cell: (each) => (each.created_s ? day(each.created_s) : '–') },
             {
               title: '',
               cell: (each) =>
@@ -373,11 +373,11 @@ function auditCard() {
       : table(
           'Requests for changes',
           [
-            { title: 'Time', cell: (each) => when(each.at_s) },
+            { title: 'Time', cell: (each) => when(each.time_s) },
             { title: 'User', cell: (each) => each.user },
             { title: 'From', cell: (each) => each.address ?? '–' },
-            { title: 'Request', cell: (each) => each.action },
-            { title: 'Answer', isNumber: true, cell: (each) => String(each.status ?? '–') },
+            { title: 'Request', cell: (each) => each.what },
+            { title: 'Answer', isNumber: true, cell: (each) => String(each.outcome ?? '–') },
           ],
           entries.map((each, index) => ({ ...each, index: entries.length - index })),
           (each) => `audit-${each.index}`,

@@ -10,7 +10,7 @@ export function takeAccount(document) {
   if (!isNobody && session.user && session.user !== document.user) forget();
   session.user = document.user ?? null;
   session.role = document.role ?? null;
-  return isNobody && document.first_sign_in === true;
+  return isNobody && document.first === true;
 }
 
 function field(label, name, model, redraw, more = {}) {
