@@ -155,7 +155,8 @@ codes! {
 }
 
 impl ErrorCode {
-    /// The HTTP status that goes with it.
+    /// The HTTP status that goes with it: from 500 on for a fault of the daemon, of its settings or of disks alone, never for a
+    /// request that is refused.
     #[must_use]
     pub const fn status(self) -> u16 {
         match self {
@@ -168,12 +169,11 @@ impl ErrorCode {
             | Self::NoSuchDevice
             | Self::NoSuchJob
             | Self::NoSuchObject => 404,
-            Self::NameTaken | Self::DeviceInUse | Self::Busy | Self::NotEmpty | Self::ReadOnly => 409,
+            Self::NameTaken | Self::DeviceInUse | Self::Busy | Self::NotEmpty | Self::ReadOnly | Self::NoSpace => 409,
             Self::NeedsConfirmation | Self::ForeignData => 412,
             Self::Io | Self::Internal | Self::PoolStopped | Self::Config => 500,
-            Self::Unsupported | Self::Missing => 501,
+            Self::Unsupported | Self::Missing => 422,
             Self::Stopping => 503,
-            Self::NoSpace => 507,
         }
     }
 

@@ -213,9 +213,8 @@ fn exit_of(status: u16) -> ExitCode {
         403 => ExitCode::Permission,
         409 | 503 => ExitCode::Busy,
         412 => ExitCode::Refused,
+        422 => ExitCode::Missing,
         400..=499 => ExitCode::Usage,
-        501 => ExitCode::Missing,
-        507 => ExitCode::Io,
         _ => ExitCode::Internal,
     }
 }

@@ -100,9 +100,9 @@ fn errors_of_the_daemon_keep_their_code_and_advice() {
         (404, "no_such_pool", ExitCode::Usage),
         (409, "busy", ExitCode::Busy),
         (412, "needs_confirmation", ExitCode::Refused),
-        (507, "no_space", ExitCode::Io),
+        (409, "no_space", ExitCode::Io),
         (403, "permission", ExitCode::Permission),
-        (501, "missing", ExitCode::Missing),
+        (422, "missing", ExitCode::Missing),
     ] {
         let body = json!({"schema": 1, "error": {"code": code, "message": "m", "causes": ["c1", "c2"], "hint": "h", "object": null}});
         let played = body.clone();

@@ -89,7 +89,7 @@ fn a_daemon_that_is_away_or_refuses_is_reported_as_a_document() {
     );
     for (status, document, expected) in [
         (409, r#"{"schema":1,"error":{"code":"busy","message":"m"}}"#, 409),
-        (507, r#"{"schema":1,"error":{"code":"no_space","message":"m"}}"#, 507),
+        (422, r#"{"schema":1,"error":{"code":"missing","message":"m"}}"#, 422),
     ] {
         let daemon = FakeDaemon::answering(move |_| (status, document.to_owned()));
         let web = Web::new(daemon.socket());
