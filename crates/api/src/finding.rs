@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use self::Object as Subject;
 use crate::code::codes;
 use crate::status::Health;
 
@@ -314,6 +315,8 @@ pub struct Finding {
     /// How bad it is; healthy where it is only worth a word.
     pub health: Health,
     /// With what.
+    // utoipa takes a type of the name `Object` for any object.
+    #[schema(value_type = Subject)]
     pub object: Object,
     /// That, in words.
     pub text: String,

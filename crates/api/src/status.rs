@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::finding::Finding;
 use crate::pool::Pool;
 use crate::space::Space;
 
@@ -44,6 +45,9 @@ pub struct Status {
     pub doing: Vec<String>,
     /// What somebody should do.
     pub todo: Vec<String>,
+    /// Findings of all pools and of the daemon, one by one; `why` has the same in words, where absent disks are one.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
     /// Who answers.
     pub version: Version,
     /// For how long the daemon has been running.

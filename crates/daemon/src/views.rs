@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use dolmen_api::{
-    Disk, DiskState, Export, FormerLayout, Health, NetworkExport, Pool, PoolState, SpaceLimits,
+    Disk, DiskState, Export, Finding, FormerLayout, Health, NetworkExport, Pool, PoolState, SpaceLimits,
 };
 use dolmen_disk::MemberState;
 use dolmen_pool::{PoolState as State, Role};
@@ -15,7 +15,7 @@ use crate::attach::Transports;
 use crate::disks::score_of;
 use crate::exports::{Listeners, NbdServer, Served};
 use crate::fault;
-use crate::health::{not_open, pool_health, space_health};
+use crate::health::{not_open, pool_findings, space_health, summed};
 use crate::open_pool::{OpenPool, key_of};
 use crate::open_pools::OpenPools;
 use crate::plan::Offered;
@@ -97,9 +97,14 @@ impl Views {
     }
 
     pub(crate) async fn view_pool(&self, open: &OpenPool) -> Answer<Pool> {
+        self.view_pool_with(open, &pool_findings(open).await).await
+    }
+
+    /// Returns the view of a pool with these findings.
+    pub(crate) async fn view_pool_with(&self, open: &OpenPool, findings: &[Finding]) -> Answer<Pool> {
         let pool = open.spaces.pool();
         let disks = self.view_disks(open);
-        let (health, why) = pool_health(open).await;
+        let (health, why) = summed(open, findings);
         let (state, state_cause) = match pool.state() {
             State::Writable => (PoolState::Writable, None),
             State::ReadOnly(cause) => (PoolState::ReadOnly, Some(cause)),

@@ -9,7 +9,8 @@ use crate::answer::Answer;
 use crate::attach::Transports;
 use crate::base::Base;
 use crate::finding::found;
-use crate::health::status::{advice, doing, to_open, to_resume, version};
+use crate::health::findings::pool_findings;
+use crate::health::status::{advice, doing, not_open, to_open, to_resume, version};
 use crate::jobs::Jobs;
 use crate::open_pools::OpenPools;
 use crate::spaces::NetworkListeners;
@@ -49,13 +50,15 @@ impl Diagnosis {
         let now = self.seams.clock.now();
         let (mut pools, mut spaces) = (Vec::new(), Vec::new());
         let mut going_on: Vec<String> = self.pools.doing.borrow().clone();
-        let mut to_do = Vec::new();
+        let (mut to_do, mut findings) = (Vec::new(), Vec::new());
         for open in self.pools.open_pools() {
             let jobs = self.jobs.of_pool(open.id(), now);
             going_on.extend(jobs.iter().map(doing));
             to_do.extend(advice(&open, &jobs, now).await.into_iter().map(|one| one.text));
             to_do.extend(self.jobs.unfinished_of(open.id()).iter().filter_map(|job| to_resume(job)));
-            pools.push(self.views.view_pool(&open).await?);
+            let of_pool = pool_findings(&open).await;
+            pools.push(self.views.view_pool_with(&open, &of_pool).await?);
+            findings.extend(of_pool);
             spaces.extend(self.views.view_spaces(&open).await?);
         }
         to_do.extend(
@@ -68,7 +71,9 @@ impl Diagnosis {
         let health = pools.iter().map(|pool| pool.health).max().unwrap_or(Health::Healthy).max(of_these);
         let mut why: Vec<String> = pools.iter().flat_map(|pool| pool.why.clone()).collect();
         to_do.extend(self.advice_besides(&besides));
-        why.extend(besides.into_iter().map(|one| one.text));
+        why.extend(besides.iter().map(|one| one.text.clone()));
+        findings.extend(self.pools.closed.borrow().values().map(not_open));
+        findings.extend(besides);
         Ok(Status {
             schema: SCHEMA,
             health,
@@ -76,6 +81,7 @@ impl Diagnosis {
             why,
             doing: going_on,
             todo: to_do,
+            findings,
             version: version(),
             uptime_s: now.since(self.began).as_secs(),
             pid: std::process::id(),

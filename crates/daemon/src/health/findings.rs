@@ -364,13 +364,8 @@ fn few_voters(open: &OpenPool) -> Option<Finding> {
     Some(found(FindingCode::MetadataOnFewDisks, Health::Warning, Object::pool(open.name()), text))
 }
 
-/// How a pool with its spaces is, and why.
-pub(crate) async fn pool_health(open: &OpenPool) -> (Health, Vec<String>) {
-    summed(open, &pool_findings(open).await)
-}
-
 /// The worst of findings, and what they say. Disks that are absent are named together.
-fn summed(open: &OpenPool, findings: &[Finding]) -> (Health, Vec<String>) {
+pub(crate) fn summed(open: &OpenPool, findings: &[Finding]) -> (Health, Vec<String>) {
     let health = findings.iter().map(|one| one.health).max().unwrap_or(Health::Healthy);
     let absent = absent_names(open);
     let mut why = Vec::new();

@@ -51,6 +51,37 @@ fn an_absent_disk_with_the_only_data_of_a_space_has_advice_of_its_own() {
     }
 }
 
+/// Scenario: a disk is gone under two spaces; later the pool has too few disks to open. The status lists each finding with its code and
+/// its object, whatever `why` puts together.
+#[test]
+fn the_status_lists_findings_for_programs() {
+    let mut world = tank(3);
+    assert_eq!(world.get("/v1/status")["findings"], json!([]));
+    ["a", "b"].iter().for_each(|name| fill(space(&world, name, "mirror", 16), 16));
+    let found = |world: &World| -> Vec<String> {
+        let status = world.get("/v1/status");
+        let findings = status["findings"].as_array().unwrap().iter();
+        let mut found: Vec<String> = findings
+            .map(|one| format!("{} {} {}", one["code"], one["object"]["pool"], one["object"]["name"]))
+            .collect();
+        found.sort();
+        found
+    };
+    world.kill();
+    std::fs::remove_file(world.disk("d1")).unwrap();
+    world.start();
+    let with_absent = found(&world);
+    for expected in
+        [r#""disk_absent" "tank" "1""#, r#""space_degraded" "tank" "a""#, r#""space_degraded" "tank" "b""#]
+    {
+        assert_eq!(with_absent.iter().filter(|one| *one == expected).count(), 1, "{with_absent:?}");
+    }
+    world.kill();
+    ["d0", "d2"].iter().for_each(|name| std::fs::remove_file(world.disk(name)).unwrap());
+    world.start();
+    assert_eq!(found(&world), [r#""pool_not_open" "tank" "tank""#]);
+}
+
 /// Scenario: a thin space meets the end of its pool. The status says that writes fail, what that means for a file system, and names
 /// each way to room: a purge, a disk, and deleted files whose room is given back.
 #[test]

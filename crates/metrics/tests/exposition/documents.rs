@@ -264,6 +264,7 @@ pub(crate) fn host(pool_name: &str, space_name: &str) -> Documents {
             why: vec![],
             doing: vec![],
             todo: vec![],
+            findings: vec![],
             version: Version { schema: 1, daemon: "0.1.0".to_owned(), api: 1 },
             uptime_s: 3600,
             pid: 7,
