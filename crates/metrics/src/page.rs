@@ -11,7 +11,8 @@ use crate::{LABEL_BYTES_MAX, SERIES_MAX};
 const HEAD: &str = "\
 # Metrics
 
-`dolmen-web` answers `GET /metrics` in the text format 0.0.4 of Prometheus. Rules for alerts are in \
+`dolmen-web` answers `GET /metrics` in the text format 0.0.4 of Prometheus, to tokens and users of the role viewer; \
+`dolmen metrics` prints the same on a host without it. Rules for alerts are in \
 [prometheus_rules.yml](../monitoring/prometheus_rules.yml), a dashboard for Grafana in \
 [grafana_dashboard.json](../monitoring/grafana_dashboard.json); `sh scripts/integration/monitoring.sh` checks both with `promtool`. \
 A test compares this page with the table in `crates/metrics/src/family.rs`; `DOLMEN_UPDATE_GOLDEN=1 cargo test -p dolmen-metrics` writes \

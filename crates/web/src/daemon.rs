@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::{HeaderValue, Request, StatusCode, header};
-use dolmen_api::{CallerRole, ErrorBody, ErrorCode, ROLE_HEADER, USER_HEADER};
+use dolmen_api::{CallerRole, ErrorBody, ErrorCode, ErrorDocument, ROLE_HEADER, USER_HEADER};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
@@ -60,6 +60,24 @@ impl Daemon {
                 };
                 let message = format!("the daemon did not answer within {seconds} s");
                 Err(ErrorBody::new(ErrorCode::Stopping, message).hint(hint))
+            }
+        }
+    }
+
+    /// Asks a question of the server's own, as a viewer, and returns the document of an answer that is a success.
+    pub(crate) async fn look(&self, path: &str, looker: &str, limit: Duration) -> Result<Bytes, ErrorBody> {
+        let question =
+            Question { method: "GET", path, role: CallerRole::Viewer, user: looker, body: Bytes::new() };
+        match timeout(limit, self.ask(question)).await {
+            Ok(Ok((StatusCode::OK, body))) => Ok(body),
+            Ok(Ok((status, body))) => Err(serde_json::from_slice::<ErrorDocument>(&body).map_or_else(
+                |_| ErrorBody::new(ErrorCode::Internal, format!("the daemon answered {path} with {status}")),
+                |document| document.error,
+            )),
+            Ok(Err(error)) => Err(error),
+            Err(_) => {
+                let message = format!("the daemon did not answer within {} s", limit.as_secs());
+                Err(ErrorBody::new(ErrorCode::Stopping, message))
             }
         }
     }

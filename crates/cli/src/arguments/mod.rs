@@ -113,6 +113,9 @@ pub(crate) enum Command {
     Iostat(IostatArguments),
     /// Show the busiest spaces and disks on one screen, until interrupted
     Top(TopArguments),
+    /// Print the metrics of this host in the text format of Prometheus
+    #[command(after_help = METRICS_HELP)]
+    Metrics,
     /// List what has happened to pools, disks, spaces and jobs, or follow it
     Events(EventsArguments),
     /// Tell why a pool, a disk, a space or a job is as it is, down to what to do
@@ -144,6 +147,8 @@ pub(crate) enum Command {
     /// Print the versions of this command and of the daemon
     Version,
 }
+
+const METRICS_HELP: &str = "For the textfile collector of node_exporter, where no dolmen-web serves /metrics:\n  dolmen metrics > /var/lib/node_exporter/dolmen.prom.new; mv /var/lib/node_exporter/dolmen.prom.new /var/lib/node_exporter/dolmen.prom\nA daemon that does not answer is dolmen_up 0, and an exit code that is not 0.";
 
 /// `dolmen status`
 #[derive(Debug, Clone, Copy, Args)]

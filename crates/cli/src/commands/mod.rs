@@ -14,6 +14,7 @@ pub(crate) mod figures;
 pub(crate) mod image;
 pub(crate) mod job;
 pub(crate) mod manual;
+pub(crate) mod metrics;
 pub(crate) mod plan;
 pub(crate) mod pool;
 pub(crate) mod quota;
@@ -58,6 +59,7 @@ pub(crate) fn run(session: &mut Session<'_, '_>, command: Command) -> Result<Exi
         Command::Why(arguments) => status::why(session, &arguments)?,
         Command::Events(arguments) => events::run(session, &arguments)?,
         Command::Iostat(arguments) => figures::iostat(session, &arguments)?,
+        Command::Metrics => metrics::metrics(session)?,
         Command::Top(arguments) => figures::top(session, &arguments)?,
         Command::Scrub(arguments) => pool::scrub(session, &arguments)?,
         Command::Stop(arguments) => stop::stop(session, &arguments)?,

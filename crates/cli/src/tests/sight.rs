@@ -38,6 +38,42 @@ fn asked(fake: &Fake) -> Vec<String> {
     fake.asked().into_iter().map(|question| question.line).filter(|line| line.contains("/events")).collect()
 }
 
+/// Scenario: no daemon, then one with a disk that is absent. The first is a metric and an error; the second has all families, and the
+/// room of the pools that are open.
+#[test]
+fn metrics_are_printed_and_a_daemon_that_does_not_answer_is_one() {
+    let ended = run(&["dolmen", "--socket", "/nonexistent/api", "metrics"], &NOBODY);
+    assert_ne!(ended.code, ExitCode::Ok);
+    assert!(ended.results.contains("\ndolmen_up 0\n"), "{}", ended.results);
+    let fake = Fake::play(|line, _| {
+        let document = match line {
+            "GET /v1/status" => {
+                json!({"schema": 1, "health": "healthy", "summary": "", "why": [], "doing": [], "todo": [],
+                "findings": [{"code": "disk_absent", "health": "warning", "object": {"kind": "disk", "pool": "tank", "name": "2"}, "text": "a"}],
+                "version": {"schema": 1, "daemon": "0.1.0", "api": 1}, "uptime_s": 7, "pid": 1, "pools": [], "spaces": []})
+            }
+            "GET /v1/figures" => json!({"schema": 1, "run": "a", "at_us": 1, "spaces": [], "disks": []}),
+            "GET /v1/counters" => {
+                json!({"schema": 1, "driver": "io_uring", "messages": 1, "unparks": 1, "polls": 1, "fillings": 0, "pools": []})
+            }
+            "GET /v1/jobs" => json!({"schema": 1, "jobs": [], "now_s": 1}),
+            "GET /v1/volumes" => json!({"schema": 1, "volumes": []}),
+            _ => json!({"schema": 1, "daemon": "0.1.0", "api": 1}),
+        };
+        answer(200, &document)
+    });
+    let ended = fake.run("metrics", &NOBODY);
+    assert_eq!(ended.code, ExitCode::Ok, "{}", ended.messages);
+    for line in [
+        "dolmen_up 1",
+        "dolmen_uptime_seconds 7",
+        "dolmen_engine_info{driver=\"io_uring\"} 1",
+        "object=\"2\"} 1",
+    ] {
+        assert!(ended.results.contains(line), "{line}: {}", ended.results);
+    }
+}
+
 /// Scenario: nothing is new at first; then two events come, one of them of another pool; then the daemon hangs up once and the next
 /// one has more; then some are kept no more; then numbers begin again.
 #[test]

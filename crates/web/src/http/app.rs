@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Semaphore;
 
+use super::metrics::LastPage;
 use super::passwords::PasswordWorker;
 use super::refusal::Refusal;
 use super::stream::Hub;
@@ -29,6 +30,7 @@ pub(crate) struct App {
     pub daemon: Daemon,
     pub certificates: Arc<Certificates>,
     pub requests: Semaphore,
+    pub(super) metrics: LastPage,
     hub: OnceLock<Hub>,
 }
 
@@ -52,6 +54,7 @@ impl App {
             daemon: Daemon::new(socket),
             certificates,
             requests: Semaphore::new(REQUESTS_MAX),
+            metrics: LastPage::default(),
             hub: OnceLock::new(),
         });
         app.accounts.current()?;

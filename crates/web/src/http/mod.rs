@@ -4,6 +4,7 @@ mod account;
 mod app;
 mod guard;
 mod identity;
+mod metrics;
 mod pages;
 mod passwords;
 mod refusal;
@@ -25,6 +26,7 @@ pub(crate) fn routes(app: Shared) -> Router {
         .merge(account::routes())
         .merge(users::routes())
         .merge(verbs::routes())
+        .merge(metrics::routes())
         .route(stream::PATH, get(stream::listen))
         .fallback(refusal::no_such_route)
         .method_not_allowed_fallback(refusal::no_such_method)

@@ -17,16 +17,15 @@ use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use dolmen_api::{CallerRole, ErrorBody, ErrorCode, ErrorDocument};
+use dolmen_api::{CallerRole, ErrorBody, ErrorDocument};
 use hyper::body::Frame;
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::app::{App, Shared};
 use super::identity::{Identity, Secret, Who, is_still, secret_of};
 use super::refusal::Refusal;
-use crate::daemon::Question;
 
 /// Path of the stream.
 pub(super) const PATH: &str = "/api/v1/stream";
@@ -197,20 +196,7 @@ async fn look(app: &Shared, inner: &Inner, seen: &mut Seen) {
 }
 
 async fn ask(app: &Shared, path: &str) -> Result<Bytes, ErrorBody> {
-    let role = CallerRole::Viewer;
-    let question = Question { method: "GET", path, role, user: LOOKER, body: Bytes::new() };
-    match timeout(LOOK_LIMIT, app.daemon.ask(question)).await {
-        Ok(Ok((StatusCode::OK, body))) => Ok(body),
-        Ok(Ok((status, body))) => Err(serde_json::from_slice::<ErrorDocument>(&body).map_or_else(
-            |_| ErrorBody::new(ErrorCode::Internal, format!("the daemon answered {path} with {status}")),
-            |document| document.error,
-        )),
-        Ok(Err(error)) => Err(error),
-        Err(_) => {
-            let seconds = LOOK_LIMIT.as_secs();
-            Err(ErrorBody::new(ErrorCode::Stopping, format!("the daemon did not answer within {seconds} s")))
-        }
-    }
+    app.daemon.look(path, LOOKER, LOOK_LIMIT).await
 }
 
 /// Returns a document as an event of the stream.

@@ -13,6 +13,8 @@ mod hostile;
 #[cfg(test)]
 mod killed;
 #[cfg(test)]
+mod metrics;
+#[cfg(test)]
 mod pages;
 #[cfg(test)]
 mod roles;
