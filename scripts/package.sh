@@ -195,7 +195,8 @@ put_services() {
     put 644 "$from/dolmen-web.service" /usr/lib/systemd/system/dolmen-web.service &&
         put 644 "$from/dolmen-web.sysusers" /usr/lib/sysusers.d/dolmen-web.conf &&
         put 644 "$from/dolmen-web.tmpfiles" /usr/lib/tmpfiles.d/dolmen-web.conf &&
-        put 644 "$from/dolmen-web.apparmor" /etc/apparmor.d/dolmen-web
+        put 644 "$from/dolmen-web.apparmor" /etc/apparmor.d/dolmen-web &&
+        put 644 "$from/alerts.toml" /etc/dolmen/alerts.toml
 }
 
 # crates WHAT: of the shipped programs.

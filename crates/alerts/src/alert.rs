@@ -122,6 +122,12 @@ impl Alert {
         &self.evidence
     }
 
+    /// Pieces of evidence that are not listed.
+    #[must_use]
+    pub const fn left_out(&self) -> usize {
+        self.left_out
+    }
+
     /// When its condition was seen first, in seconds since 1970.
     #[must_use]
     pub const fn since_s(&self) -> u64 {

@@ -9,11 +9,11 @@ use crate::alert::{Alert, Phase, Step};
 use crate::cause::{Cause, Condition, conditions, unanswered};
 use crate::clock::Elapsed;
 use crate::notification::{AlertContent, Kind, Notification};
-use crate::outbox::{Abandoned, Failure, Outbox};
+use crate::outbox::{Abandoned, Failure, Outbox, TestState, WaitingOn};
 use crate::policy::Policy;
 use crate::severity::Severity;
 use crate::silence::{NewSilence, SILENCES_MAX, Silence, SilenceError};
-use crate::text::{Report, Tally, of_alert, of_heartbeat};
+use crate::text::{Report, Tally, of_alert, of_heartbeat, of_test};
 
 /// Alerts that are kept one by one, at most. Others are one alert of kind `further`.
 pub const ALERTS_MAX: usize = 512;
@@ -303,6 +303,31 @@ impl Alerts {
         self.state.outbox.failed(&Failure { id, now_s, elapsed, why, is_open: &is_open }, &self.policy)
     }
 
+    /// Adds a test for a channel, and returns its number. It has one attempt.
+    pub fn test(&mut self, channel: &str, author: &str, now_s: u64) -> u64 {
+        let elapsed = self.state.clock.step(now_s);
+        let words = of_test(author, &self.policy.host);
+        let notification = Notification {
+            id: 0,
+            channel: channel.to_owned(),
+            kind: Kind::Test,
+            severity: Severity::Notice,
+            host: self.policy.host.clone(),
+            at_s: now_s,
+            subject: words.subject,
+            body: words.body,
+            commands: words.commands,
+            alert: None,
+        };
+        let open = open_alerts(&self.state.alerts);
+        self.state.outbox.add(notification, now_s, elapsed, &|id| open.contains(&id))
+    }
+
+    /// Returns how far a test is. One that still waits is abandoned where `end_s`, the time, is given.
+    pub fn state_of_test(&mut self, id: u64, end_s: Option<u64>) -> TestState {
+        self.state.outbox.state_of_test(id, end_s)
+    }
+
     /// Sets a silence, and returns its number.
     ///
     /// # Errors
@@ -352,6 +377,18 @@ impl Alerts {
     pub fn differs_from(&self, saved: &Self) -> bool {
         let with_clock = State { clock: self.state.clock, ..saved.state.clone() };
         with_clock != self.state
+    }
+
+    /// Whether the daemon answered the last look.
+    #[must_use]
+    pub const fn is_answered(&self) -> bool {
+        self.state.is_answered
+    }
+
+    /// Returns what waits for a channel.
+    #[must_use]
+    pub fn waiting_on(&self, channel: &str) -> WaitingOn<'_> {
+        self.state.outbox.waiting_on(channel)
     }
 
     /// Number of notifications that wait.

@@ -24,11 +24,13 @@ pub enum Kind {
     Closed,
     /// The sign that notifications arrive.
     Heartbeat,
+    /// A test that somebody asked for.
+    Test,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Opened,
         Self::Raised,
         Self::Lowered,
@@ -36,6 +38,7 @@ impl Kind {
         Self::Reminder,
         Self::Closed,
         Self::Heartbeat,
+        Self::Test,
     ];
 
     /// Returns its word in documents.
@@ -49,6 +52,7 @@ impl Kind {
             Self::Reminder => "reminder",
             Self::Closed => "closed",
             Self::Heartbeat => "heartbeat",
+            Self::Test => "test",
         }
     }
 
@@ -96,6 +100,6 @@ pub struct Notification {
     pub body: String,
     /// Commands that the text names.
     pub commands: Vec<String>,
-    /// Its alert; none for a heartbeat.
+    /// Its alert; none for a heartbeat and a test.
     pub alert: Option<AlertContent>,
 }

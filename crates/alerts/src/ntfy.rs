@@ -27,6 +27,7 @@ pub struct Ntfy {
 pub fn ntfy(notification: &Notification) -> Ntfy {
     let (priority, symbol) = match (notification.kind, notification.severity) {
         (Kind::Heartbeat, _) => (1, "green_heart"),
+        (Kind::Test, _) => (3, "test_tube"),
         (Kind::Closed, _) => (3, "white_check_mark"),
         (_, Severity::Critical) => (5, "rotating_light"),
         (_, Severity::Warning) => (4, "warning"),

@@ -3,6 +3,7 @@
 //! - Of one alert, a channel gets one notification at a time, in order: no all-clear overtakes its opening.
 //! - An opening is tried for as long as its alert is open, with pauses that are bounded. Everything else has
 //!   [`ATTEMPTS_MAX`](crate::ATTEMPTS_MAX) attempts.
+//! - A test has one attempt, and neither waits for another notification nor makes one wait.
 //! - When an opening is abandoned, so is everything else of its alert on that channel: no all-clear comes for what was never heard of.
 //! - What was abandoned is listed.
 
@@ -51,6 +52,28 @@ pub struct Abandoned {
     pub why: String,
 }
 
+/// What waits for a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitingOn<'a> {
+    /// Notifications that wait.
+    pub count: usize,
+    /// Attempts of the one that was tried most.
+    pub attempts: u32,
+    /// Why the last of these failed.
+    pub why: Option<&'a str>,
+}
+
+/// How far a test is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TestState {
+    /// It is not sent yet.
+    Waiting,
+    /// The channel has taken it.
+    Sent,
+    /// It was not sent, for this reason.
+    Failed(String),
+}
+
 /// The outbox.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -83,18 +106,22 @@ impl Outbox {
         now_s: u64,
         elapsed: u64,
         is_open: &dyn Fn(u64) -> bool,
-    ) {
+    ) -> u64 {
         self.next_id += 1;
-        notification.id = self.next_id;
+        let id = self.next_id;
+        notification.id = id;
         let alert = notification.alert.as_ref().map(|alert| alert.id);
         let is_replaced = |one: &Waiting| {
             one.notification.channel == notification.channel
                 && alert_of(one) == alert
                 && !one.notification.kind.is_kept()
+                && notification.kind != Kind::Test
+                && one.notification.kind != Kind::Test
         };
         self.waiting.retain(|one| !is_replaced(one));
         self.waiting.push_back(Waiting { notification, attempts: 0, due: elapsed, why: None });
         self.bound(now_s, is_open);
+        id
     }
 
     /// Makes room: first of alerts that have closed, the oldest first.
@@ -112,7 +139,8 @@ impl Outbox {
         let mut earlier = BTreeSet::new();
         let mut due = Vec::new();
         for one in &self.waiting {
-            let is_first = earlier.insert((one.notification.channel.as_str(), alert_of(one)));
+            let is_test = one.notification.kind == Kind::Test;
+            let is_first = is_test || earlier.insert((one.notification.channel.as_str(), alert_of(one)));
             if is_first && one.due <= elapsed {
                 due.push(one.notification.clone());
             }
@@ -136,7 +164,8 @@ impl Outbox {
         one.due = failure.elapsed.saturating_add(policy.retry_after(one.attempts));
         one.why = Some(one_line(failure.why));
         let is_endless = one.notification.kind == Kind::Opened && alert_of(one).is_some_and(failure.is_open);
-        if one.attempts >= ATTEMPTS_MAX && !is_endless {
+        let attempts_max = if one.notification.kind == Kind::Test { 1 } else { ATTEMPTS_MAX };
+        if one.attempts >= attempts_max && !is_endless {
             self.abandon(failure.id, failure.now_s, failure.why);
         }
         true
@@ -165,9 +194,37 @@ impl Outbox {
         }
     }
 
-    /// Removes what goes to channels that there are no more.
+    /// Removes what goes to channels that there are no more. A test says so to whoever waits for it.
     pub(crate) fn keep_channels(&mut self, policy: &Policy) {
+        let is_known = |name: &String| policy.channels().any(|channel| channel == name);
+        let tests = self.waiting.iter().map(|one| &one.notification).filter(|one| one.kind == Kind::Test);
+        let lost: Vec<(u64, u64)> =
+            tests.filter(|one| !is_known(&one.channel)).map(|one| (one.id, one.at_s)).collect();
+        for (id, at_s) in lost {
+            self.abandon(id, at_s, "there is no such channel");
+        }
         self.waiting.retain(|one| policy.channels().any(|channel| *channel == one.notification.channel));
+    }
+
+    /// Returns what waits for a channel.
+    pub(crate) fn waiting_on(&self, channel: &str) -> WaitingOn<'_> {
+        let waiting = self.waiting.iter().filter(|one| one.notification.channel == channel);
+        let failed = waiting.clone().filter(|one| one.why.is_some()).max_by_key(|one| one.attempts);
+        WaitingOn {
+            count: waiting.count(),
+            attempts: failed.map_or(0, |one| one.attempts),
+            why: failed.and_then(|one| one.why.as_deref()),
+        }
+    }
+
+    /// Returns how far a test is; one that waits is abandoned at this time, if any is given.
+    pub(crate) fn state_of_test(&mut self, id: u64, end_s: Option<u64>) -> TestState {
+        if self.waiting.iter().any(|one| one.notification.id == id) {
+            let Some(end_s) = end_s else { return TestState::Waiting };
+            self.abandon(id, end_s, "it was not sent in time");
+        }
+        let abandoned = self.abandoned.iter().find(|one| one.id == id);
+        abandoned.map_or(TestState::Sent, |one| TestState::Failed(one.why.clone()))
     }
 
     pub(crate) fn abandoned(&self) -> impl Iterator<Item = &Abandoned> {

@@ -111,6 +111,7 @@ fn news(alert: &Alert, report: &Report<'_>) -> (String, Option<String>) {
             ("over".to_owned(), Some("This alert is over: what it reported holds no more.".to_owned()))
         }
         Kind::Heartbeat => ("heartbeat".to_owned(), None),
+        Kind::Test => ("test".to_owned(), None),
     }
 }
 
@@ -129,7 +130,13 @@ pub(crate) fn of_alert(alert: &Alert, report: &Report<'_>) -> Words {
                 date::text(report.now_s)
             )
         }
-        Kind::Opened | Kind::Raised | Kind::Lowered | Kind::Grown | Kind::Reminder | Kind::Heartbeat => {
+        Kind::Opened
+        | Kind::Raised
+        | Kind::Lowered
+        | Kind::Grown
+        | Kind::Reminder
+        | Kind::Heartbeat
+        | Kind::Test => {
             format!("It was seen first at {}.", date::text(alert.since_s))
         }
     });
@@ -194,6 +201,41 @@ pub(crate) fn of_heartbeat(tally: &Tally, host: &str) -> Words {
         silences
     );
     Words { subject, body, commands: vec!["dolmen status".to_owned()] }
+}
+
+/// Returns the words of a test that this user asked for.
+pub(crate) fn of_test(author: &str, host: &str) -> Words {
+    let subject = cut_line(&format!("test of {host}: notifications arrive"), SUBJECT_BYTES_MAX);
+    let author = cut_line(author, crate::evidence::TEXT_BYTES_MAX);
+    let body = format!(
+        "This is a test of the notifications of {host}, asked for by {author}. Nothing has happened.\n\n`dolmen status` shows the state of everything.\n"
+    );
+    Words { subject, body, commands: vec!["dolmen status".to_owned()] }
+}
+
+/// Advice about an alert, for whoever sees it elsewhere than in a notification.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advice {
+    /// What Dolmen does by itself and what somebody may do, in sentences; commands are between backticks.
+    pub text: Vec<String>,
+    /// The commands, with names in the place of words in capitals where they are known.
+    pub commands: Vec<String>,
+}
+
+impl Alert {
+    /// Returns its cause as a sentence, without the full stop.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        headline(self)
+    }
+
+    /// Returns what to do about it.
+    #[must_use]
+    pub fn advice(&self) -> Advice {
+        let mut text = Vec::new();
+        let commands = put_advice(self, &mut text);
+        Advice { text, commands }
+    }
 }
 
 fn counted(count: usize, one: &str, more: &str) -> String {

@@ -3,6 +3,7 @@
 import { h } from './dom.js';
 import { plural } from './format.js';
 import { live, pools } from './live.js';
+import { alertCards } from './page_alerts.js';
 import { card, eventList, pageHead } from './parts.js';
 import { redraw } from './redraw.js';
 
@@ -58,6 +59,7 @@ export function view() {
     'div',
     null,
     pageHead('Events'),
+    alertCards(),
     card(
       null,
       h(

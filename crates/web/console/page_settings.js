@@ -5,6 +5,7 @@ import { commandLine, dialog, refusal } from './dialog.js';
 import { h, toast } from './dom.js';
 import { command, day, duration, when } from './format.js';
 import { live } from './live.js';
+import { channelsCard } from './page_alerts.js';
 import { card, facts, pageHead, pill, table } from './parts.js';
 
 const ROLES = [
@@ -425,6 +426,7 @@ export function view() {
         ),
       ),
     ),
+    channelsCard(),
     sessionsCard(),
     isAdmin ? [usersCard(), tokensCard(), auditCard()] : null,
   );

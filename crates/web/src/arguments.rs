@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use dolmen_api::{CallerRole, SOCKET_VARIABLE, WEB_SOCKET_PATH};
@@ -19,6 +20,9 @@ pub(crate) struct Arguments {
         default_value = "/var/lib/dolmen-web"
     )]
     pub state: PathBuf,
+    /// Settings of alerts; /etc/dolmen/alerts.toml where it is there and none is named
+    #[arg(long, global = true, value_name = "FILE", env = "DOLMEN_WEB_ALERTS")]
+    pub alerts: Option<PathBuf>,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -41,6 +45,9 @@ pub(crate) enum Command {
     /// The certificate
     #[command(subcommand)]
     Certificate(CertificateCommand),
+    /// Alerts, silences and a test of the channels
+    #[command(subcommand)]
+    Alert(AlertCommand),
 }
 
 #[derive(Debug, Args)]
@@ -116,6 +123,54 @@ pub(crate) enum SessionCommand {
 pub(crate) enum CertificateCommand {
     /// Show fingerprint and dates
     Show(Files),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AlertCommand {
+    /// List alerts, silences and channels
+    List {
+        /// Print the document that the console gets
+        #[arg(long)]
+        json: bool,
+    },
+    /// Send nothing about an alert, or about what patterns match, for a time; prints the numbers of the silences
+    Silence {
+        /// Number of the alert
+        #[arg(conflicts_with_all = ["code", "object"], required_unless_present_any = ["code", "object"])]
+        alert: Option<u64>,
+        /// Codes of findings, such as disk_*
+        #[arg(long, value_name = "PATTERN", default_value = "*")]
+        code: String,
+        /// Objects, such as `disk 3 of tank`, tank/home or *
+        #[arg(long, value_name = "PATTERN", default_value = "*")]
+        object: String,
+        /// Duration, such as 90m, 2h or 7d
+        #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
+        duration: Duration,
+        /// The reason
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        comment: String,
+    },
+    /// End a silence
+    Unsilence { id: u64 },
+    /// Have the server send a test to a channel, or to all
+    Test {
+        /// Name of the channel
+        #[arg(long)]
+        channel: Option<String>,
+    },
+    /// Check the settings of alerts, and list the channels that they name
+    Check,
+}
+
+/// Reads a number with a unit: `s`, `m`, `h` or `d`.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let units = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)];
+    let found = units.iter().find_map(|(unit, seconds)| {
+        let number: u64 = text.strip_suffix(*unit)?.parse().ok()?;
+        number.checked_mul(*seconds)
+    });
+    found.map(Duration::from_secs).ok_or_else(|| "give a number with s, m, h or d, such as 2h".to_owned())
 }
 
 /// A role on the command line.

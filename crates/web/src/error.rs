@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use dolmen_alerts::{RestoreError, SilenceError};
 use dolmen_api::ExitCode;
 
 use crate::accounts::Rule;
@@ -67,6 +68,49 @@ pub(crate) enum WebError {
         /// The system's reason.
         source: io::Error,
     },
+    /// The settings of alerts.
+    #[error("the settings of alerts in {} are refused: {why}", path.display())]
+    Settings {
+        /// The path.
+        path: PathBuf,
+        /// Which setting, and why.
+        why: String,
+    },
+    /// The state of alerts cannot be used.
+    #[error("the state of alerts {} cannot be used", path.display())]
+    Alerts {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: RestoreError,
+    },
+    /// A silence is refused.
+    #[error(transparent)]
+    Silence(#[from] SilenceError),
+    /// There is no such alert.
+    #[error("there is no alert {id}; `dolmen-web alert list` shows those that there are")]
+    NoAlert {
+        /// Its number.
+        id: u64,
+    },
+    /// There is no channel that a test could be sent to.
+    #[error(
+        "{}; the settings of alerts name the channels",
+        channel.as_ref().map_or_else(|| "there is no channel".to_owned(), |name| format!("there is no channel {name:?}"))
+    )]
+    NoChannel {
+        /// The channel that was asked for.
+        channel: Option<String>,
+    },
+    /// A test was not sent.
+    #[error("the test was not sent to {failed}")]
+    Test {
+        /// To which channels, and why.
+        failed: String,
+    },
+    /// A thread ended before its answer.
+    #[error("a change of the alerts was cut short")]
+    CutShort,
     /// What was typed is no password.
     #[error("reading the password failed: {why}; nothing is changed")]
     Password {
@@ -99,9 +143,18 @@ impl WebError {
     pub(crate) fn exit(&self) -> ExitCode {
         match self {
             Self::File { .. } | Self::Runtime(_) | Self::Listen { .. } => ExitCode::Io,
-            Self::Accounts { .. } | Self::Contradiction { .. } | Self::Certificate { .. } => ExitCode::Config,
-            Self::Rule(_) | Self::Password { .. } => ExitCode::Refused,
-            Self::Random => ExitCode::Internal,
+            Self::Accounts { .. }
+            | Self::Contradiction { .. }
+            | Self::Certificate { .. }
+            | Self::Settings { .. }
+            | Self::Alerts { .. } => ExitCode::Config,
+            Self::Rule(_)
+            | Self::Password { .. }
+            | Self::Silence(_)
+            | Self::NoChannel { .. }
+            | Self::Test { .. } => ExitCode::Refused,
+            Self::NoAlert { .. } => ExitCode::Refused,
+            Self::Random | Self::CutShort => ExitCode::Internal,
             Self::Owner { .. } => ExitCode::Permission,
         }
     }

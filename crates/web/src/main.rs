@@ -6,6 +6,7 @@
 //! - `accounts`: users, tokens and sessions, and the file that holds them.
 //! - `audit`, `limits`: what is recorded, and how often something may be asked for.
 //! - `daemon`: requests to the daemon's socket.
+//! - `alerts`: looks at the daemon, and notifications (`docs/alerts.md`).
 //! - `http`: what clients may ask for, and what every request has to fulfil.
 //! - `server`: TLS and connections.
 //! - `arguments`, `commands`: the command line.
@@ -16,6 +17,7 @@
 //! - The program has no disk and no space. Killed at any moment, it leaves accounts that are whole, and a daemon that goes on.
 
 mod accounts;
+mod alerts;
 mod arguments;
 mod audit;
 mod clock;

@@ -70,6 +70,11 @@ impl Host {
         self.alerts = restored;
     }
 
+    /// Restarts the caller where the state may have what its policy does not know.
+    pub(crate) fn restart_with_the_policy(&mut self) {
+        self.alerts = Alerts::restore(&self.alerts.save().unwrap(), self.policy.clone()).unwrap();
+    }
+
     pub(crate) fn send(&mut self) {
         for notification in self.alerts.due(self.now_s) {
             if self.is_sending {

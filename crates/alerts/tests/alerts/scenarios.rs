@@ -1,6 +1,6 @@
 //! Scenarios of operation.
 
-use dolmen_alerts::{ALERTS_MAX, ATTEMPTS_MAX, Kind, Look, OpenAfter, Policy, Severity};
+use dolmen_alerts::{ALERTS_MAX, ATTEMPTS_MAX, Kind, Look, OpenAfter, Policy, Severity, TestState};
 use dolmen_api::{Finding, FindingCode, Object};
 
 use crate::host::{
@@ -346,6 +346,36 @@ fn a_heartbeat_comes_once_a_day_at_its_hour() {
         host.look_for(10, &[]);
     }
     assert!(host.kinds().len() <= 4 + 1, "{:?}", host.kinds());
+}
+
+/// Scenario: an opening and a heartbeat wait for a channel that refuses, and a test is asked for. It has one attempt, at once, which says why
+/// it failed; nothing else is lost by it. The next one arrives, and one for a channel that there is not says so.
+#[test]
+fn a_test_has_one_attempt_and_holds_up_nothing() {
+    let mut host = Host::new(Policy { heartbeat_at_s: Some(14 * HOUR_S), ..policy() });
+    host.is_sending = false;
+    host.look_for(HOUR_S, &[disk_absent(1)]);
+    let waiting = host.alerts.waiting();
+    let first = host.alerts.test("mail", "anna", host.now_s);
+    assert_eq!(host.alerts.state_of_test(first, None), TestState::Waiting);
+    host.send();
+    assert_eq!(host.alerts.state_of_test(first, None), TestState::Failed("connection refused".to_owned()));
+    assert_eq!((host.alerts.waiting(), host.alerts.waiting_on("mail").count), (waiting, waiting));
+    assert_eq!(host.alerts.waiting_on("mail").why, Some("connection refused"));
+    host.is_sending = true;
+    let second = host.alerts.test("mail", "anna", host.now_s);
+    host.send();
+    assert_eq!(host.alerts.state_of_test(second, None), TestState::Sent);
+    assert!(host.arrived.iter().any(|one| one.kind == Kind::Test && one.body.contains("anna")));
+    let lost = host.alerts.test("other", "anna", host.now_s);
+    host.restart_with_the_policy();
+    assert!(
+        matches!(host.alerts.state_of_test(lost, None), TestState::Failed(why) if why.contains("channel"))
+    );
+    let late = host.alerts.test("mail", "anna", host.now_s);
+    assert!(
+        matches!(host.alerts.state_of_test(late, Some(host.now_s)), TestState::Failed(why) if why.contains("in time"))
+    );
 }
 
 /// Scenario: 3,000 volumes are not mounted. The bound holds; the rest is one alert; all-clears follow, and nothing waits.

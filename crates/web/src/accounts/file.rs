@@ -81,7 +81,7 @@ impl AccountsFile {
 
 /// What tells one content of the file from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+pub(crate) struct Stamp {
     inode: u64,
     length: u64,
     changed: (i64, i64),
@@ -89,7 +89,7 @@ struct Stamp {
 }
 
 impl Stamp {
-    fn of(found: &fs::Metadata) -> Self {
+    pub(crate) fn of(found: &fs::Metadata) -> Self {
         Self {
             inode: found.ino(),
             length: found.len(),

@@ -12,7 +12,7 @@ mod rules;
 mod sessions;
 
 pub(crate) use document::{Accounts, Role, Session};
-pub(crate) use file::{AccountsFile, Watched, make_folder, replace, take_lock};
+pub(crate) use file::{AccountsFile, Stamp, Watched, make_folder, replace, take_lock};
 pub(crate) use passwords::PasswordHash;
 pub(crate) use rules::{Rule, TOKEN_PREFIX, check_name, check_password};
 pub(crate) use sessions::Lives;

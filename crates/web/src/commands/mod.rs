@@ -1,5 +1,6 @@
 //! Commands on the host. They change the file of accounts, which a running server reads again.
 
+mod alerts;
 mod certificate;
 mod owner;
 mod password;
@@ -24,13 +25,14 @@ const HOST_USER: &str = "host";
 pub(crate) fn execute(arguments: Arguments) -> Result<(), WebError> {
     let state = arguments.state;
     owner::become_owner_of(&state)?;
-    let host = Host { state };
+    let host = Host { state, alerts: arguments.alerts };
     match arguments.command {
         Command::Serve(serve) => run(&host.settings(serve)),
         Command::Code => code(&host),
         Command::User(command) => users::execute(&host, command),
         Command::Token(command) => tokens::execute(&host, command),
         Command::Session(command) => sessions::execute(&host, command),
+        Command::Alert(command) => alerts::execute(&host, command),
         Command::Certificate(command) => certificate::execute(&host, command),
     }
 }
@@ -38,13 +40,15 @@ pub(crate) fn execute(arguments: Arguments) -> Result<(), WebError> {
 /// The state folder of this host.
 struct Host {
     state: PathBuf,
+    /// The file of the settings of alerts, where one is named.
+    alerts: Option<PathBuf>,
 }
 
 impl Host {
     fn settings(&self, serve: Serve) -> Settings {
         let Serve { listen, socket, files } = serve;
         let certificate = files_of(files.certificate, files.key, &self.state);
-        Settings { listen, state: self.state.clone(), socket, certificate }
+        Settings { listen, state: self.state.clone(), socket, certificate, alerts: self.alerts.clone() }
     }
 
     fn read(&self) -> Result<Accounts, WebError> {

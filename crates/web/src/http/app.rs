@@ -10,6 +10,7 @@ use super::passwords::PasswordWorker;
 use super::refusal::Refusal;
 use super::stream::Hub;
 use crate::accounts::{Accounts, AccountsFile, Lives, Watched};
+use crate::alerts::Engine;
 use crate::audit::Audit;
 use crate::daemon::Daemon;
 use crate::error::WebError;
@@ -28,6 +29,7 @@ pub(crate) struct App {
     pub rates: Rates,
     pub audit: Audit,
     pub daemon: Daemon,
+    pub alerts: Arc<Engine>,
     pub certificates: Arc<Certificates>,
     pub requests: Semaphore,
     pub(super) metrics: LastPage,
@@ -43,6 +45,7 @@ impl App {
         state: &Path,
         socket: &Path,
         certificates: Arc<Certificates>,
+        alerts: Arc<Engine>,
     ) -> Result<Shared, WebError> {
         let app = Arc::new(Self {
             accounts: Watched::new(AccountsFile::in_folder(state)),
@@ -52,6 +55,7 @@ impl App {
             rates: Rates::default(),
             audit: Audit::in_folder(state),
             daemon: Daemon::new(socket),
+            alerts,
             certificates,
             requests: Semaphore::new(REQUESTS_MAX),
             metrics: LastPage::default(),

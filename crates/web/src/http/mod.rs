@@ -1,6 +1,7 @@
 //! What clients may ask for over HTTP, and what every request has to fulfil before.
 
 mod account;
+mod alerts;
 mod app;
 mod guard;
 mod identity;
@@ -26,6 +27,7 @@ pub(crate) fn routes(app: Shared) -> Router {
         .merge(account::routes())
         .merge(users::routes())
         .merge(verbs::routes())
+        .merge(alerts::routes())
         .merge(metrics::routes())
         .route(stream::PATH, get(stream::listen))
         .fallback(refusal::no_such_route)

@@ -95,12 +95,24 @@ impl From<Rule> for Refusal {
 
 impl From<WebError> for Refusal {
     fn from(error: WebError) -> Self {
-        if let WebError::Rule(rule) = error {
-            return rule.into();
+        match error {
+            WebError::Rule(rule) => return rule.into(),
+            WebError::Silence(refused) => return refused.into(),
+            WebError::NoAlert { .. } | WebError::NoChannel { .. } => {
+                let message = format!("{error}; nothing was changed");
+                return Self::new(StatusCode::NOT_FOUND, ErrorCode::NoSuchObject, message);
+            }
+            _ => {}
         }
         // Paths of the host and causes are for its administrator, not for whoever asks.
-        tracing::error!(error = in_one_line(&error), "the accounts cannot be used");
-        let message = "the accounts cannot be used; nothing was changed";
+        tracing::error!(error = in_one_line(&error), "the state folder cannot be used");
+        let message = match &error {
+            WebError::Alerts { .. } | WebError::CutShort => {
+                "the state of alerts cannot be used; nothing was changed"
+            }
+            WebError::File { .. } => "the state folder cannot be written or read; nothing was changed",
+            _ => "the accounts cannot be used; nothing was changed",
+        };
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Config, message)
             .hint("the log of dolmen-web on the host says why")
     }

@@ -19,6 +19,8 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use crate::alerts::Engine;
+use crate::clock;
 use crate::error::WebError;
 use crate::http::{App, routes};
 
@@ -29,6 +31,8 @@ pub(crate) struct Settings {
     pub state: PathBuf,
     pub socket: PathBuf,
     pub certificate: CertificateFiles,
+    /// The file of the settings of alerts, where one is named.
+    pub alerts: Option<PathBuf>,
 }
 
 /// Serves until the system asks for the end.
@@ -43,7 +47,8 @@ pub(crate) fn run(settings: &Settings) -> Result<(), WebError> {
 
 async fn serve(settings: &Settings) -> Result<(), WebError> {
     let certificates = Arc::new(Certificates::open(settings.certificate.clone(), settings.listen.ip())?);
-    let app = App::new(&settings.state, &settings.socket, Arc::clone(&certificates))?;
+    let alerts = Engine::open(&settings.state, settings.alerts.as_deref(), || clock::now().wall_s)?;
+    let app = App::new(&settings.state, &settings.socket, Arc::clone(&certificates), Arc::clone(&alerts))?;
     let failed = |source| WebError::Listen { address: settings.listen, source };
     let listener = TcpListener::bind(settings.listen).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
@@ -57,6 +62,7 @@ async fn serve(settings: &Settings) -> Result<(), WebError> {
     );
     announce(address, &settings.state, &certificates);
     notify::note("READY=1\nSTATUS=serving the console and the API");
+    let engine = tokio::spawn(Arc::clone(&alerts).run(app.daemon.clone(), Arc::clone(&certificates)));
     let connections = connections::accept(listener, routes(app), Arc::clone(&certificates), ended);
     let mut connections = std::pin::pin!(connections);
     loop {
@@ -64,11 +70,16 @@ async fn serve(settings: &Settings) -> Result<(), WebError> {
             () = &mut connections => return Ok(()),
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            _ = hangup.recv() => certificates.reread(),
+            _ = hangup.recv() => {
+                certificates.reread();
+                alerts.reread().await;
+            }
         }
     }
     notify::note("STOPPING=1");
     tracing::info!("asked to end");
+    // What it has noted is on disk; what is under way is sent again.
+    engine.abort();
     ending.send_replace(true);
     connections.await;
     Ok(())

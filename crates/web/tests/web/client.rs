@@ -83,6 +83,20 @@ impl Web {
         web
     }
 
+    /// A server with settings of alerts.
+    pub(crate) fn with_alerts(socket: impl Into<PathBuf>, settings: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut web = Self { folder, socket: socket.into(), server: None, port: 0 };
+        std::fs::write(web.alerts(), settings).unwrap();
+        web.start();
+        web
+    }
+
+    /// Its settings of alerts.
+    pub(crate) fn alerts(&self) -> PathBuf {
+        self.folder.path().join("alerts.toml")
+    }
+
     /// A server without a daemon.
     pub(crate) fn alone() -> Self {
         Self::new("/nonexistent/web.sock")
@@ -95,7 +109,10 @@ impl Web {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dolmen-web"));
         command.args(arguments).env("DOLMEN_WEB_STATE", self.folder.path()).env_remove("DOLMEN_SOCKET");
-        command.env("DOLMEN_LOG", "warn").stdin(Stdio::null());
+        command.env("DOLMEN_LOG", "warn").env_remove("DOLMEN_WEB_ALERTS").stdin(Stdio::null());
+        if self.alerts().exists() {
+            command.env("DOLMEN_WEB_ALERTS", self.alerts());
+        }
         command
     }
 

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod accounts;
 #[cfg(test)]
+mod alerts;
+#[cfg(test)]
 mod client;
 #[cfg(test)]
 mod cross_site;
