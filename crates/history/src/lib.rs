@@ -1,0 +1,42 @@
+//! History of the figures of a pool, its spaces and its disks, at falling resolution (docs/design/0040).
+//!
+//! ```text
+//! sample, every 10 s ─ note ─ current point of 10 s ─ of 1 min ─ of 10 min ─ of 1 h ─ of 1 day
+//!                                   │ complete          │            │           │        │
+//!                                 slots of ring       slots        slots       slots    slots
+//! ```
+//!
+//! A [`Point`] says what an object did in a stretch of time. Points fold: sums are added, the least and the most are kept, and
+//! latency counts are added bucket by bucket, so a percentile of an hour is one of the requests, not a mean of percentiles. A
+//! [`Recorder`] folds samples and puts complete points into *slots* of at most 3,072 bytes. Slots of one resolution and one group
+//! of objects form a [`ring`](SlotKey): the oldest go first.
+//!
+//! Invariants:
+//! - A damaged slot loses the points in it, and no others.
+//! - All slots together take at most the budget, whatever the number of objects and their load.
+//! - What was saved and loaded again goes on as if it had not been.
+//! - Bytes from a disk never cause a panic.
+//!
+//! Left to others: sampling, and where slots lie.
+
+mod codec;
+mod forecast;
+mod index;
+mod latencies;
+mod level;
+mod point;
+mod recorder;
+mod ring;
+mod sample;
+mod slot;
+#[cfg(test)]
+mod tests;
+
+pub use forecast::{Fill, Use, forecast};
+pub use index::{Index, SlotKey};
+pub use latencies::Latencies;
+pub use level::{LEVELS, Level};
+pub use point::{Gauge, Object, Point, Requests, Span};
+pub use recorder::{HISTORY_BYTES_MAX, Points, Recorder, Saving, budget_of};
+pub use sample::{Sample, read_samples, write_sample};
+pub use slot::{Entry, SLOT_BYTES_MAX, begin_of, parse_slot};
