@@ -20,6 +20,7 @@ mod event;
 mod exit;
 mod figures;
 mod finding;
+mod history;
 mod job;
 mod openapi;
 mod place;
@@ -57,6 +58,9 @@ pub use event::{Event, EventCode, Events, EventsQuery};
 pub use exit::ExitCode;
 pub use figures::{DiskFigures, Figures, IoFigures, LatencyBucket, Load, SpaceFigures};
 pub use finding::{Finding, FindingCode, Object, ObjectKind};
+pub use history::{
+    FillForecast, FillState, History, HistoryBytes, HistoryPoint, HistoryQuery, HistoryRequests,
+};
 pub use job::{Eta, Job, JobDocument, JobKind, JobPriority, JobState, Jobs, SetJob};
 pub use openapi::{OPENAPI_PATH, openapi};
 pub use place::{LocateDisk, SetDisk};

@@ -197,6 +197,12 @@ pub struct Pool {
     /// Write caches of its strict spaces, those with parity among them.
     #[serde(default)]
     pub write_caches: Vec<WriteCache>,
+    /// When it is full, as far as its history says; left out of one that is not open.
+    #[serde(default)]
+    pub fill: Option<crate::FillForecast>,
+    /// Why its history is not recorded now; left out where it is.
+    #[serde(default)]
+    pub history_problem: Option<String>,
     /// Its disks, by slot.
     pub disks: Vec<Disk>,
 }

@@ -7,12 +7,12 @@ use crate::{
     AddDisks, AdoptVolume, AttachSpace, Attachments, CheckVolume, CompactVolume, ConvertSpace, Counters,
     CreatePool, CreateShare, CreateSpace, CreateVolume, Dedup, DeleteSpace, Destroy, DetachSpace, Devices,
     Df, Disks, DrainWriteCache, EnableDedup, EstimateDedup, Events, EventsQuery, Exports, Figures,
-    ForgetDisk, GrantShare, ImportPool, JobDocument, Jobs, LocateDisk, MountVolume, Nothing, OnlineDisk,
-    PoolDocument, Pools, PurgeTrash, Quotas, RemoveQuota, RenameSpace, ReplaceDisk, ResizeSpace,
-    ResizeWriteCache, RestoreSpace, RevokeShare, RunDedup, ServeSpace, SetAlertAt, SetDisk, SetDiskRole,
-    SetEnclosure, SetJob, SetKeepRoom, SetLimits, SetQuota, SetRepairAfter, SetReserve, ShareDocument,
-    ShareSessions, Shares, Shutdown, Simple, SpaceDocument, Spaces, Status, Trash, UndoDedup, Version,
-    VolumeDocument, Volumes, Why,
+    ForgetDisk, GrantShare, History, HistoryQuery, ImportPool, JobDocument, Jobs, LocateDisk, MountVolume,
+    Nothing, OnlineDisk, PoolDocument, Pools, PurgeTrash, Quotas, RemoveQuota, RenameSpace, ReplaceDisk,
+    ResizeSpace, ResizeWriteCache, RestoreSpace, RevokeShare, RunDedup, ServeSpace, SetAlertAt, SetDisk,
+    SetDiskRole, SetEnclosure, SetJob, SetKeepRoom, SetLimits, SetQuota, SetRepairAfter, SetReserve,
+    ShareDocument, ShareSessions, Shares, Shutdown, Simple, SpaceDocument, Spaces, Status, Trash, UndoDedup,
+    Version, VolumeDocument, Volumes, Why,
 };
 
 declare_verbs! {
@@ -51,6 +51,8 @@ declare_verbs! {
         [BadName, NameTaken, NoSuchPool, NoSuchDevice, NeedsConfirmation, UnfitDevice, DeviceInUse, NoSpace, ReadOnly, PoolStopped];
     /// Shows a pool.
     ShowPool = question "/pools/{pool}" [pool] Nothing => PoolDocument, Viewer, [];
+    /// Shows what a pool, a space or a disk did over time.
+    ShowHistory = question "/pools/{pool}/history" [pool] HistoryQuery => History, Viewer, [NoSuchSpace, NoSuchDisk];
     /// Shows where the bytes of a pool are, and what still fits.
     ShowRoom = question "/pools/{pool}/df" [pool] Nothing => Df, Viewer, [];
     /// Closes a pool and gives it up, so that any host may open it.

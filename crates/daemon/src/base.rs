@@ -18,7 +18,7 @@ use crate::jobs::Jobs;
 use crate::open_pools::OpenPools;
 use crate::pool_jobs::PoolJobs;
 use crate::records::Records;
-use crate::state::{EventFile, Events, Histories, Ledger, Locates, Members, TrashAges, VolumeUses};
+use crate::state::{EventFile, Events, Histories, Ledger, Locates, Members, Tails, TrashAges, VolumeUses};
 use crate::views::Views;
 
 /// Services that threads of their own stand behind.
@@ -41,6 +41,7 @@ pub(crate) struct Base {
     pub(crate) arbiter: Rc<dyn Arbiter>,
     pub(crate) ledger: Rc<Ledger>,
     pub(crate) histories: Rc<Histories>,
+    pub(crate) tails: Rc<Tails>,
     pub(crate) jobs: Rc<Jobs>,
     pub(crate) events: Rc<Events>,
     pub(crate) trash_ages: Rc<TrashAges>,
@@ -95,6 +96,7 @@ impl Base {
             events: Rc::new(Events::new(EventFile::new(config.state.clone(), Rc::clone(file_worker)))),
             trash_ages: Rc::new(TrashAges::new(&config.state, Rc::clone(file_worker))),
             arbiter: Rc::new(FileArbiter::new(host, config.arbiter_folder(), Rc::clone(file_worker))),
+            tails: Rc::new(Tails::new(config.run.clone(), Rc::clone(file_worker))),
             volume_uses: Rc::default(),
             volume_looker: Rc::new(threaded.volume_looker),
             watcher: threaded.watcher,

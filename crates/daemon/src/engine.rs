@@ -19,7 +19,9 @@ use crate::base::Base;
 use crate::disks::{Devices, Drains, Locator, Membership, Rebuilds, Replacements};
 use crate::health::Diagnosis;
 use crate::job_table::{JobServices, JobWorkers};
-use crate::pools::{Arrivals, Opening, PoolChanges, PoolEnds, Rebalances, Resyncs, Tending, Widths};
+use crate::pools::{
+    Arrivals, Opening, PoolChanges, PoolEnds, Rebalances, Recordings, Resyncs, Tending, Widths,
+};
 use crate::settings::Settings;
 use crate::spaces::{Conversions, Deletions, NetworkListeners, Purges, Scrubs, SpaceChanges, WriteCaches};
 use crate::volumes::VolumeServices;
@@ -101,6 +103,7 @@ pub(crate) struct PoolServices {
     pub(crate) settings: Rc<Settings>,
     pub(crate) job_control: Rc<JobControl>,
     pub(crate) ends: Rc<PoolEnds>,
+    pub(crate) recordings: Rc<Recordings>,
     pub(crate) opening: Rc<Opening>,
     pub(crate) changes: Rc<PoolChanges>,
     pub(crate) arrivals: Rc<Arrivals>,
@@ -127,7 +130,10 @@ impl PoolServices {
         let job_control = Rc::new(JobControl::new(base, &Rc::new(JobWorkers::new(&services))));
         let (devices, widths) = (&disks.devices, &disks.widths);
         let tending = Rc::new(Tending::new(base, &services, &spaces.deletions, widths, &job_control));
-        let ends = Rc::new(PoolEnds::new(base, &spaces.attachments, &spaces.network, &spaces.volumes.all));
+        let recordings = Rc::new(Recordings::new(base));
+        let ends =
+            PoolEnds::new(base, &spaces.attachments, &spaces.network, &spaces.volumes.all, &recordings);
+        let ends = Rc::new(ends);
         let opening =
             Opening::new(base, devices, &spaces.kernel, &spaces.network, &job_control, &ends, &tending);
         let opening = Rc::new(opening);
@@ -135,7 +141,7 @@ impl PoolServices {
             PoolChanges::new(base, devices, widths, &disks.resyncs, &disks.rebalances, &ends, &opening);
         let arrivals = Rc::new(Arrivals::new(base, devices, &disks.membership, &opening));
         let (settings, changes) = (Rc::new(Settings::new(base)), Rc::new(changes));
-        Self { settings, changes, job_control, ends, opening, arrivals }
+        Self { settings, changes, job_control, ends, recordings, opening, arrivals }
     }
 }
 
@@ -167,6 +173,7 @@ impl Engine {
                 &spaces.attachments,
                 &spaces.network,
                 &spaces.volumes.all,
+                &pools.recordings,
             )),
             diagnosis,
             base,

@@ -15,7 +15,8 @@ use crate::fault;
 use crate::jobs::JobSlot;
 use crate::ranks;
 use crate::state::{
-    Absences, Backing, DiskLatencies, Emptyings, Filling, History, Remembered, Smarts, VolumeFillings,
+    Absences, Backing, DiskLatencies, Emptyings, Filling, History, Recording, Remembered, Smarts,
+    VolumeFillings,
 };
 
 /// A pool that is open.
@@ -27,7 +28,10 @@ pub(crate) struct OpenPool {
     /// Jobs of this pool, one at a time.
     pub(crate) job_slot: Rc<JobSlot>,
     pub(crate) is_closing: Cell<bool>,
+    /// Errors and damage that this host has seen.
     pub(crate) history: History,
+    /// Figures over time, which the pool itself keeps.
+    pub(crate) recording: Recording,
     pub(crate) absences: Absences,
     pub(crate) filling: Filling,
     pub(crate) volume_fillings: VolumeFillings,
@@ -57,6 +61,7 @@ impl OpenPool {
             job_slot,
             is_closing,
             history,
+            recording: Recording::default(),
             absences,
             laid_badly: Cell::new(0),
             filling: Filling::default(),

@@ -21,6 +21,7 @@ use crate::open_pools::OpenPools;
 use crate::plan::Offered;
 use crate::resiliency::{integrity_of, resiliency_of};
 use crate::rooms::yield_now;
+use crate::settings::fill_of;
 use crate::state::{Backing, Slow, is_here};
 
 /// What rows have that have not been moved yet.
@@ -134,6 +135,8 @@ impl Views {
             has_room_for: open.has_room_for(),
             repair_after_s: repair_after.map(|after| after.map_or(0, |after| after.as_secs())),
             write_caches: write_caches.iter().map(view_write_cache).collect(),
+            fill: Some(fill_of(open)),
+            history_problem: open.recording.problem.borrow().clone(),
             disks,
         })
     }
@@ -159,6 +162,8 @@ impl Views {
             has_room_for: 0,
             repair_after_s: None,
             write_caches: Vec::new(),
+            fill: None,
+            history_problem: None,
             disks: Vec::new(),
         };
         closed.iter().map(view).collect()

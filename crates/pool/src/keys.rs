@@ -146,6 +146,24 @@ pub fn disk_settings(which: u64) -> Range<Key> {
     disk_setting(which, DiskSlot(0))..key(Kind::Counter, 5, which + 1, 0)
 }
 
+/// The index of the history of the pool (docs/design/0040).
+#[must_use]
+pub fn history_index() -> Key {
+    key(Kind::Counter, 6, 0, 0)
+}
+
+/// A slot of that history, by its ring and its sequence number.
+#[must_use]
+pub fn history_slot(ring: u8, sequence: u64) -> Key {
+    key(Kind::Counter, 6, u64::from(ring) + 1, sequence)
+}
+
+/// All slots of that history.
+#[must_use]
+pub fn history_slots() -> Range<Key> {
+    history_slot(0, 0)..key(Kind::Counter, 7, 0, 0)
+}
+
 /// A space.
 #[must_use]
 pub fn space(id: SpaceId) -> Key {
@@ -215,6 +233,10 @@ mod tests {
                 && !rows_from(RowId(3)).contains(&row(RowId(2)))
         );
         assert_eq!(parts(&key(Kind::Free, 239, 7, 9)), (239, 7, 9));
+        assert!(
+            !history_slots().contains(&history_index())
+                && history_slots().contains(&history_slot(9, u64::MAX))
+        );
         assert!(all(Kind::Place).contains(&a) && !all(Kind::Free).contains(&a));
         let of_space = attributes_of(3, SpaceId(7));
         assert!(

@@ -199,6 +199,7 @@ fn handler(id: VerbId) -> MethodRouter<App> {
         CreatePool: change(async |engine, [], request| engine.pools.changes.create_pool(request).await);
         ImportPool: change(async |engine, [], request| engine.pools.opening.import_pool(request).await);
         ShowPool: question(async |engine, [pool], _| engine.pools.changes.show_pool(pool).await);
+        ShowHistory: question(async |engine, [pool], query| engine.reports.history(pool, query).await);
         ShowRoom: question(async |engine, [pool], _| engine.reports.df(pool).await);
         ExportPool: change(async |engine, [pool], request| engine.pools.ends.export_pool(pool, request).await);
         DestroyPool: change(async |engine, [pool], request| engine.pools.ends.destroy_pool(pool, request).await);

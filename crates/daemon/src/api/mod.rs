@@ -5,6 +5,7 @@ mod api_socket;
 mod control;
 mod events;
 mod figures;
+mod history;
 mod job_control;
 mod reports;
 mod serving;

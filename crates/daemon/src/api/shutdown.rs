@@ -15,6 +15,7 @@ use crate::jobs::Jobs;
 use crate::open_pool::OpenPool;
 use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
+use crate::pools::Recordings;
 use crate::records::Records;
 use crate::spaces::NetworkListeners;
 use crate::state::{Events, Members, TrashAges};
@@ -31,6 +32,7 @@ pub(crate) struct Stopping {
     attachments: Rc<SpaceAttachments>,
     network: Rc<NetworkListeners>,
     volumes: Rc<Volumes>,
+    recordings: Rc<Recordings>,
     jobs: Rc<Jobs>,
     events: Rc<Events>,
     trash_ages: Rc<TrashAges>,
@@ -46,6 +48,7 @@ impl Stopping {
         attachments: &Rc<SpaceAttachments>,
         network: &Rc<NetworkListeners>,
         volumes: &Rc<Volumes>,
+        recordings: &Rc<Recordings>,
     ) -> Self {
         Self {
             pools: Rc::clone(&base.pools),
@@ -53,6 +56,7 @@ impl Stopping {
             attachments: Rc::clone(attachments),
             network: Rc::clone(network),
             volumes: Rc::clone(volumes),
+            recordings: Rc::clone(recordings),
             jobs: Rc::clone(&base.jobs),
             events: Rc::clone(&base.events),
             trash_ages: Rc::clone(&base.trash_ages),
@@ -143,6 +147,7 @@ impl Stopping {
             // A job that is under way goes on with the next daemon, from a row that is whole. It may need the pool to end.
             self.jobs.rest(pool.id(), self.clock.as_ref(), JOBS_REST_MAX).await;
             let _exclusive = pool.mutex.take().await;
+            self.recordings.finish(&pool).await;
             if let Err(error) = pool.spaces.close().await {
                 tracing::error!(pool = pool.name(), %error, "the pool was not closed clean; the next start recovers it");
                 change.warnings.push(format!("pool {} was not closed clean: {error}", pool.name()));

@@ -19,6 +19,7 @@ use crate::jobs::Jobs;
 use crate::open_pool::{ClosedBy, ClosedPool, OpenPool, parse_name};
 use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, check_typed, made, planned, usual_room};
+use crate::pools::recording::Recordings;
 use crate::records::Records;
 use crate::spaces::NetworkListeners;
 use crate::state::{Events, Histories, Ledger, Members, TrashAges};
@@ -32,6 +33,7 @@ pub(crate) struct PoolEnds {
     attachments: Rc<SpaceAttachments>,
     network: Rc<NetworkListeners>,
     pub(super) volumes: Rc<Volumes>,
+    pub(super) recordings: Rc<Recordings>,
     seams: Seams,
     arbiter: Rc<dyn Arbiter>,
     ledger: Rc<Ledger>,
@@ -50,6 +52,7 @@ impl PoolEnds {
         attachments: &Rc<SpaceAttachments>,
         network: &Rc<NetworkListeners>,
         volumes: &Rc<Volumes>,
+        recordings: &Rc<Recordings>,
     ) -> Self {
         Self {
             pools: Rc::clone(&base.pools),
@@ -57,6 +60,7 @@ impl PoolEnds {
             attachments: Rc::clone(attachments),
             network: Rc::clone(network),
             volumes: Rc::clone(volumes),
+            recordings: Rc::clone(recordings),
             seams: base.seams.clone(),
             arbiter: Rc::clone(&base.arbiter),
             ledger: Rc::clone(&base.ledger),
@@ -198,6 +202,7 @@ impl PoolEnds {
         }
         let remembered = self.records.remembered(pool);
         self.retire(pool);
+        self.recordings.finish(pool).await;
         let exported = match pool.mode {
             ImportMode::Read => pool.spaces.close().await,
             ImportMode::Write | ImportMode::Confirmed => pool.spaces.export().await,

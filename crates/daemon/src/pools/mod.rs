@@ -6,6 +6,7 @@ mod ends;
 mod history;
 mod opening;
 mod rebalance;
+mod recording;
 mod resync;
 mod watch;
 mod widening;
@@ -17,6 +18,7 @@ pub(crate) use opening::Opening;
 #[cfg(test)]
 pub(crate) use rebalance::even_out;
 pub(crate) use rebalance::{RebalanceJob, Rebalances};
+pub(crate) use recording::{Recordings, points_of};
 pub(crate) use resync::{ResyncJob, Resyncs};
 pub(crate) use watch::Tending;
 pub(crate) use widening::Widths;

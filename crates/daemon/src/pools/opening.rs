@@ -33,6 +33,7 @@ use crate::open_pool::{ClosedBy, ClosedPool, OpenPool, parse_name};
 use crate::open_pools::OpenPools;
 use crate::plan::{Figures, Undo, made, planned, usual_room};
 use crate::pools::ends::{PoolEnds, is_unmade};
+use crate::pools::recording::Recordings;
 use crate::pools::watch::Tending;
 use crate::records::Records;
 use crate::spaces::NetworkListeners;
@@ -134,6 +135,7 @@ pub(crate) struct Opening {
     pool_ends: Rc<PoolEnds>,
     tending: Rc<Tending>,
     volumes: Rc<Volumes>,
+    recordings: Rc<Recordings>,
     handle: Handle,
     seams: Seams,
     arbiter: Rc<dyn Arbiter>,
@@ -167,6 +169,7 @@ impl Opening {
             pool_ends: Rc::clone(pool_ends),
             tending: Rc::clone(tending),
             volumes: Rc::clone(&pool_ends.volumes),
+            recordings: Rc::clone(&pool_ends.recordings),
             handle: base.handle.clone(),
             seams: base.seams.clone(),
             arbiter: Rc::clone(&base.arbiter),
@@ -442,6 +445,7 @@ impl Opening {
         self.seams.spawner.spawn("rows laid badly", Box::pin(count));
         self.pools.closed.borrow_mut().remove(&pool.id());
         self.transports.go_on(pool.id());
+        self.recordings.begin(&pool);
         if mode != ImportMode::Read {
             self.tending.go_on_with_jobs(&pool).await;
             if has_lost_labels {

@@ -2,7 +2,8 @@
 //!
 //! A pool in which nothing thin can grow is not reported: that it is full was intended.
 
-use dolmen_api::{Finding, FindingCode, Health, Object};
+use dolmen_api::{FillForecast, FillState, Finding, FindingCode, Health, Object};
+use dolmen_history::{Fill, forecast};
 use dolmen_placement::{Offer, Placer};
 use dolmen_pool::{DiskState, PoolState};
 use dolmen_space::{Resiliency, SpaceSpec, slab_units};
@@ -11,7 +12,7 @@ use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
 use crate::finding::found;
 use crate::jobs::seconds_now;
 use crate::open_pool::OpenPool;
-use crate::state::{DAYS_REPORTED, percent_used, reached};
+use crate::state::{DAYS_REPORTED, kib, percent_used, reached};
 
 /// That a threshold is reached, and how far it is from it: a pool that comes and goes around one is reported with another each time.
 fn reached_text(name: &str, at: u8, used: u64, left: u64) -> String {
@@ -43,6 +44,21 @@ fn used_and_left(pool: &OpenPool) -> (u64, u64) {
 fn may_grow(pool: &OpenPool) -> bool {
     let spaces = pool.spaces.list();
     spaces.iter().any(|space| space.size().0 > space.claimed().0)
+}
+
+/// Tells when a pool is full, as far as its history says.
+pub(crate) fn fill_of(pool: &OpenPool) -> FillForecast {
+    let (now_s, (_, left)) = (seconds_now(), used_and_left(pool));
+    match forecast(&pool.recording.uses.borrow(), kib(left), now_s) {
+        Fill::Unknown => FillForecast { state: FillState::Unknown, ..FillForecast::default() },
+        Fill::Steady => FillForecast { state: FillState::Steady, ..FillForecast::default() },
+        Fill::After { mean_s, earliest_s, latest_s } => FillForecast {
+            state: FillState::Filling,
+            full_at_s: Some(now_s.saturating_add(mean_s)),
+            earliest_s: Some(now_s.saturating_add(earliest_s)),
+            latest_s: latest_s.map(|latest_s| now_s.saturating_add(latest_s)),
+        },
+    }
 }
 
 /// Looks at how full the pool is, for those who ask later.

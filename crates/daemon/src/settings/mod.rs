@@ -9,7 +9,7 @@ mod reserve;
 mod service;
 
 pub(crate) use enclosure::{Domains, apart_advice, check_count, rows_share};
-pub(crate) use filling::{filling_findings, look_at_filling};
+pub(crate) use filling::{fill_of, filling_findings, look_at_filling};
 pub(crate) use keep_room::{kept_bytes, room_advice, room_used, with_kept_room};
 pub(crate) use reserve::{lacks_reserve, reserve_advice};
 pub(crate) use service::Settings;

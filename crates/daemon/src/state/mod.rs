@@ -15,7 +15,9 @@ mod ledger;
 mod locates;
 mod member;
 mod places;
+mod recording;
 mod smarts;
+mod tail;
 mod trash_age;
 mod volume_uses;
 
@@ -49,6 +51,8 @@ pub(crate) use locates::light_of;
 pub(crate) use locates::{Locates, is_block_device};
 pub(crate) use member::Members;
 pub(crate) use places::{Held, Occupant};
+pub(crate) use recording::{PoolRoom, Recording, Seen, kib, object_of};
 pub(crate) use smarts::{Defects, NAMED_LIMIT, SmartState, Smarts};
+pub(crate) use tail::{Tail, Tails};
 pub(crate) use trash_age::TrashAges;
 pub(crate) use volume_uses::{VolumeUse, VolumeUses};

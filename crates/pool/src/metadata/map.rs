@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use dolmen_future_pool::pooled;
-use dolmen_store::{Key, Store};
-use dolmen_units::Lsn;
+use dolmen_store::{Key, PAGE_BYTES, Store};
+use dolmen_units::{Bytes, Lsn};
 
 use crate::error::PoolError;
 use crate::members::identity::Identity;
@@ -89,6 +89,18 @@ impl MetadataMap {
             Purpose::Release => return true,
         };
         room.pages_free >= room.pages_part + room.pages_new_max + left
+    }
+
+    /// Returns whether a claim of room would find any in the map now, without waiting for a checkpoint.
+    #[must_use]
+    pub fn has_room_for_claims(&self) -> bool {
+        self.has_room(Purpose::Claim)
+    }
+
+    /// Returns the bytes of pages that each voter has for the map.
+    #[must_use]
+    pub fn pages_bytes(&self) -> Bytes {
+        Bytes(self.store.room().pages_total.saturating_mul(PAGE_BYTES as u64))
     }
 
     /// Changes the map in memory only. For recovery, before anything is served: the checkpoint that ends it makes the edits
