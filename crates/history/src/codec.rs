@@ -102,7 +102,7 @@ pub(crate) struct Room {
 
 impl Room {
     /// That behind a point.
-    pub(crate) fn behind(point: &Point) -> Self {
+    pub(crate) fn after(point: &Point) -> Self {
         Self { used: point.used.most, waiting: point.waiting.most, size: point.size_kib }
     }
 

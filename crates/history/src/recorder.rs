@@ -203,10 +203,12 @@ impl Recorder {
         }
     }
 
-    /// Returns saved slots to be [judged](Self::judge): whether those before them are older than they are kept.
+    /// Returns saved slots to be [checked](Self::check_age): whether those before them are older than they are kept.
     #[must_use]
-    pub fn unjudged(&self) -> Vec<SlotKey> {
-        self.numbered().filter_map(|(ring, one)| Some(SlotKey { ring, sequence: one.unjudged()? })).collect()
+    pub fn unchecked_ages(&self) -> Vec<SlotKey> {
+        self.numbered()
+            .filter_map(|(ring, one)| Some(SlotKey { ring, sequence: one.unchecked_ages()? }))
+            .collect()
     }
 
     fn numbered(&self) -> impl Iterator<Item = (u8, &Ring)> {
@@ -214,21 +216,21 @@ impl Recorder {
     }
 
     /// Drops the slots before this one if all of their points are older than they are kept.
-    pub fn judge(&mut self, key: SlotKey, slot: Option<&[u8]>, now_s: u64) {
+    pub fn check_age(&mut self, key: SlotKey, slot: Option<&[u8]>, now_s: u64) {
         let (Some(level), Some(ring)) = (key.level(), self.rings.get_mut(usize::from(key.ring))) else {
             return;
         };
         let begin_s = slot.and_then(|slot| begin_of(slot, key));
-        ring.judge(key.sequence, begin_s, |begin_s| is_old(level, begin_s, now_s));
+        ring.check_age(key.sequence, begin_s, |begin_s| is_old(level, begin_s, now_s));
     }
 
-    /// Forgets when slots begin that are old by now, so that they are judged again.
-    pub fn judge_again(&mut self, now_s: u64) {
+    /// Forgets when slots begin that are old by now, so that they are checked again.
+    pub fn check_ages_again(&mut self, now_s: u64) {
         for (number, ring) in (0..).zip(&mut self.rings) {
             let level = SlotKey { ring: number, sequence: 0 }.level();
             let is_old = |begin_s: &u64| level.is_none_or(|level| is_old(level, *begin_s, now_s));
-            if ring.judged_begin_s.as_ref().is_some_and(is_old) {
-                ring.judged_begin_s = None;
+            if ring.witness_begin_s.as_ref().is_some_and(is_old) {
+                ring.witness_begin_s = None;
             }
         }
     }

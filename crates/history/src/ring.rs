@@ -20,9 +20,9 @@ pub(crate) struct Ring {
     saved: Slots,
     first: u64,
     /// The slot whose begin tells whether those before it are old: the next of the first one, or one behind damaged ones.
-    judged: u64,
+    witness: u64,
     /// When it begins, if that is known.
-    pub(crate) judged_begin_s: Option<u64>,
+    pub(crate) witness_begin_s: Option<u64>,
     /// Full slots that are not saved.
     full: VecDeque<(u64, Vec<u8>)>,
     open: SlotWriter,
@@ -39,8 +39,8 @@ impl Ring {
             slots_max,
             saved,
             first: saved.first,
-            judged: saved.first + 1,
-            judged_begin_s: None,
+            witness: saved.first + 1,
+            witness_begin_s: None,
             full: VecDeque::new(),
             open: SlotWriter::default(),
             open_sequence: saved.open,
@@ -137,21 +137,21 @@ impl Ring {
     /// Drops all slots before one.
     fn begin_at(&mut self, first: u64) {
         self.first = first;
-        (self.judged, self.judged_begin_s) = (first + 1, None);
+        (self.witness, self.witness_begin_s) = (first + 1, None);
     }
 
     /// Returns the saved slot that is to be looked at.
-    pub(crate) fn unjudged(&self) -> Option<u64> {
-        (self.judged_begin_s.is_none() && self.saved().contains(&self.judged)).then_some(self.judged)
+    pub(crate) fn unchecked_ages(&self) -> Option<u64> {
+        (self.witness_begin_s.is_none() && self.saved().contains(&self.witness)).then_some(self.witness)
     }
 
     /// Notes when a slot begins, or that it is damaged, and drops the slots before it if it is old as well.
-    pub(crate) fn judge(&mut self, sequence: u64, begin_s: Option<u64>, is_old: impl Fn(u64) -> bool) {
+    pub(crate) fn check_age(&mut self, sequence: u64, begin_s: Option<u64>, is_old: impl Fn(u64) -> bool) {
         match begin_s {
-            _ if sequence != self.judged => {}
-            None => self.judged += 1,
+            _ if sequence != self.witness => {}
+            None => self.witness += 1,
             Some(begin_s) if is_old(begin_s) => self.begin_at(sequence),
-            Some(begin_s) => self.judged_begin_s = Some(begin_s),
+            Some(begin_s) => self.witness_begin_s = Some(begin_s),
         }
     }
 }

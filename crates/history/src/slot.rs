@@ -82,7 +82,7 @@ impl SlotWriter {
             put_point(&mut bytes, &point.without_latencies(), before);
         }
         let number = known.map_or(self.objects.len() as u64 + 1, |(number, _)| number);
-        self.objects.insert(object, (number, Room::behind(point)));
+        self.objects.insert(object, (number, Room::after(point)));
         self.body.extend(bytes);
         self.last_s = at_s;
         true
@@ -158,7 +158,7 @@ pub fn parse_slot(slot: &[u8], key: SlotKey) -> Option<Vec<Entry>> {
         };
         let (object, room) = objects.get_mut(at)?;
         let point = reader.point(*room)?;
-        *room = Room::behind(&point);
+        *room = Room::after(&point);
         entries.push(Entry { at_s: last_s, object: *object, point });
     }
     Some(entries)

@@ -320,7 +320,7 @@ fn many_busy_objects_stay_within_the_budget_and_lose_the_oldest_points_first() {
     }
 }
 
-/// Scenario: one idle disk for two days, judged as the daemon does. Ten-second points reach back for an hour and an eighth, and not
+/// Scenario: one idle disk for two days, checked as the daemon does. Ten-second points reach back for an hour and an eighth, and not
 /// for two days; minutes for a day; and all of it is small.
 #[test]
 fn points_older_than_they_are_kept_go() {
@@ -331,9 +331,9 @@ fn points_older_than_they_are_kept_go() {
         at_s += 10;
         recorder.note(at_s, &points);
         if nth % 60 == 0 {
-            recorder.judge_again(at_s);
-            for key in recorder.unjudged() {
-                recorder.judge(key, kept.slots.get(&key).map(Vec::as_slice), at_s);
+            recorder.check_ages_again(at_s);
+            for key in recorder.unchecked_ages() {
+                recorder.check_age(key, kept.slots.get(&key).map(Vec::as_slice), at_s);
             }
             kept.save(&mut recorder);
         }

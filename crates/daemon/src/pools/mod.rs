@@ -8,6 +8,7 @@ mod opening;
 mod rebalance;
 mod recording;
 mod resync;
+mod saved_history;
 mod watch;
 mod widening;
 
@@ -18,7 +19,8 @@ pub(crate) use opening::Opening;
 #[cfg(test)]
 pub(crate) use rebalance::even_out;
 pub(crate) use rebalance::{RebalanceJob, Rebalances};
-pub(crate) use recording::{Recordings, points_of};
+pub(crate) use recording::Recordings;
 pub(crate) use resync::{ResyncJob, Resyncs};
+pub(crate) use saved_history::points_of;
 pub(crate) use watch::Tending;
 pub(crate) use widening::Widths;

@@ -12,21 +12,17 @@
 //! Invariant: no request of a client waits for any of this, or fails for it. A pool that is full or read only is not recorded, and
 //! says so.
 
-use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use dolmen_block_io::{Clock, Seams, sleep};
-use dolmen_history::{
-    Index, Level, Object, Point, Recorder, SLOT_BYTES_MAX, Saving, SlotKey, Use, budget_of, parse_slot,
-    read_samples, write_sample,
-};
-use dolmen_pool::{PoolError, PoolState, Purpose, keys};
+use dolmen_history::{Level, Object, Recorder, Use, read_samples, write_sample};
+use dolmen_pool::{PoolError, PoolState, keys};
 
 use crate::base::Base;
 use crate::jobs::{Jobs, seconds_now};
 use crate::open_pool::OpenPool;
-use crate::rooms::yield_now;
+use crate::pools::saved_history::{Wait, points_of, saved_recorder, write};
 use crate::state::{PoolRoom, Seen, Tail, Tails, object_of};
 
 /// Seconds between two samples.
@@ -37,27 +33,14 @@ const SAVE_EVERY: Duration = Duration::from_secs(60);
 const SAVE_IDLE_EVERY: Duration = Duration::from_secs(24 * 3600);
 /// Bytes of samples that wait in the file, at most: it is read as a whole.
 const TAIL_BYTES_MAX: usize = 2 << 20;
-/// Values of one change of the map, at most. The index and the names of slots come on top.
-const CHANGE_BYTES_MAX: usize = 128 << 10;
-/// Slots that one read of the map brings, at most.
-const STEP: usize = 32;
 /// How often the forecast reads what was used.
 const USES_EVERY: Duration = Duration::from_secs(3600);
-
-const _: () = assert!(CHANGE_BYTES_MAX > SLOT_BYTES_MAX, "a change holds a slot");
 
 /// Samples pools, and saves their history.
 pub(crate) struct Recordings {
     tails: Rc<Tails>,
     jobs: Rc<Jobs>,
     seams: Seams,
-}
-
-/// Whether a save may wait for room in the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wait {
-    ForRoom,
-    Never,
 }
 
 impl Recordings {
@@ -82,8 +65,13 @@ impl Recordings {
                 return;
             }
         };
-        if pool.spaces.pool().state() == PoolState::Writable {
-            self.begin_tail(pool, recorder.saves(), samples).await;
+        match pool.spaces.pool().state() {
+            PoolState::Writable => self.begin_tail(pool, recorder.saves(), samples).await,
+            PoolState::ReadOnly(_) => {
+                let problem = "the pool is open for reading only".to_owned();
+                recording.note_problem(Some(problem));
+            }
+            PoolState::Latched(_) => {}
         }
         recording.recorder.replace(Some(recorder));
         recording.begin(look(pool), self.seams.clock.now());
@@ -92,21 +80,7 @@ impl Recordings {
 
     /// Reads what was saved, and the samples that no save has: as bytes as well, whole ones alone.
     async fn loaded(&self, pool: &OpenPool) -> Result<(Recorder, Vec<u8>), PoolError> {
-        let map = pool.spaces.pool().map();
-        let index = match map.get(&keys::history_index()).await? {
-            None => Index::default(),
-            Some(bytes) => match Index::parse(&bytes) {
-                Some(index) => index,
-                None => rebuilt(pool).await?,
-            },
-        };
-        let mut recorder = Recorder::load(&index, budget_of(map.pages_bytes().0));
-        while let Some(key) = recorder.wanted() {
-            // What cannot be read is history that is lost.
-            let slot = map.get(&keys::history_slot(key.ring, key.sequence)).await.ok().flatten();
-            recorder.recall(key, slot.as_deref());
-            yield_now().await;
-        }
+        let mut recorder = saved_recorder(pool).await?;
         let tail = self.tails.read(pool.id()).await.filter(|tail| tail.saves == recorder.saves());
         let mut samples = Vec::new();
         for sample in tail.iter().flat_map(|tail| read_samples(&tail.samples)) {
@@ -134,7 +108,13 @@ impl Recordings {
     async fn tick(&self, pool: &OpenPool) {
         let recording = &pool.recording;
         let _turn = recording.mutex.take().await;
-        if pool.is_closing.get() || pool.spaces.pool().state() != PoolState::Writable {
+        if pool.is_closing.get() {
+            return;
+        }
+        if let PoolState::Latched(cause) = pool.spaces.pool().state() {
+            recording.note_problem(Some(format!("the pool has stopped: {cause}")));
+        }
+        if pool.spaces.pool().state() != PoolState::Writable {
             return;
         }
         self.sample(pool).await;
@@ -210,17 +190,17 @@ impl Recordings {
     /// Drops slots whose points are older than they are kept; the next save deletes them.
     async fn drop_old(&self, pool: &OpenPool) {
         let (recording, now_s) = (&pool.recording, seconds_now());
-        let unjudged = recording.recorder.borrow_mut().as_mut().map(|recorder| {
-            recorder.judge_again(now_s);
-            recorder.unjudged()
+        let unchecked_ages = recording.recorder.borrow_mut().as_mut().map(|recorder| {
+            recorder.check_ages_again(now_s);
+            recorder.unchecked_ages()
         });
-        for key in unjudged.into_iter().flatten() {
+        for key in unchecked_ages.into_iter().flatten() {
             let Ok(slot) = pool.spaces.pool().map().get(&keys::history_slot(key.ring, key.sequence)).await
             else {
                 continue;
             };
             if let Some(recorder) = recording.recorder.borrow_mut().as_mut() {
-                recorder.judge(key, slot.as_deref(), now_s);
+                recorder.check_age(key, slot.as_deref(), now_s);
             }
         }
     }
@@ -288,98 +268,4 @@ fn look(pool: &OpenPool) -> Vec<Seen> {
         Some(Seen { object: object_of(disk.id()), figures, used, size: room.data.0 })
     });
     spaces.chain(disks).collect()
-}
-
-/// Finds the slots of a pool whose index is damaged.
-async fn rebuilt(pool: &OpenPool) -> Result<Index, PoolError> {
-    tracing::warn!(
-        pool = pool.name(),
-        "the index of the pool's history is damaged; it is made again of the slots"
-    );
-    let (mut range, mut found) = (keys::history_slots(), Vec::new());
-    loop {
-        let slots = pool.spaces.pool().map().scan(range.clone(), STEP).await?;
-        let last = slots.last().and_then(|(key, _)| key.next()).filter(|_| slots.len() == STEP);
-        for (key, _) in slots {
-            let (_, ring, sequence) = keys::parts(&key);
-            let ring = ring.checked_sub(1).and_then(|ring| u8::try_from(ring).ok());
-            found.extend(ring.map(|ring| SlotKey { ring, sequence }));
-        }
-        match last {
-            Some(next) => range.start = next,
-            None => return Ok(Index::rebuilt(found)),
-        }
-        yield_now().await;
-    }
-}
-
-/// Puts and deletes slots by as many changes of the map as that takes. The first has the index: what is cut short behind it is lost,
-/// and not recorded twice.
-async fn write(pool: &OpenPool, saving: Saving, wait: Wait) -> Result<(), PoolError> {
-    let engine = pool.spaces.pool();
-    let purpose = match wait {
-        Wait::ForRoom => Purpose::Claim,
-        // It neither waits nor takes what claims leave free.
-        Wait::Never => Purpose::Move,
-    };
-    let full = || PoolError::MetadataFull { name: engine.name().clone() };
-    let mut puts = saving.puts.into_iter().peekable();
-    let (mut index, mut deletes) = (Some(saving.index.encode()), saving.deletes);
-    while index.is_some() || puts.peek().is_some() {
-        if !engine.map().has_room_for_claims() {
-            return Err(full());
-        }
-        let mut change = engine.change(purpose).await;
-        let mut bytes = 0;
-        index.take().into_iter().for_each(|index| change.put(keys::history_index(), index));
-        deletes
-            .drain(..deletes.len().min(STEP * STEP))
-            .for_each(|key| change.delete(keys::history_slot(key.ring, key.sequence)));
-        while let Some((key, slot)) = puts.next_if(|(_, slot)| bytes + slot.len() <= CHANGE_BYTES_MAX) {
-            bytes += slot.len();
-            change.put(keys::history_slot(key.ring, key.sequence), slot);
-        }
-        change.commit().await?;
-    }
-    Ok(())
-}
-
-/// Returns the points of an object, complete or not, by time.
-///
-/// # Errors
-/// [`PoolError`] when the map cannot be read.
-pub(crate) async fn points_of(
-    pool: &OpenPool,
-    object: Object,
-    level: Level,
-) -> Result<BTreeMap<u64, Point>, PoolError> {
-    let recording = &pool.recording;
-    let mut points = BTreeMap::<u64, Point>::new();
-    let found = recording.recorder.borrow().as_ref().map(|recorder| {
-        // Both at one moment: a save moves points from the one to the other.
-        (recorder.saved_slots(object, level), recorder.unsaved(object, level))
-    });
-    let Some(((ring, saved), unsaved)) = found else { return Ok(points) };
-    let key = |sequence: u64| keys::history_slot(ring, sequence);
-    let (mut range, end) = (key(saved.start)..key(saved.end), key(saved.end));
-    while range.start < end {
-        let slots = pool.spaces.pool().map().scan(range.clone(), STEP).await?;
-        let last = slots.last().and_then(|(key, _)| key.next()).filter(|_| slots.len() == STEP);
-        for (key, slot) in slots {
-            let (_, _, sequence) = keys::parts(&key);
-            let entries = parse_slot(&slot, SlotKey { ring, sequence }).into_iter().flatten();
-            for entry in entries.filter(|entry| entry.object == object) {
-                points.entry(entry.at_s).or_default().add(&entry.point);
-            }
-        }
-        match last {
-            Some(next) => range.start = next,
-            None => break,
-        }
-        yield_now().await;
-    }
-    for (at_s, point) in unsaved {
-        points.entry(at_s).or_default().add(&point);
-    }
-    Ok(points)
 }

@@ -12,7 +12,7 @@ use dolmen_units::{ALLOCATION_UNIT_BYTES, Bytes};
 use crate::finding::found;
 use crate::jobs::seconds_now;
 use crate::open_pool::OpenPool;
-use crate::state::{DAYS_REPORTED, kib, percent_used, reached};
+use crate::state::{DAYS_REPORTED, HOUR_S, kib, percent_used, reached};
 
 /// That a threshold is reached, and how far it is from it: a pool that comes and goes around one is reported with another each time.
 fn reached_text(name: &str, at: u8, used: u64, left: u64) -> String {
@@ -49,14 +49,16 @@ fn may_grow(pool: &OpenPool) -> bool {
 /// Tells when a pool is full, as far as its history says.
 pub(crate) fn fill_of(pool: &OpenPool) -> FillForecast {
     let (now_s, (_, left)) = (seconds_now(), used_and_left(pool));
+    // In whole hours: a document that is shown all the time does not change each second.
+    let at = |after_s: u64| now_s.saturating_add(after_s) / HOUR_S * HOUR_S;
     match forecast(&pool.recording.uses.borrow(), kib(left), now_s) {
         Fill::Unknown => FillForecast { state: FillState::Unknown, ..FillForecast::default() },
         Fill::Steady => FillForecast { state: FillState::Steady, ..FillForecast::default() },
         Fill::After { mean_s, earliest_s, latest_s } => FillForecast {
             state: FillState::Filling,
-            full_at_s: Some(now_s.saturating_add(mean_s)),
-            earliest_s: Some(now_s.saturating_add(earliest_s)),
-            latest_s: latest_s.map(|latest_s| now_s.saturating_add(latest_s)),
+            full_at_s: Some(at(mean_s)),
+            earliest_s: Some(at(earliest_s)),
+            latest_s: latest_s.map(at),
         },
     }
 }
@@ -106,7 +108,7 @@ pub(super) fn in_words(percents: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::{DAY_S, Filling, HOUR_S, LOOKS_MAX, WEEK_S};
+    use crate::state::{DAY_S, Filling, LOOKS_MAX, WEEK_S};
 
     const GIB: u64 = 1 << 30;
 

@@ -33,8 +33,8 @@ pub(crate) use events::{Asked, Events, change};
 pub(crate) use events::{Change, SeenJob, of_disks, of_jobs, of_spaces, of_troubles};
 pub(crate) use failing::{FAILING_ERRORS, is_here};
 #[cfg(test)]
-pub(crate) use filling::{DAY_S, HOUR_S, LOOKS_MAX, WEEK_S};
-pub(crate) use filling::{DAYS_REPORTED, Filling, VolumeFillings, percent_used, reached};
+pub(crate) use filling::{DAY_S, LOOKS_MAX, WEEK_S};
+pub(crate) use filling::{DAYS_REPORTED, Filling, HOUR_S, VolumeFillings, percent_used, reached};
 #[cfg(test)]
 pub(crate) use history::RANGES_MAX;
 pub(crate) use history::{

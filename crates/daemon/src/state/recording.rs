@@ -168,7 +168,7 @@ impl KindSums {
 }
 
 impl Sums {
-    /// All of it came since, where it is counted anew.
+    /// All of it came since, where another meter counts it.
     fn since(now: &Figures, before: Option<&Figures>) -> Self {
         let before = before.filter(|before| before.since == now.since);
         let ms = |time: Duration, before: Option<Duration>| {

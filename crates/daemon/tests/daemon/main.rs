@@ -35,6 +35,8 @@ mod foreign_clients;
 #[cfg(test)]
 mod grown;
 #[cfg(test)]
+mod history;
+#[cfg(test)]
 mod jobs;
 #[cfg(test)]
 mod keep_room;

@@ -104,6 +104,8 @@ pub(crate) fn pool(name: &str, disks: Vec<Disk>) -> Pool {
             destaged_bytes: 1 << 39,
             destaged_bytes_per_s: 0,
         }],
+        fill: None,
+        history_problem: None,
         disks,
     }
 }
