@@ -7,6 +7,7 @@ pub(crate) mod daemon;
 pub(crate) mod dedup;
 pub(crate) mod disk;
 pub(crate) mod habits;
+pub(crate) mod history;
 pub(crate) mod image;
 pub(crate) mod job;
 pub(crate) mod load;
@@ -37,6 +38,7 @@ use crate::arguments::copy::{COPY_HELP, CopyArguments};
 use crate::arguments::daemon::{DaemonArguments, StopArguments};
 use crate::arguments::dedup::DedupCommand;
 use crate::arguments::disk::DiskCommand;
+use crate::arguments::history::{HISTORY_HELP, HistoryArguments};
 use crate::arguments::image::ImageCommand;
 use crate::arguments::job::{JobCommand, JobsArguments};
 use crate::arguments::load::{IOSTAT_HELP, IostatArguments, TopArguments};
@@ -116,6 +118,9 @@ pub(crate) enum Command {
     /// Print the metrics of this host in the text format of Prometheus
     #[command(after_help = METRICS_HELP)]
     Metrics,
+    /// Show what a pool, a space or a disk did over time, as graphs and a table
+    #[command(after_help = HISTORY_HELP)]
+    History(HistoryArguments),
     /// List what has happened to pools, disks, spaces and jobs, or follow it
     Events(EventsArguments),
     /// Tell why a pool, a disk, a space or a job is as it is, down to what to do

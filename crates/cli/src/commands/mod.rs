@@ -11,6 +11,7 @@ pub(crate) mod disk;
 pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod figures;
+pub(crate) mod history;
 pub(crate) mod image;
 pub(crate) mod job;
 pub(crate) mod manual;
@@ -61,6 +62,7 @@ pub(crate) fn run(session: &mut Session<'_, '_>, command: Command) -> Result<Exi
         Command::Iostat(arguments) => figures::iostat(session, &arguments)?,
         Command::Metrics => metrics::metrics(session)?,
         Command::Top(arguments) => figures::top(session, &arguments)?,
+        Command::History(arguments) => history::run(session, &arguments)?,
         Command::Scrub(arguments) => pool::scrub(session, &arguments)?,
         Command::Stop(arguments) => stop::stop(session, &arguments)?,
         Command::Service(ServiceCommand::Mount(arguments)) => service_mount::mount(session, &arguments)?,

@@ -208,7 +208,7 @@ fn of_several_settings_none_is_made_where_one_is_refused() {
 }
 
 /// Commands that change nothing of a pool, a space or a disk, and so have no dry run.
-const READERS: [&str; 30] = [
+const READERS: [&str; 31] = [
     "status",
     "pool list",
     "pool show",
@@ -228,6 +228,7 @@ const READERS: [&str; 30] = [
     "jobs",
     "events",
     "iostat",
+    "history",
     "top",
     "explain",
     "why",

@@ -3,6 +3,7 @@
 //! Invariant: a view asks nothing of the daemon; it gets a document and writes to `terminal`.
 
 pub(crate) mod dedup;
+pub(crate) mod history;
 pub(crate) mod jobs;
 pub(crate) mod load;
 pub(crate) mod plan;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dolmen_api::{
-    Device, DeviceState, Devices, Disk, Pool, PoolDocument, Pools, Spaces, WriteCache, duration,
+    Device, DeviceState, Devices, Disk, FillState, Pool, PoolDocument, Pools, Spaces, WriteCache, duration,
 };
 use dolmen_units::Bytes;
 
@@ -11,7 +11,7 @@ use crate::terminal::out::Out;
 use crate::terminal::paint::Tone;
 use crate::terminal::table::{Align, Cell, Table};
 use crate::views::tables::{disk_count, disk_count_of, disk_table, pool_table, space_table};
-use crate::views::words::{count, health, health_tone, pool_state_cell};
+use crate::views::words::{count, date, health, health_tone, pool_state_cell};
 
 /// What is kept for the repair of lost disks, if anything is.
 fn facts_of_kept_room(pool: &Pool) -> Option<Vec<Cell>> {
@@ -83,6 +83,10 @@ pub(crate) fn show_pool(document: &PoolDocument, spaces: &Spaces, out: &mut Out<
     ]);
     facts.row(vec!["used".into(), Bytes(pool.used_bytes).to_string().into()]);
     facts.row(vec!["free".into(), Bytes(pool.free_bytes).to_string().into()]);
+    fill_of(pool).into_iter().for_each(|text| facts.row(vec!["full".into(), text.into()]));
+    if let Some(problem) = &pool.history_problem {
+        facts.row(vec!["history".into(), format!("not recorded: {problem}").into()]);
+    }
     if let Some(seconds) = pool.repair_after_s {
         let text = match seconds {
             0 => "never; `dolmen pool set --repair-after` changes that".to_owned(),
@@ -126,6 +130,20 @@ pub(crate) fn show_pool(document: &PoolDocument, spaces: &Spaces, out: &mut Out<
             out.table(0, &table);
         }
     }
+}
+
+/// Tells when a pool is full, as far as its history says.
+fn fill_of(pool: &Pool) -> Option<String> {
+    let fill = pool.fill.as_ref()?;
+    let day = |at_s: u64| date(at_s).chars().take(10).collect::<String>();
+    Some(match (fill.state, fill.full_at_s, fill.earliest_s) {
+        (FillState::Unknown, ..) => "unknown: it has less than two days of history".to_owned(),
+        (FillState::Filling, Some(full_at_s), Some(earliest_s)) => {
+            let latest = fill.latest_s.map_or_else(|| "never".to_owned(), day);
+            format!("about {}, from {} to {latest}", day(full_at_s), day(earliest_s))
+        }
+        (FillState::Filling | FillState::Steady, ..) => "not at the rate of the last four weeks".to_owned(),
+    })
 }
 
 /// From how much on a write cache is emptied, and how fast.
