@@ -1199,6 +1199,21 @@ _SHOW_FIGURES = Verb(
         "bad_request", "busy", "io", "permission", "stopping", "internal",
     ),
 )
+_SHOW_HISTORY = Verb(
+    name="ShowHistory",
+    method="GET",
+    path="/v1/pools/{pool}/history",
+    parameters={"pool": str},
+    request=types.ShowHistoryQuery,
+    answer=types.History,
+    role="viewer",
+    is_idempotent=True,
+    has_job=False,
+    error_codes=(
+        "bad_request", "no_such_pool", "no_such_space", "no_such_disk", "busy", "io", "permission", "stopping",
+        "internal",
+    ),
+)
 _SHOW_JOB = Verb(
     name="ShowJob",
     method="GET",
@@ -1484,6 +1499,7 @@ VERBS: Mapping[str, Verb[object]] = {
     "show_counters": _SHOW_COUNTERS,
     "show_dedup": _SHOW_DEDUP,
     "show_figures": _SHOW_FIGURES,
+    "show_history": _SHOW_HISTORY,
     "show_job": _SHOW_JOB,
     "show_pool": _SHOW_POOL,
     "show_room": _SHOW_ROOM,
@@ -3319,6 +3335,36 @@ class Verbs:
         Error codes: bad_request, busy, io, permission, stopping, internal.
         """
         return self._call(_SHOW_FIGURES, {}, {}, timeout)
+
+    def show_history(
+        self,
+        pool: str,
+        *,
+        from_s: Optional[int] = None,
+        name: Optional[str] = None,
+        of: Optional[str] = None,
+        step_s: Optional[int] = None,
+        to_s: Optional[int] = None,
+        timeout: Optional[float] = None,
+    ) -> types.History:
+        """Shows what a pool, a space or a disk did over time.
+
+        from_s: First moment, in seconds since 1970; an hour before the last without it.
+        name: Name of the space; path, id, its first digits, or slot of the disk.
+        of: `pool`, `space` or `disk`; `pool` without it.
+        step_s: Seconds of a point, at least: of 10, 60, 600, 3,600 and 86,400 the first that is no less. Without it,
+            the least of which points are kept that far back, and few enough fit into an answer.
+        to_s: Last moment; now without it.
+
+        Least role: viewer.
+        Error codes: bad_request, no_such_pool, no_such_space, no_such_disk, busy, io, permission, stopping, internal.
+        """
+        return self._call(
+            _SHOW_HISTORY,
+            {"pool": pool},
+            {"from_s": from_s, "name": name, "of": of, "step_s": step_s, "to_s": to_s},
+            timeout,
+        )
 
     def show_job(
         self,

@@ -107,6 +107,9 @@ EventCode = Literal[
 # File system of a volume.
 FileSystemKind = Literal["xfs", "btrfs", "ext4"]
 
+# Whether a pool fills.
+FillState = Literal["unknown", "steady", "filling"]
+
 # What is the matter. The names are stable; programs decide by them, people read the text.
 FindingCode = Literal[
     "pool_read_only",
@@ -1300,23 +1303,20 @@ class Figures:
 
 
 @dataclass
-class Finding:
-    """Something that is the matter."""
+class FillForecast:
+    """When a pool is full, as far as its history says."""
 
-    code: FindingCode
-    """What."""
+    state: FillState
+    """Whether it fills."""
 
-    health: Health
-    """How bad it is; healthy where it is only worth a word."""
+    earliest_s: Optional[Unsigned] = None
+    """The same at a rate of two standard errors more."""
 
-    object: Object
-    """With what."""
+    full_at_s: Optional[Unsigned] = None
+    """When it is full at the mean rate of the last four weeks, in seconds since 1970; left out unless it fills."""
 
-    text: str
-    """That, in words."""
-
-    amount: Optional[Unsigned] = None
-    """How much of it there is, for what can become more: errors of a disk, bytes of damage."""
+    latest_s: Optional[Unsigned] = None
+    """The same at a rate of two standard errors less; left out where it does not fill at that."""
 
     extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """Fields of a later daemon, which this version of the package does not know."""
@@ -1400,6 +1400,132 @@ class GrantShare:
 
     dry_run: Optional[bool] = None
     """Return only the plan."""
+
+
+@dataclass
+class History:
+    """History of a pool, a space or a disk."""
+
+    from_s: Unsigned
+    """First moment, in seconds since 1970."""
+
+    name: str
+    """Name of the space, path of the disk; that of the pool otherwise."""
+
+    of: str
+    """`pool`, `space` or `disk`."""
+
+    points: List[HistoryPoint]
+    """Points, by time. Where nothing was recorded, there is none."""
+
+    pool: str
+    """The pool."""
+
+    schema: Unsigned
+    """Version of the documents of the API."""
+
+    step_s: Unsigned
+    """Seconds of a point."""
+
+    to_s: Unsigned
+    """Last moment."""
+
+    problem: Optional[str] = None
+    """Why nothing is recorded now; left out where it is."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
+
+
+@dataclass
+class HistoryBytes:
+    """Bytes over a stretch of time."""
+
+    max: Unsigned
+    """Most."""
+
+    mean: Unsigned
+    """Mean."""
+
+    min: Unsigned
+    """Least."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
+
+
+@dataclass
+class HistoryPoint:
+    """What an object did in a stretch of time."""
+
+    at_s: Unsigned
+    """When it begins, in seconds since 1970."""
+
+    busy_ms: Unsigned
+    """Milliseconds in which a request was under way; of a pool, those of its busiest space at each moment."""
+
+    covered_s: Unsigned
+    """Seconds of it that were recorded: sums divided by them are means."""
+
+    errors: Unsigned
+    """Requests that failed."""
+
+    queue_ms: Unsigned
+    """Sum of the times for which requests were under way: divided by the time that was recorded, how many there were on
+    average."""
+
+    reads: HistoryRequests
+    """Reads."""
+
+    size_bytes: Unsigned
+    """Bytes that there were at the end."""
+
+    used: HistoryBytes
+    """Bytes that were used: by slabs on all disks, of a space those that are claimed, of a disk those of its slabs."""
+
+    waiting: HistoryBytes
+    """Bytes that waited in write caches, of a pool."""
+
+    writes: HistoryRequests
+    """Writes."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
+
+
+@dataclass
+class HistoryRequests:
+    """Reads or writes."""
+
+    bytes: Unsigned
+    """Bytes of them."""
+
+    bytes_per_s_max: Unsigned
+    """The same in those with the most."""
+
+    bytes_per_s_min: Unsigned
+    """Bytes a second in the ten seconds with the fewest."""
+
+    count: Unsigned
+    """How many."""
+
+    per_s_max: Unsigned
+    """The same in those with the most."""
+
+    per_s_min: Unsigned
+    """Number a second in the ten seconds with the fewest."""
+
+    average_us: Optional[Unsigned] = None
+    """How long one took on average, in microseconds; left out of none."""
+
+    p50_us: Optional[Unsigned] = None
+    """The time that half of them did not exceed, at most a quarter too long."""
+
+    p99_us: Optional[Unsigned] = None
+    """The same of 99 in a hundred."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
 
 
 @dataclass
@@ -1799,8 +1925,14 @@ class Pool:
     why: List[str]
     """Why, if it is not healthy."""
 
+    fill: Optional[FillForecast] = None
+    """When it is full, as far as its history says; left out of one that is not open."""
+
     has_room_for: Optional[Unsigned] = None
     """Lost disks for which it has room; as many as it is to keep it for, unless a repair has used some."""
+
+    history_problem: Optional[str] = None
+    """Why its history is not recorded now; left out where it is."""
 
     keep_room_for: Optional[Unsigned] = None
     """Lost disks for which it is to keep room."""
@@ -2356,6 +2488,27 @@ class Shares:
 
 
 @dataclass
+class ShowHistoryQuery:
+    """Query of ShowHistory."""
+
+    from_s: Optional[Unsigned] = None
+    """First moment, in seconds since 1970; an hour before the last without it."""
+
+    name: Optional[str] = None
+    """Name of the space; path, id, its first digits, or slot of the disk."""
+
+    of: Optional[str] = None
+    """`pool`, `space` or `disk`; `pool` without it."""
+
+    step_s: Optional[Unsigned] = None
+    """Seconds of a point, at least: of 10, 60, 600, 3,600 and 86,400 the first that is no less. Without it, the least
+    of which points are kept that far back, and few enough fit into an answer."""
+
+    to_s: Optional[Unsigned] = None
+    """Last moment; now without it."""
+
+
+@dataclass
 class Shutdown:
     """Ends the daemon."""
 
@@ -2642,9 +2795,6 @@ class Status:
 
     why: List[str]
     """Why, if it is not healthy."""
-
-    findings: List[Finding] = field(default_factory=list)
-    """Findings of all pools and of the daemon, one by one; `why` has the same in words, where absent disks are one."""
 
     extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """Fields of a later daemon, which this version of the package does not know."""
