@@ -50,20 +50,19 @@ function binaryRoof(value) {
   return roof(value / unit) * unit;
 }
 
-const SPAN_MS = 180_000;
-const GAP_MS = 5000;
+const SPAN = { ms: 180_000, gapMs: 5000, text: '3 min ago' };
 
 /**
- * A chart of lines over the last three minutes. `history` are points with their time in `at`, the oldest first; each of
- * `series` is `{name, kind, field}`. A line has a gap where its field is null, or where nothing was looked at.
+ * A chart of lines over the last three minutes, or over `span`. `history` are points with their time in `at`, the oldest
+ * first; each of `series` is `{name, kind, field}`. A line has a gap where its field is null, or where nothing was looked at.
  */
-export function lines({ title, history, series: fields, show, isBinary = false, least = 10 }) {
+export function lines({ title, history, series: fields, show, isBinary = false, least = 10, span = SPAN }) {
   const end = history.at(-1)?.at ?? 0;
-  const shown = history.filter((point) => end - point.at <= SPAN_MS);
+  const shown = history.filter((point) => end - point.at <= span.ms);
   const series = fields.map((line) => ({ ...line, values: shown.map((point) => point[line.field]) }));
   const known = series.flatMap((line) => line.values).filter((value) => value !== null && Number.isFinite(value));
   const top = isBinary ? binaryRoof(Math.max(1024, ...known)) : roof(Math.max(...known, least));
-  const x = (index) => (1 - (end - shown[index].at) / SPAN_MS) * 598;
+  const x = (index) => (1 - (end - shown[index].at) / span.ms) * 598;
   const y = (value) => 118 - (Math.min(value, top) / top) * 114;
   const paths = series.map((line) => {
     let path = '';
@@ -73,7 +72,7 @@ export function lines({ title, history, series: fields, show, isBinary = false, 
         isDown = false;
         return;
       }
-      if (index && shown[index].at - shown[index - 1].at > GAP_MS) isDown = false;
+      if (index && shown[index].at - shown[index - 1].at > span.gapMs) isDown = false;
       path += `${isDown ? 'L' : 'M'}${x(index).toFixed(1)} ${y(value).toFixed(1)}`;
       // One point alone is a line of no length, which round caps show.
       if (!isDown && !(line.values[index + 1] >= 0)) path += 'l0 0';
@@ -118,6 +117,6 @@ export function lines({ title, history, series: fields, show, isBinary = false, 
       h('span', { class: 'plot-top', 'aria-hidden': 'true' }, show(top)),
       h('span', { class: 'plot-middle', 'aria-hidden': 'true' }, show(top / 2)),
     ),
-    h('div', { class: 'plot-times', 'aria-hidden': 'true' }, h('span', null, '3 min ago'), h('span', null, 'now')),
+    h('div', { class: 'plot-times', 'aria-hidden': 'true' }, h('span', null, span.text), h('span', null, 'now')),
   );
 }

@@ -14,9 +14,17 @@ const FILLS = /full in about (\d+) days?/;
 
 function fills(pool) {
   const sentence = pool.why.find((text) => FILLS.test(text));
-  if (!sentence) return null;
-  const days = Number(FILLS.exec(sentence)[1]);
-  return h('strong', { class: 'warn-text' }, `full about ${day(now() + days * 86400)}`);
+  const fill = pool.fill;
+  if (fill?.state === 'filling') {
+    const range = `${day(fill.earliest_s)} to ${fill.latest_s ? day(fill.latest_s) : 'never'}`;
+    const text = `full about ${day(fill.full_at_s)} (${range})`;
+    return sentence ? h('strong', { class: 'warn-text' }, text) : text;
+  }
+  if (sentence) {
+    const days = Number(FILLS.exec(sentence)[1]);
+    return h('strong', { class: 'warn-text' }, `full about ${day(now() + days * 86400)}`);
+  }
+  return fill?.state === 'unknown' ? 'date when full: unknown for the first two days' : null;
 }
 
 const MARKS = { healthy: '✓', warning: '!', unhealthy: '✕' };

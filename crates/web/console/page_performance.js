@@ -1,15 +1,16 @@
-// Performance: what spaces and disks do, and how long it takes, second by second.
+// Performance: what spaces and disks do, and how long it takes, second by second, and over the time that pools remember.
 
 import { lines } from './chart.js';
 import { h } from './dom.js';
 import { diskKey, points, recent, spaceKey } from './figures.js';
-import { command, count, diskName, latency, percent, rate } from './format.js';
-import { diskOf, live } from './live.js';
+import { ago, bytes, command, count, diskName, latency, percent, rate } from './format.js';
+import { SPANS, chartPoints, historyOf } from './history.js';
+import { diskOf, live, pools } from './live.js';
 import { commandLine } from './dialog.js';
 import { card, pageHead, table } from './parts.js';
 import { redraw } from './redraw.js';
 
-const choice = { key: 'all' };
+const choice = { key: 'all', span: '' };
 
 function subjects() {
   const figures = live.figures;
@@ -62,6 +63,60 @@ function charts(key, name) {
           { name: '99 %', kind: 'p99', field: 'p99' },
         ],
       }),
+    ),
+  );
+}
+
+// What history is asked of: of all spaces it is that of the first pool, which has them together.
+function subjectOf(key) {
+  const space = live.figures?.spaces.find((each) => spaceKey(each.pool, each.name) === key);
+  if (space) return { pool: space.pool, of: 'space', name: space.name };
+  const disk = live.figures?.disks.find((each) => diskKey(each.pool, each.slot) === key);
+  if (disk) return { pool: disk.pool, of: 'disk', name: String(disk.slot) };
+  const pool = pools().find((each) => each.state !== 'closed');
+  return pool ? { pool: pool.name, of: 'pool', name: null } : null;
+}
+
+function historyCharts(key, name, seconds) {
+  const subject = subjectOf(key);
+  if (!subject) return null;
+  const { document, error } = historyOf(subject, seconds);
+  const title = subject.of === 'pool' ? `Pool ${subject.pool}` : name;
+  if (!document) {
+    return card(title, h('p', { class: 'quiet', role: 'status' }, error ? error.message : 'The history is being read.'));
+  }
+  const span = {
+    ms: seconds * 1000,
+    gapMs: document.step_s * 2500,
+    text: ago(0, seconds),
+  };
+  const chart = (more) => lines({ history: chartPoints(document), span, ...more });
+  const pair = (read, written) => [
+    { name: 'read', kind: 'read', field: read },
+    { name: 'write', kind: 'write', field: written },
+  ];
+  const used = [{ name: 'used', kind: 'p50', field: 'used' }];
+  if (subject.of === 'pool') used.push({ name: 'in write caches', kind: 'p99', field: 'waiting' });
+  return card(
+    title,
+    document.problem ? h('p', { class: 'warn-text' }, `Nothing is recorded now: ${document.problem}`) : null,
+    document.points.length ? null : h('p', { class: 'quiet' }, 'Nothing was recorded in that time.'),
+    h(
+      'div',
+      { class: 'charts' },
+      chart({ title: 'Throughput', isBinary: true, show: rate, series: pair('readBytes', 'writeBytes') }),
+      chart({ title: 'Requests', show: (value) => `${count(value)}/s`, series: pair('readIo', 'writeIo') }),
+      chart({ title: '99 % were done within', show: latency, series: pair('readP99', 'writeP99') }),
+      chart({ title: 'Room', isBinary: true, show: bytes, series: used }),
+    ),
+    commandLine(
+      command(
+        'history',
+        subject.pool,
+        subject.of !== 'pool' && [`--${subject.of}`, subject.name],
+        '--last',
+        seconds >= 86400 ? `${seconds / 86400}d` : `${seconds / 3600}h`,
+      ),
     ),
   );
 }
@@ -120,6 +175,11 @@ export function view() {
   const all = subjects();
   if (!all.some(([key]) => key === choice.key)) choice.key = 'all';
   const figures = live.figures;
+  const name = all
+    .find(([key]) => key === choice.key)[1]
+    .replace(/^a/, 'A')
+    .replace(/^s/, 'S')
+    .replace(/^d/, 'D');
   return h(
     'div',
     null,
@@ -141,15 +201,24 @@ export function view() {
           all.map(([value, text]) => h('option', { value }, text)),
         ),
       ),
+      h(
+        'label',
+        { class: 'inline' },
+        h('span', null, 'over'),
+        h(
+          'select',
+          {
+            value: choice.span,
+            onchange: (event) => {
+              choice.span = event.target.value;
+              redraw();
+            },
+          },
+          SPANS.map(([value, text]) => h('option', { value }, text)),
+        ),
+      ),
     ),
-    charts(
-      choice.key,
-      all
-        .find(([key]) => key === choice.key)[1]
-        .replace(/^a/, 'A')
-        .replace(/^s/, 'S')
-        .replace(/^d/, 'D'),
-    ),
+    choice.span ? historyCharts(choice.key, name, SPANS.find(([value]) => value === choice.span)[2]) : charts(choice.key, name),
     figures?.spaces.length
       ? card(
           'Spaces',

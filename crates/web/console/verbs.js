@@ -19,6 +19,7 @@ export const VERBS = {
   SetAlertAt: ['/pools/{pool}/alert_at', 'operator'],
   DestroyPool: ['/pools/{pool}/destroy', 'admin'],
   ShowRoom: ['/pools/{pool}/df', 'viewer'],
+  ShowHistory: ['/pools/{pool}/history', 'viewer'],
   AddDisks: ['/pools/{pool}/disks', 'admin'],
   SetEnclosure: ['/pools/{pool}/disks/{disk}/enclosure', 'admin'],
   ForgetDisk: ['/pools/{pool}/disks/{disk}/forget', 'admin'],
