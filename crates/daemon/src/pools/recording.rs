@@ -22,7 +22,7 @@ use dolmen_pool::{PoolError, PoolState, keys};
 use crate::base::Base;
 use crate::jobs::{Jobs, seconds_now};
 use crate::open_pool::OpenPool;
-use crate::pools::saved_history::{Wait, points_of, saved_recorder, write};
+use crate::pools::saved_history::{has_log_room, points_of, saved_recorder, write};
 use crate::state::{PoolRoom, Seen, Tail, Tails, object_of};
 
 /// Seconds between two samples.
@@ -120,8 +120,15 @@ impl Recordings {
         self.sample(pool).await;
         let since = self.seams.clock.now().since(recording.saved_at.get());
         let is_used = recording.is_active.get() && since >= SAVE_EVERY;
-        if is_used || since >= SAVE_IDLE_EVERY || recording.tail_bytes.get() > TAIL_BYTES_MAX {
-            self.save(pool, Wait::ForRoom).await;
+        let is_long = recording.tail_bytes.get() > TAIL_BYTES_MAX;
+        // A save that the log has no room for is made once a checkpoint has emptied it.
+        let is_time = is_used || since >= SAVE_IDLE_EVERY || is_long;
+        if !is_time || !has_log_room(pool) {
+            return;
+        }
+        let is_saved = self.save(pool).await;
+        if is_long && !is_saved {
+            self.begin_tail(pool, self.saves(pool), Vec::new()).await;
         }
     }
 
@@ -159,13 +166,13 @@ impl Recordings {
     }
 
     /// Saves what is not saved. What cannot be saved stays in memory, as far as that is bounded. Returns whether all is saved.
-    async fn save(&self, pool: &OpenPool, wait: Wait) -> bool {
+    async fn save(&self, pool: &OpenPool) -> bool {
         let recording = &pool.recording;
         recording.saved_at.set(self.seams.clock.now());
         let saving = recording.recorder.borrow().as_ref().map(Recorder::save);
         let Some(saving) = saving else { return false };
         let index = saving.index.clone();
-        match write(pool, saving, wait).await {
+        match write(pool, saving).await {
             Ok(()) => {
                 if recording.note_problem(None) {
                     tracing::info!(pool = pool.name(), "the history of the pool is recorded again");
@@ -179,12 +186,16 @@ impl Recordings {
             }
         }
         recording.is_active.set(false);
-        let saves = recording.recorder.borrow_mut().as_mut().map(|recorder| {
+        if let Some(recorder) = recording.recorder.borrow_mut().as_mut() {
             recorder.note_saved(&index);
-            recorder.saves()
-        });
-        self.begin_tail(pool, saves.unwrap_or(0), Vec::new()).await;
+        }
+        self.begin_tail(pool, self.saves(pool), Vec::new()).await;
         true
+    }
+
+    /// Returns how many times the history of a pool was saved.
+    fn saves(&self, pool: &OpenPool) -> u64 {
+        pool.recording.recorder.borrow().as_ref().map_or(0, Recorder::saves)
     }
 
     /// Drops slots whose points are older than they are kept; the next save deletes them.
@@ -211,7 +222,7 @@ impl Recordings {
         let _turn = recording.mutex.take().await;
         if pool.spaces.pool().state() == PoolState::Writable && recording.recorder.borrow().is_some() {
             self.sample(pool).await;
-            if self.save(pool, Wait::Never).await {
+            if self.save(pool).await {
                 self.tails.remove(pool.id()).await;
             }
         }

@@ -19,11 +19,13 @@ const STEP: usize = 32;
 
 const _: () = assert!(CHANGE_BYTES_MAX > SLOT_BYTES_MAX, "a change holds a slot");
 
-/// Whether a save may wait for room in the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wait {
-    ForRoom,
-    Never,
+/// The part of the log up to which history is saved, in sixteenths: from half on a checkpoint empties it, and claims wait from twelve.
+const LOG_SIXTEENTHS_MAX: u64 = 10;
+
+/// Returns whether the log has room for a save without keeping a claim from it.
+pub(super) fn has_log_room(pool: &OpenPool) -> bool {
+    let usage = pool.spaces.pool().log().usage();
+    usage.is_some_and(|(used, capacity)| used.0 <= capacity.0 / 16 * LOG_SIXTEENTHS_MAX)
 }
 
 /// Returns a recorder that goes on behind what was saved.
@@ -74,13 +76,8 @@ async fn rebuilt(pool: &OpenPool) -> Result<Index, PoolError> {
 
 /// Puts and deletes slots by as many changes of the map as that takes. The first has the index: what is cut short behind it is lost,
 /// and not recorded twice.
-pub(super) async fn write(pool: &OpenPool, saving: Saving, wait: Wait) -> Result<(), PoolError> {
+pub(super) async fn write(pool: &OpenPool, saving: Saving) -> Result<(), PoolError> {
     let engine = pool.spaces.pool();
-    let purpose = match wait {
-        Wait::ForRoom => Purpose::Claim,
-        // It neither waits nor takes what claims leave free.
-        Wait::Never => Purpose::Move,
-    };
     let full = || PoolError::MetadataFull { name: engine.name().clone() };
     let mut puts = saving.puts.into_iter().peekable();
     let (mut index, mut deletes) = (Some(saving.index.encode()), saving.deletes);
@@ -88,7 +85,8 @@ pub(super) async fn write(pool: &OpenPool, saving: Saving, wait: Wait) -> Result
         if !engine.map().has_room_for_claims() {
             return Err(full());
         }
-        let mut change = engine.change(purpose).await;
+        // It waits for nothing: whoever closes the pool waits for it.
+        let mut change = engine.change(Purpose::Move).await;
         let mut bytes = 0;
         index.take().into_iter().for_each(|index| change.put(keys::history_index(), index));
         deletes
@@ -195,10 +193,10 @@ mod tests {
         for step in steps {
             note(pool, step);
             if step % 6 == 5 {
-                save(pool, Wait::ForRoom).await.unwrap();
+                save(pool).await.unwrap();
             }
         }
-        save(pool, Wait::Never).await.unwrap();
+        save(pool).await.unwrap();
     }
 
     fn note(pool: &OpenPool, step: u64) {
@@ -210,10 +208,10 @@ mod tests {
             .note(BEGIN_S + step * 10, &points(step * 7919));
     }
 
-    async fn save(pool: &OpenPool, wait: Wait) -> Result<(), PoolError> {
+    async fn save(pool: &OpenPool) -> Result<(), PoolError> {
         let saving = pool.recording.recorder.borrow().as_ref().unwrap().save();
         let index = saving.index.clone();
-        write(pool, saving, wait).await?;
+        write(pool, saving).await?;
         pool.recording.recorder.borrow_mut().as_mut().unwrap().note_saved(&index);
         Ok(())
     }
@@ -309,9 +307,7 @@ mod tests {
             }
             let before = all(&pool).await;
             note(&pool, 60);
-            for wait in [Wait::Never, Wait::ForRoom] {
-                assert!(matches!(save(&pool, wait).await, Err(PoolError::MetadataFull { .. })));
-            }
+            assert!(matches!(save(&pool).await, Err(PoolError::MetadataFull { .. })));
             space.write(0, &block, Durability::Cached).await.unwrap();
             load(&pool).await;
             assert_eq!(all(&pool).await, before);
@@ -335,7 +331,7 @@ mod tests {
                 for step in 0..2000 {
                     note(&pool, day * 4000 + step);
                 }
-                save(&pool, Wait::ForRoom).await.unwrap();
+                save(&pool).await.unwrap();
             }
             let map = pool.spaces.pool().map();
             let slots = map.scan(keys::history_slots(), usize::MAX).await.unwrap();
