@@ -13,9 +13,11 @@ import time
 
 from playwright.sync_api import sync_playwright
 
+from console_cost import Cost
 from console_look import Look
 from console_operation import Operation
-from console_page import Console, Failure
+from console_page import Console, Failure, expect
+from console_server import Server
 from console_setup import MIB, Setup
 from console_trouble import Trouble
 
@@ -34,6 +36,16 @@ def arguments_of():
     )
     parser.add_argument("--stop", required=True, help="command that ends the daemon")
     parser.add_argument("--start", required=True, help="command that starts the daemon")
+    parser.add_argument("--web-kill", help="command that kills the server; without it nothing does")
+    parser.add_argument("--web-start", help="command that starts the server at the same address")
+    parser.add_argument(
+        "--processes",
+        type=lambda text: dict(each.split("=", 1) for each in text.split(",")),
+        help="NAME=FILE,…: files that begin with the process of the daemon and of the server, each the leader of a session",
+    )
+    parser.add_argument(
+        "--steps", type=lambda text: text.split(","), help="NAME,…: these steps alone, in the usual order"
+    )
     parser.add_argument(
         "--mount", type=pathlib.Path, help="folder for mount points; without it there is no test of volumes"
     )
@@ -51,7 +63,7 @@ def arguments_of():
     return parser.parse_args()
 
 
-class Suite(Setup, Operation, Trouble, Look):
+class Suite(Setup, Operation, Trouble, Server, Look, Cost):
     """All steps, in order; each leaves what the next one needs."""
 
     def __init__(self, browser, arguments):
@@ -78,12 +90,15 @@ class Suite(Setup, Operation, Trouble, Look):
 
     def run(self):
         self.console = Console(self.browser, self.arguments)
-        for step in [
+        steps = [
             self.table_of_verbs,
             self.first_sign_in,
+            self.first_page,
             self.new_pool,
             self.new_spaces,
             self.live_load,
+            self.server_killed,
+            self.other_site,
             self.changes_of_spaces,
             self.jobs,
             self.volume,
@@ -93,9 +108,14 @@ class Suite(Setup, Operation, Trouble, Look):
             self.expired_session,
             self.daemon_restarts,
             self.failed_disk,
+            self.idle_cost,
             self.all_forms,
             self.destroy_pool,
-        ]:
+        ]
+        wanted = self.arguments.steps or [step.__name__ for step in steps]
+        unknown = set(wanted) - {step.__name__ for step in steps}
+        expect("--steps names steps of the suite", not unknown, unknown)
+        for step in [step for step in steps if step.__name__ in wanted]:
             try:
                 step()
             except Exception as error:

@@ -177,7 +177,8 @@ class Setup:
             console.command()
             console.agree("Create it")
             console.page.wait_for_selector("dialog[open] .step-title:has-text('What came of it')")
-            console.sees(f"{name} is made", "is made", 60, "dialog[open]")
+            # Messages of earlier ones may lie in the dialog as well.
+            console.sees(f"{name} is made", f"{POOL}/{name} is made", 60, "dialog[open] .dialog-body")
             self.is_well("the result")
             console.button("Close", console.dialog).last.click()
             console.done()
