@@ -11,12 +11,16 @@ const RETRY_MS = 1500;
 // A page that nobody sees keeps no connection: browsers have few of them, and the daemon is not asked for it.
 const HIDDEN_MS = 30000;
 
+// Events that are kept, at most: as many as the daemon keeps.
+const EVENTS_MAX = 1000;
+
 export const live = { status: null, jobs: null, events: null, figures: null, state: 'connecting', since: Date.now() };
 
 let source = null;
 let heard = 0;
 let isProbing = false;
 let hiddenTimer = 0;
+let startedAt = 0;
 let tell = () => {};
 
 function become(state) {
@@ -28,6 +32,14 @@ function become(state) {
   tell('state');
 }
 
+// The stream begins with all events that are kept; later ones bring the new events alone.
+function joined(former, document) {
+  const first = document.events[0]?.number;
+  if (!former || first === undefined || document.last < former.last) return document;
+  const events = [...former.events.filter((event) => event.number < first), ...document.events].slice(-EVENTS_MAX);
+  return { ...document, events, dropped: Math.max(former.dropped, document.dropped) };
+}
+
 function hear(name, text) {
   let document;
   try {
@@ -37,7 +49,9 @@ function hear(name, text) {
   }
   if (!document || document.error) return;
   heard = performance.now();
-  live[name] = document;
+  live[name] = name === 'events' ? joined(live.events, document) : document;
+  // The status comes when it changes, and its time since the start is as old as that.
+  if (name === 'status') startedAt = performance.now() - document.uptime_s * 1000;
   if (name === 'figures') feed(document);
   become('up');
   tell(name);
@@ -99,6 +113,7 @@ export function hush() {
   Object.assign(live, { status: null, jobs: null, events: null, figures: null, state: 'connecting' });
 }
 
+export const uptime = () => (performance.now() - startedAt) / 1000;
 export const pools = () => live.status?.pools ?? [];
 export const spaces = () => live.status?.spaces ?? [];
 export const jobs = () => live.jobs?.jobs ?? [];

@@ -6,7 +6,7 @@ import { diskHealth } from './disk_health.js';
 import { h, prose } from './dom.js';
 import { points } from './figures.js';
 import { bytes, count, day, diskName, duration, percent, plural, rate } from './format.js';
-import { live, now, openJobs, pools } from './live.js';
+import { live, now, openJobs, pools, uptime } from './live.js';
 import { card, eventList, health, jobView, poolBar } from './parts.js';
 
 // The sentence of the finding `pool_filling`, as the daemon says it.
@@ -187,6 +187,6 @@ export function view() {
           : null,
       ),
     ),
-    h('p', { class: 'quiet foot' }, `Dolmen ${status.version.daemon}, running for ${duration(status.uptime_s)}`),
+    h('p', { class: 'quiet foot' }, `Dolmen ${status.version.daemon}, running for ${duration(uptime())}`),
   );
 }

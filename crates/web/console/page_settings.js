@@ -4,7 +4,7 @@ import { account, keep, session, stale } from './api.js';
 import { commandLine, dialog, refusal } from './dialog.js';
 import { h, toast } from './dom.js';
 import { command, day, duration, when } from './format.js';
-import { live } from './live.js';
+import { live, uptime } from './live.js';
 import { channelsCard } from './page_alerts.js';
 import { card, facts, pageHead, pill, table } from './parts.js';
 
@@ -374,11 +374,11 @@ function auditCard() {
       : table(
           'Requests for changes',
           [
-            { title: 'Time', cell: (each) => when(each.time_s) },
+            { title: 'Time', isShort: true, cell: (each) => when(each.time_s) },
             { title: 'User', cell: (each) => each.user },
             { title: 'From', cell: (each) => each.address ?? '–' },
             { title: 'Request', cell: (each) => each.what },
-            { title: 'Answer', isNumber: true, cell: (each) => String(each.outcome ?? '–') },
+            { title: 'Answer', cell: (each) => String(each.outcome ?? '–') },
           ],
           entries.map((each, index) => ({ ...each, index: entries.length - index })),
           (each) => `audit-${each.index}`,
@@ -418,7 +418,7 @@ export function view() {
             ? facts(
                 ['Version', version.daemon],
                 ['API', `version ${version.api}`],
-                ['Running for', duration(live.status.uptime_s)],
+                ['Running for', duration(uptime())],
                 ['Process', live.status.pid],
               )
             : h('p', { class: 'quiet' }, 'It does not answer.'),

@@ -135,7 +135,7 @@ export function jobView(job, ...actions) {
     job.done_bytes > 0 && `${bytes(job.done_bytes)} done`,
     !isOver(job) && job.rate_bytes_per_s > 0 && rate(job.rate_bytes_per_s),
     !isOver(job) && eta(job.eta),
-    `running for ${duration(job.elapsed_s)}`,
+    `${isOver(job) ? 'took' : 'running for'} ${duration(job.elapsed_s)}`,
   ].filter(Boolean);
   return h(
     'article',
@@ -154,7 +154,7 @@ export function jobView(job, ...actions) {
   );
 }
 
-const GOOD = new Set(['trouble_ended']);
+const GOOD = new Set(['trouble_over']);
 
 /** Events, the newest first. */
 export function eventList(events) {

@@ -29,7 +29,7 @@ mod limits;
 mod secret;
 mod server;
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -45,7 +45,13 @@ fn main() -> ExitCode {
     // Files of the program are its owner's alone.
     rustix::process::umask(Mode::from_raw_mode(0o077));
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // Colours are for terminals; a journal or a file gets plain lines.
+    let has_colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(has_colours)
+        .init();
     match commands::execute(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -70,7 +70,30 @@ fn kind_of(name: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    fn text(name: &str) -> &'static str {
+        let (_, content) = FILES.iter().find(|(known, _)| *known == name).unwrap();
+        str::from_utf8(content).unwrap()
+    }
+
+    /// Scenario: the modules that the first one imports, and those that they import. The page names each of them beforehand, so that
+    /// a browser asks for all at once.
+    #[test]
+    fn the_page_names_each_module_that_it_needs_at_once() {
+        let mut wanted = BTreeSet::new();
+        let mut left = vec!["main.js"];
+        while let Some(name) = left.pop() {
+            let imports = text(name).lines().filter_map(|line| line.split_once(" from './")?.1.strip_suffix("';"));
+            left.extend(imports.filter(|import| wanted.insert(*import)));
+        }
+        let named = text(INDEX).lines().filter_map(|line| {
+            line.strip_prefix(r#"<link rel="modulepreload" href="/console/"#)?.strip_suffix(r#"">"#)
+        });
+        assert_eq!(named.collect::<BTreeSet<_>>(), wanted);
+    }
 
     #[test]
     fn every_file_of_the_console_has_a_type_and_a_tag() {

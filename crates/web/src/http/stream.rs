@@ -21,7 +21,7 @@ use dolmen_api::{CallerRole, ErrorBody, ErrorDocument};
 use hyper::body::Frame;
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::app::{App, Shared};
 use super::identity::{Identity, Secret, Who, is_still, secret_of};
@@ -33,6 +33,8 @@ pub(super) const PATH: &str = "/api/v1/stream";
 const LISTENERS_MAX: usize = 32;
 /// How often the daemon is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How soon a listener that has come gets a look of its own behind the last one.
+const LOOK_SOONEST: Duration = Duration::from_millis(100);
 /// Looks between two signs of life.
 const LOOKS_BETWEEN_BEATS: u32 = 15;
 /// Events that wait for a listener, at most: one that takes none for so long is ended.
@@ -142,7 +144,14 @@ async fn poll(app: Weak<App>, inner: Arc<Inner>) {
             seen = Seen::default();
             inner.is_wanted.notified().await;
         }
-        ticks.tick().await;
+        tokio::select! {
+            _ = ticks.tick() => {}
+            // Whoever opens a console waits for no tick.
+            () = inner.is_wanted.notified() => {
+                sleep(LOOK_SOONEST).await;
+                ticks.reset();
+            }
+        }
         let Some(app) = app.upgrade() else { return };
         inner.lock().retain(|listener| {
             !listener.events.is_closed() && is_still(&app, &listener.who, &listener.secret)
