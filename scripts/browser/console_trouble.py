@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import time
 
 from console_load import Load
 from console_page import POOL, Console, eventually, expect
@@ -103,6 +104,8 @@ class Trouble:
         console.show("disks")
         console.page.evaluate("window.stays = true")
         with Load(*self.export):
+            # The charts have something to show then.
+            time.sleep(8)
             victim = self.arguments.disks / "bay2"
             os.truncate(victim, 0)
             victim.unlink()
@@ -111,7 +114,7 @@ class Trouble:
             console.shot("disk-failed-light")
             self.is_well("a failed disk")
             console.show("home")
-            console.shot("home-failed-light")
+            console.shot("home-failed-light", False)
             self.is_well("home with a failed disk")
             self.replace()
         expect("the page was not loaded again", console.page.evaluate("window.stays === true"))

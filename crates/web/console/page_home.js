@@ -187,6 +187,11 @@ export function view() {
           : null,
       ),
     ),
-    h('p', { class: 'quiet foot' }, `Dolmen ${status.version.daemon}, running for ${duration(uptime())}`),
+    h(
+      'p',
+      { class: 'quiet foot' },
+      `Dolmen ${status.version.daemon}`,
+      live.state === 'up' ? `, running for ${duration(uptime())}` : null,
+    ),
   );
 }

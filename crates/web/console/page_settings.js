@@ -7,6 +7,7 @@ import { command, day, duration, when } from './format.js';
 import { live, uptime } from './live.js';
 import { channelsCard } from './page_alerts.js';
 import { card, facts, pageHead, pill, table } from './parts.js';
+import { redraw } from './redraw.js';
 
 const ROLES = [
   ['viewer', 'viewer: looks'],
@@ -364,9 +365,21 @@ function tokensCard() {
   );
 }
 
+const AUDIT_PAGE = 25;
+let auditShown = AUDIT_PAGE;
+
+// `verb path` of a request; whatever else was done has words.
+function request(each) {
+  const [verb, path] = each.what.split(' ', 2);
+  return path?.startsWith('/') ? [verb, h('span', { class: 'cell-sub' }, path)] : each.what;
+}
+
 function auditCard() {
   const entry = keep('/account/audit', 10);
-  const entries = [...(entry.document?.entries ?? [])].reverse().slice(0, 100);
+  // Each dialog asks for plans, which change nothing.
+  const isPlan = (each) => String(each.outcome).startsWith('200 (dry run)');
+  const all = [...(entry.document?.entries ?? [])].reverse().filter((each) => !isPlan(each));
+  const entries = all.slice(0, auditShown);
   return card(
     'What was done here',
     entry.error
@@ -375,14 +388,28 @@ function auditCard() {
           'Requests for changes',
           [
             { title: 'Time', isShort: true, cell: (each) => when(each.time_s) },
-            { title: 'User', cell: (each) => each.user },
-            { title: 'From', cell: (each) => each.address ?? '–' },
-            { title: 'Request', cell: (each) => each.what },
+            { title: 'User', isShort: true, cell: (each) => each.user ?? '–' },
+            { title: 'From', isShort: true, cell: (each) => each.address ?? '–' },
+            { title: 'Request', cell: request },
             { title: 'Answer', cell: (each) => String(each.outcome ?? '–') },
           ],
-          entries.map((each, index) => ({ ...each, index: entries.length - index })),
+          entries.map((each, index) => ({ ...each, index: all.length - index })),
           (each) => `audit-${each.index}`,
         ),
+    h('p', { class: 'quiet' }, 'Plans that were shown are left out.'),
+    all.length > auditShown
+      ? h(
+          'button',
+          {
+            type: 'button',
+            onclick: () => {
+              auditShown += AUDIT_PAGE;
+              redraw();
+            },
+          },
+          'Show more',
+        )
+      : null,
   );
 }
 

@@ -86,7 +86,8 @@ mod tests {
         let mut wanted = BTreeSet::new();
         let mut left = vec!["main.js"];
         while let Some(name) = left.pop() {
-            let imports = text(name).lines().filter_map(|line| line.split_once(" from './")?.1.strip_suffix("';"));
+            let imports =
+                text(name).lines().filter_map(|line| line.split_once(" from './")?.1.strip_suffix("';"));
             left.extend(imports.filter(|import| wanted.insert(*import)));
         }
         let named = text(INDEX).lines().filter_map(|line| {

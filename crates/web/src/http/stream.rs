@@ -233,11 +233,11 @@ impl Seen {
                 if let Value::Object(fields) = &mut compared {
                     fields.remove(STATUS_NOISE);
                 }
-                if self.sent.get(name).is_some_and(|(before, _)| *before == compared) {
-                    return None;
-                }
-                self.sent.insert(name, (compared, event.clone()));
-                Some((name, event))
+                let before = self.sent.insert(name, (compared, event.clone()));
+                let is_new =
+                    self.sent.get(name).map(|(now, _)| now) != before.as_ref().map(|(before, _)| before);
+                // Whoever comes later gets the newest one all the same: with the time since the start of now.
+                is_new.then_some((name, event))
             }
         }
     }
@@ -259,6 +259,9 @@ mod tests {
             is_news("events", r#"{"last":3,"now_s":1}"#) && !is_news("events", r#"{"last":3,"now_s":2}"#)
         );
         assert!(!is_news("jobs", "no document"));
+        assert!(!is_news("status", r#"{"uptime_s":9,"health":"warning"}"#));
+        let (_, kept) = &seen.sent["status"];
+        assert!(kept.ends_with(b"\"uptime_s\":9}\n\n"), "a newcomer gets the time of now: {kept:?}");
     }
 
     #[test]
