@@ -233,6 +233,28 @@ def refuse_or_keep_names():
     must("an unknown account is refused", is_refused(refused, "no_account", "no-such-user"), refused)
 
 
+def serve_time_machine():
+    """A share for Time Machine: testparm reads its modules and its bound, and a client of ours uses it. No Mac is here."""
+    fields = {"number": 6, "name": "Backups", "folder": "backups"}
+    os.makedirs(path("volume", "backups"))
+    os.chmod(path("volume", "backups"), 0o777)
+    answer = share("share_put", time_machine_bytes=1 << 40, **fields)
+    must("a share for Time Machine is put", is_put(answer) and answer[0]["is_changed"], answer)
+    code, text = run("testparm", "-s", samba.conf)
+    section = text.split("[Backups]")[1].split("\n[")[0]
+    wanted = ("vfs objects = fruit streams_xattr acl_xattr", "fruit:time machine = yes", "fruit:time machine max size = 1099511627776",
+              "server smb encrypt = required")
+    must("testparm reads its modules and its bound", code == 0 and "Unknown parameter" not in text
+         and all(line in section for line in wanted), text)
+    done = smbclient("Backups", f"put {path('sent')} a; mkdir d; get a {path('got')}; rm a; rmdir d")
+    must("a client writes and reads there", done[0] == 0, done)
+    answer = share("share_put", time_machine_bytes=1 << 40, **fields)
+    must("a second order changes nothing", is_put(answer) and not answer[0]["is_changed"], answer)
+    share("share_put", **fields)
+    must("without Time Machine its parameters are gone", "fruit" not in net("showshare", "Backups")[1], net("showshare", "Backups"))
+    share("share_remove", number=6)
+
+
 def is_closed(name):
     code, text = net("showshare", "--", name)
     return code != 0 or "available = no" in text or "available" not in text
@@ -330,6 +352,7 @@ def smb():
     foreign = refuse_foreign()
     server = samba.start()
     serve_and_use()
+    serve_time_machine()
     refuse_clients()
     capture_nothing()
     refuse_or_keep_names()

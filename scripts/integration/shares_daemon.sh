@@ -4,8 +4,8 @@
 # All of it runs in namespaces of its own for network, mounts and processes, with private configurations. Samba needs accounts of
 # the system: the script takes `games` and `news` and gives them passwords in private databases.
 #
-# DOLMEN_SHARES    parts to run alone, with commas between, of serve, copy, torture, names, quota, kills, refusals and move
-#                  (default: all)
+# DOLMEN_SHARES    parts to run alone, with commas between, of serve, files, copy, torture, names, quota, kills, refusals
+#                  and move (default: all)
 # DOLMEN_COPY_MIB  size of a sparse file that is copied, and of its data (default: 1024,64); at large: 76800,2048
 # DOLMEN_TORTURE_SECONDS   for each suite of smbtorture (default: 120)
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -27,7 +27,7 @@ else
 fi
 
 drop() { wanted=$(printf '%s' "$wanted" | sed "s/\\<$1\\>//"); }
-wanted=$(printf '%s' "${DOLMEN_SHARES:-serve,copy,torture,names,quota,kills,refusals,move}" | tr ',' ' ')
+wanted=$(printf '%s' "${DOLMEN_SHARES:-serve,files,copy,torture,names,quota,kills,refusals,move}" | tr ',' ' ')
 missing_of smbtorture && { skip "$script: smbtorture (it is not installed)"; drop torture; }
 missing_of tc nsenter && { skip "$script: a copy over a shaped link (missing:$missing)"; drop copy; }
 # shellcheck disable=SC2046,SC2086 # lists of words

@@ -1,7 +1,8 @@
 """Orders of `dolmen share` to a daemon, and what clients of Samba and Ganesha then see.
 
 shares_daemon_client.py DOLMEN FOLDER LOG PART...: runs in namespaces of its own, as root. PART is a server (`ganesha`; Samba is
-always there), a file system (`btrfs`), or a part of the test: `serve`, `copy`, `torture`, `names`, `quota`, `kills`, `refusals` and `move`. Each
+always there), a file system (`btrfs`), or a part of the test: `serve`, `files`, `copy`, `torture`, `names`,
+`quota`, `kills`, `refusals` and `move`. Each
 check says what holds; the first that does not ends the program with 1.
 """
 
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import threading
 import time
+import xml.etree.ElementTree
 
 from shares_orders import SOCKET, do, document, dolmen, start_daemon
 from shares_rig import FOLDER, MIB, PARTS, PASSWORD, PROGRAM as DOLMEN, USER
@@ -268,6 +270,33 @@ def serve_nfs():
     must("granted again, it lists", eventually(lambda: nfs_lists(folder), SEEN_MAX))
     seen_within("deleted, a client is refused", ("share", "delete", "tank/home", "pub"), lambda: not nfs_lists(folder))
     must("the export of others is there", nfs_lists("/other"))
+
+
+def files():
+    """Files for a domain and for discovery: testparm reads the lines, and the service file names the share for Time Machine."""
+    name, folder = "it's & Backups", path("files")
+    do("share", "create", "tank/home", "--path", "docs", "--smb", name, "--grant", f"{USER}:rw", "--time-machine", "1T")
+    done = samba.client(name, f"put {path('sent')} b; rm b")
+    must("a client writes to the share for Time Machine", done[0] == 0 and is_up(name), (done, shares()))
+    must("it is shown", "1 TiB at most" in do("share", "show", "tank/home", name))
+    asked = ("share", "files", folder, "--realm", "ad.example.com", "--discovery")
+    do(*asked)
+    with open(path("domain.conf"), "w") as file:
+        file.write(f"[global]\ninclude = {folder}/dolmen-domain.conf\ninclude = {folder}/dolmen-discovery.conf\n")
+    code, text = run("testparm", "-s", path("domain.conf"))
+    wanted = ("security = ADS", "realm = AD.EXAMPLE.COM", "workgroup = AD\n", "idmap config ad : backend = rid",
+              "multicast dns register = No", "ROLE_DOMAIN_MEMBER")
+    missing = [line for line in wanted if line not in text]
+    must("testparm reads the lines for a domain", code == 0 and not missing and "Unknown parameter" not in text, (missing, text))
+    records = [record.text for record in xml.etree.ElementTree.parse(f"{folder}/dolmen-shares.service").iter("txt-record")]
+    must("the service file names the share for Time Machine alone",
+         [record for record in records if record.startswith("dk")] == [f"dk0=adVN={name},adVF=0x82"], records)
+    with open(f"{folder}/dolmen-wsdd.service") as file:
+        must("the unit of wsdd names the domain", "wsdd --shortlog --domain AD\n" in file.read())
+    must("no file is written over", is_refused(dolmen(*asked), "exists already"))
+    answer = dolmen("share", "files", path("bad"), "--realm", "a.b\nforce user = root")
+    must("a realm that is none is refused", is_refused(answer, "no realm") and not os.path.exists(path("bad")), answer)
+    do("share", "delete", "tank/home", name)
 
 
 # Each is a name of a share, of a folder and of a mount point.
@@ -704,7 +733,7 @@ def main():
             file.write(os.urandom(3_000))
         samba.client("docs", f"put {path('sent')} a")
     before = foreign()
-    for name, part in (("copy", copy), ("torture", torture), ("names", names), ("quota", quota), ("kills", lambda: kills(daemon)), ("refusals", refusals)):
+    for name, part in (("files", files), ("copy", copy), ("torture", torture), ("names", names), ("quota", quota), ("kills", lambda: kills(daemon)), ("refusals", refusals)):
         if name in PARTS:
             print(f"\n== {name}", flush=True)
             part()

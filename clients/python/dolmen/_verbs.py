@@ -1853,6 +1853,7 @@ class Verbs:
         folder: Optional[str] = None,
         is_encryption_optional: Optional[bool] = None,
         networks: Optional[Sequence[types.ShareNetworkGrant]] = None,
+        time_machine_bytes: Optional[int] = None,
         dry_run: bool = False,
         timeout: Optional[float] = None,
     ) -> types.Change:
@@ -1864,6 +1865,7 @@ class Verbs:
         folder: Folder in the volume; all of it when left out.
         is_encryption_optional: Let clients of SMB in that do not encrypt.
         networks: Rights of hosts and networks, over NFS.
+        time_machine_bytes: Offer Time Machine over SMB, with this bound in bytes for all backups of Macs.
         dry_run: Return only the plan.
 
         Least role: operator.
@@ -1880,6 +1882,7 @@ class Verbs:
                 "folder": folder,
                 "is_encryption_optional": is_encryption_optional,
                 "networks": networks,
+                "time_machine_bytes": time_machine_bytes,
                 "dry_run": dry_run,
             },
             timeout,

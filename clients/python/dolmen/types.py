@@ -515,6 +515,9 @@ class CreateShare:
     networks: Optional[Sequence[ShareNetworkGrant]] = None
     """Rights of hosts and networks, over NFS."""
 
+    time_machine_bytes: Optional[Unsigned] = None
+    """Offer Time Machine over SMB, with this bound in bytes for all backups of Macs."""
+
     dry_run: Optional[bool] = None
     """Return only the plan."""
 
@@ -2366,6 +2369,9 @@ class Share:
 
     protocols: List[OfferedShare] = field(default_factory=list)
     """Its protocols, with what a client sees."""
+
+    time_machine_bytes: Optional[Unsigned] = None
+    """Bytes that backups of Macs may take, over SMB; absent if Time Machine is not offered."""
 
     extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """Fields of a later daemon, which this version of the package does not know."""

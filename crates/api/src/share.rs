@@ -153,6 +153,9 @@ pub struct Share {
     /// Whether clients of SMB have to encrypt.
     #[serde(default)]
     pub is_encryption_required: bool,
+    /// Bytes that backups of Macs may take, over SMB; absent if Time Machine is not offered.
+    #[serde(default)]
+    pub time_machine_bytes: Option<u64>,
     /// Whether its rights over NFS wait until they are accepted, since another host gave them.
     #[serde(default)]
     pub is_held: bool,
@@ -227,6 +230,9 @@ pub struct CreateShare {
     /// Let clients of SMB in that do not encrypt.
     #[serde(default)]
     pub is_encryption_optional: bool,
+    /// Offer Time Machine over SMB, with this bound in bytes for all backups of Macs.
+    #[serde(default)]
+    pub time_machine_bytes: Option<u64>,
     /// Return only the plan.
     #[serde(default)]
     pub dry_run: bool,

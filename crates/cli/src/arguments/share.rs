@@ -1,12 +1,14 @@
 //! `dolmen share` and its commands.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 use dolmen_api::{ShareAccess, ShareAccount, ShareAccountGrant, ShareAccountKind, ShareNetworkGrant};
+use dolmen_units::Bytes;
 
 use crate::arguments::common::DryRun;
-use crate::arguments::values::SpaceName;
+use crate::arguments::values::{SpaceName, parse_size};
 
 /// `dolmen share …`
 #[derive(Debug, Subcommand)]
@@ -27,6 +29,26 @@ pub(crate) enum ShareCommand {
     Sessions(ShareTarget),
     /// Delete a share; its folder stays
     Delete(ShareDelete),
+    /// Write files for the servers of this host: a domain, and discovery of shares
+    Files(ShareFiles),
+}
+
+/// `dolmen share files`
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("wanted").required(true).multiple(true).args(["realm", "discovery"])))]
+pub(crate) struct ShareFiles {
+    /// The folder that they are written to; nothing else is changed
+    #[arg(value_name = "FOLDER")]
+    pub folder: PathBuf,
+    /// Lines by which Samba becomes a member of this domain
+    #[arg(long, value_name = "EXAMPLE.COM")]
+    pub realm: Option<String>,
+    /// The short name of the domain, or of the group of hosts; usually the first part of the realm
+    #[arg(long, value_name = "NAME")]
+    pub workgroup: Option<String>,
+    /// Files by which Macs and Windows find the shares
+    #[arg(long)]
+    pub discovery: bool,
 }
 
 /// Shares of one volume, or all.
@@ -72,6 +94,9 @@ pub(crate) struct ShareCreate {
     /// Let clients of SMB in that do not encrypt
     #[arg(long, requires = "smb")]
     pub unencrypted: bool,
+    /// Offer it to Time Machine of Macs, with this bound for all backups
+    #[arg(long, value_name = "SIZE", requires = "smb", value_parser = parse_size, allow_hyphen_values = true)]
+    pub time_machine: Option<Bytes>,
     /// Whether to do it.
     #[command(flatten)]
     pub dry: DryRun,

@@ -23,6 +23,7 @@ pub(crate) mod reports;
 pub(crate) mod service;
 pub(crate) mod service_mount;
 pub(crate) mod share;
+mod share_files;
 pub(crate) mod space;
 pub(crate) mod status;
 pub(crate) mod stop;

@@ -1,9 +1,11 @@
 //! `dolmen share`.
 
 use dolmen_api::{CreateShare, GrantShare, RevokeShare, ShareProtocol, Simple, verb};
+use dolmen_units::Bytes;
 
 use crate::arguments::quota::folder_word;
 use crate::arguments::share::{ShareCommand, ShareCreate, ShareTarget};
+use crate::commands::share_files::share_files;
 use crate::commands::space::space_words;
 use crate::error::CliError;
 use crate::session::change::Session;
@@ -59,6 +61,7 @@ pub(crate) fn share(session: &mut Session<'_, '_>, command: ShareCommand) -> Res
             session.show(&document, show_sessions);
             Ok(())
         }
+        ShareCommand::Files(arguments) => share_files(session, &arguments),
         ShareCommand::Delete(arguments) => {
             let asked = call::<verb::DeleteShare>(share_words(&arguments.target));
             session.change(&asked, &Simple::default(), arguments.dry.intent()).map(drop)
@@ -81,6 +84,7 @@ fn share_create(session: &mut Session<'_, '_>, arguments: ShareCreate) -> Result
         accounts: arguments.grant.into_iter().map(|grant| grant.0).collect(),
         networks: arguments.nfs.into_iter().map(|grant| grant.0).collect(),
         is_encryption_optional: arguments.unencrypted,
+        time_machine_bytes: arguments.time_machine.map(|Bytes(bytes)| bytes),
         dry_run: false,
     };
     let asked = call::<verb::CreateShare>(space_words(&arguments.volume));

@@ -458,7 +458,8 @@ fn shares_and_quotas_are_shown_with_what_is_wrong() {
         "protocols": [{"protocol": "smb", "state": "up", "step": null, "finding": null},
             {"protocol": "nfs", "state": "down", "step": "connection", "finding": "refused"}],
         "accounts": [{"to": "group", "name": "staff", "access": "read_write"}],
-        "networks": [{"client": "10.0.0.0/8", "access": "read_only"}], "is_encryption_required": true});
+        "networks": [{"client": "10.0.0.0/8", "access": "read_only"}], "is_encryption_required": true,
+        "time_machine_bytes": 1_u64 << 40});
     let list = shown("share list", json!({"schema": 1, "shares": [&share]}));
     assert_eq!(
         list.results,
@@ -474,6 +475,7 @@ tank/home  docs   a/b     up   down  NFS is down, connection: refused
         "10.0.0.0/8:ro",
         "down, connection: refused",
         "required",
+        "1 TiB at most",
     ] {
         assert!(one.contains(part), "{part}: {one}");
     }

@@ -4,6 +4,7 @@ use dolmen_api::{
     OfferedShare, Share, ShareAccess, ShareAccountKind, ShareDocument, ShareProtocol, ShareSessions,
     ShareState, ShareStep, Shares,
 };
+use dolmen_units::Bytes;
 
 use crate::terminal::out::Out;
 use crate::terminal::table::{Align, Table};
@@ -59,6 +60,7 @@ pub(crate) fn show_share(document: &ShareDocument, out: &mut Out<'_>) {
         (true, false) => "not required",
         (false, _) => "",
     };
+    let time_machine = share.time_machine_bytes.map(|bytes| format!("{} at most", Bytes(bytes)));
     let mut facts = Table::facts();
     let of = |protocol| share.protocols.iter().find(|one| one.protocol == protocol).map(in_full);
     let over_nfs =
@@ -69,6 +71,7 @@ pub(crate) fn show_share(document: &ShareDocument, out: &mut Out<'_>) {
         ("over SMB", of(ShareProtocol::Smb).unwrap_or_default()),
         ("accounts", accounts.collect::<Vec<_>>().join(", ")),
         ("encryption", encryption.to_owned()),
+        ("Time Machine", time_machine.unwrap_or_default()),
         ("over NFS", over_nfs),
         ("networks", networks.collect::<Vec<_>>().join(", ")),
     ]

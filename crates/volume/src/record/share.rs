@@ -121,6 +121,9 @@ pub struct ShareRecord {
     /// Whether clients of SMB have to encrypt.
     #[serde(default, skip_serializing_if = "Encryption::is_usual")]
     pub encryption: Encryption,
+    /// Bytes that backups of Macs may take, over SMB; none if Time Machine is not offered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_machine_bytes: Option<u64>,
     /// Rights of hosts and networks, over NFS.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<NetworkGrant>,

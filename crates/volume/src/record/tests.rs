@@ -127,6 +127,7 @@ fn any_share() -> impl Strategy<Value = ShareRecord> {
             desired: if served { DesiredShare::Served } else { DesiredShare::Off },
             accounts,
             encryption: if smb == served { Encryption::Required } else { Encryption::Desired },
+            time_machine_bytes: (smb && nfs).then_some(1 << 40),
             networks,
             granted_by: smb.then_some(HostId([7; 16])),
             unknown,

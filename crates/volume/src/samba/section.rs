@@ -31,6 +31,8 @@ pub struct SmbShare<'a> {
     pub accounts: &'a [AccountGrant],
     /// Whether clients without encryption are refused.
     pub encryption: Encryption,
+    /// Bytes that backups of Macs may take; none if Time Machine is not offered.
+    pub time_machine_bytes: Option<u64>,
     /// File system of the volume.
     pub file_system: FileSystem,
     /// Samba of this host.
@@ -122,9 +124,16 @@ impl SmbShare<'_> {
             FileSystem::Xfs => self.samba >= CLONES_EVERYWHERE,
             FileSystem::Ext4 => false,
         };
-        // The first module is called first: rights are decided above the module that shares extents.
-        let modules = if clones { "acl_xattr btrfs" } else { "acl_xattr" };
-        parameters.push(("vfs objects", modules.to_owned()));
+        // The first module is called first: what Macs ask for becomes streams, and rights are decided above the module that shares
+        // extents.
+        let macs = self.time_machine_bytes.is_some().then_some(["fruit", "streams_xattr"]);
+        let modules = macs.into_iter().flatten().chain(["acl_xattr"]).chain(clones.then_some("btrfs"));
+        parameters.push(("vfs objects", modules.collect::<Vec<_>>().join(" ")));
+        if let Some(bytes) = self.time_machine_bytes {
+            parameters.push(("fruit:metadata", "stream".to_owned()));
+            parameters.push(("fruit:time machine", "yes".to_owned()));
+            parameters.push(("fruit:time machine max size", bytes.to_string()));
+        }
         let parameters = parameters.into_iter().filter(|(_, value)| !value.is_empty());
         Ok(Section {
             name: self.name.to_string(),
@@ -242,6 +251,7 @@ mod tests {
             path,
             accounts,
             encryption: Encryption::Required,
+            time_machine_bytes: None,
             file_system: FileSystem::Xfs,
             samba,
             mark: MARK,
@@ -307,6 +317,25 @@ mod tests {
         assert_eq!(plain.section().unwrap().value("server smb encrypt"), Some("desired"));
         let old = SmbShare { samba: Version::new(4, 13), ..share(&name, "/srv/docs", &accounts) };
         assert_eq!(old.section(), Err(SectionError::TooOld { found: Version::new(4, 13) }));
+    }
+
+    /// Scenario: a share gets Time Machine, and loses it. Its modules and bound come, in the order of their calls, and go.
+    #[test]
+    fn time_machine_has_its_modules_and_its_bound() {
+        let name = "docs".parse().unwrap();
+        let accounts = [grant(AccountKind::User, "alice", Access::ReadWrite)];
+        let plain = share(&name, "/srv/docs", &accounts);
+        let backups = SmbShare { time_machine_bytes: Some(1 << 40), ..plain };
+        let section = backups.section().unwrap();
+        assert_eq!(section.value("vfs objects"), Some("fruit streams_xattr acl_xattr btrfs"));
+        assert_eq!(section.value("fruit:time machine max size"), Some("1099511627776"));
+        let registry =
+            apply(&Configuration::default(), &backups.commands(&Configuration::default()).unwrap());
+        assert_eq!(registry.section("docs").unwrap().value("fruit:time machine"), Some("yes"));
+        assert_eq!(backups.commands(&registry), Ok(vec![]));
+        let registry = apply(&registry, &plain.commands(&registry).unwrap());
+        let left = &registry.section("docs").unwrap().parameters;
+        assert!(!left.iter().any(|(name, _)| name.starts_with("fruit:")), "{left:?}");
     }
 
     /// Samba takes an absent list of users for everybody.

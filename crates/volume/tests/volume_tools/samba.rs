@@ -80,6 +80,7 @@ fn a_registry_of_samba_holds_what_a_share_asks_for() {
             path: "/srv/ä #;=[b] $HOME",
             accounts: &accounts,
             encryption: Encryption::Required,
+            time_machine_bytes: Some(1 << 40),
             file_system: FileSystem::Btrfs,
             samba: Version::new(4, 17),
             mark,

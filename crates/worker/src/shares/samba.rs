@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use dolmen_volume::record::{AccountKind, Protocol};
-use dolmen_volume::samba::{Configuration, SectionError, ShareName, SmbShare};
+use dolmen_volume::samba::{Configuration, Section, SectionError, ShareName, SmbShare};
 use dolmen_volume::samba::{delete_command, sections_of, server_faults};
 use dolmen_volume::share_mark::ShareMark;
 use dolmen_volume::tool_versions::{self, Tool};
@@ -12,9 +12,6 @@ use serde_json::Value;
 use super::command::{self, Ran};
 use super::order::{ListedShare, LookAtShare, PutShare, Servers, Session};
 use crate::protocol::{Failure, FailureCode, Outcome};
-
-/// Module that keeps the rights of Windows.
-const RIGHTS_MODULE: &str = "acl_xattr";
 
 /// Samba with one configuration.
 pub(super) struct Samba<'a> {
@@ -120,17 +117,27 @@ fn require_sound(samba: &Samba<'_>, whole: &Configuration) -> Result<(), Failure
     Err(failed(FailureCode::ServerSettings, message, hint))
 }
 
-/// Fails unless Samba has the module that keeps the rights of Windows: without it, clients cannot connect.
-fn require_module() -> Result<(), Failure> {
-    let built = command::succeed("smbd", &["-b"])?.output;
-    let folder = built.lines().find_map(|line| line.trim().strip_prefix("MODULESDIR:"));
-    let file = folder.map(|folder| Path::new(folder.trim()).join("vfs").join(format!("{RIGHTS_MODULE}.so")));
-    let is_builtin = built.split_whitespace().any(|word| word == format!("vfs_{RIGHTS_MODULE}"));
-    if is_builtin || file.is_some_and(|file| file.is_file()) {
-        return Ok(());
+/// Fails unless Samba has the modules of a section: without one of them, clients cannot connect.
+fn require_modules(section: &Section) -> Result<(), Failure> {
+    let built = command::succeed("smbd", &["-b"])?;
+    let Some(folder) = module_folder(&built.output) else {
+        let message = format!("smbd -b names no folder of modules: {}", built.shown());
+        return Err(failed(FailureCode::Refused, message, "report it"));
+    };
+    let has = |module: &&str| folder.join(format!("{module}.so")).is_file();
+    match section.value("vfs objects").unwrap_or_default().split_whitespace().find(|module| !has(module)) {
+        None => Ok(()),
+        Some(module) => {
+            let message = format!("Samba has no module {module}, without which no client could connect");
+            Err(failed(FailureCode::MissingTool, message, "install samba-vfs-modules"))
+        }
     }
-    let message = format!("Samba has no module {RIGHTS_MODULE}, without which no client could connect");
-    Err(failed(FailureCode::MissingTool, message, "install samba-vfs-modules"))
+}
+
+/// Returns the folder of modules for shares in what `smbd -b` printed.
+fn module_folder(built: &str) -> Option<PathBuf> {
+    let folder = built.lines().find_map(|line| line.trim().strip_prefix("MODULESDIR:"))?;
+    Some(Path::new(folder.trim()).join("vfs"))
 }
 
 /// Puts the section of a share, and returns whether anything was changed.
@@ -140,7 +147,6 @@ pub(super) fn put(order: &PutShare, path: &str, notes: &mut Vec<String>) -> Resu
     let printed = command::succeed("smbd", &["-V"])?.output;
     let version = tool_versions::parse(Tool::Smbd, &printed)
         .map_err(|error| failed(FailureCode::MissingTool, error.to_string(), ""))?;
-    require_module()?;
     let whole = samba.tested()?;
     require_sound(&samba, &whole)?;
     let registry = samba.registry()?;
@@ -154,10 +160,12 @@ pub(super) fn put(order: &PutShare, path: &str, notes: &mut Vec<String>) -> Resu
         path,
         accounts: &record.accounts,
         encryption: record.encryption,
+        time_machine_bytes: record.time_machine_bytes,
         file_system: volume.file_system,
         samba: version,
         mark: *mark,
     };
+    require_modules(&share.section().map_err(|error| refused(&error))?)?;
     let commands = share.commands(&registry).map_err(|error| refused(&error))?;
     let is_other = |section: &String| !name.names_section(section);
     let renamed: Vec<String> = sections_of(&registry, *mark).into_iter().filter(is_other).collect();

@@ -13,6 +13,7 @@ use dolmen_api::{
     Simple,
 };
 use dolmen_mutation::mutation;
+use dolmen_units::Bytes;
 use dolmen_volume::mount_point::Folder;
 use dolmen_volume::nfs::Client;
 use dolmen_volume::record::{
@@ -35,6 +36,8 @@ use crate::volumes::workers::Wait;
 
 /// Grants of one share, at most: its record has to fit the map.
 const GRANTS_MAX: usize = 64;
+/// Bound of Time Machine, at least: the first pieces of a backup need more.
+const TIME_MACHINE_BYTES_MIN: Bytes = Bytes(1 << 30);
 
 /// What came of a change of the servers.
 struct Served {
@@ -460,6 +463,17 @@ fn record_of(name: &str, request: &CreateShare) -> Answer<ShareRecord> {
         let finding = format!("share {share} grants rights of a protocol that it has not");
         return Err(bad(name, &finding).hint("accounts are of SMB, networks of NFS; name both protocols"));
     }
+    let time_machine_bytes = request.time_machine_bytes;
+    if let Some(bytes) = time_machine_bytes {
+        if !protocols.contains(&Protocol::Smb) {
+            let finding = format!("share {share} offers Time Machine without SMB");
+            return Err(bad(name, &finding).hint("offer it over SMB too"));
+        }
+        if bytes < TIME_MACHINE_BYTES_MIN.0 {
+            let finding = format!("the bound {} of Time Machine is too small for a backup", Bytes(bytes));
+            return Err(bad(name, &finding).hint(format!("give it {TIME_MACHINE_BYTES_MIN} or more")));
+        }
+    }
     let encryption = if request.is_encryption_optional { Encryption::Desired } else { Encryption::Required };
     let unknown = Unknown::new();
     let desired = DesiredShare::Served;
@@ -470,6 +484,7 @@ fn record_of(name: &str, request: &CreateShare) -> Answer<ShareRecord> {
         desired,
         accounts,
         encryption,
+        time_machine_bytes,
         networks,
         granted_by: None,
         unknown,
@@ -559,6 +574,7 @@ mod tests {
             accounts: Vec::new(),
             networks: Vec::new(),
             is_encryption_optional: false,
+            time_machine_bytes: None,
             dry_run: false,
         }
     }
@@ -591,6 +607,14 @@ mod tests {
         let only_smb =
             CreateShare { protocols: vec![ShareProtocol::Smb], networks: grant("10.0.0.0/8"), ..request() };
         assert!(refused(only_smb).message.contains("protocol that it has not"));
+        let without_smb = CreateShare {
+            protocols: vec![ShareProtocol::Nfs],
+            time_machine_bytes: Some(1 << 40),
+            ..request()
+        };
+        assert!(refused(without_smb).message.contains("without SMB"));
+        let small = refused(CreateShare { time_machine_bytes: Some((1 << 30) - 1), ..request() });
+        assert!(small.message.contains("too small"), "{small}");
         for (name, folder, client, part) in [
             ("a/b", "x", "10.0.0.0/8", "'/'"),
             ("a", "/x", "10.0.0.0/8", "within the volume"),

@@ -32,6 +32,7 @@ pub(super) fn create_command(volume: &str, record: &ShareRecord) -> String {
     if !record.encryption.is_usual() {
         options.push("--unencrypted".to_owned());
     }
+    options.extend(record.time_machine_bytes.map(|bytes| format!("--time-machine={bytes}")));
     options.extend(record.accounts.iter().map(|one| format!("--grant={}", granted_account(one))));
     options.extend(record.networks.iter().map(granted_network));
     let words = ["dolmen", "share", "create"].into_iter().chain(options.iter().map(String::as_str));

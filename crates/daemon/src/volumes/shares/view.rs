@@ -206,6 +206,7 @@ fn blank(pool: String, volume: String, number: u64) -> Share {
         accounts: Vec::new(),
         networks: Vec::new(),
         is_encryption_required: false,
+        time_machine_bytes: None,
         is_held: false,
     }
 }
@@ -223,6 +224,7 @@ fn describe(
     share.is_to_be_served = record.desired == DesiredShare::Served;
     share.is_encryption_required =
         record.protocols.contains(&Protocol::Smb) && record.encryption == Encryption::Required;
+    share.time_machine_bytes = record.time_machine_bytes;
     let account = |grant: &dolmen_volume::record::AccountGrant| ShareAccountGrant {
         to: shown_kind(grant.to),
         name: grant.name.as_str().to_owned(),
