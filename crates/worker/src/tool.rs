@@ -195,6 +195,36 @@ mod tests {
         assert!(failed.hint.contains("log of the daemon"), "{}", failed.hint);
     }
 
+    /// Scenario: tools of three distributions could not grow a file system. The finding is their sentence, not their table or headline.
+    #[test]
+    fn the_finding_of_a_growth_that_failed_is_the_sentence_of_the_tool() {
+        for text in [
+            include_str!("../tests/transcripts/xfs_growfs-6.1.0-not-mounted.txt"),
+            include_str!("../tests/transcripts/xfs_growfs-6.13.0-not-mounted.txt"),
+            include_str!("../tests/transcripts/xfs_growfs-7.2.0-not-mounted.txt"),
+        ] {
+            assert_eq!(
+                finding("xfs_growfs", text),
+                Some("xfs_growfs: small.img is not a mounted XFS filesystem")
+            );
+        }
+        for text in [
+            include_str!("../tests/transcripts/btrfs-6.2-resize-not-mounted.txt"),
+            include_str!("../tests/transcripts/btrfs-6.14-resize-not-mounted.txt"),
+            include_str!("../tests/transcripts/btrfs-7.1-resize-not-mounted.txt"),
+        ] {
+            assert!(finding("btrfs", text).unwrap().starts_with("ERROR: not a btrfs filesystem"), "{text}");
+        }
+        for text in [
+            include_str!("../tests/transcripts/resize2fs-1.47.0-no-file-system.txt"),
+            include_str!("../tests/transcripts/resize2fs-1.47.2-no-file-system.txt"),
+            include_str!("../tests/transcripts/resize2fs-1.47.4-no-file-system.txt"),
+        ] {
+            let wanted = "resize2fs: Bad magic number in super-block while trying to open small.img";
+            assert_eq!(finding("resize2fs", text), Some(wanted));
+        }
+    }
+
     /// Scenario: a tool for a block device lists `/dev`, and ends with a number; another one is not installed.
     #[test]
     fn a_tool_of_a_device_sees_no_other_one() {

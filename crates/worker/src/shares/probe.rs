@@ -102,6 +102,10 @@ fn smb(order: &LookAtShare) -> Result<ProbeState, Failure> {
         }
         ran = second;
     }
+    // Every server lists the channel of its services.
+    if !ran.output.lines().any(|line| line.starts_with("IPC|")) {
+        return Ok(down(ProbeStep::Listing, format!("smbclient printed no list of shares: {}", ran.shown())));
+    }
     let names = listed_shares(&ran.output);
     if names.iter().any(|listed| name.names_section(listed)) {
         return Ok(ProbeState::Up);

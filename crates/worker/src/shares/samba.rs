@@ -298,11 +298,18 @@ fn smb_sessions(order: &LookAtShare) -> Result<Vec<Session>, Failure> {
         failed(FailureCode::Refused, message, "sessions need Samba 4.17 or later, built with JSON")
     })?;
     let path = PathBuf::from(order.volume.mount_point.join(&order.record.folder));
-    Ok(sessions_in(&status, &order.record.name, &path))
+    sessions_in(&status, &order.record.name, &path).ok_or_else(|| {
+        let message = format!("smbstatus --json has no list of sessions and connections: {}", ran.shown());
+        failed(FailureCode::Refused, message, "report it")
+    })
 }
 
-/// Reads the clients of a section from what `smbstatus --json` printed.
-fn sessions_in(status: &Value, name: &ShareName, path: &Path) -> Vec<Session> {
+/// Reads the clients of a section from what `smbstatus --json` printed; `None` if it lacks one of its lists. That of open files is
+/// absent where no client was ever connected.
+fn sessions_in(status: &Value, name: &ShareName, path: &Path) -> Option<Vec<Session>> {
+    if !["sessions", "tcons"].iter().all(|key| status.get(key).is_some_and(Value::is_object)) {
+        return None;
+    }
     let members =
         |key: &str| status.get(key).and_then(Value::as_object).into_iter().flatten().map(|(_, value)| value);
     let text =
@@ -331,7 +338,7 @@ fn sessions_in(status: &Value, name: &ShareName, path: &Path) -> Vec<Session> {
                 .map_or(0, |server| u32::try_from(opens(server)).unwrap_or(u32::MAX)),
         }
     });
-    sessions.collect()
+    Some(sessions.collect())
 }
 
 #[cfg(test)]
@@ -362,12 +369,42 @@ mod tests {
                 "/srv/x/a": {"service_path": "/srv/x", "opens": {"1": {"server_id": {"pid": "44"}}}},
             },
         });
-        let found = sessions_in(&status, &"docs".parse().unwrap(), Path::new("/srv/docs"));
+        let found = sessions_in(&status, &"docs".parse().unwrap(), Path::new("/srv/docs")).unwrap();
         assert_eq!(found.len(), 2);
         let alice = &found[0];
         assert_eq!((alice.user.as_str(), alice.client.as_str(), alice.open_files), ("alice", "10.0.0.9", 1));
         assert_eq!((alice.dialect.as_str(), alice.cipher.as_deref()), ("SMB3_11", Some("AES-128-GCM")));
         assert_eq!((found[1].user.as_str(), found[1].cipher.as_deref()), ("", None));
-        assert_eq!(sessions_in(&Value::Null, &"docs".parse().unwrap(), Path::new("/srv/docs")), []);
+        assert_eq!(sessions_in(&Value::Null, &"docs".parse().unwrap(), Path::new("/srv/docs")), None);
+    }
+
+    /// Scenario: one client was connected when `smbstatus` of each distribution was asked.
+    #[test]
+    fn what_samba_of_each_distribution_prints_is_read() {
+        for text in [
+            include_str!("../../tests/transcripts/smbstatus-4.17.12.txt"),
+            include_str!("../../tests/transcripts/smbstatus-4.22.11.txt"),
+            include_str!("../../tests/transcripts/smbstatus-4.25.1.txt"),
+        ] {
+            let status = serde_json::from_str(text).unwrap();
+            let found = sessions_in(&status, &"docs".parse().unwrap(), Path::new("/mnt")).unwrap();
+            assert_eq!(found.len(), 1, "{text}");
+            let one = &found[0];
+            assert_eq!(
+                (one.user.as_str(), one.client.as_str(), one.dialect.as_str()),
+                ("games", "127.0.0.1", "SMB3_11")
+            );
+            assert!(one.cipher.is_some() && one.since.starts_with("2026-"), "{one:?}");
+        }
+        let never_used = serde_json::json!({"sessions": {}, "tcons": {}});
+        assert_eq!(sessions_in(&never_used, &"docs".parse().unwrap(), Path::new("/mnt")), Some(vec![]));
+        for text in [
+            include_str!("../../tests/transcripts/smbd-4.17.12-build.txt"),
+            include_str!("../../tests/transcripts/smbd-4.22.11-build.txt"),
+            include_str!("../../tests/transcripts/smbd-4.25.1-build.txt"),
+        ] {
+            assert_eq!(module_folder(text).unwrap(), Path::new("/usr/lib/x86_64-linux-gnu/samba/vfs"));
+        }
+        assert_eq!(module_folder("Build environment:\n"), None);
     }
 }
