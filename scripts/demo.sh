@@ -29,6 +29,7 @@ cli_volume_create() { dolmen volume create "$pool/$1" --size "${volume_mib}M" --
 cli_volume_delete() { dolmen volume delete "$pool/$1" && dolmen trash purge "$pool/$1" --destroy="$1"; }
 # Prints what the run saved in the volume, gave back to the pool, and left to others.
 cli_dedup() { dolmen dedup enable "$pool/$1" --min-age 0 --mode throughput --schedule never && dolmen dedup run "$pool/$1"; }
+cli_share() { dolmen share create "$pool/$1" --smb "$1" --grant "$share_user:ro"; }
 cli_replace() { attend_dolmen disk replace "$pool" "$1" "$2"; }
 
 # --- disks -------------------------------------------------------------------------------------------------------
@@ -134,6 +135,69 @@ nbd_get_load() {
         ! grep -q 'verification failed' "$logs/load.log"
 }
 
+# --- a share -------------------------------------------------------------------------------------------------------
+
+# An account that every Debian has; its password is in a private database.
+share_user=games
+share_password=a-Secret.7
+
+can_share() {
+    share_lacks=
+    [ "$way" = block ] || share_lacks='it needs a volume'
+    for share_program in smbd net smbclient smbpasswd testparm smbcontrol smbstatus; do
+        have "$share_program" || share_lacks="$share_lacks missing: $share_program"
+    done
+    id "$share_user" >/dev/null 2>&1 || share_lacks="$share_lacks no account $share_user"
+    [ -z "$share_lacks" ]
+}
+
+# A server with a configuration, a registry and a port of its own; the daemon finds them by a file.
+write_share_settings() {
+    mkdir -p "$run/samba" || return 1
+    {
+        printf '[global]\nserver role = standalone server\ninterfaces = lo\nbind interfaces only = yes\nsmb ports = %s\n' "$share_port"
+        printf 'load printers = no\ndisable spoolss = yes\nmap to guest = Never\nlog file = %s/samba/log\n' "$run"
+        for share_folder in private lock state cache pid ncalrpc; do
+            mkdir -p "$run/samba/$share_folder" || return 1
+            case $share_folder in
+            private | ncalrpc) printf '%s dir = %s/samba/%s\n' "$share_folder" "$run" "$share_folder" ;;
+            *) printf '%s directory = %s/samba/%s\n' "$share_folder" "$run" "$share_folder" ;;
+            esac
+        done
+        printf 'include = registry\n'
+    } >"$run/smb.conf"
+    printf '{"smb_conf": "%s", "smb_port": %s}\n' "$run/smb.conf" "$share_port" >"$run/servers.json"
+}
+
+share_client() { privileged smbclient -s "$run/smb.conf" -p "$share_port" -U "$share_user%$share_password" "$@" >>"$logs/samba.log" 2>&1; }
+
+# A port may be taken: another one is tried then.
+share_server_begins() {
+    for share_try in 1 2 3 4 5; do
+        share_port=$((20000 + ($$ + share_try * 1009) % 12000))
+        write_share_settings || return 1
+        printf '%s\n%s\n' "$share_password" "$share_password" |
+            privileged smbpasswd -c "$run/smb.conf" -s -a "$share_user" >>"$logs/samba.log" 2>&1 || return 1
+        # shellcheck disable=SC2046 # a list of words
+        begin -- $(rights) smbd -s "$run/smb.conf" -F --no-process-group >>"$logs/samba.log" 2>&1 </dev/null
+        share_pid=$!
+        share_started=$(start_time "$share_pid")
+        ! eventually 10 share_client -L 127.0.0.1 || return 0
+        ! is_process "$share_pid" "$share_started" || send TERM "$share_pid"
+    done
+    return 1
+}
+
+# The first file of the tree whose name no client reads otherwise.
+share_is_read() {
+    share_file=$(grep -m 1 -E '^/?[A-Za-z0-9._/-]+$' "$run/load-list") || return 1
+    share_client //127.0.0.1/docs -c "get first/${share_file#/} \"$run/got\"" && privileged cmp "$run/got" "/${share_file#/}"
+}
+
+share_refuses() { ! share_client //127.0.0.1/docs -c "put \"$run/smb.conf\" first/x"; }
+share_is_gone() { ! share_client //127.0.0.1/docs -c ls; }
+share_server_ends() { send TERM "$share_pid" && wait "$share_pid"; ! is_process "$share_pid" "$share_started"; }
+
 # --- choosing the way ----------------------------------------------------------------------------------------------
 
 choose_way() {
@@ -206,7 +270,12 @@ step_disks() {
 
 step_pool() {
     step 'one pool'
-    must 'the daemon answers' daemon_start
+    if can_share; then
+        must 'Samba with a configuration of its own answers' share_server_begins
+        must 'the daemon answers' daemon_start env DOLMEN_SERVERS="$run/servers.json"
+    else
+        must 'the daemon answers' daemon_start
+    fi
     must "pool $pool" cli_pool_create "$disks/a" "$disks/b" "$disks/c" "$disks/d" "$victim"
     show_status
     must 'the status says healthy' status_says healthy
@@ -242,6 +311,23 @@ fill_volume() {
 
 volume_is_intact() { compare "$run/load-sums" "$run/mnt/docs/first" && compare "$run/load-sums" "$run/mnt/docs/second"; }
 
+# The three numbers: saved in the volume, given back to the pool, held elsewhere.
+dedup_with_numbers() {
+    cli_dedup "$1" >"$logs/dedup.log" 2>&1 || { cat "$logs/dedup.log"; return 1; }
+    cat "$logs/dedup.log"
+    grep -q 'saved in volume.*given back to pool.*held elsewhere' "$logs/dedup.log"
+}
+
+step_share() {
+    if ! can_share; then
+        skip "a share (${share_lacks# })"
+        return
+    fi
+    must 'shared over SMB' cli_share docs
+    must 'a client reads a file as it was written' share_is_read
+    must 'a client that may read does not write' share_refuses
+}
+
 step_volume() {
     if [ "$way" != block ]; then
         skip 'a volume (it needs block devices)'
@@ -251,9 +337,14 @@ step_volume() {
     note mount "$run/mnt/docs"
     must 'made and mounted' cli_volume_create docs
     must 'half of the tree is on it twice' fill_volume
-    must 'equal files share their blocks' cli_dedup docs
+    must 'equal files share their blocks' dedup_with_numbers docs
     must 'both copies are as they were written' volume_is_intact
+    step_share
     must 'deleted' cli_volume_delete docs
+    if can_share; then
+        must 'a client is refused' share_is_gone
+        must 'Samba ends' share_server_ends
+    fi
 }
 
 step_simple_ends() {
