@@ -7,6 +7,9 @@
 # DOLMEN_SHARES    parts to run alone, with commas between, of serve, files, copy, torture, names, quota, kills, refusals
 #                  and move (default: all)
 # DOLMEN_COPY_MIB  size of a sparse file that is copied, and of its data (default: 1024,64); at large: 76800,2048
+# DOLMEN_SAMBA_ROOT  a root with Samba 4.22 or later and python3-samba, for the copy by a clone call, which is skipped by name else:
+#                  debootstrap --variant=minbase trixie ROOT; chroot ROOT apt-get install --no-install-recommends samba smbclient
+#                  python3-samba
 # DOLMEN_TORTURE_SECONDS   for each suite of smbtorture (default: 120)
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root" || exit 1

@@ -17,7 +17,7 @@ import xml.etree.ElementTree
 
 from shares_orders import SOCKET, do, document, dolmen, start_daemon
 from shares_rig import FOLDER, MIB, PARTS, PASSWORD, PROGRAM as DOLMEN, USER
-from shares_rig import Capture, Connected, Ganesha, Samba, at_failure, children, end, eventually, log, must, path, run
+from shares_rig import SMB_PARAMETERS, Capture, Connected, Ganesha, Samba, at_failure, children, end, eventually, log, must, path, run, spawn
 
 OTHER = "news"
 # Seconds from a command to the client that sees it.
@@ -27,6 +27,8 @@ IMPORT_MAX = 20.0
 QUOTA = 64 * MIB
 # Bytes of a file that the client copies too.
 THROUGH_MAX = 1024 * MIB
+# Bytes of the file that the bars are for.
+FULL_COPY = 75_000 * MIB
 SHARE = ("tank/home", "docs")
 HERE = "127.0.0.1"
 has_nfs = "ganesha" in PARTS
@@ -557,41 +559,54 @@ def move(daemon, server):
 
 
 class Link:
-    """A client in a network of its own, behind a link of 1 Gbit/s."""
+    """A client in a network of its own, behind a link of 1 Gbit/s; also the server, if it is not in that of this program."""
 
     HERE, THERE = "10.11.12.1", "10.11.12.2"
 
-    def __init__(self):
-        self.child = subprocess.Popen(["unshare", "-n", "sleep", "3600"], start_new_session=True)
-        children.append(self.child)
-        there = ("nsenter", "-t", str(self.child.pid), "-n")
-        must("the client has a network of its own", eventually(
-            lambda: os.readlink(f"/proc/{self.child.pid}/ns/net") != os.readlink("/proc/self/ns/net"), 5))
-        self.enter = there
-        run("ip", "link", "add", "shaped", "type", "veth", "peer", "name", "other", "netns", str(self.child.pid))
-        for words, name, address in (((), "shaped", self.HERE), (there, "other", self.THERE)):
+    def __init__(self, is_server_apart=False):
+        self.children = []
+        self.server = self.network() if is_server_apart else ()
+        self.enter = self.network()
+        pid = str(self.children[-1].pid)
+        run(*self.server, "ip", "link", "add", "shaped", "type", "veth", "peer", "name", "other", "netns", pid)
+        for words, name, address in ((self.server, "shaped", self.HERE), (self.enter, "other", self.THERE)):
             run(*words, "ip", "address", "add", f"{address}/24", "dev", name)
             run(*words, "ip", "link", "set", name, "up")
             code, text = run(*words, "tc", "qdisc", "add", "dev", name, "root", "tbf", "rate", "1gbit", "burst", "256k", "latency", "50ms")
             must(f"end {name} of the link is shaped", code == 0, text)
 
+    def network(self):
+        """Returns the words in front of a command in a network of its own."""
+        child = subprocess.Popen(["unshare", "-n", "sleep", "3600"], start_new_session=True)
+        children.append(child)
+        self.children.append(child)
+        must("it has a network of its own", eventually(
+            lambda: os.readlink(f"/proc/{child.pid}/ns/net") != os.readlink("/proc/self/ns/net"), 5), is_shown=False)
+        words = ("nsenter", "-t", str(child.pid), "-n")
+        run(*words, "ip", "link", "set", "lo", "up")
+        return words
+
     def bytes(self):
-        with open("/proc/self/net/dev") as file:
-            words = [line.split(":")[1].split() for line in file if line.strip().startswith("shaped:")][0]
+        lines = run(*self.server, "cat", "/proc/net/dev")[1].splitlines()
+        words = [line.split(":")[1].split() for line in lines if line.strip().startswith("shaped:")][0]
         return int(words[0]) + int(words[8])
 
     def measured(self, commands):
         """Seconds, and bytes on the wire, of commands of smbclient."""
+        return self.run("smbclient", "-s", samba.conf, f"//{self.HERE}/copies", "-U", f"{USER}%{PASSWORD}", "-c", commands)
+
+    def run(self, *words):
+        """Seconds, and bytes on the wire, of a client."""
         before, begun = self.bytes(), time.monotonic()
-        words = ["smbclient", "-s", samba.conf, f"//{self.HERE}/copies", "-U", f"{USER}%{PASSWORD}", "-c", commands]
         ended = subprocess.run([*self.enter, *words], stdin=subprocess.DEVNULL, capture_output=True, timeout=3600)
         log.write(ended.stdout + ended.stderr)
-        must(f"'{commands}' ends", ended.returncode == 0, ended.stdout + ended.stderr)
+        must(f"'{words[-1]}' ends", ended.returncode == 0, ended.stdout + ended.stderr)
         return time.monotonic() - begun, self.bytes() - before
 
     def end(self):
-        self.child.kill()
-        self.child.wait()
+        for child in self.children:
+            child.kill()
+            child.wait()
 
 
 def data_of(file):
@@ -620,6 +635,57 @@ def are_equal(first, second):
     return is_equal
 
 
+def print_bar(what, is_full, is_met):
+    """Says whether a bar is met. A smaller file has none."""
+    if is_full:
+        print(f"   bar: {what}: {'yes' if is_met else 'NO'}", flush=True)
+
+
+def clone_call(place, size):
+    """A client asks Samba of another root for a clone: the server shares extents, by the modules of a section on XFS."""
+    root = os.environ.get("DOLMEN_SAMBA_ROOT", "")
+    if not os.path.exists(os.path.join(root, "usr/sbin/smbd")) or not root:
+        print("skipped: a copy by a clone call (DOLMEN_SAMBA_ROOT names no root with Samba 4.22 or later)", flush=True)
+        return
+    code, text = run("chroot", root, "python3", "-c", "import samba.samba3.libsmb_samba_internal as module; module.Conn.fsctl")
+    if code != 0:
+        print("skipped: a copy by a clone call (python3-samba in DOLMEN_SAMBA_ROOT has no fsctl)", flush=True)
+        return
+    run("mount", "--bind", place, os.path.join(root, "srv"))
+    run("mount", "-t", "tmpfs", "none", os.path.join(root, "mnt"))
+    lines = ["[global]", "map to guest = Never", "load printers = no", "disable spoolss = yes", "log file = /mnt/log"]
+    for number, parameter in enumerate(SMB_PARAMETERS):
+        os.makedirs(os.path.join(root, "mnt", str(number)))
+        lines.append(f"{parameter} = /mnt/{number}")
+    # As crate `volume` writes a section for XFS and this version.
+    lines += ["[copies]", "path = /srv", "read only = no", "server smb encrypt = required", f"valid users = {USER}", "vfs objects = acl_xattr btrfs"]
+    with open(os.path.join(root, "mnt", "smb.conf"), "w") as file:
+        file.write("\n".join(lines) + "\n")
+    with open(os.path.join(root, "mnt", "clone.py"), "wb") as file, open(os.path.join(os.path.dirname(__file__), "shares_clone.py"), "rb") as own:
+        file.write(own.read())
+    ended = subprocess.run(["chroot", root, "smbpasswd", "-c", "/mnt/smb.conf", "-s", "-a", USER], capture_output=True,
+                           input=f"{PASSWORD}\n{PASSWORD}\n".encode(), timeout=20)
+    must("its account has a password", ended.returncode == 0, ended.stderr, is_shown=False)
+    link = Link(is_server_apart=True)
+    server = spawn(*link.server, "chroot", root, "smbd", "-s", "/mnt/smb.conf", "-F", "--no-process-group")
+    client = ("smbclient", "-s", "/mnt/smb.conf", f"//{Link.HERE}/copies", "-U", f"{USER}%{PASSWORD}", "-c", "ls")
+    must("Samba of the other root answers", eventually(lambda: run(*link.enter, "chroot", root, *client)[0] == 0, 20))
+    before = os.statvfs(place).f_bfree * os.statvfs(place).f_frsize
+    seconds, wire = link.run("chroot", root, "python3", "/mnt/clone.py", "/mnt/smb.conf", Link.HERE, "copies", f"{USER}%{PASSWORD}",
+                             "sparse", "cloned")
+    run("sync", "-f", place)
+    taken = before - os.statvfs(place).f_bfree * os.statvfs(place).f_frsize
+    version = run("chroot", root, "smbd", "-V")[1].strip()
+    must(f"{version} clones {size / MIB:.0f} MiB in {seconds:.2f} s with {wire / 1000:.0f} kB on the wire; the clone takes {taken / MIB:.1f} MiB",
+         wire < 1_000_000 and taken <= 16 * MIB, (wire, taken))
+    must("the clone is equal", are_equal(os.path.join(place, "sparse"), os.path.join(place, "cloned")))
+    print_bar("clone call", size >= FULL_COPY, seconds <= 2)
+    end(server)
+    link.end()
+    for folder in ("srv", "mnt"):
+        must("the other root is left as it was", eventually(lambda: run("umount", os.path.join(root, folder))[0] == 0, 10), is_shown=False)
+
+
 def copy():
     """A sparse file is copied by its server, against the same file over the link and back."""
     size, data = (int(each) * MIB for each in os.environ.get("DOLMEN_COPY_MIB", "1024,64").split(","))
@@ -645,6 +711,8 @@ def copy():
     must(f"the server copies {size / MIB:.0f} MiB, of them {held / MIB:.0f} MiB data, in {seconds:.2f} s with {wire / MIB:.2f} MiB on the "
          f"wire; the copy takes {taken / MIB:.1f} MiB more", wire < size // 4096, wire)
     must("the copy is equal", are_equal(source, os.path.join(place, "copied")))
+    bars = size >= FULL_COPY
+    print_bar("copy chunk", bars, seconds <= 60 and wire <= 5_000_000)
     if size <= THROUGH_MAX:
         by_client, over = link.measured(f"get sparse {path('through')}; put {path('through')} through")
         must(f"by the client it takes {by_client:.2f} s and {over / MIB:.0f} MiB on the wire, {by_client / seconds:.0f} times as long",
@@ -653,7 +721,12 @@ def copy():
         os.remove(os.path.join(place, "through"))
         os.remove(path("through"))
     else:
-        print(f"skipped: a copy of {size / MIB:.0f} MiB by the client (its holes come as zeros, which need room)", flush=True)
+        # Its holes come as zeros, which need no room there. The way back would need room in the volume.
+        by_client, over = link.measured("get sparse /dev/null")
+        must(f"to the client alone it takes {by_client:.2f} s and {over / MIB:.0f} MiB on the wire, {by_client / seconds:.0f} times as long",
+             over >= size and by_client > seconds, (over, by_client))
+    print_bar("get and put", bars, by_client >= 12 * seconds)
+    clone_call(place, size)
     link.end()
     do("share", "delete", "tank/copies", "copies")
     do("volume", "delete", "tank/copies")

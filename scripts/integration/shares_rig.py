@@ -96,6 +96,7 @@ def is_open(port):
 # --- Samba ---------------------------------------------------------------------------------------------------------
 
 SMB_FOLDERS = ("private", "lock", "state", "cache", "pid", "ncalrpc", "log")
+SMB_PARAMETERS = ("private dir", "lock directory", "state directory", "cache directory", "pid directory", "ncalrpc dir")
 
 
 class Samba:
@@ -115,8 +116,7 @@ class Samba:
     def write_conf(self, *lines, registry=True):
         text = ["[global]", "server role = standalone server", "interfaces = lo", "bind interfaces only = yes"]
         text += ["load printers = no", "disable spoolss = yes", "map to guest = Never", "usershare max shares = 0"]
-        for kind, parameter in zip(SMB_FOLDERS[:6], ("private dir", "lock directory", "state directory", "cache directory",
-                                                     "pid directory", "ncalrpc dir")):
+        for kind, parameter in zip(SMB_FOLDERS, SMB_PARAMETERS):
             text.append(f"{parameter} = {os.path.join(self.folder, kind)}")
         text.append(f"log file = {os.path.join(self.folder, 'log', 'smbd.log')}")
         text += lines
