@@ -21,7 +21,7 @@ use dolmen_api::{CallerRole, ErrorBody, ErrorDocument};
 use hyper::body::Frame;
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::app::{App, Shared};
 use super::identity::{Identity, Secret, Who, is_still, secret_of};
