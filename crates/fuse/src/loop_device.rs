@@ -274,8 +274,11 @@ impl LoopDevice {
     /// The kernel tells the tag only together with the file's attributes, for which it asks us: so the reading threads
     /// must run. Where the file's connection has ended it tells nothing, and the file's path has to do; it has lost its
     /// folder if that is not mounted any more.
+    ///
+    /// A device over a file of another name is not asked: the daemon of that file may be gone without an end of its connection, and
+    /// then the kernel waits for it.
     pub(crate) fn carries(self, tag: Tag, file: &Path) -> bool {
-        if !self.is_configured() {
+        if self.backing_file().is_none_or(|found| found.file_name() != file.file_name()) {
             return false;
         }
         let Ok(open) = self.open() else { return false };
