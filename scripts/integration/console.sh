@@ -5,7 +5,7 @@
 # The suite is scripts/browser. Where the packages that it stands on are missing, they are installed into the state directory, and
 # stay there; the browser is the system's.
 #
-# console.sh FUNCTION: daemon_up, daemon_down, daemon_kill, web_up or web_kill, for the suite of a run that goes on.
+# console.sh FUNCTION: daemon_up, daemon_down, web_up or web_kill, for the suite of a run that goes on.
 #
 # DOLMEN_CONSOLE_STEPS   steps of the suite, with commas between (default: all); each needs what those before it leave
 # DOLMEN_CONSOLE_WAY     nbd: without volumes, which need root and block devices (default: block)
@@ -18,8 +18,8 @@ script='the console'
 web_bin=$(dirname "$bin")/dolmen-web
 web_state=$run/web
 # name=version of what the suite imports, and of the package that has axe.
-playwright=playwright==1.65.2
-axe=axe-playwright-python==0.1.8
+playwright='playwright==1.65.2'
+axe='axe-playwright-python==0.1.8'
 packages=$state/packages
 shots=${DOLMEN_CONSOLE_SHOTS:-$state/shots}
 way=${DOLMEN_CONSOLE_WAY:-block}
