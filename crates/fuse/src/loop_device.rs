@@ -297,11 +297,6 @@ impl LoopDevice {
         Some(PathBuf::from(text.trim_end_matches('\n')))
     }
 
-    /// Whether a file is under the device.
-    pub(crate) fn is_configured(self) -> bool {
-        self.sysfs("loop/backing_file").exists()
-    }
-
     /// What tells the device from what it is with another file under it, `None` when there is none: somebody else may have
     /// taken the number a moment after it was released. The kernel counts each change of a disk since 5.15; before, the
     /// file's path has to do.
@@ -427,7 +422,7 @@ mod tests {
             let taken = device.take(&plan_of(&theirs));
             (clearing.join().unwrap(), taken)
         });
-        let is_there = device.is_configured();
+        let is_there = device.backing_file().is_some();
         let theirs_cleared = device.clear();
         for path in paths {
             fs::remove_file(path).unwrap();
