@@ -5,6 +5,7 @@
 
 mod changes;
 pub(crate) mod fake;
+mod history;
 mod images;
 mod load;
 mod manual;
