@@ -123,6 +123,7 @@ impl PoolServices {
             rebuilds: Rc::clone(&disks.rebuilds),
             volumes: Rc::clone(&spaces.volumes.all),
             volume_checks: Rc::clone(&spaces.volumes.checks),
+            volume_growth: Rc::clone(&spaces.volumes.growth),
             dedups: Rc::clone(&spaces.volumes.dedups),
             #[cfg(test)]
             pool_jobs: Rc::clone(&base.pool_jobs),

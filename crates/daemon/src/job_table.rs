@@ -13,7 +13,8 @@ use crate::spaces::{
 };
 
 use crate::volumes::{
-    COMPACT, DEDUP, Dedups, ESTIMATE, UNDO, VolumeCheckJob, VolumeChecks, VolumeCreateJob, Volumes,
+    COMPACT, DEDUP, Dedups, ESTIMATE, UNDO, VolumeCheckJob, VolumeChecks, VolumeCreateJob, VolumeGrowJob,
+    VolumeGrowth, Volumes,
 };
 
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub(crate) struct JobServices {
     pub(crate) rebuilds: Rc<Rebuilds>,
     pub(crate) volumes: Rc<Volumes>,
     pub(crate) volume_checks: Rc<VolumeChecks>,
+    pub(crate) volume_growth: Rc<VolumeGrowth>,
     pub(crate) dedups: Rc<Dedups>,
     #[cfg(test)]
     pub(crate) pool_jobs: Rc<PoolJobs>,
@@ -59,6 +61,7 @@ static JOBS: &[Line] = &[
     Line { job: &EmptyJob, worker: |services| services.rebuilds.clone() },
     Line { job: &VolumeCreateJob, worker: |services| services.volumes.clone() },
     Line { job: &VolumeCheckJob, worker: |services| services.volume_checks.clone() },
+    Line { job: &VolumeGrowJob, worker: |services| services.volume_growth.clone() },
     Line { job: &DEDUP, worker: |services| services.dedups.clone() },
     Line { job: &COMPACT, worker: |services| services.dedups.clone() },
     Line { job: &UNDO, worker: |services| services.dedups.clone() },
@@ -119,6 +122,7 @@ mod tests {
                 "empty",
                 "volume_create",
                 "volume_check",
+                "volume_grow",
                 "dedup",
                 "compact",
                 "dedup_undo",

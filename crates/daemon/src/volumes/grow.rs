@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use dolmen_api::{Change, ErrorBody, ErrorCode, ImportMode, ResizeSpace, Simple};
+use dolmen_api::{Change, ErrorBody, ErrorCode, ImportMode, JobState, ResizeSpace, Simple};
 use dolmen_mutation::mutation;
 use dolmen_units::Bytes;
 use dolmen_worker::protocol::{Operation, Outcome};
@@ -18,11 +18,11 @@ use crate::volumes::records::{self, Found};
 use crate::volumes::service::{Volumes, pool_to_change};
 use crate::volumes::view::shown;
 use crate::volumes::volume::Volume;
-use crate::volumes::workers::Wait;
+use crate::volumes::workers::{Unanswered, Wait};
 
 /// Growth and trim of volumes.
 pub(crate) struct VolumeGrowth {
-    volumes: Rc<Volumes>,
+    pub(super) volumes: Rc<Volumes>,
     spaces: Rc<SpaceChanges>,
 }
 
@@ -66,6 +66,7 @@ impl VolumeGrowth {
             let hint = "make a smaller volume, and copy the files";
             return Err(ErrorBody::new(ErrorCode::BadSize, message).on(name).hint(hint));
         }
+        self.volumes.pool_jobs.check_job_room(&owner)?;
         let mutex = self.volumes.mutex_of(volume.key);
         let _exclusive = self.volumes.turn(&mutex, volume.key, &name).await?;
         let volume = self.volumes.again(volume).await?;
@@ -80,9 +81,13 @@ impl VolumeGrowth {
             change.message = format!("volume {}", change.message);
             return Ok(change);
         }
-        self.volumes.fill_space(&volume, Wait::Request).await?;
-        change.message = format!("volume {name} has {wanted} now");
+        let job = self.grow_by_job(&volume).await?;
+        change.message = match job.state {
+            JobState::Done => format!("volume {name} has {wanted} now"),
+            _ => format!("volume {name} is being grown to {wanted}, job {}", job.id),
+        };
         change.is_changed = true;
+        change.job = Some(job);
         change.volume = Some(shown(&self.volumes, &volume).await?);
         Ok(change)
     }
@@ -127,17 +132,27 @@ impl VolumeGrowth {
 impl Volumes {
     /// Lets the mounted file system of a volume use all of its space.
     pub(super) async fn fill_space(&self, volume: &Volume, wait: Wait) -> Answer<()> {
-        if volume.pool.mode == ImportMode::Read {
-            return Ok(());
-        }
-        let (Some(device), Some(_)) = self.mount_of(volume.key).await? else { return Ok(()) };
-        let operation = Operation::Grow { volume: volume.for_worker(device) };
-        self.workers.run(volume.key, &volume.name, operation, wait).await?;
-        // What was counted before is of the size before. A count that fails leaves none, and the watch counts again.
-        if let Some(known) = self.known.borrow_mut().get_mut(&volume.key) {
-            known.usage = None;
-        }
-        count_held(self, volume).await;
-        Ok(())
+        grow_file_system(self, volume, wait).await.map_err(Unanswered::body)
     }
+}
+
+/// As [`Volumes::fill_space`], for a caller that shows what the tool printed.
+pub(super) async fn grow_file_system(
+    volumes: &Volumes,
+    volume: &Volume,
+    wait: Wait,
+) -> Result<(), Unanswered> {
+    if volume.pool.mode == ImportMode::Read {
+        return Ok(());
+    }
+    let found = volumes.mount_of(volume.key).await.map_err(Unanswered::Failed)?;
+    let (Some(device), Some(_)) = found else { return Ok(()) };
+    let operation = Operation::Grow { volume: volume.for_worker(device) };
+    volumes.workers.ask(volume.key, &volume.name, operation, wait).await?;
+    // What was counted before is of the size before. A count that fails leaves none, and the watch counts again.
+    if let Some(known) = volumes.known.borrow_mut().get_mut(&volume.key) {
+        known.usage = None;
+    }
+    count_held(volumes, volume).await;
+    Ok(())
 }

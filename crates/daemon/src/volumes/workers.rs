@@ -36,6 +36,8 @@ use crate::volumes::steer::{Link, Steer};
 const WORKERS_MAX: usize = 64;
 /// Stack of a thread that waits for a process.
 const STACK_BYTES: usize = 256 * 1024;
+/// Characters of what a tool printed that the result of a job shows, at most: the record of the job has to hold them.
+const PRINTED_CHARS_MAX: usize = 200;
 /// Time that a request waits for its process.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 /// Time that a request waits for the change of a volume that is under way.
@@ -166,7 +168,14 @@ impl Workers {
                 {
                     sleep(self.seams.clock.as_ref(), TRY_AGAIN).await;
                 }
-                Err(fault) => return Err(Unanswered::Failed(fault.body(name, what))),
+                Err(fault) => {
+                    let printed = fault.printed();
+                    let error = fault.body(name, what);
+                    return Err(match printed {
+                        Some(printed) => Unanswered::Printed { error, printed },
+                        None => Unanswered::Failed(error),
+                    });
+                }
                 Ok(outcome) => return Ok(outcome),
             }
         }
@@ -318,12 +327,27 @@ pub(super) enum Unanswered {
     NotBegun(ErrorBody),
     /// The operation failed, or goes on without its caller.
     Failed(ErrorBody),
+    /// The same of a tool that printed more than its error.
+    Printed {
+        /// Error.
+        error: ErrorBody,
+        /// Last lines of the tool, cut.
+        printed: String,
+    },
 }
 
 impl Unanswered {
     pub(super) fn body(self) -> ErrorBody {
         match self {
-            Self::NotBegun(error) | Self::Failed(error) => error,
+            Self::NotBegun(error) | Self::Failed(error) | Self::Printed { error, .. } => error,
+        }
+    }
+
+    /// Returns what a tool printed last, as far as it is shown.
+    pub(super) fn printed(&self) -> Option<&str> {
+        match self {
+            Self::NotBegun(_) | Self::Failed(_) => None,
+            Self::Printed { printed, .. } => Some(printed),
         }
     }
 }
@@ -341,6 +365,14 @@ enum Fault {
 }
 
 impl Fault {
+    /// Returns the last lines of the tool that failed, if it printed more than one.
+    fn printed(&self) -> Option<String> {
+        match self {
+            Self::Failed(failure) => failure.message.split_once('\n').map(|(_, output)| last_lines(output)),
+            Self::NotStarted(..) | Self::Silent(_) | Self::Unreadable(_) => None,
+        }
+    }
+
     fn body(self, name: &str, what: &str) -> ErrorBody {
         let (code, message, hint) = match self {
             Self::NotStarted(program, error) => {
@@ -396,6 +428,15 @@ impl Fault {
         let error = ErrorBody::new(code, message).on(name);
         if hint.is_empty() { error } else { error.hint(hint) }
     }
+}
+
+/// Returns the last lines of an output as one, as many as are shown.
+fn last_lines(output: &str) -> String {
+    let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let text = lines.join(" | ");
+    let surplus = text.chars().count().saturating_sub(PRINTED_CHARS_MAX);
+    let kept: String = text.chars().skip(surplus).collect();
+    if surplus > 0 { format!("…{kept}") } else { kept }
 }
 
 /// Returns what an operation is, in words.

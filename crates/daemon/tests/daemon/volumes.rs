@@ -918,6 +918,43 @@ fn a_space_that_is_resized_grows_its_volume() {
     rig.stop();
 }
 
+/// Scenario: the tool that grows a file system fails, after more lines than a job keeps. The request has its sentence, and the job
+/// its last lines. A growth that succeeds is a job that is done.
+#[test]
+fn a_growth_that_failed_shows_what_its_tool_printed() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.ended(rig.create());
+    rig.mounted();
+    let lines = (0..90).map(|line| format!("group {line} of the table\n")).collect::<String>();
+    let message = format!(
+        "resize2fs ended with exit status: 1: resize2fs: no room\n{lines}the device is short\nresize2fs: no room"
+    );
+    let failure = json!({"code": "refused", "message": message, "hint": "see dmesg"});
+    let answer = rig.control.join("answer-grow");
+    std::fs::write(&answer, json!({"say": "failed", "failure": failure}).to_string() + "\n").unwrap();
+    let refused = rig.world.refused(&format!("{SHOW}/grow"), &json!({"size_bytes": 96 << 20}));
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.ends_with("resize2fs: no room") && !message.contains("group"), "{refused}");
+    let growths = |rig: &Rig| {
+        let mut jobs = rig.world.get("/v1/jobs")["jobs"].as_array().unwrap().clone();
+        jobs.retain(|job| job["kind"] == "volume_grow");
+        jobs
+    };
+    let job = growths(&rig)[0].clone();
+    assert!(
+        refused["hint"].as_str().unwrap().starts_with(&format!("`dolmen jobs {}` shows", job["id"])),
+        "{refused}"
+    );
+    let result = job["result"].as_str().unwrap();
+    assert!(result.contains("the device is short | resize2fs: no room"), "{job}");
+    assert!(job["state"] == "failed" && result.len() < 512 && !result.contains("group 1 "), "{job}");
+    std::fs::write(&answer, json!({"say": "done", "outcome": {"is": "done"}}).to_string() + "\n").unwrap();
+    let grown = rig.world.post(&format!("{SHOW}/grow"), &json!({"size_bytes": 96 << 20}));
+    assert_eq!((grown["job"]["state"].clone(), growths(&rig).len()), (json!("done"), 2), "{grown}");
+    rig.stop();
+}
+
 /// Scenario: a pool with a volume is imported for reading. Its volume takes no change, says why, is mounted when asked for, and
 /// unmounted. The next import for writing mounts it.
 #[test]

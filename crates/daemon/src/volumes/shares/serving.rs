@@ -182,7 +182,7 @@ impl ShareServers {
         let found = match self.probe_servers(volume, mark, record).await {
             Ok(probed) => Ok(probed),
             Err(Unanswered::NotBegun(_)) => return,
-            Err(Unanswered::Failed(error)) => Err(error.message),
+            Err(Unanswered::Failed(error) | Unanswered::Printed { error, .. }) => Err(error.message),
         };
         self.known.note_probe(mark, found);
     }
