@@ -152,6 +152,8 @@ mutants! {
     PendingQuotaForgotten = "pending-quota-forgotten",
     /// A quota is removed from its file system before its record says so.
     QuotaRemovalUnrecorded = "quota-removal-unrecorded",
+    /// An undo of a deduplication takes more room than its pool has.
+    UndoBeyondPool = "undo-beyond-pool",
     /// A quota that failed half-way leaves its bound in the file system, without a record.
     HalfSetQuotaForgotten = "half-set-quota-forgotten",
     /// A grant over NFS that another host gave is served.

@@ -113,6 +113,9 @@ pub enum Operation {
         load: long::Load,
         /// Folder with the index of deduplication; the next run maps its files again.
         state: PathBuf,
+        /// Bytes that the space can still take from its pool; none if the space has all its room.
+        #[serde(default)]
+        pool_room_bytes: Option<u64>,
     },
     /// Moves files out of rows that hold little, and discards what is free then. Long; answers with [`Outcome::Compacted`].
     Compact {

@@ -119,9 +119,11 @@ fn carry_out(
             let (root, mut steering) = (root_of(volume)?, Steering::new(input, AtEnd::Stop, output)?);
             sharing::estimate(volume, root, (selection, load), state, *sample, &mut steering)
         }
-        Operation::Undo { volume, paths, load, state } => {
+        Operation::Undo { volume, paths, load, state, pool_room_bytes } => {
             let (root, mut steering) = (root_of(volume)?, Steering::new(input, AtEnd::Stop, output)?);
-            sharing::undo(volume, root, paths, (load, state), &mut steering)
+            let pool_room_bytes = *pool_room_bytes;
+            let order = sharing::UndoOrder { volume, paths, load, state, pool_room_bytes };
+            sharing::undo(&order, root, &mut steering)
         }
         Operation::Compact { volume, occupancy, budget_bytes, load, state } => {
             let (root, mut steering) = (root_of(volume)?, Steering::new(input, AtEnd::Stop, output)?);

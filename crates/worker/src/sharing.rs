@@ -9,6 +9,7 @@ use dolmen_dedup::{
 };
 use dolmen_dedup::{Control, Next, Phase};
 use dolmen_files::FilesError;
+use dolmen_mutation::mutation;
 use dolmen_volume::file_system::FileSystem;
 use dolmen_volume::mount_point::Folder;
 use dolmen_volume::record::DeduplicationMode;
@@ -70,7 +71,7 @@ pub(crate) fn file_failure(volume: &Volume, error: &FileError) -> Failure {
     let message = format!("volume at {}: {}", volume.record.mount_point.as_str(), with_causes(error));
     let hint = match error {
         FileError::NoRoom { .. } => {
-            "free room in the volume, or grow it with `dolmen volume grow`, and begin it again"
+            "free room in the volume or in its pool, or make one of them larger, and begin it again"
         }
         FileError::Deleted { .. } | FileError::Failed { .. } => NEXT_STEP,
     };
@@ -232,14 +233,22 @@ impl Scope<'_> {
     }
 }
 
+/// An undo: what gets bytes of its own, and what that may take.
+pub(crate) struct UndoOrder<'a> {
+    pub(crate) volume: &'a Volume,
+    pub(crate) paths: &'a [Folder],
+    pub(crate) load: &'a Load,
+    pub(crate) state: &'a Path,
+    pub(crate) pool_room_bytes: Option<u64>,
+}
+
 /// Gives files bytes of their own.
 pub(crate) fn undo(
-    volume: &Volume,
+    order: &UndoOrder<'_>,
     root: File,
-    paths: &[Folder],
-    (load, state): (&Load, &Path),
     steering: &mut Steering<'_>,
 ) -> Result<Outcome, Failure> {
+    let UndoOrder { volume, paths, load, state, pool_room_bytes } = *order;
     require_sharing(volume, &root)?;
     let memory_bytes = limit(load)?;
     let mut state = StateFolder::open(state)?;
@@ -266,6 +275,7 @@ pub(crate) fn undo(
     // Of files that share bytes with one another alone, the last one keeps them. Files of some paths may share all with others.
     let planned = if paths.is_empty() { sum.read.saturating_sub(sum.stored) } else { sum.read };
     require_room(volume, files.root(), planned)?;
+    require_pool_room(volume, planned, pool_room_bytes)?;
     let before = looked(volume, free_bytes(files.root()))?;
     mark_moved(&mut state).map_err(|error| run_failure(volume, &error.into()))?;
     let call_bytes = call_bytes(load.mode);
@@ -289,6 +299,20 @@ pub(crate) fn undo(
     undone.stopped = next == Next::Stop;
     undone.skipped = steering.take_skipped();
     Ok(Outcome::Undone(undone))
+}
+
+/// Fails if the pool cannot hold the copies that an undo makes on a thin space: its full pool fails the writes of all clients, also
+/// those that the file system has acknowledged and not flushed.
+fn require_pool_room(volume: &Volume, needed: u64, room: Option<u64>) -> Result<(), Failure> {
+    let Some(room) = room.filter(|room| needed > *room && !mutation!(UndoBeyondPool)) else { return Ok(()) };
+    Err(Failure {
+        code: FailureCode::NoRoom,
+        message: format!(
+            "volume at {}: own copies need {needed} bytes, and its pool has room for {room}; nothing was changed",
+            volume.record.mount_point.as_str(),
+        ),
+        hint: "trim the volume, add a disk to its pool, or undo fewer folders".to_owned(),
+    })
 }
 
 /// Fails if a volume cannot hold the copies that an undo makes.

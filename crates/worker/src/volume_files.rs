@@ -87,12 +87,16 @@ fn failed_io(action: Action, inode: u64, offset: u64, error: io::Error) -> FileE
     FileError::Failed { action, inode, offset, source: Box::new(error) }
 }
 
+/// Returns the error of a pack of some bytes that finds no room in the file system, below its quota or in the pool.
+fn no_room(error: &io::Error, bytes: u64) -> Option<FileError> {
+    let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    is_full.then_some(FileError::NoRoom { bytes })
+}
+
 /// Wraps the answer to a request for room.
 fn refused(error: rustix::io::Errno, bytes: u64) -> FileError {
-    match error {
-        rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT => FileError::NoRoom { bytes },
-        other => failed_io(Action::Pack, 0, 0, other.into()),
-    }
+    let error = io::Error::from(error);
+    no_room(&error, bytes).unwrap_or_else(|| failed_io(Action::Pack, 0, 0, error))
 }
 
 /// Returns a time as runs count it.
@@ -385,11 +389,10 @@ impl Files for VolumeFiles {
         let copied = match buffer.get_mut(..wanted) {
             Some(part) => self.read(source, range.source_offset, part).and_then(|read| {
                 let part = part.get(..read).unwrap_or_default();
-                pack.file.write_all_at(part, range.target_offset).map_err(|error| match error.kind() {
-                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                        FileError::NoRoom { bytes: range.length }
-                    }
-                    _ => failed_io(Action::Pack, source.id.inode, range.source_offset, error),
+                let written = pack.file.write_all_at(part, range.target_offset);
+                written.map_err(|error| {
+                    let failed = |error| failed_io(Action::Pack, source.id.inode, range.source_offset, error);
+                    no_room(&error, range.length).unwrap_or_else(|| failed(error))
                 })?;
                 Ok(u64::try_from(read).unwrap_or(0))
             }),
@@ -400,11 +403,17 @@ impl Files for VolumeFiles {
     }
 
     fn cut(&mut self, pack: &Opened, bytes: u64) -> Result<(), FileError> {
-        pack.file.set_len(bytes).map_err(|error| failed_io(Action::Pack, 0, bytes, error))
+        pack.file.set_len(bytes).map_err(|error| {
+            no_room(&error, bytes).unwrap_or_else(|| failed_io(Action::Pack, 0, bytes, error))
+        })
     }
 
     fn sync(&mut self, pack: &Opened) -> Result<(), FileError> {
-        pack.file.sync_all().map_err(|error| failed_io(Action::Pack, 0, 0, error))
+        // A thin space says at the write-back that its pool has no room, and quotas of btrfs are counted there.
+        let bytes = pack.file.metadata().map_or(0, |found| found.len());
+        pack.file
+            .sync_all()
+            .map_err(|error| no_room(&error, bytes).unwrap_or_else(|| failed_io(Action::Pack, 0, 0, error)))
     }
 
     fn fixed(&mut self, into: &mut Vec<DeviceRange>) -> Result<(), FileError> {
@@ -446,5 +455,24 @@ impl Files for VolumeFiles {
 
     fn trim(&mut self) -> Result<u64, FileError> {
         trim_at_rest(&self.root, 0).map_err(|error| failed(Action::Trim, 0, 0, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scenario: the answers of a write, a reservation and a write-back where the volume, a quota or the pool is full, and others.
+    #[test]
+    fn a_pack_without_room_differs_from_one_that_failed() {
+        use rustix::io::Errno;
+        let has_room = |errno: Errno| no_room(&io::Error::from(errno), 7).is_none();
+        assert!(matches!(no_room(&io::Error::from(Errno::NOSPC), 7), Some(FileError::NoRoom { bytes: 7 })));
+        assert_eq!(
+            [Errno::NOSPC, Errno::DQUOT, Errno::IO, Errno::ROFS].map(has_room),
+            [false, false, true, true]
+        );
+        assert!(matches!(refused(Errno::DQUOT, 7), FileError::NoRoom { bytes: 7 }));
+        assert!(matches!(refused(Errno::IO, 7), FileError::Failed { action: Action::Pack, .. }));
     }
 }

@@ -75,7 +75,8 @@ fn deduplicated(rig: &Rig) -> Deduplicated {
 }
 
 fn undo(rig: &Rig, paths: Vec<Folder>) -> Operation {
-    Operation::Undo { volume: rig.volume(), paths, load: load(), state: rig.path("state") }
+    let (volume, state) = (rig.volume(), rig.path("state"));
+    Operation::Undo { volume, paths, load: load(), state, pool_room_bytes: None }
 }
 
 fn undone(rig: &Rig, paths: &[&str]) -> Undone {
@@ -705,8 +706,8 @@ fn excluded_young_and_small_files_take_no_part() {
 
 #[test]
 fn an_undo_without_room_changes_nothing() {
-    // Scenario: two files share 100 MiB, and the volume has less free room than one copy needs. Expected: the undo of one of them
-    // is refused with the numbers; with room again, it is done.
+    // Scenario: two files share 100 MiB, and the volume has less free room than one copy needs, or its pool has. Expected: the undo of
+    // one of them is refused with the numbers; with room again, it is done.
     let Some(rig) = mounted("xfs") else { return };
     let (mut draw, mut model) = (Draw(6), Model::new());
     write(&rig, &mut model, "one", draw.bytes(100 * MIB));
@@ -724,6 +725,17 @@ fn an_undo_without_room_changes_nothing() {
     fs::remove_file(rig.path("home/filler")).unwrap();
     drop(filler);
     used(&rig);
+    // The volume has the room, and its pool lacks one byte of it.
+    let order = |bytes| {
+        let Operation::Undo { volume, paths, load, state, .. } = undo(&rig, vec!["two".parse().unwrap()]) else {
+            panic!("an undo")
+        };
+        Operation::Undo { volume, paths, load, state, pool_room_bytes: Some(bytes) }
+    };
+    let refused = rig.run(order(100 * MIB - 1));
+    let failure = refused.expect_err("an undo took more than its pool has");
+    assert!(failure.code == FailureCode::NoRoom && failure.message.contains("its pool"), "{failure:?}");
+    assert_eq!(shared(&rig.path("home/two")), 100 * MIB);
     assert_eq!(undone(&rig, &["two"]).bytes, 100 * MIB);
     assert_eq!((shared(&rig.path("home/one")), shared(&rig.path("home/two"))), (0, 0));
     verify(&rig, &model, "after the undo");
@@ -745,7 +757,8 @@ fn orders_that_cannot_be_are_refused_by_name() {
     assert_eq!(refused(undo("link/passwd")).code, FailureCode::BadPath);
     let small = Load { memory_bytes: MEMORY_BYTES_MIN - 1, ..load() };
     let state = rig.path("state");
-    let order = Operation::Undo { volume: rig.volume(), paths: Vec::new(), load: small, state };
+    let (volume, paths) = (rig.volume(), Vec::new());
+    let order = Operation::Undo { volume, paths, load: small, state, pool_room_bytes: None };
     assert_eq!(refused(order).code, FailureCode::BadOrder);
     let rows = |row_bytes, claimed| Operation::Compact {
         volume: rig.volume(),

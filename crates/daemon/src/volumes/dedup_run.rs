@@ -17,6 +17,7 @@ use dolmen_attach::SpaceKey;
 use dolmen_block_io::Instant;
 use dolmen_block_io::sleep;
 use dolmen_block_io::sync::{Either, either};
+use dolmen_space::Space;
 use dolmen_units::{Bytes, SpaceId};
 use dolmen_volume::file_system::FileSystem;
 use dolmen_volume::record::{Deduplication, DeduplicationMode, DeduplicationRun, Unknown};
@@ -31,6 +32,7 @@ use crate::jobs::{Aim, Course, Entry, Outcome, seconds_now};
 use crate::open_pool::OpenPool;
 use crate::volumes::dedup::{Dedups, check_sharing};
 use crate::volumes::dedup_task::{LongState, Reached, Task};
+use crate::volumes::pool_room::{is_short, pool_is_short, pool_room};
 use crate::volumes::records;
 use crate::volumes::steer::Steer;
 use crate::volumes::volume::Volume;
@@ -130,7 +132,7 @@ impl Dedups {
         let entry = entry.into_iter().find(|entry| entry.aim == aim && entry.is_in_hand());
         let key = volume.key;
         let steps = self.steps(volume, state, steer, &course);
-        let look = self.look_after(&space, key, entry.as_deref(), state, steer, &course);
+        let look = self.look_after((&pool, &space), key, entry.as_deref(), state, steer, &course);
         match either(steps, look).await {
             Either::First(outcome) | Either::Second(outcome) => outcome,
         }
@@ -139,7 +141,7 @@ impl Dedups {
     /// Passes wishes of users and needs of clients on to the processes of a job, and their progress to the job. It has no end.
     async fn look_after(
         &self,
-        space: &dolmen_space::Space,
+        (pool, space): (&OpenPool, &Space),
         key: SpaceKey,
         entry: Option<&Entry>,
         state: &LongState,
@@ -161,6 +163,12 @@ impl Dedups {
                 let limit = entry.and_then(|entry| entry.job_share().latency_limit);
                 let is_background = self.mode_of(state) == Some(DeduplicationMode::Background);
                 state.is_yielding.set(yielding.look(space.figures(), limit) && is_background);
+                if let Some(progress) = steer.progress().filter(|_| state.is_undo())
+                    && is_short(pool_room(pool, space).await, progress)
+                    && !state.lacks_pool_room.replace(true)
+                {
+                    steer.stop();
+                }
             }
             let is_held = course.progress.is_held();
             steer.hold(is_held || state.is_yielding.get());
@@ -228,11 +236,17 @@ impl Dedups {
                 let load = run.load(DeduplicationMode::Background);
                 let volume = run.volume.for_worker(run.device.clone());
                 let state = self.volumes.workers.state_folder(run.volume.key);
-                let done = self.long(&run, Operation::Undo { volume, paths, load, state }).await?;
-                match done {
+                let pool_room_bytes = pool_room(&run.volume.pool, &run.volume.space).await;
+                let operation = Operation::Undo { volume, paths, load, state, pool_room_bytes };
+                match self.long(&run, operation).await? {
                     Done::Undone(undone) => {
                         note_undone(&run, undone.bytes).await?;
-                        Ok(undone_outcome(&run, &undone))
+                        let lacks_room = undone.stopped && run.state.lacks_pool_room.get();
+                        let done = undone_words(&run.volume.name, &undone);
+                        if lacks_room { Err(pool_is_short(&run.volume, &done)) } else { Ok(undone_outcome(&run, &undone)) }
+                    }
+                    Done::Stopped if run.state.lacks_pool_room.get() => {
+                        Err(pool_is_short(&run.volume, "nothing was changed"))
                     }
                     Done::Stopped => Ok(ended_early(steer, &run.volume.name, "nothing was changed")),
                     other => Err(unexpected(&run, &other)),
@@ -516,18 +530,21 @@ async fn note_undone(run: &Run<'_>, bytes: u64) -> Answer<()> {
     }
 }
 
+fn undone_words(name: &str, undone: &Undone) -> String {
+    format!(
+        "{} files of volume {name} have {} of their own, and its free room fell by {}",
+        undone.files,
+        Bytes(undone.bytes),
+        Bytes(undone.taken)
+    )
+}
+
 fn undone_outcome(run: &Run<'_>, undone: &Undone) -> Outcome {
     let differing = match undone.differing {
         0 => String::new(),
         ranges => format!("; {ranges} ranges changed meanwhile and stay shared"),
     };
-    let text = format!(
-        "{} files of volume {} have {} of their own, and its free room fell by {}",
-        undone.files,
-        run.volume.name,
-        Bytes(undone.bytes),
-        Bytes(undone.taken)
-    );
+    let text = undone_words(&run.volume.name, undone);
     let skipped = match (undone.skipped.count, undone.skipped.first.first()) {
         (0, _) | (_, None) => String::new(),
         (count, Some(first)) => format!("; {count} files were left out, such as {first}"),

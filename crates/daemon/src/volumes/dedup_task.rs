@@ -92,6 +92,8 @@ pub(super) struct LongState {
     checkpoints: Cell<u64>,
     /// Whether it stands so that clients get the disks.
     pub(super) is_yielding: Cell<bool>,
+    /// Whether it was ended because its pool has too little room for the rest.
+    pub(super) lacks_pool_room: Cell<bool>,
 }
 
 impl LongState {
@@ -106,6 +108,11 @@ impl LongState {
         if self.shares() && saving > self.reached.borrow().saving {
             self.note(|reached| reached.saving = saving);
         }
+    }
+
+    /// Returns whether its process takes room for copies that stay.
+    pub(super) fn is_undo(&self) -> bool {
+        matches!(self.reached.borrow().task, Some(Task::Undo { .. }))
     }
 
     /// Returns whether its process shares bytes, now or next.

@@ -47,6 +47,7 @@ mod mounts;
 mod numbered;
 mod opening;
 mod places;
+mod pool_room;
 mod quota_bounds;
 mod quotas;
 mod records;
