@@ -267,8 +267,10 @@ Restart=on-failure
 RestartSec=2
 # A helper process holds attached spaces while the daemon is away; ending it would fail their I/O.
 KillMode=process
-# Workers run in control groups below that of the daemon.
+# Workers run in control groups beside that of the daemon, each with a bound of memory. systemd before 254 does not know the second
+# line, and workers have a bound of addresses there.
 Delegate=yes
+DelegateSubgroup=daemon
 # No sandbox: in a mount namespace of its own, the daemon's mounts would be visible to no other process.
 
 [Install]
@@ -386,6 +388,9 @@ TimeoutSec=90
             ("Type", "notify"),
             ("KillMode", "process"),
             ("Restart", "on-failure"),
+            ("Delegate", "yes"),
+            // The group in which the daemon looks for itself; beside it workers have bounds.
+            ("DelegateSubgroup", "daemon"),
             ("Before", "remote-fs.target"),
             ("WantedBy", "multi-user.target"),
         ] {

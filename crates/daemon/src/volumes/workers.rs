@@ -28,7 +28,7 @@ use dolmen_block_linux::reply;
 use dolmen_worker::protocol::{Failure, FailureCode, MESSAGE_BYTES_MAX, Message, Operation, Order, Outcome};
 
 use crate::answer::Answer;
-use crate::volumes::control_group::ControlGroup;
+use crate::volumes::control_group::Bounds;
 use crate::volumes::locks::Lane;
 use crate::volumes::steer::{Link, Steer};
 
@@ -484,8 +484,8 @@ fn work(
         .process_group(0);
     let mut child = command.spawn()?;
     pid.store(child.id(), Ordering::Relaxed);
-    // It reads its order before it does anything, so it is in its group by then.
-    let _group = ControlGroup::with(group, child.id());
+    // It reads its order before it does anything, so it is bounded by then.
+    let _bounds = Bounds::of(group, child.id());
     if let Some(mut input) = child.stdin.take() {
         // A process that ended already says so by its status.
         let _ = input.write_all(&line);

@@ -57,8 +57,11 @@ fn systemd_accepts_the_units() {
         let output =
             run("systemd-analyze", &["verify", "--man=no", &path(unit::SERVICE), &path(&unit.name)]).unwrap();
         let complaints = printed(&output);
-        // Complaints about units of the host itself are not ours.
-        let is_ours = |line: &&str| line.contains("dolmen") || line.contains(&unit.name);
+        // Complaints about units of the host itself are not ours. systemd before 254 leaves out a key that it does not know.
+        let is_ours = |line: &&str| {
+            (line.contains("dolmen") || line.contains(&unit.name))
+                && !(line.contains("Unknown key") && line.contains("'DelegateSubgroup'"))
+        };
         let ours: Vec<_> = complaints.lines().filter(is_ours).collect();
         assert!(ours.is_empty(), "{text:?}: {ours:?}\n{}", unit.text);
     }
