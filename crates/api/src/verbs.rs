@@ -12,7 +12,7 @@ use crate::{
     ResizeSpace, ResizeWriteCache, RestoreSpace, RevokeShare, RunDedup, ServeSpace, SetAlertAt, SetDisk,
     SetDiskRole, SetEnclosure, SetJob, SetKeepRoom, SetLimits, SetQuota, SetRepairAfter, SetReserve,
     ShareDocument, ShareSessions, Shares, Shutdown, Simple, SpaceDocument, Spaces, Status, Trash, UndoDedup,
-    Version, VolumeDocument, Volumes, Why,
+    Version, VolumeCheck, VolumeDocument, Volumes, Why,
 };
 
 declare_verbs! {
@@ -175,6 +175,8 @@ declare_verbs! {
     /// Checks a volume that is not mounted, or repairs it.
     CheckVolume = change "/pools/{pool}/volumes/{space}/check" [pool, space] CheckVolume, Admin, Other, Maybe,
         [NeedsConfirmation, Unsupported];
+    /// Shows what the last check of a volume found.
+    ShowVolumeCheck = question "/pools/{pool}/volumes/{space}/check" [pool, space] Nothing => VolumeCheck, Viewer, [NoSuchObject, Unsupported];
     /// Makes a volume of a space with a file system, and mounts it. Nothing is written to the space.
     AdoptVolume = change "/pools/{pool}/volumes/{space}/adopt" [pool, space] AdoptVolume, Operator, Other, Never,
         [ForeignData, Missing, Config, NameTaken, BadSize];

@@ -28,7 +28,7 @@ pub(crate) enum VolumeCommand {
     Trim(VolumeChange),
     /// Empty rows of a volume that hold little, and give them back to its pool
     Compact(VolumeCompact),
-    /// Check the file system of a volume that is not mounted, or repair it
+    /// Check the file system of a volume that is not mounted, repair it, or see what the last check found
     Check(VolumeCheck),
     /// Make a volume of a space with a file system, and mount it; nothing is written to the space
     Adopt(VolumeAdopt),
@@ -101,6 +101,9 @@ pub(crate) struct VolumeCheck {
     /// The volume, by the name of its space
     #[arg(value_name = "POOL/SPACE")]
     pub volume: SpaceName,
+    /// Show all that the last check found, and check nothing
+    #[arg(long, conflicts_with_all = ["repair", "destroy", "dry_run", "no_wait"])]
+    pub report: bool,
     /// Repair what is found, which may lose parts of files
     #[arg(long)]
     pub repair: bool,

@@ -11,7 +11,7 @@ use crate::confirm::Danger;
 use crate::error::CliError;
 use crate::session::change::Session;
 use crate::session::client::call;
-use crate::views::volumes::{show_volume, show_volumes};
+use crate::views::volumes::{show_volume, show_volume_check, show_volumes};
 
 /// `dolmen volume`
 pub(crate) fn volume(session: &mut Session<'_, '_>, command: VolumeCommand) -> Result<(), CliError> {
@@ -53,6 +53,13 @@ pub(crate) fn volume(session: &mut Session<'_, '_>, command: VolumeCommand) -> R
             let asked = call::<verb::CompactVolume>(space_words(&arguments.volume));
             let change = session.change(&asked, &request, arguments.dry.intent())?;
             session.wait_for(&change, &arguments.waiting)
+        }
+        VolumeCommand::Check(arguments) if arguments.report => {
+            let asked = call::<verb::ShowVolumeCheck>(space_words(&arguments.volume));
+            let document = session.client.look(&asked)?;
+            let name = arguments.volume.to_string();
+            session.show(&document, |document, out| show_volume_check(&name, document, out));
+            Ok(())
         }
         VolumeCommand::Check(arguments) => volume_check(session, &arguments),
         VolumeCommand::Adopt(arguments) => {

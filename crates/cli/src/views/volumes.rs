@@ -1,10 +1,11 @@
 //! Volumes as people see them.
 
-use dolmen_api::{FileSystemKind, MountState, Volume, VolumeDocument, VolumePurpose, VolumeState, Volumes};
+use dolmen_api::{CheckKind, CheckResult, FileSystemKind, MountState, Volume, VolumeCheck, VolumeDocument, VolumePurpose, VolumeState, Volumes};
 use dolmen_units::Bytes;
 
 use crate::terminal::out::Out;
 use crate::terminal::table::{Align, Table};
+use crate::views::jobs::ago;
 use crate::views::words::{health, health_tone, percent};
 
 /// Shows volumes.
@@ -89,6 +90,33 @@ pub(crate) fn show_volume(document: &VolumeDocument, out: &mut Out<'_>) {
         facts.row(vec![name.into(), value.into()]);
     }
     out.facts(2, &facts);
+}
+
+/// Shows what the last check of a volume found.
+pub(crate) fn show_volume_check(name: &str, check: &VolumeCheck, out: &mut Out<'_>) {
+    let done = match check.kind {
+        CheckKind::Check => "check",
+        CheckKind::Repair => "repair",
+    };
+    let result = match check.result {
+        CheckResult::Clean => "clean",
+        CheckResult::Damaged => "damaged",
+        CheckResult::LogNotReplayed => "not known, since its log was not replayed",
+        CheckResult::Failed => "not known, since the check did not run to its end",
+    };
+    let ended = format!("{done} by job {}, ended {}", check.job, ago(check.now_s, check.ended_s));
+    out.line(format_args!("volume {name}: {result} ({ended})"));
+    for finding in &check.findings {
+        let place = match (&finding.path, finding.inode) {
+            (Some(path), _) => format!("{path}: "),
+            (None, Some(_)) | (None, None) => String::new(),
+        };
+        out.labelled("  ", &format!("{place}{}", finding.text));
+    }
+    if check.omitted > 0 {
+        out.line(format_args!("  {} more", check.omitted));
+    }
+    out.line(format_args!("all that the tools wrote: {}", check.file));
 }
 
 fn file_system(kind: FileSystemKind) -> &'static str {

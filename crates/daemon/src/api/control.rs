@@ -252,6 +252,7 @@ fn handler(id: VerbId) -> MethodRouter<App> {
         UnmountVolume: change(async |engine, [pool, space], request| engine.spaces.volumes.all.unmount_volume(pool, space, request).await);
         GrowVolume: change(async |engine, [pool, space], request| engine.spaces.volumes.growth.grow_volume(pool, space, request).await);
         TrimVolume: change(async |engine, [pool, space], request| engine.spaces.volumes.growth.trim_volume(pool, space, request).await);
+        ShowVolumeCheck: question(async |engine, [pool, space], _| engine.spaces.volumes.checks.show_check(pool, space).await);
         CheckVolume: change(async |engine, [pool, space], request| engine.spaces.volumes.checks.check_volume(pool, space, request).await);
         AdoptVolume: change(async |engine, [pool, space], request| engine.spaces.volumes.adoptions.adopt_volume(pool, space, request).await);
         DeleteVolume: change(async |engine, [pool, space], request| engine.spaces.volumes.all.delete_volume(pool, space, request).await);

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use dolmen_api::{Change, CheckVolume, ErrorBody, ErrorCode, JobState, Simple};
+use dolmen_api::{Change, CheckKind, CheckVolume, ErrorBody, ErrorCode, JobState, Simple, VolumeCheck};
 use dolmen_pool::LocalFuture;
 use dolmen_volume::check_output::{CheckOutcome, CheckReport, parse};
 use dolmen_worker::protocol::{Operation, Outcome as Done};
@@ -12,6 +12,7 @@ use crate::job::{Ending, Job, JobWorker, Standing};
 use crate::jobs::{Aim, Entry, Kind, Outcome, Rank, Start};
 use crate::open_pool::OpenPool;
 use crate::plan::{Undo, check_typed, made, planned};
+use crate::volumes::check_report::{self, EndedCheck};
 use crate::volumes::service::{Volumes, pool_to_change};
 use crate::volumes::volume::Volume;
 use crate::volumes::workers::Wait;
@@ -131,6 +132,42 @@ impl VolumeChecks {
         Ok(change)
     }
 
+    /// Shows what the last check of a volume found.
+    pub(crate) async fn show_check(&self, pool: String, space: String) -> Answer<VolumeCheck> {
+        let pool = self.volumes.pools.pool(&pool)?;
+        let volume = self.volumes.find(&pool, &space).await?;
+        let (folder, key, name) = (self.volumes.workers.checks_folder(), volume.key, &volume.name);
+        let found = self.volumes.looks.run(move || check_report::last(&folder, key)).await;
+        let found = found.map_err(|error| {
+            let message = format!("the report of the check of volume {name} cannot be read: {error}");
+            ErrorBody::new(ErrorCode::Io, message).on(name).hint(format!("`dolmen volume check {name}` checks it again"))
+        })?;
+        found.ok_or_else(|| {
+            let message = format!("volume {name} has no report of a check: this host has not checked it");
+            ErrorBody::new(ErrorCode::NoSuchObject, message).on(name).hint(format!("`dolmen volume check {name}` checks it"))
+        })
+    }
+
+    /// Keeps what a check found; one that cannot be kept is told in the log.
+    async fn keep(&self, volume: &Volume, check: EndedCheck) {
+        let (folder, key) = (self.volumes.workers.checks_folder(), volume.key);
+        let kept = self.volumes.looks.run(move || {
+            std::fs::create_dir_all(&folder)?;
+            check_report::keep(&folder, key, check)
+        });
+        if let Err(error) = kept.await {
+            tracing::error!(volume = volume.name, %error, "the report of a check is not kept");
+        }
+    }
+
+    /// Returns the number of the job that checks a volume.
+    fn job_of(&self, volume: &Volume) -> u64 {
+        let aim = Aim::Volume(volume.space.id());
+        let entries = self.volumes.jobs.unfinished_of(volume.pool.id());
+        let entry = entries.iter().find(|entry| entry.aim == aim && entry.is(&VolumeCheckJob));
+        entry.map_or(0, |entry| entry.id)
+    }
+
     async fn check(&self, volume: Volume, repair: bool) -> Answer<Outcome> {
         let mutex = self.volumes.mutex_of(volume.key);
         let _exclusive = mutex.take().await;
@@ -141,7 +178,15 @@ impl VolumeChecks {
             let operation = Operation::Check { volume: volume.for_worker(device.clone()), repair };
             self.volumes.workers.run(volume.key, &volume.name, operation, Wait::UntilDone)
         };
-        let repaired = if repair { run(true).await.map(drop) } else { Ok(()) };
+        let mut output = String::new();
+        let repaired = match repair {
+            true => run(true).await.map(|done| {
+                if let Done::Checked { code, text } = done {
+                    output = format!("{text}\nThe repair ended with {code}; a check follows.\n");
+                }
+            }),
+            false => Ok(()),
+        };
         let done = match repaired {
             Ok(()) => run(false).await,
             Err(error) => Err(error),
@@ -155,7 +200,12 @@ impl VolumeChecks {
         }
         match done? {
             Done::Checked { code, text } => {
-                judged(&volume, &parse(volume.record.file_system, Some(code), text.as_bytes()), repair)
+                let report = parse(volume.record.file_system, Some(code), text.as_bytes());
+                let kind = if repair { CheckKind::Repair } else { CheckKind::Check };
+                output.push_str(&text);
+                let check = EndedCheck { job: self.job_of(&volume), kind, report: report.clone(), output };
+                self.keep(&volume, check).await;
+                judged(&volume, &report, repair)
             }
             other => Err(ErrorBody::new(ErrorCode::Internal, format!("a check was answered with {other:?}"))),
         }
@@ -165,8 +215,12 @@ impl VolumeChecks {
 /// Returns what a report means for the job.
 fn judged(volume: &Volume, report: &CheckReport, repair: bool) -> Answer<Outcome> {
     let name = &volume.name;
-    let named: Vec<&str> = report.findings.iter().take(NAMED_MAX).map(|one| one.text.trim()).collect();
+    let mut named: Vec<&str> = report.findings.iter().take(NAMED_MAX).map(|one| one.text.trim()).collect();
     let count = report.findings.len() + report.omitted;
+    let all = format!("`dolmen volume check {name} --report` shows all");
+    if count > NAMED_MAX {
+        named.push(&all);
+    }
     match report.outcome {
         CheckOutcome::Clean if repair => {
             Ok(Outcome::Done(format!("volume {name} was repaired, and is clean")))

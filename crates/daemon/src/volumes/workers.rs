@@ -89,6 +89,11 @@ impl Workers {
         Rc::new(Self { seams: seams.clone(), program, folder, running, ended, answer_limit })
     }
 
+    /// Returns the folder for reports of checks.
+    pub(super) fn checks_folder(&self) -> PathBuf {
+        self.folder.join("checks")
+    }
+
     /// Returns the folder for index and scratch files of a volume.
     pub(super) fn state_folder(&self, volume: SpaceKey) -> PathBuf {
         self.folder.join(format!("{}-{}.dedup", volume.pool, volume.space.0))
