@@ -274,6 +274,9 @@ pub struct CheckVolume {
     /// Repair what is found, which may lose parts of files.
     #[serde(default)]
     pub repair: bool,
+    /// Drop the log in the repair, with the changes in it, where no mount replays it.
+    #[serde(default)]
+    pub drop_log: bool,
     /// To repair it, its name, typed again by whoever wants that.
     #[serde(default)]
     pub destroy: Option<String>,

@@ -101,6 +101,44 @@ pub fn parse(file_system: FileSystem, exit: Option<i32>, printed: &[u8]) -> Chec
     CheckReport { outcome, findings, omitted }
 }
 
+/// Outcome of a repair, from its own output. What is damaged after it, a check finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RepairOutcome {
+    /// It ran to its end.
+    Ended,
+    /// The log has changes that only a mount replays: nothing was repaired.
+    LogNotReplayed,
+    /// It did not run to its end.
+    Failed,
+}
+
+/// Returns the outcome of a repair: of `xfs_repair`, `btrfs check --repair` or `e2fsck -fy`.
+#[must_use]
+pub fn repair_outcome(file_system: FileSystem, exit: i32, printed: &str) -> RepairOutcome {
+    let has_log = |line: &str| line.starts_with("ERROR: The filesystem has valuable metadata changes in a log");
+    match (file_system, exit) {
+        (_, 0) => RepairOutcome::Ended,
+        // From phase 3 on it prints names of files.
+        (FileSystem::Xfs, 2) if printed.lines().take_while(|line| !is_late(line)).any(has_log) => {
+            RepairOutcome::LogNotReplayed
+        }
+        (FileSystem::Btrfs, 1) if printed.lines().any(is_count_of_errors) => RepairOutcome::Ended,
+        // Bits: 1 and 2 corrected, 4 left uncorrected.
+        (FileSystem::Ext4, bits) if bits & !7 == 0 => RepairOutcome::Ended,
+        (FileSystem::Xfs | FileSystem::Btrfs | FileSystem::Ext4, _) => RepairOutcome::Failed,
+    }
+}
+
+/// Returns whether a line of `xfs_repair` begins a phase that prints names of files, or one after it.
+fn is_late(line: &str) -> bool {
+    matches!(line.as_bytes(), [b'P', b'h', b'a', b's', b'e', b' ', b'3'..=b'7', ..])
+}
+
+/// Returns whether a line of `btrfs check` is the last one of a check that ran to its end.
+fn is_count_of_errors(line: &str) -> bool {
+    line.starts_with("found ") && line.ends_with("error(s) found")
+}
+
 fn finding(severity: Severity, text: &str) -> CheckFinding {
     let text: String = text.chars().take(FINDING_CHARS_MAX).collect();
     let inode = inode_in(&text);
@@ -169,8 +207,6 @@ fn xfs_line(line: &str) -> Option<CheckFinding> {
 /// phase 3 tells them apart: from there on it prints names of files.
 fn xfs_outcome(exit: Option<i32>, text: &str) -> CheckOutcome {
     // Of much output the begin and the end are there.
-    let is_late =
-        |line: &str| matches!(line.as_bytes(), [b'P', b'h', b'a', b's', b'e', b' ', b'3'..=b'7', ..]);
     let lines = || text.lines().take_while(|line| !is_late(line));
     let reached_phase_3 = text.lines().any(is_late);
     let log = "ALERT: The filesystem has valuable metadata changes in a log";
@@ -224,7 +260,7 @@ fn btrfs_line(line: &str) -> Option<CheckFinding> {
 
 /// `btrfs check` answers 1 for damage and where it cannot begin; its last lines count what it found.
 fn btrfs_outcome(exit: Option<i32>, text: &str) -> CheckOutcome {
-    let counted = text.lines().any(|line| line.starts_with("found ") && line.ends_with("error(s) found"));
+    let counted = text.lines().any(is_count_of_errors);
     match exit {
         Some(0) => CheckOutcome::Clean,
         Some(1) if counted => CheckOutcome::Damaged,
@@ -385,6 +421,26 @@ mod tests {
         let report =
             read(FileSystem::Ext4, 4, "Entry 'inode 5' in / (2) has deleted/unused inode 12.  Clear? no");
         assert_eq!(report.findings[0].inode, Some(12));
+    }
+
+    #[test]
+    fn a_repair_that_ended_is_told_from_one_that_repaired_nothing() {
+        let log = transcript!("xfs_repair-6.1.0-repair-log-not-replayed");
+        let named = format!("Phase 3 - for each AG...\n{log}");
+        for (file_system, exit, text, expected) in [
+            (FileSystem::Xfs, 0, "", RepairOutcome::Ended),
+            (FileSystem::Xfs, 2, log, RepairOutcome::LogNotReplayed),
+            (FileSystem::Xfs, 2, &named, RepairOutcome::Failed),
+            (FileSystem::Xfs, 1, log, RepairOutcome::Failed),
+            (FileSystem::Btrfs, 0, "", RepairOutcome::Ended),
+            (FileSystem::Btrfs, 1, transcript!("btrfs-6.2-inodes"), RepairOutcome::Ended),
+            (FileSystem::Btrfs, 1, transcript!("btrfs-6.2-no-file-system"), RepairOutcome::Failed),
+            (FileSystem::Ext4, 1, "", RepairOutcome::Ended),
+            (FileSystem::Ext4, 4, "", RepairOutcome::Ended),
+            (FileSystem::Ext4, 8, "", RepairOutcome::Failed),
+        ] {
+            assert_eq!(repair_outcome(file_system, exit, text), expected, "{file_system} {exit}");
+        }
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! File systems are made on empty devices, and checked while they are not mounted.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{Seek as _, SeekFrom};
 use std::path::Path;
 
+use dolmen_mutation::mutation;
 use dolmen_volume::file_system::FileSystem;
 use dolmen_volume::making::{Content, ContentError, Making, next_making};
 use rustix::fs::FallocateFlags;
@@ -85,20 +86,38 @@ fn not_made(volume: &Volume, program: &str, finding: &str) -> Failure {
     Failure { code: FailureCode::Refused, message, hint: "nothing is mounted; report this".to_owned() }
 }
 
+/// A repair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Repair {
+    /// Whether a log that no mount replays is dropped.
+    pub(crate) drops_log: bool,
+}
+
 /// Checks, and repairs if that is asked for, a file system that is not mounted.
-pub(crate) fn check(volume: &Volume, repair: bool) -> Result<Outcome, Failure> {
+pub(crate) fn check(volume: &Volume, repair: Option<Repair>) -> Result<Outcome, Failure> {
     let _pinned = device::pin(volume)?;
     mount::require_unmounted(volume)?;
     mount::require_own(volume)?;
     // What the table of mounts does not show counts, too: `xfs_repair -n` and `btrfs check` do not ask the kernel.
     device::require_unused(volume)?;
+    let drops_log = repair.is_some_and(|repair| repair.drops_log || mutation!(LogDroppedUnasked));
     let (program, options): (&str, &[&str]) = match (volume.record.file_system, repair) {
-        (FileSystem::Xfs, false) => ("xfs_repair", &["-n"]),
-        (FileSystem::Xfs, true) => ("xfs_repair", &[]),
-        (FileSystem::Btrfs, false) => ("btrfs", &["check", "--readonly"]),
-        (FileSystem::Btrfs, true) => ("btrfs", &["check", "--repair"]),
-        (FileSystem::Ext4, false) => ("e2fsck", &["-f", "-n"]),
-        (FileSystem::Ext4, true) => ("e2fsck", &["-f", "-y"]),
+        (FileSystem::Xfs, None) => ("xfs_repair", &["-n"]),
+        (FileSystem::Xfs, Some(_)) if drops_log => ("xfs_repair", &["-L"]),
+        (FileSystem::Xfs, Some(_)) => ("xfs_repair", &[]),
+        (FileSystem::Btrfs, None) => ("btrfs", &["check", "--readonly"]),
+        (FileSystem::Btrfs, Some(_)) => {
+            if drops_log {
+                tool::succeed(
+                    "btrfs",
+                    &[OsStr::new("rescue"), OsStr::new("zero-log"), volume.device.as_os_str()],
+                )?;
+            }
+            ("btrfs", &["check", "--repair"])
+        }
+        (FileSystem::Ext4, None) => ("e2fsck", &["-f", "-n"]),
+        // It replays its log, or drops one that is damaged.
+        (FileSystem::Ext4, Some(_)) => ("e2fsck", &["-f", "-y"]),
     };
     let mut arguments: Vec<OsString> = options.iter().map(OsString::from).collect();
     arguments.push(volume.device.clone().into_os_string());

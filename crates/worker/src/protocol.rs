@@ -76,6 +76,9 @@ pub enum Operation {
         volume: Volume,
         /// Whether it is repaired too.
         repair: bool,
+        /// Whether the repair drops a log that no mount replays, with the changes in it.
+        #[serde(default)]
+        drop_log: bool,
     },
     /// Shares equal content of files. Long; answers with [`Outcome::Deduplicated`].
     Dedup {

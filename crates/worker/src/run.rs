@@ -104,7 +104,9 @@ fn carry_out(
             Ok(Outcome::Trimmed { bytes })
         }
         Operation::Usage { volume } => look(volume).map(Outcome::Usage),
-        Operation::Check { volume, repair } => make::check(volume, *repair),
+        Operation::Check { volume, repair, drop_log } => {
+            make::check(volume, (*repair).then_some(make::Repair { drops_log: *drop_log }))
+        }
         Operation::QuotaSet { volume, quota } => quotas::set(volume, &root_of(volume)?, quota),
         Operation::Missing { volume, paths } => {
             Ok(Outcome::Missing { paths: missing(&root_of(volume)?, paths) })

@@ -46,7 +46,7 @@ fn a_volume_lives(kind: &'static str) {
     assert!(!grows || total() > before + 300 * MIB, "{before}");
     let trimmed = rig.run(Operation::Trim { volume: volume.clone(), minimum: 4096 });
     assert!(matches!(trimmed, Ok(Outcome::Trimmed { bytes }) if bytes > 0), "{trimmed:?}");
-    let check = |repair| rig.run(Operation::Check { volume: volume.clone(), repair });
+    let check = |repair| rig.run(Operation::Check { volume: volume.clone(), repair, drop_log: false });
     assert_eq!(check(false).unwrap_err().code, FailureCode::InUse);
     assert_eq!(unmount(), Ok(Outcome::Done));
     assert_eq!(unmount(), Ok(Outcome::WasDone));
@@ -133,7 +133,7 @@ fn a_device_with_the_number_of_the_one_meant_is_left_alone() {
     let volume = Volume { device: other.device.clone(), ..rig.volume_at("making", "home") };
     let orders = [
         Operation::Make { volume: volume.clone() },
-        Operation::Check { volume: rig_meant(&volume, "ready"), repair: true },
+        Operation::Check { volume: rig_meant(&volume, "ready"), repair: true, drop_log: false },
         Operation::Mount { volume: rig_meant(&volume, "ready") },
         Operation::Make { volume: Volume { incarnation: None, ..volume } },
     ];
@@ -175,7 +175,7 @@ fn a_mount_of_a_container_is_not_checked(kind: &'static str, repair: bool) {
     let mut container = container.spawn().unwrap();
     wait_until(|| ready.exists(), "the container");
     assert_eq!(rig.run(Operation::Unmount { volume: rig.volume() }), Ok(Outcome::Done));
-    let check = || rig.run(Operation::Check { volume: rig.volume(), repair });
+    let check = || rig.run(Operation::Check { volume: rig.volume(), repair, drop_log: false });
     let checked = check();
     container.kill().unwrap();
     container.wait().unwrap();
@@ -196,6 +196,34 @@ fn an_xfs_that_a_container_has_mounted_is_not_checked() {
 }
 
 /// Puts a script in the place of a tool, for [`with_tools`].
+#[test]
+fn a_log_that_no_mount_replays_is_dropped_when_that_is_asked_for_alone() {
+    // Scenario: an XFS is shut down with changes in its log, and unmounted. A check and a repair say so and change nothing; a repair
+    // that drops the log is followed by a clean check.
+    let Some(rig) = Rig::made("xfs") else { return };
+    if Command::new("xfs_io").arg("-V").output().is_err() {
+        println!("skipped: that takes xfs_io");
+        return;
+    }
+    assert_eq!(rig.run(Operation::Mount { volume: rig.volume() }), Ok(Outcome::Done));
+    fs::write(rig.path("home/file"), vec![7; 1 << 20]).unwrap();
+    rustix::fs::syncfs(File::open(rig.path("home")).unwrap()).unwrap();
+    let down = Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(rig.path("home")).status().unwrap();
+    assert!(down.success());
+    assert_eq!(rig.run(Operation::Unmount { volume: rig.volume() }), Ok(Outcome::Done));
+    let run = |repair, drop_log| match rig.run(Operation::Check { volume: rig.volume(), repair, drop_log }) {
+        Ok(Outcome::Checked { code, text }) => (code, text),
+        other => panic!("{other:?}"),
+    };
+    for (repair, expected) in [(false, 1), (true, 2), (false, 1)] {
+        let (code, text) = run(repair, false);
+        let has_log = text.contains("valuable metadata changes in a log");
+        assert!(code == expected && has_log, "a repair dropped the log unasked: {code}\n{text}");
+    }
+    assert_eq!(run(true, true).0, 0);
+    assert_eq!(run(false, false).0, 0);
+}
+
 fn tool(rig: &Rig, name: &str, script: &str) {
     fs::create_dir_all(rig.path("tools")).unwrap();
     let path = rig.path("tools").join(name);
@@ -252,7 +280,8 @@ fn the_tool_of_a_killed_worker_keeps_its_volume() {
     let pid = rig.path("pid");
     let script = format!("echo $$ > {0}.new\nmv {0}.new {0}\nexec sleep 60\n", pid.display());
     tool(&rig, "e2fsck", &script);
-    let mut worker = with_tools(&rig, Operation::Check { volume: rig.volume(), repair: true }, "");
+    let repair = Operation::Check { volume: rig.volume(), repair: true, drop_log: false };
+    let mut worker = with_tools(&rig, repair, "");
     wait_until(|| pid.exists(), "the repair");
     worker.kill().unwrap();
     worker.wait().unwrap();

@@ -543,7 +543,7 @@ fn kills_with_writers_lose_no_byte(kind: &'static str) {
     println!("{} changes; then {counts:?}", writer.join().unwrap());
     verify(&rig, &model.lock().unwrap(), "after all kills");
     assert_eq!(rig.run(Operation::Unmount { volume: rig.volume() }), Ok(Outcome::Done));
-    let checked = rig.run(Operation::Check { volume: rig.volume(), repair: false });
+    let checked = rig.run(Operation::Check { volume: rig.volume(), repair: false, drop_log: false });
     assert!(matches!(checked, Ok(Outcome::Checked { code: 0, .. })), "{checked:?}");
     assert_eq!(rig.run(Operation::Mount { volume: rig.volume() }), Ok(Outcome::Done));
     verify(&rig, &model.lock().unwrap(), "after an unmount");

@@ -107,6 +107,9 @@ pub(crate) struct VolumeCheck {
     /// Repair what is found, which may lose parts of files
     #[arg(long)]
     pub repair: bool,
+    /// Drop the log in the repair, with the changes in it: for a volume that no mount gets to replay it
+    #[arg(long, requires = "repair")]
+    pub drop_log: bool,
     /// The name again, to repair it.
     #[command(flatten)]
     pub consent: DestroyName,

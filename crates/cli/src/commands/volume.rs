@@ -82,7 +82,8 @@ fn volume_check(session: &mut Session<'_, '_>, arguments: &VolumeCheck) -> Resul
         let object = format!("files of volume {full} that cannot be repaired");
         let danger = Danger { object: &object, name: &full, alias: Some(arguments.volume.space.as_str()) };
         let given = arguments.consent.destroy.as_deref();
-        let request = |destroy| CheckVolume { repair: true, destroy, dry_run: false };
+        let drop_log = arguments.drop_log;
+        let request = |destroy| CheckVolume { repair: true, drop_log, destroy, dry_run: false };
         session.destroy(&asked, &danger, given, request, arguments.dry.intent())?
     } else {
         session.change(&asked, &CheckVolume::default(), arguments.dry.intent())?

@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use dolmen_api::{Change, CheckKind, CheckVolume, ErrorBody, ErrorCode, JobState, Simple, VolumeCheck};
 use dolmen_pool::LocalFuture;
-use dolmen_volume::check_output::{CheckOutcome, CheckReport, parse};
+use dolmen_volume::check_output::{CheckOutcome, CheckReport, RepairOutcome, parse, repair_outcome};
+use dolmen_volume::file_system::FileSystem;
 use dolmen_worker::protocol::{Operation, Outcome as Done};
 
 use crate::answer::Answer;
@@ -106,22 +107,29 @@ impl VolumeChecks {
             return Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(hint));
         }
         let kind = volume.record.file_system;
+        let repair = check_repair(&request, kind, &name)?;
         let (word, undo) = match request.repair {
             true => ("repaired", Undo::ByNothing),
             false => ("checked", Undo::NotNeeded),
         };
-        let step = match request.repair {
-            true => format!("repair {kind} of {name}, which may lose parts of files, and check it again"),
-            false => format!("check {kind} of {name}, without a change"),
-        };
-        let plan = pool.plan(undo, vec![step]);
+        let mut steps = Vec::new();
+        if repair == Some(Repair::WithoutLog) {
+            steps.push(format!(
+                "drop the log of {kind} of {name} with all changes in it: files and folders that were changed last may be lost"
+            ));
+        }
+        steps.push(match repair {
+            Some(_) => format!("repair {kind} of {name}, which may lose parts of files, and check it again"),
+            None => format!("check {kind} of {name}, without a change"),
+        });
+        let plan = pool.plan(undo, steps);
         if request.dry_run {
             return Ok(planned(plan, format!("volume {name} would be {word}")));
         }
         self.volumes.pool_jobs.check_job_room(&pool)?;
         let aim = Aim::Volume(volume.space.id());
         let start = Start { kind: &VolumeCheckJob, subject: format!("volume {name}"), aim, again: None };
-        let (checks, repair) = (Rc::clone(self), request.repair);
+        let checks = Rc::clone(self);
         let job = self
             .volumes
             .pool_jobs
@@ -168,29 +176,32 @@ impl VolumeChecks {
         entry.map_or(0, |entry| entry.id)
     }
 
-    async fn check(&self, volume: Volume, repair: bool) -> Answer<Outcome> {
+    async fn check(&self, volume: Volume, repair: Option<Repair>) -> Answer<Outcome> {
         let mutex = self.volumes.mutex_of(volume.key);
         let _exclusive = mutex.take().await;
         let volume = self.volumes.again(volume).await?;
         let was_attached = self.volumes.transports.find(volume.key).is_some();
         let device = self.volumes.attach(&volume.pool, &volume.space).await?;
-        let run = |repair| {
-            let operation = Operation::Check { volume: volume.for_worker(device.clone()), repair };
+        let run = |repair: Option<Repair>| {
+            let (is_repair, drop_log) = (repair.is_some(), repair == Some(Repair::WithoutLog));
+            let of = volume.for_worker(device.clone());
+            let operation = Operation::Check { volume: of, repair: is_repair, drop_log };
             self.volumes.workers.run(volume.key, &volume.name, operation, Wait::UntilDone)
         };
+        let (kind, file_system) = (if repair.is_some() { CheckKind::Repair } else { CheckKind::Check }, volume.record.file_system);
         let mut output = String::new();
-        let repaired = match repair {
-            true => run(true).await.map(|done| {
-                if let Done::Checked { code, text } = done {
-                    output = format!("{text}\nThe repair ended with {code}; a check follows.\n");
-                }
-            }),
-            false => Ok(()),
-        };
-        let done = match repaired {
-            Ok(()) => run(false).await,
-            Err(error) => Err(error),
-        };
+        let (mut done, mut without_end) = (Ok(Done::Done), None);
+        if repair.is_some() {
+            done = run(repair).await;
+            if let Ok(Done::Checked { code, text }) = &done {
+                let outcome = repair_outcome(file_system, *code, text);
+                without_end = (outcome != RepairOutcome::Ended).then_some(outcome);
+                output = format!("{text}\nThe repair ended with {code}.\n");
+            }
+        }
+        if done.is_ok() && without_end.is_none() {
+            done = run(None).await;
+        }
         if !was_attached {
             let detached = self.volumes.detach(&volume).await;
             detached
@@ -200,20 +211,52 @@ impl VolumeChecks {
         }
         match done? {
             Done::Checked { code, text } => {
-                let report = parse(volume.record.file_system, Some(code), text.as_bytes());
-                let kind = if repair { CheckKind::Repair } else { CheckKind::Check };
-                output.push_str(&text);
+                let mut report = parse(file_system, Some(code), text.as_bytes());
+                match without_end {
+                    Some(RepairOutcome::LogNotReplayed) => report.outcome = CheckOutcome::LogNotReplayed,
+                    Some(RepairOutcome::Failed | RepairOutcome::Ended) => report.outcome = CheckOutcome::Failed,
+                    None => output.push_str(&text),
+                }
                 let check = EndedCheck { job: self.job_of(&volume), kind, report: report.clone(), output };
                 self.keep(&volume, check).await;
-                judged(&volume, &report, repair)
+                judged(&volume, &report, kind)
             }
             other => Err(ErrorBody::new(ErrorCode::Internal, format!("a check was answered with {other:?}"))),
         }
     }
 }
 
+/// A repair that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Repair {
+    /// One that leaves the log to a mount.
+    WithLog,
+    /// One that drops the log.
+    WithoutLog,
+}
+
+/// Returns the repair of a request.
+fn check_repair(request: &CheckVolume, kind: FileSystem, name: &str) -> Answer<Option<Repair>> {
+    let refused = |code, finding: &str, hint: String| {
+        Err(ErrorBody::new(code, format!("volume {name}: {finding}; nothing was changed")).on(name).hint(hint))
+    };
+    match (request.repair, request.drop_log) {
+        (false, false) => Ok(None),
+        (true, false) => Ok(Some(Repair::WithLog)),
+        (false, true) => {
+            let hint = format!("`dolmen volume check {name} --repair --drop-log`");
+            refused(ErrorCode::BadRequest, "a check drops no log, and a repair does", hint)
+        }
+        (true, true) if kind == FileSystem::Ext4 => {
+            let hint = format!("`dolmen volume check {name} --repair`");
+            refused(ErrorCode::Unsupported, "the repair of ext4 replays its log, or drops one that is damaged", hint)
+        }
+        (true, true) => Ok(Some(Repair::WithoutLog)),
+    }
+}
+
 /// Returns what a report means for the job.
-fn judged(volume: &Volume, report: &CheckReport, repair: bool) -> Answer<Outcome> {
+fn judged(volume: &Volume, report: &CheckReport, kind: CheckKind) -> Answer<Outcome> {
     let name = &volume.name;
     let mut named: Vec<&str> = report.findings.iter().take(NAMED_MAX).map(|one| one.text.trim()).collect();
     let count = report.findings.len() + report.omitted;
@@ -222,7 +265,7 @@ fn judged(volume: &Volume, report: &CheckReport, repair: bool) -> Answer<Outcome
         named.push(&all);
     }
     match report.outcome {
-        CheckOutcome::Clean if repair => {
+        CheckOutcome::Clean if kind == CheckKind::Repair => {
             Ok(Outcome::Done(format!("volume {name} was repaired, and is clean")))
         }
         CheckOutcome::Clean => Ok(Outcome::Done(format!("volume {name} is clean"))),
@@ -233,12 +276,22 @@ fn judged(volume: &Volume, report: &CheckReport, repair: bool) -> Answer<Outcome
             Err(ErrorBody::new(ErrorCode::Io, message).on(name).hint(hint))
         }
         CheckOutcome::LogNotReplayed => {
-            let message = format!("the check of volume {name} has no result: its log was not replayed");
-            let hint = format!("`dolmen volume mount {name}`, then unmount it and check it again");
+            let (what, again) = match kind {
+                CheckKind::Check => ("the check", ""),
+                CheckKind::Repair => ("the repair", " --repair"),
+            };
+            let message = format!(
+                "{what} of volume {name} has no result: its log was not replayed; nothing was changed"
+            );
+            let hint = format!(
+                "`dolmen volume mount {name}` replays it; then unmount it, and `dolmen volume check {name}{again}`. If the mount fails, \
+                 `dolmen volume check {name} --repair --drop-log` drops the log, and the changes in it are lost"
+            );
             Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(hint))
         }
         CheckOutcome::Failed => {
-            let message = format!("the check of volume {name} has no result: {}", named.join("; "));
+            let what = if kind == CheckKind::Repair { "repair" } else { "check" };
+            let message = format!("the {what} of volume {name} has no result: {}", named.join("; "));
             Err(ErrorBody::new(ErrorCode::Io, message).on(name))
         }
     }
