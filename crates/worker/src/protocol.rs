@@ -307,6 +307,9 @@ pub enum Outcome {
     Probed {
         /// One finding for each protocol of its record.
         protocols: Vec<Probed>,
+        /// Whether the look took the share off its servers.
+        #[serde(default)]
+        is_taken_off: bool,
     },
     /// The clients of a share.
     Sessions {

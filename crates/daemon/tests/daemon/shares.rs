@@ -320,6 +320,34 @@ fn a_share_whose_volume_somebody_unmounted_is_taken_off() {
     rig.stop();
 }
 
+/// Scenario: a look finds a link in the place of a shared folder, and takes the share off. The next look puts it on the servers again,
+/// and so does none after that.
+#[test]
+fn a_share_that_a_look_took_off_is_put_again_by_the_next_one() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig() else { return };
+    rig.world.post(SHARES, &docs());
+    share_is_up(&rig);
+    let planted = std::fs::read(rig.control.join("answer-share_probe")).unwrap();
+    let off = json!({"state": "down", "step": "configuration", "finding": "a symbolic link"});
+    let off = ["smb", "nfs"].map(|protocol| {
+        let mut one = off.clone();
+        one["protocol"] = protocol.into();
+        one
+    });
+    answer(&rig, "share_probe", &json!({"is": "probed", "protocols": off, "is_taken_off": true}));
+    let show = || rig.world.get(&format!("{SHARES}/docs"))["share"]["protocols"][0]["state"].clone();
+    assert_eq!(show(), "down");
+    std::fs::write(rig.control.join("answer-share_probe"), planted).unwrap();
+    orders(&rig);
+    assert_eq!(show(), "up");
+    let seen = orders(&rig);
+    assert!(at(&seen, "share_put") < at(&seen, "share_probe"), "{seen:?}");
+    assert_eq!(show(), "up");
+    assert!(!orders(&rig).iter().any(|order| order == "share_put"));
+    rig.stop();
+}
+
 /// Scenario: a process has the file system of a volume and does not end. Meanwhile a share is created, granted, revoked, shown and
 /// deleted. A share that is being looked at is shown at once, with what is known.
 #[test]

@@ -8,14 +8,17 @@ use dolmen_mutation::mutation;
 use dolmen_volume::mount_table::{DeviceNumber, MountTable};
 use dolmen_volume::record::ShareRecord;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 
 use super::order::SharedVolume;
 use crate::protocol::{Failure, FailureCode};
 
 const TABLE: &str = "/proc/self/mountinfo";
+/// End of each refusal.
+pub(super) const UNCHANGED: &str = "; no server was changed";
 
 fn refused(code: FailureCode, path: &str, finding: &dyn std::fmt::Display, hint: &str) -> Failure {
-    let message = format!("folder {path} cannot be shared: {finding}; no server was changed");
+    let message = format!("folder {path} cannot be shared: {finding}{UNCHANGED}");
     Failure { code, message, hint: hint.to_owned() }
 }
 
@@ -23,25 +26,31 @@ fn refused(code: FailureCode, path: &str, finding: &dyn std::fmt::Display, hint:
 ///
 /// # Errors
 /// [`FailureCode::InUse`] if the volume is not mounted; [`FailureCode::BadPath`] if the folder is absent, no folder, or lies
-/// behind a symbolic link: through one, clients would get another part of the host.
+/// behind a symbolic link: through one, clients would get another part of the host. [`FailureCode::Refused`] if that is not known.
 pub(super) fn shared_folder(volume: &SharedVolume, record: &ShareRecord) -> Result<String, Failure> {
     let root = volume.mount_point.as_str();
     let path = volume.mount_point.join(&record.folder);
     require_mounted(volume, &path)?;
     let open = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::PATH;
-    let bad = |error: rustix::io::Errno| {
-        let finding = match error {
-            rustix::io::Errno::LOOP => "a symbolic link is on the way to it".to_owned(),
-            error => std::io::Error::from(error).to_string(),
-        };
-        let hint = "make the folder, or name the one that a link leads to";
-        refused(FailureCode::BadPath, &path, &finding, hint)
-    };
+    let bad = |error: Errno| not_there(&path, error);
     let top = rustix::fs::openat2(CWD, root, open, Mode::empty(), ResolveFlags::NO_SYMLINKS).map_err(bad)?;
     let beneath = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
     let folder = if record.folder.is_root() { "." } else { path.get(root.len() + 1..).unwrap_or(".") };
     rustix::fs::openat2(&top, folder, open, Mode::empty(), beneath).map_err(bad)?;
     Ok(path)
+}
+
+/// Words an answer of the kernel about the way to a folder.
+pub(super) fn not_there(path: &str, error: Errno) -> Failure {
+    let hint = "make the folder, or name the one that a link leads to";
+    match error {
+        Errno::LOOP => refused(FailureCode::BadPath, path, &"a symbolic link is on the way to it", hint),
+        Errno::NOENT | Errno::NOTDIR => {
+            refused(FailureCode::BadPath, path, &std::io::Error::from(error), hint)
+        }
+        // No memory, no free descriptor, a file system that fails: the folder may be what it was.
+        error => refused(FailureCode::Refused, path, &std::io::Error::from(error), "`dmesg` may say more"),
+    }
 }
 
 /// Fails unless the device of the volume is mounted at its mount point: clients would write beside the volume.
@@ -53,9 +62,16 @@ fn require_mounted(volume: &SharedVolume, path: &str) -> Result<(), Failure> {
     let root = volume.mount_point.as_str();
     let failed =
         |finding: &dyn std::fmt::Display| refused(FailureCode::InUse, path, finding, "mount the volume");
-    let bytes = fs::read(TABLE).map_err(|error| failed(&error))?;
-    let table = MountTable::parse(&bytes).map_err(|error| failed(&error))?;
-    let number = number_of(device).ok_or_else(|| failed(&format!("{} is absent", device.display())))?;
+    let unknown = |error: &dyn std::fmt::Display| refused(FailureCode::Refused, path, error, "look again");
+    let bytes = fs::read(TABLE).map_err(|error| unknown(&error))?;
+    let table = MountTable::parse(&bytes).map_err(|error| unknown(&error))?;
+    let number = match number_of(device) {
+        Ok(number) => number,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(failed(&format!("{} is absent", device.display())));
+        }
+        Err(error) => return Err(unknown(&error)),
+    };
     let there = table.on(root).ok_or_else(|| failed(&format!("nothing is mounted on {root}")))?;
     if there.is_of(number, &device.to_string_lossy()) {
         return Ok(());
@@ -64,9 +80,9 @@ fn require_mounted(volume: &SharedVolume, path: &str) -> Result<(), Failure> {
     Err(failed(&format!("{source} is mounted on {root}, and not {}", device.display())))
 }
 
-fn number_of(device: &Path) -> Option<DeviceNumber> {
-    let number = fs::metadata(device).ok()?.rdev();
-    Some(DeviceNumber { major: rustix::fs::major(number), minor: rustix::fs::minor(number) })
+fn number_of(device: &Path) -> std::io::Result<DeviceNumber> {
+    let number = fs::metadata(device)?.rdev();
+    Ok(DeviceNumber { major: rustix::fs::major(number), minor: rustix::fs::minor(number) })
 }
 
 #[cfg(test)]

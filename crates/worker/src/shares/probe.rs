@@ -10,12 +10,12 @@ use dolmen_volume::samba::{listed_shares, sections_of};
 use rustix::time::Timespec;
 
 use super::command;
-use super::folder::shared_folder;
+use super::folder::{UNCHANGED, shared_folder};
 use super::nfs_call::{self, DELAY, Found, NO_ENTRY};
 use super::order::{LookAtShare, NfsServer, ProbeState, ProbeStep, Probed};
 use super::samba::Samba;
 use super::{ganesha, kernel, lock, remove_both};
-use crate::protocol::{Failure, Outcome};
+use crate::protocol::{Failure, FailureCode, Outcome};
 
 /// Time for a connection and for each answer.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -23,12 +23,39 @@ const LIMIT: Duration = Duration::from_secs(5);
 const LOOK_UPS_MAX: u32 = 20;
 const LOOK_UP_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
+/// Effect of a failed look at the folder of a share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    /// Clients would get something else: the servers give the share up.
+    TakenOff,
+    /// Nothing is known of the folder: the servers go on.
+    Kept,
+}
+
+fn effect_of(failure: &Failure) -> Effect {
+    match failure.code {
+        FailureCode::BadPath | FailureCode::InUse => Effect::TakenOff,
+        FailureCode::Busy
+        | FailureCode::ForeignData
+        | FailureCode::MissingTool
+        | FailureCode::Refused
+        | FailureCode::ServerSettings
+        | FailureCode::NoAccount
+        | FailureCode::BadOrder
+        | FailureCode::Unsupported
+        | FailureCode::NoRoom => Effect::Kept,
+    }
+}
+
 /// Probes each protocol of a share. A share whose folder lies behind a symbolic link by now, or is absent, is taken off.
 pub(crate) fn probe(order: &LookAtShare) -> Result<Outcome, Failure> {
     if let Err(failure) = shared_folder(&order.volume, &order.record)
         && !mutation!(SharedFolderSeenOnce)
     {
-        return taken_off(order, &failure);
+        return match effect_of(&failure) {
+            Effect::TakenOff => taken_off(order, &failure),
+            Effect::Kept => Ok(not_looked_at(order, &failure)),
+        };
     }
     let mut protocols = Vec::new();
     for protocol in &order.record.protocols {
@@ -38,20 +65,28 @@ pub(crate) fn probe(order: &LookAtShare) -> Result<Outcome, Failure> {
         };
         protocols.push(Probed { protocol: *protocol, state });
     }
-    Ok(Outcome::Probed { protocols })
+    Ok(Outcome::Probed { protocols, is_taken_off: false })
+}
+
+/// Answers that the folder of a share could not be looked at.
+fn not_looked_at(order: &LookAtShare, failure: &Failure) -> Outcome {
+    let why = failure.message.trim_end_matches(UNCHANGED);
+    let finding = format!("{why}; the servers go on to offer it, and the next look tells more");
+    let state = down(ProbeStep::Configuration, finding);
+    let of = |protocol: &Protocol| Probed { protocol: *protocol, state: state.clone() };
+    Outcome::Probed { protocols: order.record.protocols.iter().map(of).collect(), is_taken_off: false }
 }
 
 /// Takes a share off: clients of a share above it may have put a link in the place of a folder, which the servers follow.
 fn taken_off(order: &LookAtShare, failure: &Failure) -> Result<Outcome, Failure> {
     let _lock = lock(&order.servers)?;
     remove_both(order.mark, &order.servers)?;
-    let why = failure.message.trim_end_matches("; no server was changed");
-    let finding = format!(
-        "{why}; the servers do not offer it any more, and the next mount of its volume offers it again"
-    );
+    let why = failure.message.trim_end_matches(UNCHANGED);
+    let finding =
+        format!("{why}; the servers do not offer it any more, and offer it again when the folder is there");
     let state = down(ProbeStep::Configuration, finding);
     let of = |protocol: &Protocol| Probed { protocol: *protocol, state: state.clone() };
-    Ok(Outcome::Probed { protocols: order.record.protocols.iter().map(of).collect() })
+    Ok(Outcome::Probed { protocols: order.record.protocols.iter().map(of).collect(), is_taken_off: true })
 }
 
 fn down(step: ProbeStep, finding: impl ToString) -> ProbeState {
@@ -194,6 +229,19 @@ mod tests {
         assert_eq!(looked_up(false, &[absent, Found::Path]), (absent, 1));
         assert_eq!(looked_up(true, &[refused, Found::Path]), (refused, 1));
         assert_eq!(looked_up(true, &[absent]), (absent, 20));
+    }
+
+    /// Scenario: the folder is behind a link, absent, or a file; its volume is not mounted; no descriptor is free, or the disk fails.
+    #[test]
+    fn a_share_is_taken_off_when_its_folder_is_known_to_be_another_one() {
+        use rustix::io::Errno;
+        let effect = |errno| effect_of(&super::super::folder::not_there("/srv/home/docs", errno));
+        for errno in [Errno::LOOP, Errno::NOENT, Errno::NOTDIR] {
+            assert_eq!(effect(errno), Effect::TakenOff, "{errno}");
+        }
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::IO, Errno::ACCESS, Errno::INTR] {
+            assert_eq!(effect(errno), Effect::Kept, "{errno}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Findings about shares, in memory: of those that this daemon put on servers, or looked at.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dolmen_api::{Finding, FindingCode, Health, Object, ShareStep};
 use dolmen_attach::SpaceKey;
@@ -47,6 +47,8 @@ impl KnownShare {
 #[derive(Debug, Default)]
 pub(in crate::volumes) struct KnownShares {
     known: RefCell<BTreeMap<ShareMark, KnownShare>>,
+    /// Those that a look took off its servers.
+    taken_off: RefCell<BTreeSet<ShareMark>>,
 }
 
 impl KnownShares {
@@ -64,6 +66,7 @@ impl KnownShares {
 
     /// Notes findings about a share.
     pub(super) fn note(&self, mark: ShareMark, known: KnownShare) {
+        self.taken_off.borrow_mut().remove(&mark);
         self.known.borrow_mut().insert(mark, known);
     }
 
@@ -81,6 +84,21 @@ impl KnownShares {
         }
     }
 
+    /// Notes whether a look took a share off its servers.
+    pub(super) fn note_taken_off(&self, mark: ShareMark, is_taken_off: bool) {
+        let mut taken_off = self.taken_off.borrow_mut();
+        if is_taken_off && self.known.borrow().contains_key(&mark) {
+            taken_off.insert(mark);
+        } else {
+            taken_off.remove(&mark);
+        }
+    }
+
+    /// Returns whether a look took a share off its servers, and nothing has put it again.
+    pub(super) fn is_taken_off(&self, mark: ShareMark) -> bool {
+        self.taken_off.borrow().contains(&mark)
+    }
+
     /// Notes that servers could not be changed.
     pub(super) fn note_unchanged(&self, mark: ShareMark, why: String) {
         if let Some(known) = self.known.borrow_mut().get_mut(&mark) {
@@ -90,11 +108,13 @@ impl KnownShares {
 
     /// Forgets a share.
     pub(super) fn forget(&self, mark: ShareMark) {
+        self.taken_off.borrow_mut().remove(&mark);
         self.known.borrow_mut().remove(&mark);
     }
 
     /// Forgets the shares of a volume, which no server offers any more.
     pub(in crate::volumes) fn forget_volume(&self, volume: SpaceKey) {
+        self.taken_off.borrow_mut().retain(|mark| !is_of(mark, volume));
         self.known.borrow_mut().retain(|mark, _| !is_of(mark, volume));
     }
 
@@ -168,6 +188,24 @@ mod tests {
         book.note_probe(MARK, Ok(Vec::new()));
         assert!(book.is_unchanged(MARK) && !book.is_unchanged(other));
         assert!(book.findings()[0].text.ends_with("share docs, change of the server: refused"));
+    }
+
+    #[test]
+    fn a_share_that_a_look_took_off_is_known_until_it_is_put_or_forgotten() {
+        let book = KnownShares::default();
+        book.note_taken_off(MARK, true);
+        assert!(!book.is_taken_off(MARK), "a late look at a share that is forgotten");
+        for put in [true, false] {
+            book.note(MARK, known(None));
+            book.note_taken_off(MARK, true);
+            assert!(book.is_taken_off(MARK));
+            if put {
+                book.note(MARK, known(None))
+            } else {
+                book.forget(MARK)
+            }
+            assert!(!book.is_taken_off(MARK));
+        }
     }
 
     #[test]

@@ -180,11 +180,32 @@ impl ShareServers {
     /// Looks as a client whether servers offer a share, and notes the finding. A look that could not begin finds nothing.
     pub(super) async fn probe_share(&self, volume: &Volume, mark: ShareMark, record: &ShareRecord) {
         let found = match self.probe_servers(volume, mark, record).await {
-            Ok(probed) => Ok(probed),
+            Ok((probed, is_taken_off)) => {
+                self.known.note_taken_off(mark, is_taken_off);
+                Ok(probed)
+            }
             Err(Unanswered::NotBegun(_)) => return,
             Err(Unanswered::Failed(error) | Unanswered::Printed { error, .. }) => Err(error.message),
         };
         self.known.note_probe(mark, found);
+    }
+
+    /// Puts a share again that a look took off. Its folder may be there again; where it is not, nothing is changed.
+    pub(super) async fn put_again(&self, volume: &Volume, mark: ShareMark) {
+        if !self.known.is_taken_off(mark) {
+            return;
+        }
+        // A change that is under way puts it.
+        let mutex = self.locks.of(volume.key, Lane::Shares);
+        let Some(_exclusive) = mutex.try_take() else { return };
+        let Some(known) = self.known.of(mark).filter(|_| self.known.is_taken_off(mark)) else { return };
+        let share = known.record.name.as_str();
+        match self.put_on_servers(volume, mark, &known.record, Wait::Request).await {
+            Ok(_) => self.known.note_taken_off(mark, false),
+            Err(error) => {
+                tracing::debug!(volume = volume.name, share, %error, "the share is not offered again");
+            }
+        }
     }
 
     async fn probe_servers(
@@ -192,11 +213,11 @@ impl ShareServers {
         volume: &Volume,
         mark: ShareMark,
         record: &ShareRecord,
-    ) -> Result<Vec<Probed>, Unanswered> {
+    ) -> Result<(Vec<Probed>, bool), Unanswered> {
         let order = self.look_at(volume, mark, record).await.map_err(Unanswered::Failed)?;
         let operation = Operation::ShareProbe(order);
         match self.workers.ask(volume.key, &volume.name, operation, Wait::Request).await? {
-            Outcome::Probed { protocols } => Ok(protocols),
+            Outcome::Probed { protocols, is_taken_off } => Ok((protocols, is_taken_off)),
             other => Err(Unanswered::Failed(unexpected("a look at a share", &other))),
         }
     }
@@ -473,6 +494,7 @@ impl ShareServers {
                 let name = format!("{}/{}", pool.name(), space.name());
                 let volume = Volume { pool, space, key, name, record: *record };
                 for (mark, record) in shares {
+                    servers.put_again(&volume, mark).await;
                     servers.probe_share(&volume, mark, &record).await;
                 }
             };

@@ -77,6 +77,7 @@ impl VolumeShares {
         // An answer does not wait for another look or change: it shows the last finding.
         let busy = self.servers.busy_with(&volume).filter(|_| is_offered);
         if is_offered && busy.is_none() {
+            self.servers.put_again(&volume, found.mark).await;
             self.servers.probe_share(&volume, found.mark, &found.record).await;
         }
         let mut share = self.view_share(&volume, &found);
