@@ -10,7 +10,8 @@ import rig
 
 MEMORY = 64 * rig.MIB
 STOPPED_S = 3.0
-YIELDED_WITHIN_S = 30.0
+LOAD_S = 40
+YIELDED_WITHIN_S = 5.0
 
 
 def fill(count):
@@ -57,7 +58,7 @@ def busy_client(volume):
     time.sleep(4)
     is_working = bool(worker.reads) and time.monotonic() - worker.reads[-1] < 2
     begun = time.monotonic()
-    heavy = load.Client(int(YIELDED_WITHIN_S) + 10, rate=None, depth=16)
+    heavy = load.Client(LOAD_S, rate=None, depth=16)
     figures = heavy.result()
     worker.end()
     rig.say(f"client with 16 requests at a time: {load.words(figures)}")
@@ -65,7 +66,7 @@ def busy_client(volume):
         rig.say("the run ended before the load could stop it; more --files make it longer")
         return
     stopped = first_stop(worker, begun)
-    if stopped is None and worker.alive[-1] < begun + YIELDED_WITHIN_S:
+    if stopped is None and worker.alive[-1] < begun + YIELDED_WITHIN_S + STOPPED_S:
         rig.say("the run ended within the bound; more --files make it longer")
         return
     rig.bar("background: time until it yields to a load", "never" if stopped is None else f"{stopped:.1f} s",

@@ -38,7 +38,7 @@ use crate::volumes::steer::Steer;
 use crate::volumes::volume::Volume;
 use crate::volumes::words::percent_words;
 use crate::volumes::workers::Wait;
-use crate::volumes::yielding::{WINDOW, Yielding};
+use crate::volumes::yielding::Yielding;
 
 /// Pause between two looks at the commands of a job.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -158,7 +158,7 @@ impl Dedups {
                 steer.stop();
             }
             let now = clock.now();
-            if now.since(looked) >= WINDOW {
+            if now.since(looked) >= yielding.window() {
                 looked = now;
                 let limit = entry.and_then(|entry| entry.job_share().latency_limit);
                 let is_background = self.mode_of(state) == Some(DeduplicationMode::Background);

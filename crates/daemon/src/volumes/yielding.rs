@@ -1,16 +1,22 @@
 //! When a long operation on a volume yields to its clients: a decision over a table, from what the meter of the space counted.
 //!
 //! A worker is a client of the space like others, so a meter shows both. While the worker stands, it shows the others alone. Hence a
-//! space that is busy for long has the worker stand for two windows, and the second one decides.
+//! space that is busy for long has the worker stand for two short windows, and the second one decides. A load that comes has it stand
+//! within five seconds.
 
 use std::time::Duration;
 
 use dolmen_block_io::{Figures, Instant};
 
 /// Time between two looks.
-pub(super) const WINDOW: Duration = Duration::from_secs(1);
+const WINDOW: Duration = Duration::from_secs(1);
+/// The same while the worker stands so that others are seen.
+const SHORT_WINDOW: Duration = Duration::from_millis(500);
 /// Time for which a busy space is worked on before others are looked at.
-const WORK: Duration = Duration::from_secs(20);
+const WORK: Duration = Duration::from_secs(3);
+/// Time after the begin of a load by which the worker stands: that of work, and the windows in which load and work begin.
+const STANDS_WITHIN: Duration = Duration::from_secs(5);
+const _: () = assert!(WORK.as_secs() + 2 * WINDOW.as_secs() <= STANDS_WITHIN.as_secs());
 /// Time after quiet windows for which slow requests count as those of the worker: a slow disk alone would have it stand for most of
 /// the time.
 const ALONE: Duration = Duration::from_secs(5);
@@ -53,6 +59,15 @@ enum State {
     Yielding(u32),
 }
 
+impl State {
+    fn window(self) -> Duration {
+        match self {
+            Self::Looking(_) => SHORT_WINDOW,
+            Self::Working { .. } | Self::Yielding(_) => WINDOW,
+        }
+    }
+}
+
 /// Decisions about one operation.
 #[derive(Debug)]
 pub(super) struct Yielding {
@@ -64,6 +79,11 @@ impl Yielding {
     /// Returns the decisions about an operation that begins.
     pub(super) fn new(figures: Figures) -> Self {
         Self { state: State::Working { busy_since: figures.at, alone_until: figures.at }, before: figures }
+    }
+
+    /// Returns the time from one look to the next.
+    pub(super) fn window(&self) -> Duration {
+        self.state.window()
     }
 
     /// Decides whether the operation stands until the next look. `limit` bounds the latency of 99 in 100 reads and writes.
@@ -163,6 +183,28 @@ mod tests {
         assert_eq!(alone, [State::Looking(0), State::Looking(1), working(102, 107)]);
         let others = run(working(80, 99), &[Busy, Busy, Busy]);
         assert_eq!(others, [State::Looking(0), State::Looking(1), State::Yielding(0)]);
+    }
+
+    /// Scenario: a load begins in each state of work, and stays; its requests are fast, or of no limit. Looks come late by a quarter of a
+    /// second.
+    #[test]
+    fn an_operation_is_held_within_five_seconds_of_load() {
+        use Load::{Busy, Light, Quiet, Slow};
+        for before in [Quiet, Light, Busy] {
+            for load in [Busy, Slow] {
+                let late = Duration::from_millis(250);
+                let mut now = at(100);
+                let mut state = next(working(99, 104), before, now);
+                let begun = now;
+                while matches!(state, State::Working { .. }) {
+                    now = now + WINDOW + late;
+                    state = next(state, load, now);
+                }
+                assert!(now.since(begun) <= STANDS_WITHIN, "{before:?} {load:?}: {:?}", now.since(begun));
+                let is_sure = state == State::Yielding(0);
+                assert_eq!(state.window(), if is_sure { WINDOW } else { SHORT_WINDOW });
+            }
+        }
     }
 
     #[test]
