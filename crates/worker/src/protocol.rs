@@ -280,6 +280,9 @@ pub enum Outcome {
     QuotaSet {
         /// Number that counts the folder, for its record: a project, or a subvolume of btrfs.
         project_id: NonZeroU32,
+        /// Files that were there before and are not counted, since they could not be changed.
+        #[serde(default)]
+        skipped: long::SkippedFiles,
     },
     /// What folders hold, in the order in which they were asked for.
     Quotas {
@@ -454,7 +457,7 @@ mod tests {
             Outcome::Undone(long::Undone::default()),
             Outcome::Compacted(long::Compacted::default()),
             Outcome::Names { ranges: vec![long::RangeNames { range, names: vec![name], more: 1 }] },
-            Outcome::QuotaSet { project_id: NonZeroU32::MIN },
+            Outcome::QuotaSet { project_id: NonZeroU32::MIN, skipped: long::SkippedFiles::default() },
             Outcome::Quotas { quotas: vec![quota] },
             Outcome::Missing { paths: vec![Folder::default()] },
             Outcome::Stopped,

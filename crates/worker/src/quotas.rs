@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use std::os::unix::ffi::OsStrExt;
 
 use dolmen_files::FilesError;
-use dolmen_files::handle::Access;
+use dolmen_files::handle::{Access, Handle};
 use dolmen_files::project_quota::{Limits, project, project_usage, set_limits, set_project};
 use dolmen_files::subvolume::{
     count_subvolumes, create_subvolume, limit_subvolume, subvolume, subvolume_usage,
@@ -19,7 +19,12 @@ use dolmen_volume::mount_point::Folder;
 use dolmen_volume::record::QuotaRecord;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
+use crate::protocol::long::SkippedFiles;
 use crate::protocol::{Failure, FailureCode, Outcome, QuotaUsage, Volume};
+use crate::steering::with_causes;
+
+/// Files without their project that are named.
+const NAMED_MAX: usize = 8;
 
 fn failure(code: FailureCode, folder: &Folder, finding: &str, hint: &str) -> Failure {
     let message = format!("quota of {:?}: {finding}; nothing was changed", folder.as_str());
@@ -124,8 +129,8 @@ pub(crate) fn set(volume: &Volume, root: &File, quota: &QuotaRecord) -> Result<O
             open(root, folder)?.ok_or_else(|| failure(FailureCode::BadPath, folder, "it is missing", ""))?
         }
     };
-    Projects { from: 0, to: number }.change_all(root, &found, folder).map_err(words)?;
-    Ok(Outcome::QuotaSet { project_id: quota.project_id })
+    let skipped = Projects { from: 0, to: number }.change_all(root, &found, folder).map_err(words)?;
+    Ok(Outcome::QuotaSet { project_id: quota.project_id, skipped })
 }
 
 /// A change of the project of files; those of a third project stay.
@@ -136,12 +141,23 @@ struct Projects {
 }
 
 impl Projects {
-    /// Changes a folder and all below it, folders of a third project excepted.
-    fn change_all(self, root: &File, found: &File, folder: &Folder) -> Result<(), FilesError> {
+    /// Changes a folder and all below it, folders of a third project excepted. Returns the files and folders that could not be changed:
+    /// one of them, such as a file whose inode is damaged, does not keep the others from their bound.
+    fn change_all(self, root: &File, found: &File, folder: &Folder) -> Result<SkippedFiles, FilesError> {
+        self.change_by(&|handle| handle.open(root, Access::Read), (root, found), folder)
+    }
+
+    /// As [`change_all`](Self::change_all), with a way to open a file.
+    fn change_by(
+        self,
+        open: &dyn Fn(&Handle) -> Result<File, FilesError>,
+        (root, found): (&File, &File),
+        folder: &Folder,
+    ) -> Result<SkippedFiles, FilesError> {
         // New files get the project while the old ones are gone over.
         self.change(found)?;
         let mut walk = Walk::new(found, folder.as_str().as_bytes())?;
-        let mut failed = None;
+        let mut skipped = SkippedFiles::default();
         loop {
             let enter = |path: &[u8], _| {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -151,18 +167,18 @@ impl Projects {
                     return true;
                 };
                 self.change(&File::from(below)).unwrap_or_else(|error| {
-                    failed = Some(error);
+                    note(&mut skipped, path.as_bytes(), &error);
                     true
                 })
             };
             let Some(file) = walk.next(enter)? else { break };
-            match file.handle.open(root, Access::Read) {
-                Ok(file) => drop(self.change(&file)?),
+            match open(&file.handle).and_then(|file| self.change(&file)) {
+                Ok(_) => {}
                 Err(error) if error.is_deleted() => {}
-                Err(error) => return Err(error),
+                Err(error) => note(&mut skipped, walk.path(), &error),
             }
         }
-        failed.map_or(Ok(()), Err)
+        Ok(skipped)
     }
 
     /// Changes a file, and returns `false` if it is of a third project.
@@ -172,6 +188,14 @@ impl Projects {
             set_project(file, self.to)?;
         }
         Ok(project == self.from || project == self.to)
+    }
+}
+
+/// Notes a file or folder that could not be changed.
+fn note(skipped: &mut SkippedFiles, path: &[u8], error: &FilesError) {
+    skipped.count = skipped.count.saturating_add(1);
+    if skipped.first.len() < NAMED_MAX {
+        skipped.first.push(format!("{}: {}", String::from_utf8_lossy(path), with_causes(error)));
     }
 }
 
@@ -194,7 +218,7 @@ fn set_on_btrfs(volume: &Volume, root: &File, quota: &QuotaRecord) -> Result<Out
     let number = number_of(volume, root, folder)?;
     count_subvolumes(root).map_err(words)?;
     limit_subvolume(root, number.get().into(), quota.limit_bytes).map_err(words)?;
-    Ok(Outcome::QuotaSet { project_id: number })
+    Ok(Outcome::QuotaSet { project_id: number, skipped: SkippedFiles::default() })
 }
 
 /// Returns the number of the subvolume that a folder of btrfs is.
@@ -263,6 +287,67 @@ pub(crate) fn remove(volume: &Volume, root: &File, quota: &QuotaRecord) -> Resul
     if project(&found).map_err(words)? != number {
         return Ok(Outcome::WasDone);
     }
+    // A file that keeps its project has no bound: the project has none.
     Projects { from: number, to: 0 }.change_all(root, &found, folder).map_err(words)?;
     Ok(Outcome::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// An XFS on an image, mounted; none where that cannot be had.
+    struct Mounted {
+        folder: tempfile::TempDir,
+    }
+
+    impl Mounted {
+        fn new() -> Option<Self> {
+            let folder = tempfile::tempdir().unwrap();
+            let (image, mount) = (folder.path().join("image"), folder.path().join("mnt"));
+            File::create(&image).unwrap().set_len(320 << 20).unwrap();
+            std::fs::create_dir(&mount).unwrap();
+            let is_done = |command: &mut Command| command.output().is_ok_and(|ran| ran.status.success());
+            let is_mounted = rustix::process::geteuid().is_root()
+                && is_done(Command::new("mkfs.xfs").arg("-q").arg(&image))
+                && is_done(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&mount));
+            if !is_mounted {
+                println!("skipped: that takes root, loop devices and mkfs.xfs");
+            }
+            is_mounted.then_some(Self { folder })
+        }
+    }
+
+    impl Drop for Mounted {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").arg("-l").arg(self.folder.path().join("mnt")).output();
+        }
+    }
+
+    /// Scenario: one file of a folder cannot be opened. All others get the project of the folder, and that one is named.
+    #[test]
+    fn one_file_that_cannot_be_changed_does_not_keep_others_from_their_project() {
+        let Some(mounted) = Mounted::new() else { return };
+        let top = mounted.folder.path().join("mnt");
+        let path = |name: &str| top.join(name);
+        std::fs::create_dir_all(path("docs/below")).unwrap();
+        let names = ["docs/a", "docs/bad", "docs/below/z"];
+        names.iter().for_each(|name| std::fs::write(path(name), "x").unwrap());
+        let (root, folder) = (File::open(&top).unwrap(), "docs".parse::<Folder>().unwrap());
+        let found = open(&root, &folder).unwrap().unwrap();
+        let bad = Handle::of_entry(&File::open(path("docs")).unwrap(), "bad".as_ref()).unwrap();
+        let open = |handle: &Handle| match *handle == bad {
+            true => Err(FilesError { what: "open a file", source: rustix::io::Errno::IO.into() }),
+            false => handle.open(&root, Access::Read),
+        };
+        let projects = Projects { from: 0, to: 7 };
+        let skipped = projects.change_by(&open, (&root, &found), &folder).unwrap();
+        assert_eq!(skipped.count, 1, "{skipped:?}");
+        assert!(skipped.first[0].starts_with("docs/bad: "), "{skipped:?}");
+        let projects = names.map(|name| project(&File::open(path(name)).unwrap()).unwrap());
+        assert_eq!(projects, [7, 0, 7]);
+        assert_eq!(project(&File::open(path("docs/below")).unwrap()).unwrap(), 7);
+    }
 }

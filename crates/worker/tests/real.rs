@@ -325,8 +325,8 @@ fn a_quota_of_btrfs_bounds_a_folder_until_it_is_removed() {
         unknown: Default::default(),
     };
     let set = |quota: QuotaRecord| rig.run(Operation::QuotaSet { volume: rig.volume(), quota });
-    let Ok(Outcome::QuotaSet { project_id }) = set(quota("docs", Some(20 * MIB), 1)) else { panic!() };
-    assert_eq!(set(quota("docs", Some(20 * MIB), 1)), Ok(Outcome::QuotaSet { project_id }));
+    let Ok(Outcome::QuotaSet { project_id, skipped }) = set(quota("docs", Some(20 * MIB), 1)) else { panic!() };
+    assert_eq!(set(quota("docs", Some(20 * MIB), 1)), Ok(Outcome::QuotaSet { project_id, skipped }));
     let fill = |name: &str, mib: usize| {
         let written = fs::write(rig.path("home/docs").join(name), vec![7; mib << 20]);
         written.and_then(|()| File::open(rig.path("home/docs").join(name))?.sync_all())
@@ -383,7 +383,7 @@ fn a_quota_of_projects_bounds_a_folder(kind: &'static str) {
         unknown: Default::default(),
     };
     match rig.run(Operation::QuotaSet { volume: volume.clone(), quota: quota.clone() }) {
-        Ok(outcome) => assert_eq!(outcome, Outcome::QuotaSet { project_id: quota.project_id }),
+        Ok(outcome) => assert_eq!(outcome, Outcome::QuotaSet { project_id: quota.project_id, skipped: Default::default() }),
         Err(failure) => {
             println!("skipped: {failure}");
             assert!(

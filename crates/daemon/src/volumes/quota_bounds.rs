@@ -7,6 +7,7 @@ use dolmen_api::{ErrorBody, ErrorCode};
 use dolmen_mutation::mutation;
 use dolmen_space::Space;
 use dolmen_volume::record::QuotaRecord;
+use dolmen_worker::protocol::long::SkippedFiles;
 use dolmen_worker::protocol::{Operation, Outcome, QuotaUsage};
 
 use crate::answer::Answer;
@@ -33,14 +34,18 @@ impl QuotaBounds {
         device: &Path,
         (number, record): (u64, &QuotaRecord),
         wait: Wait,
-    ) -> Answer<()> {
+    ) -> Answer<SkippedFiles> {
         let operation =
             Operation::QuotaSet { volume: volume.for_worker(device.to_owned()), quota: record.clone() };
         match self.workers.run(volume.key, &volume.name, operation, wait).await? {
-            Outcome::QuotaSet { project_id } => {
+            Outcome::QuotaSet { project_id, skipped } => {
                 let taken =
                     QuotaRecord { project_id, is_pending: false, is_being_removed: false, ..record.clone() };
-                put_record(volume, number, &taken).await
+                if let Some(first) = skipped.first.first() {
+                    let (count, folder) = (skipped.count, record.folder.as_str());
+                    tracing::warn!(volume = volume.name, folder, count, first, "files are not counted by their quota");
+                }
+                put_record(volume, number, &taken).await.map(|()| skipped)
             }
             other => {
                 let message = format!("the change of a quota was answered with {other:?}");

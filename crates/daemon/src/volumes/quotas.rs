@@ -20,6 +20,7 @@ use dolmen_volume::file_system::FileSystem;
 use dolmen_volume::mount_point::Folder;
 use dolmen_volume::record::{MountOption, QuotaRecord, Unknown};
 use dolmen_worker::protocol::QuotaUsage;
+use dolmen_worker::protocol::long::SkippedFiles;
 
 use crate::answer::Answer;
 use crate::plan::{Undo, made, planned};
@@ -151,15 +152,17 @@ impl VolumeQuotas {
         let _exclusive = self.volumes.workers.turn_in(Lane::Quotas, &mutex, volume.key, &name).await?;
         let volume = self.volumes.again(volume).await?;
         let bound = bound_of(&record);
-        if self.bound_folder(&volume, record).await? {
-            return Ok(made(plan, format!("{what} of volume {name} is bounded by {bound}")));
+        if let Some(skipped) = self.bound_folder(&volume, record).await? {
+            let mut change = made(plan, format!("{what} of volume {name} is bounded by {bound}"));
+            change.warnings.extend(not_counted(&skipped));
+            return Ok(change);
         }
         let plan = pool.plan(Undo::NotNeeded, Vec::new());
         Ok(planned(plan, format!("{what} of volume {name} is bounded by {bound} already")))
     }
 
-    /// Takes the steps of a new bound; returns whether anything was changed.
-    async fn bound_folder(&self, volume: &Volume, mut record: QuotaRecord) -> Answer<bool> {
+    /// Takes the steps of a new bound, and returns the files that it does not count; none if nothing was changed.
+    async fn bound_folder(&self, volume: &Volume, mut record: QuotaRecord) -> Answer<Option<SkippedFiles>> {
         let records = quotas_of(&volume.space).await?;
         let mut known = records.iter().filter_map(|one| Some((one.number, one.record.as_ref().ok()?)));
         let former = known.find(|(_, other)| other.folder == record.folder);
@@ -169,7 +172,7 @@ impl VolumeQuotas {
         }
         let limits = |record: &QuotaRecord| (record.limit_bytes, record.limit_files);
         if former.is_some_and(|(_, former)| is_taken(former) && limits(former) == limits(&record)) {
-            return Ok(false);
+            return Ok(None);
         }
         let number = match former {
             Some((number, former)) => {
@@ -184,8 +187,9 @@ impl VolumeQuotas {
             }
         };
         put_record(volume, number, &record).await?;
-        let Err(error) = self.apply(volume, number, &record).await else {
-            return Ok(true);
+        let error = match self.apply(volume, number, &record).await {
+            Ok(skipped) => return Ok(Some(skipped)),
+            Err(error) => error,
         };
         // A process that goes on ends as the pending record says.
         if error.code == ErrorCode::Busy {
@@ -204,7 +208,7 @@ impl VolumeQuotas {
     async fn set_former(&self, volume: &Volume, number: u64, former: QuotaRecord) -> Answer<()> {
         let former = QuotaRecord { is_pending: true, ..former };
         put_record(volume, number, &former).await?;
-        self.apply(volume, number, &former).await
+        self.apply(volume, number, &former).await.map(drop)
     }
 
     /// Removes a new bound that its file system may have taken in part. Where that fails, its record stays as *removing*.
@@ -333,7 +337,7 @@ impl VolumeQuotas {
         Err(ErrorBody::new(ErrorCode::Unsupported, message).on(name).hint(hint))
     }
 
-    async fn apply(&self, volume: &Volume, number: u64, record: &QuotaRecord) -> Answer<()> {
+    async fn apply(&self, volume: &Volume, number: u64, record: &QuotaRecord) -> Answer<SkippedFiles> {
         let device = self.mounted_device(volume).await?;
         self.volumes.quotas.apply(volume, &device, (number, record), Wait::Request).await
     }
@@ -347,6 +351,13 @@ impl VolumeQuotas {
 /// Returns whether the file system was seen to have the bound of a record, and is to keep it.
 fn is_taken(record: &QuotaRecord) -> bool {
     !record.is_pending && !record.is_being_removed
+}
+
+/// Returns what is to be known of files that a bound does not count.
+fn not_counted(skipped: &SkippedFiles) -> Option<String> {
+    let first = skipped.first.first()?;
+    let count = skipped.count;
+    Some(format!("{count} files are not counted, since they could not be changed, such as {first}"))
 }
 
 /// Adds to a refusal that the state of before could not be restored.
