@@ -152,6 +152,8 @@ mutants! {
     PendingQuotaForgotten = "pending-quota-forgotten",
     /// A quota is removed from its file system before its record says so.
     QuotaRemovalUnrecorded = "quota-removal-unrecorded",
+    /// A mount makes a folder with a quota again that people deleted.
+    DeletedFolderRemade = "deleted-folder-remade",
     /// A repair drops the log of a file system though nobody asked for that.
     LogDroppedUnasked = "log-dropped-unasked",
     /// An undo of a deduplication takes more room than its pool has.

@@ -344,6 +344,9 @@ pub struct QuotaUsage {
     /// Files and folders that it may hold; none for no bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_files: Option<u64>,
+    /// Whether nothing is at its path any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_gone: bool,
 }
 
 /// What is on a device.
@@ -438,6 +441,7 @@ mod tests {
             files: None,
             limit_bytes: Some(u64::MAX),
             limit_files: None,
+            is_gone: false,
         };
         let outcomes = [
             Outcome::Done,

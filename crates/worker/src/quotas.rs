@@ -247,15 +247,24 @@ pub(crate) fn list(volume: &Volume, root: &File, quotas: &[QuotaRecord]) -> Resu
     let usage = |quota: &QuotaRecord| {
         let words = |error: FilesError| refused(volume, &quota.folder, &error);
         let (folder, project_id) = (quota.folder.clone(), quota.project_id);
+        let is_gone = matches!(open(root, &folder), Ok(None));
         if volume.record.file_system == FileSystem::Btrfs {
             let found = subvolume_usage(root, project_id.get().into()).map_err(words)?;
             let (bytes, limit_bytes) = (found.bytes, found.limit_bytes);
-            return Ok(QuotaUsage { folder, project_id, bytes, files: None, limit_bytes, limit_files: None });
+            return Ok(QuotaUsage {
+                folder,
+                project_id,
+                bytes,
+                files: None,
+                limit_bytes,
+                limit_files: None,
+                is_gone,
+            });
         }
         let found = project_usage(&volume.device, project_id.get()).map_err(words)?;
         let (limit_bytes, limit_files) = (found.limits.bytes, found.limits.files);
         let (bytes, files) = (Some(found.bytes), Some(found.files));
-        Ok(QuotaUsage { folder, project_id, bytes, files, limit_bytes, limit_files })
+        Ok(QuotaUsage { folder, project_id, bytes, files, limit_bytes, limit_files, is_gone })
     };
     Ok(Outcome::Quotas { quotas: quotas.iter().map(usage).collect::<Result<_, _>>()? })
 }

@@ -43,7 +43,13 @@ impl QuotaBounds {
                     QuotaRecord { project_id, is_pending: false, is_being_removed: false, ..record.clone() };
                 if let Some(first) = skipped.first.first() {
                     let (count, folder) = (skipped.count, record.folder.as_str());
-                    tracing::warn!(volume = volume.name, folder, count, first, "files are not counted by their quota");
+                    tracing::warn!(
+                        volume = volume.name,
+                        folder,
+                        count,
+                        first,
+                        "files are not counted by their quota"
+                    );
                 }
                 put_record(volume, number, &taken).await.map(|()| skipped)
             }
@@ -119,6 +125,12 @@ impl QuotaBounds {
             let found = self.count(volume, device, asked, wait).await?;
             for (number, record) in &taken {
                 let usage = found.iter().find(|found| found.folder == record.folder);
+                // A mount brings no folder back that people deleted.
+                if usage.is_some_and(|usage| usage.is_gone) && !mutation!(DeletedFolderRemade) {
+                    let folder = record.folder.as_str();
+                    tracing::info!(volume = volume.name, folder, "a folder with a quota is gone");
+                    continue;
+                }
                 if usage.is_none_or(|usage| !is_as_recorded(record, usage)) {
                     self.apply(volume, device, (*number, record), wait).await?;
                 }

@@ -400,6 +400,8 @@ fn shown(record: &QuotaRecord, found: Option<&QuotaUsage>) -> Quota {
         );
     } else if record.is_pending {
         why.push("its file system has not taken it yet; the next mount asks it again".to_owned());
+    } else if found.is_some_and(|found| found.is_gone) {
+        why.push("its folder is gone; `dolmen volume quota set` makes it again, and `quota remove` forgets it".to_owned());
     } else if found.is_some_and(|found| !is_as_recorded(record, found)) {
         why.push("its file system has another bound; the next mount sets this one".to_owned());
     }
@@ -438,6 +440,7 @@ mod tests {
             files: Some(1),
             limit_bytes,
             limit_files: Some(10),
+            is_gone: false,
         }
     }
 
@@ -448,6 +451,8 @@ mod tests {
         assert_eq!((fine.used_bytes, fine.used_files, fine.why.len()), (Some(5), Some(1), 0));
         let other = shown(&record(false), Some(&usage(None)));
         assert!(other.why[0].contains("another bound"), "{:?}", other.why);
+        let gone = shown(&record(false), Some(&QuotaUsage { is_gone: true, ..usage(None) }));
+        assert!(gone.why[0].contains("its folder is gone"), "{:?}", gone.why);
         assert_eq!(shown(&record(false), None).why.len(), 0);
         assert!(shown(&record(true), None).why[0].contains("has not taken it"));
         let leaving = QuotaRecord { is_being_removed: true, ..record(true) };

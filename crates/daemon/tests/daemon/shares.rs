@@ -514,6 +514,25 @@ fn a_removal_of_a_quota_that_a_kill_cut_short_is_ended_by_the_next_daemon() {
     rig.stop();
 }
 
+/// Scenario: people delete a folder with a quota, and btrfs drops its bound with it. A mount does not make the folder again, and the quota
+/// says that it is gone.
+#[test]
+fn a_folder_with_a_quota_that_people_deleted_stays_deleted() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig_with_quotas() else { return };
+    rig.world.post(QUOTAS, &json!({"folder": "docs", "limit_bytes": 1 << 20}));
+    let gone = json!({"folder": "docs", "project_id": 257, "is_gone": true});
+    answer(&rig, "quota_list", &json!({"is": "quotas", "quotas": [gone]}));
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    orders(&rig);
+    rig.world.post(&format!("{SHOW}/mount"), &json!({}));
+    let seen = orders(&rig);
+    assert!(seen.iter().any(|order| order == "quota_list"), "{seen:?}");
+    assert!(!seen.iter().any(|order| order == "quota_set"), "a mount made the folder again: {seen:?}");
+    assert!(quotas(&rig)[0]["why"].to_string().contains("its folder is gone"), "{}", quotas(&rig));
+    rig.stop();
+}
+
 /// Scenario: the daemon is killed while the file system takes a bound. The next one asks for it again, and notes the number that
 /// btrfs gives.
 #[test]
