@@ -310,8 +310,15 @@ impl VolumeQuotas {
             })?;
         self.volumes.unmount_now(volume).await?;
         volume.record.mount_options.push(option);
-        let Err(error) = self.volumes.mount_now(volume, Wait::Request).await else {
-            return volume.put().await;
+        let error = match self.volumes.mount_now(volume, Wait::Request).await {
+            Ok(()) => return volume.put().await,
+            // The mount goes on with the option, or another process has the volume: nothing is known of the kernel yet. The record
+            // gets the option when a mount has shown that it takes it; else no later mount would succeed.
+            Err(error) if error.code == ErrorCode::Busy => {
+                self.volumes.note(volume.key, Some(error.clone()));
+                return Err(error);
+            }
+            Err(error) => error,
         };
         volume.record.mount_options = before;
         let again = self.volumes.mount_now(volume, Wait::Request).await;
@@ -401,7 +408,10 @@ fn shown(record: &QuotaRecord, found: Option<&QuotaUsage>) -> Quota {
     } else if record.is_pending {
         why.push("its file system has not taken it yet; the next mount asks it again".to_owned());
     } else if found.is_some_and(|found| found.is_gone) {
-        why.push("its folder is gone; `dolmen volume quota set` makes it again, and `quota remove` forgets it".to_owned());
+        why.push(
+            "its folder is gone; `dolmen volume quota set` makes it again, and `quota remove` forgets it"
+                .to_owned(),
+        );
     } else if found.is_some_and(|found| !is_as_recorded(record, found)) {
         why.push("its file system has another bound; the next mount sets this one".to_owned());
     }

@@ -433,6 +433,25 @@ fn a_quota_that_a_file_system_cannot_keep_is_refused_and_the_volume_stays_mounte
     rig.stop();
 }
 
+/// Scenario: the mount that is to count folders does not end in time. The refusal says that and nothing of the kernel, no other mount is
+/// begun, and the next mount is as before.
+#[test]
+fn a_slow_mount_for_a_quota_is_no_lack_of_the_kernel() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig() else { return };
+    let failure = json!({"code": "busy", "message": "another worker has the volume"});
+    let said = json!({"say": "failed", "failure": failure}).to_string();
+    std::fs::write(rig.control.join("answer-mount"), said + "\n").unwrap();
+    let refused = rig.world.refused(QUOTAS, &json!({"folder": "docs", "limit_bytes": 1 << 20}));
+    assert_eq!(refused["code"], "busy", "{refused}");
+    assert!(!refused["message"].as_str().unwrap().contains("kernel"), "{refused}");
+    assert_eq!(rig.orders("mount"), 2, "a mount that goes on is not followed by another");
+    std::fs::remove_file(rig.control.join("answer-mount")).unwrap();
+    rig.world.post(&format!("{SHOW}/mount"), &json!({}));
+    assert!(!rig.mounted()["mount_options"].to_string().contains("prjquota"), "{}", rig.volume());
+    rig.stop();
+}
+
 /// A rig with a mounted volume on btrfs, whose quotas the test answers for; none where this machine cannot make it.
 fn rig_with_quotas() -> Option<Rig> {
     let mut rig = Rig::new()?;
