@@ -112,6 +112,9 @@ pub struct Volume {
     /// Purpose; absent if it was adopted.
     #[serde(default)]
     pub purpose: Option<VolumePurpose>,
+    /// Oldest kernel that is to mount it; absent if none was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest_kernel: Option<String>,
     /// Options of mkfs.
     #[serde(default)]
     pub mkfs_options: Vec<String>,
@@ -221,6 +224,9 @@ pub struct CreateVolume {
     /// Label of the file system; none when left out.
     #[serde(default)]
     pub label: Option<String>,
+    /// Oldest kernel that is to mount it, on this host or another, such as `6.1`; that of this host when left out.
+    #[serde(default)]
+    pub oldest_kernel: Option<String>,
     /// Place to mount it on, an absolute path; `/srv/POOL/NAME` when left out.
     #[serde(default)]
     pub mount_point: Option<String>,

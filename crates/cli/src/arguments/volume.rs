@@ -200,6 +200,9 @@ pub(crate) struct VolumeCreate {
     /// The place to mount it on, an absolute path; usually /srv/POOL/NAME
     #[arg(long, value_name = "PATH")]
     pub mount: Option<String>,
+    /// The oldest kernel that is to mount it, on this host or another, such as 6.1; usually that of this host. -n shows what it costs
+    #[arg(long, value_name = "VERSION")]
+    pub oldest_kernel: Option<String>,
     /// Label of the file system; usually none
     #[arg(long, value_name = "LABEL")]
     pub label: Option<String>,

@@ -99,6 +99,7 @@ fn volume_create(session: &mut Session<'_, '_>, arguments: &VolumeCreate) -> Res
         purpose: arguments.purpose.purpose(),
         file_system: arguments.file_system.map(FileSystemWord::kind),
         label: arguments.label.clone(),
+        oldest_kernel: arguments.oldest_kernel.clone(),
         mount_point: arguments.mount.clone(),
         resiliency: space.resiliency,
         copies: space.copies,

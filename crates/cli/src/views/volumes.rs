@@ -71,6 +71,7 @@ pub(crate) fn show_volume(document: &VolumeDocument, out: &mut Out<'_>) {
         ("uuid", volume.uuid.clone().unwrap_or_default()),
         ("label", volume.label.clone().unwrap_or_default()),
         ("made for", volume.purpose.map(purpose).unwrap_or_default().to_owned()),
+        ("oldest kernel", volume.oldest_kernel.clone().unwrap_or_default()),
         ("size", Bytes(volume.size_bytes).to_string()),
         ("claimed", claimed),
         ("free", free),

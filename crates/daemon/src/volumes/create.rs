@@ -9,9 +9,10 @@ use dolmen_volume::file_system::FileSystemUuid;
 use dolmen_volume::making::Making;
 use dolmen_volume::mount_point::MountPoint;
 use dolmen_volume::profile::{
-    self, Missing, Profile, ProfileError, ProfileRequest, Redundancy, SpaceShape, Stripe,
+    self, Host, Missing, Profile, ProfileError, ProfileRequest, Redundancy, SpaceShape, Stripe,
 };
 use dolmen_volume::record::{DesiredVolume, Schedules, Unknown, VolumeRecord, VolumeState};
+use dolmen_volume::version::Version;
 
 use crate::answer::Answer;
 use crate::open_pool::key_of;
@@ -54,7 +55,7 @@ impl VolumeCreations {
             );
             let mut change = planned(plan, message);
             change.warnings.extend(new.warning);
-            change.warnings.extend(shown.missing.iter().map(missing_in_words));
+            change.warnings.extend(shown.missing.iter().map(|missing| missing_in_words(missing, &request)));
             change.volume_plan = Some(shown);
             return Ok(change);
         }
@@ -72,7 +73,7 @@ impl VolumeCreations {
         let mut change = made(plan, message);
         change.job = Some(job);
         change.warnings.extend(new.warning);
-        change.warnings.extend(shown.missing.iter().map(missing_in_words));
+        change.warnings.extend(shown.missing.iter().map(|missing| missing_in_words(missing, &request)));
         change.space = Some(self.volumes.views.view_space(&pool, &space).await?);
         change.volume_plan = Some(shown);
         Ok(change)
@@ -96,7 +97,9 @@ impl VolumeCreations {
         request: &CreateVolume,
         spec: &SpaceSpec,
     ) -> Answer<(VolumeRecord, VolumePlan)> {
+        let oldest_kernel = oldest_kernel_of(request, name)?;
         let host = self.volumes.looks.run(|| Ok(host::look())).await;
+        let host = host.map(|host| Host { oldest_kernel, ..host });
         let host = host.map_err(|error| {
             ErrorBody::new(ErrorCode::Io, format!("the tools of this host cannot be looked at: {error}"))
                 .on(name)
@@ -145,7 +148,7 @@ impl VolumeCreations {
             is_mkfs_begun: false,
             mount_options: profile.mount_options,
             mount_point,
-            oldest_kernel: None,
+            oldest_kernel,
             schedules: Schedules::default(),
             deduplication: None,
             unknown: Unknown::new(),
@@ -181,6 +184,15 @@ impl Volumes {
 pub(super) fn parse_mount_point(path: &str, name: &str) -> Answer<MountPoint> {
     path.parse().map_err(|error: dolmen_volume::mount_point::PathError| {
         ErrorBody::new(ErrorCode::BadRequest, format!("volume {name}: {error}; nothing was changed")).on(name)
+    })
+}
+
+/// Reads the oldest kernel that is to mount a volume.
+fn oldest_kernel_of(request: &CreateVolume, name: &str) -> Answer<Option<Version>> {
+    let parsed = request.oldest_kernel.as_deref().map(str::parse::<Version>).transpose();
+    parsed.map_err(|error| {
+        let message = format!("volume {name} cannot be made: {error}; nothing was made");
+        ErrorBody::new(ErrorCode::BadRequest, message).on(name)
     })
 }
 
@@ -244,7 +256,11 @@ fn shown_missing(missing: &Missing) -> MissingPackage {
     }
 }
 
-fn missing_in_words(missing: &MissingPackage) -> String {
+fn missing_in_words(missing: &MissingPackage, request: &CreateVolume) -> String {
+    if let (Some(oldest), "kernel") = (&request.oldest_kernel, missing.package.as_str()) {
+        let (needed, lost) = (&missing.needed, &missing.lost);
+        return format!("kernel {needed} or later would be needed, and {oldest} is to mount it: {lost}");
+    }
     let found = missing.found.as_deref().unwrap_or("none");
     format!(
         "{} {} or later would be needed, and {found} is here: {}",

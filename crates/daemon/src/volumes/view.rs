@@ -115,6 +115,7 @@ fn view_with(
         uuid: None,
         label: None,
         purpose: None,
+        oldest_kernel: None,
         mkfs_options: Vec::new(),
         mount_options: Vec::new(),
         mount_point: None,
@@ -179,6 +180,7 @@ fn describe(volume: &mut dolmen_api::Volume, record: &VolumeRecord) {
     volume.uuid = Some(record.uuid.to_string());
     volume.label.clone_from(&record.label);
     volume.purpose = record.purpose.map(shown_purpose);
+    volume.oldest_kernel = record.oldest_kernel.map(|kernel| kernel.to_string());
     volume.mkfs_options.clone_from(&record.mkfs_options);
     volume.mount_options = record.options_for_mount().split(',').map(str::to_owned).collect();
     volume.mount_point = Some(record.mount_point.to_string());

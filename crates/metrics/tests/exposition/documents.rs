@@ -200,6 +200,7 @@ pub(crate) fn volume(pool: &str, name: &str) -> Volume {
         uuid: None,
         label: None,
         purpose: None,
+        oldest_kernel: None,
         mkfs_options: vec![],
         mount_options: vec![],
         mount_point: None,

@@ -6,6 +6,7 @@
 
 mod btrfs;
 mod ext4;
+mod oldest;
 mod purpose;
 #[cfg(test)]
 mod tests;
@@ -304,11 +305,13 @@ impl Profile {
         }
         let label = request.label.as_deref().map(|text| Label::new(text, file_system)).transpose()?;
         let question = Question { purpose: request.purpose, label, uuid: request.uuid, host, tools, space };
-        let mut options = match file_system {
-            FileSystem::Xfs => xfs::options(&question),
-            FileSystem::Btrfs => btrfs::options(&question),
-            FileSystem::Ext4 => ext4::options(&question),
-        };
+        let mut options = options_of(file_system, &question);
+        if let Some(oldest) = host.oldest_kernel {
+            let any = Host { oldest_kernel: None, ..host.clone() };
+            let unbound =
+                options_of(file_system, &Question { host: &any, label: question.label.clone(), ..question });
+            options.because(oldest::cost(oldest, &unbound.over_zeros, &options.over_zeros));
+        }
         options.because("No mount has discard: a weekly trim gives free room back without delaying deletes.");
         reasons.append(&mut options.reasons);
         let mut all_missing = missing;
@@ -361,6 +364,14 @@ impl Profile {
         }
         argv.push(device.to_owned());
         Ok(Some(argv))
+    }
+}
+
+fn options_of(file_system: FileSystem, question: &Question<'_>) -> Options {
+    match file_system {
+        FileSystem::Xfs => xfs::options(question),
+        FileSystem::Btrfs => btrfs::options(question),
+        FileSystem::Ext4 => ext4::options(question),
     }
 }
 

@@ -53,6 +53,30 @@ fn files_vms_and_databases_get_xfs_with_all_that_repair_needs() {
     }
 }
 
+#[test]
+fn the_cost_of_an_older_kernel_is_named_feature_by_feature() {
+    let cost = |file_system, oldest| {
+        let host = Host { oldest_kernel: Some(oldest), ..host() };
+        let asked = ProfileRequest { file_system: Some(file_system), ..request(Purpose::Files) };
+        let profile = Profile::choose(&asked, &host, SHAPE).unwrap();
+        let reason = profile.reasons.iter().find(|reason| reason.starts_with("Kernel ")).cloned().unwrap();
+        reason.rsplit_once(": ").unwrap().1.to_owned()
+    };
+    let nothing = "it reads all that mkfs turns on.";
+    for (file_system, oldest, expected) in [
+        (FileSystem::Xfs, (6, 1), "nrext64, exchange, parent."),
+        (FileSystem::Xfs, (5, 10), "bigtime, inobtcount, nrext64, exchange, parent."),
+        (FileSystem::Xfs, (6, 12), nothing),
+        (FileSystem::Xfs, (7, 0), nothing),
+        (FileSystem::Btrfs, (5, 15), "block-group-tree."),
+        (FileSystem::Btrfs, (6, 1), nothing),
+        (FileSystem::Ext4, (5, 10), "orphan_file."),
+    ] {
+        assert_eq!(cost(file_system, Version::new(oldest.0, oldest.1)), expected, "{file_system} {oldest:?}");
+    }
+    assert!(choose(Purpose::Files, &host()).reasons.iter().all(|reason| !reason.starts_with("Kernel ")));
+}
+
 /// The oldest kernel decides, not the one that makes the volume; an option that the tool lacks is never given.
 #[test]
 fn features_follow_the_oldest_kernel_and_the_tools() {
