@@ -34,6 +34,8 @@ pub enum CheckKind {
     Check,
     /// A repair, and a check after it.
     Repair,
+    /// A scrub of a mounted btrfs: all content was compared with its checksums.
+    Scrub,
 }
 
 /// Outcome of a check.

@@ -172,7 +172,7 @@ declare_verbs! {
         [BadSize, TooFewDisks, Missing, Config, Unsupported];
     /// Gives free room of a mounted volume back to its pool.
     TrimVolume = change "/pools/{pool}/volumes/{space}/trim" [pool, space] Simple, Operator, Other, Never, [Missing, Config, Unsupported];
-    /// Checks a volume that is not mounted, or repairs it.
+    /// Checks a volume, or repairs one that is not mounted. A mounted btrfs is scrubbed.
     CheckVolume = change "/pools/{pool}/volumes/{space}/check" [pool, space] CheckVolume, Admin, Other, Maybe,
         [NeedsConfirmation, Unsupported];
     /// Shows what the last check of a volume found.

@@ -273,7 +273,7 @@ pub struct MountVolume {
     pub dry_run: bool,
 }
 
-/// Checks a volume that is not mounted.
+/// Checks a volume that is not mounted, or scrubs a mounted btrfs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckVolume {

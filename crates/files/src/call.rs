@@ -31,6 +31,11 @@ impl Request {
         Self::new(READS | FILLS, group, number, length)
     }
 
+    /// Returns a request without a structure.
+    pub(crate) const fn plain(group: u8, number: u8) -> Self {
+        Self::new(0, group, number, 0)
+    }
+
     const fn new(direction: u32, group: u8, number: u8, length: u32) -> Self {
         Self(direction << 30 | length << 16 | (group as u32) << 8 | number as u32)
     }
@@ -65,6 +70,8 @@ mod tests {
     fn requests_have_the_numbers_of_the_kernel() {
         // As linux/fs.h, linux/fiemap.h, linux/fsmap.h and xfs_fs.h give them.
         assert_eq!(Request::both(0x94, 54, 24).number(), 0xc018_9436);
+        assert_eq!(Request::both(0x94, 27, 1024).number(), 0xc400_941b);
+        assert_eq!(Request::plain(0x94, 28).number(), 0x941c);
         assert_eq!(Request::reads(0x94, 13, 32).number(), 0x4020_940d);
         assert_eq!(Request::both(b'f', 11, 32).number(), 0xc020_660b);
         assert_eq!(Request::both(b'X', 121, 24).number(), 0xc018_5879);

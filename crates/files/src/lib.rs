@@ -10,6 +10,7 @@
 //! | [`block_groups`] | where addresses of btrfs lie on its device (`BTRFS_IOC_TREE_SEARCH`) |
 //! | [`project_quota`] | project quotas of XFS and ext4 (`FS_IOC_FSSETXATTR`, `quotactl`) |
 //! | [`subvolume`] | subvolumes of btrfs and their quotas (`BTRFS_IOC_QGROUP_LIMIT`) |
+//! | [`scrub`] | scrub of a mounted btrfs (`BTRFS_IOC_SCRUB`) |
 //! | [`inodes`] | all inodes of XFS (`XFS_IOC_BULKSTAT`) |
 //! | [`handle`] | a file by its handle, whatever it is called (`open_by_handle_at`) |
 //! | [`walk`] | all files below a folder, on one device, by their handles |
@@ -32,6 +33,7 @@ pub mod images;
 pub mod inodes;
 pub mod load;
 pub mod project_quota;
+pub mod scrub;
 pub mod share;
 pub mod space_map;
 pub mod subvolume;

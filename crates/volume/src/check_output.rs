@@ -61,6 +61,13 @@ pub struct CheckReport {
     pub omitted: usize,
 }
 
+/// Reads a line of the kernel's log about a btrfs that is scrubbed: `… inode 257 … (path: docs/file)`.
+#[must_use]
+pub fn scrub_finding(line: &str) -> CheckFinding {
+    let path = line.split_once("(path: ").and_then(|(_, rest)| rest.strip_suffix(')'));
+    CheckFinding { path: path.map(|path| format!("/{path}")), ..finding(Severity::Error, line) }
+}
+
 /// Arguments of the process that checks a device without writing to it, the program first; [`parse`] reads what it prints.
 #[must_use]
 pub fn check_command(file_system: FileSystem, device: &str) -> Vec<String> {
@@ -115,7 +122,8 @@ pub enum RepairOutcome {
 /// Returns the outcome of a repair: of `xfs_repair`, `btrfs check --repair` or `e2fsck -fy`.
 #[must_use]
 pub fn repair_outcome(file_system: FileSystem, exit: i32, printed: &str) -> RepairOutcome {
-    let has_log = |line: &str| line.starts_with("ERROR: The filesystem has valuable metadata changes in a log");
+    let has_log =
+        |line: &str| line.starts_with("ERROR: The filesystem has valuable metadata changes in a log");
     match (file_system, exit) {
         (_, 0) => RepairOutcome::Ended,
         // From phase 3 on it prints names of files.
@@ -424,7 +432,19 @@ mod tests {
     }
 
     #[test]
-    fn a_repair_that_ended_is_told_from_one_that_repaired_nothing() {
+    fn a_line_of_the_kernel_about_a_scrub_names_its_file() {
+        let line = "BTRFS warning (device loop3): scrub: checksum error at logical 298844160 on dev /dev/loop3, physical 298844160 \
+                    root 5 inode 257 offset 0 length 4096 links 1 (path: docs/a (b).txt)";
+        let found = scrub_finding(line);
+        assert_eq!((found.severity, found.inode), (Severity::Error, Some(257)));
+        assert_eq!(found.path.as_deref(), Some("/docs/a (b).txt"));
+        let other =
+            scrub_finding("BTRFS error (device loop3): unable to fixup (regular) error at logical 298844160");
+        assert_eq!((other.path, other.inode), (None, None));
+    }
+
+    #[test]
+    fn a_repair_that_ended_differs_from_one_that_repaired_nothing() {
         let log = transcript!("xfs_repair-6.1.0-repair-log-not-replayed");
         let named = format!("Phase 3 - for each AG...\n{log}");
         for (file_system, exit, text, expected) in [

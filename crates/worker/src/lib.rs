@@ -26,6 +26,7 @@ mod process;
 pub mod protocol;
 mod quotas;
 mod run;
+mod scrub;
 pub mod shares;
 mod sharing;
 mod state_folder;

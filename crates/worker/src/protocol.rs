@@ -80,6 +80,11 @@ pub enum Operation {
         #[serde(default)]
         drop_log: bool,
     },
+    /// Compares all content of a mounted btrfs with its checksums. Long; answers with [`Outcome::Scrubbed`].
+    Scrub {
+        /// The device and its record.
+        volume: Volume,
+    },
     /// Shares equal content of files. Long; answers with [`Outcome::Deduplicated`].
     Dedup {
         /// The device and its record.
@@ -263,6 +268,8 @@ pub enum Outcome {
         /// What the tool wrote, its end if that is long.
         text: String,
     },
+    /// All content was compared with its checksums.
+    Scrubbed(long::Scrubbed),
     /// Equal content is shared.
     Deduplicated(long::Deduplicated),
     /// What a deduplication would free.

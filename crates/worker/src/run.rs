@@ -17,7 +17,7 @@ use crate::protocol::{
     Failure, FailureCode, MESSAGE_BYTES_MAX, Message, Operation, Order, Outcome, Usage, Volume,
 };
 use crate::steering::{AtEnd, Steering};
-use crate::{compaction, content, grow, make, mount, names, quotas, shares, sharing};
+use crate::{compaction, content, grow, make, mount, names, quotas, scrub, shares, sharing};
 
 /// Carries out the order that the first line of `input` is, and says to `output` what comes of it. Returns whether it succeeded.
 ///
@@ -106,6 +106,10 @@ fn carry_out(
         Operation::Usage { volume } => look(volume).map(Outcome::Usage),
         Operation::Check { volume, repair, drop_log } => {
             make::check(volume, (*repair).then_some(make::Repair { drops_log: *drop_log }))
+        }
+        Operation::Scrub { volume } => {
+            let (root, mut steering) = (root_of(volume)?, Steering::new(input, AtEnd::Stop, output)?);
+            scrub::run(volume, &root, &mut steering)
         }
         Operation::QuotaSet { volume, quota } => quotas::set(volume, &root_of(volume)?, quota),
         Operation::Missing { volume, paths } => {

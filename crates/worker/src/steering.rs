@@ -83,6 +83,25 @@ impl<'a> Steering<'a> {
         self.whole = Some((done, total));
     }
 
+    /// Returns whether a command or the end of the input asks for a pause or a stop, without a wait for either.
+    pub(crate) fn is_to_halt(&mut self) -> bool {
+        self.take_up_all();
+        self.paused || self.stopped
+    }
+
+    fn take_up_all(&mut self) {
+        loop {
+            match self.lines.try_recv() {
+                Ok(line) => self.take_up(line),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => {
+                    self.end();
+                    break;
+                }
+            }
+        }
+    }
+
     /// Returns the files that took no part.
     pub(crate) fn take_skipped(&mut self) -> SkippedFiles {
         std::mem::take(&mut self.skipped)
@@ -138,16 +157,7 @@ impl<'a> Steering<'a> {
 
 impl Control for Steering<'_> {
     fn next(&mut self, progress: &dolmen_dedup::Progress) -> Next {
-        loop {
-            match self.lines.try_recv() {
-                Ok(line) => self.take_up(line),
-                Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => {
-                    self.end();
-                    break;
-                }
-            }
-        }
+        self.take_up_all();
         let mut is_reported = self.report(progress) || !self.paused;
         while self.paused && !self.stopped {
             let wait = if is_reported { Duration::from_secs(3600) } else { Duration::from_millis(100) };

@@ -197,6 +197,46 @@ fn an_xfs_that_a_container_has_mounted_is_not_checked() {
 
 /// Puts a script in the place of a tool, for [`with_tools`].
 #[test]
+fn a_scrub_of_a_mounted_btrfs_names_the_file_of_a_bad_block() {
+    // Scenario: a btrfs is scrubbed while it is whole; then a block of a file is overwritten on the device. Expected: the second scrub
+    // counts it, and names the file where the kernel's log can be read. An XFS has no scrub.
+    let Some(rig) = Rig::made("btrfs") else { return };
+    let mount = || rig.run(Operation::Mount { volume: rig.volume() });
+    let scrubbed = || match rig.run(Operation::Scrub { volume: rig.volume() }) {
+        Ok(Outcome::Scrubbed(found)) => found,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(mount(), Ok(Outcome::Done));
+    let content: Vec<u8> = (0..16 << 10).flat_map(|word: u32| word.to_le_bytes()).collect();
+    fs::create_dir(rig.path("home/docs")).unwrap();
+    fs::write(rig.path("home/docs/a (b)"), &content).unwrap();
+    rustix::fs::syncfs(File::open(rig.path("home")).unwrap()).unwrap();
+    let whole = scrubbed();
+    assert!(whole.bytes >= 64 << 10 && !whole.stopped, "{whole:?}");
+    assert_eq!((whole.checksum_errors, whole.uncorrectable), (0, 0), "{whole:?}");
+    assert_eq!(rig.run(Operation::Unmount { volume: rig.volume() }), Ok(Outcome::Done));
+    let image = fs::read(&rig.device).unwrap();
+    let place =
+        image.windows(content.len()).position(|part| part == content).expect("the file lies in one piece");
+    let mut device = File::options().write(true).open(&rig.device).unwrap();
+    device.seek(SeekFrom::Start(u64::try_from(place).unwrap() + 100)).unwrap();
+    device.write_all(b"bad").unwrap();
+    device.sync_all().unwrap();
+    drop(device);
+    assert_eq!(mount(), Ok(Outcome::Done));
+    let found = scrubbed();
+    assert!(found.checksum_errors >= 1 && found.uncorrectable >= 1, "{found:?}");
+    match fs::File::open("/dev/kmsg") {
+        Ok(_) => assert!(found.messages.iter().any(|line| line.ends_with("(path: docs/a (b))")), "{found:?}"),
+        Err(error) => println!("skipped: the log of the kernel cannot be read: {error}"),
+    }
+    let Some(other) = Rig::made("xfs") else { return };
+    assert_eq!(other.run(Operation::Mount { volume: other.volume() }), Ok(Outcome::Done));
+    let refused = other.run(Operation::Scrub { volume: other.volume() }).unwrap_err();
+    assert_eq!(refused.code, FailureCode::Unsupported);
+}
+
+#[test]
 fn a_log_that_no_mount_replays_is_dropped_when_that_is_asked_for_alone() {
     // Scenario: an XFS is shut down with changes in its log, and unmounted. A check and a repair say so and change nothing; a repair
     // that drops the log is followed by a clean check.
@@ -325,7 +365,9 @@ fn a_quota_of_btrfs_bounds_a_folder_until_it_is_removed() {
         unknown: Default::default(),
     };
     let set = |quota: QuotaRecord| rig.run(Operation::QuotaSet { volume: rig.volume(), quota });
-    let Ok(Outcome::QuotaSet { project_id, skipped }) = set(quota("docs", Some(20 * MIB), 1)) else { panic!() };
+    let Ok(Outcome::QuotaSet { project_id, skipped }) = set(quota("docs", Some(20 * MIB), 1)) else {
+        panic!()
+    };
     assert_eq!(set(quota("docs", Some(20 * MIB), 1)), Ok(Outcome::QuotaSet { project_id, skipped }));
     let fill = |name: &str, mib: usize| {
         let written = fs::write(rig.path("home/docs").join(name), vec![7; mib << 20]);
@@ -383,7 +425,10 @@ fn a_quota_of_projects_bounds_a_folder(kind: &'static str) {
         unknown: Default::default(),
     };
     match rig.run(Operation::QuotaSet { volume: volume.clone(), quota: quota.clone() }) {
-        Ok(outcome) => assert_eq!(outcome, Outcome::QuotaSet { project_id: quota.project_id, skipped: Default::default() }),
+        Ok(outcome) => assert_eq!(
+            outcome,
+            Outcome::QuotaSet { project_id: quota.project_id, skipped: Default::default() }
+        ),
         Err(failure) => {
             println!("skipped: {failure}");
             assert!(

@@ -28,7 +28,7 @@ pub(crate) enum VolumeCommand {
     Trim(VolumeChange),
     /// Empty rows of a volume that hold little, and give them back to its pool
     Compact(VolumeCompact),
-    /// Check the file system of a volume that is not mounted, repair it, or see what the last check found
+    /// Check the file system of a volume, unmounted or a mounted btrfs; repair it; or see what the last check found
     Check(VolumeCheck),
     /// Make a volume of a space with a file system, and mount it; nothing is written to the space
     Adopt(VolumeAdopt),

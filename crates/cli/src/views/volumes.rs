@@ -1,6 +1,9 @@
 //! Volumes as people see them.
 
-use dolmen_api::{CheckKind, CheckResult, FileSystemKind, MountState, Volume, VolumeCheck, VolumeDocument, VolumePurpose, VolumeState, Volumes};
+use dolmen_api::{
+    CheckKind, CheckResult, FileSystemKind, MountState, Volume, VolumeCheck, VolumeDocument, VolumePurpose,
+    VolumeState, Volumes,
+};
 use dolmen_units::Bytes;
 
 use crate::terminal::out::Out;
@@ -98,6 +101,7 @@ pub(crate) fn show_volume_check(name: &str, check: &VolumeCheck, out: &mut Out<'
     let done = match check.kind {
         CheckKind::Check => "check",
         CheckKind::Repair => "repair",
+        CheckKind::Scrub => "scrub",
     };
     let result = match check.result {
         CheckResult::Clean => "clean",

@@ -1,4 +1,4 @@
-//! Check and repair of the file system of a volume that is not mounted: a job, because it reads all metadata.
+//! Check and repair of the file system of a volume that is not mounted: a job, because it reads all metadata. A mounted btrfs is scrubbed.
 
 use std::rc::Rc;
 
@@ -58,7 +58,7 @@ impl Job for VolumeCheckJob {
 
 /// Checks of volumes.
 pub(crate) struct VolumeChecks {
-    volumes: Rc<Volumes>,
+    pub(super) volumes: Rc<Volumes>,
 }
 
 impl JobWorker for VolumeChecks {
@@ -68,7 +68,10 @@ impl JobWorker for VolumeChecks {
     }
 
     fn ending(&self, _entry: &Entry) -> Ending {
-        Ending { step: "its process ends by itself, and its result is dropped", undo: Undo::NotNeeded }
+        Ending {
+            step: "a scrub ends; another process ends by itself, and its result is dropped",
+            undo: Undo::NotNeeded,
+        }
     }
 
     fn stop<'a>(self: Rc<Self>, entry: &'a Rc<Entry>, request: Simple) -> LocalFuture<'a, Answer<Change>> {
@@ -101,6 +104,9 @@ impl VolumeChecks {
             check_typed(typed, &short, "parts of volume")?;
         }
         if let (_, Some(path)) = self.volumes.mount_of(volume.key).await? {
+            if volume.record.file_system == FileSystem::Btrfs && !request.repair && !request.drop_log {
+                return self.start_scrub(&pool, volume, &path, request.dry_run).await;
+            }
             let message =
                 format!("volume {name} cannot be checked while it is mounted at {path}; nothing was changed");
             let hint = format!("`dolmen volume unmount {name}` first");
@@ -148,16 +154,20 @@ impl VolumeChecks {
         let found = self.volumes.looks.run(move || check_report::last(&folder, key)).await;
         let found = found.map_err(|error| {
             let message = format!("the report of the check of volume {name} cannot be read: {error}");
-            ErrorBody::new(ErrorCode::Io, message).on(name).hint(format!("`dolmen volume check {name}` checks it again"))
+            ErrorBody::new(ErrorCode::Io, message)
+                .on(name)
+                .hint(format!("`dolmen volume check {name}` checks it again"))
         })?;
         found.ok_or_else(|| {
             let message = format!("volume {name} has no report of a check: this host has not checked it");
-            ErrorBody::new(ErrorCode::NoSuchObject, message).on(name).hint(format!("`dolmen volume check {name}` checks it"))
+            ErrorBody::new(ErrorCode::NoSuchObject, message)
+                .on(name)
+                .hint(format!("`dolmen volume check {name}` checks it"))
         })
     }
 
     /// Keeps what a check found; one that cannot be kept is told in the log.
-    async fn keep(&self, volume: &Volume, check: EndedCheck) {
+    pub(super) async fn keep(&self, volume: &Volume, check: EndedCheck) {
         let (folder, key) = (self.volumes.workers.checks_folder(), volume.key);
         let kept = self.volumes.looks.run(move || {
             std::fs::create_dir_all(&folder)?;
@@ -169,7 +179,7 @@ impl VolumeChecks {
     }
 
     /// Returns the number of the job that checks a volume.
-    fn job_of(&self, volume: &Volume) -> u64 {
+    pub(super) fn job_of(&self, volume: &Volume) -> u64 {
         let aim = Aim::Volume(volume.space.id());
         let entries = self.volumes.jobs.unfinished_of(volume.pool.id());
         let entry = entries.iter().find(|entry| entry.aim == aim && entry.is(&VolumeCheckJob));
@@ -188,7 +198,8 @@ impl VolumeChecks {
             let operation = Operation::Check { volume: of, repair: is_repair, drop_log };
             self.volumes.workers.run(volume.key, &volume.name, operation, Wait::UntilDone)
         };
-        let (kind, file_system) = (if repair.is_some() { CheckKind::Repair } else { CheckKind::Check }, volume.record.file_system);
+        let (kind, file_system) =
+            (if repair.is_some() { CheckKind::Repair } else { CheckKind::Check }, volume.record.file_system);
         let mut output = String::new();
         let (mut done, mut without_end) = (Ok(Done::Done), None);
         if repair.is_some() {
@@ -214,7 +225,9 @@ impl VolumeChecks {
                 let mut report = parse(file_system, Some(code), text.as_bytes());
                 match without_end {
                     Some(RepairOutcome::LogNotReplayed) => report.outcome = CheckOutcome::LogNotReplayed,
-                    Some(RepairOutcome::Failed | RepairOutcome::Ended) => report.outcome = CheckOutcome::Failed,
+                    Some(RepairOutcome::Failed | RepairOutcome::Ended) => {
+                        report.outcome = CheckOutcome::Failed
+                    }
                     None => output.push_str(&text),
                 }
                 let check = EndedCheck { job: self.job_of(&volume), kind, report: report.clone(), output };
@@ -238,7 +251,9 @@ enum Repair {
 /// Returns the repair of a request.
 fn check_repair(request: &CheckVolume, kind: FileSystem, name: &str) -> Answer<Option<Repair>> {
     let refused = |code, finding: &str, hint: String| {
-        Err(ErrorBody::new(code, format!("volume {name}: {finding}; nothing was changed")).on(name).hint(hint))
+        Err(ErrorBody::new(code, format!("volume {name}: {finding}; nothing was changed"))
+            .on(name)
+            .hint(hint))
     };
     match (request.repair, request.drop_log) {
         (false, false) => Ok(None),
@@ -249,7 +264,11 @@ fn check_repair(request: &CheckVolume, kind: FileSystem, name: &str) -> Answer<O
         }
         (true, true) if kind == FileSystem::Ext4 => {
             let hint = format!("`dolmen volume check {name} --repair`");
-            refused(ErrorCode::Unsupported, "the repair of ext4 replays its log, or drops one that is damaged", hint)
+            refused(
+                ErrorCode::Unsupported,
+                "the repair of ext4 replays its log, or drops one that is damaged",
+                hint,
+            )
         }
         (true, true) => Ok(Some(Repair::WithoutLog)),
     }
@@ -277,7 +296,7 @@ fn judged(volume: &Volume, report: &CheckReport, kind: CheckKind) -> Answer<Outc
         }
         CheckOutcome::LogNotReplayed => {
             let (what, again) = match kind {
-                CheckKind::Check => ("the check", ""),
+                CheckKind::Check | CheckKind::Scrub => ("the check", ""),
                 CheckKind::Repair => ("the repair", " --repair"),
             };
             let message = format!(

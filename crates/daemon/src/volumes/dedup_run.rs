@@ -34,6 +34,7 @@ use crate::volumes::dedup::{Dedups, check_sharing};
 use crate::volumes::dedup_task::{LongState, Reached, Task};
 use crate::volumes::pool_room::{is_short, pool_is_short, pool_room};
 use crate::volumes::records;
+use crate::volumes::service::Volumes;
 use crate::volumes::steer::Steer;
 use crate::volumes::volume::Volume;
 use crate::volumes::words::percent_words;
@@ -56,23 +57,23 @@ const REST_LIMIT: Duration = Duration::from_secs(60);
 const SAMPLE_PPM: u32 = 10_000;
 
 /// A long operation that is registered as long as this lives.
-struct Registered<'a> {
-    dedups: &'a Dedups,
+pub(super) struct Registered<'a> {
+    volumes: &'a Volumes,
     key: SpaceKey,
-    steer: Rc<Steer>,
+    pub(super) steer: Rc<Steer>,
 }
 
 impl<'a> Registered<'a> {
-    fn new(dedups: &'a Dedups, key: SpaceKey) -> Self {
+    pub(super) fn new(volumes: &'a Volumes, key: SpaceKey) -> Self {
         let steer = Steer::new();
-        dedups.volumes.steered.borrow_mut().insert(key, Rc::clone(&steer));
-        Self { dedups, key, steer }
+        volumes.steered.borrow_mut().insert(key, Rc::clone(&steer));
+        Self { volumes, key, steer }
     }
 }
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
-        let mut steered = self.dedups.volumes.steered.borrow_mut();
+        let mut steered = self.volumes.steered.borrow_mut();
         if steered.get(&self.key).is_some_and(|steer| Rc::ptr_eq(steer, &self.steer)) {
             steered.remove(&self.key);
         }
@@ -125,7 +126,7 @@ impl Dedups {
             return Ok(Outcome::CalledOff("its volume does not exist any more".to_owned()));
         };
         let volume = self.volumes.find(&pool, space.name().as_str()).await?;
-        let registered = Registered::new(self, volume.key);
+        let registered = Registered::new(&self.volumes, volume.key);
         let steer = &registered.steer;
         let aim = Aim::Volume(space.id());
         let entry = self.volumes.jobs.unfinished_of(pool.id());

@@ -42,6 +42,7 @@ impl Lane {
             | Operation::Trim { .. }
             | Operation::Usage { .. }
             | Operation::Check { .. }
+            | Operation::Scrub { .. }
             | Operation::Dedup { .. }
             | Operation::Estimate { .. }
             | Operation::Undo { .. }

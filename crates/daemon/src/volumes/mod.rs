@@ -11,7 +11,7 @@
 //! | `transition` | steps between mounted and unmounted, and requests that wait for their end |
 //! | `unit_files` | mount units of systemd |
 //! | `changes`, `grow`, `adopt` | mount, unmount, deletion and restoration; growth and trim; adoption |
-//! | `check`, `check_report` | check and repair, a job; what they found |
+//! | `check`, `check_scrub`, `check_report` | check, repair and scrub, a job; what they found |
 //! | `dedup`, `dedup_policy`, `dedup_schedule` | deduplication and compaction: requests, policies, and runs that are due |
 //! | `dedup_task`, `dedup_job`, `dedup_run` | orders, their jobs, and their steps |
 //! | `steer`, `yielding` | commands to a long operation, and when it yields to clients |
@@ -27,6 +27,7 @@ mod adopt;
 mod changes;
 mod check;
 mod check_report;
+mod check_scrub;
 mod control_group;
 mod create;
 mod create_job;

@@ -455,6 +455,7 @@ fn words_of(operation: &Operation) -> &'static str {
         Operation::Trim { .. } => "the trim",
         Operation::Usage { .. } => "the count of free room",
         Operation::Check { .. } => "the check",
+        Operation::Scrub { .. } => "the scrub",
         Operation::Dedup { .. } => "the deduplication",
         Operation::Estimate { .. } => "the estimate",
         Operation::Undo { .. } => "the undoing of a deduplication",

@@ -2,7 +2,7 @@
 //!
 //! A long operation reads a [`Command`] from each further line of its input. It writes a
 //! [`Progress`](super::Message::Progress) once a second at most, and one `done` or `failed` at its end. The end of the input
-//! means nothing: the operation goes on, also from a pause, to its end.
+//! stops it in good order; a search for names goes on, also from a pause, to its end.
 
 use std::path::PathBuf;
 
@@ -120,6 +120,29 @@ pub enum Step {
     Undo,
     /// It reads a sample.
     Estimate,
+}
+
+/// Counts of a scrub.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scrubbed {
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Reads that failed.
+    pub read_errors: u64,
+    /// Blocks with a wrong checksum.
+    pub checksum_errors: u64,
+    /// Blocks of metadata with a wrong content.
+    pub verify_errors: u64,
+    /// Superblocks that are wrong.
+    pub super_errors: u64,
+    /// Blocks that no copy could correct.
+    pub uncorrectable: u64,
+    /// Blocks that were corrected.
+    pub corrected: u64,
+    /// Lines of the kernel's log about the file system, 1,000 at most.
+    pub messages: Vec<String>,
+    /// Whether a command ended it.
+    pub stopped: bool,
 }
 
 /// Files that took no part because of a failure or a change.
