@@ -11,7 +11,7 @@ use crate::client::{World, eventually};
 use crate::mounts;
 use crate::volumes::abandon_volume;
 
-/// What stands in for the worker: it notes each order, stops in front of a deduplication as far as a file says so, and passes
+/// What stands in for the worker: it notes each order, stops in front of an operation and behind it as far as files say so, and passes
 /// commands and messages on.
 const SCRIPT: &str = r#"#!/bin/sh
 exec 4<&0
@@ -30,6 +30,7 @@ cat <&4 >&3 &
 passing=$!
 exec 3>&-
 wait $worker
+while [ -e "FOLDER/after-$name" ]; do echo $$ >"FOLDER/held"; sleep 0.05; done
 kill $passing 2>/dev/null
 exit 0
 "#;
@@ -169,7 +170,9 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(self.control.join("before-dedup"));
+        for plant in ["before-dedup", "before-compact", "after-compact"] {
+            let _ = std::fs::remove_file(self.control.join(plant));
+        }
         if !std::thread::panicking() {
             return;
         }
@@ -311,6 +314,54 @@ fn a_deduplication_of_a_killed_daemon_is_ended_by_the_next() {
     assert!(rig.orders("dedup") >= 2, "one of each daemon, and one for each look at the lock");
     are_whole(&files);
     rig.stop();
+}
+
+/// Scenario: the daemon is killed in front of the process of a compaction, behind it, and while it waits for the rows to come to rest.
+/// Expected: the next daemon ends the job under its number, files are whole, and the rows are as few as without a kill.
+#[test]
+fn a_compaction_that_is_killed_at_any_step_has_one_end() {
+    let _mounts = mounts::mounting();
+    let mut claimed_without_kill = None;
+    for step in ["", "before-compact", "after-compact", "rest"] {
+        let Some(mut rig) = Rig::new("xfs") else { return };
+        let files = rig.fill();
+        for number in 0..40 {
+            std::fs::write(rig.mount().join(format!("s{number}")), noise(number, MIB)).unwrap();
+        }
+        assert!(Command::new("sync").arg("-f").arg(rig.mount()).status().unwrap().success());
+        (0..40).filter(|number| number % 4 > 0).for_each(|number| {
+            std::fs::remove_file(rig.mount().join(format!("s{number}"))).unwrap();
+        });
+        let plant = rig.control.join(step);
+        if step.ends_with("-compact") {
+            std::fs::write(&plant, "").unwrap();
+        }
+        let begun = rig.world.post("/v1/pools/tank/volumes/v/compact", &json!({}));
+        let job = begun["job"]["id"].as_u64().unwrap();
+        match step {
+            "" => {}
+            "rest" => {
+                let show = || rig.world.get("/v1/pools/tank/volumes/v")["volume"]["worker"].is_null();
+                eventually("its process has ended", || (rig.orders("compact") == 1 && show()).then_some(()));
+                rig.world.kill();
+                rig.start();
+            }
+            _ => {
+                rig.is_held();
+                rig.world.kill();
+                std::fs::remove_file(&plant).unwrap();
+                let _ = std::fs::remove_file(rig.control.join("held"));
+                rig.start();
+            }
+        }
+        let ended = rig.ended(job);
+        assert_eq!(ended["state"], "done", "{step}: {ended}");
+        are_whole(&files);
+        let claimed = rig.world.get("/v1/pools/tank/volumes/v")["volume"]["claimed_bytes"].as_u64().unwrap();
+        let expected = *claimed_without_kill.get_or_insert(claimed);
+        assert!(claimed <= expected + (4 << 20), "{step}: {claimed} bytes are claimed, and not {expected}");
+        rig.stop();
+    }
 }
 
 /// Scenario: a deduplication is paused before its worker begins, resumed, and another one is stopped. A paused one is ended by the end

@@ -35,6 +35,8 @@ mod foreign_clients;
 #[cfg(test)]
 mod grown;
 #[cfg(test)]
+mod growths;
+#[cfg(test)]
 mod history;
 #[cfg(test)]
 mod jobs;
