@@ -17,6 +17,7 @@ use crate::sort::{Buffers, Reader, Run, Writer};
 const INDEX: &str = "index";
 const TOUCHED: &str = "touched";
 const MOVED: &str = "moved";
+const UNDOS: &str = "undos";
 /// First line; its last number is the version of the format.
 const HEAD: Line = Line([0x006e_656d_6c6f_6400, 0x7865_646e_6900, 0, 1]);
 const FILE: u64 = 1;
@@ -132,6 +133,29 @@ impl Bits {
 /// The scratch folder cannot be written.
 pub fn mark_moved<S: Scratch>(scratch: &mut S) -> Result<(), ScratchError> {
     if mutation!(UndoneStaysIndexed) { Ok(()) } else { keep_moved(scratch, &[1]) }
+}
+
+/// Makes the next run map all files again if the volume has seen other undos than the index: a host that had the volume meanwhile
+/// marks its own scratch folder alone. `undos` is the number of undos of the volume so far.
+///
+/// A run calls it before it reads its index.
+///
+/// # Errors
+/// The scratch folder cannot be read or written.
+pub fn follow_undos<S: Scratch>(scratch: &mut S, undos: u64) -> Result<(), ScratchError> {
+    let mut known = [0; 8];
+    if let Some(file) = scratch.kept(UNDOS)? {
+        // One that is shorter counts with zeros.
+        scratch.read(&file, 0, &mut known)?;
+    }
+    if u64::from_le_bytes(known) == undos {
+        return Ok(());
+    }
+    // The mark comes first: a kill in between marks again.
+    mark_moved(scratch)?;
+    let mut file = scratch.create()?;
+    scratch.append(&mut file, &undos.to_le_bytes())?;
+    scratch.keep(file, UNDOS)
 }
 
 fn keep_moved<S: Scratch>(scratch: &mut S, bytes: &[u8]) -> Result<(), ScratchError> {

@@ -37,7 +37,7 @@ mod undo;
 
 pub use compact::{CompactPolicy, Compacted, compact};
 pub use estimate::{Estimate, Sample, estimate};
-pub use index::mark_moved;
+pub use index::{follow_undos, mark_moved};
 pub use plan::SHARERS_MAX;
 pub use policy::{BACKGROUND_CALL_BYTES, Exclusion, MEMORY_MIN, Policy, THROUGHPUT_CALL_BYTES};
 pub use rows::RowKept;

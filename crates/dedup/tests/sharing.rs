@@ -7,7 +7,8 @@
 mod model;
 
 use dolmen_dedup::{
-    Counts, Exclusion, MEMORY_MIN, Policy, SHARERS_MAX, THROUGHPUT_CALL_BYTES, deduplicate, mark_moved, undo,
+    Counts, Exclusion, MEMORY_MIN, Policy, SHARERS_MAX, THROUGHPUT_CALL_BYTES, deduplicate, follow_undos,
+    mark_moved, undo,
 };
 use model::{BLOCK, Draw, Memory, Model, Steer, seeds};
 
@@ -128,6 +129,35 @@ fn a_run_after_an_undo_shares_again() {
             fresh.calls, 0,
             "seed {seed}: a run without an index finds what was not shared again: {fresh:?}"
         );
+        model.verify(seed);
+    }
+}
+
+/// Scenario: a volume is deduplicated at home, undone on another host, and comes back. Expected: the index at home is not believed, and the
+/// run leaves nothing to share for one without an index; without an undo no file is mapped again.
+#[test]
+fn an_undo_on_another_host_is_followed_at_home() {
+    for seed in seeds(10) {
+        let mut model = corpus(seed * 2);
+        let (mut home, mut other) = (Memory::default(), Memory::default());
+        for _ in 0..3 {
+            follow_undos(&mut home, 0).unwrap();
+            run(&mut model, &mut home);
+        }
+        let used = model.used_bytes();
+        mark_moved(&mut other).unwrap();
+        for inode in 1..=20 {
+            let id = model.id(inode);
+            undo(&mut model, &mut Steer::on(), id, 1 << 16).unwrap();
+        }
+        assert!(model.used_bytes() > used, "seed {seed}");
+        for _ in 0..3 {
+            follow_undos(&mut home, 1).unwrap();
+            let again = run(&mut model, &mut home);
+            assert_eq!(again.files_read, 0, "seed {seed}: {again:?}");
+        }
+        let fresh = run(&mut model, &mut Memory::default());
+        assert_eq!(fresh.calls, 0, "seed {seed}: an undo on another host was not seen: {fresh:?}");
         model.verify(seed);
     }
 }

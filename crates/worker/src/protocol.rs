@@ -95,6 +95,9 @@ pub enum Operation {
         load: long::Load,
         /// Folder for the index and scratch files of this volume, on another file system.
         state: PathBuf,
+        /// Undos of the volume that were begun, on any host.
+        #[serde(default)]
+        undos: u64,
     },
     /// Estimates what a deduplication would free; changes nothing. Long; answers with [`Outcome::Estimated`].
     Estimate {

@@ -117,9 +117,9 @@ fn carry_out(
         }
         Operation::QuotaList { volume, quotas } => quotas::list(volume, &root_of(volume)?, quotas),
         Operation::QuotaRemove { volume, quota } => quotas::remove(volume, &root_of(volume)?, quota),
-        Operation::Dedup { volume, selection, load, state } => {
+        Operation::Dedup { volume, selection, load, state, undos } => {
             let (root, mut steering) = (root_of(volume)?, Steering::new(input, AtEnd::Stop, output)?);
-            sharing::deduplicate(volume, root, selection, load, state, &mut steering)
+            sharing::deduplicate((volume, root), (selection, load), (state, *undos), &mut steering)
         }
         Operation::Estimate { volume, selection, load, state, sample } => {
             let (root, mut steering) = (root_of(volume)?, Steering::new(input, AtEnd::Stop, output)?);

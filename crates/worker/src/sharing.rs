@@ -5,7 +5,7 @@ use std::path::Path;
 
 use dolmen_dedup::{
     BACKGROUND_CALL_BYTES, Exclusion, FileError, FileId, Files, Policy, RunError, Sample, SharedSum,
-    THROUGHPUT_CALL_BYTES, mark_moved,
+    THROUGHPUT_CALL_BYTES, follow_undos, mark_moved,
 };
 use dolmen_dedup::{Control, Next, Phase};
 use dolmen_files::FilesError;
@@ -123,15 +123,14 @@ fn looked(volume: &Volume, free: Result<u64, FilesError>) -> Result<u64, Failure
 
 /// Shares equal content.
 pub(crate) fn deduplicate(
-    volume: &Volume,
-    root: File,
-    selection: &Selection,
-    load: &Load,
-    state: &Path,
+    (volume, root): (&Volume, File),
+    (selection, load): (&Selection, &Load),
+    (state, undos): (&Path, u64),
     steering: &mut Steering<'_>,
 ) -> Result<Outcome, Failure> {
     let (mut files, policy) = prepare(volume, root, selection, load)?;
     let mut state = StateFolder::open(state)?;
+    follow_undos(&mut state, undos).map_err(|error| run_failure(volume, &error.into()))?;
     let before = looked(volume, free_bytes(files.root()))?;
     let counts = dolmen_dedup::deduplicate(&mut files, &mut state, steering, &policy)
         .map_err(|error| run_failure(volume, &error))?;

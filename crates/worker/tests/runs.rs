@@ -64,7 +64,7 @@ fn load() -> Load {
 
 fn dedup(rig: &Rig) -> Operation {
     let (selection, state) = (Selection::default(), rig.path("state"));
-    Operation::Dedup { volume: rig.volume(), selection, load: load(), state }
+    Operation::Dedup { volume: rig.volume(), selection, load: load(), state, undos: 0 }
 }
 
 fn deduplicated(rig: &Rig) -> Deduplicated {
@@ -628,6 +628,7 @@ fn a_run_stays_below_its_memory_and_yields_to_others() {
             selection: Selection { excluded_names: vec!["*.none".to_owned()], ..Selection::default() },
             load,
             state: rig.path("state"),
+            undos: 0,
         },
         Operation::Compact {
             volume: rig.volume(),
@@ -692,7 +693,7 @@ fn excluded_young_and_small_files_take_no_part() {
             excluded_names: vec!["*.tmp".to_owned()],
         };
         let state = rig.path("state");
-        match rig.run(Operation::Dedup { volume: rig.volume(), selection, load: load(), state }) {
+        match rig.run(Operation::Dedup { volume: rig.volume(), selection, load: load(), state, undos: 0 }) {
             Ok(Outcome::Deduplicated(counts)) => counts,
             other => panic!("{other:?}"),
         }
@@ -727,7 +728,8 @@ fn an_undo_without_room_changes_nothing() {
     used(&rig);
     // The volume has the room, and its pool lacks one byte of it.
     let order = |bytes| {
-        let Operation::Undo { volume, paths, load, state, .. } = undo(&rig, vec!["two".parse().unwrap()]) else {
+        let Operation::Undo { volume, paths, load, state, .. } = undo(&rig, vec!["two".parse().unwrap()])
+        else {
             panic!("an undo")
         };
         Operation::Undo { volume, paths, load, state, pool_room_bytes: Some(bytes) }

@@ -237,6 +237,7 @@ impl Dedups {
                 let load = run.load(DeduplicationMode::Background);
                 let volume = run.volume.for_worker(run.device.clone());
                 let state = self.volumes.workers.state_folder(run.volume.key);
+                note_begun_undo(&run).await?;
                 let pool_room_bytes = pool_room(&run.volume.pool, &run.volume.space).await;
                 let operation = Operation::Undo { volume, paths, load, state, pool_room_bytes };
                 match self.long(&run, operation).await? {
@@ -244,7 +245,11 @@ impl Dedups {
                         note_undone(&run, undone.bytes).await?;
                         let lacks_room = undone.stopped && run.state.lacks_pool_room.get();
                         let done = undone_words(&run.volume.name, &undone);
-                        if lacks_room { Err(pool_is_short(&run.volume, &done)) } else { Ok(undone_outcome(&run, &undone)) }
+                        if lacks_room {
+                            Err(pool_is_short(&run.volume, &done))
+                        } else {
+                            Ok(undone_outcome(&run, &undone))
+                        }
                     }
                     Done::Stopped if run.state.lacks_pool_room.get() => {
                         Err(pool_is_short(&run.volume, "nothing was changed"))
@@ -283,6 +288,7 @@ impl Dedups {
                 selection: run.selection(),
                 load: run.load(mode),
                 state: self.volumes.workers.state_folder(run.volume.key),
+                undos: records::read_run(&run.volume.space).await?.map_or(0, |last| last.undos),
             };
             match self.long(run, operation).await? {
                 Done::Deduplicated(found) => {
@@ -312,7 +318,8 @@ impl Dedups {
             return Ok(ended_early(run.steer, name, "bytes that are shared stay shared"));
         }
         self.wait_for_rest(run).await;
-        let (record, text) = self.report(run, mode, run.steer.is_stopped());
+        let (mut record, text) = self.report(run, mode, run.steer.is_stopped());
+        record.undos = records::read_run(&run.volume.space).await?.map_or(0, |last| last.undos);
         records::put_run(&run.volume.space, &record, name).await?;
         let looked = files.map_or(String::new(), |files| format!("; {files} files were looked at"));
         let text = format!("{text}{looked}{notes}");
@@ -336,6 +343,7 @@ impl Dedups {
             compressed_bytes: reached.encoded,
             freed_bytes: reached.freed,
             undone_bytes: 0,
+            undos: 0,
             is_stopped,
             unknown: Unknown::new(),
         };
@@ -517,6 +525,14 @@ fn ended_early(steer: &Steer, name: &str, what: &str) -> Outcome {
         },
         false => Outcome::CalledOff(what.to_owned()),
     }
+}
+
+/// Counts an undo before its first copy: a host that has an index of the volume, and not this state folder, maps all files again.
+async fn note_begun_undo(run: &Run<'_>) -> Answer<()> {
+    let space = &run.volume.space;
+    let Some(mut last) = records::read_run(space).await? else { return Ok(()) };
+    last.undos = last.undos.wrapping_add(1);
+    records::put_run(space, &last, &run.volume.name).await
 }
 
 /// Adds the bytes of an undo to the record of the last run.

@@ -27,12 +27,20 @@ pub struct DeduplicationRun {
     /// Bytes that undos have given to files since the run.
     #[serde(default)]
     pub undone_bytes: u64,
+    /// Undos of this volume that were begun, on any host: an index of files that is older names former places.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub undos: u64,
     /// Whether it ended before all files were looked at.
     #[serde(default)]
     pub is_stopped: bool,
     /// Fields of later builds.
     #[serde(flatten)]
     pub unknown: Unknown,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_none(undos: &u64) -> bool {
+    *undos == 0
 }
 
 value_of_the_map!(DeduplicationRun, "deduplication run");

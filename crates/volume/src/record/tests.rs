@@ -244,7 +244,7 @@ proptest! {
         let mode = if background { DeduplicationMode::Background } else { DeduplicationMode::Throughput };
         let run = DeduplicationRun {
             began_s, ended_s, mode, saved_bytes, released_bytes, held_bytes, compressed_bytes, freed_bytes,
-            undone_bytes, is_stopped, unknown,
+            undone_bytes, undos: undone_bytes / 2, is_stopped, unknown,
         };
         if let Ok(bytes) = run.encode() {
             prop_assert_eq!(DeduplicationRun::decode(&bytes), Ok(run));
