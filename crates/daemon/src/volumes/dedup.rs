@@ -1,5 +1,6 @@
 //! Deduplication and compaction of volumes, as requests ask for them.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -37,11 +38,30 @@ const LOOK_LIMIT: Duration = Duration::from_secs(5);
 /// Deduplication and compaction of volumes.
 pub(crate) struct Dedups {
     pub(super) volumes: Rc<Volumes>,
+    /// Distance of the local time from UTC when the host told it last.
+    utc_offset: LastKnown,
+}
+
+/// The distance of the local time from UTC in minutes, as the host told it last.
+#[derive(Debug, Default)]
+struct LastKnown(Cell<Option<i32>>);
+
+impl LastKnown {
+    /// Returns what was asked for now, or else what is known of before; none if nothing is.
+    fn or_kept(&self, asked: std::io::Result<i32>) -> Option<i32> {
+        match asked {
+            Ok(offset) => self.0.set(Some(offset)),
+            Err(error) => {
+                tracing::warn!(%error, kept = ?self.0.get(), "the host does not tell its local time now");
+            }
+        }
+        self.0.get()
+    }
 }
 
 impl Dedups {
     pub(crate) fn new(volumes: &Rc<Volumes>) -> Self {
-        Self { volumes: Rc::clone(volumes) }
+        Self { volumes: Rc::clone(volumes), utc_offset: LastKnown::default() }
     }
 
     /// Shows the deduplication of a volume.
@@ -75,15 +95,15 @@ impl Dedups {
         if schedule == Schedule::Never {
             return None;
         }
-        let offset = self.utc_offset().await;
+        let offset = self.utc_offset().await?;
         let now = i64::try_from(seconds_now() / 60).ok()?;
         let next = schedule.next(now, offset).ok().flatten()?;
         u64::try_from(next.checked_mul(60)?).ok()
     }
 
-    /// Returns the distance of the local time from UTC in minutes.
-    pub(super) async fn utc_offset(&self) -> i32 {
-        self.volumes.looks.run(|| Ok(utc_offset_minutes())).await.unwrap_or(0)
+    /// Returns the distance of the local time from UTC in minutes; none as long as the host has never told it.
+    pub(super) async fn utc_offset(&self) -> Option<i32> {
+        self.utc_offset.or_kept(self.volumes.looks.run(utc_offset_minutes).await)
     }
 
     /// Returns the job of a volume that is one of these, unless it has ended.
@@ -445,5 +465,20 @@ fn shown_run(run: &DeduplicationRun) -> DedupRun {
         freed_bytes: run.freed_bytes,
         undone_bytes: run.undone_bytes,
         is_stopped: run.is_stopped,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scenario: the host is too busy to tell its local time at first, tells it, is busy again, and tells another one in summer.
+    #[test]
+    fn a_busy_host_does_not_shift_the_local_time() {
+        let known = LastKnown::default();
+        let busy = || Err(std::io::Error::other("busy"));
+        assert_eq!(known.or_kept(busy()), None);
+        let offsets = [Ok(60), busy(), Ok(120), busy()].map(|asked| known.or_kept(asked));
+        assert_eq!(offsets, [Some(60), Some(60), Some(120), Some(120)]);
     }
 }

@@ -70,12 +70,22 @@ impl DedupSchedule {
                 if is_mounted {
                     self.go_on(&pool, key).await;
                 }
-                if let Some(minute) = minute
-                    && let Ok(Some(Found::Known(record))) = records::read(&space).await
-                {
+                let Some(minute) = minute else { continue };
+                let name = format!("{}/{}", pool.name(), space.name());
+                let found = records::read(&space).await;
+                if let Err(error) = &found {
+                    tracing::warn!(volume = name, %error, "whether a deduplication is due is looked at in a minute");
+                }
+                if let Ok(Some(Found::Known(record))) = found {
                     let schedule = record.deduplication.as_ref().map(|_| record.schedules.deduplication);
-                    if self.is_due(key, schedule.unwrap_or_default(), minute).await && is_mounted {
-                        let name = format!("{}/{}", pool.name(), space.name());
+                    let is_due = self.is_due(key, schedule.unwrap_or_default(), minute).await;
+                    if is_due && !is_mounted {
+                        tracing::warn!(
+                            volume = name,
+                            "a deduplication that is due is left out: the volume is not mounted"
+                        );
+                    }
+                    if is_due && is_mounted {
                         let volume = Volume {
                             pool: Rc::clone(&pool),
                             space: space.clone(),
@@ -112,9 +122,11 @@ impl DedupSchedule {
             self.looked.borrow_mut().remove(&key);
             return false;
         }
-        let before = self.looked.borrow_mut().insert(key, minute);
-        let offset = self.dedups.utc_offset().await;
-        before.is_some_and(|before| is_between(schedule, before, minute, offset))
+        let before = *self.looked.borrow_mut().entry(key).or_insert(minute);
+        // Without the local time the minutes since the last look are looked at later.
+        let Some(offset) = self.dedups.utc_offset().await else { return false };
+        self.looked.borrow_mut().insert(key, minute);
+        is_between(schedule, before, minute, offset)
     }
 
     async fn start(&self, volume: &Volume) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -71,14 +72,23 @@ fn able_to_mount(release: &str) -> impl Fn(&str) -> bool {
     }
 }
 
-/// Returns the distance of the local time from UTC in minutes, positive to the east; 0 if the host does not tell it. Runs a program,
-/// so it is for a thread that may wait.
-pub(super) fn utc_offset_minutes() -> i32 {
+/// Returns the distance of the local time from UTC in minutes, positive to the east; 0 if the host has no program that tells it. Runs a
+/// program, so it is for a thread that may wait.
+///
+/// # Errors
+/// The program could not be run, or was ended: a busy host may tell it later.
+pub(super) fn utc_offset_minutes() -> io::Result<i32> {
     let mut command = Command::new("date");
     // A zone in TZ counts for the daemon as for the programs of a person.
     command.arg("+%z").env("PATH", PATH).env("LC_ALL", "C").stdin(Stdio::null());
-    let output = command.output().map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    output.ok().and_then(|text| parse_offset(text.trim())).unwrap_or(0)
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(error) => return Err(error),
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let parsed = parse_offset(text.trim()).filter(|_| output.status.success());
+    parsed.ok_or_else(|| io::Error::other(format!("date ended with {} and wrote {text:?}", output.status)))
 }
 
 /// Parses `+0130`.
