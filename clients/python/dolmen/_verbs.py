@@ -1328,6 +1328,21 @@ _SHOW_VOLUME = Verb(
         "internal",
     ),
 )
+_SHOW_VOLUME_CHECK = Verb(
+    name="ShowVolumeCheck",
+    method="GET",
+    path="/v1/pools/{pool}/volumes/{space}/check",
+    parameters={"pool": str, "space": str},
+    request=None,
+    answer=types.VolumeCheck,
+    role="viewer",
+    is_idempotent=True,
+    has_job=False,
+    error_codes=(
+        "bad_request", "no_such_pool", "no_such_space", "no_such_object", "busy", "io", "permission", "unsupported",
+        "stopping", "internal",
+    ),
+)
 _STOP_DAEMON = Verb(
     name="StopDaemon",
     method="POST",
@@ -1508,6 +1523,7 @@ VERBS: Mapping[str, Verb[object]] = {
     "show_status": _SHOW_STATUS,
     "show_version": _SHOW_VERSION,
     "show_volume": _SHOW_VOLUME,
+    "show_volume_check": _SHOW_VOLUME_CHECK,
     "stop_daemon": _STOP_DAEMON,
     "stop_job": _STOP_JOB,
     "trim_volume": _TRIM_VOLUME,
@@ -1710,13 +1726,15 @@ class Verbs:
         space: str,
         *,
         destroy: Optional[str] = None,
+        drop_log: Optional[bool] = None,
         repair: Optional[bool] = None,
         dry_run: bool = False,
         timeout: Optional[float] = None,
     ) -> types.Change:
-        """Checks a volume that is not mounted, or repairs it.
+        """Checks a volume, or repairs one that is not mounted. A mounted btrfs is scrubbed.
 
         destroy: To repair it, its name, typed again by whoever wants that.
+        drop_log: Drop the log in the repair, with the changes in it, where no mount replays it.
         repair: Repair what is found, which may lose parts of files.
         dry_run: Only tell what would happen.
 
@@ -1727,7 +1745,7 @@ class Verbs:
         return self._call(
             _CHECK_VOLUME,
             {"pool": pool, "space": space},
-            {"destroy": destroy, "repair": repair, "dry_run": dry_run},
+            {"destroy": destroy, "drop_log": drop_log, "repair": repair, "dry_run": dry_run},
             timeout,
         )
 
@@ -1963,6 +1981,7 @@ class Verbs:
         interleave_bytes: Optional[int] = None,
         label: Optional[str] = None,
         mount_point: Optional[str] = None,
+        oldest_kernel: Optional[str] = None,
         parity: Optional[int] = None,
         provisioning: Optional[types.Provisioning] = None,
         row_bytes: Optional[int] = None,
@@ -1983,6 +2002,8 @@ class Verbs:
         interleave_bytes: Bytes written to one column before the next; when left out as for a space.
         label: Label of the file system; none when left out.
         mount_point: Place to mount it on, an absolute path; `/srv/POOL/NAME` when left out.
+        oldest_kernel: Oldest kernel that is to mount it, on this host or another, such as `6.1`; that of this host when
+            left out.
         parity: Parity columns of a space with parity, 1 or 2; 1 when left out.
         provisioning: Thin or fixed.
         row_bytes: Bytes of a row; when left out as for a space.
@@ -2008,6 +2029,7 @@ class Verbs:
                 "interleave_bytes": interleave_bytes,
                 "label": label,
                 "mount_point": mount_point,
+                "oldest_kernel": oldest_kernel,
                 "parity": parity,
                 "provisioning": provisioning,
                 "row_bytes": row_bytes,
@@ -3475,6 +3497,21 @@ class Verbs:
         Error codes: bad_request, no_such_pool, no_such_space, busy, io, permission, unsupported, stopping, internal.
         """
         return self._call(_SHOW_VOLUME, {"pool": pool, "space": space}, {}, timeout)
+
+    def show_volume_check(
+        self,
+        pool: str,
+        space: str,
+        *,
+        timeout: Optional[float] = None,
+    ) -> types.VolumeCheck:
+        """Shows what the last check of a volume found.
+
+        Least role: viewer.
+        Error codes: bad_request, no_such_pool, no_such_space, no_such_object, busy, io, permission, unsupported,
+        stopping, internal.
+        """
+        return self._call(_SHOW_VOLUME_CHECK, {"pool": pool, "space": space}, {}, timeout)
 
     def stop_daemon(
         self,

@@ -16,6 +16,15 @@ AttachedBy = Literal["loop", "ublk", "loop_uring"]
 # What has become of what a disk lies on, while its pool is open.
 BackingState = Literal["removed", "cut_short", "unplugged"]
 
+# Kind of a check.
+CheckKind = Literal["check", "repair", "scrub"]
+
+# Outcome of a check.
+CheckResult = Literal["clean", "damaged", "log_not_replayed", "failed"]
+
+# Severity of a finding of a check.
+CheckSeverity = Literal["unknown", "warning", "error"]
+
 # Load that a deduplication may cause.
 DedupMode = Literal["background", "throughput"]
 
@@ -386,11 +395,34 @@ class Change:
 
 
 @dataclass
+class CheckFinding:
+    """One finding of a check."""
+
+    severity: CheckSeverity
+    """Its severity."""
+
+    text: str
+    """Line of the tool."""
+
+    inode: Optional[Unsigned] = None
+    """Inode that it names."""
+
+    path: Optional[str] = None
+    """Path in the volume that it names."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
+
+
+@dataclass
 class CheckVolume:
-    """Checks a volume that is not mounted."""
+    """Checks a volume that is not mounted, or scrubs a mounted btrfs."""
 
     destroy: Optional[str] = None
     """To repair it, its name, typed again by whoever wants that."""
+
+    drop_log: Optional[bool] = None
+    """Drop the log in the repair, with the changes in it, where no mount replays it."""
 
     repair: Optional[bool] = None
     """Repair what is found, which may lose parts of files."""
@@ -602,6 +634,9 @@ class CreateVolume:
 
     mount_point: Optional[str] = None
     """Place to mount it on, an absolute path; `/srv/POOL/NAME` when left out."""
+
+    oldest_kernel: Optional[str] = None
+    """Oldest kernel that is to mount it, on this host or another, such as `6.1`; that of this host when left out."""
 
     parity: Optional[Unsigned] = None
     """Parity columns of a space with parity, 1 or 2; 1 when left out."""
@@ -2975,6 +3010,9 @@ class Volume:
     mounted_at: Optional[str] = None
     """Place that it is mounted on; absent in every other state of its mount."""
 
+    oldest_kernel: Optional[str] = None
+    """Oldest kernel that is to mount it; absent if none was named."""
+
     purpose: Optional[VolumePurpose] = None
     """Purpose; absent if it was adopted."""
 
@@ -2986,6 +3024,41 @@ class Volume:
 
     worker: Optional[VolumeWorker] = None
     """Process that works on it now."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
+
+
+@dataclass
+class VolumeCheck:
+    """What the last check or repair of a volume found."""
+
+    ended_s: Unsigned
+    """End of the check, in seconds since 1970."""
+
+    file: str
+    """File on the host of the daemon with all that the tool wrote, the middle of very much left out."""
+
+    findings: List[CheckFinding]
+    """Findings in the order of the tool, 1,000 at most."""
+
+    job: Unsigned
+    """Job that checked it."""
+
+    kind: CheckKind
+    """What was done."""
+
+    now_s: Unsigned
+    """Now, in the same way."""
+
+    omitted: Unsigned
+    """Findings that are left out here."""
+
+    result: CheckResult
+    """What came of it."""
+
+    schema: Unsigned
+    """Version of the documents of the API."""
 
     extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """Fields of a later daemon, which this version of the package does not know."""

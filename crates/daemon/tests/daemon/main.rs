@@ -9,6 +9,8 @@ mod attached;
 #[cfg(test)]
 mod bad;
 #[cfg(test)]
+mod checks;
+#[cfg(test)]
 mod client;
 #[cfg(test)]
 mod converted;
