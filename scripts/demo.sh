@@ -182,7 +182,12 @@ share_server_begins() {
         begin -- $(rights) smbd -s "$run/smb.conf" -F --no-process-group >>"$logs/samba.log" 2>&1 </dev/null
         share_pid=$!
         share_started=$(start_time "$share_pid")
-        ! eventually 10 share_client -L 127.0.0.1 || return 0
+        if eventually 10 share_client -L 127.0.0.1; then
+            # The listing has started helpers of Samba in a session of their own, which outlive the server.
+            share_helper=$(privileged cat "$run/samba/pid/samba-dcerpcd.pid" 2>/dev/null | tr -dc 0-9)
+            [ -z "$share_helper" ] || note session "$share_helper $(start_time "$share_helper")"
+            return 0
+        fi
         ! is_process "$share_pid" "$share_started" || send TERM "$share_pid"
     done
     return 1
@@ -196,7 +201,11 @@ share_is_read() {
 
 share_refuses() { ! share_client //127.0.0.1/docs -c "put \"$run/smb.conf\" first/x"; }
 share_is_gone() { ! share_client //127.0.0.1/docs -c ls; }
-share_server_ends() { send TERM "$share_pid" && wait "$share_pid"; ! is_process "$share_pid" "$share_started"; }
+share_server_ends() {
+    send TERM "$share_pid" && wait "$share_pid"
+    [ -z "$share_helper" ] || send TERM "$share_helper"
+    ! is_process "$share_pid" "$share_started"
+}
 
 # --- choosing the way ----------------------------------------------------------------------------------------------
 
