@@ -5,7 +5,7 @@ use axum::extract::{Extension, Path, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use dolmen_alerts::{NewSilence, Pattern, PatternError, SilenceError};
+use dolmen_alerts::{NewSilence, Pattern, SilenceError};
 use dolmen_api::{CallerRole, ErrorCode, SCHEMA, Simple};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -77,7 +77,7 @@ async fn silence(
             (Some(alert), ..) => silences_of(alerts, alert, &author, &comment, for_s)?,
             (None, code, object) => {
                 let pattern = |text: Option<String>| -> Result<Pattern, SilenceError> {
-                    Ok(Pattern::new(text.unwrap_or_default()).map_err(PatternError::from)?)
+                    Ok(Pattern::new(text.unwrap_or_default())?)
                 };
                 vec![NewSilence { code: pattern(code)?, object: pattern(object)?, author, comment, for_s }]
             }
