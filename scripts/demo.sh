@@ -183,7 +183,7 @@ share_server_begins() {
         share_pid=$!
         share_started=$(start_time "$share_pid")
         if eventually 10 share_client -L 127.0.0.1; then
-            # The listing has started helpers of Samba in a session of their own, which outlive the server.
+            # The listing has started helpers of Samba in a session of their own, which survive the server.
             share_helper=$(privileged cat "$run/samba/pid/samba-dcerpcd.pid" 2>/dev/null | tr -dc 0-9)
             [ -z "$share_helper" ] || note session "$share_helper $(start_time "$share_helper")"
             return 0

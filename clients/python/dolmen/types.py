@@ -1361,6 +1361,29 @@ class FillForecast:
 
 
 @dataclass
+class Finding:
+    """Something that is the matter."""
+
+    code: FindingCode
+    """What."""
+
+    health: Health
+    """How bad it is; healthy where it is only worth a word."""
+
+    object: Object
+    """With what."""
+
+    text: str
+    """That, in words."""
+
+    amount: Optional[Unsigned] = None
+    """How much of it there is, for what can become more: errors of a disk, bytes of damage."""
+
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Fields of a later daemon, which this version of the package does not know."""
+
+
+@dataclass
 class Fits:
     """What still fits at one level of protection."""
 
@@ -2836,6 +2859,9 @@ class Status:
 
     why: List[str]
     """Why, if it is not healthy."""
+
+    findings: List[Finding] = field(default_factory=list)
+    """Findings of all pools and of the daemon, one by one; `why` has the same in words, where absent disks are one."""
 
     extra: Dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """Fields of a later daemon, which this version of the package does not know."""
