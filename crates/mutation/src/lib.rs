@@ -118,6 +118,8 @@ mutants! {
     MountKnownByText = "mount-known-by-text",
     /// Every mount option of a record is obeyed.
     RecordOptionsObeyed = "record-options-obeyed",
+    /// Every `mkfs` option of a record is obeyed.
+    RecordMkfsOptionsObeyed = "record-mkfs-options-obeyed",
     /// A look at a share does not look at the way to its folder.
     SharedFolderSeenOnce = "shared-folder-seen-once",
     /// A section of Samba without the mark of a share counts as the share's.

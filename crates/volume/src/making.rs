@@ -71,6 +71,14 @@ pub enum ContentError {
         /// The first such option.
         option: String,
     },
+    /// The record has an option of `mkfs` that no profile gives.
+    #[error(
+        "the record has the mkfs option {option:?}, and mkfs obeys those that profiles give; nothing is made: delete the volume, and create it again"
+    )]
+    MkfsOption {
+        /// The first such option, with its value.
+        option: String,
+    },
     /// The state on record forbids it.
     #[error(
         "the volume is {state:?}, and only a ready or adopted one is mounted; wait for its job, or look at its state"
@@ -97,8 +105,18 @@ fn expected(record: &VolumeRecord) -> String {
 /// Decides what is to be made on the device of a volume.
 ///
 /// # Errors
-/// Fails if the device has content that this record does not own, or lacks content that it must have.
+/// Fails if the device has content that this record does not own, or lacks content that it must have, or if `mkfs` would run with an
+/// option that no profile gives.
 pub fn next_making(record: &VolumeRecord, content: &Content) -> Result<Making, ContentError> {
+    let making = making_over(record, content)?;
+    match (making, record.mkfs_option_not_obeyed()) {
+        (Making::Make | Making::MakeAgain, Some(option)) => Err(ContentError::MkfsOption { option }),
+        (Making::Make | Making::MakeAgain, None) | (Making::Made, _) => Ok(making),
+    }
+}
+
+/// Decides by state and content alone.
+fn making_over(record: &VolumeRecord, content: &Content) -> Result<Making, ContentError> {
     let own = is_own(record.file_system, record.uuid, content);
     let foreign = record.state == VolumeState::Foreign && !mutation!(AdoptedFormatted);
     match record.state {
@@ -228,6 +246,44 @@ mod tests {
         for option in refused {
             let error = ContentError::Option { option: option.to_owned() };
             assert_eq!(mount(option), Err(error), "the option {option} was obeyed");
+        }
+    }
+
+    /// Scenario: a record in the making, with each kind of option that no profile gives, on a device that reads as zeros and on one
+    /// that an earlier run has written.
+    #[test]
+    fn mkfs_gets_no_option_that_no_profile_gives() {
+        let make = |file_system, options: &[&str], content: &Content| {
+            let mkfs_options = options.iter().map(|option| (*option).to_owned()).collect();
+            let state = VolumeState::Making;
+            next_making(&VolumeRecord { state, file_system, mkfs_options, ..a_volume() }, content)
+        };
+        for (file_system, options, named) in [
+            (FileSystem::Xfs, &["-q", "-l", "logdev=/dev/sdb"][..], "-l"),
+            (FileSystem::Xfs, &["-r", "rtdev=/dev/sdb"], "-r"),
+            (FileSystem::Xfs, &["-d", "noalign,name=/dev/sdb"], "-d noalign,name=/dev/sdb"),
+            (FileSystem::Xfs, &["-d", "file=1"], "-d file=1"),
+            (FileSystem::Xfs, &["-m", "rmapbt=1,uuid=x"], "-m rmapbt=1,uuid=x"),
+            (FileSystem::Xfs, &["-p", "/etc/shadow"], "-p"),
+            (FileSystem::Xfs, &["-K", "/dev/sdb"], "/dev/sdb"),
+            (FileSystem::Xfs, &["-c", "options=/etc/x"], "-c"),
+            (FileSystem::Xfs, &["-L"], "-L"),
+            (FileSystem::Xfs, &["-L", "thirteen bytes"], "-L thirteen bytes"),
+            (FileSystem::Btrfs, &["-r", "/etc"], "-r"),
+            (FileSystem::Btrfs, &["-d", "raid1", "/dev/sdb"], "-d raid1"),
+            (FileSystem::Btrfs, &["--rootdir=/etc"], "--rootdir=/etc"),
+            (FileSystem::Ext4, &["-d", "/etc"], "-d"),
+            (FileSystem::Ext4, &["-J", "device=/dev/sdb"], "-J"),
+            (FileSystem::Ext4, &["-E", "stride=16,offset=512"], "-E stride=16,offset=512"),
+            (FileSystem::Ext4, &["-z", "/etc/undo"], "-z"),
+            (FileSystem::Ext4, &["-l", "/etc/shadow"], "-l"),
+        ] {
+            let own = Content::FileSystem { kind: file_system.name().to_owned(), uuid: a_volume().uuid };
+            let error = Err(ContentError::MkfsOption { option: named.to_owned() });
+            for content in [&Content::Zeros, &own] {
+                let found = make(file_system, options, content);
+                assert_eq!(found, error, "mkfs of {file_system} obeyed {options:?}");
+            }
         }
     }
 

@@ -6,12 +6,14 @@
 
 mod btrfs;
 mod ext4;
+mod forms;
 mod oldest;
 mod purpose;
 #[cfg(test)]
 mod tests;
 mod xfs;
 
+pub(crate) use forms::option_of_no_profile;
 pub use purpose::{ParsePurposeError, Purpose};
 
 use dolmen_units::Bytes;

@@ -200,6 +200,36 @@ fn reasons_are_sentences() {
 }
 
 proptest! {
+    /// Whatever a profile chooses has a form that `mkfs` obeys.
+    #[test]
+    fn every_option_of_a_profile_is_obeyed(
+        kind in 0..3_usize, label in proptest::option::of(".{1,20}"), purpose in 0..5_usize, versions in any::<[(bool, bool); 4]>(),
+        fixed: bool, is_redundant: bool, stripe in proptest::option::of((1_u64..64, 1_u32..9)),
+    ) {
+        let version = |(old, newer): (bool, bool), versions: [(u32, u32); 3]| {
+            let (major, minor) = versions[if old { 0 } else { 1 + usize::from(newer) }];
+            Version::new(major, minor)
+        };
+        let host = Host {
+            xfsprogs: Some(version(versions[0], [(5, 10), (6, 1), (6, 13)])),
+            btrfs_progs: Some(version(versions[1], [(5, 15), (6, 2), (6, 14)])),
+            e2fsprogs: Some(version(versions[2], [(1, 45), (1, 46), (1, 47)])),
+            kernel: version(versions[3], [(5, 10), (6, 1), (6, 12)]),
+            ..host()
+        };
+        let asked = ProfileRequest { file_system: Some(FileSystem::ALL[kind]), label, ..request(Purpose::ALL[purpose]) };
+        let space = SpaceShape {
+            provisioning: if fixed { Provisioning::Fixed } else { Provisioning::Thin },
+            redundancy: if is_redundant { Redundancy::Present } else { Redundancy::Absent },
+            stripe: stripe.map(|(blocks, data_columns)| Stripe { interleave_bytes: blocks * BLOCK_BYTES, data_columns }),
+            ..SHAPE
+        };
+        let Ok(profile) = Profile::choose(&asked, &host, space) else { return Ok(()) };
+        for options in [&profile.mkfs_options, &profile.mkfs_options_again] {
+            prop_assert_eq!(option_of_no_profile(profile.file_system, options), None, "{:?}", options);
+        }
+    }
+
     /// Any label that a file system accepts is one argument behind `-L`, and changes no other.
     #[test]
     fn a_label_is_one_argument(text in ".{1,20}", kind in 0..3_usize, again: bool) {

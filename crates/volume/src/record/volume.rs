@@ -3,7 +3,7 @@
 use super::{Unknown, value_of_the_map};
 use crate::file_system::{FileSystem, FileSystemUuid};
 use crate::mount_point::MountPoint;
-use crate::profile::Purpose;
+use crate::profile::{Purpose, option_of_no_profile};
 use crate::schedule::Schedule;
 use crate::version::Version;
 use dolmen_mutation::mutation;
@@ -226,6 +226,14 @@ pub struct VolumeRecord {
 value_of_the_map!(VolumeRecord, "volume");
 
 impl VolumeRecord {
+    /// Returns the first option of `mkfs` that no profile gives, with its value. A pool may come from another host, whose record could
+    /// have `mkfs` write to a device of this one.
+    #[must_use]
+    pub fn mkfs_option_not_obeyed(&self) -> Option<String> {
+        let found = option_of_no_profile(self.file_system, &self.mkfs_options);
+        found.filter(|_| !mutation!(RecordMkfsOptionsObeyed))
+    }
+
     /// Returns the first option that no mount obeys. A pool may come from another host, whose record could name a log on a device of
     /// this one (`logdev`), give rights (`suid`), or let `mount` run programs.
     #[must_use]
