@@ -118,6 +118,8 @@ mutants! {
     MountKnownByText = "mount-known-by-text",
     /// Every mount option of a record is obeyed.
     RecordOptionsObeyed = "record-options-obeyed",
+    /// A volume is mounted wherever its record says, also over settings of the system.
+    SystemTreeMounted = "system-tree-mounted",
     /// Every `mkfs` option of a record is obeyed.
     RecordMkfsOptionsObeyed = "record-mkfs-options-obeyed",
     /// A look at a share does not look at the way to its folder.

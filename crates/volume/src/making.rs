@@ -71,6 +71,16 @@ pub enum ContentError {
         /// The first such option.
         option: String,
     },
+    /// The record has a mount point within the system.
+    #[error(
+        "the record has the mount point {path}, which is part of {tree}, where no volume is mounted; mount it elsewhere: `dolmen volume mount` with --mount gives it another one"
+    )]
+    Place {
+        /// Mount point.
+        path: String,
+        /// Tree of the system.
+        tree: &'static str,
+    },
     /// The record has an option of `mkfs` that no profile gives.
     #[error(
         "the record has the mkfs option {option:?}, and mkfs obeys those that profiles give; nothing is made: delete the volume, and create it again"
@@ -140,8 +150,8 @@ fn making_over(record: &VolumeRecord, content: &Content) -> Result<Making, Conte
 /// Decides whether a device may be mounted as the volume of a record.
 ///
 /// # Errors
-/// Fails if the volume is not whole, if its record has an option that no mount obeys, or if the device has another file system than
-/// the one on record.
+/// Fails if the volume is not whole, if its record has an option that no mount obeys or a place of the system, or if the device has
+/// another file system than the one on record.
 pub fn may_mount(record: &VolumeRecord, content: &Content) -> Result<(), ContentError> {
     match record.state {
         VolumeState::Ready | VolumeState::Foreign => {}
@@ -151,6 +161,9 @@ pub fn may_mount(record: &VolumeRecord, content: &Content) -> Result<(), Content
     }
     if let Some(option) = record.option_not_obeyed() {
         return Err(ContentError::Option { option: option.to_string() });
+    }
+    if let Some(tree) = record.mount_point.system_tree().filter(|_| !mutation!(SystemTreeMounted)) {
+        return Err(ContentError::Place { path: record.mount_point.to_string(), tree });
     }
     if is_own(record.file_system, record.uuid, content) || mutation!(MountedWithoutUuid) {
         Ok(())
@@ -246,6 +259,16 @@ mod tests {
         for option in refused {
             let error = ContentError::Option { option: option.to_owned() };
             assert_eq!(mount(option), Err(error), "the option {option} was obeyed");
+        }
+    }
+
+    #[test]
+    fn no_record_is_mounted_within_the_system() {
+        let content = contents(&a_volume())[1].1.clone();
+        for path in ["/usr/local/sbin", "/etc/cron.d", concat!("/root", "/.ssh"), "/var/lib"] {
+            let record = VolumeRecord { mount_point: path.parse().unwrap(), ..a_volume() };
+            let error = may_mount(&record, &content).expect_err("a mount within the system");
+            assert!(error.to_string().contains(path), "{error}");
         }
     }
 

@@ -13,6 +13,29 @@ pub const PATH_BYTES_MAX: usize = 1024;
 const COMPONENT_BYTES_MAX: usize = 255;
 /// Trees that the kernel fills, or that a restart empties.
 const KERNEL_TREES: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
+/// Trees from which the system takes programs, libraries and settings, and the state of the daemon. Whoever writes there owns the
+/// host.
+const SYSTEM_TREES: [&str; 17] = [
+    "/bin",
+    "/boot",
+    "/efi",
+    "/etc",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/sbin",
+    "/usr",
+    "/var/lib/dolmen",
+    "/var/lib/dpkg",
+    "/var/lib/polkit-1",
+    "/var/lib/rpm",
+    "/var/lib/systemd",
+    "/var/spool/at",
+    "/var/spool/cron",
+];
+/// Home of root: programs obey its hidden folders, and shells its `bin`.
+const HOME_OF_ROOT: &str = "/root";
 
 /// A text that cannot be such a path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -38,6 +61,16 @@ pub enum PathError {
         /// Text that was given.
         text: String,
         /// Tree that it lies in.
+        tree: &'static str,
+    },
+    /// The place belongs to the system.
+    #[error(
+        "the mount point {text:?} is part of {tree}, which holds programs or settings of the system; choose a place outside, such as /srv/home"
+    )]
+    SystemTree {
+        /// Text that was given.
+        text: String,
+        /// Tree that it lies in, or that lies in it.
         tree: &'static str,
     },
     /// `.`, `..` or no name between two slashes, or a slash at the end.
@@ -105,6 +138,33 @@ impl MountPoint {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Returns the tree of the system that a mount here would cover, in whole or in part. No volume is mounted there; a record that
+    /// says so can be read, and given another place.
+    #[must_use]
+    pub fn system_tree(&self) -> Option<&'static str> {
+        let lies_in = |inner: &str, outer: &str| {
+            inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        if let Some(below) = self.0.strip_prefix(HOME_OF_ROOT) {
+            let name = below.trim_start_matches('/').split('/').next().unwrap_or_default();
+            let is_obeyed = name.is_empty() || name.starts_with('.') || name == "bin";
+            return (is_obeyed && lies_in(&self.0, HOME_OF_ROOT)).then_some(HOME_OF_ROOT);
+        }
+        SYSTEM_TREES.into_iter().find(|tree| lies_in(&self.0, tree) || lies_in(tree, &self.0))
+    }
+
+    /// Reads a mount point that people choose.
+    ///
+    /// # Errors
+    /// Fails if the text is no mount point, or the place belongs to the system.
+    pub fn chosen(text: &str) -> Result<Self, PathError> {
+        let place: Self = text.parse()?;
+        match place.system_tree() {
+            Some(tree) => Err(PathError::SystemTree { text: shown(text), tree }),
+            None => Ok(place),
+        }
     }
 
     /// Path of a folder of the volume, seen from the host.
@@ -224,6 +284,53 @@ mod tests {
         assert!(format!("/{}", "a".repeat(255)).parse::<MountPoint>().is_ok());
         assert!(format!("/{}", "a".repeat(256)).parse::<MountPoint>().is_err());
         assert!("/aaa".repeat(257).parse::<MountPoint>().is_err());
+    }
+
+    #[test]
+    fn no_place_of_the_system_is_chosen() {
+        for text in [
+            "/usr/local/sbin",
+            "/etc",
+            "/etc/udev/rules.d",
+            "/lib64",
+            "/boot/efi",
+            "/var",
+            "/var/lib",
+            "/var/spool",
+        ]
+        .into_iter()
+        .chain([
+            "/var/lib/dolmen/x",
+            "/var/spool/cron",
+            "/root",
+            concat!("/root", "/.ssh"),
+            concat!("/root", "/bin"),
+        ]) {
+            let error = MountPoint::chosen(text).expect_err(text);
+            assert!(matches!(error, PathError::SystemTree { .. }), "{error}");
+            assert!(text.parse::<MountPoint>().is_ok(), "a record with {text} cannot be read");
+        }
+        for text in [
+            "/srv/usr",
+            "/usrs",
+            "/library",
+            "/home",
+            "/homes/etc",
+            "/var/lib/postgresql",
+            "/var/www",
+            "/var/libs",
+        ]
+        .into_iter()
+        .chain([
+            concat!("/root", "/tree/.demo/mnt"),
+            "/rooted",
+            "/mnt",
+            "/data",
+            "/opt/data",
+            "/var/spool/mail",
+        ]) {
+            assert_eq!(MountPoint::chosen(text).unwrap().as_str(), text);
+        }
     }
 
     #[test]

@@ -182,7 +182,7 @@ impl Volumes {
 
 /// Reads a mount point.
 pub(super) fn parse_mount_point(path: &str, name: &str) -> Answer<MountPoint> {
-    path.parse().map_err(|error: dolmen_volume::mount_point::PathError| {
+    MountPoint::chosen(path).map_err(|error| {
         ErrorBody::new(ErrorCode::BadRequest, format!("volume {name}: {error}; nothing was changed")).on(name)
     })
 }
