@@ -542,7 +542,7 @@ def move(daemon, server):
     second = Daemon("two", other)
     second.start()
     begun = time.monotonic()
-    do("pool", "import", path("d0"), path("d1"))
+    do("pool", "import", "--accept", path("d0"), path("d1"))
     folder = path("mnt", "home", "docs")
     seen = eventually(lambda: other.client("docs", "ls")[0] == 0 and (not ganesha or nfs_lists(folder)), IMPORT_MAX)
     must(f"one import brings the shares back: {time.monotonic() - begun:.1f} s", seen, shares())

@@ -48,6 +48,15 @@ none_mounted() {
     done
 }
 
+# What another host placed: nothing is mounted, and each volume names the command that accepts it.
+all_held() {
+    none_mounted || return 1
+    for all_name in $filesystems; do
+        dolmen -o json volume show "$pool/$all_name" |
+            grep -q "dolmen volume mount --mount $run/mnt/$all_name $pool/$all_name" || return 1
+    done
+}
+
 # is_held NAME: with a file of it open, it is neither unmounted nor exported, and the daemon does not end.
 is_held() {
     exec 9<"$run/mnt/$1/file" || return 1
@@ -127,6 +136,9 @@ daemon_state=$run/other
 mkdir -p "$daemon_state"
 must 'another daemon answers' daemon_start
 must 'imported' dolmen pool import "$disks/a" "$disks/b"
+must 'its volumes are held, and their list names the command that accepts each' all_held
+must 'exported once more' dolmen pool export "$pool"
+must 'imported by one command that accepts them' dolmen pool import --accept "$disks/a" "$disks/b"
 must 'all are mounted there, with their files' eventually 10 all_mounted
 
 step 'a thin volume of 1 TiB'

@@ -2389,7 +2389,7 @@ class Verbs:
     def import_pool(
         self,
         *,
-        accept_shares: Optional[bool] = None,
+        accept: Optional[bool] = None,
         mode: Optional[types.ImportMode] = None,
         paths: Optional[Sequence[str]] = None,
         pool: Optional[str] = None,
@@ -2399,7 +2399,8 @@ class Verbs:
     ) -> types.Change:
         """Opens a pool that is not open here.
 
-        accept_shares: Also accept the rights over NFS on its shares that another host gave; they are held otherwise.
+        accept: Also accept what another host set: mount points of its volumes, and rights over NFS on its shares; they
+            are held otherwise.
         mode: What for.
         paths: Where to look: disks, files, or folders of them, beside all disks of the system.
         pool: Its name or identity; may be left out when the disks named belong to one pool only, or, where none is
@@ -2414,14 +2415,7 @@ class Verbs:
         return self._call(
             _IMPORT_POOL,
             {},
-            {
-                "accept_shares": accept_shares,
-                "mode": mode,
-                "paths": paths,
-                "pool": pool,
-                "rename": rename,
-                "dry_run": dry_run,
-            },
+            {"accept": accept, "mode": mode, "paths": paths, "pool": pool, "rename": rename, "dry_run": dry_run},
             timeout,
         )
 

@@ -1593,8 +1593,9 @@ class HistoryRequests:
 class ImportPool:
     """Opens a pool that this daemon does not have open."""
 
-    accept_shares: Optional[bool] = None
-    """Also accept the rights over NFS on its shares that another host gave; they are held otherwise."""
+    accept: Optional[bool] = None
+    """Also accept what another host set: mount points of its volumes, and rights over NFS on its shares; they are held
+    otherwise."""
 
     mode: Optional[ImportMode] = None
     """What for."""
@@ -3014,6 +3015,10 @@ class Volume:
 
     inodes: Optional[Unsigned] = None
     """Inodes that it can hold, when they were counted last; none where that has no limit."""
+
+    is_held: Optional[bool] = None
+    """Whether it is neither made nor mounted because another host chose its mount point, and nobody has accepted that
+    here."""
 
     is_to_be_mounted: Optional[bool] = None
     """Whether it is to be mounted whenever its pool is open."""

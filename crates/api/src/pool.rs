@@ -385,9 +385,9 @@ pub struct ImportPool {
     /// Another name that it gets, for good where it is opened for writing; as it is called when absent.
     #[serde(default)]
     pub rename: Option<String>,
-    /// Also accept the rights over NFS on its shares that another host gave; they are held otherwise.
+    /// Also accept what another host set: mount points of its volumes, and rights over NFS on its shares; they are held otherwise.
     #[serde(default)]
-    pub accept_shares: bool,
+    pub accept: bool,
     /// Only tell what would happen.
     #[serde(default)]
     pub dry_run: bool,

@@ -127,6 +127,9 @@ pub struct Volume {
     /// Whether it is to be mounted whenever its pool is open.
     #[serde(default)]
     pub is_to_be_mounted: bool,
+    /// Whether it is neither made nor mounted because another host chose its mount point, and nobody has accepted that here.
+    #[serde(default)]
+    pub is_held: bool,
     /// State of its mount.
     #[serde(default)]
     pub mount_state: MountState,

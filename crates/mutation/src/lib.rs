@@ -118,6 +118,18 @@ mutants! {
     MountKnownByText = "mount-known-by-text",
     /// Every mount option of a record is obeyed.
     RecordOptionsObeyed = "record-options-obeyed",
+    /// Two volumes get one mount point if they ask at the same time, or come back.
+    PlaceTakenTwice = "place-taken-twice",
+    /// Each mount lets a file system use all of its space.
+    GrownUnasked = "grown-unasked",
+    /// A volume is unmounted by its path, whatever mount the path leads to.
+    UnmountedByPath = "unmounted-by-path",
+    /// An image is written to the device of a name, whatever device that is by now.
+    ImageToAnyDevice = "image-to-any-device",
+    /// A share counts as taken off when no export has its path.
+    ExportLeft = "export-left",
+    /// A mount point that another host chose is obeyed.
+    ForeignPlaceObeyed = "foreign-place-obeyed",
     /// A volume is mounted wherever its record says, also over settings of the system.
     SystemTreeMounted = "system-tree-mounted",
     /// Every `mkfs` option of a record is obeyed.

@@ -178,9 +178,10 @@ pub(crate) struct PoolImport {
     /// disks are not in use elsewhere
     #[arg(long, requires = "which")]
     pub confirmed: bool,
-    /// Accept the rights over NFS on its shares that another host gave; without it such shares are held
+    /// Accept what another host set: mount points of its volumes, and rights over NFS on its shares; without it such volumes and
+    /// shares are held
     #[arg(long, conflicts_with = "read_only", requires = "which")]
-    pub accept_shares: bool,
+    pub accept: bool,
     /// Whether to do it.
     #[command(flatten)]
     pub dry: DryRun,

@@ -193,7 +193,7 @@ fn pool_import(session: &mut Session<'_, '_>, arguments: &PoolImport) -> Result<
         paths: paths.into_iter().map(absolute).collect::<Result<_, _>>()?,
         mode,
         rename: arguments.rename.as_ref().map(ToString::to_string),
-        accept_shares: arguments.accept_shares,
+        accept: arguments.accept,
         dry_run: false,
     };
     session.change(&call::<verb::ImportPool>([]), &request, arguments.dry.intent()).map(drop)

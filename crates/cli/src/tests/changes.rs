@@ -12,7 +12,7 @@ const CHANGES: [&str; 76] = [
     "pool create tank /a /b",
     "pool export tank",
     "pool import /a --confirmed",
-    "pool import /a --accept-shares",
+    "pool import /a --accept",
     "pool destroy tank",
     "pool add tank /c",
     "pool remove tank 3",

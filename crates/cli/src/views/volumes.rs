@@ -155,9 +155,11 @@ fn state(volume: &Volume) -> &'static str {
 /// Returns the place of a mounted volume, or else the state of its mount.
 fn place(volume: &Volume) -> String {
     let state = match volume.mount_state {
+        MountState::Making if volume.is_held => "held",
         MountState::Making => "not made yet",
         MountState::Mounting => "being mounted",
         MountState::Unmounting => "being unmounted",
+        MountState::Mounted | MountState::Unmounted if volume.is_held => "held",
         MountState::Mounted | MountState::Unmounted => "not mounted",
     };
     volume.mounted_at.clone().unwrap_or_else(|| state.to_owned())

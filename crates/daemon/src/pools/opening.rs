@@ -39,7 +39,7 @@ use crate::records::Records;
 use crate::spaces::NetworkListeners;
 use crate::state::{Events, Ledger, Members, Remembered, ServedSpace, TrashAges};
 use crate::views::Views;
-use crate::volumes::{Volumes, accept_shares, await_mounts, held_shares, remove_unmounted_shares};
+use crate::volumes::{Volumes, accept, await_mounts, held, remove_unmounted_shares};
 use crate::words::counted;
 
 /// How long a disk may be in the hands of another process while a daemon that starts opens its pools: one that is ending,
@@ -99,8 +99,9 @@ fn step_of_serving(served: &[ServedSpace]) -> Option<String> {
 
 /// Returns the steps of an import after the opening, in words.
 fn steps_after_opening(served: &[ServedSpace], request: &ImportPool) -> Vec<String> {
-    let step = "accept the rights over NFS that another host gave on its shares";
-    let is_accepting = request.accept_shares && request.mode != ImportMode::Read;
+    let step =
+        "accept the mount points of its volumes and the rights over NFS on its shares that another host set";
+    let is_accepting = request.accept && request.mode != ImportMode::Read;
     step_of_serving(served).into_iter().chain(is_accepting.then(|| step.to_owned())).collect()
 }
 
@@ -507,7 +508,7 @@ impl Opening {
         self.serve_again(&pool, &served);
         self.records.remember(&pool).await;
         self.kernel.take_up_waiting().await;
-        let not_accepted = self.accept_shares_of(&pool, &request).await;
+        let not_accepted = self.accept_as_asked(&pool, &request).await;
         self.volumes.opened(&pool).await;
         // Other pools are changed meanwhile.
         drop(changes);
@@ -519,7 +520,7 @@ impl Opening {
         change.warnings.extend(left_out);
         change.warnings.extend(unmounted);
         change.warnings.extend(not_accepted);
-        change.warnings.extend(held_shares(&self.volumes, &pool).await);
+        change.warnings.extend(held(&self.volumes, &pool).await);
         let away = pool.spaces.pool().disks().iter().filter(|disk| !disk.is_present()).count();
         if away > 0 {
             change.warnings.push(format!(
@@ -530,13 +531,15 @@ impl Opening {
         Ok(change)
     }
 
-    /// Accepts the rights over NFS on the shares of a pool, if that was asked for. Returns why it was not done, in words.
-    async fn accept_shares_of(&self, pool: &Rc<OpenPool>, request: &ImportPool) -> Option<String> {
-        if !request.accept_shares {
-            return None;
+    /// Accepts what another host set on the volumes and shares of a pool, if that was asked for. Returns what was not accepted, in
+    /// words.
+    async fn accept_as_asked(&self, pool: &Rc<OpenPool>, request: &ImportPool) -> Vec<String> {
+        if !request.accept {
+            return Vec::new();
         }
-        let failed = accept_shares(&self.volumes, pool).await.err();
-        failed.map(|error| format!("its shares were not accepted: {error}"))
+        accept(&self.volumes, pool)
+            .await
+            .unwrap_or_else(|error| vec![format!("not all of its volumes and shares were accepted: {error}")])
     }
 
     /// Refuses a name that another pool has.

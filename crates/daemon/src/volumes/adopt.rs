@@ -72,7 +72,8 @@ impl Adoptions {
                 return Err(error);
             }
         };
-        let record = record_of(file_system, uuid, label, mount_point);
+        let mut record = record_of(file_system, uuid, label, mount_point);
+        record.accept(self.volumes.shares.host);
         let volume = Volume { pool: Rc::clone(&pool), space, key, name: name.clone(), record };
         let at = volume.record.mount_point.to_string();
         let steps = vec![
@@ -145,6 +146,7 @@ fn record_of(
         is_mkfs_begun: false,
         mount_options: ["noatime"].iter().filter_map(|option| option.parse().ok()).collect(),
         mount_point,
+        placed_by: None,
         oldest_kernel: None,
         schedules: Schedules::default(),
         deduplication: None,

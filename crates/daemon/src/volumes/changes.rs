@@ -15,6 +15,7 @@ use crate::open_pool::OpenPool;
 use crate::plan::{Undo, made, planned};
 use crate::state::VolumeUse;
 use crate::volumes::create::parse_mount_point;
+use crate::volumes::held::check_not_held;
 use crate::volumes::locks::Lane;
 use crate::volumes::mounts;
 use crate::volumes::records::{self, Found};
@@ -46,10 +47,20 @@ impl Volumes {
         if !is_known {
             pool_to_change(&self.pools, &pool.name())?;
         }
+        match request.mount_point {
+            // Who names the place has accepted it.
+            Some(_) => wanted.accept(self.shares.host),
+            None => check_not_held(self, &volume)?,
+        }
         match volume.record.state {
             VolumeState::Ready | VolumeState::Foreign => {}
             VolumeState::Making if request.dry_run => {}
             VolumeState::Making => {
+                if wanted.mount_point != volume.record.mount_point
+                    || wanted.placed_by != volume.record.placed_by
+                {
+                    self.place_unmade(&volume, &wanted).await?;
+                }
                 let job = self.start_making(&pool, &volume.space, None).await;
                 let plan = pool.plan(Undo::NotNeeded, Vec::new());
                 let mut change = planned(plan, format!("volume {name} is being made, job {}", job.id));
@@ -64,7 +75,11 @@ impl Volumes {
         let steps = vec![format!("mount {name} at {at} with {}", wanted.options_for_mount())];
         let plan = pool.plan(undo, steps);
         match mounted {
-            Some(there) if there == at && volume.record.desired == DesiredVolume::Mounted => {
+            Some(there)
+                if there == at
+                    && volume.record.desired == DesiredVolume::Mounted
+                    && volume.record.placed_by == wanted.placed_by =>
+            {
                 if !request.dry_run {
                     self.uses.note(volume.key, Some(VolumeUse::Mounted(there)));
                     self.shares.serve(&volume, Wait::Request).await;
@@ -87,7 +102,9 @@ impl Volumes {
         let _exclusive = self.turn(&mutex, volume.key, &name).await?;
         let mut volume = self.again(volume).await?;
         let before = volume.record.clone();
-        (volume.record.desired, volume.record.mount_point) = (wanted.desired, wanted.mount_point);
+        place(&mut volume.record, wanted);
+        // The record of a pool that is open for reading says what it said.
+        let before = if pool.mode == ImportMode::Read { volume.record.clone() } else { before };
         mount_on_record(self, &mut volume, before).await?;
         let filled = self.fill_space(&volume, Wait::Request).await;
         let mut change = made(plan, format!("volume {name} is mounted at {at}"));
@@ -95,6 +112,16 @@ impl Volumes {
         drop(step);
         change.volume = Some(shown(self, &volume).await?);
         Ok(change)
+    }
+
+    /// Gives a volume that is not made yet, and that no job is at, another place.
+    async fn place_unmade(&self, volume: &Volume, wanted: &VolumeRecord) -> Answer<()> {
+        self.check_no_job(volume)?;
+        let mutex = self.mutex_of(volume.key);
+        let _exclusive = self.turn(&mutex, volume.key, &volume.name).await?;
+        let mut volume = self.find(&volume.pool, volume.space.name().as_str()).await?;
+        place(&mut volume.record, wanted.clone());
+        volume.put().await
     }
 
     pub(crate) async fn unmount_volume(
@@ -330,6 +357,13 @@ impl Volumes {
             self.uses.note(key, Some(VolumeUse::Mounted(path)));
         }
     }
+}
+
+/// Gives a record the desired state and the place of another one.
+fn place(record: &mut VolumeRecord, wanted: VolumeRecord) {
+    record.desired = wanted.desired;
+    record.mount_point = wanted.mount_point;
+    record.placed_by = wanted.placed_by;
 }
 
 /// Writes the record of a volume and mounts it. A refusal takes the record of before back.

@@ -19,6 +19,7 @@ use crate::open_pool::key_of;
 use crate::plan::{made, planned};
 use crate::spaces::plan_new_space;
 use crate::state::VolumeUse;
+use crate::volumes::held::is_held;
 use crate::volumes::records::{self, Found, attribute};
 use crate::volumes::service::{Volumes, pool_to_change};
 use crate::volumes::words::{file_system_of, kind_of, purpose_of};
@@ -148,6 +149,7 @@ impl VolumeCreations {
             is_mkfs_begun: false,
             mount_options: profile.mount_options,
             mount_point,
+            placed_by: Some(self.volumes.shares.host),
             oldest_kernel,
             schedules: Schedules::default(),
             deduplication: None,
@@ -164,6 +166,10 @@ impl Volumes {
             for space in pool.spaces.list() {
                 let other = format!("{}/{}", pool.name(), space.name());
                 let Some(Found::Known(record)) = records::read(&space).await? else { continue };
+                // Nothing is mounted there, and what another host wants takes no place here.
+                if is_held(self, &record) {
+                    continue;
+                }
                 let (taken, asked) = (Path::new(record.mount_point.as_str()), Path::new(wanted.as_str()));
                 if other == name || !(asked.starts_with(taken) || taken.starts_with(asked)) {
                     continue;

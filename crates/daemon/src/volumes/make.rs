@@ -22,6 +22,7 @@ use crate::jobs::{Aim, Course, Entry, Outcome, Start};
 use crate::open_pool::{OpenPool, key_of};
 use crate::state::VolumeUse;
 use crate::volumes::create_job::VolumeCreateJob;
+use crate::volumes::held::check_not_held;
 use crate::volumes::records::{self, Found};
 use crate::volumes::service::Volumes;
 use crate::volumes::volume::Volume;
@@ -72,6 +73,9 @@ impl Volumes {
         };
         let is_called_off = || course.progress.is_to_stop();
         if volume.record.state == VolumeState::Making {
+            if !is_called_off() {
+                check_not_held(self, &volume)?;
+            }
             if is_called_off() {
                 return self.take_back(&volume).await;
             }
@@ -106,6 +110,7 @@ impl Volumes {
 
     /// Attaches a volume if it is not attached, and mounts it if it is not mounted.
     pub(super) async fn mount_now(&self, volume: &Volume, wait: Wait) -> Answer<()> {
+        check_not_held(self, volume)?;
         self.unit_files.announce(volume).await;
         let device = self.attach(&volume.pool, &volume.space).await?;
         let operation = Operation::Mount { volume: volume.for_worker(device.clone()) };

@@ -18,11 +18,13 @@
 //! | `numbered`, `shares` | records under numbers; shares on servers |
 //! | `quotas`, `quota_bounds` | quotas of folders: requests, and bounds that file systems keep |
 //! | `damage` | files at damaged ranges |
+//! | `held`, `accepting` | volumes whose mount points another host chose, and their acceptance |
 //! | `health` | what is the matter with volumes |
 //! | `opening` | volumes of pools that are opened and closed |
 //!
 //! Invariant: nothing here calls into a file system of a volume. A worker does.
 
+mod accepting;
 mod adopt;
 mod changes;
 mod check;
@@ -41,6 +43,7 @@ mod dedup_task;
 mod grow;
 mod grow_job;
 mod health;
+mod held;
 mod host;
 mod locks;
 mod looks;
@@ -70,6 +73,7 @@ use crate::attaching::SpaceAttachments;
 use crate::base::Base;
 use crate::spaces::{Deletions, SpaceChanges};
 
+pub(crate) use accepting::{accept, held};
 pub(crate) use adopt::Adoptions;
 pub(crate) use check::{VolumeCheckJob, VolumeChecks};
 pub(crate) use create::VolumeCreations;
@@ -81,7 +85,7 @@ pub(crate) use dedup_task::{COMPACT, DEDUP, ESTIMATE, UNDO};
 pub(crate) use grow::VolumeGrowth;
 pub(crate) use grow_job::VolumeGrowJob;
 pub(crate) use health::{VolumeWatch, volume_advice};
-pub(crate) use opening::{Closing, accept_shares, await_mounts, held_shares, remove_unmounted_shares};
+pub(crate) use opening::{Closing, await_mounts, remove_unmounted_shares};
 pub(crate) use quotas::VolumeQuotas;
 pub(crate) use service::Volumes;
 pub(crate) use shares::VolumeShares;

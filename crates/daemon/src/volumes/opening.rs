@@ -14,6 +14,7 @@ use crate::answer::Answer;
 use crate::attach::Transports;
 use crate::open_pool::{OpenPool, key_of};
 use crate::state::VolumeUse;
+use crate::volumes::held::{held_text, is_held};
 use crate::volumes::locks::Lane;
 use crate::volumes::records::{self, Found};
 use crate::volumes::service::Volumes;
@@ -68,6 +69,11 @@ impl Volumes {
                 return;
             }
         };
+        if is_held(self, &record) {
+            tracing::warn!(volume = name, "{}", held_text(&name, &record));
+            self.note_mounted(pool, key).await;
+            return;
+        }
         match record.state {
             VolumeState::Making => {
                 self.uses.note(key, Some(VolumeUse::Making));
@@ -204,28 +210,12 @@ pub(crate) async fn await_mounts(volumes: &Volumes, pool: &Rc<OpenPool>) -> Vec<
     }
     volumes.transitions.end_opening(pool.id()).await;
     let shown = view_volumes(volumes, pool).await.unwrap_or_default();
-    let waiting = shown.iter().filter(|one| one.is_to_be_mounted && one.mounted_at.is_none());
+    let waiting = shown.iter().filter(|one| one.is_to_be_mounted && one.mounted_at.is_none() && !one.is_held);
     let in_words = |one: &dolmen_api::Volume| {
         let name = format!("{}/{}", one.pool, one.name);
         format!("volume {name} is not mounted yet: `dolmen volume show {name}` says why")
     };
     waiting.map(in_words).collect()
-}
-
-/// Accepts the rights over NFS on the shares of a pool that is imported, before its volumes are mounted.
-pub(crate) async fn accept_shares(volumes: &Volumes, pool: &Rc<OpenPool>) -> Answer<()> {
-    match pool.mode {
-        ImportMode::Read => Ok(()),
-        ImportMode::Write | ImportMode::Confirmed => volumes.shares.accept_all(pool).await,
-    }
-}
-
-/// Returns which shares of a pool are held over NFS, in words.
-pub(crate) async fn held_shares(volumes: &Volumes, pool: &Rc<OpenPool>) -> Vec<String> {
-    if pool.mode == ImportMode::Read {
-        return Vec::new();
-    }
-    volumes.shares.held_in(pool).await.unwrap_or_default()
 }
 
 /// Takes shares off the servers whose volumes are not mounted, at the start of the daemon. It goes on after this returns.

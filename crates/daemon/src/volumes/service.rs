@@ -104,7 +104,7 @@ impl Volumes {
             quotas: QuotaBounds::new(&workers, &locks),
             transitions: Transitions::new(base, &workers, creation),
             workers,
-            unit_files: UnitFiles::new(base.config.units.clone(), &base.volume_looker),
+            unit_files: UnitFiles::new(base.config.units.clone(), base.arbiter.host(), &base.volume_looker),
             known,
             locks,
             steered,

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use dolmen_api::ImportMode;
-use dolmen_units::PoolId;
+use dolmen_units::{HostId, PoolId};
 use dolmen_volume::record::{DesiredVolume, VolumeRecord};
 use dolmen_volume::unit::{Boot, FoundFile, Unit, WANTS_FOLDER, changes, mount_unit};
 
@@ -30,6 +30,7 @@ const LINE_BYTES_MAX: u64 = 512;
 /// Files of mount units.
 pub(super) struct UnitFiles {
     folder: Option<PathBuf>,
+    host: HostId,
     worker: Rc<IoWorker>,
     /// Units of pools as they were written last.
     written: RefCell<BTreeMap<PoolId, Vec<Unit>>>,
@@ -37,8 +38,8 @@ pub(super) struct UnitFiles {
 
 impl UnitFiles {
     /// Returns the files below a folder; without one, none are written.
-    pub(super) fn new(folder: Option<PathBuf>, worker: &Rc<IoWorker>) -> Self {
-        Self { folder, worker: Rc::clone(worker), written: RefCell::default() }
+    pub(super) fn new(folder: Option<PathBuf>, host: HostId, worker: &Rc<IoWorker>) -> Self {
+        Self { folder, host, worker: Rc::clone(worker), written: RefCell::default() }
     }
 
     /// Makes the files those of the volumes of an open pool, where its records differ from the files written last.
@@ -50,7 +51,10 @@ impl UnitFiles {
         let mut units = Vec::new();
         for space in pool.spaces.list() {
             let name = format!("{}/{}", pool.name(), space.name());
-            if let Ok(Some(Found::Known(record))) = records::read(&space).await {
+            if let Ok(Some(Found::Known(record))) = records::read(&space).await
+                // A unit at a place that another host chose would be asked for by other units of this one.
+                && !record.is_held(self.host)
+            {
                 units.extend(unit_of(pool.id(), &name, &record));
             }
         }

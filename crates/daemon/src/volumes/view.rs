@@ -13,6 +13,7 @@ use crate::health::reduction_of;
 use crate::jobs::seconds_now;
 use crate::open_pool::{OpenPool, key_of};
 use crate::state::DAYS_REPORTED;
+use crate::volumes::held::{held_text, is_held};
 use crate::volumes::records::{self, Found};
 use crate::volumes::service::Volumes;
 use crate::volumes::volume::Volume;
@@ -120,6 +121,7 @@ fn view_with(
         mount_options: Vec::new(),
         mount_point: None,
         is_to_be_mounted: false,
+        is_held: false,
         mount_state: volumes.transitions.state(key, path.is_some()),
         mounted_at: None,
         device: device.map(|device| device.display().to_string()),
@@ -135,7 +137,14 @@ fn view_with(
         worker: volumes.workers.shown(key),
     };
     match record {
-        Found::Known(record) => describe(&mut volume, &record),
+        Found::Known(record) => {
+            describe(&mut volume, &record);
+            if is_held(volumes, &record) {
+                volume.is_held = true;
+                let name = format!("{}/{}", volume.pool, volume.name);
+                volume.why.push(held_text(&name, &record));
+            }
+        }
         Found::NotUnderstood(why) => volume.why.push(format!("its record is not understood: {why}")),
     }
     if volume.state == VolumeState::Making {
@@ -190,7 +199,7 @@ fn describe(volume: &mut dolmen_api::Volume, record: &VolumeRecord) {
 /// Returns what is the matter with a volume apart from its record and the last failure, in words.
 fn findings(volume: &dolmen_api::Volume) -> Vec<String> {
     let mut why = Vec::new();
-    if is_missing(volume) {
+    if is_missing(volume) && !volume.is_held {
         why.push(NOT_MOUNTED.to_owned());
     }
     if let Some(worker) =

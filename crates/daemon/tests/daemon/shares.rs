@@ -108,7 +108,7 @@ fn a_share_is_offered_while_its_volume_is_mounted_and_only_then() {
 }
 
 /// Exports the pool, and lets the next daemon run as another host.
-fn move_to_host(rig: &mut Rig, digit: char) {
+pub(crate) fn move_to_host(rig: &mut Rig, digit: char) {
     rig.world.post("/v1/pools/tank/export", &json!({}));
     rig.stop();
     let host = rig.world.folder.path().join("state/host-id");
@@ -117,10 +117,13 @@ fn move_to_host(rig: &mut Rig, digit: char) {
 }
 
 /// Imports the pool, and returns the answer and the order of its share to the servers.
-fn import(rig: &Rig, accept_shares: bool) -> (Value, Value) {
+fn import(rig: &Rig, accept: bool) -> (Value, Value) {
     let look_in = [rig.world.disk("d0"), rig.world.disk("d1")];
-    let request = json!({"pool": "tank", "paths": look_in, "accept_shares": accept_shares});
+    let request = json!({"pool": "tank", "paths": look_in, "accept": accept});
     let imported = rig.world.post("/v1/pools/import", &request);
+    if rig.volume()["is_held"] == true {
+        rig.world.post(&format!("{SHOW}/mount"), &json!({"mount_point": rig.mount()}));
+    }
     rig.mounted();
     share_is_up(rig);
     (imported, last_order(rig, "share_put"))

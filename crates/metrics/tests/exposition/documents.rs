@@ -205,6 +205,7 @@ pub(crate) fn volume(pool: &str, name: &str) -> Volume {
         mount_options: vec![],
         mount_point: None,
         is_to_be_mounted: true,
+        is_held: false,
         mount_state: MountState::Mounted,
         mounted_at: None,
         device: None,

@@ -8,6 +8,7 @@
 //! - Each field was checked when it was read: a record in memory holds no mount point, name or option that a tool cannot carry.
 
 mod deduplication_run;
+mod host_id;
 mod quota;
 mod share;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The record of a share: a folder of a volume that servers offer to clients.
 
-use super::{Unknown, value_of_the_map};
+use super::{Unknown, host_id, value_of_the_map};
 use crate::mount_point::Folder;
 use crate::nfs::Client;
 use crate::samba::{AccountName, ShareName};
@@ -157,26 +157,6 @@ impl ShareRecord {
     /// Notes that the rights over NFS are those of a host.
     pub fn accept(&mut self, host: HostId) {
         self.granted_by = Some(host);
-    }
-}
-
-/// The identity of a host as a text.
-mod host_id {
-    use dolmen_units::HostId;
-    use serde::de::Error as _;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    #[expect(clippy::ref_option, reason = "serde gives the field by reference")]
-    pub(super) fn serialize<S: Serializer>(host: &Option<HostId>, into: S) -> Result<S::Ok, S::Error> {
-        match host {
-            Some(host) => into.collect_str(host),
-            None => into.serialize_none(),
-        }
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<HostId>, D::Error> {
-        let text = Option::<String>::deserialize(from)?;
-        text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
     }
 }
 

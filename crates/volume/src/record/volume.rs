@@ -1,12 +1,13 @@
 //! The record of a volume: what its file system is, where it is mounted, and what is done to it when.
 
-use super::{Unknown, value_of_the_map};
+use super::{Unknown, host_id, value_of_the_map};
 use crate::file_system::{FileSystem, FileSystemUuid};
 use crate::mount_point::MountPoint;
 use crate::profile::{Purpose, option_of_no_profile};
 use crate::schedule::Schedule;
 use crate::version::Version;
 use dolmen_mutation::mutation;
+use dolmen_units::HostId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -209,6 +210,9 @@ pub struct VolumeRecord {
     pub mount_options: Vec<MountOption>,
     /// Place to mount it on.
     pub mount_point: MountPoint,
+    /// Host that chose the mount point, or accepted it. On another host, the same path may be a folder that others look into.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "host_id")]
+    pub placed_by: Option<HostId>,
     /// Oldest kernel that is to mount it; none if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_kernel: Option<Version>,
@@ -226,6 +230,18 @@ pub struct VolumeRecord {
 value_of_the_map!(VolumeRecord, "volume");
 
 impl VolumeRecord {
+    /// Returns whether the volume waits until people of a host accept its mount point, because another host chose it: it is neither
+    /// made nor mounted.
+    #[must_use]
+    pub fn is_held(&self, host: HostId) -> bool {
+        self.placed_by != Some(host) && !mutation!(ForeignPlaceObeyed)
+    }
+
+    /// Notes that the mount point is that of a host.
+    pub fn accept(&mut self, host: HostId) {
+        self.placed_by = Some(host);
+    }
+
     /// Returns the first option of `mkfs` that no profile gives, with its value. A pool may come from another host, whose record could
     /// have `mkfs` write to a device of this one.
     #[must_use]

@@ -67,7 +67,7 @@ pub(in crate::volumes) struct ShareServers {
     looker: Rc<IoWorker>,
     locks: Rc<VolumeLocks>,
     /// Identity of this host.
-    pub(super) host: HostId,
+    pub(in crate::volumes) host: HostId,
     pub(in crate::volumes) known: KnownShares,
 }
 
