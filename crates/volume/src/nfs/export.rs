@@ -15,6 +15,9 @@ use std::fmt::Write as _;
 /// its volume by the rights of files alone.
 const OPTIONS: &str = "sync,no_subtree_check,root_squash,sec=sys";
 
+/// Name of the kernel's server in messages.
+const KERNEL: &str = "the NFS server of the kernel";
+
 /// An export that cannot be written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExportError {
@@ -102,7 +105,11 @@ pub fn exports_file(
     mount_point: &MountPoint,
     networks: &[NetworkGrant],
 ) -> Result<Option<String>, ExportError> {
-    check_path(path, "the NFS server of the kernel")?;
+    check_path(path, KERNEL)?;
+    // `exportfs` lists a path with blanks behind it up to a column, so one at its end is not known from those.
+    if let Some(character) = path.chars().next_back().filter(|c| c.is_whitespace()) {
+        return Err(ExportError::Character { path: path.to_owned(), character, server: KERNEL });
+    }
     if networks.is_empty() && !mutation!(UngrantedExportWritten) {
         return Ok(None);
     }
@@ -159,6 +166,14 @@ pub fn path_of_exports(text: &str) -> Option<String> {
         bytes.push(u8::try_from(high * 64 + middle * 8 + low).ok()?);
     }
     String::from_utf8(bytes).ok().filter(|path| path.starts_with('/'))
+}
+
+/// Reads the clients back from what [`exports_file`] wrote; none from another text.
+#[must_use]
+pub fn clients_of_exports(text: &str) -> Vec<String> {
+    let line = text.lines().find(|line| !line.starts_with('#')).unwrap_or_default();
+    let words = line.split(' ').skip(1).filter_map(|word| word.split_once('('));
+    words.map(|(client, _)| client.to_owned()).collect()
 }
 
 /// A value in the configuration of Ganesha: within single quotes nothing has a meaning, within double ones a backslash has.
@@ -300,7 +315,7 @@ mod tests {
     #[test]
     fn what_a_server_cannot_carry_is_refused() {
         let networks = [grant("3com.example", Access::ReadOnly)];
-        for path in ["srv", "", "-ro", "/a\nb", "/a\t"] {
+        for path in ["srv", "", "-ro", "/a\nb", "/a\t", "/a ", "/a/b\u{a0}", "/a\u{3000}"] {
             assert!(exports_file(path, &srv(), &networks).is_err(), "{path:?}");
         }
         for mount_point in ["/a b", "/a,b", "/a)", "/a\"b", "/a\\b", "/a#b"] {
@@ -336,6 +351,8 @@ mod tests {
             for path in [path, special] {
                 let Ok(Some(text)) = exports_file(&path, &srv(), &networks) else { continue };
                 prop_assert_eq!(text.split('\n').count(), 3);
+                let clients: Vec<_> = networks.iter().map(|grant| grant.client.to_string()).collect();
+                prop_assert_eq!(clients_of_exports(&text), clients);
                 let mut found = words(text.lines().nth(1).unwrap());
                 prop_assert_eq!(found.remove(0), path);
                 let expected: Vec<_> = networks.iter().map(|grant| {

@@ -7,7 +7,8 @@ mod listing;
 
 pub use client::{Client, ClientError, HostName, Network, parse_grant};
 pub use export::{
-    ExportError, exportfs_target, exports_file, ganesha_export, kernel_options, path_of_exports,
+    ExportError, clients_of_exports, exportfs_target, exports_file, ganesha_export, kernel_options,
+    path_of_exports,
 };
 pub use ganesha_blocks::{GaneshaBlock, ganesha_blocks, ganesha_folder_line, reads_folder};
 pub use listing::{ListedExport, ListingError, parse_exportfs, parse_showmount};

@@ -6,9 +6,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use dolmen_mutation::mutation;
 use dolmen_volume::mount_point::MountPoint;
 use dolmen_volume::nfs::{
-    ExportError, ListedExport, exportfs_target, exports_file, kernel_options, parse_exportfs, path_of_exports,
+    ExportError, ListedExport, clients_of_exports, exportfs_target, exports_file, kernel_options,
+    parse_exportfs, path_of_exports,
 };
 use dolmen_volume::record::{NetworkGrant, Protocol};
 use dolmen_volume::share_mark::ShareMark;
@@ -117,9 +119,27 @@ pub(super) fn remove(mark: ShareMark, exports_dir: &Path, _notes: &mut [String])
     let Some(text) = own_file::read(&file)? else { return Ok(false) };
     if let Some(path) = path_of_exports(&text) {
         unexport(&path, &listed()?, |_| false)?;
+        // The list may show a path otherwise than it was given, so the clients that the file names are ended by name too.
+        for client in clients_of_exports(&text) {
+            // One that has ended is an error here; what counts is the list.
+            command::run("exportfs", &["-u", &exportfs_target(&client, &path)])?;
+        }
+        require_ended(&path, &listed()?)?;
     }
     own_file::delete(&file)?;
     Ok(true)
+}
+
+/// Fails if a path is still exported, as far as a list shows that: it shows no blanks at the end of a path.
+fn require_ended(path: &str, listed: &[ListedExport]) -> Result<(), Failure> {
+    let is_it = |export: &&ListedExport| match mutation!(ExportLeft) {
+        true => export.path == path,
+        false => export.path.trim_end() == path.trim_end(),
+    };
+    let Some(left) = listed.iter().find(is_it) else { return Ok(()) };
+    let message = format!("{path} is still exported to {} after `exportfs -u`", left.client);
+    let hint = "`exportfs -v` lists it; end it with `exportfs -u`, and ask again".to_owned();
+    Err(Failure { code: FailureCode::Refused, message, hint })
 }
 
 /// Lists exports, those of others too.
@@ -153,4 +173,22 @@ pub(super) fn list(exports_dir: &Path) -> Result<Vec<ListedShare>, Failure> {
         is_available: true,
     });
     Ok(offered.chain(waiting).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scenario: a folder whose name ends with a blank, which the list shows without; its neighbour; nothing.
+    #[test]
+    fn an_export_that_is_left_is_found_whatever_ends_its_path() {
+        let left = |path: &str| {
+            let printed = format!("{path}      \t10.0.0.0/8(sync,rw)\n");
+            require_ended("/srv/v/docs ", &parse_exportfs(&printed).unwrap())
+        };
+        let refused = left("/srv/v/docs").expect_err("an export was left");
+        assert!(refused.message.contains("10.0.0.0/8"), "{refused}");
+        assert_eq!(left("/srv/v/doc"), Ok(()));
+        assert_eq!(require_ended("/srv/v/docs ", &[]), Ok(()));
+    }
 }
