@@ -144,6 +144,7 @@ fn record_of(
         purpose: None,
         mkfs_options: Vec::new(),
         is_mkfs_begun: false,
+        is_growing: false,
         mount_options: ["noatime"].iter().filter_map(|option| option.parse().ok()).collect(),
         mount_point,
         placed_by: None,

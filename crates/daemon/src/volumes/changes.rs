@@ -15,6 +15,7 @@ use crate::open_pool::OpenPool;
 use crate::plan::{Undo, made, planned};
 use crate::state::VolumeUse;
 use crate::volumes::create::parse_mount_point;
+use crate::volumes::grow::end_growth;
 use crate::volumes::held::check_not_held;
 use crate::volumes::locks::Lane;
 use crate::volumes::mounts;
@@ -106,7 +107,7 @@ impl Volumes {
         // The record of a pool that is open for reading says what it said.
         let before = if pool.mode == ImportMode::Read { volume.record.clone() } else { before };
         mount_on_record(self, &mut volume, before).await?;
-        let filled = self.fill_space(&volume, Wait::Request).await;
+        let filled = end_growth(self, &mut volume, Wait::Request).await;
         let mut change = made(plan, format!("volume {name} is mounted at {at}"));
         change.warnings.extend(filled.err().map(|error| error.to_string()));
         drop(step);

@@ -147,6 +147,7 @@ impl VolumeCreations {
             purpose: Some(asked.purpose),
             mkfs_options: profile.mkfs_options,
             is_mkfs_begun: false,
+            is_growing: false,
             mount_options: profile.mount_options,
             mount_point,
             placed_by: Some(self.volumes.shares.host),

@@ -1,7 +1,9 @@
 //! Volumes grown and trimmed.
 //!
-//! A growth is that of the space, its device and its file system, in this order; each is skipped if its size is there. A file system
-//! that a cut growth left smaller than its space follows at the next mount.
+//! A growth is put on record, and is that of the space, its device and its file system, in this order; each is skipped if its size is
+//! there. A growth that is cut short goes on at the next mount.
+//!
+//! Invariant: a file system grows because people asked for that. An adopted one may be smaller than its space on purpose.
 
 use std::rc::Rc;
 
@@ -69,9 +71,9 @@ impl VolumeGrowth {
         self.volumes.pool_jobs.check_job_room(&owner)?;
         let mutex = self.volumes.mutex_of(volume.key);
         let _exclusive = self.volumes.turn(&mutex, volume.key, &name).await?;
-        let volume = self.volumes.again(volume).await?;
+        let mut volume = self.volumes.again(volume).await?;
         let (_, mounted) = self.volumes.mount_of(volume.key).await?;
-        let mut change = self.spaces.resize_space(pool, space, request.clone()).await?;
+        let mut change = self.resize_on_record(&mut volume, (pool, space), &request).await?;
         change.plan.steps.push(match &mounted {
             Some(path) => format!("grow {} at {path} to all of it", volume.record.file_system),
             None => format!("grow {} to all of it at the next mount", volume.record.file_system),
@@ -86,10 +88,35 @@ impl VolumeGrowth {
             JobState::Done => format!("volume {name} has {wanted} now"),
             _ => format!("volume {name} is being grown to {wanted}, job {}", job.id),
         };
+        // A job that goes on leaves this to the next mount: others may have the turn when it ends.
+        if job.state == JobState::Done {
+            volume.record.is_growing = false;
+            volume.put().await?;
+        }
         change.is_changed = true;
         change.job = Some(job);
         change.volume = Some(shown(&self.volumes, &volume).await?);
         Ok(change)
+    }
+
+    /// Puts on record that a volume grows, and resizes its space. A refusal takes the record back.
+    async fn resize_on_record(
+        &self,
+        volume: &mut Volume,
+        (pool, space): (String, String),
+        request: &ResizeSpace,
+    ) -> Answer<Change> {
+        let was_growing = volume.record.is_growing;
+        if !request.dry_run && !was_growing {
+            volume.record.is_growing = true;
+            volume.put().await?;
+        }
+        let resized = self.spaces.resize_space(pool, space, request.clone()).await;
+        if resized.is_err() && volume.record.is_growing != was_growing {
+            volume.record.is_growing = was_growing;
+            volume.put().await?;
+        }
+        resized
     }
 
     pub(crate) async fn trim_volume(&self, pool: String, space: String, request: Simple) -> Answer<Change> {
@@ -127,6 +154,20 @@ impl VolumeGrowth {
         change.volume = Some(shown(&self.volumes, &volume).await?);
         Ok(change)
     }
+}
+
+/// Goes on with a growth that is on record, once the volume is mounted.
+pub(super) async fn end_growth(volumes: &Volumes, volume: &mut Volume, wait: Wait) -> Answer<()> {
+    if !volume.record.is_growing && !mutation!(GrownUnasked) {
+        return Ok(());
+    }
+    let (_, mounted) = volumes.mount_of(volume.key).await?;
+    if mounted.is_none() || volume.pool.mode == ImportMode::Read {
+        return Ok(());
+    }
+    volumes.fill_space(volume, wait).await?;
+    volume.record.is_growing = false;
+    volume.put().await
 }
 
 impl Volumes {

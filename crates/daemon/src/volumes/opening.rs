@@ -14,6 +14,7 @@ use crate::answer::Answer;
 use crate::attach::Transports;
 use crate::open_pool::{OpenPool, key_of};
 use crate::state::VolumeUse;
+use crate::volumes::grow::end_growth;
 use crate::volumes::held::{held_text, is_held};
 use crate::volumes::locks::Lane;
 use crate::volumes::records::{self, Found};
@@ -105,12 +106,12 @@ impl Volumes {
         let (key, name) = (volume.key, volume.name.clone());
         let mutex = self.mutex_of(key);
         let _exclusive = mutex.take().await;
-        let Ok(volume) = self.again(volume).await else { return };
+        let Ok(mut volume) = self.again(volume).await else { return };
         let done = match (volume.record.state, volume.record.desired) {
             (VolumeState::Ready | VolumeState::Foreign, DesiredVolume::Mounted) => {
                 match self.mount_now(&volume, Wait::UntilDone).await {
                     // A growth that was cut short ends here.
-                    Ok(()) => self.fill_space(&volume, Wait::UntilDone).await,
+                    Ok(()) => end_growth(self, &mut volume, Wait::UntilDone).await,
                     Err(error) => Err(error),
                 }
             }

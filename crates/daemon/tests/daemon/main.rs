@@ -105,6 +105,8 @@ mod two_paths;
 #[cfg(test)]
 mod verbs;
 #[cfg(test)]
+mod volume_growth;
+#[cfg(test)]
 mod volume_places;
 #[cfg(test)]
 mod volumes;

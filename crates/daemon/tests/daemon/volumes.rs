@@ -626,6 +626,7 @@ fn a_volume_is_checked_and_a_foreign_file_system_is_adopted() {
         volume["mounted_at"].is_string().then_some(())
     });
     assert_eq!(rig.orders("make"), makes, "no mkfs on what was adopted");
+    assert_eq!(rig.orders("grow"), 0, "a file system grew that nobody asked to grow");
     rig.world.post("/v1/pools/tank/volumes/m/delete", &json!({}));
     rig.world.post("/v1/pools/tank/trash/m/restore", &json!({}));
     let restored = rig.world.get("/v1/pools/tank/volumes/m")["volume"].clone();

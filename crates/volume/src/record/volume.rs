@@ -205,6 +205,9 @@ pub struct VolumeRecord {
     /// Whether `mkfs` was begun on a device that read as zeros, and has not been seen to end.
     #[serde(default, rename = "mkfs_begun", skip_serializing_if = "std::ops::Not::not")]
     pub is_mkfs_begun: bool,
+    /// Whether its space grows or has grown, and its file system has not been seen to follow.
+    #[serde(default, rename = "growing", skip_serializing_if = "std::ops::Not::not")]
+    pub is_growing: bool,
     /// Options of the mount.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mount_options: Vec<MountOption>,
