@@ -8,6 +8,7 @@ use dolmen_volume::record::VolumeRecord;
 
 use crate::answer::Answer;
 use crate::open_pool::OpenPool;
+use crate::volumes::claiming::claim_place;
 use crate::volumes::held::{held_text, is_held};
 use crate::volumes::records::{self, Found};
 use crate::volumes::service::Volumes;
@@ -29,8 +30,8 @@ pub(crate) async fn accept(volumes: &Volumes, pool: &Rc<OpenPool>) -> Answer<Vec
     for space in pool.spaces.list() {
         let Some(mut record) = held_on(volumes, &space).await? else { continue };
         let name = format!("{}/{}", pool.name(), space.name());
-        match volumes.check_mount_point(&record.mount_point, &name).await {
-            Ok(()) => {
+        match claim_place(volumes, &record.mount_point, &name).await {
+            Ok(_claim) => {
                 record.accept(volumes.shares.host);
                 records::put(&space, &record, &name).await?;
             }

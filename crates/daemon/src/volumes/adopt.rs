@@ -13,6 +13,8 @@ use dolmen_worker::protocol::{Content, Operation, Outcome};
 use crate::answer::Answer;
 use crate::open_pool::key_of;
 use crate::plan::{Undo, made, planned};
+use crate::volumes::claiming::claim_place;
+use crate::volumes::claims::Claim;
 use crate::volumes::create::{MOUNT_FOLDER, parse_mount_point};
 use crate::volumes::records;
 use crate::volumes::service::{Volumes, pool_to_change};
@@ -49,7 +51,7 @@ impl Adoptions {
         }
         let usual = format!("{MOUNT_FOLDER}/{name}");
         let mount_point = parse_mount_point(request.mount_point.as_deref().unwrap_or(&usual), &name)?;
-        self.volumes.check_mount_point(&mount_point, &name).await?;
+        let claim = claim_place(&self.volumes, &mount_point, &name).await?;
         let was_attached = self.volumes.transports.find(key).is_some();
         let device = self.volumes.attach(&pool, &space).await?;
         let adopted = self.content_of(key, &name, device).await.and_then(|content| known(&name, &content));
@@ -89,7 +91,7 @@ impl Adoptions {
             ));
         }
         let step = self.volumes.transitions.begin(key, Toward::Mounted);
-        if let Err(error) = self.put_and_mount(&volume).await {
+        if let Err(error) = self.put_and_mount(&volume, claim).await {
             detach(volume).await;
             return Err(error);
         }
@@ -102,12 +104,13 @@ impl Adoptions {
     /// Writes the record of a volume that is adopted, and mounts it. A refusal takes the record back.
     ///
     /// A file system that is mounted without a record has no command that unmounts it.
-    async fn put_and_mount(&self, volume: &Volume) -> Answer<()> {
+    async fn put_and_mount(&self, volume: &Volume, claim: Claim) -> Answer<()> {
         if mutation!(AdoptedBeforeRecord) {
             self.volumes.mount_now(volume, Wait::Request).await?;
             return volume.put().await;
         }
         volume.put().await?;
+        drop(claim);
         let Err(error) = self.volumes.mount_now(volume, Wait::Request).await else { return Ok(()) };
         // A process that goes on mounts the volume as its record says.
         if self.volumes.workers.at_work(volume.key).is_some() {

@@ -11,9 +11,11 @@ use dolmen_volume::record::{DesiredVolume, VolumeRecord, VolumeState};
 use dolmen_worker::protocol::Operation;
 
 use crate::answer::Answer;
-use crate::open_pool::OpenPool;
+use crate::open_pool::{OpenPool, key_of};
 use crate::plan::{Undo, made, planned};
 use crate::state::VolumeUse;
+use crate::volumes::claiming::claim_place;
+use crate::volumes::claims::Claim;
 use crate::volumes::create::parse_mount_point;
 use crate::volumes::grow::end_growth;
 use crate::volumes::held::check_not_held;
@@ -42,7 +44,11 @@ impl Volumes {
         wanted.desired = DesiredVolume::Mounted;
         if let Some(path) = &request.mount_point {
             wanted.mount_point = parse_mount_point(path, &name)?;
-            self.check_mount_point(&wanted.mount_point, &name).await?;
+        }
+        let is_placed = request.mount_point.is_some();
+        if is_placed {
+            // A plan shows the refusal too. The place is claimed again in the turn of this volume.
+            claim_place(self, &wanted.mount_point, &name).await?;
         }
         let is_known = wanted == volume.record && volume.record.state != VolumeState::Making;
         if !is_known {
@@ -103,10 +109,16 @@ impl Volumes {
         let _exclusive = self.turn(&mutex, volume.key, &name).await?;
         let mut volume = self.again(volume).await?;
         let before = volume.record.clone();
-        place(&mut volume.record, wanted);
+        let mut claim = None;
+        if is_placed {
+            claim = Some(claim_place(self, &wanted.mount_point, &name).await?);
+            place(&mut volume.record, wanted);
+        } else {
+            volume.record.desired = wanted.desired;
+        }
         // The record of a pool that is open for reading says what it said.
         let before = if pool.mode == ImportMode::Read { volume.record.clone() } else { before };
-        mount_on_record(self, &mut volume, before).await?;
+        mount_on_record(self, &mut volume, before, claim).await?;
         let filled = end_growth(self, &mut volume, Wait::Request).await;
         let mut change = made(plan, format!("volume {name} is mounted at {at}"));
         change.warnings.extend(filled.err().map(|error| error.to_string()));
@@ -121,6 +133,7 @@ impl Volumes {
         let mutex = self.mutex_of(volume.key);
         let _exclusive = self.turn(&mutex, volume.key, &volume.name).await?;
         let mut volume = self.find(&volume.pool, volume.space.name().as_str()).await?;
+        let _claim = claim_place(self, &wanted.mount_point, &volume.name).await?;
         place(&mut volume.record, wanted.clone());
         volume.put().await
     }
@@ -249,6 +262,7 @@ impl Volumes {
         let owner = self.pools.pool_to_change(&pool)?;
         let meant = self.deletions.trashed(&owner, &space)?;
         let name = format!("{}/{}", owner.name(), meant.name());
+        let mut lost = None;
         // One that was never made is `making`, and is made.
         if let Some(Found::Known(mut record)) = records::read(&meant).await?
             && record.state == VolumeState::Deleting
@@ -257,10 +271,24 @@ impl Volumes {
             // One without a purpose was adopted.
             let is_own = record.purpose.is_some();
             record.state = if is_own { VolumeState::Ready } else { VolumeState::Foreign };
+            let claim = claim_place(self, &record.mount_point, &name).await;
+            if record.desired == DesiredVolume::Mounted && !mutation!(PlaceTakenTwice) {
+                lost = claim.as_ref().err().cloned();
+            }
+            if lost.is_some() {
+                record.desired = DesiredVolume::Unmounted;
+            }
             records::put(&meant, &record, &name).await?;
         }
-        let change = self.deletions.restore_space(pool, meant.id().0.to_string(), request).await?;
+        let mut change = self.deletions.restore_space(pool, meant.id().0.to_string(), request).await?;
         self.take_up(&owner, &meant).await;
+        if let Some(error) = lost {
+            let elsewhere = format!("`dolmen volume mount --mount PATH {name}` mounts it elsewhere");
+            let why = error.message.trim_end_matches("; nothing was changed");
+            let message = format!("volume {name} is restored, and not mounted: {why}; {elsewhere}");
+            change.warnings.push(message.clone());
+            self.note(key_of(&owner, &meant), Some(ErrorBody { message, ..error }));
+        }
         Ok(change)
     }
 
@@ -371,7 +399,12 @@ fn place(record: &mut VolumeRecord, wanted: VolumeRecord) {
 ///
 /// A mount at a place that is not on record could not be undone after a kill: unmount, export and deletion look at the place on
 /// record.
-async fn mount_on_record(volumes: &Volumes, volume: &mut Volume, before: VolumeRecord) -> Answer<()> {
+async fn mount_on_record(
+    volumes: &Volumes,
+    volume: &mut Volume,
+    before: VolumeRecord,
+    claim: Option<Claim>,
+) -> Answer<()> {
     if mutation!(MountedBeforeRecord) {
         volumes.mount_now(volume, Wait::Request).await?;
         return volume.put().await;
@@ -379,6 +412,7 @@ async fn mount_on_record(volumes: &Volumes, volume: &mut Volume, before: VolumeR
     if volume.record != before {
         volume.put().await?;
     }
+    drop(claim);
     let Err(error) = volumes.mount_now(volume, Wait::Request).await else { return Ok(()) };
     // A process that goes on mounts the volume as its record says.
     if volume.record == before || volumes.workers.at_work(volume.key).is_some() {

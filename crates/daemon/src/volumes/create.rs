@@ -1,6 +1,6 @@
 //! Creation of a volume: what it takes, and the request.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use dolmen_api::{Change, CreateSpace, CreateVolume, ErrorBody, ErrorCode, MissingPackage, VolumePlan};
@@ -19,8 +19,8 @@ use crate::open_pool::key_of;
 use crate::plan::{made, planned};
 use crate::spaces::plan_new_space;
 use crate::state::VolumeUse;
-use crate::volumes::held::is_held;
-use crate::volumes::records::{self, Found, attribute};
+use crate::volumes::claiming::claim_place;
+use crate::volumes::records::attribute;
 use crate::volumes::service::{Volumes, pool_to_change};
 use crate::volumes::words::{file_system_of, kind_of, purpose_of};
 use crate::volumes::{host, places};
@@ -44,7 +44,8 @@ impl VolumeCreations {
         let name = format!("{}/{}", pool.name(), request.name);
         let new = plan_new_space(&pool, &space_of(&request))?;
         let (record, shown) = self.choose(&name, &request, &new.spec).await?;
-        self.volumes.check_mount_point(&record.mount_point, &name).await?;
+        // It ends when the record is written, or nothing was made.
+        let _claim = claim_place(&self.volumes, &record.mount_point, &name).await?;
         self.check_place(&record.mount_point, &name).await?;
         let mut plan = new.plan;
         plan.steps.extend(steps_of(&name, &shown));
@@ -157,33 +158,6 @@ impl VolumeCreations {
             unknown: Unknown::new(),
         };
         Ok((record, shown))
-    }
-}
-
-impl Volumes {
-    /// Refuses a mount point that another volume has, or that lies below one.
-    pub(super) async fn check_mount_point(&self, wanted: &MountPoint, name: &str) -> Answer<()> {
-        for pool in self.pools.open_pools() {
-            for space in pool.spaces.list() {
-                let other = format!("{}/{}", pool.name(), space.name());
-                let Some(Found::Known(record)) = records::read(&space).await? else { continue };
-                // Nothing is mounted there, and what another host wants takes no place here.
-                if is_held(self, &record) {
-                    continue;
-                }
-                let (taken, asked) = (Path::new(record.mount_point.as_str()), Path::new(wanted.as_str()));
-                if other == name || !(asked.starts_with(taken) || taken.starts_with(asked)) {
-                    continue;
-                }
-                let message = format!(
-                    "volume {name} cannot have the mount point {wanted}: volume {other} has {}; nothing was changed",
-                    record.mount_point
-                );
-                let hint = "choose a path that is neither above nor below it, with --mount";
-                return Err(ErrorBody::new(ErrorCode::NameTaken, message).on(name).hint(hint));
-            }
-        }
-        Ok(())
     }
 }
 

@@ -21,6 +21,7 @@ use crate::answer::Answer;
 use crate::jobs::{Aim, Course, Entry, Outcome, Start};
 use crate::open_pool::{OpenPool, key_of};
 use crate::state::VolumeUse;
+use crate::volumes::claiming::claim_mount;
 use crate::volumes::create_job::VolumeCreateJob;
 use crate::volumes::held::check_not_held;
 use crate::volumes::records::{self, Found};
@@ -111,6 +112,7 @@ impl Volumes {
     /// Attaches a volume if it is not attached, and mounts it if it is not mounted.
     pub(super) async fn mount_now(&self, volume: &Volume, wait: Wait) -> Answer<()> {
         check_not_held(self, volume)?;
+        let _claim = claim_mount(self, &volume.record.mount_point, &volume.name)?;
         self.unit_files.announce(volume).await;
         let device = self.attach(&volume.pool, &volume.space).await?;
         let operation = Operation::Mount { volume: volume.for_worker(device.clone()) };

@@ -18,6 +18,7 @@
 //! | `numbered`, `shares` | records under numbers; shares on servers |
 //! | `quotas`, `quota_bounds` | quotas of folders: requests, and bounds that file systems keep |
 //! | `damage` | files at damaged ranges |
+//! | `claims`, `claiming` | mount points that changes want, and that volumes have |
 //! | `held`, `accepting` | volumes whose mount points another host chose, and their acceptance |
 //! | `health` | what is the matter with volumes |
 //! | `opening` | volumes of pools that are opened and closed |
@@ -30,6 +31,8 @@ mod changes;
 mod check;
 mod check_report;
 mod check_scrub;
+mod claiming;
+mod claims;
 mod control_group;
 mod create;
 mod create_job;

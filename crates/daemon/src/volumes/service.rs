@@ -27,6 +27,7 @@ use crate::pool_jobs::PoolJobs;
 use crate::spaces::Deletions;
 use crate::state::VolumeUses;
 use crate::views::Views;
+use crate::volumes::claims::Claims;
 use crate::volumes::locks::{Lane, VolumeLocks};
 use crate::volumes::looks::Looks;
 use crate::volumes::mounts;
@@ -65,6 +66,7 @@ pub(crate) struct Volumes {
     pub(super) looker: Rc<IoWorker>,
     /// Looks at processes and tools, which may hang.
     pub(super) looks: Looks,
+    pub(super) claims: Rc<Claims>,
     pub(super) known: RefCell<BTreeMap<SpaceKey, Known>>,
     pub(super) shares: Rc<ShareServers>,
     pub(super) quotas: QuotaBounds,
@@ -105,6 +107,7 @@ impl Volumes {
             transitions: Transitions::new(base, &workers, creation),
             workers,
             unit_files: UnitFiles::new(base.config.units.clone(), base.arbiter.host(), &base.volume_looker),
+            claims: Rc::default(),
             known,
             locks,
             steered,

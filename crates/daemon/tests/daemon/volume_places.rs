@@ -1,5 +1,8 @@
 //! Where volumes are mounted: places that another host chose, and places that two volumes want. They need what those of volumes need.
 
+use std::io::Read as _;
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::client::eventually;
@@ -96,5 +99,74 @@ fn a_held_volume_is_mounted_for_reading_by_its_place() {
     eventually("it is mounted", || rig.volume()["mounted_at"].is_string().then_some(()));
     assert_eq!(rig.volume()["is_held"], true, "a pool that is open for reading was written to");
     rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    rig.stop();
+}
+
+/// Makes a second volume, `w`, at a place.
+fn create_w(rig: &Rig, place: &Path) {
+    let mut request = rig.request(false);
+    (request["name"], request["mount_point"]) = (json!("w"), json!(place));
+    let made = rig.world.post("/v1/pools/tank/volumes", &request);
+    assert_eq!(rig.ended(made["job"]["id"].as_u64().unwrap())["state"], "done");
+}
+
+fn w(rig: &Rig) -> Value {
+    rig.world.get("/v1/pools/tank/volumes/w")["volume"].clone()
+}
+
+/// Scenario: a mount of a volume elsewhere waits for a check, and another volume is made for the place meanwhile. The mount is refused,
+/// and the record has the place of before.
+#[test]
+fn a_mount_that_waits_takes_no_place_that_another_volume_got_meanwhile() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.ended(rig.create());
+    rig.mounted();
+    rig.world.post(&format!("{SHOW}/unmount"), &json!({}));
+    rig.plant("before-check");
+    rig.world.post(&format!("{SHOW}/check"), &json!({}));
+    rig.is_held();
+    let place = rig.world.folder.path().join("other");
+    let mut client = rig.send(&format!("{SHOW}/mount"), &json!({"mount_point": place}));
+    eventually("the mount waits", || (rig.volume()["mount_state"] == "mounting").then_some(()));
+    create_w(&rig, &place);
+    rig.lift("before-check");
+    let mut answer = [0; 4096];
+    let length = client.read(&mut answer).unwrap();
+    let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
+    let at = (rig.volume()["mount_point"].clone(), w(&rig)["mounted_at"].clone());
+    assert_eq!(at, (json!(rig.mount()), json!(place)), "two volumes have one place: {answer}");
+    assert!(answer.contains("volume tank/w has"), "{answer}");
+    rig.world.post("/v1/pools/tank/volumes/w/unmount", &json!({}));
+    rig.stop();
+}
+
+/// Scenario: a volume is deleted, another one is made for its place, and the first one is restored. It stays unmounted, also over a
+/// restart, says why, and is mounted elsewhere.
+#[test]
+fn a_restored_volume_leaves_its_place_to_the_one_that_has_it() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = Rig::new() else { return };
+    rig.ended(rig.create());
+    rig.mounted();
+    rig.world.post(&format!("{SHOW}/delete"), &json!({}));
+    create_w(&rig, &rig.mount());
+    let restored = rig.world.post("/v1/pools/tank/trash/v/restore", &json!({}));
+    assert!(
+        restored["warnings"].to_string().contains("volume tank/w has"),
+        "two volumes have one place: {restored}"
+    );
+    let volume = rig.volume();
+    let shown = (&volume["is_to_be_mounted"], &volume["mounted_at"], &volume["health"]);
+    assert_eq!(shown, (&json!(false), &Value::Null, &json!("warning")), "{volume}");
+    assert!(volume["why"].to_string().contains("--mount PATH tank/v"), "{volume}");
+    rig.stop();
+    rig.start();
+    eventually("the other one is mounted", || (w(&rig)["mounted_at"] == json!(rig.mount())).then_some(()));
+    let refused = rig.world.refused(&format!("{SHOW}/mount"), &json!({}));
+    assert!(refused["message"].as_str().unwrap().contains("volume tank/w has"), "{refused}");
+    let elsewhere = rig.world.folder.path().join("elsewhere");
+    let mounted = rig.world.post(&format!("{SHOW}/mount"), &json!({"mount_point": elsewhere}));
+    assert_eq!(mounted["volume"]["mounted_at"], json!(elsewhere), "{mounted}");
     rig.stop();
 }
