@@ -1,14 +1,15 @@
 //! Mounting and unmounting by name, and never over anything.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Component, Path};
 
 use dolmen_mutation::mutation;
 use dolmen_volume::making::may_mount;
 use dolmen_volume::mount_table::{DeviceNumber, MountTable};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, StatxFlags};
 use rustix::io::FdFlags;
 
 use crate::content::content;
@@ -39,9 +40,19 @@ pub(crate) fn mount(volume: &Volume) -> Result<Outcome, Failure> {
         let path = String::from_utf8_lossy(&elsewhere.path).into_owned();
         return Err(in_use(volume, &format!("the volume is mounted at {path}"), &format!("umount {path}")));
     }
-    let folder = mount_point(volume)?;
-    require_empty(volume, &folder)?;
     require_own(volume)?;
+    let place = mount_point(volume)?;
+    let mounted = mount_on(volume, &place.folder);
+    if mounted.is_err() {
+        place.unmake();
+    }
+    mounted
+}
+
+/// Mounts a volume on a folder, if that is empty.
+fn mount_on(volume: &Volume, folder: &File) -> Result<Outcome, Failure> {
+    let (at, device) = (volume.record.mount_point.as_str(), text_of(&volume.device)?);
+    require_empty(volume, folder)?;
     let (kind, options) = (volume.record.file_system.name(), volume.record.options_for_mount());
     // The folder that was looked at is the one that gets the mount, whatever its path leads to by now.
     let held = format!("/proc/self/fd/{}", folder.as_raw_fd());
@@ -51,7 +62,7 @@ pub(crate) fn mount(volume: &Volume) -> Result<Outcome, Failure> {
     match require_mounted(volume) {
         Ok(_) => Ok(Outcome::Done),
         Err(failure) => {
-            undo(volume, number)?;
+            undo(volume, number_of(volume)?)?;
             Err(failure)
         }
     }
@@ -71,14 +82,20 @@ pub(crate) fn root_of(volume: &Volume) -> Result<File, Failure> {
     let id = require_mounted(volume)?;
     let path = Path::new(volume.record.mount_point.as_str());
     let root = File::open(path).map_err(|error| bad_path(path, &error, ""))?;
-    let found = rustix::fs::statx(&root, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)
-        .map_err(|error| bad_path(path, &io::Error::from(error), ""))?;
-    // Kernels before 5.8 do not tell the mount of a file.
+    let found = rustix::fs::statx(&root, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID);
+    require_mount(volume, found, id)?;
+    Ok(root)
+}
+
+/// Fails unless a look found the mount with this number, where the kernel tells it: those before 5.8 do not.
+fn require_mount(volume: &Volume, found: rustix::io::Result<Statx>, id: u64) -> Result<(), Failure> {
+    let path = Path::new(volume.record.mount_point.as_str());
+    let found = found.map_err(|error| bad_path(path, &io::Error::from(error), ""))?;
     let is_told = found.stx_mask & StatxFlags::MNT_ID.bits() != 0;
     if is_told && found.stx_mnt_id != id {
         return Err(in_use(volume, "the path leads to another mount", "do not move folders above it"));
     }
-    Ok(root)
+    Ok(())
 }
 
 /// Unmounts a volume; one that is not mounted where it is to be stays so.
@@ -87,15 +104,20 @@ pub(crate) fn unmount(volume: &Volume) -> Result<Outcome, Failure> {
     let number = number_of(volume)?;
     let table = table()?;
     let device = text_of(&volume.device)?;
-    let is_there = table.on(at).is_some_and(|there| there.is_of(number, device));
-    if !is_there {
+    let Some(there) = table.on(at).filter(|there| there.is_of(number, device)) else {
         return Ok(Outcome::WasDone);
-    }
+    };
     if let Some(below) = table.below(at).next() {
         let path = String::from_utf8_lossy(&below.path).into_owned();
         return Err(in_use(volume, &format!("{path} is mounted below it"), &format!("umount {path}")));
     }
-    let ran = tool::run("umount", &["--", at])?;
+    if !mutation!(UnmountedByPath) {
+        // The table knows a mount by the folders that it was made on, which others may cover or move.
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        require_mount(volume, rustix::fs::statx(CWD, at, flags, StatxFlags::MNT_ID), there.id)?;
+    }
+    // Without `-c`, the tool would look for another path first.
+    let ran = tool::run("umount", &["-c", "--", at])?;
     match ran.status.success() {
         true => Ok(Outcome::Done),
         false => {
@@ -164,8 +186,42 @@ fn text_of(path: &Path) -> Result<&str, Failure> {
     path.to_str().ok_or_else(|| bad_path(path, &"the path is not UTF-8", "choose another one"))
 }
 
+/// A mount point that is open, and the folders that were made for it.
+struct Place {
+    folder: File,
+    made: Vec<(OwnedFd, OsString)>,
+}
+
+impl Place {
+    /// Removes the folders that were made. What is in use or filled by now stays.
+    fn unmake(self) {
+        unmake(self.made);
+    }
+}
+
+/// Removes folders that were made, the last one first; the first one that stays keeps those above it.
+fn unmake(made: Vec<(OwnedFd, OsString)>) {
+    for (parent, name) in made.into_iter().rev() {
+        if rustix::fs::unlinkat(&parent, &name, AtFlags::REMOVEDIR).is_err() {
+            return;
+        }
+    }
+}
+
+/// Opens the mount point, and makes what is not there of it.
+fn mount_point(volume: &Volume) -> Result<Place, Failure> {
+    let mut made = Vec::new();
+    match open_mount_point(volume, &mut made) {
+        Ok(folder) => Ok(Place { folder, made }),
+        Err(failure) => {
+            unmake(made);
+            Err(failure)
+        }
+    }
+}
+
 /// Opens the mount point, folder by folder and through no symbolic link, and makes what is not there. Tools inherit the file.
-fn mount_point(volume: &Volume) -> Result<File, Failure> {
+fn open_mount_point(volume: &Volume, all_made: &mut Vec<(OwnedFd, OsString)>) -> Result<File, Failure> {
     let path = Path::new(volume.record.mount_point.as_str());
     let open = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
     let mut folder = rustix::fs::openat(CWD, "/", open, Mode::empty())
@@ -181,6 +237,10 @@ fn mount_point(volume: &Volume) -> Result<File, Failure> {
             && error != rustix::io::Errno::EXIST
         {
             return Err(bad_path(path, &io::Error::from(error), "choose a path that can be made"));
+        }
+        if made.is_ok() {
+            let parent = folder.try_clone().map_err(|error| bad_path(path, &error, ""))?;
+            all_made.push((parent, name.to_owned()));
         }
         folder = rustix::fs::openat(&folder, name, open, Mode::empty()).map_err(|error| {
             let name = name.to_string_lossy();

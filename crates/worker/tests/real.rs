@@ -314,6 +314,49 @@ fn a_mount_point_that_is_moved_under_a_mount_gets_no_other_folder() {
 }
 
 #[test]
+fn an_unmount_whose_path_leads_elsewhere_leaves_that_alone() {
+    // Scenario: the folder above a mounted volume is covered by another one, so that the path leads to a folder there.
+    let Some(rig) = Rig::made("ext4") else { return };
+    let volume = rig.volume_at("ready", "parent/home");
+    assert_eq!(rig.run(Operation::Mount { volume: volume.clone() }), Ok(Outcome::Done));
+    fs::create_dir_all(rig.path("other/home")).unwrap();
+    let (parent, other, called) = (rig.path("parent"), rig.path("other"), rig.path("called"));
+    let bind = Command::new("mount").arg("--bind").arg(&other).arg(&parent).status().unwrap();
+    assert!(bind.success());
+    tool(&rig, "umount", &format!("echo \"$*\" > {}\n", called.display()));
+    let worker = with_tools(&rig, Operation::Unmount { volume: volume.clone() }, "");
+    let output = String::from_utf8(worker.wait_with_output().unwrap().stdout).unwrap();
+    assert!(Command::new("umount").arg(&parent).status().unwrap().success());
+    let is_called = called.exists();
+    assert_eq!(rig.run(Operation::Unmount { volume }), Ok(Outcome::Done));
+    assert!(!is_called, "what the path leads to was unmounted: {output}");
+    assert!(output.contains("leads to another mount"), "{output}");
+}
+
+#[test]
+fn a_mount_that_is_refused_leaves_no_folder() {
+    // Scenario: the device has another file system than the record; a folder on the way is no folder; mount(8) fails.
+    let Some(rig) = Rig::made("ext4") else { return };
+    fs::create_dir(rig.path("kept")).unwrap();
+    fs::write(rig.path("kept/file"), b"x").unwrap();
+    let mut other = rig.volume_at("ready", "kept/a/b");
+    other.record.uuid = "7f8e2c1a-0b7d-4a55-9a1e-52d0a3c4b5e7".parse().unwrap();
+    let refused = rig.run(Operation::Mount { volume: other }).unwrap_err();
+    assert_eq!(refused.code, FailureCode::ForeignData, "{refused}");
+    assert!(!rig.path("kept/a").exists(), "a mount that was refused left a folder");
+    rig.run(Operation::Mount { volume: rig.volume_at("ready", "kept/file/a") }).unwrap_err();
+    tool(&rig, "mount", "echo planted >&2; exit 32\n");
+    let volume = rig.volume_at("ready", "kept/a/b");
+    let output = with_tools(&rig, Operation::Mount { volume }, "").wait_with_output().unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
+    assert!(output.contains("planted"), "{output}");
+    assert!(
+        !rig.path("kept/a").exists() && rig.path("kept").exists(),
+        "a mount that was refused left a folder"
+    );
+}
+
+#[test]
 fn the_tool_of_a_killed_worker_keeps_its_volume() {
     // Scenario: a worker is killed within a repair; the tool that it started goes on.
     let Some(rig) = Rig::made("ext4") else { return };
