@@ -88,13 +88,15 @@ pub enum Boot {
     Left,
 }
 
-/// A file in the folder of units: its name and its first line.
+/// A file in the folder of units: its name, its first line and what it mounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundFile {
     /// Name.
     pub name: String,
     /// First line, without its end.
     pub first_line: String,
+    /// Value of `What=`, as it is written; empty without one.
+    pub source: String,
 }
 
 /// Changes of the folder of units.
@@ -200,7 +202,7 @@ pub fn mount_unit(pool: &str, volume: &str, mount_point: &MountPoint, boot: Boot
     }
     let mark = pool_mark(pool);
     let what = format!("{} on {}", shown_text(volume), shown_text(path));
-    let (source, place) = (value_text(&format!("{SOURCE_PREFIX}{volume}")), value_text(path));
+    let (source, place) = (source_of(volume), value_text(path));
     let text = format!(
         "{mark}\n[Unit]\nDescription=Dolmen volume {what}\nDefaultDependencies=no\nRequires={SERVICE}\nAfter={SERVICE}\n\
          Conflicts=umount.target\nBefore=umount.target remote-fs.target\n\n\
@@ -209,9 +211,15 @@ pub fn mount_unit(pool: &str, volume: &str, mount_point: &MountPoint, boot: Boot
     Ok(Unit { name, text, boot })
 }
 
-/// Returns what makes the files of a folder those of the volumes of a pool.
+/// Returns the value of `What=` for a volume.
+fn source_of(volume: &str) -> String {
+    value_text(&format!("{SOURCE_PREFIX}{volume}"))
+}
+
+/// Returns what makes the files of a folder those of the volumes of a pool. `unread` are volumes, as `POOL/NAME`, whose records are not
+/// known: their files stay.
 #[must_use]
-pub fn changes(pool: &str, found: &[FoundFile], wanted: &[Unit]) -> Changes {
+pub fn changes(pool: &str, found: &[FoundFile], wanted: &[Unit], unread: &[String]) -> Changes {
     let mark = pool_mark(pool);
     let mut changes = Changes::default();
     for unit in wanted {
@@ -223,8 +231,10 @@ pub fn changes(pool: &str, found: &[FoundFile], wanted: &[Unit]) -> Changes {
             changes.write.push(unit.clone());
         }
     }
-    let is_stale =
-        |file: &&FoundFile| file.first_line == mark && wanted.iter().all(|unit| unit.name != file.name);
+    let is_unread = |file: &FoundFile| unread.iter().any(|volume| file.source == source_of(volume));
+    let is_stale = |file: &&FoundFile| {
+        file.first_line == mark && wanted.iter().all(|unit| unit.name != file.name) && !is_unread(file)
+    };
     changes.remove = found.iter().filter(is_stale).map(|file| file.name.clone()).collect();
     changes
 }
@@ -422,6 +432,7 @@ TimeoutSec=90
         let file = |name: &str, first_line: &str| FoundFile {
             name: name.to_owned(),
             first_line: first_line.to_owned(),
+            source: "dolmen:tank/gone".to_owned(),
         };
         let found = [
             file("srv-old.mount", &pool_mark("0f")),
@@ -431,7 +442,9 @@ TimeoutSec=90
             file("home.mount", "# Written by hand"),
         ];
         let wanted = ["/srv/old", "/srv/new", "/srv/foreign"].map(|path| volume("tank/v", path));
-        let found = changes("0f", &found, &wanted);
+        let kept = changes("0f", &found, &wanted, &["tank/gone".to_owned()]);
+        assert_eq!(kept.remove, [""; 0], "a unit whose record is not known was removed");
+        let found = changes("0f", &found, &wanted, &["tank/other".to_owned()]);
         let names: Vec<&str> = found.write.iter().map(|unit| unit.name.as_str()).collect();
         assert_eq!(found.foreign, ["srv-foreign.mount"], "a foreign unit was overwritten");
         assert_eq!(names, ["srv-old.mount", "srv-new.mount"]);

@@ -24,8 +24,8 @@ use crate::open_pool::OpenPool;
 use crate::volumes::records::{self, Found};
 use crate::volumes::volume::Volume;
 
-/// Bytes of the first line of a file, at most.
-const LINE_BYTES_MAX: u64 = 512;
+/// Bytes of a file that are read, at most: more than a unit of Dolmen has.
+const UNIT_BYTES_MAX: u64 = 64 << 10;
 
 /// Files of mount units.
 pub(super) struct UnitFiles {
@@ -48,17 +48,19 @@ impl UnitFiles {
         if self.folder.is_none() || pool.mode == ImportMode::Read {
             return;
         }
-        let mut units = Vec::new();
+        let (mut units, mut unread) = (Vec::new(), Vec::new());
         for space in pool.spaces.list() {
             let name = format!("{}/{}", pool.name(), space.name());
-            if let Ok(Some(Found::Known(record))) = records::read(&space).await
+            match records::read(&space).await {
                 // A unit at a place that another host chose would be asked for by other units of this one.
-                && !record.is_held(self.host)
-            {
-                units.extend(unit_of(pool.id(), &name, &record));
+                Ok(Some(Found::Known(record))) if record.is_held(self.host) => {}
+                Ok(Some(Found::Known(record))) => units.extend(unit_of(pool.id(), &name, &record)),
+                Ok(None) => {}
+                // Services that require the mount would be started without it.
+                Ok(Some(Found::NotUnderstood(_))) | Err(_) => unread.push(name),
             }
         }
-        self.make(pool.id(), units).await;
+        self.make(pool.id(), units, unread).await;
     }
 
     /// Writes the file of a volume that is about to be mounted: systemd looks for it when the mount appears.
@@ -70,24 +72,29 @@ impl UnitFiles {
         }
         units.retain(|other| other.name != unit.name);
         units.push(unit);
-        self.make(volume.key.pool, units).await;
+        // What other volumes of the pool have is looked up by `follow`.
+        let unread = volume.pool.spaces.list().into_iter();
+        let unread = unread.map(|space| format!("{}/{}", volume.pool.name(), space.name()));
+        let unread = unread.filter(|name| *name != volume.name).collect();
+        self.make(volume.key.pool, units, unread).await;
     }
 
     /// Removes the files of a pool that is no pool of this host any more.
     pub(super) async fn forget(&self, pool: PoolId) {
         if self.folder.is_some() {
-            self.make(pool, Vec::new()).await;
+            self.make(pool, Vec::new(), Vec::new()).await;
         }
         self.written.borrow_mut().remove(&pool);
     }
 
-    async fn make(&self, pool: PoolId, units: Vec<Unit>) {
+    /// Writes the units of a pool; files of volumes that are `unread` stay.
+    async fn make(&self, pool: PoolId, units: Vec<Unit>, unread: Vec<String>) {
         let Some(folder) = self.folder.clone() else { return };
         if self.written.borrow().get(&pool) == Some(&units) {
             return;
         }
         let (id, wanted) = (pool.to_string(), units.clone());
-        match self.worker.run(move || write(&folder, &id, &wanted)).await {
+        match self.worker.run(move || write(&folder, &id, &wanted, &unread)).await {
             Ok(foreign) => {
                 for name in foreign {
                     tracing::warn!(
@@ -118,8 +125,8 @@ fn unit_of(pool: PoolId, name: &str, record: &VolumeRecord) -> Option<Unit> {
 }
 
 /// Makes the files of a folder those of a pool; returns the names that units of another origin have.
-fn write(folder: &Path, pool: &str, wanted: &[Unit]) -> io::Result<Vec<String>> {
-    let changes = changes(pool, &found(folder)?, wanted);
+fn write(folder: &Path, pool: &str, wanted: &[Unit], unread: &[String]) -> io::Result<Vec<String>> {
+    let changes = changes(pool, &found(folder)?, wanted, unread);
     let links = folder.join(WANTS_FOLDER);
     for name in &changes.remove {
         remove_durably(&links.join(name))?;
@@ -158,12 +165,14 @@ fn found(folder: &Path) -> io::Result<Vec<FoundFile>> {
         // A link, or one that cannot be read, is of another origin.
         let path = folder.join(&name);
         let is_file = fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
-        let mut first_line = String::new();
+        let (mut first_line, mut source) = (String::new(), String::new());
         if is_file {
-            let file = BufReader::new(fs::File::open(&path)?.take(LINE_BYTES_MAX));
-            first_line = file.lines().next().and_then(Result::ok).unwrap_or_default();
+            let file = BufReader::new(fs::File::open(&path)?.take(UNIT_BYTES_MAX));
+            let mut lines = file.lines().map_while(Result::ok);
+            first_line = lines.next().unwrap_or_default();
+            source = lines.find_map(|line| line.strip_prefix("What=").map(str::to_owned)).unwrap_or_default();
         }
-        found.push(FoundFile { name, first_line });
+        found.push(FoundFile { name, first_line, source });
     }
     Ok(found)
 }
@@ -191,18 +200,24 @@ mod tests {
         let folder = folder.path();
         let links = folder.join(WANTS_FOLDER);
         fs::write(folder.join("home.mount"), "[Mount]\n").unwrap();
-        assert!(write(folder, "0f", &[unit("/srv/v", Boot::Mounted)]).unwrap().is_empty());
+        assert!(write(folder, "0f", &[unit("/srv/v", Boot::Mounted)], &[]).unwrap().is_empty());
         assert_eq!(names(folder), [WANTS_FOLDER, "home.mount", "srv-v.mount"]);
         assert!(fs::read_to_string(links.join("srv-v.mount")).unwrap().contains("What=dolmen:tank/v"));
         let moved = [unit("/srv/w", Boot::Left), unit("/home", Boot::Mounted)];
-        assert_eq!(write(folder, "0f", &moved).unwrap(), ["home.mount"]);
+        assert_eq!(write(folder, "0f", &moved).unwrap(), ["home.mount"], &[]);
         assert_eq!(names(folder), [WANTS_FOLDER, "home.mount", "srv-w.mount"]);
         assert!(names(&links).is_empty());
         assert_eq!(fs::read_to_string(folder.join("home.mount")).unwrap(), "[Mount]\n");
-        write(folder, "0f", &[unit("/srv/w", Boot::Mounted)]).unwrap();
-        write(folder, "1e", &[]).unwrap();
+        write(folder, "0f", &[unit("/srv/w", Boot::Mounted)], &[]).unwrap();
+        write(folder, "1e", &[], &[]).unwrap();
         assert_eq!((names(folder).len(), names(&links)), (3, vec!["srv-w.mount".to_owned()]));
-        write(folder, "0f", &[]).unwrap();
+        write(folder, "0f", &[], &["tank/v".to_owned()]).unwrap();
+        assert_eq!(
+            names(&links),
+            ["srv-w.mount"],
+            "the unit of a volume whose record is not known was removed"
+        );
+        write(folder, "0f", &[], &["tank/w".to_owned()]).unwrap();
         assert_eq!((names(folder).len(), names(&links).len()), (2, 0));
     }
 }
