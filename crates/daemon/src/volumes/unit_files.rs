@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(names(folder), [WANTS_FOLDER, "home.mount", "srv-v.mount"]);
         assert!(fs::read_to_string(links.join("srv-v.mount")).unwrap().contains("What=dolmen:tank/v"));
         let moved = [unit("/srv/w", Boot::Left), unit("/home", Boot::Mounted)];
-        assert_eq!(write(folder, "0f", &moved).unwrap(), ["home.mount"], &[]);
+        assert_eq!(write(folder, "0f", &moved, &[]).unwrap(), ["home.mount"]);
         assert_eq!(names(folder), [WANTS_FOLDER, "home.mount", "srv-w.mount"]);
         assert!(names(&links).is_empty());
         assert_eq!(fs::read_to_string(folder.join("home.mount")).unwrap(), "[Mount]\n");

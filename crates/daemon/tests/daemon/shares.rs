@@ -225,6 +225,40 @@ fn a_refusal_of_a_server_leaves_no_right_that_is_not_on_record() {
     rig.stop();
 }
 
+/// Scenario: a deletion waits for a grant that a server refuses, and is refused itself. The right of the grant is on record no more.
+#[test]
+fn a_deletion_that_waits_brings_back_no_right() {
+    let _mounts = mounts::mounting();
+    let Some(mut rig) = rig() else { return };
+    rig.world.post(SHARES, &docs());
+    rig.plant("before-share_put");
+    let bob = json!({"accounts": [{"to": "user", "name": "bob", "access": "read_write"}]});
+    let granting = rig.send(&format!("{SHARES}/docs/grant"), &bob);
+    rig.is_held();
+    assert_eq!(shares(&rig)[0]["accounts"].as_array().unwrap().len(), 2);
+    rig.plant("fails-share_put");
+    rig.plant("fails-share_remove");
+    let deleting = rig.send(&format!("{SHARES}/docs/delete"), &json!({}));
+    // Answers to requests that came later: the deletion waits by now.
+    for _ in 0..3 {
+        rig.world.get("/v1/volumes");
+    }
+    rig.lift("before-share_put");
+    eventually("the deletion is refused", || (rig.orders("share_remove") > 0).then_some(()));
+    eventually("it is on record", || (shares(&rig)[0]["is_to_be_served"] == false).then_some(()));
+    let share = shares(&rig)[0].clone();
+    assert_eq!(
+        share["accounts"].as_array().unwrap().len(),
+        1,
+        "a right that was taken back is on record: {share}"
+    );
+    drop((granting, deleting));
+    rig.lift("fails-share_put");
+    rig.lift("fails-share_remove");
+    rig.world.post(&format!("{SHARES}/docs/delete"), &json!({}));
+    rig.stop();
+}
+
 /// Scenario: a server refuses a deletion, and the daemon is killed. The next one takes the share off the servers and deletes its record.
 #[test]
 fn a_deletion_that_is_cut_short_is_ended_by_the_next_daemon() {

@@ -257,7 +257,7 @@ impl VolumeShares {
         let pool = pool_to_change(&self.volumes.pools, &pool)?;
         let volume = self.volumes.find(&pool, &space).await?;
         let name = volume.name.clone();
-        let mut found = self.find_share(&volume, &share).await?;
+        let found = self.find_share(&volume, &share).await?;
         let shown = found.record.name.to_string();
         let steps = found.record.protocols.iter().map(|protocol| {
             format!(
@@ -274,6 +274,8 @@ impl VolumeShares {
         let mutex = self.volumes.locks.of(volume.key, Lane::Shares);
         let _exclusive = self.volumes.workers.turn_in(Lane::Shares, &mutex, volume.key, &name).await?;
         let volume = self.volumes.again(volume).await?;
+        // Its rights may be others by now, and so may the share of this name.
+        let mut found = self.find_share(&volume, &share).await?;
         found.record.desired = DesiredShare::Off;
         put_record(&volume, &found).await?;
         if !mutation!(ShareRecordDeletedFirst) {
