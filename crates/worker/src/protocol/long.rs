@@ -2,7 +2,7 @@
 //!
 //! A long operation reads a [`Command`] from each further line of its input. It writes a
 //! [`Progress`](super::Message::Progress) once a second at most, and one `done` or `failed` at its end. The end of the input
-//! stops it in good order; a search for names goes on, also from a pause, to its end.
+//! stops it in good order, since a worker without its daemon yields to no client; a search for names goes on to its end.
 
 use std::path::PathBuf;
 
