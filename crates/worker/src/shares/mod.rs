@@ -5,6 +5,7 @@
 //! | [`order`] | orders and answers |
 //! | `command` | programs with a limit of time, their output apart from their errors |
 //! | `folder`, `accounts` | what a share names on this host: its folder, users and groups |
+//! | `rights` | rights of the folder itself, which servers cannot exceed |
 //! | `samba` | sections of the registry |
 //! | `kernel`, `ganesha`, `own_file` | files of exports |
 //! | `probe`, `nfs_call` | a client that looks whether a server offers a share |
@@ -23,6 +24,7 @@ mod nfs_call;
 pub mod order;
 mod own_file;
 mod probe;
+mod rights;
 mod samba;
 
 use std::fs::{File, OpenOptions};
@@ -57,6 +59,7 @@ pub(crate) fn put(order: &PutShare) -> Result<Outcome, Failure> {
     if offers(Protocol::Smb) {
         accounts::require(&record.accounts)?;
         is_changed |= samba::put(order, &path, &mut notes)?;
+        rights::note_refused(&record.accounts, &path, &mut notes)?;
     } else {
         is_changed |= samba::remove(*mark, servers, &mut notes)?;
     }
