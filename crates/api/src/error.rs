@@ -169,7 +169,12 @@ impl ErrorCode {
             | Self::NoSuchDevice
             | Self::NoSuchJob
             | Self::NoSuchObject => 404,
-            Self::NameTaken | Self::DeviceInUse | Self::Busy | Self::NotEmpty | Self::ReadOnly | Self::NoSpace => 409,
+            Self::NameTaken
+            | Self::DeviceInUse
+            | Self::Busy
+            | Self::NotEmpty
+            | Self::ReadOnly
+            | Self::NoSpace => 409,
             Self::NeedsConfirmation | Self::ForeignData => 412,
             Self::Io | Self::Internal | Self::PoolStopped | Self::Config => 500,
             Self::Unsupported | Self::Missing => 422,

@@ -77,30 +77,12 @@ impl Volumes {
             VolumeState::Deleting => return Err(is_leaving(&name)),
         }
         let at = wanted.mount_point.to_string();
-        let (_, mounted) = self.mount_of(volume.key).await?;
+        if let Some(change) = self.mounted_already(&pool, &volume, &wanted, request.dry_run).await? {
+            return Ok(change);
+        }
         let undo = Undo::By(format!("dolmen volume unmount {name}"));
         let steps = vec![format!("mount {name} at {at} with {}", wanted.options_for_mount())];
         let plan = pool.plan(undo, steps);
-        match mounted {
-            Some(there)
-                if there == at
-                    && volume.record.desired == DesiredVolume::Mounted
-                    && volume.record.placed_by == wanted.placed_by =>
-            {
-                if !request.dry_run {
-                    self.uses.note(volume.key, Some(VolumeUse::Mounted(there)));
-                    self.shares.serve(&volume, Wait::Request).await;
-                }
-                let plan = pool.plan(Undo::NotNeeded, Vec::new());
-                return Ok(planned(plan, format!("volume {name} is mounted at {at} already")));
-            }
-            Some(there) if there != at => {
-                let message = format!("volume {name} is mounted at {there}; nothing was changed");
-                let hint = format!("`dolmen volume unmount {name}`, then mount it at {at}");
-                return Err(ErrorBody::new(ErrorCode::Busy, message).on(name).hint(hint));
-            }
-            Some(_) | None => {}
-        }
         if request.dry_run {
             return Ok(planned(plan, format!("volume {name} would be mounted at {at}")));
         }
@@ -125,6 +107,38 @@ impl Volumes {
         drop(step);
         change.volume = Some(shown(self, &volume).await?);
         Ok(change)
+    }
+
+    /// What a mount answers where the volume is mounted as it is wanted, `None` where it is not mounted so. Its shares are served
+    /// then, unless this is a plan.
+    ///
+    /// # Errors
+    /// When it is mounted at another place.
+    async fn mounted_already(
+        self: &Rc<Self>,
+        pool: &Rc<OpenPool>,
+        volume: &Volume,
+        wanted: &VolumeRecord,
+        is_plan: bool,
+    ) -> Answer<Option<Change>> {
+        let (name, at) = (&volume.name, wanted.mount_point.to_string());
+        let (_, Some(there)) = self.mount_of(volume.key).await? else { return Ok(None) };
+        if there != at {
+            let message = format!("volume {name} is mounted at {there}; nothing was changed");
+            let hint = format!("`dolmen volume unmount {name}`, then mount it at {at}");
+            return Err(ErrorBody::new(ErrorCode::Busy, message).on(name.clone()).hint(hint));
+        }
+        let is_as_wanted =
+            volume.record.desired == DesiredVolume::Mounted && volume.record.placed_by == wanted.placed_by;
+        if !is_as_wanted {
+            return Ok(None);
+        }
+        if !is_plan {
+            self.uses.note(volume.key, Some(VolumeUse::Mounted(there)));
+            self.shares.serve(volume, Wait::Request).await;
+        }
+        let plan = pool.plan(Undo::NotNeeded, Vec::new());
+        Ok(Some(planned(plan, format!("volume {name} is mounted at {at} already"))))
     }
 
     /// Gives a volume that is not made yet, and that no job is at, another place.

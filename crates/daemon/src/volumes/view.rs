@@ -136,17 +136,7 @@ fn view_with(
         errors: usage.map(|usage| usage.errors.clone()).unwrap_or_default(),
         worker: volumes.workers.shown(key),
     };
-    match record {
-        Found::Known(record) => {
-            describe(&mut volume, &record);
-            if is_held(volumes, &record) {
-                volume.is_held = true;
-                let name = format!("{}/{}", volume.pool, volume.name);
-                volume.why.push(held_text(&name, &record));
-            }
-        }
-        Found::NotUnderstood(why) => volume.why.push(format!("its record is not understood: {why}")),
-    }
+    describe_found(volumes, &mut volume, record);
     if volume.state == VolumeState::Making {
         volume.mount_state = MountState::Making;
     }
@@ -181,6 +171,21 @@ fn view_with(
 pub(super) async fn shown(volumes: &Volumes, volume: &Volume) -> Answer<dolmen_api::Volume> {
     let record = Found::Known(Box::new(volume.record.clone()));
     view(volumes, &volume.pool, &volume.space, record).await
+}
+
+/// Adds what the record of a volume says.
+fn describe_found(volumes: &Volumes, volume: &mut dolmen_api::Volume, record: Found) {
+    match record {
+        Found::Known(record) => {
+            describe(volume, &record);
+            if is_held(volumes, &record) {
+                volume.is_held = true;
+                let name = format!("{}/{}", volume.pool, volume.name);
+                volume.why.push(held_text(&name, &record));
+            }
+        }
+        Found::NotUnderstood(why) => volume.why.push(format!("its record is not understood: {why}")),
+    }
 }
 
 fn describe(volume: &mut dolmen_api::Volume, record: &VolumeRecord) {
