@@ -38,6 +38,10 @@ fn sampled(world: &World) {
 }
 
 /// Writes without an end, and counts what is done.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the daemon under test lives in real time, and this client beside the test"
+)]
 fn keep_writing(
     mut client: Nbd,
     is_over: &Arc<AtomicBool>,
@@ -52,7 +56,6 @@ fn keep_writing(
                 return;
             }
             done.fetch_add(1, Ordering::Relaxed);
-            #[allow(clippy::disallowed_methods, reason = "the daemon under test lives in real time")]
             std::thread::sleep(Duration::from_millis(20));
         }
     })
