@@ -24,7 +24,7 @@ const fn habit(group: &'static str, word: &'static str, command: &'static str) -
 }
 
 /// Commands of other systems.
-const COMMANDS: [Habit; 68] = [
+const COMMANDS: [Habit; 67] = [
     habit("", "help", "dolmen --help"),
     habit("", "list", "dolmen pool list"),
     habit("", "show", "dolmen pool show POOL"),
@@ -53,7 +53,6 @@ const COMMANDS: [Habit; 68] = [
     habit("", "delete", "dolmen space delete POOL/SPACE"),
     habit("", "restore", "dolmen trash restore POOL/SPACE"),
     habit("", "undelete", "dolmen trash restore POOL/SPACE"),
-    habit("", "history", "dolmen events"),
     habit("", "log", "dolmen events"),
     habit("", "usage", "dolmen df"),
     habit("", "pools", "dolmen pool list"),

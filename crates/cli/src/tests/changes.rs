@@ -208,7 +208,7 @@ fn of_several_settings_none_is_made_where_one_is_refused() {
 }
 
 /// Commands that change nothing of a pool, a space or a disk, and so have no dry run.
-const READERS: [&str; 31] = [
+const READERS: [&str; 32] = [
     "status",
     "pool list",
     "pool show",
@@ -218,6 +218,7 @@ const READERS: [&str; 31] = [
     "volume list",
     "volume show",
     "volume quota list",
+    "share files",
     "share list",
     "share show",
     "share sessions",

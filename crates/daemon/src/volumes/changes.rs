@@ -77,7 +77,7 @@ impl Volumes {
             VolumeState::Deleting => return Err(is_leaving(&name)),
         }
         let at = wanted.mount_point.to_string();
-        if let Some(change) = self.mounted_already(&pool, &volume, &wanted, request.dry_run).await? {
+        if let Some(change) = mounted_already(self, &pool, &volume, &wanted, request.dry_run).await? {
             return Ok(change);
         }
         let undo = Undo::By(format!("dolmen volume unmount {name}"));
@@ -107,38 +107,6 @@ impl Volumes {
         drop(step);
         change.volume = Some(shown(self, &volume).await?);
         Ok(change)
-    }
-
-    /// What a mount answers where the volume is mounted as it is wanted, `None` where it is not mounted so. Its shares are served
-    /// then, unless this is a plan.
-    ///
-    /// # Errors
-    /// When it is mounted at another place.
-    async fn mounted_already(
-        self: &Rc<Self>,
-        pool: &Rc<OpenPool>,
-        volume: &Volume,
-        wanted: &VolumeRecord,
-        is_plan: bool,
-    ) -> Answer<Option<Change>> {
-        let (name, at) = (&volume.name, wanted.mount_point.to_string());
-        let (_, Some(there)) = self.mount_of(volume.key).await? else { return Ok(None) };
-        if there != at {
-            let message = format!("volume {name} is mounted at {there}; nothing was changed");
-            let hint = format!("`dolmen volume unmount {name}`, then mount it at {at}");
-            return Err(ErrorBody::new(ErrorCode::Busy, message).on(name.clone()).hint(hint));
-        }
-        let is_as_wanted =
-            volume.record.desired == DesiredVolume::Mounted && volume.record.placed_by == wanted.placed_by;
-        if !is_as_wanted {
-            return Ok(None);
-        }
-        if !is_plan {
-            self.uses.note(volume.key, Some(VolumeUse::Mounted(there)));
-            self.shares.serve(volume, Wait::Request).await;
-        }
-        let plan = pool.plan(Undo::NotNeeded, Vec::new());
-        Ok(Some(planned(plan, format!("volume {name} is mounted at {at} already"))))
     }
 
     /// Gives a volume that is not made yet, and that no job is at, another place.
@@ -445,4 +413,36 @@ async fn mount_on_record(
 fn steer_of(volumes: &Volumes, volume: SpaceKey) -> Option<Rc<Steer>> {
     let steered = volumes.steered.borrow().get(&volume).cloned();
     steered.or_else(|| volumes.searches.of(volume))
+}
+
+/// What a mount answers where the volume is mounted as it is wanted, `None` where it is not mounted so. Its shares are served
+/// then, unless this is a plan.
+///
+/// # Errors
+/// When it is mounted at another place.
+async fn mounted_already(
+    volumes: &Rc<Volumes>,
+    pool: &Rc<OpenPool>,
+    volume: &Volume,
+    wanted: &VolumeRecord,
+    is_plan: bool,
+) -> Answer<Option<Change>> {
+    let (name, at) = (&volume.name, wanted.mount_point.to_string());
+    let (_, Some(there)) = volumes.mount_of(volume.key).await? else { return Ok(None) };
+    if there != at {
+        let message = format!("volume {name} is mounted at {there}; nothing was changed");
+        let hint = format!("`dolmen volume unmount {name}`, then mount it at {at}");
+        return Err(ErrorBody::new(ErrorCode::Busy, message).on(name.clone()).hint(hint));
+    }
+    let is_as_wanted =
+        volume.record.desired == DesiredVolume::Mounted && volume.record.placed_by == wanted.placed_by;
+    if !is_as_wanted {
+        return Ok(None);
+    }
+    if !is_plan {
+        volumes.uses.note(volume.key, Some(VolumeUse::Mounted(there)));
+        volumes.shares.serve(volume, Wait::Request).await;
+    }
+    let plan = pool.plan(Undo::NotNeeded, Vec::new());
+    Ok(Some(planned(plan, format!("volume {name} is mounted at {at} already"))))
 }
