@@ -208,7 +208,7 @@ fn of_several_settings_none_is_made_where_one_is_refused() {
 }
 
 /// Commands that change nothing of a pool, a space or a disk, and so have no dry run.
-const READERS: [&str; 32] = [
+const READERS: [&str; 33] = [
     "status",
     "pool list",
     "pool show",
@@ -230,6 +230,7 @@ const READERS: [&str; 32] = [
     "events",
     "iostat",
     "history",
+    "metrics",
     "top",
     "explain",
     "why",
