@@ -22,7 +22,7 @@ make_plain() {
     # As volumes are made; small ones of ext4 get smaller blocks otherwise.
     case $1 in
     ext4) plain_options='-F -b 4096' ;;
-    btrfs) plain_options='-f -d single -m single -s 4096' ;;
+    btrfs) plain_options='-f -d single -m single --mixed -n 4096 -s 4096' ;;
     *) plain_options=-f ;;
     esac
     # shellcheck disable=SC2086 # a list of words

@@ -8,12 +8,23 @@ use crate::version::Version;
 const BLOCK_GROUP_TREE_TOOLS: Version = Version::new(6, 8);
 /// First kernel that reads the result.
 const BLOCK_GROUP_TREE_KERNEL: Version = Version::new(6, 1);
+/// Below it block groups are mixed, as mkfs.btrfs(8) recommends. With separate ones a plain disk of 400 MiB that had been full aborted a
+/// transaction for want of room for metadata, and was read-only from then on.
+const SEPARATE_GROUPS_BYTES_MIN: u64 = 1 << 30;
 
 /// Options of `mkfs.btrfs` and of the mount.
 pub(super) fn options(question: &Question<'_>) -> Options {
     let mut options = Options::default();
     options.both(["-U", &question.uuid.to_string(), "-d", "single"]);
+    let is_mixed = question.space.bytes < SEPARATE_GROUPS_BYTES_MIN;
     match question.space.redundancy {
+        _ if is_mixed => {
+            options.both(["-m", "single", "--mixed", "-n", "4096"]);
+            options.because(
+                "Data and metadata share their room in btrfs of less than 1 GiB, where one could lack what the other does not use; both \
+                 have one copy, and it stays so when the volume grows. A thin volume may be larger from the start.",
+            );
+        }
         Redundancy::Present => {
             options.both(["-m", "single"]);
             options.because("Metadata has one copy in btrfs: the pool below checks and heals each block, and a second one would double its writes.");

@@ -28,7 +28,7 @@ use Form::{KeyedUuid, Number, Switch, Text, Uuid};
 type Valued = (&'static str, &'static [Form]);
 
 /// Options without a value.
-const FLAGS: [&str; 2] = ["-q", "-K"];
+const FLAGS: [&str; 3] = ["-q", "-K", "--mixed"];
 
 const XFS: &[Valued] = &[
     (
@@ -54,6 +54,7 @@ const BTRFS: &[Valued] = &[
     ("-d", &[Text("single")]),
     ("-m", &[Text("single"), Text("dup")]),
     ("-s", &[Text("4096")]),
+    ("-n", &[Text("4096")]),
     ("-O", &[Text("block-group-tree"), Text("^block-group-tree")]),
     ("-L", &[Form::Label]),
 ];

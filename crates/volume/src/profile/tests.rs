@@ -120,6 +120,20 @@ fn documents_and_backups_are_compressed_where_the_host_can() {
     }
 }
 
+/// Of a volume of less than 1 GiB, with and without redundancy below it.
+#[test]
+fn block_groups_of_a_small_btrfs_are_mixed() {
+    for redundancy in [Redundancy::Present, Redundancy::Absent] {
+        let shape = |bytes| SpaceShape { bytes, redundancy, ..SHAPE };
+        let made = |bytes| {
+            let asked = request(Purpose::Documents);
+            argv(&Profile::choose(&asked, &host(), shape(bytes)).unwrap(), Making::Make)
+        };
+        assert!(made((1 << 30) - 4096).contains("-d single -m single --mixed -n 4096 -s 4096"), "{redundancy:?}");
+        assert!(!made(1 << 30).contains("--mixed"), "{redundancy:?}");
+    }
+}
+
 #[test]
 fn metadata_of_btrfs_is_doubled_where_the_pool_cannot_heal_it() {
     let space = SpaceShape { redundancy: Redundancy::Absent, ..SHAPE };
