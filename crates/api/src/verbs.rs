@@ -128,7 +128,7 @@ declare_verbs! {
     CreateSpace = change "/pools/{pool}/spaces" [pool] CreateSpace, Operator, Other, Never,
         [BadName, BadSize, NameTaken, TooFewDisks];
     /// Changes the size of a space. One that carries a volume grows with its file system.
-    ResizeSpace = change "/pools/{pool}/spaces/{space}/resize" [pool, space] ResizeSpace, Operator, Same, Never,
+    ResizeSpace = change "/pools/{pool}/spaces/{space}/resize" [pool, space] ResizeSpace, Operator, Same, Maybe,
         [BadSize, NotEmpty, TooFewDisks, Missing, Config, Unsupported];
     /// Converts a space to another layout while it is used.
     ConvertSpace = change "/pools/{pool}/spaces/{space}/convert" [pool, space] ConvertSpace, Operator, Other, Maybe,
@@ -164,11 +164,11 @@ declare_verbs! {
         [BadName, BadSize, NameTaken, TooFewDisks, Missing];
     /// Mounts a volume, now and whenever its pool is opened.
     MountVolume = change "/pools/{pool}/volumes/{space}/mount" [pool, space] MountVolume, Operator, Other, Maybe,
-        [ForeignData, Missing, Config, NameTaken, BadSize, Unsupported];
+        [NeedsConfirmation, ForeignData, Missing, Config, NameTaken, BadSize, Unsupported];
     /// Unmounts a volume, and leaves it so.
     UnmountVolume = change "/pools/{pool}/volumes/{space}/unmount" [pool, space] Simple, Operator, Other, Never, [ForeignData, Missing, Config, Unsupported];
     /// Grows a volume: its space, its device and its file system.
-    GrowVolume = change "/pools/{pool}/volumes/{space}/grow" [pool, space] ResizeSpace, Operator, Other, Never,
+    GrowVolume = change "/pools/{pool}/volumes/{space}/grow" [pool, space] ResizeSpace, Operator, Other, Maybe,
         [BadSize, TooFewDisks, Missing, Config, Unsupported];
     /// Gives free room of a mounted volume back to its pool.
     TrimVolume = change "/pools/{pool}/volumes/{space}/trim" [pool, space] Simple, Operator, Other, Never, [Missing, Config, Unsupported];

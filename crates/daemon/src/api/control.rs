@@ -39,6 +39,8 @@ const REQUESTS_MAX: usize = 64;
 const GOODBYE: Duration = Duration::from_secs(3);
 /// Pause before an end that a supervisor asked for, and that was refused, is tried again.
 const END_AGAIN: Duration = Duration::from_secs(1);
+/// Longest wait for the body of a request that is refused.
+const REFUSED_BODY_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
 struct App {
@@ -299,11 +301,19 @@ fn router() -> Router<App> {
         let check = async move |Extension(admitted): Extension<Admitted>, request: Request, next: Next| {
             match admitted.check(declaration) {
                 Ok(()) => next.run(request).await,
-                Err(error) => Failure(error).into_response(),
+                Err(error) => refuse(request, error).await,
             }
         };
         router.route(&declaration.route(), handler(*verb).route_layer(middleware::from_fn(check)))
     })
+}
+
+/// Refuses a request unread. Its body is taken in first: a close before that would fail the caller's write, or drop the answer.
+async fn refuse(request: Request, error: ErrorBody) -> Response {
+    let body = axum::body::to_bytes(request.into_body(), REQUEST_BYTES_MAX);
+    // A caller that sends no more gets the answer then.
+    drop(tokio::time::timeout(REFUSED_BODY_MAX, body).await);
+    Failure(error).into_response()
 }
 
 async fn no_such_route(request: Request) -> Failure {
@@ -327,7 +337,7 @@ async fn gate(
 ) -> Response {
     match peer.admit(&app.web_user, request.headers()) {
         Ok(admitted) => drop(request.extensions_mut().insert(admitted)),
-        Err(error) => return Failure(error).into_response(),
+        Err(error) => return refuse(request, error).await,
     }
     let line = format!("{} {}", request.method(), request.uri().path());
     let Ok(_permit) = app.requests.acquire().await else {

@@ -148,11 +148,12 @@ mod tests {
         let bounds: Vec<&str> = line.split_whitespace().skip(3).take(2).collect();
         assert_eq!(bounds, ["2147483648", "2147483648"]);
         let folder = tempfile::tempdir().unwrap();
-        let group = || ControlGroup { folder: folder.path().to_owned() };
-        assert!(!group().bounds_memory());
+        // Dropped at the end: it removes its folder.
+        let group = ControlGroup { folder: folder.path().to_owned() };
+        assert!(!group.bounds_memory());
         for (bound, bounds) in [("max\n", false), ("2048\n", true)] {
             fs::write(folder.path().join("memory.max"), bound).unwrap();
-            assert_eq!(group().bounds_memory(), bounds, "{bound}");
+            assert_eq!(group.bounds_memory(), bounds, "{bound}");
         }
     }
 

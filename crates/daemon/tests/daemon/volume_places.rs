@@ -72,6 +72,7 @@ fn a_volume_that_another_host_began_is_made_when_it_is_accepted() {
     let Some(mut rig) = Rig::new() else { return };
     rig.plant("fails-make");
     assert_eq!(rig.ended(rig.create())["state"], "failed");
+    rig.world.post("/v1/pools/tank/spaces/v/detach", &json!({}));
     move_to_host(&mut rig, '2');
     let orders = rig.orders("make") + rig.orders("mount");
     rig.lift("fails-make");
