@@ -139,6 +139,7 @@ def xfs():
         copy("x.img", "dirty.img")
     recorded("xfs_repair", of, "clean", 0, *check, "x.img")
     recorded("xfs_repair", of, "log-not-replayed", 1, *check, "dirty.img")
+    recorded("xfs_repair", of, "repair-log-not-replayed", 2, "xfs_repair", "dirty.img")
     must("xfs_db", "-x", "-c", f"inode {inodes['dir']}", "-c", "write -d core.mode 0", copy("x.img", "lost.img"))
     recorded("xfs_repair", of, "directory-lost", 1, *check, "lost.img")
     must("xfs_db", "-x", "-c", f"inode {inodes['file2']}", "-c", "write core.nlinkv2 9", copy("x.img", "counts.img"))

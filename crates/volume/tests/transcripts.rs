@@ -2,7 +2,7 @@
 //! each version of a tool alike.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use dolmen_volume::check_output::{self, CheckOutcome, CheckReport, Severity};
+use dolmen_volume::check_output::{self, CheckOutcome, CheckReport, RepairOutcome, Severity};
 use dolmen_volume::file_system::FileSystem;
 use dolmen_volume::nfs::parse_exportfs;
 use dolmen_volume::samba::{Configuration, listed_shares, server_faults};
@@ -105,6 +105,10 @@ fn check(file_system: FileSystem, transcript: &Transcript, name: &str) {
             assert_eq!(report.findings, [], "{name}");
         }
         "log-not-replayed" => outcome(&read(1), CheckOutcome::LogNotReplayed),
+        "repair-log-not-replayed" => {
+            let read = check_output::repair_outcome(file_system, 2, &transcript.text);
+            assert_eq!(read, RepairOutcome::LogNotReplayed, "{name}");
+        }
         "no-file-system" => {
             outcome(&read(if file_system == FileSystem::Ext4 { 8 } else { 1 }), CheckOutcome::Failed)
         }

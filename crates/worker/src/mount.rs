@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path};
 
 use dolmen_mutation::mutation;
 use dolmen_volume::making::may_mount;
 use dolmen_volume::mount_table::{DeviceNumber, MountTable};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, StatxFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::FdFlags;
 
 use crate::content::content;
@@ -82,17 +82,16 @@ pub(crate) fn root_of(volume: &Volume) -> Result<File, Failure> {
     let id = require_mounted(volume)?;
     let path = Path::new(volume.record.mount_point.as_str());
     let root = File::open(path).map_err(|error| bad_path(path, &error, ""))?;
-    let found = rustix::fs::statx(&root, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID);
-    require_mount(volume, found, id)?;
+    require_mount(volume, &root, id)?;
     Ok(root)
 }
 
-/// Fails unless a look found the mount with this number, where the kernel tells it: those before 5.8 do not.
-fn require_mount(volume: &Volume, found: rustix::io::Result<Statx>, id: u64) -> Result<(), Failure> {
-    let path = Path::new(volume.record.mount_point.as_str());
-    let found = found.map_err(|error| bad_path(path, &io::Error::from(error), ""))?;
-    let is_told = found.stx_mask & StatxFlags::MNT_ID.bits() != 0;
-    if is_told && found.stx_mnt_id != id {
+/// Fails unless a folder is of the mount with this number. The file system is not asked: one that was shut down answers nothing.
+fn require_mount(volume: &Volume, folder: &impl AsRawFd, id: u64) -> Result<(), Failure> {
+    let path = format!("/proc/self/fdinfo/{}", folder.as_raw_fd());
+    let told = fs::read_to_string(&path).map_err(|error| bad_path(Path::new(&path), &error, ""))?;
+    let found = told.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
+    if found != Some(id) {
         return Err(in_use(volume, "the path leads to another mount", "do not move folders above it"));
     }
     Ok(())
@@ -113,8 +112,10 @@ pub(crate) fn unmount(volume: &Volume) -> Result<Outcome, Failure> {
     }
     if !mutation!(UnmountedByPath) {
         // The table knows a mount by the folders that it was made on, which others may cover or move.
-        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-        require_mount(volume, rustix::fs::statx(CWD, at, flags, StatxFlags::MNT_ID), there.id)?;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(at, flags, Mode::empty())
+            .map_err(|error| bad_path(Path::new(at), &io::Error::from(error), ""))?;
+        require_mount(volume, &folder, there.id)?;
     }
     // Without `-c`, the tool would look for another path first.
     let ran = tool::run("umount", &["-c", "--", at])?;
