@@ -74,7 +74,7 @@ for try in ${DOLMEN_CONFORMANCE_FILESYSTEMS:-xfs ext4 btrfs}; do
         filesystems="$filesystems $try"
     fi
 done
-for tool in setfacl stress-ng fsstress pjdfstest fsx; do have "$tool" || skip "$script: what $tool tests (it is not installed)"; done
+for tool in setfacl stress-ng fsstress pjdfstest fsx xfstests; do have "$tool" || skip "$script: what $tool tests (it is not installed)"; done
 : >"$logs/volumes.log"
 
 must 'two disks' make_disks 3072 a b

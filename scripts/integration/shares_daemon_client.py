@@ -732,7 +732,7 @@ def copy():
     do("volume", "delete", "tank/copies")
 
 
-SUITES = ("smb2.ioctl", "smb2.read", "smb2.rw", "smb2.lock", "smb2.lease", "smb2.durable-open")
+SUITES = ("smb2.ioctl", "smb2.read", "smb2.rw", "smb2.lock", "smb2.lease", "smb2.durable-open", "smb2.multichannel")
 
 
 def torture():
