@@ -134,6 +134,8 @@ must 'nothing is mounted' none_mounted
 must 'the daemon ends' daemon_stop
 daemon_state=$run/other
 mkdir -p "$daemon_state"
+# Of another host: else it would be this machine's.
+od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >"$daemon_state/host-id"
 must 'another daemon answers' daemon_start
 must 'imported' dolmen pool import "$disks/a" "$disks/b"
 must 'its volumes are held, and their list names the command that accepts each' all_held

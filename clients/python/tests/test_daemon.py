@@ -131,6 +131,7 @@ class EachVerbOfARealDaemon(unittest.TestCase):
         client.do("compact_volume", POOL, "home")
         client.do("unmount_volume", POOL, "home")
         client.do("check_volume", POOL, "home")
+        self.assertEqual(client.show_volume_check(POOL, "home").findings, [])
         client.do("mount_volume", POOL, "home")
         self.assertEqual(client.show_volume(POOL, "home").volume.mount_state, "mounted")
 
