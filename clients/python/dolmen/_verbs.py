@@ -442,7 +442,7 @@ _GROW_VOLUME = Verb(
     answer=types.Change,
     role="operator",
     is_idempotent=False,
-    has_job=False,
+    has_job=True,
     error_codes=(
         "bad_request", "bad_size", "no_such_pool", "no_such_space", "too_few_disks", "no_space", "read_only",
         "pool_stopped", "busy", "io", "permission", "missing", "unsupported", "stopping", "config", "internal",
@@ -731,9 +731,9 @@ _MOUNT_VOLUME = Verb(
     is_idempotent=False,
     has_job=True,
     error_codes=(
-        "bad_request", "bad_size", "no_such_pool", "no_such_space", "name_taken", "no_space", "foreign_data",
-        "read_only", "pool_stopped", "busy", "io", "permission", "missing", "unsupported", "stopping", "config",
-        "internal",
+        "bad_request", "bad_size", "no_such_pool", "no_such_space", "name_taken", "no_space", "needs_confirmation",
+        "foreign_data", "read_only", "pool_stopped", "busy", "io", "permission", "missing", "unsupported", "stopping",
+        "config", "internal",
     ),
 )
 _OFFLINE_DISK = Verb(
@@ -880,7 +880,7 @@ _RESIZE_SPACE = Verb(
     answer=types.Change,
     role="operator",
     is_idempotent=True,
-    has_job=False,
+    has_job=True,
     error_codes=(
         "bad_request", "bad_size", "no_such_pool", "no_such_space", "too_few_disks", "no_space", "read_only",
         "pool_stopped", "busy", "not_empty", "io", "permission", "missing", "unsupported", "stopping", "config",
@@ -2375,7 +2375,7 @@ class Verbs:
         size_bytes: The size wanted, a multiple of 4 KiB.
         dry_run: Only tell what would happen.
 
-        Least role: operator.
+        Least role: operator. The answer may hold a job.
         Error codes: bad_request, bad_size, no_such_pool, no_such_space, too_few_disks, no_space, read_only,
         pool_stopped, busy, io, permission, missing, unsupported, stopping, config, internal.
         """
@@ -2683,8 +2683,8 @@ class Verbs:
         dry_run: Only tell what would happen.
 
         Least role: operator. The answer may hold a job.
-        Error codes: bad_request, bad_size, no_such_pool, no_such_space, name_taken, no_space, foreign_data, read_only,
-        pool_stopped, busy, io, permission, missing, unsupported, stopping, config, internal.
+        Error codes: bad_request, bad_size, no_such_pool, no_such_space, name_taken, no_space, needs_confirmation,
+        foreign_data, read_only, pool_stopped, busy, io, permission, missing, unsupported, stopping, config, internal.
         """
         return self._call(
             _MOUNT_VOLUME,
@@ -2905,7 +2905,7 @@ class Verbs:
         size_bytes: The size wanted, a multiple of 4 KiB.
         dry_run: Only tell what would happen.
 
-        Least role: operator. A second time it succeeds and changes nothing.
+        Least role: operator. A second time it succeeds and changes nothing. The answer may hold a job.
         Error codes: bad_request, bad_size, no_such_pool, no_such_space, too_few_disks, no_space, read_only,
         pool_stopped, busy, not_empty, io, permission, missing, unsupported, stopping, config, internal.
         """
