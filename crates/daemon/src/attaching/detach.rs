@@ -68,7 +68,7 @@ impl SpaceAttachments {
         let name = format!("{}/{}", pool.name(), space.name());
         let undo = Undo::By(format!("dolmen space attach {name}"));
         let plan = pool.plan(undo, vec![format!("show {name} no more")]);
-        self.volume_uses.check_free(key_of(&pool, &space), &name, "detached")?;
+        self.volume_uses.check_detachable(key_of(&pool, &space), &name)?;
         let Some(attached) = self.transports.find(key_of(&pool, &space)) else {
             if !request.dry_run {
                 self.transports.forget_ended(key_of(&pool, &space));

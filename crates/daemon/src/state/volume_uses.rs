@@ -14,6 +14,8 @@ use crate::answer::Answer;
 pub(crate) enum VolumeUse {
     /// Its file system is being made.
     Making,
+    /// The job that was to make it has failed. The space may be detached, so that its pool can move to a host that makes it.
+    Unmade,
     /// It is mounted at a path.
     Mounted(String),
 }
@@ -37,13 +39,23 @@ impl VolumeUses {
     pub(crate) fn mounted_at(&self, space: SpaceKey) -> Option<String> {
         match self.uses.borrow().get(&space) {
             Some(VolumeUse::Mounted(path)) => Some(path.clone()),
-            Some(VolumeUse::Making) | None => None,
+            Some(VolumeUse::Making | VolumeUse::Unmade) | None => None,
         }
     }
 
     /// Returns whether the file system on a space is being made.
     pub(crate) fn is_being_made(&self, space: SpaceKey) -> bool {
         self.uses.borrow().get(&space) == Some(&VolumeUse::Making)
+    }
+
+    /// Refuses to detach a space whose volume is mounted or being made; `name` is that of both.
+    pub(crate) fn check_detachable(&self, space: SpaceKey, name: &str) -> Answer<()> {
+        match self.uses.borrow().get(&space) {
+            Some(VolumeUse::Unmade) => Ok(()),
+            Some(VolumeUse::Making | VolumeUse::Mounted(_)) | None => {
+                self.check_free(space, name, "detached")
+            }
+        }
     }
 
     /// Refuses what a volume in use would not survive; `name` is that of the space and of its volume.
@@ -54,6 +66,12 @@ impl VolumeUses {
             Some(VolumeUse::Making) => (
                 "its volume is being made".to_owned(),
                 "`dolmen jobs` shows how far that is; `dolmen job stop JOB` calls it off".to_owned(),
+            ),
+            Some(VolumeUse::Unmade) => (
+                "its volume was not made to the end".to_owned(),
+                format!(
+                    "`dolmen volume mount {name}` goes on with it, `dolmen volume delete {name}` deletes it"
+                ),
             ),
             Some(VolumeUse::Mounted(path)) => (
                 format!("volume {name} on it is mounted at {path}"),
@@ -82,6 +100,10 @@ mod tests {
         assert_eq!(refused.code, ErrorCode::Busy);
         assert!(refused.message.contains("volume tank/home on it is mounted at /srv/home"), "{refused}");
         assert_eq!(uses.mounted_at(key).as_deref(), Some("/srv/home"));
+        assert!(uses.check_detachable(key, "tank/home").is_err());
+        uses.note(key, Some(VolumeUse::Unmade));
+        assert!(uses.check_free(key, "tank/home", "renamed").is_err());
+        assert!(uses.check_detachable(key, "tank/home").is_ok());
         uses.note(key, None);
         assert!(uses.check_free(key, "tank/home", "deleted").is_ok());
     }

@@ -51,6 +51,9 @@ impl Volumes {
         self.pool_jobs
             .start_job(pool, start, move |course| async move {
                 let done = volumes.make(&owner, &made, &course).await;
+                if done.is_err() && volumes.uses.is_being_made(key_of(&owner, &made)) {
+                    volumes.uses.note(key_of(&owner, &made), Some(VolumeUse::Unmade));
+                }
                 volumes.note(key_of(&owner, &made), done.as_ref().err().cloned());
                 done
             })

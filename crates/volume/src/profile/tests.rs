@@ -129,7 +129,10 @@ fn block_groups_of_a_small_btrfs_are_mixed() {
             let asked = request(Purpose::Documents);
             argv(&Profile::choose(&asked, &host(), shape(bytes)).unwrap(), Making::Make)
         };
-        assert!(made((1 << 30) - 4096).contains("-d single -m single --mixed -n 4096 -s 4096"), "{redundancy:?}");
+        assert!(
+            made((1 << 30) - 4096).contains("-d single -m single --mixed -n 4096 -s 4096"),
+            "{redundancy:?}"
+        );
         assert!(!made(1 << 30).contains("--mixed"), "{redundancy:?}");
     }
 }
