@@ -202,7 +202,7 @@ mod tests {
 
     /// Scenario: two pools whose names differ in what replaces a carriage return. They have one series.
     #[test]
-    fn names_that_read_alike_have_one_series() {
+    fn names_that_are_written_the_same_have_one_series() {
         let mut text = Text::default();
         for name in ["a b", "a\rb"] {
             text.put(Family::SpaceSizeBytes, &["tank", name], 1u64);
