@@ -128,7 +128,11 @@ async fn test(
 
 fn record(app: &Shared, client: Client, who: &Who, what: String, refused: Option<&Refusal>) {
     let outcome = refused.map_or_else(|| "200".to_owned(), Refusal::outcome);
-    app.audit.write(&Entry::new(what, outcome).from(client.address).by(&who.label(), Some(Role(who.role))));
+    let entry = Entry::new(what, outcome).from(client.address).by(&who.label(), Some(Role(who.role)));
+    match refused {
+        Some(_) => app.audit.note_access(&entry),
+        None => app.audit.write(&entry),
+    }
 }
 
 impl From<SilenceError> for Refusal {

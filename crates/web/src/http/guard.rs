@@ -66,7 +66,7 @@ pub(super) async fn guard(
             Ok(request) => request,
             Err(refusal) => {
                 if is_change || refusal.status == StatusCode::UNAUTHORIZED {
-                    app.audit.refuse(&Entry::new(line.clone(), refusal.outcome()).from(client.address));
+                    app.audit.note_access(&Entry::new(line.clone(), refusal.outcome()).from(client.address));
                 }
                 return refusal.into_response();
             }

@@ -62,7 +62,11 @@ impl Change<'_> {
     fn record<T>(self, result: Result<T, Refusal>) -> Result<T, Refusal> {
         let outcome = result.as_ref().err().map_or_else(|| "200".to_owned(), Refusal::outcome);
         let entry = Entry::new(self.what, outcome).from(self.client.address);
-        self.app.audit.write(&entry.by(&self.who.label(), Some(Role(self.who.role))));
+        let entry = entry.by(&self.who.label(), Some(Role(self.who.role)));
+        match &result {
+            Ok(_) => self.app.audit.write(&entry),
+            Err(_) => self.app.audit.note_access(&entry),
+        }
         result
     }
 }
@@ -72,7 +76,7 @@ fn admin<'a>(app: &Shared, client: Client, identity: &'a Identity, what: &str) -
     identity.in_session(CallerRole::Admin).map(|(who, _)| who).inspect_err(|refusal| {
         let entry = Entry::new(what, refusal.outcome()).from(client.address);
         let who = identity.0.as_ref();
-        app.audit.refuse(&match who {
+        app.audit.note_access(&match who {
             Some(who) => entry.by(&who.label(), Some(Role(who.role))),
             None => entry,
         });

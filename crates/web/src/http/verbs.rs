@@ -114,9 +114,16 @@ impl Asked {
         };
         if self.verb.kind == VerbKind::Change {
             let entry = Entry::new(format!("{} {path}", self.verb.name), outcome).from(self.client.address);
-            match &identity.0 {
-                Some(who) => self.app.audit.write(&entry.by(&who.label(), Some(Role(who.role)))),
-                None => self.app.audit.refuse(&entry),
+            let entry = match &identity.0 {
+                Some(who) => entry.by(&who.label(), Some(Role(who.role))),
+                None => entry,
+            };
+            let status = answered.as_ref().map_or_else(|refusal| refusal.status, |(status, _)| *status);
+            match status {
+                // A plan changes nothing, and dialogs ask for one with each letter that is typed.
+                status if is_dry && !is_denial(status) => {}
+                status if status.is_success() => self.app.audit.write(&entry),
+                _ => self.app.audit.note_access(&entry),
             }
         }
         match answered {
@@ -157,6 +164,10 @@ impl Asked {
         let question = Question { method, path: &path, role: who.role, user: &label, body };
         Ok(self.app.daemon.ask(question).await?)
     }
+}
+
+fn is_denial(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
 }
 
 fn is_dry_run(body: &[u8]) -> bool {

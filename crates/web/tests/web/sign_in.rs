@@ -67,7 +67,7 @@ fn guesses_get_one_answer_and_then_have_to_wait() {
     assert_eq!(answer.status, 429, "{answer:?}");
     let wait_s: u64 = answer.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=5).contains(&wait_s), "{wait_s}");
-    let log = std::fs::read_to_string(web.folder.path().join("audit.log")).unwrap();
+    let log = std::fs::read_to_string(web.folder.path().join("access.log")).unwrap();
     assert!(
         log.lines().filter(|line| line.contains("sign-in") && line.contains("401")).count() >= 5,
         "{log}"

@@ -89,6 +89,10 @@ fn a_pool_is_made_and_kept_over_the_network() {
         events.contains("of the console").then_some(events)
     });
     assert!(events.contains("(by user otto of the console)"), "{events}");
+    let plan = json!({"percents": [61], "dry_run": true});
+    assert_eq!(web.post("/api/v1/pools/tank/alert_at", &otto, &plan).status, 200);
+    let changes = std::fs::read_to_string(web.folder.path().join("audit.log")).unwrap();
+    assert!(!changes.contains("dry run") && !changes.contains("403"), "{changes}");
     let audit = web.get("/account/audit", &anna).json();
     let has = |user: &str, what: &str, outcome: &str| {
         audit["entries"].as_array().unwrap().iter().any(|entry| {
